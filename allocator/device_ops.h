@@ -1,0 +1,82 @@
+/* The table of device operations that the pool is handed: all it ever knows of a device.
+ *
+ * Two tables exist: the real driver's (shim/driver_ops.c) and the dry device's (allocator/dry.h).
+ * Every operation may be called from any thread and may block, unless its comment says that it
+ * does not; the pool calls none of those that may block while it holds its state lock. Operations
+ * keep nothing on failure: a call that does not return MS_OK has changed nothing. */
+#ifndef MEMSHIM_ALLOCATOR_DEVICE_OPS_H
+#define MEMSHIM_ALLOCATOR_DEVICE_OPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "allocator/status.h"
+
+typedef uint64_t ms_addr_t;   /* a device virtual address; 0 is none */
+typedef uint64_t ms_handle_t; /* a chunk: one physical allocation of the device; 0 is none */
+
+/* A stream, named by an id that is never used again in this process, also not after the stream is
+ * destroyed (a driver's handles are). */
+typedef uint64_t ms_stream_t;
+#define MS_STREAM_DEVICE ((ms_stream_t)0) /* no stream: ordered after all work of the device */
+
+/* A point in the order of the device's work, taken by `mark` and released by `mark_release`. */
+typedef uint64_t ms_mark_t;
+
+enum ms_location {
+    MS_LOCATION_DEVICE,
+    MS_LOCATION_HOST /* host memory that the device reads and writes over the bus */
+};
+
+struct ms_device_ops {
+    void *ctx; /* handed to every operation; owned by whoever made the table */
+
+    uint64_t granule_bytes; /* smallest chunk and the unit of every mapping; a power of two. 0 where
+                               the device has no virtual memory management: then only plain_alloc
+                               and plain_free, and the marks, may be called */
+    uint64_t total_bytes;   /* what the device has in all */
+
+    /* Addresses without backing. bytes and alignment are multiples of the granule. Address space
+     * that runs out is MS_ERR_NO_MEMORY. */
+    ms_status_t (*address_reserve)(void *ctx, uint64_t bytes, uint64_t alignment, ms_addr_t *out);
+    ms_status_t (*address_free)(void *ctx, ms_addr_t addr, uint64_t bytes);
+
+    /* One chunk of `bytes` (a multiple of the granule). It cannot be split. A chunk that is
+     * released while mapped lives until its last mapping is gone. */
+    ms_status_t (*chunk_create)(void *ctx, uint64_t bytes, enum ms_location location,
+                                ms_handle_t *out);
+    ms_status_t (*chunk_release)(void *ctx, ms_handle_t chunk);
+
+    /* map takes a whole chunk; the range is not accessible before set_access, which gives access to
+     * the device and to every peer that has been enabled, and wants every byte of it mapped.
+     * unmap takes exactly what map mapped, one chunk or several neighbours. The caller has seen on
+     * the host that no queued work can touch the range any more. */
+    ms_status_t (*map)(void *ctx, ms_addr_t addr, uint64_t bytes, ms_handle_t chunk);
+    ms_status_t (*set_access)(void *ctx, ms_addr_t addr, uint64_t bytes);
+    ms_status_t (*unmap)(void *ctx, ms_addr_t addr, uint64_t bytes);
+
+    /* Marks. `mark` notes all work queued on `stream` up to now (MS_STREAM_DEVICE: on every stream
+     * and context of the device). It is MS_ERR_NOT_SUPPORTED while anything captures, where no
+     * mark can be taken without harm: the caller then treats the work as unfinished.
+     * A stream that was destroyed is marked as MS_STREAM_DEVICE is.
+     * mark_query: MS_OK once all of it is done on the device and the host has seen that;
+     * MS_ERR_NOT_READY before; does not block. mark_wait blocks the calling thread for at most
+     * timeout_ns and answers as mark_query does. stream_wait queues, on `stream`, a wait for the
+     * mark; it does not block. mark_release may be called at any time, once. */
+    ms_status_t (*mark)(void *ctx, ms_stream_t stream, ms_mark_t *out);
+    ms_status_t (*mark_query)(void *ctx, ms_mark_t mark);
+    ms_status_t (*mark_wait)(void *ctx, ms_mark_t mark, uint64_t timeout_ns);
+    ms_status_t (*stream_wait)(void *ctx, ms_stream_t stream, ms_mark_t mark);
+    void (*mark_release)(void *ctx, ms_mark_t mark);
+
+    /* Whether a stream of the process captures at this moment; does not block. */
+    bool (*capturing)(void *ctx);
+
+    /* Memory with the device's own allocator, for a device without virtual memory management.
+     * plain_free may wait for the device. */
+    ms_status_t (*plain_alloc)(void *ctx, uint64_t bytes, ms_addr_t *out);
+    ms_status_t (*plain_free)(void *ctx, ms_addr_t addr);
+};
+
+#endif

@@ -1,0 +1,84 @@
+/* What happens to memory, told one event at a time to whoever listens.
+ *
+ * The allocator emits block, chunk and tensor events; the shim emits the others. The sink may be
+ * called with the pool's state lock held: it must be short, must not block on the device, and must
+ * not call back into the allocator. Events of one device arrive in the order in which they took
+ * effect. */
+#ifndef MEMSHIM_ALLOCATOR_EVENT_H
+#define MEMSHIM_ALLOCATOR_EVENT_H
+
+#include <stdint.h>
+
+#include "allocator/device_ops.h"
+
+/* Who holds memory that is charged. */
+enum ms_owner {
+    MS_OWNER_POOL,        /* chunks of our pool */
+    MS_OWNER_APPLICATION, /* chunks that the program created itself (cuMemCreate) */
+    MS_OWNER_FORWARDED, /* allocations that the driver served: arrays, managed, NCCL's, pool off */
+    MS_OWNER_CONTEXT,   /* what the driver took by itself: contexts, modules, graphs, limits */
+    MS_OWNER_COUNT
+};
+
+/* Each line: name, and what the fields of struct ms_event mean for it. Fields not named are 0. */
+enum ms_event_kind {
+    MS_EVENT_NONE,
+    MS_EVENT_BLOCK_ALLOC,   /* id, addr, bytes (asked for), stream, site; aux: bytes set aside */
+    MS_EVENT_BLOCK_FREE,    /* id; addr, bytes as at its birth; stream of the free */
+    MS_EVENT_BLOCK_ARENA,   /* id: this live block became an arena; its own bytes stop being live,
+                               the bytes of its tensors count from here on */
+    MS_EVENT_TENSOR_BORN,   /* id, addr, bytes, site; aux: id of the arena's block, 0 where the
+                               range lies in memory that the program mapped itself */
+    MS_EVENT_TENSOR_DIED,   /* id; addr, bytes as at its birth */
+    MS_EVENT_CHUNK_CREATE,  /* id (handle), bytes, owner; aux: enum ms_location */
+    MS_EVENT_CHUNK_RELEASE, /* id, bytes, owner: charged no more */
+    MS_EVENT_MAP,           /* id (handle), addr, bytes, owner */
+    MS_EVENT_UNMAP,         /* addr, bytes, owner; id where it is known */
+    MS_EVENT_SET_ACCESS,    /* addr, bytes, owner */
+    MS_EVENT_RANGE_RESERVE, /* addr, bytes, owner: addresses reserved */
+    MS_EVENT_RANGE_FREE,    /* addr, bytes, owner */
+    MS_EVENT_CHARGE,        /* bytes more charged to owner (FORWARDED or CONTEXT); addr where there
+                               is one; site; aux: enum ms_charge_reason */
+    MS_EVENT_DISCHARGE,     /* bytes fewer, the same fields */
+    MS_EVENT_HOST_ALLOC,    /* addr, bytes, site: pinned host memory; not charged */
+    MS_EVENT_HOST_FREE,     /* addr, bytes */
+    MS_EVENT_CAP,           /* bytes: the device's cap from now on; aux: the device's total bytes */
+    MS_EVENT_THRESHOLD,     /* aux: the state entered (0 normal, 1 warning, 2 critical,
+                               3 emergency); bytes: charged at that moment */
+    MS_EVENT_KIND_COUNT
+};
+
+/* Why memory was charged that did not come from chunks. */
+enum ms_charge_reason {
+    MS_CHARGE_ALLOCATION, /* an allocation call that was forwarded */
+    MS_CHARGE_ARRAY,
+    MS_CHARGE_MANAGED,
+    MS_CHARGE_NCCL,
+    MS_CHARGE_DRIVER_POOL,
+    MS_CHARGE_IPC,
+    MS_CHARGE_CONTEXT,
+    MS_CHARGE_MODULE,
+    MS_CHARGE_LAUNCH,
+    MS_CHARGE_GRAPH,
+    MS_CHARGE_LIMIT,
+    MS_CHARGE_REASON_COUNT
+};
+
+struct ms_event {
+    uint8_t kind;   /* enum ms_event_kind */
+    uint8_t device; /* CUDA ordinal, 0 to 63 */
+    uint8_t owner;  /* enum ms_owner */
+    uint32_t site;  /* interned call site; 0: unknown */
+    uint64_t id;    /* never used twice for blocks and tensors of one process */
+    ms_addr_t addr;
+    uint64_t bytes;
+    ms_stream_t stream; /* MS_STREAM_DEVICE where the call has none */
+    uint64_t aux;
+};
+
+struct ms_event_sink {
+    void (*emit)(void *ctx, const struct ms_event *event);
+    void *ctx;
+};
+
+#endif

@@ -1,0 +1,105 @@
+/* The pool of one device: blocks in expandable segments on chunks that can move.
+ *
+ * Thread-safe. Two locks: the state lock (short, never held across a device operation that may
+ * block) and the growth lock (held by the one thread that changes backing). What hits a free block
+ * takes the state lock once. */
+#ifndef MEMSHIM_ALLOCATOR_POOL_H
+#define MEMSHIM_ALLOCATOR_POOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "allocator/budget.h"
+#include "allocator/device_ops.h"
+#include "allocator/event.h"
+#include "allocator/status.h"
+
+#define MS_BLOCK_ALIGNMENT_BYTES 512u /* of every block's address, and the unit it is rounded to \
+                                       */
+
+typedef struct ms_pool ms_pool_t;
+
+struct ms_pool_config {
+    uint8_t device;                  /* ordinal, for events */
+    const struct ms_device_ops *ops; /* outlives the pool */
+    struct ms_budget *budget;        /* shared with whoever else charges this device; outlives it */
+    struct ms_event_sink sink;       /* emit may be null */
+    uint64_t wait_limit_ns; /* longest wait for frees in flight before an allocation fails */
+};
+
+struct ms_request {
+    uint64_t bytes;     /* > 0 */
+    ms_stream_t stream; /* the stream that may use it at once; MS_STREAM_DEVICE: every stream may */
+    uint32_t site;
+    bool may_wait; /* false: never block for work in flight (the calling thread captures) */
+};
+
+struct ms_block_info {
+    uint64_t id;
+    ms_addr_t addr;
+    uint64_t bytes;     /* as asked for */
+    ms_stream_t stream; /* of its allocation */
+    uint32_t site;
+    bool arena;
+    bool pinned;
+};
+
+struct ms_pool_stats {
+    uint64_t live_blocks;
+    uint64_t live_bytes;     /* as asked for, arenas by their whole size */
+    uint64_t reserved_bytes; /* device chunks held */
+    uint64_t free_bytes;     /* backed, and in no block */
+    uint64_t pending_bytes;  /* freed, but waiting for queued work */
+    uint64_t largest_free_bytes;
+    uint64_t allocations, frees, failed_allocations;
+    uint64_t chunks_created, chunks_released, chunks_moved, maps, unmaps, set_accesses;
+};
+
+/* Nothing is taken from the device before the first allocation. */
+ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out);
+
+/* Forgets everything without a device call where `device_gone` (the context was reset or the
+ * process ends), else gives all back. No call may be under way on other threads. */
+void ms_pool_destroy(ms_pool_t *pool, bool device_gone);
+
+/* The ladder of design.md: reuse; expand; wait for frees in flight; take free chunks from holes;
+ * trim; fail. MS_ERR_NO_MEMORY: nothing changed, and the caller decides the verdict. Any other
+ * status is the device's. Rolled back completely on every failure. */
+ms_status_t ms_pool_alloc(ms_pool_t *pool, const struct ms_request *request,
+                          struct ms_block_info *out);
+
+/* Frees the block that begins at addr, in the order of `stream`: MS_STREAM_DEVICE as cudaFree does
+ * (out of use until all earlier work of the device is known to be done). MS_ERR_NOT_OURS: no live
+ * block begins there. MS_ERR_INVALID: it was freed already. */
+ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream);
+
+/* The live block that holds addr anywhere inside. MS_ERR_NOT_OURS where there is none. */
+ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *out);
+
+/* Gives free chunks whose last use the host has seen back to the device until at most keep_bytes
+ * stay reserved beyond live blocks; returns the bytes released. Does not wait. */
+uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes);
+
+/* Marks the live block that holds addr as one whose physical identity has left the process. */
+ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr);
+
+/* A stream is destroyed after its queued work; called before the driver forgets it. Blocks freed in
+ * its order wait for a mark of it from here on. */
+void ms_pool_stream_gone(ms_pool_t *pool, ms_stream_t stream);
+
+/* Every mapping of the pool gets access again: the caller has enabled or disabled a peer. */
+ms_status_t ms_pool_refresh_access(ms_pool_t *pool);
+
+void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out);
+
+/* Walks everything; false and a sentence in `why` (why_bytes long, may be null) at the first
+ * violation: overlap, misalignment, a live byte without backing, sums that do not add up. */
+bool ms_pool_is_valid(ms_pool_t *pool, char *why, size_t why_bytes);
+
+/* Fork: prepare takes every lock of the pool, the other two let go (parent) or reset (child). */
+void ms_pool_fork_prepare(ms_pool_t *pool);
+void ms_pool_fork_parent(ms_pool_t *pool);
+void ms_pool_fork_child(ms_pool_t *pool);
+
+#endif

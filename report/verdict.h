@@ -1,0 +1,49 @@
+/* The one sentence that says why an allocation failed, decided from numbers alone. */
+#ifndef MEMSHIM_REPORT_VERDICT_H
+#define MEMSHIM_REPORT_VERDICT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum ms_verdict {
+    MS_VERDICT_DEMAND,        /* live bytes and the request exceed the device */
+    MS_VERDICT_CAP,           /* it would have fitted the device without the cap */
+    MS_VERDICT_FRAGMENTATION, /* free bytes enough, but in ranges that could not be repaired */
+    MS_VERDICT_OTHER_PROCESS, /* it would have fitted without what other processes hold */
+    MS_VERDICT_COUNT
+};
+
+enum ms_oom_source {
+    MS_OOM_DRIVER, /* a call of the driver interface was refused */
+    MS_OOM_TORCH   /* PyTorch raised its OutOfMemoryError */
+};
+
+/* The state at the moment of the failure. All in bytes. */
+struct ms_oom_state {
+    uint64_t requested_bytes;
+    uint64_t cap_bytes, device_total_bytes;
+    uint64_t charged_bytes; /* = pool + application + forwarded + context */
+    uint64_t pool_bytes, application_bytes, forwarded_bytes, context_bytes;
+    uint64_t live_bytes;          /* blocks, arenas by their tensors */
+    uint64_t reclaimable_bytes;   /* backed and free, could be given elsewhere */
+    uint64_t pending_bytes;       /* freed, waiting for queued work */
+    uint64_t largest_free_bytes;  /* largest single range that was free */
+    uint64_t driver_free_bytes;   /* what the driver itself says is free */
+    uint64_t other_process_bytes; /* device total - driver free - charged */
+    uint32_t site;
+    uint8_t source;         /* enum ms_oom_source */
+    uint8_t fraction_known; /* whether cap came from a fraction */
+    double fraction;
+};
+
+/* Decides and writes the sentence (sentence_bytes long, always terminated). short_bytes: by how
+ * much the request did not fit. Pure. */
+enum ms_verdict ms_verdict_decide(const struct ms_oom_state *state, uint64_t *short_bytes,
+                                  char *sentence, size_t sentence_bytes);
+
+const char *ms_verdict_name(enum ms_verdict verdict); /* "demand", "cap", ... */
+
+/* "394.0 MiB", "11.72 GiB", "512 B" into text (at least 16 bytes); returns text. */
+char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes);
+
+#endif
