@@ -24,9 +24,10 @@ enum ms_owner {
 enum ms_event_kind {
     MS_EVENT_NONE,
     MS_EVENT_BLOCK_ALLOC,   /* id, addr, bytes (asked for), stream, site; aux: bytes set aside */
-    MS_EVENT_BLOCK_FREE,    /* id; addr, bytes as at its birth; stream of the free */
-    MS_EVENT_BLOCK_ARENA,   /* id: this live block became an arena; its own bytes stop being live,
-                               the bytes of its tensors count from here on */
+    MS_EVENT_BLOCK_FREE,    /* id; addr, bytes as at its birth; stream of the free; aux: 1 where the
+                               block was an arena (its own bytes were not live), else 0 */
+    MS_EVENT_BLOCK_ARENA,   /* id; addr, bytes as at its birth: this live block became an arena; its
+                               own bytes stop being live, those of its tensors count from here on */
     MS_EVENT_TENSOR_BORN,   /* id, addr, bytes, site; aux: id of the arena's block, 0 where the
                                range lies in memory that the program mapped itself */
     MS_EVENT_TENSOR_DIED,   /* id; addr, bytes as at its birth */
