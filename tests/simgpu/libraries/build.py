@@ -1,0 +1,279 @@
+"""Builds the doubles of cuBLAS, cuBLASLt, cuDNN and NCCL for the PyTorch of this interpreter.
+
+Usage: python build.py BUILD_DIR
+
+What PyTorch and the libraries beside it import is read from their own files. The functions that
+must answer something are written out in the C files of this folder; all others are generated and
+return success. Prints, one path a line, what has to be preloaded; nothing when this interpreter
+has no PyTorch that can use a GPU. The result is kept in BUILD_DIR/simgpu/torch-<hash>/ until
+PyTorch or the sources change.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from elf import ElfError, Import, read_symbols
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Double:
+    """A library to stand in for. `prefix` tells its functions where they carry no version."""
+
+    stem: str
+    prefix: str
+    sources: tuple[str, ...]
+    version_macro: str
+    version_header: str
+    version_pattern: str
+
+
+NCCL_SOURCES = ("nccl.c", "nccl_move.c", "nccl_region.c", "nccl_device.c")
+CUBLAS_VERSION = r"#define CUBLAS_VER_(MAJOR|MINOR|PATCH) (\d+)"
+DOUBLES = (
+    Double("libcublas", "", ("cublas.c",), "SIMCUBLAS_VERSION", "cublas_api.h", CUBLAS_VERSION),
+    Double("libcublasLt", "", ("cublaslt.c",), "SIMCUBLAS_VERSION", "cublas_api.h", CUBLAS_VERSION),
+    Double(
+        "libcudnn",
+        "",
+        ("cudnn.c",),
+        "SIMCUDNN_VERSION",
+        "cudnn_version.h",
+        r"#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) (\d+)",
+    ),
+    Double(
+        "libnccl",
+        "nccl",
+        NCCL_SOURCES,
+        "SIMNCCL_VERSION",
+        "nccl.h",
+        r"#define NCCL_(MAJOR|MINOR|PATCH) (\d+)",
+    ),
+)
+
+
+class BuildError(Exception):
+    """Said to the user as it is."""
+
+
+def torch_folder() -> Path | None:
+    """Where PyTorch's libraries are; found without importing PyTorch."""
+    try:
+        spec = importlib.util.find_spec("torch")
+    except (ImportError, ValueError):
+        return None
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations))) / "lib"
+    return folder if (folder / "libc10_cuda.so").exists() else None
+
+
+def consumers(torch_lib: Path) -> list[Path]:
+    """Every library beside PyTorch that may import from those that are stood in for."""
+    stems = {double.stem for double in DOUBLES}
+    packages = torch_lib.parent.parent
+    found = [*torch_lib.glob("*.so*"), *packages.glob("nvidia/*/lib/*.so*")]
+    return sorted(path for path in found if path.name.split(".so")[0] not in stems)
+
+
+def headers(torch_lib: Path) -> list[Path]:
+    return sorted(torch_lib.parent.parent.glob("nvidia/*/include"))
+
+
+def cuda_include(build: Path) -> Path:
+    """The folder of cuda.h that the build was configured with."""
+    cache = build / "CMakeCache.txt"
+    try:
+        text = cache.read_text()
+    except OSError as error:
+        raise BuildError(f"{cache}: {error.strerror}. Build memshim first.") from error
+    for name in ("MEMSHIM_CUDA_INCLUDE", "MEMSHIM_CUDA_HEADERS"):
+        match = re.search(rf"^{name}:\w+=(.+)$", text, re.MULTILINE)
+        if match and (Path(match.group(1)) / "cuda.h").exists():
+            return Path(match.group(1))
+    raise BuildError(f"{cache} names no folder with cuda.h. Configure memshim again.")
+
+
+def compiler() -> str:
+    for name in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
+        if name and shutil.which(name.split()[0]):
+            return name
+    raise BuildError("no C compiler was found (cc, gcc, clang or $CC): install gcc")
+
+
+def fingerprint(files: Iterable[Path], include: Path, cc: str) -> str:
+    state = hashlib.sha256(f"{include} {cc}\n".encode())
+    for path in files:
+        status = path.stat()
+        state.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
+    for path in sorted(HERE.iterdir()):
+        if path.suffix in {".c", ".h", ".py"}:
+            state.update(path.read_bytes())
+    return state.hexdigest()[:16]
+
+
+def library_version(double: Double, include_folders: list[Path]) -> int | None:
+    """The number that the wheel's own library would answer; None leaves the source's default."""
+    for folder in include_folders:
+        header = folder / double.version_header
+        if not header.exists():
+            continue
+        parts = re.findall(double.version_pattern, header.read_text())
+        if len(parts) == 3:
+            major, minor, patch = (int(number) for _, number in parts)
+            return major * 10000 + minor * 100 + patch
+    return None
+
+
+def run_compiler(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{' '.join(command)}\n{done.stderr}")
+
+
+def soname_of(double: Double, needed: set[str]) -> str | None:
+    pattern = re.compile(re.escape(double.stem) + r"\.so\.\d+$")
+    return next((name for name in sorted(needed) if pattern.match(name)), None)
+
+
+def imported(double: Double, soname: str, imports: set[Import]) -> dict[str, str]:
+    """The functions wanted of a library, each with the version that it is asked for under."""
+    wanted: dict[str, str] = {}
+    for entry in imports:
+        unversioned = double.prefix and not entry.library and entry.name.startswith(double.prefix)
+        if entry.library == soname or unversioned:
+            wanted[entry.name] = entry.version
+    return wanted
+
+
+def compile_double(
+    double: Double, soname: str, wanted: dict[str, str], flags: list[str], folder: Path
+) -> None:
+    objects = []
+    written: set[str] = set()
+    for source in double.sources:
+        target = folder / f"{double.stem}-{source}.o"
+        run_compiler([*flags, "-c", str(HERE / source), "-o", str(target)])
+        written |= read_symbols(target).defined
+        objects.append(str(target))
+    stubs = folder / f"{double.stem}-stubs.c"
+    lines = [
+        f"int {name}(void);\nint {name}(void) {{ return 0; }}\n"
+        for name in sorted(wanted)
+        if name not in written
+    ]
+    stubs.write_text("".join(lines))
+    exported = sorted(set(wanted) | {name for name in written if not name.startswith("simnccl_")})
+    versions = sorted(set(wanted.values())) or [""]
+    if len(versions) > 1:
+        raise BuildError(f"{soname} is imported under several versions: {', '.join(versions)}")
+    script = folder / f"{double.stem}.map"
+    script.write_text(
+        f"{versions[0]} {{\nglobal:\n"
+        + "".join(f"    {name};\n" for name in exported)
+        + "local: *;\n};\n"
+    )
+    run_compiler(
+        [
+            *flags,
+            "-fvisibility=default",
+            "-shared",
+            f"-Wl,-soname,{soname}",
+            f"-Wl,--version-script,{script}",
+            str(stubs),
+            *objects,
+            "-o",
+            str(folder / soname),
+            "-ldl",
+            "-lpthread",
+        ]
+    )
+
+
+def compile_all(torch_lib: Path, files: list[Path], include: Path, cc: str, folder: Path) -> None:
+    imports: set[Import] = set()
+    needed: set[str] = set()
+    for path in files:
+        try:
+            symbols = read_symbols(path)
+        except ElfError:
+            continue
+        imports.update(symbols.imports)
+        needed.update(symbols.needed)
+    flags = [
+        *cc.split(),
+        "-std=gnu17",
+        "-O2",
+        "-g",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-w",
+        "-isystem",
+        str(include),
+    ]
+    names = [name for name in sorted(needed) if re.match(r"libcudart\.so\.\d+$", name)]
+    for double in DOUBLES:
+        soname = soname_of(double, needed)
+        if soname is None:
+            continue
+        version = library_version(double, [*headers(torch_lib), include])
+        macro = [f"-D{double.version_macro}={version}"] if version else []
+        compile_double(double, soname, imported(double, soname, imports), [*flags, *macro], folder)
+        names.append(soname)
+    (folder / "preload").write_text("\n".join(names) + "\n")
+
+
+def build(build_folder: Path, torch_lib: Path) -> list[Path]:
+    """Makes the doubles if they are not there yet; returns what to preload."""
+    include = cuda_include(build_folder)
+    cc = compiler()
+    files = consumers(torch_lib)
+    simgpu = build_folder / "simgpu"
+    if not (simgpu / "libcuda.so.1").exists():
+        raise BuildError(f"{simgpu} has no libcuda.so.1: build memshim first (cmake --build)")
+    result = simgpu / f"torch-{fingerprint(files, include, cc)}"
+    if not result.exists():
+        with (simgpu / "torch.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not result.exists():
+                folder = Path(tempfile.mkdtemp(prefix="torch.", dir=simgpu))
+                try:
+                    compile_all(torch_lib, files, include, cc, folder)
+                    folder.rename(result)
+                finally:
+                    shutil.rmtree(folder, ignore_errors=True)
+    names = (result / "preload").read_text().split()
+    return [simgpu / name if name.startswith("libcudart") else result / name for name in names]
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print("usage: build.py BUILD_DIR", file=sys.stderr)
+        return 2
+    torch_lib = torch_folder()
+    if torch_lib is None:
+        return 0
+    try:
+        for path in build(Path(arguments[0]).resolve(), torch_lib):
+            print(path)
+    except (BuildError, OSError) as error:
+        print(f"simgpu: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,365 @@
+/*
+ * The functions of cuDNN's double that must answer something: versions, handles, error texts, the
+ * choice of an algorithm, and the graph interface (a convolution or an attention is described to
+ * it as descriptors with attributes, an engine is asked for, and a plan executed).
+ *
+ * Descriptors remember what they were given; the engine heuristic always finds one engine; a plan
+ * needs no workspace and executing it does nothing. Recurrent networks are refused, because their
+ * callers ask where in packed memory each weight lies.
+ */
+#include <cuda.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef SIMCUDNN_VERSION
+#    define SIMCUDNN_VERSION 92600
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Values of cudnnStatus_t, as in cudnn_graph.h. */
+typedef enum {
+    STATUS_SUCCESS = 0,
+    STATUS_BAD_PARAM = 2000,
+    STATUS_NOT_SUPPORTED = 3000,
+    STATUS_ALLOC_FAILED = 4003,
+} status_t;
+
+static const char refusal[] = "simulated cuDNN: recurrent networks are not simulated; set "
+                              "torch.backends.cudnn.enabled = False";
+
+typedef struct {
+    CUstream stream;
+} handle_t;
+
+EXPORT size_t cudnnGetVersion(void)
+{
+    return SIMCUDNN_VERSION;
+}
+
+EXPORT size_t cudnnGetCudartVersion(void)
+{
+    return CUDA_VERSION;
+}
+
+EXPORT status_t cudnnGetProperty(int which, int *value)
+{
+    const int parts[] = {SIMCUDNN_VERSION / 10000, SIMCUDNN_VERSION / 100 % 100,
+                         SIMCUDNN_VERSION % 100};
+    if (which < 0 || which > 2) {
+        return STATUS_BAD_PARAM;
+    }
+    *value = parts[which];
+    return STATUS_SUCCESS;
+}
+
+EXPORT const char *cudnnGetErrorString(status_t status)
+{
+    switch (status) {
+    case STATUS_SUCCESS:
+        return "CUDNN_STATUS_SUCCESS";
+    case STATUS_BAD_PARAM:
+        return "CUDNN_STATUS_BAD_PARAM";
+    case STATUS_NOT_SUPPORTED:
+        return "CUDNN_STATUS_NOT_SUPPORTED";
+    default:
+        return "simulated cuDNN failure";
+    }
+}
+
+EXPORT void cudnnGetLastErrorString(char *message, size_t bytes)
+{
+    if (bytes > 0) {
+        snprintf(message, bytes, "%s", refusal);
+    }
+}
+
+EXPORT status_t cudnnCreate(handle_t **handle)
+{
+    *handle = calloc(1, sizeof(**handle));
+    return *handle ? STATUS_SUCCESS : STATUS_ALLOC_FAILED;
+}
+
+EXPORT status_t cudnnDestroy(handle_t *handle)
+{
+    free(handle);
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cudnnSetStream(handle_t *handle, CUstream stream)
+{
+    handle->stream = stream;
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cudnnGetStream(const handle_t *handle, CUstream *stream)
+{
+    *stream = handle->stream;
+    return STATUS_SUCCESS;
+}
+
+/* Descriptors of the older interface are opaque, and nothing in them is ever asked for. */
+#define DEFINE_OBJECT(what)                                    \
+    EXPORT status_t cudnnCreate##what(void **object)           \
+    {                                                          \
+        *object = calloc(1, 64);                               \
+        return *object ? STATUS_SUCCESS : STATUS_ALLOC_FAILED; \
+    }                                                          \
+    EXPORT status_t cudnnDestroy##what(void *object)           \
+    {                                                          \
+        free(object);                                          \
+        return STATUS_SUCCESS;                                 \
+    }
+
+DEFINE_OBJECT(TensorDescriptor)
+DEFINE_OBJECT(FilterDescriptor)
+DEFINE_OBJECT(ConvolutionDescriptor)
+DEFINE_OBJECT(ActivationDescriptor)
+DEFINE_OBJECT(PoolingDescriptor)
+DEFINE_OBJECT(DropoutDescriptor)
+DEFINE_OBJECT(CTCLossDescriptor)
+DEFINE_OBJECT(SpatialTransformerDescriptor)
+
+EXPORT status_t cudnnCreateRNNDescriptor(void **object)
+{
+    *object = NULL;
+    return STATUS_NOT_SUPPORTED;
+}
+
+/* ---- algorithms and sizes of the older interface ---- */
+
+/* The layout of cudnnConvolutionFwdAlgoPerf_t and of its two siblings. */
+typedef struct {
+    int algorithm;
+    status_t status;
+    float time_ms;
+    size_t workspace_bytes;
+    int determinism;
+    int math_type;
+    int reserved[3];
+} performance_t;
+
+static status_t one_algorithm(int wanted, int *found, performance_t *results)
+{
+    if (wanted < 1) {
+        return STATUS_BAD_PARAM;
+    }
+    /* Number 1 is a deterministic algorithm for all three directions. */
+    results[0] = (performance_t){.algorithm = 1, .determinism = 1};
+    *found = 1;
+    return STATUS_SUCCESS;
+}
+
+#define DEFINE_CHOICE(direction)                                                                  \
+    EXPORT status_t cudnnGetConvolution##direction##Algorithm_v7(                                 \
+        handle_t *handle, void *a, void *b, void *convolution, void *c, int wanted, int *found,   \
+        performance_t *results)                                                                   \
+    {                                                                                             \
+        (void)handle, (void)a, (void)b, (void)convolution, (void)c;                               \
+        return one_algorithm(wanted, found, results);                                             \
+    }                                                                                             \
+    EXPORT status_t cudnnFindConvolution##direction##AlgorithmEx(                                 \
+        handle_t *handle, void *a, const void *a_data, void *b, const void *b_data,               \
+        void *convolution, void *c, void *c_data, int wanted, int *found, performance_t *results, \
+        void *workspace, size_t workspace_bytes)                                                  \
+    {                                                                                             \
+        (void)handle, (void)a, (void)a_data, (void)b, (void)b_data, (void)convolution, (void)c;   \
+        (void)c_data, (void)workspace, (void)workspace_bytes;                                     \
+        return one_algorithm(wanted, found, results);                                             \
+    }                                                                                             \
+    EXPORT status_t cudnnGetConvolution##direction##WorkspaceSize(                                \
+        handle_t *handle, void *a, void *b, void *convolution, void *c, int algorithm,            \
+        size_t *bytes)                                                                            \
+    {                                                                                             \
+        (void)handle, (void)a, (void)b, (void)convolution, (void)c, (void)algorithm;              \
+        *bytes = 0;                                                                               \
+        return STATUS_SUCCESS;                                                                    \
+    }
+
+DEFINE_CHOICE(Forward)
+DEFINE_CHOICE(BackwardData)
+DEFINE_CHOICE(BackwardFilter)
+
+EXPORT status_t cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize(
+    handle_t *handle, int mode, int operation, void *x, void *z, void *y, void *scale,
+    void *activation, size_t *bytes)
+{
+    (void)handle, (void)mode, (void)operation, (void)x, (void)z, (void)y, (void)scale;
+    (void)activation;
+    *bytes = 0;
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cudnnGetBatchNormalizationBackwardExWorkspaceSize(handle_t *handle, int mode,
+                                                                  int operation, void *x, void *y,
+                                                                  void *dy, void *dz, void *dx,
+                                                                  void *scale, void *activation,
+                                                                  size_t *bytes)
+{
+    (void)handle, (void)mode, (void)operation, (void)x, (void)y, (void)dy, (void)dz, (void)dx;
+    (void)scale, (void)activation;
+    *bytes = 0;
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cudnnGetBatchNormalizationTrainingExReserveSpaceSize(handle_t *handle, int mode,
+                                                                     int operation,
+                                                                     void *activation, void *x,
+                                                                     size_t *bytes)
+{
+    (void)handle, (void)mode, (void)operation, (void)activation, (void)x;
+    *bytes = 0;
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cudnnDropoutGetStatesSize(handle_t *handle, size_t *bytes)
+{
+    (void)handle;
+    *bytes = 0;
+    return STATUS_SUCCESS;
+}
+
+/* ---- the graph interface ---- */
+
+/* Numbers of cudnnBackendAttributeType_t, cudnnBackendAttributeName_t and
+ * cudnnBackendDescriptorType_t in cudnn_graph.h. */
+enum {
+    TYPE_HANDLE = 0,
+    TYPE_INT64 = 3,
+    TYPE_DOUBLE = 5,
+    TYPE_VOID_PTR = 6,
+    TYPE_BACKEND_DESCRIPTOR = 15,
+    ATTRIBUTE_HEURISTIC_RESULTS = 202,
+    ATTRIBUTE_CONFIG_ENGINE = 300,
+    ATTRIBUTE_CONFIG_WORKSPACE = 303,
+    ATTRIBUTE_PLAN_WORKSPACE = 402,
+    ATTRIBUTE_ENGINE_INDEX = 1301,
+};
+
+typedef struct attribute_t {
+    struct attribute_t *next;
+    int name;
+    int type;
+    int64_t count;
+    unsigned char values[]; /* count elements */
+} attribute_t;
+
+typedef struct {
+    int type;
+    attribute_t *attributes;
+} descriptor_t;
+
+static size_t element_bytes(int type)
+{
+    switch (type) {
+    case TYPE_HANDLE:
+    case TYPE_INT64:
+    case TYPE_DOUBLE:
+    case TYPE_VOID_PTR:
+    case TYPE_BACKEND_DESCRIPTOR:
+        return 8;
+    case 2:  /* boolean */
+    case 24: /* char */
+        return 1;
+    case 26: /* fraction: two int64 */
+        return 16;
+    default: /* enumerations, int32, float */
+        return 4;
+    }
+}
+
+EXPORT status_t cudnnBackendCreateDescriptor(int type, descriptor_t **result)
+{
+    descriptor_t *descriptor = calloc(1, sizeof(*descriptor));
+    if (!descriptor) {
+        return STATUS_ALLOC_FAILED;
+    }
+    descriptor->type = type;
+    *result = descriptor;
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cudnnBackendDestroyDescriptor(descriptor_t *descriptor)
+{
+    while (descriptor && descriptor->attributes) {
+        attribute_t *attribute = descriptor->attributes;
+        descriptor->attributes = attribute->next;
+        free(attribute);
+    }
+    free(descriptor);
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cudnnBackendSetAttribute(descriptor_t *descriptor, int name, int type,
+                                         int64_t count, const void *values)
+{
+    if (count < 0 || (count > 0 && !values)) {
+        return STATUS_BAD_PARAM;
+    }
+    size_t bytes = (size_t)count * element_bytes(type);
+    attribute_t *attribute = malloc(sizeof(*attribute) + bytes);
+    if (!attribute) {
+        return STATUS_ALLOC_FAILED;
+    }
+    attribute->name = name;
+    attribute->type = type;
+    attribute->count = count;
+    if (bytes > 0) {
+        memcpy(attribute->values, values, bytes);
+    }
+    /* Newest first: setting an attribute again hides the older value. */
+    attribute->next = descriptor->attributes;
+    descriptor->attributes = attribute;
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cudnnBackendFinalize(descriptor_t *descriptor)
+{
+    return descriptor ? STATUS_SUCCESS : STATUS_BAD_PARAM;
+}
+
+static bool answers_zero(int name)
+{
+    return name == ATTRIBUTE_CONFIG_WORKSPACE || name == ATTRIBUTE_PLAN_WORKSPACE ||
+           name == ATTRIBUTE_ENGINE_INDEX;
+}
+
+EXPORT status_t cudnnBackendGetAttribute(const descriptor_t *descriptor, int name, int type,
+                                         int64_t wanted, int64_t *found, void *values)
+{
+    const attribute_t *attribute = descriptor->attributes;
+    while (attribute && attribute->name != name) {
+        attribute = attribute->next;
+    }
+    int64_t count = attribute ? attribute->count : 0;
+    if (!attribute && (name == ATTRIBUTE_HEURISTIC_RESULTS || name == ATTRIBUTE_CONFIG_ENGINE ||
+                       answers_zero(name))) {
+        count = 1;
+    }
+    if (found) {
+        *found = count;
+    }
+    /* Descriptors are handed over in objects that the caller has made: an engine or a
+     * configuration with nothing in it, which is what the heuristic has to offer. */
+    if (!values || wanted < 1 || count < 1 || type == TYPE_BACKEND_DESCRIPTOR) {
+        return STATUS_SUCCESS;
+    }
+    if (attribute) {
+        int64_t copied = wanted < count ? wanted : count;
+        memcpy(values, attribute->values, (size_t)copied * element_bytes(attribute->type));
+    } else {
+        memset(values, 0, element_bytes(type));
+    }
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cudnnBackendExecute(handle_t *handle, const descriptor_t *plan,
+                                    const descriptor_t *pack)
+{
+    (void)handle, (void)plan, (void)pack;
+    return STATUS_SUCCESS;
+}

@@ -1,0 +1,183 @@
+/* The driver as NCCL's double uses it: found by dlopen and dlsym, never linked. */
+#include "nccl_double.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    CUresult (*context_get_device)(CUdevice *);
+    CUresult (*launch_host)(CUstream, CUhostFn, void *);
+    CUresult (*is_capturing)(CUstream, CUstreamCaptureStatus *);
+    CUresult (*memory_alloc)(CUdeviceptr *, size_t);
+    CUresult (*memory_free)(CUdeviceptr);
+    CUresult (*granularity)(size_t *, const CUmemAllocationProp *,
+                            CUmemAllocationGranularity_flags);
+    CUresult (*create)(CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *,
+                       unsigned long long);
+    CUresult (*reserve)(CUdeviceptr *, size_t, size_t, CUdeviceptr, unsigned long long);
+    CUresult (*map)(CUdeviceptr, size_t, size_t, CUmemGenericAllocationHandle, unsigned long long);
+    CUresult (*set_access)(CUdeviceptr, size_t, const CUmemAccessDesc *, size_t);
+    CUresult (*unmap)(CUdeviceptr, size_t);
+    CUresult (*release)(CUmemGenericAllocationHandle);
+    CUresult (*address_free)(CUdeviceptr, size_t);
+} driver_t;
+
+static driver_t driver;
+static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
+
+/* The sizes of mapped allocations, which cuMemUnmap wants back. */
+typedef struct mapped_t {
+    struct mapped_t *next;
+    CUdeviceptr at;
+    size_t bytes;
+} mapped_t;
+
+static mapped_t *mapped_list;
+static pthread_mutex_t mapped_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void find_driver(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        return;
+    }
+    const struct {
+        void *slot;
+        const char *name;
+    } wanted[] = {
+        {&driver.context_get_device, "cuCtxGetDevice"},
+        {&driver.launch_host, "cuLaunchHostFunc"},
+        {&driver.is_capturing, "cuStreamIsCapturing"},
+        {&driver.memory_alloc, "cuMemAlloc_v2"},
+        {&driver.memory_free, "cuMemFree_v2"},
+        {&driver.granularity, "cuMemGetAllocationGranularity"},
+        {&driver.create, "cuMemCreate"},
+        {&driver.reserve, "cuMemAddressReserve"},
+        {&driver.map, "cuMemMap"},
+        {&driver.set_access, "cuMemSetAccess"},
+        {&driver.unmap, "cuMemUnmap"},
+        {&driver.release, "cuMemRelease"},
+        {&driver.address_free, "cuMemAddressFree"},
+    };
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        void *function = dlsym(library, wanted[i].name);
+        memcpy(wanted[i].slot, &function, sizeof(function));
+    }
+}
+
+static const driver_t *get_driver(void)
+{
+    pthread_once(&driver_once, find_driver);
+    return &driver;
+}
+
+CUresult simnccl_current_device(CUdevice *device)
+{
+    const driver_t *d = get_driver();
+    return d->context_get_device ? d->context_get_device(device) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+CUresult simnccl_launch_host(CUstream stream, CUhostFn function, void *argument)
+{
+    const driver_t *d = get_driver();
+    return d->launch_host ? d->launch_host(stream, function, argument) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+bool simnccl_is_capturing(CUstream stream)
+{
+    const driver_t *d = get_driver();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return d->is_capturing && d->is_capturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+}
+
+static CUresult map_new(const driver_t *d, mapped_t *mapped, size_t bytes, CUdevice device)
+{
+    CUmemAllocationProp properties = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+    };
+    CUmemAccessDesc access = {
+        .location = properties.location,
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+    size_t granule_bytes = 0;
+    CUresult result =
+        d->granularity(&granule_bytes, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    if (result != CUDA_SUCCESS || granule_bytes == 0) {
+        return result != CUDA_SUCCESS ? result : CUDA_ERROR_NOT_SUPPORTED;
+    }
+    mapped->bytes = (bytes + granule_bytes - 1) / granule_bytes * granule_bytes;
+    CUmemGenericAllocationHandle handle = 0;
+    result = d->create(&handle, mapped->bytes, &properties, 0);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = d->reserve(&mapped->at, mapped->bytes, 0, 0, 0);
+    if (result == CUDA_SUCCESS) {
+        result = d->map(mapped->at, mapped->bytes, 0, handle, 0);
+        if (result == CUDA_SUCCESS) {
+            result = d->set_access(mapped->at, mapped->bytes, &access, 1);
+            if (result != CUDA_SUCCESS) {
+                d->unmap(mapped->at, mapped->bytes);
+            }
+        }
+        if (result != CUDA_SUCCESS) {
+            d->address_free(mapped->at, mapped->bytes);
+        }
+    }
+    /* The mapping keeps the memory; on failure this is what gives it back. */
+    d->release(handle);
+    return result;
+}
+
+CUresult simnccl_device_alloc(CUdeviceptr *at, size_t bytes, CUdevice device)
+{
+    const driver_t *d = get_driver();
+    mapped_t *mapped = calloc(1, sizeof(*mapped));
+    if (!mapped || !d->memory_alloc) {
+        free(mapped);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = d->create ? map_new(d, mapped, bytes, device) : CUDA_ERROR_NOT_SUPPORTED;
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        free(mapped);
+        return d->memory_alloc(at, bytes);
+    }
+    if (result != CUDA_SUCCESS) {
+        free(mapped);
+        return result;
+    }
+    *at = mapped->at;
+    pthread_mutex_lock(&mapped_lock);
+    mapped->next = mapped_list;
+    mapped_list = mapped;
+    pthread_mutex_unlock(&mapped_lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult simnccl_device_free(CUdeviceptr at)
+{
+    const driver_t *d = get_driver();
+    pthread_mutex_lock(&mapped_lock);
+    mapped_t **link = &mapped_list;
+    while (*link && (*link)->at != at) {
+        link = &(*link)->next;
+    }
+    mapped_t *mapped = *link;
+    if (mapped) {
+        *link = mapped->next;
+    }
+    pthread_mutex_unlock(&mapped_lock);
+    if (!mapped) {
+        return d->memory_free(at);
+    }
+    CUresult result = d->unmap(at, mapped->bytes);
+    if (result == CUDA_SUCCESS) {
+        result = d->address_free(at, mapped->bytes);
+    }
+    free(mapped);
+    return result;
+}

@@ -1,0 +1,141 @@
+/*
+ * What the files of NCCL's double share.
+ *
+ * A communicator is one shared memory file that every rank maps (nccl_region.c). An operation is
+ * queued on the caller's stream as a host function; when the stream reaches it, all ranks meet in
+ * the shared file and the bytes are really moved (nccl_move.c). Ranks are processes, threads, or
+ * several communicators of one thread. Device memory of the simulated GPU is memory of this
+ * process, so a host function may read and write it.
+ */
+#ifndef SIMGPU_NCCL_DOUBLE_H
+#define SIMGPU_NCCL_DOUBLE_H
+
+#include "nccl_abi.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+enum {
+    SIMNCCL_MAX_RANKS = 64,
+    SIMNCCL_REGION_NAME_BYTES = 40,
+    SIMNCCL_MAX_SCALARS = 64,
+    /* Largest operation that moves its bytes when device contents are off (SIMGPU_CONTENTS=none):
+     * shapes and small messages arrive, gradients do not. */
+    SIMNCCL_SMALL_BYTES = 64 * 1024,
+    /* One rank's window in the shared file: what a rank shows the others in one round. */
+    SIMNCCL_SLOT_BYTES = 1024 * 1024,
+    /* One message window for each ordered pair of ranks, for send and recv. */
+    SIMNCCL_MAIL_BYTES = 64 * 1024,
+};
+
+/* A meeting point: the last rank that arrives opens it for all. */
+typedef struct {
+    _Atomic uint32_t arrived;    /* ranks that wait in this round */
+    _Atomic uint32_t generation; /* rounds done; futex word */
+} simnccl_barrier_t;
+
+/* A window from one rank to another. `filled - drained` is 0 or 1. */
+typedef struct {
+    _Atomic uint32_t filled;  /* messages written so far */
+    _Atomic uint32_t drained; /* messages read so far */
+} simnccl_mail_t;
+
+/* Head of the shared file. All zero is its valid first state, so no rank has to create it first. */
+typedef struct {
+    _Atomic uint32_t nranks;          /* 0 until the first rank has come */
+    _Atomic uint32_t attached;        /* ranks that have mapped the file; futex word */
+    _Atomic uint32_t mail_events;     /* windows filled or drained so far; futex word */
+    simnccl_barrier_t stream_barrier; /* ranks meet here inside an operation of a stream */
+    simnccl_barrier_t host_barrier;   /* ranks meet here inside ncclCommSplit */
+    int32_t color[SIMNCCL_MAX_RANKS]; /* what each rank passed to ncclCommSplit */
+    int32_t key[SIMNCCL_MAX_RANKS];
+    simnccl_mail_t mail[SIMNCCL_MAX_RANKS][SIMNCCL_MAX_RANKS]; /* [from][to] */
+} simnccl_head_t;
+
+typedef struct {
+    simnccl_head_t *head; /* NULL: not attached */
+    size_t bytes;
+    char path[256];
+} simnccl_region_t;
+
+struct ncclComm {
+    _Atomic uint32_t references; /* the user's one, and one for each operation in a stream */
+    _Atomic uint32_t aborted;    /* 1: operations stop waiting for other ranks */
+    int rank;
+    int nranks;
+    CUdevice device;
+    uint32_t children; /* splits and shrinks so far, part of the next child's name */
+    char name[SIMNCCL_REGION_NAME_BYTES];
+    simnccl_region_t region;
+    CUdeviceptr buffer; /* what the library takes of the device for itself; 0: nothing */
+    pthread_mutex_t lock;
+    pthread_cond_t turn;                   /* now_serving changed */
+    uint64_t next_ticket;                  /* under lock: order in which operations were queued */
+    uint64_t now_serving;                  /* under lock */
+    bool executing;                        /* under lock: an operation is in progress */
+    bool scalar_used[SIMNCCL_MAX_SCALARS]; /* under lock: ncclRedOpCreatePreMulSum */
+    double scalar[SIMNCCL_MAX_SCALARS];
+};
+
+typedef enum {
+    SIMNCCL_ALL_REDUCE,
+    SIMNCCL_BROADCAST,
+    SIMNCCL_REDUCE,
+    SIMNCCL_ALL_GATHER,
+    SIMNCCL_REDUCE_SCATTER,
+    SIMNCCL_ALL_TO_ALL,
+    SIMNCCL_GATHER,
+    SIMNCCL_SCATTER,
+    SIMNCCL_SEND,
+    SIMNCCL_RECV,
+} simnccl_kind_t;
+
+typedef struct {
+    simnccl_kind_t kind;
+    const char *send; /* device memory; NULL where the kind or this rank sends nothing */
+    char *recv;       /* device memory; NULL where the kind or this rank receives nothing */
+    size_t count;     /* elements: of one rank's part for kinds with parts, else of the whole */
+    ncclDataType_t type;
+    int op;       /* ncclSum .. ncclAvg; premultiplied sums are ncclSum with `scale` */
+    double scale; /* each contribution is multiplied by it before the reduction */
+    int peer;     /* root, or the other rank of a send or recv */
+    bool scaled;
+} simnccl_op_t;
+
+/* nccl_region.c */
+
+/* Maps the shared file `name` for `nranks` ranks and counts this rank as present; does not wait.
+ * ncclInvalidArgument: other ranks passed another number of ranks. ncclSystemError: no file. */
+ncclResult_t simnccl_region_attach(simnccl_region_t *region, const char *name, int nranks);
+/* Waits until all ranks have attached; the file's name is gone afterwards. */
+ncclResult_t simnccl_region_wait_all(simnccl_region_t *region, int nranks);
+void simnccl_region_detach(simnccl_region_t *region);
+char *simnccl_region_slot(const simnccl_region_t *region, int rank);
+char *simnccl_region_mailbox(const simnccl_region_t *region, int nranks, int from, int to);
+/* Waits for all ranks. False: *aborted was set meanwhile, the meeting did not happen. */
+bool simnccl_barrier(simnccl_barrier_t *barrier, int nranks, const _Atomic uint32_t *aborted);
+/* Sleeps until *word differs from `seen`, or some milliseconds have passed. */
+void simnccl_wait_word(const _Atomic uint32_t *word, uint32_t seen);
+void simnccl_wake_word(const _Atomic uint32_t *word);
+
+/* nccl_move.c */
+
+size_t simnccl_type_bytes(ncclDataType_t type); /* 0: no such type */
+bool simnccl_can_reduce(ncclDataType_t type);
+double simnccl_read_scalar(const void *at, ncclDataType_t type);
+/* Runs a group's operations of one communicator: collectives in order, then all sends and recvs
+ * at once. Called from a stream; stops early when the communicator is aborted. */
+void simnccl_run(ncclComm_t comm, const simnccl_op_t *ops, size_t count);
+
+/* nccl_device.c: the driver, reached by dlopen as NCCL reaches it */
+
+CUresult simnccl_current_device(CUdevice *device);
+/* Device memory from cuMemCreate and cuMemMap, where the device has that; else from cuMemAlloc. */
+CUresult simnccl_device_alloc(CUdeviceptr *at, size_t bytes, CUdevice device);
+CUresult simnccl_device_free(CUdeviceptr at);
+CUresult simnccl_launch_host(CUstream stream, CUhostFn function, void *argument);
+/* False also where the driver cannot tell. */
+bool simnccl_is_capturing(CUstream stream);
+
+#endif
