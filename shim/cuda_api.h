@@ -1,0 +1,21 @@
+/* The driver's interface under its exported names: every version and stream flavour has a prototype
+ * of its own, and no macro renames one into another. Include this instead of cuda.h. */
+#ifndef MEMSHIM_SHIM_CUDA_API_H
+#define MEMSHIM_SHIM_CUDA_API_H
+
+#include <stddef.h>
+
+/* cuda.h's own switch: declares the earlier versions as well, and undoes its renaming. */
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+
+/* Types that headers before the named version lack. Only pointers to them are passed on. */
+#if CUDA_VERSION < 12050
+typedef struct CUctxCreateParams_st CUctxCreateParams;
+#endif
+#if CUDA_VERSION < 12080
+typedef struct CUmemcpyAttributes_st CUmemcpyAttributes_v1;
+typedef struct CUDA_MEMCPY3D_BATCH_OP_st CUDA_MEMCPY3D_BATCH_OP_v1;
+#endif
+
+#endif

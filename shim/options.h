@@ -1,0 +1,69 @@
+/* The options: environment variables named MEMSHIM_*, all from the one table in options.def. */
+#ifndef MEMSHIM_SHIM_OPTIONS_H
+#define MEMSHIM_SHIM_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shim/log.h"
+
+#define MS_DEVICES_MAX 64
+
+enum ms_torch_mode { MS_TORCH_NATIVE, MS_TORCH_OFF };
+
+/* What caps a device; where several are set the smallest cap counts. */
+struct ms_cap_rule {
+    double fraction;      /* of the device's total, 0 < f <= 1; 0: not set */
+    uint64_t limit_bytes; /* 0: not set */
+};
+
+struct ms_options {
+    struct ms_cap_rule cap_all;             /* devices without a rule of their own */
+    struct ms_cap_rule cap[MS_DEVICES_MAX]; /* by CUDA ordinal */
+    const char *output_dir;                 /* MEMSHIM_OUTPUT */
+    enum ms_log_level log;                  /* MEMSHIM_LOG */
+    bool pool;                              /* MEMSHIM_POOL */
+    enum ms_torch_mode torch;               /* MEMSHIM_TORCH */
+    bool trace;                             /* MEMSHIM_TRACE */
+    uint64_t trace_limit_bytes;             /* MEMSHIM_TRACE_LIMIT */
+    uint64_t wait_ns;                       /* MEMSHIM_WAIT_MS */
+    double thresholds[3];                   /* MEMSHIM_THRESHOLDS, of the cap, rising */
+    const char *run_id;                     /* MEMSHIM_RUN_ID, null where not set */
+};
+
+/* Read from the environment at the first call, warnings said then; the same object ever after. */
+const struct ms_options *ms_options(void);
+
+/* The cap of a device of total_bytes under these options. *fraction gets the fraction that decided,
+ * 0 where a limit did. */
+uint64_t ms_options_cap_bytes(const struct ms_options *options, int device, uint64_t total_bytes,
+                              double *fraction);
+
+/* Called for every complaint: one sentence, without the prefix. */
+typedef void (*ms_options_warn_t)(void *ctx, const char *sentence);
+
+/* Pure: reads `environment` (NAME=value strings, null at the end; borrowed for as long as *out is
+ * used) into *out. Every bad value and every unknown MEMSHIM_* name is told to warn, and the
+ * default kept. */
+void ms_options_parse(char *const *environment, struct ms_options *out, ms_options_warn_t warn,
+                      void *ctx);
+
+typedef void (*ms_options_write_t)(void *ctx, const char *text);
+
+/* The table: every option, its default, its values and its meaning, for people (plain) or as a
+ * Markdown table. */
+void ms_options_print(bool markdown, ms_options_write_t write, void *ctx);
+
+/* The coverage table made from hooks.def, likewise. */
+void ms_hooks_print(bool markdown, ms_options_write_t write, void *ctx);
+
+/* NAME=value lines of the options that are set, for the trace. Returns text. */
+char *ms_options_set_text(char *const *environment, char *text, size_t text_bytes);
+
+/* "512MiB", "20GiB", "1.5 GB", "1048576" -> bytes. A fraction "0.95" -> (0, 1]. False, nothing
+ * written, for anything else. */
+bool ms_parse_bytes(const char *text, uint64_t *bytes);
+bool ms_parse_fraction(const char *text, double *fraction);
+
+#endif

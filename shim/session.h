@@ -1,0 +1,28 @@
+/* The trace of this process: opened when a device is first used, closed when the process ends. */
+#ifndef MEMSHIM_SHIM_SESSION_H
+#define MEMSHIM_SHIM_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/event.h"
+#include "report/writer.h"
+
+/* The process begins to use a device (a context or an allocation is made): opens the trace at the
+ * first call, notes the device, and says the line of the device's first use. Once per device; any
+ * thread; no lock of the serving half may be held. uuid: 16 bytes. */
+void ms_session_device(int device, const char *name, const uint8_t *uuid, uint64_t total_bytes,
+                       uint64_t cap_bytes);
+
+/* The trace, null before the first device, where MEMSHIM_TRACE=off, where nothing could be written,
+ * and in a fork child. Good until the process ends. */
+ms_trace_t *ms_session_trace(void);
+
+/* Appends to the trace, where there is one. Good from the start of the process. */
+void ms_session_emit(const struct ms_event *event);
+struct ms_event_sink ms_session_sink(void);
+
+/* An out-of-memory: kept in full, the state and the report written at this moment, and said. */
+void ms_session_oom(int device, const struct ms_oom_state *state);
+
+#endif
