@@ -32,7 +32,7 @@ enum ms_event_kind {
                                range lies in memory that the program mapped itself */
     MS_EVENT_TENSOR_DIED,   /* id; addr, bytes as at its birth */
     MS_EVENT_CHUNK_CREATE,  /* id (handle), bytes, owner; aux: enum ms_location */
-    MS_EVENT_CHUNK_RELEASE, /* id, bytes, owner: charged no more */
+    MS_EVENT_CHUNK_RELEASE, /* id, bytes, owner, aux as at its creation: charged no more */
     MS_EVENT_MAP,           /* id (handle), addr, bytes, owner */
     MS_EVENT_UNMAP,         /* addr, bytes, owner; id where it is known */
     MS_EVENT_SET_ACCESS,    /* addr, bytes, owner */
