@@ -7,6 +7,7 @@
 #include <cuda.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #ifndef SIMCUBLAS_VERSION
 #    define SIMCUBLAS_VERSION 130401
@@ -50,23 +51,34 @@ EXPORT status_t cublasGetVersion_v2(const handle_t *handle, int *version)
     return STATUS_SUCCESS;
 }
 
-#define DEFINE_SETTING(setter, getter, field, type)             \
-    EXPORT status_t setter(handle_t *handle, type value)        \
-    {                                                           \
-        handle->field = value;                                  \
-        return STATUS_SUCCESS;                                  \
-    }                                                           \
-    EXPORT status_t getter(const handle_t *handle, type *value) \
-    {                                                           \
-        *value = handle->field;                                 \
-        return STATUS_SUCCESS;                                  \
+EXPORT status_t cublasSetStream_v2(handle_t *handle, CUstream stream)
+{
+    handle->stream = stream;
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cublasGetStream_v2(const handle_t *handle, CUstream *stream)
+{
+    *stream = handle->stream;
+    return STATUS_SUCCESS;
+}
+
+#define DEFINE_SETTING(setter, getter, field)                  \
+    EXPORT status_t setter(handle_t *handle, int value)        \
+    {                                                          \
+        handle->field = value;                                 \
+        return STATUS_SUCCESS;                                 \
+    }                                                          \
+    EXPORT status_t getter(const handle_t *handle, int *value) \
+    {                                                          \
+        *value = handle->field;                                \
+        return STATUS_SUCCESS;                                 \
     }
 
-DEFINE_SETTING(cublasSetStream_v2, cublasGetStream_v2, stream, CUstream)
-DEFINE_SETTING(cublasSetMathMode, cublasGetMathMode, math_mode, int)
-DEFINE_SETTING(cublasSetPointerMode_v2, cublasGetPointerMode_v2, pointer_mode, int)
-DEFINE_SETTING(cublasSetAtomicsMode, cublasGetAtomicsMode, atomics_mode, int)
-DEFINE_SETTING(cublasSetSmCountTarget, cublasGetSmCountTarget, sm_count_target, int)
+DEFINE_SETTING(cublasSetMathMode, cublasGetMathMode, math_mode)
+DEFINE_SETTING(cublasSetPointerMode_v2, cublasGetPointerMode_v2, pointer_mode)
+DEFINE_SETTING(cublasSetAtomicsMode, cublasGetAtomicsMode, atomics_mode)
+DEFINE_SETTING(cublasSetSmCountTarget, cublasGetSmCountTarget, sm_count_target)
 
 EXPORT const char *cublasGetStatusString(status_t status)
 {
@@ -79,31 +91,23 @@ EXPORT const char *cublasGetStatusName(status_t status)
 }
 
 /* A scalar product is zero, as all that the device computes; on the host it must be written. */
-#define DEFINE_DOT(name, type, zero)                                                              \
+#define DEFINE_DOT(name, result_bytes)                                                            \
     EXPORT status_t name(const handle_t *handle, int n, const void *x, int x_step, const void *y, \
-                         int y_step, type *result)                                                \
+                         int y_step, void *result)                                                \
     {                                                                                             \
         (void)n, (void)x, (void)x_step, (void)y, (void)y_step;                                    \
         if (handle->pointer_mode == POINTER_MODE_HOST) {                                          \
-            *result = (type)zero;                                                                 \
+            memset(result, 0, result_bytes);                                                      \
         }                                                                                         \
         return STATUS_SUCCESS;                                                                    \
     }
 
-typedef struct {
-    float re, im;
-} complex_t;
-
-typedef struct {
-    double re, im;
-} double_complex_t;
-
-DEFINE_DOT(cublasSdot_v2, float, 0)
-DEFINE_DOT(cublasDdot_v2, double, 0)
-DEFINE_DOT(cublasCdotu_v2, complex_t, {0})
-DEFINE_DOT(cublasCdotc_v2, complex_t, {0})
-DEFINE_DOT(cublasZdotu_v2, double_complex_t, {0})
-DEFINE_DOT(cublasZdotc_v2, double_complex_t, {0})
+DEFINE_DOT(cublasSdot_v2, 4)
+DEFINE_DOT(cublasDdot_v2, 8)
+DEFINE_DOT(cublasCdotu_v2, 8)
+DEFINE_DOT(cublasCdotc_v2, 8)
+DEFINE_DOT(cublasZdotu_v2, 16)
+DEFINE_DOT(cublasZdotc_v2, 16)
 
 /* Batched factorizations and solvers report bad arguments through an int on the host: none. */
 #define DEFINE_GETRS(name)                                                                    \

@@ -489,7 +489,8 @@ static ncclResult_t add_op(ncclComm_t comm, CUstream stream, const simnccl_op_t 
         return ncclSystemError;
     }
     batch->ops = ops;
-    ops[batch->count++] = *op;
+    ops[batch->count] = *op;
+    ops[batch->count++].element_bytes = simnccl_type_bytes(op->type);
     if (group.depth > 0) {
         return ncclSuccess;
     }

@@ -97,9 +97,10 @@ typedef struct {
     char *recv;       /* device memory; NULL where the kind or this rank receives nothing */
     size_t count;     /* elements: of one rank's part for kinds with parts, else of the whole */
     ncclDataType_t type;
-    int op;       /* ncclSum .. ncclAvg; premultiplied sums are ncclSum with `scale` */
-    double scale; /* each contribution is multiplied by it before the reduction */
-    int peer;     /* root, or the other rank of a send or recv */
+    size_t element_bytes; /* of `type` */
+    int op;               /* ncclSum .. ncclAvg; premultiplied sums are ncclSum with `scale` */
+    double scale;         /* each contribution is multiplied by it before the reduction */
+    int peer;             /* root, or the other rank of a send or recv */
     bool scaled;
 } simnccl_op_t;
 

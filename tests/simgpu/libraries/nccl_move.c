@@ -106,6 +106,7 @@ static uint16_t float_to_bfloat(float value)
         }                                                                                    \
     }
 
+/* NOLINTNEXTLINE(bugprone-signed-char-misuse): the sign is meant */
 DEFINE_REDUCE(reduce_int8, int8_t, int32_t, SAME, (int8_t))
 DEFINE_REDUCE(reduce_uint8, uint8_t, int32_t, SAME, (uint8_t))
 DEFINE_REDUCE(reduce_int32, int32_t, int64_t, SAME, (int32_t))
@@ -178,7 +179,7 @@ static bool contents_are_off(void)
 /* Elements of `op` that really travel. Every rank comes to the same answer. */
 static size_t moved_count(const simnccl_op_t *op)
 {
-    bool small = op->count * simnccl_type_bytes(op->type) <= SIMNCCL_SMALL_BYTES;
+    bool small = op->count * op->element_bytes <= SIMNCCL_SMALL_BYTES;
     return small || !contents_are_off() ? op->count : 0;
 }
 
@@ -279,7 +280,7 @@ static bool run_collective(ncclComm_t comm, const simnccl_op_t *op)
 {
     simnccl_barrier_t *barrier = &comm->region.head->stream_barrier;
     size_t count = moved_count(op);
-    round_t round = {.op = op, .element_bytes = simnccl_type_bytes(op->type)};
+    round_t round = {.op = op, .element_bytes = op->element_bytes};
     round.stride_bytes = op->count * round.element_bytes;
     size_t most = SIMNCCL_SLOT_BYTES / round.element_bytes;
     if (has_parts_in_slot(op->kind)) {
@@ -386,8 +387,7 @@ void simnccl_run(ncclComm_t comm, const simnccl_op_t *ops, size_t count)
     for (size_t i = 0; i < count; i++) {
         if (ops[i].kind == SIMNCCL_SEND || ops[i].kind == SIMNCCL_RECV) {
             transfers[transfer_count].op = &ops[i];
-            transfers[transfer_count].bytes =
-                moved_count(&ops[i]) * simnccl_type_bytes(ops[i].type);
+            transfers[transfer_count].bytes = moved_count(&ops[i]) * ops[i].element_bytes;
             transfer_count++;
         } else if (!run_collective(comm, &ops[i])) {
             break;

@@ -1,0 +1,187 @@
+"""Runs Python scripts on the simulated GPU, with settings and, if wanted, with memshim preloaded.
+
+    result = harness.run("import torch; print(torch.cuda.device_count())", SIMGPU_DEVICES=2)
+    result = harness.run_workload("gpt.py", "--steps", "5", ranks=2, preload=harness.SHIM)
+    result.check()                      # the exit status was 0
+    result.lines("end")                 # the JSON lines with that event, as dictionaries
+
+Uses the build folder MEMSHIM_BUILD (default build/) and the Python that runs the tests, which must
+have PyTorch: decorate test classes with `@harness.needs_torch`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
+SHIM = BUILD / "libmemshim.so"
+CLI = BUILD / "memshim"
+SIMGPU = ROOT / "scripts" / "simgpu.sh"
+WORKLOADS = ROOT / "tests" / "workloads"
+
+needs_torch = unittest.skipUnless(
+    importlib.util.find_spec("torch"), "PyTorch is not installed in this Python"
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run left: its exit status as subprocess gives it (-N: signal N) and its output."""
+
+    command: Sequence[str]
+    status: int
+    stdout: str
+    stderr: str
+
+    def check(self) -> Result:
+        """Fails the test, with everything the run said, unless it succeeded."""
+        if self.status != 0:
+            raise AssertionError(self.describe())
+        return self
+
+    def describe(self) -> str:
+        return (
+            f"{' '.join(self.command)}\nended with status {self.status}\n"
+            f"--- stdout\n{self.stdout[-20000:]}\n--- stderr\n{self.stderr[-20000:]}"
+        )
+
+    def lines(self, event: str | None = None) -> list[dict[str, Any]]:
+        """The JSON lines of the output; with an event's name, only those."""
+        found = []
+        for line in self.stdout.splitlines():
+            # torchrun may put a prefix such as "[default0]:" before a rank's line.
+            start = line.find("{")
+            with contextlib.suppress(ValueError):
+                value = json.loads(line[start:]) if start >= 0 else None
+                if isinstance(value, dict) and event in (None, value.get("event")):
+                    found.append(value)
+        return found
+
+
+def environment(preload: Path | None = None, **settings: object) -> dict[str, str]:
+    """This process's environment with these variables; None removes one.
+
+    Variables of the simulated GPU and of memshim that are set here are not passed on.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SIMGPU_", "MEMSHIM_", "PYTORCH_", "LD_"))
+    }
+    kept["MEMSHIM_BUILD"] = str(BUILD)
+    kept["MEMSHIM_VENV"] = sys.prefix
+    kept["OMP_NUM_THREADS"] = "1"
+    if preload is not None:
+        kept["LD_PRELOAD"] = str(preload)
+    for name, value in settings.items():
+        kept.pop(name, None)
+        if value is not None:
+            kept[name] = str(value)
+    return kept
+
+
+@contextlib.contextmanager
+def started(
+    command: Sequence[str | Path],
+    preload: Path | None = None,
+    cwd: Path | None = None,
+    **settings: object,
+) -> Iterator[subprocess.Popen[str]]:
+    """A command on the simulated GPU that is still running; whatever is left of it is killed."""
+    process = subprocess.Popen(
+        [str(part) for part in (SIMGPU, *command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        cwd=cwd,
+        env=environment(preload, **settings),
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def run_command(
+    command: Sequence[str | Path],
+    preload: Path | None = None,
+    cwd: Path | None = None,
+    timeout_s: float = 300,
+    **settings: object,
+) -> Result:
+    """Runs a command on the simulated GPU to its end. A timeout fails the test, with the output."""
+    with started(command, preload, cwd, **settings) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            stdout, stderr = process.communicate()
+            stderr += f"\n(killed by the test after {timeout_s} s)"
+        return Result([str(part) for part in command], process.returncode, stdout, stderr)
+
+
+def torchrun(ranks: int) -> list[str]:
+    """The beginning of a command line that starts that many ranks on this machine."""
+    return [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(ranks),
+    ]
+
+
+def run(
+    source: str,
+    *arguments: str,
+    ranks: int = 0,
+    preload: Path | None = None,
+    timeout_s: float = 300,
+    **settings: object,
+) -> Result:
+    """Runs Python source text; with `ranks`, as that many ranks under torchrun."""
+    with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+        script = Path(folder) / "script.py"
+        script.write_text(textwrap.dedent(source))
+        start = torchrun(ranks) if ranks else [sys.executable]
+        return run_command(
+            [*start, script, *arguments],
+            preload=preload,
+            cwd=Path(folder),
+            timeout_s=timeout_s,
+            **settings,
+        )
+
+
+def run_workload(
+    name: str,
+    *arguments: str,
+    ranks: int = 0,
+    preload: Path | None = None,
+    timeout_s: float = 300,
+    **settings: object,
+) -> Result:
+    """Runs a script of tests/workloads; with `ranks`, as that many ranks under torchrun."""
+    start = torchrun(ranks) if ranks else [sys.executable]
+    return run_command(
+        [*start, WORKLOADS / name, *arguments], preload=preload, timeout_s=timeout_s, **settings
+    )
