@@ -1,0 +1,431 @@
+/*
+ * Copies and fills. Compiled for both stream flavours: the synchronous ones end in _ptds, those
+ * that take a stream in _ptsz.
+ */
+#include "runtime.h"
+
+#include <string.h>
+
+static int kind_is_valid(enum cudaMemcpyKind kind)
+{
+    return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
+}
+
+static int from_host(enum cudaMemcpyKind kind)
+{
+    return kind == cudaMemcpyHostToHost || kind == cudaMemcpyHostToDevice;
+}
+
+static int to_host(enum cudaMemcpyKind kind)
+{
+    return kind == cudaMemcpyHostToHost || kind == cudaMemcpyDeviceToHost;
+}
+
+static cudaError_t copy_now(const struct rt_driver *driver, void *to, const void *from,
+                            size_t count, enum cudaMemcpyKind kind)
+{
+    if (!kind_is_valid(kind)) {
+        return cudaErrorInvalidMemcpyDirection;
+    }
+    if (count == 0) {
+        return cudaSuccess;
+    }
+    switch (kind) {
+    case cudaMemcpyHostToDevice:
+        return RT_TRY(driver, cuMemcpyHtoD, (CUdeviceptr)to, from, count);
+    case cudaMemcpyDeviceToHost:
+        return RT_TRY(driver, cuMemcpyDtoH, to, (CUdeviceptr)from, count);
+    case cudaMemcpyDeviceToDevice:
+        return RT_TRY(driver, cuMemcpyDtoD, (CUdeviceptr)to, (CUdeviceptr)from, count);
+    default:
+        return RT_TRY(driver, cuMemcpy, (CUdeviceptr)to, (CUdeviceptr)from, count);
+    }
+}
+
+static cudaError_t copy_later(const struct rt_driver *driver, void *to, const void *from,
+                              size_t count, enum cudaMemcpyKind kind, cudaStream_t stream)
+{
+    if (!kind_is_valid(kind)) {
+        return cudaErrorInvalidMemcpyDirection;
+    }
+    if (count == 0) {
+        return cudaSuccess;
+    }
+    switch (kind) {
+    case cudaMemcpyHostToDevice:
+        return RT_TRY(driver, cuMemcpyHtoDAsync, (CUdeviceptr)to, from, count, stream);
+    case cudaMemcpyDeviceToHost:
+        return RT_TRY(driver, cuMemcpyDtoHAsync, to, (CUdeviceptr)from, count, stream);
+    case cudaMemcpyDeviceToDevice:
+        return RT_TRY(driver, cuMemcpyDtoDAsync, (CUdeviceptr)to, (CUdeviceptr)from, count, stream);
+    default:
+        return RT_TRY(driver, cuMemcpyAsync, (CUdeviceptr)to, (CUdeviceptr)from, count, stream);
+    }
+}
+
+RT_STREAM_API(cudaMemcpy, _ptds,
+              (void *to, const void *from, size_t count, enum cudaMemcpyKind kind))
+{
+    const struct rt_driver *driver = NULL;
+    cudaError_t error = rt_enter(RT_FLAVOUR, &driver);
+    return rt_note(error == cudaSuccess ? copy_now(driver, to, from, count, kind) : error);
+}
+
+RT_STREAM_API(cudaMemcpyAsync, _ptsz,
+              (void *to, const void *from, size_t count, enum cudaMemcpyKind kind,
+               cudaStream_t stream))
+{
+    const struct rt_driver *driver = NULL;
+    cudaError_t error = rt_enter(RT_FLAVOUR, &driver);
+    return rt_note(error == cudaSuccess ? copy_later(driver, to, from, count, kind, stream)
+                                        : error);
+}
+
+RT_STREAM_API(cudaMemcpyToSymbol, _ptds,
+              (const void *symbol, const void *from, size_t count, size_t offset,
+               enum cudaMemcpyKind kind))
+{
+    const struct rt_driver *driver = NULL;
+    CUdeviceptr address = 0;
+    cudaError_t error = rt_enter(RT_FLAVOUR, &driver);
+    if (error == cudaSuccess) {
+        error = rt_symbol_range(driver, symbol, offset, count, &address);
+    }
+    return rt_note(error == cudaSuccess ? copy_now(driver, (void *)address, from, count, kind)
+                                        : error);
+}
+
+RT_STREAM_API(cudaMemcpyFromSymbol, _ptds,
+              (void *to, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind))
+{
+    const struct rt_driver *driver = NULL;
+    CUdeviceptr address = 0;
+    cudaError_t error = rt_enter(RT_FLAVOUR, &driver);
+    if (error == cudaSuccess) {
+        error = rt_symbol_range(driver, symbol, offset, count, &address);
+    }
+    return rt_note(error == cudaSuccess ? copy_now(driver, to, (void *)address, count, kind)
+                                        : error);
+}
+
+RT_STREAM_API(cudaMemcpyToSymbolAsync, _ptsz,
+              (const void *symbol, const void *from, size_t count, size_t offset,
+               enum cudaMemcpyKind kind, cudaStream_t stream))
+{
+    const struct rt_driver *driver = NULL;
+    CUdeviceptr address = 0;
+    cudaError_t error = rt_enter(RT_FLAVOUR, &driver);
+    if (error == cudaSuccess) {
+        error = rt_symbol_range(driver, symbol, offset, count, &address);
+    }
+    return rt_note(error == cudaSuccess
+                       ? copy_later(driver, (void *)address, from, count, kind, stream)
+                       : error);
+}
+
+RT_STREAM_API(cudaMemcpyFromSymbolAsync, _ptsz,
+              (void *to, const void *symbol, size_t count, size_t offset, enum cudaMemcpyKind kind,
+               cudaStream_t stream))
+{
+    const struct rt_driver *driver = NULL;
+    CUdeviceptr address = 0;
+    cudaError_t error = rt_enter(RT_FLAVOUR, &driver);
+    if (error == cudaSuccess) {
+        error = rt_symbol_range(driver, symbol, offset, count, &address);
+    }
+    return rt_note(error == cudaSuccess
+                       ? copy_later(driver, to, (void *)address, count, kind, stream)
+                       : error);
+}
+
+/* One side of a two-dimensional copy. */
+struct side {
+    const void *pointer; /* of linear memory, or */
+    CUarray array;       /* of an array */
+    size_t pitch_bytes, x_bytes, y;
+};
+
+static CUmemorytype memory_type(const struct side *side, enum cudaMemcpyKind kind, int is_host)
+{
+    if (side->array) {
+        return CU_MEMORYTYPE_ARRAY;
+    }
+    if (kind == cudaMemcpyDefault) {
+        return CU_MEMORYTYPE_UNIFIED;
+    }
+    return is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
+}
+
+static cudaError_t copy_2d(const struct side *to, const struct side *from, size_t width_bytes,
+                           size_t height, enum cudaMemcpyKind kind, const cudaStream_t *stream)
+{
+    const struct rt_driver *driver = NULL;
+    cudaError_t error = rt_enter(RT_FLAVOUR, &driver);
+    if (error != cudaSuccess) {
+        return error;
+    }
+    if (!kind_is_valid(kind)) {
+        return cudaErrorInvalidMemcpyDirection;
+    }
+    if ((!to->array && height > 1 && to->pitch_bytes < width_bytes) ||
+        (!from->array && height > 1 && from->pitch_bytes < width_bytes)) {
+        return cudaErrorInvalidPitchValue;
+    }
+    if (width_bytes == 0 || height == 0) {
+        return cudaSuccess;
+    }
+    CUDA_MEMCPY2D copy = {
+        .srcXInBytes = from->x_bytes,
+        .srcY = from->y,
+        .srcMemoryType = memory_type(from, kind, from_host(kind)),
+        .srcHost = from->pointer,
+        .srcDevice = (CUdeviceptr)from->pointer,
+        .srcArray = from->array,
+        .srcPitch = from->pitch_bytes,
+        .dstXInBytes = to->x_bytes,
+        .dstY = to->y,
+        .dstMemoryType = memory_type(to, kind, to_host(kind)),
+        .dstHost = (void *)(uintptr_t)to->pointer,
+        .dstDevice = (CUdeviceptr)to->pointer,
+        .dstArray = to->array,
+        .dstPitch = to->pitch_bytes,
+        .WidthInBytes = width_bytes,
+        .Height = height,
+    };
+    return stream ? RT_TRY(driver, cuMemcpy2DAsync, &copy, *stream)
+                  : RT_TRY(driver, cuMemcpy2DUnaligned, &copy);
+}
+
+#define LINEAR(base, pitch) (&(struct side){.pointer = (base), .pitch_bytes = (pitch)})
+#define IN_ARRAY(handle, x, row) \
+    (&(struct side){.array = (CUarray)(handle), .x_bytes = (x), .y = (row)})
+
+RT_STREAM_API(cudaMemcpy2D, _ptds,
+              (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+               size_t height, enum cudaMemcpyKind kind))
+{
+    return rt_note(
+        copy_2d(LINEAR(to, to_pitch), LINEAR(from, from_pitch), width, height, kind, NULL));
+}
+
+RT_STREAM_API(cudaMemcpy2DAsync, _ptsz,
+              (void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+               size_t height, enum cudaMemcpyKind kind, cudaStream_t stream))
+{
+    return rt_note(
+        copy_2d(LINEAR(to, to_pitch), LINEAR(from, from_pitch), width, height, kind, &stream));
+}
+
+RT_STREAM_API(cudaMemcpy2DToArray, _ptds,
+              (cudaArray_t to, size_t x, size_t y, const void *from, size_t pitch, size_t width,
+               size_t height, enum cudaMemcpyKind kind))
+{
+    return rt_note(copy_2d(IN_ARRAY(to, x, y), LINEAR(from, pitch), width, height, kind, NULL));
+}
+
+RT_STREAM_API(cudaMemcpy2DToArrayAsync, _ptsz,
+              (cudaArray_t to, size_t x, size_t y, const void *from, size_t pitch, size_t width,
+               size_t height, enum cudaMemcpyKind kind, cudaStream_t stream))
+{
+    return rt_note(copy_2d(IN_ARRAY(to, x, y), LINEAR(from, pitch), width, height, kind, &stream));
+}
+
+RT_STREAM_API(cudaMemcpy2DFromArray, _ptds,
+              (void *to, size_t pitch, cudaArray_const_t from, size_t x, size_t y, size_t width,
+               size_t height, enum cudaMemcpyKind kind))
+{
+    return rt_note(copy_2d(LINEAR(to, pitch), IN_ARRAY(from, x, y), width, height, kind, NULL));
+}
+
+RT_STREAM_API(cudaMemcpy2DFromArrayAsync, _ptsz,
+              (void *to, size_t pitch, cudaArray_const_t from, size_t x, size_t y, size_t width,
+               size_t height, enum cudaMemcpyKind kind, cudaStream_t stream))
+{
+    return rt_note(copy_2d(LINEAR(to, pitch), IN_ARRAY(from, x, y), width, height, kind, &stream));
+}
+
+RT_STREAM_API(cudaMemcpy2DArrayToArray, _ptds,
+              (cudaArray_t to, size_t to_x, size_t to_y, cudaArray_const_t from, size_t from_x,
+               size_t from_y, size_t width, size_t height, enum cudaMemcpyKind kind))
+{
+    return rt_note(copy_2d(IN_ARRAY(to, to_x, to_y), IN_ARRAY(from, from_x, from_y), width, height,
+                           kind, NULL));
+}
+
+RT_STREAM_API(cudaMemcpy3D, _ptds, (const struct cudaMemcpy3DParms *params))
+{
+    const struct rt_driver *driver = NULL;
+    CUDA_MEMCPY3D copy;
+    cudaError_t error = rt_enter(RT_FLAVOUR, &driver);
+    if (error == cudaSuccess) {
+        error = rt_copy_3d(driver, params, &copy);
+    }
+    return rt_note(error == cudaSuccess ? RT_TRY(driver, cuMemcpy3D, &copy) : error);
+}
+
+RT_STREAM_API(cudaMemcpy3DAsync, _ptsz,
+              (const struct cudaMemcpy3DParms *params, cudaStream_t stream))
+{
+    const struct rt_driver *driver = NULL;
+    CUDA_MEMCPY3D copy;
+    cudaError_t error = rt_enter(RT_FLAVOUR, &driver);
+    if (error == cudaSuccess) {
+        error = rt_copy_3d(driver, params, &copy);
+    }
+    return rt_note(error == cudaSuccess ? RT_TRY(driver, cuMemcpy3DAsync, &copy, stream) : error);
+}
+
+/* A peer copy is a 3D copy whose two sides name their devices. */
+static cudaError_t copy_3d_peer(const struct rt_driver **driver,
+                                const struct cudaMemcpy3DPeerParms *params, CUDA_MEMCPY3D_PEER *out)
+{
+    if (!params) {
+        return cudaErrorInvalidValue;
+    }
+    struct cudaMemcpy3DParms plain = {
+        .srcArray = params->srcArray,
+        .srcPos = params->srcPos,
+        .srcPtr = params->srcPtr,
+        .dstArray = params->dstArray,
+        .dstPos = params->dstPos,
+        .dstPtr = params->dstPtr,
+        .extent = params->extent,
+        .kind = cudaMemcpyDeviceToDevice,
+    };
+    CUDA_MEMCPY3D copy;
+    cudaError_t error = rt_enter(RT_FLAVOUR, driver);
+    memset(out, 0, sizeof(*out));
+    if (error == cudaSuccess) {
+        error = rt_copy_3d(*driver, &plain, &copy);
+    }
+    if (error == cudaSuccess) {
+        /* cuda.h: the peer structure is the plain one with the two contexts in reserved places. */
+        memcpy(out, &copy, sizeof(copy));
+        error = rt_primary_context(*driver, params->srcDevice, &out->srcContext);
+    }
+    if (error == cudaSuccess) {
+        error = rt_primary_context(*driver, params->dstDevice, &out->dstContext);
+    }
+    return error;
+}
+
+_Static_assert(offsetof(CUDA_MEMCPY3D, reserved0) == offsetof(CUDA_MEMCPY3D_PEER, srcContext) &&
+                   offsetof(CUDA_MEMCPY3D, reserved1) == offsetof(CUDA_MEMCPY3D_PEER, dstContext) &&
+                   sizeof(CUDA_MEMCPY3D) == sizeof(CUDA_MEMCPY3D_PEER),
+               "a peer copy is laid out as a plain one");
+
+RT_STREAM_API(cudaMemcpy3DPeer, _ptds, (const struct cudaMemcpy3DPeerParms *params))
+{
+    const struct rt_driver *driver = NULL;
+    CUDA_MEMCPY3D_PEER copy;
+    cudaError_t error = copy_3d_peer(&driver, params, &copy);
+    return rt_note(error == cudaSuccess ? RT_TRY(driver, cuMemcpy3DPeer, &copy) : error);
+}
+
+RT_STREAM_API(cudaMemcpy3DPeerAsync, _ptsz,
+              (const struct cudaMemcpy3DPeerParms *params, cudaStream_t stream))
+{
+    const struct rt_driver *driver = NULL;
+    CUDA_MEMCPY3D_PEER copy;
+    cudaError_t error = copy_3d_peer(&driver, params, &copy);
+    return rt_note(error == cudaSuccess ? RT_TRY(driver, cuMemcpy3DPeerAsync, &copy, stream)
+                                        : error);
+}
+
+/* Structures of batched copies are the driver's on both sides, and passed on unread. */
+#if RT_ABI == 12
+RT_STREAM_API(cudaMemcpyBatchAsync, _ptsz,
+              (void **to, void **from, size_t *sizes, size_t count, void *attributes,
+               size_t *indices, size_t attribute_count, size_t *failed, cudaStream_t stream))
+{
+    return RT_CALL(cuMemcpyBatchAsync_failing, (CUdeviceptr *)to, (CUdeviceptr *)from, sizes, count,
+                   attributes, indices, attribute_count, failed, stream);
+}
+
+RT_STREAM_API(cudaMemcpy3DBatchAsync, _ptsz,
+              (size_t count, void *copies, size_t *failed, unsigned long long flags,
+               cudaStream_t stream))
+{
+    return RT_CALL(cuMemcpy3DBatchAsync_failing, count, copies, failed, flags, stream);
+}
+#else
+RT_STREAM_API(cudaMemcpyBatchAsync, _ptsz,
+              (void **to, void **from, size_t *sizes, size_t count, void *attributes,
+               size_t *indices, size_t attribute_count, cudaStream_t stream))
+{
+    return RT_CALL(cuMemcpyBatchAsync, (CUdeviceptr *)to, (CUdeviceptr *)from, sizes, count,
+                   attributes, indices, attribute_count, stream);
+}
+
+RT_STREAM_API(cudaMemcpy3DBatchAsync, _ptsz,
+              (size_t count, void *copies, unsigned long long flags, cudaStream_t stream))
+{
+    return RT_CALL(cuMemcpy3DBatchAsync, count, copies, flags, stream);
+}
+
+RT_STREAM_API(cudaMemcpyWithAttributesAsync, _ptsz,
+              (void *to, const void *from, size_t size, void *attributes, cudaStream_t stream))
+{
+    return RT_CALL(cuMemcpyWithAttributesAsync, (CUdeviceptr)to, (CUdeviceptr)from, size,
+                   attributes, stream);
+}
+
+RT_STREAM_API(cudaMemcpy3DWithAttributesAsync, _ptsz,
+              (void *copy, unsigned long long flags, cudaStream_t stream))
+{
+    return RT_CALL(cuMemcpy3DWithAttributesAsync, copy, flags, stream);
+}
+#endif
+
+RT_STREAM_API(cudaMemset, _ptds, (void *pointer, int value, size_t count))
+{
+    return RT_CALL(cuMemsetD8, (CUdeviceptr)pointer, (unsigned char)value, count);
+}
+
+RT_STREAM_API(cudaMemsetAsync, _ptsz, (void *pointer, int value, size_t count, cudaStream_t stream))
+{
+    return RT_CALL(cuMemsetD8Async, (CUdeviceptr)pointer, (unsigned char)value, count, stream);
+}
+
+RT_STREAM_API(cudaMemset2D, _ptds,
+              (void *pointer, size_t pitch, int value, size_t width, size_t height))
+{
+    return RT_CALL(cuMemsetD2D8, (CUdeviceptr)pointer, pitch, (unsigned char)value, width, height);
+}
+
+RT_STREAM_API(cudaMemset2DAsync, _ptsz,
+              (void *pointer, size_t pitch, int value, size_t width, size_t height,
+               cudaStream_t stream))
+{
+    return RT_CALL(cuMemsetD2D8Async, (CUdeviceptr)pointer, pitch, (unsigned char)value, width,
+                   height, stream);
+}
+
+/* A box is filled slice by slice: its rows need not reach the next slice. */
+static cudaError_t fill_3d(const struct cudaPitchedPtr *pitched, int value,
+                           const struct cudaExtent *extent, const cudaStream_t *stream)
+{
+    const struct rt_driver *driver = NULL;
+    cudaError_t error = rt_enter(RT_FLAVOUR, &driver);
+    for (size_t z = 0; z < extent->depth && error == cudaSuccess; z++) {
+        CUdeviceptr slice = (CUdeviceptr)pitched->ptr + z * pitched->pitch * pitched->ysize;
+        error = stream ? RT_TRY(driver, cuMemsetD2D8Async, slice, pitched->pitch,
+                                (unsigned char)value, extent->width, extent->height, *stream)
+                       : RT_TRY(driver, cuMemsetD2D8, slice, pitched->pitch, (unsigned char)value,
+                                extent->width, extent->height);
+    }
+    return error;
+}
+
+RT_STREAM_API(cudaMemset3D, _ptds,
+              (struct cudaPitchedPtr pitched, int value, struct cudaExtent extent))
+{
+    return rt_note(fill_3d(&pitched, value, &extent, NULL));
+}
+
+RT_STREAM_API(cudaMemset3DAsync, _ptsz,
+              (struct cudaPitchedPtr pitched, int value, struct cudaExtent extent,
+               cudaStream_t stream))
+{
+    return rt_note(fill_3d(&pitched, value, &extent, &stream));
+}

@@ -1,0 +1,204 @@
+/*
+ * cudaGetDeviceProperties: one table says which attribute of the driver fills which field.
+ */
+#include "device_prop.h"
+
+#include <string.h>
+
+struct prop_row {
+    size_t offset, width_bytes;
+    CUdevice_attribute attribute;
+};
+
+#define INT(field, attribute)  ROW(field, field, attribute)
+#define SIZE(field, attribute) ROW(field, field, attribute)
+#define ROW(field, sized, attribute)                                                            \
+    {                                                                                           \
+        offsetof(struct rt_device_prop, field), sizeof(((struct rt_device_prop *)NULL)->sized), \
+            CU_DEVICE_ATTRIBUTE_##attribute                                                     \
+    }
+#define ITEM(field, index, attribute) ROW(field[index], field[0], attribute)
+
+static const struct prop_row prop_rows[] = {
+    SIZE(sharedMemPerBlock, MAX_SHARED_MEMORY_PER_BLOCK),
+    INT(regsPerBlock, MAX_REGISTERS_PER_BLOCK),
+    INT(warpSize, WARP_SIZE),
+    SIZE(memPitch, MAX_PITCH),
+    INT(maxThreadsPerBlock, MAX_THREADS_PER_BLOCK),
+    ITEM(maxThreadsDim, 0, MAX_BLOCK_DIM_X),
+    ITEM(maxThreadsDim, 1, MAX_BLOCK_DIM_Y),
+    ITEM(maxThreadsDim, 2, MAX_BLOCK_DIM_Z),
+    ITEM(maxGridSize, 0, MAX_GRID_DIM_X),
+    ITEM(maxGridSize, 1, MAX_GRID_DIM_Y),
+    ITEM(maxGridSize, 2, MAX_GRID_DIM_Z),
+    SIZE(totalConstMem, TOTAL_CONSTANT_MEMORY),
+    INT(major, COMPUTE_CAPABILITY_MAJOR),
+    INT(minor, COMPUTE_CAPABILITY_MINOR),
+    SIZE(textureAlignment, TEXTURE_ALIGNMENT),
+    SIZE(texturePitchAlignment, TEXTURE_PITCH_ALIGNMENT),
+    INT(multiProcessorCount, MULTIPROCESSOR_COUNT),
+    INT(integrated, INTEGRATED),
+    INT(canMapHostMemory, CAN_MAP_HOST_MEMORY),
+    INT(maxTexture1D, MAXIMUM_TEXTURE1D_WIDTH),
+    INT(maxTexture1DMipmap, MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH),
+    ITEM(maxTexture2D, 0, MAXIMUM_TEXTURE2D_WIDTH),
+    ITEM(maxTexture2D, 1, MAXIMUM_TEXTURE2D_HEIGHT),
+    ITEM(maxTexture2DMipmap, 0, MAXIMUM_TEXTURE2D_MIPMAPPED_WIDTH),
+    ITEM(maxTexture2DMipmap, 1, MAXIMUM_TEXTURE2D_MIPMAPPED_HEIGHT),
+    ITEM(maxTexture2DLinear, 0, MAXIMUM_TEXTURE2D_LINEAR_WIDTH),
+    ITEM(maxTexture2DLinear, 1, MAXIMUM_TEXTURE2D_LINEAR_HEIGHT),
+    ITEM(maxTexture2DLinear, 2, MAXIMUM_TEXTURE2D_LINEAR_PITCH),
+    ITEM(maxTexture2DGather, 0, MAXIMUM_TEXTURE2D_GATHER_WIDTH),
+    ITEM(maxTexture2DGather, 1, MAXIMUM_TEXTURE2D_GATHER_HEIGHT),
+    ITEM(maxTexture3D, 0, MAXIMUM_TEXTURE3D_WIDTH),
+    ITEM(maxTexture3D, 1, MAXIMUM_TEXTURE3D_HEIGHT),
+    ITEM(maxTexture3D, 2, MAXIMUM_TEXTURE3D_DEPTH),
+    ITEM(maxTexture3DAlt, 0, MAXIMUM_TEXTURE3D_WIDTH_ALTERNATE),
+    ITEM(maxTexture3DAlt, 1, MAXIMUM_TEXTURE3D_HEIGHT_ALTERNATE),
+    ITEM(maxTexture3DAlt, 2, MAXIMUM_TEXTURE3D_DEPTH_ALTERNATE),
+    INT(maxTextureCubemap, MAXIMUM_TEXTURECUBEMAP_WIDTH),
+    ITEM(maxTexture1DLayered, 0, MAXIMUM_TEXTURE1D_LAYERED_WIDTH),
+    ITEM(maxTexture1DLayered, 1, MAXIMUM_TEXTURE1D_LAYERED_LAYERS),
+    ITEM(maxTexture2DLayered, 0, MAXIMUM_TEXTURE2D_LAYERED_WIDTH),
+    ITEM(maxTexture2DLayered, 1, MAXIMUM_TEXTURE2D_LAYERED_HEIGHT),
+    ITEM(maxTexture2DLayered, 2, MAXIMUM_TEXTURE2D_LAYERED_LAYERS),
+    ITEM(maxTextureCubemapLayered, 0, MAXIMUM_TEXTURECUBEMAP_LAYERED_WIDTH),
+    ITEM(maxTextureCubemapLayered, 1, MAXIMUM_TEXTURECUBEMAP_LAYERED_LAYERS),
+    INT(maxSurface1D, MAXIMUM_SURFACE1D_WIDTH),
+    ITEM(maxSurface2D, 0, MAXIMUM_SURFACE2D_WIDTH),
+    ITEM(maxSurface2D, 1, MAXIMUM_SURFACE2D_HEIGHT),
+    ITEM(maxSurface3D, 0, MAXIMUM_SURFACE3D_WIDTH),
+    ITEM(maxSurface3D, 1, MAXIMUM_SURFACE3D_HEIGHT),
+    ITEM(maxSurface3D, 2, MAXIMUM_SURFACE3D_DEPTH),
+    ITEM(maxSurface1DLayered, 0, MAXIMUM_SURFACE1D_LAYERED_WIDTH),
+    ITEM(maxSurface1DLayered, 1, MAXIMUM_SURFACE1D_LAYERED_LAYERS),
+    ITEM(maxSurface2DLayered, 0, MAXIMUM_SURFACE2D_LAYERED_WIDTH),
+    ITEM(maxSurface2DLayered, 1, MAXIMUM_SURFACE2D_LAYERED_HEIGHT),
+    ITEM(maxSurface2DLayered, 2, MAXIMUM_SURFACE2D_LAYERED_LAYERS),
+    INT(maxSurfaceCubemap, MAXIMUM_SURFACECUBEMAP_WIDTH),
+    ITEM(maxSurfaceCubemapLayered, 0, MAXIMUM_SURFACECUBEMAP_LAYERED_WIDTH),
+    ITEM(maxSurfaceCubemapLayered, 1, MAXIMUM_SURFACECUBEMAP_LAYERED_LAYERS),
+    SIZE(surfaceAlignment, SURFACE_ALIGNMENT),
+    INT(concurrentKernels, CONCURRENT_KERNELS),
+    INT(ECCEnabled, ECC_ENABLED),
+    INT(pciBusID, PCI_BUS_ID),
+    INT(pciDeviceID, PCI_DEVICE_ID),
+    INT(pciDomainID, PCI_DOMAIN_ID),
+    INT(tccDriver, TCC_DRIVER),
+    INT(asyncEngineCount, ASYNC_ENGINE_COUNT),
+    INT(unifiedAddressing, UNIFIED_ADDRESSING),
+    INT(memoryBusWidth, GLOBAL_MEMORY_BUS_WIDTH),
+    INT(l2CacheSize, L2_CACHE_SIZE),
+    INT(persistingL2CacheMaxSize, MAX_PERSISTING_L2_CACHE_SIZE),
+    INT(maxThreadsPerMultiProcessor, MAX_THREADS_PER_MULTIPROCESSOR),
+    INT(streamPrioritiesSupported, STREAM_PRIORITIES_SUPPORTED),
+    INT(globalL1CacheSupported, GLOBAL_L1_CACHE_SUPPORTED),
+    INT(localL1CacheSupported, LOCAL_L1_CACHE_SUPPORTED),
+    SIZE(sharedMemPerMultiprocessor, MAX_SHARED_MEMORY_PER_MULTIPROCESSOR),
+    INT(regsPerMultiprocessor, MAX_REGISTERS_PER_MULTIPROCESSOR),
+    INT(managedMemory, MANAGED_MEMORY),
+    INT(isMultiGpuBoard, MULTI_GPU_BOARD),
+    INT(multiGpuBoardGroupID, MULTI_GPU_BOARD_GROUP_ID),
+    INT(hostNativeAtomicSupported, HOST_NATIVE_ATOMIC_SUPPORTED),
+    INT(pageableMemoryAccess, PAGEABLE_MEMORY_ACCESS),
+    INT(concurrentManagedAccess, CONCURRENT_MANAGED_ACCESS),
+    INT(computePreemptionSupported, COMPUTE_PREEMPTION_SUPPORTED),
+    INT(canUseHostPointerForRegisteredMem, CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM),
+    INT(cooperativeLaunch, COOPERATIVE_LAUNCH),
+    SIZE(sharedMemPerBlockOptin, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN),
+    INT(pageableMemoryAccessUsesHostPageTables, PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES),
+    INT(directManagedMemAccessFromHost, DIRECT_MANAGED_MEM_ACCESS_FROM_HOST),
+    INT(maxBlocksPerMultiProcessor, MAX_BLOCKS_PER_MULTIPROCESSOR),
+    INT(accessPolicyMaxWindowSize, MAX_ACCESS_POLICY_WINDOW_SIZE),
+    SIZE(reservedSharedMemPerBlock, RESERVED_SHARED_MEMORY_PER_BLOCK),
+    INT(hostRegisterSupported, HOST_REGISTER_SUPPORTED),
+    INT(sparseCudaArraySupported, SPARSE_CUDA_ARRAY_SUPPORTED),
+    INT(hostRegisterReadOnlySupported, READ_ONLY_HOST_REGISTER_SUPPORTED),
+    INT(timelineSemaphoreInteropSupported, TIMELINE_SEMAPHORE_INTEROP_SUPPORTED),
+    INT(memoryPoolsSupported, MEMORY_POOLS_SUPPORTED),
+    INT(gpuDirectRDMASupported, GPU_DIRECT_RDMA_SUPPORTED),
+    INT(gpuDirectRDMAFlushWritesOptions, GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS),
+    INT(gpuDirectRDMAWritesOrdering, GPU_DIRECT_RDMA_WRITES_ORDERING),
+    INT(memoryPoolSupportedHandleTypes, MEMPOOL_SUPPORTED_HANDLE_TYPES),
+    INT(deferredMappingCudaArraySupported, DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED),
+    INT(ipcEventSupported, IPC_EVENT_SUPPORTED),
+    INT(clusterLaunch, CLUSTER_LAUNCH),
+    INT(unifiedFunctionPointers, UNIFIED_FUNCTION_POINTERS),
+#if RT_ABI == 12
+    INT(clockRate, CLOCK_RATE),
+    INT(deviceOverlap, GPU_OVERLAP),
+    INT(kernelExecTimeoutEnabled, KERNEL_EXEC_TIMEOUT),
+    INT(computeMode, COMPUTE_MODE),
+    INT(maxTexture1DLinear, MAXIMUM_TEXTURE1D_LINEAR_WIDTH),
+    INT(memoryClockRate, MEMORY_CLOCK_RATE),
+    INT(singleToDoublePrecisionPerfRatio, SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO),
+    INT(cooperativeMultiDeviceLaunch, COOPERATIVE_MULTI_DEVICE_LAUNCH),
+#else
+    INT(deviceNumaConfig, NUMA_CONFIG),
+    INT(deviceNumaId, NUMA_ID),
+    INT(mpsEnabled, MPS_ENABLED),
+    INT(hostNumaId, HOST_NUMA_ID),
+#endif
+};
+
+/* An attribute that this driver does not know stays 0, as an older driver leaves it. */
+static void fill_rows(const struct rt_driver *driver, CUdevice device, struct rt_device_prop *prop)
+{
+    for (size_t i = 0; i < sizeof(prop_rows) / sizeof(prop_rows[0]); i++) {
+        const struct prop_row *row = &prop_rows[i];
+        int value = 0;
+        if (RT_TRY(driver, cuDeviceGetAttribute, &value, row->attribute, device) != cudaSuccess) {
+            continue;
+        }
+        char *field = (char *)prop + row->offset;
+        if (row->width_bytes == sizeof(size_t)) {
+            size_t wide = (size_t)(unsigned)value;
+            memcpy(field, &wide, sizeof(wide));
+        } else {
+            memcpy(field, &value, sizeof(value));
+        }
+    }
+}
+
+static cudaError_t device_prop(struct rt_device_prop *prop, int ordinal)
+{
+    const struct rt_driver *driver = NULL;
+    cudaError_t error = rt_driver_get(RT_LEGACY_STREAM, &driver);
+    CUdevice device = 0;
+    if (error == cudaSuccess) {
+        error = RT_TRY(driver, cuDeviceGet, &device, ordinal);
+    }
+    if (error == cudaSuccess && !prop) {
+        error = cudaErrorInvalidValue;
+    }
+    if (error != cudaSuccess) {
+        return error;
+    }
+    memset(prop, 0, sizeof(*prop));
+    error = RT_TRY(driver, cuDeviceGetName, prop->name, (int)sizeof(prop->name), device);
+    if (error == cudaSuccess) {
+        error = RT_TRY(driver, cuDeviceGetUuid, &prop->uuid, device);
+    }
+    if (error == cudaSuccess) {
+        error = RT_TRY(driver, cuDeviceTotalMem, &prop->totalGlobalMem, device);
+    }
+    if (error == cudaSuccess) {
+        fill_rows(driver, device, prop);
+    }
+    return error;
+}
+
+#if RT_ABI == 12
+/* The name that CUDA 12's header gives cudaGetDeviceProperties; the plain symbol of libcudart.so.12
+   serves binaries built for the shorter structure of CUDA 11, which ends with
+   reservedSharedMemPerBlock, and is not doubled. */
+RT_API(cudaGetDeviceProperties_v2, (struct rt_device_prop * prop, int device))
+{
+    return rt_note(device_prop(prop, device));
+}
+#else
+RT_API(cudaGetDeviceProperties, (struct rt_device_prop * prop, int device))
+{
+    return rt_note(device_prop(prop, device));
+}
+#endif
