@@ -83,7 +83,8 @@ def environment(preload: Path | None = None, **settings: object) -> dict[str, st
         if not name.startswith(("SIMGPU_", "MEMSHIM_", "PYTORCH_", "LD_"))
     }
     kept["MEMSHIM_BUILD"] = str(BUILD)
-    kept["MEMSHIM_VENV"] = sys.prefix
+    if (Path(sys.prefix) / "bin" / "python").exists():
+        kept["MEMSHIM_VENV"] = sys.prefix
     kept["OMP_NUM_THREADS"] = "1"
     if preload is not None:
         kept["LD_PRELOAD"] = str(preload)
@@ -183,5 +184,9 @@ def run_workload(
     """Runs a script of tests/workloads; with `ranks`, as that many ranks under torchrun."""
     start = torchrun(ranks) if ranks else [sys.executable]
     return run_command(
-        [*start, WORKLOADS / name, *arguments], preload=preload, timeout_s=timeout_s, **settings
+        [*start, WORKLOADS / name, *arguments],
+        preload=preload,
+        cwd=None,
+        timeout_s=timeout_s,
+        **settings,
     )
