@@ -1,4 +1,4 @@
-"""Transformer layers with explicit attention, so that score matrices exist in memory."""
+"""Transformer layers: with explicit attention, so that score matrices exist, and with fused."""
 
 from __future__ import annotations
 
@@ -42,6 +42,40 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         x = x + self.attention(self.norm1(x), mask)
+        y: torch.Tensor = x + self.narrow(functional.gelu(self.wide(self.norm2(x))))
+        return y
+
+
+class FusedAttention(nn.Module):
+    """Causal multi-head self-attention on PyTorch's fused kernels."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        merged: torch.Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, width))
+        return merged
+
+
+class FusedLayer(nn.Module):
+    """As Layer, but causal and on fused attention; a mask is not looked at."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attention = FusedAttention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.wide = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x))
         y: torch.Tensor = x + self.narrow(functional.gelu(self.wide(self.norm2(x))))
         return y
 

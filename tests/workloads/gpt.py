@@ -11,36 +11,13 @@ import argparse
 import contextlib
 
 import torch
-from attention import Layer
+from attention import FusedLayer, Layer
 from job import Job, run
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
-
-
-class FusedLayer(nn.Module):
-    """A causal transformer layer on PyTorch's fused attention."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.norm1 = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.norm2 = nn.LayerNorm(width)
-        self.wide = nn.Linear(width, 4 * width)
-        self.narrow = nn.Linear(4 * width, width)
-
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        batch, length, width = x.shape
-        qkv = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, -1)
-        q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-        y: torch.Tensor = x + self.narrow(functional.gelu(self.wide(self.norm2(x))))
-        return y
 
 
 class Gpt(nn.Module):

@@ -1,0 +1,433 @@
+"""Real PyTorch on the simulated GPU, without memshim: what later tests stand on."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import harness
+
+# What contents=none leaves in place: copies of up to 64 KiB.
+SMALL_GPT = ("--layers", "2", "--width", "128", "--length", "128", "--vocabulary", "1024")
+# Parameters of SMALL_GPT: embeddings of tokens and positions, two layers (two norms, four linear
+# maps with biases), the last norm, the head.
+SMALL_GPT_PARAMETERS = (
+    1024 * 128
+    + 128 * 128
+    + 2 * (4 * 128 + (3 * 128 * 128 + 3 * 128) + (128 * 128 + 128) + 2 * 4 * 128 * 128 + 5 * 128)
+    + 2 * 128
+    + 1024 * 128
+)
+
+
+class Script(unittest.TestCase):
+    """scripts/simgpu.sh itself; these need no PyTorch."""
+
+    def test_exit_status_and_output_are_the_commands(self) -> None:
+        result = harness.run_command(["sh", "-c", "echo out; echo err >&2; exit 7"])
+        self.assertEqual((result.status, result.stdout, result.stderr), (7, "out\n", "err\n"))
+
+    def test_a_deadly_signal_is_passed_up(self) -> None:
+        result = harness.run_command(["sh", "-c", "kill -SEGV $$"])
+        self.assertEqual(result.status, -signal.SIGSEGV)
+
+    def test_signals_are_passed_down_and_the_shared_file_is_removed(self) -> None:
+        source = (
+            "import os, time\n"
+            "print(os.environ['SIMGPU_SHARED'], flush=True)\n"
+            "try:\n    time.sleep(60)\n"
+            "except KeyboardInterrupt:\n    raise SystemExit(9)\n"
+        )
+        with harness.started([sys.executable, "-c", source]) as process:
+            assert process.stdout is not None
+            folder = Path(process.stdout.readline().strip()).parent
+            self.assertTrue(folder.is_dir())
+            process.send_signal(signal.SIGINT)
+            self.assertEqual(process.wait(timeout=30), 9)
+        self.assertFalse(folder.exists())
+
+    def test_an_existing_preload_comes_first(self) -> None:
+        first = harness.BUILD / "simgpu" / "libnvidia-ml.so.1"
+        result = harness.run_command(["sh", "-c", "echo $LD_PRELOAD"], preload=first).check()
+        entries = result.stdout.strip().split(":")
+        self.assertEqual(entries[0], str(first))
+        self.assertIn(str(harness.BUILD / "simgpu" / "libcuda.so.1"), entries[1:])
+
+    def test_a_missing_build_is_said(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            result = harness.run_command(["true"], MEMSHIM_BUILD=folder)
+            self.assertEqual(result.status, 2)
+            self.assertIn("libcuda.so.1 is missing", result.stderr)
+            result = harness.run_command(["true"], MEMSHIM_BUILD=folder + "/none")
+            self.assertEqual(result.status, 2)
+            self.assertIn("no build folder", result.stderr)
+
+    def test_a_command_that_is_not_there(self) -> None:
+        self.assertEqual(harness.run_command(["/nowhere/command"]).status, 127)
+
+
+@harness.needs_torch
+class Device(unittest.TestCase):
+    """What PyTorch sees of the device, and that bytes arrive."""
+
+    def test_properties_and_copies(self) -> None:
+        result = harness.run(
+            """
+            import torch
+            assert torch.cuda.device_count() == 3
+            properties = torch.cuda.get_device_properties(1)
+            assert (properties.major, properties.minor) == (8, 9), properties
+            assert properties.total_memory == 6 << 30, properties
+            free, total = torch.cuda.mem_get_info(2)
+            assert total == 6 << 30 and 5 << 30 < free < 6 << 30, (free, total)
+            before = torch.cuda.mem_get_info(1)[0]
+            block = torch.empty(1 << 30, dtype=torch.uint8, device="cuda:1")
+            assert before - torch.cuda.mem_get_info(1)[0] >= 1 << 30
+            values = torch.arange(1_000_000, dtype=torch.float32)
+            there = values.to("cuda:1")
+            assert there.device.index == 1
+            assert torch.equal(there.cpu(), values)
+            other = there.to("cuda:2")
+            assert torch.equal(other.cpu(), values)
+            assert torch.equal(there[1000:2000].cpu(), values[1000:2000])
+            there.zero_()
+            torch.cuda.synchronize()
+            pinned = values.pin_memory()
+            assert pinned.is_pinned()
+            there.copy_(pinned, non_blocking=True)
+            assert torch.equal(there.cpu(), values)
+            print("done")
+            """,
+            SIMGPU_DEVICES=3,
+            SIMGPU_MEMORY="6GiB",
+        ).check()
+        self.assertEqual(result.stdout, "done\n")
+
+    def test_side_streams_and_events(self) -> None:
+        harness.run(
+            """
+            import torch
+            side = torch.cuda.Stream()
+            source = torch.arange(4096, dtype=torch.int64).pin_memory()
+            done = torch.cuda.Event(enable_timing=True)
+            begun = torch.cuda.Event(enable_timing=True)
+            for step in range(50):
+                with torch.cuda.stream(side):
+                    begun.record()
+                    batch = torch.empty(4096, dtype=torch.int64, device="cuda")
+                    batch.copy_(source + step, non_blocking=True)
+                    done.record()
+                torch.cuda.current_stream().wait_stream(side)
+                batch.record_stream(torch.cuda.current_stream())
+                copy = torch.empty_like(batch).copy_(batch)
+                del batch
+                assert torch.equal(copy.cpu(), source + step), step
+            side.synchronize()
+            assert done.query() and begun.elapsed_time(done) >= 0
+            """,
+            SIMGPU_DELAY_US=200,
+        ).check()
+
+    def test_graphs_capture_and_replay(self) -> None:
+        harness.run(
+            """
+            import torch
+            model = torch.nn.Linear(64, 64).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            static_in = torch.zeros(64, 64, device="cuda")
+            static_out = torch.zeros(64, 64, device="cuda")
+
+            def step():
+                optimizer.zero_grad(set_to_none=True)
+                model(static_in).sum().backward()
+                optimizer.step()
+
+            side = torch.cuda.Stream()
+            side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(side):
+                for _ in range(3):
+                    step()
+            torch.cuda.current_stream().wait_stream(side)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                step()
+                static_out.copy_(static_in)
+            for value in (3.0, 5.0):
+                static_in.copy_(torch.full((64, 64), value))
+                graph.replay()
+                assert torch.equal(static_out.cpu(), torch.full((64, 64), value)), value
+            second = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(second, pool=graph.pool()):
+                model(static_in)
+            second.replay()
+            torch.cuda.synchronize()
+            """
+        ).check()
+
+    def test_out_of_memory_and_recovery(self) -> None:
+        result = harness.run(
+            """
+            import torch
+            kept = []
+            try:
+                while True:
+                    kept.append(torch.empty(256 << 20, dtype=torch.uint8, device="cuda"))
+            except torch.OutOfMemoryError as error:
+                text = str(error)
+            assert "CUDA out of memory. Tried to allocate 256.00 MiB" in text, text
+            assert "2.00 GiB" in text, text
+            print(len(kept))
+            kept.clear()
+            torch.cuda.empty_cache()
+            again = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+            assert torch.cuda.memory_stats()["num_ooms"] == 1
+            """,
+            SIMGPU_MEMORY="2GiB",
+            SIMGPU_CONTEXT="200MiB",
+        ).check()
+        # 2048 - 200 MiB hold seven blocks of 256 MiB.
+        self.assertEqual(result.stdout, "7\n")
+
+    def test_history_and_snapshot(self) -> None:
+        harness.run(
+            """
+            import torch
+            torch.cuda.memory._record_memory_history(max_entries=1000)
+            kept = torch.empty(3 << 20, dtype=torch.uint8, device="cuda")
+            snapshot = torch.cuda.memory._snapshot()
+            blocks = [b for s in snapshot["segments"] for b in s["blocks"]
+                      if b["state"] == "active_allocated"]
+            assert [b["requested_size"] for b in blocks] == [3 << 20], blocks
+            names = {f["name"] for b in blocks for f in b["frames"]}
+            assert "<module>" in names, names
+            """
+        ).check()
+
+    def test_convolutions(self) -> None:
+        for enabled in (True, False):
+            with self.subTest(cudnn=enabled):
+                harness.run(
+                    f"""
+                    import torch
+                    from torch import nn
+                    torch.backends.cudnn.enabled = {enabled}
+                    model = nn.Sequential(
+                        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+                        nn.MaxPool2d(2), nn.Conv2d(16, 32, 3, stride=2), nn.GroupNorm(4, 32),
+                        nn.ConvTranspose2d(32, 8, 2, stride=2), nn.Upsample(scale_factor=2),
+                    ).cuda()
+                    optimizer = torch.optim.AdamW(model.parameters())
+                    for size in (32, 48, 32):
+                        with torch.autocast("cuda", dtype=torch.float16, enabled=size == 48):
+                            loss = model(torch.randn(2, 3, size, size, device="cuda")).sum()
+                        loss.backward()
+                        optimizer.step()
+                        optimizer.zero_grad()
+                    model.eval()(torch.randn(1, 3, 40, 40, device="cuda"))
+                    torch.cuda.synchronize()
+                    """
+                ).check()
+
+    def test_loader_workers_and_pinned_batches(self) -> None:
+        harness.run(
+            """
+            import torch
+            from torch.utils.data import DataLoader, Dataset
+
+            class Numbers(Dataset):
+                def __len__(self):
+                    return 64
+                def __getitem__(self, index):
+                    return torch.full((300,), float(index))
+
+            if __name__ == "__main__":
+                torch.ones(1, device="cuda")
+                for context in ("fork", "spawn"):
+                    loader = DataLoader(Numbers(), batch_size=8, num_workers=2, pin_memory=True,
+                                        multiprocessing_context=context)
+                    seen = []
+                    for batch in loader:
+                        assert batch.is_pinned()
+                        seen += batch.to("cuda", non_blocking=True)[:, 0].cpu().tolist()
+                    assert seen == [float(i) for i in range(64)], seen
+            """
+        ).check()
+
+
+@harness.needs_torch
+class Training(unittest.TestCase):
+    """One process that trains, under each of PyTorch's allocators."""
+
+    def check_gpt(self, *arguments: str, **settings: object) -> harness.Result:
+        result = harness.run_workload(
+            "gpt.py", *SMALL_GPT, "--steps", "6", "--vary", *arguments, **settings
+        ).check()
+        (end,) = result.lines("end")
+        self.assertEqual(end["steps"], 6)
+        self.assertEqual(end["parameter_bytes"], 4 * SMALL_GPT_PARAMETERS)
+        self.assertEqual(end["gradient_bytes"], 4 * SMALL_GPT_PARAMETERS)
+        self.assertEqual(end["optimizer_bytes"], 8 * SMALL_GPT_PARAMETERS)
+        self.assertGreater(end["max_allocated_bytes"], 16 * SMALL_GPT_PARAMETERS)
+        self.assertLessEqual(end["max_allocated_bytes"], end["max_reserved_bytes"])
+        return result
+
+    def test_native_allocator(self) -> None:
+        self.check_gpt("--checkpoint", "--autocast", "--evaluate-every", "3", "--clip", "1.0")
+
+    def test_explicit_attention(self) -> None:
+        self.check_gpt("--explicit-attention", SIMGPU_CONTENTS="none")
+
+    def test_expandable_segments(self) -> None:
+        self.check_gpt(PYTORCH_ALLOC_CONF="expandable_segments:True")
+
+    def test_malloc_async_backend(self) -> None:
+        self.check_gpt(PYTORCH_ALLOC_CONF="backend:cudaMallocAsync")
+
+    def test_recurrent_is_possible_without_cudnn(self) -> None:
+        harness.run(
+            """
+            import torch
+            torch.backends.cudnn.enabled = False
+            model = torch.nn.LSTM(32, 64, num_layers=2).cuda()
+            output, _ = model(torch.randn(10, 4, 32, device="cuda"))
+            output.sum().backward()
+            torch.cuda.synchronize()
+            """
+        ).check()
+
+
+@harness.needs_torch
+class Ranks(unittest.TestCase):
+    """Two ranks under torchrun."""
+
+    def test_collectives_move_the_bytes(self) -> None:
+        result = harness.run(
+            """
+            import os, torch
+            import torch.distributed as dist
+            rank = int(os.environ["RANK"])
+            torch.cuda.set_device(rank)
+            dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
+            def on_device(values, dtype=torch.float32):
+                return torch.tensor(values, dtype=dtype).cuda()
+            x = on_device([1.0 + rank, 10.0])
+            dist.all_reduce(x)
+            assert x.tolist() == [3.0, 20.0], x.tolist()
+            x = on_device([1.0 + rank], torch.bfloat16)
+            dist.all_reduce(x, op=dist.ReduceOp.AVG)
+            assert x.tolist() == [1.5]
+            x = on_device([rank + 7])
+            dist.broadcast(x, src=1)
+            assert x.tolist() == [8.0]
+            big = torch.arange(1_000_000, dtype=torch.int64) * (rank + 1)
+            gathered = torch.empty(2_000_000, dtype=torch.int64, device="cuda")
+            dist.all_gather_into_tensor(gathered, big.cuda())
+            expected = torch.cat([torch.arange(1_000_000), torch.arange(1_000_000) * 2])
+            assert torch.equal(gathered.cpu(), expected)
+            part = torch.empty(1_000_000, dtype=torch.int64, device="cuda")
+            dist.reduce_scatter_tensor(part, gathered)
+            assert torch.equal(part.cpu(), 2 * torch.arange(1_000_000) * (rank + 1))
+            if rank == 0:
+                dist.send(on_device([42.0]), dst=1)
+            else:
+                x = on_device([0.0])
+                dist.recv(x, src=0)
+                assert x.tolist() == [42.0]
+            out, back = on_device([rank + 0.5]), on_device([0.0])
+            for work in dist.batch_isend_irecv([
+                dist.P2POp(dist.isend, out, 1 - rank), dist.P2POp(dist.irecv, back, 1 - rank),
+            ]):
+                work.wait()
+            assert back.tolist() == [1.5 - rank]
+            y = torch.empty(4, device="cuda")
+            dist.all_to_all_single(y, on_device([4.0 * rank + i for i in range(4)]))
+            assert y.tolist() == [2.0 * rank, 2.0 * rank + 1, 4 + 2.0 * rank, 5 + 2.0 * rank]
+            objects = [None, None]
+            dist.all_gather_object(objects, {"rank": rank, "text": "x" * 1000})
+            assert [o["rank"] for o in objects] == [0, 1]
+            alone = [dist.new_group([0]), dist.new_group([1])][rank]
+            x = on_device([5.0 + rank])
+            dist.all_reduce(x, group=alone)
+            assert x.tolist() == [5.0 + rank]
+            both = dist.split_group(split_ranks=[[0, 1]])
+            x = on_device([1.0])
+            dist.all_reduce(x, group=both)
+            assert x.tolist() == [2.0]
+            dist.barrier()
+            dist.destroy_process_group()
+            print("done", rank)
+            """,
+            ranks=2,
+            SIMGPU_DEVICES=2,
+        ).check()
+        self.assertEqual(sorted(result.stdout.split("\n")), ["", "done 0", "done 1"])
+
+    def check_ranks(self, *arguments: str, **settings: object) -> list[dict[str, int]]:
+        result = harness.run_workload(
+            "gpt.py", *SMALL_GPT, "--steps", "5", *arguments, ranks=2, **settings
+        ).check()
+        ends = sorted(result.lines("end"), key=lambda line: int(line["rank"]))
+        self.assertEqual([end["rank"] for end in ends], [0, 1])
+        self.assertEqual([end["steps"] for end in ends], [5, 5])
+        return ends
+
+    def test_ddp_on_two_devices(self) -> None:
+        for end in self.check_ranks("--vary", SIMGPU_DEVICES=2):
+            self.assertEqual(end["optimizer_bytes"], 8 * SMALL_GPT_PARAMETERS)
+
+    def test_ddp_on_one_device(self) -> None:
+        self.check_ranks("--vary", SIMGPU_DEVICES=1, SIMGPU_CONTENTS="none")
+
+    def test_ddp_on_malloc_async_backend(self) -> None:
+        self.check_ranks(
+            SIMGPU_DEVICES=2,
+            PYTORCH_ALLOC_CONF="backend:cudaMallocAsync",
+            TORCH_DIST_USE_NCCL2=0,
+        )
+
+    def test_zero1_shares_the_optimizer(self) -> None:
+        ends = self.check_ranks("--sharding", "zero1", SIMGPU_DEVICES=2)
+        self.assertEqual(sum(end["optimizer_bytes"] for end in ends), 8 * SMALL_GPT_PARAMETERS)
+        for end in ends:
+            self.assertLess(end["optimizer_bytes"], 7 * SMALL_GPT_PARAMETERS)
+
+    def test_fsdp2_shares_the_parameters(self) -> None:
+        for end in self.check_ranks("--sharding", "fsdp2", SIMGPU_DEVICES=2):
+            self.assertGreater(end["max_allocated_bytes"], 8 * SMALL_GPT_PARAMETERS)
+
+    def test_expandable_segments_and_contents_off(self) -> None:
+        self.check_ranks(
+            SIMGPU_DEVICES=2, SIMGPU_CONTENTS="none", PYTORCH_ALLOC_CONF="expandable_segments:True"
+        )
+
+    def test_asv_transformer(self) -> None:
+        result = harness.run_workload(
+            "asv_transformer.py",
+            *("--steps", "20", "--accumulation", "1", "--tokens", "64", "--bases", "50", "--vary"),
+            ranks=2,
+            SIMGPU_DEVICES=2,
+            SIMGPU_CONTENTS="none",
+        ).check()
+        self.assertEqual([end["steps"] for end in result.lines("end")], [20, 20])
+        self.assertEqual(len(result.lines("step")), 40)
+
+    def test_out_of_memory_ends_the_job_with_pytorchs_error(self) -> None:
+        result = harness.run_workload(
+            "asv_transformer.py",
+            *("--steps", "2", "--accumulation", "1"),
+            ranks=2,
+            SIMGPU_DEVICES=2,
+            SIMGPU_MEMORY="4GiB",
+            SIMGPU_CONTENTS="none",
+        )
+        self.assertEqual(result.status, 1, result.describe())
+        self.assertTrue(result.lines("out_of_memory"))
+        self.assertRegex(result.stderr, re.escape("torch.OutOfMemoryError: CUDA out of memory."))
+
+
+if __name__ == "__main__":
+    unittest.main()
