@@ -22,7 +22,20 @@ ms_trace_t *ms_session_trace(void);
 void ms_session_emit(const struct ms_event *event);
 struct ms_event_sink ms_session_sink(void);
 
-/* An out-of-memory: kept in full, the state and the report written at this moment, and said. */
+/* An out-of-memory: kept in full in the trace at this moment, and its verdict said. */
 void ms_session_oom(int device, const struct ms_oom_state *state);
+
+/* Text that the report repeats; kept until the trace opens. Versions likewise ("driver", "cuda",
+ * "torch"; ms_trace_version). */
+void ms_session_note(const char *text);
+void ms_session_version(const char *what, const char *version);
+
+/* The process ends: closes the trace, writes the report, says where it is. */
+void ms_session_end(int status);
+
+/* Around fork. The child lets go of the parent's trace. */
+void ms_session_fork_prepare(void);
+void ms_session_fork_parent(void);
+void ms_session_fork_child(void);
 
 #endif

@@ -1,0 +1,216 @@
+/* glibc resolves RTLD_NEXT and RTLD_DEFAULT by the address that its caller will return to, so an
+ * ordinary wrapper would make it search from this library instead of from the application's. The
+ * exported functions are therefore a few instructions: they look at the name, and where it is none
+ * of ours they jump to the real function with stack and registers as they found them.
+ *
+ * They must be unversioned, as everything here is: glibc then binds versioned references to them
+ * too (a versioned definition would be skipped by references to another version). */
+#include "shim/dlsym.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "shim/elf.h"
+#include "shim/resolve.h"
+
+#ifndef __LP64__
+#    error "memshim supports 64-bit Linux only"
+#endif
+
+typedef void *(*dlsym_t)(void *, const char *);
+typedef void *(*dlvsym_t)(void *, const char *, const char *);
+
+/* The jump targets of the code below; null until the first call. */
+__attribute__((visibility("hidden"))) _Atomic(dlsym_t) ms_next_dlsym;
+__attribute__((visibility("hidden"))) _Atomic(dlvsym_t) ms_next_dlvsym;
+
+/* In the registers in which a structure of two words is returned. */
+struct answer {
+    void *address;
+    uintptr_t answered; /* 0: not ours, jump on */
+};
+
+__attribute__((visibility("hidden"))) struct answer ms_answer_dlsym(void *handle, const char *name);
+__attribute__((visibility("hidden"))) struct answer ms_answer_dlvsym(void *handle, const char *name,
+                                                                     const char *version);
+
+/* The versions under which glibc exports both: since 2.34 in libc, before that in libdl, with the
+ * architecture's first version kept for old programs. */
+#if defined(__x86_64__)
+static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5"};
+#elif defined(__aarch64__)
+static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17"};
+#else
+#    error "memshim supports x86-64 and aarch64"
+#endif
+
+/* The C library's dlvsym cannot be asked for by name, since the name is ours: it is read from the
+ * symbol table. With it the functions that come after ours are found, which may be another
+ * preloaded library's. Threads that come here together find the same. */
+static void find_next(void)
+{
+    struct ms_elf elf;
+    dlvsym_t dlvsym_of_libc = NULL;
+    static const char *const homes[] = {"libc.so.6", "libdl.so.2"};
+    for (size_t i = 0; i < 2 && dlvsym_of_libc == NULL; i++) {
+        if (ms_elf_open(homes[i], &elf)) {
+            dlvsym_of_libc = ms_elf_function(&elf, "dlvsym");
+        }
+    }
+    void *next_dlsym = NULL, *next_dlvsym = NULL;
+    for (size_t i = 0; i < 2 && dlvsym_of_libc != NULL && next_dlsym == NULL; i++) {
+        next_dlsym = dlvsym_of_libc(RTLD_NEXT, "dlsym", versions[i]);
+        next_dlvsym = dlvsym_of_libc(RTLD_NEXT, "dlvsym", versions[i]);
+    }
+    if (next_dlsym == NULL || next_dlvsym == NULL) {
+        abort(); /* no C library that this file was built for: nothing could be called at all */
+    }
+    atomic_store_explicit(&ms_next_dlvsym, (dlvsym_t)next_dlvsym, memory_order_release);
+    atomic_store_explicit(&ms_next_dlsym, (dlsym_t)next_dlsym, memory_order_release);
+}
+
+static dlsym_t next_dlsym_function(void)
+{
+    if (atomic_load_explicit(&ms_next_dlsym, memory_order_acquire) == NULL) {
+        find_next();
+    }
+    return atomic_load_explicit(&ms_next_dlsym, memory_order_acquire);
+}
+
+void *ms_real_dlsym(void *handle, const char *name)
+{
+    return next_dlsym_function()(handle, name);
+}
+
+/* What the real function found, given the name is ours. Our own export is found where the search
+ * began in the global scope; it stands for the driver's only if the driver has it, and is in reach:
+ * loaded behind us in the global scope, or, for RTLD_DEFAULT, in a scope of the caller's own, which
+ * cannot be asked for from here and is taken for granted where libcuda is loaded at all. */
+static void *hook_for(void *found, void *handle, int row)
+{
+    if (found == NULL) {
+        return NULL;
+    }
+    const char *name = ms_hook_table[row].symbol;
+    bool driver_known = ms_resolve() != &ms_real_none;
+    if (found == ms_hook_entry[row]) {
+        void *behind = ms_real_dlsym(RTLD_NEXT, name);
+        if (behind != NULL) {
+            ms_resolve_note_road();
+            return found;
+        }
+        if (handle != RTLD_DEFAULT || !driver_known || ms_real_find(name) == NULL) {
+            return NULL; /* dlerror now says what it would say without us */
+        }
+    }
+    (void)dlerror(); /* nothing failed, as far as the caller can see */
+    ms_resolve_note_road();
+    return found == ms_hook_entry[row] ? found : ms_hook_for(found, &(struct ms_query){name, 0, 0});
+}
+
+struct answer ms_answer_dlsym(void *handle, const char *name)
+{
+    dlsym_t next = next_dlsym_function();
+    int row = ms_hook_of_symbol(name);
+    /* RTLD_NEXT means: what comes after the caller. For a caller before us that is our export, for
+     * one behind us (another interposer, asking for what it wraps) the driver's own. */
+    if (row < 0 || handle == RTLD_NEXT) {
+        return (struct answer){NULL, 0};
+    }
+    return (struct answer){hook_for(next(handle, name), handle, row), 1};
+}
+
+struct answer ms_answer_dlvsym(void *handle, const char *name, const char *version)
+{
+    (void)next_dlsym_function();
+    int row = ms_hook_of_symbol(name);
+    if (row < 0 || handle == RTLD_NEXT) {
+        return (struct answer){NULL, 0};
+    }
+    dlvsym_t next = atomic_load_explicit(&ms_next_dlvsym, memory_order_acquire);
+    return (struct answer){hook_for(next(handle, name, version), handle, row), 1};
+}
+
+/* For a name that does not begin with "cu", and once the target is known: two compares and a jump.
+ * The frame keeps the arguments, and the stack aligned, around the call. */
+#if defined(__x86_64__)
+#    define DOOR(name, answer, target)              \
+        __asm__(".pushsection .text\n"              \
+                ".globl " name "\n"                 \
+                ".type " name ", @function\n"       \
+                ".p2align 4\n" name ":\n"           \
+                ".cfi_startproc\n"                  \
+                "    endbr64\n"                     \
+                "    movq " target "(%rip), %rax\n" \
+                "    testq %rax, %rax\n"            \
+                "    je 1f\n"                       \
+                "    testq %rsi, %rsi\n"            \
+                "    je 2f\n"                       \
+                "    cmpb $'c', (%rsi)\n"           \
+                "    jne 2f\n"                      \
+                "    cmpb $'u', 1(%rsi)\n"          \
+                "    jne 2f\n"                      \
+                "1:  subq $24, %rsp\n"              \
+                "    .cfi_adjust_cfa_offset 24\n"   \
+                "    movq %rdi, (%rsp)\n"           \
+                "    movq %rsi, 8(%rsp)\n"          \
+                "    movq %rdx, 16(%rsp)\n"         \
+                "    call " answer "\n"             \
+                "    movq %rdx, %rcx\n"             \
+                "    movq (%rsp), %rdi\n"           \
+                "    movq 8(%rsp), %rsi\n"          \
+                "    movq 16(%rsp), %rdx\n"         \
+                "    addq $24, %rsp\n"              \
+                "    .cfi_adjust_cfa_offset -24\n"  \
+                "    testq %rcx, %rcx\n"            \
+                "    jne 3f\n"                      \
+                "    movq " target "(%rip), %rax\n" \
+                "2:  jmp *%rax\n"                   \
+                "3:  ret\n"                         \
+                ".cfi_endproc\n"                    \
+                ".size " name ", . - " name "\n"    \
+                ".popsection\n")
+#else
+#    define DOOR(name, answer, target)                    \
+        __asm__(".pushsection .text\n"                    \
+                ".globl " name "\n"                       \
+                ".type " name ", %function\n"             \
+                ".p2align 4\n" name ":\n"                 \
+                ".cfi_startproc\n"                        \
+                "    hint #34\n" /* bti c */              \
+                "    adrp x16, " target "\n"              \
+                "    ldr x16, [x16, #:lo12:" target "]\n" \
+                "    cbz x16, 1f\n"                       \
+                "    cbz x1, 2f\n"                        \
+                "    ldrb w17, [x1]\n"                    \
+                "    cmp w17, #'c'\n"                     \
+                "    b.ne 2f\n"                           \
+                "    ldrb w17, [x1, #1]\n"                \
+                "    cmp w17, #'u'\n"                     \
+                "    b.ne 2f\n"                           \
+                "1:  stp x29, x30, [sp, #-48]!\n"         \
+                "    .cfi_def_cfa_offset 48\n"            \
+                "    .cfi_offset x29, -48\n"              \
+                "    .cfi_offset x30, -40\n"              \
+                "    mov x29, sp\n"                       \
+                "    stp x0, x1, [sp, #16]\n"             \
+                "    str x2, [sp, #32]\n"                 \
+                "    bl " answer "\n"                     \
+                "    cbnz x1, 3f\n"                       \
+                "    ldp x0, x1, [sp, #16]\n"             \
+                "    ldr x2, [sp, #32]\n"                 \
+                "    ldp x29, x30, [sp], #48\n"           \
+                "    adrp x16, " target "\n"              \
+                "    ldr x16, [x16, #:lo12:" target "]\n" \
+                "2:  br x16\n"                            \
+                "3:  ldp x29, x30, [sp], #48\n"           \
+                "    ret\n"                               \
+                ".cfi_endproc\n"                          \
+                ".size " name ", . - " name "\n"          \
+                ".popsection\n")
+#endif
+
+DOOR("dlsym", "ms_answer_dlsym", "ms_next_dlsym");
+DOOR("dlvsym", "ms_answer_dlvsym", "ms_next_dlvsym");

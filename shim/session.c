@@ -1,0 +1,279 @@
+#include "shim/session.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "report/render.h"
+#include "shim/identity.h"
+#include "shim/life.h"
+#include "shim/log.h"
+#include "shim/memshim.h"
+#include "shim/options.h"
+
+/* A trace that takes longer than this to read is left to `memshim report`: nobody waits for the end
+ * of a job any longer than for its own work. */
+#define REPORT_AT_EXIT_BYTES (UINT64_C(256) << 20)
+
+#define EARLY_BYTES 4096 /* of notes and versions from before the trace */
+#define VERSIONS    4
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(ms_trace_t *) trace;
+static bool open_tried;                   /* under opening */
+static bool device_noted[MS_DEVICES_MAX]; /* under opening */
+static char early_notes[EARLY_BYTES];     /* under opening: one after the other, '\n' between */
+static struct ms_version {
+    char what[16], version[64];
+} early_versions[VERSIONS]; /* under opening */
+
+ms_trace_t *ms_session_trace(void)
+{
+    return atomic_load_explicit(&trace, memory_order_acquire);
+}
+
+void ms_session_emit(const struct ms_event *event)
+{
+    ms_trace_t *open = ms_session_trace();
+    if (open != NULL) {
+        ms_trace_emit(open, event);
+    }
+}
+
+static void emit_to_session(void *ctx, const struct ms_event *event)
+{
+    (void)ctx;
+    ms_session_emit(event);
+}
+
+struct ms_event_sink ms_session_sink(void)
+{
+    return (struct ms_event_sink){emit_to_session, NULL};
+}
+
+/* --- Before there is a trace -------------------------------------------------------------------
+ */
+
+void ms_session_note(const char *text)
+{
+    ms_trace_t *open = ms_session_trace();
+    if (open != NULL) {
+        ms_trace_note(open, text);
+        return;
+    }
+    pthread_mutex_lock(&opening);
+    size_t used = strlen(early_notes);
+    if (!open_tried && used + strlen(text) + 2 <= sizeof(early_notes)) {
+        (void)snprintf(early_notes + used, sizeof(early_notes) - used, "%s\n", text);
+    }
+    pthread_mutex_unlock(&opening);
+}
+
+void ms_session_version(const char *what, const char *version)
+{
+    ms_trace_t *open = ms_session_trace();
+    if (open != NULL) {
+        ms_trace_version(open, what, version);
+        return;
+    }
+    pthread_mutex_lock(&opening);
+    for (int i = 0; i < VERSIONS; i++) {
+        if (early_versions[i].what[0] == '\0') {
+            strncpy(early_versions[i].what, what, sizeof(early_versions[i].what) - 1);
+            strncpy(early_versions[i].version, version, sizeof(early_versions[i].version) - 1);
+            break;
+        }
+    }
+    pthread_mutex_unlock(&opening);
+}
+
+static void hand_over_early(ms_trace_t *open)
+{
+    for (int i = 0; i < VERSIONS && early_versions[i].what[0] != '\0'; i++) {
+        ms_trace_version(open, early_versions[i].what, early_versions[i].version);
+    }
+    for (char *line = early_notes; *line != '\0';) {
+        char *end = strchr(line, '\n');
+        *end = '\0';
+        ms_trace_note(open, line);
+        line = end + 1;
+    }
+}
+
+/* --- Opening -----------------------------------------------------------------------------------
+ */
+
+/* Where a folder can be made when MEMSHIM_OUTPUT cannot be written: on this machine, and the user's
+ * own. */
+static void fallback_dir(char *out, size_t out_bytes)
+{
+    const char *tmp = ms_environment(environ, "TMPDIR");
+    (void)snprintf(out, out_bytes, "%s/memshim-out-%u", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp",
+                   (unsigned)getuid());
+}
+
+static uint64_t unix_ns(void)
+{
+    struct timespec now = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static ms_trace_t *open_trace(char *note, size_t note_bytes)
+{
+    const struct ms_options *options = ms_options();
+    struct ms_identity self;
+    char fallback[PATH_MAX], set[4096];
+    ms_identity_read(&self);
+    fallback_dir(fallback, sizeof(fallback));
+    const struct ms_trace_config config = {
+        .output_dir = options->output_dir,
+        .fallback_dir = fallback,
+        .limit_bytes = options->trace_limit_bytes,
+        .process = {.run_id = self.run_id,
+                    .host = self.host,
+                    .command = self.command,
+                    .program = self.program,
+                    .options = ms_options_set_text(environ, set, sizeof(set)),
+                    .torch_mode = options->torch == MS_TORCH_NATIVE ? "native" : "off",
+                    .memshim_version = memshim_version(),
+                    .pid = getpid(),
+                    .rank = self.rank,
+                    .local_rank = self.local_rank,
+                    .world_size = self.world_size,
+                    .start_unix_ns = unix_ns()}};
+    return ms_trace_open(&config, note, note_bytes);
+}
+
+/* With `opening` held. Nothing is said under it: a warning is a note too. */
+static void open_once(char *note, size_t note_bytes)
+{
+    if (open_tried) {
+        return;
+    }
+    open_tried = true;
+    if (ms_options()->trace) {
+        ms_trace_t *opened = open_trace(note, note_bytes);
+        if (opened != NULL) {
+            hand_over_early(opened);
+        }
+        atomic_store_explicit(&trace, opened, memory_order_release);
+    }
+}
+
+static void say_device(int device, const char *name, uint64_t total_bytes, uint64_t cap_bytes)
+{
+    char total[24], cap[24];
+    const ms_trace_t *open = ms_session_trace();
+    ms_log(MS_LOG_WARN, "%s: device %d (%s, %s), cap %s%s%s", memshim_version(), device, name,
+           ms_bytes_text(total_bytes, total, sizeof(total)),
+           ms_bytes_text(cap_bytes, cap, sizeof(cap)), open != NULL ? "; trace in " : "; no trace",
+           open != NULL ? ms_trace_dir(open) : "");
+}
+
+void ms_session_device(int device, const char *name, const uint8_t *uuid, uint64_t total_bytes,
+                       uint64_t cap_bytes)
+{
+    char note[2 * PATH_MAX] = "";
+    if (device < 0 || device >= MS_DEVICES_MAX) {
+        return;
+    }
+    pthread_mutex_lock(&opening);
+    bool first = !device_noted[device];
+    device_noted[device] = true;
+    open_once(note, sizeof(note));
+    ms_trace_t *open = ms_session_trace();
+    if (first && open != NULL) {
+        ms_trace_device(open, (uint8_t)device, name, uuid, total_bytes, cap_bytes);
+    }
+    pthread_mutex_unlock(&opening);
+    if (note[0] != '\0') {
+        ms_log(MS_LOG_WARN, "%s", note);
+    }
+    if (first) {
+        say_device(device, name, total_bytes, cap_bytes);
+    }
+}
+
+/* --- Out of memory, and the end ----------------------------------------------------------------
+ */
+
+void ms_session_oom(int device, const struct ms_oom_state *state)
+{
+    static atomic_flag said[2] = {ATOMIC_FLAG_INIT, ATOMIC_FLAG_INIT};
+    char sentence[1024];
+    uint64_t short_bytes;
+    ms_trace_t *open = ms_session_trace();
+    if (open != NULL) {
+        ms_trace_oom(open, (uint8_t)device, state);
+    }
+    (void)ms_verdict_decide(state, &short_bytes, sentence, sizeof(sentence));
+    bool again = atomic_flag_test_and_set(&said[state->source == MS_OOM_TORCH ? 1 : 0]);
+    ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "out of memory on device %d: %s", device, sentence);
+}
+
+/* The folder of a trace, and that of its run above it. */
+static void say_end(const char *dir, const char *why)
+{
+    char run[PATH_MAX];
+    const char *slash = strrchr(dir, '/');
+    (void)snprintf(run, sizeof(run), "%.*s", slash != NULL ? (int)(slash - dir) : 0, dir);
+    if (why[0] == '\0') {
+        ms_log(MS_LOG_WARN, "report: %s/report.txt (all processes of the run: memshim report %s)",
+               dir, run);
+    } else {
+        ms_log(MS_LOG_WARN, "no report was written (%s); make it with: memshim report %s", why,
+               run);
+    }
+}
+
+void ms_session_end(int status)
+{
+    ms_trace_t *open = ms_session_trace();
+    char dir[PATH_MAX], file[PATH_MAX + 16], why[PATH_MAX + 256] = "";
+    struct stat info;
+    if (open == NULL) {
+        return;
+    }
+    (void)snprintf(dir, sizeof(dir), "%s", ms_trace_dir(open));
+    ms_trace_close(open, true, status);
+    (void)snprintf(file, sizeof(file), "%s/trace.mshm", dir);
+    if (stat(file, &info) != 0) {
+        (void)snprintf(why, sizeof(why), "%s is gone", file);
+    } else if ((uint64_t)info.st_blocks * 512 > REPORT_AT_EXIT_BYTES) {
+        char size[24];
+        (void)snprintf(why, sizeof(why), "the trace is large, %s",
+                       ms_bytes_text((uint64_t)info.st_blocks * 512, size, sizeof(size)));
+    } else if (ms_report_write(dir, why, sizeof(why)) == 0) {
+        why[0] = '\0';
+    }
+    say_end(dir, why);
+}
+
+/* --- Fork --------------------------------------------------------------------------------------
+ */
+
+void ms_session_fork_prepare(void)
+{
+    pthread_mutex_lock(&opening);
+}
+
+void ms_session_fork_parent(void)
+{
+    pthread_mutex_unlock(&opening);
+}
+
+void ms_session_fork_child(void)
+{
+    ms_trace_t *parents = atomic_exchange(&trace, NULL);
+    if (parents != NULL) {
+        ms_trace_abandon(parents);
+    }
+    pthread_mutex_unlock(&opening);
+}

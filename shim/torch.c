@@ -1,0 +1,156 @@
+/* PyTorch tells its profiler of every tensor through two plain functions of libc10, which
+ * libc10_cuda calls through its PLT: the global scope is searched first, so functions of those
+ * names here are the ones called. They take note and call the real ones.
+ *
+ * The C++ declarations (c10/core/Allocator.h):
+ *   void c10::reportMemoryUsageToProfiler(void *ptr, int64_t alloc_size, size_t total_allocated,
+ *                                         size_t total_reserved, Device device);
+ *   void c10::reportOutOfMemoryToProfiler(int64_t alloc_size, size_t total_allocated,
+ *                                         size_t total_reserved, Device device);
+ * Device is two signed bytes, type and index, which both ABIs (x86-64, aarch64) pass in one integer
+ * register. PyTorch holds its allocator's lock meanwhile. */
+#include "shim/torch.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shim/elf.h"
+#include "shim/hook.h"
+#include "shim/log.h"
+#include "shim/options.h"
+#include "shim/resolve.h"
+#include "shim/serve/device.h"
+#include "shim/session.h"
+
+#define USAGE         _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+#define OUT_OF_MEMORY _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE
+#define TEXT_OF(name) #name
+#define TEXT(name)    TEXT_OF(name)
+
+typedef uint16_t torch_device_t;
+#define TORCH_CUDA 1 /* c10::DeviceType::CUDA */
+
+typedef void (*usage_t)(void *, int64_t, size_t, size_t, torch_device_t);
+typedef void (*out_of_memory_t)(int64_t, size_t, size_t, torch_device_t);
+
+__attribute__((visibility("default"))) void USAGE(void *ptr, int64_t bytes, size_t total_allocated,
+                                                  size_t total_reserved, torch_device_t device);
+__attribute__((visibility("default"))) void
+OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved, torch_device_t device);
+
+static _Atomic(usage_t) real_usage;
+static _Atomic(out_of_memory_t) real_out_of_memory;
+static _Atomic bool searched, reported;
+
+/* PyTorch's version stands in version.py of its package, beside the folder of its libraries. */
+static void note_version(const char *libc10_path)
+{
+    static const char key[] = "__version__ = '";
+    char path[sizeof(((struct ms_elf *)0)->path) + 32], line[128];
+    const char *slash = strrchr(libc10_path, '/');
+    (void)snprintf(path, sizeof(path), "%.*s/../version.py",
+                   slash != NULL ? (int)(slash - libc10_path) : 0, libc10_path);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, key, strlen(key)) == 0) {
+            char *version = line + strlen(key);
+            version[strcspn(version, "'\n")] = '\0';
+            ms_session_version("torch", version);
+            break;
+        }
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+}
+
+/* Not by dlopen and dlsym: PyTorch's lock is held here, and the loader's may be held by a thread
+ * that waits for PyTorch's in a library's constructor. libc10 is in nobody's global scope either.
+ */
+static void search(void)
+{
+    struct ms_elf elf;
+    if (ms_elf_open("libc10.so", &elf)) {
+        atomic_store(&real_usage, (usage_t)ms_elf_function(&elf, TEXT(USAGE)));
+        atomic_store(&real_out_of_memory,
+                     (out_of_memory_t)ms_elf_function(&elf, TEXT(OUT_OF_MEMORY)));
+        if (!atomic_exchange(&searched, true)) {
+            note_version(elf.path);
+        }
+    }
+}
+
+/* The ordinal where the report is one to act upon, -1 elsewhere. */
+static int cuda_ordinal(torch_device_t device)
+{
+    if (!atomic_load_explicit(&searched, memory_order_acquire)) {
+        search();
+    }
+    if ((device & 0xff) != TORCH_CUDA || ms_options()->torch != MS_TORCH_NATIVE) {
+        return -1;
+    }
+    if (atomic_load_explicit(&ms_real_published, memory_order_acquire) == &ms_real_none) {
+        MS_LOG_ONCE(MS_LOG_WARN, "PyTorch uses a device on a road that does not pass memshim: "
+                                 "nothing is capped");
+        return -1;
+    }
+    atomic_store_explicit(&reported, true, memory_order_relaxed);
+    return (int8_t)(device >> 8);
+}
+
+void USAGE(void *ptr, int64_t bytes, size_t total_allocated, size_t total_reserved,
+           torch_device_t device)
+{
+    int ordinal = cuda_ordinal(device);
+    if (ordinal >= 0 && bytes != 0 && ms_guard_enter(__builtin_return_address(0))) {
+        ms_serve_range(ordinal, ptr, bytes, total_allocated);
+        ms_guard_leave();
+    }
+    usage_t real = atomic_load_explicit(&real_usage, memory_order_relaxed);
+    if (real != NULL) {
+        real(ptr, bytes, total_allocated, total_reserved, device);
+    }
+}
+
+void OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved,
+                   torch_device_t device)
+{
+    int ordinal = cuda_ordinal(device);
+    if (ordinal >= 0 && bytes > 0 && ms_guard_enter(__builtin_return_address(0))) {
+        ms_oom_from_torch(ordinal, (uint64_t)bytes);
+        ms_guard_leave();
+    }
+    out_of_memory_t real = atomic_load_explicit(&real_out_of_memory, memory_order_relaxed);
+    if (real != NULL) {
+        real(bytes, total_allocated, total_reserved, device);
+    }
+}
+
+static bool anything_allocated(void)
+{
+    for (int ordinal = 0; ordinal < MS_DEVICES_MAX; ordinal++) {
+        const struct ms_device *device = ms_device_get(ordinal);
+        struct ms_pool_stats stats = {0};
+        if (device != NULL && device->pool != NULL) {
+            ms_pool_stats(device->pool, &stats);
+        }
+        if (stats.allocations > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void ms_torch_end(void)
+{
+    struct ms_elf elf;
+    if (ms_options()->torch == MS_TORCH_NATIVE && !atomic_load(&reported) &&
+        ms_elf_open("libc10_cuda.so", &elf) && anything_allocated()) {
+        ms_log(MS_LOG_WARN,
+               "PyTorch reported no tensor: either its allocator is one that does not "
+               "report (backend:cudaMallocAsync, a pluggable one), or this PyTorch lacks "
+               "the functions for it. The report shows segments only");
+    }
+}

@@ -1,0 +1,84 @@
+/* The exported functions: each finds the driver's own, and hands the call to the serving half
+ * unless this thread is inside memshim already. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "shim/hook.h"
+#include "shim/life.h"
+#include "shim/resolve.h"
+
+/* Initial-exec: a preloaded library's thread-local block is there from the start, so that access is
+ * one instruction and never allocates. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
+    const void *caller; /* null: not inside */
+    bool inside;
+} thread_state;
+
+static _Atomic bool armed;
+
+const void *ms_caller(void)
+{
+    return thread_state.caller;
+}
+
+bool ms_guard_enter(const void *caller)
+{
+    if (thread_state.inside || ms_life_inert()) {
+        return false;
+    }
+    if (!atomic_load_explicit(&armed, memory_order_relaxed) && !atomic_exchange(&armed, true)) {
+        ms_life_arm();
+    }
+    thread_state.inside = true;
+    thread_state.caller = caller;
+    return true;
+}
+
+void ms_guard_leave(void)
+{
+    thread_state.inside = false;
+    thread_state.caller = NULL;
+}
+
+static const struct ms_real_functions *real_functions(void)
+{
+    const struct ms_real_functions *real =
+        atomic_load_explicit(&ms_real_published, memory_order_acquire);
+    return __builtin_expect(real != &ms_real_none, 1) ? real : ms_resolve();
+}
+
+/* The resolver does nothing that could re-enter, and a library that asks it from inside a driver
+ * call of ours keeps the answer for good: its answers are always hooks. */
+static inline bool is_resolver(enum ms_hook_id row)
+{
+    return row == MS_HOOK_ID_cuGetProcAddress || row == MS_HOOK_ID_cuGetProcAddress_v2;
+}
+
+/* In a name of its own, so that the table of entries holds these very functions, and not the
+ * address that the loader prefers for the exported name. */
+#define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc)  \
+    static CUresult door_##symbol params                                         \
+    {                                                                            \
+        const struct ms_real_functions *real = real_functions();                 \
+        if (real->symbol == NULL) {                                              \
+            return CUDA_ERROR_NOT_FOUND;                                         \
+        }                                                                        \
+        if (is_resolver(MS_HOOK_ID_##symbol)) {                                  \
+            return ms_life_inert() ? real->symbol args : ms_serve_##symbol args; \
+        }                                                                        \
+        if (!ms_guard_enter(__builtin_return_address(0))) {                      \
+            return real->symbol args;                                            \
+        }                                                                        \
+        CUresult result = ms_serve_##symbol args;                                \
+        ms_guard_leave();                                                        \
+        return result;                                                           \
+    }                                                                            \
+    __attribute__((alias("door_" #symbol), visibility("default"))) CUresult symbol params;
+#include "shim/hooks.def"
+
+void *const ms_hook_entry[MS_HOOK_COUNT] = {
+#define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
+    (void *)door_##symbol,
+#include "shim/hooks.def"
+};
