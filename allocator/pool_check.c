@@ -1,0 +1,233 @@
+/* The walker: recomputes from the ranges alone what the pool believes, and compares. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "allocator/pool_internal.h"
+
+struct walk {
+    struct ms_pool *pool;
+    char *why;
+    size_t why_bytes;
+    bool failed;
+    struct ms_pool_counters sum;
+    uint64_t idle_ranges, batched_ranges, holes;
+};
+
+__attribute__((format(printf, 3, 4))) static bool check(struct walk *walk, bool holds,
+                                                        const char *format, ...)
+{
+    if (!holds && !walk->failed) {
+        walk->failed = true;
+        if (walk->why != NULL && walk->why_bytes > 0) {
+            va_list arguments;
+            va_start(arguments, format);
+            (void)vsnprintf(walk->why, walk->why_bytes, format, arguments);
+            va_end(arguments);
+        }
+    }
+    return holds;
+}
+
+/* Whether chunks stand (or, for a hole, do not stand) behind every byte of the range. */
+static void check_backing(struct walk *walk, const struct ms_range *range)
+{
+    const struct ms_segment *segment = range->segment;
+    uint64_t granule = segment->plain ? segment->bytes : walk->pool->granule_bytes;
+    uint64_t first = (range->addr - segment->base) / granule;
+    uint64_t last = (range->addr + range->bytes - 1 - segment->base) / granule;
+    for (uint64_t slot = first; slot <= last && !walk->failed; slot++) {
+        const struct ms_chunk *chunk = segment->slots[slot];
+        if (range->state == MS_RANGE_HOLE) {
+            check(walk, chunk == NULL, "hole at %#lx has backing", (unsigned long)range->addr);
+        } else if (range->state == MS_RANGE_LIVE || range->state == MS_RANGE_FREE) {
+            check(walk, chunk != NULL && !chunk->stuck, "range at %#lx, %lu bytes: no backing",
+                  (unsigned long)range->addr, (unsigned long)range->bytes);
+        }
+    }
+    if (range->state == MS_RANGE_HOLE) {
+        check(walk, (range->addr - segment->base) % granule == 0 && range->bytes % granule == 0,
+              "hole at %#lx is not of whole granules", (unsigned long)range->addr);
+    }
+}
+
+static bool list_holds(const struct ms_range *list, const struct ms_range *range)
+{
+    /* By the links around it: walking each list for each range would be quadratic. */
+    const struct ms_range *prev = range->free.batch_prev;
+    const struct ms_range *next = range->free.batch_next;
+    return (prev == NULL ? list == range : prev->free.batch_next == range) &&
+           (next == NULL || next->free.batch_prev == range);
+}
+
+static void check_free(struct walk *walk, const struct ms_range *range)
+{
+    struct ms_pool *pool = walk->pool;
+    const struct ms_batch *batch = range->free.batch;
+    unsigned long addr = (unsigned long)range->addr;
+    walk->sum.free_bytes += range->bytes;
+    if (batch == NULL) {
+        walk->idle_ranges++;
+        check(walk,
+              range->next == NULL || range->next->state != MS_RANGE_FREE ||
+                  range->next->free.batch != NULL,
+              "idle neighbours at %#lx are not joined", addr);
+    } else {
+        walk->batched_ranges++;
+        walk->sum.pending_bytes += range->bytes;
+        check(walk, list_holds(batch->ranges, range), "batch does not hold %#lx", addr);
+    }
+    const struct ms_range *best = ms_bins_best(&ms_range_order(pool, range)->bins, range->bytes);
+    check(walk, best != NULL && best->bytes == range->bytes,
+          "free range at %#lx is not found by its size", addr);
+}
+
+static void check_live(struct walk *walk, const struct ms_range *range)
+{
+    unsigned long addr = (unsigned long)range->addr;
+    const struct ms_segment *segment = range->segment;
+    walk->sum.live_blocks++;
+    walk->sum.live_bytes += range->live.asked_bytes;
+    walk->sum.set_aside_bytes += range->bytes;
+    check(walk, ms_index_find(&walk->pool->index, range->addr) == range,
+          "block at %#lx is not in the index", addr);
+    check(
+        walk,
+        ms_starts_test(&segment->starts, (range->addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES),
+        "block at %#lx is not in the bitmap", addr);
+    check(walk, range->live.asked_bytes > 0 && range->live.asked_bytes <= range->bytes,
+          "block at %#lx: %lu bytes asked, %lu set aside", addr,
+          (unsigned long)range->live.asked_bytes, (unsigned long)range->bytes);
+}
+
+static void check_range(struct walk *walk, const struct ms_range *range)
+{
+    unsigned long addr = (unsigned long)range->addr;
+    check(walk, range->bytes > 0 && range->bytes % MS_BLOCK_ALIGNMENT_BYTES == 0,
+          "range at %#lx has %lu bytes", addr, (unsigned long)range->bytes);
+    check(walk, range->addr % MS_BLOCK_ALIGNMENT_BYTES == 0, "range at %#lx is misaligned", addr);
+    check(walk, range->next == NULL || range->next->prev == range, "links broken after %#lx", addr);
+    check(walk, range->state != MS_RANGE_BUSY, "range at %#lx is busy, and nobody grows", addr);
+    check_backing(walk, range);
+    if (range->state == MS_RANGE_FREE) {
+        check_free(walk, range);
+    } else if (range->state == MS_RANGE_LIVE) {
+        check_live(walk, range);
+    } else if (range->state == MS_RANGE_HOLE) {
+        walk->holes++;
+        check(walk, range->next == NULL || range->next->state != MS_RANGE_HOLE,
+              "holes at %#lx are not joined", addr);
+    }
+}
+
+static void check_slots(struct walk *walk, const struct ms_segment *segment)
+{
+    for (uint64_t slot = 0; slot < segment->slot_count && !walk->failed; slot++) {
+        const struct ms_chunk *chunk = segment->slots[slot];
+        if (chunk == NULL) {
+            continue;
+        }
+        uint64_t count = segment->plain ? 1 : chunk->bytes / walk->pool->granule_bytes;
+        check(walk, chunk->segment == segment && chunk->slot <= slot && slot < chunk->slot + count,
+              "slot %lu names a chunk that lies elsewhere", (unsigned long)slot);
+        walk->sum.reserved_bytes += chunk->slot == slot ? chunk->bytes : 0;
+    }
+}
+
+static void check_segment(struct walk *walk, const struct ms_segment *segment)
+{
+    ms_addr_t at = segment->base;
+    for (const struct ms_range *range = segment->first; range != NULL && !walk->failed;
+         range = range->next) {
+        check(walk, range->addr == at && range->segment == segment,
+              "gap or overlap: %#lx instead of %#lx", (unsigned long)range->addr,
+              (unsigned long)at);
+        check_range(walk, range);
+        at += range->bytes;
+    }
+    check(walk, at == segment->base + segment->bytes, "segment at %#lx ends at %#lx",
+          (unsigned long)segment->base, (unsigned long)at);
+    check_slots(walk, segment);
+}
+
+static void check_orders(struct walk *walk)
+{
+    uint64_t ranges = 0;
+    const struct ms_orders *orders = &walk->pool->orders;
+    for (const struct ms_order *order = orders->first; order != NULL; order = order->next) {
+        uint64_t in_batches = 0;
+        unsigned sealed = 0;
+        const struct ms_batch *batch = order->oldest;
+        for (; batch != NULL; batch = batch->next) {
+            sealed += batch->sealed ? 1 : 0;
+            check(walk, batch->order == order && batch->sealed == (batch != order->open),
+                  "a batch of stream %lu is out of place", (unsigned long)order->stream);
+            check(walk, !batch->marked || batch->sealed, "a batch is marked and still open");
+            for (const struct ms_range *range = batch->ranges; range != NULL;
+                 range = range->free.batch_next) {
+                in_batches++;
+                check(walk, range->state == MS_RANGE_FREE && range->free.batch == batch,
+                      "a batch holds %#lx, which is not in it", (unsigned long)range->addr);
+            }
+        }
+        check(walk, in_batches == order->ranges && sealed == order->sealed_batches,
+              "stream %lu has %lu ranges and counts %lu", (unsigned long)order->stream,
+              (unsigned long)in_batches, (unsigned long)order->ranges);
+        ranges += in_batches;
+    }
+    check(walk, ranges == walk->batched_ranges, "%lu ranges wait, batches hold %lu",
+          (unsigned long)walk->batched_ranges, (unsigned long)ranges);
+    check(walk, orders->idle.ranges == walk->idle_ranges, "%lu ranges are idle, %lu counted",
+          (unsigned long)walk->idle_ranges, (unsigned long)orders->idle.ranges);
+    uint64_t holes = 0;
+    for (const struct ms_range *hole = ms_range_tree_at_least(walk->pool->holes, 0, 0);
+         hole != NULL; hole = ms_range_tree_after(walk->pool->holes, hole)) {
+        holes++;
+    }
+    check(walk, holes == walk->holes, "%lu holes, %lu in their tree", (unsigned long)walk->holes,
+          (unsigned long)holes);
+}
+
+static void check_sum(struct walk *walk, const char *what, uint64_t walked, uint64_t counted)
+{
+    check(walk, walked == counted, "%s: %lu by the walk, %lu by the counters", what,
+          (unsigned long)walked, (unsigned long)counted);
+}
+
+static void check_sums(struct walk *walk)
+{
+    struct ms_pool *pool = walk->pool;
+    const struct ms_pool_counters *count = &pool->count;
+    for (const struct ms_chunk *spare = pool->spares; spare != NULL; spare = spare->next) {
+        walk->sum.reserved_bytes += spare->bytes;
+    }
+    check_sum(walk, "live blocks", walk->sum.live_blocks, count->live_blocks);
+    check_sum(walk, "indexed blocks", walk->sum.live_blocks, pool->index.entries);
+    check_sum(walk, "live bytes", walk->sum.live_bytes, count->live_bytes);
+    check_sum(walk, "bytes set aside", walk->sum.set_aside_bytes, count->set_aside_bytes);
+    check_sum(walk, "free bytes", walk->sum.free_bytes, count->free_bytes);
+    check_sum(walk, "pending bytes", walk->sum.pending_bytes, count->pending_bytes);
+    check_sum(walk, "reserved bytes", walk->sum.reserved_bytes, count->reserved_bytes);
+    check_sum(walk, "charged to the pool", walk->sum.reserved_bytes,
+              atomic_load(&pool->config.budget->by_owner_bytes[MS_OWNER_POOL]));
+}
+
+bool ms_pool_is_valid(ms_pool_t *pool, char *why, size_t why_bytes)
+{
+    struct walk walk = {.pool = pool, .why = why, .why_bytes = why_bytes};
+    ms_lock_acquire(&pool->growth);
+    ms_lock_acquire(&pool->state);
+    for (size_t at = 0; at < pool->segment_count; at++) {
+        const struct ms_segment *segment = pool->segments[at];
+        check(&walk,
+              at == 0 ||
+                  pool->segments[at - 1]->base + pool->segments[at - 1]->bytes <= segment->base,
+              "segments overlap at %#lx", (unsigned long)segment->base);
+        check_segment(&walk, segment);
+    }
+    check_orders(&walk);
+    check_sums(&walk);
+    ms_lock_release(&pool->state);
+    ms_lock_release(&pool->growth);
+    return !walk.failed;
+}

@@ -1,0 +1,102 @@
+#include "allocator/starts.h"
+
+#include "allocator/slab.h"
+
+enum { WORD_SHIFT = 6, WORD_MASK = 63 };
+
+bool ms_starts_init(struct ms_starts *starts, uint64_t positions)
+{
+    uint64_t words[MS_STARTS_LEVELS];
+    uint64_t all_words = 0;
+    uint64_t bits = positions;
+    for (int k = 0; k < MS_STARTS_LEVELS; k++) {
+        /* One more than is needed, so that the position after the last can be looked at too. */
+        words[k] = (bits >> WORD_SHIFT) + 1;
+        all_words += words[k];
+        bits = words[k];
+    }
+    if (bits != 1) {
+        return false;
+    }
+    *starts = (struct ms_starts){.positions = positions, .pages_bytes = all_words * 8};
+    starts->pages = ms_pages_map(starts->pages_bytes);
+    if (starts->pages == NULL) {
+        return false;
+    }
+    uint64_t *word = starts->pages;
+    for (int k = 0; k < MS_STARTS_LEVELS; k++) {
+        starts->level[k] = word;
+        word += words[k];
+    }
+    return true;
+}
+
+void ms_starts_destroy(struct ms_starts *starts)
+{
+    if (starts->pages != NULL) {
+        ms_pages_unmap(starts->pages, starts->pages_bytes);
+        starts->pages = NULL;
+    }
+}
+
+void ms_starts_set(struct ms_starts *starts, uint64_t position)
+{
+    for (int k = 0; k < MS_STARTS_LEVELS; k++) {
+        uint64_t *word = &starts->level[k][position >> WORD_SHIFT];
+        uint64_t before = *word;
+        *word = before | (uint64_t)1 << (position & WORD_MASK);
+        if (before != 0) {
+            return;
+        }
+        position >>= WORD_SHIFT;
+    }
+}
+
+void ms_starts_clear(struct ms_starts *starts, uint64_t position)
+{
+    for (int k = 0; k < MS_STARTS_LEVELS; k++) {
+        uint64_t *word = &starts->level[k][position >> WORD_SHIFT];
+        *word &= ~((uint64_t)1 << (position & WORD_MASK));
+        if (*word != 0) {
+            return;
+        }
+        position >>= WORD_SHIFT;
+    }
+}
+
+bool ms_starts_test(const struct ms_starts *starts, uint64_t position)
+{
+    return (starts->level[0][position >> WORD_SHIFT] >> (position & WORD_MASK) & 1) != 0;
+}
+
+static uint64_t highest_bit(uint64_t word)
+{
+    return WORD_MASK - (uint64_t)__builtin_clzll(word);
+}
+
+bool ms_starts_at_or_below(const struct ms_starts *starts, uint64_t position, uint64_t *out)
+{
+    /* Upwards, to the first word that has a bit at or below; exclusive from the second level on,
+     * where the bit at the position itself stands for the words just looked at. */
+    uint64_t reach = position + 1;
+    int k = 0;
+    uint64_t found = 0;
+    for (;; k++) {
+        if (k == MS_STARTS_LEVELS) {
+            return false;
+        }
+        uint64_t word = starts->level[k][reach >> WORD_SHIFT];
+        uint64_t below = reach & WORD_MASK;
+        word = below == 0 ? 0 : word & (UINT64_MAX >> (64 - below));
+        if (word != 0) {
+            found = (reach & ~(uint64_t)WORD_MASK) + highest_bit(word);
+            break;
+        }
+        reach >>= WORD_SHIFT;
+    }
+    while (k-- > 0) {
+        found = (found << WORD_SHIFT) + highest_bit(starts->level[k][found]);
+    }
+    *out = found;
+    return true;
+}

@@ -1,0 +1,323 @@
+#include <string.h>
+
+#include "allocator/pool_internal.h"
+
+struct ms_segment *ms_segment_of(const struct ms_pool *pool, ms_addr_t addr)
+{
+    size_t low = 0;
+    size_t high = pool->segment_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (pool->segments[middle]->base <= addr) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (low == 0) {
+        return NULL;
+    }
+    struct ms_segment *segment = pool->segments[low - 1];
+    return addr - segment->base < segment->bytes ? segment : NULL;
+}
+
+static ms_status_t make_room(struct ms_pool *pool)
+{
+    if (pool->segment_count < pool->segment_room) {
+        return MS_OK;
+    }
+    size_t room = pool->segment_room == 0 ? 512 : pool->segment_room * 2;
+    struct ms_segment **segments = ms_pages_map(room * sizeof(*segments));
+    if (segments == NULL) {
+        return MS_ERR_NO_MEMORY;
+    }
+    if (pool->segments != NULL) {
+        memcpy(segments, pool->segments, pool->segment_count * sizeof(*segments));
+        ms_pages_unmap(pool->segments, pool->segment_room * sizeof(*segments));
+    }
+    pool->segments = segments;
+    pool->segment_room = room;
+    return MS_OK;
+}
+
+static ms_status_t segment_init(struct ms_pool *pool, struct ms_segment *segment)
+{
+    segment->slot_count = segment->plain ? 1 : segment->bytes / pool->granule_bytes;
+    segment->slots = ms_pages_map(segment->slot_count * sizeof(*segment->slots));
+    if (segment->slots == NULL) {
+        return MS_ERR_NO_MEMORY;
+    }
+    if (ms_starts_init(&segment->starts, segment->bytes / MS_BLOCK_ALIGNMENT_BYTES)) {
+        segment->first = ms_slab_take(&pool->range_slab);
+        if (segment->first != NULL) {
+            *segment->first = (struct ms_range){.addr = segment->base,
+                                                .bytes = segment->bytes,
+                                                .segment = segment,
+                                                .state = MS_RANGE_BUSY};
+            return MS_OK;
+        }
+        ms_starts_destroy(&segment->starts);
+    }
+    ms_pages_unmap(segment->slots, segment->slot_count * sizeof(*segment->slots));
+    return MS_ERR_NO_MEMORY;
+}
+
+ms_status_t ms_segment_add(struct ms_pool *pool, ms_addr_t base, uint64_t bytes, bool plain,
+                           struct ms_segment **out)
+{
+    struct ms_segment *segment = ms_slab_take(&pool->segment_slab);
+    if (segment == NULL) {
+        return MS_ERR_NO_MEMORY;
+    }
+    *segment = (struct ms_segment){.base = base, .bytes = bytes, .plain = plain};
+    if (make_room(pool) != MS_OK || segment_init(pool, segment) != MS_OK) {
+        ms_slab_give(&pool->segment_slab, segment);
+        return MS_ERR_NO_MEMORY;
+    }
+    size_t at = pool->segment_count++;
+    while (at > 0 && pool->segments[at - 1]->base > base) {
+        pool->segments[at] = pool->segments[at - 1];
+        at--;
+    }
+    pool->segments[at] = segment;
+    *out = segment;
+    return MS_OK;
+}
+
+void ms_segment_remove(struct ms_pool *pool, struct ms_segment *segment)
+{
+    size_t at = 0;
+    while (pool->segments[at] != segment) {
+        at++;
+    }
+    pool->segment_count--;
+    memmove(&pool->segments[at], &pool->segments[at + 1],
+            (pool->segment_count - at) * sizeof(struct ms_segment *));
+    ms_slab_give(&pool->range_slab, segment->first);
+    ms_starts_destroy(&segment->starts);
+    ms_pages_unmap(segment->slots, segment->slot_count * sizeof(*segment->slots));
+    ms_slab_give(&pool->segment_slab, segment);
+}
+
+struct ms_range *ms_range_split(struct ms_pool *pool, struct ms_range *range, uint64_t bytes)
+{
+    struct ms_range *rest = ms_slab_take(&pool->range_slab);
+    if (rest == NULL) {
+        return NULL;
+    }
+    *rest = (struct ms_range){.addr = range->addr + bytes,
+                              .bytes = range->bytes - bytes,
+                              .prev = range,
+                              .next = range->next,
+                              .segment = range->segment,
+                              .state = range->state};
+    if (rest->next != NULL) {
+        rest->next->prev = rest;
+    }
+    range->next = rest;
+    range->bytes = bytes;
+    return rest;
+}
+
+void ms_range_absorb_next(struct ms_pool *pool, struct ms_range *range)
+{
+    struct ms_range *next = range->next;
+    range->bytes += next->bytes;
+    range->next = next->next;
+    if (range->next != NULL) {
+        range->next->prev = range;
+    }
+    ms_slab_give(&pool->range_slab, next);
+}
+
+struct ms_order *ms_range_order(struct ms_pool *pool, const struct ms_range *range)
+{
+    return range->free.batch != NULL ? range->free.batch->order : &pool->orders.idle;
+}
+
+static void enter_batch(struct ms_batch *batch, struct ms_range *range)
+{
+    range->free.batch = batch;
+    if (batch == NULL) {
+        return;
+    }
+    range->free.batch_prev = NULL;
+    range->free.batch_next = batch->ranges;
+    if (batch->ranges != NULL) {
+        batch->ranges->free.batch_prev = range;
+    }
+    batch->ranges = range;
+}
+
+static void leave_batch(struct ms_range *range)
+{
+    struct ms_batch *batch = range->free.batch;
+    if (batch == NULL) {
+        return;
+    }
+    if (range->free.batch_next != NULL) {
+        range->free.batch_next->free.batch_prev = range->free.batch_prev;
+    }
+    if (range->free.batch_prev != NULL) {
+        range->free.batch_prev->free.batch_next = range->free.batch_next;
+    } else {
+        batch->ranges = range->free.batch_next;
+    }
+}
+
+void ms_range_take(struct ms_pool *pool, struct ms_range *range)
+{
+    if (range->state == MS_RANGE_HOLE) {
+        ms_range_tree_remove(&pool->holes, range);
+    } else {
+        struct ms_order *order = ms_range_order(pool, range);
+        ms_bins_remove(&order->bins, range);
+        order->ranges--;
+        leave_batch(range);
+        pool->count.free_bytes -= range->bytes;
+        pool->count.pending_bytes -= range->free.batch != NULL ? range->bytes : 0;
+    }
+    range->state = MS_RANGE_BUSY;
+}
+
+/* Neighbours of one order become one range where that costs nobody anything: known idle, or waiting
+ * for the same mark, or of one live stream, which may use both at once anyway; then the joined
+ * range waits for the younger mark. The device's order joins only within a batch: nothing there is
+ * usable before its mark, and joining over and over would put that off for ever. */
+static bool may_join(struct ms_pool *pool, const struct ms_range *neighbour,
+                     const struct ms_batch *batch)
+{
+    if (neighbour == NULL || neighbour->state != MS_RANGE_FREE) {
+        return false;
+    }
+    const struct ms_batch *other = neighbour->free.batch;
+    if (other == batch) {
+        return true;
+    }
+    if (other == NULL || batch == NULL || other->order != batch->order) {
+        return false;
+    }
+    return batch->order != pool->orders.device && !batch->order->gone;
+}
+
+static struct ms_batch *younger_of(struct ms_batch *a, struct ms_batch *b)
+{
+    return a == NULL || a->sequence > b->sequence ? a : b;
+}
+
+struct ms_range *ms_range_make_free(struct ms_pool *pool, struct ms_range *range,
+                                    struct ms_batch *batch)
+{
+    if (may_join(pool, range->prev, batch)) {
+        struct ms_range *prev = range->prev;
+        batch = younger_of(batch, prev->free.batch);
+        ms_range_take(pool, prev);
+        ms_range_absorb_next(pool, prev);
+        range = prev;
+    }
+    if (may_join(pool, range->next, batch)) {
+        batch = younger_of(batch, range->next->free.batch);
+        ms_range_take(pool, range->next);
+        ms_range_absorb_next(pool, range);
+    }
+    range->state = MS_RANGE_FREE;
+    enter_batch(batch, range);
+    struct ms_order *order = ms_range_order(pool, range);
+    ms_bins_insert(&order->bins, range);
+    order->ranges++;
+    pool->count.free_bytes += range->bytes;
+    pool->count.pending_bytes += batch != NULL ? range->bytes : 0;
+    return range;
+}
+
+struct ms_range *ms_range_make_hole(struct ms_pool *pool, struct ms_range *range)
+{
+    if (range->prev != NULL && range->prev->state == MS_RANGE_HOLE) {
+        range = range->prev;
+        ms_range_take(pool, range);
+        ms_range_absorb_next(pool, range);
+    }
+    if (range->next != NULL && range->next->state == MS_RANGE_HOLE) {
+        ms_range_take(pool, range->next);
+        ms_range_absorb_next(pool, range);
+    }
+    range->state = MS_RANGE_HOLE;
+    ms_range_tree_insert(&pool->holes, range);
+    return range;
+}
+
+bool ms_range_usable(const struct ms_range *range, ms_stream_t stream)
+{
+    if (range->state != MS_RANGE_FREE) {
+        return false;
+    }
+    const struct ms_batch *batch = range->free.batch;
+    return batch == NULL || (stream != MS_STREAM_DEVICE && batch->order->stream == stream);
+}
+
+void ms_range_info(const struct ms_range *range, struct ms_block_info *out)
+{
+    *out = (struct ms_block_info){.id = range->live.id,
+                                  .addr = range->addr,
+                                  .bytes = range->live.asked_bytes,
+                                  .stream = range->live.stream,
+                                  .site = range->site,
+                                  .arena = range->arena,
+                                  .pinned = range->pinned};
+}
+
+enum { IDS_AT_A_TIME = 1024 };
+
+static uint64_t next_id(struct ms_pool *pool)
+{
+    if (pool->next_id == pool->end_id) {
+        pool->next_id = ms_ids_take(IDS_AT_A_TIME);
+        pool->end_id = pool->next_id + IDS_AT_A_TIME;
+    }
+    return pool->next_id++;
+}
+
+void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
+                        const struct ms_request *request, struct ms_block_info *out)
+{
+    range->state = MS_RANGE_LIVE;
+    range->site = request->site;
+    range->arena = false;
+    range->pinned = false;
+    range->live.id = next_id(pool);
+    range->live.asked_bytes = request->bytes;
+    range->live.stream = request->stream;
+    ms_index_insert(&pool->index, range);
+    struct ms_segment *segment = range->segment;
+    ms_starts_set(&segment->starts, (range->addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES);
+    pool->count.live_blocks++;
+    pool->count.live_bytes += request->bytes;
+    pool->count.set_aside_bytes += range->bytes;
+    pool->count.allocations++;
+    ms_range_info(range, out);
+    ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_ALLOC,
+                                          .owner = MS_OWNER_POOL,
+                                          .site = request->site,
+                                          .id = range->live.id,
+                                          .addr = range->addr,
+                                          .bytes = request->bytes,
+                                          .stream = request->stream,
+                                          .aux = range->bytes});
+}
+
+ms_status_t ms_range_carve(struct ms_pool *pool, struct ms_range *range, uint64_t bytes,
+                           const struct ms_request *request, struct ms_block_info *out)
+{
+    struct ms_batch *batch = range->free.batch;
+    ms_range_take(pool, range);
+    if (range->bytes > bytes) {
+        struct ms_range *rest = ms_range_split(pool, range, bytes);
+        if (rest == NULL) {
+            ms_range_make_free(pool, range, batch);
+            return MS_ERR_NO_MEMORY;
+        }
+        ms_range_make_free(pool, rest, batch);
+    }
+    ms_range_make_live(pool, range, request, out);
+    return MS_OK;
+}
