@@ -83,6 +83,13 @@ void ms_identity_start_id(int64_t unix_seconds, long pid, char *out, size_t out_
                    (int)(seconds / 3600), (int)(seconds / 60 % 60), (int)(seconds % 60), pid);
 }
 
+void ms_identity_fallback_dir(char *const *environment, unsigned user, char *out, size_t out_bytes)
+{
+    const char *tmp = ms_environment(environment, "TMPDIR");
+    (void)snprintf(out, out_bytes, "%s/memshim-out-%u", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp",
+                   user);
+}
+
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -34,6 +34,10 @@ void ms_identity_program(const char *cmdline, size_t bytes, char *out, size_t ou
 /* A start time as a run id, YYYYmmdd-HHMMSS-pid, in UTC. At least 40 bytes. Pure. */
 void ms_identity_start_id(int64_t unix_seconds, long pid, char *out, size_t out_bytes);
 
+/* Where a folder can be made when the output folder cannot be written: on this machine, and the
+ * user's own. Pure. */
+void ms_identity_fallback_dir(char *const *environment, unsigned user, char *out, size_t out_bytes);
+
 /* All of it for this process. */
 void ms_identity_read(struct ms_identity *out);
 

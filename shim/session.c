@@ -109,15 +109,6 @@ static void hand_over_early(ms_trace_t *open)
 /* --- Opening -----------------------------------------------------------------------------------
  */
 
-/* Where a folder can be made when MEMSHIM_OUTPUT cannot be written: on this machine, and the user's
- * own. */
-static void fallback_dir(char *out, size_t out_bytes)
-{
-    const char *tmp = ms_environment(environ, "TMPDIR");
-    (void)snprintf(out, out_bytes, "%s/memshim-out-%u", tmp != NULL && tmp[0] == '/' ? tmp : "/tmp",
-                   (unsigned)getuid());
-}
-
 static uint64_t unix_ns(void)
 {
     struct timespec now = {0};
@@ -131,7 +122,7 @@ static ms_trace_t *open_trace(char *note, size_t note_bytes)
     struct ms_identity self;
     char fallback[PATH_MAX], set[4096];
     ms_identity_read(&self);
-    fallback_dir(fallback, sizeof(fallback));
+    ms_identity_fallback_dir(environ, getuid(), fallback, sizeof(fallback));
     const struct ms_trace_config config = {
         .output_dir = options->output_dir,
         .fallback_dir = fallback,

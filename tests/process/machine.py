@@ -1,0 +1,176 @@
+"""Runs programs on the simulated GPU, with and without memshim, and reads what they left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import unittest
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
+SHIM = BUILD / "libmemshim.so"
+CLI = BUILD / "memshim"
+SIMGPU = BUILD / "simgpu"
+PROGRAMS = BUILD / "tests" / "process"
+MIB = 1 << 20
+GIB = 1 << 30
+TIMEOUT_S = 120
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: its exit status as subprocess gives it (-N: signal N) and its output."""
+
+    command: Sequence[str]
+    status: int
+    stdout: str
+    stderr: str
+
+    def check(self, status: int = 0) -> Result:
+        """Fails the test, with everything the run said, unless it ended with this status."""
+        if self.status != status:
+            raise AssertionError(self.describe())
+        return self
+
+    def describe(self) -> str:
+        return (
+            f"{' '.join(self.command)}\nended with status {self.status}\n"
+            f"--- stdout\n{self.stdout[-8000:]}\n--- stderr\n{self.stderr[-8000:]}"
+        )
+
+
+def environment(shim: bool, **settings: object) -> dict[str, str]:
+    """The environment of a run: the simulated GPU's libraries first, memshim preloaded or not.
+
+    Variables of the simulated GPU and of memshim that are set around the tests are not passed on.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SIMGPU_", "MEMSHIM_", "LD_"))
+    }
+    kept["LD_LIBRARY_PATH"] = str(SIMGPU)
+    if shim:
+        kept["LD_PRELOAD"] = str(SHIM)
+    for name, value in settings.items():
+        kept[name] = str(value)
+    return kept
+
+
+def start(
+    command: Sequence[str | Path],
+    shim: bool = False,
+    cwd: Path | None = None,
+    preexec: Callable[[], None] | None = None,
+    **settings: object,
+) -> subprocess.Popen[str]:
+    """Starts a command in a session of its own, so that the whole of it can be ended."""
+    return subprocess.Popen(
+        [str(part) for part in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env=environment(shim, **settings),
+        start_new_session=True,
+        preexec_fn=preexec,
+    )
+
+
+def finish(process: subprocess.Popen[str], timeout_s: float = TIMEOUT_S) -> Result:
+    """Waits for its end. A timeout fails the test, with the output so far."""
+    command = [str(part) for part in process.args]  # type: ignore[union-attr]
+    try:
+        stdout, stderr = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        stdout, stderr = process.communicate()
+        stderr += f"\n(killed by the test after {timeout_s} s)"
+    return Result(command, process.returncode, stdout, stderr)
+
+
+def run(
+    command: Sequence[str | Path],
+    shim: bool = False,
+    cwd: Path | None = None,
+    preexec: Callable[[], None] | None = None,
+    timeout_s: float = TIMEOUT_S,
+    **settings: object,
+) -> Result:
+    return finish(start(command, shim, cwd, preexec, **settings), timeout_s)
+
+
+def program(name: str) -> Path:
+    """A C program of tests/process/programs, as built."""
+    return PROGRAMS / name
+
+
+def run_folders(output: Path) -> list[Path]:
+    """The runs' folders below an output folder, without the link to the latest."""
+    if not output.is_dir():
+        return []
+    return sorted(path for path in output.iterdir() if path.is_dir() and not path.is_symlink())
+
+
+def process_folders(output: Path) -> list[Path]:
+    """The folders that processes left there, over all runs."""
+    return sorted(
+        path.parent for folder in run_folders(output) for path in folder.glob("*/trace.mshm")
+    )
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    """A process's report.json."""
+    value = json.loads((folder / "report.json").read_text())
+    assert isinstance(value, dict)
+    return value
+
+
+def only_report(output: Path) -> dict[str, Any]:
+    """The report of the one process that left something there."""
+    folders = process_folders(output)
+    assert len(folders) == 1, f"{len(folders)} processes left a trace: {folders}"
+    return report_of(folders[0])
+
+
+def without_pointers(text: str) -> str:
+    """A program's account, with what may differ from run to run taken out."""
+    return re.sub(r"0x[0-9a-f]+", "POINTER", text)
+
+
+class ProcessTest(unittest.TestCase):
+    """A test with a folder of its own, which is also where its runs leave their reports."""
+
+    folder: Path
+    output: Path
+
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory(prefix="memshim-test.")
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+        self.output = self.folder / "memshim-out"
+
+    def run_under_shim(self, *command: str | Path, **settings: Any) -> Result:
+        return run(command, shim=True, MEMSHIM_OUTPUT=self.output, **settings)
+
+    @contextlib.contextmanager
+    def running(self, *command: str | Path, **settings: Any) -> Iterator[subprocess.Popen[str]]:
+        """A command that is still running; whatever is left of it at the end is killed."""
+        process = start(command, **settings)
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()

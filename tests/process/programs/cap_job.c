@@ -1,0 +1,209 @@
+/* Presses against the cap. What the device itself counts is asked of the simulated GPU, not of
+ * memshim.
+ *
+ *   cap_job race SEED     eight threads allocate in every way until refused, free, and go on, while
+ *                         a ninth notes the most bytes in use
+ *   cap_job refuse        allocates to the end, is refused, frees one block, gets it again
+ * Prints JSON: peak_bytes (the most in use), refusals, total_bytes (what the driver says it has).
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "driver.h"
+#include "say.h"
+
+enum { THREADS = 8, HELD = 12, ROUNDS = 150 };
+
+static struct driver cu;
+static CUcontext context;
+static CUdevice device;
+static uint64_t (*used_bytes)(int device);
+static atomic_ullong peak_bytes, refusals;
+static atomic_bool over;
+static uint64_t first_seed;
+
+static void open_accounting(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    void *address = library != NULL ? dlsym(library, "simgpu_used_bytes") : NULL;
+    EXPECT(address != NULL);
+    memcpy(&used_bytes, &address, sizeof used_bytes);
+}
+
+static void note_peak(void)
+{
+    uint64_t now = used_bytes(device);
+    unsigned long long before = atomic_load(&peak_bytes);
+    while (now > before && !atomic_compare_exchange_weak(&peak_bytes, &before, now)) {
+    }
+}
+
+static void *watch(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&over)) {
+        note_peak();
+    }
+    return NULL;
+}
+
+/* A block of any kind that counts. */
+struct held {
+    enum { NOTHING, LINEAR, ORDERED, ARRAY, CHUNK } kind;
+    union {
+        CUdeviceptr at;
+        CUarray array;
+        CUmemGenericAllocationHandle chunk;
+    } what;
+};
+
+static CUresult take(struct held *held, uint64_t draw, CUstream stream)
+{
+    size_t bytes = (draw >> 8) % (24 * MIB) + 1;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUDA_ARRAY_DESCRIPTOR shape = {512, 1 + (draw >> 8) % 4096, CU_AD_FORMAT_FLOAT, 1};
+    CUresult result;
+    switch (draw % 8) {
+    case 0:
+        held->kind = ARRAY;
+        result = cu.cuArrayCreate(&held->what.array, &shape);
+        break;
+    case 1:
+        held->kind = CHUNK;
+        result = cu.cuMemCreate(&held->what.chunk, (bytes / (2 * MIB) + 1) * 2 * MIB, &prop, 0);
+        break;
+    case 2:
+    case 3:
+    case 4:
+        held->kind = ORDERED;
+        result = cu.cuMemAllocAsync(&held->what.at, bytes, stream);
+        break;
+    default:
+        held->kind = LINEAR;
+        result = cu.cuMemAlloc(&held->what.at, bytes);
+    }
+    if (result != CUDA_SUCCESS) {
+        held->kind = NOTHING;
+    }
+    return result;
+}
+
+static void give_back(struct held *held, CUstream stream)
+{
+    switch (held->kind) {
+    case NOTHING:
+        break;
+    case LINEAR:
+        MUST(cu.cuMemFree(held->what.at));
+        break;
+    case ORDERED:
+        MUST(cu.cuMemFreeAsync(held->what.at, stream));
+        break;
+    case ARRAY:
+        MUST(cu.cuArrayDestroy(held->what.array));
+        break;
+    case CHUNK:
+        MUST(cu.cuMemRelease(held->what.chunk));
+        break;
+    }
+    held->kind = NOTHING;
+}
+
+static void *press(void *argument)
+{
+    uint64_t seed = first_seed * 100 + (uintptr_t)argument;
+    struct held held[HELD] = {0};
+    CUstream stream;
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t draw = next_random(&seed);
+        struct held *slot = &held[draw % HELD];
+        give_back(slot, stream);
+        CUresult result = take(slot, next_random(&seed), stream);
+        note_peak();
+        if (result != CUDA_SUCCESS) {
+            EXPECT(result == CUDA_ERROR_OUT_OF_MEMORY);
+            atomic_fetch_add(&refusals, 1);
+        }
+    }
+    for (int i = 0; i < HELD; i++) {
+        give_back(&held[i], stream);
+    }
+    MUST(cu.cuStreamDestroy(stream));
+    return NULL;
+}
+
+static void race(void)
+{
+    pthread_t threads[THREADS], watcher;
+    MUST(pthread_create(&watcher, NULL, watch, NULL));
+    for (size_t i = 0; i < THREADS; i++) {
+        MUST(pthread_create(&threads[i], NULL, press, (void *)(uintptr_t)i));
+    }
+    for (int i = 0; i < THREADS; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+    atomic_store(&over, true);
+    MUST(pthread_join(watcher, NULL));
+}
+
+/* To the end, one step back, and on: what a program does that survives running out. */
+static void refuse(void)
+{
+    enum { MOST = 4096 };
+    static CUdeviceptr blocks[MOST];
+    size_t bytes = 40 * MIB;
+    int count = 0;
+    CUresult result = CUDA_SUCCESS;
+    while (count < MOST && result == CUDA_SUCCESS) {
+        result = cu.cuMemAlloc(&blocks[count], bytes);
+        count += result == CUDA_SUCCESS ? 1 : 0;
+        note_peak();
+    }
+    (void)fprintf(stderr, "%d blocks\n", count);
+    EXPECT(result == CUDA_ERROR_OUT_OF_MEMORY);
+    atomic_fetch_add(&refusals, 1);
+    EXPECT(count > 2);
+    MUST(cu.cuMemFree(blocks[0]));
+    MUST(cu.cuMemAlloc(&blocks[0], bytes));
+    MUST(cu.cuMemsetD8(blocks[0], 1, bytes));
+    EXPECT(cu.cuMemAlloc(&blocks[count], bytes) == CUDA_ERROR_OUT_OF_MEMORY);
+    atomic_fetch_add(&refusals, 1);
+    /* Two neighbours' room serves one request of their size together. */
+    MUST(cu.cuMemFree(blocks[count - 1]));
+    MUST(cu.cuMemFree(blocks[count - 2]));
+    MUST(cu.cuMemAlloc(&blocks[count - 1], 2 * bytes));
+    note_peak();
+    MUST(cu.cuMemFree(blocks[count - 1]));
+    for (int i = 0; i < count - 2; i++) {
+        MUST(cu.cuMemFree(blocks[i]));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    size_t total = 0, free_bytes;
+    EXPECT(argc >= 2);
+    cu = driver_open();
+    open_accounting();
+    MUST(cu.cuInit(0));
+    MUST(cu.cuDeviceGet(&device, 0));
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuMemGetInfo(&free_bytes, &total));
+    if (strcmp(argv[1], "race") == 0 && argc == 3) {
+        first_seed = strtoull(argv[2], NULL, 10);
+        race();
+    } else {
+        refuse();
+    }
+    (void)printf("{\"peak_bytes\": %llu, \"refusals\": %llu, \"total_bytes\": %zu}\n",
+                 (unsigned long long)atomic_load(&peak_bytes),
+                 (unsigned long long)atomic_load(&refusals), total);
+    return 0;
+}

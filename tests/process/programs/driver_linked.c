@@ -1,0 +1,11 @@
+/* The road of a program that links libcuda.so.1. */
+#include "driver.h"
+
+struct driver driver_open(void)
+{
+    return (struct driver){
+#define DRIVER_POINTER(name, version) .name = name,
+        DRIVER_FUNCTIONS(DRIVER_POINTER)
+#undef DRIVER_POINTER
+    };
+}

@@ -1,0 +1,201 @@
+/* A process's life around the device: what it does with forks, execs, threads and libraries has to
+ * go on as without memshim. One scenario a run: life_job NAME. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "driver.h"
+#include "say.h"
+
+static struct driver cu;
+static CUcontext context;
+
+static void use_device(void)
+{
+    CUdevice device;
+    CUdeviceptr block;
+    MUST(cu.cuInit(0));
+    MUST(cu.cuDeviceGet(&device, 0));
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuMemAlloc(&block, MIB));
+    MUST(cu.cuMemsetD8(block, 1, MIB));
+    MUST(cu.cuMemFree(block));
+}
+
+static int wait_status(pid_t child)
+{
+    int status;
+    EXPECT(child > 0);
+    EXPECT(waitpid(child, &status, 0) == child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void fork_after(void)
+{
+    use_device();
+    (void)fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        exit(5);
+    }
+    (void)printf("exit: %d\n", wait_status(child));
+    child = fork();
+    if (child == 0) {
+        _exit(6);
+    }
+    (void)printf("_exit: %d\n", wait_status(child));
+    use_device();
+}
+
+static void fork_before(void)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        use_device();
+        exit(7);
+    }
+    (void)printf("child with a device of its own: %d\n", wait_status(child));
+    use_device();
+}
+
+/* A child that is forked while other threads allocate must not find a lock held for ever. */
+static _Atomic int churning;
+
+static void *churn(void *unused)
+{
+    (void)unused;
+    CUdeviceptr block;
+    MUST(cu.cuCtxSetCurrent(context));
+    while (churning) {
+        MUST(cu.cuMemAllocAsync(&block, 100 * KIB, NULL));
+        MUST(cu.cuMemFreeAsync(block, NULL));
+    }
+    return NULL;
+}
+
+static void fork_while_busy(void)
+{
+    pthread_t threads[4];
+    use_device();
+    churning = 1;
+    for (int i = 0; i < 4; i++) {
+        MUST(pthread_create(&threads[i], NULL, churn, NULL));
+    }
+    for (int i = 0; i < 30; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            void *memory = malloc(100000);
+            _exit(memory != NULL ? 0 : 1);
+        }
+        EXPECT(wait_status(child) == 0);
+    }
+    churning = 0;
+    for (int i = 0; i < 4; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+    (void)printf("30 children\n");
+}
+
+static void exec_again(char *self, int with_vfork)
+{
+    use_device();
+    (void)fflush(stdout);
+    pid_t child = with_vfork ? vfork() : fork();
+    if (child == 0) {
+        char scenario[] = "plain";
+        char *arguments[] = {self, scenario, NULL};
+        (void)execv(self, arguments);
+        _exit(1);
+    }
+    (void)printf("child: %d\n", wait_status(child));
+}
+
+static void libraries(void)
+{
+    for (int i = 0; i < 50; i++) {
+        void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+        EXPECT(library != NULL);
+        EXPECT(dlsym(library, "cuMemAlloc_v2") != NULL);
+        EXPECT(dlsym(library, "cuNoSuchFunction") == NULL);
+        EXPECT(dlerror() != NULL);
+        MUST(dlclose(library));
+    }
+    use_device();
+    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    EXPECT(library != NULL);
+    MUST(dlclose(library));
+    use_device();
+    (void)printf("opened and closed\n");
+}
+
+static CUdeviceptr last_block;
+
+static void free_at_exit(void)
+{
+    SAY_RESULT(cu.cuMemFree(last_block));
+}
+
+static void exit_handler(void)
+{
+    MUST(atexit(free_at_exit));
+    use_device();
+    MUST(cu.cuMemAlloc(&last_block, MIB));
+}
+
+static void *leave_thread(void *unused)
+{
+    (void)unused;
+    use_device();
+    exit(9);
+}
+
+static void exit_in_thread(void)
+{
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, leave_thread, NULL));
+    (void)pthread_join(thread, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    EXPECT(argc == 2);
+    cu = driver_open();
+    const char *scenario = argv[1];
+    if (strcmp(scenario, "plain") == 0) {
+        use_device();
+    } else if (strcmp(scenario, "idle") == 0) {
+        int count;
+        MUST(cu.cuInit(0));
+        MUST(cu.cuDeviceGetCount(&count));
+    } else if (strcmp(scenario, "fork-after") == 0) {
+        fork_after();
+    } else if (strcmp(scenario, "fork-before") == 0) {
+        fork_before();
+    } else if (strcmp(scenario, "fork-busy") == 0) {
+        fork_while_busy();
+    } else if (strcmp(scenario, "exec") == 0) {
+        exec_again(argv[0], 0);
+    } else if (strcmp(scenario, "vfork") == 0) {
+        exec_again(argv[0], 1);
+    } else if (strcmp(scenario, "libraries") == 0) {
+        libraries();
+    } else if (strcmp(scenario, "exit-handler") == 0) {
+        exit_handler();
+    } else if (strcmp(scenario, "exit-in-thread") == 0) {
+        exit_in_thread();
+    } else if (strcmp(scenario, "abort") == 0) {
+        use_device();
+        abort();
+    } else if (strcmp(scenario, "quick") == 0) {
+        use_device();
+        _exit(4);
+    } else {
+        (void)fprintf(stderr, "no scenario %s\n", scenario);
+        return 2;
+    }
+    (void)printf("%s: done\n", scenario);
+    return 0;
+}

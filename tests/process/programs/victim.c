@@ -1,0 +1,78 @@
+/* A process that will be killed: it writes into a shared file what it has completed, phase after
+ * phase, so that whoever kills it can ask whether the trace knows as much.
+ *
+ * victim FILE SEED ROUNDS. The file holds struct progress. */
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "driver.h"
+#include "say.h"
+
+enum { HELD = 32 };
+
+struct progress {
+    _Atomic uint64_t phase; /* 0 start, 1 churn, 2 out of memory, 3 exit */
+    _Atomic uint64_t allocations, frees, refusals;
+};
+
+static struct driver cu;
+static struct progress *done;
+
+static void open_progress(const char *path)
+{
+    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    EXPECT(file >= 0);
+    MUST(ftruncate(file, sizeof *done));
+    done = mmap(NULL, sizeof *done, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    EXPECT(done != MAP_FAILED);
+    MUST(close(file));
+}
+
+static void swap_block(CUdeviceptr *block, uint64_t bytes, CUstream stream)
+{
+    if (*block != 0) {
+        MUST(cu.cuMemFreeAsync(*block, stream));
+        atomic_fetch_add(&done->frees, 1);
+    }
+    MUST(cu.cuMemAllocAsync(block, bytes, stream));
+    atomic_fetch_add(&done->allocations, 1);
+}
+
+static void run_out(CUstream stream)
+{
+    CUdeviceptr block;
+    CUresult result = cu.cuMemAllocAsync(&block, 4096 * GIB, stream);
+    EXPECT(result == CUDA_ERROR_OUT_OF_MEMORY);
+    atomic_fetch_add(&done->refusals, 1);
+}
+
+int main(int argc, char **argv)
+{
+    CUdevice device;
+    CUcontext context;
+    CUstream stream;
+    CUdeviceptr blocks[HELD] = {0};
+    EXPECT(argc == 4);
+    open_progress(argv[1]);
+    uint64_t seed = strtoull(argv[2], NULL, 10);
+    uint64_t rounds = strtoull(argv[3], NULL, 10);
+    cu = driver_open();
+    MUST(cu.cuInit(0));
+    MUST(cu.cuDeviceGet(&device, 0));
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    atomic_store(&done->phase, 1);
+    for (uint64_t i = 0; i < rounds; i++) {
+        uint64_t draw = next_random(&seed);
+        swap_block(&blocks[draw % HELD], (draw >> 8) % (4 * MIB) + 1, stream);
+    }
+    atomic_store(&done->phase, 2);
+    for (int i = 0; i < 40; i++) {
+        run_out(stream);
+    }
+    atomic_store(&done->phase, 3);
+    return 0;
+}

@@ -1,0 +1,96 @@
+"""The cap holds, by the device's own count, and a program recovers from running into it."""
+
+from __future__ import annotations
+
+import json
+import unittest
+from typing import Any
+
+from machine import GIB, MIB, ProcessTest, only_report, program
+
+CONTEXT = 64 * MIB
+WORLD: dict[str, object] = {"SIMGPU_MEMORY": "2GiB", "SIMGPU_CONTEXT": CONTEXT}
+
+
+class Pressed(ProcessTest):
+    def press(self, *arguments: str, **settings: object) -> dict[str, Any]:
+        """Runs cap_job; what it saw on the device, and memshim's report beside it."""
+        result = self.run_under_shim(
+            program("cap_job"), *arguments, **{**WORLD, **settings}
+        ).check()
+        seen = json.loads(result.stdout)
+        seen["report"] = only_report(self.output)["devices"][0]
+        assert isinstance(seen, dict)
+        return seen
+
+    def check(self, seen: dict[str, Any], cap: int) -> None:
+        self.assertEqual(seen["report"]["cap_bytes"], cap)
+        self.assertEqual(seen["total_bytes"], cap)
+        self.assertLessEqual(seen["peak_bytes"], cap)
+        self.assertLessEqual(seen["report"]["peak_charged_bytes"], cap)
+        # The device cannot hold more than memshim says that it charged.
+        self.assertGreaterEqual(seen["report"]["peak_charged_bytes"], seen["peak_bytes"])
+        self.assertGreater(seen["refusals"], 0)
+
+
+class Cap(Pressed):
+    def test_fraction(self) -> None:
+        self.check(self.press("refuse", MEMSHIM_FRACTION="0.25"), GIB // 2)
+
+    def test_fraction_by_device(self) -> None:
+        self.check(self.press("refuse", MEMSHIM_FRACTION="0:0.25,1:0.9"), GIB // 2)
+
+    def test_limit(self) -> None:
+        self.check(self.press("refuse", MEMSHIM_LIMIT="700MiB"), 700 * MIB)
+
+    def test_smaller_of_both(self) -> None:
+        seen = self.press("refuse", MEMSHIM_LIMIT="700MiB", MEMSHIM_FRACTION="0.25")
+        self.check(seen, GIB // 2)
+
+    def test_without_the_pool(self) -> None:
+        self.check(self.press("refuse", MEMSHIM_LIMIT="700MiB", MEMSHIM_POOL="off"), 700 * MIB)
+
+    def test_without_virtual_memory_management(self) -> None:
+        self.check(self.press("refuse", MEMSHIM_LIMIT="700MiB", SIMGPU_NO_VMM=1), 700 * MIB)
+
+    def test_no_cap_is_the_whole_device(self) -> None:
+        self.check(self.press("refuse"), 2 * GIB)
+
+
+class Race(Pressed):
+    """Eight threads at once; nobody ever sees more in use than the cap."""
+
+    def race(self, seed: int, **settings: object) -> None:
+        cap = 300 * MIB
+        self.check(self.press("race", str(seed), MEMSHIM_LIMIT=cap, **settings), cap)
+
+    def test_pool(self) -> None:
+        self.race(1)
+
+    def test_pool_with_delays(self) -> None:
+        self.race(2, SIMGPU_DELAY_US="0-200")
+
+    def test_forwarded(self) -> None:
+        self.race(3, MEMSHIM_POOL="off")
+
+    def test_plain_chunks(self) -> None:
+        self.race(4, SIMGPU_NO_VMM=1)
+
+
+class BadValues(ProcessTest):
+    def test_named_and_default_kept(self) -> None:
+        for name, value in (("FRACTION", "1.5"), ("LIMIT", "lots"), ("FRACTON", "0.5")):
+            with self.subTest(name):
+                result = self.run_under_shim(
+                    program("life_job"), "plain", **{f"MEMSHIM_{name}": value}
+                ).check()
+                lines = [line for line in result.stderr.splitlines() if f"MEMSHIM_{name}" in line]
+                self.assertEqual(len(lines), 1, result.stderr)
+                self.assertTrue(lines[0].startswith("memshim: "), lines[0])
+                if name != "FRACTON":
+                    self.assertIn(value, lines[0])
+
+
+
+if __name__ == "__main__":
+    unittest.main()
