@@ -1,0 +1,66 @@
+/*
+ * Contexts: what is current on each thread, and what lives in a context. A context that was
+ * destroyed or reset keeps its struct while something refers to it; a primary context keeps its
+ * handle for good. All under sim_lock.
+ */
+#ifndef SIMGPU_CONTEXT_H
+#define SIMGPU_CONTEXT_H
+
+#include "driver_api.h"
+#include "object.h"
+
+#include <stdbool.h>
+
+#define SIM_LIMITS 16
+
+struct sim_device;
+struct sim_range;
+
+struct CUctx_st {
+    struct sim_object object;
+    struct sim_device *device;
+    struct CUctx_st *next; /* of all active contexts */
+    uint64_t id;
+    unsigned flags;
+    bool primary;
+    bool active;      /* false: destroyed, reset, or released for the last time */
+    bool leaving;     /* its end is under way */
+    CUstream streams; /* the legacy stream first, then the others */
+    CUstream legacy;
+    CUstream collector;          /* made when first needed */
+    unsigned busy_streams;       /* with work that is not complete */
+    unsigned capturing_blocking; /* blocking streams under capture */
+    uint64_t peers;              /* bit i: access to device i was enabled */
+    struct sim_range *ranges;    /* memory that goes when the context goes */
+    struct CUmod_st *modules;
+    size_t limits[SIM_LIMITS];
+    CUfunc_cache cache_config;
+    CUsharedconfig shared_config;
+};
+
+/* The current context of the calling thread; NULL: none. */
+CUcontext sim_current(void);
+
+/* CUDA_SUCCESS where `context` is one and active; else the error that the driver gives. */
+CUresult sim_context_check(CUcontext context);
+
+/* The first of all active contexts, linked by next. */
+CUcontext sim_first_context(void);
+
+/* A stream of the context that the application never sees; NULL: out of memory. */
+CUstream sim_context_collector(CUcontext context);
+
+CUcontext sim_context_retain(CUcontext context);
+void sim_context_release(CUcontext context);
+
+/* Declares `variable`, the current context, or returns from the calling function with an error. */
+#define SIM_CURRENT(variable)                                   \
+    CUcontext variable = sim_current();                         \
+    do {                                                        \
+        CUresult current_status_ = sim_context_check(variable); \
+        if (current_status_ != CUDA_SUCCESS) {                  \
+            return current_status_;                             \
+        }                                                       \
+    } while (0)
+
+#endif

@@ -1,0 +1,14 @@
+/*
+ * cuda.h with every ABI of every function declared under its exported name, and with default
+ * visibility, so that what the table of functions names can be exported.
+ */
+#ifndef SIMGPU_DRIVER_API_H
+#define SIMGPU_DRIVER_API_H
+
+#define __CUDA_API_VERSION_INTERNAL
+#pragma GCC visibility push(default)
+#include <cuda.h>
+#include <cudaProfiler.h>
+#pragma GCC visibility pop
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * The way into every driver function: it is counted, may be made to fail, is refused where the
+ * driver is not initialised, and then holds sim_lock until it returns.
+ *
+ *   CUresult cuSomething(...)
+ *   {
+ *       SIM_ENTER(cuSomething);
+ *       ...
+ *   }
+ *
+ * All state of the simulated GPU is behind this one lock. What waits for a stream gives it up
+ * meanwhile (sim_wait_progress), and host functions and the bytes of copies run outside it.
+ */
+#ifndef SIMGPU_ENTRY_H
+#define SIMGPU_ENTRY_H
+
+#include "driver_api.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sim_function {
+#define SIM_DRIVER(base, symbol, version, flavour) SIM_ID_##symbol,
+#include "driver_table.h"
+#undef SIM_DRIVER
+    SIM_FUNCTIONS
+};
+
+struct sim_function_info {
+    const char *base, *symbol;
+    int version;
+    bool per_thread;
+    void *address;
+};
+
+extern const struct sim_function_info sim_functions[SIM_FUNCTIONS];
+
+struct sim_guard {
+    CUresult status;
+    bool locked;
+};
+
+struct sim_guard sim_enter(enum sim_function function);
+/* The same for the functions that work before cuInit (and take no lock). */
+struct sim_guard sim_enter_early(enum sim_function function);
+void sim_leave(struct sim_guard *guard);
+
+#define SIM_GUARDED(entry)                                                     \
+    struct sim_guard sim_guard_ __attribute__((cleanup(sim_leave))) = (entry); \
+    if (sim_guard_.status != CUDA_SUCCESS) {                                   \
+        return sim_guard_.status;                                              \
+    }                                                                          \
+    _Static_assert(1, "")
+
+#define SIM_ENTER(symbol)       SIM_GUARDED(sim_enter(SIM_ID_##symbol))
+#define SIM_ENTER_EARLY(symbol) SIM_GUARDED(sim_enter_early(SIM_ID_##symbol))
+
+/* For threads of the simulated GPU itself. */
+void sim_lock(void);
+void sim_unlock(void);
+
+/* For pthread_cond_wait. */
+pthread_mutex_t *sim_mutex(void);
+
+/* Waits, with sim_lock given up meanwhile, until some stream has made progress or 10 ms are over.
+ */
+void sim_wait_progress(void);
+/* Wakes all who wait for progress. With sim_lock held. */
+void sim_announce_progress(void);
+
+/* Runs a function of the application on a thread of the simulated GPU; driver calls out of it are
+ * refused with CUDA_ERROR_NOT_PERMITTED (cuLaunchHostFunc: it "must not make any CUDA API calls").
+ * Without sim_lock. */
+void sim_call_host_function(CUhostFn function, void *argument);
+void sim_call_stream_callback(CUstreamCallback function, CUstream stream, void *argument);
+
+/* cuInit's part: brings the library to life, once. With nothing held. */
+CUresult sim_initialise(void);
+/* True in a child that was forked after the parent had initialised. */
+bool sim_is_forked_child(void);
+
+/* Real time that a call takes on a real driver, charged only under SIMGPU_LATENCY. Nanoseconds.
+ * Must be called with sim_lock held; gives it up meanwhile. */
+void sim_charge_latency(uint64_t duration_ns);
+
+uint64_t sim_now_ns(void);
+
+#endif

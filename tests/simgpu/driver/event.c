@@ -1,0 +1,361 @@
+#include "event.h"
+
+#include "context.h"
+#include "device.h"
+#include "entry.h"
+#include "graph.h"
+#include "ipc.h"
+#include "pool.h"
+#include "stream.h"
+
+#include <stdlib.h>
+
+CUresult sim_event_check(CUevent event)
+{
+    return sim_object_is(&sim_events, event) && !event->destroyed ? CUDA_SUCCESS
+                                                                  : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUevent sim_event_retain(CUevent event)
+{
+    event->object.references++;
+    return event;
+}
+
+void sim_event_release(CUevent event)
+{
+    if (--event->object.references) {
+        return;
+    }
+    if (event->stream) {
+        sim_stream_release(event->stream);
+    }
+    if (event->shared) {
+        sim_ipc_event_close(event);
+    }
+    free(event->frontier);
+    sim_context_release(event->context);
+    sim_object_free(&sim_events, event);
+}
+
+bool sim_event_is_complete(const struct CUevent_st *event)
+{
+    if (event->shared && !sim_ipc_event_is_complete(event->shared)) {
+        return false;
+    }
+    return !event->stream || event->stream->completed >= event->position;
+}
+
+void sim_event_reached(CUevent event, uint64_t version)
+{
+    if (event->version == version) {
+        event->time_ns = sim_now_ns();
+    }
+    if (event->shared) {
+        sim_ipc_event_reached(event->shared, version);
+    }
+}
+
+uint64_t sim_event_mark(CUevent event, CUstream stream, uint64_t position)
+{
+    sim_stream_retain(stream);
+    if (event->stream) {
+        sim_stream_release(event->stream);
+    }
+    event->stream = stream;
+    event->position = position;
+    event->capture_id = 0;
+    return event->version;
+}
+
+/* ---- the event functions of the driver API -------------------------------------------------- */
+
+CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
+{
+    SIM_ENTER(cuEventCreate);
+    SIM_CURRENT(context);
+    const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
+    /* "CU_EVENT_INTERPROCESS must be set along with CU_EVENT_DISABLE_TIMING" (cuda.h). */
+    if (!phEvent || (Flags & ~known) ||
+        ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING))) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUevent event = sim_object_new(&sim_events);
+    if (!event) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    event->context = sim_context_retain(context);
+    event->flags = Flags;
+    if ((Flags & CU_EVENT_INTERPROCESS) && !sim_ipc_event_open(event)) {
+        sim_event_release(event);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *phEvent = event;
+    return CUDA_SUCCESS;
+}
+
+static CUresult destroy(CUevent event)
+{
+    CUresult status = sim_event_check(event);
+    if (status == CUDA_SUCCESS) {
+        event->destroyed = true;
+        sim_event_release(event);
+    }
+    return status;
+}
+
+CUresult cuEventDestroy(CUevent hEvent)
+{
+    SIM_ENTER(cuEventDestroy);
+    return destroy(hEvent);
+}
+
+CUresult cuEventDestroy_v2(CUevent hEvent)
+{
+    SIM_ENTER(cuEventDestroy_v2);
+    return destroy(hEvent);
+}
+
+static CUresult record(CUevent event, CUstream handle, unsigned flags)
+{
+    SIM_STREAM(handle, stream);
+    CUresult status = sim_event_check(event);
+    if (status != CUDA_SUCCESS) {
+        return status;
+    }
+    if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* "hEvent and hStream must be from the same context" (cuda.h, cuEventRecord). */
+    if (event->context != stream->context) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (stream->capture && !(flags & CU_EVENT_RECORD_EXTERNAL)) {
+        return sim_capture_record(stream, event);
+    }
+    if (!stream->capture) {
+        status = sim_capture_forbids_legacy(stream);
+        if (status != CUDA_SUCCESS) {
+            return status;
+        }
+    }
+    struct sim_work work = {
+        .kind = SIM_WORK_RECORD,
+        .event = {.event = sim_event_retain(event), .version = event->version + 1}};
+    if (stream->capture) {
+        return sim_submit(stream, &work, NULL);
+    }
+    event->version++;
+    if (event->shared) {
+        sim_ipc_event_recorded(event->shared, event->version);
+    }
+    /* Marked first: on an idle stream the record happens inside sim_submit. */
+    sim_event_mark(event, stream, stream->submitted + 1);
+    return sim_submit(stream, &work, NULL);
+}
+
+CUresult cuEventRecord(CUevent hEvent, CUstream hStream)
+{
+    SIM_ENTER(cuEventRecord);
+    return record(hEvent, hStream, 0);
+}
+
+CUresult cuEventRecord_ptsz(CUevent hEvent, CUstream hStream)
+{
+    SIM_ENTER(cuEventRecord_ptsz);
+    return record(hEvent, sim_per_thread(hStream), 0);
+}
+
+CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    SIM_ENTER(cuEventRecordWithFlags);
+    return record(hEvent, hStream, flags);
+}
+
+CUresult cuEventRecordWithFlags_ptsz(CUevent hEvent, CUstream hStream, unsigned int flags)
+{
+    SIM_ENTER(cuEventRecordWithFlags_ptsz);
+    return record(hEvent, sim_per_thread(hStream), flags);
+}
+
+CUresult cuEventQuery(CUevent hEvent)
+{
+    SIM_ENTER(cuEventQuery);
+    CUresult status = sim_event_check(hEvent);
+    if (status == CUDA_SUCCESS) {
+        status = sim_capture_check_event(hEvent);
+    }
+    if (status == CUDA_SUCCESS) {
+        status = sim_capture_check_unsafe();
+    }
+    if (status == CUDA_SUCCESS && !sim_event_is_complete(hEvent)) {
+        status = CUDA_ERROR_NOT_READY;
+    }
+    return status;
+}
+
+CUresult cuEventSynchronize(CUevent hEvent)
+{
+    SIM_ENTER(cuEventSynchronize);
+    CUresult status = sim_event_check(hEvent);
+    if (status == CUDA_SUCCESS) {
+        status = sim_capture_check_event(hEvent);
+    }
+    if (status == CUDA_SUCCESS) {
+        status = sim_capture_check_unsafe();
+    }
+    if (status != CUDA_SUCCESS) {
+        return status;
+    }
+    sim_event_retain(hEvent);
+    /* The record that counts is the latest one at the time of the call. */
+    if (hEvent->stream) {
+        sim_wait_position(hEvent->stream, hEvent->position);
+    }
+    while (hEvent->shared && !sim_ipc_event_is_complete(hEvent->shared)) {
+        sim_wait_progress();
+    }
+    struct sim_device *device = hEvent->context->device;
+    sim_event_release(hEvent);
+    sim_pools_at_synchronize(device);
+    return CUDA_SUCCESS;
+}
+
+static CUresult elapsed(float *milliseconds, CUevent start, CUevent end)
+{
+    if (!milliseconds) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (sim_event_check(start) != CUDA_SUCCESS || sim_event_check(end) != CUDA_SUCCESS ||
+        !start->stream || !end->stream || start->context->device != end->context->device ||
+        ((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!sim_event_is_complete(start) || !sim_event_is_complete(end)) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    *milliseconds = (float)((double)(int64_t)(end->time_ns - start->time_ns) / 1e6);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    SIM_ENTER(cuEventElapsedTime);
+    return elapsed(pMilliseconds, hStart, hEnd);
+}
+
+#if CUDA_VERSION >= 12080
+CUresult cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    SIM_ENTER(cuEventElapsedTime_v2);
+    return elapsed(pMilliseconds, hStart, hEnd);
+}
+#endif
+
+CUresult sim_event_wait_in(CUstream stream, CUevent event)
+{
+    if (!event->stream && !event->shared) {
+        return CUDA_SUCCESS;
+    }
+    struct sim_work work = {.kind = SIM_WORK_WAIT, .event = {.event = sim_event_retain(event)}};
+    if (event->shared) {
+        work.event.version = sim_ipc_event_latest(event->shared);
+    }
+    if (!event->stream) {
+        return sim_submit(stream, &work, NULL);
+    }
+    struct sim_dependency behind = {event->stream, event->position};
+    return sim_submit_behind(stream, &work, behind, NULL);
+}
+
+static CUresult wait_event(CUstream handle, CUevent event, unsigned flags)
+{
+    SIM_STREAM(handle, stream);
+    CUresult status = sim_event_check(event);
+    if (status != CUDA_SUCCESS) {
+        return status;
+    }
+    if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (stream->capture && (flags & CU_EVENT_WAIT_EXTERNAL)) {
+        struct sim_work work = {.kind = SIM_WORK_WAIT, .event = {sim_event_retain(event), 0}};
+        return sim_submit(stream, &work, NULL);
+    }
+    if (stream->capture || event->capture_id) {
+        return sim_capture_wait(stream, event);
+    }
+    status = sim_capture_forbids_legacy(stream);
+    return status == CUDA_SUCCESS ? sim_event_wait_in(stream, event) : status;
+}
+
+CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    SIM_ENTER(cuStreamWaitEvent);
+    return wait_event(hStream, hEvent, Flags);
+}
+
+CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int Flags)
+{
+    SIM_ENTER(cuStreamWaitEvent_ptsz);
+    return wait_event(sim_per_thread(hStream), hEvent, Flags);
+}
+
+#if CUDA_VERSION >= 12050
+/* "Captures in hEvent all the activities of the context hCtx at the time of this call" (cuda.h).
+ * Kept as a record in the context's legacy stream behind all of its streams. */
+CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    SIM_ENTER(cuCtxRecordEvent);
+    CUresult status = sim_context_check(hCtx);
+    if (status == CUDA_SUCCESS) {
+        status = sim_event_check(hEvent);
+    }
+    if (status != CUDA_SUCCESS) {
+        return status;
+    }
+    if (hEvent->context != hCtx) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    status = sim_capture_invalidate_context(hCtx);
+    if (status != CUDA_SUCCESS) {
+        return status;
+    }
+    CUstream collector = sim_context_collector(hCtx);
+    if (!collector) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    for (CUstream stream = hCtx->streams; stream && status == CUDA_SUCCESS; stream = stream->next) {
+        struct sim_work wait = {.kind = SIM_WORK_EMPTY};
+        if (stream != collector && stream->completed < stream->submitted) {
+            struct sim_dependency behind = {stream, stream->submitted};
+            status = sim_submit_behind(collector, &wait, behind, NULL);
+        }
+    }
+    if (status != CUDA_SUCCESS) {
+        return status;
+    }
+    return record(hEvent, collector, 0);
+}
+
+/* "Make a context wait on an event": all later work of all its streams. */
+CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+{
+    SIM_ENTER(cuCtxWaitEvent);
+    CUresult status = sim_context_check(hCtx);
+    if (status == CUDA_SUCCESS) {
+        status = sim_event_check(hEvent);
+    }
+    if (status == CUDA_SUCCESS) {
+        status = sim_capture_invalidate_context(hCtx);
+    }
+    if (status == CUDA_SUCCESS && hEvent->capture_id) {
+        status = CUDA_ERROR_CAPTURED_EVENT;
+    }
+    for (CUstream stream = status == CUDA_SUCCESS ? hCtx->streams : NULL;
+         stream && status == CUDA_SUCCESS; stream = stream->next) {
+        status = stream->destroyed ? CUDA_SUCCESS : sim_event_wait_in(stream, hEvent);
+    }
+    return status;
+}
+#endif

@@ -1,0 +1,456 @@
+/* Kernel launches, functions' and kernels' attributes, occupancy. */
+#include "context.h"
+#include "device.h"
+#include "entry.h"
+#include "module.h"
+#include "stream.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WARP_SIZE       32
+#define THREADS_PER_SM  1536
+#define BLOCKS_PER_SM   24
+#define SHARED_PER_SM   102400
+#define SHARED_RESERVED 1024
+#define MULTIPROCESSORS 128
+
+/* ---- launches ---------------------------------------------------------------------------------
+ */
+
+bool sim_kernel_has_effect(CUfunction function)
+{
+    return function->effect != SIM_KERNEL_NOTHING;
+}
+
+unsigned sim_kernel_parameter_count(CUfunction function)
+{
+    return function->symbol->parameter_count;
+}
+
+void sim_kernel_run(const struct sim_launch *launch)
+{
+    if (launch->function->effect == SIM_KERNEL_NOTHING || !launch->parameters) {
+        return;
+    }
+    uint64_t address, bytes, at = 0;
+    uint32_t value;
+    memcpy(&address, launch->parameters, 8);
+    memcpy(&bytes, launch->parameters + 8, 8);
+    memcpy(&value, launch->parameters + 16, 4);
+    unsigned char *memory = (unsigned char *)address;
+    if (launch->function->effect == SIM_KERNEL_FILL) {
+        memset(memory, (int)value, bytes);
+        return;
+    }
+    uint64_t mismatches = 0;
+    for (at = 0; at < bytes; at++) {
+        mismatches += memory[at] != (unsigned char)value;
+    }
+    memcpy(&address, launch->parameters + 24, 8);
+    atomic_fetch_add((_Atomic uint64_t *)address, mismatches);
+}
+
+/* Copies each declared parameter to its offset, as the device would see them. */
+static CUresult copy_parameters(struct sim_launch *launch, void **parameters, void **extra)
+{
+    const struct sim_symbol *symbol = launch->function->symbol;
+    const char *buffer = NULL;
+    size_t buffer_bytes = 0;
+    for (void **at = extra; at && *at != CU_LAUNCH_PARAM_END; at += 2) {
+        if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) {
+            buffer = at[1];
+        } else if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) {
+            buffer_bytes = *(const size_t *)at[1];
+        }
+    }
+    if (symbol->parameter_count == 0 || (!parameters && !buffer)) {
+        return CUDA_SUCCESS;
+    }
+    unsigned last = symbol->parameter_count - 1;
+    launch->parameter_bytes = symbol->offsets[last] + symbol->sizes[last];
+    launch->parameters = calloc(1, launch->parameter_bytes);
+    launch->parameter_pointers = calloc(symbol->parameter_count, sizeof(void *));
+    if (!launch->parameters || !launch->parameter_pointers) {
+        free(launch->parameters);
+        free(launch->parameter_pointers);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    for (unsigned i = 0; i < symbol->parameter_count; i++) {
+        launch->parameter_pointers[i] = launch->parameters + symbol->offsets[i];
+        if (parameters) {
+            memcpy(launch->parameter_pointers[i], parameters[i], symbol->sizes[i]);
+        }
+    }
+    if (!parameters) {
+        memcpy(launch->parameters, buffer,
+               buffer_bytes < launch->parameter_bytes ? buffer_bytes : launch->parameter_bytes);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_launch_prepare(struct sim_launch *launch, CUfunction function, const unsigned grid[3],
+                            const unsigned block[3], unsigned shared_bytes, void **parameters,
+                            void **extra)
+{
+    *launch = (struct sim_launch){.function = function, .shared_bytes = shared_bytes};
+    memcpy(launch->grid, grid, sizeof launch->grid);
+    memcpy(launch->block, block, sizeof launch->block);
+    uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+    if (!grid[0] || !grid[1] || !grid[2] || threads == 0 || threads > 1024 ||
+        grid[0] > 2147483647u || grid[1] > 65535 || grid[2] > 65535 || (parameters && extra)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (shared_bytes > 101376) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return copy_parameters(launch, parameters, extra);
+}
+
+static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3],
+                       unsigned shared_bytes, CUstream stream_handle, void **parameters,
+                       void **extra)
+{
+    SIM_STREAM(stream_handle, stream);
+    CUfunction function = sim_function_of(handle, stream->context);
+    if (!function) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    struct sim_work work = {.kind = SIM_WORK_KERNEL};
+    CUresult status =
+        sim_launch_prepare(&work.launch, function, grid, block, shared_bytes, parameters, extra);
+    return status == CUDA_SUCCESS ? sim_submit(stream, &work, NULL) : status;
+}
+
+#define SIM_LAUNCH_PAIR(symbol, parameters, ...) \
+    CUresult symbol parameters                   \
+    {                                            \
+        SIM_ENTER(symbol);                       \
+        return __VA_ARGS__;                      \
+    }                                            \
+    CUresult symbol##_ptsz parameters            \
+    {                                            \
+        SIM_ENTER(symbol##_ptsz);                \
+        hStream = sim_per_thread(hStream);       \
+        return __VA_ARGS__;                      \
+    }                                            \
+    _Static_assert(1, "")
+
+SIM_LAUNCH_PAIR(cuLaunchKernel,
+                (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                 unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                 unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra),
+                launch(f, (const unsigned[]){gridDimX, gridDimY, gridDimZ},
+                       (const unsigned[]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream,
+                       kernelParams, extra));
+
+SIM_LAUNCH_PAIR(cuLaunchCooperativeKernel,
+                (CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                 unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                 unsigned int sharedMemBytes, CUstream hStream, void **kernelParams),
+                launch(f, (const unsigned[]){gridDimX, gridDimY, gridDimZ},
+                       (const unsigned[]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream,
+                       kernelParams, NULL));
+
+static CUresult launch_config(const CUlaunchConfig *config, CUstream stream, CUfunction function,
+                              void **parameters, void **extra)
+{
+    return launch(function,
+                  (const unsigned[]){config->gridDimX, config->gridDimY, config->gridDimZ},
+                  (const unsigned[]){config->blockDimX, config->blockDimY, config->blockDimZ},
+                  config->sharedMemBytes, stream, parameters, extra);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                          void **extra)
+{
+    SIM_ENTER(cuLaunchKernelEx);
+    return config ? launch_config(config, config->hStream, f, kernelParams, extra)
+                  : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                               void **extra)
+{
+    SIM_ENTER(cuLaunchKernelEx_ptsz);
+    return config ? launch_config(config, sim_per_thread(config->hStream), f, kernelParams, extra)
+                  : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* ---- attributes -------------------------------------------------------------------------------
+ */
+
+static CUresult get_attribute(const int *attributes, int *value, CUfunction_attribute attribute)
+{
+    if (!value || (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *value = attributes[attribute];
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_attribute(int *attributes, CUfunction_attribute attribute, int value)
+{
+    if ((unsigned)attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+        (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX) {
+        return CUDA_ERROR_INVALID_VALUE; /* the others are the compiler's */
+    }
+    attributes[attribute] = value;
+    return CUDA_SUCCESS;
+}
+
+/* What a CUfunction argument means: a function, or a kernel in the current context. NULL: neither.
+ */
+static CUfunction resolve(CUfunction handle)
+{
+    if (sim_object_is(&sim_functions_kind, handle)) {
+        return handle;
+    }
+    CUcontext context = sim_current();
+    return sim_context_check(context) == CUDA_SUCCESS ? sim_function_of(handle, context) : NULL;
+}
+
+CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+{
+    SIM_ENTER(cuFuncGetAttribute);
+    CUfunction function = resolve(hfunc);
+    return function ? get_attribute(function->attributes, pi, attrib) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+{
+    SIM_ENTER(cuFuncSetAttribute);
+    CUfunction function = resolve(hfunc);
+    return function ? set_attribute(function->attributes, attrib, value)
+                    : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config)
+{
+    SIM_ENTER(cuFuncSetCacheConfig);
+    return resolve(hfunc) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuFuncGetName(const char **name, CUfunction hfunc)
+{
+    SIM_ENTER(cuFuncGetName);
+    CUfunction function = resolve(hfunc);
+    if (!function) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!name) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *name = function->symbol->name;
+    return CUDA_SUCCESS;
+}
+
+static CUresult parameter_info(const struct sim_symbol *symbol, size_t index, size_t *offset,
+                               size_t *bytes)
+{
+    if (!offset || index >= symbol->parameter_count) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *offset = symbol->offsets[index];
+    if (bytes) {
+        *bytes = symbol->sizes[index];
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
+                            size_t *paramSize)
+{
+    SIM_ENTER(cuFuncGetParamInfo);
+    CUfunction function = resolve(func);
+    return function ? parameter_info(function->symbol, paramIndex, paramOffset, paramSize)
+                    : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+{
+    SIM_ENTER(cuFuncIsLoaded);
+    if (!resolve(function)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!state) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncLoad(CUfunction function)
+{
+    SIM_ENTER(cuFuncLoad);
+    return resolve(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
+{
+    SIM_ENTER(cuKernelGetAttribute);
+    if (!sim_device_of(dev)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    return sim_object_is(&sim_kernels, kernel) ? get_attribute(kernel->attributes, pi, attrib)
+                                               : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev)
+{
+    SIM_ENTER(cuKernelSetAttribute);
+    if (!sim_device_of(dev)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    return sim_object_is(&sim_kernels, kernel) ? set_attribute(kernel->attributes, attrib, val)
+                                               : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev)
+{
+    SIM_ENTER(cuKernelSetCacheConfig);
+    if (!sim_device_of(dev)) {
+        return CUDA_ERROR_INVALID_DEVICE;
+    }
+    return sim_object_is(&sim_kernels, kernel) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuKernelGetName(const char **name, CUkernel hfunc)
+{
+    SIM_ENTER(cuKernelGetName);
+    if (!sim_object_is(&sim_kernels, hfunc)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!name) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *name = hfunc->symbol->name;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset,
+                              size_t *paramSize)
+{
+    SIM_ENTER(cuKernelGetParamInfo);
+    return sim_object_is(&sim_kernels, kernel)
+               ? parameter_info(kernel->symbol, paramIndex, paramOffset, paramSize)
+               : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* ---- occupancy: of a kernel with 32 registers, so that threads and shared memory limit it ------
+ */
+
+static int active_blocks(int block_size, size_t dynamic_shared)
+{
+    int warps = (block_size + WARP_SIZE - 1) / WARP_SIZE;
+    int by_threads = THREADS_PER_SM / (warps * WARP_SIZE);
+    int by_shared = (int)(SHARED_PER_SM / (dynamic_shared + SHARED_RESERVED));
+    int blocks = by_threads < by_shared ? by_threads : by_shared;
+    return blocks < BLOCKS_PER_SM ? blocks : BLOCKS_PER_SM;
+}
+
+static CUresult max_active_blocks(int *blocks, CUfunction function, int block_size, size_t shared)
+{
+    if (!resolve(function)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!blocks || block_size <= 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *blocks = block_size > 1024 ? 0 : active_blocks(block_size, shared);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize,
+                                                     size_t dynamicSMemSize)
+{
+    SIM_ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+    return max_active_blocks(numBlocks, func, blockSize, dynamicSMemSize);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func,
+                                                              int blockSize, size_t dynamicSMemSize,
+                                                              unsigned int flags)
+{
+    SIM_ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
+    return max_active_blocks(numBlocks, func, blockSize, dynamicSMemSize);
+}
+
+static CUresult potential_block_size(int *grid, int *block, CUfunction function,
+                                     CUoccupancyB2DSize shared_of, size_t shared, int limit)
+{
+    if (!resolve(function)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!grid || !block) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *block = limit > 0 && limit < 768 ? limit : 768;
+    size_t bytes = shared_of ? shared_of(*block) : shared;
+    *grid = active_blocks(*block, bytes) * MULTIPROCESSORS;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
+                                          CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                          size_t dynamicSMemSize, int blockSizeLimit)
+{
+    SIM_ENTER(cuOccupancyMaxPotentialBlockSize);
+    return potential_block_size(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
+                                dynamicSMemSize, blockSizeLimit);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
+                                                   CUfunction func,
+                                                   CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                   size_t dynamicSMemSize, int blockSizeLimit,
+                                                   unsigned int flags)
+{
+    SIM_ENTER(cuOccupancyMaxPotentialBlockSizeWithFlags);
+    return potential_block_size(minGridSize, blockSize, func, blockSizeToDynamicSMemSize,
+                                dynamicSMemSize, blockSizeLimit);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func,
+                                                 int numBlocks, int blockSize)
+{
+    SIM_ENTER(cuOccupancyAvailableDynamicSMemPerBlock);
+    if (!resolve(func)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    size_t each = SHARED_PER_SM / (size_t)numBlocks;
+    *dynamicSmemSize = each > SHARED_RESERVED ? each - SHARED_RESERVED : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int *clusterSize, CUfunction func,
+                                            const CUlaunchConfig *config)
+{
+    SIM_ENTER(cuOccupancyMaxPotentialClusterSize);
+    if (!resolve(func)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!clusterSize || !config) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *clusterSize = sim_settings.capability_major >= 9 ? 8 : 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *numClusters, CUfunction func,
+                                      const CUlaunchConfig *config)
+{
+    SIM_ENTER(cuOccupancyMaxActiveClusters);
+    if (!resolve(func)) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    if (!numClusters || !config) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *numClusters = MULTIPROCESSORS / 8;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,97 @@
+/*
+ * Modules, libraries and their kernels; simgpu.h describes the images. All under sim_lock, except
+ * for what a launch does (sim_kernel_run).
+ */
+#ifndef SIMGPU_MODULE_H
+#define SIMGPU_MODULE_H
+
+#include "driver_api.h"
+#include "object.h"
+#include "work.h"
+
+#include <stdbool.h>
+
+#define SIM_MAX_PARAMETERS 64
+
+/* What an image says about one kernel or global; shared by all modules made from it. */
+struct sim_symbol {
+    struct sim_symbol *next;
+    char *name;
+    bool is_global;
+    uint64_t global_bytes;
+    unsigned parameter_count;
+    size_t offsets[SIM_MAX_PARAMETERS], sizes[SIM_MAX_PARAMETERS];
+};
+
+struct sim_image {
+    unsigned references;
+    bool declared; /* no other functions exist in it */
+    struct sim_symbol *symbols;
+};
+
+enum sim_kernel_effect { SIM_KERNEL_NOTHING, SIM_KERNEL_FILL, SIM_KERNEL_CHECK };
+
+struct sim_global {
+    struct sim_global *next;
+    const char *name; /* of the symbol */
+    struct sim_range *range;
+};
+
+struct CUmod_st {
+    struct sim_object object;
+    CUcontext context;
+    struct CUmod_st *next; /* in the context */
+    struct sim_image *image;
+    struct CUlib_st *library; /* whose part in this context it is; NULL: loaded alone */
+    struct CUfunc_st *functions;
+    struct sim_global *globals;
+};
+
+struct CUfunc_st {
+    struct sim_object object;
+    struct CUmod_st *module;
+    struct CUfunc_st *next;
+    struct CUkern_st *kernel; /* NULL unless it came from one */
+    const struct sim_symbol *symbol;
+    enum sim_kernel_effect effect;
+    int attributes[CU_FUNC_ATTRIBUTE_MAX];
+};
+
+struct CUlib_st {
+    struct sim_object object;
+    struct CUlib_st *next;
+    struct sim_image *image;
+    struct CUkern_st *kernels;
+};
+
+struct CUkern_st {
+    struct sim_object object;
+    struct CUlib_st *library;
+    struct CUkern_st *next;
+    const struct sim_symbol *symbol;
+    enum sim_kernel_effect effect;
+    int attributes[CU_FUNC_ATTRIBUTE_MAX];
+};
+
+/*
+ * The function behind a handle for a context: a CUfunction is itself, a CUkernel (which the launch
+ * calls take in its place) is its function there. NULL: neither, or out of memory.
+ */
+CUfunction sim_function_of(CUfunction handle, CUcontext context);
+
+bool sim_kernel_has_effect(CUfunction function);
+unsigned sim_kernel_parameter_count(CUfunction function);
+/* What the kernel does. Without sim_lock. */
+void sim_kernel_run(const struct sim_launch *launch);
+
+/*
+ * Fills a launch from what cuLaunchKernel was given; parameters are copied. Errors as documented
+ * for cuLaunchKernel. The launch is released by sim_work_release.
+ */
+CUresult sim_launch_prepare(struct sim_launch *launch, CUfunction function, const unsigned grid[3],
+                            const unsigned block[3], unsigned shared_bytes, void **parameters,
+                            void **extra);
+
+void sim_modules_unload_all(CUcontext context);
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * Settings of the simulated GPU: the SIMGPU_* variables of the environment, as simgpu.h lists them.
+ * A bad value is reported on stderr, once, and the default is kept.
+ */
+#ifndef SIMGPU_SETTINGS_H
+#define SIMGPU_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SIM_MAX_DEVICES 16
+
+struct sim_settings {
+    uint64_t devices;
+    uint64_t memory_bytes;
+    uint64_t context_bytes;
+    uint64_t module_bytes;
+    uint64_t graph_bytes;
+    uint64_t capability_major, capability_minor;
+    uint64_t driver_version;
+    uint64_t delay_low_us, delay_high_us;
+    uint64_t seed;
+    bool contents;
+    bool latency;
+    bool vmm;
+    bool host_numa;
+    bool peers;
+    const char *fail;   /* "" where unset */
+    const char *shared; /* file name, "" where unset */
+};
+
+extern struct sim_settings sim_settings;
+
+/* Reads the environment. Called once, before anything else. */
+void sim_settings_read(void);
+
+#endif

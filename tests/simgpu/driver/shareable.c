@@ -1,0 +1,140 @@
+#include "shareable.h"
+
+#include "device.h"
+#include "entry.h"
+#include "vmm.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Labels lie behind all chunks of the file: one for each granule that a chunk may begin at. */
+#define LABEL_SPACE_START (1ull << 50)
+#define LABEL_BYTES       256ull
+#define LABEL_MAGIC       0x53494d4c4142454cull
+
+struct label {
+    uint64_t magic;
+    uint64_t offset, bytes; /* of the chunk in the file */
+    int32_t device;         /* -1: the host */
+    CUmemAllocationProp properties;
+};
+
+static off_t label_position(uint64_t offset)
+{
+    return (off_t)(LABEL_SPACE_START + offset / SIM_GRANULE_BYTES * LABEL_BYTES);
+}
+
+/* Each export makes a description of its own, for its own position. */
+int sim_shareable_export(const struct sim_chunk *chunk)
+{
+    struct label label = {.magic = LABEL_MAGIC,
+                          .offset = chunk->offset,
+                          .bytes = chunk->bytes,
+                          .device = chunk->device ? chunk->device->index : -1,
+                          .properties = chunk->properties};
+    _Static_assert(sizeof label <= LABEL_BYTES, "a label fits its place");
+    int source = chunk->imported_fd >= 0 ? chunk->imported_fd : chunk->backing->fd;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", source);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        return -1;
+    }
+    off_t position = label_position(chunk->offset);
+    if (pwrite(fd, &label, sizeof label, position) != sizeof label ||
+        lseek(fd, position, SEEK_SET) != position) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+CUresult sim_shareable_import(struct sim_chunk *chunk, int fd)
+{
+    struct label label;
+    off_t position = lseek(fd, 0, SEEK_CUR);
+    if (position < (off_t)LABEL_SPACE_START ||
+        pread(fd, &label, sizeof label, position) != sizeof label || label.magic != LABEL_MAGIC) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    chunk->imported_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (chunk->imported_fd < 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    chunk->bytes = label.bytes;
+    chunk->offset = label.offset;
+    chunk->properties = label.properties;
+    chunk->device = label.device >= 0 ? sim_device_of(label.device) : NULL;
+    return CUDA_SUCCESS;
+}
+
+/* A chunk that was ever exported is kept to the end of the process that made it: nobody can tell
+ * where its descriptors went. Its place is never used again, so it costs only what it holds. */
+bool sim_shareable_is_shared(const struct sim_chunk *chunk)
+{
+    return chunk->exported;
+}
+
+void sim_shareable_close(struct sim_chunk *chunk)
+{
+    close(chunk->imported_fd);
+}
+
+/* ---- the export functions of the driver API ------------------------------------------------- */
+
+CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                      CUmemAllocationHandleType handleType,
+                                      unsigned long long flags)
+{
+    SIM_ENTER(cuMemExportToShareableHandle);
+    struct sim_chunk *chunk = sim_chunk_of(handle);
+    if (!shareableHandle || !chunk || flags ||
+        handleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* "must have been created with the same handle type requested"; host memory cannot be exported
+     * at all. */
+    if (!((unsigned)chunk->properties.requestedHandleTypes & (unsigned)handleType)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (chunk->properties.location.type != CU_MEM_LOCATION_TYPE_DEVICE) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    int fd = sim_shareable_export(chunk);
+    if (fd < 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    chunk->exported = true;
+    *(int *)shareableHandle = fd;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                        CUmemAllocationHandleType shHandleType)
+{
+    SIM_ENTER(cuMemImportFromShareableHandle);
+    if (!handle || shHandleType != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct sim_chunk *chunk = sim_object_new(&sim_chunks);
+    if (!chunk) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult status = sim_shareable_import(chunk, (int)(intptr_t)osHandle);
+    if (status != CUDA_SUCCESS) {
+        sim_object_free(&sim_chunks, chunk);
+        return status;
+    }
+    chunk->handles = 1;
+    *handle = sim_chunk_handle(chunk);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+                                       CUmemRangeHandleType handleType, unsigned long long flags)
+{
+    SIM_ENTER(cuMemGetHandleForAddressRange);
+    return CUDA_ERROR_NOT_SUPPORTED; /* CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED is 0 */
+}

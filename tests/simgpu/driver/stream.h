@@ -1,0 +1,100 @@
+/*
+ * Streams. Work is queued and carried out in order by the stream's own thread; on a stream that is
+ * idle, without delay, at once by the caller. A place in a stream's order is a position: work
+ * number n is complete when stream->completed >= n. All waiting, of events, of the legacy default
+ * stream and of the host, is waiting for positions. All under sim_lock.
+ */
+#ifndef SIMGPU_STREAM_H
+#define SIMGPU_STREAM_H
+
+#include "driver_api.h"
+#include "object.h"
+#include "work.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct sim_capture;
+struct sim_device;
+struct sim_operation;
+
+struct CUstream_st {
+    struct sim_object object;
+    CUcontext context;
+    CUstream next; /* in the context */
+    uint64_t id;
+    unsigned flags;
+    int priority;
+    bool legacy;
+    bool destroyed;
+    uint64_t thread; /* whose per-thread default stream this is; 0: nobody's */
+    uint64_t submitted, completed;
+    bool running;
+    bool has_worker;
+    pthread_cond_t wake;
+    struct sim_operation *first, *last;
+    struct sim_capture *capture; /* NULL: not capturing */
+    CUgraphNode *frontier;       /* nodes that the next captured node depends on */
+    size_t frontier_count, frontier_capacity;
+    CUstreamAttrValue attributes[8];
+};
+
+struct sim_dependency {
+    CUstream stream;
+    uint64_t position;
+};
+
+/*
+ * The stream that a handle means in the calling thread, for the current context: 0 and
+ * CU_STREAM_LEGACY the legacy default stream, CU_STREAM_PER_THREAD the thread's own. NULL, with the
+ * error in *status: not a stream, or no context.
+ */
+CUstream sim_stream_of(CUstream handle, CUresult *status);
+
+#define SIM_STREAM(handle, variable)                               \
+    CUresult variable##_status;                                    \
+    CUstream variable = sim_stream_of(handle, &variable##_status); \
+    if (!variable) {                                               \
+        return variable##_status;                                  \
+    }                                                              \
+    _Static_assert(1, "")
+
+/* What the _ptsz twins take for a stream. */
+static inline CUstream sim_per_thread(CUstream handle)
+{
+    return handle ? handle : CU_STREAM_PER_THREAD;
+}
+
+/*
+ * Takes over *work: into the stream's order, or, while the stream is capturing, into its graph.
+ * position may be NULL; it is 0 where the work was captured.
+ */
+CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *position);
+
+/* The same for work that also waits for a position of another stream; never captured. */
+CUresult sim_submit_behind(CUstream stream, struct sim_work *work, struct sim_dependency behind,
+                           uint64_t *position);
+
+CUstream sim_stream_create(CUcontext context, unsigned flags, int priority);
+void sim_stream_destroy(CUstream stream);
+CUstream sim_stream_retain(CUstream stream);
+void sim_stream_release(CUstream stream);
+
+static inline bool sim_stream_is_blocking(const struct CUstream_st *stream)
+{
+    return !stream->legacy && !(stream->flags & CU_STREAM_NON_BLOCKING);
+}
+
+/* All give up sim_lock while they wait. */
+void sim_wait_position(CUstream stream, uint64_t position);
+void sim_wait_context(CUcontext context);
+void sim_wait_device(const struct sim_device *device);
+
+/* True: nothing that was submitted to the stream (or, of the legacy stream, to those that it
+ * synchronizes with) is incomplete. */
+bool sim_stream_is_idle(const struct CUstream_st *stream);
+
+/* A number for the calling thread, never 0, never used again. */
+uint64_t sim_thread_number(void);
+
+#endif

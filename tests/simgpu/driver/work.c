@@ -1,0 +1,308 @@
+#include "work.h"
+
+#include "../simgpu.h"
+
+#include "context.h"
+#include "entry.h"
+#include "event.h"
+#include "graph.h"
+#include "ipc.h"
+#include "module.h"
+#include "pool.h"
+#include "settings.h"
+#include "stream.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* With SIMGPU_CONTENTS=none nothing larger than this is moved. */
+#define SMALL_CONTENTS_BYTES (64u << 10)
+
+bool sim_work_takes_time(const struct sim_work *work)
+{
+    switch (work->kind) {
+    case SIM_WORK_KERNEL:
+    case SIM_WORK_COPY:
+    case SIM_WORK_SET:
+    case SIM_WORK_HOST:
+    case SIM_WORK_CALLBACK:
+    case SIM_WORK_GRAPH:
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool sim_work_runs_inline(const struct sim_work *work)
+{
+    switch (work->kind) {
+    case SIM_WORK_HOST:
+    case SIM_WORK_CALLBACK:
+    case SIM_WORK_GRAPH: /* may hold host functions */
+        return false;
+    default:
+        return sim_work_is_ready(work);
+    }
+}
+
+bool sim_work_has_unlocked_part(const struct sim_work *work)
+{
+    switch (work->kind) {
+    case SIM_WORK_KERNEL:
+        return sim_kernel_has_effect(work->launch.function);
+    case SIM_WORK_COPY:
+    case SIM_WORK_SET:
+    case SIM_WORK_HOST:
+    case SIM_WORK_CALLBACK:
+    case SIM_WORK_GRAPH:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_dropped(size_t width, size_t height, size_t depth)
+{
+    return !sim_settings.contents &&
+           (width > SMALL_CONTENTS_BYTES || width * height * depth > SMALL_CONTENTS_BYTES);
+}
+
+static void run_copy(const struct sim_copy *copy)
+{
+    if (is_dropped(copy->width, copy->height, copy->depth)) {
+        return;
+    }
+    for (size_t z = 0; z < copy->depth; z++) {
+        for (size_t y = 0; y < copy->height; y++) {
+            memmove(copy->to + z * copy->to_slice + y * copy->to_pitch,
+                    copy->from + z * copy->from_slice + y * copy->from_pitch, copy->width);
+        }
+    }
+}
+
+static void run_set(const struct sim_set *set)
+{
+    if (is_dropped(set->width * set->element_bytes, set->height, 1)) {
+        return;
+    }
+    for (size_t y = 0; y < set->height; y++) {
+        char *row = set->to + y * set->pitch;
+        if (set->element_bytes == 1) {
+            memset(row, (int)set->value, set->width);
+            continue;
+        }
+        for (size_t x = 0; x < set->width; x++) {
+            memcpy(row + x * set->element_bytes, &set->value, set->element_bytes);
+        }
+    }
+}
+
+void sim_work_run_unlocked(const struct sim_work *work)
+{
+    switch (work->kind) {
+    case SIM_WORK_KERNEL:
+        sim_kernel_run(&work->launch);
+        break;
+    case SIM_WORK_COPY:
+        run_copy(&work->copy);
+        break;
+    case SIM_WORK_SET:
+        run_set(&work->set);
+        break;
+    case SIM_WORK_HOST:
+        sim_call_host_function(work->host.function, work->host.argument);
+        break;
+    case SIM_WORK_CALLBACK:
+        sim_call_stream_callback(work->callback.function, work->callback.stream,
+                                 work->callback.argument);
+        break;
+    case SIM_WORK_GRAPH:
+        sim_graph_exec_run_unlocked(work->exec);
+        break;
+    default:
+        break;
+    }
+}
+
+static void write_value(const struct sim_work *work)
+{
+    if (work->value.bytes == 4) {
+        atomic_store((_Atomic uint32_t *)work->value.address, (uint32_t)work->value.value);
+    } else {
+        atomic_store((_Atomic uint64_t *)work->value.address, work->value.value);
+    }
+    sim_announce_progress();
+}
+
+void sim_work_run_locked(const struct sim_work *work, CUstream stream)
+{
+    switch (work->kind) {
+    case SIM_WORK_RECORD:
+        sim_event_reached(work->event.event, work->event.version);
+        break;
+    case SIM_WORK_WRITE_VALUE:
+        write_value(work);
+        break;
+    case SIM_WORK_FREE:
+        sim_pool_reached_free(work->memory.pool, work->memory.address);
+        break;
+    default:
+        (void)stream;
+        break;
+    }
+}
+
+static bool value_reached(const struct sim_work *work)
+{
+    if (work->value.bytes == 4) {
+        uint32_t now = atomic_load((_Atomic uint32_t *)work->value.address);
+        uint32_t wanted = (uint32_t)work->value.value;
+        switch (work->value.flags & 3u) {
+        case CU_STREAM_WAIT_VALUE_GEQ:
+            return (int32_t)(now - wanted) >= 0; /* cyclic, as cuda.h says */
+        case CU_STREAM_WAIT_VALUE_EQ:
+            return now == wanted;
+        case CU_STREAM_WAIT_VALUE_AND:
+            return (now & wanted) != 0;
+        default:
+            return ~(now | wanted) != 0;
+        }
+    }
+    uint64_t now = atomic_load((_Atomic uint64_t *)work->value.address);
+    uint64_t wanted = work->value.value;
+    switch (work->value.flags & 3u) {
+    case CU_STREAM_WAIT_VALUE_GEQ:
+        return (int64_t)(now - wanted) >= 0;
+    case CU_STREAM_WAIT_VALUE_EQ:
+        return now == wanted;
+    case CU_STREAM_WAIT_VALUE_AND:
+        return (now & wanted) != 0;
+    default:
+        return ~(now | wanted) != 0;
+    }
+}
+
+bool sim_work_is_ready(const struct sim_work *work)
+{
+    if (work->kind == SIM_WORK_WAIT_VALUE) {
+        return value_reached(work);
+    }
+    if (work->kind == SIM_WORK_WAIT && work->event.event->shared) {
+        return sim_ipc_event_reached_version(work->event.event->shared, work->event.version);
+    }
+    return true;
+}
+
+void sim_work_release(struct sim_work *work)
+{
+    switch (work->kind) {
+    case SIM_WORK_KERNEL:
+        free(work->launch.parameters);
+        free(work->launch.parameter_pointers);
+        break;
+    case SIM_WORK_COPY:
+        free(work->copy.staged);
+        break;
+    case SIM_WORK_RECORD:
+    case SIM_WORK_WAIT:
+        sim_event_release(work->event.event);
+        break;
+    case SIM_WORK_GRAPH:
+        sim_graph_exec_release(work->exec);
+        break;
+    case SIM_WORK_CHILD:
+        sim_graph_release(work->graph);
+        break;
+    default:
+        break;
+    }
+    work->kind = SIM_WORK_EMPTY;
+}
+
+static CUresult copy_parameters(struct sim_launch *launch)
+{
+    if (!launch->parameters) {
+        return CUDA_SUCCESS;
+    }
+    const char *from = launch->parameters;
+    void **pointers = launch->parameter_pointers;
+    launch->parameters = malloc(launch->parameter_bytes);
+    launch->parameter_pointers = calloc(sim_kernel_parameter_count(launch->function) + 1,
+                                        sizeof *launch->parameter_pointers);
+    if (!launch->parameters || !launch->parameter_pointers) {
+        free(launch->parameters);
+        free(launch->parameter_pointers);
+        launch->parameters = NULL;
+        launch->parameter_pointers = NULL;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    memcpy(launch->parameters, from, launch->parameter_bytes);
+    for (size_t i = 0; i < sim_kernel_parameter_count(launch->function); i++) {
+        launch->parameter_pointers[i] = launch->parameters + ((char *)pointers[i] - from);
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_work_copy(struct sim_work *to, const struct sim_work *from)
+{
+    *to = *from;
+    switch (to->kind) {
+    case SIM_WORK_KERNEL:
+        return copy_parameters(&to->launch);
+    case SIM_WORK_COPY:
+        to->copy.staged = NULL; /* graphs hold the application's own pointers */
+        return CUDA_SUCCESS;
+    case SIM_WORK_RECORD:
+    case SIM_WORK_WAIT:
+        sim_event_retain(to->event.event);
+        return CUDA_SUCCESS;
+    case SIM_WORK_GRAPH:
+        sim_graph_exec_retain(to->exec);
+        return CUDA_SUCCESS;
+    case SIM_WORK_CHILD:
+        to->graph = sim_graph_clone(from->graph);
+        if (!to->graph) {
+            to->kind = SIM_WORK_EMPTY;
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_SUCCESS;
+    }
+}
+
+/* ---- delays -------------------------------------------------------------------------------- */
+
+static _Atomic uint64_t draws;
+
+/* A splitmix64 of the draw's number: the same seed gives the same sequence of delays, whichever
+ * threads draw them. */
+static uint64_t next_draw(void)
+{
+    uint64_t z = (sim_settings.seed << 32) + atomic_fetch_add(&draws, 1) * 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    return z ^ (z >> 31);
+}
+
+void sim_delay(void)
+{
+    uint64_t low = sim_settings.delay_low_us, high = sim_settings.delay_high_us;
+    if (high == 0) {
+        return;
+    }
+    uint64_t delay = low + next_draw() % (high - low + 1);
+    struct timespec duration = {.tv_sec = (time_t)(delay / 1000000),
+                                .tv_nsec = (long)(delay % 1000000) * 1000};
+    nanosleep(&duration, NULL);
+}
+
+void simgpu_set_delay(uint64_t low_us, uint64_t high_us)
+{
+    sim_lock();
+    sim_settings.delay_low_us = low_us;
+    sim_settings.delay_high_us = high_us > low_us ? high_us : low_us;
+    sim_unlock();
+}

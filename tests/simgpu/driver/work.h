@@ -1,0 +1,124 @@
+/*
+ * One unit of work of a stream or a graph: what it is, and how it is carried out.
+ *
+ * Whoever makes a sim_work owns what it points to until he hands it over (sim_submit, a graph
+ * node); sim_work_release gives that up, sim_work_copy makes a second owner. Pointers to memory of
+ * the application or the device are not owned.
+ */
+#ifndef SIMGPU_WORK_H
+#define SIMGPU_WORK_H
+
+#include "driver_api.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sim_work_kind {
+    SIM_WORK_EMPTY,
+    SIM_WORK_KERNEL,
+    SIM_WORK_COPY,
+    SIM_WORK_SET,
+    SIM_WORK_HOST,     /* a function of the application */
+    SIM_WORK_CALLBACK, /* the same, of cuStreamAddCallback */
+    SIM_WORK_RECORD,
+    SIM_WORK_WAIT,
+    SIM_WORK_ALLOC, /* memory that the graph or pool has found already: marks the place in order */
+    SIM_WORK_FREE,
+    SIM_WORK_WRITE_VALUE,
+    SIM_WORK_WAIT_VALUE,
+    SIM_WORK_GRAPH, /* a launch of an executable graph */
+    SIM_WORK_CHILD, /* a child graph; graphs only */
+};
+
+/* width bytes at height rows of depth slices; pitches and slice sizes in bytes. */
+struct sim_copy {
+    char *to;
+    const char *from;
+    size_t width, height, depth;
+    size_t to_pitch, to_slice, from_pitch, from_slice;
+    char *staged; /* owned copy of pageable source bytes, which `from` then points to */
+};
+
+/* width elements of element_bytes (1, 2 or 4) at height rows. */
+struct sim_set {
+    char *to;
+    size_t width, height, pitch;
+    uint32_t value;
+    unsigned element_bytes;
+};
+
+struct sim_launch {
+    CUfunction function;
+    unsigned grid[3], block[3];
+    unsigned shared_bytes;
+    CUcontext context;     /* of the stream; set when submitted */
+    uint64_t arguments[4]; /* of the two kernels that do something */
+    size_t parameter_bytes;
+    char *parameters; /* owned copy of all declared parameters, NULL where none are known */
+    void **parameter_pointers; /* owned; into parameters: what GetParams hands out */
+};
+
+struct sim_work {
+    enum sim_work_kind kind;
+    union {
+        struct sim_launch launch;
+        struct sim_copy copy;
+        struct sim_set set;
+        struct {
+            CUhostFn function;
+            void *argument;
+        } host;
+        struct {
+            CUstreamCallback function;
+            void *argument;
+            CUstream stream;
+        } callback;
+        struct {
+            CUevent event; /* one reference */
+            uint64_t version;
+        } event;
+        struct {
+            CUdeviceptr address;
+            size_t bytes;
+            CUmemoryPool pool;
+        } memory;
+        struct {
+            CUdeviceptr address;
+            uint64_t value;
+            unsigned flags;
+            unsigned bytes; /* 4 or 8 */
+        } value;
+        CUgraphExec exec; /* one reference */
+        CUgraph graph;    /* owned */
+    };
+    /* What the application passed, for cuGraph*NodeGetParams. */
+    union {
+        CUDA_MEMCPY3D copy_parameters;
+        CUDA_MEMSET_NODE_PARAMS set_parameters;
+    };
+};
+
+/* True: takes time on its stream (the settable delay). */
+bool sim_work_takes_time(const struct sim_work *work);
+
+/* True: an idle stream without delay may run it in the calling thread. */
+bool sim_work_runs_inline(const struct sim_work *work);
+
+/* True: touches bytes or calls the application, which is done without sim_lock. */
+bool sim_work_has_unlocked_part(const struct sim_work *work);
+
+/* The part outside sim_lock, then the part under it. */
+void sim_work_run_unlocked(const struct sim_work *work);
+void sim_work_run_locked(const struct sim_work *work, CUstream stream);
+
+/* False: work that waits for memory, or for another process, and has to wait still. Nobody
+ * announces when that changes. */
+bool sim_work_is_ready(const struct sim_work *work);
+
+void sim_work_release(struct sim_work *work);
+CUresult sim_work_copy(struct sim_work *to, const struct sim_work *from);
+
+/* Sleeps as long as one operation takes. Without sim_lock. */
+void sim_delay(void);
+
+#endif
