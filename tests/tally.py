@@ -65,9 +65,11 @@ def count_criterion(tally: Tally, name: str, text: str) -> bool:
     if not match:
         return False
     tally.passed += int(match[2])
-    tally.failed += [f"{name}: {int(match[3]) + int(match[4])} cases"] if match[3] != "0" or (
-        match[4] != "0"
-    ) else []
+    tally.failed += (
+        [f"{name}: {int(match[3]) + int(match[4])} cases"]
+        if match[3] != "0" or (match[4] != "0")
+        else []
+    )
     tally.skipped += [f"{name}: {case}" for case, _ in CRITERION_SKIP.findall(text)]
     return True
 

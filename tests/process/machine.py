@@ -48,7 +48,7 @@ class Result:
         )
 
 
-def environment(shim: bool, **settings: object) -> dict[str, str]:
+def environment(shim: bool, **settings: Any) -> dict[str, str]:
     """The environment of a run: the simulated GPU's libraries first, memshim preloaded or not.
 
     Variables of the simulated GPU and of memshim that are set around the tests are not passed on.
@@ -71,7 +71,7 @@ def start(
     shim: bool = False,
     cwd: Path | None = None,
     preexec: Callable[[], None] | None = None,
-    **settings: object,
+    **settings: Any,
 ) -> subprocess.Popen[str]:
     """Starts a command in a session of its own, so that the whole of it can be ended."""
     return subprocess.Popen(
@@ -106,7 +106,7 @@ def run(
     cwd: Path | None = None,
     preexec: Callable[[], None] | None = None,
     timeout_s: float = TIMEOUT_S,
-    **settings: object,
+    **settings: Any,
 ) -> Result:
     return finish(start(command, shim, cwd, preexec, **settings), timeout_s)
 

@@ -9,11 +9,11 @@ from typing import Any
 from machine import GIB, MIB, ProcessTest, only_report, program
 
 CONTEXT = 64 * MIB
-WORLD: dict[str, object] = {"SIMGPU_MEMORY": "2GiB", "SIMGPU_CONTEXT": CONTEXT}
+WORLD: dict[str, Any] = {"SIMGPU_MEMORY": "2GiB", "SIMGPU_CONTEXT": CONTEXT}
 
 
 class Pressed(ProcessTest):
-    def press(self, *arguments: str, **settings: object) -> dict[str, Any]:
+    def press(self, *arguments: str, **settings: Any) -> dict[str, Any]:
         """Runs cap_job; what it saw on the device, and memshim's report beside it."""
         result = self.run_under_shim(
             program("cap_job"), *arguments, **{**WORLD, **settings}
@@ -60,7 +60,7 @@ class Cap(Pressed):
 class Race(Pressed):
     """Eight threads at once; nobody ever sees more in use than the cap."""
 
-    def race(self, seed: int, **settings: object) -> None:
+    def race(self, seed: int, **settings: Any) -> None:
         cap = 300 * MIB
         self.check(self.press("race", str(seed), MEMSHIM_LIMIT=cap, **settings), cap)
 
@@ -89,7 +89,6 @@ class BadValues(ProcessTest):
                 self.assertTrue(lines[0].startswith("memshim: "), lines[0])
                 if name != "FRACTON":
                     self.assertIn(value, lines[0])
-
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""The same programs, on every road to the driver, give the same account with and without memshim."""
+"""The same programs, on every road to the driver, give the same with and without memshim."""
 
 from __future__ import annotations
 
 import unittest
+from typing import Any
 
 from machine import MIB, ProcessTest, Result, only_report, process_folders, program, run
 
@@ -10,7 +11,7 @@ ROADS = {
     "linked": "the driver, linked directly",
     "resolved": "the driver by dlopen, dlsym and cuGetProcAddress",
 }
-WORLDS: dict[str, dict[str, object]] = {
+WORLDS: dict[str, dict[str, Any]] = {
     "plain": {},
     "delayed": {"SIMGPU_DELAY_US": "0-300"},
     "without virtual memory management": {"SIMGPU_NO_VMM": 1},
@@ -19,7 +20,7 @@ WORLDS: dict[str, dict[str, object]] = {
 
 
 class SameResults(ProcessTest):
-    def compare(self, name: str, **settings: object) -> Result:
+    def compare(self, name: str, **settings: Any) -> Result:
         alone = run([program(name)], **settings).check()
         under = self.run_under_shim(program(name), **settings).check()
         self.maxDiff = None
@@ -45,7 +46,7 @@ class SameResults(ProcessTest):
                 self.compare(name, MEMSHIM_POOL="off")
 
     def test_trainer(self) -> None:
-        settings = {"SIMGPU_DELAY_US": "0-50"}
+        settings: dict[str, Any] = {"SIMGPU_DELAY_US": "0-50"}
         alone = run([program("trainer")], **settings).check()
         under = self.run_under_shim(program("trainer"), **settings).check()
         self.assertEqual(alone.stdout, under.stdout)
@@ -73,7 +74,7 @@ class ManyStreams(ProcessTest):
         for seed in range(1, 7):
             for road in ROADS:
                 with self.subTest(seed=seed, road=road):
-                    settings: dict[str, object] = {
+                    settings: dict[str, Any] = {
                         "SIMGPU_DELAY_US": "0-400",
                         "SIMGPU_SEED": seed,
                         "SIMGPU_MEMORY": "1GiB",

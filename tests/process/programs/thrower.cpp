@@ -45,8 +45,8 @@ PyObject *throw_and_catch(PyObject *, PyObject *callback)
 
 PyMethodDef methods[] = {{"throw_and_catch", throw_and_catch, METH_O, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
-PyModuleDef module = {PyModuleDef_HEAD_INIT, "thrower", nullptr, -1, methods,
-                      nullptr,               nullptr,   nullptr, nullptr};
+PyModuleDef module = {
+    PyModuleDef_HEAD_INIT, "thrower", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
 
 } // namespace
 

@@ -1,0 +1,7 @@
+/* A library with nothing in it, to stand where one with everything is expected. */
+int empty_library(void);
+
+int empty_library(void)
+{
+    return 0;
+}

@@ -1,0 +1,87 @@
+"""What the built library needs, exports and asks of the C library, read off the file itself."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import unittest
+from pathlib import Path
+
+from machine import BUILD, ROOT, SHIM, ProcessTest, run
+
+LIBC = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
+NEWEST_GLIBC = (2, 28)
+RESOLVERS = {"dlsym", "dlvsym"}
+TORCH = {
+    "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
+    "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
+}
+
+
+def tool(*command: str | Path) -> str:
+    return run(command).check().stdout
+
+
+class Library(unittest.TestCase):
+    def test_needs_nothing_but_libc(self) -> None:
+        needed = set(re.findall(r"\(NEEDED\).*\[(.+)\]", tool("readelf", "-dW", SHIM)))
+        self.assertIn("libc.so.6", needed)
+        self.assertLessEqual(needed, LIBC)
+
+    def test_exports_are_the_table_and_the_interface(self) -> None:
+        table = re.findall(
+            r"^MS_HOOK\((\w+),", (ROOT / "shim" / "hooks.def").read_text(), re.MULTILINE
+        )
+        self.assertGreater(len(table), 100)
+        interface = re.findall(
+            r"^MEMSHIM_API .*?(\w+)\(", (ROOT / "shim" / "memshim.h").read_text(), re.MULTILINE
+        )
+        self.assertGreaterEqual(len(interface), 3)
+        lines = tool("nm", "-D", "--defined-only", SHIM).splitlines()
+        exported = {line.split()[-1] for line in lines}
+        self.assertEqual(exported, {*table, *interface, *RESOLVERS, *TORCH})
+        self.assertEqual({line.split()[-2] for line in lines}, {"T"})
+
+    def test_asks_for_no_symbol_newer_than_glibc_2_28(self) -> None:
+        newest = max(
+            tuple(int(part) for part in version.split("."))
+            for version in re.findall(r"@GLIBC_([\d.]+)", tool("nm", "-D", SHIM))
+        )
+        libc = run(["ldd", "--version"]).stdout.splitlines()[0]
+        self.assertLessEqual(newest, NEWEST_GLIBC, f"built on {libc}")
+
+    def test_asks_for_no_driver_symbol(self) -> None:
+        undefined = tool("nm", "-D", "--undefined-only", SHIM)
+        self.assertEqual(re.findall(r"\bU (cu\w+|nvml\w+)", undefined), [])
+
+    def test_is_never_unloaded_and_has_no_executable_stack(self) -> None:
+        self.assertIn("NODELETE", tool("readelf", "-dW", SHIM))
+        stack = re.search(r"GNU_STACK.*", tool("readelf", "-lW", SHIM))
+        assert stack
+        self.assertNotIn("RWE", stack[0])
+
+
+class Installed(ProcessTest):
+    def test_install(self) -> None:
+        run(["cmake", "--install", BUILD], DESTDIR=self.folder).check()
+        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        self.assertEqual(
+            {path.name for path in files}, {"libmemshim.so", "memshim", "memshim.h", "LICENSE"}
+        )
+        cli = next(path for path in files if path.name == "memshim")
+        library = next(path for path in files if path.name == "libmemshim.so")
+        result = run([cli, "run", "--", "bash", "-c", "echo $LD_PRELOAD"], cwd=self.folder).check()
+        self.assertEqual(result.stdout.strip(), str(library))
+
+    def test_by_name_from_any_folder(self) -> None:
+        """As after an installation that the loader's cache knows."""
+        place = self.folder / "lib"
+        place.mkdir()
+        shutil.copy(SHIM, place)
+        for folder in (Path("/"), self.folder):
+            result = run(["ls", "/"], cwd=folder, LD_LIBRARY_PATH=place, LD_PRELOAD=SHIM.name)
+            self.assertEqual(result.check().stderr, "")
+
+
+if __name__ == "__main__":
+    unittest.main()

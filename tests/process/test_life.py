@@ -1,0 +1,107 @@
+"""A process's life around the device: forks, execs, threads, libraries, and programs that have no
+business with a device at all."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import unittest
+
+from machine import ProcessTest, process_folders, program, report_of, run
+
+
+class Life(ProcessTest):
+    def scenario(self, name: str, traces: int, status: int = 0) -> None:
+        command = (program("life_job"), name)
+        alone = run(command).check(status)
+        under = self.run_under_shim(*command).check(status)
+        self.assertEqual(alone.stdout, under.stdout)
+        folders = process_folders(self.output)
+        self.assertEqual(len(folders), traces, under.describe())
+
+    def test_plain(self) -> None:
+        self.scenario("plain", 1)
+
+    def test_only_asking_about_devices_leaves_nothing(self) -> None:
+        self.scenario("idle", 0)
+        self.assertFalse(self.output.exists())
+
+    def test_fork_children_are_silent(self) -> None:
+        self.scenario("fork-after", 1)
+
+    def test_child_forked_before_the_device_has_a_trace_of_its_own(self) -> None:
+        self.scenario("fork-before", 2)
+
+    def test_fork_while_threads_allocate(self) -> None:
+        self.scenario("fork-busy", 1)
+
+    def test_exec_starts_a_trace_of_its_own(self) -> None:
+        self.scenario("exec", 2)
+
+    def test_vfork_and_exec(self) -> None:
+        self.scenario("vfork", 2)
+
+    def test_libraries_opened_and_closed(self) -> None:
+        self.scenario("libraries", 1)
+
+    def test_free_in_an_exit_handler(self) -> None:
+        self.scenario("exit-handler", 1)
+
+    def test_exit_in_a_thread(self) -> None:
+        self.scenario("exit-in-thread", 1, 9)
+        self.assertEqual(report_of(process_folders(self.output)[0])["process"]["exit"], 9)
+
+    def test_abort(self) -> None:
+        self.scenario("abort", 1, -signal.SIGABRT)
+
+    def test_quick_exit(self) -> None:
+        self.scenario("quick", 1, 4)
+
+
+class Bystanders(ProcessTest):
+    """Programs without a device give the same and leave nothing, not a byte on stderr."""
+
+    def check_bystander(self, *command: str) -> None:
+        alone = run(command, cwd=self.folder)
+        under = run(command, shim=True, cwd=self.folder)
+        self.assertEqual(
+            (alone.status, alone.stdout, alone.stderr), (under.status, under.stdout, under.stderr)
+        )
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_ls(self) -> None:
+        self.check_bystander("ls", "-la", "/usr")
+
+    def test_bash(self) -> None:
+        self.check_bystander("bash", "-c", "for i in 1 2 3; do echo $i | cat; done; exit 7")
+
+    def test_python(self) -> None:
+        source = "import json, ssl, ctypes, threading, subprocess; print(json.dumps({'a': 1}))"
+        self.check_bystander(sys.executable, "-c", source)
+
+    def test_python_pool(self) -> None:
+        source = (
+            "from concurrent.futures import ProcessPoolExecutor as P\n"
+            "with P(2) as pool: print(sum(pool.map(abs, range(-50, 50))))"
+        )
+        self.check_bystander(sys.executable, "-c", source)
+
+    def test_ctypes_finds_what_it_found(self) -> None:
+        source = (
+            "import ctypes\n"
+            "c = ctypes.CDLL(None)\n"
+            "print(hasattr(c, 'printf'), hasattr(c, 'cuMemAllocNever'))\n"
+            "m = ctypes.CDLL('libm.so.6')\n"
+            "m.cos.restype = ctypes.c_double\n"
+            "print(m.cos(ctypes.c_double(0)))\n"
+        )
+        self.check_bystander(sys.executable, "-c", source)
+
+    def test_bad_options_say_nothing_there(self) -> None:
+        alone = run(["ls", "/usr"])
+        under = run(["ls", "/usr"], shim=True, MEMSHIM_FRACTION="7", MEMSHIM_NONSENSE="1")
+        self.assertEqual((alone.stdout, ""), (under.stdout, under.stderr))
+
+
+if __name__ == "__main__":
+    unittest.main()

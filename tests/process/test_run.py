@@ -1,0 +1,218 @@
+"""memshim run: what it sets, what it passes through, and what it says about a wrong call."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import signal
+import sys
+import time
+import unittest
+from pathlib import Path
+from typing import Any
+
+from machine import (
+    CLI,
+    SHIM,
+    ProcessTest,
+    Result,
+    finish,
+    process_folders,
+    program,
+    run,
+    run_folders,
+)
+
+SIGNALS = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "ALRM")
+PRINT_SIGNALS = """
+import signal, sys, time
+names = sys.argv[1:]
+def note(number, frame):
+    print(signal.Signals(number).name, flush=True)
+    if number == signal.SIGTERM:
+        sys.exit(7)
+for name in names:
+    signal.signal(getattr(signal, "SIG" + name), note)
+print("ready", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+class Run(ProcessTest):
+    def memshim(self, *arguments: str | Path, **settings: Any) -> Result:
+        return run([CLI, "run", "--output", self.output, *arguments], **settings)
+
+    def shell(self, script: str, *arguments: str, **settings: Any) -> Result:
+        return self.memshim(*arguments, "--", "bash", "-c", script, **settings)
+
+    def test_environment(self) -> None:
+        result = self.shell(
+            "echo $LD_PRELOAD; echo $MEMSHIM_FRACTION $MEMSHIM_LIMIT $MEMSHIM_LOG $MEMSHIM_POOL;"
+            "echo $MEMSHIM_OUTPUT; echo ${MEMSHIM_RUN_ID:+named}",
+            *("--fraction", "0.5", "--limit=3GiB", "--log", "off", "--pool", "off"),
+        ).check()
+        self.assertEqual(
+            result.stdout.splitlines(), [str(SHIM), "0.5 3GiB off off", str(self.output), "named"]
+        )
+        self.assertEqual(result.stderr, "")
+
+    def test_preload_of_others_is_kept(self) -> None:
+        other = "/lib/x86_64-linux-gnu/libm.so.6"
+        if not Path(other).exists():
+            self.skipTest(f"no {other}")
+        result = self.shell("echo $LD_PRELOAD", LD_PRELOAD=other).check()
+        self.assertEqual(result.stdout.strip(), f"{SHIM}:{other}")
+
+    def test_exit_status(self) -> None:
+        for status in (0, 1, 3, 127, 255):
+            with self.subTest(status=status):
+                self.shell(f"exit {status}").check(status)
+
+    def test_death_by_signal(self) -> None:
+        for name in ("TERM", "KILL", "SEGV", "ABRT", "PIPE", "USR1"):
+            with self.subTest(name):
+                self.shell(f"kill -{name} $$").check(-getattr(signal, f"SIG{name}"))
+
+    def test_command_that_cannot_run(self) -> None:
+        self.assertIn("no-such-command", self.memshim("no-such-command").check(127).stderr)
+        self.assertIn("denied", self.memshim("--", "/etc/hostname").check(126).stderr)
+
+    def test_report_is_completed(self) -> None:
+        trainer = str(program("trainer"))
+        result = self.shell(f"{trainer} & {trainer}; wait; {program('life_job')} quick").check(4)
+        folders = process_folders(self.output)
+        self.assertEqual(len(folders), 3, result.describe())
+        self.assertEqual(len(run_folders(self.output)), 1)
+        for folder in folders:
+            self.assertTrue((folder / "report.txt").stat().st_size > 0)
+        self.assertIn(str(run_folders(self.output)[0]), result.stderr.splitlines()[-1])
+        self.assertEqual((self.output / "latest").resolve(), run_folders(self.output)[0])
+
+    def test_torchrun_names_the_run(self) -> None:
+        trainer = program("trainer")
+        result = self.shell(f"TORCHELASTIC_RUN_ID=job7 {trainer}").check()
+        self.assertEqual([path.name for path in run_folders(self.output)], ["job7"])
+        self.assertIn("job7", result.stderr.splitlines()[-1])
+
+    def test_no_device_is_said(self) -> None:
+        result = self.memshim("true").check()
+        self.assertEqual(len(result.stderr.splitlines()), 1)
+        self.assertFalse(self.output.exists())
+
+    def test_signals_are_passed_on_once(self) -> None:
+        command = (CLI, "run", "--", sys.executable, "-c", PRINT_SIGNALS, *SIGNALS)
+        with self.running(*command) as process:
+            assert process.stdout is not None
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            for name in (*SIGNALS[:1], *SIGNALS[2:]):
+                process.send_signal(getattr(signal, f"SIG{name}"))
+                self.assertEqual(process.stdout.readline(), f"SIG{name}\n")
+            # As a launcher does it that signals the process and then its group.
+            process.send_signal(signal.SIGTERM)
+            os.killpg(process.pid, signal.SIGTERM)
+            result = finish(process)
+            self.assertEqual((result.stdout, result.status), ("SIGTERM\n", 7))
+
+    def test_command_ends_with_memshim(self) -> None:
+        with self.running(CLI, "run", "--", "bash", "-c", "echo $$; sleep 300") as process:
+            assert process.stdout is not None
+            child = int(process.stdout.readline())
+            process.kill()
+            process.wait()
+            deadline = time.monotonic() + 20
+            while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            self.assertFalse(Path(f"/proc/{child}").exists())
+
+    def test_stop_and_continue(self) -> None:
+        script = "echo ready; kill -STOP $$; echo went on"
+        with self.running(CLI, "run", "--", "bash", "-c", script) as process:
+            assert process.stdout is not None
+            self.assertEqual(process.stdout.readline(), "ready\n")
+            _, status = os.waitpid(process.pid, os.WUNTRACED)
+            self.assertTrue(os.WIFSTOPPED(status))
+            process.send_signal(signal.SIGCONT)
+            self.assertEqual(process.stdout.readline(), "went on\n")
+            self.assertEqual(process.wait(30), 0)
+
+    def test_terminal(self) -> None:
+        """In a terminal's foreground the command can read from it, and Ctrl-C reaches it once."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execv(
+                CLI, [str(CLI), "run", "--", sys.executable, "-c", PRINT_SIGNALS, "INT", "TERM"]
+            )
+        seen = b""
+
+        def read_until(wanted: bytes) -> None:
+            nonlocal seen
+            deadline = time.monotonic() + 30
+            while wanted not in seen and time.monotonic() < deadline:
+                if select.select([terminal], [], [], 0.5)[0]:
+                    seen += os.read(terminal, 4096)
+            self.assertIn(wanted, seen)
+
+        try:
+            read_until(b"ready")
+            os.write(terminal, b"\x03")
+            read_until(b"SIGINT")
+            os.kill(pid, signal.SIGTERM)
+            read_until(b"SIGTERM")
+            _, status = os.waitpid(pid, 0)
+            self.assertEqual(os.WEXITSTATUS(status), 7)
+            self.assertEqual(seen.count(b"SIGINT"), 1)
+        finally:
+            os.close(terminal)
+
+    def test_wrong_calls(self) -> None:
+        for arguments, named in (
+            ((), "command"),
+            (("--",), "command"),
+            (("--fraction",), "--fraction"),
+            (("--fraction", "1.5", "true"), "MEMSHIM_FRACTION"),
+            (("--fracton", "0.5", "true"), "MEMSHIM_FRACTON"),
+            (("--limit", "lots", "true"), "MEMSHIM_LIMIT"),
+            (("-x", "true"), "-x"),
+        ):
+            with self.subTest(arguments=arguments):
+                result = run([CLI, "run", *arguments]).check(2)
+                self.assertIn(named, result.stderr)
+                self.assertEqual(result.stdout, "")
+
+    def test_path_with_a_blank_is_refused(self) -> None:
+        folder = self.folder / "my project"
+        folder.mkdir()
+        shutil.copy(CLI, folder / "memshim")
+        shutil.copy(SHIM, folder / SHIM.name)
+        result = run([folder / "memshim", "run", "true"]).check(2)
+        self.assertIn("blank", result.stderr)
+
+
+class OtherCommands(ProcessTest):
+    def test_version(self) -> None:
+        for argument in ("--version", "version"):
+            self.assertRegex(run([CLI, argument]).check().stdout, r"^memshim \d+\.\d+\.\d+\n$")
+
+    def test_help(self) -> None:
+        text = run([CLI, "help"]).check().stdout
+        for command in ("run", "report", "options"):
+            self.assertIn(f"  {command} ", text)
+
+    def test_options(self) -> None:
+        self.assertIn("MEMSHIM_FRACTION", run([CLI, "options"]).check().stdout)
+
+    def test_unknown(self) -> None:
+        self.assertIn("'nonsense'", run([CLI, "nonsense"]).check(2).stderr)
+        run([CLI]).check(2)
+        self.assertIn("--loud", run([CLI, "options", "--loud"]).check(2).stderr)
+
+    def test_full_standard_output(self) -> None:
+        result = run(["bash", "-c", f"{CLI} options > /dev/full"])
+        self.assertEqual(result.status, 1, result.describe())
+
+
+if __name__ == "__main__":
+    unittest.main()
