@@ -18,6 +18,8 @@ enum ms_oom_source {
     MS_OOM_TORCH   /* PyTorch raised its OutOfMemoryError */
 };
 
+#define MS_SENTENCE_BYTES 512
+
 /* The state at the moment of the failure. All in bytes. */
 struct ms_oom_state {
     uint64_t requested_bytes;
@@ -36,14 +38,21 @@ struct ms_oom_state {
     double fraction;
 };
 
-/* Decides and writes the sentence (sentence_bytes long, always terminated). short_bytes: by how
- * much the request did not fit. Pure. */
+/* Decides and writes the sentence (sentence_bytes long, always terminated; MS_SENTENCE_BYTES are
+ * enough): "OUT OF MEMORY: asked for ..., ... short of the cap (...). demand: ...". short_bytes: by
+ * how much the request did not fit; 0 where the bytes were there, but not where they were needed.
+ * Pure. */
 enum ms_verdict ms_verdict_decide(const struct ms_oom_state *state, uint64_t *short_bytes,
                                   char *sentence, size_t sentence_bytes);
 
+/* The two halves of the sentence: what happened ("asked for ..., ... short of ..."), and why
+ * ("demand: ..."). Either may be null. */
+enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *short_bytes,
+                                 char *what, size_t what_bytes, char *why, size_t why_bytes);
+
 const char *ms_verdict_name(enum ms_verdict verdict); /* "demand", "cap", ... */
 
-/* "394.0 MiB", "11.72 GiB", "512 B" into text (at least 16 bytes); returns text. */
+/* "394.0 MiB", "11.72 GiB", "512 B" into text (at least 24 bytes); returns text. */
 char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes);
 
 #endif

@@ -3,8 +3,8 @@
  * One trace a process, in <output>/<run>/<program>-r<rank>-<host>-<pid>/trace.mshm. The records
  * lie in a shared mapping of that file, so what ms_trace_emit has returned from is in the page
  * cache and outlives the process. Links into the shim: libc only, no heap of the application's
- * (mmap), no lock held when it returns, no call that can wait for a device. Thread-safe; not for
- * signal handlers. */
+ * (mmap), no lock held when it returns, no call that can wait for a device; errno stays as it was.
+ * Thread-safe; not for signal handlers. */
 #ifndef MEMSHIM_REPORT_WRITER_H
 #define MEMSHIM_REPORT_WRITER_H
 
@@ -17,7 +17,8 @@
 
 typedef struct ms_trace ms_trace_t;
 
-/* Everything about the process that the report repeats. Strings are copied. */
+/* Everything about the process that the report repeats. Strings are copied, null is an empty one.
+ */
 struct ms_trace_process {
     const char *run_id; /* folder name of the run */
     const char *host;
@@ -27,14 +28,15 @@ struct ms_trace_process {
     const char *torch_mode; /* native, tensor, off */
     const char *memshim_version;
     int32_t pid, rank, local_rank, world_size; /* rank, local_rank: -1 unknown; world_size 0 */
-    uint64_t start_unix_ns;
+    uint64_t start_unix_ns; /* when the process began: time 0 of the trace; 0: now */
 };
 
 struct ms_trace_config {
     const char *output_dir;   /* MEMSHIM_OUTPUT; created where missing */
-    const char *fallback_dir; /* used, and named in `note`, where output_dir cannot be written */
-    uint64_t limit_bytes;     /* most bytes of event records kept; older ones are dropped, sums
-                                 and OOMs never */
+    const char *fallback_dir; /* used, and named in `note`, where output_dir cannot be written; may
+                                 be null */
+    uint64_t limit_bytes;     /* most bytes of event records kept (at least 1 MiB; 0: 512 MiB);
+                                 older ones are dropped, sums and OOMs never */
     struct ms_trace_process process;
 };
 
@@ -43,31 +45,34 @@ struct ms_trace_config {
  */
 ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note, size_t note_bytes);
 
-/* The folder of this trace, owned by it. */
+/* The folder of this trace, an absolute path owned by it; also after ms_trace_close. */
 const char *ms_trace_dir(const ms_trace_t *trace);
 
 /* Appends one event; its time is taken inside. A full disk costs records, never the run: the count
  * of those lost stands in the header. */
 void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event);
 
-/* A device that the process began to use. uuid: 16 bytes. */
+/* A device that the process began to use. uuid: 16 bytes, or null. Its cap counts from here on, as
+ * with MS_EVENT_CAP. May be called again. */
 void ms_trace_device(ms_trace_t *trace, uint8_t device, const char *name, const uint8_t *uuid,
                      uint64_t total_bytes, uint64_t cap_bytes);
 
 /* Versions once they are known: "driver", "cuda", "torch". */
 void ms_trace_version(ms_trace_t *trace, const char *what, const char *version);
 
-/* An out-of-memory, with the whole state; kept for good, in full. source: "driver" for a refused
- * call, "torch" where PyTorch raised its OutOfMemoryError. */
+/* An out-of-memory, with the whole state; kept for good, in full. */
 void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *state);
 
-/* Free text that the report repeats (a warning that was said). */
+/* Free text that the report repeats (a warning that was said); cut at 2 KiB, 64 KiB in all. */
 void ms_trace_note(ms_trace_t *trace, const char *text);
 
-/* The end: exit_known false where the status is not known in the process. */
+/* The end: exit_known false where the status is not known in the process. What other threads, which
+ * may still run, tell from then on is dropped; the handle itself stays for good. The report is best
+ * written after it (ms_report_write), which then knows how the process ended. */
 void ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status);
 
-/* In a fork child: drops the mapping without touching the parent's trace. */
+/* In a fork child: drops the mapping, and the handle with it, without touching the parent's trace.
+ */
 void ms_trace_abandon(ms_trace_t *trace);
 
 #endif

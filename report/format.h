@@ -1,0 +1,158 @@
+/* The layout of trace.mshm, the one thing that the two halves of this room share.
+ *
+ * Little-endian, 64-bit; the structs lie in the file as they are here, without padding that means
+ * anything. The file is a row of extents of MS_EXTENT_BYTES each:
+ *
+ *   extent 0         struct ms_file_header
+ *   extents 1, ...   struct ms_extent_header, then what its kind says, in any order of kinds:
+ *     WINDOW           bases (struct ms_base, base_count of them: every device's sums before the
+ *                      first record), then records (encoding.h) from payload_offset on
+ *     LOG              entries (struct ms_log_entry + its payload, padded to 8 bytes) that are
+ *                      never dropped: out-of-memories, notes, threshold crossings
+ *     DEVICE           struct ms_device_page: one device, its sums and its timeline, kept exact at
+ *                      every event
+ *
+ * Windows and logs grow by a release store of `committed`, after the bytes that it covers: a writer
+ * that is killed at any moment leaves a valid prefix. A window is read by itself, so that old ones
+ * can be recycled when the trace has reached its limit: `sequence` gives their order, a gap in it
+ * or in `first_event` says what is gone. Space is allocated an extent at a time, ahead of use; what
+ * was never written is zero. An extent whose trace_id is not the header's is not of this trace.
+ *
+ * Versions: another MAJOR cannot be read. Another MINOR has other sums (struct ms_aggregate): no
+ * reader of this version reads it either, so far. */
+#ifndef MEMSHIM_REPORT_FORMAT_H
+#define MEMSHIM_REPORT_FORMAT_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "report/aggregate.h"
+#include "report/series.h"
+#include "report/verdict.h"
+
+#define MS_TRACE_FILE   "trace.mshm"
+#define MS_FORMAT_MAGIC "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
+#define MS_FORMAT_MAJOR 1
+#define MS_FORMAT_MINOR 0
+#define MS_BYTE_ORDER   0x01020304u
+#define MS_EXTENT_BYTES (256u * 1024)
+#define MS_EXTENT_MAGIC 0x5848534du /* "MSHX" */
+
+#define MS_RUN_ID_BYTES  256
+#define MS_HOST_BYTES    256
+#define MS_PROGRAM_BYTES 256
+#define MS_VERSION_BYTES 128
+#define MS_COMMAND_BYTES 4096
+#define MS_OPTIONS_BYTES 16384
+#define MS_NAME_BYTES    256
+#define MS_UUID_BYTES    16
+
+enum ms_version_slot { MS_VERSION_DRIVER, MS_VERSION_CUDA, MS_VERSION_TORCH, MS_VERSION_COUNT };
+
+enum ms_trace_state {
+    MS_TRACE_OPEN,  /* being written, or its process was killed */
+    MS_TRACE_CLOSED /* ended in order */
+};
+
+/* Strings are terminated by a zero byte within their field. */
+struct ms_file_header {
+    char magic[8];
+    uint32_t byte_order;
+    uint16_t version_major, version_minor;
+    uint32_t extent_bytes;
+    int32_t pid, rank, local_rank; /* ranks: -1 unknown */
+    uint64_t trace_id;             /* not 0; marks the extents that belong to this trace */
+    uint64_t start_unix_ns;        /* wall clock at time 0 of the records */
+    uint64_t start_monotonic_ns;   /* CLOCK_MONOTONIC at the same moment */
+    int32_t world_size;            /* 0 unknown */
+    uint32_t unused;
+    char run_id[MS_RUN_ID_BYTES];
+    char host[MS_HOST_BYTES];
+    char program[MS_PROGRAM_BYTES];
+    char torch_mode[MS_VERSION_BYTES];
+    char memshim_version[MS_VERSION_BYTES];
+    char command[MS_COMMAND_BYTES];
+    char options[MS_OPTIONS_BYTES];
+    uint64_t checksum; /* of all bytes before it */
+
+    /* From here on the fields change while the process runs. */
+    char versions[MS_VERSION_COUNT][MS_VERSION_BYTES];
+    _Atomic uint32_t state; /* enum ms_trace_state */
+    uint32_t exit_known;
+    int32_t exit_status;
+    uint32_t unused_too;
+    uint64_t end_time_ns;             /* where state is CLOSED */
+    _Atomic uint64_t events;          /* all that were told, kept or not */
+    _Atomic uint64_t lost_events;     /* no room in the file: in the sums only */
+    _Atomic uint64_t recycled_events; /* were in windows that made room for newer ones */
+    _Atomic uint64_t lost_entries;    /* log entries for which there was no room */
+    _Atomic uint64_t disk_full;       /* 1 once the file could not grow */
+};
+
+enum ms_extent_kind { MS_EXTENT_WINDOW = 1, MS_EXTENT_LOG = 2, MS_EXTENT_DEVICE = 3 };
+
+struct ms_extent_header {
+    uint32_t magic;
+    uint32_t kind; /* enum ms_extent_kind */
+    uint64_t trace_id;
+    uint64_t start_time_ns;     /* windows: what the first record's time is relative to */
+    uint64_t first_event;       /* windows: events told before the first record */
+    uint32_t base_count;        /* windows */
+    uint32_t payload_offset;    /* from the start of the extent */
+    uint64_t checksum;          /* ms_extent_checksum */
+    _Atomic uint64_t sequence;  /* from 1, by kind; 0: no content (yet, or while recycled) */
+    _Atomic uint64_t committed; /* payload bytes, and the number of records or entries << 32 */
+    _Atomic uint64_t payload_checksum; /* of the committed bytes; 0 while they may still grow */
+};
+
+struct ms_base {
+    uint64_t device;
+    struct ms_aggregate sums;
+};
+
+struct ms_device_page {
+    uint32_t device; /* ordinal */
+    uint32_t has_uuid;
+    char name[MS_NAME_BYTES];
+    uint8_t uuid[MS_UUID_BYTES];
+    _Atomic uint64_t changing; /* odd while `sums` changes; a live reader reads again */
+    struct ms_aggregate sums;
+    struct ms_series_pair series;
+};
+
+enum ms_log_kind { MS_LOG_OOM = 1, MS_LOG_NOTE = 2, MS_LOG_THRESHOLD = 3 };
+
+struct ms_log_entry {
+    uint32_t kind;  /* enum ms_log_kind */
+    uint32_t bytes; /* of the payload, without padding */
+    uint64_t time_ns;
+    uint64_t event;  /* events told before */
+    uint64_t device; /* OOM, THRESHOLD */
+};
+
+/* Payload of MS_LOG_OOM. */
+struct ms_log_oom {
+    struct ms_oom_state state;
+    struct ms_counters counters; /* at that moment */
+    uint64_t allocations;        /* allocations and births of the device before it */
+    struct ms_moment peak_live;  /* so far */
+};
+
+/* Payload of MS_LOG_THRESHOLD. */
+struct ms_log_threshold {
+    uint64_t state; /* the one entered */
+    uint64_t charged_bytes;
+};
+
+/* Of the fields before `checksum`, the sequence, and all bytes from the header's end to the payload
+ * (none where payload_offset is out of range). The whole extent lies at `header`. */
+uint64_t ms_extent_checksum(const struct ms_extent_header *header, uint64_t sequence);
+
+_Static_assert(sizeof(struct ms_file_header) <= MS_EXTENT_BYTES, "the header fits its extent");
+_Static_assert(sizeof(struct ms_extent_header) + sizeof(struct ms_device_page) <= MS_EXTENT_BYTES,
+               "a device fits its extent");
+_Static_assert(sizeof(struct ms_extent_header) + MS_DEVICE_COUNT * sizeof(struct ms_base) <=
+                   MS_EXTENT_BYTES / 2,
+               "windows have room for records");
+
+#endif

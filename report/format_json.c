@@ -1,0 +1,292 @@
+#include "report/formats.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "report/ledger.h"
+#include "report/units.h"
+
+#define SCHEMA "memshim-report/1"
+
+const char *ms_threshold_name(uint64_t state)
+{
+    static const char *const names[] = {"normal", "warning", "critical", "emergency"};
+
+    return state < sizeof(names) / sizeof(names[0]) ? names[state] : "unknown";
+}
+
+const char *ms_end_name(enum ms_process_end end)
+{
+    switch (end) {
+    case MS_PROCESS_RUNNING:
+        return "running";
+    case MS_PROCESS_ENDED:
+        return "ended";
+    default:
+        return "killed";
+    }
+}
+
+static void add_optional(struct ms_json *json, const char *key, const char *text)
+{
+    ms_json_text(json, key, text[0] ? text : NULL);
+}
+
+static void add_versions(struct ms_json *json, const struct ms_file_header *header)
+{
+    ms_json_open(json, "versions", '{');
+    ms_json_text(json, "memshim", header->memshim_version);
+    add_optional(json, "driver", header->versions[MS_VERSION_DRIVER]);
+    add_optional(json, "cuda", header->versions[MS_VERSION_CUDA]);
+    add_optional(json, "torch", header->versions[MS_VERSION_TORCH]);
+    ms_json_close(json, '}');
+}
+
+/* The options come as NAME=value lines. */
+static void add_options(struct ms_json *json, const char *options)
+{
+    char name[MS_NAME_BYTES];
+
+    ms_json_open(json, "options", '{');
+    while (*options) {
+        const size_t line = strcspn(options, "\n");
+        const char *equals = memchr(options, '=', line);
+
+        if (equals) {
+            snprintf(name, sizeof(name), "%.*s", (int)(equals - options), options);
+            ms_json_part(json, name, equals + 1, (size_t)(options + line - equals - 1));
+        }
+        options += line + (options[line] == '\n');
+    }
+    ms_json_close(json, '}');
+}
+
+static void add_rank(struct ms_json *json, const char *key, int32_t rank, int32_t unknown)
+{
+    if (rank == unknown) {
+        ms_json_null(json, key);
+    } else {
+        ms_json_integer(json, key, rank);
+    }
+}
+
+static void add_process(struct ms_json *json, const struct ms_model *model)
+{
+    const struct ms_file_header *header = &model->header;
+    char date[MS_UNIT_TEXT_BYTES];
+
+    ms_json_open(json, "process", '{');
+    ms_json_text(json, "run_id", header->run_id);
+    ms_json_integer(json, "pid", header->pid);
+    add_rank(json, "rank", header->rank, -1);
+    add_rank(json, "local_rank", header->local_rank, -1);
+    add_rank(json, "world_size", header->world_size, 0);
+    ms_json_text(json, "host", header->host);
+    ms_json_text(json, "program", header->program);
+    ms_json_text(json, "command", header->command);
+    ms_json_text(json, "start_time", ms_date_text(header->start_unix_ns, date, sizeof(date)));
+    ms_json_text(json, "state", ms_end_name(model->end));
+    if (model->end == MS_PROCESS_ENDED && header->exit_known) {
+        ms_json_integer(json, "exit", header->exit_status);
+    } else {
+        ms_json_null(json, "exit");
+    }
+    ms_json_count(json, "duration_ns", model->duration_ns);
+    add_optional(json, "torch_mode", header->torch_mode);
+    ms_json_close(json, '}');
+}
+
+static void add_ledger(struct ms_json *json, const struct ms_counters *counters)
+{
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+    const size_t count = ms_ledger(counters, rows);
+
+    ms_json_open(json, "ledger", '[');
+    for (size_t i = 0; i < count; i++) {
+        ms_json_open(json, NULL, '{');
+        ms_json_text(json, "name", rows[i].name);
+        ms_json_count(json, "bytes", rows[i].bytes);
+        ms_json_flag(json, "exact", !rows[i].estimated);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, ']');
+}
+
+static void add_peak(struct ms_json *json, const struct ms_aggregate *sums)
+{
+    const struct ms_moment peak = ms_aggregate_peak_live(sums);
+
+    ms_json_open(json, "peak", '{');
+    ms_json_count(json, "time_ns", peak.time_ns);
+    ms_json_count(json, "live_bytes", peak.live_bytes);
+    ms_json_count(json, "reserved_bytes", peak.reserved_bytes);
+    ms_json_count(json, "charged_bytes", peak.charged_bytes);
+    add_ledger(json, ms_aggregate_at_peak(sums));
+    ms_json_close(json, '}');
+}
+
+static void add_tensors(struct ms_json *json, const struct ms_aggregate *sums)
+{
+    if (sums->births == 0) {
+        ms_json_null(json, "tensors");
+        return;
+    }
+    ms_json_open(json, "tensors", '{');
+    ms_json_count(json, "births", sums->births);
+    ms_json_count(json, "deaths", sums->deaths);
+    ms_json_count(json, "peak_live_bytes", sums->peak_tensor_bytes);
+    ms_json_close(json, '}');
+}
+
+static void add_uuid(struct ms_json *json, const struct ms_model_device *device)
+{
+    char text[64] = "GPU";
+    size_t used = 3;
+
+    if (!device->has_uuid) {
+        ms_json_null(json, "uuid");
+        return;
+    }
+    for (int i = 0; i < MS_UUID_BYTES; i++) {
+        const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+
+        used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%02x", dash ? "-" : "",
+                                 device->uuid[i]);
+    }
+    ms_json_text(json, "uuid", text);
+}
+
+static void add_device(struct ms_json *json, const struct ms_model_device *device, int index)
+{
+    static const char *const calls[MS_CALL_COUNT] = {"create", "map", "set_access", "unmap",
+                                                     "release"};
+    const struct ms_aggregate *sums = &device->sums;
+    const int64_t fragmentation = ms_aggregate_fragmentation_ppm(sums);
+    char number[MS_UNIT_TEXT_BYTES];
+
+    ms_json_open(json, NULL, '{');
+    ms_json_integer(json, "index", index);
+    add_uuid(json, device);
+    add_optional(json, "name", device->name);
+    ms_json_count(json, "total_bytes", sums->now.total_bytes);
+    ms_json_count(json, "cap_bytes", sums->now.cap_bytes);
+    ms_json_count(json, "peak_live_bytes", ms_aggregate_peak_live(sums).live_bytes);
+    ms_json_count(json, "peak_reserved_bytes", sums->peak_reserved.reserved_bytes);
+    ms_json_count(json, "peak_charged_bytes", sums->peak_charged.charged_bytes);
+    if (fragmentation < 0) {
+        ms_json_null(json, "fragmentation_at_peak");
+    } else {
+        ms_json_number(json, "fragmentation_at_peak",
+                       ms_decimal_text(fragmentation, number, sizeof(number)));
+    }
+    ms_json_count(json, "allocations", sums->allocations);
+    ms_json_count(json, "frees", sums->frees);
+    ms_json_count(json, "failed_allocations", sums->failed_allocations);
+    ms_json_open(json, "driver_calls", '{');
+    for (int call = 0; call < MS_CALL_COUNT; call++) {
+        ms_json_count(json, calls[call], sums->driver_calls[call]);
+    }
+    ms_json_close(json, '}');
+    add_tensors(json, sums);
+    add_peak(json, sums);
+    ms_json_count(json, "peak_host_pinned_bytes", sums->peak_host_pinned_bytes);
+    ms_json_close(json, '}');
+}
+
+static void add_oom(struct ms_json *json, const struct ms_model_oom *oom)
+{
+    char sentence[MS_SENTENCE_BYTES];
+
+    (void)ms_verdict_decide(&oom->record.state, NULL, sentence, sizeof(sentence));
+    ms_json_open(json, NULL, '{');
+    ms_json_count(json, "time_ns", oom->time_ns);
+    ms_json_count(json, "device", oom->device);
+    ms_json_text(json, "source", oom->record.state.source == MS_OOM_TORCH ? "torch" : "driver");
+    ms_json_count(json, "requested_bytes", oom->record.state.requested_bytes);
+    ms_json_count(json, "short_bytes", oom->short_bytes);
+    ms_json_text(json, "verdict", ms_verdict_name(oom->verdict));
+    ms_json_text(json, "sentence", sentence);
+    ms_json_count(json, "largest_free_bytes", oom->record.state.largest_free_bytes);
+    ms_json_flag(json, "recovered", oom->recovered);
+    add_ledger(json, &oom->record.counters);
+    ms_json_close(json, '}');
+}
+
+static void add_thresholds(struct ms_json *json, const struct ms_model *model)
+{
+    const struct ms_model_threshold *all = (const struct ms_model_threshold *)model->thresholds.at;
+    const size_t count = model->thresholds.bytes / sizeof(*all);
+
+    ms_json_open(json, "thresholds", '[');
+    for (size_t i = 0; i < count; i++) {
+        ms_json_open(json, NULL, '{');
+        ms_json_count(json, "time_ns", all[i].time_ns);
+        ms_json_count(json, "device", all[i].device);
+        ms_json_text(json, "state", ms_threshold_name(all[i].state));
+        ms_json_count(json, "charged_bytes", all[i].charged_bytes);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, ']');
+}
+
+static void add_lines(struct ms_json *json, const char *key, const struct ms_buffer *lines,
+                      uint64_t count)
+{
+    const char *at = lines->at;
+
+    ms_json_open(json, key, '[');
+    for (uint64_t i = 0; i < count; i++) {
+        ms_json_text(json, NULL, at);
+        at += strlen(at) + 1;
+    }
+    ms_json_close(json, ']');
+}
+
+static void add_trace(struct ms_json *json, const struct ms_model *model)
+{
+    ms_json_open(json, "trace", '{');
+    ms_json_count(json, "events", model->events);
+    ms_json_count(json, "events_in_detail", model->read_events);
+    ms_json_count(json, "detail_since_ns", model->first_detail_ns);
+    ms_json_count(json, "recycled_events", model->recycled_events);
+    ms_json_count(json, "lost_events", model->lost_events);
+    ms_json_flag(json, "sums_exact", model->sums_exact && !model->one_event_torn);
+    add_lines(json, "warnings", &model->warnings, model->warning_count);
+    ms_json_close(json, '}');
+}
+
+void ms_format_json_member(const struct ms_model *model, struct ms_json *json, const char *folder)
+{
+    ms_json_open(json, NULL, '{');
+    ms_json_text(json, "schema", SCHEMA);
+    if (folder) {
+        ms_json_text(json, "folder", folder);
+    }
+    add_versions(json, &model->header);
+    add_options(json, model->header.options);
+    add_process(json, model);
+    ms_json_open(json, "devices", '[');
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        if (model->devices[i].used) {
+            add_device(json, &model->devices[i], i);
+        }
+    }
+    ms_json_close(json, ']');
+    ms_json_open(json, "oom_events", '[');
+    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
+        add_oom(json, ms_model_oom_at(model, i));
+    }
+    ms_json_close(json, ']');
+    add_thresholds(json, model);
+    add_lines(json, "notes", &model->notes, model->note_count);
+    add_trace(json, model);
+    ms_json_close(json, '}');
+}
+
+void ms_format_json(const struct ms_model *model, struct ms_buffer *out)
+{
+    struct ms_json json = {.out = out};
+
+    ms_format_json_member(model, &json, NULL);
+    ms_buffer_add(out, "\n");
+}

@@ -1,0 +1,394 @@
+#include "report/formats.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "report/ledger.h"
+#include "report/units.h"
+
+#define LISTED_OOMS 10
+
+/* A number's text that lives as long as the expression it is written in. */
+#define BYTES(value)    ms_bytes_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+#define COUNT(value)    ms_count_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+#define DURATION(value) ms_duration_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+#define PERCENT(part, whole) \
+    ms_percent_text((part), (whole), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+
+int ms_model_main_device(const struct ms_model *model)
+{
+    const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
+    unsigned __int128 best = 0;
+    int device = -1;
+
+    if (fatal) {
+        return (int)fatal->device;
+    }
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        const struct ms_aggregate *sums = &model->devices[i].sums;
+        const uint64_t cap = sums->now.cap_bytes ? sums->now.cap_bytes : UINT64_MAX;
+        const unsigned __int128 share =
+            ((unsigned __int128)sums->peak_charged.charged_bytes << 32) / cap;
+
+        if (model->devices[i].used && (device < 0 || share > best)) {
+            best = share;
+            device = i;
+        }
+    }
+    return device;
+}
+
+static bool has_several_devices(const struct ms_model *model)
+{
+    int used = 0;
+
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        used += model->devices[i].used;
+    }
+    return used > 1;
+}
+
+static void add_head(const struct ms_model *model, struct ms_buffer *out)
+{
+    const struct ms_file_header *header = &model->header;
+    char date[MS_UNIT_TEXT_BYTES];
+
+    ms_buffer_add(out, "memshim  ");
+    ms_buffer_add_plain(out, header->program[0] ? header->program : "process");
+    if (header->rank >= 0 && header->world_size > 0) {
+        ms_buffer_format(out, "  rank %d of %d", (int)header->rank, (int)header->world_size);
+    } else if (header->rank >= 0) {
+        ms_buffer_format(out, "  rank %d", (int)header->rank);
+    }
+    ms_buffer_add(out, "  ");
+    ms_buffer_add_plain(out, header->host);
+    ms_date_text(header->start_unix_ns, date, sizeof(date));
+    ms_buffer_format(out, "  pid %d   %.10s %.5s UTC   %s %s   ", (int)header->pid, date, date + 11,
+                     model->end == MS_PROCESS_RUNNING ? "runs for" : "ran",
+                     DURATION(model->duration_ns));
+    if (model->end == MS_PROCESS_ENDED && header->exit_known) {
+        ms_buffer_format(out, "exit %d\n", (int)header->exit_status);
+    } else if (model->end == MS_PROCESS_ENDED) {
+        ms_buffer_add(out, "exit status unknown\n");
+    } else {
+        ms_buffer_add(out, model->end == MS_PROCESS_RUNNING ? "still running\n" : "was killed\n");
+    }
+}
+
+/* The three largest holders, in one line. */
+static void add_holders(const struct ms_counters *counters, struct ms_buffer *out)
+{
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+    const size_t count = ms_ledger(counters, rows);
+    bool shown[MS_LEDGER_ROWS] = {false};
+
+    for (int place = 0; place < 3; place++) {
+        size_t largest = count;
+
+        for (size_t i = 0; i < count; i++) {
+            const bool free = strcmp(rows[i].name, "free") == 0;
+
+            if (!shown[i] && !free && (largest == count || rows[i].bytes > rows[largest].bytes)) {
+                largest = i;
+            }
+        }
+        if (largest == count) {
+            break;
+        }
+        shown[largest] = true;
+        ms_buffer_format(out, "%s%s %s", place ? ", " : "", BYTES(rows[largest].bytes),
+                         rows[largest].what);
+    }
+    ms_buffer_add(out, "\n");
+}
+
+static const char *advice(const struct ms_model_oom *oom)
+{
+    switch (oom->verdict) {
+    case MS_VERDICT_CAP:
+        return oom->short_bytes == 0
+                   ? "raise or drop set_per_process_memory_fraction in the program"
+                   : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT, by at least what was short";
+    case MS_VERDICT_FRAGMENTATION:
+        return "the holes are pinned where they are: see the table below for who holds what";
+    case MS_VERDICT_OTHER_PROCESS:
+        return "nvidia-smi names the other processes; end them or take another device";
+    default:
+        return "a smaller batch or shape, or a larger device: by at least what was short";
+    }
+}
+
+static void add_oom_answer(const struct ms_model *model, const struct ms_model_oom *oom,
+                           struct ms_buffer *out)
+{
+    char what[MS_SENTENCE_BYTES], why[MS_SENTENCE_BYTES];
+
+    (void)ms_verdict_parts(&oom->record.state, NULL, what, sizeof(what), why, sizeof(why));
+    ms_buffer_format(out, "OUT OF MEMORY after %s", DURATION(oom->time_ns));
+    if (has_several_devices(model)) {
+        ms_buffer_format(out, " on device %" PRIu64, oom->device);
+    }
+    ms_buffer_format(out, ": %s.\n", what);
+    ms_buffer_format(out, "  why    %s.\n", why);
+    ms_buffer_add(out, "  holds  ");
+    add_holders(&oom->record.counters, out);
+    ms_buffer_format(out, "  next   %s\n", advice(oom));
+}
+
+static uint64_t recovered_ooms(const struct ms_model *model)
+{
+    uint64_t count = 0;
+
+    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
+        count += ms_model_oom_at(model, i)->recovered;
+    }
+    return count;
+}
+
+static void add_fragmentation(const struct ms_aggregate *sums, struct ms_buffer *out)
+{
+    const int64_t ppm = ms_aggregate_fragmentation_ppm(sums);
+
+    if (ppm < 0) {
+        ms_buffer_add(out, "nothing was reserved");
+    } else {
+        ms_buffer_format(out, "fragmentation %s when reserved bytes peaked",
+                         PERCENT((uint64_t)ppm, 1000000));
+    }
+}
+
+static void add_good_answer(const struct ms_model *model, struct ms_buffer *out)
+{
+    const int main_device = ms_model_main_device(model);
+
+    if (main_device < 0) {
+        ms_buffer_add(out, "No device was used, as far as the trace tells.\n");
+        return;
+    }
+
+    const struct ms_aggregate *sums = &model->devices[main_device].sums;
+    const uint64_t cap = sums->peak_charged.cap_bytes;
+
+    ms_buffer_format(out, "Peak %s of %s (%s) charged on device %d, after %s.\n",
+                     BYTES(sums->peak_charged.charged_bytes), BYTES(cap),
+                     PERCENT(sums->peak_charged.charged_bytes, cap), main_device,
+                     DURATION(sums->peak_charged.time_ns));
+    ms_buffer_format(out, "  live   at most %s; ", BYTES(ms_aggregate_peak_live(sums).live_bytes));
+    add_fragmentation(sums, out);
+    ms_buffer_add(out, "\n  holds  ");
+    add_holders(ms_aggregate_at_peak(sums), out);
+    if (ms_model_oom_count(model) == 0) {
+        ms_buffer_format(out, "  ooms   no out-of-memory%s\n",
+                         model->end == MS_PROCESS_RUNNING ? " so far" : "");
+    } else {
+        ms_buffer_format(out, "  ooms   %s, all recovered from\n", COUNT(recovered_ooms(model)));
+    }
+}
+
+static void add_table(const char *title, const struct ms_counters *counters, struct ms_buffer *out)
+{
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+    const size_t count = ms_ledger(counters, rows);
+    const uint64_t cap = counters->cap_bytes;
+
+    ms_buffer_format(out, "\n%s   (= exact, ~ estimated)\n", title);
+    for (size_t i = 0; i < count; i++) {
+        ms_buffer_format(out, "  %11s  %7s  %-12s  %-48s  %s\n", BYTES(rows[i].bytes),
+                         PERCENT(rows[i].bytes, cap), rows[i].name, rows[i].what,
+                         rows[i].estimated ? "~" : "=");
+    }
+}
+
+static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
+{
+    const size_t count = ms_model_oom_count(model);
+    const size_t first = count > LISTED_OOMS ? count - LISTED_OOMS : 0;
+
+    if (count == 0) {
+        return;
+    }
+    ms_buffer_format(out, "\nOut-of-memories: %s", COUNT(count));
+    if (first > 0) {
+        ms_buffer_format(out, ", the last %d of them", LISTED_OOMS);
+    }
+    ms_buffer_add(out, "\n");
+    for (size_t i = first; i < count; i++) {
+        const struct ms_model_oom *oom = ms_model_oom_at(model, i);
+
+        ms_buffer_format(
+            out, "  after %-10s device %" PRIu64 "  %-7s asked for %-11s short %-11s %-13s  %s\n",
+            DURATION(oom->time_ns), oom->device,
+            oom->record.state.source == MS_OOM_TORCH ? "PyTorch" : "driver",
+            BYTES(oom->record.state.requested_bytes), BYTES(oom->short_bytes),
+            ms_verdict_name(oom->verdict), oom->recovered ? "recovered" : "not recovered");
+    }
+}
+
+static void add_device(const struct ms_model_device *device, int index, struct ms_buffer *out)
+{
+    const struct ms_aggregate *sums = &device->sums;
+
+    ms_buffer_format(out, "\nDevice %d  ", index);
+    ms_buffer_add_plain(out, device->name[0] ? device->name : "(name unknown)");
+    ms_buffer_format(out, "  %s, cap %s\n", BYTES(sums->now.total_bytes),
+                     BYTES(sums->now.cap_bytes));
+    ms_buffer_format(out, "  peak   live %s   reserved %s   charged %s\n",
+                     BYTES(ms_aggregate_peak_live(sums).live_bytes),
+                     BYTES(sums->peak_reserved.reserved_bytes),
+                     BYTES(sums->peak_charged.charged_bytes));
+    ms_buffer_add(out, "  ");
+    add_fragmentation(sums, out);
+    ms_buffer_format(out, "\n  allocations %s, frees %s, refused %s\n", COUNT(sums->allocations),
+                     COUNT(sums->frees), COUNT(sums->failed_allocations));
+    if (sums->births > 0) {
+        ms_buffer_format(out, "  tensors seen: %s born, %s died, at most %s live at once\n",
+                         COUNT(sums->births), COUNT(sums->deaths), BYTES(sums->peak_tensor_bytes));
+    }
+    ms_buffer_format(
+        out, "  driver calls: create %s, map %s, set access %s, unmap %s, release %s\n",
+        COUNT(sums->driver_calls[MS_CALL_CREATE]), COUNT(sums->driver_calls[MS_CALL_MAP]),
+        COUNT(sums->driver_calls[MS_CALL_SET_ACCESS]), COUNT(sums->driver_calls[MS_CALL_UNMAP]),
+        COUNT(sums->driver_calls[MS_CALL_RELEASE]));
+    if (sums->peak_host_pinned_bytes > 0) {
+        ms_buffer_format(out, "  pinned host memory: at most %s\n",
+                         BYTES(sums->peak_host_pinned_bytes));
+    }
+}
+
+static void add_tensor_note(const struct ms_model *model, struct ms_buffer *out)
+{
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        if (model->devices[i].sums.births > 0) {
+            return;
+        }
+    }
+    if (model->header.versions[MS_VERSION_TORCH][0]) {
+        ms_buffer_add(out, "\nPyTorch did not report its tensors: live bytes are those of its "
+                           "segments, and holes inside them are not seen.\n");
+    } else {
+        ms_buffer_add(out, "\nNo framework reported tensors: live bytes are those of whole "
+                           "allocations.\n");
+    }
+}
+
+static void add_lines(const char *title, const char *lines, struct ms_buffer *out)
+{
+    if (!lines[0]) {
+        return;
+    }
+    ms_buffer_format(out, "\n%s\n", title);
+    while (*lines) {
+        char line[1024];
+        const size_t length = strcspn(lines, "\n");
+        const size_t kept = length < sizeof(line) ? length : sizeof(line) - 1;
+
+        memcpy(line, lines, kept);
+        line[kept] = '\0';
+        ms_buffer_add(out, "  ");
+        ms_buffer_add_plain(out, line);
+        ms_buffer_add(out, "\n");
+        lines += length + (lines[length] == '\n');
+    }
+}
+
+static void add_list(const char *title, const struct ms_buffer *lines, uint64_t count,
+                     struct ms_buffer *out)
+{
+    const char *at = lines->at;
+
+    if (count > 0) {
+        ms_buffer_format(out, "\n%s\n", title);
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        ms_buffer_add(out, "  ");
+        ms_buffer_add_plain(out, at);
+        ms_buffer_add(out, "\n");
+        at += strlen(at) + 1;
+    }
+}
+
+static void add_exactness(const struct ms_model *model, struct ms_buffer *out)
+{
+    ms_buffer_format(out, "\nExact: ");
+    if (!model->sums_exact) {
+        ms_buffer_add(out, "the trace is damaged, figures are what could be read of it");
+    } else if (model->one_event_torn) {
+        ms_buffer_add(out, "sums and peaks of the whole run, but for one event told when the "
+                           "process was killed");
+    } else {
+        ms_buffer_add(out, "sums, peaks and out-of-memories of the whole run");
+    }
+    if (model->events == model->read_events) {
+        ms_buffer_format(out, "; every one of %s events in detail.\n", COUNT(model->events));
+    } else {
+        ms_buffer_format(out, "; the last %s of %s events in detail (since %s).\n",
+                         COUNT(model->read_events), COUNT(model->events),
+                         DURATION(model->first_detail_ns));
+    }
+    if (model->lost_events > 0) {
+        ms_buffer_format(out,
+                         "There was no room on disk for the records of %s events; they count "
+                         "in the sums.\n",
+                         COUNT(model->lost_events));
+    }
+    if (model->lost_entries > 0) {
+        ms_buffer_format(out,
+                         "There was no room for %s log entries (out-of-memories, notes or "
+                         "thresholds).\n",
+                         COUNT(model->lost_entries));
+    }
+}
+
+static void add_versions(const struct ms_model *model, struct ms_buffer *out)
+{
+    static const char *const names[MS_VERSION_COUNT] = {"driver", "CUDA", "PyTorch"};
+    const struct ms_file_header *header = &model->header;
+
+    ms_buffer_add(out, "\nmemshim ");
+    ms_buffer_add_plain(out, header->memshim_version);
+    for (int slot = 0; slot < MS_VERSION_COUNT; slot++) {
+        if (header->versions[slot][0]) {
+            ms_buffer_format(out, "   %s ", names[slot]);
+            ms_buffer_add_plain(out, header->versions[slot]);
+        }
+    }
+    if (header->torch_mode[0]) {
+        ms_buffer_add(out, "   MEMSHIM_TORCH ");
+        ms_buffer_add_plain(out, header->torch_mode);
+    }
+    ms_buffer_add(out, "\ncommand  ");
+    ms_buffer_add_plain(out, header->command);
+    ms_buffer_add(out, "\n");
+}
+
+void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
+{
+    const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
+    const int main_device = ms_model_main_device(model);
+
+    add_head(model, out);
+    if (fatal) {
+        add_oom_answer(model, fatal, out);
+        add_table("Where the bytes were at that moment", &fatal->record.counters, out);
+    } else {
+        add_good_answer(model, out);
+    }
+    if (main_device >= 0) {
+        add_table("Where the bytes were when live bytes peaked",
+                  ms_aggregate_at_peak(&model->devices[main_device].sums), out);
+    }
+    add_ooms(model, out);
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        if (model->devices[i].used) {
+            add_device(&model->devices[i], i, out);
+        }
+    }
+    add_tensor_note(model, out);
+    add_lines("Options that were set", model->header.options, out);
+    add_list("Said during the run", &model->notes, model->note_count, out);
+    add_list("The trace is not whole", &model->warnings, model->warning_count, out);
+    add_versions(model, out);
+    add_exactness(model, out);
+    ms_buffer_add(out, "More: report.json   timeline.json (opens in Perfetto)   memshim report "
+                       "--help\n");
+}

@@ -1,0 +1,247 @@
+#include "report/formats.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "report/units.h"
+
+struct timeline {
+    struct ms_json *json;
+    const struct ms_model *model;
+    uint64_t offset_ns; /* of the process's time 0 */
+    int64_t pid;
+};
+
+/* Times of the form are microseconds; three decimals keep the nanoseconds. */
+static void add_time(const struct timeline *timeline, uint64_t time_ns)
+{
+    const uint64_t ns = timeline->offset_ns + time_ns;
+    char number[MS_UNIT_TEXT_BYTES];
+
+    snprintf(number, sizeof(number), "%" PRIu64 ".%03" PRIu64, ns / 1000, ns % 1000);
+    ms_json_number(timeline->json, "ts", number);
+}
+
+static void begin_event(const struct timeline *timeline, const char *name, const char *phase)
+{
+    ms_json_open(timeline->json, NULL, '{');
+    ms_json_text(timeline->json, "name", name);
+    ms_json_text(timeline->json, "ph", phase);
+    ms_json_integer(timeline->json, "pid", timeline->pid);
+}
+
+static void add_names(const struct timeline *timeline)
+{
+    const struct ms_model *model = timeline->model;
+    struct ms_json *json = timeline->json;
+    const struct ms_file_header *header = &model->header;
+    char text[MS_PROGRAM_BYTES + MS_HOST_BYTES + 64];
+
+    if (header->rank >= 0) {
+        snprintf(text, sizeof(text), "%s rank %d on %s", header->program, (int)header->rank,
+                 header->host);
+    } else {
+        snprintf(text, sizeof(text), "%s on %s", header->program, header->host);
+    }
+    begin_event(timeline, "process_name", "M");
+    ms_json_open(json, "args", '{');
+    ms_json_text(json, "name", text);
+    ms_json_close(json, '}');
+    ms_json_close(json, '}');
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        if (!model->devices[i].used) {
+            continue;
+        }
+        snprintf(text, sizeof(text), "device %d %s", i, model->devices[i].name);
+        begin_event(timeline, "thread_name", "M");
+        ms_json_integer(json, "tid", i + 1);
+        ms_json_open(json, "args", '{');
+        ms_json_text(json, "name", text);
+        ms_json_close(json, '}');
+        ms_json_close(json, '}');
+    }
+}
+
+static void add_point(const struct timeline *timeline, int device, uint64_t time_ns,
+                      const uint64_t values[MS_LINE_COUNT])
+{
+    struct ms_json *json = timeline->json;
+    static const char *const lines[MS_LINE_COUNT] = {"live", "reserved", "charged", "cap"};
+    char name[64];
+
+    for (int line = 0; line < MS_LINE_COUNT; line++) {
+        snprintf(name, sizeof(name), "device %d %s", device, lines[line]);
+        begin_event(timeline, name, "C");
+        add_time(timeline, time_ns);
+        ms_json_open(json, "args", '{');
+        ms_json_count(json, "bytes", values[line]);
+        ms_json_close(json, '}');
+        ms_json_close(json, '}');
+    }
+}
+
+static bool differ(const uint64_t a[MS_LINE_COUNT], const uint64_t b[MS_LINE_COUNT])
+{
+    for (int line = 0; line < MS_LINE_COUNT; line++) {
+        if (a[line] != b[line]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A bucket is drawn as its lowest, its highest and its last values: whatever happened in it is
+ * seen, at the bucket's width. */
+static void add_bucket(const struct timeline *timeline, int device, const struct ms_bucket *bucket,
+                       uint64_t start_ns, uint64_t width_ns)
+{
+    if (differ(bucket->min_bytes, bucket->max_bytes)) {
+        add_point(timeline, device, start_ns, bucket->min_bytes);
+        add_point(timeline, device, start_ns + width_ns / 3, bucket->max_bytes);
+        add_point(timeline, device, start_ns + 2 * (width_ns / 3), bucket->last_bytes);
+    } else {
+        add_point(timeline, device, start_ns, bucket->last_bytes);
+    }
+}
+
+static void add_counters(const struct timeline *timeline, int device)
+{
+    const struct ms_model *model = timeline->model;
+    const struct ms_series *series = ms_model_series(&model->devices[device]);
+    const uint64_t width_ns = UINT64_C(1) << series->shift;
+    const struct ms_bucket *last = NULL;
+
+    for (uint32_t i = 0; i < series->used; i++) {
+        const struct ms_bucket *bucket = &series->buckets[i];
+
+        if (bucket->samples == 0) {
+            continue;
+        }
+        add_bucket(timeline, device, bucket, i * width_ns, width_ns);
+        last = bucket;
+    }
+    /* The lines go on to the end of the run. */
+    if (last && model->duration_ns > (uint64_t)series->used * width_ns) {
+        add_point(timeline, device, model->duration_ns, last->last_bytes);
+    }
+}
+
+static void begin_instant(const struct timeline *timeline, const char *name, uint64_t device,
+                          uint64_t time_ns)
+{
+    struct ms_json *json = timeline->json;
+
+    begin_event(timeline, name, "i");
+    ms_json_count(json, "tid", device + 1);
+    add_time(timeline, time_ns);
+    ms_json_text(json, "s", "p");
+    ms_json_open(json, "args", '{');
+}
+
+static void end_instant(struct ms_json *json)
+{
+    ms_json_close(json, '}');
+    ms_json_close(json, '}');
+}
+
+static void add_peaks(const struct timeline *timeline, int device)
+{
+    const struct ms_model *model = timeline->model;
+    struct ms_json *json = timeline->json;
+    const struct ms_aggregate *sums = &model->devices[device].sums;
+    const struct ms_moment live = ms_aggregate_peak_live(sums);
+
+    begin_instant(timeline, "peak of live bytes", (uint64_t)device, live.time_ns);
+    ms_json_count(json, "live_bytes", live.live_bytes);
+    ms_json_count(json, "reserved_bytes", live.reserved_bytes);
+    end_instant(json);
+    begin_instant(timeline, "peak of charged bytes", (uint64_t)device, sums->peak_charged.time_ns);
+    ms_json_count(json, "charged_bytes", sums->peak_charged.charged_bytes);
+    end_instant(json);
+}
+
+static void add_ooms(const struct timeline *timeline)
+{
+    const struct ms_model *model = timeline->model;
+    struct ms_json *json = timeline->json;
+    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
+        const struct ms_model_oom *oom = ms_model_oom_at(model, i);
+        char sentence[MS_SENTENCE_BYTES];
+
+        (void)ms_verdict_decide(&oom->record.state, NULL, sentence, sizeof(sentence));
+        begin_instant(timeline, "OUT OF MEMORY", oom->device, oom->time_ns);
+        ms_json_text(json, "sentence", sentence);
+        ms_json_text(json, "verdict", ms_verdict_name(oom->verdict));
+        ms_json_count(json, "requested_bytes", oom->record.state.requested_bytes);
+        ms_json_count(json, "short_bytes", oom->short_bytes);
+        ms_json_flag(json, "recovered", oom->recovered);
+        end_instant(json);
+    }
+}
+
+static void add_thresholds(const struct timeline *timeline)
+{
+    const struct ms_model *model = timeline->model;
+    struct ms_json *json = timeline->json;
+    const struct ms_model_threshold *all = (const struct ms_model_threshold *)model->thresholds.at;
+    const size_t count = model->thresholds.bytes / sizeof(*all);
+    char name[64];
+
+    for (size_t i = 0; i < count; i++) {
+        snprintf(name, sizeof(name), "memory %s", ms_threshold_name(all[i].state));
+        begin_instant(timeline, name, all[i].device, all[i].time_ns);
+        ms_json_count(json, "charged_bytes", all[i].charged_bytes);
+        end_instant(json);
+    }
+}
+
+void ms_timeline_begin(struct ms_json *json, uint64_t start_unix_ns, const char *what)
+{
+    char date[MS_UNIT_TEXT_BYTES];
+
+    ms_json_open(json, NULL, '{');
+    ms_json_text(json, "displayTimeUnit", "ms");
+    ms_json_open(json, "otherData", '{');
+    ms_json_text(json, "start_time", ms_date_text(start_unix_ns, date, sizeof(date)));
+    ms_json_text(json, "command", what);
+    ms_json_close(json, '}');
+    ms_json_open(json, "traceEvents", '[');
+}
+
+void ms_timeline_add(struct ms_json *json, const struct ms_model *model, uint64_t start_unix_ns,
+                     int64_t pid)
+{
+    const uint64_t start_ns = model->header.start_unix_ns;
+    const struct timeline timeline = {
+        .json = json,
+        .model = model,
+        .offset_ns = start_ns > start_unix_ns ? start_ns - start_unix_ns : 0,
+        .pid = pid,
+    };
+
+    add_names(&timeline);
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        if (model->devices[i].used) {
+            add_counters(&timeline, i);
+            add_peaks(&timeline, i);
+        }
+    }
+    add_ooms(&timeline);
+    add_thresholds(&timeline);
+}
+
+void ms_timeline_end(struct ms_json *json)
+{
+    ms_json_close(json, ']');
+    ms_json_close(json, '}');
+    ms_buffer_add(json->out, "\n");
+}
+
+void ms_format_timeline(const struct ms_model *model, struct ms_buffer *out)
+{
+    struct ms_json json = {.out = out, .dense = true};
+
+    ms_timeline_begin(&json, model->header.start_unix_ns, model->header.command);
+    ms_timeline_add(&json, model, model->header.start_unix_ns, model->header.pid);
+    ms_timeline_end(&json);
+}

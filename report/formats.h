@@ -1,0 +1,37 @@
+/* The forms of a report: a model in, text out. */
+#ifndef MEMSHIM_REPORT_FORMATS_H
+#define MEMSHIM_REPORT_FORMATS_H
+
+#include "report/buffer.h"
+#include "report/json.h"
+#include "report/model.h"
+
+/* report.txt: its first five lines are the answer. */
+void ms_format_text(const struct ms_model *model, struct ms_buffer *out);
+
+/* report.json (report/schema.json). */
+void ms_format_json(const struct ms_model *model, struct ms_buffer *out);
+
+/* The same as a member of a larger document. folder: where the report lies, null for no such
+ * member. */
+void ms_format_json_member(const struct ms_model *model, struct ms_json *json, const char *folder);
+
+/* timeline.json: Chrome's trace-event form, for Perfetto. */
+void ms_format_timeline(const struct ms_model *model, struct ms_buffer *out);
+
+/* Several processes in one timeline: begin, each, end. start_unix_ns: time 0 of the whole. pid: one
+ * number a process, since those of two hosts may be the same. */
+void ms_timeline_begin(struct ms_json *json, uint64_t start_unix_ns, const char *what);
+void ms_timeline_add(struct ms_json *json, const struct ms_model *model, uint64_t start_unix_ns,
+                     int64_t pid);
+void ms_timeline_end(struct ms_json *json);
+
+/* Names that several forms share. */
+const char *ms_threshold_name(uint64_t state);
+const char *ms_end_name(enum ms_process_end end);
+
+/* The device that a one-line answer is about: that of the out-of-memory which ended the run, else
+ * the one that came nearest to its cap; -1 where none was used. */
+int ms_model_main_device(const struct ms_model *model);
+
+#endif

@@ -1,0 +1,117 @@
+#include "report/json.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void add_string(struct ms_buffer *out, const char *text, size_t bytes)
+{
+    const char *end = text + bytes;
+
+    ms_buffer_add(out, "\"");
+    while (text < end) {
+        unsigned point;
+        const size_t length = ms_utf8_length(text, &point);
+
+        if (length == 0 || length > (size_t)(end - text)) {
+            ms_buffer_add(out, "\\ufffd");
+            text++;
+        } else if (point < 0x20 || point == '"' || point == '\\' || point == '<' || point == '>' ||
+                   point == '&' || point == 0x7f || point == 0x2028 || point == 0x2029) {
+            ms_buffer_format(out, "\\u%04x", point);
+            text += length;
+        } else {
+            ms_buffer_format(out, "%.*s", (int)length, text);
+            text += length;
+        }
+    }
+    ms_buffer_add(out, "\"");
+}
+
+static void add_break(struct ms_json *json)
+{
+    if (json->dense) {
+        return;
+    }
+    ms_buffer_add(json->out, "\n");
+    for (int i = 0; i < json->depth; i++) {
+        ms_buffer_add(json->out, "  ");
+    }
+}
+
+static void begin_member(struct ms_json *json, const char *key)
+{
+    if (json->started) {
+        ms_buffer_add(json->out, ",");
+    }
+    if (json->depth > 0) {
+        add_break(json);
+    }
+    json->started = true;
+    if (key) {
+        add_string(json->out, key, strlen(key));
+        ms_buffer_add(json->out, json->dense ? ":" : ": ");
+    }
+}
+
+void ms_json_open(struct ms_json *json, const char *key, char bracket)
+{
+    begin_member(json, key);
+    ms_buffer_format(json->out, "%c", bracket);
+    json->depth++;
+    json->started = false;
+}
+
+void ms_json_close(struct ms_json *json, char bracket)
+{
+    json->depth--;
+    if (json->started) {
+        add_break(json);
+    }
+    ms_buffer_format(json->out, "%c", bracket);
+    json->started = true;
+}
+
+void ms_json_text(struct ms_json *json, const char *key, const char *text)
+{
+    if (!text) {
+        ms_json_null(json, key);
+        return;
+    }
+    ms_json_part(json, key, text, strlen(text));
+}
+
+void ms_json_part(struct ms_json *json, const char *key, const char *text, size_t bytes)
+{
+    begin_member(json, key);
+    add_string(json->out, text, bytes);
+}
+
+void ms_json_count(struct ms_json *json, const char *key, uint64_t value)
+{
+    begin_member(json, key);
+    ms_buffer_format(json->out, "%" PRIu64, value);
+}
+
+void ms_json_integer(struct ms_json *json, const char *key, int64_t value)
+{
+    begin_member(json, key);
+    ms_buffer_format(json->out, "%" PRId64, value);
+}
+
+void ms_json_flag(struct ms_json *json, const char *key, bool value)
+{
+    begin_member(json, key);
+    ms_buffer_add(json->out, value ? "true" : "false");
+}
+
+void ms_json_null(struct ms_json *json, const char *key)
+{
+    begin_member(json, key);
+    ms_buffer_add(json->out, "null");
+}
+
+void ms_json_number(struct ms_json *json, const char *key, const char *number)
+{
+    begin_member(json, key);
+    ms_buffer_add(json->out, number);
+}

@@ -1,0 +1,567 @@
+#include "report/model.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "report/encoding.h"
+#include "report/reader.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+
+/* So many allocations after an out-of-memory are more than a program makes that only ends. */
+#define WENT_ON_ALLOCATIONS 64
+
+/* An out-of-memory on its way through the replay. */
+struct pending {
+    struct ms_model_oom oom;
+    uint64_t event; /* told before it */
+};
+
+struct replay {
+    struct ms_model *model;
+    struct ms_reader *reader;
+    struct ms_codec *codec;
+    struct ms_buffer pending; /* struct pending, by event */
+    size_t next_pending;
+    /* By device: the smallest request that has failed and not been met since. */
+    uint64_t smallest_open[MS_DEVICE_COUNT];
+    uint64_t next_event; /* the ordinal that the next record should have */
+    bool complete;       /* nothing is missing from first_detail_ns to next_event */
+    uint64_t pages_read; /* a bit a device */
+};
+
+static void warn(struct ms_model *model, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void warn(struct ms_model *model, const char *format, ...)
+{
+    char text[512];
+    va_list values;
+
+    va_start(values, format);
+    vsnprintf(text, sizeof(text), format, values);
+    va_end(values);
+    ms_buffer_add(&model->warnings, text);
+    if (ms_buffer_extend(&model->warnings, 1)) {
+        model->warning_count++;
+    }
+}
+
+static void *pages(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* Null where memory runs out. */
+static struct ms_model_device *use_device(struct ms_model *model, uint64_t index)
+{
+    struct ms_model_device *device = &model->devices[index & (MS_DEVICE_COUNT - 1)];
+
+    if (!device->series) {
+        device->series = pages(sizeof(*device->series));
+        if (!device->series) {
+            return NULL;
+        }
+        ms_series_init(device->series);
+    }
+    device->used = true;
+    return device;
+}
+
+const struct ms_series *ms_model_series(const struct ms_model_device *device)
+{
+    return &device->series->copy[device->series->current & 1];
+}
+
+/* ---- the log ---- */
+
+static void add_note(struct ms_model *model, const char *text, size_t bytes)
+{
+    char *to = ms_buffer_extend(&model->notes, strnlen(text, bytes) + 1);
+
+    if (to) {
+        memcpy(to, text, strnlen(text, bytes));
+        model->note_count++;
+    }
+}
+
+static void add_oom(struct replay *replay, const struct ms_log_entry *entry, const char *payload)
+{
+    struct pending *pending = ms_buffer_extend(&replay->pending, sizeof(*pending));
+
+    if (pending) {
+        pending->event = entry->event;
+        pending->oom.time_ns = entry->time_ns;
+        pending->oom.device = entry->device & (MS_DEVICE_COUNT - 1);
+        memcpy(&pending->oom.record, payload, sizeof(pending->oom.record));
+        pending->oom.verdict = ms_verdict_parts(&pending->oom.record.state,
+                                                &pending->oom.short_bytes, NULL, 0, NULL, 0);
+    }
+}
+
+static void add_threshold(struct ms_model *model, const struct ms_log_entry *entry,
+                          const char *payload)
+{
+    struct ms_model_threshold *threshold = ms_buffer_extend(&model->thresholds, sizeof(*threshold));
+    struct ms_log_threshold record;
+
+    if (threshold) {
+        memcpy(&record, payload, sizeof(record));
+        threshold->time_ns = entry->time_ns;
+        threshold->device = entry->device & (MS_DEVICE_COUNT - 1);
+        threshold->state = record.state;
+        threshold->charged_bytes = record.charged_bytes;
+    }
+}
+
+/* False where the entry is none. */
+static bool read_entry(struct replay *replay, const struct ms_log_entry *entry, const char *payload)
+{
+    switch (entry->kind) {
+    case MS_LOG_OOM:
+        if (entry->bytes != sizeof(struct ms_log_oom)) {
+            return false;
+        }
+        add_oom(replay, entry, payload);
+        return true;
+    case MS_LOG_THRESHOLD:
+        if (entry->bytes != sizeof(struct ms_log_threshold)) {
+            return false;
+        }
+        add_threshold(replay->model, entry, payload);
+        return true;
+    case MS_LOG_NOTE:
+        add_note(replay->model, payload, entry->bytes);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void read_log(struct replay *replay, struct ms_extent_place *place)
+{
+    const struct ms_extent_header *header = (const struct ms_extent_header *)replay->reader->extent;
+
+    if (!ms_reader_load(replay->reader, place)) {
+        warn(replay->model, "a part of the log is damaged: out-of-memories may be missing");
+        return;
+    }
+
+    const char *at = replay->reader->extent + header->payload_offset;
+    uint64_t left = place->committed_bytes;
+
+    while (left > 0) {
+        struct ms_log_entry entry;
+
+        if (left < sizeof(entry)) {
+            break;
+        }
+        memcpy(&entry, at, sizeof(entry));
+
+        const uint64_t bytes = sizeof(entry) + ((entry.bytes + UINT64_C(7)) & ~UINT64_C(7));
+
+        if (bytes > left || !read_entry(replay, &entry, at + sizeof(entry))) {
+            break;
+        }
+        at += bytes;
+        left -= bytes;
+    }
+    if (left > 0) {
+        warn(replay->model, "a part of the log is damaged: out-of-memories may be missing");
+    }
+}
+
+/* ---- windows ---- */
+
+/* Out-of-memories that came before the event of this ordinal and time. */
+static void start_pending(struct replay *replay, uint64_t event, uint64_t time_ns)
+{
+    const struct pending *all = (const struct pending *)replay->pending.at;
+    const size_t count = replay->pending.bytes / sizeof(*all);
+
+    while (replay->next_pending < count) {
+        const struct pending *pending = &all[replay->next_pending];
+
+        if (pending->event > event || (pending->event == event && pending->oom.time_ns > time_ns)) {
+            break;
+        }
+        replay->next_pending++;
+
+        struct ms_model_device *device = use_device(replay->model, pending->oom.device);
+        uint64_t *smallest = &replay->smallest_open[pending->oom.device];
+
+        if (device) {
+            ms_aggregate_oom(&device->sums, pending->oom.record.state.source == MS_OOM_TORCH);
+        }
+        if (pending->oom.record.state.requested_bytes < *smallest) {
+            *smallest = pending->oom.record.state.requested_bytes;
+        }
+    }
+}
+
+/* An allocation of so many bytes succeeded: the requests that failed with no more than that have
+ * been got over. */
+static void meet(struct replay *replay, uint64_t device, uint64_t bytes)
+{
+    struct pending *all = (struct pending *)replay->pending.at;
+    uint64_t smallest = UINT64_MAX;
+
+    for (size_t i = 0; i < replay->next_pending; i++) {
+        struct ms_model_oom *oom = &all[i].oom;
+        const uint64_t requested = oom->record.state.requested_bytes;
+
+        if (oom->device != device || oom->recovered) {
+            continue;
+        }
+        if (requested <= bytes) {
+            oom->recovered = true;
+        } else if (requested < smallest) {
+            smallest = requested;
+        }
+    }
+    replay->smallest_open[device] = smallest;
+}
+
+static void replay_event(struct replay *replay, const struct ms_event *event, uint64_t time_ns)
+{
+    struct ms_model_device *device = use_device(replay->model, event->device);
+
+    start_pending(replay, replay->next_event, time_ns);
+    replay->next_event++;
+    replay->model->read_events++;
+    if (!device) {
+        return;
+    }
+    ms_aggregate_apply(&device->sums, event, time_ns);
+
+    const struct ms_moment moment = ms_aggregate_moment(&device->sums, time_ns);
+
+    ms_series_note(device->series, &moment);
+    if (event->bytes >= replay->smallest_open[event->device] && ms_event_is_allocation(event)) {
+        meet(replay, event->device, event->bytes);
+    }
+}
+
+/* The window's own sums are believed rather than those of a replay that may have missed events. */
+static bool take_bases(struct replay *replay)
+{
+    const struct ms_extent_header *header = (const struct ms_extent_header *)replay->reader->extent;
+    const struct ms_base *base = (const struct ms_base *)(header + 1);
+
+    start_pending(replay, header->first_event, header->start_time_ns);
+    for (uint32_t i = 0; i < header->base_count; i++) {
+        struct ms_model_device *device = use_device(replay->model, base[i].device);
+
+        if (base[i].device >= MS_DEVICE_COUNT || !device) {
+            return false;
+        }
+        device->sums = base[i].sums;
+    }
+    return true;
+}
+
+static void read_window(struct replay *replay, struct ms_extent_place *place)
+{
+    struct ms_model *model = replay->model;
+    const struct ms_extent_header *header = (const struct ms_extent_header *)replay->reader->extent;
+
+    if (!ms_reader_load(replay->reader, place) || !take_bases(replay)) {
+        if (!replay->reader->running) {
+            warn(model, "a window of %" PRIu32 " events is damaged; it was left out", place->count);
+        }
+        replay->complete = false;
+        return;
+    }
+    if (header->first_event != replay->next_event) {
+        replay->complete = false;
+    }
+    if (!replay->complete) {
+        model->first_detail_ns = header->start_time_ns;
+        replay->complete = true;
+    }
+    replay->next_event = header->first_event;
+    ms_codec_reset(replay->codec, header->start_time_ns);
+
+    const uint8_t *at = (const uint8_t *)replay->reader->extent + header->payload_offset;
+    uint64_t left = place->committed_bytes;
+    uint32_t count = 0;
+
+    while (left > 0) {
+        struct ms_event event;
+        uint64_t time_ns;
+        const size_t bytes = ms_decode(replay->codec, at, left, &event, &time_ns);
+
+        if (bytes == 0) {
+            break;
+        }
+        replay_event(replay, &event, time_ns);
+        at += bytes;
+        left -= bytes;
+        count++;
+    }
+    if (left > 0 || count != place->count) {
+        warn(model, "a window is damaged after %" PRIu32 " of its %" PRIu32 " events", count,
+             place->count);
+        replay->complete = false;
+    }
+}
+
+/* ---- device pages ---- */
+
+/* need_sums, need_series: the records do not tell the whole run. */
+static void read_page(struct replay *replay, struct ms_extent_place *place, bool need_sums,
+                      bool need_series)
+{
+    const struct ms_extent_header *header = (const struct ms_extent_header *)replay->reader->extent;
+
+    if (!ms_reader_load(replay->reader, place) ||
+        header->payload_offset + sizeof(struct ms_device_page) > MS_EXTENT_BYTES) {
+        warn(replay->model, "the page of a device is damaged: its name may be missing");
+        return;
+    }
+
+    const struct ms_device_page *page =
+        (const struct ms_device_page *)(replay->reader->extent + header->payload_offset);
+    struct ms_model_device *device = use_device(replay->model, page->device);
+
+    if (page->device >= MS_DEVICE_COUNT || !device) {
+        warn(replay->model, "the page of a device is damaged: its name may be missing");
+        return;
+    }
+    memcpy(device->name, page->name, sizeof(device->name) - 1);
+    memcpy(device->uuid, page->uuid, sizeof(device->uuid));
+    device->has_uuid = page->has_uuid != 0;
+    replay->pages_read |= UINT64_C(1) << page->device;
+    if (need_sums) {
+        device->sums = page->sums;
+        replay->model->one_event_torn |= page->changing & 1;
+    }
+    if (need_series && ms_series_is_valid(&page->series.copy[page->series.current & 1])) {
+        *device->series = page->series;
+    }
+}
+
+/* ---- the whole ---- */
+
+static void finish_ooms(struct replay *replay)
+{
+    struct ms_model *model = replay->model;
+    const struct pending *all = (const struct pending *)replay->pending.at;
+    const size_t count = replay->pending.bytes / sizeof(*all);
+    const bool ended_well = model->end == MS_PROCESS_ENDED && model->header.exit_known &&
+                            model->header.exit_status == 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ms_aggregate *sums = &model->devices[all[i].oom.device].sums;
+        struct ms_model_oom *oom = ms_buffer_extend(&model->ooms, sizeof(*oom));
+
+        if (!oom) {
+            return;
+        }
+        *oom = all[i].oom;
+        oom->recovered |= ended_well || sums->allocations + sums->births >
+                                            oom->record.allocations + WENT_ON_ALLOCATIONS;
+    }
+}
+
+/* The log is in order but for what a damaged one claims. */
+static void check_pending(struct replay *replay)
+{
+    const struct pending *all = (const struct pending *)replay->pending.at;
+    const size_t count = replay->pending.bytes / sizeof(*all);
+
+    for (size_t i = 1; i < count; i++) {
+        if (all[i - 1].event > all[i].event) {
+            warn(replay->model, "the log is out of order: what was recovered from may be wrong");
+            return;
+        }
+    }
+}
+
+static uint64_t last_time(const struct ms_model *model)
+{
+    uint64_t last = 0;
+
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        if (model->devices[i].sums.last_time_ns > last) {
+            last = model->devices[i].sums.last_time_ns;
+        }
+    }
+    return last;
+}
+
+static void set_end(struct ms_model *model, bool running)
+{
+    const struct ms_file_header *header = &model->header;
+    struct timespec now;
+
+    model->duration_ns = last_time(model);
+    if (header->state == MS_TRACE_CLOSED) {
+        model->end = MS_PROCESS_ENDED;
+        model->duration_ns = header->end_time_ns;
+    } else if (running) {
+        model->end = MS_PROCESS_RUNNING;
+        clock_gettime(CLOCK_REALTIME, &now);
+
+        const uint64_t now_ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+
+        if (now_ns > header->start_unix_ns && now_ns - header->start_unix_ns > model->duration_ns) {
+            model->duration_ns = now_ns - header->start_unix_ns;
+        }
+    } else {
+        model->end = MS_PROCESS_KILLED;
+    }
+}
+
+static void note_damage(struct ms_model *model, const struct ms_reader *reader)
+{
+    if (reader->header_damaged) {
+        warn(model, "the header is damaged: names and times may be wrong");
+    }
+    if (reader->cut) {
+        warn(model, "the file ends inside an extent: it was cut");
+    }
+    if (reader->strange_extents > 0) {
+        warn(model, "%" PRIu64 " parts are damaged or belong to another trace; they were left out",
+             reader->strange_extents);
+    }
+    if (ms_reader_count(&reader->windows) == 0) {
+        warn(model, "no record of an event could be read");
+    }
+}
+
+static void read_all(struct replay *replay)
+{
+    struct ms_model *model = replay->model;
+    struct ms_reader *reader = replay->reader;
+    const struct ms_file_header *header = &model->header;
+
+    for (size_t i = 0; i < ms_reader_count(&reader->logs); i++) {
+        read_log(replay, ms_reader_place(&reader->logs, i));
+    }
+    check_pending(replay);
+    for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
+        read_window(replay, ms_reader_place(&reader->windows, i));
+    }
+
+    /* A process killed between a record and its counter has told one event more than it counted. */
+    const bool to_the_end = replay->complete && replay->next_event >= header->events;
+    const bool from_the_start = replay->complete && model->first_detail_ns == 0 &&
+                                model->read_events >= header->events && header->lost_events == 0;
+
+    start_pending(replay, UINT64_MAX, UINT64_MAX);
+    for (size_t i = 0; i < ms_reader_count(&reader->devices); i++) {
+        read_page(replay, ms_reader_place(&reader->devices, i), !to_the_end, !from_the_start);
+    }
+    model->sums_exact = true;
+    for (int i = 0; i < MS_DEVICE_COUNT && !to_the_end; i++) {
+        if (model->devices[i].used && !(replay->pages_read >> i & 1)) {
+            model->sums_exact = false;
+        }
+    }
+}
+
+/* The trace's file and folder, from either. False where the path is too long. */
+static bool set_paths(struct ms_model *model, const char *path)
+{
+    struct stat status;
+    const char *slash = strrchr(path, '/');
+    int length;
+
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+        snprintf(model->dir, sizeof(model->dir), "%s", path);
+        length = snprintf(model->path, sizeof(model->path), "%s/%s", path, MS_TRACE_FILE);
+    } else {
+        snprintf(model->dir, sizeof(model->dir), "%.*s", slash ? (int)(slash - path) : 1,
+                 slash ? path : ".");
+        length = snprintf(model->path, sizeof(model->path), "%s", path);
+    }
+    return length < (int)sizeof(model->path);
+}
+
+static bool read_model(struct ms_model *model, struct ms_reader *reader, struct ms_codec *codec,
+                       char *why, size_t why_bytes)
+{
+    struct replay replay = {.model = model, .reader = reader, .codec = codec, .complete = true};
+
+    if (!ms_reader_open(reader, model->path, why, why_bytes)) {
+        return false;
+    }
+    memset(replay.smallest_open, 0xff, sizeof(replay.smallest_open));
+    model->header = reader->header;
+    note_damage(model, reader);
+    read_all(&replay);
+    model->lost_events = model->header.lost_events;
+    model->recycled_events = model->header.recycled_events;
+    model->lost_entries = model->header.lost_entries;
+    model->events =
+        model->header.events > model->read_events ? model->header.events : model->read_events;
+    set_end(model, reader->running);
+    finish_ooms(&replay);
+    ms_reader_close(reader);
+    ms_buffer_free(&replay.pending);
+    return true;
+}
+
+struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes)
+{
+    struct ms_model *model = pages(sizeof(*model));
+    struct ms_reader *reader = pages(sizeof(*reader));
+    struct ms_codec *codec = pages(sizeof(*codec));
+    bool read = false;
+
+    if (!model || !reader || !codec) {
+        snprintf(why, why_bytes, "%s: no memory to read it", path);
+    } else if (!set_paths(model, path)) {
+        snprintf(why, why_bytes, "%s: the path is too long", path);
+    } else {
+        read = read_model(model, reader, codec, why, why_bytes);
+    }
+    if (reader) {
+        munmap(reader, sizeof(*reader));
+    }
+    if (codec) {
+        munmap(codec, sizeof(*codec));
+    }
+    if (model && !read) {
+        munmap(model, sizeof(*model));
+        model = NULL;
+    }
+    return model;
+}
+
+void ms_model_delete(struct ms_model *model)
+{
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        if (model->devices[i].series) {
+            munmap(model->devices[i].series, sizeof(*model->devices[i].series));
+        }
+    }
+    ms_buffer_free(&model->ooms);
+    ms_buffer_free(&model->thresholds);
+    ms_buffer_free(&model->notes);
+    ms_buffer_free(&model->warnings);
+    munmap(model, sizeof(*model));
+}
+
+const struct ms_model_oom *ms_model_fatal_oom(const struct ms_model *model)
+{
+    const struct ms_model_oom *fatal = NULL;
+
+    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
+        const struct ms_model_oom *oom = ms_model_oom_at(model, i);
+
+        if (!oom->recovered) {
+            fatal = oom;
+        }
+    }
+    return fatal;
+}

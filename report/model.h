@@ -1,0 +1,89 @@
+/* What a trace says: the sums and the timeline of every device, the out-of-memories with their
+ * verdicts, and how much of it is exact. */
+#ifndef MEMSHIM_REPORT_MODEL_H
+#define MEMSHIM_REPORT_MODEL_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "report/buffer.h"
+#include "report/format.h"
+#include "report/verdict.h"
+
+struct ms_model_device {
+    bool used;
+    bool has_uuid;
+    char name[MS_NAME_BYTES];
+    uint8_t uuid[MS_UUID_BYTES];
+    struct ms_aggregate sums;      /* at the end */
+    struct ms_series_pair *series; /* owned */
+};
+
+struct ms_model_oom {
+    uint64_t time_ns;
+    uint64_t device;
+    struct ms_log_oom record;
+    enum ms_verdict verdict;
+    uint64_t short_bytes;
+    bool recovered;
+};
+
+struct ms_model_threshold {
+    uint64_t time_ns, device, state, charged_bytes;
+};
+
+enum ms_process_end {
+    MS_PROCESS_RUNNING,
+    MS_PROCESS_ENDED, /* in order */
+    MS_PROCESS_KILLED /* it left an open trace */
+};
+
+struct ms_model {
+    char path[PATH_MAX]; /* of the trace */
+    char dir[PATH_MAX];  /* that it lies in */
+    struct ms_file_header header;
+    enum ms_process_end end;
+    uint64_t duration_ns;
+    struct ms_model_device devices[MS_DEVICE_COUNT];
+    struct ms_buffer ooms;       /* struct ms_model_oom, in order */
+    struct ms_buffer thresholds; /* struct ms_model_threshold, in order */
+    struct ms_buffer notes;      /* lines, each ended by a zero byte */
+    uint64_t note_count;
+    uint64_t events;          /* told by the program */
+    uint64_t read_events;     /* of them in records that were read */
+    uint64_t lost_events;     /* no room for their records; they are in the sums */
+    uint64_t recycled_events; /* older than the records that were kept; they are in the sums */
+    uint64_t lost_entries;
+    uint64_t first_detail_ns;  /* time from which every record is there */
+    bool sums_exact;           /* false: a damaged trace; the sums are those that could be read */
+    bool one_event_torn;       /* the sums may miss one event, told at the moment of the kill */
+    struct ms_buffer warnings; /* what is wrong with the file: lines, each ended by a zero byte */
+    uint64_t warning_count;
+};
+
+/* Reads the trace at `path` (a file, or the folder that holds trace.mshm). Null and a sentence in
+ * `why` that names the file where nothing can be read; a damaged trace gives what it holds, and
+ * warnings. */
+struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes);
+void ms_model_delete(struct ms_model *model);
+
+static inline size_t ms_model_oom_count(const struct ms_model *model)
+{
+    return model->ooms.bytes / sizeof(struct ms_model_oom);
+}
+
+static inline struct ms_model_oom *ms_model_oom_at(const struct ms_model *model, size_t index)
+{
+    return (struct ms_model_oom *)model->ooms.at + index;
+}
+
+/* The out-of-memory that ended the run: the last that was not recovered from, PyTorch's own rather
+ * than the driver's refusal behind it. Null where there is none. */
+const struct ms_model_oom *ms_model_fatal_oom(const struct ms_model *model);
+
+/* The series of a device that is current. */
+const struct ms_series *ms_model_series(const struct ms_model_device *device);
+
+#endif

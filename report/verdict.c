@@ -1,0 +1,234 @@
+#include "report/verdict.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "report/units.h"
+
+/* Sums of a state that may be damaged: they stop at the largest value, and at 0. */
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+const char *ms_verdict_name(enum ms_verdict verdict)
+{
+    switch (verdict) {
+    case MS_VERDICT_CAP:
+        return "cap";
+    case MS_VERDICT_FRAGMENTATION:
+        return "fragmentation";
+    case MS_VERDICT_OTHER_PROCESS:
+        return "other_process";
+    default:
+        return "demand";
+    }
+}
+
+/* What follows from a state. */
+struct analysis {
+    uint64_t needed_bytes; /* charged, with all that could be given elsewhere given up, + request */
+    uint64_t holes_bytes;  /* free inside chunks, but neither reclaimable nor waited for */
+    uint64_t others_bytes;
+    uint64_t room_bytes; /* what this process could charge at most: cap, and device - others */
+    bool others_bind;    /* room is what others leave, not the cap */
+    bool torch_refused;  /* PyTorch gave up although the bytes were there */
+    uint64_t short_bytes;
+};
+
+static struct analysis analyse(const struct ms_oom_state *state)
+{
+    const uint64_t given = plus(state->reclaimable_bytes, state->pending_bytes);
+    const uint64_t chunks = plus(state->pool_bytes, state->application_bytes);
+    const uint64_t left = minus(state->device_total_bytes, state->other_process_bytes);
+    struct analysis a = {
+        .needed_bytes = plus(minus(state->charged_bytes, given), state->requested_bytes),
+        .holes_bytes = minus(minus(chunks, state->live_bytes), given),
+        .others_bytes = state->other_process_bytes,
+        .room_bytes = smaller(state->cap_bytes, left),
+        .others_bind = left < state->cap_bytes,
+    };
+
+    a.short_bytes = minus(a.needed_bytes, a.room_bytes);
+    a.torch_refused = state->source == MS_OOM_TORCH && a.short_bytes == 0;
+    return a;
+}
+
+static enum ms_verdict decide(const struct ms_oom_state *state, const struct analysis *a)
+{
+    const uint64_t device = state->device_total_bytes;
+
+    if (a->torch_refused) {
+        return MS_VERDICT_CAP;
+    }
+    if (minus(a->needed_bytes, a->holes_bytes) <= a->room_bytes) {
+        return MS_VERDICT_FRAGMENTATION;
+    }
+    if (a->needed_bytes > device) {
+        return MS_VERDICT_DEMAND;
+    }
+    if (plus(a->needed_bytes, a->others_bytes) <= device) {
+        return MS_VERDICT_CAP;
+    }
+    return a->others_bind ? MS_VERDICT_OTHER_PROCESS : MS_VERDICT_CAP;
+}
+
+/* "the cap (41.80 GiB, fraction 0.95)", or what else was the limit. */
+static void limit_text(const struct ms_oom_state *state, const struct analysis *a, char *text,
+                       size_t text_bytes)
+{
+    char cap[MS_UNIT_TEXT_BYTES], fraction[MS_UNIT_TEXT_BYTES], others[MS_UNIT_TEXT_BYTES];
+
+    if (a->others_bind && a->others_bytes > 0) {
+        snprintf(text, text_bytes, "what other processes leave of the device (%s of %s)",
+                 ms_bytes_text(a->room_bytes, others, sizeof(others)),
+                 ms_bytes_text(state->device_total_bytes, cap, sizeof(cap)));
+        return;
+    }
+    ms_bytes_text(state->cap_bytes, cap, sizeof(cap));
+    if (state->fraction_known && state->fraction > 0 && state->fraction < 1) {
+        snprintf(
+            text, text_bytes, "the cap (%s, fraction %s)", cap,
+            ms_decimal_text((int64_t)(state->fraction * 1e6 + 0.5), fraction, sizeof(fraction)));
+    } else if (state->cap_bytes < state->device_total_bytes) {
+        snprintf(text, text_bytes, "the cap (%s)", cap);
+    } else {
+        snprintf(text, text_bytes, "the device (%s)", cap);
+    }
+}
+
+static void say_what(const struct ms_oom_state *state, const struct analysis *a, char *text,
+                     size_t text_bytes)
+{
+    char asked[MS_UNIT_TEXT_BYTES], amount[MS_UNIT_TEXT_BYTES], limit[128];
+
+    ms_bytes_text(state->requested_bytes, asked, sizeof(asked));
+    limit_text(state, a, limit, sizeof(limit));
+    if (a->short_bytes > 0) {
+        snprintf(text, text_bytes, "asked for %s, %s short of %s", asked,
+                 ms_bytes_text(a->short_bytes, amount, sizeof(amount)), limit);
+    } else {
+        snprintf(text, text_bytes, "asked for %s, with %s free below %s", asked,
+                 ms_bytes_text(minus(a->room_bytes, minus(a->needed_bytes, state->requested_bytes)),
+                               amount, sizeof(amount)),
+                 limit);
+    }
+}
+
+static void say_demand(const struct ms_oom_state *state, const struct analysis *a, char *text,
+                       size_t text_bytes)
+{
+    char sum[MS_UNIT_TEXT_BYTES], device[MS_UNIT_TEXT_BYTES], holes[MS_UNIT_TEXT_BYTES];
+
+    ms_bytes_text(a->needed_bytes, sum, sizeof(sum));
+    ms_bytes_text(state->device_total_bytes, device, sizeof(device));
+    if (a->holes_bytes == 0) {
+        snprintf(text, text_bytes,
+                 "what is in use and the request come to %s on a device of %s, nothing is "
+                 "fragmented",
+                 sum, device);
+    } else {
+        snprintf(text, text_bytes,
+                 "what is in use and the request come to %s on a device of %s; the %s in holes "
+                 "would not have been enough",
+                 sum, device, ms_bytes_text(a->holes_bytes, holes, sizeof(holes)));
+    }
+}
+
+static void say_cap(const struct ms_oom_state *state, const struct analysis *a, char *text,
+                    size_t text_bytes)
+{
+    char sum[MS_UNIT_TEXT_BYTES], device[MS_UNIT_TEXT_BYTES];
+
+    if (a->torch_refused) {
+        snprintf(text, text_bytes,
+                 "the bytes were there, PyTorch itself refused: its "
+                 "set_per_process_memory_fraction counts what it keeps cached");
+        return;
+    }
+    snprintf(text, text_bytes,
+             "what is in use and the request come to %s, which the device (%s) has; the cap does "
+             "not allow it",
+             ms_bytes_text(a->needed_bytes, sum, sizeof(sum)),
+             ms_bytes_text(state->device_total_bytes, device, sizeof(device)));
+}
+
+static void say_fragmentation(const struct ms_oom_state *state, const struct analysis *a,
+                              char *text, size_t text_bytes)
+{
+    char holes[MS_UNIT_TEXT_BYTES], largest[MS_UNIT_TEXT_BYTES];
+
+    ms_bytes_text(state->largest_free_bytes, largest, sizeof(largest));
+    if (a->holes_bytes == 0) {
+        snprintf(text, text_bytes,
+                 "the bytes were free, but in no range that could serve the request; the largest "
+                 "was %s",
+                 largest);
+        return;
+    }
+    snprintf(text, text_bytes,
+             "%s lie free in holes that could not be given elsewhere; the largest free range was "
+             "%s",
+             ms_bytes_text(a->holes_bytes, holes, sizeof(holes)), largest);
+}
+
+static void say_others(const struct ms_oom_state *state, const struct analysis *a, char *text,
+                       size_t text_bytes)
+{
+    char others[MS_UNIT_TEXT_BYTES], sum[MS_UNIT_TEXT_BYTES];
+
+    (void)state;
+    snprintf(text, text_bytes,
+             "other processes hold %s of the device; without them the %s in use and asked for "
+             "would have fitted",
+             ms_bytes_text(a->others_bytes, others, sizeof(others)),
+             ms_bytes_text(a->needed_bytes, sum, sizeof(sum)));
+}
+
+enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *short_bytes,
+                                 char *what, size_t what_bytes, char *why, size_t why_bytes)
+{
+    static void (*const say[MS_VERDICT_COUNT])(const struct ms_oom_state *, const struct analysis *,
+                                               char *, size_t) = {
+        [MS_VERDICT_DEMAND] = say_demand,
+        [MS_VERDICT_CAP] = say_cap,
+        [MS_VERDICT_FRAGMENTATION] = say_fragmentation,
+        [MS_VERDICT_OTHER_PROCESS] = say_others,
+    };
+    const struct analysis a = analyse(state);
+    const enum ms_verdict verdict = decide(state, &a);
+    char reason[MS_SENTENCE_BYTES / 2];
+
+    if (short_bytes) {
+        *short_bytes = a.short_bytes;
+    }
+    if (what) {
+        say_what(state, &a, what, what_bytes);
+    }
+    if (why) {
+        say[verdict](state, &a, reason, sizeof(reason));
+        snprintf(why, why_bytes, "%s: %s", ms_verdict_name(verdict), reason);
+    }
+    return verdict;
+}
+
+enum ms_verdict ms_verdict_decide(const struct ms_oom_state *state, uint64_t *short_bytes,
+                                  char *sentence, size_t sentence_bytes)
+{
+    char what[MS_SENTENCE_BYTES / 2], why[MS_SENTENCE_BYTES / 2];
+    const enum ms_verdict verdict =
+        ms_verdict_parts(state, short_bytes, what, sizeof(what), why, sizeof(why));
+
+    snprintf(sentence, sentence_bytes, "OUT OF MEMORY: %s. %s.", what, why);
+    return verdict;
+}
