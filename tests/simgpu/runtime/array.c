@@ -158,7 +158,7 @@ RT_API(cudaFreeMipmappedArray, (cudaMipmappedArray_t array))
 RT_API(cudaArrayGetInfo, (struct cudaChannelFormatDesc * desc, struct cudaExtent *extent,
                           unsigned *flags, cudaArray_t array))
 {
-    CUDA_ARRAY3D_DESCRIPTOR full;
+    CUDA_ARRAY3D_DESCRIPTOR full = {0};
     cudaError_t error = RT_CALL(cuArray3DGetDescriptor, &full, (CUarray)array);
     if (error != cudaSuccess) {
         return error;
@@ -177,7 +177,7 @@ RT_API(cudaArrayGetInfo, (struct cudaChannelFormatDesc * desc, struct cudaExtent
 
 RT_API(cudaGetChannelDesc, (struct cudaChannelFormatDesc * desc, cudaArray_const_t array))
 {
-    CUDA_ARRAY3D_DESCRIPTOR full;
+    CUDA_ARRAY3D_DESCRIPTOR full = {0};
     cudaError_t error = RT_CALL(cuArray3DGetDescriptor, &full, (CUarray)array);
     if (error == cudaSuccess) {
         *desc = rt_channel_desc(full.Format, full.NumChannels);
@@ -245,7 +245,7 @@ static CUmemorytype side_type(cudaArray_t array, enum cudaMemcpyKind kind, int i
 cudaError_t rt_copy_3d(const struct rt_driver *driver, const struct cudaMemcpy3DParms *params,
                        CUDA_MEMCPY3D *out)
 {
-    if (!params || (unsigned)params->kind > cudaMemcpyDefault) {
+    if (!params || !rt_kind_is_valid(params->kind)) {
         return params ? cudaErrorInvalidMemcpyDirection : cudaErrorInvalidValue;
     }
     size_t from_unit = 1, to_unit = 1;
@@ -260,13 +260,11 @@ cudaError_t rt_copy_3d(const struct rt_driver *driver, const struct cudaMemcpy3D
         return error;
     }
     enum cudaMemcpyKind kind = params->kind;
-    int from_host = kind == cudaMemcpyHostToHost || kind == cudaMemcpyHostToDevice;
-    int to_host = kind == cudaMemcpyHostToHost || kind == cudaMemcpyDeviceToHost;
     memset(out, 0, sizeof(*out));
     out->srcXInBytes = params->srcPos.x * from_unit;
     out->srcY = params->srcPos.y;
     out->srcZ = params->srcPos.z;
-    out->srcMemoryType = side_type(params->srcArray, kind, from_host);
+    out->srcMemoryType = side_type(params->srcArray, kind, rt_kind_is_from_host(kind));
     out->srcHost = params->srcPtr.ptr;
     out->srcDevice = (CUdeviceptr)params->srcPtr.ptr;
     out->srcArray = (CUarray)params->srcArray;
@@ -275,7 +273,7 @@ cudaError_t rt_copy_3d(const struct rt_driver *driver, const struct cudaMemcpy3D
     out->dstXInBytes = params->dstPos.x * to_unit;
     out->dstY = params->dstPos.y;
     out->dstZ = params->dstPos.z;
-    out->dstMemoryType = side_type(params->dstArray, kind, to_host);
+    out->dstMemoryType = side_type(params->dstArray, kind, rt_kind_is_to_host(kind));
     out->dstHost = params->dstPtr.ptr;
     out->dstDevice = (CUdeviceptr)params->dstPtr.ptr;
     out->dstArray = (CUarray)params->dstArray;

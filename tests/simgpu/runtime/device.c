@@ -274,6 +274,16 @@ RT_API(cudaDeviceSetCacheConfig, (enum cudaFuncCache config))
     return RT_CALL(cuCtxSetCacheConfig, (CUfunc_cache)config);
 }
 
+RT_API(cudaDeviceGetSharedMemConfig, (enum cudaSharedMemConfig * config))
+{
+    return RT_CALL(cuCtxGetSharedMemConfig, (CUsharedconfig *)config);
+}
+
+RT_API(cudaDeviceSetSharedMemConfig, (enum cudaSharedMemConfig config))
+{
+    return RT_CALL(cuCtxSetSharedMemConfig, (CUsharedconfig)config);
+}
+
 RT_API(cudaDeviceGetStreamPriorityRange, (int *least, int *greatest))
 {
     return RT_CALL(cuCtxGetStreamPriorityRange, least, greatest);

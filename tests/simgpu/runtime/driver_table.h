@@ -44,6 +44,8 @@
     RT_ROW(cuCtxSetLimit, cuCtxSetLimit, 3010)                                                  \
     RT_ROW(cuCtxGetCacheConfig, cuCtxGetCacheConfig, 3020)                                      \
     RT_ROW(cuCtxSetCacheConfig, cuCtxSetCacheConfig, 3020)                                      \
+    RT_ROW(cuCtxGetSharedMemConfig, cuCtxGetSharedMemConfig, 4020)                              \
+    RT_ROW(cuCtxSetSharedMemConfig, cuCtxSetSharedMemConfig, 4020)                              \
     RT_ROW(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, 5050)                      \
     RT_ROW(cuCtxResetPersistingL2Cache, cuCtxResetPersistingL2Cache, 11000)                     \
     RT_ROW(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000)                                  \

@@ -180,6 +180,120 @@ RT_API(cudaGraphExecMemcpyNodeSetParams1D,
     return RT_COPY_CALL(&params, cuGraphExecMemcpyNodeSetParams, exec, node, &copy_, context_);
 }
 
+/* The copy's kind is not kept: it follows from what the two sides are. */
+RT_API(cudaGraphMemcpyNodeGetParams, (cudaGraphNode_t node, struct cudaMemcpy3DParms *params))
+{
+    CUDA_MEMCPY3D copy;
+    memset(&copy, 0, sizeof(copy));
+    cudaError_t error =
+        params ? RT_CALL(cuGraphMemcpyNodeGetParams, node, &copy) : cudaErrorInvalidValue;
+    if (error != cudaSuccess) {
+        return rt_note(error);
+    }
+    int from_host = copy.srcMemoryType == CU_MEMORYTYPE_HOST;
+    int to_host = copy.dstMemoryType == CU_MEMORYTYPE_HOST;
+    int is_unified =
+        copy.srcMemoryType == CU_MEMORYTYPE_UNIFIED || copy.dstMemoryType == CU_MEMORYTYPE_UNIFIED;
+    void *from = from_host ? (void *)(uintptr_t)copy.srcHost : (void *)copy.srcDevice;
+    void *to = to_host ? copy.dstHost : (void *)copy.dstDevice;
+    *params = (struct cudaMemcpy3DParms){
+        .srcArray = (cudaArray_t)copy.srcArray,
+        .srcPos = {copy.srcXInBytes, copy.srcY, copy.srcZ},
+        .srcPtr = {from, copy.srcPitch, copy.WidthInBytes, copy.srcHeight},
+        .dstArray = (cudaArray_t)copy.dstArray,
+        .dstPos = {copy.dstXInBytes, copy.dstY, copy.dstZ},
+        .dstPtr = {to, copy.dstPitch, copy.WidthInBytes, copy.dstHeight},
+        .extent = {copy.WidthInBytes, copy.Height, copy.Depth},
+        .kind = is_unified  ? cudaMemcpyDefault
+                : from_host ? (to_host ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice)
+                            : (to_host ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice),
+    };
+    return cudaSuccess;
+}
+
+/* A row to or from a device variable. */
+static cudaError_t symbol_row(const void *symbol, const void *other, int to_symbol, size_t count,
+                              size_t offset, enum cudaMemcpyKind kind,
+                              struct cudaMemcpy3DParms *out)
+{
+    const struct rt_driver *driver = NULL;
+    CUdeviceptr address = 0;
+    cudaError_t error = rt_enter(RT_LEGACY_STREAM, &driver);
+    if (error == cudaSuccess) {
+        error = rt_symbol_range(driver, symbol, offset, count, &address);
+    }
+    void *given = (void *)(uintptr_t)other;
+    *out = to_symbol ? row((void *)address, given, count, kind)
+                     : row(given, (void *)address, count, kind);
+    return rt_note(error);
+}
+
+RT_API(cudaGraphAddMemcpyNodeToSymbol,
+       (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *dependencies,
+        size_t number, const void *symbol, const void *from, size_t count, size_t offset,
+        enum cudaMemcpyKind kind))
+{
+    struct cudaMemcpy3DParms params;
+    cudaError_t error = symbol_row(symbol, from, 1, count, offset, kind, &params);
+    return error == cudaSuccess ? RT_COPY_CALL(&params, cuGraphAddMemcpyNode, node, graph,
+                                               dependencies, number, &copy_, context_)
+                                : error;
+}
+
+RT_API(cudaGraphAddMemcpyNodeFromSymbol,
+       (cudaGraphNode_t * node, cudaGraph_t graph, const cudaGraphNode_t *dependencies,
+        size_t number, void *to, const void *symbol, size_t count, size_t offset,
+        enum cudaMemcpyKind kind))
+{
+    struct cudaMemcpy3DParms params;
+    cudaError_t error = symbol_row(symbol, to, 0, count, offset, kind, &params);
+    return error == cudaSuccess ? RT_COPY_CALL(&params, cuGraphAddMemcpyNode, node, graph,
+                                               dependencies, number, &copy_, context_)
+                                : error;
+}
+
+RT_API(cudaGraphMemcpyNodeSetParamsToSymbol,
+       (cudaGraphNode_t node, const void *symbol, const void *from, size_t count, size_t offset,
+        enum cudaMemcpyKind kind))
+{
+    struct cudaMemcpy3DParms params;
+    cudaError_t error = symbol_row(symbol, from, 1, count, offset, kind, &params);
+    return error == cudaSuccess ? RT_COPY_CALL(&params, cuGraphMemcpyNodeSetParams, node, &copy_)
+                                : error;
+}
+
+RT_API(cudaGraphMemcpyNodeSetParamsFromSymbol,
+       (cudaGraphNode_t node, void *to, const void *symbol, size_t count, size_t offset,
+        enum cudaMemcpyKind kind))
+{
+    struct cudaMemcpy3DParms params;
+    cudaError_t error = symbol_row(symbol, to, 0, count, offset, kind, &params);
+    return error == cudaSuccess ? RT_COPY_CALL(&params, cuGraphMemcpyNodeSetParams, node, &copy_)
+                                : error;
+}
+
+RT_API(cudaGraphExecMemcpyNodeSetParamsToSymbol,
+       (cudaGraphExec_t exec, cudaGraphNode_t node, const void *symbol, const void *from,
+        size_t count, size_t offset, enum cudaMemcpyKind kind))
+{
+    struct cudaMemcpy3DParms params;
+    cudaError_t error = symbol_row(symbol, from, 1, count, offset, kind, &params);
+    return error == cudaSuccess
+               ? RT_COPY_CALL(&params, cuGraphExecMemcpyNodeSetParams, exec, node, &copy_, context_)
+               : error;
+}
+
+RT_API(cudaGraphExecMemcpyNodeSetParamsFromSymbol,
+       (cudaGraphExec_t exec, cudaGraphNode_t node, void *to, const void *symbol, size_t count,
+        size_t offset, enum cudaMemcpyKind kind))
+{
+    struct cudaMemcpy3DParms params;
+    cudaError_t error = symbol_row(symbol, to, 0, count, offset, kind, &params);
+    return error == cudaSuccess
+               ? RT_COPY_CALL(&params, cuGraphExecMemcpyNodeSetParams, exec, node, &copy_, context_)
+               : error;
+}
+
 /* cudaMemsetParams is CUDA_MEMSET_NODE_PARAMS with a pointer type changed. */
 _Static_assert(sizeof(struct cudaMemsetParams) == sizeof(CUDA_MEMSET_NODE_PARAMS) &&
                    offsetof(struct cudaMemsetParams, height) ==

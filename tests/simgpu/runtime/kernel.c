@@ -227,7 +227,7 @@ RT_API(cudaOccupancyAvailableDynamicSMemPerBlock,
     return rt_note(error);
 }
 
-static CUlaunchConfig driver_config(const cudaLaunchConfig_t *config)
+CUlaunchConfig rt_launch_config(const cudaLaunchConfig_t *config)
 {
     return (CUlaunchConfig){
         .gridDimX = config->gridDim.x,
@@ -250,7 +250,7 @@ RT_API(cudaOccupancyMaxPotentialClusterSize,
     CUfunction function = NULL;
     cudaError_t error = config ? function_of(&driver, symbol, &function) : cudaErrorInvalidValue;
     if (error == cudaSuccess) {
-        CUlaunchConfig translated = driver_config(config);
+        CUlaunchConfig translated = rt_launch_config(config);
         error = RT_TRY(driver, cuOccupancyMaxPotentialClusterSize, size, function, &translated);
     }
     return rt_note(error);
@@ -263,7 +263,7 @@ RT_API(cudaOccupancyMaxActiveClusters,
     CUfunction function = NULL;
     cudaError_t error = config ? function_of(&driver, symbol, &function) : cudaErrorInvalidValue;
     if (error == cudaSuccess) {
-        CUlaunchConfig translated = driver_config(config);
+        CUlaunchConfig translated = rt_launch_config(config);
         error = RT_TRY(driver, cuOccupancyMaxActiveClusters, clusters, function, &translated);
     }
     return rt_note(error);

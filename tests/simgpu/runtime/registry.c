@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <vector_types.h>
 
 struct managed {
@@ -219,7 +218,7 @@ RT_EXPORT(char, __cudaInitModule, (void **handle))
     pthread_mutex_lock(&registry.lock);
     cudaError_t error = load_image(driver, (struct image *)handle);
     pthread_mutex_unlock(&registry.lock);
-    return error == cudaSuccess;
+    return error == cudaSuccess ? 1 : 0;
 }
 
 /* Runs from exit handlers, when the driver may have gone: the library is left to the process. */
@@ -329,6 +328,6 @@ RT_EXPORT(cudaError_t, __cudaPopCallConfiguration,
     *grid = top->grid;
     *block = top->block;
     *shared_bytes = top->shared_bytes;
-    memcpy(stream, &top->stream, sizeof(top->stream));
+    *(struct CUstream_st **)stream = top->stream;
     return cudaSuccess;
 }

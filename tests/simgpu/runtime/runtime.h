@@ -97,6 +97,9 @@ cudaError_t rt_kernel_of(const struct rt_driver *driver, const void *function, C
 /* Remembers a kernel handle given out, so that rt_kernel_of accepts it as a function. */
 cudaError_t rt_kernel_give(CUkernel kernel);
 
+/* The driver's form of a launch configuration; its attributes stay the caller's. */
+CUlaunchConfig rt_launch_config(const cudaLaunchConfig_t *config);
+
 /* Device address and size in bytes of a registered __device__ variable; either out may be NULL. */
 cudaError_t rt_symbol_of(const struct rt_driver *driver, const void *symbol, CUdeviceptr *address,
                          size_t *size_bytes);
@@ -112,6 +115,22 @@ struct cudaChannelFormatDesc rt_channel_desc(CUarray_format format, unsigned cha
 /* The driver's form of a 3D copy; the context fields stay unused. */
 cudaError_t rt_copy_3d(const struct rt_driver *driver, const struct cudaMemcpy3DParms *params,
                        CUDA_MEMCPY3D *out);
+
+/* What a copy's kind says about its sides; cudaMemcpyDefault says nothing. */
+static inline int rt_kind_is_valid(enum cudaMemcpyKind kind)
+{
+    return kind >= cudaMemcpyHostToHost && kind <= cudaMemcpyDefault;
+}
+
+static inline int rt_kind_is_from_host(enum cudaMemcpyKind kind)
+{
+    return kind == cudaMemcpyHostToHost || kind == cudaMemcpyHostToDevice;
+}
+
+static inline int rt_kind_is_to_host(enum cudaMemcpyKind kind)
+{
+    return kind == cudaMemcpyHostToHost || kind == cudaMemcpyDeviceToHost;
+}
 
 /*
  * An exported function. In C it is named rt_<name>, so that the public headers' prototypes (which

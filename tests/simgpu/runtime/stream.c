@@ -246,18 +246,7 @@ RT_STREAM_API(cudaLaunchKernelExC, _ptsz,
     if (error != cudaSuccess) {
         return error;
     }
-    CUlaunchConfig driver_config = {
-        .gridDimX = config->gridDim.x,
-        .gridDimY = config->gridDim.y,
-        .gridDimZ = config->gridDim.z,
-        .blockDimX = config->blockDim.x,
-        .blockDimY = config->blockDim.y,
-        .blockDimZ = config->blockDim.z,
-        .sharedMemBytes = (unsigned)config->dynamicSmemBytes,
-        .hStream = config->stream,
-        .attrs = (CUlaunchAttribute *)config->attrs,
-        .numAttrs = config->numAttrs,
-    };
+    CUlaunchConfig driver_config = rt_launch_config(config);
     return RT_CALL(cuLaunchKernelEx, &driver_config, (CUfunction)kernel, arguments, NULL);
 }
 

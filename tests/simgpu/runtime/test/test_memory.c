@@ -4,6 +4,7 @@
  */
 #include "check.h"
 
+#include <cuda.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
