@@ -1,0 +1,69 @@
+/* The contexts of the process and what the driver took by itself for each.
+ *
+ * A record is made when a context is created, or first seen current, and is kept for the life of
+ * the process (some 200 bytes): marks and grants point to it after the context is gone. */
+#ifndef MEMSHIM_SHIM_SERVE_CONTEXT_H
+#define MEMSHIM_SHIM_SERVE_CONTEXT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/device_ops.h"
+#include "shim/hook.h"
+
+struct ms_device;
+
+struct ms_context {
+    CUcontext handle;
+    struct ms_device *device;
+    struct ms_context *next; /* all contexts, the newest first; never changes */
+    ms_stream_t legacy_stream;
+    bool primary;
+    _Atomic bool dead;              /* destroyed or reset: nothing of it runs any more */
+    _Atomic bool launched;          /* its first launch has been measured */
+    _Atomic uint64_t charged_bytes; /* to MS_OWNER_CONTEXT; given back when it dies */
+    _Atomic uint64_t peers;         /* bit d: may access the memory of device d */
+};
+
+/* The current context of the calling thread; null where there is none. Makes its record, and its
+ * device's, where this is the first that is seen of it. */
+struct ms_context *ms_context_current(void);
+
+/* The record of a context that need not be current; null for an unknown or dead handle. */
+struct ms_context *ms_context_of(CUcontext handle);
+
+/* The record of a context that was just created, for which the driver took so many bytes. */
+struct ms_context *ms_context_created(CUcontext handle, uint64_t overhead_bytes);
+
+/* The context was destroyed or reset, its work is over: gives back what is charged for it, frees
+ * the memory that died with it. everything: also what outlives single contexts (a device reset). */
+void ms_context_gone(struct ms_context *context, bool everything);
+
+/* Some live context of the device, its primary one first; null where there is none. */
+struct ms_context *ms_context_any(const struct ms_device *device);
+
+/* The newest record; walk by `next`. */
+struct ms_context *ms_context_first(void);
+
+/* Live contexts that have not launched anything yet: while it is 0 a launch needs no look. */
+extern _Atomic int ms_contexts_unlaunched;
+
+/* Makes a context of the device current to the calling thread, where none or another device's is,
+ * and lets calls through that a capture in global mode would refuse (cuda.h,
+ * cuThreadExchangeStreamCaptureMode). A device without any context is left without: the calls on
+ * virtual memory need none. Leave puts all back. */
+struct ms_scope {
+    bool pushed;
+    bool exchanged;
+    CUstreamCaptureMode mode;
+};
+void ms_scope_enter(const struct ms_device *device, struct ms_scope *scope);
+void ms_scope_enter_context(const struct ms_context *context, struct ms_scope *scope);
+void ms_scope_leave(struct ms_scope *scope);
+
+void ms_contexts_fork_prepare(void);
+void ms_contexts_fork_parent(void);
+void ms_contexts_fork_child(void);
+
+#endif

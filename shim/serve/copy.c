@@ -1,0 +1,412 @@
+/* Copies between devices. The driver stages a plain copy between two of its own allocations that
+ * cannot reach each other; between mapped ones it refuses. A peer copy does it in every case. */
+#include <string.h>
+
+#include "shim/serve/context.h"
+#include "shim/serve/driver.h"
+#include "shim/serve/peer.h"
+
+struct route {
+    CUcontext from, to;
+};
+
+/* The device of memory that is not the pool's; null for host memory and for managed memory, which
+ * every device reaches. */
+static struct ms_device *device_of(CUdeviceptr_v2 addr)
+{
+    CUmemorytype type = 0;
+    unsigned int managed = 0;
+    int ordinal = -1;
+    if (MS_REAL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) !=
+            CUDA_SUCCESS ||
+        type != CU_MEMORYTYPE_DEVICE ||
+        MS_REAL(cuPointerGetAttribute)(&managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, addr) !=
+            CUDA_SUCCESS ||
+        managed ||
+        MS_REAL(cuPointerGetAttribute)(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, addr) !=
+            CUDA_SUCCESS) {
+        return NULL;
+    }
+    return ms_device_get(ordinal);
+}
+
+/* Whether this copy has to be a peer copy: at least one side is the pool's, both lie on devices,
+ * and the devices cannot reach each other. */
+static bool must_route(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, struct route *route)
+{
+    if (ms_devices_used() < 2) {
+        return false;
+    }
+    struct ms_device *to = ms_device_holding(dst);
+    struct ms_device *from = ms_device_holding(src);
+    if (to == from) {
+        return false;
+    }
+    to = to ? to : device_of(dst);
+    from = from ? from : device_of(src);
+    if (!to || !from || ms_peers_meet(to, from)) {
+        return false;
+    }
+    const struct ms_context *to_context = ms_context_any(to);
+    const struct ms_context *from_context = ms_context_any(from);
+    if (!to_context || !from_context) {
+        return false;
+    }
+    *route = (struct route){.from = from_context->handle, .to = to_context->handle};
+    return true;
+}
+
+static CUresult peer(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t bytes,
+                     const struct route *route, bool per_thread)
+{
+    return (per_thread ? ms_driver()->cuMemcpyPeer_ptds
+                       : ms_driver()->cuMemcpyPeer)(dst, route->to, src, route->from, bytes);
+}
+
+static CUresult peer_async(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t bytes,
+                           const struct route *route, CUstream stream, bool per_thread)
+{
+    return (per_thread ? ms_driver()->cuMemcpyPeerAsync_ptsz : ms_driver()->cuMemcpyPeerAsync)(
+        dst, route->to, src, route->from, bytes, stream);
+}
+
+/* --- linear ----------------------------------------------------------------------------------- */
+
+CUresult ms_serve_cuMemcpy(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount)
+{
+    struct route route;
+    return must_route(dst, src, &route) ? peer(dst, src, ByteCount, &route, false)
+                                        : MS_REAL(cuMemcpy)(dst, src, ByteCount);
+}
+
+CUresult ms_serve_cuMemcpy_ptds(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount)
+{
+    struct route route;
+    return must_route(dst, src, &route) ? peer(dst, src, ByteCount, &route, true)
+                                        : MS_REAL(cuMemcpy_ptds)(dst, src, ByteCount);
+}
+
+CUresult ms_serve_cuMemcpyAsync(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount,
+                                CUstream hStream)
+{
+    struct route route;
+    return must_route(dst, src, &route) ? peer_async(dst, src, ByteCount, &route, hStream, false)
+                                        : MS_REAL(cuMemcpyAsync)(dst, src, ByteCount, hStream);
+}
+
+CUresult ms_serve_cuMemcpyAsync_ptsz(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount,
+                                     CUstream hStream)
+{
+    struct route route;
+    return must_route(dst, src, &route) ? peer_async(dst, src, ByteCount, &route, hStream, true)
+                                        : MS_REAL(cuMemcpyAsync_ptsz)(dst, src, ByteCount, hStream);
+}
+
+CUresult ms_serve_cuMemcpyDtoD_v2(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDevice,
+                                  size_t ByteCount)
+{
+    struct route route;
+    return must_route(dstDevice, srcDevice, &route)
+               ? peer(dstDevice, srcDevice, ByteCount, &route, false)
+               : MS_REAL(cuMemcpyDtoD_v2)(dstDevice, srcDevice, ByteCount);
+}
+
+CUresult ms_serve_cuMemcpyDtoD_v2_ptds(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDevice,
+                                       size_t ByteCount)
+{
+    struct route route;
+    return must_route(dstDevice, srcDevice, &route)
+               ? peer(dstDevice, srcDevice, ByteCount, &route, true)
+               : MS_REAL(cuMemcpyDtoD_v2_ptds)(dstDevice, srcDevice, ByteCount);
+}
+
+CUresult ms_serve_cuMemcpyDtoDAsync_v2(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDevice,
+                                       size_t ByteCount, CUstream hStream)
+{
+    struct route route;
+    return must_route(dstDevice, srcDevice, &route)
+               ? peer_async(dstDevice, srcDevice, ByteCount, &route, hStream, false)
+               : MS_REAL(cuMemcpyDtoDAsync_v2)(dstDevice, srcDevice, ByteCount, hStream);
+}
+
+CUresult ms_serve_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDevice,
+                                            size_t ByteCount, CUstream hStream)
+{
+    struct route route;
+    return must_route(dstDevice, srcDevice, &route)
+               ? peer_async(dstDevice, srcDevice, ByteCount, &route, hStream, true)
+               : MS_REAL(cuMemcpyDtoDAsync_v2_ptsz)(dstDevice, srcDevice, ByteCount, hStream);
+}
+
+CUresult ms_serve_cuMemcpyWithAttributesAsync(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t size,
+                                              CUmemcpyAttributes_v1 *attr, CUstream hStream)
+{
+    struct route route;
+    return must_route(dst, src, &route)
+               ? peer_async(dst, src, size, &route, hStream, false)
+               : MS_REAL(cuMemcpyWithAttributesAsync)(dst, src, size, attr, hStream);
+}
+
+CUresult ms_serve_cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr_v2 dst, CUdeviceptr_v2 src,
+                                                   size_t size, CUmemcpyAttributes_v1 *attr,
+                                                   CUstream hStream)
+{
+    struct route route;
+    return must_route(dst, src, &route)
+               ? peer_async(dst, src, size, &route, hStream, true)
+               : MS_REAL(cuMemcpyWithAttributesAsync_ptsz)(dst, src, size, attr, hStream);
+}
+
+/* --- rows and boxes --------------------------------------------------------------------------- */
+
+static bool is_linear(CUmemorytype type)
+{
+    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
+}
+
+/* The same copy between contexts (cuda.h, CUDA_MEMCPY3D_PEER). False: it can stay as it is. */
+static bool box_of_rows(const CUDA_MEMCPY2D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box)
+{
+    struct route route;
+    if (!copy || !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
+        !must_route(copy->dstDevice, copy->srcDevice, &route)) {
+        return false;
+    }
+    memset(box, 0, sizeof *box);
+    box->srcXInBytes = copy->srcXInBytes;
+    box->srcY = copy->srcY;
+    box->srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    box->srcDevice = copy->srcDevice;
+    box->srcContext = route.from;
+    box->srcPitch = copy->srcPitch ? copy->srcPitch : copy->srcXInBytes + copy->WidthInBytes;
+    box->srcHeight = copy->srcY + copy->Height;
+    box->dstXInBytes = copy->dstXInBytes;
+    box->dstY = copy->dstY;
+    box->dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    box->dstDevice = copy->dstDevice;
+    box->dstContext = route.to;
+    box->dstPitch = copy->dstPitch ? copy->dstPitch : copy->dstXInBytes + copy->WidthInBytes;
+    box->dstHeight = copy->dstY + copy->Height;
+    box->WidthInBytes = copy->WidthInBytes;
+    box->Height = copy->Height;
+    box->Depth = 1;
+    return true;
+}
+
+static bool box_of_box(const CUDA_MEMCPY3D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box)
+{
+    struct route route;
+    if (!copy || !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
+        !must_route(copy->dstDevice, copy->srcDevice, &route)) {
+        return false;
+    }
+    memset(box, 0, sizeof *box);
+    box->srcXInBytes = copy->srcXInBytes;
+    box->srcY = copy->srcY;
+    box->srcZ = copy->srcZ;
+    box->srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    box->srcDevice = copy->srcDevice;
+    box->srcContext = route.from;
+    box->srcPitch = copy->srcPitch;
+    box->srcHeight = copy->srcHeight;
+    box->dstXInBytes = copy->dstXInBytes;
+    box->dstY = copy->dstY;
+    box->dstZ = copy->dstZ;
+    box->dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    box->dstDevice = copy->dstDevice;
+    box->dstContext = route.to;
+    box->dstPitch = copy->dstPitch;
+    box->dstHeight = copy->dstHeight;
+    box->WidthInBytes = copy->WidthInBytes;
+    box->Height = copy->Height;
+    box->Depth = copy->Depth;
+    return true;
+}
+
+CUresult ms_serve_cuMemcpy2D_v2(const CUDA_MEMCPY2D_v2 *pCopy)
+{
+    CUDA_MEMCPY3D_PEER_v1 box;
+    return box_of_rows(pCopy, &box) ? ms_driver()->cuMemcpy3DPeer(&box)
+                                    : MS_REAL(cuMemcpy2D_v2)(pCopy);
+}
+
+CUresult ms_serve_cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D_v2 *pCopy)
+{
+    CUDA_MEMCPY3D_PEER_v1 box;
+    return box_of_rows(pCopy, &box) ? ms_driver()->cuMemcpy3DPeer_ptds(&box)
+                                    : MS_REAL(cuMemcpy2D_v2_ptds)(pCopy);
+}
+
+CUresult ms_serve_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D_v2 *pCopy)
+{
+    CUDA_MEMCPY3D_PEER_v1 box;
+    return box_of_rows(pCopy, &box) ? ms_driver()->cuMemcpy3DPeer(&box)
+                                    : MS_REAL(cuMemcpy2DUnaligned_v2)(pCopy);
+}
+
+CUresult ms_serve_cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D_v2 *pCopy)
+{
+    CUDA_MEMCPY3D_PEER_v1 box;
+    return box_of_rows(pCopy, &box) ? ms_driver()->cuMemcpy3DPeer_ptds(&box)
+                                    : MS_REAL(cuMemcpy2DUnaligned_v2_ptds)(pCopy);
+}
+
+CUresult ms_serve_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D_v2 *pCopy, CUstream hStream)
+{
+    CUDA_MEMCPY3D_PEER_v1 box;
+    return box_of_rows(pCopy, &box) ? ms_driver()->cuMemcpy3DPeerAsync(&box, hStream)
+                                    : MS_REAL(cuMemcpy2DAsync_v2)(pCopy, hStream);
+}
+
+CUresult ms_serve_cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D_v2 *pCopy, CUstream hStream)
+{
+    CUDA_MEMCPY3D_PEER_v1 box;
+    return box_of_rows(pCopy, &box) ? ms_driver()->cuMemcpy3DPeerAsync_ptsz(&box, hStream)
+                                    : MS_REAL(cuMemcpy2DAsync_v2_ptsz)(pCopy, hStream);
+}
+
+CUresult ms_serve_cuMemcpy3D_v2(const CUDA_MEMCPY3D_v2 *pCopy)
+{
+    CUDA_MEMCPY3D_PEER_v1 box;
+    return box_of_box(pCopy, &box) ? ms_driver()->cuMemcpy3DPeer(&box)
+                                   : MS_REAL(cuMemcpy3D_v2)(pCopy);
+}
+
+CUresult ms_serve_cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D_v2 *pCopy)
+{
+    CUDA_MEMCPY3D_PEER_v1 box;
+    return box_of_box(pCopy, &box) ? ms_driver()->cuMemcpy3DPeer_ptds(&box)
+                                   : MS_REAL(cuMemcpy3D_v2_ptds)(pCopy);
+}
+
+CUresult ms_serve_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D_v2 *pCopy, CUstream hStream)
+{
+    CUDA_MEMCPY3D_PEER_v1 box;
+    return box_of_box(pCopy, &box) ? ms_driver()->cuMemcpy3DPeerAsync(&box, hStream)
+                                   : MS_REAL(cuMemcpy3DAsync_v2)(pCopy, hStream);
+}
+
+CUresult ms_serve_cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D_v2 *pCopy, CUstream hStream)
+{
+    CUDA_MEMCPY3D_PEER_v1 box;
+    return box_of_box(pCopy, &box) ? ms_driver()->cuMemcpy3DPeerAsync_ptsz(&box, hStream)
+                                   : MS_REAL(cuMemcpy3DAsync_v2_ptsz)(pCopy, hStream);
+}
+
+/* --- batches ---------------------------------------------------------------------------------- */
+
+/* The first copy of the batch that has to be a peer copy; count where none has. */
+static size_t first_routed(const CUdeviceptr_v2 *dsts, const CUdeviceptr_v2 *srcs, size_t count)
+{
+    struct route route;
+    size_t i = ms_devices_used() > 1 && dsts && srcs ? 0 : count;
+    while (i < count && !must_route(dsts[i], srcs[i], &route)) {
+        i++;
+    }
+    return i;
+}
+
+/* One by one, which is one of the orders that a batch may run in (cuda.h, cuMemcpyBatchAsync). */
+static CUresult one_by_one(const CUdeviceptr_v2 *dsts, const CUdeviceptr_v2 *srcs,
+                           const size_t *sizes, size_t count, size_t *fail_index, CUstream stream,
+                           bool per_thread)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        struct route route;
+        if (must_route(dsts[i], srcs[i], &route)) {
+            result = peer_async(dsts[i], srcs[i], sizes[i], &route, stream, per_thread);
+        } else {
+            result = (per_thread ? MS_REAL(cuMemcpyAsync_ptsz)
+                                 : MS_REAL(cuMemcpyAsync))(dsts[i], srcs[i], sizes[i], stream);
+        }
+        if (result != CUDA_SUCCESS && fail_index) {
+            *fail_index = i;
+        }
+    }
+    return result;
+}
+
+CUresult ms_serve_cuMemcpyBatchAsync(CUdeviceptr_v2 *dsts, CUdeviceptr_v2 *srcs, size_t *sizes,
+                                     size_t count, CUmemcpyAttributes_v1 *attrs, size_t *attrIdxs,
+                                     size_t numAttrs, size_t *failIdx, CUstream hStream)
+{
+    if (sizes && first_routed(dsts, srcs, count) < count) {
+        return one_by_one(dsts, srcs, sizes, count, failIdx, hStream, false);
+    }
+    return MS_REAL(cuMemcpyBatchAsync)(dsts, srcs, sizes, count, attrs, attrIdxs, numAttrs, failIdx,
+                                       hStream);
+}
+
+CUresult ms_serve_cuMemcpyBatchAsync_ptsz(CUdeviceptr_v2 *dsts, CUdeviceptr_v2 *srcs, size_t *sizes,
+                                          size_t count, CUmemcpyAttributes_v1 *attrs,
+                                          size_t *attrIdxs, size_t numAttrs, size_t *failIdx,
+                                          CUstream hStream)
+{
+    if (sizes && first_routed(dsts, srcs, count) < count) {
+        return one_by_one(dsts, srcs, sizes, count, failIdx, hStream, true);
+    }
+    return MS_REAL(cuMemcpyBatchAsync_ptsz)(dsts, srcs, sizes, count, attrs, attrIdxs, numAttrs,
+                                            failIdx, hStream);
+}
+
+CUresult ms_serve_cuMemcpyBatchAsync_v2(CUdeviceptr_v2 *dsts, CUdeviceptr_v2 *srcs, size_t *sizes,
+                                        size_t count, CUmemcpyAttributes_v1 *attrs,
+                                        size_t *attrIdxs, size_t numAttrs, CUstream hStream)
+{
+    if (sizes && first_routed(dsts, srcs, count) < count) {
+        return one_by_one(dsts, srcs, sizes, count, NULL, hStream, false);
+    }
+    return MS_REAL(cuMemcpyBatchAsync_v2)(dsts, srcs, sizes, count, attrs, attrIdxs, numAttrs,
+                                          hStream);
+}
+
+CUresult ms_serve_cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr_v2 *dsts, CUdeviceptr_v2 *srcs,
+                                             size_t *sizes, size_t count,
+                                             CUmemcpyAttributes_v1 *attrs, size_t *attrIdxs,
+                                             size_t numAttrs, CUstream hStream)
+{
+    if (sizes && first_routed(dsts, srcs, count) < count) {
+        return one_by_one(dsts, srcs, sizes, count, NULL, hStream, true);
+    }
+    return MS_REAL(cuMemcpyBatchAsync_v2_ptsz)(dsts, srcs, sizes, count, attrs, attrIdxs, numAttrs,
+                                               hStream);
+}
+
+/* Batches of boxes are the driver's as they are: their operands need not be addresses. */
+CUresult ms_serve_cuMemcpy3DBatchAsync(size_t numParams, CUDA_MEMCPY3D_BATCH_OP_v1 *opList,
+                                       size_t *failIdx, unsigned long long flags, CUstream hStream)
+{
+    return MS_REAL(cuMemcpy3DBatchAsync)(numParams, opList, failIdx, flags, hStream);
+}
+
+CUresult ms_serve_cuMemcpy3DBatchAsync_ptsz(size_t numParams, CUDA_MEMCPY3D_BATCH_OP_v1 *opList,
+                                            size_t *failIdx, unsigned long long flags,
+                                            CUstream hStream)
+{
+    return MS_REAL(cuMemcpy3DBatchAsync_ptsz)(numParams, opList, failIdx, flags, hStream);
+}
+
+CUresult ms_serve_cuMemcpy3DBatchAsync_v2(size_t numParams, CUDA_MEMCPY3D_BATCH_OP_v1 *opList,
+                                          unsigned long long flags, CUstream hStream)
+{
+    return MS_REAL(cuMemcpy3DBatchAsync_v2)(numParams, opList, flags, hStream);
+}
+
+CUresult ms_serve_cuMemcpy3DBatchAsync_v2_ptsz(size_t numParams, CUDA_MEMCPY3D_BATCH_OP_v1 *opList,
+                                               unsigned long long flags, CUstream hStream)
+{
+    return MS_REAL(cuMemcpy3DBatchAsync_v2_ptsz)(numParams, opList, flags, hStream);
+}
+
+CUresult ms_serve_cuMemcpy3DWithAttributesAsync(CUDA_MEMCPY3D_BATCH_OP_v1 *op,
+                                                unsigned long long flags, CUstream hStream)
+{
+    return MS_REAL(cuMemcpy3DWithAttributesAsync)(op, flags, hStream);
+}
+
+CUresult ms_serve_cuMemcpy3DWithAttributesAsync_ptsz(CUDA_MEMCPY3D_BATCH_OP_v1 *op,
+                                                     unsigned long long flags, CUstream hStream)
+{
+    return MS_REAL(cuMemcpy3DWithAttributesAsync_ptsz)(op, flags, hStream);
+}

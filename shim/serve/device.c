@@ -1,0 +1,342 @@
+/* Devices: found without a lock, made once. */
+#include "shim/serve/device.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/log.h"
+#include "shim/serve/context.h"
+#include "shim/serve/driver.h"
+#include "shim/serve/driver_ops.h"
+#include "shim/serve/overhead.h"
+#include "shim/serve/stream.h"
+#include "shim/session.h"
+
+#define FALL_PERCENT 5u /* of the cap: how far below a threshold it is left */
+
+static struct ms_device *_Atomic devices[MS_DEVICES_MAX];
+static _Atomic int used;
+
+/* Stands in the table while one thread makes the device. A lock instead would be held while the
+ * driver is asked and the trace is opened. */
+static struct ms_device in_the_making;
+
+struct ms_device *ms_device_get(int ordinal)
+{
+    if (ordinal < 0 || ordinal >= MS_DEVICES_MAX) {
+        return NULL;
+    }
+    struct ms_device *device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
+    return device == &in_the_making ? NULL : device;
+}
+
+int ms_devices_used(void)
+{
+    return atomic_load_explicit(&used, memory_order_relaxed);
+}
+
+struct ms_device *ms_device_current(void)
+{
+    struct ms_context *context = ms_context_current();
+    return context ? context->device : NULL;
+}
+
+uint64_t ms_device_cap_bytes(int ordinal, uint64_t total_bytes)
+{
+    double fraction = 0;
+    return ms_options_cap_bytes(ms_options(), ordinal, total_bytes, &fraction);
+}
+
+static bool describe(struct ms_device *device)
+{
+    size_t total = 0;
+    if (MS_REAL(cuDeviceTotalMem_v2)(&total, device->handle) != CUDA_SUCCESS) {
+        return false;
+    }
+    device->total_bytes = total;
+    if (ms_driver()->cuDeviceGetName(device->name, sizeof device->name, device->handle) !=
+        CUDA_SUCCESS) {
+        device->name[0] = '\0';
+    }
+    CUuuid uuid = {{0}};
+    CUresult result = ms_driver()->cuDeviceGetUuid_v2
+                          ? ms_driver()->cuDeviceGetUuid_v2(&uuid, device->handle)
+                          : ms_driver()->cuDeviceGetUuid(&uuid, device->handle);
+    if (result == CUDA_SUCCESS) {
+        memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
+    }
+    return true;
+}
+
+static bool furnish(struct ms_device *device)
+{
+    const struct ms_options *options = ms_options();
+    uint64_t cap_bytes =
+        ms_options_cap_bytes(options, device->ordinal, device->total_bytes, &device->fraction);
+    ms_driver_ops_init(device);
+    ms_budget_init(&device->budget, cap_bytes);
+    atomic_store(&device->rise_bytes, (uint64_t)(options->thresholds[0] * (double)cap_bytes));
+    if (options->pool) {
+        struct ms_pool_config config = {
+            .device = device->ordinal,
+            .ops = &device->ops,
+            .budget = &device->budget,
+            .sink = ms_session_sink(),
+            .wait_limit_ns = options->wait_ns,
+        };
+        if (ms_pool_create(&config, &device->pool) != MS_OK) {
+            return false;
+        }
+    }
+    if (ms_arenas_create(device->ordinal, device->pool, ms_session_sink(), &device->arenas) !=
+        MS_OK) {
+        if (device->pool) {
+            ms_pool_destroy(device->pool, true);
+        }
+        return false;
+    }
+    return true;
+}
+
+static struct ms_device *make(int ordinal)
+{
+    struct ms_device *device = calloc(1, sizeof *device);
+    if (!device) {
+        return NULL;
+    }
+    device->ordinal = (uint8_t)ordinal;
+    device->handle = ordinal;
+    atomic_store(&device->rdma_flag, -1);
+    if (!describe(device) || !furnish(device)) {
+        free(device);
+        return NULL;
+    }
+    return device;
+}
+
+struct ms_device *ms_device_use(int ordinal)
+{
+    if (ordinal < 0 || ordinal >= MS_DEVICES_MAX) {
+        MS_LOG_ONCE(MS_LOG_WARN, "device %d is beyond the %d that memshim knows; it is left alone",
+                    ordinal, MS_DEVICES_MAX);
+        return NULL;
+    }
+    for (;;) {
+        struct ms_device *device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
+        if (device && device != &in_the_making) {
+            return device;
+        }
+        if (device) {
+            sched_yield();
+            continue;
+        }
+        if (atomic_compare_exchange_strong(&devices[ordinal], &device, &in_the_making)) {
+            break;
+        }
+    }
+    struct ms_device *device = make(ordinal);
+    if (device) {
+        ms_session_device(ordinal, device->name, device->uuid, device->total_bytes,
+                          atomic_load(&device->budget.cap_bytes));
+        atomic_fetch_add(&used, 1);
+    }
+    atomic_store_explicit(&devices[ordinal], device, memory_order_release);
+    return device;
+}
+
+/* --- addresses of the pool -------------------------------------------------------------------- */
+
+void ms_device_range_reserved(struct ms_device *device, ms_addr_t addr, uint64_t bytes)
+{
+    for (uint32_t i = 0; i < MS_RANGES_MAX; i++) {
+        uint64_t none = 0;
+        if (atomic_load(&device->ranges[i].addr) != 0) {
+            continue;
+        }
+        /* The size first: whoever sees the address must not see the size of an earlier one. Two
+         * threads never reserve at once (the pool's growth lock). */
+        atomic_store(&device->ranges[i].bytes, bytes);
+        if (atomic_compare_exchange_strong(&device->ranges[i].addr, &none, addr)) {
+            uint32_t count = atomic_load(&device->range_count);
+            while (count < i + 1 &&
+                   !atomic_compare_exchange_weak(&device->range_count, &count, i + 1)) {
+            }
+            return;
+        }
+    }
+}
+
+void ms_device_range_freed(struct ms_device *device, ms_addr_t addr)
+{
+    uint32_t count = atomic_load(&device->range_count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t found = addr;
+        if (atomic_compare_exchange_strong(&device->ranges[i].addr, &found, 0)) {
+            return;
+        }
+    }
+}
+
+static bool holds(struct ms_device *device, ms_addr_t addr)
+{
+    uint32_t count = atomic_load_explicit(&device->range_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        ms_addr_t start = atomic_load_explicit(&device->ranges[i].addr, memory_order_acquire);
+        if (start != 0 && addr >= start &&
+            addr - start < atomic_load_explicit(&device->ranges[i].bytes, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct ms_device *ms_device_holding(ms_addr_t addr)
+{
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        struct ms_device *device = ms_device_get(d);
+        if (device && holds(device, addr)) {
+            return device;
+        }
+    }
+    return NULL;
+}
+
+/* --- charging --------------------------------------------------------------------------------- */
+
+bool ms_device_make_room(struct ms_device *device, bool may_wait)
+{
+    if (!device->pool) {
+        return false;
+    }
+    uint64_t released = ms_pool_trim(device->pool, 0);
+    struct ms_pool_stats stats;
+    ms_pool_stats(device->pool, &stats);
+    if (stats.pending_bytes != 0 && may_wait && !ms_captures_running()) {
+        ms_mark_t mark = 0;
+        if (device->ops.mark(device->ops.ctx, MS_STREAM_DEVICE, &mark) == MS_OK) {
+            (void)device->ops.mark_wait(device->ops.ctx, mark, ms_options()->wait_ns);
+            device->ops.mark_release(device->ops.ctx, mark);
+        }
+        released += ms_pool_trim(device->pool, 0);
+    }
+    return released != 0;
+}
+
+bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
+{
+    bool charged = ms_budget_charge(&device->budget, owner, bytes);
+    if (!charged && bytes <= atomic_load(&device->budget.cap_bytes)) {
+        if (device->pool) {
+            /* No more than is asked for: what the pool keeps, it need not create again. */
+            struct ms_pool_stats stats;
+            ms_pool_stats(device->pool, &stats);
+            uint64_t room = ms_budget_free_bytes(&device->budget);
+            uint64_t missing = bytes > room ? bytes - room : 0;
+            (void)ms_pool_trim(device->pool,
+                               stats.free_bytes > missing ? stats.free_bytes - missing : 0);
+            charged = ms_budget_charge(&device->budget, owner, bytes);
+        }
+        if (!charged) {
+            (void)ms_device_make_room(device, may_wait);
+            ms_overhead_reconcile(device);
+            charged = ms_budget_charge(&device->budget, owner, bytes);
+        }
+    }
+    if (charged) {
+        ms_device_check_thresholds(device);
+    }
+    return charged;
+}
+
+void ms_device_discharge(struct ms_device *device, enum ms_owner owner, uint64_t bytes)
+{
+    ms_budget_discharge(&device->budget, owner, bytes);
+    ms_device_check_thresholds(device);
+}
+
+void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner owner,
+                           enum ms_charge_reason reason, uint64_t addr, uint64_t bytes)
+{
+    if (bytes == 0) {
+        return;
+    }
+    struct ms_event event = {
+        .kind = more ? MS_EVENT_CHARGE : MS_EVENT_DISCHARGE,
+        .device = device->ordinal,
+        .owner = (uint8_t)owner,
+        .addr = addr,
+        .bytes = bytes,
+        .aux = (uint64_t)reason,
+    };
+    ms_session_emit(&event);
+}
+
+/* --- thresholds ------------------------------------------------------------------------------- */
+
+static const char *const threshold_names[] = {"normal", "warning", "critical", "emergency"};
+
+static void say_threshold(struct ms_device *device, int state, uint64_t charged, uint64_t cap)
+{
+    if (atomic_fetch_or(&device->thresholds_said, 1u << state) & (1u << state)) {
+        return;
+    }
+    char charged_text[16];
+    char cap_text[16];
+    ms_log(MS_LOG_WARN, "device %d: %s, %s of the cap of %s are charged", device->ordinal,
+           threshold_names[state], ms_bytes_text(charged, charged_text, sizeof charged_text),
+           ms_bytes_text(cap, cap_text, sizeof cap_text));
+}
+
+void ms_device_check_thresholds(struct ms_device *device)
+{
+    uint64_t charged = atomic_load_explicit(&device->budget.charged_bytes, memory_order_relaxed);
+    if (charged < atomic_load_explicit(&device->rise_bytes, memory_order_relaxed) &&
+        charged >= atomic_load_explicit(&device->fall_bytes, memory_order_relaxed)) {
+        return;
+    }
+    const double *levels = ms_options()->thresholds;
+    uint64_t cap = atomic_load(&device->budget.cap_bytes);
+    uint64_t slack = cap / 100 * FALL_PERCENT;
+    int before = atomic_load(&device->threshold);
+    int state = 0;
+    for (int t = 0; t < 3; t++) {
+        uint64_t level = (uint64_t)(levels[t] * (double)cap);
+        uint64_t leave = level > slack ? level - slack : 0;
+        if (charged >= (t < before ? leave : level)) {
+            state = t + 1;
+        }
+    }
+    if (state == before || !atomic_compare_exchange_strong(&device->threshold, &before, state)) {
+        return;
+    }
+    uint64_t present = state ? (uint64_t)(levels[state - 1] * (double)cap) : 0;
+    atomic_store(&device->fall_bytes, present > slack ? present - slack : 0);
+    atomic_store(&device->rise_bytes,
+                 state < 3 ? (uint64_t)(levels[state] * (double)cap) : UINT64_MAX);
+    struct ms_event event = {
+        .kind = MS_EVENT_THRESHOLD,
+        .device = device->ordinal,
+        .bytes = charged,
+        .aux = (uint64_t)state,
+    };
+    ms_session_emit(&event);
+    if (state > before) {
+        say_threshold(device, state, charged, cap);
+    }
+}
+
+/* --- streams ---------------------------------------------------------------------------------- */
+
+void ms_device_stream_gone(struct ms_device *device, ms_stream_t stream)
+{
+    if (device->pool) {
+        ms_pool_stream_gone(device->pool, stream);
+    }
+    for (int d = 0; ms_devices_used() > 1 && d < MS_DEVICES_MAX; d++) {
+        struct ms_device *other = ms_device_get(d);
+        if (other && other != device && other->pool) {
+            ms_pool_stream_gone(other->pool, stream);
+        }
+    }
+}

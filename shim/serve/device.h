@@ -1,0 +1,103 @@
+/* One device of the process: its budget, its pool, its arenas, and the driver behind them.
+ *
+ * A device is made at its first use (a context is made or seen, an allocation) and lives until the
+ * process ends. */
+#ifndef MEMSHIM_SHIM_SERVE_DEVICE_H
+#define MEMSHIM_SHIM_SERVE_DEVICE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/arena.h"
+#include "allocator/budget.h"
+#include "allocator/pool.h"
+#include "shim/hook.h"
+#include "shim/options.h"
+
+#define MS_RANGES_MAX 1024u /* address reservations of one pool that are known by address */
+
+struct ms_range {
+    _Atomic ms_addr_t addr; /* 0: free */
+    _Atomic uint64_t bytes;
+};
+
+struct ms_device {
+    uint8_t ordinal;
+    CUdevice handle;
+    char name[128];
+    uint8_t uuid[16];
+    uint64_t total_bytes; /* as the driver says */
+    uint64_t granule_bytes;
+    double fraction; /* that the cap came from, 0 where a limit decided */
+
+    struct ms_budget budget;
+    struct ms_device_ops ops;
+    ms_pool_t *pool; /* null with MEMSHIM_POOL=off */
+    ms_arenas_t *arenas;
+
+    _Atomic int rdma_flag;           /* of chunks: -1 not probed yet, 0 without, 1 with */
+    CUmemLocation_v1 host_location;  /* of host chunks; CU_MEM_LOCATION_TYPE_INVALID: none */
+    _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */
+    _Atomic uint64_t withdrawn_mask; /* bit d: it could once, and shall not any more */
+    _Atomic uint64_t pool_peer_mask; /* the part of access_mask that cuMemPoolSetAccess asked for */
+    struct ms_range ranges[MS_RANGES_MAX];
+    _Atomic uint32_t range_count; /* entries of `ranges` that were ever used */
+
+    _Atomic uint64_t first_overhead_bytes; /* what its first measured context took */
+
+    _Atomic int creating; /* threads that have charged and have not asked the driver yet, or wait
+                             for its answer */
+
+    _Atomic int threshold;            /* 0 normal, 1 warning, 2 critical, 3 emergency */
+    _Atomic uint64_t rise_bytes;      /* charged at or above this: the next threshold is crossed */
+    _Atomic uint64_t fall_bytes;      /* charged below this: the present one is left */
+    _Atomic unsigned thresholds_said; /* bit t: its line was written */
+
+    _Atomic uint64_t last_oom_bytes; /* what the last refusal was asked for, 0 after a success */
+};
+
+/* The device of this ordinal; null where the process does not use it (yet). Lock-free. */
+struct ms_device *ms_device_get(int ordinal);
+
+/* The same, made where there is none. Null where the driver does not answer about it. No lock of
+ * this room may be held. */
+struct ms_device *ms_device_use(int ordinal);
+
+/* The device of the current context; null where there is none. */
+struct ms_device *ms_device_current(void);
+
+/* How many devices the process uses. */
+int ms_devices_used(void);
+
+/* The cap as it is, or would be, for a device of this size. */
+uint64_t ms_device_cap_bytes(int ordinal, uint64_t total_bytes);
+
+/* The pool whose addresses hold addr; null where no pool does. Lock-free. */
+struct ms_device *ms_device_holding(ms_addr_t addr);
+
+/* Addresses that the pool reserved or gave back, told by the driver's operations. */
+void ms_device_range_reserved(struct ms_device *device, ms_addr_t addr, uint64_t bytes);
+void ms_device_range_freed(struct ms_device *device, ms_addr_t addr);
+
+/* Reserves in the budget for something that the driver is going to be asked for, making room in
+ * the pool where that helps. False: it does not fit, and nothing is charged. may_wait: for work in
+ * flight whose memory would help. */
+bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait);
+void ms_device_discharge(struct ms_device *device, enum ms_owner owner, uint64_t bytes);
+
+/* Gives the driver all that the pool holds and nobody uses, after waiting, for a bounded time and
+ * unless a stream captures, for frees in flight. True where that was anything. */
+bool ms_device_make_room(struct ms_device *device, bool may_wait);
+
+/* MS_EVENT_CHARGE or MS_EVENT_DISCHARGE of what is FORWARDED or CONTEXT. */
+void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner owner,
+                           enum ms_charge_reason reason, uint64_t addr, uint64_t bytes);
+
+/* Looks whether charged bytes have crossed a threshold. Cheap where they have not. */
+void ms_device_check_thresholds(struct ms_device *device);
+
+/* The stream will be gone: to every pool, since its work may use the memory of peers. */
+void ms_device_stream_gone(struct ms_device *device, ms_stream_t stream);
+
+#endif

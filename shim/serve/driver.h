@@ -1,0 +1,53 @@
+/* Driver functions that memshim calls but does not stand in front of. */
+#ifndef MEMSHIM_SHIM_SERVE_DRIVER_H
+#define MEMSHIM_SHIM_SERVE_DRIVER_H
+
+#include "allocator/status.h"
+#include "shim/hook.h"
+
+/* MS_DRIVER_ROW(symbol, type): null where this driver lacks it. */
+#define MS_DRIVER_ROWS                                   \
+    MS_DRIVER_ROW(cuArrayGetMemoryRequirements)          \
+    MS_DRIVER_ROW(cuCtxGetCurrent)                       \
+    MS_DRIVER_ROW(cuCtxGetDevice)                        \
+    MS_DRIVER_ROW(cuCtxPopCurrent_v2)                    \
+    MS_DRIVER_ROW(cuCtxPushCurrent_v2)                   \
+    MS_DRIVER_ROW(cuCtxSynchronize)                      \
+    MS_DRIVER_ROW(cuDeviceGetAttribute)                  \
+    MS_DRIVER_ROW(cuDeviceGetName)                       \
+    MS_DRIVER_ROW(cuDeviceGetUuid)                       \
+    MS_DRIVER_ROW(cuDeviceGetUuid_v2)                    \
+    MS_DRIVER_ROW(cuDevicePrimaryCtxGetState)            \
+    MS_DRIVER_ROW(cuEventCreate)                         \
+    MS_DRIVER_ROW(cuEventDestroy_v2)                     \
+    MS_DRIVER_ROW(cuEventQuery)                          \
+    MS_DRIVER_ROW(cuEventRecord)                         \
+    MS_DRIVER_ROW(cuMemcpy3DPeer)                        \
+    MS_DRIVER_ROW(cuMemcpy3DPeer_ptds)                   \
+    MS_DRIVER_ROW(cuMemcpy3DPeerAsync)                   \
+    MS_DRIVER_ROW(cuMemcpy3DPeerAsync_ptsz)              \
+    MS_DRIVER_ROW(cuMemcpyPeer)                          \
+    MS_DRIVER_ROW(cuMemcpyPeer_ptds)                     \
+    MS_DRIVER_ROW(cuMemcpyPeerAsync)                     \
+    MS_DRIVER_ROW(cuMemcpyPeerAsync_ptsz)                \
+    MS_DRIVER_ROW(cuMipmappedArrayGetMemoryRequirements) \
+    MS_DRIVER_ROW(cuStreamGetCtx)                        \
+    MS_DRIVER_ROW(cuStreamIsCapturing)                   \
+    MS_DRIVER_ROW(cuStreamWaitEvent)                     \
+    MS_DRIVER_ROW(cuThreadExchangeStreamCaptureMode)
+
+struct ms_driver_functions {
+#define MS_DRIVER_ROW(symbol) __typeof__(&(symbol)) symbol;
+    MS_DRIVER_ROWS
+#undef MS_DRIVER_ROW
+    CUresult (*cuCtxRecordEvent)(CUcontext context, CUevent event); /* CUDA 12.5 */
+};
+
+/* Looked up at the first call; the same table ever after. The driver has been found before. */
+const struct ms_driver_functions *ms_driver(void);
+
+/* A driver's result as the pool's status, and back as what the application is told. */
+ms_status_t ms_status_from(CUresult result);
+CUresult ms_result_from(ms_status_t status);
+
+#endif

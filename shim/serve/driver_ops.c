@@ -1,0 +1,250 @@
+/* Chunks and addresses, by the driver's virtual memory management. */
+#include "shim/serve/driver_ops.h"
+
+#include <string.h>
+
+#include "shim/log.h"
+#include "shim/serve/context.h"
+#include "shim/serve/driver.h"
+#include "shim/serve/stream.h"
+
+static CUmemAllocationProp_v1 properties(const struct ms_device *device, enum ms_location location,
+                                         bool rdma)
+{
+    CUmemAllocationProp_v1 prop;
+    memset(&prop, 0, sizeof prop);
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    if (location == MS_LOCATION_HOST) {
+        prop.location = device->host_location;
+    } else {
+        prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        prop.location.id = device->handle;
+        prop.allocFlags.gpuDirectRDMACapable = rdma;
+    }
+    return prop;
+}
+
+static ms_status_t address_reserve(void *ctx, uint64_t bytes, uint64_t alignment, ms_addr_t *out)
+{
+    struct ms_device *device = ctx;
+    struct ms_scope scope;
+    CUdeviceptr_v2 addr = 0;
+    ms_scope_enter(device, &scope);
+    CUresult result = MS_REAL(cuMemAddressReserve)(&addr, bytes, alignment, 0, 0);
+    ms_scope_leave(&scope);
+    if (result == CUDA_SUCCESS) {
+        ms_device_range_reserved(device, addr, bytes);
+        *out = addr;
+    }
+    return ms_status_from(result);
+}
+
+static ms_status_t address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
+{
+    struct ms_device *device = ctx;
+    struct ms_scope scope;
+    ms_scope_enter(device, &scope);
+    /* Unknown before it is free: from then on the driver may give it to somebody else. */
+    ms_device_range_freed(device, addr);
+    CUresult result = MS_REAL(cuMemAddressFree)(addr, bytes);
+    if (result != CUDA_SUCCESS) {
+        ms_device_range_reserved(device, addr, bytes);
+    }
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+static CUresult grant_access(struct ms_device *device, ms_addr_t addr, uint64_t bytes)
+{
+    CUmemAccessDesc_v1 access[MS_DEVICES_MAX];
+    size_t count = 0;
+    uint64_t may = atomic_load(&device->access_mask) | (1ULL << device->ordinal);
+    uint64_t may_not = atomic_load(&device->withdrawn_mask) & ~may;
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        if (((may | may_not) >> d) & 1) {
+            memset(&access[count], 0, sizeof access[count]);
+            access[count].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            access[count].location.id = d;
+            access[count].flags = ((may >> d) & 1) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                   : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+            count++;
+        }
+    }
+    return MS_REAL(cuMemSetAccess)(addr, bytes, access, count);
+}
+
+/* Whether chunks can carry the GPUDirect-RDMA flag. On WSL2 the attribute promises it and giving
+ * access then fails with CUDA_ERROR_UNKNOWN (pytorch#192330), so one granule is tried. The caller
+ * has charged at least that much and has not used it yet. */
+static bool probe_rdma(struct ms_device *device)
+{
+    int supported = 0;
+    if (ms_driver()->cuDeviceGetAttribute(
+            &supported, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+            device->handle) != CUDA_SUCCESS ||
+        !supported) {
+        return false;
+    }
+    CUmemAllocationProp_v1 prop = properties(device, MS_LOCATION_DEVICE, true);
+    CUmemGenericAllocationHandle_v1 chunk = 0;
+    CUdeviceptr_v2 addr = 0;
+    bool works = false;
+    uint64_t bytes = device->granule_bytes;
+    if (MS_REAL(cuMemCreate)(&chunk, bytes, &prop, 0) != CUDA_SUCCESS) {
+        return false;
+    }
+    if (MS_REAL(cuMemAddressReserve)(&addr, bytes, 0, 0, 0) == CUDA_SUCCESS) {
+        if (MS_REAL(cuMemMap)(addr, bytes, 0, chunk, 0) == CUDA_SUCCESS) {
+            works = grant_access(device, addr, bytes) == CUDA_SUCCESS;
+            (void)MS_REAL(cuMemUnmap)(addr, bytes);
+        }
+        (void)MS_REAL(cuMemAddressFree)(addr, bytes);
+    }
+    (void)MS_REAL(cuMemRelease)(chunk);
+    return works;
+}
+
+static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location location,
+                                ms_handle_t *out)
+{
+    struct ms_device *device = ctx;
+    if (location == MS_LOCATION_HOST &&
+        device->host_location.type == CU_MEM_LOCATION_TYPE_INVALID) {
+        return MS_ERR_NOT_SUPPORTED;
+    }
+    struct ms_scope scope;
+    ms_scope_enter(device, &scope);
+    if (atomic_load(&device->rdma_flag) < 0) {
+        atomic_store(&device->rdma_flag, probe_rdma(device));
+    }
+    CUmemAllocationProp_v1 prop =
+        properties(device, location, atomic_load(&device->rdma_flag) == 1);
+    CUmemGenericAllocationHandle_v1 chunk = 0;
+    atomic_fetch_add(&device->creating, 1);
+    CUresult result = MS_REAL(cuMemCreate)(&chunk, bytes, &prop, 0);
+    atomic_fetch_sub(&device->creating, 1);
+    ms_scope_leave(&scope);
+    if (result == CUDA_SUCCESS) {
+        *out = chunk;
+    }
+    return ms_status_from(result);
+}
+
+static ms_status_t chunk_release(void *ctx, ms_handle_t chunk)
+{
+    struct ms_scope scope;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = MS_REAL(cuMemRelease)(chunk);
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+static ms_status_t map(void *ctx, ms_addr_t addr, uint64_t bytes, ms_handle_t chunk)
+{
+    struct ms_scope scope;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = MS_REAL(cuMemMap)(addr, bytes, 0, chunk, 0);
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+static ms_status_t set_access(void *ctx, ms_addr_t addr, uint64_t bytes)
+{
+    struct ms_scope scope;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = grant_access(ctx, addr, bytes);
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+static ms_status_t unmap(void *ctx, ms_addr_t addr, uint64_t bytes)
+{
+    struct ms_scope scope;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = MS_REAL(cuMemUnmap)(addr, bytes);
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+static bool capturing(void *ctx)
+{
+    (void)ctx;
+    return ms_captures_running();
+}
+
+static ms_status_t plain_alloc(void *ctx, uint64_t bytes, ms_addr_t *out)
+{
+    struct ms_scope scope;
+    CUdeviceptr_v2 addr = 0;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = MS_REAL(cuMemAlloc_v2)(&addr, bytes);
+    ms_scope_leave(&scope);
+    if (result == CUDA_SUCCESS) {
+        *out = addr;
+    }
+    return ms_status_from(result);
+}
+
+static ms_status_t plain_free(void *ctx, ms_addr_t addr)
+{
+    struct ms_scope scope;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = MS_REAL(cuMemFree_v2)(addr);
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+static int attribute(const struct ms_device *device, CUdevice_attribute which)
+{
+    int value = 0;
+    return ms_driver()->cuDeviceGetAttribute(&value, which, device->handle) == CUDA_SUCCESS ? value
+                                                                                            : 0;
+}
+
+/* Where host chunks would lie: beside the device where the driver can say so (CUDA 12.2), else
+ * anywhere. */
+static void find_host_location(struct ms_device *device)
+{
+    device->host_location.type = CU_MEM_LOCATION_TYPE_INVALID;
+    if (attribute(device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+        int node = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
+        device->host_location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
+        device->host_location.id = node > 0 ? node : 0;
+    }
+}
+
+void ms_driver_ops_init(struct ms_device *device)
+{
+    device->ops = (struct ms_device_ops){
+        .ctx = device,
+        .total_bytes = device->total_bytes,
+        .address_reserve = address_reserve,
+        .address_free = address_free,
+        .chunk_create = chunk_create,
+        .chunk_release = chunk_release,
+        .map = map,
+        .set_access = set_access,
+        .unmap = unmap,
+        .mark = ms_mark_take,
+        .mark_query = ms_mark_query,
+        .mark_wait = ms_mark_wait,
+        .stream_wait = ms_mark_stream_wait,
+        .mark_release = ms_mark_release,
+        .capturing = capturing,
+        .plain_alloc = plain_alloc,
+        .plain_free = plain_free,
+    };
+    size_t granule = 0;
+    CUmemAllocationProp_v1 prop = properties(device, MS_LOCATION_DEVICE, false);
+    if (!attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+        !MS_REAL(cuMemGetAllocationGranularity) ||
+        MS_REAL(cuMemGetAllocationGranularity)(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=
+            CUDA_SUCCESS) {
+        granule = 0;
+        ms_log(MS_LOG_INFO, "device %d has no virtual memory management; its pool cannot expand",
+               device->ordinal);
+    }
+    device->granule_bytes = granule;
+    device->ops.granule_bytes = granule;
+    find_host_location(device);
+}

@@ -1,0 +1,394 @@
+/* Records of memory pools, and the calls about them. */
+#include "shim/serve/mempool.h"
+
+#include <stdlib.h>
+
+#include "shim/log.h"
+#include "shim/serve/context.h"
+#include "shim/serve/driver.h"
+#include "shim/serve/peer.h"
+
+static struct ms_mempool *_Atomic first;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a record is added */
+
+static _Atomic(struct ms_mempool *) currents[MS_DEVICES_MAX]; /* null: not asked yet */
+
+static struct ms_mempool *find(CUmemoryPool handle)
+{
+    struct ms_mempool *pool = atomic_load_explicit(&first, memory_order_acquire);
+    while (pool && (pool->handle != handle || pool->destroyed)) {
+        pool = pool->next;
+    }
+    return pool;
+}
+
+static struct ms_mempool *add(CUmemoryPool handle, int ordinal, bool served, uint64_t max_bytes)
+{
+    struct ms_mempool *fresh = calloc(1, sizeof *fresh);
+    if (!fresh) {
+        return NULL;
+    }
+    fresh->handle = handle;
+    fresh->ordinal = ordinal;
+    fresh->served = served;
+    fresh->max_bytes = max_bytes;
+    pthread_mutex_init(&fresh->lock, NULL);
+    pthread_mutex_lock(&lock);
+    struct ms_mempool *known = find(handle);
+    if (!known) {
+        fresh->next = first;
+        atomic_store_explicit(&first, fresh, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    if (known) {
+        free(fresh);
+    }
+    return known ? known : fresh;
+}
+
+struct ms_mempool *ms_mempool_of(CUmemoryPool handle)
+{
+    struct ms_mempool *pool = find(handle);
+    for (int d = 0; !pool && d < MS_DEVICES_MAX; d++) {
+        CUmemoryPool other = NULL;
+        if (MS_REAL(cuDeviceGetDefaultMemPool)(&other, d) != CUDA_SUCCESS) {
+            break;
+        }
+        if (other == handle) {
+            return add(handle, d, true, 0);
+        }
+    }
+    /* Imported from another process, or a default pool of host or managed memory. */
+    return pool ? pool : add(handle, -1, false, 0);
+}
+
+struct ms_mempool *ms_mempool_current(struct ms_device *device)
+{
+    struct ms_mempool *pool =
+        atomic_load_explicit(&currents[device->ordinal], memory_order_acquire);
+    CUmemoryPool handle = NULL;
+    if ((!pool || pool->destroyed) &&
+        MS_REAL(cuDeviceGetMemPool)(&handle, device->handle) == CUDA_SUCCESS) {
+        pool = ms_mempool_of(handle);
+        atomic_store_explicit(&currents[device->ordinal], pool, memory_order_release);
+    }
+    return pool;
+}
+
+/* --- accounts --------------------------------------------------------------------------------- */
+
+static void raise(_Atomic uint64_t *high, uint64_t value)
+{
+    uint64_t seen = atomic_load(high);
+    while (seen < value && !atomic_compare_exchange_weak(high, &seen, value)) {
+    }
+}
+
+bool ms_mempool_granted(struct ms_mempool *pool, uint64_t bytes)
+{
+    uint64_t used = atomic_fetch_add(&pool->used_bytes, bytes) + bytes;
+    if (pool->max_bytes != 0 && used > pool->max_bytes) {
+        atomic_fetch_sub(&pool->used_bytes, bytes);
+        return false;
+    }
+    raise(&pool->used_high_bytes, used);
+    return true;
+}
+
+void ms_mempool_returned(struct ms_mempool *pool, uint64_t bytes)
+{
+    atomic_fetch_sub(&pool->used_bytes, bytes);
+}
+
+void ms_mempool_released(const struct ms_grant *grant)
+{
+    if (grant->kind == MS_GRANT_ASYNC) {
+        ms_mempool_returned(grant->holder, grant->bytes);
+    }
+}
+
+/* What a served pool holds reserved: its live bytes, and all that our pool could give it without
+ * asking the driver. The latter is shared between the pools of a device. */
+static uint64_t reserved_bytes(struct ms_mempool *pool)
+{
+    uint64_t bytes = atomic_load(&pool->used_bytes);
+    struct ms_device *device = ms_device_get(pool->ordinal);
+    if (device && device->pool) {
+        struct ms_pool_stats stats;
+        ms_pool_stats(device->pool, &stats);
+        bytes += stats.free_bytes;
+        if (bytes > stats.reserved_bytes) {
+            bytes = stats.reserved_bytes;
+        }
+    }
+    raise(&pool->reserved_high_bytes, bytes);
+    return bytes;
+}
+
+static struct ms_device *device_charged(const struct ms_mempool *pool)
+{
+    return pool->ordinal < 0 ? NULL : ms_device_get(pool->ordinal);
+}
+
+bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes)
+{
+    struct ms_device *device = device_charged(pool);
+    if (device && !ms_device_charge(device, MS_OWNER_FORWARDED, bytes, true)) {
+        return false;
+    }
+    if (device) {
+        atomic_fetch_add(&device->creating, 1);
+        pthread_mutex_lock(&pool->lock);
+        pool->asking_bytes += bytes;
+        pool->charged_bytes += bytes;
+        pthread_mutex_unlock(&pool->lock);
+    }
+    return true;
+}
+
+void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
+{
+    struct ms_device *device = device_charged(pool);
+    cuuint64_t reserved = 0;
+    if (!device) {
+        return;
+    }
+    bool known = MS_REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+                                                &reserved) == CUDA_SUCCESS;
+    pthread_mutex_lock(&pool->lock);
+    uint64_t before = pool->charged_bytes;
+    pool->asking_bytes -= asked_bytes;
+    uint64_t now = known ? reserved + pool->asking_bytes : before;
+    pool->charged_bytes = now;
+    if (now > before) {
+        ms_budget_impose(&device->budget, MS_OWNER_FORWARDED, now - before);
+    } else {
+        ms_budget_discharge(&device->budget, MS_OWNER_FORWARDED, before - now);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    if (asked_bytes != 0) {
+        atomic_fetch_sub(&device->creating, 1);
+    }
+    /* What was charged before the call was not told yet. */
+    uint64_t told = before - asked_bytes;
+    ms_device_note_charge(device, now > told, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
+                          now > told ? now - told : told - now);
+    ms_device_check_thresholds(device);
+}
+
+/* --- the calls -------------------------------------------------------------------------------- */
+
+CUresult ms_serve_cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice_v1 dev)
+{
+    CUresult result = MS_REAL(cuDeviceGetDefaultMemPool)(pool_out, dev);
+    if (result == CUDA_SUCCESS && !find(*pool_out)) {
+        (void)add(*pool_out, dev, true, 0);
+    }
+    return result;
+}
+
+CUresult ms_serve_cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice_v1 dev)
+{
+    return MS_REAL(cuDeviceGetMemPool)(pool, dev);
+}
+
+static void forget_current(int ordinal)
+{
+    if (ordinal >= 0 && ordinal < MS_DEVICES_MAX) {
+        atomic_store_explicit(&currents[ordinal], NULL, memory_order_release);
+    }
+}
+
+CUresult ms_serve_cuDeviceSetMemPool(CUdevice_v1 dev, CUmemoryPool pool)
+{
+    CUresult result = MS_REAL(cuDeviceSetMemPool)(dev, pool);
+    forget_current(dev);
+    return result;
+}
+
+CUresult ms_serve_cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
+                                         CUmemAllocationType type)
+{
+    return MS_REAL(cuMemGetDefaultMemPool)(pool_out, location, type);
+}
+
+CUresult ms_serve_cuMemGetMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
+                                  CUmemAllocationType type)
+{
+    return MS_REAL(cuMemGetMemPool)(pool_out, location, type);
+}
+
+CUresult ms_serve_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
+                                  CUmemoryPool pool)
+{
+    CUresult result = MS_REAL(cuMemSetMemPool)(location, type, pool);
+    if (location && location->type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        forget_current(location->id);
+    }
+    return result;
+}
+
+CUresult ms_serve_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps_v1 *poolProps)
+{
+    CUresult result = MS_REAL(cuMemPoolCreate)(pool, poolProps);
+    if (result == CUDA_SUCCESS) {
+        bool on_device = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+        bool served = on_device && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
+                      poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
+        (void)add(*pool, on_device ? poolProps->location.id : -1, served, poolProps->maxSize);
+    }
+    return result;
+}
+
+/* Blocks that are still in use live on, as the driver's do (cuda.h, cuMemPoolDestroy). */
+CUresult ms_serve_cuMemPoolDestroy(CUmemoryPool pool)
+{
+    struct ms_mempool *known = find(pool);
+    if (known) {
+        known->destroyed = true; /* before the driver can give the handle to another */
+    }
+    CUresult result = MS_REAL(cuMemPoolDestroy)(pool);
+    if (known && result != CUDA_SUCCESS) {
+        known->destroyed = false;
+    } else if (known) {
+        struct ms_device *device = device_charged(known);
+        pthread_mutex_lock(&known->lock);
+        uint64_t charged = known->charged_bytes;
+        known->charged_bytes = 0;
+        pthread_mutex_unlock(&known->lock);
+        if (device && charged != 0) {
+            ms_device_discharge(device, MS_OWNER_FORWARDED, charged);
+            ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
+                                  charged);
+        }
+    }
+    return result;
+}
+
+/* Our pool, where this pool is served from one. */
+static ms_pool_t *ours(const struct ms_mempool *pool)
+{
+    struct ms_device *device = pool && pool->served ? ms_device_get(pool->ordinal) : NULL;
+    return device ? device->pool : NULL;
+}
+
+CUresult ms_serve_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
+{
+    CUresult result = MS_REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
+    struct ms_mempool *known = result == CUDA_SUCCESS ? ms_mempool_of(pool) : NULL;
+    if (ours(known)) {
+        uint64_t used = atomic_load(&known->used_bytes);
+        (void)ms_pool_trim(ours(known), minBytesToKeep > used ? minBytesToKeep - used : 0);
+    } else if (known) {
+        ms_mempool_correct(known, 0);
+    }
+    return result;
+}
+
+/* The driver's pool of this handle keeps the threshold and the reuse flags, which ours does not
+ * need, and it refuses what is wrong. */
+CUresult ms_serve_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    CUresult result = MS_REAL(cuMemPoolSetAttribute)(pool, attr, value);
+    struct ms_mempool *known = result == CUDA_SUCCESS ? ms_mempool_of(pool) : NULL;
+    if (known && attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
+        atomic_store(&known->used_high_bytes, 0);
+    } else if (known && attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
+        atomic_store(&known->reserved_high_bytes, 0);
+    }
+    return result;
+}
+
+CUresult ms_serve_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    CUresult result = MS_REAL(cuMemPoolGetAttribute)(pool, attr, value);
+    struct ms_mempool *known = result == CUDA_SUCCESS ? ms_mempool_of(pool) : NULL;
+    if (!ours(known)) {
+        return result;
+    }
+    uint64_t used = atomic_load(&known->used_bytes);
+    switch (attr) {
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        *(cuuint64_t *)value = used;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        raise(&known->used_high_bytes, used); /* a reset one begins at what is in use */
+        *(cuuint64_t *)value = atomic_load(&known->used_high_bytes);
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        *(cuuint64_t *)value = reserved_bytes(known);
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        (void)reserved_bytes(known);
+        *(cuuint64_t *)value = atomic_load(&known->reserved_high_bytes);
+        break;
+    default:
+        break;
+    }
+    return result;
+}
+
+CUresult ms_serve_cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc_v1 *map, size_t count)
+{
+    CUresult result = MS_REAL(cuMemPoolSetAccess)(pool, map, count);
+    struct ms_mempool *known = result == CUDA_SUCCESS ? ms_mempool_of(pool) : NULL;
+    if (!ours(known)) {
+        return result;
+    }
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        if (map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+            result = ms_peer_pool_access(ms_device_get(known->ordinal), map[i].location.id,
+                                         map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE);
+        }
+    }
+    return result;
+}
+
+CUresult ms_serve_cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool,
+                                     CUmemLocation_v1 *location)
+{
+    return MS_REAL(cuMemPoolGetAccess)(flags, memPool, location);
+}
+
+CUresult ms_serve_cuMemPoolExportToShareableHandle(void *handle_out, CUmemoryPool pool,
+                                                   CUmemAllocationHandleType handleType,
+                                                   unsigned long long flags)
+{
+    return MS_REAL(cuMemPoolExportToShareableHandle)(handle_out, pool, handleType, flags);
+}
+
+CUresult ms_serve_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, void *handle,
+                                                     CUmemAllocationHandleType handleType,
+                                                     unsigned long long flags)
+{
+    return MS_REAL(cuMemPoolImportFromShareableHandle)(pool_out, handle, handleType, flags);
+}
+
+/* Memory of our pool is unknown to the driver as an allocation of one of its pools: its error is
+ * the answer. Only pools that were created for export can be exported in any case. */
+CUresult ms_serve_cuMemPoolExportPointer(CUmemPoolPtrExportData_v1 *shareData_out,
+                                         CUdeviceptr_v2 ptr)
+{
+    return MS_REAL(cuMemPoolExportPointer)(shareData_out, ptr);
+}
+
+CUresult ms_serve_cuMemPoolImportPointer(CUdeviceptr_v2 *ptr_out, CUmemoryPool pool,
+                                         CUmemPoolPtrExportData_v1 *shareData)
+{
+    return MS_REAL(cuMemPoolImportPointer)(ptr_out, pool, shareData);
+}
+
+void ms_mempools_fork_prepare(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void ms_mempools_fork_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void ms_mempools_fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+}

@@ -1,0 +1,51 @@
+/* The driver's memory pools as the application sees them. A device's default pool, and every pool
+ * that lives on a device and cannot be exported, is served from our pool and keeps its own
+ * accounts; the others are the driver's, charged by what they hold reserved. */
+#ifndef MEMSHIM_SHIM_SERVE_MEMPOOL_H
+#define MEMSHIM_SHIM_SERVE_MEMPOOL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shim/serve/device.h"
+#include "shim/serve/ledger.h"
+
+struct ms_mempool {
+    CUmemoryPool handle;
+    struct ms_mempool *next; /* never changes */
+    int ordinal;             /* of its device; -1: not on a device */
+    bool served;             /* from our pool, where its device has one */
+    uint64_t max_bytes;      /* 0: no limit of its own */
+    _Atomic bool destroyed;
+    _Atomic uint64_t used_bytes, used_high_bytes, reserved_high_bytes;
+
+    pthread_mutex_t lock;   /* of the two below */
+    uint64_t asking_bytes;  /* charged for calls that the driver has not answered yet */
+    uint64_t charged_bytes; /* in all, to MS_OWNER_FORWARDED */
+};
+
+/* The pool that cuMemAllocAsync on this device takes from at present. */
+struct ms_mempool *ms_mempool_current(struct ms_device *device);
+
+/* The pool of this handle, its record made where there is none. Null: no host memory for it. */
+struct ms_mempool *ms_mempool_of(CUmemoryPool handle);
+
+/* False: beyond the pool's own limit. */
+bool ms_mempool_granted(struct ms_mempool *pool, uint64_t bytes);
+void ms_mempool_returned(struct ms_mempool *pool, uint64_t bytes);
+/* The same, for a grant that has been taken from the ledger; nothing where no pool holds it. */
+void ms_mempool_released(const struct ms_grant *grant);
+
+/* Before a pool of the driver's is asked for so many bytes: reserves them. False: over the cap.
+ * After the answer, whatever it was: the charge becomes what the driver's pool holds reserved.
+ * asked_bytes: as in the charge; 0 after a free or a trim. */
+bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes);
+void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes);
+
+void ms_mempools_fork_prepare(void);
+void ms_mempools_fork_parent(void);
+void ms_mempools_fork_child(void);
+
+#endif

@@ -1,0 +1,73 @@
+/* What stood where when memory ran out. */
+#include "shim/serve/oom.h"
+
+#include <string.h>
+
+#include "report/verdict.h"
+#include "shim/serve/overhead.h"
+#include "shim/session.h"
+
+static uint64_t owned(const struct ms_device *device, enum ms_owner owner)
+{
+    return atomic_load(&device->budget.by_owner_bytes[owner]);
+}
+
+static void fill(struct ms_device *device, struct ms_oom_state *state)
+{
+    memset(state, 0, sizeof *state);
+    state->cap_bytes = atomic_load(&device->budget.cap_bytes);
+    state->device_total_bytes = device->total_bytes;
+    state->pool_bytes = owned(device, MS_OWNER_POOL);
+    state->application_bytes = owned(device, MS_OWNER_APPLICATION);
+    state->forwarded_bytes = owned(device, MS_OWNER_FORWARDED);
+    state->context_bytes = owned(device, MS_OWNER_CONTEXT);
+    /* Their sum, not the counter beside them: the report's lines must add up. */
+    state->charged_bytes = state->pool_bytes + state->application_bytes + state->forwarded_bytes +
+                           state->context_bytes;
+    if (device->pool) {
+        struct ms_pool_stats stats;
+        ms_pool_stats(device->pool, &stats);
+        state->live_bytes = stats.live_bytes;
+        state->reclaimable_bytes = stats.free_bytes;
+        state->pending_bytes = stats.pending_bytes;
+        state->largest_free_bytes = stats.largest_free_bytes;
+    } else {
+        state->live_bytes = state->forwarded_bytes;
+    }
+    uint64_t used_bytes = device->total_bytes;
+    if (ms_device_used_bytes(device, &used_bytes) && used_bytes <= device->total_bytes) {
+        state->driver_free_bytes = device->total_bytes - used_bytes;
+    } else {
+        /* The driver does not answer now (a capture): nobody else is blamed. */
+        used_bytes = state->charged_bytes;
+        state->driver_free_bytes =
+            device->total_bytes > used_bytes ? device->total_bytes - used_bytes : 0;
+    }
+    state->other_process_bytes =
+        used_bytes > state->charged_bytes ? used_bytes - state->charged_bytes : 0;
+    state->fraction_known = device->fraction > 0;
+    state->fraction = device->fraction;
+}
+
+CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
+{
+    struct ms_oom_state state;
+    fill(device, &state);
+    state.requested_bytes = requested_bytes;
+    state.source = MS_OOM_DRIVER;
+    ms_session_oom(device->ordinal, &state);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void ms_oom_from_torch(int device, uint64_t requested_bytes)
+{
+    struct ms_device *d = ms_device_get(device);
+    if (!d) {
+        return;
+    }
+    struct ms_oom_state state;
+    fill(d, &state);
+    state.requested_bytes = requested_bytes;
+    state.source = MS_OOM_TORCH;
+    ms_session_oom(device, &state);
+}

@@ -1,0 +1,160 @@
+/* Questions about an address: for memory of the pool the answer is about its block, where the
+ * driver knows only the mapping beneath. */
+#include "shim/serve/context.h"
+#include "shim/serve/ledger.h"
+#include "shim/serve/mempool.h"
+
+/* The live block that holds addr. */
+static bool block_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_block_info *block)
+{
+    *device = ms_device_holding(addr);
+    return *device && ms_pool_find((*device)->pool, addr, block) == MS_OK;
+}
+
+CUresult ms_serve_cuMemGetAddressRange_v2(CUdeviceptr_v2 *pbase, size_t *psize, CUdeviceptr_v2 dptr)
+{
+    struct ms_device *device = NULL;
+    struct ms_block_info block;
+    if (!block_at(dptr, &device, &block)) {
+        /* Between blocks there is no allocation, whatever is mapped there. */
+        return device ? CUDA_ERROR_NOT_FOUND : MS_REAL(cuMemGetAddressRange_v2)(pbase, psize, dptr);
+    }
+    if (pbase) {
+        *pbase = block.addr;
+    }
+    if (psize) {
+        *psize = block.bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_serve_cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize,
+                                       CUdeviceptr_v1 dptr)
+{
+    return MS_REAL(cuMemGetAddressRange)(pbase, psize, dptr);
+}
+
+/* Overwrites what the driver answered where the block knows better. */
+static void correct(const struct ms_block_info *block, CUpointer_attribute attribute, void *data)
+{
+    struct ms_grant grant = {0};
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr_v2 *)data = block->addr;
+        break;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = block->bytes;
+        break;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)data = block->id;
+        break;
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(int *)data = 0;
+        break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        if (ms_ledger_find(MS_SPACE_DEVICE, block->addr, &grant) && grant.kind == MS_GRANT_BLOCK) {
+            *(CUcontext *)data = ((const struct ms_context *)grant.holder)->handle;
+        }
+        break;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = NULL;
+        if (ms_ledger_find(MS_SPACE_DEVICE, block->addr, &grant) && grant.kind == MS_GRANT_ASYNC) {
+            *(CUmemoryPool *)data = ((const struct ms_mempool *)grant.holder)->handle;
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+CUresult ms_serve_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                                        CUdeviceptr_v2 ptr)
+{
+    struct ms_device *device = NULL;
+    struct ms_block_info block;
+    CUresult result = MS_REAL(cuPointerGetAttribute)(data, attribute, ptr);
+    if (data && block_at(ptr, &device, &block)) {
+        if (result != CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
+            result = CUDA_SUCCESS; /* the driver knows no memory pool behind a mapping */
+        }
+        if (result == CUDA_SUCCESS) {
+            correct(&block, attribute, data);
+        }
+    }
+    return result;
+}
+
+CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
+                                         CUpointer_attribute *attributes, void **data,
+                                         CUdeviceptr_v2 ptr)
+{
+    struct ms_device *device = NULL;
+    struct ms_block_info block;
+    CUresult result = MS_REAL(cuPointerGetAttributes)(numAttributes, attributes, data, ptr);
+    if (result == CUDA_SUCCESS && block_at(ptr, &device, &block)) {
+        for (unsigned int i = 0; i < numAttributes; i++) {
+            correct(&block, attributes[i], data[i]);
+        }
+    }
+    return result;
+}
+
+/* --- what fixes memory where it is ------------------------------------------------------------ */
+
+/* Pinned before the driver is asked: once it has answered, a device may already know the place. */
+static void pin(CUdeviceptr_v2 addr)
+{
+    struct ms_device *device = ms_device_holding(addr);
+    if (device) {
+        (void)ms_pool_pin(device->pool, addr); /* not in a block: the driver will refuse it */
+    }
+}
+
+CUresult ms_serve_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                        CUdeviceptr_v2 ptr)
+{
+    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
+        pin(ptr); /* the first step of a registration with a network card (GPUDirect RDMA) */
+    }
+    return MS_REAL(cuPointerSetAttribute)(value, attribute, ptr);
+}
+
+CUresult ms_serve_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+                                                CUmemRangeHandleType handleType,
+                                                unsigned long long flags)
+{
+    pin(dptr);
+    return MS_REAL(cuMemGetHandleForAddressRange)(handle, dptr, size, handleType, flags);
+}
+
+CUresult ms_serve_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                      CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    pin(memptr);
+    return MS_REAL(cuMulticastBindAddr)(mcHandle, mcOffset, memptr, size, flags);
+}
+
+/* The handle is the application's own, or one of ours that it was given and that is pinned. */
+CUresult ms_serve_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                     CUmemGenericAllocationHandle memHandle, size_t memOffset,
+                                     size_t size, unsigned long long flags)
+{
+    return MS_REAL(cuMulticastBindMem)(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+}
+
+CUresult ms_serve_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
+                                    const CUmulticastObjectProp *prop)
+{
+    return MS_REAL(cuMulticastCreate)(mcHandle, prop);
+}
+
+CUresult ms_serve_cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
+{
+    return MS_REAL(cuMulticastAddDevice)(mcHandle, dev);
+}
+
+CUresult ms_serve_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+                                    size_t mcOffset, size_t size)
+{
+    return MS_REAL(cuMulticastUnbind)(mcHandle, dev, mcOffset, size);
+}

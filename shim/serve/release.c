@@ -1,0 +1,265 @@
+/* Granting and releasing. The order is always: budget, driver or pool, ledger, event; and back. */
+#include "shim/serve/release.h"
+
+#include "shim/serve/driver.h"
+#include "shim/serve/mempool.h"
+#include "shim/serve/oom.h"
+#include "shim/serve/overhead.h"
+#include "shim/serve/stream.h"
+#include "shim/session.h"
+
+/* Ids of blocks that no pool served: far above the allocator's own, which count from 1. */
+#define FIRST_FORWARDED_ID (1ULL << 62)
+
+    static _Atomic uint64_t last_forwarded_id = FIRST_FORWARDED_ID;
+
+static void emit_block(const struct ms_device *device, enum ms_event_kind kind,
+                       const struct ms_grant *grant)
+{
+    struct ms_event event = {
+        .kind = (uint8_t)kind,
+        .device = device->ordinal,
+        .owner = MS_OWNER_FORWARDED,
+        .id = grant->block_id,
+        .addr = grant->name,
+        .bytes = grant->bytes,
+        .aux = grant->charged_bytes,
+    };
+    ms_session_emit(&event);
+}
+
+static void emit_host(const struct ms_grant *grant)
+{
+    struct ms_event event = {
+        .kind = MS_EVENT_HOST_FREE,
+        .device = grant->device,
+        .addr = grant->name,
+        .bytes = grant->bytes,
+    };
+    ms_session_emit(&event);
+}
+
+/* --- blocks of the pool ----------------------------------------------------------------------- */
+
+/* The pool's ladder has failed. What contexts are charged may be an overestimate: where taking that
+ * back helps, the pool is asked once more. */
+static ms_status_t ask_again(struct ms_device *device, const struct ms_request *request,
+                             struct ms_block_info *block)
+{
+    uint64_t before = ms_budget_free_bytes(&device->budget);
+    ms_overhead_reconcile(device);
+    if (ms_budget_free_bytes(&device->budget) <= before) {
+        return MS_ERR_NO_MEMORY;
+    }
+    return ms_pool_alloc(device->pool, request, block);
+}
+
+CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void *holder,
+                        ms_stream_t stream, uint64_t bytes, CUdeviceptr_v2 *out)
+{
+    struct ms_request request = {
+        .bytes = bytes,
+        .stream = stream,
+        .may_wait = !ms_captures_running(),
+    };
+    struct ms_block_info block;
+    ms_status_t status = MS_ERR_NO_MEMORY;
+    if (bytes <= atomic_load_explicit(&device->budget.cap_bytes, memory_order_relaxed)) {
+        status = ms_pool_alloc(device->pool, &request, &block);
+        if (status == MS_ERR_NO_MEMORY) {
+            status = ask_again(device, &request, &block);
+        }
+    }
+    ms_device_check_thresholds(device);
+    if (status == MS_ERR_NO_MEMORY) {
+        return ms_oom_refuse(device, bytes);
+    }
+    if (status != MS_OK) {
+        return ms_result_from(status);
+    }
+    struct ms_grant grant = {
+        .name = block.addr,
+        .bytes = bytes,
+        .holder = holder,
+        .space = MS_SPACE_DEVICE,
+        .kind = (uint8_t)kind,
+        .device = device->ordinal,
+    };
+    struct ms_grant displaced;
+    if (!ms_ledger_put(&grant, &displaced)) {
+        (void)ms_pool_free(device->pool, block.addr, stream);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *out = block.addr;
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_release_block(const struct ms_grant *grant, ms_stream_t stream)
+{
+    struct ms_device *device = ms_device_get(grant->device);
+    /* First the tensors in it: as soon as the block is free, another may be born at its place. */
+    ms_arenas_block_gone(device->arenas, grant->name, grant->bytes);
+    ms_status_t status = ms_pool_free(device->pool, grant->name, stream);
+    ms_device_check_thresholds(device);
+    return ms_result_from(status);
+}
+
+/* --- what the driver serves ------------------------------------------------------------------- */
+
+CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context,
+                          enum ms_charge_reason reason, uint64_t requested_bytes,
+                          uint64_t estimate_bytes)
+{
+    struct ms_device *device = context->device;
+    *forward = (struct ms_forward){
+        .device = device,
+        .context = context,
+        .requested_bytes = requested_bytes,
+        .charged_bytes = estimate_bytes,
+        .reason = reason,
+    };
+    atomic_fetch_add(&device->creating, 1);
+    if (estimate_bytes != 0 &&
+        !ms_device_charge(device, MS_OWNER_FORWARDED, estimate_bytes, true)) {
+        atomic_fetch_sub(&device->creating, 1);
+        return ms_oom_refuse(device, requested_bytes);
+    }
+    return CUDA_SUCCESS;
+}
+
+bool ms_forward_retry(struct ms_forward *forward, CUresult result)
+{
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || forward->retried) {
+        return false;
+    }
+    forward->retried = true;
+    return ms_device_make_room(forward->device, true);
+}
+
+static void correct(struct ms_forward *forward, uint64_t taken_bytes)
+{
+    struct ms_device *device = forward->device;
+    if (taken_bytes > forward->charged_bytes) {
+        ms_budget_impose(&device->budget, MS_OWNER_FORWARDED, taken_bytes - forward->charged_bytes);
+    } else if (taken_bytes < forward->charged_bytes) {
+        ms_budget_discharge(&device->budget, MS_OWNER_FORWARDED,
+                            forward->charged_bytes - taken_bytes);
+    }
+    forward->charged_bytes = taken_bytes;
+}
+
+static bool is_block(enum ms_charge_reason reason)
+{
+    return reason == MS_CHARGE_ALLOCATION || reason == MS_CHARGE_MANAGED;
+}
+
+CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_space space,
+                        uint64_t name, uint64_t taken_bytes)
+{
+    struct ms_device *device = forward->device;
+    atomic_fetch_sub(&device->creating, 1);
+    if (result != CUDA_SUCCESS) {
+        correct(forward, 0);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+            return ms_oom_refuse(device, forward->requested_bytes);
+        }
+        return result;
+    }
+    if (taken_bytes != 0) {
+        correct(forward, taken_bytes);
+    }
+    struct ms_grant grant = {
+        .name = name,
+        .bytes = forward->requested_bytes,
+        .charged_bytes = forward->charged_bytes,
+        .block_id = is_block(forward->reason) ? atomic_fetch_add(&last_forwarded_id, 1) : 0,
+        .holder = forward->context,
+        .space = (uint8_t)space,
+        .kind = MS_GRANT_FORWARDED,
+        .device = device->ordinal,
+        .reason = (uint8_t)forward->reason,
+    };
+    struct ms_grant displaced = {0};
+    if (!ms_ledger_put(&grant, &displaced)) {
+        /* It stays charged until its context goes: too much is safer than too little. */
+        grant.block_id = 0;
+    }
+    if (displaced.name != 0) {
+        ms_release_dead(&displaced);
+    }
+    ms_device_note_charge(device, true, MS_OWNER_FORWARDED, forward->reason, name,
+                          forward->charged_bytes);
+    if (grant.block_id != 0) {
+        emit_block(device, MS_EVENT_BLOCK_ALLOC, &grant);
+    }
+    return CUDA_SUCCESS;
+}
+
+void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdeviceptr_v2 addr,
+                     uint64_t bytes)
+{
+    struct ms_grant grant = {
+        .name = addr,
+        .bytes = bytes,
+        .block_id = atomic_fetch_add(&last_forwarded_id, 1),
+        .holder = pool,
+        .space = MS_SPACE_DEVICE,
+        .kind = MS_GRANT_OUTSIDE,
+        .device = device->ordinal,
+        .reason = MS_CHARGE_DRIVER_POOL,
+    };
+    struct ms_grant displaced = {0};
+    if (!ms_ledger_put(&grant, &displaced)) {
+        return; /* only the report misses it: the pool is charged as a whole */
+    }
+    if (displaced.name != 0) {
+        ms_release_dead(&displaced);
+    }
+    emit_block(device, MS_EVENT_BLOCK_ALLOC, &grant);
+}
+
+void ms_release_forwarded(const struct ms_grant *grant)
+{
+    struct ms_device *device = ms_device_get(grant->device);
+    if (grant->block_id != 0) {
+        ms_arenas_block_gone(device->arenas, grant->name, grant->bytes);
+        emit_block(device, MS_EVENT_BLOCK_FREE, grant);
+    }
+    if (grant->charged_bytes != 0) {
+        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name,
+                              grant->charged_bytes);
+        ms_device_discharge(device, MS_OWNER_FORWARDED, grant->charged_bytes);
+    }
+    if (grant->kind == MS_GRANT_OUTSIDE) {
+        ms_mempool_correct(grant->holder, 0);
+    }
+}
+
+void ms_forwarded_freed(const struct ms_grant *grant, CUresult result)
+{
+    struct ms_grant displaced;
+    if (result == CUDA_SUCCESS) {
+        ms_release_forwarded(grant);
+    } else {
+        (void)ms_ledger_put(grant, &displaced);
+    }
+}
+
+void ms_release_dead(const struct ms_grant *grant)
+{
+    switch (grant->kind) {
+    case MS_GRANT_BLOCK:
+    case MS_GRANT_ASYNC:
+        (void)ms_release_block(grant, MS_STREAM_DEVICE);
+        break;
+    case MS_GRANT_FORWARDED:
+    case MS_GRANT_OUTSIDE:
+        ms_release_forwarded(grant);
+        break;
+    case MS_GRANT_HOST:
+        emit_host(grant);
+        break;
+    default:
+        break; /* overhead is given back with all else that its context is charged with */
+    }
+}

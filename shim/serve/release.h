@@ -1,0 +1,58 @@
+/* Granting memory to the application and taking it back: pool, budget, ledger and events in step.
+ */
+#ifndef MEMSHIM_SHIM_SERVE_RELEASE_H
+#define MEMSHIM_SHIM_SERVE_RELEASE_H
+
+#include "shim/serve/context.h"
+#include "shim/serve/device.h"
+#include "shim/serve/ledger.h"
+
+/* A block of the device's pool, which it has. kind: MS_GRANT_BLOCK, MS_GRANT_ASYNC. The error is
+ * what the real call gives; an out-of-memory has been recorded. */
+CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void *holder,
+                        ms_stream_t stream, uint64_t bytes, CUdeviceptr_v2 *out);
+
+/* Back to the pool, in the order of the stream. The grant has been taken from the ledger. */
+CUresult ms_release_block(const struct ms_grant *grant, ms_stream_t stream);
+
+/* A call that the driver answers and that takes device memory.
+ *
+ *   begin    reserves the estimate in the budget, making room where that helps; an out-of-memory
+ *            otherwise, recorded: the driver must not be called.
+ *   retry    true, once, where the driver ran out of memory and the pool has made room since.
+ *   end      on success corrects the charge to what the driver took, and notes the grant; on
+ *            failure gives all back. Returns the result that the application gets. */
+struct ms_forward {
+    struct ms_device *device;
+    struct ms_context *context;
+    uint64_t requested_bytes;
+    uint64_t charged_bytes;
+    enum ms_charge_reason reason;
+    bool retried;
+};
+CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context,
+                          enum ms_charge_reason reason, uint64_t requested_bytes,
+                          uint64_t estimate_bytes);
+bool ms_forward_retry(struct ms_forward *forward, CUresult result);
+/* taken_bytes: what the driver took; 0: the estimate stands. */
+CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_space space,
+                        uint64_t name, uint64_t taken_bytes);
+
+struct ms_mempool;
+
+/* A block from one of the driver's own pools, which is charged as a whole. */
+void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdeviceptr_v2 addr,
+                     uint64_t bytes);
+
+/* The driver has freed what this grant names: its charge goes back. The grant has been taken from
+ * the ledger. */
+void ms_release_forwarded(const struct ms_grant *grant);
+
+/* The driver was asked to free it: the above where it did, otherwise the grant goes back into the
+ * ledger. */
+void ms_forwarded_freed(const struct ms_grant *grant, CUresult result);
+
+/* Whatever this grant names has died with its context: the above, or the pool's block. */
+void ms_release_dead(const struct ms_grant *grant);
+
+#endif

@@ -1,0 +1,92 @@
+/* What the serving half does for the door beside the hooks themselves. */
+#include "shim/hook.h"
+#include "shim/log.h"
+#include "shim/serve/context.h"
+#include "shim/serve/device.h"
+#include "shim/serve/driver_ops.h"
+#include "shim/serve/ledger.h"
+#include "shim/serve/mempool.h"
+#include "shim/serve/stream.h"
+#include "shim/serve/vmm.h"
+
+void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
+{
+    struct ms_device *d = ms_device_get(device);
+    if (!d || bytes == 0) {
+        return;
+    }
+    ms_addr_t at = (ms_addr_t)(uintptr_t)addr;
+    ms_status_t status = bytes > 0 ? ms_arenas_born(d->arenas, at, (uint64_t)bytes, 0, total_bytes)
+                                   : ms_arenas_died(d->arenas, at, (uint64_t)-bytes, total_bytes);
+    if (status == MS_ERR_NOT_READY) {
+        ms_log(
+            MS_LOG_WARN,
+            "device %d: the framework's total of live bytes differs from the sum of its reports; "
+            "some of its tensors are missing in the report",
+            device);
+    }
+}
+
+/* Locks in the order in which they are taken inside each other: what may hold another comes first.
+ */
+void ms_serve_fork_prepare(void)
+{
+    ms_vmm_fork_prepare();
+    ms_mempools_fork_prepare();
+    ms_contexts_fork_prepare();
+    ms_streams_fork_prepare();
+    ms_ledger_fork_prepare();
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        struct ms_device *device = ms_device_get(d);
+        if (device && device->pool) {
+            ms_pool_fork_prepare(device->pool);
+        }
+        if (device) {
+            ms_arenas_fork_prepare(device->arenas);
+        }
+    }
+    ms_marks_fork_prepare();
+}
+
+void ms_serve_fork_parent(void)
+{
+    ms_marks_fork_parent();
+    for (int d = MS_DEVICES_MAX; d-- > 0;) {
+        struct ms_device *device = ms_device_get(d);
+        if (device) {
+            ms_arenas_fork_parent(device->arenas);
+        }
+        if (device && device->pool) {
+            ms_pool_fork_parent(device->pool);
+        }
+    }
+    ms_ledger_fork_parent();
+    ms_streams_fork_parent();
+    ms_contexts_fork_parent();
+    ms_mempools_fork_parent();
+    ms_vmm_fork_parent();
+}
+
+void ms_serve_fork_child(void)
+{
+    ms_marks_fork_child();
+    for (int d = MS_DEVICES_MAX; d-- > 0;) {
+        struct ms_device *device = ms_device_get(d);
+        if (device) {
+            ms_arenas_fork_child(device->arenas);
+        }
+        if (device && device->pool) {
+            ms_pool_fork_child(device->pool);
+        }
+    }
+    ms_ledger_fork_child();
+    ms_streams_fork_child();
+    ms_contexts_fork_child();
+    ms_mempools_fork_child();
+    ms_vmm_fork_child();
+}
+
+/* Nothing to give back: the driver frees what the process held, and may be gone already. */
+void ms_serve_exit(void)
+{
+}

@@ -1,0 +1,467 @@
+/* The application's own virtual memory management: forwarded, and charged to the device in the
+ * handle's properties from creation until the handle is released and unmapped everywhere. */
+#include "shim/serve/vmm.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/log.h"
+#include "shim/serve/context.h"
+#include "shim/serve/ledger.h"
+#include "shim/serve/nccl.h"
+#include "shim/serve/oom.h"
+#include "shim/session.h"
+
+#define BUCKETS 1024u
+
+struct chunk {
+    struct chunk *next; /* of those with references, by handle */
+    CUmemGenericAllocationHandle_v1 handle;
+    uint64_t bytes;
+    struct ms_device *device;
+    enum ms_owner owner;
+    uint64_t references; /* cuMemCreate, cuMemRetainAllocationHandle */
+    uint64_t mappings;
+};
+
+struct mapping {
+    CUdeviceptr_v2 addr;
+    uint64_t bytes;
+    struct chunk *chunk;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct chunk *by_handle[BUCKETS];
+static struct mapping *mappings; /* by address */
+static size_t mapping_count, mapping_room;
+
+static struct chunk **bucket_of(CUmemGenericAllocationHandle_v1 handle)
+{
+    return &by_handle[(handle * 0x9e3779b97f4a7c15ULL) >> 54];
+}
+
+static struct chunk *find_locked(CUmemGenericAllocationHandle_v1 handle)
+{
+    struct chunk *chunk = *bucket_of(handle);
+    while (chunk && chunk->handle != handle) {
+        chunk = chunk->next;
+    }
+    return chunk;
+}
+
+static void link_locked(struct chunk *chunk)
+{
+    struct chunk **slot = bucket_of(chunk->handle);
+    chunk->next = *slot;
+    *slot = chunk;
+}
+
+static void unlink_locked(struct chunk *chunk)
+{
+    struct chunk **slot = bucket_of(chunk->handle);
+    while (*slot != chunk) {
+        slot = &(*slot)->next;
+    }
+    *slot = chunk->next;
+}
+
+static void emit(enum ms_event_kind kind, const struct chunk *chunk, CUdeviceptr_v2 addr,
+                 uint64_t bytes)
+{
+    if (chunk->owner != MS_OWNER_APPLICATION) {
+        return; /* NCCL's: told as a charge */
+    }
+    struct ms_event event = {
+        .kind = (uint8_t)kind,
+        .device = chunk->device->ordinal,
+        .owner = MS_OWNER_APPLICATION,
+        .id = chunk->handle,
+        .addr = addr,
+        .bytes = bytes,
+        .aux = MS_LOCATION_DEVICE,
+    };
+    ms_session_emit(&event);
+}
+
+static void emit_existence(const struct chunk *chunk, bool born)
+{
+    if (chunk->owner == MS_OWNER_APPLICATION) {
+        emit(born ? MS_EVENT_CHUNK_CREATE : MS_EVENT_CHUNK_RELEASE, chunk, 0, chunk->bytes);
+    } else {
+        ms_device_note_charge(chunk->device, born, chunk->owner, MS_CHARGE_NCCL, 0, chunk->bytes);
+    }
+}
+
+/* Unlocks; nobody refers to the chunk any more, or somebody still does. */
+static void unlock_and_settle(struct chunk *chunk)
+{
+    bool gone = chunk->references == 0 && chunk->mappings == 0;
+    pthread_mutex_unlock(&lock);
+    if (gone) {
+        emit_existence(chunk, false);
+        ms_device_discharge(chunk->device, chunk->owner, chunk->bytes);
+        free(chunk);
+    }
+}
+
+/* --- chunks ----------------------------------------------------------------------------------- */
+
+static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
+                               CUmemGenericAllocationHandle_v1 *handle, size_t size,
+                               const CUmemAllocationProp_v1 *prop, unsigned long long flags)
+{
+    atomic_fetch_add(&device->creating, 1);
+    if (!ms_device_charge(device, chunk->owner, size, true)) {
+        atomic_fetch_sub(&device->creating, 1);
+        free(chunk);
+        return ms_oom_refuse(device, size);
+    }
+    CUresult result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, true)) {
+        result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
+    }
+    atomic_fetch_sub(&device->creating, 1);
+    if (result != CUDA_SUCCESS) {
+        ms_device_discharge(device, chunk->owner, size);
+        free(chunk);
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? ms_oom_refuse(device, size) : result;
+    }
+    chunk->handle = *handle;
+    chunk->bytes = size;
+    chunk->device = device;
+    chunk->references = 1;
+    pthread_mutex_lock(&lock);
+    link_locked(chunk);
+    pthread_mutex_unlock(&lock);
+    emit_existence(chunk, true);
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_serve_cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t size,
+                              const CUmemAllocationProp_v1 *prop, unsigned long long flags)
+{
+    struct ms_device *device = NULL;
+    if (handle && prop && size != 0 && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        device = ms_device_use(prop->location.id);
+    }
+    if (!device || (device->granule_bytes != 0 && size % device->granule_bytes != 0)) {
+        return MS_REAL(cuMemCreate)(handle, size, prop, flags); /* on the host, or refused */
+    }
+    struct chunk *chunk = calloc(1, sizeof *chunk);
+    if (!chunk) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    chunk->owner = ms_called_by_nccl() ? MS_OWNER_FORWARDED : MS_OWNER_APPLICATION;
+    return create_charged(device, chunk, handle, size, prop, flags);
+}
+
+CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
+{
+    /* Before the driver is asked: afterwards another thread may already have the same handle. */
+    pthread_mutex_lock(&lock);
+    struct chunk *chunk = find_locked(handle);
+    if (chunk && --chunk->references == 0) {
+        unlink_locked(chunk);
+        chunk->mappings++; /* kept until the driver has answered */
+    } else if (chunk) {
+        chunk->mappings++;
+    }
+    pthread_mutex_unlock(&lock);
+    CUresult result = MS_REAL(cuMemRelease)(handle);
+    if (!chunk) {
+        (void)ms_ledger_take(MS_SPACE_CHUNK, handle, NULL);
+        return result;
+    }
+    pthread_mutex_lock(&lock);
+    chunk->mappings--;
+    if (result != CUDA_SUCCESS && chunk->references++ == 0) {
+        link_locked(chunk);
+    }
+    unlock_and_settle(chunk);
+    return result;
+}
+
+/* --- mappings --------------------------------------------------------------------------------- */
+
+/* The first mapping that ends after addr. */
+static size_t place_of(CUdeviceptr_v2 addr)
+{
+    size_t low = 0;
+    size_t high = mapping_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (mappings[middle].addr + mappings[middle].bytes <= addr) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static bool insert_locked(const struct mapping *mapping)
+{
+    if (mapping_count == mapping_room) {
+        size_t room = mapping_room ? mapping_room * 2 : 64;
+        struct mapping *wider = realloc(mappings, room * sizeof *mappings);
+        if (!wider) {
+            return false;
+        }
+        mappings = wider;
+        mapping_room = room;
+    }
+    size_t i = place_of(mapping->addr);
+    memmove(&mappings[i + 1], &mappings[i], (mapping_count - i) * sizeof *mappings);
+    mappings[i] = *mapping;
+    mapping_count++;
+    return true;
+}
+
+/* Takes one mapping that lies in the range out of the table. */
+static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct mapping *out)
+{
+    size_t i = place_of(addr);
+    if (i == mapping_count || mappings[i].addr < addr ||
+        mappings[i].addr + mappings[i].bytes > addr + bytes) {
+        return false;
+    }
+    *out = mappings[i];
+    mapping_count--;
+    memmove(&mappings[i], &mappings[i + 1], (mapping_count - i) * sizeof *mappings);
+    return true;
+}
+
+CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
+                           CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
+{
+    pthread_mutex_lock(&lock);
+    struct chunk *chunk = find_locked(handle);
+    if (chunk) {
+        chunk->mappings++; /* from here on it cannot go while the driver maps it */
+    }
+    pthread_mutex_unlock(&lock);
+    CUresult result = MS_REAL(cuMemMap)(ptr, size, offset, handle, flags);
+    if (!chunk) {
+        return result;
+    }
+    if (result == CUDA_SUCCESS) {
+        emit(MS_EVENT_MAP, chunk, ptr, size);
+    }
+    pthread_mutex_lock(&lock);
+    if (result == CUDA_SUCCESS) {
+        struct mapping mapping = {ptr, size, chunk};
+        if (!insert_locked(&mapping)) {
+            MS_LOG_ONCE(MS_LOG_WARN,
+                        "no host memory to note a mapping; what it maps stays charged");
+        }
+    } else {
+        chunk->mappings--;
+    }
+    unlock_and_settle(chunk);
+    return result;
+}
+
+CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
+{
+    /* Taken out first: as soon as the driver has unmapped it, another thread may map there. */
+    struct mapping *taken = NULL;
+    size_t count = 0;
+    pthread_mutex_lock(&lock);
+    size_t first = place_of(ptr);
+    size_t last = first;
+    while (last < mapping_count && mappings[last].addr >= ptr &&
+           mappings[last].addr + mappings[last].bytes <= ptr + size) {
+        last++;
+    }
+    if (last > first) {
+        taken = calloc(last - first, sizeof *taken);
+        while (taken && count < last - first && take_locked(ptr, size, &taken[count])) {
+            count++;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    CUresult result = MS_REAL(cuMemUnmap)(ptr, size);
+    for (size_t i = 0; i < count; i++) {
+        if (result == CUDA_SUCCESS) {
+            emit(MS_EVENT_UNMAP, taken[i].chunk, taken[i].addr, taken[i].bytes);
+        }
+        pthread_mutex_lock(&lock);
+        if (result != CUDA_SUCCESS) {
+            (void)insert_locked(&taken[i]); /* there was room for it before */
+        } else {
+            taken[i].chunk->mappings--;
+        }
+        unlock_and_settle(taken[i].chunk);
+    }
+    free(taken);
+    return result;
+}
+
+CUresult ms_serve_cuMemSetAccess(CUdeviceptr_v2 ptr, size_t size, const CUmemAccessDesc_v1 *desc,
+                                 size_t count)
+{
+    CUresult result = MS_REAL(cuMemSetAccess)(ptr, size, desc, count);
+    struct ms_event event = {
+        .kind = MS_EVENT_SET_ACCESS, .owner = MS_OWNER_APPLICATION, .addr = ptr, .bytes = size};
+    pthread_mutex_lock(&lock);
+    size_t i = place_of(ptr);
+    bool known = i < mapping_count && mappings[i].addr <= ptr &&
+                 mappings[i].chunk->owner == MS_OWNER_APPLICATION;
+    if (known) {
+        event.device = mappings[i].chunk->device->ordinal;
+    }
+    pthread_mutex_unlock(&lock);
+    if (result == CUDA_SUCCESS && known) {
+        ms_session_emit(&event);
+    }
+    return result;
+}
+
+/* A handle to what is mapped at an address. For pool memory it is our chunk's: from then on its
+ * identity may be anywhere, so it stays where it is. */
+CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *handle, void *addr)
+{
+    CUdeviceptr_v2 at = (CUdeviceptr_v2)(uintptr_t)addr;
+    CUresult result = MS_REAL(cuMemRetainAllocationHandle)(handle, addr);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct ms_device *device = ms_device_holding(at);
+    if (device) {
+        struct ms_grant grant = {.name = *handle,
+                                 .space = MS_SPACE_CHUNK,
+                                 .kind = MS_GRANT_NOTED,
+                                 .device = device->ordinal};
+        struct ms_grant displaced;
+        (void)ms_pool_pin(device->pool, at);
+        (void)ms_ledger_put(&grant, &displaced);
+        return result;
+    }
+    pthread_mutex_lock(&lock);
+    size_t i = place_of(at);
+    if (i < mapping_count && mappings[i].addr <= at) {
+        struct chunk *chunk = mappings[i].chunk;
+        if (chunk->references++ == 0) {
+            chunk->handle = *handle;
+            link_locked(chunk);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* --- addresses -------------------------------------------------------------------------------- */
+
+static void emit_range(enum ms_event_kind kind, uint8_t device, CUdeviceptr_v2 addr, uint64_t bytes)
+{
+    struct ms_event event = {.kind = (uint8_t)kind,
+                             .device = device,
+                             .owner = MS_OWNER_APPLICATION,
+                             .addr = addr,
+                             .bytes = bytes};
+    ms_session_emit(&event);
+}
+
+/* Addresses belong to no device; they are told to the one that is current. */
+CUresult ms_serve_cuMemAddressReserve(CUdeviceptr_v2 *ptr, size_t size, size_t alignment,
+                                      CUdeviceptr_v2 addr, unsigned long long flags)
+{
+    CUresult result = MS_REAL(cuMemAddressReserve)(ptr, size, alignment, addr, flags);
+    struct ms_device *device = result == CUDA_SUCCESS ? ms_device_current() : NULL;
+    if (device) {
+        struct ms_grant grant = {.name = *ptr,
+                                 .bytes = size,
+                                 .space = MS_SPACE_RANGE,
+                                 .kind = MS_GRANT_NOTED,
+                                 .device = device->ordinal};
+        struct ms_grant displaced;
+        if (ms_ledger_put(&grant, &displaced)) {
+            emit_range(MS_EVENT_RANGE_RESERVE, device->ordinal, *ptr, size);
+        }
+    }
+    return result;
+}
+
+CUresult ms_serve_cuMemAddressFree(CUdeviceptr_v2 ptr, size_t size)
+{
+    struct ms_grant grant;
+    struct ms_grant displaced;
+    bool known = ms_ledger_take(MS_SPACE_RANGE, ptr, &grant);
+    CUresult result = MS_REAL(cuMemAddressFree)(ptr, size);
+    if (known && result == CUDA_SUCCESS) {
+        emit_range(MS_EVENT_RANGE_FREE, grant.device, ptr, grant.bytes);
+    } else if (known) {
+        (void)ms_ledger_put(&grant, &displaced);
+    }
+    return result;
+}
+
+/* --- what is only passed on ------------------------------------------------------------------- */
+
+CUresult ms_serve_cuMemExportToShareableHandle(void *shareableHandle,
+                                               CUmemGenericAllocationHandle_v1 handle,
+                                               CUmemAllocationHandleType handleType,
+                                               unsigned long long flags)
+{
+    CUresult result =
+        MS_REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
+    if (result != CUDA_SUCCESS && ms_ledger_find(MS_SPACE_CHUNK, handle, NULL)) {
+        MS_LOG_ONCE(MS_LOG_WARN, "memory of the pool cannot be exported to another process; set "
+                                 "MEMSHIM_POOL=off to let the driver allocate it");
+    }
+    return result;
+}
+
+CUresult ms_serve_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle_v1 *handle,
+                                                 void *osHandle,
+                                                 CUmemAllocationHandleType shHandleType)
+{
+    return MS_REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+}
+
+CUresult ms_serve_cuMemGetAccess(unsigned long long *flags, const CUmemLocation_v1 *location,
+                                 CUdeviceptr_v2 ptr)
+{
+    return MS_REAL(cuMemGetAccess)(flags, location, ptr);
+}
+
+CUresult ms_serve_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp_v1 *prop,
+                                                         CUmemGenericAllocationHandle_v1 handle)
+{
+    return MS_REAL(cuMemGetAllocationPropertiesFromHandle)(prop, handle);
+}
+
+CUresult ms_serve_cuMemGetAllocationGranularity(size_t *granularity,
+                                                const CUmemAllocationProp_v1 *prop,
+                                                CUmemAllocationGranularity_flags option)
+{
+    return MS_REAL(cuMemGetAllocationGranularity)(granularity, prop, option);
+}
+
+CUresult ms_serve_cuMemMapArrayAsync(CUarrayMapInfo_v1 *mapInfoList, unsigned int count,
+                                     CUstream hStream)
+{
+    return MS_REAL(cuMemMapArrayAsync)(mapInfoList, count, hStream);
+}
+
+CUresult ms_serve_cuMemMapArrayAsync_ptsz(CUarrayMapInfo_v1 *mapInfoList, unsigned int count,
+                                          CUstream hStream)
+{
+    return MS_REAL(cuMemMapArrayAsync_ptsz)(mapInfoList, count, hStream);
+}
+
+void ms_vmm_fork_prepare(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void ms_vmm_fork_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void ms_vmm_fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+}
