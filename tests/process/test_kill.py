@@ -20,7 +20,7 @@ PROGRESS = struct.Struct("<4Q")
 PHASES = ("start", "churn", "out of memory", "exit")
 # Of 200: a few before anything, most while allocating, some while running out and while exiting.
 SHARES = {"start": 25, "churn": 100, "out of memory": 40, "exit": 35}
-ROUNDS = 4000
+ROUNDS = 20000
 
 
 @dataclass(frozen=True)

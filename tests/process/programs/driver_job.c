@@ -136,8 +136,15 @@ static void own_mappings(CUdevice device)
     CUmemGenericAllocationHandle chunks[2];
     CUdeviceptr range;
     size_t granule;
-    MUST(cu.cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
-    MUST(cu.cuMemAddressReserve(&range, 4 * granule, 0, 0, 0));
+    CUresult result =
+        cu.cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (result == CUDA_SUCCESS) {
+        result = cu.cuMemAddressReserve(&range, 4 * granule, 0, 0, 0);
+    }
+    if (result != CUDA_SUCCESS) {
+        (void)printf("no mappings here: %d\n", (int)result);
+        return;
+    }
     MUST(cu.cuMemCreate(&chunks[0], granule, &prop, 0));
     MUST(cu.cuMemCreate(&chunks[1], 2 * granule, &prop, 0));
     MUST(cu.cuMemMap(range, granule, 0, chunks[0], 0));
