@@ -1,0 +1,109 @@
+/* The dry device's insides: dry.c keeps memory, dry_work.c streams and marks. One lock for all. */
+#ifndef MEMSHIM_ALLOCATOR_DRY_INTERNAL_H
+#define MEMSHIM_ALLOCATOR_DRY_INTERNAL_H
+
+#include <pthread.h>
+
+#include "allocator/dry.h"
+#include "allocator/slab.h"
+
+/* How much of each stream's work, by its place in the table of streams. */
+struct dry_clock {
+    uint64_t seen[MS_DRY_STREAMS];
+};
+
+struct dry_piece {
+    struct dry_piece *next; /* younger, of the same stream */
+    uint64_t sequence;      /* of the stream, from 1 */
+    uint64_t owner;
+    ms_addr_t addr;
+    uint64_t bytes;
+    uint64_t done_ns;       /* virtual time; MS_DRY_UNTIL_TOLD */
+    struct dry_clock after; /* what has to be done before it */
+};
+
+struct dry_stream {
+    ms_stream_t id; /* 0: the place is free */
+    uint64_t queued, done;
+    uint64_t tail_ns;                  /* when the last piece will be done */
+    struct dry_clock after;            /* what its next piece comes after */
+    struct dry_piece *oldest, *newest; /* pieces that the host does not know to be done */
+};
+
+struct dry_mark {
+    struct dry_clock covers;
+    bool exists;
+};
+
+struct dry_slot {
+    uint64_t chunk; /* its handle; 0: nothing mapped */
+    bool first;     /* the mapping begins here */
+    bool access;
+};
+
+struct dry_reservation {
+    ms_addr_t base;
+    uint64_t bytes;
+    uint64_t mappings;
+    struct dry_slot *slots;
+    struct dry_reservation *next;
+};
+
+struct dry_chunk {
+    uint64_t bytes;
+    uint64_t mappings;
+    enum ms_location location;
+    bool released;
+};
+
+struct dry_plain {
+    ms_addr_t addr;
+    uint64_t bytes;
+    struct dry_plain *next;
+};
+
+struct ms_dry {
+    struct ms_device_ops ops;
+    pthread_mutex_t lock;
+    struct ms_dry_costs costs;
+    uint64_t now_ns, cost_ns;
+    uint64_t calls[MS_DRY_OP_COUNT];
+    uint64_t fail_at[MS_DRY_OP_COUNT]; /* the number of the call that fails; 0: none */
+    ms_status_t fail_status[MS_DRY_OP_COUNT];
+    bool capturing, stalled;
+    char violation[256];
+
+    ms_addr_t next_addr; /* addresses are handed out once */
+    struct dry_reservation *reservations;
+    struct dry_plain *plains;
+    struct dry_chunk *chunks; /* by handle - 1; handles are handed out once */
+    uint64_t chunk_count, chunk_room;
+    struct ms_dry_stats stats;
+
+    struct dry_stream streams[MS_DRY_STREAMS];
+    struct dry_clock known; /* what a mark has told the host to be done */
+    struct dry_mark *marks; /* by mark - 1 */
+    uint64_t mark_count, mark_room;
+    struct ms_slab piece_slab;
+};
+
+/* Everything below: lock held. */
+
+/* Counts and prices a call. False: it is the one that fails, with *status. */
+bool dry_begin(struct ms_dry *dry, enum ms_dry_op op, ms_status_t *status);
+
+__attribute__((format(printf, 2, 3))) void dry_violated(struct ms_dry *dry, const char *format,
+                                                        ...);
+
+/* Room for one more of `room` elements of a growing array; false when the host has no memory. */
+bool dry_room(void **array, uint64_t count, uint64_t *room, size_t element_bytes);
+
+bool dry_is_accessible(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes);
+
+/* Notes a violation where work that the host does not know to be done touches the range. */
+void dry_check_quiet(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes, const char *what);
+
+/* The operations of dry_work.c, for the table. */
+void dry_work_fill_ops(struct ms_device_ops *ops);
+
+#endif

@@ -1,0 +1,434 @@
+/* The dry device's streams and marks.
+ *
+ * Every stream numbers its work. A clock says, stream by stream, up to which number something
+ * holds: what a piece of work comes after, what a mark covers, what the host knows to be done. So
+ * order is decided by comparison, not by the luck of timing: reuse that no order protects is a
+ * violation even where the work happens to be over. */
+#include <string.h>
+
+#include "allocator/dry_internal.h"
+
+static struct dry_stream *stream_of(struct ms_dry *dry, ms_stream_t id)
+{
+    for (int k = 0; id != MS_STREAM_DEVICE && k < MS_DRY_STREAMS; k++) {
+        if (dry->streams[k].id == id) {
+            return &dry->streams[k];
+        }
+    }
+    return NULL;
+}
+
+static void join(struct dry_clock *into, const struct dry_clock *other)
+{
+    for (int k = 0; k < MS_DRY_STREAMS; k++) {
+        into->seen[k] = into->seen[k] > other->seen[k] ? into->seen[k] : other->seen[k];
+    }
+}
+
+/* ---- work getting done */
+
+/* The oldest piece of the stream that is not done; null where all is. */
+static struct dry_piece *next_piece(const struct dry_stream *stream)
+{
+    struct dry_piece *piece = stream->oldest;
+    while (piece != NULL && piece->sequence <= stream->done) {
+        piece = piece->next;
+    }
+    return piece;
+}
+
+static bool ready(const struct ms_dry *dry, const struct dry_clock *after)
+{
+    for (int k = 0; k < MS_DRY_STREAMS; k++) {
+        if (dry->streams[k].done < after->seen[k]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whatever is due by now is done. */
+static void catch_up(struct ms_dry *dry)
+{
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (int k = 0; k < MS_DRY_STREAMS; k++) {
+            struct dry_stream *stream = &dry->streams[k];
+            const struct dry_piece *piece = next_piece(stream);
+            while (piece != NULL && piece->done_ns <= dry->now_ns && ready(dry, &piece->after)) {
+                stream->done = piece->sequence;
+                piece = piece->next;
+                moved = true;
+            }
+        }
+    }
+}
+
+/* All work up to the clock is done, and with it what it came after: since order has no cycles,
+ * going round until nothing moves gets there. */
+static void finish_up_to(struct ms_dry *dry, const struct dry_clock *clock)
+{
+    struct dry_clock wanted = *clock;
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (int k = 0; k < MS_DRY_STREAMS; k++) {
+            struct dry_stream *stream = &dry->streams[k];
+            struct dry_piece *piece = next_piece(stream);
+            while (piece != NULL && piece->sequence <= wanted.seen[k]) {
+                if (!ready(dry, &piece->after)) {
+                    struct dry_clock before = wanted;
+                    join(&wanted, &piece->after);
+                    moved = moved || memcmp(&before, &wanted, sizeof(wanted)) != 0;
+                    break;
+                }
+                stream->done = piece->sequence;
+                piece->done_ns = piece->done_ns < dry->now_ns ? piece->done_ns : dry->now_ns;
+                piece = piece->next;
+                moved = true;
+            }
+        }
+    }
+}
+
+/* When all of the clock's work will be done by itself; MS_DRY_UNTIL_TOLD: never. */
+static uint64_t done_at_ns(const struct ms_dry *dry, const struct dry_clock *clock)
+{
+    uint64_t at_ns = dry->now_ns;
+    for (int k = 0; k < MS_DRY_STREAMS; k++) {
+        for (const struct dry_piece *piece = next_piece(&dry->streams[k]);
+             piece != NULL && piece->sequence <= clock->seen[k]; piece = piece->next) {
+            at_ns = piece->done_ns > at_ns ? piece->done_ns : at_ns;
+        }
+    }
+    return at_ns;
+}
+
+/* The host has learned that the clock's work is done. */
+static void learn(struct ms_dry *dry, const struct dry_clock *clock)
+{
+    join(&dry->known, clock);
+    for (int k = 0; k < MS_DRY_STREAMS; k++) {
+        struct dry_stream *stream = &dry->streams[k];
+        while (stream->oldest != NULL && stream->oldest->sequence <= dry->known.seen[k]) {
+            struct dry_piece *piece = stream->oldest;
+            stream->oldest = piece->next;
+            ms_slab_give(&dry->piece_slab, piece);
+        }
+        if (stream->oldest == NULL) {
+            stream->newest = NULL;
+        }
+    }
+}
+
+/* ---- queueing */
+
+/* Work of another owner on these bytes that neither `after` nor the host's knowledge puts behind.
+ */
+static const struct dry_piece *conflict(const struct ms_dry *dry, const struct dry_clock *after,
+                                        uint64_t owner, ms_addr_t addr, uint64_t bytes)
+{
+    for (int k = 0; k < MS_DRY_STREAMS; k++) {
+        for (const struct dry_piece *piece = dry->streams[k].oldest; piece != NULL;
+             piece = piece->next) {
+            bool apart = piece->addr >= addr + bytes || addr >= piece->addr + piece->bytes;
+            bool before = after != NULL && piece->sequence <= after->seen[k];
+            if (!apart && !before && (piece->owner != owner || owner == 0)) {
+                return piece;
+            }
+        }
+    }
+    return NULL;
+}
+
+void dry_check_quiet(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes, const char *what)
+{
+    const struct dry_piece *piece = conflict(dry, NULL, 0, addr, bytes);
+    if (piece != NULL) {
+        dry_violated(dry,
+                     "%s at %#lx, %lu bytes, where work of owner %lu at %#lx is not known done",
+                     what, (unsigned long)addr, (unsigned long)bytes, (unsigned long)piece->owner,
+                     (unsigned long)piece->addr);
+    }
+}
+
+static ms_status_t queue(struct ms_dry *dry, ms_stream_t id, uint64_t owner, ms_addr_t addr,
+                         uint64_t bytes, uint64_t duration_ns)
+{
+    struct dry_stream *stream = stream_of(dry, id);
+    if (stream == NULL) {
+        return MS_ERR_INVALID;
+    }
+    struct dry_piece *piece = ms_slab_take(&dry->piece_slab);
+    if (piece == NULL) {
+        return MS_ERR_NO_MEMORY;
+    }
+    if (!dry_is_accessible(dry, addr, bytes)) {
+        dry_violated(dry, "work of owner %lu at %#lx, %lu bytes: not all accessible",
+                     (unsigned long)owner, (unsigned long)addr, (unsigned long)bytes);
+    }
+    const struct dry_piece *other = conflict(dry, &stream->after, owner, addr, bytes);
+    if (other != NULL) {
+        dry_violated(dry, "premature reuse at %#lx: owner %lu, while work of owner %lu may run",
+                     (unsigned long)addr, (unsigned long)owner, (unsigned long)other->owner);
+    }
+    uint64_t done_ns = done_at_ns(dry, &stream->after);
+    done_ns = done_ns > stream->tail_ns ? done_ns : stream->tail_ns;
+    done_ns = duration_ns > UINT64_MAX - done_ns ? MS_DRY_UNTIL_TOLD : done_ns + duration_ns;
+    stream->tail_ns = done_ns == MS_DRY_UNTIL_TOLD ? stream->tail_ns : done_ns;
+    *piece = (struct dry_piece){.sequence = ++stream->queued,
+                                .owner = owner,
+                                .addr = addr,
+                                .bytes = bytes,
+                                .done_ns = done_ns,
+                                .after = stream->after};
+    if (stream->newest != NULL) {
+        stream->newest->next = piece;
+    } else {
+        stream->oldest = piece;
+    }
+    stream->newest = piece;
+    stream->after.seen[stream - dry->streams] = stream->queued;
+    return MS_OK;
+}
+
+ms_status_t ms_dry_work(ms_dry_t *dry, ms_stream_t stream, uint64_t owner, ms_addr_t addr,
+                        uint64_t bytes, uint64_t duration_ns)
+{
+    pthread_mutex_lock(&dry->lock);
+    ms_status_t status = queue(dry, stream, owner, addr, bytes, duration_ns);
+    pthread_mutex_unlock(&dry->lock);
+    return status;
+}
+
+/* A place whose past stream has left nothing that anybody could still be ordered against. */
+static bool vacant(const struct dry_stream *stream)
+{
+    return stream->id == 0 && stream->oldest == NULL;
+}
+
+ms_status_t ms_dry_stream_create(ms_dry_t *dry, ms_stream_t stream)
+{
+    ms_status_t status = MS_ERR_NO_MEMORY;
+    pthread_mutex_lock(&dry->lock);
+    for (int k = 0; k < MS_DRY_STREAMS && status != MS_OK; k++) {
+        struct dry_stream *place = &dry->streams[k];
+        if (vacant(place)) {
+            /* The numbering goes on, so that clocks taken of the past stream stay true. */
+            place->id = stream;
+            memset(&place->after, 0, sizeof(place->after));
+            place->after.seen[k] = place->queued;
+            status = MS_OK;
+        }
+    }
+    pthread_mutex_unlock(&dry->lock);
+    return status;
+}
+
+void ms_dry_stream_destroy(ms_dry_t *dry, ms_stream_t stream)
+{
+    pthread_mutex_lock(&dry->lock);
+    struct dry_stream *place = stream_of(dry, stream);
+    if (place != NULL) {
+        place->id = 0;
+    }
+    pthread_mutex_unlock(&dry->lock);
+}
+
+void ms_dry_stream_follows(ms_dry_t *dry, ms_stream_t stream, ms_stream_t on)
+{
+    pthread_mutex_lock(&dry->lock);
+    struct dry_stream *later = stream_of(dry, stream);
+    const struct dry_stream *earlier = stream_of(dry, on);
+    if (later != NULL && earlier != NULL) {
+        join(&later->after, &earlier->after);
+    }
+    pthread_mutex_unlock(&dry->lock);
+}
+
+void ms_dry_finish(ms_dry_t *dry, ms_stream_t stream, uint64_t count)
+{
+    pthread_mutex_lock(&dry->lock);
+    struct dry_clock clock = {0};
+    for (int k = 0; k < MS_DRY_STREAMS; k++) {
+        const struct dry_stream *place = &dry->streams[k];
+        uint64_t left = place->queued - place->done;
+        if (stream == MS_STREAM_DEVICE || place->id == stream) {
+            clock.seen[k] = place->done + (count < left ? count : left);
+        }
+    }
+    finish_up_to(dry, &clock);
+    pthread_mutex_unlock(&dry->lock);
+}
+
+uint64_t ms_dry_now_ns(ms_dry_t *dry)
+{
+    pthread_mutex_lock(&dry->lock);
+    uint64_t now_ns = dry->now_ns;
+    pthread_mutex_unlock(&dry->lock);
+    return now_ns;
+}
+
+void ms_dry_advance(ms_dry_t *dry, uint64_t ns)
+{
+    pthread_mutex_lock(&dry->lock);
+    dry->now_ns += ns;
+    catch_up(dry);
+    pthread_mutex_unlock(&dry->lock);
+}
+
+void ms_dry_set_stalled(ms_dry_t *dry, bool stalled)
+{
+    pthread_mutex_lock(&dry->lock);
+    dry->stalled = stalled;
+    pthread_mutex_unlock(&dry->lock);
+}
+
+void ms_dry_set_capturing(ms_dry_t *dry, bool capturing)
+{
+    pthread_mutex_lock(&dry->lock);
+    dry->capturing = capturing;
+    pthread_mutex_unlock(&dry->lock);
+}
+
+/* ---- marks */
+
+static struct dry_mark *mark_of(struct ms_dry *dry, ms_mark_t mark, const char *what)
+{
+    if (mark == 0 || mark > dry->mark_count || !dry->marks[mark - 1].exists) {
+        dry_violated(dry, "%s of mark %lu, which is not there", what, (unsigned long)mark);
+        return NULL;
+    }
+    return &dry->marks[mark - 1];
+}
+
+/* A free place in the table of marks; MS_ERR_NO_MEMORY as everywhere. */
+static ms_status_t mark_place(struct ms_dry *dry, ms_mark_t *out)
+{
+    for (uint64_t k = 0; k < dry->mark_count; k++) {
+        if (!dry->marks[k].exists) {
+            *out = k + 1;
+            return MS_OK;
+        }
+    }
+    if (!dry_room((void **)&dry->marks, dry->mark_count, &dry->mark_room, sizeof(*dry->marks))) {
+        return MS_ERR_NO_MEMORY;
+    }
+    *out = ++dry->mark_count;
+    return MS_OK;
+}
+
+static ms_status_t op_mark(void *ctx, ms_stream_t id, ms_mark_t *out)
+{
+    struct ms_dry *dry = ctx;
+    ms_status_t status = MS_ERR_NOT_SUPPORTED;
+    pthread_mutex_lock(&dry->lock);
+    if (!dry->capturing && dry_begin(dry, MS_DRY_MARK, &status)) {
+        status = mark_place(dry, out);
+        if (status == MS_OK) {
+            struct dry_mark *mark = &dry->marks[*out - 1];
+            const struct dry_stream *stream = stream_of(dry, id);
+            *mark = (struct dry_mark){.exists = true};
+            for (int k = 0; stream == NULL && k < MS_DRY_STREAMS; k++) {
+                mark->covers.seen[k] = dry->streams[k].queued;
+            }
+            if (stream != NULL) {
+                mark->covers = stream->after;
+            }
+            dry->stats.marks++;
+        }
+    }
+    pthread_mutex_unlock(&dry->lock);
+    return status;
+}
+
+static ms_status_t op_mark_query(void *ctx, ms_mark_t id)
+{
+    struct ms_dry *dry = ctx;
+    ms_status_t status = MS_ERR_INVALID;
+    pthread_mutex_lock(&dry->lock);
+    const struct dry_mark *mark = mark_of(dry, id, "query");
+    if (mark != NULL && dry_begin(dry, MS_DRY_MARK_QUERY, &status)) {
+        if (dry->capturing) {
+            dry_violated(dry, "a mark is asked for while a stream captures");
+        }
+        catch_up(dry);
+        status = ready(dry, &mark->covers) ? MS_OK : MS_ERR_NOT_READY;
+        if (status == MS_OK) {
+            learn(dry, &mark->covers);
+        }
+    }
+    pthread_mutex_unlock(&dry->lock);
+    return status;
+}
+
+static ms_status_t op_mark_wait(void *ctx, ms_mark_t id, uint64_t timeout_ns)
+{
+    struct ms_dry *dry = ctx;
+    ms_status_t status = MS_ERR_INVALID;
+    pthread_mutex_lock(&dry->lock);
+    const struct dry_mark *mark = mark_of(dry, id, "wait");
+    if (mark != NULL && dry_begin(dry, MS_DRY_MARK_WAIT, &status)) {
+        uint64_t at_ns = done_at_ns(dry, &mark->covers);
+        if (at_ns == MS_DRY_UNTIL_TOLD && !dry->stalled) {
+            finish_up_to(dry, &mark->covers);
+        } else {
+            bool in_time = at_ns - dry->now_ns <= timeout_ns;
+            dry->now_ns = in_time ? at_ns : dry->now_ns + timeout_ns;
+            catch_up(dry);
+        }
+        status = ready(dry, &mark->covers) ? MS_OK : MS_ERR_NOT_READY;
+        if (status == MS_OK) {
+            learn(dry, &mark->covers);
+        }
+    }
+    pthread_mutex_unlock(&dry->lock);
+    return status;
+}
+
+static ms_status_t op_stream_wait(void *ctx, ms_stream_t id, ms_mark_t mark_id)
+{
+    struct ms_dry *dry = ctx;
+    ms_status_t status = MS_ERR_INVALID;
+    pthread_mutex_lock(&dry->lock);
+    const struct dry_mark *mark = mark_of(dry, mark_id, "stream wait");
+    struct dry_stream *stream = stream_of(dry, id);
+    if (mark != NULL && stream != NULL && dry_begin(dry, MS_DRY_STREAM_WAIT, &status)) {
+        join(&stream->after, &mark->covers);
+        status = MS_OK;
+    }
+    pthread_mutex_unlock(&dry->lock);
+    return status;
+}
+
+static void op_mark_release(void *ctx, ms_mark_t id)
+{
+    struct ms_dry *dry = ctx;
+    pthread_mutex_lock(&dry->lock);
+    struct dry_mark *mark = mark_of(dry, id, "release");
+    if (mark != NULL) {
+        mark->exists = false;
+        dry->stats.marks--;
+    }
+    pthread_mutex_unlock(&dry->lock);
+}
+
+static bool op_capturing(void *ctx)
+{
+    struct ms_dry *dry = ctx;
+    pthread_mutex_lock(&dry->lock);
+    bool capturing = dry->capturing;
+    pthread_mutex_unlock(&dry->lock);
+    return capturing;
+}
+
+void dry_work_fill_ops(struct ms_device_ops *ops)
+{
+    ops->mark = op_mark;
+    ops->mark_query = op_mark_query;
+    ops->mark_wait = op_mark_wait;
+    ops->stream_wait = op_stream_wait;
+    ops->mark_release = op_mark_release;
+    ops->capturing = op_capturing;
+}
