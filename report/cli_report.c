@@ -1,0 +1,328 @@
+#include "report/cli_report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "report/formats.h"
+#include "report/merged.h"
+#include "report/report_files.h"
+#include "report/traces.h"
+
+#define DEFAULT_OUTPUT "memshim-out"
+#define WRONG_CALL     2
+#define WHY_BYTES      (PATH_MAX + 512)
+
+enum form { FORM_TEXT, FORM_JSON, FORM_TIMELINE };
+
+static const char usage[] =
+    "Usage: memshim report [DIR|TRACE...] [--format text|json|timeline] [--output FILE|-]\n"
+    "Says where the memory was, from the traces of processes that ended, were killed, or still run."
+    "\n\n"
+    "  DIR       an output folder (its latest run), a run's folder (all its processes together) "
+    "or\n"
+    "            a process's folder; default: the latest run in MEMSHIM_OUTPUT, or in memshim-out\n"
+    "  TRACE     a trace.mshm\n"
+    "  --format  text (default), json (report/schema.json) or timeline (opens in Perfetto)\n"
+    "  --output  where to write it; default -, which is the terminal\n\n"
+    "Without --format and --output it also writes the files that are missing: report.txt,\n"
+    "report.json and timeline.json beside each trace whose process has ended.\n";
+
+struct call {
+    enum form form;
+    const char *output; /* null: the terminal */
+    bool plain;         /* neither --format nor --output was given */
+    struct ms_buffer traces;
+};
+
+/* ---- reading ---- */
+
+static bool is_current(const struct ms_model *model, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat report, trace;
+
+    return snprintf(path, sizeof(path), "%s/%s", model->dir, name) < (int)sizeof(path) &&
+           stat(path, &report) == 0 && stat(model->path, &trace) == 0 &&
+           (report.st_mtim.tv_sec > trace.st_mtim.tv_sec ||
+            (report.st_mtim.tv_sec == trace.st_mtim.tv_sec &&
+             report.st_mtim.tv_nsec >= trace.st_mtim.tv_nsec));
+}
+
+/* Stores through a mapping leave no time on a file: only a trace that was closed in order, which
+ * stamps it, can tell that its reports are of its end. */
+static bool wants_files(const struct ms_model *model)
+{
+    return model->end == MS_PROCESS_KILLED ||
+           (model->end == MS_PROCESS_ENDED &&
+            !(is_current(model, MS_REPORT_TEXT) && is_current(model, MS_REPORT_JSON) &&
+              is_current(model, MS_REPORT_TIMELINE)));
+}
+
+/* Reads every trace once. `each` (may be null) sees each model. False where one could not be read
+ * or its files not be written; what could is in `merged`. */
+static bool read_traces(const struct ms_buffer *traces, bool write_files, struct ms_merged *merged,
+                        void (*each)(void *ctx, const struct ms_model *model), void *ctx)
+{
+    bool whole = true;
+
+    for (size_t i = 0; i < ms_traces_count(traces); i++) {
+        char why[WHY_BYTES] = "";
+        struct ms_model *model = ms_model_new(ms_traces_at(traces, i), why, sizeof(why));
+
+        if (!model) {
+            (void)fprintf(stderr, "memshim report: %s\n", why);
+            whole = false;
+            continue;
+        }
+        if (write_files && wants_files(model) && !ms_report_save(model, why, sizeof(why))) {
+            (void)fprintf(stderr, "memshim report: %s\n", why);
+            whole = false;
+        }
+        ms_merged_add(merged, model);
+        if (each) {
+            each(ctx, model);
+        }
+        ms_model_delete(model);
+    }
+    return whole;
+}
+
+/* ---- a run's own files ---- */
+
+static bool save_merged(const struct ms_merged *merged, const char *run_dir, const char *name,
+                        void (*format)(const struct ms_merged *, struct ms_buffer *))
+{
+    struct ms_buffer out = {0};
+    char path[PATH_MAX];
+    int error = ENAMETOOLONG;
+
+    if (snprintf(path, sizeof(path), "%s/%s", run_dir, name) < (int)sizeof(path)) {
+        format(merged, &out);
+        error = ms_buffer_save(&out, path);
+    }
+    if (error) {
+        (void)fprintf(stderr, "memshim report: %s/%s cannot be written: %s\n", run_dir, name,
+                      strerror(error));
+    }
+    ms_buffer_free(&out);
+    return error == 0;
+}
+
+int ms_report_complete(const char *run_dir)
+{
+    struct ms_buffer traces = {0};
+    struct ms_merged merged;
+    char why[WHY_BYTES] = "";
+    bool whole;
+
+    ms_merged_begin(&merged);
+    if (!ms_traces_find(run_dir, &traces, why, sizeof(why))) {
+        (void)fprintf(stderr, "memshim report: %s\n", why);
+        whole = false;
+    } else {
+        whole = read_traces(&traces, true, &merged, NULL, NULL);
+        if (merged.ranks.bytes > 0) {
+            whole &= save_merged(&merged, run_dir, MS_REPORT_JSON, ms_merged_json) &&
+                     save_merged(&merged, run_dir, MS_REPORT_TEXT, ms_merged_text);
+        }
+    }
+    ms_merged_free(&merged);
+    ms_buffer_free(&traces);
+    return whole ? 0 : -1;
+}
+
+/* ---- the command ---- */
+
+static int wrong(const char *what, const char *given)
+{
+    (void)fprintf(stderr, "memshim report: %s '%s' (memshim report --help)\n", what, given);
+    return WRONG_CALL;
+}
+
+static bool find_form(const char *name, enum form *form)
+{
+    static const char *const names[] = {
+        [FORM_TEXT] = "text", [FORM_JSON] = "json", [FORM_TIMELINE] = "timeline"};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (strcmp(names[i], name) == 0) {
+            *form = (enum form)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "--name VALUE" or "--name=VALUE" at argv[*at], which moves to the last word taken. Null where it
+ * is another word; an empty text where the value is missing. */
+static const char *value_of(const char *name, int argc, char **argv, int *at)
+{
+    const size_t length = strlen(name);
+    const char *word = argv[*at];
+
+    if (strncmp(word, name, length) != 0) {
+        return NULL;
+    }
+    if (word[length] == '=') {
+        return word + length + 1;
+    }
+    if (word[length] != '\0') {
+        return NULL;
+    }
+    return *at + 1 < argc ? argv[++*at] : "";
+}
+
+/* -1 where the call is good so far, else the exit status. */
+static int parse(int argc, char **argv, struct call *call)
+{
+    bool words_only = false;
+
+    call->plain = true;
+    for (int i = 1; i < argc; i++) {
+        char why[WHY_BYTES] = "";
+        const char *value;
+
+        if (!words_only && strcmp(argv[i], "--") == 0) {
+            words_only = true;
+        } else if (!words_only && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
+            (void)fputs(usage, stdout);
+            return 0;
+        } else if (!words_only && (value = value_of("--format", argc, argv, &i)) != NULL) {
+            if (!find_form(value, &call->form)) {
+                return wrong("--format is text, json or timeline, not", value);
+            }
+            call->plain = false;
+        } else if (!words_only && (value = value_of("--output", argc, argv, &i)) != NULL) {
+            if (value[0] == '\0') {
+                return wrong("--output wants a file, or - for the terminal, not", value);
+            }
+            call->output = strcmp(value, "-") == 0 ? NULL : value;
+            call->plain = false;
+        } else if (!words_only && argv[i][0] == '-' && argv[i][1] != '\0') {
+            return wrong("there is no option", argv[i]);
+        } else if (!ms_traces_find(argv[i], &call->traces, why, sizeof(why))) {
+            (void)fprintf(stderr, "memshim report: %s\n", why);
+            return 1;
+        }
+    }
+    return -1;
+}
+
+static int find_latest(struct call *call)
+{
+    const char *output = getenv("MEMSHIM_OUTPUT");
+    char why[WHY_BYTES] = "", latest[PATH_MAX];
+
+    if (!output || !output[0]) {
+        output = DEFAULT_OUTPUT;
+    }
+    if (snprintf(latest, sizeof(latest), "%s/latest", output) >= (int)sizeof(latest) ||
+        !ms_traces_find(latest, &call->traces, why, sizeof(why))) {
+        (void)fprintf(stderr,
+                      "memshim report: no run is found in %s (%s); name the folder of one, or set "
+                      "MEMSHIM_OUTPUT\n",
+                      output, why);
+        return 1;
+    }
+    return -1;
+}
+
+/* One process gives its own report, several a merged one. */
+struct output {
+    const struct call *call;
+    struct ms_buffer single; /* of the last process */
+    struct ms_buffer timeline;
+    struct ms_json json;
+    int64_t processes;
+};
+
+static void take_model(void *ctx, const struct ms_model *model)
+{
+    struct output *output = ctx;
+
+    if (output->call->form == FORM_TIMELINE) {
+        const uint64_t start_unix_ns = model->header.start_unix_ns;
+        const bool several = ms_traces_count(&output->call->traces) > 1;
+
+        if (output->processes == 0) {
+            ms_timeline_begin(&output->json, start_unix_ns, model->header.command);
+        }
+        /* Several processes meet on the wall clock, and two hosts may have the same pid. */
+        ms_timeline_add(&output->json, model, several ? 0 : start_unix_ns,
+                        several ? output->processes + 1 : model->header.pid);
+    } else {
+        ms_buffer_free(&output->single);
+        (output->call->form == FORM_JSON ? ms_format_json : ms_format_text)(model, &output->single);
+    }
+    output->processes++;
+}
+
+static int put(const struct call *call, const struct ms_buffer *out)
+{
+    const char *name = call->output ? call->output : "the standard output";
+    int error = 0;
+
+    (void)fflush(stdout);
+    if (!call->output) {
+        error = ms_buffer_write(out, STDOUT_FILENO);
+    } else {
+        const int fd = open(call->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+
+        error = fd < 0 ? errno : ms_buffer_write(out, fd);
+        if (fd >= 0 && close(fd) != 0 && !error) {
+            error = errno;
+        }
+    }
+    if (error) {
+        (void)fprintf(stderr, "memshim report: %s cannot be written: %s\n", name, strerror(error));
+    }
+    return error ? 1 : 0;
+}
+
+static int write_report(const struct call *call)
+{
+    struct output output = {.call = call};
+    struct ms_merged merged;
+    struct ms_buffer out = {0};
+    int status;
+
+    output.json = (struct ms_json){.out = &output.timeline, .dense = true};
+    ms_merged_begin(&merged);
+    status = read_traces(&call->traces, call->plain, &merged, take_model, &output) ? 0 : 1;
+    if (output.processes == 0) {
+        status = 1;
+    } else if (call->form == FORM_TIMELINE) {
+        ms_timeline_end(&output.json);
+        status |= put(call, &output.timeline);
+    } else if (output.processes == 1) {
+        status |= put(call, &output.single);
+    } else {
+        (call->form == FORM_JSON ? ms_merged_json : ms_merged_text)(&merged, &out);
+        status |= put(call, &out);
+    }
+    ms_buffer_free(&out);
+    ms_buffer_free(&output.single);
+    ms_buffer_free(&output.timeline);
+    ms_merged_free(&merged);
+    return status;
+}
+
+int ms_cli_report(int argc, char **argv)
+{
+    struct call call = {0};
+    int status = parse(argc, argv, &call);
+
+    if (status < 0 && call.traces.bytes == 0) {
+        status = find_latest(&call);
+    }
+    if (status < 0) {
+        status = write_report(&call);
+    }
+    ms_buffer_free(&call.traces);
+    return status;
+}

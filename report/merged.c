@@ -1,0 +1,356 @@
+#include "report/merged.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/formats.h"
+#include "report/units.h"
+
+#define SCHEMA "memshim-run-report/1"
+
+static size_t rank_count(const struct ms_merged *merged)
+{
+    return merged->ranks.bytes / sizeof(struct ms_rank);
+}
+
+static const struct ms_rank *rank_at(const struct ms_merged *merged, size_t index)
+{
+    return (const struct ms_rank *)merged->ranks.at + index;
+}
+
+void ms_merged_begin(struct ms_merged *merged)
+{
+    memset(merged, 0, sizeof(*merged));
+    merged->json = (struct ms_json){.out = &merged->members, .depth = 2};
+}
+
+void ms_merged_free(struct ms_merged *merged)
+{
+    ms_buffer_free(&merged->ranks);
+    ms_buffer_free(&merged->members);
+}
+
+static void fill_oom(struct ms_rank *rank, const struct ms_model *model)
+{
+    const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
+
+    rank->ooms = ms_model_oom_count(model);
+    if (fatal) {
+        rank->died_of_oom = true;
+        rank->oom_unix_ns = model->header.start_unix_ns + fatal->time_ns;
+        (void)ms_verdict_decide(&fatal->record.state, NULL, rank->sentence, sizeof(rank->sentence));
+    }
+}
+
+static void fill(struct ms_rank *rank, const struct ms_model *model)
+{
+    const struct ms_file_header *header = &model->header;
+    const char *folder = strrchr(model->dir, '/');
+
+    snprintf(rank->folder, sizeof(rank->folder), "%.*s", (int)sizeof(rank->folder) - 1,
+             folder ? folder + 1 : model->dir);
+    snprintf(rank->program, sizeof(rank->program), "%.*s", (int)sizeof(rank->program) - 1,
+             header->program);
+    snprintf(rank->host, sizeof(rank->host), "%.*s", (int)sizeof(rank->host) - 1, header->host);
+    snprintf(rank->run_id, sizeof(rank->run_id), "%.*s", (int)sizeof(rank->run_id) - 1,
+             header->run_id);
+    rank->rank = header->rank;
+    rank->pid = header->pid;
+    rank->world_size = header->world_size;
+    rank->end = model->end;
+    rank->exit_known = header->exit_known != 0;
+    rank->exit_status = header->exit_status;
+    rank->start_unix_ns = header->start_unix_ns;
+    rank->duration_ns = model->duration_ns;
+    rank->main_device = ms_model_main_device(model);
+    rank->fragmentation_ppm = -1;
+    if (rank->main_device >= 0) {
+        const struct ms_aggregate *sums = &model->devices[rank->main_device].sums;
+
+        rank->peak_live_bytes = ms_aggregate_peak_live(sums).live_bytes;
+        rank->peak_reserved_bytes = sums->peak_reserved.reserved_bytes;
+        rank->peak_charged_bytes = sums->peak_charged.charged_bytes;
+        rank->cap_bytes = sums->now.cap_bytes;
+        rank->fragmentation_ppm = ms_aggregate_fragmentation_ppm(sums);
+    }
+    fill_oom(rank, model);
+}
+
+void ms_merged_add(struct ms_merged *merged, const struct ms_model *model)
+{
+    struct ms_rank *rank = ms_buffer_extend(&merged->ranks, sizeof(*rank));
+
+    if (rank) {
+        fill(rank, model);
+        ms_format_json_member(model, &merged->json, rank->folder);
+    }
+}
+
+/* When a process failed, as far as that is known; UINT64_MAX where it went well or still runs. */
+static uint64_t death_unix_ns(const struct ms_rank *rank)
+{
+    const bool well = rank->end == MS_PROCESS_RUNNING ||
+                      (rank->end == MS_PROCESS_ENDED && !(rank->exit_known && rank->exit_status));
+
+    return well ? UINT64_MAX : rank->start_unix_ns + rank->duration_ns;
+}
+
+const struct ms_rank *ms_merged_first_dead(const struct ms_merged *merged)
+{
+    const struct ms_rank *by_oom = NULL, *by_end = NULL;
+
+    for (size_t i = 0; i < rank_count(merged); i++) {
+        const struct ms_rank *rank = rank_at(merged, i);
+
+        if (rank->died_of_oom && (!by_oom || rank->oom_unix_ns < by_oom->oom_unix_ns)) {
+            by_oom = rank;
+        }
+        if (death_unix_ns(rank) != UINT64_MAX &&
+            (!by_end || death_unix_ns(rank) < death_unix_ns(by_end))) {
+            by_end = rank;
+        }
+    }
+    return by_oom ? by_oom : by_end;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+static uint64_t median_peak(const struct ms_merged *merged)
+{
+    struct ms_buffer sorted = {0};
+    const size_t count = rank_count(merged);
+    uint64_t *values = ms_buffer_extend(&sorted, count * sizeof(*values));
+    uint64_t median = 0;
+
+    if (values && count > 0) {
+        for (size_t i = 0; i < count; i++) {
+            values[i] = rank_at(merged, i)->peak_charged_bytes;
+        }
+        qsort(values, count, sizeof(*values), by_value);
+        median = values[(count - 1) / 2];
+    }
+    ms_buffer_free(&sorted);
+    return median;
+}
+
+const struct ms_rank *ms_merged_outlier(const struct ms_merged *merged, uint64_t *median_bytes)
+{
+    const uint64_t median = median_peak(merged);
+    const struct ms_rank *outlier = NULL;
+    uint64_t furthest = median / 10;
+
+    if (median_bytes) {
+        *median_bytes = median;
+    }
+    for (size_t i = 0; rank_count(merged) > 2 && i < rank_count(merged); i++) {
+        const uint64_t peak = rank_at(merged, i)->peak_charged_bytes;
+        const uint64_t distance = peak > median ? peak - median : median - peak;
+
+        if (distance > furthest) {
+            furthest = distance;
+            outlier = rank_at(merged, i);
+        }
+    }
+    return outlier;
+}
+
+/* ---- text ---- */
+
+/* "rank 3", or the folder's name where it has no rank. */
+static void add_name(const struct ms_rank *rank, struct ms_buffer *out)
+{
+    if (rank->rank >= 0) {
+        ms_buffer_format(out, "rank %d", (int)rank->rank);
+    } else {
+        ms_buffer_add_plain(out, rank->folder);
+    }
+}
+
+static void add_status(const struct ms_rank *rank, struct ms_buffer *out)
+{
+    if (rank->end == MS_PROCESS_ENDED && rank->exit_known) {
+        ms_buffer_format(out, "exit %d", (int)rank->exit_status);
+    } else {
+        ms_buffer_add(out, ms_end_name(rank->end));
+    }
+}
+
+static size_t host_count(const struct ms_merged *merged)
+{
+    size_t hosts = 0;
+
+    for (size_t i = 0; i < rank_count(merged); i++) {
+        bool seen = false;
+
+        for (size_t j = 0; j < i && !seen; j++) {
+            seen = strcmp(rank_at(merged, i)->host, rank_at(merged, j)->host) == 0;
+        }
+        hosts += !seen;
+    }
+    return hosts;
+}
+
+static void add_answer(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    const struct ms_rank *dead = ms_merged_first_dead(merged);
+    size_t died = 0;
+
+    if (!dead) {
+        ms_buffer_add(out, "No process ran out of memory, and none failed.\n");
+        return;
+    }
+    add_name(dead, out);
+    if (dead->died_of_oom) {
+        ms_buffer_add(out, " died first. ");
+        ms_buffer_add_plain(out, dead->sentence);
+    } else {
+        ms_buffer_add(out, " ended first (");
+        add_status(dead, out);
+        ms_buffer_add(out, "). No process ran out of memory for good.");
+    }
+    for (size_t i = 0; i < rank_count(merged); i++) {
+        died += rank_at(merged, i)->died_of_oom;
+    }
+    ms_buffer_format(out, "\n%zu of %zu processes ran out of memory.\n", died, rank_count(merged));
+}
+
+static void add_outlier(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    char peak[MS_UNIT_TEXT_BYTES], middle[MS_UNIT_TEXT_BYTES];
+    uint64_t median;
+    const struct ms_rank *outlier = ms_merged_outlier(merged, &median);
+
+    ms_bytes_text(median, middle, sizeof(middle));
+    if (outlier) {
+        add_name(outlier, out);
+        ms_buffer_format(out, " stands out: its peak was %s, the median of all is %s.\n",
+                         ms_bytes_text(outlier->peak_charged_bytes, peak, sizeof(peak)), middle);
+    } else {
+        ms_buffer_format(out, "No process stands out: the median peak is %s.\n", middle);
+    }
+}
+
+static void add_row(const struct ms_rank *rank, struct ms_buffer *out)
+{
+    char live[MS_UNIT_TEXT_BYTES], reserved[MS_UNIT_TEXT_BYTES], charged[MS_UNIT_TEXT_BYTES];
+    char cap[MS_UNIT_TEXT_BYTES], share[MS_UNIT_TEXT_BYTES], fragmentation[MS_UNIT_TEXT_BYTES];
+    char number[16] = "-";
+
+    if (rank->rank >= 0) {
+        snprintf(number, sizeof(number), "%d", (int)rank->rank);
+    }
+    if (rank->fragmentation_ppm < 0) {
+        snprintf(fragmentation, sizeof(fragmentation), "-");
+    } else {
+        ms_percent_text((uint64_t)rank->fragmentation_ppm, 1000000, fragmentation,
+                        sizeof(fragmentation));
+    }
+    ms_buffer_format(
+        out, "  %4s  %6d  %11s  %11s  %11s  %11s  %7s  %7s  %5" PRIu64 "  ", number,
+        rank->main_device, ms_bytes_text(rank->peak_live_bytes, live, sizeof(live)),
+        ms_bytes_text(rank->peak_reserved_bytes, reserved, sizeof(reserved)),
+        ms_bytes_text(rank->peak_charged_bytes, charged, sizeof(charged)),
+        ms_bytes_text(rank->cap_bytes, cap, sizeof(cap)),
+        ms_percent_text(rank->peak_charged_bytes, rank->cap_bytes, share, sizeof(share)),
+        fragmentation, rank->ooms);
+    add_status(rank, out);
+    ms_buffer_add(out, rank->died_of_oom ? ", out of memory   " : "   ");
+    ms_buffer_add_plain(out, rank->folder);
+    ms_buffer_add(out, "\n");
+}
+
+void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    char date[MS_UNIT_TEXT_BYTES], duration[MS_UNIT_TEXT_BYTES];
+    uint64_t start = UINT64_MAX, end = 0;
+
+    for (size_t i = 0; i < rank_count(merged); i++) {
+        const struct ms_rank *rank = rank_at(merged, i);
+
+        start = rank->start_unix_ns < start ? rank->start_unix_ns : start;
+        end = rank->start_unix_ns + rank->duration_ns > end
+                  ? rank->start_unix_ns + rank->duration_ns
+                  : end;
+    }
+    ms_buffer_add(out, "memshim  run ");
+    ms_buffer_add_plain(out, rank_count(merged) ? rank_at(merged, 0)->run_id : "");
+    ms_date_text(start, date, sizeof(date));
+    ms_buffer_format(out, "  %zu processes on %zu host%s   %.10s %.5s UTC   ran %s\n",
+                     rank_count(merged), host_count(merged), host_count(merged) == 1 ? "" : "s",
+                     date, date + 11,
+                     ms_duration_text(end > start ? end - start : 0, duration, sizeof(duration)));
+    add_answer(merged, out);
+    add_outlier(merged, out);
+    ms_buffer_add(out, "\n  rank  device    peak live     reserved      charged          cap"
+                       "    share   fragm.   ooms  ended\n");
+    for (size_t i = 0; i < rank_count(merged); i++) {
+        add_row(rank_at(merged, i), out);
+    }
+    ms_buffer_add(out, "\nEach folder holds that process's own report.txt, report.json and "
+                       "timeline.json.\n");
+}
+
+/* ---- JSON ---- */
+
+static void add_rank(struct ms_json *json, const struct ms_rank *rank)
+{
+    ms_json_open(json, NULL, '{');
+    ms_json_text(json, "folder", rank->folder);
+    if (rank->rank >= 0) {
+        ms_json_integer(json, "rank", rank->rank);
+    } else {
+        ms_json_null(json, "rank");
+    }
+    ms_json_integer(json, "pid", rank->pid);
+    ms_json_text(json, "host", rank->host);
+    ms_json_text(json, "state", ms_end_name(rank->end));
+    if (rank->end == MS_PROCESS_ENDED && rank->exit_known) {
+        ms_json_integer(json, "exit", rank->exit_status);
+    } else {
+        ms_json_null(json, "exit");
+    }
+    ms_json_count(json, "peak_live_bytes", rank->peak_live_bytes);
+    ms_json_count(json, "peak_reserved_bytes", rank->peak_reserved_bytes);
+    ms_json_count(json, "peak_charged_bytes", rank->peak_charged_bytes);
+    ms_json_count(json, "cap_bytes", rank->cap_bytes);
+    ms_json_count(json, "oom_events", rank->ooms);
+    ms_json_flag(json, "died_of_oom", rank->died_of_oom);
+    ms_json_close(json, '}');
+}
+
+void ms_merged_json(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    struct ms_json json = {.out = out};
+    const struct ms_rank *dead = ms_merged_first_dead(merged);
+    const struct ms_rank *outlier = ms_merged_outlier(merged, NULL);
+
+    ms_json_open(&json, NULL, '{');
+    ms_json_text(&json, "schema", SCHEMA);
+    ms_json_text(&json, "run_id", rank_count(merged) ? rank_at(merged, 0)->run_id : "");
+    ms_json_text(&json, "first_dead", dead ? dead->folder : NULL);
+    ms_json_text(&json, "outlier", outlier ? outlier->folder : NULL);
+    ms_json_open(&json, "ranks", '[');
+    for (size_t i = 0; i < rank_count(merged); i++) {
+        add_rank(&json, rank_at(merged, i));
+    }
+    ms_json_close(&json, ']');
+    ms_json_open(&json, "processes", '[');
+    if (merged->members.bytes > 0 && !merged->members.failed) {
+        char *members = ms_buffer_extend(out, merged->members.bytes);
+
+        if (members) {
+            memcpy(members, merged->members.at, merged->members.bytes);
+            json.started = true;
+        }
+    }
+    ms_json_close(&json, ']');
+    ms_json_close(&json, '}');
+    ms_buffer_add(out, "\n");
+}
