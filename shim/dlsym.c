@@ -110,14 +110,23 @@ static void *hook_for(void *found, void *handle, int row)
     return found == ms_hook_entry[row] ? found : ms_hook_for(found, &(struct ms_query){name, 0, 0});
 }
 
+/* RTLD_NEXT means: what comes after the caller. For a caller before us that is our export, for one
+ * behind us (another interposer, asking for what it wraps) the driver's own: the real function
+ * finds out, by the jump. Only where nothing behind us and no driver has the function our export
+ * would be an invention: then the failed search is the answer, with its dlerror. */
+static bool nothing_next(int row)
+{
+    const char *name = ms_hook_table[row].symbol;
+    bool driver_has = ms_resolve() != &ms_real_none && ms_real_find(name) != NULL;
+    return !driver_has && ms_real_dlsym(RTLD_NEXT, name) == NULL;
+}
+
 struct answer ms_answer_dlsym(void *handle, const char *name)
 {
     dlsym_t next = next_dlsym_function();
     int row = ms_hook_of_symbol(name);
-    /* RTLD_NEXT means: what comes after the caller. For a caller before us that is our export, for
-     * one behind us (another interposer, asking for what it wraps) the driver's own. */
     if (row < 0 || handle == RTLD_NEXT) {
-        return (struct answer){NULL, 0};
+        return (struct answer){NULL, row >= 0 && nothing_next(row)};
     }
     return (struct answer){hook_for(next(handle, name), handle, row), 1};
 }
@@ -127,7 +136,7 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
     (void)next_dlsym_function();
     int row = ms_hook_of_symbol(name);
     if (row < 0 || handle == RTLD_NEXT) {
-        return (struct answer){NULL, 0};
+        return (struct answer){NULL, row >= 0 && nothing_next(row)};
     }
     dlvsym_t next = atomic_load_explicit(&ms_next_dlvsym, memory_order_acquire);
     return (struct answer){hook_for(next(handle, name, version), handle, row), 1};

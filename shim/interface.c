@@ -28,5 +28,5 @@ void memshim_range_died(int device, const void *ptr, size_t bytes)
 
 const char *memshim_version(void)
 {
-    return "memshim " MEMSHIM_VERSION;
+    return MEMSHIM_VERSION;
 }

@@ -12,6 +12,10 @@ enum ms_log_level { MS_LOG_OFF, MS_LOG_WARN, MS_LOG_INFO, MS_LOG_DEBUG };
  * KiB. Warnings are repeated in the trace as notes. */
 __attribute__((format(printf, 2, 3))) void ms_log(enum ms_log_level level, const char *format, ...);
 
+/* The same at warn level for a line that warns of nothing (first use of a device, the end): it is
+ * no note in the trace. */
+__attribute__((format(printf, 1, 2))) void ms_say(const char *format, ...);
+
 /* Says the line the first time that this statement is reached in the process. */
 #define MS_LOG_ONCE(level, ...)                                                   \
     do {                                                                          \

@@ -34,7 +34,7 @@ MEMSHIM_API void memshim_range_born(int device, const void *ptr, size_t bytes);
 /* The range that was born at ptr is given back; bytes as at its birth. */
 MEMSHIM_API void memshim_range_died(int device, const void *ptr, size_t bytes);
 
-/* "memshim 0.1.0". Never null. */
+/* "0.1.0". Never null. */
 MEMSHIM_API const char *memshim_version(void);
 
 #undef MEMSHIM_API

@@ -28,10 +28,13 @@ static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(ms_trace_t *) trace;
 static bool open_tried;                   /* under opening */
 static bool device_noted[MS_DEVICES_MAX]; /* under opening */
-static char early_notes[EARLY_BYTES];     /* under opening: one after the other, '\n' between */
-static struct ms_version {
+
+/* What was told before there was a trace. Taken under `opening` as well as without it. */
+static pthread_mutex_t early = PTHREAD_MUTEX_INITIALIZER;
+static char early_notes[EARLY_BYTES]; /* under early: one after the other, '\n' behind each */
+static struct early_version {
     char what[16], version[64];
-} early_versions[VERSIONS]; /* under opening */
+} early_versions[VERSIONS]; /* under early */
 
 ms_trace_t *ms_session_trace(void)
 {
@@ -67,12 +70,12 @@ void ms_session_note(const char *text)
         ms_trace_note(open, text);
         return;
     }
-    pthread_mutex_lock(&opening);
+    pthread_mutex_lock(&early);
     size_t used = strlen(early_notes);
-    if (!open_tried && used + strlen(text) + 2 <= sizeof(early_notes)) {
+    if (used + strlen(text) + 2 <= sizeof(early_notes)) {
         (void)snprintf(early_notes + used, sizeof(early_notes) - used, "%s\n", text);
     }
-    pthread_mutex_unlock(&opening);
+    pthread_mutex_unlock(&early);
 }
 
 void ms_session_version(const char *what, const char *version)
@@ -82,7 +85,7 @@ void ms_session_version(const char *what, const char *version)
         ms_trace_version(open, what, version);
         return;
     }
-    pthread_mutex_lock(&opening);
+    pthread_mutex_lock(&early);
     for (int i = 0; i < VERSIONS; i++) {
         if (early_versions[i].what[0] == '\0') {
             strncpy(early_versions[i].what, what, sizeof(early_versions[i].what) - 1);
@@ -90,11 +93,12 @@ void ms_session_version(const char *what, const char *version)
             break;
         }
     }
-    pthread_mutex_unlock(&opening);
+    pthread_mutex_unlock(&early);
 }
 
 static void hand_over_early(ms_trace_t *open)
 {
+    pthread_mutex_lock(&early);
     for (int i = 0; i < VERSIONS && early_versions[i].what[0] != '\0'; i++) {
         ms_trace_version(open, early_versions[i].what, early_versions[i].version);
     }
@@ -104,6 +108,7 @@ static void hand_over_early(ms_trace_t *open)
         ms_trace_note(open, line);
         line = end + 1;
     }
+    pthread_mutex_unlock(&early);
 }
 
 /* --- Opening -----------------------------------------------------------------------------------
@@ -151,10 +156,10 @@ static void open_once(char *note, size_t note_bytes)
     open_tried = true;
     if (ms_options()->trace) {
         ms_trace_t *opened = open_trace(note, note_bytes);
+        atomic_store_explicit(&trace, opened, memory_order_release);
         if (opened != NULL) {
             hand_over_early(opened);
         }
-        atomic_store_explicit(&trace, opened, memory_order_release);
     }
 }
 
@@ -162,7 +167,7 @@ static void say_device(int device, const char *name, uint64_t total_bytes, uint6
 {
     char total[24], cap[24];
     const ms_trace_t *open = ms_session_trace();
-    ms_log(MS_LOG_WARN, "%s: device %d (%s, %s), cap %s%s%s", memshim_version(), device, name,
+    ms_say("version %s, device %d (%s, %s), cap %s%s%s", memshim_version(), device, name,
            ms_bytes_text(total_bytes, total, sizeof(total)),
            ms_bytes_text(cap_bytes, cap, sizeof(cap)), open != NULL ? "; trace in " : "; no trace",
            open != NULL ? ms_trace_dir(open) : "");
@@ -216,11 +221,9 @@ static void say_end(const char *dir, const char *why)
     const char *slash = strrchr(dir, '/');
     (void)snprintf(run, sizeof(run), "%.*s", slash != NULL ? (int)(slash - dir) : 0, dir);
     if (why[0] == '\0') {
-        ms_log(MS_LOG_WARN, "report: %s/report.txt (all processes of the run: memshim report %s)",
-               dir, run);
+        ms_say("report: %s/report.txt (all processes of the run: memshim report %s)", dir, run);
     } else {
-        ms_log(MS_LOG_WARN, "no report was written (%s); make it with: memshim report %s", why,
-               run);
+        ms_say("no report was written (%s); make it with: memshim report %s", why, run);
     }
 }
 
@@ -253,10 +256,12 @@ void ms_session_end(int status)
 void ms_session_fork_prepare(void)
 {
     pthread_mutex_lock(&opening);
+    pthread_mutex_lock(&early);
 }
 
 void ms_session_fork_parent(void)
 {
+    pthread_mutex_unlock(&early);
     pthread_mutex_unlock(&opening);
 }
 
@@ -266,5 +271,6 @@ void ms_session_fork_child(void)
     if (parents != NULL) {
         ms_trace_abandon(parents);
     }
+    pthread_mutex_unlock(&early);
     pthread_mutex_unlock(&opening);
 }

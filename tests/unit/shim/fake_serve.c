@@ -1,0 +1,83 @@
+/* A serving half that only hands through, for tests of the door alone. Weak: the door has its own
+ * answer to cuGetProcAddress. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/hook.h"
+#include "shim/serve/device.h"
+#include "shim/session.h"
+
+static _Atomic int served;
+
+#define EXPORT __attribute__((visibility("default")))
+EXPORT int fake_served(void);
+EXPORT const void *fake_last_caller(void);
+static const void *last_caller;
+
+EXPORT int fake_served(void)
+{
+    return atomic_load(&served);
+}
+
+EXPORT const void *fake_last_caller(void)
+{
+    return last_caller;
+}
+
+/* Uses a device the way the first allocation does. */
+static void serve(const char *symbol)
+{
+    static const uint8_t uuid[16] = {1};
+    atomic_fetch_add(&served, 1);
+    last_caller = ms_caller();
+    if (strstr(symbol, "Alloc") != NULL && getenv("FAKE_DEVICE") != NULL) {
+        ms_session_device(0, "Fake", uuid, UINT64_C(24) << 30, UINT64_C(12) << 30);
+    }
+}
+
+#define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
+    __attribute__((weak)) CUresult ms_serve_##symbol params                     \
+    {                                                                           \
+        serve(#symbol);                                                         \
+        return MS_REAL(symbol) args;                                            \
+    }
+#include "shim/hooks.def"
+
+void ms_serve_fork_prepare(void)
+{
+}
+
+void ms_serve_fork_parent(void)
+{
+}
+
+void ms_serve_fork_child(void)
+{
+}
+
+void ms_serve_exit(void)
+{
+}
+
+void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
+{
+    (void)device;
+    (void)addr;
+    (void)bytes;
+    (void)total_bytes;
+    serve("range");
+}
+
+void ms_oom_from_torch(int device, uint64_t requested_bytes)
+{
+    (void)device;
+    (void)requested_bytes;
+    serve("oom");
+}
+
+struct ms_device *ms_device_get(int ordinal)
+{
+    (void)ordinal;
+    return NULL;
+}

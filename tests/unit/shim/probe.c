@@ -1,0 +1,281 @@
+/* A program that asks for functions of the driver on one road, named by its first argument, and
+ * says for each what it got: "-" for nothing, else <object>:<symbol>. What it prints with and
+ * without the preload is compared by test_door.c. The driver's path stands in DRIVER. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef int (*get_address_t)(const char *, void **, int, uint64_t);
+typedef int (*get_address_v2_t)(const char *, void **, int, uint64_t, int *);
+typedef int (*alloc_t)(void *, size_t);
+
+static void say(const char *what, void *address)
+{
+    Dl_info info;
+    if (address == NULL) {
+        printf("%s -\n", what);
+    } else if (dladdr(address, &info) == 0 || info.dli_sname == NULL) {
+        printf("%s ?\n", what);
+    } else {
+        const char *slash = strrchr(info.dli_fname, '/');
+        printf("%s %s:%s\n", what, slash != NULL ? slash + 1 : info.dli_fname, info.dli_sname);
+    }
+}
+
+static void *driver(int flags)
+{
+    void *handle = dlopen(getenv("DRIVER"), RTLD_NOW | flags);
+    if (handle == NULL) {
+        fprintf(stderr, "probe: %s\n", dlerror());
+        exit(2);
+    }
+    return handle;
+}
+
+static const char *const names[] = {"cuMemAlloc",
+                                    "cuMemAlloc_v2",
+                                    "cuMemAlloc_v9",
+                                    "cuMemAllocAsync_ptsz",
+                                    "cuCtxCreate_v3",
+                                    "cuCtxCreate_v4",
+                                    "cuInit",
+                                    "cuda_nothing",
+                                    "curl_easy_init",
+                                    "cudnnCreate",
+                                    "cuMemAlloc_v2_suffix",
+                                    "cu",
+                                    "cuMemAllocManaged",
+                                    "cuEventQuery",
+                                    "malloc"};
+
+static void ask_names(void *handle)
+{
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        void *found = dlsym(handle, names[i]);
+        const char *error = dlerror();
+        say(names[i], found);
+        if ((found == NULL) != (error != NULL)) {
+            printf("%s: dlerror says %s\n", names[i], error != NULL ? error : "nothing");
+        }
+    }
+}
+
+static void road_handle(void)
+{
+    ask_names(driver(RTLD_LOCAL));
+}
+
+static void road_default(void)
+{
+    ask_names(RTLD_DEFAULT);
+    puts("global");
+    (void)driver(RTLD_GLOBAL);
+    ask_names(RTLD_DEFAULT);
+}
+
+static void road_next(void)
+{
+    ask_names(RTLD_NEXT);
+    puts("global");
+    (void)driver(RTLD_GLOBAL);
+    ask_names(RTLD_NEXT);
+}
+
+static void road_main(void)
+{
+    void *self = dlopen(NULL, RTLD_NOW);
+    ask_names(self);
+    puts("global");
+    (void)driver(RTLD_GLOBAL);
+    ask_names(self);
+}
+
+static void road_version(void)
+{
+    void *handle = driver(RTLD_LOCAL);
+    say("cuMemAlloc_v2", dlvsym(handle, "cuMemAlloc_v2", "NO_SUCH_1.0"));
+    say("malloc", dlvsym(RTLD_NEXT, "malloc", "GLIBC_2.2.5"));
+    say("malloc", dlvsym(RTLD_DEFAULT, "malloc", "GLIBC_9.9"));
+}
+
+static void ask_versions(void *handle, uint64_t flags)
+{
+    static const char *const bases[] = {"cuMemAlloc",       "cuMemAllocAsync", "cuCtxCreate",
+                                        "cuGetProcAddress", "cuEventQuery",    "cuNothing"};
+    static const int versions[] = {0, 2000, 3010, 3020, 11010, 11020, 11040, 11080, 12050, 99999};
+    get_address_t get = (get_address_t)dlsym(handle, "cuGetProcAddress");
+    get_address_v2_t get_v2 = (get_address_v2_t)dlsym(handle, "cuGetProcAddress_v2");
+    for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++) {
+        for (size_t j = 0; j < sizeof(versions) / sizeof(versions[0]); j++) {
+            char what[96];
+            int status = 7;
+            void *one = NULL, *two = NULL, *three = NULL;
+            int results[3] = {get(bases[i], &one, versions[j], flags),
+                              get_v2(bases[i], &two, versions[j], flags, &status),
+                              get_v2(bases[i], &three, versions[j], flags, NULL)};
+            snprintf(what, sizeof(what), "%s %d %d: %d %d %d (%d)", bases[i], versions[j],
+                     (int)flags, results[0], results[1], results[2], status);
+            say(what, one);
+            if (one != two || two != three) {
+                printf("%s: the two resolvers differ\n", bases[i]);
+            }
+        }
+    }
+}
+
+static void road_resolver(void)
+{
+    void *handle = driver(RTLD_LOCAL);
+    for (uint64_t flags = 0; flags <= 2; flags++) {
+        ask_versions(handle, flags);
+    }
+}
+
+/* A second libcuda in a namespace of its own is none of the door's business. */
+static void road_namespace(void)
+{
+    void *handle = dlmopen(LM_ID_NEWLM, getenv("DRIVER"), RTLD_NOW);
+    say("cuMemAlloc_v2", handle != NULL ? dlsym(handle, "cuMemAlloc_v2") : NULL);
+}
+
+/* Which function of the driver is reached in the end, and how often the serving half was asked. */
+static void road_call(void)
+{
+    void *handle = driver(RTLD_LOCAL);
+    const char *(*last)(void) = (const char *(*)(void))dlsym(handle, "fake_last_called");
+    void *address;
+    ((alloc_t)dlsym(handle, "cuMemAlloc_v2"))(&address, 1);
+    printf("called %s\n", last());
+    ((alloc_t)dlsym(handle, "cuMemAlloc"))(&address, 1);
+    printf("called %s\n", last());
+    get_address_t get = (get_address_t)dlsym(handle, "cuGetProcAddress");
+    get("cuMemAllocAsync", &address, 12000, 2);
+    if (address != NULL) {
+        ((alloc_t)address)(&address, 1);
+    }
+    printf("called %s\n", last());
+    int (*served)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "fake_served");
+    if (served != NULL) {
+        printf("served %d\n", served());
+    }
+}
+
+/* A child of a process that uses the driver, and what it execs. */
+static void road_fork(void)
+{
+    void *handle = driver(RTLD_LOCAL), *address;
+    alloc_t alloc = (alloc_t)dlsym(handle, "cuMemAlloc_v2");
+    alloc(&address, 1);
+    fflush(stdout);
+    int (*served)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "fake_served");
+    int status = 0, before = served != NULL ? served() : 0;
+    pid_t child = fork();
+    if (child == 0) {
+        alloc(&address, 1);
+        exit(served != NULL ? served() - before : 0);
+    }
+    waitpid(child, &status, 0);
+    printf("child %d\n", WEXITSTATUS(status));
+    child = vfork();
+    if (child == 0) {
+        execl("/bin/echo", "echo", "from vfork", (char *)NULL);
+        _exit(1);
+    }
+    waitpid(child, &status, 0);
+    child = fork();
+    if (child == 0) {
+        execl("/bin/echo", "echo", "from fork", (char *)NULL);
+        _exit(1);
+    }
+    waitpid(child, &status, 0);
+    alloc(&address, 1);
+    printf("parent %d\n", served != NULL ? served() - before : 1);
+}
+
+/* Forked before the driver is used: every child is a process of its own. */
+static void road_fork_first(void)
+{
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        void *address;
+        ((alloc_t)dlsym(driver(RTLD_LOCAL), "cuMemAlloc_v2"))(&address, 1);
+        exit(0);
+    }
+    waitpid(child, &status, 0);
+}
+
+static void *spin(void *ctx)
+{
+    alloc_t alloc = (alloc_t)ctx;
+    void *address;
+    for (;;) {
+        alloc(&address, 1);
+    }
+    return NULL;
+}
+
+static void road_threads(void)
+{
+    alloc_t alloc = (alloc_t)dlsym(driver(RTLD_LOCAL), "cuMemAlloc_v2");
+    for (int i = 0; i < 4; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, spin, (void *)alloc) != 0) {
+            exit(3);
+        }
+    }
+    usleep(20000);
+    exit(5); /* with four threads inside hooks */
+}
+
+static void road_millions(void)
+{
+    void *self = dlopen(NULL, RTLD_NOW);
+    for (int i = 0; i < 1000000; i++) {
+        if (dlsym(self, "strlen") == NULL) {
+            exit(3);
+        }
+    }
+}
+
+static void road_bypass(void)
+{
+    /* As a resolver of its own would: libcuda's table is read, dlsym is not asked. */
+    int (*init)(unsigned) = NULL;
+    void *handle = driver(RTLD_LOCAL);
+    (void)init;
+    (void)handle;
+}
+
+static void road_nothing(void)
+{
+}
+
+static const struct {
+    const char *name;
+    void (*go)(void);
+} roads[] = {{"handle", road_handle},       {"default", road_default},
+             {"next", road_next},           {"main", road_main},
+             {"version", road_version},     {"resolver", road_resolver},
+             {"namespace", road_namespace}, {"call", road_call},
+             {"fork", road_fork},           {"fork-first", road_fork_first},
+             {"threads", road_threads},     {"millions", road_millions},
+             {"bypass", road_bypass},       {"nothing", road_nothing}};
+
+int main(int argc, char **argv)
+{
+    for (size_t i = 0; argc == 2 && i < sizeof(roads) / sizeof(roads[0]); i++) {
+        if (strcmp(argv[1], roads[i].name) == 0) {
+            roads[i].go();
+            return 0;
+        }
+    }
+    fprintf(stderr, "probe: no such road\n");
+    return 2;
+}
