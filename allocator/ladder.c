@@ -18,8 +18,9 @@ enum {
     REACH = 32       /* neighbours that a place may be joined from, on each side */
 };
 
-/* Requests of this many granules and more are backed by large chunks. */
-enum { LARGE_REQUEST_GRANULES = 8 };
+/* Requests of this many granules and more (32 MiB) are backed by large chunks. Below, what a chunk
+ * that cannot be split would keep for one small block weighs more than the calls it saves. */
+enum { LARGE_REQUEST_GRANULES = 16 };
 
 /* A place for a request: from the beginning of `first`, over as many neighbours as it takes. */
 struct place {
@@ -249,8 +250,10 @@ static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *req
     bool idle = true;
     struct ms_range *range = NULL;
     ms_lock_acquire(&pool->state);
-    if (where == FRESH ? fresh_place(pool, bytes, &place)
-                       : best_place(pool, request->stream, bytes, &place)) {
+    bool found = where == FRESH ? fresh_place(pool, bytes, &place)
+                                : best_place(pool, request->stream, bytes, &place);
+    /* What the budget cannot give is not begun: undoing costs as much as doing. */
+    if (found && (take || place.new_bytes <= ms_budget_free_bytes(pool->config.budget))) {
         range = claim(pool, &place, bytes, &idle);
     }
     ms_lock_release(&pool->state);

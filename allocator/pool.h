@@ -60,8 +60,9 @@ struct ms_pool_stats {
 ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out);
 
 /* Forgets everything without a device call where `device_gone` (the context was reset or the
- * process ends), else gives all back. Either way the sink is told that every block, mapping and
- * chunk is gone, and the budget is discharged. No call may be under way on other threads. */
+ * process ends), else gives all back, for which the caller has seen all work of the device done.
+ * Either way the sink is told that every block, mapping and chunk is gone, and the budget is
+ * discharged. No call may be under way on other threads. */
 void ms_pool_destroy(ms_pool_t *pool, bool device_gone);
 
 /* The ladder of design.md: reuse; expand; wait for frees in flight; take free chunks from holes;

@@ -1,0 +1,128 @@
+/* A pool on a dry device, for tests: small, with a log of events. */
+#ifndef MEMSHIM_TESTS_RIG_H
+#define MEMSHIM_TESTS_RIG_H
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "allocator/dry.h"
+#include "allocator/pool.h"
+
+#define KIB     ((uint64_t)1 << 10)
+#define MIB     ((uint64_t)1 << 20)
+#define GRANULE (2 * MIB)
+
+enum { RIG_EVENTS = 4096 };
+
+struct rig {
+    ms_dry_t *dry;
+    struct ms_budget budget;
+    ms_pool_t *pool;
+    struct ms_event event[RIG_EVENTS];
+    size_t events;
+};
+
+static inline void rig_note(void *ctx, const struct ms_event *event)
+{
+    struct rig *rig = ctx;
+    if (rig->events < RIG_EVENTS) {
+        rig->event[rig->events++] = *event;
+    }
+}
+
+static inline struct rig *rig_make(uint64_t granule_bytes, uint64_t total_bytes, uint64_t cap_bytes)
+{
+    struct rig *rig = calloc(1, sizeof(*rig));
+    struct ms_dry_config device = {.granule_bytes = granule_bytes, .total_bytes = total_bytes};
+    cr_assert_eq(ms_dry_create(&device, &rig->dry), MS_OK);
+    ms_budget_init(&rig->budget, cap_bytes);
+    struct ms_pool_config config = {.device = 3,
+                                    .ops = ms_dry_ops(rig->dry),
+                                    .budget = &rig->budget,
+                                    .sink = {.emit = rig_note, .ctx = rig},
+                                    .wait_limit_ns = 1000000};
+    cr_assert_eq(ms_pool_create(&config, &rig->pool), MS_OK);
+    return rig;
+}
+
+/* The pool's books are in order, and nothing that the device checks was violated. */
+static inline void rig_check(struct rig *rig)
+{
+    char why[256] = "";
+    cr_assert(ms_pool_is_valid(rig->pool, why, sizeof(why)), "%s", why);
+    const char *violation = ms_dry_violation(rig->dry);
+    cr_assert_null(violation, "%s", violation);
+    struct ms_dry_stats device;
+    ms_dry_stats(rig->dry, &device);
+    cr_assert_eq(device.used_bytes, atomic_load(&rig->budget.by_owner_bytes[MS_OWNER_POOL]),
+                 "the device holds %lu bytes, %lu are charged", (unsigned long)device.used_bytes,
+                 (unsigned long)atomic_load(&rig->budget.by_owner_bytes[MS_OWNER_POOL]));
+}
+
+/* Checks, takes all apart, and sees that the device got everything back. */
+static inline void rig_end(struct rig *rig)
+{
+    rig_check(rig);
+    const struct ms_device_ops *ops = ms_dry_ops(rig->dry);
+    ms_mark_t all = 0;
+    ms_dry_set_stalled(rig->dry, false);
+    cr_assert_eq(ops->mark(ops->ctx, MS_STREAM_DEVICE, &all), MS_OK);
+    cr_assert_eq(ops->mark_wait(ops->ctx, all, UINT64_MAX), MS_OK);
+    ops->mark_release(ops->ctx, all);
+    ms_pool_destroy(rig->pool, false);
+    struct ms_dry_stats left;
+    ms_dry_stats(rig->dry, &left);
+    cr_assert_eq(left.used_bytes, 0);
+    cr_assert_eq(left.chunks + left.mappings + left.marks + left.reservations, 0);
+    cr_assert_eq(left.plain_allocations, 0);
+    cr_assert_eq(atomic_load(&rig->budget.by_owner_bytes[MS_OWNER_POOL]), 0);
+    cr_assert_null(ms_dry_violation(rig->dry), "%s", ms_dry_violation(rig->dry));
+    ms_dry_destroy(rig->dry);
+    free(rig);
+}
+
+static inline ms_status_t rig_try(struct rig *rig, uint64_t bytes, ms_stream_t stream,
+                                  struct ms_block_info *out)
+{
+    struct ms_request request = {.bytes = bytes, .stream = stream, .site = 7, .may_wait = true};
+    return ms_pool_alloc(rig->pool, &request, out);
+}
+
+static inline struct ms_block_info rig_alloc(struct rig *rig, uint64_t bytes, ms_stream_t stream)
+{
+    struct ms_block_info block = {0};
+    cr_assert_eq(rig_try(rig, bytes, stream, &block), MS_OK, "%lu bytes", (unsigned long)bytes);
+    cr_assert_eq(block.addr % MS_BLOCK_ALIGNMENT_BYTES, 0);
+    cr_assert_eq(block.bytes, bytes);
+    cr_assert(ms_dry_accessible(rig->dry, block.addr, bytes));
+    return block;
+}
+
+static inline void rig_free(struct rig *rig, struct ms_block_info block, ms_stream_t stream)
+{
+    cr_assert_eq(ms_pool_free(rig->pool, block.addr, stream), MS_OK);
+}
+
+static inline void rig_work(struct rig *rig, struct ms_block_info block, ms_stream_t stream)
+{
+    cr_assert_eq(
+        ms_dry_work(rig->dry, stream, block.id, block.addr, block.bytes, MS_DRY_UNTIL_TOLD), MS_OK);
+}
+
+static inline struct ms_pool_stats rig_stats(struct rig *rig)
+{
+    struct ms_pool_stats stats;
+    ms_pool_stats(rig->pool, &stats);
+    return stats;
+}
+
+static inline size_t rig_count(const struct rig *rig, enum ms_event_kind kind)
+{
+    size_t count = 0;
+    for (size_t at = 0; at < rig->events; at++) {
+        count += rig->event[at].kind == kind ? 1 : 0;
+    }
+    return count;
+}
+
+#endif

@@ -1,0 +1,91 @@
+/* The budget: charged never passes the cap, from any number of threads. */
+#include <criterion/criterion.h>
+#include <pthread.h>
+
+#include "allocator/budget.h"
+
+Test(budget, charges_up_to_the_cap_and_no_further)
+{
+    struct ms_budget budget;
+    ms_budget_init(&budget, 100);
+    cr_assert(ms_budget_charge(&budget, MS_OWNER_POOL, 60));
+    cr_assert_not(ms_budget_charge(&budget, MS_OWNER_FORWARDED, 41));
+    cr_assert_eq(atomic_load(&budget.charged_bytes), 60);
+    cr_assert(ms_budget_charge(&budget, MS_OWNER_FORWARDED, 40));
+    cr_assert_eq(ms_budget_free_bytes(&budget), 0);
+    ms_budget_discharge(&budget, MS_OWNER_POOL, 60);
+    cr_assert_eq(ms_budget_free_bytes(&budget), 60);
+    cr_assert_eq(atomic_load(&budget.by_owner_bytes[MS_OWNER_FORWARDED]), 40);
+    cr_assert_eq(atomic_load(&budget.peak_charged_bytes), 100);
+}
+
+Test(budget, absurd_sizes_do_not_wrap)
+{
+    struct ms_budget budget;
+    ms_budget_init(&budget, UINT64_MAX);
+    cr_assert(ms_budget_charge(&budget, MS_OWNER_POOL, 10));
+    cr_assert_not(ms_budget_charge(&budget, MS_OWNER_POOL, UINT64_MAX));
+    cr_assert_eq(atomic_load(&budget.charged_bytes), 10);
+}
+
+Test(budget, what_is_imposed_may_pass_the_cap_and_blocks_all_else)
+{
+    struct ms_budget budget;
+    ms_budget_init(&budget, 100);
+    ms_budget_impose(&budget, MS_OWNER_CONTEXT, 130);
+    cr_assert_eq(ms_budget_free_bytes(&budget), 0);
+    cr_assert_not(ms_budget_charge(&budget, MS_OWNER_POOL, 1));
+    ms_budget_discharge(&budget, MS_OWNER_CONTEXT, 40);
+    cr_assert_eq(ms_budget_free_bytes(&budget), 10);
+    cr_assert(ms_budget_charge(&budget, MS_OWNER_POOL, 10));
+}
+
+Test(budget, a_cap_lowered_below_what_is_charged_refuses)
+{
+    struct ms_budget budget;
+    ms_budget_init(&budget, 100);
+    cr_assert(ms_budget_charge(&budget, MS_OWNER_POOL, 80));
+    atomic_store(&budget.cap_bytes, 50);
+    cr_assert_eq(ms_budget_free_bytes(&budget), 0);
+    cr_assert_not(ms_budget_charge(&budget, MS_OWNER_POOL, 1));
+}
+
+enum { THREADS = 4, ROUNDS = 200000, CAP = 1000 };
+
+static struct ms_budget shared;
+static _Atomic uint64_t held; /* what the threads hold, counted by themselves */
+static _Atomic bool passed_cap;
+
+static void *race(void *argument)
+{
+    uint64_t state = (uint64_t)(uintptr_t)argument * 0x9e3779b97f4a7c15u + 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        uint64_t bytes = (state >> 40) % 400 + 1;
+        if (ms_budget_charge(&shared, MS_OWNER_POOL, bytes)) {
+            if (atomic_fetch_add(&held, bytes) + bytes > CAP ||
+                atomic_load(&shared.charged_bytes) > CAP) {
+                atomic_store(&passed_cap, true);
+            }
+            atomic_fetch_sub(&held, bytes);
+            ms_budget_discharge(&shared, MS_OWNER_POOL, bytes);
+        }
+    }
+    return NULL;
+}
+
+Test(budget, racing_threads_never_pass_the_cap)
+{
+    pthread_t thread[THREADS];
+    ms_budget_init(&shared, CAP);
+    for (uintptr_t k = 0; k < THREADS; k++) {
+        cr_assert_eq(pthread_create(&thread[k], NULL, race, (void *)(k + 1)), 0);
+    }
+    for (int k = 0; k < THREADS; k++) {
+        pthread_join(thread[k], NULL);
+    }
+    cr_assert_not(atomic_load(&passed_cap));
+    cr_assert_leq(atomic_load(&shared.peak_charged_bytes), CAP);
+    cr_assert_eq(atomic_load(&shared.charged_bytes), 0);
+    cr_assert_eq(atomic_load(&shared.by_owner_bytes[MS_OWNER_POOL]), 0);
+}
