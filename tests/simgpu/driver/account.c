@@ -113,7 +113,8 @@ static struct shared_file *map_file(const char *name)
         pthread_mutexattr_destroy(&attributes);
         mapped->magic = FILE_MAGIC;
     }
-    close(fd); /* and with it the flock */
+    flock(fd, LOCK_UN); /* explicitly: the mapping keeps the file open */
+    close(fd);
     return mapped;
 }
 
