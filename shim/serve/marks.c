@@ -24,6 +24,8 @@ struct event {
 };
 
 struct mark {
+    pthread_mutex_t
+        lock; /* of the list: one thread may wait for a mark while others ask about it */
     struct event *events; /* not yet seen to be done */
 };
 
@@ -167,11 +169,14 @@ ms_status_t ms_mark_take(void *ctx, ms_stream_t stream, ms_mark_t *out)
         return MS_ERR_NOT_SUPPORTED;
     }
     struct mark *mark = calloc(1, sizeof *mark);
-    CUresult result = mark ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (mark) {
+        pthread_mutex_init(&mark->lock, NULL);
+    }
+    CUresult result = CUDA_SUCCESS;
     CUstream handle = NULL;
     struct ms_context *context = NULL;
     if (!mark) {
-        /* nothing to record in */
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     } else if (stream != MS_STREAM_DEVICE && ms_stream_handle(stream, &handle, &context)) {
         struct ms_scope scope;
         ms_scope_enter_context(context, &scope);
@@ -192,6 +197,23 @@ ms_status_t ms_mark_take(void *ctx, ms_stream_t stream, ms_mark_t *out)
     return MS_OK;
 }
 
+/* The lock of the mark is held, and captures are held off. */
+static CUresult drop_done(struct mark *m)
+{
+    while (m->events) {
+        struct event *event = m->events;
+        if (!event->context->dead) {
+            CUresult result = ms_driver()->cuEventQuery(event->handle);
+            if (result != CUDA_SUCCESS && !event->context->dead) {
+                return result;
+            }
+        }
+        m->events = event->next;
+        event_put(event);
+    }
+    return CUDA_SUCCESS;
+}
+
 ms_status_t ms_mark_query(void *ctx, ms_mark_t mark)
 {
     (void)ctx;
@@ -199,22 +221,11 @@ ms_status_t ms_mark_query(void *ctx, ms_mark_t mark)
     /* A query is refused, and harms the capture, under one in global mode (cuda.h,
      * cuThreadExchangeStreamCaptureMode). */
     if (!ms_capture_hold_off()) {
-        return m->events ? MS_ERR_NOT_READY : MS_OK;
+        return MS_ERR_NOT_READY;
     }
-    CUresult result = CUDA_SUCCESS;
-    while (m->events && result == CUDA_SUCCESS) {
-        struct event *event = m->events;
-        if (!event->context->dead) {
-            result = ms_driver()->cuEventQuery(event->handle);
-            if (result != CUDA_SUCCESS && event->context->dead) {
-                result = CUDA_SUCCESS;
-            }
-        }
-        if (result == CUDA_SUCCESS) {
-            m->events = event->next;
-            event_put(event);
-        }
-    }
+    pthread_mutex_lock(&m->lock);
+    CUresult result = drop_done(m);
+    pthread_mutex_unlock(&m->lock);
     ms_capture_let_on();
     return ms_status_from(result);
 }
@@ -247,7 +258,7 @@ ms_status_t ms_mark_wait(void *ctx, ms_mark_t mark, uint64_t timeout_ns)
 ms_status_t ms_mark_stream_wait(void *ctx, ms_stream_t stream, ms_mark_t mark)
 {
     (void)ctx;
-    const struct mark *m = (const struct mark *)(uintptr_t)mark;
+    struct mark *m = (struct mark *)(uintptr_t)mark;
     CUstream handle = NULL;
     struct ms_context *context = NULL;
     if (!ms_stream_handle(stream, &handle, &context) || !ms_capture_hold_off()) {
@@ -256,11 +267,13 @@ ms_status_t ms_mark_stream_wait(void *ctx, ms_stream_t stream, ms_mark_t mark)
     struct ms_scope scope;
     CUresult result = CUDA_SUCCESS;
     ms_scope_enter_context(context, &scope);
+    pthread_mutex_lock(&m->lock);
     for (const struct event *e = m->events; e && result == CUDA_SUCCESS; e = e->next) {
         if (!e->context->dead) {
             result = ms_driver()->cuStreamWaitEvent(handle, e->handle, CU_EVENT_WAIT_DEFAULT);
         }
     }
+    pthread_mutex_unlock(&m->lock);
     ms_scope_leave(&scope);
     ms_capture_let_on();
     return ms_status_from(result);
@@ -275,6 +288,7 @@ void ms_mark_release(void *ctx, ms_mark_t mark)
         m->events = event->next;
         event_put(event);
     }
+    pthread_mutex_destroy(&m->lock);
     free(m);
 }
 

@@ -3,8 +3,9 @@
 #include "shim/serve/nccl.h"
 #include "shim/serve/release.h"
 
-#define PITCH_BYTES 512u /* what current drivers round a row to; meets every alignment they name \
-                          */
+#define PITCH_BYTES                                                              \
+    512u /* what current drivers round a row to; meets every alignment they name \
+          */
 
 /* How the driver's own allocator packs: requests below 1 MiB share slabs of 2 MiB, larger ones
  * take whole granules. What a slab has left is not charged to anybody. */

@@ -28,7 +28,7 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
         struct ms_pool_stats stats;
         ms_pool_stats(device->pool, &stats);
         state->live_bytes = stats.live_bytes;
-        state->reclaimable_bytes = stats.free_bytes;
+        state->reclaimable_bytes = stats.free_bytes - stats.pending_bytes;
         state->pending_bytes = stats.pending_bytes;
         state->largest_free_bytes = stats.largest_free_bytes;
     } else {

@@ -11,7 +11,7 @@
 /* Ids of blocks that no pool served: far above the allocator's own, which count from 1. */
 #define FIRST_FORWARDED_ID (1ULL << 62)
 
-    static _Atomic uint64_t last_forwarded_id = FIRST_FORWARDED_ID;
+static _Atomic uint64_t last_forwarded_id = FIRST_FORWARDED_ID;
 
 static void emit_block(const struct ms_device *device, enum ms_event_kind kind,
                        const struct ms_grant *grant)

@@ -38,11 +38,11 @@ void ms_serve_fork_prepare(void)
     ms_ledger_fork_prepare();
     for (int d = 0; d < MS_DEVICES_MAX; d++) {
         struct ms_device *device = ms_device_get(d);
-        if (device && device->pool) {
-            ms_pool_fork_prepare(device->pool);
-        }
         if (device) {
             ms_arenas_fork_prepare(device->arenas);
+        }
+        if (device && device->pool) {
+            ms_pool_fork_prepare(device->pool);
         }
     }
     ms_marks_fork_prepare();
@@ -53,11 +53,11 @@ void ms_serve_fork_parent(void)
     ms_marks_fork_parent();
     for (int d = MS_DEVICES_MAX; d-- > 0;) {
         struct ms_device *device = ms_device_get(d);
-        if (device) {
-            ms_arenas_fork_parent(device->arenas);
-        }
         if (device && device->pool) {
             ms_pool_fork_parent(device->pool);
+        }
+        if (device) {
+            ms_arenas_fork_parent(device->arenas);
         }
     }
     ms_ledger_fork_parent();
