@@ -36,39 +36,31 @@ __attribute__((visibility("hidden"))) struct answer ms_answer_dlsym(void *handle
 __attribute__((visibility("hidden"))) struct answer ms_answer_dlvsym(void *handle, const char *name,
                                                                      const char *version);
 
-/* The versions under which glibc exports both: since 2.34 in libc, before that in libdl, with the
- * architecture's first version kept for old programs. */
-#if defined(__x86_64__)
-static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5"};
-#elif defined(__aarch64__)
-static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17"};
-#else
-#    error "memshim supports x86-64 and aarch64"
-#endif
-
-/* The C library's dlvsym cannot be asked for by name, since the name is ours: it is read from the
- * symbol table. With it the functions that come after ours are found, which may be another
- * preloaded library's. Threads that come here together find the same. */
+/* The C library's functions cannot be asked for by name, since the names are ours: they are read
+ * from its symbol table. (Before glibc 2.34 they were libdl's.) Asked by a plain name, and not by
+ * dlvsym for a version, it also finds what another preloaded library put in its place behind us.
+ * Threads that come here together find the same. */
 static void find_next(void)
 {
     struct ms_elf elf;
-    dlvsym_t dlvsym_of_libc = NULL;
+    dlsym_t plain = NULL;
+    dlvsym_t versioned = NULL;
     static const char *const homes[] = {"libc.so.6", "libdl.so.2"};
-    for (size_t i = 0; i < 2 && dlvsym_of_libc == NULL; i++) {
+    for (size_t i = 0; i < 2 && (plain == NULL || versioned == NULL); i++) {
         if (ms_elf_open(homes[i], &elf)) {
-            dlvsym_of_libc = ms_elf_function(&elf, "dlvsym");
+            plain = ms_elf_function(&elf, "dlsym");
+            versioned = ms_elf_function(&elf, "dlvsym");
         }
     }
-    void *next_dlsym = NULL, *next_dlvsym = NULL;
-    for (size_t i = 0; i < 2 && dlvsym_of_libc != NULL && next_dlsym == NULL; i++) {
-        next_dlsym = dlvsym_of_libc(RTLD_NEXT, "dlsym", versions[i]);
-        next_dlvsym = dlvsym_of_libc(RTLD_NEXT, "dlvsym", versions[i]);
-    }
-    if (next_dlsym == NULL || next_dlvsym == NULL) {
+    if (plain == NULL || versioned == NULL) {
         abort(); /* no C library that this file was built for: nothing could be called at all */
     }
-    atomic_store_explicit(&ms_next_dlvsym, (dlvsym_t)next_dlvsym, memory_order_release);
-    atomic_store_explicit(&ms_next_dlsym, (dlsym_t)next_dlsym, memory_order_release);
+    dlsym_t next_plain = plain(RTLD_NEXT, "dlsym");
+    dlvsym_t next_versioned = plain(RTLD_NEXT, "dlvsym");
+    atomic_store_explicit(&ms_next_dlvsym, next_versioned != NULL ? next_versioned : versioned,
+                          memory_order_release);
+    atomic_store_explicit(&ms_next_dlsym, next_plain != NULL ? next_plain : plain,
+                          memory_order_release);
 }
 
 static dlsym_t next_dlsym_function(void)

@@ -134,12 +134,28 @@ CUresult ms_serve_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, siz
     return MS_REAL(cuMulticastBindAddr)(mcHandle, mcOffset, memptr, size, flags);
 }
 
+CUresult ms_serve_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+                                         size_t mcOffset, CUdeviceptr memptr, size_t size,
+                                         unsigned long long flags)
+{
+    pin(memptr);
+    return MS_REAL(cuMulticastBindAddr_v2)(mcHandle, dev, mcOffset, memptr, size, flags);
+}
+
 /* The handle is the application's own, or one of ours that it was given and that is pinned. */
 CUresult ms_serve_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
                                      CUmemGenericAllocationHandle memHandle, size_t memOffset,
                                      size_t size, unsigned long long flags)
 {
     return MS_REAL(cuMulticastBindMem)(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+}
+
+CUresult ms_serve_cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+                                        size_t mcOffset, CUmemGenericAllocationHandle memHandle,
+                                        size_t memOffset, size_t size, unsigned long long flags)
+{
+    return MS_REAL(cuMulticastBindMem_v2)(mcHandle, dev, mcOffset, memHandle, memOffset, size,
+                                          flags);
 }
 
 CUresult ms_serve_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,

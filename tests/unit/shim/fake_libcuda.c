@@ -27,7 +27,21 @@ EXPORT const char *fake_last_called(void)
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
-FAKE(cuInit, (unsigned int flags))
+static int initialized;
+
+EXPORT CUresult cuInit(unsigned int flags)
+{
+    initialized = flags == 0;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
+    *flags = 0;
+    *active = initialized;
+    return initialized ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
 FAKE(cuMemAlloc, (CUdeviceptr_v1 * address, unsigned int bytes))
 FAKE(cuMemAlloc_v2, (CUdeviceptr * address, size_t bytes))
 FAKE(cuMemFree_v2, (CUdeviceptr address))

@@ -2,6 +2,7 @@
  * says for each what it got: "-" for nothing, else <object>:<symbol>. What it prints with and
  * without the preload is compared by test_door.c. The driver's path stands in DRIVER. */
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -155,7 +156,7 @@ static void road_call(void)
     ((alloc_t)dlsym(handle, "cuMemAlloc"))(&address, 1);
     printf("called %s\n", last());
     get_address_t get = (get_address_t)dlsym(handle, "cuGetProcAddress");
-    get("cuMemAllocAsync", &address, 12000, 2);
+    get("cuMemAllocAsync", &address, 11080, 2);
     if (address != NULL) {
         ((alloc_t)address)(&address, 1);
     }
@@ -244,13 +245,58 @@ static void road_millions(void)
     }
 }
 
+/* As a loader of its own would: the driver's symbol table is read, and dlsym is not asked. */
 static void road_bypass(void)
 {
-    /* As a resolver of its own would: libcuda's table is read, dlsym is not asked. */
-    int (*init)(unsigned) = NULL;
-    void *handle = driver(RTLD_LOCAL);
-    (void)init;
-    (void)handle;
+    struct link_map *map = driver(RTLD_LOCAL);
+    const ElfW(Sym) *symbols = NULL;
+    const char *strings = NULL;
+    const uint32_t *gnu_hash = NULL;
+    for (const ElfW(Dyn) *entry = map->l_ld; entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_SYMTAB) {
+            symbols = (const ElfW(Sym) *)entry->d_un.d_ptr;
+        } else if (entry->d_tag == DT_STRTAB) {
+            strings = (const char *)entry->d_un.d_ptr;
+        } else if (entry->d_tag == DT_GNU_HASH) {
+            gnu_hash = (const uint32_t *)entry->d_un.d_ptr;
+        }
+    }
+    for (uint32_t i = gnu_hash[1]; i < gnu_hash[1] + 64; i++) {
+        if (strcmp(strings + symbols[i].st_name, "cuInit") == 0) {
+            ((int (*)(unsigned))(map->l_addr + symbols[i].st_value))(0);
+            return;
+        }
+    }
+    exit(3);
+}
+
+/* With another interposer of the same function preloaded behind the door. */
+static void road_interposer(void)
+{
+    void *handle = driver(RTLD_GLOBAL), *address;
+    printf("result %d\n", ((alloc_t)dlsym(handle, "cuMemAlloc_v2"))(&address, 1));
+    int (*served)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "fake_served");
+    printf("served %d\n", served());
+    int (*asked)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "other_asked");
+    printf("other dlsym used %d\n", asked() > 0);
+    void *other = dlopen(getenv("OTHER"), RTLD_NOW | RTLD_NOLOAD);
+    alloc_t theirs = (alloc_t)dlsym(other, "cuMemAlloc_v2");
+    printf("own next %d\n", theirs(&address, 1));
+}
+
+static void road_torch(void)
+{
+    (void)driver(RTLD_LOCAL);
+    void *torch = dlopen(getenv("FAKE_TORCH"), RTLD_NOW | RTLD_LOCAL);
+    void *address;
+    ((alloc_t)dlsym(driver(RTLD_LOCAL), "cuMemFree_v2"))(&address, 1);
+    int (*served)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "fake_served");
+    int before = served != NULL ? served() : 0;
+    ((void (*)(void))dlsym(torch, "fake_report"))();
+    printf("real %d\n", ((int (*)(void))dlsym(torch, "fake_usages"))());
+    if (served != NULL) {
+        printf("served %d\n", served() - before);
+    }
 }
 
 static void road_nothing(void)
@@ -266,7 +312,8 @@ static const struct {
              {"namespace", road_namespace}, {"call", road_call},
              {"fork", road_fork},           {"fork-first", road_fork_first},
              {"threads", road_threads},     {"millions", road_millions},
-             {"bypass", road_bypass},       {"nothing", road_nothing}};
+             {"bypass", road_bypass},       {"interposer", road_interposer},
+             {"torch", road_torch},         {"nothing", road_nothing}};
 
 int main(int argc, char **argv)
 {

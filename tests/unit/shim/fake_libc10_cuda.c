@@ -1,0 +1,20 @@
+/* Calls the reports through its PLT, as PyTorch's libc10_cuda does: a birth and a death on CUDA
+ * device 3, a birth on the host, an out-of-memory. */
+#include <stddef.h>
+#include <stdint.h>
+
+void _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(void *ptr, int64_t bytes,
+                                                           size_t allocated, size_t reserved,
+                                                           uint16_t device);
+void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, size_t allocated,
+                                                         size_t reserved, uint16_t device);
+
+__attribute__((visibility("default"))) void fake_report(void);
+__attribute__((visibility("default"))) void fake_report(void)
+{
+    void *address = (void *)0x1000;
+    _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(address, 300, 300, 400, 0x0301);
+    _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(address, -300, 300, 400, 0x0301);
+    _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(address, 300, 300, 400, 0xff00);
+    _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(500, 300, 400, 0x0301);
+}

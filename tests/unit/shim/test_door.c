@@ -1,0 +1,235 @@
+/* The roads through the door, seen from programs that go along them: probe.c with and without the
+ * preload, on a fake driver. */
+#include <criterion/criterion.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TEXT_BYTES (256 * 1024)
+
+struct result {
+    int status;
+    char *text; /* stdout and stderr */
+};
+
+static const char *env(const char *name)
+{
+    const char *value = getenv(name);
+    cr_assert_not_null(value, "%s is set by ctest", name);
+    return value;
+}
+
+/* Runs a shell command line, in a folder of its own, with these libraries preloaded. */
+static struct result run(const char *preload, const char *command)
+{
+    struct result result = {.text = calloc(1, TEXT_BYTES)};
+    char line[4096];
+    cr_assert_not_null(result.text);
+    snprintf(line, sizeof(line), "cd \"$FOLDER\" && LD_PRELOAD='%s' %s 2>&1", preload, command);
+    FILE *pipe = popen(line, "r");
+    cr_assert_not_null(pipe);
+    size_t used = 0, got = 1;
+    while (got > 0 && used < TEXT_BYTES - 1) {
+        got = fread(result.text + used, 1, TEXT_BYTES - 1 - used, pipe);
+        used += got;
+    }
+    int status = pclose(pipe);
+    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return result;
+}
+
+static struct result probe(const char *preload, const char *road)
+{
+    char command[1024];
+    snprintf(command, sizeof(command), "%s %s", env("PROBE"), road);
+    return run(preload, command);
+}
+
+static char folder[64];
+
+static void make_folder(void)
+{
+    strcpy(folder, "/tmp/memshim-door-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+    setenv("FOLDER", folder, 1);
+    unsetenv("MEMSHIM_RUN_ID");
+}
+
+static bool folder_is_empty(void)
+{
+    return rmdir(folder) == 0;
+}
+
+static void drop_folder(void)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(door, .init = make_folder, .fini = drop_folder);
+
+/* Puts the driver's name for the door's, where the door stands in front of the same function. */
+static char *as_without(char *text)
+{
+    for (char *at; (at = strstr(text, " libdoor.so:")) != NULL;) {
+        memmove(at + 14, at + 12, strlen(at + 12) + 1);
+        memcpy(at, " libcuda.so.1:", 14);
+    }
+    return text;
+}
+
+/* Everything that the program sees is what it would see alone: which names exist, under which
+ * versions and flags, with which status and which dlerror. And what exists of ours is a hook. */
+static void check_road(const char *road, int hooks_expected)
+{
+    struct result without = probe("", road);
+    struct result with = probe(env("DOOR"), road);
+    int hooks = 0;
+    cr_assert_eq(without.status, 0, "%s", without.text);
+    cr_assert_eq(with.status, 0, "%s", with.text);
+    for (const char *at = with.text; (at = strstr(at, " libdoor.so:")) != NULL; at++) {
+        hooks++;
+    }
+    cr_assert_eq(hooks, hooks_expected, "%s: %d hooks\n%s", road, hooks, with.text);
+    cr_assert_str_eq(as_without(with.text), without.text);
+    cr_assert(folder_is_empty(), "no file is left");
+}
+
+Test(door, handle)
+{
+    check_road("handle", 4);
+}
+
+Test(door, rtld_default)
+{
+    check_road("default", 4);
+}
+
+Test(door, rtld_next)
+{
+    check_road("next", 4);
+}
+
+Test(door, own_handle)
+{
+    check_road("main", 4);
+}
+
+Test(door, dlvsym)
+{
+    check_road("version", 0);
+}
+
+Test(door, resolver_versions_and_flags)
+{
+    /* For each of three sets of flags: 7 of cuMemAlloc, 3 of cuMemAllocAsync, 5 of cuCtxCreate, 2
+     * of cuGetProcAddress. */
+    check_road("resolver", 3 * 17);
+}
+
+Test(door, dlmopen_is_left_alone)
+{
+    check_road("namespace", 0);
+}
+
+Test(door, programs_that_never_touch_cuda)
+{
+    static const char *const commands[] = {
+        "ls -la /usr/lib/os-release",
+        "bash -c 'echo $((6*7)); (exit 3); echo $?; f() { ls /; }; f'",
+        "python3 -c 'import os, subprocess; print(subprocess.check_output([\"ls\", \"/\"]))'",
+        "sh -c 'ls /no/such/file; exit 4'", "echo nothing"};
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        struct result without = run("", commands[i]), with = run(env("DOOR"), commands[i]);
+        cr_assert_eq(with.status, without.status, "%s", commands[i]);
+        cr_assert_str_eq(with.text, without.text, "%s", commands[i]);
+    }
+    cr_assert(folder_is_empty());
+}
+
+Test(door, calls_reach_the_function_that_was_asked_for)
+{
+    struct result with = probe(env("DOOR"), "call");
+    cr_assert_str_eq(with.text, "called cuMemAlloc_v2\ncalled cuMemAlloc\n"
+                                "called cuMemAllocAsync_ptsz\nserved 3\n");
+}
+
+Test(door, fork_children_are_silent)
+{
+    setenv("FAKE_DEVICE", "1", 1);
+    struct result with = probe(env("DOOR"), "fork");
+    cr_assert(strstr(with.text, "from vfork\nfrom fork\n") != NULL, "%s", with.text);
+    cr_assert(strstr(with.text, "child 0\n") != NULL, "a child's call is not served: %s",
+              with.text);
+    cr_assert(strstr(with.text, "parent 1\n") != NULL, "the parent's still is: %s", with.text);
+    const char *first = strstr(with.text, "memshim: version");
+    cr_assert_not_null(first, "%s", with.text);
+    cr_assert_null(strstr(first + 1, "memshim: version"), "one process speaks: %s", with.text);
+    cr_assert_eq(run("", "sh -c 'test $(ls -d memshim-out/2*/* | wc -l) = 1'").status, 0);
+}
+
+Test(door, children_from_before_the_driver_speak)
+{
+    setenv("FAKE_DEVICE", "1", 1);
+    struct result with = probe(env("DOOR"), "fork-first");
+    cr_assert(strstr(with.text, "memshim: version") != NULL, "%s", with.text);
+}
+
+Test(door, exit_with_threads_inside)
+{
+    setenv("FAKE_DEVICE", "1", 1);
+    struct result with = probe(env("DOOR"), "threads");
+    cr_assert_eq(with.status, 5, "%s", with.text);
+    cr_assert(strstr(with.text, "report.txt") != NULL, "%s", with.text);
+}
+
+Test(door, one_run_id_for_a_tree)
+{
+    struct result one =
+        run(env("DOOR"), "sh -c 'echo $MEMSHIM_RUN_ID; sh -c \"echo \\$MEMSHIM_RUN_ID\"'");
+    char *second = strchr(one.text, '\n') + 1;
+    cr_assert_gt(strlen(second), 20u, "%s", one.text);
+    cr_assert(strncmp(one.text, second, strlen(second)) == 0, "%s", one.text);
+    setenv("MEMSHIM_RUN_ID", "mine", 1);
+    cr_assert_str_eq(run(env("DOOR"), "sh -c 'echo $MEMSHIM_RUN_ID'").text, "mine\n");
+}
+
+Test(door, bad_options_are_said_once_and_when_a_device_is_used)
+{
+    setenv("MEMSHIM_FRACTION", "2", 1);
+    cr_assert_str_eq(run(env("DOOR"), "echo quiet").text, "quiet\n");
+    setenv("FAKE_DEVICE", "1", 1);
+    struct result with = probe(env("DOOR"), "call");
+    const char *said = strstr(with.text, "memshim: MEMSHIM_FRACTION=2 is not usable");
+    cr_assert_not_null(said, "%s", with.text);
+    cr_assert_null(strstr(said + 20, "MEMSHIM_FRACTION=2"), "%s", with.text);
+    setenv("MEMSHIM_LOG", "off", 1);
+    cr_assert_null(strstr(probe(env("DOOR"), "call").text, "memshim:"));
+}
+
+Test(door, another_interposer_behind)
+{
+    char both[2048];
+    snprintf(both, sizeof(both), "%s:%s", env("DOOR"), env("OTHER"));
+    struct result with = probe(both, "interposer");
+    cr_assert_str_eq(with.text, "result 0\nserved 1\nother dlsym used 1\nown next 1000\n");
+}
+
+Test(door, reports_of_pytorch)
+{
+    struct result without = probe("", "torch"), with = probe(env("DOOR"), "torch");
+    cr_assert_str_eq(without.text, "real 31\n");
+    cr_assert_str_eq(with.text, "real 31\nserved 3\n", "three of them are of a CUDA device");
+}
+
+Test(door, a_resolver_of_its_own_is_noticed)
+{
+    struct result with = probe(env("DOOR"), "bypass");
+    cr_assert(strstr(with.text, "on a road that does not pass memshim") != NULL, "%s", with.text);
+    cr_assert_str_eq(probe(env("DOOR"), "nothing").text, "");
+}

@@ -1,0 +1,190 @@
+/* Options: every form that is allowed, and what is said of every one that is not. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "shim/options.h"
+
+struct said {
+    int count;
+    char last[1024];
+};
+
+static void listen(void *ctx, const char *sentence)
+{
+    struct said *said = ctx;
+    said->count++;
+    strncpy(said->last, sentence, sizeof(said->last) - 1);
+}
+
+static struct said parse(const char *variable, struct ms_options *out)
+{
+    struct said said = {0};
+    char *environment[] = {"PATH=/bin", (char *)variable, NULL};
+    ms_options_parse(environment, out, listen, &said);
+    return said;
+}
+
+Test(options, defaults)
+{
+    struct ms_options options;
+    struct said said = parse("HOME=/", &options);
+    double fraction;
+    cr_assert_eq(said.count, 0);
+    cr_assert_eq(options.log, MS_LOG_WARN);
+    cr_assert(options.pool);
+    cr_assert(options.trace);
+    cr_assert_eq(options.torch, MS_TORCH_NATIVE);
+    cr_assert_eq(options.trace_limit_bytes, UINT64_C(512) << 20);
+    cr_assert_eq(options.wait_ns, UINT64_C(1000000000));
+    cr_assert_float_eq(options.thresholds[2], 0.97, 1e-12);
+    cr_assert_str_eq(options.output_dir, "memshim-out");
+    cr_assert_null(options.run_id);
+    cr_assert_eq(ms_options_cap_bytes(&options, 3, 1000, &fraction), 1000);
+    cr_assert_float_eq(fraction, 1, 0);
+}
+
+Test(options, bytes)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes;
+    } good[] = {{"0", 0},
+                {"1048576", 1048576},
+                {"20GiB", UINT64_C(20) << 30},
+                {"20gib", UINT64_C(20) << 30},
+                {"20G", UINT64_C(20) << 30},
+                {"1.5 GB", 1500000000},
+                {"512MiB", UINT64_C(512) << 20},
+                {".5K", 512},
+                {"2TiB", UINT64_C(2) << 40},
+                {"7B", 7}};
+    static const char *const bad[] = {"",       "GiB",     "-1",     "1..5G",     "1,5GiB",
+                                      "12GiBs", "0x10",    "1 2",    "99999999T", "nan",
+                                      "1e9",    "20 GiB ", "1  GiB", "2 0G",      "."};
+    for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+        uint64_t bytes = 77;
+        cr_assert(ms_parse_bytes(good[i].text, &bytes), "%s", good[i].text);
+        cr_assert_eq(bytes, good[i].bytes, "%s is %llu", good[i].text, (unsigned long long)bytes);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        uint64_t bytes = 77;
+        cr_assert_not(ms_parse_bytes(bad[i], &bytes), "%s", bad[i]);
+        cr_assert_eq(bytes, 77);
+    }
+}
+
+Test(options, fractions)
+{
+    static const char *const bad[] = {"", "0", "0.0", "1.01", "-0.5", "95%", "0,9", "inf", "1e-1"};
+    double fraction = 7;
+    cr_assert(ms_parse_fraction("0.95", &fraction));
+    cr_assert_float_eq(fraction, 0.95, 1e-12);
+    cr_assert(ms_parse_fraction("1", &fraction));
+    cr_assert_float_eq(fraction, 1, 0);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        cr_assert_not(ms_parse_fraction(bad[i], &fraction), "%s", bad[i]);
+    }
+}
+
+static uint64_t cap_of(const char *variable, int device, double *fraction)
+{
+    struct ms_options options;
+    struct said said = parse(variable, &options);
+    cr_assert_eq(said.count, 0, "%s: %s", variable, said.last);
+    return ms_options_cap_bytes(&options, device, UINT64_C(24) << 30, fraction);
+}
+
+Test(options, caps)
+{
+    const uint64_t gib = UINT64_C(1) << 30;
+    double fraction;
+    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0.5", 0, &fraction), 12 * gib);
+    cr_assert_float_eq(fraction, 0.5, 0);
+    cr_assert_eq(cap_of("MEMSHIM_LIMIT=20GiB", 7, &fraction), 20 * gib);
+    cr_assert_float_eq(fraction, 0, 0);
+    cr_assert_eq(cap_of("MEMSHIM_LIMIT=99GiB", 0, &fraction), 24 * gib, "never more than there is");
+    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0:0.25,1:12GiB", 0, &fraction), 6 * gib);
+    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0:0.25,1:12GiB", 1, &fraction), 12 * gib);
+    cr_assert_eq(cap_of("MEMSHIM_FRACTION=0:0.25,1:12GiB", 2, &fraction), 24 * gib);
+    cr_assert_eq(cap_of("MEMSHIM_LIMIT= 8GiB , 1:0.25", 0, &fraction), 8 * gib);
+    cr_assert_eq(cap_of("MEMSHIM_LIMIT= 8GiB , 1:0.25", 1, &fraction), 6 * gib);
+    cr_assert_eq(cap_of("MEMSHIM_LIMIT=63:1GiB", 63, &fraction), gib);
+}
+
+Test(options, bad_values_keep_the_default_and_are_named)
+{
+    static const char *const bad[] = {
+        "MEMSHIM_FRACTION=1.5",      "MEMSHIM_FRACTION=20GiB",  "MEMSHIM_FRACTION=0:",
+        "MEMSHIM_FRACTION=64:0.5",   "MEMSHIM_FRACTION=0:0.5,", "MEMSHIM_FRACTION=a:0.5",
+        "MEMSHIM_FRACTION=0:0.5,1:", "MEMSHIM_LIMIT=0.9",       "MEMSHIM_LIMIT=12",
+        "MEMSHIM_LIMIT=-4GiB",       "MEMSHIM_POOL=yes",        "MEMSHIM_TORCH=tensor",
+        "MEMSHIM_LOG=verbose",       "MEMSHIM_LOG=WARN",        "MEMSHIM_TRACE=1",
+        "MEMSHIM_TRACE_LIMIT=12",    "MEMSHIM_WAIT_MS=-1",      "MEMSHIM_WAIT_MS=1s",
+        "MEMSHIM_WAIT_MS=600001",    "MEMSHIM_THRESHOLDS=0.9",  "MEMSHIM_THRESHOLDS=0.9,0.8,0.99",
+        "MEMSHIM_RUN_ID=../up",      "MEMSHIM_RUN_ID=a/b",      "MEMSHIM_THRESHOLDS=0.7,0.8,0.9,1",
+        "MEMSHIM_RUN_ID=.hidden",    "MEMSHIM_FRACTION=0.5:0.5"};
+    struct ms_options defaults;
+    parse("HOME=/", &defaults);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct ms_options options;
+        struct said said = parse(bad[i], &options);
+        cr_assert_eq(said.count, 1, "%s", bad[i]);
+        cr_assert(strstr(said.last, bad[i]) != NULL, "%s must be named: %s", bad[i], said.last);
+        cr_assert(strstr(said.last, "it takes ") != NULL, "%s", said.last);
+        cr_assert_arr_eq(&options, &defaults, sizeof(options), "%s", bad[i]);
+    }
+}
+
+Test(options, nothing_is_not_a_value)
+{
+    struct ms_options options;
+    cr_assert_eq(parse("MEMSHIM_LIMIT=", &options).count, 0);
+    cr_assert_eq(parse("MEMSHIM_RUN_ID=", &options).count, 0);
+    cr_assert_null(options.run_id);
+}
+
+Test(options, unknown_names)
+{
+    struct ms_options options;
+    struct said said = parse("MEMSHIM_FRACTOIN=0.5", &options);
+    cr_assert_eq(said.count, 1);
+    cr_assert(strstr(said.last, "MEMSHIM_FRACTOIN") != NULL);
+    cr_assert(strstr(said.last, "did you mean MEMSHIM_FRACTION?") != NULL, "%s", said.last);
+    said = parse("MEMSHIM_LOGS=warn", &options);
+    cr_assert(strstr(said.last, "did you mean MEMSHIM_LOG?") != NULL, "%s", said.last);
+    cr_assert_eq(parse("MEMSHIM_VENV=/x", &options).count, 0, "a script's own");
+    cr_assert_eq(parse("MEMSHIM_BUILD=/x", &options).count, 0, "a script's own");
+    cr_assert_eq(parse("MEMSHIMX=/x", &options).count, 0, "not ours");
+}
+
+static void collect(void *ctx, const char *text)
+{
+    strncat(ctx, text, 60000 - strlen(ctx));
+}
+
+Test(options, tables_are_complete)
+{
+    static char text[65536];
+    static const char *const names[] = {"FRACTION", "LIMIT", "OUTPUT",      "LOG",     "POOL",
+                                        "TORCH",    "TRACE", "TRACE_LIMIT", "WAIT_MS", "THRESHOLDS",
+                                        "RUN_ID",   "VENV",  "BUILD"};
+    ms_options_print(true, collect, text);
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char row[64];
+        snprintf(row, sizeof(row), "| `MEMSHIM_%s` |", names[i]);
+        cr_assert(strstr(text, row) != NULL, "%s", row);
+    }
+    text[0] = '\0';
+    ms_hooks_print(false, collect, text);
+    cr_assert(strstr(text, "cuMemAllocFromPoolAsync_ptsz") != NULL);
+}
+
+Test(options, set_text)
+{
+    char text[64];
+    char *environment[] = {"PATH=/bin", "MEMSHIM_FRACTION=0.9", "MEMSHIM_LOG=off", NULL};
+    cr_assert_str_eq(ms_options_set_text(environment, text, sizeof(text)),
+                     "MEMSHIM_FRACTION=0.9\nMEMSHIM_LOG=off\n");
+    cr_assert_str_eq(ms_options_set_text(environment, text, 30), "MEMSHIM_FRACTION=0.9\n");
+}

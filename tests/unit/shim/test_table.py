@@ -1,0 +1,114 @@
+"""Every row of hooks.def agrees with NVIDIA's own table of versions, cudaTypedefs.h."""
+
+from __future__ import annotations
+
+import os
+import re
+import unittest
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[3]
+HEADERS = Path(os.environ.get("CUDA_HEADERS", "/usr/local/cuda/include"))
+SUFFIXES = {"ANY": "", "LEGACY": "", "PER_THREAD": "(_ptsz|_ptds)"}
+
+
+class Row(NamedTuple):
+    symbol: str
+    base: str
+    version: int
+    flavour: str
+    parameters: str
+
+
+def words(text: str) -> str:
+    """Parameters without names' spacing, so that only types and names are compared."""
+    return re.sub(r"\s*([*,()])\s*", r"\1", re.sub(r"\s+", " ", text)).strip()
+
+
+def rows() -> list[Row]:
+    table = (ROOT / "shim" / "hooks.def").read_text()
+    found = re.findall(
+        r"^MS_HOOK\((\w+),\s*(\w+),\s*(\d+),\s*(\w+),\s*\(([^)]*)\)", table, re.MULTILINE
+    )
+    return [Row(symbol, base, int(version), *rest) for symbol, base, version, *rest in found]
+
+
+def headers_version() -> int:
+    version = re.search(r"^#define CUDA_VERSION (\d+)", (HEADERS / "cuda.h").read_text(), re.M)
+    assert version
+    return int(version[1])
+
+
+class Table(unittest.TestCase):
+    def setUp(self) -> None:
+        self.rows = rows()
+        text = (HEADERS / "cudaTypedefs.h").read_text()
+        self.typedefs = {
+            name: words(parameters)
+            for name, parameters in re.findall(r"\*PFN_(cu\w+)\)\((.*)\);", text)
+        }
+        self.version = headers_version()
+
+    def test_all_rows_are_read(self) -> None:
+        table = (ROOT / "shim" / "hooks.def").read_text()
+        self.assertEqual(len(self.rows), len(re.findall(r"^MS_HOOK\(", table, re.MULTILINE)))
+        self.assertEqual(len(self.rows), len({row.symbol for row in self.rows}))
+
+    def test_versions_and_types(self) -> None:
+        for row in self.rows:
+            if row.version > self.version:
+                continue
+            with self.subTest(row.symbol):
+                pattern = f"{row.base}_v{row.version}{SUFFIXES[row.flavour]}"
+                matches = [name for name in self.typedefs if re.fullmatch(pattern, name)]
+                self.assertTrue(matches, f"cudaTypedefs.h has no {pattern}")
+
+                def types(parameters: str) -> list[str]:
+                    return [re.sub(r"(?<=[* ])\w+$", "", part) for part in parameters.split(",")]
+
+                self.assertEqual(types(words(row.parameters)), types(self.typedefs[matches[0]]))
+
+    def test_flavours_come_in_pairs(self) -> None:
+        symbols = {row.symbol: row.flavour for row in self.rows}
+        for row in self.rows:
+            if row.flavour == "PER_THREAD":
+                legacy = re.sub(r"_pt(sz|ds)$", "", row.symbol)
+                self.assertEqual(symbols.get(legacy), "LEGACY", row.symbol)
+            if row.flavour == "LEGACY":
+                twins = [symbols.get(row.symbol + suffix) for suffix in ("_ptsz", "_ptds")]
+                self.assertIn("PER_THREAD", twins, row.symbol)
+            if row.flavour == "ANY":
+                for suffix in ("_ptsz", "_ptds"):
+                    self.assertNotIn(f"{row.base}_v{row.version}{suffix}", self.typedefs)
+
+    def test_what_must_be_there(self) -> None:
+        """Issue by issue, what the shim promises to stand in front of, in all its versions."""
+        bases = {row.base for row in self.rows}
+        for base in (
+            "cuMemAlloc cuMemFree cuMemAllocPitch cuMemAllocManaged cuMemAllocAsync cuMemFreeAsync "
+            "cuMemAllocFromPoolAsync cuArrayCreate cuArray3DCreate cuArrayDestroy "
+            "cuMipmappedArrayCreate cuMipmappedArrayDestroy cuMemGetInfo cuDeviceTotalMem "
+            "cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy cuCtxCreate cuCtxDestroy "
+            "cuDevicePrimaryCtxRetain cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset "
+            "cuCtxEnablePeerAccess cuCtxDisablePeerAccess cuMemAddressReserve cuMemAddressFree "
+            "cuMemCreate cuMemRelease cuMemMap cuMemUnmap cuMemSetAccess cuMemGetAccess "
+            "cuMemRetainAllocationHandle cuMemExportToShareableHandle "
+            "cuMemImportFromShareableHandle cuMemGetAllocationPropertiesFromHandle "
+            "cuMemGetAddressRange cuPointerGetAttribute cuPointerGetAttributes "
+            "cuPointerSetAttribute cuMulticastBindMem cuMulticastBindAddr "
+            "cuMemGetHandleForAddressRange cuIpcGetMemHandle cuIpcOpenMemHandle "
+            "cuIpcCloseMemHandle cuGetProcAddress"
+        ).split():
+            self.assertIn(base, bases)
+            known = {
+                int(version)
+                for name in self.typedefs
+                for version in re.findall(rf"^{base}_v(\d+)$", name)
+            }
+            here = {row.version for row in self.rows if row.base == base}
+            self.assertLessEqual(known, here, f"{base}: versions that have no row")
+
+
+if __name__ == "__main__":
+    unittest.main()
