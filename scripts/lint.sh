@@ -80,7 +80,7 @@ main() {
     part "mypy" check_mypy || failed+=(mypy)
     if [[ $tidy != none ]]; then
         [[ -f $MEMSHIM_BUILD/compile_commands.json ]] ||
-            part "build" build_memshim >/dev/null || die "clang-tidy needs a build"
+            part "build" build_memshim "$MEMSHIM_BUILD" >/dev/null || die "clang-tidy needs a build"
         part "clang-tidy" check_tidy "$tidy" || failed+=(clang-tidy)
     fi
     print_part_times

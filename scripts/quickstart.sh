@@ -76,7 +76,7 @@ main() {
     if [[ $torch == yes ]]; then
         part "install PyTorch" install_torch || die "PyTorch could not be installed"
     fi
-    part "build" build_memshim
+    part "build" build_memshim "$MEMSHIM_BUILD"
     OUTPUT=${MEMSHIM_OUTPUT:-$MEMSHIM_ROOT/memshim-out}
     if has_gpu; then
         say "running on $(nvidia-smi -L | head -n 1)"

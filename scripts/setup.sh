@@ -163,10 +163,10 @@ install_lint_tools() {
     fi
 }
 
-# build_memshim [FOLDER [CMAKE-ARGUMENT...]]: configures and builds.
+# build_memshim FOLDER [CMAKE-ARGUMENT...]: configures and builds.
 build_memshim() {
-    local folder=${1:-$MEMSHIM_BUILD}
-    if [[ $# -gt 0 ]]; then shift; fi
+    local folder=$1
+    shift
     find_cuda_headers
     cmake -S "$MEMSHIM_ROOT" -B "$folder" -G Ninja "-DMEMSHIM_CUDA_INCLUDE=$CUDA_INCLUDE" "$@" \
         >"$MEMSHIM_BUILD.configure.log" 2>&1 || {

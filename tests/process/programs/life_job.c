@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -131,6 +132,21 @@ static void libraries(void)
     (void)printf("opened and closed\n");
 }
 
+/* A limit on file sizes ends a process by a signal when a write of its own, or a library's, crosses
+ * it. (The simulated GPU has made its files when cuInit returns.) */
+static void small_files(void)
+{
+    const struct rlimit limit = {4096, 4096};
+    MUST(cu.cuInit(0));
+    MUST(setrlimit(RLIMIT_FSIZE, &limit));
+    use_device();
+    for (int i = 0; i < 20000; i++) {
+        CUdeviceptr block;
+        MUST(cu.cuMemAllocAsync(&block, 100 * KIB, NULL));
+        MUST(cu.cuMemFreeAsync(block, NULL));
+    }
+}
+
 static CUdeviceptr last_block;
 
 static void free_at_exit(void)
@@ -186,6 +202,8 @@ int main(int argc, char **argv)
         exit_handler();
     } else if (strcmp(scenario, "exit-in-thread") == 0) {
         exit_in_thread();
+    } else if (strcmp(scenario, "small-files") == 0) {
+        small_files();
     } else if (strcmp(scenario, "abort") == 0) {
         use_device();
         abort();

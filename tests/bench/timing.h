@@ -1,0 +1,29 @@
+/* What the measured programs share: the time of a loop, and how they say it. */
+#ifndef MEMSHIM_TESTS_BENCH_TIMING_H
+#define MEMSHIM_TESTS_BENCH_TIMING_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static inline uint64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The count that the command line names, or this one. */
+static inline uint64_t count_argument(int argc, char **argv, uint64_t otherwise)
+{
+    return argc > 1 ? strtoull(argv[1], NULL, 10) : otherwise;
+}
+
+/* One line for scripts/bench.sh: nanoseconds for one of them. */
+static inline void say_each(uint64_t start_ns, uint64_t count)
+{
+    (void)printf("%.2f\n", (double)(now_ns() - start_ns) / (double)count);
+}
+
+#endif

@@ -1,0 +1,525 @@
+/* What the serving half promises, seen from the outside: each scenario is a program of its own,
+ * chosen by the first argument, that compares what memshim says (cuMemGetInfo, results) with what
+ * the simulated GPU counts. They expect memshim in front of them. */
+#include <cuda.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "say.h"
+#include "simgpu.h"
+
+static CUdevice device;
+static CUcontext context;
+
+static size_t free_bytes(void)
+{
+    size_t free = 0;
+    size_t total = 0;
+    MUST(cuMemGetInfo(&free, &total));
+    EXPECT(free <= total);
+    return free;
+}
+
+/* A device whose pool holds nothing that it need not hold. */
+static void settle(void)
+{
+    CUmemoryPool pool;
+    MUST(cuCtxSynchronize());
+    MUST(cuDeviceGetDefaultMemPool(&pool, device));
+    MUST(cuMemPoolTrimTo(pool, 0));
+}
+
+static CUmemAllocationProp chunk_properties(void)
+{
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+}
+
+static void give_access(CUdeviceptr at, size_t bytes)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    MUST(cuMemSetAccess(at, bytes, &access, 1));
+}
+
+/* --- the application's own chunks --------------------------------------------------------------
+ */
+
+/* Charged from creation until released and unmapped everywhere. */
+static void vmm(void)
+{
+    CUmemAllocationProp prop = chunk_properties();
+    CUmemGenericAllocationHandle chunk;
+    CUmemGenericAllocationHandle again;
+    CUdeviceptr at;
+    size_t before = free_bytes();
+    MUST(cuMemAddressReserve(&at, 64 * MIB, 0, 0, 0));
+    MUST(cuMemCreate(&chunk, 16 * MIB, &prop, 0));
+    EXPECT(free_bytes() == before - 16 * MIB);
+    MUST(cuMemMap(at, 16 * MIB, 0, chunk, 0));
+    MUST(cuMemMap(at + 32 * MIB, 16 * MIB, 0, chunk, 0));
+    give_access(at, 16 * MIB);
+    MUST(cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)at));
+    EXPECT(again == chunk);
+    MUST(cuMemRelease(chunk));
+    MUST(cuMemRelease(again));
+    EXPECT(free_bytes() == before - 16 * MIB);
+    MUST(cuMemUnmap(at, 16 * MIB));
+    EXPECT(free_bytes() == before - 16 * MIB);
+    MUST(cuMemUnmap(at + 32 * MIB, 16 * MIB));
+    EXPECT(free_bytes() == before);
+    MUST(cuMemAddressFree(at, 64 * MIB));
+    EXPECT(simgpu_live("chunk") == 0);
+    EXPECT(simgpu_live("reservation") == 0);
+}
+
+/* The cap holds for chunks too, and the pool gives way: MEMSHIM_LIMIT=256MiB. */
+static void vmm_cap(void)
+{
+    CUmemAllocationProp prop = chunk_properties();
+    CUmemGenericAllocationHandle chunk;
+    CUmemGenericAllocationHandle other;
+    CUdeviceptr block;
+    MUST(cuMemAlloc(&block, 150 * MIB));
+    EXPECT(cuMemCreate(&chunk, 150 * MIB, &prop, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    MUST(cuMemFree(block));
+    MUST(cuMemCreate(&chunk, 150 * MIB, &prop, 0)); /* what the pool kept makes room */
+    EXPECT(simgpu_used_bytes(device) <= 256 * MIB);
+    EXPECT(cuMemCreate(&other, 150 * MIB, &prop, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(cuMemAlloc(&block, 150 * MIB) == CUDA_ERROR_OUT_OF_MEMORY);
+    MUST(cuMemRelease(chunk));
+    MUST(cuMemAlloc(&block, 150 * MIB));
+    MUST(cuMemFree(block));
+}
+
+/* --- contexts ----------------------------------------------------------------------------------
+ */
+
+static void reset(void)
+{
+    CUdeviceptr block;
+    CUdeviceptr ordered;
+    size_t before = free_bytes();
+    MUST(cuMemAlloc(&block, 100 * MIB));
+    MUST(cuMemAllocAsync(&ordered, 50 * MIB, NULL));
+    MUST(cuMemsetD8Async(ordered, 1, 50 * MIB, NULL));
+    MUST(cuDevicePrimaryCtxReset(device));
+    EXPECT(simgpu_live("chunk") == 0);
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cuCtxSetCurrent(context));
+    EXPECT(cuMemFree(block) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(free_bytes() == before);
+    MUST(cuMemAlloc(&block, 100 * MIB));
+    MUST(cuMemsetD8(block, 7, 100 * MIB));
+    MUST(cuMemFree(block));
+    settle();
+    EXPECT(free_bytes() == before);
+}
+
+/* cuda.h, cuCtxDestroy: what cuMemAlloc gave goes with the context, what was stream-ordered stays.
+ */
+static void destroyed_context(void)
+{
+    CUcontext second;
+    CUdeviceptr kept;
+    CUdeviceptr gone;
+    CUdeviceptr ordered;
+    CUstream stream;
+    unsigned char byte = 0;
+    MUST(cuMemAlloc(&kept, 8 * MIB));
+    MUST(cuMemsetD8(kept, 3, 8 * MIB));
+    size_t before = free_bytes();
+#if CUDA_VERSION >= 13000
+    MUST(cuCtxCreate(&second, NULL, 0, device));
+#else
+    MUST(cuCtxCreate(&second, 0, device));
+#endif
+    EXPECT(free_bytes() < before); /* a context costs something */
+    MUST(cuMemAlloc(&gone, 64 * MIB));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuMemAllocAsync(&ordered, 4 * MIB, stream));
+    MUST(cuMemsetD8Async(ordered, 5, 4 * MIB, stream));
+    MUST(cuCtxDestroy(second));
+    MUST(cuCtxSetCurrent(context));
+    EXPECT(cuMemFree(gone) == CUDA_ERROR_INVALID_VALUE);
+    MUST(cuMemcpyDtoH(&byte, ordered + 4 * MIB - 1, 1));
+    EXPECT(byte == 5);
+    MUST(cuMemcpyDtoH(&byte, kept, 1));
+    EXPECT(byte == 3);
+    MUST(cuMemFreeAsync(ordered, NULL));
+    settle();
+    EXPECT(free_bytes() == before);
+    MUST(cuMemFree(kept));
+}
+
+/* A stream's handle is used again by the driver; its order is not. */
+static void reused_handle(void)
+{
+    unsigned char *host = malloc(MIB);
+    simgpu_set_delay(2000, 2000);
+    for (unsigned round = 1; round < 40; round++) {
+        CUstream stream;
+        CUdeviceptr at;
+        MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+        MUST(cuMemAllocAsync(&at, MIB, stream));
+        MUST(cuMemsetD8Async(at, (unsigned char)round, MIB, stream));
+        MUST(cuMemcpyDtoHAsync(host, at, MIB, stream));
+        if (round % 2) {
+            MUST(cuMemFreeAsync(at, stream));
+            MUST(cuStreamDestroy(stream));
+        } else {
+            MUST(cuMemFree(at));
+            MUST(cuStreamSynchronize(stream));
+            EXPECT(host[0] == round && host[MIB - 1] == round);
+            MUST(cuStreamDestroy(stream));
+        }
+    }
+    MUST(cuCtxSynchronize());
+    free(host);
+}
+
+/* --- memory pools ------------------------------------------------------------------------------
+ */
+
+static cuuint64_t attribute(CUmemoryPool pool, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+    MUST(cuMemPoolGetAttribute(pool, which, &value));
+    return value;
+}
+
+static void pools(void)
+{
+    CUmemoryPool standard;
+    CUmemoryPool own;
+    CUmemoryPool told = NULL;
+    CUdeviceptr one;
+    CUdeviceptr two;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                            .maxSize = 64 * MIB};
+    MUST(cuDeviceGetDefaultMemPool(&standard, device));
+    MUST(cuMemPoolCreate(&own, &props));
+    MUST(cuMemAllocAsync(&one, 10 * MIB, NULL));
+    MUST(cuMemAllocFromPoolAsync(&two, 20 * MIB, own, NULL));
+    EXPECT(attribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 10 * MIB);
+    EXPECT(attribute(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 20 * MIB);
+    EXPECT(attribute(own, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT) >= 20 * MIB);
+    MUST(cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, two + 5));
+    EXPECT(told == own);
+    CUdeviceptr three;
+    EXPECT(cuMemAllocFromPoolAsync(&three, 50 * MIB, own, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    MUST(cuMemFreeAsync(two, NULL));
+    EXPECT(attribute(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    EXPECT(attribute(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 20 * MIB);
+    cuuint64_t zero = 0;
+    MUST(cuMemPoolSetAttribute(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
+    EXPECT(attribute(own, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 0);
+    cuuint64_t threshold = 123456;
+    MUST(cuMemPoolSetAttribute(own, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    EXPECT(attribute(own, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) == threshold);
+    MUST(cuMemFree(one)); /* documented: either call frees either memory */
+    EXPECT(attribute(standard, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+    MUST(cuMemAlloc(&one, MIB));
+    MUST(cuMemFreeAsync(one, NULL));
+    MUST(cuMemPoolDestroy(own));
+    settle();
+    EXPECT(simgpu_live("chunk") == 0);
+}
+
+/* --- what leaves the process, and what is asked about an address --------------------------------
+ */
+
+static void identity(void)
+{
+    CUdeviceptr at;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    CUipcMemHandle handle;
+    CUcontext owner = NULL;
+    int capable = 1;
+    unsigned long long one_id = 0;
+    unsigned long long other_id = 0;
+    CUdeviceptr other;
+    MUST(cuMemAlloc(&at, 3 * MIB + 1));
+    MUST(cuMemAlloc(&other, 4 * MIB));
+    MUST(cuMemGetAddressRange(&base, &bytes, at + 2 * MIB));
+    EXPECT(base == at && bytes == 3 * MIB + 1);
+    MUST(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, other + 1));
+    MUST(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, other + 1));
+    EXPECT(base == other && bytes == 4 * MIB);
+    MUST(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at));
+    EXPECT(!capable);
+    MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, at));
+    EXPECT(owner == context);
+    MUST(cuPointerGetAttribute(&one_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, at));
+    MUST(cuPointerGetAttribute(&other_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, other));
+    EXPECT(one_id != other_id);
+    EXPECT(cuIpcGetMemHandle(&handle, at) != CUDA_SUCCESS);
+    MUST(cuMemFree(at));
+    MUST(cuMemFree(other));
+    EXPECT(cuMemFree(at) == CUDA_ERROR_INVALID_VALUE);
+}
+
+/* --- two devices (SIMGPU_DEVICES=2) -------------------------------------------------------------
+ */
+
+static void peers(void)
+{
+    CUcontext second;
+    CUdeviceptr here;
+    CUdeviceptr there;
+    CUdeviceptr later;
+    unsigned char byte = 0;
+    MUST(cuMemAlloc(&here, 4 * MIB));
+    MUST(cuMemsetD8(here, 9, 4 * MIB));
+    MUST(cuDevicePrimaryCtxRetain(&second, 1));
+    MUST(cuCtxSetCurrent(second));
+    MUST(cuMemAlloc(&there, 4 * MIB));
+    MUST(cuMemcpyDtoD(there, here, 4 * MIB)); /* staged by the driver, were it the driver's */
+    MUST(cuMemcpyDtoH(&byte, there + MIB, 1));
+    EXPECT(byte == 9);
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = here,
+                          .srcPitch = KIB,
+                          .dstMemoryType = CU_MEMORYTYPE_UNIFIED,
+                          .dstDevice = there,
+                          .dstPitch = 2 * KIB,
+                          .WidthInBytes = 512,
+                          .Height = 16};
+    MUST(cuMemsetD8(there, 0, 4 * MIB));
+    MUST(cuMemcpy2D(&rows));
+    MUST(cuMemcpyDtoH(&byte, there + 15 * 2 * KIB + 511, 1));
+    EXPECT(byte == 9);
+    MUST(cuMemcpyDtoH(&byte, there + 512, 1));
+    EXPECT(byte == 0);
+    MUST(cuCtxEnablePeerAccess(context, 0));
+    unsigned long long flags = 0;
+    CUmemLocation from = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    MUST(cuMemGetAccess(&flags, &from, here));
+    EXPECT(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuMemAlloc(&later, 100 * MIB)); /* the pool grows after the access was given */
+    MUST(cuMemGetAccess(&flags, &from, later + 99 * MIB));
+    EXPECT(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    MUST(cuCtxSetCurrent(second));
+    MUST(cuCtxDisablePeerAccess(context));
+    MUST(cuMemGetAccess(&flags, &from, here));
+    EXPECT(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    MUST(cuMemFree(there));
+    MUST(cuMemFree(here)); /* any context may free it */
+    MUST(cuMemFree(later));
+}
+
+/* --- captures -----------------------------------------------------------------------------------
+ */
+
+static void capture(void)
+{
+    CUstream stream;
+    CUstream other;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUdeviceptr node;
+    CUdeviceptr block;
+    CUdeviceptr freed;
+    CUstreamCaptureStatus status;
+    size_t nodes = 0;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(cuMemAllocAsync(&freed, 8 * MIB, other));
+    MUST(cuMemsetD8Async(freed, 1, 8 * MIB, other));
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemAllocAsync(&node, MIB, stream)); /* a graph node */
+    MUST(cuMemsetD8Async(node, 4, MIB, stream));
+    MUST(cuMemAlloc(&block, 32 * MIB)); /* the pool grows beside the capture */
+    MUST(cuMemFree(block));
+    MUST(cuMemFreeAsync(freed, other)); /* not this capture's stream */
+    MUST(cuMemAlloc(&block, 4 * MIB));
+    MUST(cuMemFreeAsync(node, stream));
+    MUST(cuStreamIsCapturing(stream, &status));
+    EXPECT(status == CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphGetNodes(graph, NULL, &nodes));
+    EXPECT(nodes == 3);
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphLaunch(exec, stream));
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuMemFree(block));
+    /* A global capture bars unsafe calls on every thread: memshim's own must not harm it. */
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(cuMemAlloc(&block, 64 * MIB));
+    MUST(cuMemFree(block));
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuMemAlloc(&block, 64 * MIB));
+    MUST(cuMemFree(block));
+    settle();
+    EXPECT(cuStreamQuery(stream) == CUDA_SUCCESS);
+}
+
+/* --- every driver call fails once ----------------------------------------------------------------
+ */
+
+/* Work that grows, shares, frees in other orders, and meets failures; errors are allowed, wrong
+ * memory and lost bytes are not. */
+static unsigned churn(CUstream *streams)
+{
+    enum { BLOCKS = 12 };
+    CUdeviceptr at[BLOCKS] = {0};
+    unsigned failures = 0;
+    for (unsigned i = 0; i < 3 * BLOCKS; i++) {
+        CUdeviceptr *slot = &at[i % BLOCKS];
+        size_t bytes = (i * 7 % 5 + 1) * 3 * MIB;
+        if (*slot != 0) {
+            CUresult result = i % 2 ? cuMemFree(*slot) : cuMemFreeAsync(*slot, streams[i % 2]);
+            EXPECT(result == CUDA_SUCCESS);
+            *slot = 0;
+        }
+        CUresult result =
+            i % 3 ? cuMemAllocAsync(slot, bytes, streams[i % 2]) : cuMemAlloc(slot, bytes);
+        if (result != CUDA_SUCCESS) {
+            *slot = 0;
+            failures++;
+        } else {
+            MUST(cuMemsetD8Async(*slot, (unsigned char)i, bytes, streams[i % 2]));
+        }
+    }
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        if (at[i] != 0) {
+            MUST(cuMemFree(at[i]));
+        }
+    }
+    return failures;
+}
+
+static void injected(void)
+{
+    static const char *const functions[] = {
+        "cuMemCreate",   "cuMemAddressReserve", "cuMemMap",         "cuMemSetAccess",
+        "cuEventCreate", "cuEventRecord",       "cuCtxRecordEvent", "cuStreamWaitEvent",
+        "cuEventQuery",  "cuMemUnmap",          "cuMemRelease"};
+    static const CUresult errors[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN};
+    CUstream streams[2];
+    MUST(cuStreamCreate(&streams[0], CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&streams[1], CU_STREAM_DEFAULT));
+    simgpu_set_delay(50, 200);
+    EXPECT(churn(streams) == 0);
+    settle();
+    size_t before = free_bytes();
+    for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
+        for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
+            for (uint64_t n = 1; n <= 12; n++) {
+                MUST(simgpu_fail(functions[f], n, errors[e]));
+                (void)churn(streams);
+                simgpu_fail_clear();
+                settle();
+                if (free_bytes() != before || simgpu_live("chunk") != 0) {
+                    (void)fprintf(stderr,
+                                  "%s, call %d, error %d: free %zu, before %zu, chunks %d\n",
+                                  functions[f], (int)n, (int)errors[e], free_bytes(), before,
+                                  (int)simgpu_live("chunk"));
+                    exit(1);
+                }
+            }
+        }
+    }
+    EXPECT(churn(streams) == 0);
+}
+
+/* --- threads against the cap (MEMSHIM_LIMIT=256MiB)
+ * ----------------------------------------------- */
+
+static atomic_bool over;
+static atomic_ullong most_used;
+
+static void *watch(void *unused)
+{
+    (void)unused;
+    while (!over) {
+        unsigned long long now = simgpu_used_bytes(device);
+        if (now > most_used) {
+            most_used = now;
+        }
+    }
+    return NULL;
+}
+
+/* Blocks, chunks and managed memory compete for the same cap. */
+static void *compete(void *argument)
+{
+    unsigned kind = (unsigned)(uintptr_t)argument;
+    CUmemAllocationProp prop = chunk_properties();
+    MUST(cuCtxSetCurrent(context));
+    for (unsigned round = 0; round < 60; round++) {
+        size_t bytes = (round * 13 % 7 + 1) * 8 * MIB;
+        CUdeviceptr at = 0;
+        CUmemGenericAllocationHandle chunk;
+        CUresult result = kind % 3 == 0   ? cuMemAlloc(&at, bytes)
+                          : kind % 3 == 1 ? cuMemAllocManaged(&at, bytes, CU_MEM_ATTACH_GLOBAL)
+                                          : cuMemCreate(&chunk, bytes, &prop, 0);
+        EXPECT(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY);
+        if (result == CUDA_SUCCESS) {
+            usleep(200);
+            MUST(kind % 3 == 2 ? cuMemRelease(chunk) : cuMemFree(at));
+        }
+    }
+    return NULL;
+}
+
+static void race(void)
+{
+    pthread_t threads[6];
+    pthread_t watcher;
+    settle();
+    size_t before = free_bytes();
+    MUST(pthread_create(&watcher, NULL, watch, NULL));
+    for (size_t i = 0; i < 6; i++) {
+        MUST(pthread_create(&threads[i], NULL, compete, (void *)(uintptr_t)i));
+    }
+    for (size_t i = 0; i < 6; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+    over = true;
+    MUST(pthread_join(watcher, NULL));
+    EXPECT(most_used <= 256 * MIB);
+    settle();
+    EXPECT(free_bytes() == before);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} scenarios[] = {{"vmm", vmm},
+                 {"vmm_cap", vmm_cap},
+                 {"reset", reset},
+                 {"destroyed_context", destroyed_context},
+                 {"reused_handle", reused_handle},
+                 {"pools", pools},
+                 {"identity", identity},
+                 {"peers", peers},
+                 {"capture", capture},
+                 {"injected", injected},
+                 {"race", race}};
+
+int main(int argc, char **argv)
+{
+    EXPECT(argc == 2);
+    MUST(cuInit(0));
+    MUST(cuDeviceGet(&device, 0));
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cuCtxSetCurrent(context));
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
+        if (strcmp(scenarios[i].name, argv[1]) == 0) {
+            scenarios[i].run();
+            (void)printf("%s holds\n", argv[1]);
+            return 0;
+        }
+    }
+    (void)fprintf(stderr, "no scenario %s\n", argv[1]);
+    return 2;
+}
