@@ -11,15 +11,30 @@
 
 static CUlibrary first_library;
 
+/* The code that a program's binary would hold for this device: the newest architecture not newer
+ * than the device among those that libraries are usually compiled for. CUB looks the answer up in
+ * the list that it was compiled for and refuses to work when it is not there. */
+static int compiled_architecture(void)
+{
+    static const int usual[] = {120, 100, 90, 86, 80, 75, 70, 60, 50};
+    int capability = (int)(sim_settings.capability_major * 10 + sim_settings.capability_minor);
+    for (size_t i = 0; i < sizeof usual / sizeof usual[0]; i++) {
+        if (usual[i] <= capability) {
+            return usual[i];
+        }
+    }
+    return capability;
+}
+
 /* Attributes of a kernel of a recent compiler for the simulated device. */
 static void default_attributes(int *attributes)
 {
-    int capability = (int)(sim_settings.capability_major * 10 + sim_settings.capability_minor);
+    int architecture = compiled_architecture();
     memset(attributes, 0, sizeof(int) * CU_FUNC_ATTRIBUTE_MAX);
     attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
     attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
-    attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = capability;
-    attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = capability;
+    attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = architecture;
+    attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = architecture;
     attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = 49152;
     attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
 }
