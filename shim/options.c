@@ -446,7 +446,8 @@ char *ms_options_set_text(char *const *environment, char *text, size_t text_byte
     text[0] = '\0';
     for (char *const *variable = environment; *variable != NULL; variable++) {
         size_t length = strlen(*variable);
-        if (strncmp(*variable, PREFIX, PREFIX_CHARACTERS) == 0 && used + length + 2 <= text_bytes) {
+        if (strncmp(*variable, PREFIX, PREFIX_CHARACTERS) == 0 &&
+            value_of(*variable, PREFIX "RUN_ID") == NULL && used + length + 2 <= text_bytes) {
             memcpy(text + used, *variable, length);
             text[used + length] = '\n';
             used += length + 1;

@@ -58,7 +58,8 @@ void ms_options_print(bool markdown, ms_options_write_t write, void *ctx);
 /* The coverage table made from hooks.def, likewise. */
 void ms_hooks_print(bool markdown, ms_options_write_t write, void *ctx);
 
-/* NAME=value lines of the options that are set, for the trace. Returns text. */
+/* NAME=value lines of the options that are set, for the trace, without MEMSHIM_RUN_ID, which
+ * memshim sets itself. Returns text. */
 char *ms_options_set_text(char *const *environment, char *text, size_t text_bytes);
 
 /* "512MiB", "20GiB", "1.5 GB", "1048576" -> bytes. A fraction "0.95" -> (0, 1]. False, nothing

@@ -211,7 +211,7 @@ void ms_session_oom(int device, const struct ms_oom_state *state)
     }
     (void)ms_verdict_decide(state, &short_bytes, sentence, sizeof(sentence));
     bool again = atomic_flag_test_and_set(&said[state->source == MS_OOM_TORCH ? 1 : 0]);
-    ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "out of memory on device %d: %s", device, sentence);
+    ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "device %d: %s", device, sentence);
 }
 
 /* The folder of a trace, and that of its run above it. */
