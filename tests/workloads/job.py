@@ -18,13 +18,15 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 
 def tensor_bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes of the elements of these tensors, each tensor counted once."""
+    """Bytes of this rank's elements of these tensors, each tensor counted once."""
     unique = {id(tensor): tensor for tensor in tensors}
-    return sum(tensor.numel() * tensor.element_size() for tensor in unique.values())
+    local = (t.to_local() if isinstance(t, DTensor) else t for t in unique.values())
+    return sum(tensor.numel() * tensor.element_size() for tensor in local)
 
 
 def parameter_bytes(model: nn.Module) -> int:
@@ -36,10 +38,11 @@ def gradient_bytes(model: nn.Module) -> int:
 
 
 def optimizer_bytes(optimizer: torch.optim.Optimizer) -> int:
-    """Bytes of the optimizer's state on the device."""
+    """Bytes of the optimizer's state on the device: this rank's share, where it is shared out."""
+    inner = getattr(optimizer, "optim", optimizer)
     return tensor_bytes(
         value
-        for state in optimizer.state.values()
+        for state in inner.state.values()
         for value in state.values()
         if isinstance(value, torch.Tensor) and value.is_cuda
     )
