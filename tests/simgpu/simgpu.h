@@ -47,6 +47,7 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
 /* Delay of every later stream operation, microseconds, drawn from low to high inclusive. */
 void simgpu_set_delay(uint64_t low_us, uint64_t high_us);
@@ -80,6 +81,7 @@ uint64_t simgpu_live(const char *kind);
 void simgpu_pause(void);
 void simgpu_resume(void);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -34,7 +34,7 @@ struct sim_texture {
 };
 
 bool sim_array_is_valid(CUarray array);
-/* The memory of a context is about to be freed: its arrays are none any more. */
-void sim_array_forget(struct sim_range *range);
+/* The memory of the array, or of the mipmapped array that it is a level of, is freed. */
+void sim_array_forget(CUarray array);
 
 #endif

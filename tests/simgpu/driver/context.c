@@ -1,8 +1,8 @@
 #include "context.h"
 
+#include "capture.h"
 #include "device.h"
 #include "entry.h"
-#include "graph.h"
 #include "memory.h"
 #include "module.h"
 #include "pool.h"

@@ -1,10 +1,10 @@
 #include "copy.h"
 
 #include "array.h"
+#include "capture.h"
 #include "context.h"
 #include "device.h"
 #include "entry.h"
-#include "graph.h"
 #include "memory.h"
 #include "stream.h"
 #include "vmm.h"

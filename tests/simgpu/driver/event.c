@@ -1,9 +1,9 @@
 #include "event.h"
 
+#include "capture.h"
 #include "context.h"
 #include "device.h"
 #include "entry.h"
-#include "graph.h"
 #include "ipc.h"
 #include "pool.h"
 #include "stream.h"
@@ -40,8 +40,8 @@ void sim_event_release(CUevent event)
 
 bool sim_event_is_complete(const struct CUevent_st *event)
 {
-    if (event->shared && !sim_ipc_event_is_complete(event->shared)) {
-        return false;
+    if (event->shared) {
+        return sim_ipc_event_reached_version(event->shared, sim_ipc_event_latest(event->shared));
     }
     return !event->stream || event->stream->completed >= event->position;
 }
@@ -56,7 +56,13 @@ void sim_event_reached(CUevent event, uint64_t version)
     }
 }
 
-uint64_t sim_event_mark(CUevent event, CUstream stream, uint64_t position)
+uint64_t sim_event_new_version(CUevent event)
+{
+    event->version = event->shared ? sim_ipc_event_recorded(event->shared) : event->version + 1;
+    return event->version;
+}
+
+void sim_event_mark(CUevent event, CUstream stream, uint64_t position)
 {
     sim_stream_retain(stream);
     if (event->stream) {
@@ -65,7 +71,6 @@ uint64_t sim_event_mark(CUevent event, CUstream stream, uint64_t position)
     event->stream = stream;
     event->position = position;
     event->capture_id = 0;
-    return event->version;
 }
 
 /* ---- the event functions of the driver API -------------------------------------------------- */
@@ -139,16 +144,11 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags)
             return status;
         }
     }
-    struct sim_work work = {
-        .kind = SIM_WORK_RECORD,
-        .event = {.event = sim_event_retain(event), .version = event->version + 1}};
+    struct sim_work work = {.kind = SIM_WORK_RECORD, .event = {sim_event_retain(event), 0}};
     if (stream->capture) {
         return sim_submit(stream, &work, NULL);
     }
-    event->version++;
-    if (event->shared) {
-        sim_ipc_event_recorded(event->shared, event->version);
-    }
+    work.event.version = sim_event_new_version(event);
     /* Marked first: on an idle stream the record happens inside sim_submit. */
     sim_event_mark(event, stream, stream->submitted + 1);
     return sim_submit(stream, &work, NULL);
@@ -212,7 +212,8 @@ CUresult cuEventSynchronize(CUevent hEvent)
     if (hEvent->stream) {
         sim_wait_position(hEvent->stream, hEvent->position);
     }
-    while (hEvent->shared && !sim_ipc_event_is_complete(hEvent->shared)) {
+    uint64_t latest = hEvent->shared ? sim_ipc_event_latest(hEvent->shared) : 0;
+    while (hEvent->shared && !sim_ipc_event_reached_version(hEvent->shared, latest)) {
         sim_wait_progress();
     }
     struct sim_device *device = hEvent->context->device;

@@ -39,8 +39,11 @@ bool sim_event_is_complete(const struct CUevent_st *event);
 /* The part of recording that happens when the stream gets there. */
 void sim_event_reached(CUevent event, uint64_t version);
 
-/* Records position `position` of `stream` as the event's latest record; returns its version. */
-uint64_t sim_event_mark(CUevent event, CUstream stream, uint64_t position);
+/* The number of the record that is about to be made. */
+uint64_t sim_event_new_version(CUevent event);
+
+/* That position of the stream is the event's latest record. */
+void sim_event_mark(CUevent event, CUstream stream, uint64_t position);
 
 /* Waits in a stream of the current context, as cuStreamWaitEvent does outside capture. */
 CUresult sim_event_wait_in(CUstream stream, CUevent event);

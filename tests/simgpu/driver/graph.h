@@ -1,6 +1,5 @@
 /*
- * Graphs, executable graphs, and the capture of streams into graphs. All under sim_lock, except for
- * the run of an executable graph.
+ * Graphs and executable graphs. All under sim_lock, except for the run of a program.
  */
 #ifndef SIMGPU_GRAPH_H
 #define SIMGPU_GRAPH_H
@@ -11,53 +10,77 @@
 
 #include <stdbool.h>
 
+#define SIM_NODE_ATTRIBUTES 32
+
+struct sim_device;
 struct sim_range;
+
+/* The value that a conditional node looks at when it runs. */
+struct sim_condition {
+    struct sim_condition *next; /* in its graph */
+    unsigned references;
+    uint64_t id;
+    unsigned value;
+};
 
 struct CUgraphNode_st {
     struct sim_object object;
     CUgraph graph;
     CUgraphNode next;   /* in the graph, in the order of creation */
     CUgraphNode origin; /* in the graph that this one was cloned from, else NULL */
-    uint64_t id;
     CUgraphNodeType type;
+    bool disabled;
     struct sim_work work;
     CUgraphNode *dependencies;
     size_t dependency_count, dependency_capacity;
-    unsigned mark; /* scratch of walks */
-    CUlaunchAttributeValue attributes[16];
-    struct sim_batch *batch; /* owned parameters of a batch of memory operations */
+    unsigned mark;                      /* scratch of walks */
+    CUlaunchAttributeValue *attributes; /* SIM_NODE_ATTRIBUTES of them, or NULL */
+    struct sim_condition *condition;    /* of conditional nodes; referenced */
+    CUgraphConditionalNodeType condition_type;
+    unsigned body_count;
+    CUgraph *bodies; /* owned */
 };
+
+struct sim_user_reference;
 
 struct CUgraph_st {
     struct sim_object object;
     CUgraphNode first, last;
     size_t node_count;
-    uint64_t next_node_id;
-    bool destroyed;
-    bool owns_memory; /* some allocation node is its own */
+    struct sim_condition *conditions;
+    struct sim_user_reference *users;
+    CUgraphNode owner; /* the node that it belongs to, else NULL */
 };
 
-/* An executable graph: copies of the work of all nodes, in an order that respects dependencies. */
-struct sim_step {
-    CUgraphNode node; /* of the graph it came from; compared, never followed */
-    bool enabled;
-    CUgraphNodeType type;
-    struct sim_work work;
+/*
+ * What an executable graph runs: a clone of the graph it was made from and the order of its nodes.
+ * Launches that wait in a stream hold the program as it was when they were submitted; changes are
+ * made to a new one.
+ */
+struct sim_program {
+    unsigned references;
+    CUgraph graph;
+    CUgraphNode *order;
+    size_t count;
+    bool records; /* some node records an event */
 };
 
 struct CUgraphExec_st {
     struct sim_object object;
-    bool destroyed;
     struct sim_device *device; /* charged for it */
-    CUcontext context;
     unsigned long long flags;
-    CUgraph graph; /* a clone: what GetNodes and Update compare with */
-    struct sim_step *steps;
-    size_t step_count;
+    struct sim_program *program;
 };
+
+/* ---- graph.c ----------------------------------------------------------------------------------
+ */
+
+bool sim_is_graph(CUgraph graph);
+bool sim_is_node(CUgraphNode node);
 
 CUgraph sim_graph_new(void);
 CUgraph sim_graph_clone(CUgraph graph);
+CUgraph sim_graph_retain(CUgraph graph);
 void sim_graph_release(CUgraph graph);
 
 /* Takes over *work. NULL: out of memory, and the work is released. */
@@ -65,51 +88,36 @@ CUgraphNode sim_graph_add(CUgraph graph, CUgraphNodeType type, struct sim_work *
                           const CUgraphNode *dependencies, size_t count);
 bool sim_graph_add_dependency(CUgraphNode node, CUgraphNode on);
 
-CUgraphExec sim_graph_exec_retain(CUgraphExec exec);
-void sim_graph_exec_release(CUgraphExec exec);
-/* All steps in order, with delays. Without sim_lock. */
-void sim_graph_exec_run_unlocked(CUgraphExec exec);
+/* The nodes in an order that respects dependencies, for the caller to free; NULL: a cycle, or out
+ * of memory. */
+CUgraphNode *sim_graph_order(CUgraph graph);
 
-/* ---- capture -------------------------------------------------------------------------------- */
+/* The node of the clone that stands for `node` of what was cloned, in child graphs and bodies, too.
+ */
+CUgraphNode sim_graph_find(CUgraph clone, CUgraphNode node);
 
-/* Work of a capturing stream becomes a node behind the stream's frontier. Takes over *work. */
-CUresult sim_capture_add(CUstream stream, struct sim_work *work, CUgraphNode *node);
+/* ---- graph_exec.c -----------------------------------------------------------------------------
+ */
 
-/* For calls that a capturing stream does not allow: the capture is invalidated, and the error is
- * the one to return. */
-CUresult sim_capture_refuse(CUstream stream);
+struct sim_program *sim_program_retain(struct sim_program *program);
+void sim_program_release(struct sim_program *program);
+/* All nodes in order, with delays. Without sim_lock. */
+void sim_program_run(const struct sim_program *program);
 
-/* CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and the captures are invalidated, where `stream` is a legacy
- * stream with blocking streams of its context under capture; else CUDA_SUCCESS. */
-CUresult sim_capture_forbids_legacy(CUstream stream);
+/* ---- graph_user.c: conditions and user objects -------------------------------------------------
+ */
 
-/* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and captures are invalidated, where the calling thread may
- * not make potentially unsafe calls now (cuThreadExchangeStreamCaptureMode). */
-CUresult sim_capture_check_unsafe(void);
+struct sim_condition *sim_condition_find(CUgraph graph, CUgraphConditionalHandle handle);
+void sim_condition_release(struct sim_condition *condition);
+/* A clone holds what its original holds. False: out of memory. */
+bool sim_graph_copy_users(CUgraph to, CUgraph from);
+void sim_graph_release_users(CUgraph graph);
 
-/* CUDA_ERROR_CAPTURED_EVENT, and the capture is invalidated, where the event's latest record was
- * captured. */
-CUresult sim_capture_check_event(CUevent event);
+/* ---- memory of graphs: a range lives while some node that allocates it does ---------------------
+ */
 
-/* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the captures are invalidated, where a stream of the
- * context is under capture. */
-CUresult sim_capture_invalidate_context(CUcontext context);
-
-/* An event recorded in, or waited for by, a capturing stream. */
-CUresult sim_capture_record(CUstream stream, CUevent event);
-CUresult sim_capture_wait(CUstream stream, CUevent event);
-
-/* cuMemAllocAsync and cuMemFreeAsync on a capturing stream: nodes. */
-CUresult sim_capture_alloc(CUstream stream, size_t bytes, CUdeviceptr *address);
-CUresult sim_capture_free(CUstream stream, struct sim_range *range);
-
-/* cuMemFreeAsync outside capture of what a graph's launch has allocated. */
-CUresult sim_graph_memory_free(struct sim_range *range, CUstream stream);
-
-/* A capturing stream is destroyed. */
-void sim_capture_leave(CUstream stream);
-
-/* The graph that the stream is captured into; NULL: not capturing. */
-CUgraph sim_capture_graph(CUstream stream);
+CUresult sim_graph_memory_new(struct sim_device *device, size_t bytes, struct sim_range **result);
+void sim_graph_memory_retain(struct sim_range *range);
+void sim_graph_memory_release(struct sim_range *range);
 
 #endif

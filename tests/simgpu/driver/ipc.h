@@ -11,18 +11,23 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* In memory that processes share: how often an event was recorded, and how many of its records
- * streams have reached. */
+struct sim_range;
+
+/* An event's place in memory that processes share. */
 struct sim_ipc_event;
 
 /* Makes the event's shared part; false: not possible. */
 bool sim_ipc_event_open(CUevent event);
 void sim_ipc_event_close(CUevent event);
 
-void sim_ipc_event_recorded(struct sim_ipc_event *event, uint64_t version);
+/* Counts a record and returns its number, one more than the latest of any process. */
+uint64_t sim_ipc_event_recorded(struct sim_ipc_event *event);
+/* A stream has got to that record. */
 void sim_ipc_event_reached(struct sim_ipc_event *event, uint64_t version);
-bool sim_ipc_event_is_complete(const struct sim_ipc_event *event);
 uint64_t sim_ipc_event_latest(const struct sim_ipc_event *event);
 bool sim_ipc_event_reached_version(const struct sim_ipc_event *event, uint64_t version);
+
+/* Lets go of another process' memory; the range itself stays the caller's. */
+void sim_ipc_unmap(struct sim_range *range);
 
 #endif

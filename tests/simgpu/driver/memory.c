@@ -1,9 +1,10 @@
 #include "memory.h"
 
+#include "array.h"
+#include "capture.h"
 #include "context.h"
 #include "device.h"
 #include "entry.h"
-#include "graph.h"
 #include "ipc.h"
 #include "pool.h"
 #include "stream.h"
@@ -99,6 +100,9 @@ void sim_range_free(struct sim_range *range)
 {
     switch (range->kind) {
     case SIM_RANGE_DEVICE:
+        if (range->array) {
+            sim_array_forget(range->array);
+        }
         sim_arena_free(range->device, range->address, range->occupied);
         break;
     case SIM_RANGE_MANAGED:
@@ -108,8 +112,10 @@ void sim_range_free(struct sim_range *range)
         munmap(range->address, range->occupied);
         break;
     case SIM_RANGE_HOST:
-    case SIM_RANGE_IPC:
         munmap(range->address, range->occupied);
+        break;
+    case SIM_RANGE_IPC:
+        sim_ipc_unmap(range);
         break;
     case SIM_RANGE_POOL:
     case SIM_RANGE_REGISTERED:
@@ -243,6 +249,10 @@ static CUresult free_device_range(struct sim_range *range)
 {
     if (range->freeing || range->of_library || range->kind == SIM_RANGE_IPC) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (range->graph_references) {
+        sim_wait_device(range->device);
+        return CUDA_SUCCESS; /* its graph's next launch allocates it again, at the same address */
     }
     range->freeing = true;
     sim_wait_device(range->device);

@@ -34,11 +34,12 @@ struct sim_range {
     uint64_t id;    /* CU_POINTER_ATTRIBUTE_BUFFER_ID */
     unsigned flags; /* of the call that made it */
     bool sync_memops;
-    bool freeing;     /* a cuMemFree waits for the device, or a stream-ordered free was called */
-    bool of_library;  /* not the application's to free: module globals, arrays */
-    CUgraph graph;    /* whose allocation node it is, else NULL; not referenced */
-    unsigned imports; /* of an IPC handle opened more than once */
-    bool charged;     /* managed memory: prefetched to its device */
+    bool freeing;    /* a cuMemFree waits for the device, or a stream-ordered free was called */
+    bool of_library; /* not the application's to free: module globals, arrays */
+    unsigned graph_references; /* allocation nodes that stand for it; 0: none of a graph */
+    CUarray array;             /* whose memory it is, else NULL */
+    unsigned imports;          /* of an IPC handle opened more than once */
+    bool charged;              /* managed memory: prefetched to its device */
 };
 
 /* The range that holds the address; NULL: none. */

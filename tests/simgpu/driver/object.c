@@ -6,6 +6,7 @@
 #include "entry.h"
 #include "event.h"
 #include "graph.h"
+#include "graph_user.h"
 #include "memory.h"
 #include "module.h"
 #include "pool.h"
@@ -33,6 +34,7 @@
     KIND(sim_blocks, "block", struct sim_range)                   \
     KIND(sim_mappings, "mapping", struct sim_mapping)             \
     KIND(sim_reservations, "reservation", struct sim_reservation) \
+    KIND(sim_users, "user_object", struct CUuserObject_st)        \
     KIND(sim_arrays, "array", struct CUarray_st)                  \
     KIND(sim_mipmaps, "mipmap", struct CUmipmappedArray_st)       \
     KIND(sim_textures, "texture", struct sim_texture)

@@ -1,9 +1,9 @@
 #include "pool.h"
 
+#include "capture.h"
 #include "context.h"
 #include "device.h"
 #include "entry.h"
-#include "graph.h"
 #include "stream.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* The pool functions of the driver API; the pools themselves are in pool.c. */
+#include "capture.h"
 #include "context.h"
 #include "device.h"
 #include "entry.h"
-#include "graph.h"
 #include "pool.h"
 #include "stream.h"
 
@@ -102,8 +102,9 @@ static CUresult free_async(CUdeviceptr address, CUstream handle)
     if (status != CUDA_SUCCESS) {
         return status;
     }
-    if (range->graph) {
-        return sim_graph_memory_free(range, stream);
+    if (range->graph_references) {
+        struct sim_work work = {.kind = SIM_WORK_EMPTY};
+        return sim_submit(stream, &work, NULL);
     }
     return range->kind == SIM_RANGE_POOL ? sim_pool_free_in_order(range, stream)
                                          : free_plain_in_order(range, stream);

@@ -1,9 +1,9 @@
 /* Memory sets of all widths. */
+#include "capture.h"
 #include "context.h"
 #include "copy.h"
 #include "device.h"
 #include "entry.h"
-#include "graph.h"
 #include "memory.h"
 #include "stream.h"
 

@@ -1,10 +1,10 @@
 #include "stream.h"
 
 #include "../simgpu.h"
+#include "capture.h"
 #include "context.h"
 #include "device.h"
 #include "entry.h"
-#include "graph.h"
 #include "pool.h"
 
 #include <signal.h>
@@ -327,7 +327,7 @@ CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *position)
         if (position) {
             *position = 0;
         }
-        return sim_capture_add(stream, work, NULL);
+        return sim_capture_add(stream, work);
     }
     CUresult status = sim_capture_forbids_legacy(stream);
     if (status != CUDA_SUCCESS) {

@@ -1,9 +1,9 @@
 #include "vmm.h"
 
+#include "capture.h"
 #include "context.h"
 #include "device.h"
 #include "entry.h"
-#include "graph.h"
 #include "memory.h"
 #include "shareable.h"
 

@@ -119,7 +119,7 @@ void sim_work_run_unlocked(const struct sim_work *work)
                                  work->callback.argument);
         break;
     case SIM_WORK_GRAPH:
-        sim_graph_exec_run_unlocked(work->exec);
+        sim_program_run(work->program);
         break;
     default:
         break;
@@ -209,8 +209,11 @@ void sim_work_release(struct sim_work *work)
     case SIM_WORK_WAIT:
         sim_event_release(work->event.event);
         break;
+    case SIM_WORK_ALLOC:
+        sim_graph_memory_release(work->memory.range);
+        break;
     case SIM_WORK_GRAPH:
-        sim_graph_exec_release(work->exec);
+        sim_program_release(work->program);
         break;
     case SIM_WORK_CHILD:
         sim_graph_release(work->graph);
@@ -258,8 +261,11 @@ CUresult sim_work_copy(struct sim_work *to, const struct sim_work *from)
     case SIM_WORK_WAIT:
         sim_event_retain(to->event.event);
         return CUDA_SUCCESS;
+    case SIM_WORK_ALLOC:
+        sim_graph_memory_retain(to->memory.range);
+        return CUDA_SUCCESS;
     case SIM_WORK_GRAPH:
-        sim_graph_exec_retain(to->exec);
+        sim_program_retain(to->program);
         return CUDA_SUCCESS;
     case SIM_WORK_CHILD:
         to->graph = sim_graph_clone(from->graph);

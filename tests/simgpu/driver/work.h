@@ -13,6 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct sim_program;
+struct sim_range;
+
 enum sim_work_kind {
     SIM_WORK_EMPTY,
     SIM_WORK_KERNEL,
@@ -79,8 +82,8 @@ struct sim_work {
         } event;
         struct {
             CUdeviceptr address;
-            size_t bytes;
-            CUmemoryPool pool;
+            CUmemoryPool pool;       /* of a free outside graphs */
+            struct sim_range *range; /* of a graph's allocation; one reference */
         } memory;
         struct {
             CUdeviceptr address;
@@ -88,8 +91,8 @@ struct sim_work {
             unsigned flags;
             unsigned bytes; /* 4 or 8 */
         } value;
-        CUgraphExec exec; /* one reference */
-        CUgraph graph;    /* owned */
+        struct sim_program *program; /* one reference */
+        CUgraph graph;               /* owned */
     };
     /* What the application passed, for cuGraph*NodeGetParams. */
     union {

@@ -1,0 +1,15 @@
+/* Objects of the application that graphs keep alive. All under sim_lock. */
+#ifndef SIMGPU_GRAPH_USER_H
+#define SIMGPU_GRAPH_USER_H
+
+#include "driver_api.h"
+#include "object.h"
+
+struct CUuserObject_st {
+    struct sim_object object;
+    uint64_t count; /* references that the application and graphs hold */
+    CUhostFn destroy;
+    void *pointer;
+};
+
+#endif

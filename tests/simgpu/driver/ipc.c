@@ -1,0 +1,288 @@
+#include "ipc.h"
+
+#include "context.h"
+#include "device.h"
+#include "entry.h"
+#include "event.h"
+#include "memory.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PAGE_BYTES   4096ull
+#define MEMORY_MAGIC 0x5349504dull
+#define EVENT_MAGIC  0x53495045ull
+#define EVENT_SLOTS  4096
+
+/* What the 64 opaque bytes of a handle hold. */
+struct handle {
+    uint64_t magic;
+    int32_t pid, fd;
+    uint64_t offset, bytes; /* of memory: in the file; of an event: its slot */
+    int32_t device;
+};
+
+static int open_foreign(const struct handle *handle)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)handle->pid, (int)handle->fd);
+    return open(path, O_RDWR | O_CLOEXEC);
+}
+
+/* ---- memory -------------------------------------------------------------------------------------
+ */
+
+/* Only memory of cuMemAlloc has such handles; mapped memory is refused (vllm#42609). */
+CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
+{
+    SIM_ENTER(cuIpcGetMemHandle);
+    SIM_CURRENT(context);
+    (void)context;
+    const struct sim_range *range = sim_range_at(dptr);
+    if (!pHandle || !range || range->kind != SIM_RANGE_DEVICE) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    struct handle handle = {.magic = MEMORY_MAGIC,
+                            .pid = getpid(),
+                            .fd = range->device->backing.fd,
+                            .offset = (uint64_t)(range->address - range->device->arena),
+                            .bytes = range->bytes,
+                            .device = range->device->index};
+    _Static_assert(sizeof handle <= sizeof pHandle->reserved, "a handle fits");
+    memset(pHandle, 0, sizeof *pHandle);
+    memcpy(pHandle->reserved, &handle, sizeof handle);
+    return CUDA_SUCCESS;
+}
+
+/* The same memory opened twice in a context has one address (cuda.h, cuIpcOpenMemHandle). */
+static struct sim_range *find_open(CUcontext context, uint64_t key)
+{
+    struct sim_range *range = context->ranges;
+    while (range && !(range->kind == SIM_RANGE_IPC && range->id == key)) {
+        range = range->next;
+    }
+    return range;
+}
+
+static CUresult map_foreign(const struct handle *handle, CUcontext context, uint64_t key,
+                            struct sim_range **result)
+{
+    uint64_t skew = handle->offset % PAGE_BYTES;
+    uint64_t length = (handle->bytes + skew + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    int fd = open_foreign(handle);
+    if (fd < 0) {
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    char *mapped = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+                        (off_t)(handle->offset - skew));
+    close(fd);
+    if (mapped == MAP_FAILED) {
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    struct sim_range *range =
+        sim_range_new(SIM_RANGE_IPC, mapped + skew, handle->bytes, context->device, context);
+    if (!range) {
+        munmap(mapped, length);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    range->occupied = length;
+    range->id = key;
+    *result = range;
+    return CUDA_SUCCESS;
+}
+
+static CUresult open_memory(CUdeviceptr *result, CUipcMemHandle opaque, unsigned flags)
+{
+    SIM_CURRENT(context);
+    struct handle handle;
+    memcpy(&handle, opaque.reserved, sizeof handle);
+    if (!result || handle.magic != MEMORY_MAGIC || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (handle.pid == getpid()) {
+        return CUDA_ERROR_INVALID_CONTEXT; /* not for the process that made it */
+    }
+    uint64_t key = (1ull << 63 | (uint64_t)handle.pid << 40) ^ handle.offset;
+    struct sim_range *range = find_open(context, key);
+    CUresult status = range ? CUDA_SUCCESS : map_foreign(&handle, context, key, &range);
+    if (status == CUDA_SUCCESS) {
+        range->imports++;
+        *result = (CUdeviceptr)range->address;
+    }
+    return status;
+}
+
+CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    SIM_ENTER(cuIpcOpenMemHandle);
+    return open_memory(pdptr, handle, Flags);
+}
+
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
+{
+    SIM_ENTER(cuIpcOpenMemHandle_v2);
+    return open_memory(pdptr, handle, Flags);
+}
+
+void sim_ipc_unmap(struct sim_range *range)
+{
+    munmap((char *)((uintptr_t)range->address & ~(uintptr_t)(PAGE_BYTES - 1)), range->occupied);
+}
+
+CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
+{
+    SIM_ENTER(cuIpcCloseMemHandle);
+    struct sim_range *range = sim_range_at(dptr);
+    if (!range || range->kind != SIM_RANGE_IPC || (CUdeviceptr)range->address != dptr) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (--range->imports == 0) {
+        sim_range_free(range);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* ---- events
+ * -------------------------------------------------------------------------------------- */
+
+struct slot {
+    _Atomic uint64_t recorded, reached; /* numbers of the latest record made, and got to */
+};
+
+struct sim_ipc_event {
+    struct slot *slots; /* the mapped file */
+    uint32_t index;
+    bool foreign;
+};
+
+static int own_fd = -1;
+static struct slot *own_slots;
+static uint32_t free_slots[EVENT_SLOTS];
+static uint32_t free_count, next_slot;
+
+static bool open_own_file(void)
+{
+    if (own_slots) {
+        return true;
+    }
+    own_fd = memfd_create("simgpu-events", MFD_CLOEXEC);
+    if (own_fd < 0 || ftruncate(own_fd, EVENT_SLOTS * sizeof(struct slot)) != 0) {
+        return false;
+    }
+    void *mapped = mmap(NULL, EVENT_SLOTS * sizeof(struct slot), PROT_READ | PROT_WRITE, MAP_SHARED,
+                        own_fd, 0);
+    own_slots = mapped == MAP_FAILED ? NULL : mapped;
+    return own_slots != NULL;
+}
+
+bool sim_ipc_event_open(CUevent event)
+{
+    if (!open_own_file() || (free_count == 0 && next_slot == EVENT_SLOTS)) {
+        return false;
+    }
+    event->shared = calloc(1, sizeof *event->shared);
+    if (event->shared) {
+        event->shared->slots = own_slots;
+        event->shared->index = free_count ? free_slots[--free_count] : next_slot++;
+        struct slot *slot = &own_slots[event->shared->index];
+        atomic_store(&slot->recorded, 0);
+        atomic_store(&slot->reached, 0);
+    }
+    return event->shared != NULL;
+}
+
+void sim_ipc_event_close(CUevent event)
+{
+    if (event->shared->foreign) {
+        munmap(event->shared->slots, EVENT_SLOTS * sizeof(struct slot));
+    } else {
+        free_slots[free_count++] = event->shared->index;
+    }
+    free(event->shared);
+    event->shared = NULL;
+}
+
+uint64_t sim_ipc_event_recorded(struct sim_ipc_event *event)
+{
+    return atomic_fetch_add(&event->slots[event->index].recorded, 1) + 1;
+}
+
+void sim_ipc_event_reached(struct sim_ipc_event *event, uint64_t version)
+{
+    struct slot *slot = &event->slots[event->index];
+    uint64_t now = atomic_load(&slot->reached);
+    while (now < version && !atomic_compare_exchange_weak(&slot->reached, &now, version)) {
+        /* another stream got further: `now` says how far */
+    }
+}
+
+uint64_t sim_ipc_event_latest(const struct sim_ipc_event *event)
+{
+    return atomic_load(&event->slots[event->index].recorded);
+}
+
+bool sim_ipc_event_reached_version(const struct sim_ipc_event *event, uint64_t version)
+{
+    return atomic_load(&event->slots[event->index].reached) >= version;
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *pHandle, CUevent event)
+{
+    SIM_ENTER(cuIpcGetEventHandle);
+    CUresult status = sim_event_check(event);
+    if (status != CUDA_SUCCESS) {
+        return status;
+    }
+    /* "must have been created with the CU_EVENT_INTERPROCESS flag" (cuda.h). */
+    if (!pHandle || !event->shared || event->shared->foreign) {
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    struct handle handle = {.magic = EVENT_MAGIC,
+                            .pid = getpid(),
+                            .fd = own_fd,
+                            .offset = event->shared->index,
+                            .device = event->context->device->index};
+    memset(pHandle, 0, sizeof *pHandle);
+    memcpy(pHandle->reserved, &handle, sizeof handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle opaque)
+{
+    SIM_ENTER(cuIpcOpenEventHandle);
+    SIM_CURRENT(context);
+    struct handle handle;
+    memcpy(&handle, opaque.reserved, sizeof handle);
+    if (!phEvent || handle.magic != EVENT_MAGIC || handle.offset >= EVENT_SLOTS) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (handle.pid == getpid()) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    int fd = open_foreign(&handle);
+    void *mapped = fd < 0 ? MAP_FAILED
+                          : mmap(NULL, EVENT_SLOTS * sizeof(struct slot), PROT_READ | PROT_WRITE,
+                                 MAP_SHARED, fd, 0);
+    if (fd >= 0) {
+        close(fd);
+    }
+    CUevent event = mapped == MAP_FAILED ? NULL : sim_object_new(&sim_events);
+    struct sim_ipc_event *shared = event ? calloc(1, sizeof *shared) : NULL;
+    if (!shared) {
+        if (event) {
+            sim_object_free(&sim_events, event);
+        }
+        return mapped == MAP_FAILED ? CUDA_ERROR_MAP_FAILED : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *shared = (struct sim_ipc_event){mapped, (uint32_t)handle.offset, true};
+    event->context = sim_context_retain(context);
+    event->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+    event->shared = shared;
+    *phEvent = event;
+    return CUDA_SUCCESS;
+}
