@@ -280,13 +280,16 @@ static bool find_run(const struct ms_pool *pool, const struct ms_range *range,
     while (out->bytes < enough_bytes && slot < segment->slot_count) {
         const struct ms_chunk *chunk = segment->slots[slot];
         ms_addr_t addr = segment->base + slot * granule;
-        if (addr >= end || chunk == NULL || addr + chunk->bytes > end) {
+        if (addr >= end) {
             break;
         }
         if (chunk->slot != slot) {
             /* The tail of a chunk that begins before the range. */
             slot = chunk->slot + chunk->bytes / granule;
             continue;
+        }
+        if (addr + chunk->bytes > end) {
+            break;
         }
         out->addr = out->bytes == 0 ? addr : out->addr;
         out->bytes += chunk->bytes;

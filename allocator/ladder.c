@@ -404,6 +404,8 @@ static ms_status_t trim_and_grow(struct ms_pool *pool, const struct ms_request *
 static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                          struct ms_block_info *out)
 {
+    /* Chunks that could not be released some time ago would be missing from every sum below. */
+    (void)ms_backing_release_spares(pool);
     ms_status_t status = reuse_when_done(pool, request, bytes, out);
     if (status == MS_ERR_NO_MEMORY) {
         status = grow(pool, request, bytes, false, out);

@@ -7,7 +7,9 @@ enum {
     RETIRE_AT_A_TIME = 256 /* ranges made idle under one hold of the state lock */
 };
 
-#define WAIT_SLICE_NS ((uint64_t)1000000) /* of one order while others are pending too */
+/* How long one order is waited for while others are pending too: at first, then longer and longer.
+ */
+#define WAIT_SLICE_NS ((uint64_t)1000000)
 
 static bool capturing(struct ms_pool *pool)
 {
@@ -187,7 +189,8 @@ bool ms_marks_wait(struct ms_pool *pool, unsigned turn, uint64_t *left_ns)
     batch->holds++;
     ms_lock_release(&pool->state);
 
-    uint64_t slice_ns = others && *left_ns > WAIT_SLICE_NS ? WAIT_SLICE_NS : *left_ns;
+    uint64_t slice_ns = WAIT_SLICE_NS << (turn / 2 < 20 ? turn / 2 : 20);
+    slice_ns = others && *left_ns > slice_ns ? slice_ns : *left_ns;
     uint64_t begin_ns = now_ns();
     ms_lock_release(&pool->growth);
     ms_status_t status = pool->ops->mark_wait(pool->ops->ctx, batch->mark, slice_ns);

@@ -5,6 +5,16 @@
 
 #include "allocator/pool_internal.h"
 
+/* The unit of backing: the device's granule, but not smaller than is worth a driver call. */
+#define SMALLEST_UNIT_BYTES ((uint64_t)2 << 20)
+
+static uint64_t unit_of(const struct ms_device_ops *ops)
+{
+    uint64_t granule_bytes = ops->granule_bytes;
+    bool small = granule_bytes != 0 && granule_bytes < SMALLEST_UNIT_BYTES;
+    return small ? SMALLEST_UNIT_BYTES : granule_bytes;
+}
+
 ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
 {
     struct ms_pool *pool = ms_pages_map(sizeof(*pool));
@@ -13,7 +23,7 @@ ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
     }
     pool->config = *config;
     pool->ops = config->ops;
-    pool->granule_bytes = config->ops->granule_bytes;
+    pool->granule_bytes = unit_of(config->ops);
     ms_slab_init(&pool->range_slab, sizeof(struct ms_range));
     ms_slab_init(&pool->chunk_slab, sizeof(struct ms_chunk));
     ms_slab_init(&pool->segment_slab, sizeof(struct ms_segment));

@@ -45,7 +45,7 @@ struct ms_pool_counters {
 struct ms_pool {
     struct ms_pool_config config;
     const struct ms_device_ops *ops;
-    uint64_t granule_bytes; /* 0: no virtual memory management */
+    uint64_t granule_bytes; /* of our backing, 2 MiB or more; 0: no virtual memory management */
 
     ms_lock_t state;
     ms_lock_t growth;
