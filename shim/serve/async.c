@@ -46,7 +46,7 @@ static CUresult forward(const struct call *call, struct ms_mempool *pool, struct
         return ms_oom_refuse(device, call->bytes);
     }
     CUresult result = ask_driver(call);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, true)) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, ms_options()->wait_ns)) {
         result = ask_driver(call);
     }
     ms_mempool_correct(pool, call->bytes);

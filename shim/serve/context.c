@@ -9,6 +9,9 @@
 #include "shim/serve/overhead.h"
 #include "shim/serve/stream.h"
 
+/* More than this was taken by somebody else while a context was created. */
+#define MOST_PLAUSIBLE_BYTES (2ULL << 30)
+
 _Atomic int ms_contexts_unlaunched;
 
 static struct ms_context *_Atomic first;
@@ -126,7 +129,7 @@ struct ms_context *ms_context_created(CUcontext handle, uint64_t overhead_bytes)
     (void)ms_driver()->cuCtxPopCurrent_v2(&popped);
     if (context && is_new) {
         uint64_t none = 0;
-        if (overhead_bytes == 0) {
+        if (overhead_bytes == 0 || overhead_bytes > MOST_PLAUSIBLE_BYTES) {
             overhead_bytes = ms_overhead_guess(context->device);
         }
         atomic_compare_exchange_strong(&context->device->first_overhead_bytes, &none,

@@ -40,7 +40,7 @@ static CUresult creation_end(struct creation *creation, CUcontext *context, CUre
 static bool once_more(struct creation *creation, CUresult result)
 {
     return result == CUDA_ERROR_OUT_OF_MEMORY && creation->device &&
-           ms_device_make_room(creation->device, true);
+           ms_device_make_room(creation->device, ms_options()->wait_ns);
 }
 
 CUresult ms_serve_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)

@@ -9,7 +9,6 @@
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
 #include "shim/serve/driver_ops.h"
-#include "shim/serve/overhead.h"
 #include "shim/serve/stream.h"
 #include "shim/session.h"
 
@@ -204,7 +203,7 @@ struct ms_device *ms_device_holding(ms_addr_t addr)
 
 /* --- charging --------------------------------------------------------------------------------- */
 
-bool ms_device_make_room(struct ms_device *device, bool may_wait)
+bool ms_device_make_room(struct ms_device *device, uint64_t wait_ns)
 {
     if (!device->pool) {
         return false;
@@ -212,10 +211,10 @@ bool ms_device_make_room(struct ms_device *device, bool may_wait)
     uint64_t released = ms_pool_trim(device->pool, 0);
     struct ms_pool_stats stats;
     ms_pool_stats(device->pool, &stats);
-    if (stats.pending_bytes != 0 && may_wait && !ms_captures_running()) {
+    if (stats.pending_bytes != 0 && wait_ns != 0 && !ms_captures_running()) {
         ms_mark_t mark = 0;
         if (device->ops.mark(device->ops.ctx, MS_STREAM_DEVICE, &mark) == MS_OK) {
-            (void)device->ops.mark_wait(device->ops.ctx, mark, ms_options()->wait_ns);
+            (void)device->ops.mark_wait(device->ops.ctx, mark, wait_ns);
             device->ops.mark_release(device->ops.ctx, mark);
         }
         released += ms_pool_trim(device->pool, 0);
@@ -223,23 +222,24 @@ bool ms_device_make_room(struct ms_device *device, bool may_wait)
     return released != 0;
 }
 
+/* Trims no more than is asked for: what the pool keeps, it need not create again. */
+static bool trim_and_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes)
+{
+    struct ms_pool_stats stats;
+    ms_pool_stats(device->pool, &stats);
+    uint64_t room = ms_budget_free_bytes(&device->budget);
+    uint64_t missing = bytes > room ? bytes - room : 0;
+    (void)ms_pool_trim(device->pool, stats.free_bytes > missing ? stats.free_bytes - missing : 0);
+    return ms_budget_charge(&device->budget, owner, bytes);
+}
+
 bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
 {
     bool charged = ms_budget_charge(&device->budget, owner, bytes);
-    if (!charged && bytes <= atomic_load(&device->budget.cap_bytes)) {
-        if (device->pool) {
-            /* No more than is asked for: what the pool keeps, it need not create again. */
-            struct ms_pool_stats stats;
-            ms_pool_stats(device->pool, &stats);
-            uint64_t room = ms_budget_free_bytes(&device->budget);
-            uint64_t missing = bytes > room ? bytes - room : 0;
-            (void)ms_pool_trim(device->pool,
-                               stats.free_bytes > missing ? stats.free_bytes - missing : 0);
-            charged = ms_budget_charge(&device->budget, owner, bytes);
-        }
+    if (!charged && device->pool && bytes <= atomic_load(&device->budget.cap_bytes)) {
+        charged = trim_and_charge(device, owner, bytes);
         if (!charged) {
-            (void)ms_device_make_room(device, may_wait);
-            ms_overhead_reconcile(device);
+            (void)ms_device_make_room(device, may_wait ? ms_options()->wait_ns : 0);
             charged = ms_budget_charge(&device->budget, owner, bytes);
         }
     }

@@ -46,9 +46,6 @@ struct ms_device {
 
     _Atomic uint64_t first_overhead_bytes; /* what its first measured context took */
 
-    _Atomic int creating; /* threads that have charged and have not asked the driver yet, or wait
-                             for its answer */
-
     _Atomic int threshold;            /* 0 normal, 1 warning, 2 critical, 3 emergency */
     _Atomic uint64_t rise_bytes;      /* charged at or above this: the next threshold is crossed */
     _Atomic uint64_t fall_bytes;      /* charged below this: the present one is left */
@@ -86,9 +83,9 @@ void ms_device_range_freed(struct ms_device *device, ms_addr_t addr);
 bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait);
 void ms_device_discharge(struct ms_device *device, enum ms_owner owner, uint64_t bytes);
 
-/* Gives the driver all that the pool holds and nobody uses, after waiting, for a bounded time and
- * unless a stream captures, for frees in flight. True where that was anything. */
-bool ms_device_make_room(struct ms_device *device, bool may_wait);
+/* Gives the driver all that the pool holds and nobody uses, after waiting for frees in flight, at
+ * most so long, and not at all while a stream captures. True where that was anything. */
+bool ms_device_make_room(struct ms_device *device, uint64_t wait_ns);
 
 /* MS_EVENT_CHARGE or MS_EVENT_DISCHARGE of what is FORWARDED or CONTEXT. */
 void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner owner,

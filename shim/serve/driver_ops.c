@@ -120,9 +120,7 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
     CUmemAllocationProp_v1 prop =
         properties(device, location, atomic_load(&device->rdma_flag) == 1);
     CUmemGenericAllocationHandle_v1 chunk = 0;
-    atomic_fetch_add(&device->creating, 1);
     CUresult result = MS_REAL(cuMemCreate)(&chunk, bytes, &prop, 0);
-    atomic_fetch_sub(&device->creating, 1);
     ms_scope_leave(&scope);
     if (result == CUDA_SUCCESS) {
         *out = chunk;

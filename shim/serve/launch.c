@@ -28,7 +28,7 @@ static bool again(bool *retried, CUresult result)
     }
     *retried = true;
     struct ms_device *device = ms_device_current();
-    return device && ms_device_make_room(device, true);
+    return device && ms_device_make_room(device, ms_options()->wait_ns);
 }
 
 /* Charges what was taken. handle: what was made and can be destroyed again, null where nothing. */

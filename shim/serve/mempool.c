@@ -8,6 +8,8 @@
 #include "shim/serve/driver.h"
 #include "shim/serve/peer.h"
 
+#define TRIM_WAIT_NS 2000000u
+
 static struct ms_mempool *_Atomic first;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a record is added */
 
@@ -137,7 +139,6 @@ bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes)
         return false;
     }
     if (device) {
-        atomic_fetch_add(&device->creating, 1);
         pthread_mutex_lock(&pool->lock);
         pool->asking_bytes += bytes;
         pool->charged_bytes += bytes;
@@ -166,9 +167,6 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
         ms_budget_discharge(&device->budget, MS_OWNER_FORWARDED, before - now);
     }
     pthread_mutex_unlock(&pool->lock);
-    if (asked_bytes != 0) {
-        atomic_fetch_sub(&device->creating, 1);
-    }
     /* What was charged before the call was not told yet. */
     uint64_t told = before - asked_bytes;
     ms_device_note_charge(device, now > told, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
@@ -278,7 +276,14 @@ CUresult ms_serve_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     struct ms_mempool *known = result == CUDA_SUCCESS ? ms_mempool_of(pool) : NULL;
     if (ours(known)) {
         uint64_t used = atomic_load(&known->used_bytes);
-        (void)ms_pool_trim(ours(known), minBytesToKeep > used ? minBytesToKeep - used : 0);
+        uint64_t keep = minBytesToKeep > used ? minBytesToKeep - used : 0;
+        if (keep == 0) {
+            /* What the application has seen to be done must go (cuda.h, cuMemPoolTrimTo). That it
+             * is done, memshim only sees by an event of its own, an instant later. */
+            (void)ms_device_make_room(ms_device_get(known->ordinal), TRIM_WAIT_NS);
+        } else {
+            (void)ms_pool_trim(ours(known), keep);
+        }
     } else if (known) {
         ms_mempool_correct(known, 0);
     }

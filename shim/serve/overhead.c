@@ -1,8 +1,6 @@
 /* Measuring, and the charges of contexts. */
 #include "shim/serve/overhead.h"
 
-#include <time.h>
-
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
 #include "shim/serve/nvml.h"
@@ -12,9 +10,6 @@
 /* Contexts of current devices and drivers take 250 to 600 MiB. Used only where neither the driver
  * nor NVML could be asked before the context was there. */
 #define GUESS_BYTES (512ULL << 20)
-
-#define RECONCILE_LOOKS  3
-#define RECONCILE_NAP_NS 1000000
 
 static bool used_by_driver(struct ms_device *device, uint64_t *used_bytes)
 {
@@ -105,41 +100,4 @@ uint64_t ms_overhead_guess(struct ms_device *device)
         return 0;
     }
     return used_bytes - charged < GUESS_BYTES ? used_bytes - charged : GUESS_BYTES;
-}
-
-/* By how much charges exceed what is in use. A charge comes before the driver's own taking, so
- * that one look may see another thread's charge and not yet its memory: the least of several looks
- * counts, and only those while nobody was creating. */
-static uint64_t excess_bytes(struct ms_device *device)
-{
-    uint64_t least = UINT64_MAX;
-    for (int look = 0; look < RECONCILE_LOOKS; look++) {
-        uint64_t used_bytes = 0;
-        bool quiet = atomic_load(&device->creating) == 0;
-        uint64_t charged = atomic_load(&device->budget.charged_bytes);
-        if (!quiet || !used_by_driver(device, &used_bytes) || atomic_load(&device->creating) != 0) {
-            return 0;
-        }
-        uint64_t excess = charged > used_bytes ? charged - used_bytes : 0;
-        least = excess < least ? excess : least;
-        if (least == 0) {
-            break;
-        }
-        struct timespec nap = {.tv_nsec = RECONCILE_NAP_NS};
-        nanosleep(&nap, NULL);
-    }
-    return least;
-}
-
-void ms_overhead_reconcile(struct ms_device *device)
-{
-    uint64_t excess = excess_bytes(device);
-    for (struct ms_context *c = ms_context_first(); c && excess != 0; c = c->next) {
-        if (c->device == device && !c->dead) {
-            uint64_t held = atomic_load(&c->charged_bytes);
-            uint64_t back = excess < held ? excess : held;
-            ms_overhead_discharge(c, MS_CHARGE_CONTEXT, back);
-            excess -= back;
-        }
-    }
 }

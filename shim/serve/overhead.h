@@ -1,7 +1,7 @@
 /* What the driver takes by itself: measured as the change of its free memory around a call.
  *
- * The figure is an estimate (other processes and threads change it too), so it is corrected
- * wherever the driver's own numbers show it to be too high. */
+ * The figure is an estimate: what other processes take in the same instant is in it. So it is
+ * bounded where more is not plausible, and errs on the side of charging. */
 #ifndef MEMSHIM_SHIM_SERVE_OVERHEAD_H
 #define MEMSHIM_SHIM_SERVE_OVERHEAD_H
 
@@ -34,9 +34,5 @@ void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason rea
 
 /* What a context costs that was not measured at its creation. */
 uint64_t ms_overhead_guess(struct ms_device *device);
-
-/* The device cannot be charged more than is in use on it: takes back what its contexts were
- * charged beyond that. */
-void ms_overhead_reconcile(struct ms_device *device);
 
 #endif

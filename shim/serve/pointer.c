@@ -34,36 +34,37 @@ CUresult ms_serve_cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psiz
     return MS_REAL(cuMemGetAddressRange)(pbase, psize, dptr);
 }
 
-/* Overwrites what the driver answered where the block knows better. */
-static void correct(const struct ms_block_info *block, CUpointer_attribute attribute, void *data)
+/* Answers where the block knows better than the driver; false where the driver's answer stands. */
+static bool answer(const struct ms_block_info *block, CUpointer_attribute attribute, void *data)
 {
     struct ms_grant grant = {0};
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr_v2 *)data = block->addr;
-        break;
+        return true;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
         *(size_t *)data = block->bytes;
-        break;
+        return true;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = block->id;
-        break;
+        return true;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         *(int *)data = 0;
-        break;
+        return true;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        if (ms_ledger_find(MS_SPACE_DEVICE, block->addr, &grant) && grant.kind == MS_GRANT_BLOCK) {
-            *(CUcontext *)data = ((const struct ms_context *)grant.holder)->handle;
+        if (!ms_ledger_find(MS_SPACE_DEVICE, block->addr, &grant) || grant.kind != MS_GRANT_BLOCK) {
+            return false; /* stream-ordered memory belongs to no context */
         }
-        break;
+        *(CUcontext *)data = ((const struct ms_context *)grant.holder)->handle;
+        return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = NULL;
         if (ms_ledger_find(MS_SPACE_DEVICE, block->addr, &grant) && grant.kind == MS_GRANT_ASYNC) {
             *(CUmemoryPool *)data = ((const struct ms_mempool *)grant.holder)->handle;
         }
-        break;
+        return true;
     default:
-        break;
+        return false;
     }
 }
 
@@ -72,16 +73,10 @@ CUresult ms_serve_cuPointerGetAttribute(void *data, CUpointer_attribute attribut
 {
     struct ms_device *device = NULL;
     struct ms_block_info block;
-    CUresult result = MS_REAL(cuPointerGetAttribute)(data, attribute, ptr);
-    if (data && block_at(ptr, &device, &block)) {
-        if (result != CUDA_SUCCESS && attribute == CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE) {
-            result = CUDA_SUCCESS; /* the driver knows no memory pool behind a mapping */
-        }
-        if (result == CUDA_SUCCESS) {
-            correct(&block, attribute, data);
-        }
+    if (data && block_at(ptr, &device, &block) && answer(&block, attribute, data)) {
+        return CUDA_SUCCESS;
     }
-    return result;
+    return MS_REAL(cuPointerGetAttribute)(data, attribute, ptr);
 }
 
 CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
@@ -93,7 +88,7 @@ CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
     CUresult result = MS_REAL(cuPointerGetAttributes)(numAttributes, attributes, data, ptr);
     if (result == CUDA_SUCCESS && block_at(ptr, &device, &block)) {
         for (unsigned int i = 0; i < numAttributes; i++) {
-            correct(&block, attributes[i], data[i]);
+            (void)answer(&block, attributes[i], data[i]);
         }
     }
     return result;

@@ -4,12 +4,13 @@
 #include "shim/serve/driver.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/oom.h"
-#include "shim/serve/overhead.h"
 #include "shim/serve/stream.h"
 #include "shim/session.h"
 
 /* Ids of blocks that no pool served: far above the allocator's own, which count from 1. */
 #define FIRST_FORWARDED_ID (1ULL << 62)
+
+#define ATTEMPTS 4 /* of a request that has room, by the numbers, and is refused */
 
 static _Atomic uint64_t last_forwarded_id = FIRST_FORWARDED_ID;
 
@@ -41,17 +42,13 @@ static void emit_host(const struct ms_grant *grant)
 
 /* --- blocks of the pool ----------------------------------------------------------------------- */
 
-/* The pool's ladder has failed. What contexts are charged may be an overestimate: where taking that
- * back helps, the pool is asked once more. */
-static ms_status_t ask_again(struct ms_device *device, const struct ms_request *request,
-                             struct ms_block_info *block)
+/* A refusal may be the work of the moment: another thread had what it has given back since. Then
+ * the request fits, and is made again. */
+static bool fits_now(struct ms_device *device, uint64_t bytes)
 {
-    uint64_t before = ms_budget_free_bytes(&device->budget);
-    ms_overhead_reconcile(device);
-    if (ms_budget_free_bytes(&device->budget) <= before) {
-        return MS_ERR_NO_MEMORY;
-    }
-    return ms_pool_alloc(device->pool, request, block);
+    struct ms_pool_stats stats;
+    ms_pool_stats(device->pool, &stats);
+    return bytes <= ms_budget_free_bytes(&device->budget) + stats.free_bytes - stats.pending_bytes;
 }
 
 CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void *holder,
@@ -65,10 +62,10 @@ CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void 
     struct ms_block_info block;
     ms_status_t status = MS_ERR_NO_MEMORY;
     if (bytes <= atomic_load_explicit(&device->budget.cap_bytes, memory_order_relaxed)) {
-        status = ms_pool_alloc(device->pool, &request, &block);
-        if (status == MS_ERR_NO_MEMORY) {
-            status = ask_again(device, &request, &block);
-        }
+        int attempts = ATTEMPTS;
+        do {
+            status = ms_pool_alloc(device->pool, &request, &block);
+        } while (status == MS_ERR_NO_MEMORY && --attempts > 0 && fits_now(device, bytes));
     }
     ms_device_check_thresholds(device);
     if (status == MS_ERR_NO_MEMORY) {
@@ -118,10 +115,8 @@ CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context
         .charged_bytes = estimate_bytes,
         .reason = reason,
     };
-    atomic_fetch_add(&device->creating, 1);
     if (estimate_bytes != 0 &&
         !ms_device_charge(device, MS_OWNER_FORWARDED, estimate_bytes, true)) {
-        atomic_fetch_sub(&device->creating, 1);
         return ms_oom_refuse(device, requested_bytes);
     }
     return CUDA_SUCCESS;
@@ -133,7 +128,7 @@ bool ms_forward_retry(struct ms_forward *forward, CUresult result)
         return false;
     }
     forward->retried = true;
-    return ms_device_make_room(forward->device, true);
+    return ms_device_make_room(forward->device, ms_options()->wait_ns);
 }
 
 static void correct(struct ms_forward *forward, uint64_t taken_bytes)
@@ -157,7 +152,6 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
                         uint64_t name, uint64_t taken_bytes)
 {
     struct ms_device *device = forward->device;
-    atomic_fetch_sub(&device->creating, 1);
     if (result != CUDA_SUCCESS) {
         correct(forward, 0);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {

@@ -111,17 +111,14 @@ static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
                                CUmemGenericAllocationHandle_v1 *handle, size_t size,
                                const CUmemAllocationProp_v1 *prop, unsigned long long flags)
 {
-    atomic_fetch_add(&device->creating, 1);
     if (!ms_device_charge(device, chunk->owner, size, true)) {
-        atomic_fetch_sub(&device->creating, 1);
         free(chunk);
         return ms_oom_refuse(device, size);
     }
     CUresult result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, true)) {
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, ms_options()->wait_ns)) {
         result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
     }
-    atomic_fetch_sub(&device->creating, 1);
     if (result != CUDA_SUCCESS) {
         ms_device_discharge(device, chunk->owner, size);
         free(chunk);
