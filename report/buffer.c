@@ -52,7 +52,7 @@ void *ms_buffer_extend(struct ms_buffer *buffer, size_t bytes)
     return added;
 }
 
-static void append(struct ms_buffer *buffer, const char *from, size_t bytes)
+void ms_buffer_append(struct ms_buffer *buffer, const char *from, size_t bytes)
 {
     char *to = ms_buffer_extend(buffer, bytes);
 
@@ -63,7 +63,7 @@ static void append(struct ms_buffer *buffer, const char *from, size_t bytes)
 
 void ms_buffer_add(struct ms_buffer *buffer, const char *text)
 {
-    append(buffer, text, strlen(text));
+    ms_buffer_append(buffer, text, strlen(text));
 }
 
 void ms_buffer_format(struct ms_buffer *buffer, const char *format, ...)
@@ -76,7 +76,7 @@ void ms_buffer_format(struct ms_buffer *buffer, const char *format, ...)
     const int length = vsnprintf(text, sizeof(text), format, values);
 
     va_end(values);
-    append(buffer, text, length < 0 ? 0 : strnlen(text, sizeof(text)));
+    ms_buffer_append(buffer, text, length < 0 ? 0 : strnlen(text, sizeof(text)));
 }
 
 size_t ms_utf8_length(const char *text, unsigned *code_point)
@@ -128,7 +128,7 @@ void ms_buffer_add_plain(struct ms_buffer *buffer, const char *text)
         const size_t length = ms_utf8_length(text, &point);
 
         if (length > 0 && is_printable(point)) {
-            append(buffer, text, length);
+            ms_buffer_append(buffer, text, length);
             text += length;
         } else {
             ms_buffer_format(buffer, "\\x%02x", (unsigned char)*text);

@@ -15,6 +15,7 @@ struct ms_buffer {
 /* Room for `bytes` more, zeroed, counted as added; null where memory ran out. */
 void *ms_buffer_extend(struct ms_buffer *buffer, size_t bytes);
 
+void ms_buffer_append(struct ms_buffer *buffer, const char *from, size_t bytes);
 void ms_buffer_add(struct ms_buffer *buffer, const char *text);
 void ms_buffer_format(struct ms_buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

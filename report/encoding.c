@@ -7,6 +7,8 @@
 #define TAG_KNOWN   0x40u
 #define TAG_SAME    0x80u
 
+#define KIND_BORN_ELSEWHERE 31u
+
 #define UNIT_SHIFT 9 /* blocks and PyTorch's tensors are multiples of 512 bytes */
 
 enum field {
@@ -170,8 +172,10 @@ static uint8_t *put_aux(struct ms_codec *codec, const struct ms_event *event, bo
     case MS_EVENT_BLOCK_ALLOC:
         return put_signed_short(at, event->aux - event->bytes);
     case MS_EVENT_TENSOR_BORN:
-        at = put_varint(at, zigzag(event->aux - codec->arena));
-        codec->arena = event->aux;
+        if (event->aux != codec->arena) {
+            at = put_varint(at, zigzag(event->aux - codec->arena));
+            codec->arena = event->aux;
+        }
         return at;
     case MS_EVENT_BLOCK_FREE:
         return same ? at : put_varint(at, event->aux);
@@ -189,13 +193,15 @@ size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t 
     const bool same = is_same(codec, event, fields);
     uint8_t *at = out;
 
-    *at++ = (uint8_t)(event->kind | (known ? TAG_KNOWN : 0) | (same ? TAG_SAME : 0) |
-                      (context != codec->context ? TAG_CONTEXT : 0));
+    const bool elsewhere = event->kind == MS_EVENT_TENSOR_BORN && event->aux != codec->arena;
+
+    *at++ = (uint8_t)((elsewhere ? KIND_BORN_ELSEWHERE : event->kind) | (known ? TAG_KNOWN : 0) |
+                      (same ? TAG_SAME : 0) | (context != codec->context ? TAG_CONTEXT : 0));
     if (context != codec->context) {
         *at++ = context;
         codec->context = context;
     }
-    at = put_varint(at, time_ns - codec->time_ns);
+    at = put_varint(at, (time_ns - codec->time_ns) / MS_TIME_UNIT_NS);
     codec->time_ns = time_ns;
     if (fields & FIELD_ID) {
         at = put_id(codec, event, fields, known, at);
@@ -297,15 +303,16 @@ static void get_id(struct ms_codec *codec, struct input *input, uint8_t fields, 
     }
 }
 
-static void get_aux(struct ms_codec *codec, struct input *input, bool same, struct ms_event *event)
+static void get_aux(struct ms_codec *codec, struct input *input, bool same, bool elsewhere,
+                    struct ms_event *event)
 {
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
         event->aux = event->bytes + get_signed_short(input);
         break;
     case MS_EVENT_TENSOR_BORN:
-        event->aux = codec->arena + unzigzag(get_varint(input));
-        codec->arena = event->aux;
+        codec->arena += elsewhere ? unzigzag(get_varint(input)) : 0;
+        event->aux = codec->arena;
         break;
     case MS_EVENT_BLOCK_FREE:
         event->aux = same ? 0 : get_varint(input);
@@ -341,7 +348,8 @@ size_t ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes, struct
 {
     struct input input = {in, in + bytes, false};
     const uint8_t tag = get_byte(&input);
-    const uint8_t kind = tag & TAG_KIND;
+    const bool elsewhere = (tag & TAG_KIND) == KIND_BORN_ELSEWHERE;
+    const uint8_t kind = elsewhere ? MS_EVENT_TENSOR_BORN : tag & TAG_KIND;
     const bool known = tag & TAG_KNOWN;
     const bool same = tag & TAG_SAME;
 
@@ -358,7 +366,7 @@ size_t ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes, struct
     }
     event->device = codec->context & 0x3f;
     event->owner = codec->context >> 6;
-    codec->time_ns += get_varint(&input);
+    codec->time_ns += get_varint(&input) * MS_TIME_UNIT_NS;
     *time_ns = codec->time_ns;
     if (fields & FIELD_ID) {
         get_id(codec, &input, fields, known, event);
@@ -373,7 +381,7 @@ size_t ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes, struct
         learn_site(codec, event->site);
     }
     if (fields & FIELD_AUX) {
-        get_aux(codec, &input, same, event);
+        get_aux(codec, &input, same, elsewhere, event);
     }
     if (fields & BIRTH) {
         *birth_slot(codec, event->id) = (struct ms_birth){event->id, event->addr, event->bytes};

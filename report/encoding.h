@@ -1,7 +1,8 @@
 /* Events as compact records, and back. Both halves share it. Pure; one encoder or decoder a window.
  *
  * A record
- *   tag byte   bits 0-4  kind (enum ms_event_kind, 1 or more)
+ *   tag byte   bits 0-4  kind (enum ms_event_kind, 1 or more); 31: a TENSOR_BORN in another arena
+ *                        than the last one
  *              bit 5     CONTEXT: device and owner differ from the record before
  *              bit 6     KNOWN: births (BLOCK_ALLOC, TENSOR_BORN): id is the last birth's + 1;
  *                        deaths (BLOCK_FREE, BLOCK_ARENA, TENSOR_DIED): addr and bytes are those of
@@ -9,15 +10,17 @@
  *              bit 7     SAME: the site is the predicted one and the stream the last one; for
  *                        BLOCK_FREE also aux = 0
  *   context    if CONTEXT: one byte, device | owner << 6
- *   time       varint: ns since the record before (the first: since the window's start)
+ *   time       varint: units of MS_TIME_UNIT_NS since the record before (the first: since the
+ *              window's start)
  *   id         unless a KNOWN birth. Births: zigzag of (id - last birth's id - 1); deaths: zigzag
  *              of (last birth's id - id); other kinds: zigzag of (id - id of the last other record)
  *   addr       unless a KNOWN death: signed short of (addr - last addr)
  *   bytes      unless a KNOWN death: short
  *   stream     unless SAME: varint
  *   site       unless SAME: varint
- *   aux        BLOCK_ALLOC: signed short of (aux - bytes); TENSOR_BORN: zigzag of (aux - aux of
- *              the last TENSOR_BORN); BLOCK_FREE: varint, unless SAME; else varint
+ *   aux        BLOCK_ALLOC: signed short of (aux - bytes); TENSOR_BORN: none, kind 31: zigzag of
+ *              (aux - aux of the last birth of a tensor); BLOCK_FREE: varint, unless SAME; else
+ *              varint
  * and only those fields that allocator/event.h names for the kind. "last addr" is that of the last
  * record that has one; stream and site likewise. The predicted site is the one that followed when
  * the last site was seen before (MS_SITE_SLOTS slots by site, of this window).
@@ -44,6 +47,9 @@ struct ms_birth {
     uint64_t id, addr, bytes;
 };
 
+/* Times are multiples of it: half of all records then tell theirs in one byte. */
+#define MS_TIME_UNIT_NS 32u
+
 /* What both sides know after each record. */
 struct ms_codec {
     uint64_t time_ns;
@@ -54,11 +60,12 @@ struct ms_codec {
     uint32_t next_site[MS_SITE_SLOTS];      /* by site */
 };
 
-/* At the start of a window. */
+/* At the start of a window; start_time_ns as for ms_encode. */
 void ms_codec_reset(struct ms_codec *codec, uint64_t start_time_ns);
 
-/* Writes one record to `out` (MS_RECORD_MAX_BYTES of room) and returns its length. time_ns: not
- * before the last one's. The event's kind, device and owner are in range. */
+/* Writes one record to `out` (MS_RECORD_MAX_BYTES of room) and returns its length. time_ns: a
+ * multiple of MS_TIME_UNIT_NS, not before the last one's. The event's kind, device and owner are in
+ * range. */
 size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t time_ns,
                  uint8_t *out);
 

@@ -3,25 +3,46 @@
 #include <inttypes.h>
 #include <string.h>
 
+static bool is_plain(char letter)
+{
+    const unsigned char byte = (unsigned char)letter;
+
+    return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\' && byte != '<' &&
+           byte != '>' && byte != '&';
+}
+
+/* One character that is no plain ASCII; returns the bytes taken. */
+static size_t add_character(struct ms_buffer *out, const char *text, size_t bytes)
+{
+    unsigned point;
+    const size_t length = ms_utf8_length(text, &point);
+
+    if (length == 0 || length > bytes) {
+        ms_buffer_add(out, "\\ufffd");
+        return 1;
+    }
+    if (point < 0x80 || point == 0x2028 || point == 0x2029) {
+        ms_buffer_format(out, "\\u%04x", point);
+    } else {
+        ms_buffer_append(out, text, length);
+    }
+    return length;
+}
+
 static void add_string(struct ms_buffer *out, const char *text, size_t bytes)
 {
     const char *end = text + bytes;
 
     ms_buffer_add(out, "\"");
     while (text < end) {
-        unsigned point;
-        const size_t length = ms_utf8_length(text, &point);
+        const char *plain = text;
 
-        if (length == 0 || length > (size_t)(end - text)) {
-            ms_buffer_add(out, "\\ufffd");
+        while (text < end && is_plain(*text)) {
             text++;
-        } else if (point < 0x20 || point == '"' || point == '\\' || point == '<' || point == '>' ||
-                   point == '&' || point == 0x7f || point == 0x2028 || point == 0x2029) {
-            ms_buffer_format(out, "\\u%04x", point);
-            text += length;
-        } else {
-            ms_buffer_format(out, "%.*s", (int)length, text);
-            text += length;
+        }
+        ms_buffer_append(out, plain, (size_t)(text - plain));
+        if (text < end) {
+            text += add_character(out, text, (size_t)(end - text));
         }
     }
     ms_buffer_add(out, "\"");
@@ -56,7 +77,7 @@ static void begin_member(struct ms_json *json, const char *key)
 void ms_json_open(struct ms_json *json, const char *key, char bracket)
 {
     begin_member(json, key);
-    ms_buffer_format(json->out, "%c", bracket);
+    ms_buffer_append(json->out, &bracket, 1);
     json->depth++;
     json->started = false;
 }
@@ -67,7 +88,7 @@ void ms_json_close(struct ms_json *json, char bracket)
     if (json->started) {
         add_break(json);
     }
-    ms_buffer_format(json->out, "%c", bracket);
+    ms_buffer_append(json->out, &bracket, 1);
     json->started = true;
 }
 

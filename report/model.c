@@ -181,18 +181,15 @@ static void read_log(struct replay *replay, struct ms_extent_place *place)
 
 /* ---- windows ---- */
 
-/* Out-of-memories that came before the event of this ordinal and time. */
-static void start_pending(struct replay *replay, uint64_t event, uint64_t time_ns)
+/* Out-of-memories that came before the event of this ordinal. */
+static void start_pending(struct replay *replay, uint64_t event)
 {
     const struct pending *all = (const struct pending *)replay->pending.at;
     const size_t count = replay->pending.bytes / sizeof(*all);
 
-    while (replay->next_pending < count) {
+    while (replay->next_pending < count && all[replay->next_pending].event <= event) {
         const struct pending *pending = &all[replay->next_pending];
 
-        if (pending->event > event || (pending->event == event && pending->oom.time_ns > time_ns)) {
-            break;
-        }
         replay->next_pending++;
 
         struct ms_model_device *device = use_device(replay->model, pending->oom.device);
@@ -234,7 +231,7 @@ static void replay_event(struct replay *replay, const struct ms_event *event, ui
 {
     struct ms_model_device *device = use_device(replay->model, event->device);
 
-    start_pending(replay, replay->next_event, time_ns);
+    start_pending(replay, replay->next_event);
     replay->next_event++;
     replay->model->read_events++;
     if (!device) {
@@ -256,7 +253,8 @@ static bool take_bases(struct replay *replay)
     const struct ms_extent_header *header = (const struct ms_extent_header *)replay->reader->extent;
     const struct ms_base *base = (const struct ms_base *)(header + 1);
 
-    start_pending(replay, header->first_event, header->start_time_ns);
+    /* The window was begun for its first event: what came before that is in the bases. */
+    start_pending(replay, header->first_event);
     for (uint32_t i = 0; i < header->base_count; i++) {
         struct ms_model_device *device = use_device(replay->model, base[i].device);
 
@@ -457,7 +455,7 @@ static void read_all(struct replay *replay)
     const bool from_the_start = replay->complete && model->first_detail_ns == 0 &&
                                 model->read_events >= header->events && header->lost_events == 0;
 
-    start_pending(replay, UINT64_MAX, UINT64_MAX);
+    start_pending(replay, UINT64_MAX);
     for (size_t i = 0; i < ms_reader_count(&reader->devices); i++) {
         read_page(replay, ms_reader_place(&reader->devices, i), !to_the_end, !from_the_start);
     }

@@ -42,15 +42,15 @@ static int make_folder(const char *path)
     if (mkdir(path, 0777) == 0) {
         return 0;
     }
-    if (errno == EEXIST) {
-        return stat(path, &status) == 0 && S_ISDIR(status.st_mode) ? 0 : ENOTDIR;
-    }
-    /* A folder above that may not be written can still be walked through. */
-    if ((errno == EROFS || errno == EACCES || errno == EPERM) && stat(path, &status) == 0 &&
-        S_ISDIR(status.st_mode)) {
+
+    const int error = errno;
+    const bool there = stat(path, &status) == 0;
+
+    /* Whatever mkdir says of a folder that is there: it can be walked through. */
+    if (there && S_ISDIR(status.st_mode)) {
         return 0;
     }
-    return errno;
+    return there ? ENOTDIR : error;
 }
 
 static int make_folders(const char *path)

@@ -69,7 +69,9 @@ static uint64_t clock_ns(clockid_t clock)
 
 static uint64_t time_ns(const struct ms_trace *trace)
 {
-    return clock_ns(CLOCK_MONOTONIC) - trace->start_monotonic_ns;
+    const uint64_t ns = clock_ns(CLOCK_MONOTONIC) - trace->start_monotonic_ns;
+
+    return ns - ns % MS_TIME_UNIT_NS;
 }
 
 /* Only holders of the lock write these counters; the atomics are for readers of the file. */

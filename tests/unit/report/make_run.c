@@ -1,0 +1,69 @@
+/* Makes a run of several processes for the schema's test: well, out of memory, killed, hostile
+ * names; and completes its reports. Prints the run's folder. Usage: make_run OUTPUT */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "report/cli_report.h"
+#include "synthetic.h"
+
+static ms_trace_t *begin(const char *output, int rank, struct synthetic *run)
+{
+    struct ms_trace_config config = synthetic_config(output);
+
+    config.process.rank = rank;
+    config.process.pid = 1000 + rank;
+    if (rank == 1) {
+        config.process.command = "python \"x\" <script>\n\x1b[2J\xff";
+        config.process.program = "<b>\n\xff";
+        config.process.rank = -1;
+        config.process.world_size = 0;
+        config.process.options = "MEMSHIM_OUTPUT=a\"b\n";
+    }
+
+    ms_trace_t *trace = ms_trace_open(&config, NULL, 0);
+
+    synthetic_begin(run, trace, (uint64_t)rank + 1);
+    synthetic_churn(run, 20000);
+    return trace;
+}
+
+int main(int argc, char **argv)
+{
+    struct synthetic run;
+    char dir[PATH_MAX];
+
+    if (argc != 2) {
+        return 2;
+    }
+
+    ms_trace_t *well = begin(argv[1], 0, &run);
+    const struct ms_event crossing = {.kind = MS_EVENT_THRESHOLD, .bytes = 22 * GIB, .aux = 1};
+
+    ms_trace_emit(well, &crossing);
+    ms_trace_note(well, "a \"note\"");
+    ms_trace_close(well, true, 0);
+
+    ms_trace_t *died = begin(argv[1], 1, &run);
+    struct ms_oom_state state = synthetic_oom(30 * GIB, MS_OOM_TORCH);
+
+    for (int source = 0; source < 2; source++) {
+        state.source = (uint8_t)source;
+        ms_trace_oom(died, 0, &state);
+    }
+    ms_trace_close(died, true, 1);
+
+    const pid_t child = fork();
+
+    if (child == 0) {
+        (void)begin(argv[1], 2, &run);
+        (void)raise(SIGKILL);
+    }
+    (void)waitpid(child, NULL, 0);
+    snprintf(dir, sizeof(dir), "%s", ms_trace_dir(well));
+    *strrchr(dir, '/') = '\0';
+    (void)puts(dir);
+    return ms_report_complete(dir) == 0 ? 0 : 1;
+}

@@ -1,0 +1,179 @@
+#include "synthetic.h"
+
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[PATH_MAX];
+static pid_t owner;
+
+static int remove_one(const char *path, const struct stat *status, int type, struct FTW *where)
+{
+    (void)status;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+static void remove_folder(void)
+{
+    if (getpid() == owner) {
+        (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    }
+}
+
+const char *synthetic_folder(void)
+{
+    snprintf(folder, sizeof(folder), "/tmp/memshim-test-XXXXXX");
+    if (!mkdtemp(folder)) {
+        perror("mkdtemp");
+        exit(1);
+    }
+    owner = getpid();
+    atexit(remove_folder);
+    return folder;
+}
+
+struct ms_trace_config synthetic_config(const char *output)
+{
+    return (struct ms_trace_config){
+        .output_dir = output,
+        .process = {.run_id = "r1",
+                    .host = "node-a",
+                    .command = "python train.py",
+                    .program = "train.py",
+                    .options = "MEMSHIM_FRACTION=0.95\n",
+                    .torch_mode = "native",
+                    .memshim_version = "0.1.0",
+                    .pid = 4711,
+                    .rank = 0,
+                    .local_rank = 0,
+                    .world_size = 2},
+    };
+}
+
+ms_trace_t *synthetic_open(const char *output)
+{
+    const struct ms_trace_config config = synthetic_config(output);
+    char note[512];
+    ms_trace_t *trace = ms_trace_open(&config, note, sizeof(note));
+
+    if (!trace) {
+        (void)fprintf(stderr, "%s\n", note);
+        exit(1);
+    }
+    return trace;
+}
+
+uint64_t synthetic_random(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+static void tell(struct synthetic *run, struct ms_event event)
+{
+    event.device = run->device;
+    ms_trace_emit(run->trace, &event);
+    run->events++;
+}
+
+void synthetic_begin(struct synthetic *run, ms_trace_t *trace, uint64_t seed)
+{
+    static const uint8_t uuid[16] = {0xde, 0xad};
+
+    *run = (struct synthetic){.trace = trace, .random = seed * 2 + 1, .next_id = 1, .arena_id = 1};
+    ms_trace_device(trace, run->device, "Simulated GPU", uuid, 24 * GIB, 23 * GIB);
+    run->events++;
+    ms_trace_version(trace, "torch", "2.15.0");
+    tell(run, (struct ms_event){.kind = MS_EVENT_CHARGE,
+                                .owner = MS_OWNER_CONTEXT,
+                                .bytes = 400 * MIB,
+                                .aux = MS_CHARGE_CONTEXT});
+    tell(run, (struct ms_event){.kind = MS_EVENT_CHUNK_CREATE, .id = 7, .bytes = 4 * GIB});
+    tell(run, (struct ms_event){.kind = MS_EVENT_BLOCK_ALLOC,
+                                .id = 1,
+                                .addr = 0x7f0000000000,
+                                .bytes = 4 * GIB,
+                                .aux = 4 * GIB,
+                                .stream = 1});
+    tell(run, (struct ms_event){
+                  .kind = MS_EVENT_BLOCK_ARENA, .id = 1, .addr = 0x7f0000000000, .bytes = 4 * GIB});
+}
+
+void synthetic_churn(struct synthetic *run, uint64_t events)
+{
+    for (uint64_t i = 0; i < events; i++) {
+        const uint64_t random = synthetic_random(&run->random);
+        const uint64_t slot = random % SYNTHETIC_SLOTS;
+        struct ms_event *tensor = &run->live[slot];
+
+        if (tensor->id) {
+            struct ms_event death = *tensor;
+
+            death.kind = MS_EVENT_TENSOR_DIED;
+            death.site = 0;
+            death.aux = 0;
+            tensor->id = 0;
+            run->live_bytes -= death.bytes;
+            run->deaths++;
+            tell(run, death);
+            continue;
+        }
+        *tensor = (struct ms_event){
+            .kind = MS_EVENT_TENSOR_BORN,
+            .id = ++run->next_id,
+            .addr = 0x7f0000000000 + slot * 8 * MIB,
+            .bytes = 512 * (1 + (random >> 20) % 16000),
+            .site = (uint32_t)(slot % 100),
+            .aux = run->arena_id,
+        };
+        run->live_bytes += tensor->bytes;
+        run->births++;
+        if (run->live_bytes > run->peak_live_bytes) {
+            run->peak_live_bytes = run->live_bytes;
+        }
+        tell(run, *tensor);
+    }
+}
+
+struct ms_oom_state synthetic_oom(uint64_t requested_bytes, enum ms_oom_source source)
+{
+    return (struct ms_oom_state){
+        .requested_bytes = requested_bytes,
+        .cap_bytes = 23 * GIB,
+        .device_total_bytes = 24 * GIB,
+        .charged_bytes = 4 * GIB + 400 * MIB,
+        .pool_bytes = 4 * GIB,
+        .context_bytes = 400 * MIB,
+        .live_bytes = 4 * GIB,
+        .driver_free_bytes = 24 * GIB - 4 * GIB - 400 * MIB,
+        .source = (uint8_t)source,
+        .fraction_known = 1,
+        .fraction = 0.95,
+    };
+}
+
+char *synthetic_read(const char *path, size_t *bytes)
+{
+    FILE *file = fopen(path, "rb");
+    char *content = NULL;
+    long length;
+
+    if (!file) {
+        perror(path);
+        exit(1);
+    }
+    (void)fseek(file, 0, SEEK_END);
+    length = ftell(file);
+    rewind(file);
+    content = malloc((size_t)length + 1);
+    *bytes = fread(content, 1, (size_t)length, file);
+    content[*bytes] = '\0';
+    (void)fclose(file);
+    return content;
+}

@@ -1,0 +1,51 @@
+/* Traces made up for tests: a training-like run, told through the real writer, beside a ledger of
+ * its own that is kept without any code of report/. */
+#ifndef MEMSHIM_TESTS_UNIT_REPORT_SYNTHETIC_H
+#define MEMSHIM_TESTS_UNIT_REPORT_SYNTHETIC_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report/writer.h"
+
+#define SYNTHETIC_SLOTS 512
+#define GIB             (UINT64_C(1) << 30)
+#define MIB             (UINT64_C(1) << 20)
+
+struct synthetic {
+    ms_trace_t *trace;
+    uint8_t device;
+    uint64_t random;
+    uint64_t next_id, arena_id;
+    struct ms_event live[SYNTHETIC_SLOTS]; /* tensors; id 0: none */
+    /* What a report has to say. */
+    uint64_t events;
+    uint64_t live_bytes, peak_live_bytes;
+    uint64_t births, deaths;
+};
+
+/* A new folder under /tmp for the traces of one test; removed at the end of the process. */
+const char *synthetic_folder(void);
+
+/* A configuration that writes to `output`: program train.py, host node-a, pid 4711, run r1. */
+struct ms_trace_config synthetic_config(const char *output);
+
+/* Opens a trace in `output`, or fails the test's process. */
+ms_trace_t *synthetic_open(const char *output);
+
+/* Device 0 of 24 GiB with a cap of 23 GiB, 400 MiB of context, and one arena of 4 GiB. */
+void synthetic_begin(struct synthetic *run, ms_trace_t *trace, uint64_t seed);
+
+/* So many births and deaths of tensors, in random order. */
+void synthetic_churn(struct synthetic *run, uint64_t events);
+
+/* The state of an out-of-memory: so many bytes asked for. */
+struct ms_oom_state synthetic_oom(uint64_t requested_bytes, enum ms_oom_source source);
+
+uint64_t synthetic_random(uint64_t *state);
+
+/* The whole file, malloc'ed; its length in *bytes. */
+char *synthetic_read(const char *path, size_t *bytes);
+
+#endif

@@ -1,0 +1,207 @@
+/* The reader trusts no byte. */
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "report/format.h"
+#include "report/formats.h"
+#include "report/model.h"
+#include "synthetic.h"
+
+enum { SEEDS = 3000 };
+
+static char *content;
+static size_t content_bytes;
+static char path[PATH_MAX];
+
+static void begin(void)
+{
+    const char *folder = synthetic_folder();
+    ms_trace_t *trace = synthetic_open(folder);
+    const struct ms_oom_state state = synthetic_oom(30 * GIB, MS_OOM_TORCH);
+    const struct ms_event crossing = {.kind = MS_EVENT_THRESHOLD, .bytes = 22 * GIB, .aux = 2};
+    struct synthetic run;
+
+    synthetic_begin(&run, trace, 1);
+    ms_trace_oom(trace, 0, &state);
+    ms_trace_note(trace, "a note");
+    synthetic_churn(&run, 40000);
+    ms_trace_emit(trace, &crossing);
+    ms_trace_oom(trace, 0, &state);
+    ms_trace_close(trace, true, 1);
+    snprintf(path, sizeof(path), "%s/trace.mshm", ms_trace_dir(trace));
+    content = synthetic_read(path, &content_bytes);
+    snprintf(path, sizeof(path), "%s/damaged.mshm", folder);
+}
+
+static void put(const char *bytes, size_t count)
+{
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    cr_assert_eq(write(fd, bytes, count), (ssize_t)count);
+    close(fd);
+}
+
+/* Every form is made of whatever can be read. True where something could. */
+static bool survive(char *why, size_t why_bytes)
+{
+    struct ms_model *model = ms_model_new(path, why, why_bytes);
+    struct ms_buffer out = {0};
+
+    if (!model) {
+        cr_assert_not_null(strstr(why, "damaged.mshm"), "the error names the file: %s", why);
+        return false;
+    }
+    ms_format_text(model, &out);
+    ms_format_json(model, &out);
+    ms_format_timeline(model, &out);
+    cr_assert_not(out.failed);
+    cr_assert_gt(out.bytes, 100);
+    ms_buffer_free(&out);
+    ms_model_delete(model);
+    return true;
+}
+
+/* Half of the damage goes where it hurts: headers, log, device page, the start of a window. */
+static size_t any_place(uint64_t *random)
+{
+    const size_t extent = synthetic_random(random) % (content_bytes / MS_EXTENT_BYTES);
+    const size_t within =
+        synthetic_random(random) % (synthetic_random(random) % 2 ? 256 : MS_EXTENT_BYTES);
+
+    return extent * MS_EXTENT_BYTES + within;
+}
+
+Test(damage, random_bytes_change, .timeout = 300)
+{
+    char why[512];
+    int readable = 0;
+
+    begin();
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        char *copy = malloc(content_bytes);
+        uint64_t random = (uint64_t)seed * 0x9e3779b97f4a7c15u;
+        const uint64_t flips = 1 + synthetic_random(&random) % 16;
+
+        memcpy(copy, content, content_bytes);
+        for (uint64_t i = 0; i < flips; i++) {
+            copy[any_place(&random)] = (char)synthetic_random(&random);
+        }
+        put(copy, content_bytes);
+        free(copy);
+        readable += survive(why, sizeof(why));
+    }
+    cr_assert_gt(readable, SEEDS / 2, "most damage leaves something to read: %d", readable);
+    cr_assert_lt(readable, SEEDS, "some damage leaves nothing");
+}
+
+Test(damage, cut_at_any_length, .timeout = 300)
+{
+    char why[512];
+    uint64_t random = 5;
+
+    begin();
+    for (int i = 0; i < SEEDS / 8; i++) {
+        put(content, synthetic_random(&random) % content_bytes);
+        (void)survive(why, sizeof(why));
+    }
+}
+
+/* The events before the cut are there, and the report says that it was cut. */
+Test(damage, a_cut_trace_gives_what_is_left)
+{
+    char why[512];
+
+    begin();
+    put(content, content_bytes - MS_EXTENT_BYTES / 2);
+
+    struct ms_model *model = ms_model_new(path, why, sizeof(why));
+
+    cr_assert_not_null(model, "%s", why);
+    cr_assert_gt(model->read_events, 1000);
+    cr_assert_gt(model->warning_count, 0);
+    cr_assert_not_null(strstr(model->warnings.at, "cut"));
+    ms_model_delete(model);
+}
+
+Test(damage, one_flipped_bit_in_a_window_is_noticed)
+{
+    char why[512];
+    struct ms_extent_header *header = NULL;
+
+    begin();
+    for (size_t at = MS_EXTENT_BYTES; at < content_bytes && !header; at += MS_EXTENT_BYTES) {
+        struct ms_extent_header *extent = (struct ms_extent_header *)(content + at);
+
+        header = extent->kind == MS_EXTENT_WINDOW ? extent : NULL;
+    }
+    cr_assert_not_null(header);
+    ((char *)header)[header->payload_offset + 5000] ^= 1;
+    put(content, content_bytes);
+
+    struct ms_model *model = ms_model_new(path, why, sizeof(why));
+
+    cr_assert_not_null(model, "%s", why);
+    cr_assert_gt(model->warning_count, 0);
+    cr_assert_not_null(strstr(model->warnings.at, "damaged"));
+    cr_assert(model->sums_exact, "the device's page has the sums");
+    ms_model_delete(model);
+}
+
+/* The second of two traces in one file is not mixed in. */
+Test(damage, concatenated)
+{
+    char why[512];
+
+    begin();
+
+    char *twice = malloc(2 * content_bytes);
+    struct ms_extent_header *extent;
+
+    memcpy(twice, content, content_bytes);
+    memcpy(twice + content_bytes, content, content_bytes);
+    for (size_t at = content_bytes; at < 2 * content_bytes; at += MS_EXTENT_BYTES) {
+        extent = (struct ms_extent_header *)(twice + at);
+        extent->trace_id ^= 0x1234;
+    }
+    put(twice, 2 * content_bytes);
+
+    struct ms_model *model = ms_model_new(path, why, sizeof(why));
+
+    cr_assert_not_null(model, "%s", why);
+    cr_assert_eq(model->read_events, model->events);
+    cr_assert_eq(ms_model_oom_count(model), 2);
+    cr_assert_not_null(strstr(model->warnings.at, "another trace"));
+    ms_model_delete(model);
+    free(twice);
+}
+
+static void expect_error(const char *part)
+{
+    char why[512] = "";
+
+    cr_assert_not(survive(why, sizeof(why)));
+    cr_assert_not_null(strstr(why, part), "%s", why);
+}
+
+Test(damage, what_is_no_trace_is_said_clearly)
+{
+    begin();
+    ((struct ms_file_header *)content)->version_major = 9;
+    put(content, content_bytes);
+    expect_error("version 9.0");
+    put("short", 5);
+    expect_error("too short");
+    put("", 0);
+    expect_error("too short");
+    memset(content, 0, sizeof(struct ms_file_header));
+    put(content, content_bytes);
+    expect_error("is empty");
+    memset(content, 'x', sizeof(struct ms_file_header));
+    put(content, content_bytes);
+    expect_error("is not a memshim trace");
+    cr_assert_eq(unlink(path), 0);
+    expect_error("No such file");
+}

@@ -1,0 +1,221 @@
+/* Records, against bytes that were worked out by hand from the description in encoding.h. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "report/encoding.h"
+#include "synthetic.h"
+
+static struct ms_codec encoder, decoder;
+
+static bool is_equal(const struct ms_event *a, const struct ms_event *b)
+{
+    return a->kind == b->kind && a->device == b->device && a->owner == b->owner &&
+           a->site == b->site && a->id == b->id && a->addr == b->addr && a->bytes == b->bytes &&
+           a->stream == b->stream && a->aux == b->aux;
+}
+
+static void expect(const struct ms_event *event, uint64_t time_ns, const uint8_t *bytes,
+                   size_t count)
+{
+    uint8_t out[MS_RECORD_MAX_BYTES];
+    struct ms_event back;
+    uint64_t back_ns;
+    const size_t length = ms_encode(&encoder, event, time_ns, out);
+
+    cr_assert_eq(length, count, "kind %d: %zu bytes", event->kind, length);
+    cr_assert_arr_eq(out, bytes, count);
+    cr_assert_eq(ms_decode(&decoder, out, length, &back, &back_ns), length);
+    cr_assert_eq(back_ns, time_ns);
+    cr_assert(is_equal(&back, event));
+}
+
+#define EXPECT(event, time_ns, ...) \
+    expect(&(event), time_ns, (const uint8_t[]){__VA_ARGS__}, sizeof((uint8_t[]){__VA_ARGS__}))
+
+Test(encoding, bytes_worked_out_by_hand)
+{
+    ms_codec_reset(&encoder, 1024);
+    ms_codec_reset(&decoder, 1024);
+
+    /* Tag: kind 31 (another arena) + KNOWN (id is 0 + 1) + SAME (site 0 is predicted). Time 160 /
+     * 32 = 5. addr 0x200000 / 512 = 4096, zigzag 8192: six low bits 0, flag 1, more follows: 0x81;
+     * 8192 >> 6 = 128: 0x80 0x01. bytes 1024 / 512 = 2: 2 << 1 | 1 = 5. aux zigzag(9) = 18. */
+    const struct ms_event birth = {
+        .kind = MS_EVENT_TENSOR_BORN, .id = 1, .addr = 0x200000, .bytes = 1024, .aux = 9};
+    EXPECT(birth, 1184, 0xdf, 0x05, 0x81, 0x80, 0x01, 0x05, 0x12);
+
+    /* Site 300 is not predicted: kind 4 without SAME. addr -512: zigzag(-1) = 1: 1 << 1 | 1 = 3.
+     * bytes 100 is no multiple of 512: 100 & 63 = 36: 36 << 1 = 72, more: 0xc8; 100 >> 6 = 1.
+     * site 300 = 0xac 0x02. The same arena. Time 6400 / 32 = 200 = 0xc8 0x01. */
+    const struct ms_event second = {.kind = MS_EVENT_TENSOR_BORN,
+                                    .id = 2,
+                                    .addr = 0x200000 - 512,
+                                    .bytes = 100,
+                                    .site = 300,
+                                    .aux = 9};
+    EXPECT(second, 7584, 0x44, 0xc8, 0x01, 0x03, 0xc8, 0x01, 0xac, 0x02);
+
+    /* A death of a birth in this window: KNOWN; id: zigzag(2 - 1) = 2. */
+    const struct ms_event death = {
+        .kind = MS_EVENT_TENSOR_DIED, .id = 1, .addr = 0x200000, .bytes = 1024};
+    EXPECT(death, 7616, 0x45, 0x01, 0x02);
+
+    /* Another device and owner: CONTEXT, 3 | 1 << 6 = 0x43. id zigzag(5) = 10, bytes 2 MiB / 512 =
+     * 4096: 0x81, 4096 >> 6 = 64; aux 0. */
+    const struct ms_event chunk = {.kind = MS_EVENT_CHUNK_CREATE,
+                                   .device = 3,
+                                   .owner = MS_OWNER_APPLICATION,
+                                   .id = 5,
+                                   .bytes = 2 * MIB};
+    EXPECT(chunk, 7616, 0x26, 0x43, 0x00, 0x0a, 0x81, 0x40, 0x00);
+}
+
+Test(encoding, a_death_without_its_birth_carries_place_and_size)
+{
+    ms_codec_reset(&encoder, 0);
+    ms_codec_reset(&decoder, 0);
+
+    /* id: zigzag(0 - 7) = 13. addr 1024 / 512 = 2, zigzag 4: 4 << 1 | 1 = 9. bytes 512: 3.
+     * BLOCK_FREE of stream 0, aux 0: SAME. */
+    const struct ms_event death = {
+        .kind = MS_EVENT_BLOCK_FREE, .id = 7, .addr = 1024, .bytes = 512};
+    EXPECT(death, 0, 0x82, 0x00, 0x0d, 0x09, 0x03);
+}
+
+static uint64_t any_number(uint64_t *random)
+{
+    const uint64_t bits = synthetic_random(random) % 65;
+    const uint64_t value = synthetic_random(random);
+
+    return bits == 0 ? 0 : value >> (64 - bits);
+}
+
+/* Only what event.h names for a kind, so that nothing else may come back. */
+static struct ms_event any_event(uint64_t *random)
+{
+    struct ms_event event = {
+        .kind = (uint8_t)(1 + synthetic_random(random) % (MS_EVENT_KIND_COUNT - 1)),
+        .device = (uint8_t)(synthetic_random(random) % 64),
+        .owner = (uint8_t)(synthetic_random(random) % MS_OWNER_COUNT)};
+
+    switch (event.kind) {
+    case MS_EVENT_BLOCK_ALLOC:
+        event.stream = any_number(random);
+        event.site = (uint32_t)any_number(random);
+        event.aux = any_number(random);
+        break;
+    case MS_EVENT_BLOCK_FREE:
+        event.stream = any_number(random);
+        event.aux = synthetic_random(random) % 2;
+        break;
+    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_CHARGE:
+    case MS_EVENT_DISCHARGE:
+        event.site = (uint32_t)any_number(random);
+        event.aux = any_number(random);
+        break;
+    case MS_EVENT_HOST_ALLOC:
+        event.site = (uint32_t)any_number(random);
+        break;
+    case MS_EVENT_CHUNK_CREATE:
+    case MS_EVENT_CHUNK_RELEASE:
+    case MS_EVENT_CAP:
+    case MS_EVENT_THRESHOLD:
+        event.aux = any_number(random);
+        break;
+    default:
+        break;
+    }
+    event.bytes = any_number(random);
+    if (event.kind <= MS_EVENT_UNMAP) {
+        event.id = any_number(random);
+    }
+    if (event.kind != MS_EVENT_CHUNK_CREATE && event.kind != MS_EVENT_CHUNK_RELEASE &&
+        event.kind != MS_EVENT_CAP && event.kind != MS_EVENT_THRESHOLD) {
+        event.addr = any_number(random);
+    }
+    return event;
+}
+
+Test(encoding, random_events_come_back)
+{
+    uint64_t random = 42, time_ns = 0;
+
+    ms_codec_reset(&encoder, 0);
+    ms_codec_reset(&decoder, 0);
+    for (int i = 0; i < 300000; i++) {
+        const struct ms_event event = any_event(&random);
+        uint8_t out[MS_RECORD_MAX_BYTES];
+        struct ms_event back;
+        uint64_t back_ns;
+
+        time_ns += any_number(&random) >> 20 << 5;
+
+        const size_t length = ms_encode(&encoder, &event, time_ns, out);
+
+        cr_assert_leq(length, sizeof(out));
+        cr_assert_eq(ms_decode(&decoder, out, length, &back, &back_ns), length);
+        cr_assert(is_equal(&back, &event), "event %d, kind %d", i, event.kind);
+        cr_assert_eq(back_ns, time_ns);
+    }
+}
+
+Test(encoding, a_record_that_is_cut_is_none)
+{
+    const struct ms_event event = {.kind = MS_EVENT_BLOCK_ALLOC,
+                                   .id = 900,
+                                   .addr = 0x7f1234567890,
+                                   .bytes = 12345,
+                                   .stream = 3,
+                                   .site = 77,
+                                   .aux = 12800};
+    uint8_t out[MS_RECORD_MAX_BYTES];
+    struct ms_event back;
+    uint64_t time_ns;
+
+    ms_codec_reset(&encoder, 0);
+
+    const size_t length = ms_encode(&encoder, &event, 123456, out);
+
+    for (size_t cut = 0; cut < length; cut++) {
+        ms_codec_reset(&decoder, 0);
+        cr_assert_eq(ms_decode(&decoder, out, cut, &back, &time_ns), 0);
+    }
+}
+
+/* The trace of issue 7's figure: at most 8 bytes an event on average, for a loop that repeats. */
+Test(encoding, a_training_loop_takes_at_most_eight_bytes_an_event)
+{
+    enum { TENSORS = 2000, STEPS = 8 };
+    static struct ms_event live[TENSORS];
+    uint64_t random = 7, id = 1, time_ns = 0;
+    size_t bytes = 0, events = 0;
+
+    ms_codec_reset(&encoder, 0);
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < 2 * TENSORS; i++) {
+            uint8_t out[MS_RECORD_MAX_BYTES];
+            struct ms_event event;
+
+            if (i < TENSORS) {
+                live[i] = (struct ms_event){.kind = MS_EVENT_TENSOR_BORN,
+                                            .id = ++id,
+                                            .addr = 0x7f0000000000 + synthetic_random(&random) %
+                                                                         (16 * GIB) / 512 * 512,
+                                            .bytes = 512 * (1 + (uint64_t)i * 7919 % 65536),
+                                            .site = (uint32_t)(i + 100),
+                                            .aux = 1 + (uint64_t)i / 200};
+                event = live[i];
+            } else {
+                event = live[2 * TENSORS - 1 - i];
+                event.kind = MS_EVENT_TENSOR_DIED;
+                event.site = 0;
+                event.aux = 0;
+            }
+            time_ns += (1000 + synthetic_random(&random) % 20000) / 32 * 32;
+            bytes += ms_encode(&encoder, &event, time_ns, out);
+            events++;
+        }
+    }
+    cr_assert_leq(bytes, 8 * events, "%zu bytes for %zu events", bytes, events);
+}

@@ -1,0 +1,154 @@
+/* Planted states: what the shim could have seen at an allocation that failed. */
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "synthetic.h"
+
+static void expect(const struct ms_oom_state *state, enum ms_verdict verdict, uint64_t short_bytes,
+                   const char *sentence)
+{
+    char text[MS_SENTENCE_BYTES];
+    uint64_t got_short;
+
+    cr_expect_str_eq(ms_verdict_name(ms_verdict_decide(state, &got_short, text, sizeof(text))),
+                     ms_verdict_name(verdict));
+    cr_expect_eq(got_short, short_bytes, "short %lu, not %lu", got_short, short_bytes);
+    cr_expect_str_eq(text, sentence);
+}
+
+/* 24 GiB, 400 MiB of context, everything else live in the pool. */
+static struct ms_oom_state full(uint64_t pool_bytes, uint64_t requested_bytes)
+{
+    return (struct ms_oom_state){
+        .requested_bytes = requested_bytes,
+        .cap_bytes = 24 * GIB,
+        .device_total_bytes = 24 * GIB,
+        .charged_bytes = pool_bytes + 400 * MIB,
+        .pool_bytes = pool_bytes,
+        .context_bytes = 400 * MIB,
+        .live_bytes = pool_bytes,
+        .driver_free_bytes = 24 * GIB - pool_bytes - 400 * MIB,
+    };
+}
+
+Test(verdict, demand)
+{
+    const struct ms_oom_state state = full(21 * GIB, 11 * GIB);
+
+    expect(&state, MS_VERDICT_DEMAND, 8 * GIB + 400 * MIB,
+           "OUT OF MEMORY: asked for 11.00 GiB, 8.39 GiB short of the device (24.00 GiB). demand: "
+           "what is in use and the request come to 32.39 GiB on a device of 24.00 GiB, nothing is "
+           "fragmented.");
+}
+
+Test(verdict, cap)
+{
+    struct ms_oom_state state = full(11 * GIB, 1 * GIB);
+
+    state.cap_bytes = 12 * GIB;
+    state.fraction_known = 1;
+    state.fraction = 0.5;
+    expect(&state, MS_VERDICT_CAP, 400 * MIB,
+           "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of the cap (12.00 GiB, fraction "
+           "0.5). cap: what is in use and the request come to 12.39 GiB, which the device (24.00 "
+           "GiB) has; the cap does not allow it.");
+}
+
+Test(verdict, demand_even_without_the_cap)
+{
+    struct ms_oom_state state = full(11 * GIB, 20 * GIB);
+
+    state.cap_bytes = 12 * GIB;
+
+    cr_expect_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
+                 MS_VERDICT_DEMAND);
+}
+
+Test(verdict, fragmentation_in_holes_that_nobody_may_take)
+{
+    struct ms_oom_state state = full(23 * GIB, 1 * GIB);
+
+    state.live_bytes = 20 * GIB;
+    state.largest_free_bytes = 200 * MIB;
+    expect(&state, MS_VERDICT_FRAGMENTATION, 400 * MIB,
+           "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of the device (24.00 GiB). "
+           "fragmentation: 3.00 GiB lie free in holes that could not be given elsewhere; the "
+           "largest free range was 200.0 MiB.");
+}
+
+Test(verdict, holes_that_would_not_have_been_enough_are_demand)
+{
+    struct ms_oom_state state = full(23 * GIB, 5 * GIB);
+
+    state.live_bytes = 22 * GIB;
+    cr_expect_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
+                 MS_VERDICT_DEMAND);
+}
+
+/* Free bytes that the pool could give elsewhere are no excuse: they count as free. */
+Test(verdict, reclaimable_bytes_are_not_in_the_way)
+{
+    struct ms_oom_state state = full(20 * GIB, 10 * GIB);
+    uint64_t short_bytes;
+
+    state.live_bytes = 15 * GIB;
+    state.reclaimable_bytes = 4 * GIB;
+    state.pending_bytes = 1 * GIB;
+    cr_expect_eq(
+        ms_verdict_decide(&state, &short_bytes, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
+        MS_VERDICT_DEMAND);
+    cr_expect_eq(short_bytes, 1 * GIB + 400 * MIB);
+}
+
+Test(verdict, other_process)
+{
+    struct ms_oom_state state = full(10 * GIB, 4 * GIB);
+
+    state.other_process_bytes = 12 * GIB;
+    state.driver_free_bytes = 2 * GIB - 400 * MIB;
+    expect(&state, MS_VERDICT_OTHER_PROCESS, 2 * GIB + 400 * MIB,
+           "OUT OF MEMORY: asked for 4.00 GiB, 2.39 GiB short of what other processes leave of the "
+           "device (12.00 GiB of 24.00 GiB). other_process: other processes hold 12.00 GiB of the "
+           "device; without them the 14.39 GiB in use and asked for would have fitted.");
+}
+
+Test(verdict, pytorch_own_limit)
+{
+    struct ms_oom_state state = full(4 * GIB, 1 * GIB);
+
+    state.source = MS_OOM_TORCH;
+    expect(&state, MS_VERDICT_CAP, 0,
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
+           "cap: the bytes were there, PyTorch itself refused: its set_per_process_memory_fraction "
+           "counts what it keeps cached.");
+}
+
+Test(verdict, the_bytes_were_free_but_in_no_range)
+{
+    struct ms_oom_state state = full(4 * GIB, 1 * GIB);
+
+    state.largest_free_bytes = 3 * MIB;
+    expect(&state, MS_VERDICT_FRAGMENTATION, 0,
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
+           "fragmentation: the bytes were free, but in no range that could serve the request; the "
+           "largest was 3.0 MiB.");
+}
+
+Test(verdict, a_damaged_state_is_harmless)
+{
+    struct ms_oom_state state;
+    uint64_t random = 3;
+
+    for (int i = 0; i < 100000; i++) {
+        char text[MS_SENTENCE_BYTES];
+        uint64_t words[sizeof(state) / 8];
+
+        for (size_t w = 0; w < sizeof(words) / 8; w++) {
+            words[w] = synthetic_random(&random);
+        }
+        memcpy(&state, words, sizeof(words));
+        state.fraction = i % 3 == 0 ? NAN : state.fraction;
+        cr_assert_lt(ms_verdict_decide(&state, NULL, text, sizeof(text)), MS_VERDICT_COUNT);
+        cr_assert_lt(strlen(text), sizeof(text));
+    }
+}
