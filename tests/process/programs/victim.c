@@ -1,10 +1,16 @@
-/* A process that will be killed: it writes into a shared file what it has completed, phase after
- * phase, so that whoever kills it can ask whether the trace knows as much.
+/* A process that is killed: it writes into a shared file what it has completed, phase after phase,
+ * so that the trace can be asked afterwards whether it knows as much. A thread of its own kills it,
+ * since only that is quick enough to hit a chosen moment.
  *
- * victim FILE SEED ROUNDS. The file holds struct progress. */
+ * victim FILE SEED ROUNDS [PHASE COUNT NANOSECONDS]: SIGKILL this long after so many things of this
+ * phase are done. The file holds struct progress. */
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -17,8 +23,39 @@ struct progress {
     _Atomic uint64_t allocations, frees, refusals;
 };
 
+struct moment {
+    uint64_t phase, count, delay_ns;
+};
+
 static struct driver cu;
 static struct progress *done;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    MUST(clock_gettime(CLOCK_MONOTONIC, &now));
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static bool has_come(const struct moment *moment)
+{
+    uint64_t phase = atomic_load(&done->phase);
+    uint64_t count = phase == 1   ? atomic_load(&done->allocations)
+                     : phase == 2 ? atomic_load(&done->refusals)
+                                  : 0;
+    return phase > moment->phase || (phase == moment->phase && count >= moment->count);
+}
+
+static void *kill_at(void *argument)
+{
+    const struct moment *moment = argument;
+    while (!has_come(moment)) {
+    }
+    for (uint64_t end = now_ns() + moment->delay_ns; now_ns() < end;) {
+    }
+    (void)kill(getpid(), SIGKILL);
+    return NULL;
+}
 
 static void open_progress(const char *path)
 {
@@ -54,8 +91,15 @@ int main(int argc, char **argv)
     CUcontext context;
     CUstream stream;
     CUdeviceptr blocks[HELD] = {0};
-    EXPECT(argc == 4);
+    static struct moment moment;
+    pthread_t killer;
+    EXPECT(argc == 4 || argc == 7);
     open_progress(argv[1]);
+    if (argc == 7) {
+        moment = (struct moment){strtoull(argv[4], NULL, 10), strtoull(argv[5], NULL, 10),
+                                 strtoull(argv[6], NULL, 10)};
+        MUST(pthread_create(&killer, NULL, kill_at, &moment));
+    }
     uint64_t seed = strtoull(argv[2], NULL, 10);
     uint64_t rounds = strtoull(argv[3], NULL, 10);
     cu = driver_open();
