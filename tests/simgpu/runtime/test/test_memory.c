@@ -501,6 +501,8 @@ Test(memory, another_process_opens_a_handle)
     cr_assert_eq(pipe(to_parent), 0);
     pid_t child = fork();
     if (child == 0) {
+        /* Else a parent that fails would leave it waiting for ever. */
+        close(to_child[1]);
         open_in_child(to_child[0], to_parent[1]);
     }
     cudaIpcMemHandle_t handle;
