@@ -11,8 +11,8 @@
 
 /* What headers before the named version lack. Only pointers to the types are passed on. */
 #if CUDA_VERSION < 13000
-#define CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED                          \
-    ((CUdevice_attribute)141)
+#    define CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED \
+        ((CUdevice_attribute)141)
 #endif
 #if CUDA_VERSION < 12050
 typedef struct CUctxCreateParams_st CUctxCreateParams;

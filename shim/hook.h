@@ -37,7 +37,7 @@ extern const struct ms_hook_info ms_hook_table[MS_HOOK_COUNT]; /* by enum ms_hoo
 /* The driver's own functions, by row. A null one is what this driver lacks. */
 struct ms_real_functions {
 #define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
-    CUresult(*symbol) params;
+    CUresult(*symbol) params; /* NOLINT(bugprone-macro-parentheses): a declaration has none */
 #include "shim/hooks.def"
 };
 

@@ -24,6 +24,7 @@ __attribute__((format(printf, 2, 0))) static void put_line(bool note, const char
     int saved_errno = errno;
     char line[LINE_CHARACTERS] = PREFIX;
     char *text = line + strlen(PREFIX);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): started by each of the two callers */
     if (vsnprintf(text, sizeof(line) - strlen(PREFIX) - 1, format, arguments) >= 0) {
         size_t length = strlen(line);
         if (note) {

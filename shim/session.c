@@ -16,6 +16,7 @@
 #include "shim/log.h"
 #include "shim/memshim.h"
 #include "shim/options.h"
+#include "shim/torch.h"
 
 /* A trace that takes longer than this to read is left to `memshim report`: nobody waits for the end
  * of a job any longer than for its own work. */
@@ -200,18 +201,22 @@ void ms_session_device(int device, const char *name, const uint8_t *uuid, uint64
 /* --- Out of memory, and the end ----------------------------------------------------------------
  */
 
+/* A call that the driver refused is often asked again, after PyTorch has given its cache back: what
+ * PyTorch raises in the end is what its user must know. */
 void ms_session_oom(int device, const struct ms_oom_state *state)
 {
     static atomic_flag said[2] = {ATOMIC_FLAG_INIT, ATOMIC_FLAG_INIT};
     char sentence[1024];
     uint64_t short_bytes;
+    bool from_torch = state->source == MS_OOM_TORCH;
     ms_trace_t *open = ms_session_trace();
     if (open != NULL) {
         ms_trace_oom(open, (uint8_t)device, state);
     }
     (void)ms_verdict_decide(state, &short_bytes, sentence, sizeof(sentence));
-    bool again = atomic_flag_test_and_set(&said[state->source == MS_OOM_TORCH ? 1 : 0]);
-    ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "device %d: %s", device, sentence);
+    bool news = from_torch || !ms_torch_reports();
+    bool warn = news && !atomic_flag_test_and_set(&said[from_torch ? 1 : 0]);
+    ms_log(warn ? MS_LOG_WARN : MS_LOG_INFO, "device %d: %s", device, sentence);
 }
 
 /* The folder of a trace, and that of its run above it. */

@@ -128,6 +128,11 @@ void OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved,
     }
 }
 
+bool ms_torch_reports(void)
+{
+    return atomic_load_explicit(&reported, memory_order_relaxed);
+}
+
 static bool anything_allocated(void)
 {
     for (int ordinal = 0; ordinal < MS_DEVICES_MAX; ordinal++) {

@@ -1,5 +1,6 @@
 /* Calls the reports through its PLT, as PyTorch's libc10_cuda does: a birth and a death on CUDA
  * device 3, a birth on the host, an out-of-memory. */
+#include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,4 +18,12 @@ __attribute__((visibility("default"))) void fake_report(void)
     _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(address, -300, 300, 400, 0x0301);
     _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE(address, 300, 300, 400, 0xff00);
     _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(500, 300, 400, 0x0301);
+}
+
+/* What only the caller's own address can find: a function of its own dependency, in a scope that
+ * the rest of the program does not see. */
+__attribute__((visibility("default"))) void *fake_find(void);
+__attribute__((visibility("default"))) void *fake_find(void)
+{
+    return dlsym(RTLD_DEFAULT, "fake_usages");
 }

@@ -2,6 +2,7 @@
  * the one that comes after itself, and it has a dlsym of its own. */
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -27,4 +28,20 @@ EXPORT void *dlsym(void *handle, const char *name)
         (void *(*)(void *, const char *))dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.34");
     asked++;
     return real(handle, name);
+}
+
+/* Its own function of this name is not what comes after it. */
+EXPORT void *other_next(void);
+EXPORT void *other_next(void)
+{
+    void *(*first)(void *, const char *) =
+        (void *(*)(void *, const char *))dlsym(RTLD_DEFAULT, "dlsym");
+    void *next = first(RTLD_NEXT, "puts");
+    return next;
+}
+
+EXPORT int puts(const char *text);
+EXPORT int puts(const char *text)
+{
+    return printf("%s\n", text);
 }
