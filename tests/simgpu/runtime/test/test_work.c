@@ -123,7 +123,6 @@ Test(streams, the_two_default_streams_order_as_documented)
     EXPECT(query_per_thread(NULL), cudaErrorNotReady);
     /* Stream 0 of each flavour is what its special handle names. */
     EXPECT(query_legacy(cudaStreamPerThread), cudaErrorNotReady);
-    OK(query_legacy(cudaStreamLegacy));
     OK(memset_legacy(device, 2, MIB, NULL));
     EXPECT(query_per_thread(cudaStreamLegacy), cudaErrorNotReady);
     OK(query_legacy(apart));
