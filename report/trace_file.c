@@ -47,6 +47,15 @@ int ms_trace_file_create(struct ms_trace_file *file, const char *path)
     return 0;
 }
 
+int ms_trace_file_rename(struct ms_trace_file *file, const char *path)
+{
+    if (rename(file->path, path) != 0) {
+        return errno;
+    }
+    (void)snprintf(file->path, sizeof(file->path), "%s", path);
+    return 0;
+}
+
 static bool is_ours(const struct ms_trace_file *file, int fd)
 {
     struct stat status;

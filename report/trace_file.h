@@ -19,6 +19,9 @@ struct ms_trace_file {
  * the process lives: that is how a reader tells a running process from a killed one. */
 int ms_trace_file_create(struct ms_trace_file *file, const char *path);
 
+/* Gives the file another name, in the same folder. 0 or an errno. */
+int ms_trace_file_rename(struct ms_trace_file *file, const char *path);
+
 /* Allocates one more extent and gives its offset. 0 or an errno; then the file is as it was. */
 int ms_trace_file_grow(struct ms_trace_file *file, uint64_t *offset);
 

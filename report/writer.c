@@ -16,6 +16,7 @@
 #include "report/place.h"
 #include "report/trace_file.h"
 
+#define NEW_SUFFIX          ".new"
 #define DEFAULT_LIMIT_BYTES (512ull << 20)
 #define MIN_WINDOWS         4u
 #define MAX_LOGS            16u
@@ -678,11 +679,13 @@ static int begin_file(struct ms_trace *trace, const struct ms_trace_process *pro
     return error;
 }
 
-/* Tries one output folder. 0 or an errno; then nothing is left behind. */
+/* Tries one output folder. 0 or an errno; then nothing is left behind. The file gets its name when
+ * its beginning is whole, so that a process killed meanwhile leaves no trace that cannot be read.
+ */
 static int begin_at(struct ms_trace *trace, const char *output,
                     const struct ms_trace_process *process)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX - sizeof(NEW_SUFFIX)], new_path[PATH_MAX];
     int error = ms_place_make(output, process, trace->dir);
 
     if (error) {
@@ -692,16 +695,20 @@ static int begin_at(struct ms_trace *trace, const char *output,
         ms_place_drop(trace->dir);
         return ENAMETOOLONG;
     }
-    error = ms_trace_file_create(&trace->file, path);
+    (void)snprintf(new_path, sizeof(new_path), "%s" NEW_SUFFIX, path);
+    error = ms_trace_file_create(&trace->file, new_path);
     if (error) {
         ms_place_drop(trace->dir);
         return error;
     }
     error = begin_file(trace, process);
+    if (!error) {
+        error = ms_trace_file_rename(&trace->file, path);
+    }
     if (error) {
         release_extents(trace);
         ms_trace_file_close(&trace->file);
-        unlink(path);
+        unlink(new_path);
         ms_place_drop(trace->dir);
         trace->log_count = 0;
         trace->window_sequence = 0;

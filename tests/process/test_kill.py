@@ -64,7 +64,8 @@ def kill_one(folder: Path, seed: int, number: int) -> Killed:
         SIMGPU_CONTENTS="none",
     )
     done = progress.read_bytes() if progress.exists() else b""
-    return Killed(seed, result.status, *PROGRESS.unpack(done.ljust(PROGRESS.size, b"\0")), output)
+    phase_then, allocations, frees, refusals = PROGRESS.unpack(done.ljust(PROGRESS.size, b"\0"))
+    return Killed(seed, result.status, phase_then, allocations, frees, refusals, output)
 
 
 class Kills(ProcessTest):
