@@ -38,7 +38,7 @@ static struct ms_range **bucket_of(const struct ms_index *index, ms_addr_t addr)
 bool ms_index_init(struct ms_index *index)
 {
     *index = (struct ms_index){.buckets = MS_INDEX_FIRST_BUCKETS};
-    index->directory[0] = ms_pages_map(directory_buckets(0) * sizeof(struct ms_range *));
+    index->directory[0] = ms_pages_map(ms_pointers_bytes(directory_buckets(0)));
     return index->directory[0] != NULL;
 }
 
@@ -46,7 +46,7 @@ void ms_index_destroy(struct ms_index *index)
 {
     for (int k = 0; k < MS_INDEX_DIRECTORY; k++) {
         if (index->directory[k] != NULL) {
-            ms_pages_unmap(index->directory[k], directory_buckets(k) * sizeof(struct ms_range *));
+            ms_pages_unmap(index->directory[k], ms_pointers_bytes(directory_buckets(k)));
         }
     }
     *index = (struct ms_index){0};
@@ -59,7 +59,7 @@ static void grow(struct ms_index *index)
     uint64_t added = index->buckets;
     int k = 64 - __builtin_clzll(added / MS_INDEX_FIRST_BUCKETS);
     if (index->directory[k] == NULL) {
-        index->directory[k] = ms_pages_map(directory_buckets(k) * sizeof(struct ms_range *));
+        index->directory[k] = ms_pages_map(ms_pointers_bytes(directory_buckets(k)));
         if (index->directory[k] == NULL) {
             return;
         }

@@ -75,7 +75,7 @@ void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
         ms_segment_remove(pool, pool->segments[0]);
     }
     if (pool->segments != NULL) {
-        ms_pages_unmap(pool->segments, pool->segment_room * sizeof(struct ms_segment *));
+        ms_pages_unmap(pool->segments, ms_pointers_bytes(pool->segment_room));
     }
     ms_index_destroy(&pool->index);
     ms_orders_destroy(&pool->orders);

@@ -31,4 +31,10 @@ void ms_slab_give(struct ms_slab *slab, void *node);
 void *ms_pages_map(size_t bytes);
 void ms_pages_unmap(void *pages, size_t bytes);
 
+/* The bytes of an array of so many pointers. */
+static inline size_t ms_pointers_bytes(size_t count)
+{
+    return count * sizeof(void *);
+}
+
 #endif

@@ -27,13 +27,13 @@ static ms_status_t make_room(struct ms_pool *pool)
         return MS_OK;
     }
     size_t room = pool->segment_room == 0 ? 512 : pool->segment_room * 2;
-    struct ms_segment **segments = ms_pages_map(room * sizeof(*segments));
+    struct ms_segment **segments = ms_pages_map(ms_pointers_bytes(room));
     if (segments == NULL) {
         return MS_ERR_NO_MEMORY;
     }
     if (pool->segments != NULL) {
-        memcpy(segments, pool->segments, pool->segment_count * sizeof(*segments));
-        ms_pages_unmap(pool->segments, pool->segment_room * sizeof(*segments));
+        memcpy(segments, pool->segments, ms_pointers_bytes(pool->segment_count));
+        ms_pages_unmap(pool->segments, ms_pointers_bytes(pool->segment_room));
     }
     pool->segments = segments;
     pool->segment_room = room;
@@ -43,7 +43,7 @@ static ms_status_t make_room(struct ms_pool *pool)
 static ms_status_t segment_init(struct ms_pool *pool, struct ms_segment *segment)
 {
     segment->slot_count = segment->plain ? 1 : segment->bytes / pool->granule_bytes;
-    segment->slots = ms_pages_map(segment->slot_count * sizeof(*segment->slots));
+    segment->slots = ms_pages_map(ms_pointers_bytes(segment->slot_count));
     if (segment->slots == NULL) {
         return MS_ERR_NO_MEMORY;
     }
@@ -58,7 +58,7 @@ static ms_status_t segment_init(struct ms_pool *pool, struct ms_segment *segment
         }
         ms_starts_destroy(&segment->starts);
     }
-    ms_pages_unmap(segment->slots, segment->slot_count * sizeof(*segment->slots));
+    ms_pages_unmap(segment->slots, ms_pointers_bytes(segment->slot_count));
     return MS_ERR_NO_MEMORY;
 }
 
@@ -92,10 +92,10 @@ void ms_segment_remove(struct ms_pool *pool, struct ms_segment *segment)
     }
     pool->segment_count--;
     memmove(&pool->segments[at], &pool->segments[at + 1],
-            (pool->segment_count - at) * sizeof(struct ms_segment *));
+            ms_pointers_bytes(pool->segment_count - at));
     ms_slab_give(&pool->range_slab, segment->first);
     ms_starts_destroy(&segment->starts);
-    ms_pages_unmap(segment->slots, segment->slot_count * sizeof(*segment->slots));
+    ms_pages_unmap(segment->slots, ms_pointers_bytes(segment->slot_count));
     ms_slab_give(&pool->segment_slab, segment);
 }
 
