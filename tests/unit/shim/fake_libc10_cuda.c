@@ -25,5 +25,6 @@ __attribute__((visibility("default"))) void fake_report(void)
 __attribute__((visibility("default"))) void *fake_find(void);
 __attribute__((visibility("default"))) void *fake_find(void)
 {
-    return dlsym(RTLD_DEFAULT, "fake_usages");
+    void *volatile found = dlsym(RTLD_DEFAULT, "fake_usages"); /* no tail call */
+    return found;
 }
