@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "report/checksum.h"
 #include "report/format.h"
 #include "report/formats.h"
 #include "report/model.h"
@@ -95,6 +96,43 @@ Test(damage, random_bytes_change, .timeout = 300)
     }
     cr_assert_gt(readable, SEEDS / 2, "most damage leaves something to read: %d", readable);
     cr_assert_lt(readable, SEEDS, "some damage leaves nothing");
+}
+
+/* Somebody who damages on purpose makes the checksums fit: then the content itself is met. */
+static void forge_checksums(char *copy)
+{
+    struct ms_file_header *file = (struct ms_file_header *)copy;
+
+    file->checksum = ms_checksum(file, offsetof(struct ms_file_header, checksum));
+    for (size_t at = MS_EXTENT_BYTES; at < content_bytes; at += MS_EXTENT_BYTES) {
+        struct ms_extent_header *extent = (struct ms_extent_header *)(copy + at);
+
+        extent->payload_checksum = 0;
+        extent->checksum = ms_extent_checksum(extent, extent->sequence);
+    }
+}
+
+Test(damage, random_bytes_change_behind_valid_checksums, .timeout = 300)
+{
+    char why[512];
+    int readable = 0;
+
+    begin();
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        char *copy = malloc(content_bytes);
+        uint64_t random = (uint64_t)seed * 0x9e3779b97f4a7c15u;
+        const uint64_t flips = 1 + synthetic_random(&random) % 64;
+
+        memcpy(copy, content, content_bytes);
+        for (uint64_t i = 0; i < flips; i++) {
+            copy[any_place(&random)] = (char)synthetic_random(&random);
+        }
+        forge_checksums(copy);
+        put(copy, content_bytes);
+        free(copy);
+        readable += survive(why, sizeof(why));
+    }
+    cr_assert_gt(readable, SEEDS / 4, "%d", readable);
 }
 
 Test(damage, cut_at_any_length, .timeout = 300)
