@@ -1,9 +1,8 @@
 /* Arrays and mipmapped arrays: the driver's, charged. */
-#include "shim/serve/overhead.h"
 #include "shim/serve/release.h"
 
-/* The least that an array takes: the driver places them in pages of this size. */
-#define PAGE_BYTES (64ULL << 10)
+#define PAGE_BYTES        (64ULL << 10) /* arrays are laid out in tiles of this size */
+#define SMALL_BELOW_BYTES (1ULL << 20)  /* several share a slab */
 
 static uint64_t element_bytes(CUarray_format format)
 {
@@ -38,29 +37,23 @@ static uint64_t array_bytes(uint64_t width, uint64_t height, uint64_t depth, uin
     return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* A creation under way: charged by the descriptor, corrected by what is measured. */
+/* A creation under way, charged by its descriptor. */
 struct making {
     struct ms_context *context;
     struct ms_forward forward;
-    struct ms_measure measure;
-    uint64_t estimate_bytes;
 };
 
 /* False: `result` is the answer. */
 static bool making_begin(struct making *making, uint64_t estimate_bytes, CUresult *result)
 {
-    making->estimate_bytes = estimate_bytes;
     making->context = estimate_bytes ? ms_context_current() : NULL;
     if (!making->context) {
         return true;
     }
-    *result = ms_forward_begin(&making->forward, making->context, MS_CHARGE_ARRAY, estimate_bytes,
-                               estimate_bytes);
-    if (*result != CUDA_SUCCESS) {
-        return false;
-    }
-    ms_measure_begin(making->context->device, &making->measure);
-    return true;
+    *result = ms_forward_begin(
+        &making->forward, making->context, MS_CHARGE_ARRAY,
+        estimate_bytes < SMALL_BELOW_BYTES ? MS_TAKING_SMALL : MS_TAKING_WHOLE, estimate_bytes);
+    return *result == CUDA_SUCCESS;
 }
 
 static bool making_again(struct making *making, CUresult result)
@@ -68,19 +61,11 @@ static bool making_again(struct making *making, CUresult result)
     return making->context && ms_forward_retry(&making->forward, result);
 }
 
-/* The measured figure counts where it is plausible: other processes and threads take memory too. */
 static CUresult making_end(struct making *making, CUresult result, const void *handle)
 {
-    if (!making->context) {
-        return result;
-    }
-    int64_t measured = ms_measure_end(&making->measure);
-    uint64_t taken = making->estimate_bytes;
-    if (measured > (int64_t)taken && (uint64_t)measured <= 2 * taken + (2ULL << 20)) {
-        taken = (uint64_t)measured;
-    }
-    return ms_forward_end(&making->forward, result, MS_SPACE_HANDLE, (uint64_t)(uintptr_t)handle,
-                          taken);
+    return making->context ? ms_forward_end(&making->forward, result, MS_SPACE_HANDLE,
+                                            (uint64_t)(uintptr_t)handle, 0)
+                           : result;
 }
 
 CUresult ms_serve_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v2 *pAllocateArray)

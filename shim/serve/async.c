@@ -42,14 +42,15 @@ static CUresult serve(const struct call *call, struct ms_mempool *pool, struct m
 /* From a pool of the driver's own. */
 static CUresult forward(const struct call *call, struct ms_mempool *pool, struct ms_device *device)
 {
-    if (!ms_mempool_charge(pool, call->bytes)) {
+    uint64_t asked_bytes = 0;
+    if (!ms_mempool_charge(pool, call->bytes, &asked_bytes)) {
         return ms_oom_refuse(device, call->bytes);
     }
     CUresult result = ask_driver(call);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, ms_options()->wait_ns)) {
         result = ask_driver(call);
     }
-    ms_mempool_correct(pool, call->bytes);
+    ms_mempool_correct(pool, asked_bytes);
     if (result == CUDA_SUCCESS) {
         ms_note_outside(device, pool, *call->dptr, call->bytes);
     }

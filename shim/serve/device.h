@@ -45,6 +45,7 @@ struct ms_device {
     _Atomic uint32_t range_count; /* entries of `ranges` that were ever used */
 
     _Atomic uint64_t first_overhead_bytes; /* what its first measured context took */
+    _Atomic uint64_t small_bytes;          /* sum of small arrays (MS_TAKING_SMALL) */
 
     _Atomic int threshold;            /* 0 normal, 1 warning, 2 critical, 3 emergency */
     _Atomic uint64_t rise_bytes;      /* charged at or above this: the next threshold is crossed */

@@ -47,7 +47,7 @@ static CUresult watch_end(struct watch *watch, CUresult result, const void *hand
     ms_overhead_charge(watch->context, watch->reason, (uint64_t)taken);
     if (handle) {
         struct ms_grant grant = {.name = (uint64_t)(uintptr_t)handle,
-                                 .charged_bytes = (uint64_t)taken,
+                                 .extent_bytes = (uint64_t)taken,
                                  .holder = watch->context,
                                  .space = MS_SPACE_HANDLE,
                                  .kind = MS_GRANT_OVERHEAD,
@@ -87,7 +87,7 @@ static CUresult destroyed(CUresult (*destroy)(void *), void *handle)
     CUresult result = destroy(handle);
     if (known && result == CUDA_SUCCESS) {
         int64_t back = -ms_measure_end(&measure);
-        uint64_t most = grant.charged_bytes;
+        uint64_t most = grant.extent_bytes;
         if (back > 0) {
             ms_overhead_discharge(grant.holder, grant.reason,
                                   (uint64_t)back < most ? (uint64_t)back : most);

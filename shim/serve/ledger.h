@@ -30,15 +30,17 @@ enum ms_grant_kind {
 };
 
 struct ms_grant {
-    uint64_t name;          /* address or handle, unique in its space while live */
-    uint64_t bytes;         /* as asked for */
-    uint64_t charged_bytes; /* what its owner was charged; 0 for blocks of the pool */
-    uint64_t block_id;      /* of its BLOCK_ALLOC event where no pool served it, else 0 */
-    void *holder;   /* struct ms_context *, or struct ms_mempool * of a stream-ordered one */
-    uint8_t space;  /* enum ms_space */
-    uint8_t kind;   /* enum ms_grant_kind */
-    uint8_t device; /* CUDA ordinal */
-    uint8_t reason; /* enum ms_charge_reason, where charged_bytes is not 0 */
+    uint64_t name;         /* address or handle, unique in its space while live */
+    uint64_t bytes;        /* as asked for */
+    uint64_t extent_bytes; /* what is charged for, before it is rounded as the driver takes it; 0
+                              for blocks of the pool */
+    uint64_t block_id;     /* of its BLOCK_ALLOC event where no pool served it, else 0 */
+    void *holder;          /* struct ms_context *, or struct ms_mempool * of a stream-ordered one */
+    uint8_t space;         /* enum ms_space */
+    uint8_t kind;          /* enum ms_grant_kind */
+    uint8_t device;        /* CUDA ordinal */
+    uint8_t reason;        /* enum ms_charge_reason, where extent_bytes is not 0 */
+    uint8_t taking;        /* enum ms_taking, likewise */
 };
 
 /* False where there is no host memory for it: the caller undoes what it has granted. `displaced`

@@ -7,24 +7,9 @@
     512u /* what current drivers round a row to; meets every alignment they name \
           */
 
-/* How the driver's own allocator packs: requests below 1 MiB share slabs of 2 MiB, larger ones
- * take whole granules. What a slab has left is not charged to anybody. */
-#define SLAB_BELOW_BYTES (1ULL << 20)
-#define SLAB_BYTES       (2ULL << 20)
-#define SMALL_ALIGNMENT  512u
-
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
     return (bytes + unit - 1) / unit * unit;
-}
-
-static uint64_t driver_bytes(uint64_t bytes)
-{
-    if (bytes > UINT64_MAX - SLAB_BYTES) {
-        return UINT64_MAX;
-    }
-    return bytes < SLAB_BELOW_BYTES ? round_up(bytes, SMALL_ALIGNMENT)
-                                    : round_up(bytes, SLAB_BYTES);
 }
 
 /* cuMemAlloc, answered by the driver. */
@@ -32,7 +17,7 @@ static CUresult forward_alloc(struct ms_context *context, enum ms_charge_reason 
                               CUdeviceptr_v2 *dptr, size_t bytes)
 {
     struct ms_forward forward;
-    CUresult result = ms_forward_begin(&forward, context, reason, bytes, driver_bytes(bytes));
+    CUresult result = ms_forward_begin(&forward, context, reason, MS_TAKING_SLABS, bytes);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -71,7 +56,7 @@ static CUresult forward_pitch(struct ms_context *context, CUdeviceptr_v2 *dptr, 
     struct ms_forward forward;
     uint64_t bytes = round_up(width, PITCH_BYTES) * height;
     CUresult result =
-        ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, bytes, driver_bytes(bytes));
+        ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, MS_TAKING_SLABS, bytes);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -80,7 +65,7 @@ static CUresult forward_pitch(struct ms_context *context, CUdeviceptr_v2 *dptr, 
     } while (ms_forward_retry(&forward, result));
     bool done = result == CUDA_SUCCESS;
     return ms_forward_end(&forward, result, MS_SPACE_DEVICE, done ? *dptr : 0,
-                          done ? driver_bytes(*pitch * height) : 0);
+                          done ? *pitch * height : 0);
 }
 
 CUresult ms_serve_cuMemAllocPitch_v2(CUdeviceptr_v2 *dptr, size_t *pPitch, size_t WidthInBytes,
@@ -130,7 +115,7 @@ CUresult ms_serve_cuMemAllocManaged(CUdeviceptr_v2 *dptr, size_t bytesize, unsig
         return MS_REAL(cuMemAllocManaged)(dptr, bytesize, flags);
     }
     CUresult result =
-        ms_forward_begin(&forward, context, MS_CHARGE_MANAGED, bytesize, driver_bytes(bytesize));
+        ms_forward_begin(&forward, context, MS_CHARGE_MANAGED, MS_TAKING_WHOLE, bytesize);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -151,7 +136,7 @@ CUresult ms_serve_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
         return MS_REAL(cuMemAlloc)(dptr, bytesize);
     }
     CUresult result =
-        ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, bytesize, driver_bytes(bytesize));
+        ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, MS_TAKING_SLABS, bytesize);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -170,12 +155,14 @@ CUresult ms_serve_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch,
     }
     uint64_t bytes = round_up(WidthInBytes, PITCH_BYTES) * Height;
     CUresult result =
-        ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, bytes, driver_bytes(bytes));
+        ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, MS_TAKING_SLABS, bytes);
     if (result != CUDA_SUCCESS) {
         return result;
     }
     result = MS_REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
-    return ms_forward_end(&forward, result, MS_SPACE_DEVICE, result == CUDA_SUCCESS ? *dptr : 0, 0);
+    bool done = result == CUDA_SUCCESS;
+    return ms_forward_end(&forward, result, MS_SPACE_DEVICE, done ? *dptr : 0,
+                          done ? (uint64_t)*pPitch * Height : 0);
 }
 
 CUresult ms_serve_cuMemFree(CUdeviceptr_v1 dptr)

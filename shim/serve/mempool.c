@@ -10,6 +10,11 @@
 
 #define TRIM_WAIT_NS 2000000u
 
+/* By how much the driver's pools grow at once: current drivers in steps of 32 MiB, none in less
+ * than a granule. */
+#define STEP_BYTES       (32ULL << 20)
+#define LEAST_STEP_BYTES (2ULL << 20)
+
 static struct ms_mempool *_Atomic first;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a record is added */
 
@@ -132,16 +137,26 @@ static struct ms_device *device_charged(const struct ms_mempool *pool)
     return pool->ordinal < 0 ? NULL : ms_device_get(pool->ordinal);
 }
 
-bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes)
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return bytes > UINT64_MAX - unit ? UINT64_MAX : (bytes + unit - 1) / unit * unit;
+}
+
+bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes, uint64_t *asked_bytes)
 {
     struct ms_device *device = device_charged(pool);
-    if (device && !ms_device_charge(device, MS_OWNER_FORWARDED, bytes, true)) {
-        return false;
+    *asked_bytes = device ? round_up(bytes, STEP_BYTES) : 0;
+    if (device && !ms_device_charge(device, MS_OWNER_FORWARDED, *asked_bytes, true)) {
+        /* Near the cap it may still fit into what the driver's pool has, or needs. */
+        *asked_bytes = round_up(bytes, LEAST_STEP_BYTES);
+        if (!ms_device_charge(device, MS_OWNER_FORWARDED, *asked_bytes, true)) {
+            return false;
+        }
     }
     if (device) {
         pthread_mutex_lock(&pool->lock);
-        pool->asking_bytes += bytes;
-        pool->charged_bytes += bytes;
+        pool->asking_bytes += *asked_bytes;
+        pool->charged_bytes += *asked_bytes;
         pthread_mutex_unlock(&pool->lock);
     }
     return true;

@@ -4,6 +4,7 @@
 #include "shim/serve/driver.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/oom.h"
+#include "shim/serve/pages.h"
 #include "shim/serve/stream.h"
 #include "shim/session.h"
 
@@ -24,7 +25,7 @@ static void emit_block(const struct ms_device *device, enum ms_event_kind kind,
         .id = grant->block_id,
         .addr = grant->name,
         .bytes = grant->bytes,
-        .aux = grant->charged_bytes,
+        .aux = grant->extent_bytes ? grant->extent_bytes : grant->bytes,
     };
     ms_session_emit(&event);
 }
@@ -103,20 +104,51 @@ CUresult ms_release_block(const struct ms_grant *grant, ms_stream_t stream)
 
 /* --- what the driver serves ------------------------------------------------------------------- */
 
+static uint64_t whole_slabs(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - MS_SLAB_BYTES
+               ? UINT64_MAX
+               : (bytes + MS_SLAB_BYTES - 1) / MS_SLAB_BYTES * MS_SLAB_BYTES;
+}
+
+/* Small things of unknown address: their sum in whole slabs, and one more, because what is freed
+ * leaves gaps. */
+static uint64_t small_slabs(uint64_t sum_bytes)
+{
+    return sum_bytes ? whole_slabs(sum_bytes) + MS_SLAB_BYTES : 0;
+}
+
+static uint64_t small_came(struct ms_device *device, uint64_t bytes)
+{
+    uint64_t sum = atomic_fetch_add(&device->small_bytes, bytes);
+    return small_slabs(sum + bytes) - small_slabs(sum);
+}
+
+static uint64_t small_went(struct ms_device *device, uint64_t bytes)
+{
+    uint64_t sum = atomic_fetch_sub(&device->small_bytes, bytes);
+    return small_slabs(sum) - small_slabs(sum - bytes);
+}
+
 CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context,
-                          enum ms_charge_reason reason, uint64_t requested_bytes,
-                          uint64_t estimate_bytes)
+                          enum ms_charge_reason reason, enum ms_taking taking,
+                          uint64_t requested_bytes)
 {
     struct ms_device *device = context->device;
     *forward = (struct ms_forward){
         .device = device,
         .context = context,
         .requested_bytes = requested_bytes,
-        .charged_bytes = estimate_bytes,
+        .charged_bytes = taking == MS_TAKING_SMALL ? small_came(device, requested_bytes)
+                                                   : whole_slabs(requested_bytes),
         .reason = reason,
+        .taking = taking,
     };
-    if (estimate_bytes != 0 &&
-        !ms_device_charge(device, MS_OWNER_FORWARDED, estimate_bytes, true)) {
+    if (forward->charged_bytes != 0 &&
+        !ms_device_charge(device, MS_OWNER_FORWARDED, forward->charged_bytes, true)) {
+        if (taking == MS_TAKING_SMALL) {
+            (void)small_went(device, requested_bytes);
+        }
         return ms_oom_refuse(device, requested_bytes);
     }
     return CUDA_SUCCESS;
@@ -148,38 +180,47 @@ static bool is_block(enum ms_charge_reason reason)
     return reason == MS_CHARGE_ALLOCATION || reason == MS_CHARGE_MANAGED;
 }
 
+static CUresult forward_failed(struct ms_forward *forward, CUresult result)
+{
+    if (forward->taking == MS_TAKING_SMALL) {
+        (void)small_went(forward->device, forward->requested_bytes);
+    }
+    correct(forward, 0);
+    return result == CUDA_ERROR_OUT_OF_MEMORY
+               ? ms_oom_refuse(forward->device, forward->requested_bytes)
+               : result;
+}
+
 CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_space space,
-                        uint64_t name, uint64_t taken_bytes)
+                        uint64_t name, uint64_t extent_bytes)
 {
     struct ms_device *device = forward->device;
     if (result != CUDA_SUCCESS) {
-        correct(forward, 0);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-            return ms_oom_refuse(device, forward->requested_bytes);
-        }
-        return result;
-    }
-    if (taken_bytes != 0) {
-        correct(forward, taken_bytes);
+        return forward_failed(forward, result);
     }
     struct ms_grant grant = {
         .name = name,
         .bytes = forward->requested_bytes,
-        .charged_bytes = forward->charged_bytes,
+        .extent_bytes = extent_bytes ? extent_bytes : forward->requested_bytes,
         .block_id = is_block(forward->reason) ? atomic_fetch_add(&last_forwarded_id, 1) : 0,
         .holder = forward->context,
         .space = (uint8_t)space,
         .kind = MS_GRANT_FORWARDED,
         .device = device->ordinal,
         .reason = (uint8_t)forward->reason,
+        .taking = (uint8_t)forward->taking,
     };
     struct ms_grant displaced = {0};
     if (!ms_ledger_put(&grant, &displaced)) {
-        /* It stays charged until its context goes: too much is safer than too little. */
-        grant.block_id = 0;
+        grant.block_id = 0; /* it stays charged: too much is safer than too little */
     }
     if (displaced.name != 0) {
         ms_release_dead(&displaced);
+    }
+    if (forward->taking == MS_TAKING_SLABS) {
+        correct(forward, ms_pages_touch(name, grant.extent_bytes));
+    } else if (forward->taking == MS_TAKING_WHOLE) {
+        correct(forward, whole_slabs(grant.extent_bytes));
     }
     ms_device_note_charge(device, true, MS_OWNER_FORWARDED, forward->reason, name,
                           forward->charged_bytes);
@@ -187,6 +228,19 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
         emit_block(device, MS_EVENT_BLOCK_ALLOC, &grant);
     }
     return CUDA_SUCCESS;
+}
+
+/* What the driver has given back with this grant. */
+static uint64_t given_back(struct ms_device *device, const struct ms_grant *grant)
+{
+    switch (grant->taking) {
+    case MS_TAKING_SLABS:
+        return ms_pages_leave(grant->name, grant->extent_bytes);
+    case MS_TAKING_SMALL:
+        return small_went(device, grant->extent_bytes);
+    default:
+        return whole_slabs(grant->extent_bytes);
+    }
 }
 
 void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdeviceptr_v2 addr,
@@ -219,10 +273,10 @@ void ms_release_forwarded(const struct ms_grant *grant)
         ms_arenas_block_gone(device->arenas, grant->name, grant->bytes);
         emit_block(device, MS_EVENT_BLOCK_FREE, grant);
     }
-    if (grant->charged_bytes != 0) {
-        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name,
-                              grant->charged_bytes);
-        ms_device_discharge(device, MS_OWNER_FORWARDED, grant->charged_bytes);
+    uint64_t back = grant->extent_bytes ? given_back(device, grant) : 0;
+    if (back != 0) {
+        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name, back);
+        ms_device_discharge(device, MS_OWNER_FORWARDED, back);
     }
     if (grant->kind == MS_GRANT_OUTSIDE) {
         ms_mempool_correct(grant->holder, 0);

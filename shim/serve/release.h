@@ -15,10 +15,17 @@ CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void 
 /* Back to the pool, in the order of the stream. The grant has been taken from the ledger. */
 CUresult ms_release_block(const struct ms_grant *grant, ms_stream_t stream);
 
+/* How the driver takes what a forwarded allocation needs, which decides what is charged for it. */
+enum ms_taking {
+    MS_TAKING_SLABS, /* by address, small ones several in a slab (pages.h) */
+    MS_TAKING_SMALL, /* small, of unknown address: together, in whole slabs */
+    MS_TAKING_WHOLE  /* by itself */
+};
+
 /* A call that the driver answers and that takes device memory.
  *
- *   begin    reserves the estimate in the budget, making room where that helps; an out-of-memory
- *            otherwise, recorded: the driver must not be called.
+ *   begin    reserves the most that it may take in the budget, making room where that helps; an
+ *            out-of-memory otherwise, recorded: the driver must not be called.
  *   retry    true, once, where the driver ran out of memory and the pool has made room since.
  *   end      on success corrects the charge to what the driver took, and notes the grant; on
  *            failure gives all back. Returns the result that the application gets. */
@@ -28,15 +35,16 @@ struct ms_forward {
     uint64_t requested_bytes;
     uint64_t charged_bytes;
     enum ms_charge_reason reason;
+    enum ms_taking taking;
     bool retried;
 };
 CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context,
-                          enum ms_charge_reason reason, uint64_t requested_bytes,
-                          uint64_t estimate_bytes);
+                          enum ms_charge_reason reason, enum ms_taking taking,
+                          uint64_t requested_bytes);
 bool ms_forward_retry(struct ms_forward *forward, CUresult result);
-/* taken_bytes: what the driver took; 0: the estimate stands. */
+/* extent_bytes: how much it turned out to be; 0: as requested. */
 CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_space space,
-                        uint64_t name, uint64_t taken_bytes);
+                        uint64_t name, uint64_t extent_bytes);
 
 struct ms_mempool;
 

@@ -6,6 +6,7 @@
 #include "shim/serve/driver_ops.h"
 #include "shim/serve/ledger.h"
 #include "shim/serve/mempool.h"
+#include "shim/serve/pages.h"
 #include "shim/serve/stream.h"
 #include "shim/serve/vmm.h"
 
@@ -35,6 +36,7 @@ void ms_serve_fork_prepare(void)
     ms_mempools_fork_prepare();
     ms_contexts_fork_prepare();
     ms_streams_fork_prepare();
+    ms_pages_fork_prepare();
     ms_ledger_fork_prepare();
     for (int d = 0; d < MS_DEVICES_MAX; d++) {
         struct ms_device *device = ms_device_get(d);
@@ -61,6 +63,7 @@ void ms_serve_fork_parent(void)
         }
     }
     ms_ledger_fork_parent();
+    ms_pages_fork_parent();
     ms_streams_fork_parent();
     ms_contexts_fork_parent();
     ms_mempools_fork_parent();
@@ -80,6 +83,7 @@ void ms_serve_fork_child(void)
         }
     }
     ms_ledger_fork_child();
+    ms_pages_fork_child();
     ms_streams_fork_child();
     ms_contexts_fork_child();
     ms_mempools_fork_child();
