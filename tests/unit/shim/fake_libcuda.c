@@ -50,7 +50,12 @@ FAKE(cuMemAllocAsync_ptsz, (CUdeviceptr * address, size_t bytes, CUstream stream
 FAKE(cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device))
 FAKE(cuCtxCreate_v3, (CUcontext * context, CUexecAffinityParam *params, int count,
                       unsigned int flags, CUdevice device))
+FAKE(cuMemFreeAsync, (CUdeviceptr address, CUstream stream))
 FAKE(cuEventQuery, (CUevent event))
+
+/* One function under two names, as where the flavours of a function do not differ. */
+EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
+    __attribute__((alias("cuMemFreeAsync")));
 
 /* Of one name the newest version stands last. */
 static const struct {
@@ -65,6 +70,7 @@ static const struct {
     {"cuMemFree", 3020, 0, (void *)cuMemFree_v2},
     {"cuMemAllocAsync", 11020, 1, (void *)cuMemAllocAsync},
     {"cuMemAllocAsync", 11020, 2, (void *)cuMemAllocAsync_ptsz},
+    {"cuMemFreeAsync", 11020, 0, (void *)cuMemFreeAsync},
     {"cuCtxCreate", 3020, 0, (void *)cuCtxCreate_v2},
     {"cuCtxCreate", 11040, 0, (void *)cuCtxCreate_v3},
     {"cuEventQuery", 2000, 0, (void *)cuEventQuery},

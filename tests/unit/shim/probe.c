@@ -307,6 +307,27 @@ static void road_torch(void)
     }
 }
 
+/* Two names of the driver for one function: each name has its own hook. */
+static void road_shared(void)
+{
+    void *handle = driver(RTLD_LOCAL);
+    get_address_t get = (get_address_t)dlsym(handle, "cuGetProcAddress");
+    say("cuMemFreeAsync", dlsym(handle, "cuMemFreeAsync"));
+    say("cuMemFreeAsync_ptsz", dlsym(handle, "cuMemFreeAsync_ptsz"));
+    for (uint64_t flags = 0; flags <= 2; flags++) {
+        void *found = NULL;
+        get("cuMemFreeAsync", &found, 11030, flags);
+        say("cuMemFreeAsync", found);
+    }
+}
+
+/* The driver in nobody's scope but its own: which of its functions the whole program is told of. */
+static void road_local(void)
+{
+    (void)driver(RTLD_LOCAL);
+    ask_names(RTLD_DEFAULT);
+}
+
 static void road_nothing(void)
 {
 }
@@ -321,7 +342,8 @@ static const struct {
              {"fork", road_fork},           {"fork-first", road_fork_first},
              {"threads", road_threads},     {"millions", road_millions},
              {"bypass", road_bypass},       {"interposer", road_interposer},
-             {"torch", road_torch},         {"nothing", road_nothing}};
+             {"torch", road_torch},         {"nothing", road_nothing},
+             {"shared", road_shared},       {"local", road_local}};
 
 int main(int argc, char **argv)
 {

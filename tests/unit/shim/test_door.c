@@ -140,6 +140,28 @@ Test(door, resolver_versions_and_flags)
     check_road("resolver", 3 * 17);
 }
 
+Test(door, names_that_share_a_function)
+{
+    cr_assert_str_eq(probe(env("DOOR"), "shared").text,
+                     "cuMemFreeAsync libdoor.so:cuMemFreeAsync\n"
+                     "cuMemFreeAsync_ptsz libdoor.so:cuMemFreeAsync_ptsz\n"
+                     "cuMemFreeAsync libdoor.so:cuMemFreeAsync\n"
+                     "cuMemFreeAsync libdoor.so:cuMemFreeAsync\n"
+                     "cuMemFreeAsync libdoor.so:cuMemFreeAsync_ptsz\n");
+}
+
+/* The one place where more is found than without: whether the caller's own scope has the driver
+ * cannot be asked. What the driver lacks is not found there either, and dlerror agrees. */
+Test(door, driver_in_a_local_scope)
+{
+    struct result with = probe(env("DOOR"), "local");
+    cr_assert_null(strstr(with.text, "dlerror"), "%s", with.text);
+    cr_assert(strstr(with.text, "cuMemAlloc_v2 libdoor.so:cuMemAlloc_v2\n") != NULL, "%s",
+              with.text);
+    cr_assert(strstr(with.text, "cuCtxCreate_v4 -\n") != NULL, "%s", with.text);
+    cr_assert(strstr(with.text, "cuEventQuery -\n") != NULL, "%s", with.text);
+}
+
 Test(door, dlmopen_is_left_alone)
 {
     check_road("namespace", 0);
