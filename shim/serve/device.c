@@ -9,6 +9,7 @@
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
 #include "shim/serve/driver_ops.h"
+#include "shim/serve/mempool.h"
 #include "shim/serve/stream.h"
 #include "shim/session.h"
 
@@ -205,10 +206,11 @@ struct ms_device *ms_device_holding(ms_addr_t addr)
 
 bool ms_device_make_room(struct ms_device *device, uint64_t wait_ns)
 {
+    uint64_t released = ms_mempools_trim(device);
     if (!device->pool) {
-        return false;
+        return released != 0;
     }
-    uint64_t released = ms_pool_trim(device->pool, 0);
+    released += ms_pool_trim(device->pool, 0);
     struct ms_pool_stats stats;
     ms_pool_stats(device->pool, &stats);
     if (stats.pending_bytes != 0 && wait_ns != 0 && !ms_captures_running()) {
@@ -236,8 +238,8 @@ static bool trim_and_charge(struct ms_device *device, enum ms_owner owner, uint6
 bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
 {
     bool charged = ms_budget_charge(&device->budget, owner, bytes);
-    if (!charged && device->pool && bytes <= atomic_load(&device->budget.cap_bytes)) {
-        charged = trim_and_charge(device, owner, bytes);
+    if (!charged && bytes <= atomic_load(&device->budget.cap_bytes)) {
+        charged = device->pool && trim_and_charge(device, owner, bytes);
         if (!charged) {
             (void)ms_device_make_room(device, may_wait ? ms_options()->wait_ns : 0);
             charged = ms_budget_charge(&device->budget, owner, bytes);

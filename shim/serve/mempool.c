@@ -7,13 +7,11 @@
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
 #include "shim/serve/peer.h"
+#include "shim/serve/stream.h"
 
 #define TRIM_WAIT_NS 2000000u
 
-/* By how much the driver's pools grow at once: current drivers in steps of 32 MiB, none in less
- * than a granule. */
-#define STEP_BYTES       (32ULL << 20)
-#define LEAST_STEP_BYTES (2ULL << 20)
+#define STEP_BYTES (32ULL << 20) /* by which the driver's pools grow at once */
 
 static struct ms_mempool *_Atomic first;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a record is added */
@@ -146,19 +144,17 @@ bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes, uint64_t *asked_
 {
     struct ms_device *device = device_charged(pool);
     *asked_bytes = device ? round_up(bytes, STEP_BYTES) : 0;
-    if (device && !ms_device_charge(device, MS_OWNER_FORWARDED, *asked_bytes, true)) {
-        /* Near the cap it may still fit into what the driver's pool has, or needs. */
-        *asked_bytes = round_up(bytes, LEAST_STEP_BYTES);
-        if (!ms_device_charge(device, MS_OWNER_FORWARDED, *asked_bytes, true)) {
-            return false;
-        }
+    if (!device) {
+        return true;
     }
-    if (device) {
-        pthread_mutex_lock(&pool->lock);
-        pool->asking_bytes += *asked_bytes;
-        pool->charged_bytes += *asked_bytes;
-        pthread_mutex_unlock(&pool->lock);
+    /* Also where the driver's pool has room: whether it uses that or grows is not ours to say. */
+    if (!ms_device_charge(device, MS_OWNER_FORWARDED, *asked_bytes, true)) {
+        return false;
     }
+    pthread_mutex_lock(&pool->lock);
+    pool->asking_bytes += *asked_bytes;
+    pool->charged_bytes += *asked_bytes;
+    pthread_mutex_unlock(&pool->lock);
     return true;
 }
 
@@ -169,9 +165,11 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     if (!device) {
         return;
     }
+    /* One look at a time, and none may be overtaken: an older one would undo what a newer one has
+     * charged. The call only reads a number. */
+    pthread_mutex_lock(&pool->lock);
     bool known = MS_REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
                                                 &reserved) == CUDA_SUCCESS;
-    pthread_mutex_lock(&pool->lock);
     uint64_t before = pool->charged_bytes;
     pool->asking_bytes -= asked_bytes;
     uint64_t now = known ? reserved + pool->asking_bytes : before;
@@ -187,6 +185,29 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     ms_device_note_charge(device, now > told, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
                           now > told ? now - told : told - now);
     ms_device_check_thresholds(device);
+}
+
+uint64_t ms_mempools_trim(const struct ms_device *device)
+{
+    uint64_t released = 0;
+    if (ms_captures_running()) {
+        return 0;
+    }
+    for (struct ms_mempool *p = atomic_load_explicit(&first, memory_order_acquire); p;
+         p = p->next) {
+        pthread_mutex_lock(&p->lock);
+        uint64_t before = p->charged_bytes;
+        pthread_mutex_unlock(&p->lock);
+        if (p->destroyed || before == 0 || p->ordinal != device->ordinal ||
+            MS_REAL(cuMemPoolTrimTo)(p->handle, 0) != CUDA_SUCCESS) {
+            continue;
+        }
+        ms_mempool_correct(p, 0);
+        pthread_mutex_lock(&p->lock);
+        released += before > p->charged_bytes ? before - p->charged_bytes : 0;
+        pthread_mutex_unlock(&p->lock);
+    }
+    return released;
 }
 
 /* --- the calls -------------------------------------------------------------------------------- */

@@ -38,13 +38,17 @@ void ms_mempool_returned(struct ms_mempool *pool, uint64_t bytes);
 /* The same, for a grant that has been taken from the ledger; nothing where no pool holds it. */
 void ms_mempool_released(const struct ms_grant *grant);
 
-/* Before a pool of the driver's is asked for so many bytes: reserves what it may take for them;
- * *asked_bytes gets how much that is. False: over the cap. */
+/* Before a pool of the driver's is asked for so many bytes: reserves the most that it may take for
+ * them; *asked_bytes gets how much that is. False: over the cap. */
 bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes, uint64_t *asked_bytes);
 
 /* After the answer, whatever it was: the charge becomes what the driver's pool holds reserved.
  * asked_bytes: of the charge; 0 after a free or a trim. */
 void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes);
+
+/* Gives back what the driver's pools of the device hold reserved and nobody uses; how much it was.
+ */
+uint64_t ms_mempools_trim(const struct ms_device *device);
 
 void ms_mempools_fork_prepare(void);
 void ms_mempools_fork_parent(void);
