@@ -1,0 +1,71 @@
+"""What stands behind the hooks: charges, contexts, streams, pools, peers, captures, failures."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from machine import MIB, ProcessTest, only_report, program
+
+CONTEXT = 64 * MIB
+
+
+class Scenario(ProcessTest):
+    """Each scenario of serve_job checks itself, against what the simulated GPU counts."""
+
+    def hold(self, scenario: str, **settings: Any) -> str:
+        result = self.run_under_shim(
+            program("serve_job"), scenario, SIMGPU_CONTEXT=CONTEXT, **settings
+        ).check()
+        self.assertEqual(result.stdout, f"{scenario} holds\n")
+        return result.stderr
+
+
+class Charges(Scenario):
+    def test_chunks_of_the_application(self) -> None:
+        self.hold("vmm")
+        device = only_report(self.output)["devices"][0]
+        self.assertEqual(device["peak_charged_bytes"], CONTEXT + 16 * MIB)
+
+    def test_chunks_of_the_application_at_the_cap(self) -> None:
+        stderr = self.hold("vmm_cap", MEMSHIM_LIMIT="256MiB")
+        self.assertIn("OUT OF MEMORY: asked for 150.0 MiB", stderr)
+
+    def test_race_for_the_cap(self) -> None:
+        self.hold("race", MEMSHIM_LIMIT="256MiB")
+
+    def test_race_for_the_cap_without_the_pool(self) -> None:
+        self.hold("race", MEMSHIM_LIMIT="256MiB", MEMSHIM_POOL="off")
+
+    def test_every_driver_call_failing(self) -> None:
+        self.hold("injected")
+
+
+class Lives(Scenario):
+    def test_reset(self) -> None:
+        self.hold("reset")
+
+    def test_destroyed_context(self) -> None:
+        self.hold("destroyed_context")
+
+    def test_reused_stream_handle(self) -> None:
+        self.hold("reused_handle")
+
+    def test_capture(self) -> None:
+        self.hold("capture")
+
+
+class Identity(Scenario):
+    def test_addresses(self) -> None:
+        stderr = self.hold("identity")
+        self.assertEqual(stderr.count("MEMSHIM_POOL=off"), 1, stderr)
+
+    def test_memory_pools(self) -> None:
+        self.hold("pools")
+
+    def test_peers(self) -> None:
+        self.hold("peers", SIMGPU_DEVICES=2)
+
+
+if __name__ == "__main__":
+    unittest.main()
