@@ -326,6 +326,8 @@ Test(kernels, variables)
     OK(cudaMemcpyToSymbol(host_side_of_table, "twelve bytes", 13, 8, cudaMemcpyHostToDevice));
     OK(cudaMemcpyFromSymbol(back, host_side_of_table, 13, 8, cudaMemcpyDeviceToHost));
     cr_assert_str_eq(back, "twelve bytes");
+    OK(cudaMemcpy(back, address, sizeof(back), cudaMemcpyDeviceToHost));
+    cr_assert_str_eq(back + 8, "twelve bytes", "that far into the variable");
     EXPECT(cudaMemcpyToSymbol(host_side_of_table, back, 32, 40, cudaMemcpyHostToDevice),
            cudaErrorInvalidValue);
     EXPECT(cudaGetSymbolAddress(&address, back), cudaErrorInvalidSymbol);
