@@ -66,7 +66,8 @@ static CUresult take(struct held *held, uint64_t draw, CUstream stream)
     size_t bytes = (draw >> 8) % (24 * MIB) + 1;
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
-    CUDA_ARRAY_DESCRIPTOR shape = {512, 1 + (draw >> 8) % 4096, CU_AD_FORMAT_FLOAT, 1};
+    /* Of a granule at least: how the driver packs smaller ones cannot be known. */
+    CUDA_ARRAY_DESCRIPTOR shape = {512, 1024 + (draw >> 8) % 3072, CU_AD_FORMAT_FLOAT, 1};
     CUresult result;
     switch (draw % 8) {
     case 0:
