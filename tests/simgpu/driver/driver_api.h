@@ -8,7 +8,9 @@
 #define __CUDA_API_VERSION_INTERNAL
 #pragma GCC visibility push(default)
 #include <cuda.h>
-#include <cudaProfiler.h>
+/* cudaProfiler.h is not part of every package of headers. */
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
 #pragma GCC visibility pop
 
 #endif

@@ -101,6 +101,10 @@ static CUresult grow(CUmemoryPool pool, uint64_t bytes)
         round_up(bytes, bytes > SUPERBLOCK_BYTES ? SIM_GRANULE_BYTES : SUPERBLOCK_BYTES);
     uint64_t limit = pool->properties.maxSize;
     if (limit && pool->reserved + size > limit) {
+        size =
+            round_up(bytes, SIM_GRANULE_BYTES); /* a superblock's rest is a convenience, no need */
+    }
+    if (limit && pool->reserved + size > limit) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     struct superblock *block = calloc(1, sizeof *block);
@@ -110,7 +114,6 @@ static CUresult grow(CUmemoryPool pool, uint64_t bytes)
     }
     CUresult status = backing_alloc(pool, size, &address);
     if (status == CUDA_ERROR_OUT_OF_MEMORY && bytes < size) {
-        /* The rest of a superblock is a convenience, not a need. */
         size = round_up(bytes, SIM_GRANULE_BYTES);
         status = backing_alloc(pool, size, &address);
     }
@@ -330,14 +333,6 @@ void sim_pool_free_now(struct sim_range *range)
     sim_pool_release_destroyed(pool);
 }
 
-void sim_pool_reached_free(CUmemoryPool pool, CUdeviceptr address)
-{
-    if (sim_object_is(&sim_pools, pool)) {
-        sim_pool_collect(pool);
-        sim_pool_release_destroyed(pool);
-    }
-}
-
 CUresult sim_pool_free_in_order(struct sim_range *range, CUstream stream)
 {
     CUmemoryPool pool = range->pool;
@@ -346,7 +341,7 @@ CUresult sim_pool_free_in_order(struct sim_range *range, CUstream stream)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     struct sim_work work = {.kind = SIM_WORK_FREE,
-                            .memory = {.address = (CUdeviceptr)range->address, .pool = pool}};
+                            .memory = {.address = (CUdeviceptr)range->address}};
     pending->address = range->address;
     pending->bytes = range->occupied;
     pending->stream = sim_stream_retain(stream);
@@ -367,12 +362,14 @@ CUresult sim_pool_free_in_order(struct sim_range *range, CUstream stream)
 
 void sim_pools_at_synchronize(struct sim_device *device)
 {
-    for (CUmemoryPool pool = first_pool; pool; pool = pool->next) {
+    for (CUmemoryPool pool = first_pool, next; pool; pool = next) {
+        next = pool->next;
         if (pool->device == device && pool->reserved) {
             sim_pool_collect(pool);
             if (pool->reserved > pool->release_threshold) {
                 sim_pool_trim(pool, pool->release_threshold);
             }
+            sim_pool_release_destroyed(pool);
         }
     }
 }

@@ -57,8 +57,6 @@ bool sim_pool_trim(CUmemoryPool pool, uint64_t keep);
 
 /* The range's memory is free for all: its last use is complete. */
 void sim_pool_free_now(struct sim_range *range);
-/* A stream has reached the free of that address. */
-void sim_pool_reached_free(CUmemoryPool pool, CUdeviceptr address);
 
 /* What a synchronization of the device does to its pools. */
 void sim_pools_at_synchronize(struct sim_device *device);

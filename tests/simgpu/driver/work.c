@@ -8,7 +8,6 @@
 #include "graph.h"
 #include "ipc.h"
 #include "module.h"
-#include "pool.h"
 #include "settings.h"
 #include "stream.h"
 
@@ -144,9 +143,6 @@ void sim_work_run_locked(const struct sim_work *work, CUstream stream)
         break;
     case SIM_WORK_WRITE_VALUE:
         write_value(work);
-        break;
-    case SIM_WORK_FREE:
-        sim_pool_reached_free(work->memory.pool, work->memory.address);
         break;
     default:
         (void)stream;

@@ -82,7 +82,6 @@ struct sim_work {
         } event;
         struct {
             CUdeviceptr address;
-            CUmemoryPool pool;       /* of a free outside graphs */
             struct sim_range *range; /* of a graph's allocation; one reference */
         } memory;
         struct {

@@ -1,0 +1,193 @@
+/* Several processes, forks, and settings. */
+#include "check.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct probe {
+    pid_t pid;
+    FILE *to, *from;
+};
+
+/* Starts the probe with settings "NAME=VALUE", NULL at the end of the list. */
+static struct probe start(const char *const *settings, const char *what, const char *argument)
+{
+    int to[2], from[2];
+    cr_assert_eq(pipe(to), 0);
+    cr_assert_eq(pipe(from), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        for (; settings && *settings; settings++) {
+            putenv((char *)*settings);
+        }
+        dup2(to[0], 0);
+        dup2(from[1], 1);
+        dup2(from[1], 2);
+        for (int fd = 3; fd < 64; fd++) {
+            close(fd);
+        }
+        execl(PROBE_PATH, PROBE_PATH, what, argument, NULL);
+        _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    return (struct probe){pid, fdopen(to[1], "w"), fdopen(from[0], "r")};
+}
+
+static int finish(struct probe probe)
+{
+    int status;
+    fclose(probe.to);
+    fclose(probe.from);
+    waitpid(probe.pid, &status, 0);
+    return status;
+}
+
+/* All that it writes. */
+static const char *output_of(const char *const *settings, const char *what, const char *argument)
+{
+    static char text[4000];
+    struct probe probe = start(settings, what, argument);
+    size_t length = fread(text, 1, sizeof text - 1, probe.from);
+    text[length] = '\0';
+    finish(probe);
+    return text;
+}
+
+#define SETTINGS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+Test(process, settings_are_obeyed)
+{
+    cr_assert_str_eq(
+        output_of(SETTINGS("SIMGPU_DEVICES=3", "SIMGPU_MEMORY=1.5GiB", "SIMGPU_CONTEXT=10M",
+                           "SIMGPU_CAPABILITY=9.0", "SIMGPU_DRIVER_VERSION=12080",
+                           "SIMGPU_NO_VMM=1"),
+                  "settings", NULL),
+        "devices 3 version 12080 memory 1610612736 capability 9.0 vmm 0 host 0 context 10485760\n");
+    cr_assert_str_eq(
+        output_of(
+            SETTINGS("SIMGPU_DEVICES=", "SIMGPU_MEMORY=", "SIMGPU_CONTEXT=", "SIMGPU_HOST_NUMA=0"),
+            "settings", NULL),
+        "devices 1 version 13020 memory 25769803776 capability 8.9 vmm 1 host 0 context "
+        "419430400\n");
+}
+
+Test(process, bad_settings_are_reported_and_the_default_is_kept)
+{
+    const char *text = output_of(SETTINGS("SIMGPU_DEVICES=many", "SIMGPU_MEMORY=24GiBs",
+                                          "SIMGPU_DELAY_US=9-3", "SIMGPU_CONTENTS=some",
+                                          "SIMGPU_FAIL=cuMemAlloc@0=NOPE", "SIMGPU_CAPABILITY=x"),
+                                 "settings", NULL);
+    for (const char *const *name = SETTINGS("SIMGPU_DEVICES=many", "SIMGPU_MEMORY=24GiBs",
+                                            "SIMGPU_DELAY_US=9-3", "SIMGPU_CONTENTS=some",
+                                            "SIMGPU_FAIL=cuMemAlloc@0=NOPE", "SIMGPU_CAPABILITY=x");
+         *name; name++) {
+        cr_assert_not_null(strstr(text, *name), "%s is not named in: %s", *name, text);
+    }
+    cr_assert_not_null(strstr(text, "devices 1 version 13020 memory 25769803776 capability 8.9"),
+                       "%s", text);
+}
+
+Test(process, failures_come_from_the_environment)
+{
+    cr_assert_str_eq(
+        output_of(SETTINGS("SIMGPU_FAIL=cuMemAlloc@2=CUDA_ERROR_OUT_OF_MEMORY,cuMemAlloc_v2@3=999"),
+                  "fail", NULL),
+        "0 2 999 \n");
+}
+
+Test(process, contents_off_cost_the_host_nothing)
+{
+    cr_assert_str_eq(
+        output_of(SETTINGS("SIMGPU_MEMORY=48GiB", "SIMGPU_CONTENTS=none"), "large", NULL),
+        "host 0 byte 5\n");
+}
+
+Test(process, a_forked_child_has_no_driver)
+{
+    cr_assert_str_eq(output_of(SETTINGS("SIMGPU_CONTEXT=64MiB"), "fork", "1"),
+                     "child 3 3\nparent used 67108864\n");
+    cr_assert_str_eq(output_of(SETTINGS("SIMGPU_DEVICES=1"), "fork", "0"),
+                     "child 0 0\nparent used 0\n");
+}
+
+static void expect(struct probe probe, int status, unsigned long long free_mib)
+{
+    char line[200] = "", wanted[200];
+    cr_assert_not_null(fgets(line, sizeof line, probe.from));
+    snprintf(wanted, sizeof wanted, "status %d free %llu\n", status, free_mib * MIB);
+    cr_assert_str_eq(line, wanted);
+}
+
+static const char *shared_file(void)
+{
+    static char setting[64];
+    char path[] = "/tmp/simgpu-shared-XXXXXX";
+    int fd = mkstemp(path);
+    cr_assert_geq(fd, 0);
+    close(fd);
+    snprintf(setting, sizeof setting, "SIMGPU_SHARED=%s", path);
+    return setting;
+}
+
+Test(process, processes_share_a_device)
+{
+    const char *const *settings =
+        SETTINGS(shared_file(), "SIMGPU_MEMORY=1GiB", "SIMGPU_CONTEXT=64MiB", "SIMGPU_DEVICES=1");
+    struct probe first = start(settings, "take", "524288000");
+    expect(first, 0, 1024 - 64 - 500);
+    struct probe second = start(settings, "take", "524288000");
+    expect(second, CUDA_ERROR_OUT_OF_MEMORY, 1024 - 128 - 500);
+    struct probe third = start(settings, "take-and-die", "104857600");
+    expect(third, 0, 1024 - 192 - 600);
+    fputc('\n', first.to);
+    finish(first);
+    struct probe fourth = start(settings, "take", "524288000");
+    expect(fourth, 0, 1024 - 192 - 600);
+    fputc('\n', third.to);
+    finish(third); /* it left without a word */
+    kill(second.pid, SIGKILL);
+    finish(second);
+    struct probe fifth = start(settings, "take", "1048576");
+    expect(fifth, 0, 1024 - 128 - 502);
+    finish(fourth);
+    finish(fifth);
+    unlink(strchr(settings[0], '=') + 1);
+}
+
+Test(process, memory_and_events_of_another_process)
+{
+    begin();
+    CUdeviceptr block;
+    CUevent event;
+    CUstream stream;
+    CUipcMemHandle memory;
+    CUipcEventHandle event_handle;
+    char line[100];
+    OK(cuMemAlloc(&block, 4096));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    REFUSED(cuEventCreate(&event, CU_EVENT_INTERPROCESS), CUDA_ERROR_INVALID_VALUE);
+    OK(cuIpcGetMemHandle(&memory, block));
+    OK(cuIpcGetEventHandle(&event_handle, event));
+    REFUSED(cuIpcOpenMemHandle(&block, memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS),
+            CUDA_ERROR_INVALID_CONTEXT);
+    volatile uint32_t *gate = shut_gate(stream);
+    fill(stream, block, 4096, 33);
+    OK(cuEventRecord(event, stream));
+    struct probe probe = start(NULL, "open", NULL);
+    fwrite(&memory, 1, sizeof memory, probe.to);
+    fwrite(&event_handle, 1, sizeof event_handle, probe.to);
+    fflush(probe.to);
+    cr_assert_not_null(fgets(line, sizeof line, probe.from));
+    cr_assert_str_eq(line, "same 1 query 600\n");
+    open_gate(gate);
+    cr_assert_not_null(fgets(line, sizeof line, probe.from));
+    cr_assert_str_eq(line, "wrong 0\n");
+    cr_assert_eq(finish(probe), 0);
+    cr_assert_eq(mismatches(stream, block, 4096, 44), 0);
+}
