@@ -33,11 +33,21 @@ retry() {
     for attempt in 1 2 3; do
         if "$@"; then return 0; fi
         if [[ $attempt -lt 3 ]]; then
-            say "'$1' failed (attempt $attempt of 3), trying again"
+            say "this failed (attempt $attempt of 3), trying again: $*"
             sleep $((attempt * 3))
         fi
     done
     return 1
+}
+
+# quietly COMMAND...: what it says is shown only where it fails.
+quietly() {
+    local log status=0
+    log=$(mktemp)
+    "$@" >"$log" 2>&1 || status=$?
+    if [[ $status -ne 0 ]]; then cat "$log" >&2; fi
+    rm -f "$log"
+    return "$status"
 }
 
 # install_packages PACKAGE...: those of the distribution's packages that are missing.
@@ -61,9 +71,9 @@ install_packages() {
     fi
     say "installing ${missing[*]}"
     export DEBIAN_FRONTEND=noninteractive
-    retry "${as_root[@]}" apt-get -qq -o Acquire::Retries=3 update ||
+    retry quietly "${as_root[@]}" apt-get -q -o Acquire::Retries=3 update ||
         die "apt-get update failed; is there a network and a mirror in /etc/apt?"
-    retry "${as_root[@]}" apt-get -qq -o Acquire::Retries=3 install -y --no-install-recommends \
+    retry quietly "${as_root[@]}" apt-get -q -o Acquire::Retries=3 install -y --no-install-recommends \
         "${missing[@]}" ||
         die "apt-get could not install: ${missing[*]}"
 }
@@ -168,12 +178,8 @@ build_memshim() {
     local folder=$1
     shift
     find_cuda_headers
-    cmake -S "$MEMSHIM_ROOT" -B "$folder" -G Ninja "-DMEMSHIM_CUDA_INCLUDE=$CUDA_INCLUDE" "$@" \
-        >"$MEMSHIM_BUILD.configure.log" 2>&1 || {
-        cat "$MEMSHIM_BUILD.configure.log" >&2
-        die "CMake could not configure $folder"
-    }
-    rm -f "$MEMSHIM_BUILD.configure.log"
+    quietly cmake -S "$MEMSHIM_ROOT" -B "$folder" -G Ninja "-DMEMSHIM_CUDA_INCLUDE=$CUDA_INCLUDE" "$@" \
+        || die "CMake could not configure $folder"
     cmake --build "$folder" || die "the build in $folder failed"
 }
 

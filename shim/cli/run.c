@@ -2,7 +2,6 @@
  * when it has ended. */
 #include <errno.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,19 +30,12 @@ static const char usage[] =
     "  --torch MODE     how PyTorch is treated\n"
     "Every other option that `memshim options` lists can be given in the same way.\n";
 
-__attribute__((format(printf, 1, 2))) static void complain(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    (void)fputs("memshim run: ", stderr);
-    (void)vfprintf(stderr, format, arguments);
-    (void)fputc('\n', stderr);
-    va_end(arguments);
-}
+#define complain(format, ...) ((void)fprintf(stderr, "memshim run: " format "\n", ##__VA_ARGS__))
 
 /* --trace-limit -> MEMSHIM_TRACE_LIMIT. */
 static bool variable_name(const char *flag, size_t length, char *name, size_t name_bytes)
 {
+    static const char upper[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
     size_t used = sizeof OPTION_PREFIX - 1;
     if (length == 0 || used + length >= name_bytes) {
         return false;
@@ -54,7 +46,7 @@ static bool variable_name(const char *flag, size_t length, char *name, size_t na
         if ((c < 'a' || c > 'z') && c != '-') {
             return false;
         }
-        name[used++] = c == '-' ? '_' : (char)(c - 'a' + 'A');
+        name[used++] = c == '-' ? '_' : upper[c - 'a'];
     }
     name[used] = '\0';
     return true;

@@ -4,6 +4,7 @@
 struct driver driver_open(void)
 {
     return (struct driver){
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): the name of a field */
 #define DRIVER_POINTER(name, version) .name = name,
         DRIVER_FUNCTIONS(DRIVER_POINTER)
 #undef DRIVER_POINTER
