@@ -15,7 +15,8 @@
 #include "shim/hook.h"
 #include "shim/options.h"
 
-#define MS_RANGES_MAX 1024u /* address reservations of one pool that are known by address */
+#define MS_RANGES_MAX \
+    4096u /* reservations, or plain chunks, of one pool that are known by address */
 
 struct ms_range {
     _Atomic ms_addr_t addr; /* 0: free */
@@ -74,7 +75,7 @@ uint64_t ms_device_cap_bytes(int ordinal, uint64_t total_bytes);
 /* The pool whose addresses hold addr; null where no pool does. Lock-free. */
 struct ms_device *ms_device_holding(ms_addr_t addr);
 
-/* Addresses that the pool reserved or gave back, told by the driver's operations. */
+/* Addresses that the pool has from now on, or no more, told by the driver's operations. */
 void ms_device_range_reserved(struct ms_device *device, ms_addr_t addr, uint64_t bytes);
 void ms_device_range_freed(struct ms_device *device, ms_addr_t addr);
 

@@ -178,6 +178,7 @@ static ms_status_t plain_alloc(void *ctx, uint64_t bytes, ms_addr_t *out)
     CUresult result = MS_REAL(cuMemAlloc_v2)(&addr, bytes);
     ms_scope_leave(&scope);
     if (result == CUDA_SUCCESS) {
+        ms_device_range_reserved(ctx, addr, bytes);
         *out = addr;
     }
     return ms_status_from(result);
@@ -187,6 +188,8 @@ static ms_status_t plain_free(void *ctx, ms_addr_t addr)
 {
     struct ms_scope scope;
     ms_scope_enter(ctx, &scope);
+    /* Whatever the answer, nothing of the pool is there any more: the pool takes none back. */
+    ms_device_range_freed(ctx, addr);
     CUresult result = MS_REAL(cuMemFree_v2)(addr);
     ms_scope_leave(&scope);
     return ms_status_from(result);

@@ -2,11 +2,15 @@
 #include "shim/log.h"
 #include "shim/serve/device.h"
 
-/* The driver knows no IPC handle for mapped memory: its own error is the answer. */
+/* The driver knows no IPC handle for mapped memory: its own error is the answer. Of a plain chunk
+ * it would give one, for the chunk, and the other process would find another block. */
 CUresult ms_serve_cuIpcGetMemHandle(CUipcMemHandle_v1 *pHandle, CUdeviceptr_v2 dptr)
 {
-    CUresult result = MS_REAL(cuIpcGetMemHandle)(pHandle, dptr);
-    if (result != CUDA_SUCCESS && ms_device_holding(dptr)) {
+    const struct ms_device *device = ms_device_holding(dptr);
+    CUresult result = device && device->granule_bytes == 0
+                          ? CUDA_ERROR_INVALID_VALUE
+                          : MS_REAL(cuIpcGetMemHandle)(pHandle, dptr);
+    if (result != CUDA_SUCCESS && device) {
         MS_LOG_ONCE(MS_LOG_WARN,
                     "cuIpcGetMemHandle was refused: memory of the pool cannot be "
                     "opened by another process; set MEMSHIM_POOL=off to let the driver "

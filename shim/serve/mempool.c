@@ -173,6 +173,10 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     uint64_t before = pool->charged_bytes;
     pool->asking_bytes -= asked_bytes;
     uint64_t now = known ? reserved + pool->asking_bytes : before;
+    if (now > before) {
+        /* What others ask for is charged, and may be in the reserved bytes already. */
+        now = reserved > before ? reserved : before;
+    }
     pool->charged_bytes = now;
     if (now > before) {
         ms_budget_impose(&device->budget, MS_OWNER_FORWARDED, now - before);
