@@ -36,6 +36,7 @@ static void serve(const char *symbol)
     }
 }
 
+/* NOLINTBEGIN(bugprone-macro-parentheses): a declaration has none */
 #define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
     __attribute__((weak)) CUresult ms_serve_##symbol params                     \
     {                                                                           \
@@ -43,6 +44,7 @@ static void serve(const char *symbol)
         return MS_REAL(symbol) args;                                            \
     }
 #include "shim/hooks.def"
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 void ms_serve_fork_prepare(void)
 {

@@ -42,7 +42,6 @@ EXPORT void *other_next(void)
     return next;
 }
 
-EXPORT int puts(const char *text);
 EXPORT int puts(const char *text)
 {
     return printf("%s\n", text);
