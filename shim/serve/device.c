@@ -167,15 +167,17 @@ void ms_device_range_reserved(struct ms_device *device, ms_addr_t addr, uint64_t
     }
 }
 
-void ms_device_range_freed(struct ms_device *device, ms_addr_t addr)
+uint64_t ms_device_range_freed(struct ms_device *device, ms_addr_t addr)
 {
     uint32_t count = atomic_load(&device->range_count);
     for (uint32_t i = 0; i < count; i++) {
         uint64_t found = addr;
+        uint64_t bytes = atomic_load(&device->ranges[i].bytes);
         if (atomic_compare_exchange_strong(&device->ranges[i].addr, &found, 0)) {
-            return;
+            return bytes;
         }
     }
+    return 0;
 }
 
 static bool holds(struct ms_device *device, ms_addr_t addr)

@@ -75,9 +75,10 @@ uint64_t ms_device_cap_bytes(int ordinal, uint64_t total_bytes);
 /* The pool whose addresses hold addr; null where no pool does. Lock-free. */
 struct ms_device *ms_device_holding(ms_addr_t addr);
 
-/* Addresses that the pool has from now on, or no more, told by the driver's operations. */
+/* Addresses that the pool has from now on, or no more (freed returns how many bytes they were),
+ * told by the driver's operations. */
 void ms_device_range_reserved(struct ms_device *device, ms_addr_t addr, uint64_t bytes);
-void ms_device_range_freed(struct ms_device *device, ms_addr_t addr);
+uint64_t ms_device_range_freed(struct ms_device *device, ms_addr_t addr);
 
 /* Reserves in the budget for something that the driver is going to be asked for, making room in
  * the pool where that helps. False: it does not fit, and nothing is charged. may_wait: for work in

@@ -45,7 +45,7 @@ static ms_status_t address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
     struct ms_scope scope;
     ms_scope_enter(device, &scope);
     /* Unknown before it is free: from then on the driver may give it to somebody else. */
-    ms_device_range_freed(device, addr);
+    (void)ms_device_range_freed(device, addr);
     CUresult result = MS_REAL(cuMemAddressFree)(addr, bytes);
     if (result != CUDA_SUCCESS) {
         ms_device_range_reserved(device, addr, bytes);
@@ -188,9 +188,11 @@ static ms_status_t plain_free(void *ctx, ms_addr_t addr)
 {
     struct ms_scope scope;
     ms_scope_enter(ctx, &scope);
-    /* Whatever the answer, nothing of the pool is there any more: the pool takes none back. */
-    ms_device_range_freed(ctx, addr);
+    uint64_t bytes = ms_device_range_freed(ctx, addr);
     CUresult result = MS_REAL(cuMemFree_v2)(addr);
+    if (result != CUDA_SUCCESS && bytes != 0) {
+        ms_device_range_reserved(ctx, addr, bytes);
+    }
     ms_scope_leave(&scope);
     return ms_status_from(result);
 }
