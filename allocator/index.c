@@ -26,19 +26,18 @@ static uint64_t hash_of(ms_addr_t addr)
  * split by one more bit of the hash than the others. */
 static struct ms_range **bucket_of(const struct ms_index *index, ms_addr_t addr)
 {
-    uint64_t power = (uint64_t)1 << (63 - __builtin_clzll(index->buckets));
     uint64_t hash = hash_of(addr);
-    uint64_t bucket = hash & (2 * power - 1);
+    uint64_t bucket = hash & (2 * index->power - 1);
     if (bucket >= index->buckets) {
-        bucket = hash & (power - 1);
+        bucket = hash & (index->power - 1);
     }
     return bucket_at(index, bucket);
 }
 
 bool ms_index_init(struct ms_index *index)
 {
-    *index = (struct ms_index){.buckets = MS_INDEX_FIRST_BUCKETS};
-    index->directory[0] = ms_pages_map(ms_pointers_bytes(directory_buckets(0)));
+    *index = (struct ms_index){.buckets = MS_INDEX_FIRST_BUCKETS, .power = MS_INDEX_FIRST_BUCKETS};
+    index->directory[0] = ms_pages_map_dense(ms_pointers_bytes(directory_buckets(0)));
     return index->directory[0] != NULL;
 }
 
@@ -55,11 +54,11 @@ void ms_index_destroy(struct ms_index *index)
 /* Splits one bucket in two. A host without memory only means longer chains. */
 static void grow(struct ms_index *index)
 {
-    uint64_t power = (uint64_t)1 << (63 - __builtin_clzll(index->buckets));
+    uint64_t power = index->power;
     uint64_t added = index->buckets;
     int k = 64 - __builtin_clzll(added / MS_INDEX_FIRST_BUCKETS);
     if (index->directory[k] == NULL) {
-        index->directory[k] = ms_pages_map(ms_pointers_bytes(directory_buckets(k)));
+        index->directory[k] = ms_pages_map_dense(ms_pointers_bytes(directory_buckets(k)));
         if (index->directory[k] == NULL) {
             return;
         }
@@ -76,6 +75,9 @@ static void grow(struct ms_index *index)
         chain = next;
     }
     index->buckets = added + 1;
+    if (index->buckets == 2 * power) {
+        index->power = 2 * power;
+    }
 }
 
 void ms_index_insert(struct ms_index *index, struct ms_range *range)
@@ -98,12 +100,16 @@ struct ms_range *ms_index_find(const struct ms_index *index, ms_addr_t addr)
     return range;
 }
 
-void ms_index_remove(struct ms_index *index, struct ms_range *range)
+struct ms_range *ms_index_take(struct ms_index *index, ms_addr_t addr)
 {
-    struct ms_range **link = bucket_of(index, range->addr);
-    while (*link != range) {
+    struct ms_range **link = bucket_of(index, addr);
+    while (*link != NULL && (*link)->addr != addr) {
         link = &(*link)->live.index_next;
     }
-    *link = range->live.index_next;
-    index->entries--;
+    struct ms_range *range = *link;
+    if (range != NULL) {
+        *link = range->live.index_next;
+        index->entries--;
+    }
+    return range;
 }

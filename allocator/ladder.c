@@ -14,8 +14,8 @@
 #include "allocator/pool_internal.h"
 
 enum {
-    CANDIDATES = 64, /* holes, or free ranges, looked at for the best place */
-    REACH = 32       /* neighbours that a place may be joined from, on each side */
+    CANDIDATES = 32, /* holes, or free ranges, looked at for the best place */
+    REACH = 16       /* neighbours that a place may be joined from, on each side */
 };
 
 /* Requests of this many granules and more (32 MiB) are backed by large chunks. Below, what a chunk

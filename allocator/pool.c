@@ -148,7 +148,7 @@ static struct ms_range *block_around(struct ms_pool *pool, ms_addr_t addr)
 ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream)
 {
     ms_lock_acquire(&pool->state);
-    struct ms_range *range = ms_index_find(&pool->index, addr);
+    struct ms_range *range = ms_index_take(&pool->index, addr);
     if (range == NULL) {
         /* Inside a live block nobody freed anything; elsewhere in a segment somebody has. */
         bool freed = ms_segment_of(pool, addr) != NULL && block_around(pool, addr) == NULL;
@@ -156,7 +156,6 @@ ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream)
         return freed ? MS_ERR_INVALID : MS_ERR_NOT_OURS;
     }
     tell_freed(pool, range, stream);
-    ms_index_remove(&pool->index, range);
     struct ms_segment *segment = range->segment;
     ms_starts_clear(&segment->starts, (addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES);
     pool->count.live_blocks--;

@@ -51,6 +51,7 @@ struct ms_index {
     struct ms_range *
         *directory[MS_INDEX_DIRECTORY]; /* [0]: the first buckets; [k]: as many again */
     uint64_t buckets;
+    uint64_t power; /* of two, the largest that is <= buckets */
     uint64_t entries;
 };
 
@@ -58,8 +59,10 @@ struct ms_index {
 bool ms_index_init(struct ms_index *index);
 void ms_index_destroy(struct ms_index *index);
 void ms_index_insert(struct ms_index *index, struct ms_range *range);
+
+/* The block that begins at addr; null where there is none. `take` removes it. */
 struct ms_range *ms_index_find(const struct ms_index *index, ms_addr_t addr);
-void ms_index_remove(struct ms_index *index, struct ms_range *range);
+struct ms_range *ms_index_take(struct ms_index *index, ms_addr_t addr);
 
 /* Free ranges of one order, by size. Up to MS_BIN_LIMIT_BYTES one list for each size there is (a
  * bitmap finds the next one in use); beyond, a tree by size and address. So the best fit is exact.

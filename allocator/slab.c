@@ -18,6 +18,16 @@ void *ms_pages_map(size_t bytes)
     return pages == MAP_FAILED ? NULL : pages;
 }
 
+void *ms_pages_map_dense(size_t bytes)
+{
+    void *pages = ms_pages_map(bytes);
+    if (pages != NULL && bytes >= LARGEST_PAGE_BYTES) {
+        /* A wish: a system without large pages says no, and nothing changes. */
+        (void)madvise(pages, bytes, MADV_HUGEPAGE);
+    }
+    return pages;
+}
+
 void ms_pages_unmap(void *pages, size_t bytes)
 {
     /* Cannot fail for a range that ms_pages_map returned. */
@@ -44,7 +54,7 @@ void ms_slab_destroy(struct ms_slab *slab)
 
 static bool add_page(struct ms_slab *slab)
 {
-    struct ms_slab_page *page = ms_pages_map(slab->page_bytes);
+    struct ms_slab_page *page = ms_pages_map_dense(slab->page_bytes);
     if (page == NULL) {
         return false;
     }

@@ -29,6 +29,8 @@ void ms_slab_give(struct ms_slab *slab, void *node);
 
 /* Zeroed memory of at least `bytes`, backed by the system as it is touched; null on failure. */
 void *ms_pages_map(size_t bytes);
+/* Likewise, for what will be touched all over: the system may use large pages for it. */
+void *ms_pages_map_dense(size_t bytes);
 void ms_pages_unmap(void *pages, size_t bytes);
 
 /* The bytes of an array of so many pointers. */

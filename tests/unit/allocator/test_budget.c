@@ -50,15 +50,17 @@ Test(budget, a_cap_lowered_below_what_is_charged_refuses)
     cr_assert_not(ms_budget_charge(&budget, MS_OWNER_POOL, 1));
 }
 
-enum { THREADS = 4, ROUNDS = 200000, CAP = 1000 };
+enum { THREADS = 4, ROUNDS = 500000, CAP = 1000 };
 
 static struct ms_budget shared;
 static _Atomic uint64_t held; /* what the threads hold, counted by themselves */
 static _Atomic bool passed_cap;
+static pthread_barrier_t gate; /* so that they race, and do not run one after the other */
 
 static void *race(void *argument)
 {
     uint64_t state = (uint64_t)(uintptr_t)argument * 0x9e3779b97f4a7c15u + 1;
+    pthread_barrier_wait(&gate);
     for (int round = 0; round < ROUNDS; round++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         uint64_t bytes = (state >> 40) % 400 + 1;
@@ -78,6 +80,7 @@ Test(budget, racing_threads_never_pass_the_cap)
 {
     pthread_t thread[THREADS];
     ms_budget_init(&shared, CAP);
+    cr_assert_eq(pthread_barrier_init(&gate, NULL, THREADS), 0);
     for (uintptr_t k = 0; k < THREADS; k++) {
         cr_assert_eq(pthread_create(&thread[k], NULL, race, (void *)(k + 1)), 0);
     }
