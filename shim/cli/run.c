@@ -35,18 +35,19 @@ static const char usage[] =
 /* --trace-limit -> MEMSHIM_TRACE_LIMIT. */
 static bool variable_name(const char *flag, size_t length, char *name, size_t name_bytes)
 {
-    static const char upper[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    static const char lower[] = "abcdefghijklmnopqrstuvwxyz-";
+    static const char upper[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_";
     size_t used = sizeof OPTION_PREFIX - 1;
     if (length == 0 || used + length >= name_bytes) {
         return false;
     }
     memcpy(name, OPTION_PREFIX, used);
     for (size_t i = 0; i < length; i++) {
-        char c = flag[i];
-        if ((c < 'a' || c > 'z') && c != '-') {
+        const char *letter = strchr(lower, flag[i]);
+        if (letter == NULL) {
             return false;
         }
-        name[used++] = c == '-' ? '_' : upper[c - 'a'];
+        name[used++] = upper[letter - lower];
     }
     name[used] = '\0';
     return true;

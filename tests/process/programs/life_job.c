@@ -106,8 +106,13 @@ static void exec_again(char *self, int with_vfork)
     char *const arguments[] = {self, scenario, NULL};
     use_device();
     (void)fflush(stdout);
-    /* NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): what programs do is tested */
-    pid_t child = with_vfork ? vfork() : fork();
+    pid_t child;
+    if (with_vfork) {
+        /* NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.vfork): programs use it */
+        child = vfork();
+    } else {
+        child = fork();
+    }
     if (child == 0) {
         (void)execv(self, arguments);
         _exit(1);
