@@ -83,6 +83,68 @@ static inline void open_gate(volatile uint32_t *gate)
     *gate = 1;
 }
 
+/* ---- calls whose default ABI depends on the headers ---------------------------------------------
+ */
+
+#if CUDA_VERSION >= 13000
+#    define NO_EDGE_DATA NULL,
+#else
+#    define NO_EDGE_DATA
+#endif
+
+static inline CUresult create_context(CUcontext *context)
+{
+#if CUDA_VERSION >= 13000
+    return cuCtxCreate(context, NULL, 0, 0);
+#else
+    return cuCtxCreate(context, 0, 0);
+#endif
+}
+
+static inline CUresult prefetch(CUdeviceptr at, size_t bytes, CUdevice device)
+{
+#if CUDA_VERSION >= 13000
+    CUmemLocation location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    return cuMemPrefetchAsync(at, bytes, location, 0, NULL);
+#else
+    return cuMemPrefetchAsync(at, bytes, device, NULL);
+#endif
+}
+
+static inline CUresult get_edges(CUgraph graph, CUgraphNode *from, CUgraphNode *to, size_t *count)
+{
+    return cuGraphGetEdges(graph, from, to, NO_EDGE_DATA count);
+}
+
+static inline CUresult get_dependents(CUgraphNode node, CUgraphNode *nodes, size_t *count)
+{
+    return cuGraphNodeGetDependentNodes(node, nodes, NO_EDGE_DATA count);
+}
+
+static inline CUresult add_edges(CUgraph graph, const CUgraphNode *from, const CUgraphNode *to,
+                                 size_t count)
+{
+    return cuGraphAddDependencies(graph, from, to, NO_EDGE_DATA count);
+}
+
+static inline CUresult add_node(CUgraphNode *node, CUgraph graph, const CUgraphNode *after,
+                                CUgraphNodeParams *parameters)
+{
+    return cuGraphAddNode(node, graph, after, NO_EDGE_DATA 1, parameters);
+}
+
+static inline CUresult capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                    CUgraph *graph, const CUgraphNode **nodes, size_t *count)
+{
+    return cuStreamGetCaptureInfo(stream, status, id, graph, nodes, NO_EDGE_DATA count);
+}
+
+static inline CUresult clear_frontier(CUstream stream)
+{
+    return cuStreamUpdateCaptureDependencies(stream, NULL, NO_EDGE_DATA 0,
+                                             CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+}
+
 static inline size_t free_bytes(void)
 {
     size_t free, total;

@@ -46,11 +46,11 @@ Test(graph, nodes_run_in_the_order_of_their_dependencies)
     CUgraphNode middle = set_node(graph, NULL, block, 100, 2);
     CUgraphNode first = set_node(graph, NULL, block, 100, 1);
     CUgraphNode from[] = {first, middle}, to[] = {middle, last};
-    OK(cuGraphAddDependencies(graph, from, to, NULL, 2));
+    OK(add_edges(graph, from, to, 2));
     OK(cuGraphLaunch(instantiated(graph), stream));
     cr_assert_eq(mismatches(stream, block, 100, 3), 0);
     CUgraphExec exec;
-    OK(cuGraphAddDependencies(graph, &last, &first, NULL, 1));
+    OK(add_edges(graph, &last, &first, 1));
     REFUSED(cuGraphInstantiate(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -69,12 +69,12 @@ Test(graph, it_can_be_listed_and_pruned)
     cr_assert_eq(nodes[1], second);
     cr_assert_null(nodes[3]);
     count = 4;
-    OK(cuGraphGetEdges(graph, edges_from, edges_to, NULL, &count));
+    OK(get_edges(graph, edges_from, edges_to, &count));
     cr_assert_eq(count, 2);
     cr_assert_eq(edges_from[1], second);
     cr_assert_eq(edges_to[1], third);
     count = 4;
-    OK(cuGraphNodeGetDependentNodes(first, nodes, NULL, &count));
+    OK(get_dependents(first, nodes, &count));
     cr_assert_eq(count, 1);
     cr_assert_eq(nodes[0], second);
     OK(cuGraphDestroyNode(second));
@@ -182,6 +182,7 @@ Test(graph, children_and_conditions)
     CUgraphNode node, inner, condition_node;
     OK(cuMemAlloc(&block, 200));
     OK(cuMemsetD8(block, 0, 200));
+    OK(cuCtxSynchronize());
     inner = set_node(child, NULL, block, 100, 7);
     OK(cuGraphAddChildGraphNode(&node, graph, NULL, 0, child));
     OK(cuGraphChildGraphNodeGetGraph(node, &embedded));
@@ -196,7 +197,7 @@ Test(graph, children_and_conditions)
     parameters.conditional.handle = handle;
     parameters.conditional.type = CU_GRAPH_COND_TYPE_IF;
     parameters.conditional.size = 1;
-    OK(cuGraphAddNode(&condition_node, graph, &node, NULL, 1, &parameters));
+    OK(add_node(&condition_node, graph, &node, &parameters));
     set_node(parameters.conditional.phGraph_out[0], NULL, block + 100, 100, 8);
     OK(cuGraphDestroy(child));
     OK(cuGraphLaunch(instantiated(graph), stream));

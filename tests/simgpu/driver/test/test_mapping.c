@@ -12,8 +12,9 @@ static const CUmemAllocationProp on_device = {
 static const CUmemAllocationProp on_host = {
     .type = CU_MEM_ALLOCATION_TYPE_PINNED,
     .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = 0}};
-static const CUmemAccessDesc read_write = {.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
-                                           .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+static const CUmemAccessDesc read_write = {
+    .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
 
 static CUdeviceptr reserve(size_t bytes)
 {
@@ -244,7 +245,7 @@ Test(mapping, access_is_per_device)
     CUstream stream;
     CUdeviceptr address = mapped(2 * MIB), there;
     unsigned long long flags;
-    CUmemLocation other = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+    CUmemLocation other = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
     OK(cuMemGetAccess(&flags, &read_write.location, address));
     cr_assert_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     OK(cuMemGetAccess(&flags, &other, address));

@@ -18,7 +18,7 @@ Test(memory, context_is_charged_and_given_back)
 Test(memory, contexts_of_the_application_stack)
 {
     CUcontext primary = begin(), own, seen;
-    OK(cuCtxCreate(&own, NULL, 0, 0));
+    OK(create_context(&own));
     cr_assert_eq(simgpu_used_bytes(0), 128 * MIB);
     OK(cuCtxGetCurrent(&seen));
     cr_assert_eq(seen, own);
@@ -257,8 +257,7 @@ Test(memory, managed_memory_is_charged_where_it_was_prefetched)
     OK(cuMemAllocManaged(&managed, 8 * MIB, CU_MEM_ATTACH_GLOBAL));
     memset((void *)managed, 3, 8 * MIB);
     cr_assert_eq(simgpu_used_bytes(0), 64 * MIB);
-    CUmemLocation device = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
-    OK(cuMemPrefetchAsync(managed, 8 * MIB, device, 0, NULL));
+    OK(prefetch(managed, 8 * MIB, 0));
     cr_assert_eq(simgpu_used_bytes(0), 72 * MIB);
     OK(cuPointerGetAttribute(&is_managed, CU_POINTER_ATTRIBUTE_IS_MANAGED, managed));
     cr_assert_eq(is_managed, 1);

@@ -351,6 +351,7 @@ Test(order, values_written_by_one_stream_release_another)
     cr_assert_eq(place_of[1], 1);
 }
 
+#if CUDA_VERSION >= 12050
 Test(order, a_context_can_be_recorded_and_waited_for)
 {
     CUcontext context = begin();
@@ -369,6 +370,7 @@ Test(order, a_context_can_be_recorded_and_waited_for)
     cr_assert_eq(place_of[0], 0);
     cr_assert_eq(place_of[1], 1);
 }
+#endif
 
 Test(order, pause_holds_all_streams)
 {

@@ -156,7 +156,7 @@ Test(pool, pools_of_the_application)
     CUmemoryPool pool, current;
     CUdeviceptr block, from_current;
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0},
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
                                  .maxSize = 64 * MIB};
     OK(cuMemPoolCreate(&pool, &properties));
     OK(cuMemAllocFromPoolAsync(&block, 40 * MIB, pool, stream));
@@ -187,7 +187,7 @@ Test(pool, a_destroyed_pool_gives_its_memory_back)
     CUmemoryPool pool;
     CUdeviceptr block;
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     uint64_t pools = simgpu_live("pool");
     OK(cuMemPoolCreate(&pool, &properties));
     hold(pool, UINT64_MAX);
@@ -208,7 +208,7 @@ Test(pool, sharing_is_not_supported)
     int fd;
     CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                                  .handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-                                 .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
     REFUSED(cuMemPoolCreate(&pool, &properties), CUDA_ERROR_NOT_SUPPORTED);
     REFUSED(cuMemPoolExportToShareableHandle(&fd, default_pool(),
                                              CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
@@ -220,8 +220,8 @@ Test(pool, access)
 {
     begin();
     CUmemoryPool pool = default_pool();
-    CUmemLocation other = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
-    CUmemAccessDesc grant = {other, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemLocation other = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    CUmemAccessDesc grant = {.location = other, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUmemAccess_flags flags;
     OK(cuMemPoolGetAccess(&flags, pool, &other));
     cr_assert_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
