@@ -225,6 +225,8 @@ static void *spin(void *ctx)
 static void road_threads(void)
 {
     alloc_t alloc = (alloc_t)dlsym(driver(RTLD_LOCAL), "cuMemAlloc_v2");
+    void *address;
+    alloc(&address, 1);
     for (int i = 0; i < 4; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, spin, (void *)alloc) != 0) {
