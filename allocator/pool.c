@@ -160,6 +160,7 @@ ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream)
     ms_starts_clear(&segment->starts, (addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES);
     pool->count.live_blocks--;
     pool->count.live_bytes -= range->live.asked_bytes;
+    pool->count.arena_bytes -= range->arena ? range->live.asked_bytes : 0;
     pool->count.set_aside_bytes -= range->bytes;
     pool->count.frees++;
     ms_range_make_free(pool, range, ms_orders_need(&pool->orders, stream)->open);
@@ -196,6 +197,7 @@ ms_status_t ms_pool_mark_arena(struct ms_pool *pool, ms_addr_t addr, struct ms_b
     if (range != NULL) {
         if (!range->arena) {
             range->arena = true;
+            pool->count.arena_bytes += range->live.asked_bytes;
             ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_ARENA,
                                                   .owner = MS_OWNER_POOL,
                                                   .id = range->live.id,
@@ -259,6 +261,7 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
     const struct ms_pool_counters *count = &pool->count;
     *out = (struct ms_pool_stats){.live_blocks = count->live_blocks,
                                   .live_bytes = count->live_bytes,
+                                  .arena_bytes = count->arena_bytes,
                                   .reserved_bytes = count->reserved_bytes,
                                   .free_bytes = count->free_bytes,
                                   .pending_bytes = count->pending_bytes,

@@ -48,6 +48,7 @@ struct ms_block_info {
 struct ms_pool_stats {
     uint64_t live_blocks;
     uint64_t live_bytes;     /* as asked for, arenas by their whole size */
+    uint64_t arena_bytes;    /* the part of live_bytes that is arenas */
     uint64_t reserved_bytes; /* device chunks held */
     uint64_t free_bytes;     /* backed, and in no block */
     uint64_t pending_bytes;  /* freed, but waiting for queued work */

@@ -36,7 +36,7 @@ struct ms_segment {
 
 /* Counters of the statistics that change with every block. */
 struct ms_pool_counters {
-    uint64_t live_blocks, live_bytes, set_aside_bytes;
+    uint64_t live_blocks, live_bytes, arena_bytes, set_aside_bytes;
     uint64_t reserved_bytes, free_bytes, pending_bytes;
     uint64_t allocations, frees, failed_allocations;
     uint64_t chunks_created, chunks_released, chunks_moved, maps, unmaps, set_accesses;

@@ -24,15 +24,17 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
     /* Their sum, not the counter beside them: the report's lines must add up. */
     state->charged_bytes = state->pool_bytes + state->application_bytes + state->forwarded_bytes +
                            state->context_bytes;
+    struct ms_arenas_stats tensors;
+    ms_arenas_stats(device->arenas, &tensors);
     if (device->pool) {
         struct ms_pool_stats stats;
         ms_pool_stats(device->pool, &stats);
-        state->live_bytes = stats.live_bytes;
+        state->live_bytes = stats.live_bytes - stats.arena_bytes + tensors.live_bytes;
         state->reclaimable_bytes = stats.free_bytes - stats.pending_bytes;
         state->pending_bytes = stats.pending_bytes;
         state->largest_free_bytes = stats.largest_free_bytes;
     } else {
-        state->live_bytes = state->forwarded_bytes;
+        state->live_bytes = tensors.births != 0 ? tensors.live_bytes : state->forwarded_bytes;
     }
     uint64_t used_bytes = device->total_bytes;
     if (ms_device_used_bytes(device, &used_bytes) && used_bytes <= device->total_bytes) {
