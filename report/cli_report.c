@@ -158,12 +158,11 @@ static bool find_form(const char *name, enum form *form)
     return false;
 }
 
-/* "--name VALUE" or "--name=VALUE" at argv[*at], which moves to the last word taken. Null where it
- * is another word; an empty text where the value is missing. */
-static const char *value_of(const char *name, int argc, char **argv, int *at)
+/* The value of "--name=VALUE", or of "--name VALUE", where `next` is the word after; empty where it
+ * is missing. Null where `word` is another one. */
+static const char *value_of(const char *name, const char *word, const char *next)
 {
     const size_t length = strlen(name);
-    const char *word = argv[*at];
 
     if (strncmp(word, name, length) != 0) {
         return NULL;
@@ -174,41 +173,60 @@ static const char *value_of(const char *name, int argc, char **argv, int *at)
     if (word[length] != '\0') {
         return NULL;
     }
-    return *at + 1 < argc ? argv[++*at] : "";
+    return next ? next : "";
+}
+
+/* A word that begins with a dash. -1 where it is good, else the exit status. */
+static int parse_option(const char *word, const char *next, struct call *call, bool *took_next)
+{
+    const char *form = value_of("--format", word, next);
+    const char *output = value_of("--output", word, next);
+
+    if (!form && !output) {
+        return wrong("there is no option", word);
+    }
+    if (form && !find_form(form, &call->form)) {
+        return wrong("--format is text, json or timeline, not", form);
+    }
+    if (output && output[0] == '\0') {
+        return wrong("--output wants a file, or - for the terminal, not", output);
+    }
+    if (output) {
+        call->output = strcmp(output, "-") == 0 ? NULL : output;
+    }
+    call->plain = false;
+    *took_next = !strchr(word, '=');
+    return -1;
 }
 
 /* -1 where the call is good so far, else the exit status. */
 static int parse(int argc, char **argv, struct call *call)
 {
-    bool words_only = false;
+    bool paths_only = false;
 
     call->plain = true;
     for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        const bool option = !paths_only && word[0] == '-' && word[1] != '\0';
         char why[WHY_BYTES] = "";
-        const char *value;
+        bool took_next = false;
+        int status = -1;
 
-        if (!words_only && strcmp(argv[i], "--") == 0) {
-            words_only = true;
-        } else if (!words_only && (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)) {
+        if (option && strcmp(word, "--") == 0) {
+            paths_only = true;
+        } else if (option && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
             (void)fputs(usage, stdout);
-            return 0;
-        } else if (!words_only && (value = value_of("--format", argc, argv, &i)) != NULL) {
-            if (!find_form(value, &call->form)) {
-                return wrong("--format is text, json or timeline, not", value);
-            }
-            call->plain = false;
-        } else if (!words_only && (value = value_of("--output", argc, argv, &i)) != NULL) {
-            if (value[0] == '\0') {
-                return wrong("--output wants a file, or - for the terminal, not", value);
-            }
-            call->output = strcmp(value, "-") == 0 ? NULL : value;
-            call->plain = false;
-        } else if (!words_only && argv[i][0] == '-' && argv[i][1] != '\0') {
-            return wrong("there is no option", argv[i]);
-        } else if (!ms_traces_find(argv[i], &call->traces, why, sizeof(why))) {
+            status = 0;
+        } else if (option) {
+            status = parse_option(word, i + 1 < argc ? argv[i + 1] : NULL, call, &took_next);
+        } else if (!ms_traces_find(word, &call->traces, why, sizeof(why))) {
             (void)fprintf(stderr, "memshim report: %s\n", why);
-            return 1;
+            status = 1;
         }
+        if (status >= 0) {
+            return status;
+        }
+        i += took_next;
     }
     return -1;
 }

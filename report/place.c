@@ -26,7 +26,10 @@ static void sanitise(const char *from, const char *otherwise, char *to, size_t t
     for (; from && *from && used + 1 < to_bytes; from++) {
         const bool hidden = used == 0 && *from == '.';
 
-        to[used] = is_plain(*from) && !hidden ? *from : '_';
+        to[used] = '_';
+        if (is_plain(*from) && !hidden) {
+            to[used] = *from;
+        }
         used++;
     }
     to[used] = '\0';

@@ -153,11 +153,12 @@ static void find_extents(struct ms_reader *reader)
     for (uint64_t i = 1; i < count && i < MOST_EXTENTS; i++) {
         struct ms_extent_header header;
 
-        if (!read_at(reader->fd, &header, sizeof(header), i * MS_EXTENT_BYTES)) {
-            reader->strange_extents++;
-        } else if (is_blank(&header)) {
+        const bool read = read_at(reader->fd, &header, sizeof(header), i * MS_EXTENT_BYTES);
+
+        if (read && is_blank(&header)) {
             continue;
-        } else if (is_plausible(reader, &header)) {
+        }
+        if (read && is_plausible(reader, &header)) {
             note_place(reader, &header, i * MS_EXTENT_BYTES);
         } else {
             reader->strange_extents++;

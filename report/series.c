@@ -78,9 +78,13 @@ void ms_series_note(struct ms_series_pair *pair, const struct ms_moment *moment)
             series->used > 0 ? series->buckets[series->used - 1].last_bytes : values;
         memcpy(bucket->min_bytes, before, sizeof(bucket->min_bytes));
         memcpy(bucket->max_bytes, before, sizeof(bucket->max_bytes));
+        memcpy(bucket->last_bytes, before, sizeof(bucket->last_bytes));
     }
     bucket->samples++;
     for (int line = 0; line < MS_LINE_COUNT; line++) {
+        if (values[line] == bucket->last_bytes[line]) {
+            continue;
+        }
         if (values[line] < bucket->min_bytes[line]) {
             bucket->min_bytes[line] = values[line];
         }

@@ -54,7 +54,7 @@ Test(full, file_size_limit_with_its_signal_at_the_default)
 Test(full, room_for_the_first_windows_only)
 {
     const char *folder = synthetic_folder();
-    const struct rlimit limit = {5 * 256 * 1024, 5 * 256 * 1024};
+    const struct rlimit limit = {5 * MIB / 4, 5 * MIB / 4};
     struct synthetic run;
     char why[512];
 
@@ -78,7 +78,7 @@ Test(full, no_room_at_all_is_said)
 {
     const char *folder = synthetic_folder();
     const struct ms_trace_config config = synthetic_config(folder);
-    const struct rlimit limit = {300 * 1024, 300 * 1024};
+    const struct rlimit limit = {MIB / 4 + 1000, MIB / 4 + 1000};
     char note[512];
 
     cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);

@@ -33,7 +33,11 @@ Test(json, text_lines_are_inert)
 {
     struct ms_buffer out = {0};
 
-    ms_buffer_add_plain(&out, "a\nb\x1b[31m\xff \xe2\x80\xae \xc3\xa9");
+    const char reorders[] = {'\xe2', '\x80', '\xae', '\0'};
+
+    ms_buffer_add_plain(&out, "a\nb\x1b[31m\xff ");
+    ms_buffer_add_plain(&out, reorders);
+    ms_buffer_add_plain(&out, " \xc3\xa9");
     *(char *)ms_buffer_extend(&out, 1) = '\0';
     cr_expect_str_eq(out.at, "a\\x0ab\\x1b[31m\\xff \\xe2\\x80\\xae \xc3\xa9");
     ms_buffer_free(&out);

@@ -106,6 +106,28 @@ Test(model, a_program_that_ended_well)
     ms_model_delete(model);
 }
 
+/* A device's allocations say nothing of another's failures, not even where both have failed. */
+Test(model, two_devices_that_failed)
+{
+    ms_trace_t *trace = begin();
+    const struct ms_oom_state small = synthetic_oom(GIB, MS_OOM_DRIVER);
+    const struct ms_event elsewhere = {.kind = MS_EVENT_BLOCK_ALLOC,
+                                       .device = 1,
+                                       .id = 1000000,
+                                       .bytes = 40 * GIB,
+                                       .aux = 40 * GIB};
+
+    fail(trace, 30 * GIB, MS_OOM_TORCH);
+    ms_trace_oom(trace, 1, &small);
+    ms_trace_emit(trace, &elsewhere);
+
+    struct ms_model *model = end(trace, true, 1);
+
+    cr_assert_not(ms_model_oom_at(model, 0)->recovered);
+    cr_assert(ms_model_oom_at(model, 1)->recovered);
+    ms_model_delete(model);
+}
+
 /* Another device's allocations say nothing. */
 Test(model, recovery_is_told_by_the_same_device)
 {

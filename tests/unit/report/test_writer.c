@@ -104,7 +104,7 @@ Test(writer, many_threads_and_devices)
     cr_assert_eq(model->warning_count, 0, "%s", model->warnings.at);
     cr_assert_eq(model->read_events, model->events);
     for (int i = 1; i < THREADS; i++) {
-        const struct ms_aggregate *sums = &model->devices[i * 9].sums;
+        const struct ms_aggregate *sums = &model->devices[(size_t)i * 9].sums;
 
         cr_assert_eq(sums->events, EACH);
         cr_assert_eq(sums->births, runs[i].births);

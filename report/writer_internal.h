@@ -1,0 +1,107 @@
+/* What the writer's files share: the handle, and the extents that it fills. */
+#ifndef MEMSHIM_REPORT_WRITER_INTERNAL_H
+#define MEMSHIM_REPORT_WRITER_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "allocator/lock.h"
+#include "report/encoding.h"
+#include "report/format.h"
+#include "report/trace_file.h"
+#include "report/writer.h"
+
+#define MS_MIN_WINDOWS 4u
+#define MS_MAX_LOGS    16u
+#define MS_NS_PER_S    UINT64_C(1000000000)
+
+/* An extent that is mapped. */
+struct ms_mapped {
+    struct ms_extent_header *header;
+    uint64_t offset;
+};
+
+struct ms_trace {
+    /* Order of the two: growing, then lock. `lock` is short and guards all that follows; `growing`
+     * is held while the file grows, so that no emitter waits for another one's system calls. */
+    ms_lock_t lock;
+    ms_lock_t growing;
+    bool closed;
+    bool notes_full;
+    struct ms_file_header *header;
+    struct ms_device_page *devices[MS_DEVICE_COUNT];  /* null: not seen yet */
+    struct ms_mapped device_extents[MS_DEVICE_COUNT]; /* none where the file had no room */
+    struct ms_mapped window, spare, retired;          /* in use; next; full and not sealed yet */
+    uint8_t *payload;                                 /* of `window` */
+    uint32_t payload_bytes, payload_room;
+    uint32_t window_events;
+    uint64_t window_sequence;
+    struct ms_mapped log;
+    uint32_t log_count;
+    uint32_t note_bytes, thresholds;
+    uint64_t retry_at_lost; /* lost events at which room is asked for again */
+    uint64_t start_monotonic_ns;
+    struct ms_codec codec;
+
+    struct ms_trace_file file; /* under `growing` */
+    uint64_t *ring;            /* offsets of full windows, oldest first; under `growing` */
+    uint32_t ring_room, ring_first, ring_count;
+    char dir[PATH_MAX];
+};
+
+/* Only holders of the lock write these counters; the atomics are for readers of the file. */
+static inline void ms_trace_add(_Atomic uint64_t *counter, uint64_t more)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+}
+
+static inline uint64_t ms_trace_clock_ns(clockid_t clock)
+{
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * MS_NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* Since the trace began, in the steps that records can tell. */
+static inline uint64_t ms_trace_time_ns(const struct ms_trace *trace)
+{
+    const uint64_t ns = ms_trace_clock_ns(CLOCK_MONOTONIC) - trace->start_monotonic_ns;
+
+    return ns - ns % MS_TIME_UNIT_NS;
+}
+
+/* Pages of zeros of the process's own; null where there are none. */
+void *ms_trace_pages(size_t bytes);
+
+/* A new extent at the end of the file, mapped. Needs `growing`. 0 or an errno. */
+int ms_mapped_new(struct ms_trace *trace, struct ms_mapped *extent);
+void ms_mapped_drop(struct ms_mapped *extent);
+
+static inline uint8_t *ms_mapped_payload(const struct ms_extent_header *header)
+{
+    return (uint8_t *)header + header->payload_offset;
+}
+
+/* Everything else of the extent is in place: from the sequence on a reader believes it. */
+void ms_mapped_publish(struct ms_trace *trace, struct ms_extent_header *header, uint32_t kind,
+                       uint64_t sequence);
+
+/* The extent grows no more: its checksum can be made. */
+void ms_mapped_seal(struct ms_extent_header *header);
+
+/* The spare window becomes the one in use. Needs the lock; the window in use is full or none, and
+ * nothing waits to be sealed. */
+void ms_window_switch(struct ms_trace *trace, uint64_t now_ns);
+
+/* Seals the window that is full and makes the spare one ready. Called without the lock; false
+ * where there is no room. */
+bool ms_window_prepare(struct ms_trace *trace);
+
+/* A device's page, and the next extent of the log. Called without the lock. */
+void ms_device_make(struct ms_trace *trace, uint8_t device);
+bool ms_log_next(struct ms_trace *trace);
+
+#endif

@@ -1,0 +1,273 @@
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "report/checksum.h"
+#include "report/place.h"
+#include "report/writer_internal.h"
+
+#define NEW_SUFFIX          ".new"
+#define DEFAULT_LIMIT_BYTES (UINT64_C(512) << 20)
+
+static void copy_text(char *to, size_t to_bytes, const char *from)
+{
+    snprintf(to, to_bytes, "%s", from ? from : "");
+}
+
+static uint64_t random_id(void)
+{
+    uint64_t id = 0;
+
+    if (getrandom(&id, sizeof(id), GRND_NONBLOCK) != sizeof(id)) {
+        id = ms_trace_clock_ns(CLOCK_REALTIME) * 0x9e3779b97f4a7c15u + (uint64_t)getpid();
+    }
+    return id ? id : 1;
+}
+
+static void fill_header(struct ms_trace *trace, const struct ms_trace_process *process)
+{
+    struct ms_file_header *header = trace->header;
+    const uint64_t now_unix_ns = ms_trace_clock_ns(CLOCK_REALTIME);
+    const uint64_t now_monotonic_ns = ms_trace_clock_ns(CLOCK_MONOTONIC);
+    uint64_t age_ns = 0;
+
+    /* A start that the monotonic clock cannot have seen is not believed. */
+    if (process->start_unix_ns && process->start_unix_ns < now_unix_ns &&
+        now_unix_ns - process->start_unix_ns < now_monotonic_ns) {
+        age_ns = now_unix_ns - process->start_unix_ns;
+    }
+    trace->start_monotonic_ns = now_monotonic_ns - age_ns;
+    header->byte_order = MS_BYTE_ORDER;
+    header->version_major = MS_FORMAT_MAJOR;
+    header->version_minor = MS_FORMAT_MINOR;
+    header->extent_bytes = MS_EXTENT_BYTES;
+    header->pid = process->pid;
+    header->rank = process->rank;
+    header->local_rank = process->local_rank;
+    header->world_size = process->world_size;
+    header->trace_id = random_id();
+    header->start_unix_ns = now_unix_ns - age_ns;
+    header->start_monotonic_ns = trace->start_monotonic_ns;
+    copy_text(header->run_id, sizeof(header->run_id), process->run_id);
+    copy_text(header->host, sizeof(header->host), process->host);
+    copy_text(header->program, sizeof(header->program), process->program);
+    copy_text(header->torch_mode, sizeof(header->torch_mode), process->torch_mode);
+    copy_text(header->memshim_version, sizeof(header->memshim_version), process->memshim_version);
+    copy_text(header->command, sizeof(header->command), process->command);
+    copy_text(header->options, sizeof(header->options), process->options);
+    memcpy(header->magic, MS_FORMAT_MAGIC, sizeof(header->magic));
+    header->checksum = ms_checksum(header, offsetof(struct ms_file_header, checksum));
+}
+
+static void release_extents(struct ms_trace *trace)
+{
+    ms_mapped_drop(&trace->window);
+    ms_mapped_drop(&trace->spare);
+    ms_mapped_drop(&trace->retired);
+    ms_mapped_drop(&trace->log);
+    for (int device = 0; device < MS_DEVICE_COUNT; device++) {
+        if (trace->devices[device] && !trace->device_extents[device].header) {
+            munmap(trace->devices[device], sizeof(struct ms_device_page));
+        }
+        ms_mapped_drop(&trace->device_extents[device]);
+        trace->devices[device] = NULL;
+    }
+    ms_trace_file_unmap(trace->header);
+    trace->header = NULL;
+}
+
+/* Gives the file its first extents. 0 or an errno. */
+static int begin_file(struct ms_trace *trace, const struct ms_trace_process *process)
+{
+    struct ms_mapped header = {0};
+    int error = ms_mapped_new(trace, &header);
+
+    if (error) {
+        return error;
+    }
+    trace->header = (struct ms_file_header *)header.header;
+    fill_header(trace, process);
+    error = ms_mapped_new(trace, &trace->log);
+    if (!error) {
+        trace->log.header->payload_offset = sizeof(*trace->log.header);
+        ms_mapped_publish(trace, trace->log.header, MS_EXTENT_LOG, ++trace->log_count);
+        error = ms_mapped_new(trace, &trace->spare);
+    }
+    if (!error) {
+        ms_window_switch(trace, ms_trace_time_ns(trace));
+        error = ms_mapped_new(trace, &trace->spare);
+    }
+    return error;
+}
+
+/* Tries one output folder. 0 or an errno; then nothing is left behind. The file gets its name when
+ * its beginning is whole, so that a process killed meanwhile leaves no trace that cannot be read.
+ */
+static int begin_at(struct ms_trace *trace, const char *output,
+                    const struct ms_trace_process *process)
+{
+    char path[PATH_MAX - sizeof(NEW_SUFFIX)], new_path[PATH_MAX];
+    int error = ms_place_make(output, process, trace->dir);
+
+    if (error) {
+        return error;
+    }
+    if (snprintf(path, sizeof(path), "%s/%s", trace->dir, MS_TRACE_FILE) >= (int)sizeof(path)) {
+        ms_place_drop(trace->dir);
+        return ENAMETOOLONG;
+    }
+    (void)snprintf(new_path, sizeof(new_path), "%s" NEW_SUFFIX, path);
+    error = ms_trace_file_create(&trace->file, new_path);
+    if (error) {
+        ms_place_drop(trace->dir);
+        return error;
+    }
+    error = begin_file(trace, process);
+    if (!error) {
+        error = ms_trace_file_rename(&trace->file, path);
+    }
+    if (error) {
+        release_extents(trace);
+        ms_trace_file_close(&trace->file);
+        unlink(new_path);
+        ms_place_drop(trace->dir);
+        trace->log_count = 0;
+        trace->window_sequence = 0;
+        return error;
+    }
+    ms_place_link(trace->dir);
+    return 0;
+}
+
+static void say(char *note, size_t note_bytes, const char *output, int error, const char *fallback,
+                int fallback_error)
+{
+    char reason[128], fallback_reason[128];
+
+    if (!note || note_bytes == 0) {
+        return;
+    }
+
+    const char *why = strerror_r(error, reason, sizeof(reason));
+
+    if (!fallback) {
+        snprintf(note, note_bytes, "no trace and no report: %s cannot be written (%s)", output,
+                 why);
+    } else if (fallback_error) {
+        snprintf(note, note_bytes,
+                 "no trace and no report: neither %s (%s) nor %s (%s) can be "
+                 "written",
+                 output, why, fallback,
+                 strerror_r(fallback_error, fallback_reason, sizeof(fallback_reason)));
+    } else {
+        snprintf(note, note_bytes, "%s cannot be written (%s): the trace and the report go to %s",
+                 output, why, fallback);
+    }
+}
+
+static void free_handle(struct ms_trace *trace)
+{
+    if (trace->ring) {
+        munmap(trace->ring, trace->ring_room * sizeof(*trace->ring));
+    }
+    munmap(trace, sizeof(*trace));
+}
+
+ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note, size_t note_bytes)
+{
+    const int saved = errno;
+    const uint64_t limit = config->limit_bytes ? config->limit_bytes : DEFAULT_LIMIT_BYTES;
+    const char *fallback = config->fallback_dir;
+    struct ms_trace *trace = ms_trace_pages(sizeof(*trace));
+    char said[PATH_MAX + 512] = "";
+
+    if (note && note_bytes > 0) {
+        note[0] = '\0';
+    }
+    if (!trace) {
+        say(note, note_bytes, config->output_dir, ENOMEM, NULL, 0);
+        errno = saved;
+        return NULL;
+    }
+    trace->ring_room =
+        limit / MS_EXTENT_BYTES < MS_MIN_WINDOWS
+            ? MS_MIN_WINDOWS
+            : (uint32_t)(limit / MS_EXTENT_BYTES < UINT32_MAX / 2 ? limit / MS_EXTENT_BYTES
+                                                                  : UINT32_MAX / 2);
+    trace->ring = ms_trace_pages(trace->ring_room * sizeof(*trace->ring));
+
+    int error = trace->ring ? begin_at(trace, config->output_dir, &config->process) : ENOMEM;
+    int fallback_error = error;
+
+    if (error && trace->ring && fallback) {
+        fallback_error = begin_at(trace, fallback, &config->process);
+    }
+    if (error) {
+        say(said, sizeof(said), config->output_dir, error, fallback, fallback_error);
+        if (note && note_bytes > 0) {
+            snprintf(note, note_bytes, "%s", said);
+        }
+    }
+    if (fallback_error) {
+        free_handle(trace);
+        trace = NULL;
+    } else if (error) {
+        ms_trace_note(trace, said);
+    }
+    errno = saved;
+    return trace;
+}
+
+const char *ms_trace_dir(const ms_trace_t *trace)
+{
+    return trace->dir;
+}
+
+void ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
+{
+    const int saved = errno;
+
+    ms_lock_acquire(&trace->growing);
+    ms_lock_acquire(&trace->lock);
+    if (!trace->closed) {
+        struct ms_file_header *header = trace->header;
+
+        trace->closed = true;
+        header->exit_known = exit_known;
+        header->exit_status = exit_status;
+        header->end_time_ns = ms_trace_time_ns(trace);
+        atomic_store_explicit(&header->state, MS_TRACE_CLOSED, memory_order_release);
+        if (trace->retired.header) {
+            ms_mapped_seal(trace->retired.header);
+        }
+        if (trace->window.header) {
+            ms_mapped_seal(trace->window.header);
+        }
+        ms_mapped_seal(trace->log.header);
+        if (trace->spare.header) {
+            ms_trace_file_cut(&trace->file, trace->spare.offset);
+        }
+        ms_trace_file_touch(&trace->file);
+        release_extents(trace);
+        ms_trace_file_close(&trace->file);
+    }
+    ms_lock_release(&trace->lock);
+    ms_lock_release(&trace->growing);
+    errno = saved;
+}
+
+void ms_trace_abandon(ms_trace_t *trace)
+{
+    const int saved = errno;
+
+    if (!trace->closed) {
+        release_extents(trace);
+        ms_trace_file_close(&trace->file);
+    }
+    free_handle(trace);
+    errno = saved;
+}
