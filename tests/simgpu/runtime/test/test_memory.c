@@ -282,15 +282,15 @@ Test(memory, boxes)
 Test(memory, arrays)
 {
     enum { WIDTH = 16, HEIGHT = 4 };
-    float host[HEIGHT][WIDTH], back[HEIGHT][WIDTH];
+    int host[HEIGHT][WIDTH], back[HEIGHT][WIDTH];
     struct cudaChannelFormatDesc desc =
-        cudaCreateChannelDesc(32, 0, 0, 0, cudaChannelFormatKindFloat);
+        cudaCreateChannelDesc(32, 0, 0, 0, cudaChannelFormatKindSigned);
     struct cudaChannelFormatDesc told;
     struct cudaExtent extent;
     unsigned flags = 99;
     cudaArray_t array = NULL;
     for (int i = 0; i < WIDTH * HEIGHT; i++) {
-        host[i / WIDTH][i % WIDTH] = (float)i;
+        host[i / WIDTH][i % WIDTH] = i;
     }
     OK(cudaMallocArray(&array, &desc, WIDTH, HEIGHT, cudaArrayDefault));
     OK(cudaArrayGetInfo(&told, &extent, &flags, array));
