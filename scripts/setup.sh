@@ -15,8 +15,9 @@ BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-d
     libdw-dev libcriterion-dev python3 python3-dev python3-venv)
 LINT_PACKAGES=(clang-format clang-tidy shellcheck)
 BENCH_PACKAGES=(valgrind)
-# The versions that the tests were written against, for both header wheels (crt/ comes apart).
-CUDA_WHEELS=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*')
+# The versions that the tests were written against. cuda.h, crt/ and the profiler's header come apart.
+CUDA_WHEELS=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'
+    'nvidia-cuda-profiler-api==13.0.*')
 TORCH_WHEELS=('torch==2.15.*' numpy)
 TORCH_WHEELS_ELSE=('torch>=2.6' numpy)
 LINT_WHEELS=('ruff==0.17.5' 'mypy==2.4.1')
