@@ -153,19 +153,48 @@ Test(pool_ladder, another_streams_memory_comes_behind_a_wait_when_the_cap_is_rea
     rig_end(rig);
 }
 
-Test(pool_ladder, a_stream_that_stands_still_does_not_hide_one_that_moves)
+/* One of two streams never gets on; whichever it is, what the other frees is found. */
+static void one_stands_still(ms_stream_t still, ms_stream_t moving)
 {
     struct rig *rig = rig_of(256 * MIB, 8 * MIB);
     struct ms_block_info a = rig_alloc(rig, 4 * MIB, S1);
     struct ms_block_info b = rig_alloc(rig, 4 * MIB, S2);
     ms_dry_set_stalled(rig->dry, true);
-    cr_assert_eq(ms_dry_work(rig->dry, S1, a.id, a.addr, 512, MS_DRY_UNTIL_TOLD), MS_OK);
-    cr_assert_eq(ms_dry_work(rig->dry, S2, b.id, b.addr, 512, 100), MS_OK);
-    rig_free(rig, a, S1);
-    rig_free(rig, b, S2);
+    cr_assert_eq(ms_dry_work(rig->dry, still, a.id, a.addr, 512, MS_DRY_UNTIL_TOLD), MS_OK);
+    cr_assert_eq(ms_dry_work(rig->dry, moving, b.id, b.addr, 512, 100000), MS_OK);
+    rig_free(rig, a, still);
+    rig_free(rig, b, moving);
     struct ms_block_info c = rig_alloc(rig, 4 * MIB, MS_STREAM_DEVICE);
     cr_assert_eq(c.addr, b.addr);
-    rig_work(rig, c, S1);
+    rig_work(rig, c, still);
+    rig_end(rig);
+}
+
+Test(pool_ladder, a_stream_that_stands_still_does_not_hide_one_that_moves)
+{
+    one_stands_still(S1, S2);
+    one_stands_still(S2, S1);
+}
+
+Test(pool_ladder, a_chunk_too_large_for_the_place_is_exchanged_without_waiting)
+{
+    struct rig *rig = rig_of(1024 * MIB, 66 * MIB);
+    struct ms_block_info idle = rig_alloc(rig, 32 * MIB, MS_STREAM_DEVICE);
+    struct ms_block_info wall = rig_alloc(rig, 2 * MIB - 512, MS_STREAM_DEVICE);
+    struct ms_block_info other = rig_alloc(rig, 512, S2);
+    struct ms_block_info own = rig_alloc(rig, 32 * MIB, S1);
+    rig_free(rig, idle, MS_STREAM_DEVICE);
+    rig_free(rig, other, S2);
+    ms_pool_stream_gone(rig->pool, S2); /* looks at all that is pending */
+    cr_assert_eq(rig_stats(rig).pending_bytes, 0);
+    rig_work(rig, own, S1);
+    rig_free(rig, own, S1);
+    /* Its own 32 MiB and one granule more, which only the idle chunk of 32 MiB can pay for. */
+    struct ms_block_info block = rig_alloc(rig, 33 * MIB, S1);
+    cr_assert_eq(block.addr, own.addr);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT), 0);
+    rig_work(rig, block, S1);
+    rig_work(rig, wall, S1);
     rig_end(rig);
 }
 
