@@ -230,27 +230,17 @@ size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t 
     return (size_t)(at - out);
 }
 
-/* A reader that stops at the end: once `bad` every further value is 0. */
 struct input {
-    const uint8_t *at, *end;
+    const uint8_t *at;
     bool bad;
 };
 
-static uint8_t get_byte(struct input *input)
-{
-    if (input->at == input->end) {
-        input->bad = true;
-        return 0;
-    }
-    return *input->at++;
-}
-
-static uint64_t get_varint(struct input *input)
+static uint64_t get_long_varint(struct input *input)
 {
     uint64_t value = 0;
 
     for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint8_t byte = get_byte(input);
+        const uint8_t byte = *input->at++;
 
         value |= (uint64_t)(byte & 0x7f) << shift;
         if (!(byte & 0x80)) {
@@ -261,9 +251,17 @@ static uint64_t get_varint(struct input *input)
     return 0;
 }
 
+static inline uint64_t get_varint(struct input *input)
+{
+    if (*input->at < 0x80) {
+        return *input->at++;
+    }
+    return get_long_varint(input);
+}
+
 static uint64_t get_flagged(struct input *input, bool *divided)
 {
-    const uint8_t first = get_byte(input);
+    const uint8_t first = *input->at++;
     uint64_t value = (first >> 1) & 0x3f;
 
     *divided = first & 1;
@@ -346,14 +344,14 @@ static void get_place(struct ms_codec *codec, struct input *input, uint8_t field
 size_t ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes, struct ms_event *event,
                  uint64_t *time_ns)
 {
-    struct input input = {in, in + bytes, false};
-    const uint8_t tag = get_byte(&input);
+    struct input input = {in, false};
+    const uint8_t tag = *input.at++;
     const bool elsewhere = (tag & TAG_KIND) == KIND_BORN_ELSEWHERE;
     const uint8_t kind = elsewhere ? MS_EVENT_TENSOR_BORN : tag & TAG_KIND;
     const bool known = tag & TAG_KNOWN;
     const bool same = tag & TAG_SAME;
 
-    if (input.bad || kind == MS_EVENT_NONE || kind >= MS_EVENT_KIND_COUNT) {
+    if (bytes == 0 || kind == MS_EVENT_NONE || kind >= MS_EVENT_KIND_COUNT) {
         return 0;
     }
 
@@ -362,7 +360,7 @@ size_t ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes, struct
     memset(event, 0, sizeof(*event));
     event->kind = kind;
     if (tag & TAG_CONTEXT) {
-        codec->context = get_byte(&input);
+        codec->context = *input.at++;
     }
     event->device = codec->context & 0x3f;
     event->owner = codec->context >> 6;
@@ -386,5 +384,8 @@ size_t ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes, struct
     if (fields & BIRTH) {
         *birth_slot(codec, event->id) = (struct ms_birth){event->id, event->addr, event->bytes};
     }
-    return input.bad ? 0 : (size_t)(input.at - in);
+
+    const size_t length = (size_t)(input.at - in);
+
+    return input.bad || length > bytes ? 0 : length;
 }

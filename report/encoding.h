@@ -39,7 +39,7 @@
 
 #include "allocator/event.h"
 
-#define MS_RECORD_MAX_BYTES 80u /* no record is longer */
+#define MS_RECORD_MAX_BYTES 96u /* no record is longer, not even a damaged one */
 #define MS_BIRTH_SLOTS      4096u
 #define MS_SITE_SLOTS       1024u
 
@@ -69,7 +69,9 @@ void ms_codec_reset(struct ms_codec *codec, uint64_t start_time_ns);
 size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t time_ns,
                  uint8_t *out);
 
-/* Reads one record from the `bytes` bytes at `in`. Returns its length, or 0 where they are none. */
+/* Reads one record from the `bytes` bytes at `in`. Returns its length, or 0 where they are none.
+ * MS_RECORD_MAX_BYTES from `in` on can be read, whatever they hold: nothing is checked before each
+ * byte, only afterwards. */
 size_t ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes, struct ms_event *event,
                  uint64_t *time_ns);
 

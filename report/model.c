@@ -31,9 +31,9 @@ struct replay {
     size_t next_pending;
     /* By device: the smallest request that has failed and not been met since. */
     uint64_t smallest_open[MS_DEVICE_COUNT];
-    uint64_t next_event; /* the ordinal that the next record should have */
-    bool complete;       /* nothing is missing from first_detail_ns to next_event */
-    uint64_t pages_read; /* a bit a device */
+    uint64_t next_event;             /* the ordinal that the next record should have */
+    bool complete;                   /* nothing is missing from first_detail_ns to next_event */
+    uint64_t series_read, sums_read; /* from the devices' pages: a bit a device */
 };
 
 static void warn(struct ms_model *model, const char *format, ...)
@@ -239,9 +239,11 @@ static void replay_event(struct replay *replay, const struct ms_event *event, ui
     }
     ms_aggregate_apply(&device->sums, event, time_ns);
 
-    const struct ms_moment moment = ms_aggregate_moment(&device->sums, time_ns);
+    if (!(replay->series_read >> event->device & 1)) {
+        const struct ms_moment moment = ms_aggregate_moment(&device->sums, time_ns);
 
-    ms_series_note(device->series, &moment);
+        ms_series_note(device->series, &moment);
+    }
     if (event->bytes >= replay->smallest_open[event->device] && ms_event_is_allocation(event)) {
         meet(replay, event->device, event->bytes);
     }
@@ -314,36 +316,69 @@ static void read_window(struct replay *replay, struct ms_extent_place *place)
 
 /* ---- device pages ---- */
 
-/* need_sums, need_series: the records do not tell the whole run. */
-static void read_page(struct replay *replay, struct ms_extent_place *place, bool need_sums,
-                      bool need_series)
+/* The page of a device, checked as far as it can be; null, and a warning, where it is damaged. */
+static const struct ms_device_page *load_page(struct replay *replay, struct ms_extent_place *place,
+                                              struct ms_model_device **device)
 {
     const struct ms_extent_header *header = (const struct ms_extent_header *)replay->reader->extent;
+    const struct ms_device_page *page = NULL;
 
-    if (!ms_reader_load(replay->reader, place) ||
-        header->payload_offset + sizeof(struct ms_device_page) > MS_EXTENT_BYTES) {
-        warn(replay->model, "the page of a device is damaged: its name may be missing");
-        return;
+    if (ms_reader_load(replay->reader, place) &&
+        header->payload_offset + sizeof(*page) <= MS_EXTENT_BYTES) {
+        page = (const struct ms_device_page *)(replay->reader->extent + header->payload_offset);
     }
-
-    const struct ms_device_page *page =
-        (const struct ms_device_page *)(replay->reader->extent + header->payload_offset);
-    struct ms_model_device *device = use_device(replay->model, page->device);
-
-    if (page->device >= MS_DEVICE_COUNT || !device) {
+    *device =
+        page && page->device < MS_DEVICE_COUNT ? use_device(replay->model, page->device) : NULL;
+    if (!*device) {
         warn(replay->model, "the page of a device is damaged: its name may be missing");
+        return NULL;
+    }
+    return page;
+}
+
+/* Every event of the device is a sample of its timeline: where that does not add up, it is made
+ * anew from the records. */
+static bool is_series_whole(const struct ms_device_page *page)
+{
+    const struct ms_series *series = &page->series.copy[page->series.current & 1];
+    uint64_t samples = 0;
+
+    if (!ms_series_is_valid(series)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < series->used; i++) {
+        samples += series->buckets[i].samples;
+    }
+    return samples <= page->sums.events && page->sums.events - samples <= 1;
+}
+
+static void read_page(struct replay *replay, struct ms_extent_place *place)
+{
+    struct ms_model_device *device;
+    const struct ms_device_page *page = load_page(replay, place, &device);
+
+    if (!page) {
         return;
     }
     memcpy(device->name, page->name, sizeof(device->name) - 1);
     memcpy(device->uuid, page->uuid, sizeof(device->uuid));
     device->has_uuid = page->has_uuid != 0;
-    replay->pages_read |= UINT64_C(1) << page->device;
-    if (need_sums) {
+    if (is_series_whole(page)) {
+        *device->series = page->series;
+        replay->series_read |= UINT64_C(1) << page->device;
+    }
+}
+
+/* For a trace whose records do not reach to its end. */
+static void read_page_sums(struct replay *replay, struct ms_extent_place *place)
+{
+    struct ms_model_device *device;
+    const struct ms_device_page *page = load_page(replay, place, &device);
+
+    if (page) {
+        replay->sums_read |= UINT64_C(1) << page->device;
         device->sums = page->sums;
         replay->model->one_event_torn |= page->changing & 1;
-    }
-    if (need_series && ms_series_is_valid(&page->series.copy[page->series.current & 1])) {
-        *device->series = page->series;
     }
 }
 
@@ -446,22 +481,23 @@ static void read_all(struct replay *replay)
         read_log(replay, ms_reader_place(&reader->logs, i));
     }
     check_pending(replay);
+    for (size_t i = 0; i < ms_reader_count(&reader->devices); i++) {
+        read_page(replay, ms_reader_place(&reader->devices, i));
+    }
     for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
         read_window(replay, ms_reader_place(&reader->windows, i));
     }
+    start_pending(replay, UINT64_MAX);
 
     /* A process killed between a record and its counter has told one event more than it counted. */
     const bool to_the_end = replay->complete && replay->next_event >= header->events;
-    const bool from_the_start = replay->complete && model->first_detail_ns == 0 &&
-                                model->read_events >= header->events && header->lost_events == 0;
 
-    start_pending(replay, UINT64_MAX);
-    for (size_t i = 0; i < ms_reader_count(&reader->devices); i++) {
-        read_page(replay, ms_reader_place(&reader->devices, i), !to_the_end, !from_the_start);
+    for (size_t i = 0; i < ms_reader_count(&reader->devices) && !to_the_end; i++) {
+        read_page_sums(replay, ms_reader_place(&reader->devices, i));
     }
     model->sums_exact = true;
     for (int i = 0; i < MS_DEVICE_COUNT && !to_the_end; i++) {
-        if (model->devices[i].used && !(replay->pages_read >> i & 1)) {
+        if (model->devices[i].used && !(replay->sums_read >> i & 1)) {
             model->sums_exact = false;
         }
     }

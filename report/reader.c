@@ -11,6 +11,10 @@
 #include <unistd.h>
 
 #include "report/checksum.h"
+#include "report/encoding.h"
+
+/* A decoder may look past the end of a record that claims to go on. */
+#define EXTENT_ROOM_BYTES (MS_EXTENT_BYTES + MS_RECORD_MAX_BYTES)
 
 #define MOST_EXTENTS (1u << 20) /* 256 GiB: no writer's limit comes near it */
 
@@ -220,7 +224,7 @@ void ms_reader_close(struct ms_reader *reader)
         close(reader->fd);
     }
     if (reader->extent) {
-        munmap(reader->extent, MS_EXTENT_BYTES);
+        munmap(reader->extent, EXTENT_ROOM_BYTES);
     }
     ms_buffer_free(&reader->windows);
     ms_buffer_free(&reader->logs);

@@ -29,7 +29,7 @@ struct ms_reader {
     bool cut;                                /* the file ends inside an extent */
     struct ms_buffer windows, logs, devices; /* struct ms_extent_place, by sequence */
     uint64_t strange_extents; /* of no kind that is known, damaged, or of another trace */
-    char *extent;             /* one extent, read by the last ms_reader_load */
+    char *extent; /* one extent, read by the last ms_reader_load; MS_RECORD_MAX_BYTES follow it */
 };
 
 /* path: a trace file. False and a sentence in `why` that names it where it is no trace, or one of

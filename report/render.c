@@ -13,7 +13,7 @@
 
 /* What is read in less than a second: nobody waits longer for the end of a job than for its work.
  */
-#define QUICK_BYTES (UINT64_C(80) << 20)
+#define QUICK_BYTES (UINT64_C(64) << 20)
 
 static bool save(const struct ms_model *model, const char *name,
                  void (*format)(const struct ms_model *, struct ms_buffer *), char *why,
