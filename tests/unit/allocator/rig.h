@@ -12,6 +12,8 @@
 #define MIB     ((uint64_t)1 << 20)
 #define GRANULE (2 * MIB)
 
+#define RIG_WAIT_NS ((uint64_t)1000000000) /* virtual */
+
 enum { RIG_EVENTS = 4096 };
 
 struct rig {
@@ -40,7 +42,7 @@ static inline struct rig *rig_make(uint64_t granule_bytes, uint64_t total_bytes,
                                     .ops = ms_dry_ops(rig->dry),
                                     .budget = &rig->budget,
                                     .sink = {.emit = rig_note, .ctx = rig},
-                                    .wait_limit_ns = 1000000};
+                                    .wait_limit_ns = RIG_WAIT_NS};
     cr_assert_eq(ms_pool_create(&config, &rig->pool), MS_OK);
     return rig;
 }

@@ -166,6 +166,7 @@ static void one_stands_still(ms_stream_t still, ms_stream_t moving)
     rig_free(rig, b, moving);
     struct ms_block_info c = rig_alloc(rig, 4 * MIB, MS_STREAM_DEVICE);
     cr_assert_eq(c.addr, b.addr);
+    cr_assert_lt(ms_dry_now_ns(rig->dry), RIG_WAIT_NS / 10, "and long before time is up");
     rig_work(rig, c, still);
     rig_end(rig);
 }
