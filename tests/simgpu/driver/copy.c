@@ -465,7 +465,7 @@ static CUresult operand_end(const CUmemcpy3DOperand *operand, struct copy_end *e
         !sim_array_is_valid(operand->op.array.array)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    const CUarray array = operand->op.array.array;
+    CUarray array = operand->op.array.array;
     size_t element = array->row_bytes / array->descriptor.Width;
     *end = (struct copy_end){.type = CU_MEMORYTYPE_ARRAY,
                              .array = array,

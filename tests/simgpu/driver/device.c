@@ -121,7 +121,7 @@ CUresult sim_arena_alloc(struct sim_device *device, uint64_t bytes, char **addre
     if (bytes > sim_settings.memory_bytes) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    uint64_t offset;
+    uint64_t offset = 0;
     if (bytes > SMALL_MAX_BYTES) {
         *occupied_bytes = round_up(bytes, SIM_GRANULE_BYTES);
         CUresult status = take_granules(device, *occupied_bytes, &offset);

@@ -348,7 +348,7 @@ static CUresult writable_node(CUgraphExec exec, CUgraphNode node, CUgraphNode *r
             adopt_origins(clone);
         }
         struct sim_program *program = program_of(clone);
-        if (!program || !copy) {
+        if (!program) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
         sim_program_release(exec->program);
