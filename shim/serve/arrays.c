@@ -82,7 +82,7 @@ CUresult ms_serve_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR
     do {
         result = MS_REAL(cuArrayCreate_v2)(pHandle, pAllocateArray);
     } while (making_again(&making, result));
-    return making_end(&making, result, result == CUDA_SUCCESS ? *pHandle : NULL);
+    return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
 }
 
 CUresult ms_serve_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
@@ -99,7 +99,7 @@ CUresult ms_serve_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1
     do {
         result = MS_REAL(cuArrayCreate)(pHandle, pAllocateArray);
     } while (making_again(&making, result));
-    return making_end(&making, result, result == CUDA_SUCCESS ? *pHandle : NULL);
+    return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
 }
 
 /* A sparse or deferred array has no memory of its own: chunks are mapped into it. */
@@ -122,7 +122,7 @@ CUresult ms_serve_cuArray3DCreate_v2(CUarray *pHandle,
     do {
         result = MS_REAL(cuArray3DCreate_v2)(pHandle, pAllocateArray);
     } while (making_again(&making, result));
-    return making_end(&making, result, result == CUDA_SUCCESS ? *pHandle : NULL);
+    return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
 }
 
 CUresult ms_serve_cuArray3DCreate(CUarray *pHandle,
@@ -141,7 +141,7 @@ CUresult ms_serve_cuArray3DCreate(CUarray *pHandle,
     do {
         result = MS_REAL(cuArray3DCreate)(pHandle, pAllocateArray);
     } while (making_again(&making, result));
-    return making_end(&making, result, result == CUDA_SUCCESS ? *pHandle : NULL);
+    return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
 }
 
 CUresult ms_serve_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
@@ -160,7 +160,7 @@ CUresult ms_serve_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
     do {
         result = MS_REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels);
     } while (making_again(&making, result));
-    return making_end(&making, result, result == CUDA_SUCCESS ? *pHandle : NULL);
+    return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
 }
 
 CUresult ms_serve_cuArrayDestroy(CUarray hArray)

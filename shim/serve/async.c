@@ -5,26 +5,17 @@
 #include "shim/serve/release.h"
 #include "shim/serve/stream.h"
 
-typedef CUresult (*alloc_function)(CUdeviceptr_v2 *, size_t, CUstream);
-typedef CUresult (*alloc_from_function)(CUdeviceptr_v2 *, size_t, CUmemoryPool, CUstream);
-typedef CUresult (*free_function)(CUdeviceptr_v2, CUstream);
-
-/* One of the two calls, in one of its flavours, as the application made it. */
+/* One of the four calls, as the application made it. */
 struct call {
-    alloc_function alloc;           /* or */
-    alloc_from_function alloc_from; /* with the pool below */
-    CUmemoryPool pool;
+    CUresult (*real)(const struct call *call); /* makes the call on the driver */
+    CUmemoryPool pool;                         /* null: the device's current one */
     CUdeviceptr_v2 *dptr;
     size_t bytes;
     CUstream stream;
     bool per_thread;
 };
 
-static CUresult ask_driver(const struct call *call)
-{
-    return call->alloc ? call->alloc(call->dptr, call->bytes, call->stream)
-                       : call->alloc_from(call->dptr, call->bytes, call->pool, call->stream);
-}
+typedef CUresult (*free_function)(CUdeviceptr_v2, CUstream);
 
 static CUresult serve(const struct call *call, struct ms_mempool *pool, struct ms_device *home,
                       ms_stream_t stream)
@@ -46,12 +37,12 @@ static CUresult forward(const struct call *call, struct ms_mempool *pool, struct
     if (!ms_mempool_charge(pool, call->bytes, &asked_bytes)) {
         return ms_oom_refuse(device, call->bytes);
     }
-    CUresult result = ask_driver(call);
+    CUresult result = call->real(call);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, ms_options()->wait_ns)) {
-        result = ask_driver(call);
+        result = call->real(call);
     }
     ms_mempool_correct(pool, asked_bytes);
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && pool->ordinal >= 0) {
         ms_note_outside(device, pool, *call->dptr, call->bytes);
     }
     return result == CUDA_ERROR_OUT_OF_MEMORY ? ms_oom_refuse(device, call->bytes) : result;
@@ -62,51 +53,74 @@ static CUresult alloc(const struct call *call)
     struct ms_stream_view stream;
     if (!call->dptr || call->bytes == 0 || ms_stream_captures(call->stream, call->per_thread) ||
         ms_stream_resolve(call->stream, call->per_thread, &stream) != CUDA_SUCCESS) {
-        return ask_driver(call);
+        return call->real(call);
     }
     struct ms_device *device = stream.context->device;
-    struct ms_mempool *pool = call->alloc ? ms_mempool_current(device) : ms_mempool_of(call->pool);
+    struct ms_mempool *pool = call->pool ? ms_mempool_of(call->pool) : ms_mempool_current(device);
     if (!pool) {
-        return ask_driver(call);
+        return call->real(call);
     }
     /* The pool's device decides where the memory lies, the stream only when it may be used. */
     struct ms_device *home = pool->ordinal < 0 ? device : ms_device_use(pool->ordinal);
     if (!home) {
-        return ask_driver(call);
+        return call->real(call);
     }
     return pool->served && home->pool ? serve(call, pool, home, stream.id)
                                       : forward(call, pool, home);
 }
 
+static CUresult real_alloc(const struct call *c)
+{
+    return MS_REAL(cuMemAllocAsync)(c->dptr, c->bytes, c->stream);
+}
+
 CUresult ms_serve_cuMemAllocAsync(CUdeviceptr_v2 *dptr, size_t bytesize, CUstream hStream)
 {
-    return alloc(&(struct call){
-        .alloc = MS_REAL(cuMemAllocAsync), .dptr = dptr, .bytes = bytesize, .stream = hStream});
+    return alloc(
+        &(struct call){.real = real_alloc, .dptr = dptr, .bytes = bytesize, .stream = hStream});
+}
+
+static CUresult real_alloc_per_thread(const struct call *c)
+{
+    return MS_REAL(cuMemAllocAsync_ptsz)(c->dptr, c->bytes, c->stream);
 }
 
 CUresult ms_serve_cuMemAllocAsync_ptsz(CUdeviceptr_v2 *dptr, size_t bytesize, CUstream hStream)
 {
-    return alloc(&(struct call){.alloc = MS_REAL(cuMemAllocAsync_ptsz),
+    return alloc(&(struct call){.real = real_alloc_per_thread,
                                 .dptr = dptr,
                                 .bytes = bytesize,
                                 .stream = hStream,
                                 .per_thread = true});
 }
 
+static CUresult real_from_pool(const struct call *c)
+{
+    return MS_REAL(cuMemAllocFromPoolAsync)(c->dptr, c->bytes, c->pool, c->stream);
+}
+
 CUresult ms_serve_cuMemAllocFromPoolAsync(CUdeviceptr_v2 *dptr, size_t bytesize, CUmemoryPool pool,
                                           CUstream hStream)
 {
-    return alloc(&(struct call){.alloc_from = MS_REAL(cuMemAllocFromPoolAsync),
-                                .pool = pool,
-                                .dptr = dptr,
-                                .bytes = bytesize,
-                                .stream = hStream});
+    if (!pool) {
+        return MS_REAL(cuMemAllocFromPoolAsync)(dptr, bytesize, pool, hStream);
+    }
+    return alloc(&(struct call){
+        .real = real_from_pool, .pool = pool, .dptr = dptr, .bytes = bytesize, .stream = hStream});
+}
+
+static CUresult real_from_pool_per_thread(const struct call *c)
+{
+    return MS_REAL(cuMemAllocFromPoolAsync_ptsz)(c->dptr, c->bytes, c->pool, c->stream);
 }
 
 CUresult ms_serve_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr_v2 *dptr, size_t bytesize,
                                                CUmemoryPool pool, CUstream hStream)
 {
-    return alloc(&(struct call){.alloc_from = MS_REAL(cuMemAllocFromPoolAsync_ptsz),
+    if (!pool) {
+        return MS_REAL(cuMemAllocFromPoolAsync_ptsz)(dptr, bytesize, pool, hStream);
+    }
+    return alloc(&(struct call){.real = real_from_pool_per_thread,
                                 .pool = pool,
                                 .dptr = dptr,
                                 .bytes = bytesize,

@@ -37,7 +37,7 @@
     MS_DRIVER_ROW(cuThreadExchangeStreamCaptureMode)
 
 struct ms_driver_functions {
-#define MS_DRIVER_ROW(symbol) __typeof__(&(symbol)) symbol;
+#define MS_DRIVER_ROW(symbol) __typeof__(symbol) *(symbol);
     MS_DRIVER_ROWS
 #undef MS_DRIVER_ROW
     CUresult (*cuCtxRecordEvent)(CUcontext context, CUevent event); /* CUDA 12.5 */

@@ -244,10 +244,16 @@ CUresult ms_serve_cuDeviceSetMemPool(CUdevice_v1 dev, CUmemoryPool pool)
     return result;
 }
 
+/* Managed memory has default pools of its own. */
 CUresult ms_serve_cuMemGetDefaultMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
                                          CUmemAllocationType type)
 {
-    return MS_REAL(cuMemGetDefaultMemPool)(pool_out, location, type);
+    CUresult result = MS_REAL(cuMemGetDefaultMemPool)(pool_out, location, type);
+    if (result == CUDA_SUCCESS && location->type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        !find(*pool_out)) {
+        (void)add(*pool_out, location->id, type == CU_MEM_ALLOCATION_TYPE_PINNED, 0);
+    }
+    return result;
 }
 
 CUresult ms_serve_cuMemGetMemPool(CUmemoryPool *pool_out, CUmemLocation *location,
@@ -270,6 +276,10 @@ CUresult ms_serve_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps_v1 *p
 {
     CUresult result = MS_REAL(cuMemPoolCreate)(pool, poolProps);
     if (result == CUDA_SUCCESS) {
+        struct ms_mempool *stale = find(*pool);
+        if (stale) {
+            stale->destroyed = true; /* on a road that is not hooked, or it never was a pool */
+        }
         bool on_device = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
         bool served = on_device && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
                       poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
