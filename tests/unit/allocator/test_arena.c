@@ -155,7 +155,7 @@ Test(arena, random_tensors_against_a_plain_model)
     for (int round = 0; round < 100000; round++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         unsigned slot = (unsigned)(state >> 33) % 4096;
-        ms_addr_t addr = scene.block.addr + slot * 4096u;
+        ms_addr_t addr = scene.block.addr + slot * (uint64_t)4096;
         if (size[slot] != 0) {
             sum -= size[slot];
             cr_assert_eq(ms_arenas_died(scene.arenas, addr, size[slot], sum), MS_OK);

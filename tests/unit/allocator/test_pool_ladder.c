@@ -284,7 +284,7 @@ Test(pool_ladder, trim_gives_back_what_is_idle_and_keeps_what_it_should)
         block[k] = rig_alloc(rig, 2 * MIB, S1);
     }
     rig_work(rig, block[0], S1);
-    for (int k = 0; k < 8; k++) {
+    for (size_t k = 0; k < 8; k++) {
         rig_free(rig, block[2 * k], MS_STREAM_DEVICE);
     }
     cr_assert_eq(ms_pool_trim(rig->pool, 0), 0, "the host has not seen their work done");
