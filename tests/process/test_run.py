@@ -7,6 +7,7 @@ import pty
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -27,15 +28,15 @@ from machine import (
 
 SIGNALS = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "ALRM")
 PRINT_SIGNALS = """
-import signal, sys, time
+import os, signal, sys, time
 names = sys.argv[1:]
 def note(number, frame):
-    print(signal.Signals(number).name, flush=True)
+    os.write(1, signal.Signals(number).name.encode() + b"\\n")
     if number == signal.SIGTERM:
         sys.exit(7)
 for name in names:
     signal.signal(getattr(signal, "SIG" + name), note)
-print("ready", flush=True)
+os.write(1, b"ready\\n")
 while True:
     time.sleep(1)
 """
@@ -104,14 +105,21 @@ class Run(ProcessTest):
         self.assertEqual(len(result.stderr.splitlines()), 1)
         self.assertFalse(self.output.exists())
 
+    def expect_line(self, process: subprocess.Popen[str], line: str) -> None:
+        """The next line that it prints; where it is another, all that it has said."""
+        assert process.stdout is not None
+        seen = process.stdout.readline()
+        if seen != f"{line}\n":
+            process.kill()
+            self.fail(f"{line!r} expected, but {seen!r}, and then {finish(process).describe()}")
+
     def test_signals_are_passed_on_once(self) -> None:
         command = (CLI, "run", "--", sys.executable, "-c", PRINT_SIGNALS, *SIGNALS)
         with self.running(*command) as process:
-            assert process.stdout is not None
-            self.assertEqual(process.stdout.readline(), "ready\n")
+            self.expect_line(process, "ready")
             for name in (*SIGNALS[:1], *SIGNALS[2:]):
                 process.send_signal(getattr(signal, f"SIG{name}"))
-                self.assertEqual(process.stdout.readline(), f"SIG{name}\n")
+                self.expect_line(process, f"SIG{name}")
             # As a launcher does it that signals the process and then its group.
             process.send_signal(signal.SIGTERM)
             os.killpg(process.pid, signal.SIGTERM)
@@ -132,12 +140,11 @@ class Run(ProcessTest):
     def test_stop_and_continue(self) -> None:
         script = "echo ready; kill -STOP $$; echo went on"
         with self.running(CLI, "run", "--", "bash", "-c", script) as process:
-            assert process.stdout is not None
-            self.assertEqual(process.stdout.readline(), "ready\n")
+            self.expect_line(process, "ready")
             _, status = os.waitpid(process.pid, os.WUNTRACED)
             self.assertTrue(os.WIFSTOPPED(status))
             process.send_signal(signal.SIGCONT)
-            self.assertEqual(process.stdout.readline(), "went on\n")
+            self.expect_line(process, "went on")
             self.assertEqual(process.wait(30), 0)
 
     def test_terminal(self) -> None:
