@@ -25,7 +25,7 @@ const struct ms_dry_costs ms_dry_default_costs = {.call_ns = {
 
 #define FIRST_ADDRESS ((ms_addr_t)0x700000000000u)
 
-bool dry_begin(struct ms_dry *dry, enum ms_dry_op op, ms_status_t *status)
+bool ms_dry_begin(struct ms_dry *dry, enum ms_dry_op op, ms_status_t *status)
 {
     dry->calls[op]++;
     dry->now_ns += dry->costs.call_ns[op];
@@ -37,7 +37,7 @@ bool dry_begin(struct ms_dry *dry, enum ms_dry_op op, ms_status_t *status)
     return true;
 }
 
-void dry_violated(struct ms_dry *dry, const char *format, ...)
+void ms_dry_violated(struct ms_dry *dry, const char *format, ...)
 {
     if (dry->violation[0] != '\0') {
         return;
@@ -48,7 +48,7 @@ void dry_violated(struct ms_dry *dry, const char *format, ...)
     va_end(arguments);
 }
 
-bool dry_room(void **array, uint64_t count, uint64_t *room, size_t element_bytes)
+bool ms_dry_room(void **array, uint64_t count, uint64_t *room, size_t element_bytes)
 {
     if (count < *room) {
         return true;
@@ -84,10 +84,10 @@ static ms_status_t address_reserve(void *ctx, uint64_t bytes, uint64_t alignment
     pthread_mutex_lock(&dry->lock);
     uint64_t granule = dry->ops.granule_bytes;
     if (granule == 0 || bytes == 0 || bytes % granule != 0 || alignment % granule != 0) {
-        dry_violated(dry, "reserve of %lu bytes aligned to %lu", (unsigned long)bytes,
-                     (unsigned long)alignment);
+        ms_dry_violated(dry, "reserve of %lu bytes aligned to %lu", (unsigned long)bytes,
+                        (unsigned long)alignment);
         status = MS_ERR_INVALID;
-    } else if (dry_begin(dry, MS_DRY_ADDRESS_RESERVE, &status)) {
+    } else if (ms_dry_begin(dry, MS_DRY_ADDRESS_RESERVE, &status)) {
         struct dry_reservation *made = calloc(1, sizeof(*made));
         struct dry_slot *slots = ms_pages_map(bytes / granule * sizeof(*slots));
         if (made != NULL && slots != NULL) {
@@ -122,10 +122,11 @@ static ms_status_t address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
     }
     struct dry_reservation *gone = *link;
     if (gone == NULL || gone->bytes != bytes || gone->mappings != 0) {
-        dry_violated(dry, "free of addresses %#lx, %lu bytes: not a reservation, or still mapped",
-                     (unsigned long)addr, (unsigned long)bytes);
+        ms_dry_violated(dry,
+                        "free of addresses %#lx, %lu bytes: not a reservation, or still mapped",
+                        (unsigned long)addr, (unsigned long)bytes);
         status = MS_ERR_INVALID;
-    } else if (dry_begin(dry, MS_DRY_ADDRESS_FREE, &status)) {
+    } else if (ms_dry_begin(dry, MS_DRY_ADDRESS_FREE, &status)) {
         *link = gone->next;
         ms_pages_unmap(gone->slots, bytes / dry->ops.granule_bytes * sizeof(*gone->slots));
         free(gone);
@@ -154,13 +155,13 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
     pthread_mutex_lock(&dry->lock);
     uint64_t granule = dry->ops.granule_bytes;
     if (granule == 0 || bytes == 0 || bytes % granule != 0) {
-        dry_violated(dry, "chunk of %lu bytes", (unsigned long)bytes);
+        ms_dry_violated(dry, "chunk of %lu bytes", (unsigned long)bytes);
         status = MS_ERR_INVALID;
-    } else if (dry_begin(dry, MS_DRY_CHUNK_CREATE, &status)) {
+    } else if (ms_dry_begin(dry, MS_DRY_CHUNK_CREATE, &status)) {
         bool on_device = location == MS_LOCATION_DEVICE;
         bool fits = !on_device || bytes <= dry->ops.total_bytes - dry->stats.used_bytes;
-        if (fits && dry_room((void **)&dry->chunks, dry->chunk_count, &dry->chunk_room,
-                             sizeof(*dry->chunks))) {
+        if (fits && ms_dry_room((void **)&dry->chunks, dry->chunk_count, &dry->chunk_room,
+                                sizeof(*dry->chunks))) {
             dry->chunks[dry->chunk_count++] =
                 (struct dry_chunk){.bytes = bytes, .location = location};
             *out = dry->chunk_count;
@@ -191,9 +192,9 @@ static ms_status_t chunk_release(void *ctx, ms_handle_t handle)
     pthread_mutex_lock(&dry->lock);
     struct dry_chunk *chunk = chunk_of(dry, handle);
     if (chunk == NULL || chunk->released) {
-        dry_violated(dry, "release of chunk %lu, which is not there", (unsigned long)handle);
+        ms_dry_violated(dry, "release of chunk %lu, which is not there", (unsigned long)handle);
         status = MS_ERR_INVALID;
-    } else if (dry_begin(dry, MS_DRY_CHUNK_RELEASE, &status)) {
+    } else if (ms_dry_begin(dry, MS_DRY_CHUNK_RELEASE, &status)) {
         chunk->released = true;
         end_if_unused(dry, chunk);
     }
@@ -232,10 +233,10 @@ static ms_status_t map(void *ctx, ms_addr_t addr, uint64_t bytes, ms_handle_t ha
     pthread_mutex_lock(&dry->lock);
     const char *fault = map_fault(dry, addr, bytes, handle);
     if (fault != NULL) {
-        dry_violated(dry, "map at %#lx, %lu bytes, chunk %lu: %s", (unsigned long)addr,
-                     (unsigned long)bytes, (unsigned long)handle, fault);
+        ms_dry_violated(dry, "map at %#lx, %lu bytes, chunk %lu: %s", (unsigned long)addr,
+                        (unsigned long)bytes, (unsigned long)handle, fault);
         status = MS_ERR_INVALID;
-    } else if (dry_begin(dry, MS_DRY_MAP, &status)) {
+    } else if (ms_dry_begin(dry, MS_DRY_MAP, &status)) {
         uint64_t granule = dry->ops.granule_bytes;
         struct dry_reservation *in = reservation_of(dry, addr, bytes);
         for (uint64_t k = 0; k < bytes / granule; k++) {
@@ -262,10 +263,10 @@ static ms_status_t set_access(void *ctx, ms_addr_t addr, uint64_t bytes)
         mapped = in->slots[(addr - in->base) / granule + k].chunk != 0;
     }
     if (!mapped) {
-        dry_violated(dry, "access to %#lx, %lu bytes, not all of it mapped", (unsigned long)addr,
-                     (unsigned long)bytes);
+        ms_dry_violated(dry, "access to %#lx, %lu bytes, not all of it mapped", (unsigned long)addr,
+                        (unsigned long)bytes);
         status = MS_ERR_INVALID;
-    } else if (dry_begin(dry, MS_DRY_SET_ACCESS, &status)) {
+    } else if (ms_dry_begin(dry, MS_DRY_SET_ACCESS, &status)) {
         for (uint64_t k = 0; k < bytes / granule; k++) {
             in->slots[(addr - in->base) / granule + k].access = true;
         }
@@ -300,11 +301,11 @@ static ms_status_t unmap(void *ctx, ms_addr_t addr, uint64_t bytes)
     pthread_mutex_lock(&dry->lock);
     struct dry_reservation *in = reservation_of(dry, addr, bytes);
     if (!whole_mappings(dry, in, addr, bytes)) {
-        dry_violated(dry, "unmap at %#lx, %lu bytes: not what was mapped", (unsigned long)addr,
-                     (unsigned long)bytes);
+        ms_dry_violated(dry, "unmap at %#lx, %lu bytes: not what was mapped", (unsigned long)addr,
+                        (unsigned long)bytes);
         status = MS_ERR_INVALID;
-    } else if (dry_begin(dry, MS_DRY_UNMAP, &status)) {
-        dry_check_quiet(dry, addr, bytes, "unmap");
+    } else if (ms_dry_begin(dry, MS_DRY_UNMAP, &status)) {
+        ms_dry_check_quiet(dry, addr, bytes, "unmap");
         uint64_t granule = dry->ops.granule_bytes;
         for (uint64_t k = 0; k < bytes / granule; k++) {
             struct dry_slot *slot = &in->slots[(addr - in->base) / granule + k];
@@ -329,7 +330,7 @@ static ms_status_t plain_alloc(void *ctx, uint64_t bytes, ms_addr_t *out)
     struct ms_dry *dry = ctx;
     ms_status_t status = MS_ERR_NO_MEMORY;
     pthread_mutex_lock(&dry->lock);
-    if (dry_begin(dry, MS_DRY_PLAIN_ALLOC, &status) &&
+    if (ms_dry_begin(dry, MS_DRY_PLAIN_ALLOC, &status) &&
         bytes <= dry->ops.total_bytes - dry->stats.used_bytes) {
         struct dry_plain *made = malloc(sizeof(*made));
         if (made != NULL) {
@@ -357,10 +358,10 @@ static ms_status_t plain_free(void *ctx, ms_addr_t addr)
     }
     struct dry_plain *gone = *link;
     if (gone == NULL) {
-        dry_violated(dry, "plain free of %#lx, which is not there", (unsigned long)addr);
+        ms_dry_violated(dry, "plain free of %#lx, which is not there", (unsigned long)addr);
         status = MS_ERR_INVALID;
-    } else if (dry_begin(dry, MS_DRY_PLAIN_FREE, &status)) {
-        dry_check_quiet(dry, addr, gone->bytes, "plain free");
+    } else if (ms_dry_begin(dry, MS_DRY_PLAIN_FREE, &status)) {
+        ms_dry_check_quiet(dry, addr, gone->bytes, "plain free");
         *link = gone->next;
         dry->stats.used_bytes -= gone->bytes;
         dry->stats.plain_allocations--;
@@ -370,7 +371,7 @@ static ms_status_t plain_free(void *ctx, ms_addr_t addr)
     return status;
 }
 
-bool dry_is_accessible(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes)
+bool ms_dry_is_accessible(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes)
 {
     for (const struct dry_plain *plain = dry->plains; plain != NULL; plain = plain->next) {
         if (addr >= plain->addr && addr - plain->addr < plain->bytes) {
@@ -412,7 +413,7 @@ ms_status_t ms_dry_create(const struct ms_dry_config *config, ms_dry_t **out)
                                       .unmap = unmap,
                                       .plain_alloc = plain_alloc,
                                       .plain_free = plain_free};
-    dry_work_fill_ops(&dry->ops);
+    ms_dry_work_fill_ops(&dry->ops);
     if (config->costs != NULL) {
         dry->costs = *config->costs;
     }
@@ -477,7 +478,7 @@ uint64_t ms_dry_cost_ns(ms_dry_t *dry)
 bool ms_dry_accessible(ms_dry_t *dry, ms_addr_t addr, uint64_t bytes)
 {
     pthread_mutex_lock(&dry->lock);
-    bool accessible = dry_is_accessible(dry, addr, bytes);
+    bool accessible = ms_dry_is_accessible(dry, addr, bytes);
     pthread_mutex_unlock(&dry->lock);
     return accessible;
 }

@@ -90,20 +90,20 @@ struct ms_dry {
 /* Everything below: lock held. */
 
 /* Counts and prices a call. False: it is the one that fails, with *status. */
-bool dry_begin(struct ms_dry *dry, enum ms_dry_op op, ms_status_t *status);
+bool ms_dry_begin(struct ms_dry *dry, enum ms_dry_op op, ms_status_t *status);
 
-__attribute__((format(printf, 2, 3))) void dry_violated(struct ms_dry *dry, const char *format,
-                                                        ...);
+__attribute__((format(printf, 2, 3))) void ms_dry_violated(struct ms_dry *dry, const char *format,
+                                                           ...);
 
 /* Room for one more of `room` elements of a growing array; false when the host has no memory. */
-bool dry_room(void **array, uint64_t count, uint64_t *room, size_t element_bytes);
+bool ms_dry_room(void **array, uint64_t count, uint64_t *room, size_t element_bytes);
 
-bool dry_is_accessible(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes);
+bool ms_dry_is_accessible(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes);
 
 /* Notes a violation where work that the host does not know to be done touches the range. */
-void dry_check_quiet(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes, const char *what);
+void ms_dry_check_quiet(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes, const char *what);
 
 /* The operations of dry_work.c, for the table. */
-void dry_work_fill_ops(struct ms_device_ops *ops);
+void ms_dry_work_fill_ops(struct ms_device_ops *ops);
 
 #endif

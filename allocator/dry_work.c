@@ -142,14 +142,14 @@ static const struct dry_piece *conflict(const struct ms_dry *dry, const struct d
     return NULL;
 }
 
-void dry_check_quiet(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes, const char *what)
+void ms_dry_check_quiet(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes, const char *what)
 {
     const struct dry_piece *piece = conflict(dry, NULL, 0, addr, bytes);
     if (piece != NULL) {
-        dry_violated(dry,
-                     "%s at %#lx, %lu bytes, where work of owner %lu at %#lx is not known done",
-                     what, (unsigned long)addr, (unsigned long)bytes, (unsigned long)piece->owner,
-                     (unsigned long)piece->addr);
+        ms_dry_violated(dry,
+                        "%s at %#lx, %lu bytes, where work of owner %lu at %#lx is not known done",
+                        what, (unsigned long)addr, (unsigned long)bytes,
+                        (unsigned long)piece->owner, (unsigned long)piece->addr);
     }
 }
 
@@ -164,14 +164,14 @@ static ms_status_t queue(struct ms_dry *dry, ms_stream_t id, uint64_t owner, ms_
     if (piece == NULL) {
         return MS_ERR_NO_MEMORY;
     }
-    if (!dry_is_accessible(dry, addr, bytes)) {
-        dry_violated(dry, "work of owner %lu at %#lx, %lu bytes: not all accessible",
-                     (unsigned long)owner, (unsigned long)addr, (unsigned long)bytes);
+    if (!ms_dry_is_accessible(dry, addr, bytes)) {
+        ms_dry_violated(dry, "work of owner %lu at %#lx, %lu bytes: not all accessible",
+                        (unsigned long)owner, (unsigned long)addr, (unsigned long)bytes);
     }
     const struct dry_piece *other = conflict(dry, &stream->after, owner, addr, bytes);
     if (other != NULL) {
-        dry_violated(dry, "premature reuse at %#lx: owner %lu, while work of owner %lu may run",
-                     (unsigned long)addr, (unsigned long)owner, (unsigned long)other->owner);
+        ms_dry_violated(dry, "premature reuse at %#lx: owner %lu, while work of owner %lu may run",
+                        (unsigned long)addr, (unsigned long)owner, (unsigned long)other->owner);
     }
     uint64_t done_ns = done_at_ns(dry, &stream->after);
     done_ns = done_ns > stream->tail_ns ? done_ns : stream->tail_ns;
@@ -297,7 +297,7 @@ void ms_dry_set_capturing(ms_dry_t *dry, bool capturing)
 static struct dry_mark *mark_of(struct ms_dry *dry, ms_mark_t mark, const char *what)
 {
     if (mark == 0 || mark > dry->mark_count || !dry->marks[mark - 1].exists) {
-        dry_violated(dry, "%s of mark %lu, which is not there", what, (unsigned long)mark);
+        ms_dry_violated(dry, "%s of mark %lu, which is not there", what, (unsigned long)mark);
         return NULL;
     }
     return &dry->marks[mark - 1];
@@ -312,7 +312,7 @@ static ms_status_t mark_place(struct ms_dry *dry, ms_mark_t *out)
             return MS_OK;
         }
     }
-    if (!dry_room((void **)&dry->marks, dry->mark_count, &dry->mark_room, sizeof(*dry->marks))) {
+    if (!ms_dry_room((void **)&dry->marks, dry->mark_count, &dry->mark_room, sizeof(*dry->marks))) {
         return MS_ERR_NO_MEMORY;
     }
     *out = ++dry->mark_count;
@@ -324,7 +324,7 @@ static ms_status_t op_mark(void *ctx, ms_stream_t id, ms_mark_t *out)
     struct ms_dry *dry = ctx;
     ms_status_t status = MS_ERR_NOT_SUPPORTED;
     pthread_mutex_lock(&dry->lock);
-    if (!dry->capturing && dry_begin(dry, MS_DRY_MARK, &status)) {
+    if (!dry->capturing && ms_dry_begin(dry, MS_DRY_MARK, &status)) {
         status = mark_place(dry, out);
         if (status == MS_OK) {
             struct dry_mark *mark = &dry->marks[*out - 1];
@@ -349,9 +349,9 @@ static ms_status_t op_mark_query(void *ctx, ms_mark_t id)
     ms_status_t status = MS_ERR_INVALID;
     pthread_mutex_lock(&dry->lock);
     const struct dry_mark *mark = mark_of(dry, id, "query");
-    if (mark != NULL && dry_begin(dry, MS_DRY_MARK_QUERY, &status)) {
+    if (mark != NULL && ms_dry_begin(dry, MS_DRY_MARK_QUERY, &status)) {
         if (dry->capturing) {
-            dry_violated(dry, "a mark is asked for while a stream captures");
+            ms_dry_violated(dry, "a mark is asked for while a stream captures");
         }
         catch_up(dry);
         status = ready(dry, &mark->covers) ? MS_OK : MS_ERR_NOT_READY;
@@ -369,7 +369,7 @@ static ms_status_t op_mark_wait(void *ctx, ms_mark_t id, uint64_t timeout_ns)
     ms_status_t status = MS_ERR_INVALID;
     pthread_mutex_lock(&dry->lock);
     const struct dry_mark *mark = mark_of(dry, id, "wait");
-    if (mark != NULL && dry_begin(dry, MS_DRY_MARK_WAIT, &status)) {
+    if (mark != NULL && ms_dry_begin(dry, MS_DRY_MARK_WAIT, &status)) {
         uint64_t at_ns = done_at_ns(dry, &mark->covers);
         if (at_ns == MS_DRY_UNTIL_TOLD && !dry->stalled) {
             finish_up_to(dry, &mark->covers);
@@ -394,7 +394,7 @@ static ms_status_t op_stream_wait(void *ctx, ms_stream_t id, ms_mark_t mark_id)
     pthread_mutex_lock(&dry->lock);
     const struct dry_mark *mark = mark_of(dry, mark_id, "stream wait");
     struct dry_stream *stream = stream_of(dry, id);
-    if (mark != NULL && stream != NULL && dry_begin(dry, MS_DRY_STREAM_WAIT, &status)) {
+    if (mark != NULL && stream != NULL && ms_dry_begin(dry, MS_DRY_STREAM_WAIT, &status)) {
         join(&stream->after, &mark->covers);
         status = MS_OK;
     }
@@ -423,7 +423,7 @@ static bool op_capturing(void *ctx)
     return capturing;
 }
 
-void dry_work_fill_ops(struct ms_device_ops *ops)
+void ms_dry_work_fill_ops(struct ms_device_ops *ops)
 {
     ops->mark = op_mark;
     ops->mark_query = op_mark_query;
