@@ -281,9 +281,11 @@ void sim_graph_memory_retain(struct sim_range *range)
     range->graph_references++;
 }
 
+/* "Graph destruction will not automatically free any live graph-allocated memory" (CUDA programming
+ * guide, graph memory nodes): it becomes memory of its pool like any other. */
 void sim_graph_memory_release(struct sim_range *range)
 {
-    if (--range->graph_references == 0) {
+    if (--range->graph_references == 0 && !range->graph_live) {
         sim_pool_free_now(range);
     }
 }

@@ -62,7 +62,7 @@ struct sim_program {
     CUgraph graph;
     CUgraphNode *order;
     size_t count;
-    bool records; /* some node records an event */
+    bool needs_marks; /* some node records an event, or allocates or frees memory */
 };
 
 struct CUgraphExec_st {

@@ -7,6 +7,7 @@
 #include "event.h"
 #include "graph.h"
 #include "graph_node.h"
+#include "memory.h"
 #include "stream.h"
 
 #include <stdlib.h>
@@ -15,11 +16,12 @@
 
 /* ---- programs -------------------------------------------------------------------------------- */
 
-static bool has_records(CUgraph graph)
+static bool needs_marks(CUgraph graph)
 {
     for (CUgraphNode node = graph->first; node; node = node->next) {
-        if (node->work.kind == SIM_WORK_RECORD ||
-            (node->work.kind == SIM_WORK_CHILD && has_records(node->work.graph))) {
+        if (node->work.kind == SIM_WORK_RECORD || node->work.kind == SIM_WORK_ALLOC ||
+            node->work.kind == SIM_WORK_FREE ||
+            (node->work.kind == SIM_WORK_CHILD && needs_marks(node->work.graph))) {
             return true;
         }
     }
@@ -42,7 +44,7 @@ static struct sim_program *program_of(CUgraph graph)
     program->graph = graph;
     program->order = order;
     program->count = graph->node_count;
-    program->records = has_records(graph);
+    program->needs_marks = needs_marks(graph);
     return program;
 }
 
@@ -246,14 +248,23 @@ CUresult cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags)
 
 /* ---- launches -------------------------------------------------------------------------------- */
 
-static void mark_records(CUgraph graph, CUstream stream)
+/* What a launch changes when it is called: the events that it records, the memory that is live
+ * after it. Allocations come before what frees them. */
+static void mark_launch(CUgraph graph, CUstream stream)
 {
     for (CUgraphNode node = graph->first; node; node = node->next) {
         if (node->work.kind == SIM_WORK_RECORD) {
             sim_event_new_version(node->work.event.event);
             sim_event_mark(node->work.event.event, stream, stream->submitted + 1);
+        } else if (node->work.kind == SIM_WORK_ALLOC) {
+            node->work.memory.range->graph_live = true;
+        } else if (node->work.kind == SIM_WORK_FREE) {
+            struct sim_range *range = sim_range_at(node->work.memory.address);
+            if (range) {
+                range->graph_live = false;
+            }
         } else if (node->work.kind == SIM_WORK_CHILD) {
-            mark_records(node->work.graph, stream);
+            mark_launch(node->work.graph, stream);
         }
     }
 }
@@ -269,8 +280,8 @@ static CUresult launch(CUgraphExec exec, CUstream handle)
         if (status != CUDA_SUCCESS) {
             return status;
         }
-        if (exec->program->records) {
-            mark_records(exec->program->graph, stream);
+        if (exec->program->needs_marks) {
+            mark_launch(exec->program->graph, stream);
         }
     }
     struct sim_work work = {.kind = SIM_WORK_GRAPH, .program = sim_program_retain(exec->program)};

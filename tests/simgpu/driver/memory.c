@@ -251,6 +251,7 @@ static CUresult free_device_range(struct sim_range *range)
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (range->graph_references) {
+        range->graph_live = false;
         sim_wait_device(range->device);
         return CUDA_SUCCESS; /* its graph's next launch allocates it again, at the same address */
     }

@@ -37,6 +37,7 @@ struct sim_range {
     bool freeing;    /* a cuMemFree waits for the device, or a stream-ordered free was called */
     bool of_library; /* not the application's to free: module globals, arrays */
     unsigned graph_references; /* allocation nodes that stand for it; 0: none of a graph */
+    bool graph_live;           /* a launch has allocated it, and nothing has freed it since */
     CUarray array;             /* whose memory it is, else NULL */
     unsigned imports;          /* of an IPC handle opened more than once */
     bool charged;              /* managed memory: prefetched to its device */

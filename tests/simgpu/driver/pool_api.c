@@ -103,6 +103,7 @@ static CUresult free_async(CUdeviceptr address, CUstream handle)
         return status;
     }
     if (range->graph_references) {
+        range->graph_live = false;
         struct sim_work work = {.kind = SIM_WORK_EMPTY};
         return sim_submit(stream, &work, NULL);
     }

@@ -305,6 +305,28 @@ Test(capture, allocations_become_nodes)
     is_invalidated(stream);
 }
 
+Test(capture, memory_that_a_graph_did_not_free_outlives_it)
+{
+    begin();
+    CUdeviceptr block;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUstream stream = capturing(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    OK(cuMemAllocAsync(&block, MIB, stream));
+    OK(cuMemsetD8Async(block, 3, MIB, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiate(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuGraphExecDestroy(exec));
+    OK(cuGraphDestroy(graph));
+    cr_assert_eq(mismatches(stream, block, MIB, 3), 0);
+    OK(cuMemFreeAsync(block, stream));
+    REFUSED(cuMemFreeAsync(block, stream), CUDA_ERROR_INVALID_VALUE);
+    OK(cuStreamSynchronize(stream));
+    OK(cuDeviceGraphMemTrim(0));
+    cr_assert_eq(simgpu_used_bytes(0), 64 * MIB);
+}
+
 Test(capture, its_state_can_be_read_and_changed)
 {
     begin();
