@@ -67,17 +67,21 @@ static struct analysis analyse(const struct ms_oom_state *state)
 static enum ms_verdict decide(const struct ms_oom_state *state, const struct analysis *a)
 {
     const uint64_t device = state->device_total_bytes;
+    const bool fits_without_cap = plus(a->needed_bytes, a->others_bytes) <= device;
+    const bool fits_without_holes = minus(a->needed_bytes, a->holes_bytes) <= a->room_bytes;
+    const uint64_t cap_takes_bytes = minus(minus(device, a->others_bytes), state->cap_bytes);
 
     if (a->torch_refused) {
         return MS_VERDICT_CAP;
     }
-    if (minus(a->needed_bytes, a->holes_bytes) <= a->room_bytes) {
+    /* Where either would have helped, the one that takes more away is the reason. */
+    if (fits_without_holes && !(fits_without_cap && cap_takes_bytes > a->holes_bytes)) {
         return MS_VERDICT_FRAGMENTATION;
     }
     if (a->needed_bytes > device) {
         return MS_VERDICT_DEMAND;
     }
-    if (plus(a->needed_bytes, a->others_bytes) <= device) {
+    if (fits_without_cap) {
         return MS_VERDICT_CAP;
     }
     return a->others_bind ? MS_VERDICT_OTHER_PROCESS : MS_VERDICT_CAP;
@@ -148,7 +152,7 @@ static void say_demand(const struct ms_oom_state *state, const struct analysis *
 static void say_cap(const struct ms_oom_state *state, const struct analysis *a, char *text,
                     size_t text_bytes)
 {
-    char sum[MS_UNIT_TEXT_BYTES], device[MS_UNIT_TEXT_BYTES];
+    char sum[MS_UNIT_TEXT_BYTES], device[MS_UNIT_TEXT_BYTES], holes[MS_UNIT_TEXT_BYTES];
 
     if (a->torch_refused) {
         snprintf(text, text_bytes,
@@ -156,11 +160,19 @@ static void say_cap(const struct ms_oom_state *state, const struct analysis *a, 
                  "set_per_process_memory_fraction counts what it keeps cached");
         return;
     }
-    snprintf(text, text_bytes,
-             "what is in use and the request come to %s, which the device (%s) has; the cap does "
-             "not allow it",
-             ms_bytes_text(a->needed_bytes, sum, sizeof(sum)),
-             ms_bytes_text(state->device_total_bytes, device, sizeof(device)));
+    ms_bytes_text(a->needed_bytes, sum, sizeof(sum));
+    ms_bytes_text(state->device_total_bytes, device, sizeof(device));
+    if (a->holes_bytes == 0) {
+        snprintf(text, text_bytes,
+                 "what is in use and the request come to %s, which the device (%s) has; the cap "
+                 "does not allow it",
+                 sum, device);
+    } else {
+        snprintf(text, text_bytes,
+                 "what is in use and the request come to %s, %s of it in holes; the device (%s) "
+                 "has that, the cap does not allow it",
+                 sum, ms_bytes_text(a->holes_bytes, holes, sizeof(holes)), device);
+    }
 }
 
 static void say_fragmentation(const struct ms_oom_state *state, const struct analysis *a,

@@ -8,7 +8,8 @@
 enum ms_verdict {
     MS_VERDICT_DEMAND,        /* live bytes and the request exceed the device */
     MS_VERDICT_CAP,           /* it would have fitted the device without the cap */
-    MS_VERDICT_FRAGMENTATION, /* free bytes enough, but in ranges that could not be repaired */
+    MS_VERDICT_FRAGMENTATION, /* free bytes enough, but in ranges that could not be repaired (where
+                                 that and the cap both would explain it: more than the cap takes) */
     MS_VERDICT_OTHER_PROCESS, /* it would have fitted without what other processes hold */
     MS_VERDICT_COUNT
 };

@@ -76,6 +76,29 @@ Test(verdict, fragmentation_in_holes_that_nobody_may_take)
            "largest free range was 200.0 MiB.");
 }
 
+/* Both would have helped: what takes more away is the reason. */
+Test(verdict, cap_or_fragmentation)
+{
+    struct ms_oom_state state = full(11 * GIB, 1 * GIB);
+
+    state.cap_bytes = 12 * GIB;
+    state.live_bytes = 10 * GIB;
+    expect(
+        &state, MS_VERDICT_CAP, 400 * MIB,
+        "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of the cap (12.00 GiB). cap: what is "
+        "in use and the request come to 12.39 GiB, 1.00 GiB of it in holes; the device (24.00 "
+        "GiB) has that, the cap does not allow it.");
+
+    state.cap_bytes = 23 * GIB;
+    state.charged_bytes += 11 * GIB;
+    state.pool_bytes += 11 * GIB;
+    state.live_bytes += 9 * GIB;
+    expect(&state, MS_VERDICT_FRAGMENTATION, 400 * MIB,
+           "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of the cap (23.00 GiB). "
+           "fragmentation: 3.00 GiB lie free in holes that could not be given elsewhere; the "
+           "largest free range was 0 B.");
+}
+
 Test(verdict, holes_that_would_not_have_been_enough_are_demand)
 {
     struct ms_oom_state state = full(23 * GIB, 5 * GIB);
