@@ -202,8 +202,8 @@ bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_
         opened = read_header(reader, why, why_bytes);
     }
     if (opened) {
-        reader->extent =
-            mmap(NULL, MS_EXTENT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        reader->extent = mmap(NULL, EXTENT_ROOM_BYTES, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (reader->extent == MAP_FAILED) {
             reader->extent = NULL;
             opened = say(why, why_bytes, path, "no memory to read it");
