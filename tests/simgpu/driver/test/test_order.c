@@ -118,18 +118,21 @@ Test(order, the_legacy_stream_waits_for_blocking_streams_and_they_for_it)
 {
     begin();
     CUstream first = blocking(), second = blocking();
+    CUdeviceptr block;
+    OK(cuMemAlloc(&block, 3));
+    OK(cuMemsetD8(block, 0, 3));
+    OK(cuCtxSynchronize());
     volatile uint32_t *gate = shut_gate(first);
-    noted(first, 0);
-    noted(NULL, 1);
-    noted(second, 2);
+    volatile unsigned char *bytes = (volatile unsigned char *)block;
+    fill(first, block, 3, 1);
+    fill(NULL, block + 1, 2, 2);
+    fill(second, block + 2, 1, 3);
     REFUSED(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
     REFUSED(cuStreamQuery(second), CUDA_ERROR_NOT_READY);
-    cr_assert_eq(atomic_load(&ran), 0);
+    cr_assert(bytes[0] == 0 && bytes[1] == 0 && bytes[2] == 0);
     open_gate(gate);
     OK(cuStreamSynchronize(second));
-    cr_assert_eq(place_of[0], 0);
-    cr_assert_eq(place_of[1], 1);
-    cr_assert_eq(place_of[2], 2);
+    cr_assert(bytes[0] == 1 && bytes[1] == 2 && bytes[2] == 3);
 }
 
 Test(order, non_blocking_streams_ignore_the_legacy_stream)
