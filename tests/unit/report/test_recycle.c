@@ -1,5 +1,7 @@
 /* A bounded trace: old windows make room, sums do not change. */
 #include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
@@ -89,4 +91,48 @@ Test(recycle, out_of_memories_are_never_dropped)
         cr_assert_gt(ms_model_oom_at(model, i)->time_ns, ms_model_oom_at(model, i - 1)->time_ns);
     }
     ms_model_delete(model);
+}
+
+static struct synthetic live_run;
+static _Atomic bool enough;
+
+static void *churn(void *ctx)
+{
+    (void)ctx;
+    while (!atomic_load(&enough)) {
+        synthetic_churn(&live_run, 1000);
+    }
+    return NULL;
+}
+
+/* A reader beside a writer that takes the windows away under its eyes. */
+Test(recycle, read_while_windows_are_recycled, .timeout = 60)
+{
+    struct ms_trace_config config = synthetic_config(synthetic_folder());
+    pthread_t writer;
+    uint64_t last_events = 0, recycled = 0;
+
+    config.limit_bytes = 1 * MIB;
+
+    ms_trace_t *trace = ms_trace_open(&config, NULL, 0);
+
+    synthetic_begin(&live_run, trace, 5);
+    cr_assert_eq(pthread_create(&writer, NULL, churn, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        char why[512] = "";
+        struct ms_model *model = ms_model_new(ms_trace_dir(trace), why, sizeof(why));
+
+        cr_assert_not_null(model, "%s", why);
+        cr_assert_eq(model->warning_count, 0, "%s", model->warnings.at);
+        cr_assert_eq(model->end, MS_PROCESS_RUNNING);
+        cr_assert_geq(model->events, last_events);
+        cr_assert_eq(model->devices[0].sums.births - model->devices[0].sums.deaths,
+                     model->devices[0].sums.now.tensors);
+        last_events = model->events;
+        recycled = model->recycled_events;
+        ms_model_delete(model);
+    }
+    atomic_store(&enough, true);
+    pthread_join(writer, NULL);
+    cr_assert_gt(recycled, 0);
 }
