@@ -292,7 +292,7 @@ static void peers(void)
                           .Height = 16};
     MUST(cuMemsetD8(there, 0, 4 * MIB));
     MUST(cuMemcpy2D(&rows));
-    MUST(cuMemcpyDtoH(&byte, there + 15 * 2 * KIB + 511, 1));
+    MUST(cuMemcpyDtoH(&byte, there + (size_t)(15 * 2) * KIB + 511, 1));
     EXPECT(byte == 9);
     MUST(cuMemcpyDtoH(&byte, there + 512, 1));
     EXPECT(byte == 0);
@@ -375,7 +375,7 @@ static unsigned churn(CUstream *streams)
     unsigned failures = 0;
     for (unsigned i = 0; i < 3 * BLOCKS; i++) {
         CUdeviceptr *slot = &at[i % BLOCKS];
-        size_t bytes = (i * 7 % 5 + 1) * 3 * MIB;
+        size_t bytes = (size_t)(i * 7 % 5 + 1) * 3 * MIB;
         if (*slot != 0) {
             CUresult result = i % 2 ? cuMemFree(*slot) : cuMemFreeAsync(*slot, streams[i % 2]);
             EXPECT(result == CUDA_SUCCESS);
@@ -457,9 +457,9 @@ static void *compete(void *argument)
     CUmemAllocationProp prop = chunk_properties();
     MUST(cuCtxSetCurrent(context));
     for (unsigned round = 0; round < 60; round++) {
-        size_t bytes = (round * 13 % 7 + 1) * 8 * MIB;
+        size_t bytes = (size_t)(round * 13 % 7 + 1) * 8 * MIB;
         CUdeviceptr at = 0;
-        CUmemGenericAllocationHandle chunk;
+        CUmemGenericAllocationHandle chunk = 0;
         CUresult result = kind % 3 == 0   ? cuMemAlloc(&at, bytes)
                           : kind % 3 == 1 ? cuMemAllocManaged(&at, bytes, CU_MEM_ATTACH_GLOBAL)
                                           : cuMemCreate(&chunk, bytes, &prop, 0);
