@@ -18,8 +18,9 @@ USAGE
 
 # world without|traced|untraced COMMAND...: runs it in that world.
 world() {
+    # A small device: callgrind has few addresses.
     local kind=$1 settings=(LD_LIBRARY_PATH="$MEMSHIM_BUILD/simgpu" MEMSHIM_LOG=off
-        MEMSHIM_OUTPUT="$OUTPUT")
+        MEMSHIM_OUTPUT="$OUTPUT" SIMGPU_MEMORY=128MiB SIMGPU_CONTEXT=4MiB)
     shift
     if [[ $kind != without ]]; then settings+=(LD_PRELOAD="$MEMSHIM_BUILD/libmemshim.so"); fi
     if [[ $kind == untraced ]]; then settings+=(MEMSHIM_TRACE=off); fi

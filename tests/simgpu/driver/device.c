@@ -16,6 +16,7 @@
 #define SMALL_UNIT_BYTES 512ull
 #define SMALL_MAX_BYTES  (1ull << 20)
 #define CHUNK_SPACE      (1ull << 44)
+#define SPARE_BYTES      (64ull << 30)
 #define FILE_BYTES       (1ull << 52) /* labels of exported chunks lie behind the chunks */
 
 struct sim_device sim_devices[SIM_MAX_DEVICES];
@@ -52,8 +53,11 @@ static CUresult create_device(struct sim_device *device, int index)
     device->uuid.bytes[6] = 0x40;
     device->uuid.bytes[8] = (char)0x80;
     snprintf(device->pci_id, sizeof device->pci_id, "0000:%02X:00.0", index + 1);
-    /* Addresses are plentiful: so many that fragmentation of the arena never refuses anything. */
-    device->arena_bytes = round_up(sim_settings.memory_bytes * 16 + (64ull << 30), 1ull << 30);
+    /* Addresses are plentiful: so many that fragmentation of the arena never refuses anything. A
+     * small device takes fewer, so that programs under valgrind, which has few, can use it. */
+    uint64_t spare = sim_settings.memory_bytes * 64;
+    device->arena_bytes = round_up(
+        sim_settings.memory_bytes * 16 + (spare < SPARE_BYTES ? spare : SPARE_BYTES), 1ull << 30);
     snprintf(name, sizeof name, "simgpu-device-%d", index);
     CUresult status = open_backing(&device->backing, name, device->arena_bytes);
     if (status != CUDA_SUCCESS) {
