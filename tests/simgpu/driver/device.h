@@ -26,7 +26,7 @@ struct sim_backing {
 struct sim_device {
     int index;
     CUuuid uuid;
-    char pci_id[16];
+    char pci_id[24];
     struct sim_backing backing;
     char *arena;
     uint64_t arena_bytes;
