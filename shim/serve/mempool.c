@@ -12,6 +12,7 @@
 #define TRIM_WAIT_NS 2000000u
 
 #define STEP_BYTES (32ULL << 20) /* by which the driver's pools grow at once */
+#define UNIT_BYTES 512u          /* by which they count what is in use */
 
 static struct ms_mempool *_Atomic first;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a record is added */
@@ -82,6 +83,11 @@ struct ms_mempool *ms_mempool_current(struct ms_device *device)
 
 /* --- accounts --------------------------------------------------------------------------------- */
 
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return bytes > UINT64_MAX - unit ? UINT64_MAX : (bytes + unit - 1) / unit * unit;
+}
+
 static void raise(_Atomic uint64_t *high, uint64_t value)
 {
     uint64_t seen = atomic_load(high);
@@ -91,9 +97,10 @@ static void raise(_Atomic uint64_t *high, uint64_t value)
 
 bool ms_mempool_granted(struct ms_mempool *pool, uint64_t bytes)
 {
-    uint64_t used = atomic_fetch_add(&pool->used_bytes, bytes) + bytes;
-    if (pool->max_bytes != 0 && used > pool->max_bytes) {
-        atomic_fetch_sub(&pool->used_bytes, bytes);
+    uint64_t aside = round_up(bytes, UNIT_BYTES);
+    uint64_t used = atomic_fetch_add(&pool->used_bytes, aside) + aside;
+    if (pool->max_bytes != 0 && used > round_up(pool->max_bytes, UNIT_BYTES)) {
+        atomic_fetch_sub(&pool->used_bytes, aside);
         return false;
     }
     raise(&pool->used_high_bytes, used);
@@ -102,7 +109,7 @@ bool ms_mempool_granted(struct ms_mempool *pool, uint64_t bytes)
 
 void ms_mempool_returned(struct ms_mempool *pool, uint64_t bytes)
 {
-    atomic_fetch_sub(&pool->used_bytes, bytes);
+    atomic_fetch_sub(&pool->used_bytes, round_up(bytes, UNIT_BYTES));
 }
 
 void ms_mempool_released(const struct ms_grant *grant)
@@ -133,11 +140,6 @@ static uint64_t reserved_bytes(struct ms_mempool *pool)
 static struct ms_device *device_charged(const struct ms_mempool *pool)
 {
     return pool->ordinal < 0 ? NULL : ms_device_get(pool->ordinal);
-}
-
-static uint64_t round_up(uint64_t bytes, uint64_t unit)
-{
-    return bytes > UINT64_MAX - unit ? UINT64_MAX : (bytes + unit - 1) / unit * unit;
 }
 
 bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes, uint64_t *asked_bytes)
