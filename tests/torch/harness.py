@@ -173,6 +173,51 @@ def run(
         )
 
 
+@dataclass(frozen=True)
+class Job:
+    """A run under memshim: what it said, and what it left."""
+
+    result: Result
+    reports: Sequence[dict[str, Any]]  # report.json of every process, by folder name
+    texts: Sequence[str]  # report.txt of the same
+
+    def only(self) -> dict[str, Any]:
+        """The report of the one process that left one; else the test fails."""
+        if len(self.reports) != 1:
+            raise AssertionError(f"{len(self.reports)} reports\n{self.result.describe()}")
+        return self.reports[0]
+
+
+def reports_in(output: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The reports of the latest run in an output folder: the parsed ones and the texts."""
+    folders = [p for p in sorted((output / "latest").glob("*/")) if (p / "trace.mshm").exists()]
+    reports = [json.loads((folder / "report.json").read_text()) for folder in folders]
+    return reports, [(folder / "report.txt").read_text() for folder in folders]
+
+
+def run_memshim(
+    source: str,
+    *arguments: str,
+    ranks: int = 0,
+    python: Sequence[str] = (),
+    timeout_s: float = 300,
+    **settings: Any,
+) -> Job:
+    """Runs Python source text under `memshim run`, with these settings."""
+    with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+        script = Path(folder) / "script.py"
+        script.write_text(textwrap.dedent(source))
+        start = torchrun(ranks) if ranks else [sys.executable, *python]
+        result = run_command(
+            [CLI, "run", "--", *start, script, *arguments],
+            cwd=Path(folder),
+            timeout_s=timeout_s,
+            MEMSHIM_OUTPUT=f"{folder}/out",
+            **settings,
+        )
+        return Job(result, *reports_in(Path(folder) / "out"))
+
+
 def run_workload(
     name: str,
     *arguments: str,
