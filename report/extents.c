@@ -69,7 +69,9 @@ static int recycle_window(struct ms_trace *trace, struct ms_mapped *extent)
     }
     ms_trace_add(&trace->header->recycled_events,
                  atomic_load_explicit(&extent->header->committed, memory_order_relaxed) >> 32);
-    atomic_store_explicit(&extent->header->sequence, 0, memory_order_release);
+    /* Before any new byte: a reader that has copied some of those sees that it has. */
+    atomic_store_explicit(&extent->header->sequence, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&extent->header->committed, 0, memory_order_release);
     atomic_store_explicit(&extent->header->payload_checksum, 0, memory_order_release);
     trace->ring_first = ring_at(trace, 1);

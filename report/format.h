@@ -24,6 +24,7 @@
 #define MEMSHIM_REPORT_FORMAT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "report/aggregate.h"
@@ -148,6 +149,9 @@ struct ms_log_threshold {
  * (none where payload_offset is out of range). The whole extent lies at `header`. */
 uint64_t ms_extent_checksum(const struct ms_extent_header *header, uint64_t sequence);
 
+_Static_assert(offsetof(struct ms_device_page, sums) ==
+                   offsetof(struct ms_device_page, changing) + sizeof(uint64_t),
+               "both are read at once");
 _Static_assert(sizeof(struct ms_file_header) <= MS_EXTENT_BYTES, "the header fits its extent");
 _Static_assert(sizeof(struct ms_extent_header) + sizeof(struct ms_device_page) <= MS_EXTENT_BYTES,
                "a device fits its extent");

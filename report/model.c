@@ -377,8 +377,7 @@ static void read_page_sums(struct replay *replay, struct ms_extent_place *place)
 
     if (page) {
         replay->sums_read |= UINT64_C(1) << page->device;
-        device->sums = page->sums;
-        replay->model->one_event_torn |= page->changing & 1;
+        replay->model->one_event_torn |= !ms_reader_sums(replay->reader, place, &device->sums);
     }
 }
 

@@ -13,6 +13,8 @@
 #include "report/checksum.h"
 #include "report/encoding.h"
 
+#define MOST_TRIES 10000 /* to read sums between two events */
+
 /* A decoder may look past the end of a record that claims to go on. */
 #define EXTENT_ROOM_BYTES (MS_EXTENT_BYTES + MS_RECORD_MAX_BYTES)
 
@@ -264,6 +266,32 @@ bool ms_reader_load(struct ms_reader *reader, struct ms_extent_place *place)
     place->committed_bytes = bytes;
     place->count = (uint32_t)(header->committed >> 32);
     return true;
+}
+
+bool ms_reader_sums(const struct ms_reader *reader, const struct ms_extent_place *place,
+                    struct ms_aggregate *sums)
+{
+    const uint64_t page = place->offset + sizeof(struct ms_extent_header);
+    const uint64_t at = page + offsetof(struct ms_device_page, changing);
+    struct {
+        uint64_t changing;
+        struct ms_aggregate sums;
+    } copy = {0};
+    uint64_t after = 0;
+    bool still = false;
+
+    for (int tries = 0; tries < MOST_TRIES && !still; tries++) {
+        if (!read_at(reader->fd, &copy, sizeof(copy), at) ||
+            !read_at(reader->fd, &after, sizeof(after), at)) {
+            break;
+        }
+        still = copy.changing == after && !(after & 1);
+        if (!reader->running) {
+            break;
+        }
+    }
+    *sums = copy.sums;
+    return still;
 }
 
 uint64_t ms_reader_record_bytes(const struct ms_reader *reader)

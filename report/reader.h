@@ -51,6 +51,12 @@ static inline struct ms_extent_place *ms_reader_place(const struct ms_buffer *pl
     return (struct ms_extent_place *)places->at + index;
 }
 
+/* Reads the sums out of a device's page (a place that ms_reader_load has passed), between two
+ * events of a writer that lives. False where they are those in the middle of an event: the process
+ * was killed there, or never stood still. */
+bool ms_reader_sums(const struct ms_reader *reader, const struct ms_extent_place *place,
+                    struct ms_aggregate *sums);
+
 /* The bytes of event records that the file holds. */
 uint64_t ms_reader_record_bytes(const struct ms_reader *reader);
 
