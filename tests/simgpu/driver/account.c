@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -36,7 +37,8 @@ static struct shared_file *file = &private_file;
 static struct process_line *own_line = &private_file.lines[0];
 static pid_t own_pid;
 
-/* Field 22 of /proc/PID/stat; 0 where there is no such process. */
+/* Field 22 of /proc/PID/stat; 0 where there is no such process, or only what its parent has not
+ * waited for yet. */
 static uint64_t process_start_ticks(pid_t pid)
 {
     char path[64], text[1024];
@@ -54,13 +56,14 @@ static uint64_t process_start_ticks(pid_t pid)
     /* The name, in parentheses, may hold anything: count fields behind its end. */
     const char *at = strrchr(text, ')');
     unsigned long long ticks = 0;
+    char state;
     if (!at || sscanf(at + 1,
-                      " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+                      " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
                       "%*s %*s %*s %llu",
-                      &ticks) != 1) {
+                      &state, &ticks) != 2) {
         return 0;
     }
-    return ticks;
+    return state == 'Z' || state == 'X' ? 0 : ticks;
 }
 
 static void lock_file(void)
@@ -80,13 +83,21 @@ static void unlock_file(void)
     }
 }
 
+/* Thorough: knows a process whose number another has got, and one that its parent has not waited
+ * for, at the price of reading /proc. */
+static bool is_dead(const struct process_line *line, bool thorough)
+{
+    return thorough ? process_start_ticks(line->pid) != line->start_ticks
+                    : kill(line->pid, 0) != 0 && errno == ESRCH;
+}
+
 /* Sums are made anew: a process may have died between its line and the sum. */
-static void reap_dead(void)
+static void reap_dead(bool thorough)
 {
     memset(file->used_bytes, 0, sizeof file->used_bytes);
     for (int i = 0; i < MAX_PROCESSES; i++) {
         struct process_line *line = &file->lines[i];
-        if (line->pid && process_start_ticks(line->pid) != line->start_ticks) {
+        if (line->pid && line != own_line && is_dead(line, thorough)) {
             memset(line, 0, sizeof *line);
         }
         for (int device = 0; device < SIM_MAX_DEVICES; device++) {
@@ -124,7 +135,7 @@ static struct process_line *claim_line(void)
 {
     struct process_line *claimed = NULL;
     lock_file();
-    reap_dead();
+    reap_dead(true);
     for (int i = 0; i < MAX_PROCESSES && !claimed; i++) {
         if (file->lines[i].pid == 0) {
             claimed = &file->lines[i];
@@ -164,7 +175,7 @@ CUresult sim_account_charge(int device, uint64_t bytes)
     lock_file();
     uint64_t *used = &file->used_bytes[device];
     if (*used + bytes > sim_settings.memory_bytes && file != &private_file) {
-        reap_dead();
+        reap_dead(true);
     }
     bool fits = bytes <= sim_settings.memory_bytes && *used <= sim_settings.memory_bytes - bytes;
     if (fits) {
@@ -200,9 +211,10 @@ uint64_t sim_account_used_by_all(int device)
 {
     static uint64_t last_reaped_ns;
     lock_file();
-    if (file != &private_file && now_ns() - last_reaped_ns > REAP_INTERVAL_NS) {
-        reap_dead();
-        last_reaped_ns = now_ns();
+    if (file != &private_file) {
+        bool thorough = now_ns() - last_reaped_ns > REAP_INTERVAL_NS;
+        reap_dead(thorough);
+        last_reaped_ns = thorough ? now_ns() : last_reaped_ns;
     }
     uint64_t used = file->used_bytes[device];
     unlock_file();
