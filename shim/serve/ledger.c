@@ -131,6 +131,24 @@ bool ms_ledger_find(enum ms_space space, uint64_t name, struct ms_grant *out)
     return look(space, name, out, false);
 }
 
+bool ms_ledger_mark_arena(enum ms_space space, uint64_t name, struct ms_grant *out)
+{
+    uint64_t hash = mix(space, name);
+    struct shard *shard = shard_of(hash);
+    bool marked = false;
+    pthread_mutex_lock(&shard->lock);
+    if (name != 0 && shard->slot_count != 0) {
+        struct ms_grant *grant = &shard->slots[place_of(shard, space, name, hash)];
+        marked = grant->name != 0 && !grant->arena;
+        if (marked) {
+            grant->arena = true;
+            *out = *grant;
+        }
+    }
+    pthread_mutex_unlock(&shard->lock);
+    return marked;
+}
+
 size_t ms_ledger_sweep(bool (*match)(void *ctx, const struct ms_grant *grant), void *ctx,
                        struct ms_grant *out, size_t count)
 {

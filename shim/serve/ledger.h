@@ -41,6 +41,7 @@ struct ms_grant {
     uint8_t device;        /* CUDA ordinal */
     uint8_t reason;        /* enum ms_charge_reason, where extent_bytes is not 0 */
     uint8_t taking;        /* enum ms_taking, likewise */
+    bool arena;            /* a framework carves tensors out of it */
 };
 
 /* False where there is no host memory for it: the caller undoes what it has granted. `displaced`
@@ -51,6 +52,10 @@ bool ms_ledger_put(const struct ms_grant *grant, struct ms_grant *displaced);
 /* Removes the grant and copies it out (out may be null); false where there is none. */
 bool ms_ledger_take(enum ms_space space, uint64_t name, struct ms_grant *out);
 bool ms_ledger_find(enum ms_space space, uint64_t name, struct ms_grant *out);
+
+/* Notes that what this grant names is an arena; copies it out. False where there is none, or where
+ * that was noted before. */
+bool ms_ledger_mark_arena(enum ms_space space, uint64_t name, struct ms_grant *out);
 
 /* Takes up to `count` grants that `match` says yes to into `out`; returns how many. Called again
  * until it returns 0. match must not call the ledger. */

@@ -15,6 +15,14 @@
 
 static _Atomic uint64_t last_forwarded_id = FIRST_FORWARDED_ID;
 
+/* Where this thread's last tensor was born, good until a block is freed. */
+static _Atomic uint64_t forwarded_frees;
+static _Thread_local struct {
+    CUdeviceptr_v2 base;
+    size_t bytes;
+    uint64_t frees;
+} last_arena __attribute__((tls_model("initial-exec")));
+
 static void emit_block(const struct ms_device *device, enum ms_event_kind kind,
                        const struct ms_grant *grant)
 {
@@ -25,8 +33,12 @@ static void emit_block(const struct ms_device *device, enum ms_event_kind kind,
         .id = grant->block_id,
         .addr = grant->name,
         .bytes = grant->bytes,
-        .aux = grant->extent_bytes ? grant->extent_bytes : grant->bytes,
     };
+    if (kind == MS_EVENT_BLOCK_ALLOC) {
+        event.aux = grant->extent_bytes ? grant->extent_bytes : grant->bytes;
+    } else if (kind == MS_EVENT_BLOCK_FREE) {
+        event.aux = grant->arena;
+    }
     ms_session_emit(&event);
 }
 
@@ -270,6 +282,7 @@ void ms_release_forwarded(const struct ms_grant *grant)
 {
     struct ms_device *device = ms_device_get(grant->device);
     if (grant->block_id != 0) {
+        atomic_fetch_add(&forwarded_frees, 1);
         ms_arenas_block_gone(device->arenas, grant->name, grant->bytes);
         emit_block(device, MS_EVENT_BLOCK_FREE, grant);
     }
@@ -281,6 +294,26 @@ void ms_release_forwarded(const struct ms_grant *grant)
     if (grant->kind == MS_GRANT_OUTSIDE) {
         ms_mempool_correct(grant->holder, 0);
     }
+}
+
+void ms_forwarded_arena(CUdeviceptr_v2 addr)
+{
+    uint64_t now = atomic_load(&forwarded_frees);
+    if (last_arena.frees == now && addr - last_arena.base < last_arena.bytes) {
+        return;
+    }
+    CUdeviceptr_v2 base = 0;
+    size_t bytes = 0;
+    struct ms_grant grant;
+    if (MS_REAL(cuMemGetAddressRange_v2)(&base, &bytes, addr) != CUDA_SUCCESS) {
+        return;
+    }
+    if (ms_ledger_mark_arena(MS_SPACE_DEVICE, base, &grant) && grant.block_id != 0) {
+        emit_block(ms_device_get(grant.device), MS_EVENT_BLOCK_ARENA, &grant);
+    }
+    last_arena.base = base;
+    last_arena.bytes = bytes;
+    last_arena.frees = now;
 }
 
 void ms_forwarded_freed(const struct ms_grant *grant, CUresult result)

@@ -56,6 +56,10 @@ void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdevice
  * the ledger. */
 void ms_release_forwarded(const struct ms_grant *grant);
 
+/* A framework's tensor was born at this address, which no pool serves: the block around it, where
+ * the driver has one, becomes an arena. */
+void ms_forwarded_arena(CUdeviceptr_v2 addr);
+
 /* The driver was asked to free it: the above where it did, otherwise the grant goes back into the
  * ledger. */
 void ms_forwarded_freed(const struct ms_grant *grant, CUresult result);

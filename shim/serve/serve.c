@@ -7,6 +7,7 @@
 #include "shim/serve/ledger.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/pages.h"
+#include "shim/serve/release.h"
 #include "shim/serve/stream.h"
 #include "shim/serve/vmm.h"
 
@@ -17,6 +18,9 @@ void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_
         return;
     }
     ms_addr_t at = (ms_addr_t)(uintptr_t)addr;
+    if (bytes > 0 && !d->pool) {
+        ms_forwarded_arena(at);
+    }
     ms_status_t status = bytes > 0 ? ms_arenas_born(d->arenas, at, (uint64_t)bytes, 0, total_bytes)
                                    : ms_arenas_died(d->arenas, at, (uint64_t)-bytes, total_bytes);
     if (status == MS_ERR_NOT_READY) {
