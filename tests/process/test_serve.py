@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from machine import MIB, ProcessTest, only_report, program
+from machine import MIB, ProcessTest, only_report, program, run
 
 CONTEXT = 64 * MIB
 
@@ -14,8 +14,10 @@ class Scenario(ProcessTest):
     """Each scenario of serve_job checks itself, against what the simulated GPU counts."""
 
     def hold(self, scenario: str, **settings: Any) -> str:
-        result = self.run_under_shim(
-            program("serve_job"), scenario, SIMGPU_CONTEXT=CONTEXT, **settings
+        result = run(
+            [program("serve_job"), scenario],
+            shim=True,
+            **{"MEMSHIM_OUTPUT": self.output, "SIMGPU_CONTEXT": CONTEXT, **settings},
         ).check()
         self.assertEqual(result.stdout, f"{scenario} holds\n")
         return result.stderr
@@ -62,6 +64,13 @@ class Identity(Scenario):
 
     def test_memory_pools(self) -> None:
         self.hold("pools")
+
+    def test_arena(self) -> None:
+        for pool in ("on", "off"):
+            with self.subTest(pool=pool):
+                self.hold("arena", MEMSHIM_POOL=pool, MEMSHIM_OUTPUT=self.folder / pool)
+                device = only_report(self.folder / pool)["devices"][0]
+                self.assertEqual(device["peak_live_bytes"], 19 * MIB)
 
     def test_peers(self) -> None:
         self.hold("peers", SIMGPU_DEVICES=2)

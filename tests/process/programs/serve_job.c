@@ -1,6 +1,7 @@
 /* What the serving half promises, seen from the outside: each scenario is a program of its own,
  * chosen by the first argument, that compares what memshim says (cuMemGetInfo, results) with what
  * the simulated GPU counts. They expect memshim in front of them. */
+#define MEMSHIM_WEAK
 #include <cuda.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include "say.h"
+#include "shim/memshim.h"
 #include "simgpu.h"
 
 static CUdevice device;
@@ -264,6 +266,21 @@ static void identity(void)
     EXPECT(cuMemFree(at) == CUDA_ERROR_INVALID_VALUE);
 }
 
+/* A block that a framework carves up counts by what is alive in it. */
+static void arena(void)
+{
+    CUdeviceptr carved;
+    CUdeviceptr plain;
+    EXPECT(memshim_range_born != NULL);
+    MUST(cuMemAlloc(&carved, 8 * MIB));
+    memshim_range_born(device, (const void *)(uintptr_t)carved, MIB);
+    memshim_range_born(device, (const void *)(uintptr_t)(carved + 4 * MIB), 2 * MIB);
+    MUST(cuMemAlloc(&plain, 16 * MIB));
+    memshim_range_died(device, (const void *)(uintptr_t)carved, MIB);
+    MUST(cuMemFree(plain));
+    MUST(cuMemFree(carved)); /* with a range that was never reported dead */
+}
+
 /* --- two devices (SIMGPU_DEVICES=2) -------------------------------------------------------------
  */
 
@@ -505,6 +522,7 @@ static const struct {
                  {"reused_handle", reused_handle},
                  {"pools", pools},
                  {"identity", identity},
+                 {"arena", arena},
                  {"peers", peers},
                  {"capture", capture},
                  {"injected", injected},
