@@ -329,12 +329,12 @@ Test(memory, arrays_are_charged)
     CUarray array;
     CUmipmappedArray mipmap;
     CUDA_ARRAY3D_DESCRIPTOR shape = {
-        .Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+        .Width = 1024, .Height = 1024, .Format = CU_AD_FORMAT_UNSIGNED_INT32, .NumChannels = 1};
     OK(cuArray3DCreate(&array, &shape));
     cr_assert_eq(simgpu_used_bytes(0), 68 * MIB);
     OK(cuMipmappedArrayCreate(&mipmap, &shape, 4));
     cr_assert_gt(simgpu_used_bytes(0), 72 * MIB);
-    float row[1024], back[1024] = {0};
+    uint32_t row[1024], back[1024] = {0};
     CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_HOST,
                           .srcHost = row,
                           .dstMemoryType = CU_MEMORYTYPE_ARRAY,
@@ -343,7 +343,7 @@ Test(memory, arrays_are_charged)
                           .WidthInBytes = sizeof row,
                           .Height = 1};
     for (int i = 0; i < 1024; i++) {
-        row[i] = (float)i;
+        row[i] = (uint32_t)i;
     }
     OK(cuMemcpy2D(&copy));
     OK(cuMemcpyAtoH(back, array, 5 * sizeof row, sizeof row));
