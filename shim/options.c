@@ -440,14 +440,29 @@ void ms_options_print(bool markdown, ms_options_write_t write, void *ctx)
     }
 }
 
+/* Whether a NAME=value string is for the report: not what memshim sets itself, nor what only the
+ * scripts read. */
+static bool is_told(const char *variable)
+{
+    if (strncmp(variable, PREFIX, PREFIX_CHARACTERS) != 0 ||
+        value_of(variable, PREFIX "RUN_ID") != NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        if (options[i].parse == NULL && value_of(variable, options[i].name) != NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
 char *ms_options_set_text(char *const *environment, char *text, size_t text_bytes)
 {
     size_t used = 0;
     text[0] = '\0';
     for (char *const *variable = environment; *variable != NULL; variable++) {
         size_t length = strlen(*variable);
-        if (strncmp(*variable, PREFIX, PREFIX_CHARACTERS) == 0 &&
-            value_of(*variable, PREFIX "RUN_ID") == NULL && used + length + 2 <= text_bytes) {
+        if (is_told(*variable) && used + length + 2 <= text_bytes) {
             memcpy(text + used, *variable, length);
             text[used + length] = '\n';
             used += length + 1;

@@ -2,6 +2,7 @@
 #include "shim/serve/device.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "shim/serve/driver.h"
 #include "shim/serve/driver_ops.h"
 #include "shim/serve/mempool.h"
+#include "shim/serve/nvml.h"
 #include "shim/serve/stream.h"
 #include "shim/session.h"
 
@@ -115,6 +117,20 @@ static struct ms_device *make(int ordinal)
     return device;
 }
 
+/* CUDA's version is what this driver supports, 1000 x major + 10 x minor (cuDriverGetVersion). */
+static void note_versions(void)
+{
+    char version[64];
+    int cuda = 0;
+    if (ms_nvml_driver_version(version, sizeof version)) {
+        ms_session_version("driver", version);
+    }
+    if (ms_driver()->cuDriverGetVersion(&cuda) == CUDA_SUCCESS) {
+        snprintf(version, sizeof version, "%d.%d", cuda / 1000, cuda % 1000 / 10);
+        ms_session_version("cuda", version);
+    }
+}
+
 struct ms_device *ms_device_use(int ordinal)
 {
     if (ordinal < 0 || ordinal >= MS_DEVICES_MAX) {
@@ -139,7 +155,9 @@ struct ms_device *ms_device_use(int ordinal)
     if (device) {
         ms_session_device(ordinal, device->name, device->uuid, device->total_bytes,
                           atomic_load(&device->budget.cap_bytes));
-        atomic_fetch_add(&used, 1);
+        if (atomic_fetch_add(&used, 1) == 0) {
+            note_versions();
+        }
     }
     atomic_store_explicit(&devices[ordinal], device, memory_order_release);
     return device;

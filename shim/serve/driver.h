@@ -18,6 +18,7 @@
     MS_DRIVER_ROW(cuDeviceGetUuid)                       \
     MS_DRIVER_ROW(cuDeviceGetUuid_v2)                    \
     MS_DRIVER_ROW(cuDevicePrimaryCtxGetState)            \
+    MS_DRIVER_ROW(cuDriverGetVersion)                    \
     MS_DRIVER_ROW(cuEventCreate)                         \
     MS_DRIVER_ROW(cuEventDestroy_v2)                     \
     MS_DRIVER_ROW(cuEventQuery)                          \

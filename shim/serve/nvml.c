@@ -1,10 +1,12 @@
 /* NVML by name. Its declarations are repeated here (NVML API reference, nvmlDeviceGetMemoryInfo,
- * nvmlDeviceGetHandleByUUID): the toolkit's headers need not have nvml.h. */
+ * nvmlDeviceGetHandleByUUID, nvmlSystemGetDriverVersion): the toolkit's headers need not have
+ * nvml.h. */
 #include "shim/serve/nvml.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define NVML_OK 0
 
@@ -12,24 +14,49 @@ struct nvml_memory {
     unsigned long long total, free, used; /* bytes */
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static bool tried;
-static int (*handle_by_uuid)(const char *uuid, void **device);
-static int (*memory_info)(void *device, struct nvml_memory *memory);
+struct nvml {
+    int (*handle_by_uuid)(const char *uuid, void **device);
+    int (*memory_info)(void *device, struct nvml_memory *memory);
+    int (*driver_version)(char *version, unsigned bytes);
+};
 
-static void load_locked(void)
+static struct nvml missing; /* stands for: asked for, not there */
+static struct nvml *_Atomic published;
+
+static bool load(struct nvml *nvml)
 {
-    tried = true;
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-        return;
+        return false;
     }
     int (*init)(void) = (int (*)(void))dlsym(library, "nvmlInit_v2");
-    *(void **)&handle_by_uuid = dlsym(library, "nvmlDeviceGetHandleByUUID");
-    *(void **)&memory_info = dlsym(library, "nvmlDeviceGetMemoryInfo");
-    if (!init || !handle_by_uuid || !memory_info || init() != NVML_OK) {
-        memory_info = NULL;
+    *(void **)&nvml->handle_by_uuid = dlsym(library, "nvmlDeviceGetHandleByUUID");
+    *(void **)&nvml->memory_info = dlsym(library, "nvmlDeviceGetMemoryInfo");
+    *(void **)&nvml->driver_version = dlsym(library, "nvmlSystemGetDriverVersion");
+    return init && nvml->handle_by_uuid && nvml->memory_info && nvml->driver_version &&
+           init() == NVML_OK;
+}
+
+/* Null where NVML cannot be had. No lock stands around the loading, which takes the loader's: a
+ * library's constructor may wait for us under that. Threads that come together load it each, and
+ * the first to publish wins. */
+static const struct nvml *nvml(void)
+{
+    struct nvml *known = atomic_load_explicit(&published, memory_order_acquire);
+    if (!known) {
+        struct nvml *made = calloc(1, sizeof *made);
+        if (made && !load(made)) {
+            free(made);
+            made = NULL;
+        }
+        struct nvml *mine = made ? made : &missing;
+        if (atomic_compare_exchange_strong(&published, &known, mine)) {
+            known = mine;
+        } else {
+            free(made);
+        }
     }
+    return known == &missing ? NULL : known;
 }
 
 bool ms_nvml_used_bytes(const uint8_t *uuid, uint64_t *used_bytes)
@@ -39,18 +66,19 @@ bool ms_nvml_used_bytes(const uint8_t *uuid, uint64_t *used_bytes)
              "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", uuid[0],
              uuid[1], uuid[2], uuid[3], uuid[4], uuid[5], uuid[6], uuid[7], uuid[8], uuid[9],
              uuid[10], uuid[11], uuid[12], uuid[13], uuid[14], uuid[15]);
-    pthread_mutex_lock(&lock);
-    if (!tried) {
-        load_locked();
-    }
-    bool loaded = memory_info != NULL;
-    pthread_mutex_unlock(&lock);
+    const struct nvml *functions = nvml();
     void *device = NULL;
     struct nvml_memory memory = {0};
-    if (!loaded || handle_by_uuid(text, &device) != NVML_OK ||
-        memory_info(device, &memory) != NVML_OK) {
+    if (!functions || functions->handle_by_uuid(text, &device) != NVML_OK ||
+        functions->memory_info(device, &memory) != NVML_OK) {
         return false;
     }
     *used_bytes = memory.used;
     return true;
+}
+
+bool ms_nvml_driver_version(char *version, unsigned version_bytes)
+{
+    const struct nvml *functions = nvml();
+    return functions && functions->driver_version(version, version_bytes) == NVML_OK;
 }
