@@ -35,6 +35,5 @@ int main(int argc, char **argv)
     pairs(stream, WARM_UP);
     uint64_t start = now_ns();
     pairs(stream, count);
-    say_each(start, count);
-    return 0;
+    end_with_each(start, count);
 }

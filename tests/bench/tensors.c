@@ -38,6 +38,5 @@ int main(int argc, char **argv)
     pairs(arena, WARM_UP);
     uint64_t start = now_ns();
     pairs(arena, count);
-    say_each(start, count);
-    return 0;
+    end_with_each(start, count);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 static inline uint64_t now_ns(void)
 {
@@ -20,10 +21,13 @@ static inline uint64_t count_argument(int argc, char **argv, uint64_t otherwise)
     return argc > 1 ? strtoull(argv[1], NULL, 10) : otherwise;
 }
 
-/* One line for scripts/bench.sh: nanoseconds for one of them. */
-static inline void say_each(uint64_t start_ns, uint64_t count)
+/* One line for scripts/bench.sh: nanoseconds for one of them. Ends the program at once: the report
+ * that memshim writes at an ordinary end grows with the count, and is no part of what is measured. */
+static inline _Noreturn void end_with_each(uint64_t start_ns, uint64_t count)
 {
     (void)printf("%.2f\n", (double)(now_ns() - start_ns) / (double)count);
+    (void)fflush(stdout);
+    _exit(0);
 }
 
 #endif
