@@ -180,16 +180,23 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
         now = reserved > before ? reserved : before;
     }
     pool->charged_bytes = now;
+    /* What was charged before the call was not told yet. What is given back is told before others
+     * may charge it, so that no sum of what was told passes the cap. */
+    uint64_t told = before - asked_bytes;
+    if (now < told) {
+        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
+                              told - now);
+    }
     if (now > before) {
         ms_budget_impose(&device->budget, MS_OWNER_FORWARDED, now - before);
     } else {
         ms_budget_discharge(&device->budget, MS_OWNER_FORWARDED, before - now);
     }
     pthread_mutex_unlock(&pool->lock);
-    /* What was charged before the call was not told yet. */
-    uint64_t told = before - asked_bytes;
-    ms_device_note_charge(device, now > told, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
-                          now > told ? now - told : told - now);
+    if (now > told) {
+        ms_device_note_charge(device, true, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
+                              now - told);
+    }
     ms_device_check_thresholds(device);
 }
 

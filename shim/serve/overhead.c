@@ -83,8 +83,8 @@ void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason rea
         back = bytes < held ? bytes : held;
     } while (!atomic_compare_exchange_weak(&context->charged_bytes, &held, held - back));
     if (back != 0) {
-        ms_device_discharge(context->device, MS_OWNER_CONTEXT, back);
         ms_device_note_charge(context->device, false, MS_OWNER_CONTEXT, reason, 0, back);
+        ms_device_discharge(context->device, MS_OWNER_CONTEXT, back);
     }
 }
 
