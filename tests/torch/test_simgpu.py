@@ -297,8 +297,8 @@ class Training(unittest.TestCase):
             output, _ = model(torch.randn(10, 4, 32, device="cuda"))
             output.sum().backward()
             torch.cuda.synchronize()
-            # Autograd's thread lets go of Python objects after backward has returned. An interpreter
-            # that ends meanwhile ends that thread inside C++: std::terminate, with kernels this fast.
+            # Autograd's thread lets go of Python objects after backward has returned. An
+            # interpreter that ends meanwhile ends that thread inside C++: std::terminate.
             time.sleep(0.5)
             """
         ).check()
