@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,10 +16,6 @@
 #include "shim/memshim.h"
 #include "shim/options.h"
 #include "shim/torch.h"
-
-/* A trace that takes longer than this to read is left to `memshim report`: nobody waits for the end
- * of a job any longer than for its own work. */
-#define REPORT_AT_EXIT_BYTES (UINT64_C(256) << 20)
 
 #define EARLY_BYTES 4096 /* of notes and versions from before the trace */
 #define VERSIONS    4
@@ -235,21 +230,13 @@ static void say_end(const char *dir, const char *why)
 void ms_session_end(int status)
 {
     ms_trace_t *open = ms_session_trace();
-    char dir[PATH_MAX], file[PATH_MAX + 16], why[PATH_MAX + 256] = "";
-    struct stat info;
+    char dir[PATH_MAX], why[PATH_MAX + 256] = "";
     if (open == NULL) {
         return;
     }
     (void)snprintf(dir, sizeof(dir), "%s", ms_trace_dir(open));
     ms_trace_close(open, true, status);
-    (void)snprintf(file, sizeof(file), "%s/trace.mshm", dir);
-    if (stat(file, &info) != 0) {
-        (void)snprintf(why, sizeof(why), "%s is gone", file);
-    } else if ((uint64_t)info.st_blocks * 512 > REPORT_AT_EXIT_BYTES) {
-        char size[24];
-        (void)snprintf(why, sizeof(why), "the trace is large, %s",
-                       ms_bytes_text((uint64_t)info.st_blocks * 512, size, sizeof(size)));
-    } else if (ms_report_write(dir, why, sizeof(why)) == 0) {
+    if (ms_report_write(dir, why, sizeof(why)) == 0) {
         why[0] = '\0';
     }
     say_end(dir, why);
