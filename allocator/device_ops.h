@@ -43,9 +43,11 @@ struct ms_device_ops {
     ms_status_t (*address_free)(void *ctx, ms_addr_t addr, uint64_t bytes);
 
     /* One chunk of `bytes` (a multiple of the granule). It cannot be split. A chunk that is
-     * released while mapped lives until its last mapping is gone. */
+     * released while mapped lives until its last mapping is gone. properties: what the maker of
+     * this table gave ms_proxy_create for it; null: the device's own. MS_LOCATION_HOST is
+     * MS_ERR_NOT_SUPPORTED where the device cannot reach such memory. */
     ms_status_t (*chunk_create)(void *ctx, uint64_t bytes, enum ms_location location,
-                                ms_handle_t *out);
+                                const void *properties, ms_handle_t *out);
     ms_status_t (*chunk_release)(void *ctx, ms_handle_t chunk);
 
     /* map takes a whole chunk; the range is not accessible before set_access, which gives access to

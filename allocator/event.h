@@ -31,7 +31,8 @@ enum ms_event_kind {
     MS_EVENT_TENSOR_BORN,   /* id, addr, bytes, site; aux: id of the arena's block, 0 where the
                                range lies in memory that the program mapped itself */
     MS_EVENT_TENSOR_DIED,   /* id; addr, bytes as at its birth */
-    MS_EVENT_CHUNK_CREATE,  /* id (handle), bytes, owner; aux: enum ms_location */
+    MS_EVENT_CHUNK_CREATE,  /* id (handle), bytes, owner; aux: enum ms_location (one on the host is
+                               not charged to the device) */
     MS_EVENT_CHUNK_RELEASE, /* id, bytes, owner, aux as at its creation: charged no more */
     MS_EVENT_MAP,           /* id (handle), addr, bytes, owner */
     MS_EVENT_UNMAP,         /* addr, bytes, owner; id where it is known */
@@ -46,6 +47,11 @@ enum ms_event_kind {
     MS_EVENT_CAP,           /* bytes: the device's cap from now on; aux: the device's total bytes */
     MS_EVENT_THRESHOLD,     /* aux: the state entered (0 normal, 1 warning, 2 critical,
                                3 emergency); bytes: charged at that moment */
+    MS_EVENT_PROXY_MAP,     /* id (of the proxy), addr, bytes: a framework mapped a page of its own
+                               here (proxy.h); aux: where its reservation begins. What backs it is
+                               told by CHUNK and MAP events of the pool */
+    MS_EVENT_PROXY_UNMAP,   /* id, addr, bytes: and took it away */
+    MS_EVENT_ARENA_FROZEN,  /* addr, bytes of the arena: nothing is taken out of it from here on */
     MS_EVENT_KIND_COUNT
 };
 
