@@ -3,11 +3,11 @@
  * One per device, beside its pool. A range lies in a block of the pool, which becomes an arena at
  * its first reported birth, in a proxy (proxy.h), or in memory that the program mapped itself.
  *
- * The chunks of an arena's holes are taken when memory is short, so a birth may have to back what it
- * lies on again before it returns: only then does it call the device. An arena is frozen (nothing is
- * taken out of it any more) by the first birth in it while a stream captures; all of them are, and
- * all holes backed, by the first total that differs from our sum. Thread-safe; the pool's state
- * lock. */
+ * The chunks of an arena's holes are taken when memory is short, so a birth may have to back what
+ * it lies on again before it returns: only then does it call the device. An arena is frozen
+ * (nothing is taken out of it any more) by the first birth in it while a stream captures; all of
+ * them are, and all holes backed, by the first total that differs from our sum. Thread-safe; the
+ * pool's state lock. */
 #ifndef MEMSHIM_ALLOCATOR_ARENA_H
 #define MEMSHIM_ALLOCATOR_ARENA_H
 
@@ -35,10 +35,11 @@ void ms_arenas_destroy(ms_arenas_t *arenas);
 
 /* A range was born or died. total_bytes is the framework's own sum of live bytes on this device
  * after the report (UINT64_MAX: it does not say). MS_ERR_INVALID: a birth over a live range, a
- * death of an unknown one; noted in the statistics, and nothing is taken any more. MS_ERR_NOT_READY,
- * once: this report is the first whose total differs from our sum. MS_ERR_NO_MEMORY: some of the
- * range could not be backed, not even by host memory; any other status is the device's. A birth
- * that host memory had to back is MS_OK and stands in the pool's statistics. */
+ * death of an unknown one; noted in the statistics, and nothing is taken any more.
+ * MS_ERR_NOT_READY, once: this report is the first whose total differs from our sum.
+ * MS_ERR_NO_MEMORY: some of the range could not be backed, not even by host memory; any other
+ * status is the device's. A birth that host memory had to back is MS_OK and stands in the pool's
+ * statistics. */
 ms_status_t ms_arenas_born(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes, uint32_t site,
                            uint64_t total_bytes);
 ms_status_t ms_arenas_died(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes,

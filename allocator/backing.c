@@ -52,7 +52,7 @@ static ms_status_t chunk_make(struct ms_pool *pool, uint64_t bytes, struct ms_ch
         return MS_ERR_NO_MEMORY;
     }
     ms_status_t status =
-        pool->ops->chunk_create(pool->ops->ctx, bytes, MS_LOCATION_DEVICE, &chunk->handle);
+        pool->ops->chunk_create(pool->ops->ctx, bytes, MS_LOCATION_DEVICE, NULL, &chunk->handle);
     if (status != MS_OK) {
         ms_budget_discharge(pool->config.budget, MS_OWNER_POOL, bytes);
         ms_slab_give(&pool->chunk_slab, chunk);

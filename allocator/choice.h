@@ -30,6 +30,6 @@ struct ms_choice {
 extern const struct ms_choice ms_choice_default;
 extern const struct ms_choice ms_choice_oldest;  /* free for the longest */
 extern const struct ms_choice ms_choice_highest; /* nearest to its arena's end */
-extern const struct ms_choice ms_choice_gap;     /* needed last, if it lies free as long as it did */
+extern const struct ms_choice ms_choice_gap; /* needed last, if it lies free as long as it did */
 
 #endif

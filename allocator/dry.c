@@ -148,8 +148,9 @@ static struct dry_chunk *chunk_of(struct ms_dry *dry, ms_handle_t handle)
 }
 
 static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location location,
-                                ms_handle_t *out)
+                                const void *properties, ms_handle_t *out)
 {
+    (void)properties;
     struct ms_dry *dry = ctx;
     ms_status_t status = MS_ERR_NO_MEMORY;
     pthread_mutex_lock(&dry->lock);

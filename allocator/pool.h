@@ -27,7 +27,8 @@ struct ms_pool_config {
     struct ms_budget *budget;        /* shared with whoever else charges this device; outlives it */
     struct ms_event_sink sink;       /* emit may be null */
     uint64_t wait_limit_ns; /* longest wait for frees in flight before an allocation fails */
-    uint64_t host_limit_bytes; /* most host memory set aside, or used, to back holes again; 0: none */
+    uint64_t
+        host_limit_bytes; /* most host memory set aside, or used, to back holes again; 0: none */
     const struct ms_choice *choice; /* null: ms_choice_default; outlives the pool */
 };
 
@@ -58,9 +59,9 @@ struct ms_pool_stats {
     uint64_t largest_free_bytes;
     uint64_t allocations, frees, failed_allocations;
     uint64_t chunks_created, chunks_released, chunks_moved, maps, unmaps, set_accesses;
-    uint64_t hole_bytes;         /* backed bytes of arenas in granules that no live tensor touches */
-    uint64_t unbacked_bytes;     /* of arenas: taken, or never backed */
-    uint64_t promised_bytes;     /* the part of the budget that is kept for them */
+    uint64_t hole_bytes;     /* backed bytes of arenas in granules that no live tensor touches */
+    uint64_t unbacked_bytes; /* of arenas: taken, or never backed */
+    uint64_t promised_bytes; /* the part of the budget that is kept for them */
     uint64_t host_reserve_bytes; /* host chunks set aside for them, mapped nowhere */
     uint64_t host_backed_bytes;  /* host chunks that stand behind arenas now */
     uint64_t peak_host_backed_bytes;

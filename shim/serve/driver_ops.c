@@ -8,8 +8,8 @@
 #include "shim/serve/driver.h"
 #include "shim/serve/stream.h"
 
-static CUmemAllocationProp_v1 properties(const struct ms_device *device, enum ms_location location,
-                                         bool rdma)
+static CUmemAllocationProp_v1 standard_properties(const struct ms_device *device,
+                                                  enum ms_location location, bool rdma)
 {
     CUmemAllocationProp_v1 prop;
     memset(&prop, 0, sizeof prop);
@@ -85,7 +85,7 @@ static bool probe_rdma(struct ms_device *device)
         !supported) {
         return false;
     }
-    CUmemAllocationProp_v1 prop = properties(device, MS_LOCATION_DEVICE, true);
+    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE, true);
     CUmemGenericAllocationHandle_v1 chunk = 0;
     CUdeviceptr_v2 addr = 0;
     bool works = false;
@@ -105,7 +105,7 @@ static bool probe_rdma(struct ms_device *device)
 }
 
 static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location location,
-                                ms_handle_t *out)
+                                const void *properties, ms_handle_t *out)
 {
     struct ms_device *device = ctx;
     if (location == MS_LOCATION_HOST &&
@@ -118,7 +118,10 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
         atomic_store(&device->rdma_flag, probe_rdma(device));
     }
     CUmemAllocationProp_v1 prop =
-        properties(device, location, atomic_load(&device->rdma_flag) == 1);
+        standard_properties(device, location, atomic_load(&device->rdma_flag) == 1);
+    if (properties != NULL) {
+        prop = *(const CUmemAllocationProp_v1 *)properties;
+    }
     CUmemGenericAllocationHandle_v1 chunk = 0;
     CUresult result = MS_REAL(cuMemCreate)(&chunk, bytes, &prop, 0);
     ms_scope_leave(&scope);
@@ -238,7 +241,7 @@ void ms_driver_ops_init(struct ms_device *device)
         .plain_free = plain_free,
     };
     size_t granule = 0;
-    CUmemAllocationProp_v1 prop = properties(device, MS_LOCATION_DEVICE, false);
+    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE, false);
     if (!attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
         !MS_REAL(cuMemGetAllocationGranularity) ||
         MS_REAL(cuMemGetAllocationGranularity)(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) !=

@@ -32,7 +32,7 @@ TestSuite(dry, .init = set_up, .fini = tear_down);
 static ms_handle_t chunk(uint64_t granules)
 {
     ms_handle_t handle = 0;
-    cr_assert_eq(ops->chunk_create(ops->ctx, granules * GRANULE, MS_LOCATION_DEVICE, &handle),
+    cr_assert_eq(ops->chunk_create(ops->ctx, granules * GRANULE, MS_LOCATION_DEVICE, NULL, &handle),
                  MS_OK);
     return handle;
 }
@@ -59,10 +59,11 @@ Test(dry, memory_runs_out_and_comes_back)
 {
     ms_handle_t all = chunk(16);
     ms_handle_t more = 0;
-    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_DEVICE, &more), MS_ERR_NO_MEMORY);
-    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_HOST, &more), MS_OK);
+    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_DEVICE, NULL, &more),
+                 MS_ERR_NO_MEMORY);
+    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_HOST, NULL, &more), MS_OK);
     cr_assert_eq(ops->chunk_release(ops->ctx, all), MS_OK);
-    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_DEVICE, &more), MS_OK);
+    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_DEVICE, NULL, &more), MS_OK);
     cr_assert_null(ms_dry_violation(dry));
 }
 
@@ -257,9 +258,9 @@ Test(dry, the_nth_call_fails_and_changes_nothing)
     ms_handle_t handle = 0;
     struct ms_dry_stats stats;
     ms_dry_fail(dry, MS_DRY_CHUNK_CREATE, 2, 999);
-    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_DEVICE, &handle), MS_OK);
-    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_DEVICE, &handle), 999);
-    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_DEVICE, &handle), MS_OK);
+    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_DEVICE, NULL, &handle), MS_OK);
+    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_DEVICE, NULL, &handle), 999);
+    cr_assert_eq(ops->chunk_create(ops->ctx, GRANULE, MS_LOCATION_DEVICE, NULL, &handle), MS_OK);
     ms_dry_stats(dry, &stats);
     cr_assert_eq(stats.chunks, 2);
     cr_assert_eq(ms_dry_calls(dry, MS_DRY_CHUNK_CREATE), 3);
