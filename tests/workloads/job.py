@@ -114,6 +114,7 @@ class Job:
             allocated_bytes=torch.cuda.memory_allocated(),
             reserved_bytes=torch.cuda.memory_reserved(),
             max_allocated_bytes=torch.cuda.max_memory_allocated(),
+            cpu_seconds=round(time.process_time(), 6),
             **values,
         )
 
