@@ -17,6 +17,7 @@
 #include "shim/resolve.h"
 #include "shim/session.h"
 #include "shim/torch.h"
+#include "shim/torch_settings.h"
 
 #define RUN_ID "MEMSHIM_RUN_ID"
 
@@ -108,37 +109,49 @@ static void at_exit(int status, void *unused)
 /* --- Load --------------------------------------------------------------------------------------
  */
 
-/* All processes of a run must find one id: the first that is preloaded puts it where its children
- * inherit it. Not by setenv: bash and others export a setenv of their own, which is not ready to be
- * called before main. */
-static void put_run_id(void)
+/* A NAME=value that is not set yet. Not by setenv: bash and others export a setenv of their own,
+ * which is not ready to be called before main. */
+static void put(char *variable)
 {
+    char name[64];
     size_t count = 0;
-    if (environ == NULL || ms_environment(environ, RUN_ID) != NULL) {
+    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(variable, "="), variable);
+    if (environ == NULL || ms_environment(environ, name) != NULL) {
         return;
     }
     while (environ[count] != NULL) {
         count++;
     }
     char **longer = malloc((count + 2) * sizeof(*longer));
-    struct timespec now;
-    if (longer == NULL || clock_gettime(CLOCK_REALTIME, &now) != 0) {
-        free(longer);
-        return;
+    if (longer != NULL) {
+        memcpy(longer, environ, count * sizeof(*longer));
+        longer[count] = variable;
+        longer[count + 1] = NULL;
+        environ = longer;
     }
-    (void)snprintf(run_id_variable, sizeof(run_id_variable), RUN_ID "=");
-    size_t used = strlen(run_id_variable);
-    ms_identity_start_id(now.tv_sec, getpid(), run_id_variable + used,
-                         sizeof(run_id_variable) - used);
-    memcpy(longer, environ, count * sizeof(*longer));
-    longer[count] = run_id_variable;
-    longer[count + 1] = NULL;
-    environ = longer;
+}
+
+/* All processes of a run must find one id: the first that is preloaded puts it where its children
+ * inherit it. */
+static void put_run_id(void)
+{
+    struct timespec now;
+    if (clock_gettime(CLOCK_REALTIME, &now) == 0) {
+        (void)snprintf(run_id_variable, sizeof(run_id_variable), RUN_ID "=");
+        size_t used = strlen(run_id_variable);
+        ms_identity_start_id(now.tv_sec, getpid(), run_id_variable + used,
+                             sizeof(run_id_variable) - used);
+        put(run_id_variable);
+    }
 }
 
 __attribute__((constructor)) static void at_load(void)
 {
     put_run_id();
+    char *torch_variable = ms_torch_settings_variable();
+    if (torch_variable != NULL) {
+        put(torch_variable);
+    }
     if (getcwd(start_dir, sizeof(start_dir)) == NULL) {
         start_dir[0] = '\0';
     }

@@ -182,14 +182,21 @@ static bool parse_trace(const char *text, struct ms_options *out)
     return parse_switch(text, &out->trace);
 }
 
+const char *ms_torch_mode_name(enum ms_torch_mode mode)
+{
+    static const char *const names[] = {"native", "tensor", "off"};
+    return names[mode];
+}
+
 static bool parse_torch(const char *text, struct ms_options *out)
 {
-    bool native = strcmp(text, "native") == 0;
-    if (!native && strcmp(text, "off") != 0) {
-        return false;
+    for (int mode = MS_TORCH_NATIVE; mode <= MS_TORCH_OFF; mode++) {
+        if (strcmp(text, ms_torch_mode_name((enum ms_torch_mode)mode)) == 0) {
+            out->torch = (enum ms_torch_mode)mode;
+            return true;
+        }
     }
-    out->torch = native ? MS_TORCH_NATIVE : MS_TORCH_OFF;
-    return true;
+    return false;
 }
 
 static bool parse_wait(const char *text, struct ms_options *out)

@@ -10,7 +10,10 @@
 
 #define MS_DEVICES_MAX 64
 
-enum ms_torch_mode { MS_TORCH_NATIVE, MS_TORCH_OFF };
+enum ms_torch_mode { MS_TORCH_NATIVE, MS_TORCH_TENSOR, MS_TORCH_OFF };
+
+/* As it is written in MEMSHIM_TORCH. */
+const char *ms_torch_mode_name(enum ms_torch_mode mode);
 
 /* What caps a device; where several are set the smallest cap counts. */
 struct ms_cap_rule {

@@ -133,7 +133,7 @@ static ms_trace_t *open_trace(char *note, size_t note_bytes)
                     .command = self.command,
                     .program = self.program,
                     .options = ms_options_set_text(environ, set, sizeof(set)),
-                    .torch_mode = options->torch == MS_TORCH_NATIVE ? "native" : "off",
+                    .torch_mode = ms_torch_mode_name(options->torch),
                     .memshim_version = memshim_version(),
                     .pid = getpid(),
                     .rank = self.rank,

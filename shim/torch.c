@@ -88,7 +88,7 @@ static int cuda_ordinal(torch_device_t device)
     if (!atomic_load_explicit(&searched, memory_order_acquire)) {
         search();
     }
-    if ((device & 0xff) != TORCH_CUDA || ms_options()->torch != MS_TORCH_NATIVE) {
+    if ((device & 0xff) != TORCH_CUDA || ms_options()->torch == MS_TORCH_OFF) {
         return -1;
     }
     if (atomic_load_explicit(&ms_real_published, memory_order_acquire) == &ms_real_none) {

@@ -1,6 +1,6 @@
 /* cuMemAlloc and its relatives. */
+#include "shim/caller.h"
 #include "shim/serve/mempool.h"
-#include "shim/serve/nccl.h"
 #include "shim/serve/release.h"
 
 #define PITCH_BYTES                                                              \
@@ -39,7 +39,7 @@ CUresult ms_serve_cuMemAlloc_v2(CUdeviceptr_v2 *dptr, size_t bytesize)
     if (!context) {
         return MS_REAL(cuMemAlloc_v2)(dptr, bytesize);
     }
-    if (ms_called_by_nccl()) {
+    if (ms_library_at(ms_caller()) == MS_LIBRARY_NCCL) {
         return forward_alloc(context, MS_CHARGE_NCCL, dptr, bytesize);
     }
     if (!context->device->pool) {

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/caller.h"
 #include "shim/log.h"
 #include "shim/serve/context.h"
 #include "shim/serve/ledger.h"
-#include "shim/serve/nccl.h"
 #include "shim/serve/oom.h"
 #include "shim/session.h"
 
@@ -149,7 +149,8 @@ CUresult ms_serve_cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t si
     if (!chunk) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    chunk->owner = ms_called_by_nccl() ? MS_OWNER_FORWARDED : MS_OWNER_APPLICATION;
+    chunk->owner =
+        ms_library_at(ms_caller()) == MS_LIBRARY_NCCL ? MS_OWNER_FORWARDED : MS_OWNER_APPLICATION;
     return create_charged(device, chunk, handle, size, prop, flags);
 }
 

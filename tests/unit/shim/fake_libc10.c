@@ -2,6 +2,7 @@
  * ones were reached. */
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -25,6 +26,14 @@ EXPORT void _ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE(int64_t bytes, s
                                                                 size_t reserved, uint16_t device)
 {
     failures += bytes == 500 && allocated == 300 && reserved == 400 && device == 0x0301;
+}
+
+/* PyTorch's get_env. */
+EXPORT const char *fake_setting(const char *name);
+EXPORT const char *fake_setting(const char *name)
+{
+    const char *volatile value = getenv(name); /* no tail call: the answer is copied there */
+    return value;
 }
 
 EXPORT int fake_usages(void);

@@ -309,6 +309,20 @@ static void road_torch(void)
     }
 }
 
+/* What PyTorch reads of the environment, and what everybody else does. */
+static void road_settings(void)
+{
+    static const char *const settings[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "HOME"};
+    void *torch = dlopen(getenv("FAKE_TORCH"), RTLD_NOW | RTLD_LOCAL);
+    const char *(*setting)(const char *) =
+        (const char *(*)(const char *))dlsym(torch, "fake_setting");
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++) {
+        const char *own = getenv(settings[i]), *theirs = setting(settings[i]);
+        printf("%s: own %s, theirs %s%s\n", settings[i], own != NULL ? own : "none",
+               theirs != NULL ? theirs : "none", theirs == setting(settings[i]) ? "" : " (moves)");
+    }
+}
+
 /* Two names of the driver for one function: each name has its own hook. */
 static void road_shared(void)
 {
@@ -345,7 +359,8 @@ static const struct {
              {"threads", road_threads},     {"millions", road_millions},
              {"bypass", road_bypass},       {"interposer", road_interposer},
              {"torch", road_torch},         {"nothing", road_nothing},
-             {"shared", road_shared},       {"local", road_local}};
+             {"shared", road_shared},       {"local", road_local},
+             {"settings", road_settings}};
 
 int main(int argc, char **argv)
 {

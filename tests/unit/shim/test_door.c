@@ -259,6 +259,35 @@ Test(door, reports_of_pytorch)
                      "three of them are of a CUDA device");
 }
 
+static void check_settings(const char *variables, const char *first, const char *second)
+{
+    char command[1024], expected[1024];
+    snprintf(command, sizeof(command), "env HOME=/ %s %s settings", variables, env("PROBE"));
+    snprintf(expected, sizeof(expected),
+             "PYTORCH_CUDA_ALLOC_CONF: own %s\nPYTORCH_ALLOC_CONF: own %s\n"
+             "HOME: own /, theirs /\n",
+             first, second);
+    cr_assert_str_eq(run(env("DOOR"), command).text, expected, "%s", variables);
+}
+
+Test(door, pytorch_alone_reads_what_is_added)
+{
+    static const char both[] = "none, theirs expandable_segments:True";
+    check_settings("", both, both);
+    check_settings("MEMSHIM_TORCH=off", "none, theirs none", "none, theirs none");
+    check_settings("MEMSHIM_POOL=off", "none, theirs none", "none, theirs none");
+    check_settings("MEMSHIM_TORCH=tensor", "none, theirs backend:cudaMallocAsync",
+                   "none, theirs backend:cudaMallocAsync");
+    check_settings("PYTORCH_ALLOC_CONF=a:1", "none, theirs none",
+                   "a:1, theirs a:1,expandable_segments:True");
+    check_settings("PYTORCH_CUDA_ALLOC_CONF=", ", theirs expandable_segments:True",
+                   "none, theirs none");
+    check_settings("PYTORCH_ALLOC_CONF=expandable_segments:False", "none, theirs none",
+                   "expandable_segments:False, theirs expandable_segments:False");
+    check_settings("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK=true", "none, theirs none",
+                   "none, theirs none");
+}
+
 Test(door, a_resolver_of_its_own_is_noticed)
 {
     struct result with = probe(env("DOOR"), "bypass");

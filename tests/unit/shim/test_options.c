@@ -118,7 +118,7 @@ Test(options, bad_values_keep_the_default_and_are_named)
         "MEMSHIM_FRACTION=1.5",      "MEMSHIM_FRACTION=20GiB",  "MEMSHIM_FRACTION=0:",
         "MEMSHIM_FRACTION=64:0.5",   "MEMSHIM_FRACTION=0:0.5,", "MEMSHIM_FRACTION=a:0.5",
         "MEMSHIM_FRACTION=0:0.5,1:", "MEMSHIM_LIMIT=0.9",       "MEMSHIM_LIMIT=12",
-        "MEMSHIM_LIMIT=-4GiB",       "MEMSHIM_POOL=yes",        "MEMSHIM_TORCH=tensor",
+        "MEMSHIM_LIMIT=-4GiB",       "MEMSHIM_POOL=yes",        "MEMSHIM_TORCH=tensors",
         "MEMSHIM_LOG=verbose",       "MEMSHIM_LOG=WARN",        "MEMSHIM_TRACE=1",
         "MEMSHIM_TRACE_LIMIT=12",    "MEMSHIM_WAIT_MS=-1",      "MEMSHIM_WAIT_MS=1s",
         "MEMSHIM_WAIT_MS=600001",    "MEMSHIM_THRESHOLDS=0.9",  "MEMSHIM_THRESHOLDS=0.9,0.8,0.99",

@@ -1,19 +1,17 @@
-/* Which library an address lies in, remembered by ranges: asking the loader takes its lock. */
-#include "shim/serve/nccl.h"
+#include "shim/caller.h"
 
 #include <link.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-
-#include "shim/hook.h"
 
 #define RANGES_MAX 32u /* callers of allocation functions come from a handful of libraries */
 
 struct range {
     _Atomic uintptr_t begin; /* 0: free; written last */
     uintptr_t end;
-    bool nccl;
+    enum ms_library library;
 };
 
 static struct range ranges[RANGES_MAX];
@@ -21,8 +19,26 @@ static _Atomic unsigned taken;
 
 struct search {
     uintptr_t addr, begin, end;
-    bool found, nccl;
+    bool found;
+    enum ms_library library;
 };
+
+static enum ms_library library_of(const char *name)
+{
+    static const struct {
+        const char *prefix;
+        enum ms_library library;
+    } known[] = {{"libnccl", MS_LIBRARY_NCCL},
+                 {"libc10_cuda", MS_LIBRARY_C10_CUDA},
+                 {"libc10", MS_LIBRARY_TORCH},
+                 {"libtorch", MS_LIBRARY_TORCH}};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strncmp(name, known[i].prefix, strlen(known[i].prefix)) == 0) {
+            return known[i].library;
+        }
+    }
+    return MS_LIBRARY_OTHER;
+}
 
 static int look(struct dl_phdr_info *info, size_t size, void *data)
 {
@@ -45,31 +61,31 @@ static int look(struct dl_phdr_info *info, size_t size, void *data)
     const char *name = slash ? slash + 1 : info->dlpi_name;
     search->begin = begin;
     search->end = end;
-    search->nccl = strncmp(name, "libnccl", strlen("libnccl")) == 0;
+    search->library = library_of(name);
     search->found = true;
     return 1;
 }
 
-bool ms_called_by_nccl(void)
+enum ms_library ms_library_at(const void *address)
 {
-    uintptr_t addr = (uintptr_t)ms_caller();
+    uintptr_t addr = (uintptr_t)address;
     unsigned count = atomic_load_explicit(&taken, memory_order_acquire);
     count = count < RANGES_MAX ? count : RANGES_MAX;
     for (unsigned i = 0; i < count; i++) {
         uintptr_t begin = atomic_load_explicit(&ranges[i].begin, memory_order_acquire);
         if (begin != 0 && addr >= begin && addr < ranges[i].end) {
-            return ranges[i].nccl;
+            return ranges[i].library;
         }
     }
-    struct search search = {.addr = addr};
+    struct search search = {.addr = addr, .library = MS_LIBRARY_OTHER};
     dl_iterate_phdr(look, &search);
     if (search.found && count < RANGES_MAX) {
         unsigned i = atomic_fetch_add(&taken, 1);
         if (i < RANGES_MAX) {
             ranges[i].end = search.end;
-            ranges[i].nccl = search.nccl;
+            ranges[i].library = search.library;
             atomic_store_explicit(&ranges[i].begin, search.begin, memory_order_release);
         }
     }
-    return search.nccl;
+    return search.library;
 }

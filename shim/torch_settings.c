@@ -1,0 +1,149 @@
+/* What PyTorch is told to be like. It reads its settings through getenv, from libc10 (2.15) or
+ * libc10_cuda (2.6): those callers get the user's words with ours added, everybody else, and every
+ * child, the environment as it is. What the program sets at run time through os.environ before it
+ * loads PyTorch is read here like everything else.
+ *
+ * One setting is read by Python itself, out of a copy that it takes of the environment when it
+ * starts: that one has to stand there before. */
+#include "shim/torch_settings.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim/caller.h"
+#include "shim/dlsym.h"
+#include "shim/identity.h"
+#include "shim/life.h"
+#include "shim/log.h"
+#include "shim/session.h"
+#include "shim/torch_conf.h"
+
+typedef char *(*getenv_t)(const char *);
+
+static _Atomic(getenv_t) next;
+static _Atomic bool added;
+
+/* The strings that were handed out: whoever called getenv may keep the pointer. */
+struct answer {
+    struct answer *next;
+    char text[];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct answer *answers; /* under lock */
+
+static char *next_getenv(const char *name)
+{
+    getenv_t found = atomic_load_explicit(&next, memory_order_relaxed);
+    if (found == NULL) {
+        found = (getenv_t)ms_real_dlsym(RTLD_NEXT, "getenv");
+        atomic_store_explicit(&next, found, memory_order_relaxed);
+    }
+    return found(name);
+}
+
+/* The same text is the same string each time. Null: no host memory. */
+static char *keep(const char *theirs, const char *ours)
+{
+    size_t bytes = strlen(theirs) + strlen(ours) + 2;
+    struct answer *fresh = malloc(sizeof(*fresh) + bytes);
+    if (fresh == NULL) {
+        return NULL;
+    }
+    (void)snprintf(fresh->text, bytes, "%s%s%s", theirs, theirs[0] != '\0' ? "," : "", ours);
+    pthread_mutex_lock(&lock);
+    struct answer *known = answers;
+    while (known != NULL && strcmp(known->text, fresh->text) != 0) {
+        known = known->next;
+    }
+    if (known == NULL) {
+        fresh->next = answers;
+        answers = fresh;
+    }
+    pthread_mutex_unlock(&lock);
+    if (known != NULL) {
+        free(fresh);
+    }
+    return known != NULL ? known->text : fresh->text;
+}
+
+/* PyTorch gives up this registration of its memory with NCCL where its segments are expandable. */
+static bool registers_with_nccl(void)
+{
+    return ms_torch_switch(next_getenv("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK")) ||
+           ms_torch_switch(next_getenv("NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"));
+}
+
+static void say_once(const char *what, const char *how)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    char text[256];
+    if (!atomic_flag_test_and_set(&said)) {
+        (void)snprintf(text, sizeof(text), "PyTorch's setting %s %s", what, how);
+        ms_session_note(text);
+        ms_log(MS_LOG_INFO, "%s", text);
+    }
+}
+
+static char *answer_for(int row, char *value)
+{
+    const struct ms_options *options = ms_options();
+    const char *ours = ms_torch_conf_added(options->torch);
+    const char *values[MS_TORCH_CONF_NAMES];
+    bool any = false;
+    for (int i = 0; i < MS_TORCH_CONF_NAMES; i++) {
+        values[i] = i == row ? value : next_getenv(ms_torch_conf_names[i]);
+        any = any || values[i] != NULL;
+    }
+    if (!options->pool || !ms_torch_conf_open(options->torch, values)) {
+        return value;
+    }
+    if (options->torch == MS_TORCH_NATIVE && registers_with_nccl()) {
+        say_once(ours, "was left off: PyTorch would give up the registration with NCCL that is "
+                       "switched on");
+        return value;
+    }
+    if (value == NULL && any) {
+        return NULL; /* the user's words stand under another name, which is asked for, too */
+    }
+    char *merged = keep(value != NULL ? value : "", ours);
+    if (merged == NULL) {
+        return value;
+    }
+    atomic_store_explicit(&added, true, memory_order_relaxed);
+    say_once(ours, "was switched on by memshim; what PYTORCH_ALLOC_CONF says of it wins");
+    return merged;
+}
+
+__attribute__((visibility("default"))) char *getenv(const char *name)
+{
+    char *value = next_getenv(name);
+    if (strncmp(name, "PYTORCH_", strlen("PYTORCH_")) != 0) {
+        return value;
+    }
+    int row = ms_torch_conf_of(name);
+    if (row < 0 || ms_life_inert()) {
+        return value;
+    }
+    enum ms_library caller = ms_library_at(__builtin_return_address(0));
+    return caller == MS_LIBRARY_TORCH || caller == MS_LIBRARY_C10_CUDA ? answer_for(row, value)
+                                                                       : value;
+}
+
+bool ms_torch_settings_added(void)
+{
+    return atomic_load_explicit(&added, memory_order_relaxed);
+}
+
+char *ms_torch_settings_variable(void)
+{
+    const char *mode = ms_environment(environ, "MEMSHIM_TORCH");
+    bool tensor = mode != NULL && strcmp(mode, "tensor") == 0;
+    static char variable[] = "TORCH_DIST_USE_NCCL2=0";
+    return tensor && ms_real_dlsym(RTLD_DEFAULT, "Py_BytesMain") != NULL ? variable : NULL;
+}

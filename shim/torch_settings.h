@@ -1,0 +1,16 @@
+/* PyTorch's settings, as memshim makes them (design: what is switched on under an unchanged
+ * program). getenv is exported here. */
+#ifndef MEMSHIM_SHIM_TORCH_SETTINGS_H
+#define MEMSHIM_SHIM_TORCH_SETTINGS_H
+
+#include <stdbool.h>
+
+/* Whether PyTorch was given a setting that the user did not write. */
+bool ms_torch_settings_added(void);
+
+/* The NAME=value that an interpreter of Python must find in its environment when it starts; null
+ * where there is none. PyTorch's default NCCL process group aborts over the cudaMallocAsync
+ * backend. */
+char *ms_torch_settings_variable(void);
+
+#endif
