@@ -81,6 +81,14 @@ uint64_t simgpu_live(const char *kind);
 void simgpu_pause(void);
 void simgpu_resume(void);
 
+/* watch is told of every store that work on a device makes to memory of its process, before it is
+ * made and on the thread that makes it: copies, memsets, written values and the kernels above, of
+ * graphs, too. It calls nothing of the driver. NULL: nobody is told. */
+void simgpu_watch_writes(void (*watch)(uint64_t at, uint64_t bytes));
+
+/* Doubles of other libraries (NCCL) announce with this what they are about to store themselves. */
+void simgpu_note_write(uint64_t at, uint64_t bytes);
+
 #pragma GCC visibility pop
 #ifdef __cplusplus
 }

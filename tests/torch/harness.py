@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
 SHIM = BUILD / "libmemshim.so"
 CLI = BUILD / "memshim"
+STAMP = BUILD / "tests" / "torch" / "stamp" / "libstamp.so"
 SIMGPU = ROOT / "scripts" / "simgpu.sh"
 WORKLOADS = ROOT / "tests" / "workloads"
 
@@ -72,7 +73,10 @@ class Result:
         return found
 
 
-def environment(preload: Path | None = None, **settings: object) -> dict[str, str]:
+Preload = Path | Sequence[Path] | None
+
+
+def environment(preload: Preload = None, **settings: object) -> dict[str, str]:
     """This process's environment with these variables; None removes one.
 
     Variables of the simulated GPU and of memshim that are set here are not passed on.
@@ -87,7 +91,8 @@ def environment(preload: Path | None = None, **settings: object) -> dict[str, st
         kept["MEMSHIM_VENV"] = sys.prefix
     kept["OMP_NUM_THREADS"] = "1"
     if preload is not None:
-        kept["LD_PRELOAD"] = str(preload)
+        paths = [preload] if isinstance(preload, Path) else preload
+        kept["LD_PRELOAD"] = ":".join(str(path) for path in paths)
     for name, value in settings.items():
         kept.pop(name, None)
         if value is not None:
@@ -98,7 +103,7 @@ def environment(preload: Path | None = None, **settings: object) -> dict[str, st
 @contextlib.contextmanager
 def started(
     command: Sequence[str | Path],
-    preload: Path | None = None,
+    preload: Preload = None,
     cwd: Path | None = None,
     **settings: object,
 ) -> Iterator[subprocess.Popen[str]]:
@@ -123,7 +128,7 @@ def started(
 
 def run_command(
     command: Sequence[str | Path],
-    preload: Path | None = None,
+    preload: Preload = None,
     cwd: Path | None = None,
     timeout_s: float = 300,
     **settings: object,
@@ -155,7 +160,7 @@ def run(
     source: str,
     *arguments: str,
     ranks: int = 0,
-    preload: Path | None = None,
+    preload: Preload = None,
     timeout_s: float = 300,
     **settings: object,
 ) -> Result:
@@ -218,11 +223,37 @@ def run_memshim(
         return Job(result, *reports_in(Path(folder) / "out"))
 
 
+def run_stamped(
+    source: str,
+    *arguments: str,
+    shim: bool = True,
+    ranks: int = 0,
+    timeout_s: float = 120,
+    **settings: Any,
+) -> Job:
+    """Runs Python source text under the preload that stamps tensors (stamp/stamp.c), and memshim.
+
+    A wrong byte ends the run with status 86 and a line on stderr that begins with "stamp:".
+    """
+    with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+        script = Path(folder) / "script.py"
+        script.write_text(textwrap.dedent(source))
+        start = torchrun(ranks) if ranks else [sys.executable]
+        result = run_command(
+            [*start, script, *arguments],
+            preload=[STAMP, SHIM] if shim else [STAMP],
+            cwd=Path(folder),
+            timeout_s=timeout_s,
+            **{"MEMSHIM_OUTPUT": f"{folder}/out", "SIMGPU_DELAY_US": "0-300", **settings},
+        )
+        return Job(result, *(reports_in(Path(folder) / "out") if shim else ([], [])))
+
+
 def run_workload(
     name: str,
     *arguments: str,
     ranks: int = 0,
-    preload: Path | None = None,
+    preload: Preload = None,
     timeout_s: float = 300,
     **settings: object,
 ) -> Result:

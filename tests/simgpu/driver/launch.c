@@ -1,4 +1,6 @@
 /* Kernel launches, functions' and kernels' attributes, occupancy. */
+#include "../simgpu.h"
+
 #include "context.h"
 #include "device.h"
 #include "entry.h"
@@ -41,6 +43,7 @@ void sim_kernel_run(const struct sim_launch *launch)
     memcpy(&value, launch->parameters + 16, 4);
     unsigned char *memory = (unsigned char *)address;
     if (launch->function->effect == SIM_KERNEL_FILL) {
+        simgpu_note_write(address, bytes);
         memset(memory, (int)value, bytes);
         return;
     }
@@ -49,6 +52,7 @@ void sim_kernel_run(const struct sim_launch *launch)
         mismatches += memory[at] != (unsigned char)value;
     }
     memcpy(&address, launch->parameters + 24, 8);
+    simgpu_note_write(address, sizeof mismatches);
     atomic_fetch_add((_Atomic uint64_t *)address, mismatches);
 }
 

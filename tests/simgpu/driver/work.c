@@ -62,6 +62,21 @@ bool sim_work_has_unlocked_part(const struct sim_work *work)
     }
 }
 
+static void (*_Atomic write_watch)(uint64_t at, uint64_t bytes);
+
+void simgpu_watch_writes(void (*watch)(uint64_t at, uint64_t bytes))
+{
+    atomic_store(&write_watch, watch);
+}
+
+void simgpu_note_write(uint64_t at, uint64_t bytes)
+{
+    void (*watch)(uint64_t, uint64_t) = atomic_load(&write_watch);
+    if (watch && bytes) {
+        watch(at, bytes);
+    }
+}
+
 static bool is_dropped(size_t width, size_t height, size_t depth)
 {
     return !sim_settings.contents &&
@@ -75,8 +90,9 @@ static void run_copy(const struct sim_copy *copy)
     }
     for (size_t z = 0; z < copy->depth; z++) {
         for (size_t y = 0; y < copy->height; y++) {
-            memmove(copy->to + z * copy->to_slice + y * copy->to_pitch,
-                    copy->from + z * copy->from_slice + y * copy->from_pitch, copy->width);
+            char *to = copy->to + z * copy->to_slice + y * copy->to_pitch;
+            simgpu_note_write((uint64_t)to, copy->width);
+            memmove(to, copy->from + z * copy->from_slice + y * copy->from_pitch, copy->width);
         }
     }
 }
@@ -88,6 +104,7 @@ static void run_set(const struct sim_set *set)
     }
     for (size_t y = 0; y < set->height; y++) {
         char *row = set->to + y * set->pitch;
+        simgpu_note_write((uint64_t)row, set->width * set->element_bytes);
         if (set->element_bytes == 1) {
             memset(row, (int)set->value, set->width);
             continue;
@@ -127,6 +144,7 @@ void sim_work_run_unlocked(const struct sim_work *work)
 
 static void write_value(const struct sim_work *work)
 {
+    simgpu_note_write(work->value.address, work->value.bytes);
     if (work->value.bytes == 4) {
         atomic_store((_Atomic uint32_t *)work->value.address, (uint32_t)work->value.value);
     } else {

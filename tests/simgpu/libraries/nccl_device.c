@@ -21,6 +21,7 @@ typedef struct {
     CUresult (*unmap)(CUdeviceptr, size_t);
     CUresult (*release)(CUmemGenericAllocationHandle);
     CUresult (*address_free)(CUdeviceptr, size_t);
+    void (*note_write)(uint64_t, uint64_t);
 } driver_t;
 
 static driver_t driver;
@@ -59,6 +60,7 @@ static void find_driver(void)
         {&driver.unmap, "cuMemUnmap"},
         {&driver.release, "cuMemRelease"},
         {&driver.address_free, "cuMemAddressFree"},
+        {&driver.note_write, "simgpu_note_write"},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         void *function = dlsym(library, wanted[i].name);
@@ -82,6 +84,14 @@ CUresult simnccl_launch_host(CUstream stream, CUhostFn function, void *argument)
 {
     const driver_t *d = get_driver();
     return d->launch_host ? d->launch_host(stream, function, argument) : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+void simnccl_note_write(const void *at, size_t bytes)
+{
+    const driver_t *d = get_driver();
+    if (d->note_write) {
+        d->note_write((uint64_t)at, bytes);
+    }
 }
 
 bool simnccl_is_capturing(CUstream stream)

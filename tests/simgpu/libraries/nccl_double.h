@@ -136,6 +136,8 @@ CUresult simnccl_current_device(CUdevice *device);
 CUresult simnccl_device_alloc(CUdeviceptr *at, size_t bytes, CUdevice device);
 CUresult simnccl_device_free(CUdeviceptr at);
 CUresult simnccl_launch_host(CUstream stream, CUhostFn function, void *argument);
+/* Tells the simulated GPU that [at, at + bytes) is about to be stored to. */
+void simnccl_note_write(const void *at, size_t bytes);
 /* False also where the driver cannot tell. */
 bool simnccl_is_capturing(CUstream stream);
 

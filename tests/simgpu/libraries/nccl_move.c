@@ -228,8 +228,15 @@ static void reduce_slots(const struct ncclComm *comm, const round_t *round, size
     for (int rank = 0; rank < comm->nranks; rank++) {
         in[rank] = simnccl_region_slot(&comm->region, rank) + offset_bytes;
     }
-    types[round->op->type].reduce(round->op->recv + round->first * round->element_bytes, in,
-                                  comm->nranks, round->count, round->op);
+    char *to = round->op->recv + round->first * round->element_bytes;
+    simnccl_note_write(to, round->count * round->element_bytes);
+    types[round->op->type].reduce(to, in, comm->nranks, round->count, round->op);
+}
+
+static void receive(void *to, const void *from, size_t bytes)
+{
+    simnccl_note_write(to, bytes);
+    memcpy(to, from, bytes);
 }
 
 static void collect(const struct ncclComm *comm, const round_t *round)
@@ -252,10 +259,10 @@ static void collect(const struct ncclComm *comm, const round_t *round)
         reduce_slots(comm, round, my_part);
         break;
     case SIMNCCL_BROADCAST:
-        memcpy(to, simnccl_region_slot(&comm->region, op->peer), bytes);
+        receive(to, simnccl_region_slot(&comm->region, op->peer), bytes);
         break;
     case SIMNCCL_SCATTER:
-        memcpy(to, simnccl_region_slot(&comm->region, op->peer) + my_part, bytes);
+        receive(to, simnccl_region_slot(&comm->region, op->peer) + my_part, bytes);
         break;
     default: /* all_gather, gather and all_to_all take a part from every rank */
         if (op->kind == SIMNCCL_GATHER && !root) {
@@ -263,8 +270,8 @@ static void collect(const struct ncclComm *comm, const round_t *round)
         }
         for (int rank = 0; rank < comm->nranks; rank++) {
             const char *slot = simnccl_region_slot(&comm->region, rank);
-            memcpy(to + (size_t)rank * round->stride_bytes,
-                   slot + (op->kind == SIMNCCL_ALL_TO_ALL ? my_part : 0), bytes);
+            receive(to + (size_t)rank * round->stride_bytes,
+                    slot + (op->kind == SIMNCCL_ALL_TO_ALL ? my_part : 0), bytes);
         }
         break;
     }
@@ -345,7 +352,7 @@ static bool step(const struct ncclComm *comm, transfer_t *transfer)
         if (sends) {
             memcpy(window, transfer->op->send + transfer->done_bytes, bytes);
         } else {
-            memcpy(transfer->op->recv + transfer->done_bytes, window, bytes);
+            receive(transfer->op->recv + transfer->done_bytes, window, bytes);
         }
     }
     atomic_fetch_add(sends ? &mail->filled : &mail->drained, 1);

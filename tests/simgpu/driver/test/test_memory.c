@@ -1,6 +1,8 @@
 /* Blocks, accounting, host and managed memory, attributes of addresses, injected failures. */
 #include "check.h"
 
+#include <stdatomic.h>
+
 #include <stdlib.h>
 
 Test(memory, context_is_charged_and_given_back)
@@ -419,4 +421,61 @@ Test(memory, libraries_have_kernels_in_every_context)
     REFUSED(cuLaunchKernel(function, 1, 1, 1, 2048, 1, 1, 0, NULL, parameters, NULL),
             CUDA_ERROR_INVALID_VALUE);
     OK(cuLibraryUnload(library));
+}
+
+static struct {
+    uint64_t at, bytes;
+    unsigned char before; /* what stood there when the store was announced */
+} writes[16];
+static atomic_int write_count;
+
+static void note_write(uint64_t at, uint64_t bytes)
+{
+    int index = atomic_fetch_add(&write_count, 1);
+    cr_assert_lt(index, 16);
+    writes[index].at = at;
+    writes[index].bytes = bytes;
+    writes[index].before = *(unsigned char *)at;
+}
+
+Test(memory, every_store_is_announced_before_it_is_made)
+{
+    begin();
+    CUdeviceptr at;
+    CUstream stream;
+    unsigned char host[4096];
+    memset(host, 9, sizeof host);
+    OK(cuMemAlloc(&at, MIB));
+    OK(cuMemsetD8(at, 1, MIB));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    simgpu_watch_writes(note_write);
+    OK(cuMemsetD8Async(at, 2, 100, stream));
+    OK(cuMemsetD32Async(at + 512, 3, 5, stream));
+    OK(cuMemcpyHtoDAsync(at, host, 60, stream));
+    OK(cuMemcpyDtoHAsync(host, at, 7, stream));
+    CUDA_MEMCPY2D rows = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                          .srcHost = host,
+                          .srcPitch = 64,
+                          .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .dstDevice = at,
+                          .dstPitch = 1024,
+                          .WidthInBytes = 16,
+                          .Height = 2};
+    OK(cuMemcpy2DAsync(&rows, stream));
+    OK(cuStreamWriteValue32(stream, at + 4, 77, 0));
+    fill(stream, at + 4096, 33, 5);
+    OK(cuStreamSynchronize(stream));
+    simgpu_watch_writes(NULL);
+    OK(cuMemsetD8(at, 0, MIB));
+    const struct {
+        uint64_t offset, bytes;
+        unsigned char before;
+    } expected[] = {{0, 100, 1}, {512, 20, 1},  {0, 60, 2}, {0, 7, 9},
+                    {0, 16, 9},  {1024, 16, 1}, {4, 4, 9},  {4096, 33, 1}};
+    cr_assert_eq(atomic_load(&write_count), 8);
+    for (size_t i = 0; i < 8; i++) {
+        cr_assert_eq(writes[i].at, i == 3 ? (uint64_t)host : at + expected[i].offset, "%zu", i);
+        cr_assert_eq(writes[i].bytes, expected[i].bytes, "%zu", i);
+        cr_assert_eq(writes[i].before, expected[i].before, "%zu", i);
+    }
 }
