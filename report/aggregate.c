@@ -59,12 +59,14 @@ static uint64_t certain_live(const struct ms_aggregate *aggregate)
     return live;
 }
 
+static inline uint64_t drawn_live(const struct ms_aggregate *aggregate)
+{
+    return aggregate->births > 0 ? certain_live(aggregate) : ms_counters_live(&aggregate->now);
+}
+
 struct ms_moment ms_aggregate_moment(const struct ms_aggregate *aggregate, uint64_t time_ns)
 {
-    return moment_now(aggregate,
-                      aggregate->births > 0 ? certain_live(aggregate)
-                                            : ms_counters_live(&aggregate->now),
-                      time_ns);
+    return moment_now(aggregate, drawn_live(aggregate), time_ns);
 }
 
 struct ms_moment ms_aggregate_peak_live(const struct ms_aggregate *aggregate)
@@ -332,18 +334,73 @@ static void apply_host(struct ms_aggregate *aggregate, const struct ms_event *ev
     }
 }
 
-void ms_aggregate_apply(struct ms_aggregate *aggregate, const struct ms_event *event,
-                        uint64_t time_ns)
+static void apply_proxy(struct ms_aggregate *aggregate, const struct ms_event *event)
 {
-    if (event->kind >= MS_EVENT_KIND_COUNT || event->owner >= MS_OWNER_COUNT) {
-        return;
+    keep_peak(aggregate);
+    if (event->kind == MS_EVENT_PROXY_UNMAP) {
+        take(&aggregate->now.proxy_bytes, event->bytes);
+    } else {
+        aggregate->now.proxy_bytes += event->bytes;
     }
+}
+
+static inline void count_event(struct ms_aggregate *aggregate, const struct ms_event *event,
+                               uint64_t time_ns)
+{
     if (aggregate->events == 0) {
         aggregate->first_time_ns = time_ns;
     }
     aggregate->events++;
     aggregate->last_time_ns = time_ns;
     aggregate->kind_events[event->kind]++;
+}
+
+/* Not a tensor that makes reserved bytes count more. */
+static inline bool changes_live_alone(const struct ms_aggregate *aggregate,
+                                      const struct ms_event *event)
+{
+    switch (event->kind) {
+    case MS_EVENT_TENSOR_BORN:
+        return event->aux != 0 || aggregate->now.outside_tensors;
+    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_BLOCK_ALLOC:
+    case MS_EVENT_BLOCK_FREE:
+    case MS_EVENT_BLOCK_ARENA:
+        return true;
+    default:
+        return false;
+    }
+}
+
+size_t ms_aggregate_apply_row(struct ms_aggregate *aggregate, const struct ms_timed_event *row,
+                              size_t count, uint64_t *live_bytes)
+{
+    size_t i = 0;
+
+    for (; i < count; i++) {
+        const struct ms_event *event = &row[i].event;
+
+        if (event->device != row[0].event.device || !changes_live_alone(aggregate, event)) {
+            break;
+        }
+        count_event(aggregate, event, row[i].time_ns);
+        if (event->kind == MS_EVENT_TENSOR_BORN || event->kind == MS_EVENT_TENSOR_DIED) {
+            apply_tensor(aggregate, event, row[i].time_ns);
+        } else {
+            apply_block(aggregate, event, row[i].time_ns);
+        }
+        live_bytes[i] = drawn_live(aggregate);
+    }
+    return i;
+}
+
+void ms_aggregate_apply(struct ms_aggregate *aggregate, const struct ms_event *event,
+                        uint64_t time_ns)
+{
+    if (event->kind >= MS_EVENT_KIND_COUNT || event->owner >= MS_OWNER_COUNT) {
+        return;
+    }
+    count_event(aggregate, event, time_ns);
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
     case MS_EVENT_BLOCK_FREE:
@@ -365,6 +422,10 @@ void ms_aggregate_apply(struct ms_aggregate *aggregate, const struct ms_event *e
     case MS_EVENT_HOST_ALLOC:
     case MS_EVENT_HOST_FREE:
         apply_host(aggregate, event);
+        break;
+    case MS_EVENT_PROXY_MAP:
+    case MS_EVENT_PROXY_UNMAP:
+        apply_proxy(aggregate, event);
         break;
     case MS_EVENT_MAP:
         aggregate->driver_calls[MS_CALL_MAP]++;

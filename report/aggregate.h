@@ -6,9 +6,10 @@
 #define MEMSHIM_REPORT_AGGREGATE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/event.h"
+#include "report/timed_event.h"
 
 #define MS_DEVICE_COUNT 64
 
@@ -29,8 +30,9 @@ struct ms_counters {
     uint64_t blocks, arenas, tensors;
     uint64_t owner_bytes[MS_OWNER_COUNT];          /* charged, by enum ms_owner */
     uint64_t reason_bytes[MS_CHARGE_REASON_COUNT]; /* charged without chunks, by its reason */
-    uint64_t host_chunk_bytes;                     /* chunks that lie in host memory; not charged */
+    uint64_t host_chunk_bytes; /* chunks that lie in host memory: not charged, nor reserved */
     uint64_t host_pinned_bytes;
+    uint64_t proxy_bytes;            /* pages that a framework believes to have mapped itself */
     uint64_t cap_bytes, total_bytes; /* 0: not known yet */
     uint64_t threshold;              /* 0 normal, 1 warning, 2 critical, 3 emergency */
     uint64_t outside_tensors; /* 1 once a tensor was born outside the pool: the chunks that the
@@ -69,6 +71,13 @@ struct ms_aggregate {
  * corrupted one) leaves 0. */
 void ms_aggregate_apply(struct ms_aggregate *aggregate, const struct ms_event *event,
                         uint64_t time_ns);
+
+/* The same for a row of events of one device, as long as they can change live bytes and none of
+ * the other lines of the timeline (blocks and tensors do): stops before the first that is another
+ * device's or another kind. Returns how many were folded in; live_bytes[i] gets
+ * ms_aggregate_moment's after the event i. */
+size_t ms_aggregate_apply_row(struct ms_aggregate *aggregate, const struct ms_timed_event *row,
+                              size_t count, uint64_t *live_bytes);
 
 /* An allocation was refused (torch: PyTorch gave up). */
 void ms_aggregate_oom(struct ms_aggregate *aggregate, bool torch);

@@ -22,17 +22,22 @@ enum field {
     DEATH = 128
 };
 
+#define PLACE              (FIELD_ID | FIELD_ADDR | FIELD_BYTES)
+#define BLOCK_ALLOC_FIELDS (BIRTH | PLACE | FIELD_STREAM | FIELD_SITE | FIELD_AUX)
+#define BLOCK_FREE_FIELDS  (DEATH | PLACE | FIELD_STREAM | FIELD_AUX)
+#define TENSOR_BORN_FIELDS (BIRTH | PLACE | FIELD_SITE | FIELD_AUX)
+#define TENSOR_DIED_FIELDS (DEATH | PLACE)
+
 static const uint8_t fields_of[MS_EVENT_KIND_COUNT] = {
-    [MS_EVENT_BLOCK_ALLOC] =
-        BIRTH | FIELD_ID | FIELD_ADDR | FIELD_BYTES | FIELD_STREAM | FIELD_SITE | FIELD_AUX,
-    [MS_EVENT_BLOCK_FREE] = DEATH | FIELD_ID | FIELD_ADDR | FIELD_BYTES | FIELD_STREAM | FIELD_AUX,
-    [MS_EVENT_BLOCK_ARENA] = DEATH | FIELD_ID | FIELD_ADDR | FIELD_BYTES,
-    [MS_EVENT_TENSOR_BORN] = BIRTH | FIELD_ID | FIELD_ADDR | FIELD_BYTES | FIELD_SITE | FIELD_AUX,
-    [MS_EVENT_TENSOR_DIED] = DEATH | FIELD_ID | FIELD_ADDR | FIELD_BYTES,
+    [MS_EVENT_BLOCK_ALLOC] = BLOCK_ALLOC_FIELDS,
+    [MS_EVENT_BLOCK_FREE] = BLOCK_FREE_FIELDS,
+    [MS_EVENT_BLOCK_ARENA] = DEATH | PLACE,
+    [MS_EVENT_TENSOR_BORN] = TENSOR_BORN_FIELDS,
+    [MS_EVENT_TENSOR_DIED] = TENSOR_DIED_FIELDS,
     [MS_EVENT_CHUNK_CREATE] = FIELD_ID | FIELD_BYTES | FIELD_AUX,
     [MS_EVENT_CHUNK_RELEASE] = FIELD_ID | FIELD_BYTES | FIELD_AUX,
-    [MS_EVENT_MAP] = FIELD_ID | FIELD_ADDR | FIELD_BYTES,
-    [MS_EVENT_UNMAP] = FIELD_ID | FIELD_ADDR | FIELD_BYTES,
+    [MS_EVENT_MAP] = PLACE,
+    [MS_EVENT_UNMAP] = PLACE,
     [MS_EVENT_SET_ACCESS] = FIELD_ADDR | FIELD_BYTES,
     [MS_EVENT_RANGE_RESERVE] = FIELD_ADDR | FIELD_BYTES,
     [MS_EVENT_RANGE_FREE] = FIELD_ADDR | FIELD_BYTES,
@@ -42,6 +47,9 @@ static const uint8_t fields_of[MS_EVENT_KIND_COUNT] = {
     [MS_EVENT_HOST_FREE] = FIELD_ADDR | FIELD_BYTES,
     [MS_EVENT_CAP] = FIELD_BYTES | FIELD_AUX,
     [MS_EVENT_THRESHOLD] = FIELD_BYTES | FIELD_AUX,
+    [MS_EVENT_PROXY_MAP] = PLACE | FIELD_AUX,
+    [MS_EVENT_PROXY_UNMAP] = PLACE,
+    [MS_EVENT_ARENA_FROZEN] = FIELD_ADDR | FIELD_BYTES,
 };
 
 void ms_codec_reset(struct ms_codec *codec, uint64_t start_time_ns)
@@ -50,17 +58,17 @@ void ms_codec_reset(struct ms_codec *codec, uint64_t start_time_ns)
     codec->time_ns = start_time_ns;
 }
 
-static uint64_t zigzag(uint64_t difference)
+static inline uint64_t zigzag(uint64_t difference)
 {
     return (difference << 1) ^ (uint64_t)((int64_t)difference >> 63);
 }
 
-static uint64_t unzigzag(uint64_t value)
+static inline uint64_t unzigzag(uint64_t value)
 {
     return (value >> 1) ^ (0 - (value & 1));
 }
 
-static uint8_t *put_varint(uint8_t *out, uint64_t value)
+static uint8_t *put_long_varint(uint8_t *out, uint64_t value)
 {
     while (value >= 0x80) {
         *out++ = (uint8_t)(value | 0x80);
@@ -70,31 +78,48 @@ static uint8_t *put_varint(uint8_t *out, uint64_t value)
     return out;
 }
 
-static uint8_t *put_flagged(uint8_t *out, uint64_t value, bool divided)
+/* Lengths follow no pattern, so that a branch on each byte is guessed wrong about once a record:
+ * nearly all values are told by one store of four bytes, of which the next field overwrites what
+ * was not meant. */
+static inline uint8_t *put_varint(uint8_t *out, uint64_t value)
 {
-    const uint8_t first = (uint8_t)((value & 0x3f) << 1 | divided);
-
-    if (value < 0x40) {
-        *out++ = first;
-        return out;
+    if (__builtin_expect(value >= 1u << 28, 0)) {
+        return put_long_varint(out, value);
     }
-    *out++ = first | 0x80;
-    return put_varint(out, value >> 6);
+
+    const uint32_t bits = (uint32_t)value;
+    const unsigned more = (31u - (unsigned)__builtin_clz(bits | 1)) / 7;
+    const uint32_t going_on = 0x808080u & ((1u << 8 * more) - 1);
+    const uint32_t spread = (bits & 0x7f) | (bits << 1 & 0x7f00) | (bits << 2 & 0x7f0000) |
+                            (bits << 3 & 0x7f000000) | going_on;
+
+    memcpy(out, &spread, sizeof(spread));
+    return out + more + 1;
 }
 
-static bool is_divisible(uint64_t value)
+/* Six bits and the flag, then the rest: as one number with the flag below it. */
+static inline uint8_t *put_flagged(uint8_t *out, uint64_t value, bool divided)
+{
+    if (__builtin_expect(value >= UINT64_C(1) << 63, 0)) {
+        *out++ = (uint8_t)((value & 0x3f) << 1 | divided | 0x80);
+        return put_long_varint(out, value >> 6);
+    }
+    return put_varint(out, value << 1 | divided);
+}
+
+static inline bool is_divisible(uint64_t value)
 {
     return (value & ((1u << UNIT_SHIFT) - 1)) == 0;
 }
 
-static uint8_t *put_short(uint8_t *out, uint64_t value)
+static inline uint8_t *put_short(uint8_t *out, uint64_t value)
 {
     const bool divided = is_divisible(value);
 
     return put_flagged(out, divided ? value >> UNIT_SHIFT : value, divided);
 }
 
-static uint8_t *put_signed_short(uint8_t *out, uint64_t difference)
+static inline uint8_t *put_signed_short(uint8_t *out, uint64_t difference)
 {
     const bool divided = is_divisible(difference);
 
@@ -104,24 +129,25 @@ static uint8_t *put_signed_short(uint8_t *out, uint64_t difference)
     return put_flagged(out, zigzag(difference), divided);
 }
 
-static struct ms_birth *birth_slot(struct ms_codec *codec, uint64_t id)
+static inline struct ms_birth *birth_slot(struct ms_codec *codec, uint64_t id)
 {
     return &codec->births[id & (MS_BIRTH_SLOTS - 1)];
 }
 
-static uint32_t predicted_site(const struct ms_codec *codec)
+static inline uint32_t predicted_site(const struct ms_codec *codec)
 {
     return codec->next_site[codec->site & (MS_SITE_SLOTS - 1)];
 }
 
-static void learn_site(struct ms_codec *codec, uint32_t site)
+static inline void learn_site(struct ms_codec *codec, uint32_t site)
 {
     codec->next_site[codec->site & (MS_SITE_SLOTS - 1)] = site;
     codec->site = site;
 }
 
 /* Whether bit 7 may be set: nothing that it stands for differs. */
-static bool is_same(const struct ms_codec *codec, const struct ms_event *event, uint8_t fields)
+static inline bool is_same(const struct ms_codec *codec, const struct ms_event *event, uint8_t kind,
+                           uint8_t fields)
 {
     if (!(fields & (FIELD_STREAM | FIELD_SITE))) {
         return false;
@@ -132,10 +158,10 @@ static bool is_same(const struct ms_codec *codec, const struct ms_event *event, 
     if ((fields & FIELD_SITE) && event->site != predicted_site(codec)) {
         return false;
     }
-    return event->kind != MS_EVENT_BLOCK_FREE || event->aux == 0;
+    return kind != MS_EVENT_BLOCK_FREE || event->aux == 0;
 }
 
-static bool is_known(struct ms_codec *codec, const struct ms_event *event, uint8_t fields)
+static inline bool is_known(struct ms_codec *codec, const struct ms_event *event, uint8_t fields)
 {
     if (fields & BIRTH) {
         return event->id == codec->birth_id + 1;
@@ -147,8 +173,8 @@ static bool is_known(struct ms_codec *codec, const struct ms_event *event, uint8
     return false;
 }
 
-static uint8_t *put_id(struct ms_codec *codec, const struct ms_event *event, uint8_t fields,
-                       bool known, uint8_t *at)
+static inline uint8_t *put_id(struct ms_codec *codec, const struct ms_event *event, uint8_t fields,
+                              bool known, uint8_t *at)
 {
     if (fields & BIRTH) {
         if (!known) {
@@ -165,10 +191,10 @@ static uint8_t *put_id(struct ms_codec *codec, const struct ms_event *event, uin
     return at;
 }
 
-static uint8_t *put_aux(struct ms_codec *codec, const struct ms_event *event, bool same,
-                        uint8_t *at)
+static inline uint8_t *put_aux(struct ms_codec *codec, const struct ms_event *event, uint8_t kind,
+                               bool same, uint8_t *at)
 {
-    switch (event->kind) {
+    switch (kind) {
     case MS_EVENT_BLOCK_ALLOC:
         return put_signed_short(at, event->aux - event->bytes);
     case MS_EVENT_TENSOR_BORN:
@@ -184,18 +210,20 @@ static uint8_t *put_aux(struct ms_codec *codec, const struct ms_event *event, bo
     }
 }
 
-size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t time_ns,
-                 uint8_t *out)
+/* Inlined with a kind, and with it its fields, that the compiler knows: what is left of it is
+ * straight. */
+static inline __attribute__((always_inline)) uint8_t *put_record(struct ms_codec *codec,
+                                                                 const struct ms_event *event,
+                                                                 uint64_t time_ns, uint8_t kind,
+                                                                 uint8_t fields, uint8_t *out)
 {
-    const uint8_t fields = fields_of[event->kind];
     const uint8_t context = (uint8_t)(event->device | event->owner << 6);
     const bool known = is_known(codec, event, fields);
-    const bool same = is_same(codec, event, fields);
+    const bool same = is_same(codec, event, kind, fields);
+    const bool elsewhere = kind == MS_EVENT_TENSOR_BORN && event->aux != codec->arena;
     uint8_t *at = out;
 
-    const bool elsewhere = event->kind == MS_EVENT_TENSOR_BORN && event->aux != codec->arena;
-
-    *at++ = (uint8_t)((elsewhere ? KIND_BORN_ELSEWHERE : event->kind) | (known ? TAG_KNOWN : 0) |
+    *at++ = (uint8_t)((elsewhere ? KIND_BORN_ELSEWHERE : kind) | (known ? TAG_KNOWN : 0) |
                       (same ? TAG_SAME : 0) | (context != codec->context ? TAG_CONTEXT : 0));
     if (context != codec->context) {
         *at++ = context;
@@ -222,12 +250,49 @@ size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t 
         learn_site(codec, event->site);
     }
     if (fields & FIELD_AUX) {
-        at = put_aux(codec, event, same, at);
+        at = put_aux(codec, event, kind, same, at);
     }
     if (fields & BIRTH) {
         *birth_slot(codec, event->id) = (struct ms_birth){event->id, event->addr, event->bytes};
     }
-    return (size_t)(at - out);
+    return at;
+}
+
+static inline uint8_t *put_event(struct ms_codec *codec, const struct ms_event *event,
+                                 uint64_t time_ns, uint8_t *out)
+{
+    switch (event->kind) {
+    case MS_EVENT_TENSOR_BORN:
+        return put_record(codec, event, time_ns, MS_EVENT_TENSOR_BORN, TENSOR_BORN_FIELDS, out);
+    case MS_EVENT_TENSOR_DIED:
+        return put_record(codec, event, time_ns, MS_EVENT_TENSOR_DIED, TENSOR_DIED_FIELDS, out);
+    case MS_EVENT_BLOCK_ALLOC:
+        return put_record(codec, event, time_ns, MS_EVENT_BLOCK_ALLOC, BLOCK_ALLOC_FIELDS, out);
+    case MS_EVENT_BLOCK_FREE:
+        return put_record(codec, event, time_ns, MS_EVENT_BLOCK_FREE, BLOCK_FREE_FIELDS, out);
+    default:
+        return put_record(codec, event, time_ns, event->kind, fields_of[event->kind], out);
+    }
+}
+
+size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t time_ns,
+                 uint8_t *out)
+{
+    return (size_t)(put_event(codec, event, time_ns, out) - out);
+}
+
+size_t ms_encode_row(struct ms_codec *codec, const struct ms_timed_event *row, size_t count,
+                     uint8_t *out, size_t room_bytes, size_t *bytes)
+{
+    uint8_t *at = out;
+    size_t told = 0;
+
+    while (told < count && (size_t)(at - out) + MS_RECORD_MAX_BYTES <= room_bytes) {
+        at = put_event(codec, &row[told].event, row[told].time_ns, at);
+        told++;
+    }
+    *bytes = (size_t)(at - out);
+    return told;
 }
 
 struct input {

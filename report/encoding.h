@@ -37,7 +37,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/event.h"
+#include "report/timed_event.h"
 
 #define MS_RECORD_MAX_BYTES 96u /* no record is longer, not even a damaged one */
 #define MS_BIRTH_SLOTS      4096u
@@ -68,6 +68,11 @@ void ms_codec_reset(struct ms_codec *codec, uint64_t start_time_ns);
  * range. */
 size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t time_ns,
                  uint8_t *out);
+
+/* The same for a row of events, until they are all told or fewer than MS_RECORD_MAX_BYTES of the
+ * room_bytes are left. Returns how many were told, in *bytes bytes. */
+size_t ms_encode_row(struct ms_codec *codec, const struct ms_timed_event *row, size_t count,
+                     uint8_t *out, size_t room_bytes, size_t *bytes);
 
 /* Reads one record from the `bytes` bytes at `in`. Returns its length, or 0 where they are none.
  * MS_RECORD_MAX_BYTES from `in` on can be read, whatever they hold: nothing is checked before each

@@ -135,12 +135,12 @@ void ms_window_switch(struct ms_trace *trace, uint64_t now_ns)
     trace->window = trace->spare;
     trace->spare = (struct ms_mapped){0};
     header->start_time_ns = now_ns;
-    header->first_event = atomic_load_explicit(&trace->header->events, memory_order_relaxed);
+    header->first_event = trace->packed;
     header->base_count = 0;
     for (uint64_t device = 0; device < MS_DEVICE_COUNT; device++) {
-        if (trace->devices[device]) {
+        if (trace->pages[device]) {
             base->device = device;
-            base->sums = trace->devices[device]->sums;
+            base->sums = trace->sums[device];
             base++;
             header->base_count++;
         }
@@ -148,7 +148,7 @@ void ms_window_switch(struct ms_trace *trace, uint64_t now_ns)
     header->payload_offset = (uint32_t)((uint8_t *)base - (uint8_t *)header);
     trace->payload = ms_mapped_payload(header);
     trace->payload_bytes = 0;
-    trace->payload_room = MS_EXTENT_BYTES - header->payload_offset - MS_RECORD_MAX_BYTES;
+    trace->payload_room = MS_EXTENT_BYTES - header->payload_offset;
     trace->window_events = 0;
     ms_codec_reset(&trace->codec, now_ns);
     ms_mapped_publish(trace, header, MS_EXTENT_WINDOW, ++trace->window_sequence);
@@ -164,7 +164,7 @@ void ms_device_make(struct ms_trace *trace, uint8_t device)
     struct ms_device_page *page = NULL;
 
     ms_lock_acquire(&trace->growing);
-    if (!trace->devices[device] && !trace->closed) {
+    if (!trace->pages[device] && !trace->closed) {
         if (ms_mapped_new(trace, &extent) == 0) {
             page = (struct ms_device_page *)(extent.header + 1);
         } else {
@@ -180,7 +180,7 @@ void ms_device_make(struct ms_trace *trace, uint8_t device)
             ms_mapped_publish(trace, extent.header, MS_EXTENT_DEVICE, (uint64_t)device + 1);
         }
         ms_lock_acquire(&trace->lock);
-        trace->devices[device] = page;
+        trace->pages[device] = page;
         trace->device_extents[device] = extent;
         ms_lock_release(&trace->lock);
     }

@@ -3,14 +3,20 @@
  * Little-endian, 64-bit; the structs lie in the file as they are here, without padding that means
  * anything. The file is a row of extents of MS_EXTENT_BYTES each:
  *
- *   extent 0         struct ms_file_header
+ *   extent 0         struct ms_file_header; at MS_TAIL_OFFSET struct ms_tail, the newest events
  *   extents 1, ...   struct ms_extent_header, then what its kind says, in any order of kinds:
  *     WINDOW           bases (struct ms_base, base_count of them: every device's sums before the
  *                      first record), then records (encoding.h) from payload_offset on
  *     LOG              entries (struct ms_log_entry + its payload, padded to 8 bytes) that are
  *                      never dropped: out-of-memories, notes, threshold crossings
- *     DEVICE           struct ms_device_page: one device, its sums and its timeline, kept exact at
- *                      every event
+ *     DEVICE           struct ms_device_page: one device, its sums and its timeline
+ *
+ * An event is told by a plain record in the tail, and packed some time later, together with others:
+ * into the window in use, its device's sums and its timeline. So what a trace says is what was
+ * packed and then the tail. Events are numbered from 0 in the order in which they were told: the
+ * windows' own numbers (first_event, and their records' count) say which of the tail's are theirs
+ * already; those of struct ms_device_sums, and struct ms_series' count of the device's own, what is
+ * in these.
  *
  * Windows and logs grow by a release store of `committed`, after the bytes that it covers: a writer
  * that is killed at any moment leaves a valid prefix. A window is read by itself, so that old ones
@@ -33,11 +39,13 @@
 
 #define MS_TRACE_FILE   "trace.mshm"
 #define MS_FORMAT_MAGIC "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
-#define MS_FORMAT_MAJOR 1
+#define MS_FORMAT_MAJOR 2
 #define MS_FORMAT_MINOR 0
 #define MS_BYTE_ORDER   0x01020304u
 #define MS_EXTENT_BYTES 262144u
 #define MS_EXTENT_MAGIC 0x5848534du /* "MSHX" */
+#define MS_TAIL_OFFSET  131072u
+#define MS_TAIL_EVENTS  128u /* a power of two */
 
 #define MS_RUN_ID_BYTES  256
 #define MS_HOST_BYTES    256
@@ -83,11 +91,17 @@ struct ms_file_header {
     int32_t exit_status;
     uint32_t unused_too;
     uint64_t end_time_ns;             /* where state is CLOSED */
-    _Atomic uint64_t events;          /* all that were told, kept or not */
+    _Atomic uint64_t events;          /* all that were told, kept or not, packed or not */
     _Atomic uint64_t lost_events;     /* no room in the file: in the sums only */
     _Atomic uint64_t recycled_events; /* were in windows that made room for newer ones */
     _Atomic uint64_t lost_entries;    /* log entries for which there was no room */
     _Atomic uint64_t disk_full;       /* 1 once the file could not grow */
+};
+
+/* Event i lies at events[i % MS_TAIL_EVENTS], complete before the header's `events` counts it, and
+ * until event i + MS_TAIL_EVENTS is written; that happens only after it was packed. */
+struct ms_tail {
+    struct ms_timed_event events[MS_TAIL_EVENTS];
 };
 
 enum ms_extent_kind { MS_EXTENT_WINDOW = 1, MS_EXTENT_LOG = 2, MS_EXTENT_DEVICE = 3 };
@@ -97,7 +111,7 @@ struct ms_extent_header {
     uint32_t kind; /* enum ms_extent_kind */
     uint64_t trace_id;
     uint64_t start_time_ns;     /* windows: what the first record's time is relative to */
-    uint64_t first_event;       /* windows: events told before the first record */
+    uint64_t first_event;       /* windows: number of the first record's event */
     uint32_t base_count;        /* windows */
     uint32_t payload_offset;    /* from the start of the extent */
     uint64_t checksum;          /* ms_extent_checksum */
@@ -111,13 +125,19 @@ struct ms_base {
     struct ms_aggregate sums;
 };
 
+struct ms_device_sums {
+    uint64_t end_event; /* of all events before this number */
+    struct ms_aggregate sums;
+};
+
 struct ms_device_page {
     uint32_t device; /* ordinal */
     uint32_t has_uuid;
     char name[MS_NAME_BYTES];
     uint8_t uuid[MS_UUID_BYTES];
-    _Atomic uint64_t changing; /* odd while `sums` changes; a live reader reads again */
-    struct ms_aggregate sums;
+    _Atomic uint64_t
+        current; /* copy[current & 1] is valid; the other one changes before this does */
+    struct ms_device_sums copy[2];
     struct ms_series_pair series;
 };
 
@@ -149,10 +169,13 @@ struct ms_log_threshold {
  * (none where payload_offset is out of range). The whole extent lies at `header`. */
 uint64_t ms_extent_checksum(const struct ms_extent_header *header, uint64_t sequence);
 
-_Static_assert(offsetof(struct ms_device_page, sums) ==
-                   offsetof(struct ms_device_page, changing) + sizeof(uint64_t),
+_Static_assert(offsetof(struct ms_device_page, copy) ==
+                   offsetof(struct ms_device_page, current) + sizeof(uint64_t),
                "both are read at once");
-_Static_assert(sizeof(struct ms_file_header) <= MS_EXTENT_BYTES, "the header fits its extent");
+_Static_assert(sizeof(struct ms_timed_event) == 56, "events lie in the file as they are");
+_Static_assert(sizeof(struct ms_file_header) <= MS_TAIL_OFFSET &&
+                   MS_TAIL_OFFSET + sizeof(struct ms_tail) <= MS_EXTENT_BYTES,
+               "the header and the tail fit their extent");
 _Static_assert(sizeof(struct ms_extent_header) + sizeof(struct ms_device_page) <= MS_EXTENT_BYTES,
                "a device fits its extent");
 _Static_assert(sizeof(struct ms_extent_header) + MS_DEVICE_COUNT * sizeof(struct ms_base) <=

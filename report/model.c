@@ -31,9 +31,9 @@ struct replay {
     size_t next_pending;
     /* By device: the smallest request that has failed and not been met since. */
     uint64_t smallest_open[MS_DEVICE_COUNT];
-    uint64_t next_event;             /* the ordinal that the next record should have */
-    bool complete;                   /* nothing is missing from first_detail_ns to next_event */
-    uint64_t series_read, sums_read; /* from the devices' pages: a bit a device */
+    uint64_t next_event; /* the ordinal that the next record should have */
+    bool complete;       /* nothing is missing from first_detail_ns to next_event */
+    uint64_t sums_read;  /* from the devices' pages: a bit a device */
 };
 
 static void warn(struct ms_model *model, const char *format, ...)
@@ -227,6 +227,17 @@ static void meet(struct replay *replay, uint64_t device, uint64_t bytes)
     replay->smallest_open[device] = smallest;
 }
 
+static void fold_event(struct ms_model_device *device, const struct ms_event *event,
+                       uint64_t time_ns)
+{
+    ms_aggregate_apply(&device->sums, event, time_ns);
+    if (device->sums.events > ms_model_series(device)->events) {
+        const struct ms_moment moment = ms_aggregate_moment(&device->sums, time_ns);
+
+        ms_series_note(device->series, &moment);
+    }
+}
+
 static void replay_event(struct replay *replay, const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_model_device *device = use_device(replay->model, event->device);
@@ -237,13 +248,7 @@ static void replay_event(struct replay *replay, const struct ms_event *event, ui
     if (!device) {
         return;
     }
-    ms_aggregate_apply(&device->sums, event, time_ns);
-
-    if (!(replay->series_read >> event->device & 1)) {
-        const struct ms_moment moment = ms_aggregate_moment(&device->sums, time_ns);
-
-        ms_series_note(device->series, &moment);
-    }
+    fold_event(device, event, time_ns);
     if (event->bytes >= replay->smallest_open[event->device] && ms_event_is_allocation(event)) {
         meet(replay, event->device, event->bytes);
     }
@@ -314,6 +319,27 @@ static void read_window(struct replay *replay, struct ms_extent_place *place)
     }
 }
 
+/* Those of the newest events that no window has. In the sums of a page they may be or not. */
+static void read_tail(struct replay *replay)
+{
+    const struct ms_reader *reader = replay->reader;
+
+    if (replay->next_event < reader->tail_first) {
+        replay->complete = false;
+        return;
+    }
+    while (replay->next_event < reader->tail_end) {
+        const struct ms_timed_event *timed = ms_reader_tail(reader, replay->next_event);
+
+        if (!timed) {
+            warn(replay->model, "the newest events are damaged; they were left out");
+            replay->complete = false;
+            return;
+        }
+        replay_event(replay, &timed->event, timed->time_ns);
+    }
+}
+
 /* ---- device pages ---- */
 
 /* The page of a device, checked as far as it can be; null, and a warning, where it is damaged. */
@@ -337,8 +363,8 @@ static const struct ms_device_page *load_page(struct replay *replay, struct ms_e
 }
 
 /* Every event of the device is a sample of its timeline: where that does not add up, it is made
- * anew from the records. */
-static bool is_series_whole(const struct ms_device_page *page)
+ * anew from the records. A process may have been killed, or be, in the midst of packing some. */
+static bool is_series_whole(const struct ms_device_page *page, bool running)
 {
     const struct ms_series *series = &page->series.copy[page->series.current & 1];
     uint64_t samples = 0;
@@ -349,7 +375,7 @@ static bool is_series_whole(const struct ms_device_page *page)
     for (uint32_t i = 0; i < series->used; i++) {
         samples += series->buckets[i].samples;
     }
-    return samples <= page->sums.events && page->sums.events - samples <= 1;
+    return running || (samples >= series->events && samples - series->events <= MS_TAIL_EVENTS);
 }
 
 static void read_page(struct replay *replay, struct ms_extent_place *place)
@@ -363,21 +389,31 @@ static void read_page(struct replay *replay, struct ms_extent_place *place)
     memcpy(device->name, page->name, sizeof(device->name) - 1);
     memcpy(device->uuid, page->uuid, sizeof(device->uuid));
     device->has_uuid = page->has_uuid != 0;
-    if (is_series_whole(page)) {
+    if (is_series_whole(page, replay->reader->running)) {
         *device->series = page->series;
-        replay->series_read |= UINT64_C(1) << page->device;
     }
 }
 
 /* For a trace whose records do not reach to its end. */
 static void read_page_sums(struct replay *replay, struct ms_extent_place *place)
 {
+    const struct ms_reader *reader = replay->reader;
     struct ms_model_device *device;
     const struct ms_device_page *page = load_page(replay, place, &device);
+    struct ms_device_sums read;
 
-    if (page) {
-        replay->sums_read |= UINT64_C(1) << page->device;
-        replay->model->one_event_torn |= !ms_reader_sums(replay->reader, place, &device->sums);
+    if (!page) {
+        return;
+    }
+    replay->model->one_event_torn |= !ms_reader_sums(reader, place, &read);
+    replay->sums_read |= UINT64_C(1) << page->device;
+    device->sums = read.sums;
+    for (uint64_t i = reader->tail_first; i < reader->tail_end; i++) {
+        const struct ms_timed_event *timed = ms_reader_tail(reader, i);
+
+        if (timed && i >= read.end_event && timed->event.device == page->device) {
+            fold_event(device, &timed->event, timed->time_ns);
+        }
     }
 }
 
@@ -486,9 +522,10 @@ static void read_all(struct replay *replay)
     for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
         read_window(replay, ms_reader_place(&reader->windows, i));
     }
+    read_tail(replay);
     start_pending(replay, UINT64_MAX);
 
-    /* A process killed between a record and its counter has told one event more than it counted. */
+    /* A process that lives may have packed more since its tail was read. */
     const bool to_the_end = replay->complete && replay->next_event >= header->events;
 
     for (size_t i = 0; i < ms_reader_count(&reader->devices) && !to_the_end; i++) {

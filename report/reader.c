@@ -13,7 +13,7 @@
 #include "report/checksum.h"
 #include "report/encoding.h"
 
-#define MOST_TRIES 10000 /* to read sums between two events */
+#define MOST_TRIES 10000 /* to read sums that change meanwhile */
 
 /* A decoder may look past the end of a record that claims to go on. */
 #define EXTENT_ROOM_BYTES (MS_EXTENT_BYTES + MS_RECORD_MAX_BYTES)
@@ -175,6 +175,36 @@ static void find_extents(struct ms_reader *reader)
     sort(&reader->devices);
 }
 
+/* Before the windows: what a writer that lives packs meanwhile is found there, and it packs an
+ * event before it writes another one in its place. */
+static void read_tail(struct ms_reader *reader)
+{
+    const uint64_t at = offsetof(struct ms_file_header, events);
+    uint64_t told = 0, after = 0;
+
+    if (read_at(reader->fd, &told, sizeof(told), at) &&
+        read_at(reader->fd, &reader->tail, sizeof(reader->tail), MS_TAIL_OFFSET) &&
+        read_at(reader->fd, &after, sizeof(after), at)) {
+        reader->header.events = told;
+        reader->tail_end = told;
+        reader->tail_first = after > MS_TAIL_EVENTS ? after - MS_TAIL_EVENTS : 0;
+        if (reader->tail_first > told) {
+            reader->tail_first = told;
+        }
+    }
+}
+
+const struct ms_timed_event *ms_reader_tail(const struct ms_reader *reader, uint64_t number)
+{
+    const struct ms_timed_event *timed = &reader->tail.events[number % MS_TAIL_EVENTS];
+    const struct ms_event *event = &timed->event;
+
+    return event->kind > MS_EVENT_NONE && event->kind < MS_EVENT_KIND_COUNT &&
+                   event->device < MS_DEVICE_COUNT && event->owner < MS_OWNER_COUNT
+               ? timed
+               : NULL;
+}
+
 /* A process that lives holds a lock on its trace. */
 static bool is_held(int fd)
 {
@@ -213,6 +243,7 @@ bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_
     }
     if (opened) {
         reader->running = is_held(reader->fd);
+        read_tail(reader);
         find_extents(reader);
     } else {
         ms_reader_close(reader);
@@ -269,28 +300,25 @@ bool ms_reader_load(struct ms_reader *reader, struct ms_extent_place *place)
 }
 
 bool ms_reader_sums(const struct ms_reader *reader, const struct ms_extent_place *place,
-                    struct ms_aggregate *sums)
+                    struct ms_device_sums *sums)
 {
     const uint64_t page = place->offset + sizeof(struct ms_extent_header);
-    const uint64_t at = page + offsetof(struct ms_device_page, changing);
+    const uint64_t at = page + offsetof(struct ms_device_page, current);
     struct {
-        uint64_t changing;
-        struct ms_aggregate sums;
-    } copy = {0};
+        uint64_t current;
+        struct ms_device_sums copy[2];
+    } read = {0};
     uint64_t after = 0;
     bool still = false;
 
     for (int tries = 0; tries < MOST_TRIES && !still; tries++) {
-        if (!read_at(reader->fd, &copy, sizeof(copy), at) ||
+        if (!read_at(reader->fd, &read, sizeof(read), at) ||
             !read_at(reader->fd, &after, sizeof(after), at)) {
             break;
         }
-        still = copy.changing == after && !(after & 1);
-        if (!reader->running) {
-            break;
-        }
+        still = read.current == after;
     }
-    *sums = copy.sums;
+    *sums = read.copy[read.current & 1];
     return still;
 }
 

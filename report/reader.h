@@ -28,7 +28,9 @@ struct ms_reader {
     bool running;                            /* its process still holds the file */
     bool cut;                                /* the file ends inside an extent */
     struct ms_buffer windows, logs, devices; /* struct ms_extent_place, by sequence */
-    uint64_t strange_extents; /* of no kind that is known, damaged, or of another trace */
+    struct ms_tail tail;                     /* the newest events; read with ms_reader_tail */
+    uint64_t tail_first, tail_end; /* the numbers of those that it holds: end is not one of them */
+    uint64_t strange_extents;      /* of no kind that is known, damaged, or of another trace */
     char *extent; /* one extent, read by the last ms_reader_load; MS_RECORD_MAX_BYTES follow it */
 };
 
@@ -51,11 +53,16 @@ static inline struct ms_extent_place *ms_reader_place(const struct ms_buffer *pl
     return (struct ms_extent_place *)places->at + index;
 }
 
-/* Reads the sums out of a device's page (a place that ms_reader_load has passed), between two
- * events of a writer that lives. False where they are those in the middle of an event: the process
- * was killed there, or never stood still. */
+/* An event of the tail by its number, from tail_first to tail_end - 1: only one that no window has,
+ * which are read after it (or, where events were lost, that is not in a device's sums): another may
+ * have been written in its place. Null where the file is damaged: its kind, device or owner are out
+ * of range. */
+const struct ms_timed_event *ms_reader_tail(const struct ms_reader *reader, uint64_t number);
+
+/* Reads the sums out of a device's page (a place that ms_reader_load has passed). False where they
+ * change faster than they can be read, under a writer that lives. */
 bool ms_reader_sums(const struct ms_reader *reader, const struct ms_extent_place *place,
-                    struct ms_aggregate *sums);
+                    struct ms_device_sums *sums);
 
 /* The bytes of event records that the file holds. */
 uint64_t ms_reader_record_bytes(const struct ms_reader *reader);

@@ -45,6 +45,7 @@ static struct ms_series *widen(struct ms_series_pair *pair)
 
     new->shift = old->shift + 1;
     new->used = (old->used + 1) / 2;
+    new->events = old->events;
     for (uint32_t i = 0; i < MS_SERIES_BUCKETS / 2; i++) {
         new->buckets[i] = old->buckets[2 * (size_t)i];
         merge_bucket(&new->buckets[i], &old->buckets[2 * (size_t)i + 1]);
@@ -55,45 +56,122 @@ static struct ms_series *widen(struct ms_series_pair *pair)
     return new;
 }
 
-void ms_series_note(struct ms_series_pair *pair, const struct ms_moment *moment)
+/* The copy that is current, wide enough for this time; null past the end of all times. */
+static struct ms_series *series_for(struct ms_series_pair *pair, uint64_t time_ns)
 {
-    uint32_t current = atomic_load_explicit(&pair->current, memory_order_relaxed) & 1;
+    const uint32_t current = atomic_load_explicit(&pair->current, memory_order_relaxed) & 1;
     struct ms_series *series = &pair->copy[current];
-    const uint64_t values[MS_LINE_COUNT] = {moment->live_bytes, moment->reserved_bytes,
-                                            moment->charged_bytes, moment->cap_bytes};
 
-    while ((moment->time_ns >> series->shift) >= MS_SERIES_BUCKETS) {
+    while ((time_ns >> series->shift) >= MS_SERIES_BUCKETS) {
         if (series->shift >= MS_SERIES_LAST_SHIFT) {
-            return;
+            return NULL;
         }
         series = widen(pair);
     }
+    return series;
+}
 
-    uint32_t index = (uint32_t)(moment->time_ns >> series->shift);
+/* What held when a bucket began belongs to its extremes. */
+static void begin_bucket(const struct ms_series *series, struct ms_bucket *bucket,
+                         const uint64_t *values)
+{
+    const uint64_t *before =
+        series->used > 0 ? series->buckets[series->used - 1].last_bytes : values;
+
+    memcpy(bucket->min_bytes, before, sizeof(bucket->min_bytes));
+    memcpy(bucket->max_bytes, before, sizeof(bucket->max_bytes));
+    memcpy(bucket->last_bytes, before, sizeof(bucket->last_bytes));
+}
+
+static void extend(struct ms_bucket *bucket, int line, uint64_t min_bytes, uint64_t max_bytes,
+                   uint64_t last_bytes)
+{
+    if (min_bytes < bucket->min_bytes[line]) {
+        bucket->min_bytes[line] = min_bytes;
+    }
+    if (max_bytes > bucket->max_bytes[line]) {
+        bucket->max_bytes[line] = max_bytes;
+    }
+    bucket->last_bytes[line] = last_bytes;
+}
+
+static struct ms_bucket *note(struct ms_series *series, const struct ms_moment *moment)
+{
+    const uint32_t index = (uint32_t)(moment->time_ns >> series->shift);
     struct ms_bucket *bucket = &series->buckets[index];
+    const uint64_t values[MS_LINE_COUNT] = {moment->live_bytes, moment->reserved_bytes,
+                                            moment->charged_bytes, moment->cap_bytes};
 
     if (bucket->samples == 0) {
-        /* What held when the bucket began belongs to its extremes. */
-        const uint64_t *before =
-            series->used > 0 ? series->buckets[series->used - 1].last_bytes : values;
-        memcpy(bucket->min_bytes, before, sizeof(bucket->min_bytes));
-        memcpy(bucket->max_bytes, before, sizeof(bucket->max_bytes));
-        memcpy(bucket->last_bytes, before, sizeof(bucket->last_bytes));
+        begin_bucket(series, bucket, values);
     }
     bucket->samples++;
     for (int line = 0; line < MS_LINE_COUNT; line++) {
-        if (values[line] == bucket->last_bytes[line]) {
-            continue;
+        if (values[line] != bucket->last_bytes[line]) {
+            extend(bucket, line, values[line], values[line], values[line]);
         }
-        if (values[line] < bucket->min_bytes[line]) {
-            bucket->min_bytes[line] = values[line];
-        }
-        if (values[line] > bucket->max_bytes[line]) {
-            bucket->max_bytes[line] = values[line];
-        }
-        bucket->last_bytes[line] = values[line];
     }
     if (index >= series->used) {
         series->used = index + 1;
+    }
+    return bucket;
+}
+
+static void count_events(struct ms_series *series, size_t events)
+{
+    const uint64_t before = atomic_load_explicit(&series->events, memory_order_relaxed);
+
+    atomic_store_explicit(&series->events, before + events, memory_order_release);
+}
+
+void ms_series_note(struct ms_series_pair *pair, const struct ms_moment *moment)
+{
+    struct ms_series *series = series_for(pair, moment->time_ns);
+
+    if (series) {
+        (void)note(series, moment);
+        count_events(series, 1);
+    }
+}
+
+/* The row's events in the bucket of its first one; returns how many those are. */
+static size_t note_bucket(struct ms_series *series, const struct ms_moment *others,
+                          const struct ms_timed_event *row, const uint64_t *live_bytes,
+                          size_t count)
+{
+    const uint64_t end_ns = ((row[0].time_ns >> series->shift) + 1) << series->shift;
+    struct ms_moment first = *others;
+    uint64_t min_bytes = live_bytes[0], max_bytes = live_bytes[0];
+    size_t i = 1;
+
+    first.time_ns = row[0].time_ns;
+    first.live_bytes = live_bytes[0];
+
+    struct ms_bucket *bucket = note(series, &first);
+
+    for (; i < count && row[i].time_ns < end_ns; i++) {
+        min_bytes = live_bytes[i] < min_bytes ? live_bytes[i] : min_bytes;
+        max_bytes = live_bytes[i] > max_bytes ? live_bytes[i] : max_bytes;
+    }
+    extend(bucket, MS_LINE_LIVE, min_bytes, max_bytes, live_bytes[i - 1]);
+    bucket->samples += i - 1;
+    return i;
+}
+
+void ms_series_note_row(struct ms_series_pair *pair, const struct ms_moment *others,
+                        const struct ms_timed_event *row, const uint64_t *live_bytes, size_t count)
+{
+    for (size_t done = 0; done < count;) {
+        struct ms_series *series = series_for(pair, row[done].time_ns);
+
+        if (!series) {
+            return;
+        }
+
+        const size_t noted =
+            note_bucket(series, others, row + done, live_bytes + done, count - done);
+
+        count_events(series, noted);
+        done += noted;
     }
 }

@@ -6,9 +6,11 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "report/aggregate.h"
+#include "report/timed_event.h"
 
 #define MS_SERIES_BUCKETS     1024
 #define MS_SERIES_FIRST_SHIFT 16 /* a bucket's width at first: 2^16 ns */
@@ -24,6 +26,9 @@ struct ms_bucket {
 struct ms_series {
     uint32_t shift; /* bucket i holds the times [i << shift, (i + 1) << shift) */
     uint32_t used;  /* buckets from the first to the last one with a sample */
+    _Atomic uint64_t
+        events; /* that were noted. Counted last: those that a killed process noted
+                   without counting them can be noted again, and only `samples` tells */
     struct ms_bucket buckets[MS_SERIES_BUCKETS];
 };
 
@@ -37,6 +42,11 @@ struct ms_series_pair {
 
 void ms_series_init(struct ms_series_pair *pair);
 void ms_series_note(struct ms_series_pair *pair, const struct ms_moment *moment);
+
+/* A row of events after which the other three lines stand where `others` has them, and live bytes
+ * at live_bytes[i]. Times never go back. */
+void ms_series_note_row(struct ms_series_pair *pair, const struct ms_moment *others,
+                        const struct ms_timed_event *row, const uint64_t *live_bytes, size_t count);
 
 /* False where a copy read from a file has fields out of range. */
 bool ms_series_is_valid(const struct ms_series *series);

@@ -9,47 +9,6 @@
 #define MAX_NOTE_BYTES  2048u
 #define MAX_NOTES_BYTES (64u << 10)
 #define MAX_THRESHOLDS  4096u
-#define RETRY_EVENTS    65536u /* lost ones between two tries to get room again */
-
-/* Takes the lock and gives the device's page; null, without the lock, where the trace is closed or
- * there is no memory for one. */
-static struct ms_device_page *lock_device(struct ms_trace *trace, uint8_t device)
-{
-    if (device >= MS_DEVICE_COUNT) {
-        return NULL;
-    }
-    for (int tries = 0; tries < 2; tries++) {
-        ms_lock_acquire(&trace->lock);
-
-        struct ms_device_page *page = trace->devices[device];
-        const bool closed = trace->closed;
-
-        if (page && !closed) {
-            return page;
-        }
-        ms_lock_release(&trace->lock);
-        if (closed || tries > 0) {
-            return NULL;
-        }
-        ms_device_make(trace, device);
-    }
-    return NULL;
-}
-
-static void begin_change(struct ms_device_page *page)
-{
-    uint64_t changing = atomic_load_explicit(&page->changing, memory_order_relaxed);
-
-    atomic_store_explicit(&page->changing, changing + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-}
-
-static void end_change(struct ms_device_page *page)
-{
-    uint64_t changing = atomic_load_explicit(&page->changing, memory_order_relaxed);
-
-    atomic_store_explicit(&page->changing, changing + 1, memory_order_release);
-}
 
 /* Needs the lock. False where the log is full. */
 static bool put_entry(struct ms_trace *trace, struct ms_log_entry entry, const void *payload)
@@ -63,7 +22,7 @@ static bool put_entry(struct ms_trace *trace, struct ms_log_entry entry, const v
     if (header->payload_offset + used + bytes > MS_EXTENT_BYTES) {
         return false;
     }
-    entry.event = atomic_load_explicit(&trace->header->events, memory_order_relaxed);
+    entry.event = trace->told;
     memcpy(at, &entry, sizeof(entry));
     memcpy(at + sizeof(entry), payload, entry.bytes);
     atomic_store_explicit(&header->committed, committed + bytes + (1ull << 32),
@@ -73,62 +32,60 @@ static bool put_entry(struct ms_trace *trace, struct ms_log_entry entry, const v
 
 /* ---- events ---- */
 
-/* Whether the window has room for one more record. Needs the lock. */
-static bool have_room(struct ms_trace *trace)
+/* Whether an event of this device can be told. */
+static inline bool is_ready(const struct ms_trace *trace, uint8_t device)
 {
-    return trace->window.header && trace->payload_bytes < trace->payload_room;
+    return !trace->closed && trace->told - trace->packed < MS_TAIL_EVENTS &&
+           device < MS_DEVICE_COUNT && trace->pages[device];
 }
 
-/* Gets the next window, if there is room for one. Needs the lock, which it lets go in between. */
-static void make_room(struct ms_trace *trace)
+/* Does what is_ready misses, and seals a window that is full. Needs the lock, which it lets go in
+ * between, and for good where it returns false: the trace is closed, or there is no memory. */
+static bool make_ready(struct ms_trace *trace, uint8_t device)
 {
-    while (!have_room(trace) && !trace->closed) {
-        uint64_t lost = atomic_load_explicit(&trace->header->lost_events, memory_order_relaxed);
+    const int saved = errno;
+    bool made = false;
 
-        if (trace->spare.header && !trace->retired.header) {
-            ms_window_switch(trace, ms_trace_time_ns(trace));
-            return;
-        }
-        if (lost < trace->retry_at_lost) {
-            return;
-        }
-        ms_lock_release(&trace->lock);
-
-        bool ready = ms_window_prepare(trace);
-
-        ms_lock_acquire(&trace->lock);
-        if (!ready) {
-            trace->retry_at_lost = lost + RETRY_EVENTS;
-            return;
+    while (!trace->closed && device < MS_DEVICE_COUNT) {
+        if (trace->told - trace->packed == MS_TAIL_EVENTS) {
+            ms_tail_pack(trace, true);
+        } else if (trace->retired.header) {
+            ms_lock_release(&trace->lock);
+            (void)ms_window_prepare(trace);
+            ms_lock_acquire(&trace->lock);
+        } else if (!trace->pages[device] && !made) {
+            ms_lock_release(&trace->lock);
+            ms_device_make(trace, device);
+            ms_lock_acquire(&trace->lock);
+            made = true;
+        } else {
+            break;
         }
     }
+    errno = saved;
+    if (is_ready(trace, device)) {
+        return true;
+    }
+    ms_lock_release(&trace->lock);
+    return false;
 }
 
-/* Needs the lock. */
-static void record(struct ms_trace *trace, struct ms_device_page *page,
-                   const struct ms_event *event)
+/* Takes the lock, where an event of the device can be told. */
+static bool lock_device(struct ms_trace *trace, uint8_t device)
 {
-    struct ms_extent_header *header = trace->window.header;
-    const uint64_t now_ns = ms_trace_time_ns(trace);
+    ms_lock_acquire(&trace->lock);
+    return __builtin_expect(is_ready(trace, device), 1) || make_ready(trace, device);
+}
 
-    if (have_room(trace)) {
-        trace->payload_bytes += (uint32_t)ms_encode(&trace->codec, event, now_ns,
-                                                    trace->payload + trace->payload_bytes);
-        trace->window_events++;
-        atomic_store_explicit(&header->committed,
-                              trace->payload_bytes | (uint64_t)trace->window_events << 32,
-                              memory_order_release);
-    } else {
-        ms_trace_add(&trace->header->lost_events, 1);
-    }
-    ms_trace_add(&trace->header->events, 1);
-    begin_change(page);
-    ms_aggregate_apply(&page->sums, event, now_ns);
-    end_change(page);
+/* From the store of the count on the event outlives the process. Needs the lock. */
+static inline void tell(struct ms_trace *trace, const struct ms_event *event)
+{
+    struct ms_timed_event *record = &trace->tail->events[trace->told % MS_TAIL_EVENTS];
 
-    const struct ms_moment moment = ms_aggregate_moment(&page->sums, now_ns);
-
-    ms_series_note(&page->series, &moment);
+    record->time_ns = ms_trace_time_ns(trace);
+    record->event = *event;
+    trace->told++;
+    atomic_store_explicit(&trace->header->events, trace->told, memory_order_release);
 }
 
 /* Needs the lock. */
@@ -155,31 +112,14 @@ void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
         event->owner >= MS_OWNER_COUNT) {
         return;
     }
-
-    const int saved = errno;
-    struct ms_device_page *page = lock_device(trace, event->device);
-
-    if (!page) {
-        errno = saved;
+    if (!lock_device(trace, event->device)) {
         return;
     }
-    if (!have_room(trace)) {
-        make_room(trace);
+    tell(trace, event);
+    if (event->kind == MS_EVENT_THRESHOLD) {
+        note_threshold(trace, event);
     }
-    if (!trace->closed) {
-        record(trace, page, event);
-        if (event->kind == MS_EVENT_THRESHOLD) {
-            note_threshold(trace, event);
-        }
-    }
-
-    const bool full = trace->retired.header;
-
     ms_lock_release(&trace->lock);
-    if (full) {
-        (void)ms_window_prepare(trace);
-    }
-    errno = saved;
 }
 
 void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *state)
@@ -187,17 +127,21 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
     const int saved = errno;
 
     for (int tries = 0; tries < 2; tries++) {
-        struct ms_device_page *page = lock_device(trace, device);
-
-        if (!page) {
+        if (!lock_device(trace, device)) {
+            break;
+        }
+        ms_tail_pack(trace, true);
+        if (trace->closed) {
+            ms_lock_release(&trace->lock);
             break;
         }
 
+        struct ms_aggregate *sums = &trace->sums[device];
         const struct ms_log_oom payload = {
             .state = *state,
-            .counters = page->sums.now,
-            .allocations = page->sums.allocations + page->sums.births,
-            .peak_live = ms_aggregate_peak_live(&page->sums),
+            .counters = sums->now,
+            .allocations = sums->allocations + sums->births,
+            .peak_live = ms_aggregate_peak_live(sums),
         };
         const struct ms_log_entry entry = {
             .kind = MS_LOG_OOM,
@@ -208,9 +152,8 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
         const bool put = put_entry(trace, entry, &payload);
 
         if (put || tries > 0) {
-            begin_change(page);
-            ms_aggregate_oom(&page->sums, state->source == MS_OOM_TORCH);
-            end_change(page);
+            ms_aggregate_oom(sums, state->source == MS_OOM_TORCH);
+            ms_sums_commit(trace, device, trace->packed);
             ms_trace_add(&trace->header->lost_entries, put ? 0 : 1);
             ms_lock_release(&trace->lock);
             break;
@@ -265,9 +208,10 @@ void ms_trace_device(ms_trace_t *trace, uint8_t device, const char *name, const 
         .aux = total_bytes,
     };
     const int saved = errno;
-    struct ms_device_page *page = lock_device(trace, device);
 
-    if (page) {
+    if (lock_device(trace, device)) {
+        struct ms_device_page *page = trace->pages[device];
+
         snprintf(page->name, sizeof(page->name), "%s", name ? name : "");
         if (uuid) {
             memcpy(page->uuid, uuid, sizeof(page->uuid));

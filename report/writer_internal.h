@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "allocator/lock.h"
+#include "report/clock.h"
 #include "report/encoding.h"
 #include "report/format.h"
 #include "report/trace_file.h"
@@ -14,7 +14,6 @@
 
 #define MS_MIN_WINDOWS 4u
 #define MS_MAX_LOGS    16u
-#define MS_NS_PER_S    UINT64_C(1000000000)
 
 /* An extent that is mapped. */
 struct ms_mapped {
@@ -30,7 +29,11 @@ struct ms_trace {
     bool closed;
     bool notes_full;
     struct ms_file_header *header;
-    struct ms_device_page *devices[MS_DEVICE_COUNT];  /* null: not seen yet */
+    struct ms_tail *tail;  /* in the header's extent */
+    uint64_t told, packed; /* events; the tail holds those from packed to told */
+    uint64_t last_ns;      /* time of the last event: none is earlier than the one before it */
+    struct ms_clock clock;
+    struct ms_device_page *pages[MS_DEVICE_COUNT];    /* null: not seen yet */
     struct ms_mapped device_extents[MS_DEVICE_COUNT]; /* none where the file had no room */
     struct ms_mapped window, spare, retired;          /* in use; next; full and not sealed yet */
     uint8_t *payload;                                 /* of `window` */
@@ -43,6 +46,7 @@ struct ms_trace {
     uint64_t retry_at_lost; /* lost events at which room is asked for again */
     uint64_t start_monotonic_ns;
     struct ms_codec codec;
+    struct ms_aggregate sums[MS_DEVICE_COUNT]; /* of what is packed */
 
     struct ms_trace_file file; /* under `growing` */
     uint64_t *ring;            /* offsets of full windows, oldest first; under `growing` */
@@ -57,20 +61,15 @@ static inline void ms_trace_add(_Atomic uint64_t *counter, uint64_t more)
                           memory_order_relaxed);
 }
 
-static inline uint64_t ms_trace_clock_ns(clockid_t clock)
+/* Since the trace began, in the steps that records can tell, and never back. Needs the lock. */
+static inline uint64_t ms_trace_time_ns(struct ms_trace *trace)
 {
-    struct timespec now;
+    const uint64_t ns = ms_clock_ns(&trace->clock) - trace->start_monotonic_ns;
 
-    clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * MS_NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-/* Since the trace began, in the steps that records can tell. */
-static inline uint64_t ms_trace_time_ns(const struct ms_trace *trace)
-{
-    const uint64_t ns = ms_trace_clock_ns(CLOCK_MONOTONIC) - trace->start_monotonic_ns;
-
-    return ns - ns % MS_TIME_UNIT_NS;
+    if (ns > trace->last_ns) {
+        trace->last_ns = ns / MS_TIME_UNIT_NS * MS_TIME_UNIT_NS;
+    }
+    return trace->last_ns;
 }
 
 /* Pages of zeros of the process's own; null where there are none. */
@@ -92,13 +91,21 @@ void ms_mapped_publish(struct ms_trace *trace, struct ms_extent_header *header, 
 /* The extent grows no more: its checksum can be made. */
 void ms_mapped_seal(struct ms_extent_header *header);
 
-/* The spare window becomes the one in use. Needs the lock; the window in use is full or none, and
- * nothing waits to be sealed. */
+/* The spare window becomes the one in use, for events from `packed` on. Needs the lock; the window
+ * in use is full or none, and nothing waits to be sealed. */
 void ms_window_switch(struct ms_trace *trace, uint64_t now_ns);
 
 /* Seals the window that is full and makes the spare one ready. Called without the lock; false
  * where there is no room. */
 bool ms_window_prepare(struct ms_trace *trace);
+
+/* Packs what waits in the tail, also where that needs a new window. What finds no room is counted
+ * as lost. Needs the lock, which it lets go in between where may_grow. */
+void ms_tail_pack(struct ms_trace *trace, bool may_grow);
+
+/* Puts the sums of a device, which are those of the events before end_event, into its page. Needs
+ * the lock. */
+void ms_sums_commit(struct ms_trace *trace, uint8_t device, uint64_t end_event);
 
 /* A device's page, and the next extent of the log. Called without the lock. */
 void ms_device_make(struct ms_trace *trace, uint8_t device);

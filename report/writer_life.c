@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "report/checksum.h"
@@ -11,6 +12,7 @@
 #include "report/writer_internal.h"
 
 #define NEW_SUFFIX          ".new"
+#define NS_PER_S            UINT64_C(1000000000)
 #define DEFAULT_LIMIT_BYTES (UINT64_C(512) << 20)
 
 static void copy_text(char *to, size_t to_bytes, const char *from)
@@ -18,12 +20,20 @@ static void copy_text(char *to, size_t to_bytes, const char *from)
     snprintf(to, to_bytes, "%s", from ? from : "");
 }
 
+static uint64_t clock_ns(clockid_t clock)
+{
+    struct timespec now;
+
+    (void)clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
 static uint64_t random_id(void)
 {
     uint64_t id = 0;
 
     if (getrandom(&id, sizeof(id), GRND_NONBLOCK) != sizeof(id)) {
-        id = ms_trace_clock_ns(CLOCK_REALTIME) * 0x9e3779b97f4a7c15u + (uint64_t)getpid();
+        id = clock_ns(CLOCK_REALTIME) * 0x9e3779b97f4a7c15u + (uint64_t)getpid();
     }
     return id ? id : 1;
 }
@@ -31,8 +41,8 @@ static uint64_t random_id(void)
 static void fill_header(struct ms_trace *trace, const struct ms_trace_process *process)
 {
     struct ms_file_header *header = trace->header;
-    const uint64_t now_unix_ns = ms_trace_clock_ns(CLOCK_REALTIME);
-    const uint64_t now_monotonic_ns = ms_trace_clock_ns(CLOCK_MONOTONIC);
+    const uint64_t now_unix_ns = clock_ns(CLOCK_REALTIME);
+    const uint64_t now_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
     uint64_t age_ns = 0;
 
     /* A start that the monotonic clock cannot have seen is not believed. */
@@ -70,11 +80,11 @@ static void release_extents(struct ms_trace *trace)
     ms_mapped_drop(&trace->retired);
     ms_mapped_drop(&trace->log);
     for (int device = 0; device < MS_DEVICE_COUNT; device++) {
-        if (trace->devices[device] && !trace->device_extents[device].header) {
-            munmap(trace->devices[device], sizeof(struct ms_device_page));
+        if (trace->pages[device] && !trace->device_extents[device].header) {
+            munmap(trace->pages[device], sizeof(struct ms_device_page));
         }
         ms_mapped_drop(&trace->device_extents[device]);
-        trace->devices[device] = NULL;
+        trace->pages[device] = NULL;
     }
     ms_trace_file_unmap(trace->header);
     trace->header = NULL;
@@ -90,6 +100,8 @@ static int begin_file(struct ms_trace *trace, const struct ms_trace_process *pro
         return error;
     }
     trace->header = (struct ms_file_header *)header.header;
+    trace->tail = (struct ms_tail *)((char *)header.header + MS_TAIL_OFFSET);
+    ms_clock_init(&trace->clock);
     fill_header(trace, process);
     error = ms_mapped_new(trace, &trace->log);
     if (!error) {
@@ -231,11 +243,16 @@ void ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
 {
     const int saved = errno;
 
+    /* With room for all that waits, while other threads may still tell more; and then the rest. */
+    ms_lock_acquire(&trace->lock);
+    ms_tail_pack(trace, true);
+    ms_lock_release(&trace->lock);
     ms_lock_acquire(&trace->growing);
     ms_lock_acquire(&trace->lock);
     if (!trace->closed) {
         struct ms_file_header *header = trace->header;
 
+        ms_tail_pack(trace, false);
         trace->closed = true;
         header->exit_known = exit_known;
         header->exit_status = exit_status;
