@@ -2,7 +2,6 @@
 #include "check.h"
 
 #include <stdatomic.h>
-
 #include <stdlib.h>
 
 Test(memory, context_is_charged_and_given_back)
