@@ -1,64 +1,65 @@
+/* Births and deaths, as a framework's allocator reports them: the hot path of native mode. What
+ * they change is the tensors' index and the granules that a tensor touches, under one hold of the
+ * pool's state lock; what holes make of that is told in holes.c. */
 #include "allocator/arena.h"
 
 #include <stdio.h>
 
 #include "allocator/pool_internal.h"
-
-struct tensor {
-    struct ms_treap_node node;
-    ms_addr_t addr;
-    uint64_t bytes;
-    uint64_t id;
-};
+#include "allocator/tensors.h"
 
 struct ms_arenas {
     uint8_t device;
     ms_pool_t *pool; /* null where there is none */
     struct ms_event_sink sink;
-    ms_lock_t lock;                /* taken before the pool's state lock, never after */
-    struct ms_treap_node *tensors; /* by address; they never overlap */
-    struct ms_slab slab;
+    ms_lock_t *lock; /* the pool's state lock; without a pool its own */
+    ms_lock_t own_lock;
+    struct ms_segment *recent; /* of the last report */
+    struct ms_tensors tensors;
     uint64_t next_id, end_id;
     struct ms_arenas_stats stats;
 };
 
 enum { IDS_AT_A_TIME = 1024 };
 
-static struct tensor *tensor_of(struct ms_treap_node *node)
-{
-    return node == NULL ? NULL : MS_CONTAINER_OF(node, struct tensor, node);
-}
-
-static inline struct ms_treap_key key_of(const struct ms_treap_node *node)
-{
-    const struct tensor *tensor = MS_CONTAINER_OF(node, struct tensor, node);
-    return (struct ms_treap_key){.major = tensor->addr};
-}
-
 ms_status_t ms_arenas_create(uint8_t device, ms_pool_t *pool, struct ms_event_sink sink,
                              ms_arenas_t **out)
 {
     struct ms_arenas *arenas = ms_pages_map(sizeof(*arenas));
-    if (arenas == NULL) {
+    if (arenas == NULL || !ms_tensors_init(&arenas->tensors)) {
+        if (arenas != NULL) {
+            ms_pages_unmap(arenas, sizeof(*arenas));
+        }
         return MS_ERR_NO_MEMORY;
     }
     arenas->device = device;
     arenas->pool = pool;
     arenas->sink = sink;
-    ms_slab_init(&arenas->slab, sizeof(struct tensor));
+    arenas->lock = pool != NULL ? &pool->state : &arenas->own_lock;
+    if (pool != NULL) {
+        ms_lock_acquire(&pool->state);
+        pool->repair.arenas = arenas;
+        ms_lock_release(&pool->state);
+    }
     *out = arenas;
     return MS_OK;
 }
 
 void ms_arenas_destroy(ms_arenas_t *arenas)
 {
-    if (arenas != NULL) {
-        ms_slab_destroy(&arenas->slab);
-        ms_pages_unmap(arenas, sizeof(*arenas));
+    if (arenas == NULL) {
+        return;
     }
+    if (arenas->pool != NULL) {
+        ms_lock_acquire(&arenas->pool->state);
+        arenas->pool->repair.arenas = NULL;
+        ms_lock_release(&arenas->pool->state);
+    }
+    ms_tensors_destroy(&arenas->tensors);
+    ms_pages_unmap(arenas, sizeof(*arenas));
 }
 
-static void tell(struct ms_arenas *arenas, enum ms_event_kind kind, const struct tensor *tensor,
+static void tell(struct ms_arenas *arenas, enum ms_event_kind kind, const struct ms_tensor *tensor,
                  uint32_t site, uint64_t block_id)
 {
     if (arenas->sink.emit != NULL) {
@@ -73,15 +74,26 @@ static void tell(struct ms_arenas *arenas, enum ms_event_kind kind, const struct
     }
 }
 
-static bool overlaps(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes)
+/* The segment that holds addr and can have holes; null where there is none. */
+static inline struct ms_segment *segment_of(struct ms_arenas *arenas, ms_addr_t addr)
 {
-    struct ms_treap_key end = {.major = addr + bytes};
-    const struct tensor *last = tensor_of(ms_treap_below(arenas->tensors, end, key_of));
-    return last != NULL && last->addr + last->bytes > addr;
+    struct ms_segment *recent = arenas->recent;
+    if (recent != NULL && addr - recent->base < recent->bytes) {
+        return recent;
+    }
+    if (arenas->pool == NULL) {
+        return NULL;
+    }
+    struct ms_segment *segment = ms_segment_of(arenas->pool, addr);
+    if (segment == NULL || segment->plain || !ms_granules_need(arenas->pool, segment)) {
+        return NULL;
+    }
+    arenas->recent = segment;
+    return segment;
 }
 
 /* MS_ERR_NOT_READY at the first report whose total is not our sum, else MS_OK. */
-static ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total_bytes)
+static inline ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total_bytes)
 {
     if (total_bytes == UINT64_MAX || total_bytes == arenas->stats.live_bytes ||
         arenas->stats.mismatched) {
@@ -91,145 +103,445 @@ static ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total_bytes)
     return MS_ERR_NOT_READY;
 }
 
-static ms_status_t born(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes, uint32_t site,
-                        uint64_t total_bytes)
+/* ---- granules under a tensor */
+
+/* The slots [*from, *to) that the tensor touches. */
+static inline void slots_of(const struct ms_pool *pool, const struct ms_segment *segment,
+                            ms_addr_t addr, uint64_t bytes, uint64_t *from, uint64_t *to)
 {
-    if (bytes == 0 || addr > UINT64_MAX - bytes || overlaps(arenas, addr, bytes)) {
-        arenas->stats.invalid_reports++;
-        return MS_ERR_INVALID;
+    unsigned shift = (unsigned)__builtin_ctzll(pool->granule_bytes);
+    *from = (addr - segment->base) >> shift;
+    *to = ((addr - segment->base + bytes - 1) >> shift) + 1;
+}
+
+/* The granule whose beginning the tensor ends right before; null where there is none. */
+static inline struct ms_granule *right_behind(const struct ms_pool *pool,
+                                              const struct ms_segment *segment, ms_addr_t addr,
+                                              uint64_t bytes, uint64_t to)
+{
+    uint64_t left_bytes = to * pool->granule_bytes - (addr - segment->base + bytes);
+    bool near = left_bytes <= MS_OVERREAD_BYTES && to < segment->slot_count;
+    return near ? &segment->granules[to] : NULL;
+}
+
+/* True if some of them have no backing. */
+static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
+                         uint64_t bytes)
+{
+    uint64_t from = 0;
+    uint64_t to = 0;
+    bool unbacked = false;
+    slots_of(pool, segment, addr, bytes, &from, &to);
+    uint64_t now = ++pool->repair.clock;
+    for (uint64_t slot = from; slot < to; slot++) {
+        struct ms_granule *granule = &segment->granules[slot];
+        if (granule->tensors++ == 0) {
+            uint64_t gap = now - granule->free_since;
+            if (granule->free_since != 0) {
+                granule->last_gap = gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX;
+            }
+            ms_quiet_clear(pool, segment, slot);
+        }
+        unbacked |= granule->unbacked;
     }
-    struct tensor *tensor = ms_slab_take(&arenas->slab);
-    if (tensor == NULL) {
-        return MS_ERR_NO_MEMORY;
+    struct ms_granule *behind = right_behind(pool, segment, addr, bytes, to);
+    if (behind != NULL) {
+        behind->ends_before++;
     }
+    return unbacked;
+}
+
+static inline void leave(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
+                         uint64_t bytes)
+{
+    uint64_t from = 0;
+    uint64_t to = 0;
+    slots_of(pool, segment, addr, bytes, &from, &to);
+    uint64_t now = ++pool->repair.clock;
+    for (uint64_t slot = from; slot < to; slot++) {
+        struct ms_granule *granule = &segment->granules[slot];
+        granule->epoch = pool->repair.epoch;
+        if (--granule->tensors == 0) {
+            granule->free_since = now;
+            if (granule->arena != NULL && !granule->unbacked) {
+                ms_quiet_set(pool, segment, slot);
+            }
+        }
+    }
+    struct ms_granule *behind = right_behind(pool, segment, addr, bytes, to);
+    if (behind != NULL) {
+        behind->ends_before--;
+    }
+}
+
+/* ---- births */
+
+static void freeze(struct ms_arenas *arenas, struct ms_arena *arena)
+{
+    arena->frozen = true;
+    if (arenas->sink.emit != NULL) {
+        arenas->sink.emit(arenas->sink.ctx, &(struct ms_event){.kind = MS_EVENT_ARENA_FROZEN,
+                                                               .device = arenas->device,
+                                                               .owner = MS_OWNER_POOL,
+                                                               .addr = arena->addr,
+                                                               .bytes = arena->bytes});
+    }
+}
+
+/* The arena that addr lies in, made at the first birth in its block. Null where there is none. */
+static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct ms_segment *segment,
+                                        ms_addr_t addr, uint64_t *block_id)
+{
+    struct ms_pool *pool = arenas->pool;
+    *block_id = 0;
+    if (segment != NULL) {
+        unsigned shift = (unsigned)__builtin_ctzll(pool->granule_bytes);
+        struct ms_arena *arena = segment->granules[(addr - segment->base) >> shift].arena;
+        if (arena != NULL) {
+            *block_id = arena->id;
+            return arena;
+        }
+    }
+    struct ms_range *range = pool == NULL ? NULL : ms_pool_mark_arena(pool, addr);
+    if (range == NULL) {
+        return NULL;
+    }
+    *block_id = range->live.id;
+    if (range->live.holes == NULL && segment != NULL) {
+        (void)ms_granules_arena(pool, range); /* without it nothing can be taken */
+    }
+    return range->live.holes;
+}
+
+static inline bool fits(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes)
+{
+    return bytes != 0 && bytes <= UINT64_MAX - addr &&
+           (segment == NULL || bytes <= segment->bytes - (addr - segment->base));
+}
+
+static inline struct ms_tensor *add(struct ms_arenas *arenas, struct ms_segment *segment,
+                                    ms_addr_t addr, uint64_t bytes)
+{
     if (arenas->next_id == arenas->end_id) {
         arenas->next_id = ms_ids_take(IDS_AT_A_TIME);
         arenas->end_id = arenas->next_id + IDS_AT_A_TIME;
     }
-    *tensor = (struct tensor){.addr = addr, .bytes = bytes, .id = arenas->next_id++};
-    ms_treap_insert(&arenas->tensors, &tensor->node, key_of);
-    struct ms_arenas_stats *stats = &arenas->stats;
-    stats->births++;
-    stats->live_tensors++;
-    stats->live_bytes += bytes;
-    if (stats->live_bytes > stats->peak_live_bytes) {
-        stats->peak_live_bytes = stats->live_bytes;
+    struct ms_tensor *tensor =
+        ms_tensors_add(&arenas->tensors, segment != NULL ? &segment->tensors : NULL,
+                       segment != NULL ? segment->base : 0, addr, bytes, arenas->next_id);
+    if (tensor != NULL) {
+        struct ms_arenas_stats *stats = &arenas->stats;
+        arenas->next_id++;
+        stats->births++;
+        stats->live_tensors++;
+        stats->live_bytes += bytes;
+        if (stats->live_bytes > stats->peak_live_bytes) {
+            stats->peak_live_bytes = stats->live_bytes;
+        }
     }
-    struct ms_block_info block = {0};
-    if (arenas->pool != NULL) {
-        /* Not in the pool: memory that the program mapped itself, and the block's id stays 0. */
-        (void)ms_pool_mark_arena(arenas->pool, addr, &block);
+    return tensor;
+}
+
+/* What the lock's holder has seen to; *unbacked: what is left to do without it. */
+static ms_status_t born(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes, uint32_t site,
+                        uint64_t total_bytes, bool capturing, bool *unbacked)
+{
+    struct ms_segment *segment = segment_of(arenas, addr);
+    const struct ms_starts *starts = segment != NULL ? &segment->tensors : NULL;
+    if (!fits(segment, addr, bytes) ||
+        ms_tensors_overlap(&arenas->tensors, starts, segment != NULL ? segment->base : 0, addr,
+                           bytes)) {
+        arenas->stats.invalid_reports++;
+        return MS_ERR_INVALID;
     }
-    tell(arenas, MS_EVENT_TENSOR_BORN, tensor, site, block.id);
+    struct ms_tensor *tensor = add(arenas, segment, addr, bytes);
+    if (tensor == NULL) {
+        return MS_ERR_NO_MEMORY;
+    }
+    uint64_t block_id = 0;
+    struct ms_arena *arena = arena_at(arenas, segment, addr, &block_id);
+    if (segment != NULL) {
+        *unbacked = touch(arenas->pool, segment, addr, bytes);
+        tensor->counted = true;
+    }
+    if (capturing && arena != NULL && !arena->frozen) {
+        freeze(arenas, arena);
+    }
+    tell(arenas, MS_EVENT_TENSOR_BORN, tensor, site, block_id);
     return compare_total(arenas, total_bytes);
+}
+
+/* Backs what the tensor lies on. Its owner waits for us, so it cannot go away meanwhile. */
+static ms_status_t back(struct ms_pool *pool, ms_addr_t addr, uint64_t bytes)
+{
+    ms_status_t status = MS_OK;
+    ms_lock_acquire(&pool->growth);
+    struct ms_segment *segment = ms_segment_of(pool, addr);
+    if (segment != NULL && segment->granules != NULL) {
+        uint64_t from = 0;
+        uint64_t to = 0;
+        slots_of(pool, segment, addr, bytes, &from, &to);
+        status = ms_holes_back(pool, segment, from, to);
+    }
+    ms_lock_release(&pool->growth);
+    return status;
+}
+
+/* The reports are not what they should be: from here on nothing rests on them. */
+static void distrust(struct ms_arenas *arenas)
+{
+    struct ms_pool *pool = arenas->pool;
+    if (pool != NULL && pool->granule_bytes != 0) {
+        ms_lock_acquire(&pool->growth);
+        if (!pool->repair.frozen) {
+            ms_holes_freeze(pool);
+        }
+        ms_lock_release(&pool->growth);
+    }
 }
 
 ms_status_t ms_arenas_born(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes, uint32_t site,
                            uint64_t total_bytes)
 {
-    ms_lock_acquire(&arenas->lock);
-    ms_status_t status = born(arenas, addr, bytes, site, total_bytes);
-    ms_lock_release(&arenas->lock);
+    struct ms_pool *pool = arenas->pool;
+    bool capturing = pool != NULL && pool->ops->capturing(pool->ops->ctx);
+    bool unbacked = false;
+    ms_lock_acquire(arenas->lock);
+    ms_status_t status = born(arenas, addr, bytes, site, total_bytes, capturing, &unbacked);
+    ms_lock_release(arenas->lock);
+    if (status == MS_ERR_NOT_READY || status == MS_ERR_INVALID) {
+        distrust(arenas);
+    }
+    if (unbacked) {
+        ms_status_t backed = back(pool, addr, bytes);
+        status = backed != MS_OK ? backed : status;
+    }
     return status;
 }
 
-static void bury(struct ms_arenas *arenas, struct tensor *tensor)
+/* ---- deaths */
+
+static inline bool bury(struct ms_arenas *arenas, struct ms_segment *segment, ms_addr_t addr)
 {
-    ms_treap_remove(&arenas->tensors, &tensor->node, key_of);
+    struct ms_tensor tensor;
+    if (!ms_tensors_take(&arenas->tensors, segment != NULL ? &segment->tensors : NULL,
+                         segment != NULL ? segment->base : 0, addr, &tensor)) {
+        return false;
+    }
     arenas->stats.deaths++;
     arenas->stats.live_tensors--;
-    arenas->stats.live_bytes -= tensor->bytes;
-    tell(arenas, MS_EVENT_TENSOR_DIED, tensor, 0, 0);
-    ms_slab_give(&arenas->slab, tensor);
+    arenas->stats.live_bytes -= tensor.bytes;
+    if (segment != NULL && tensor.counted) {
+        leave(arenas->pool, segment, addr, tensor.bytes);
+    }
+    tell(arenas, MS_EVENT_TENSOR_DIED, &tensor, 0, 0);
+    return true;
 }
 
 ms_status_t ms_arenas_died(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes,
                            uint64_t total_bytes)
 {
     (void)bytes; /* the birth's size is the one that was counted */
-    struct ms_treap_key key = {.major = addr};
-    ms_lock_acquire(&arenas->lock);
-    struct tensor *tensor = tensor_of(ms_treap_at_least(arenas->tensors, key, key_of));
     ms_status_t status = MS_ERR_INVALID;
-    if (tensor != NULL && tensor->addr == addr) {
-        bury(arenas, tensor);
+    ms_lock_acquire(arenas->lock);
+    if (bury(arenas, segment_of(arenas, addr), addr)) {
         status = compare_total(arenas, total_bytes);
     } else {
         arenas->stats.invalid_reports++;
     }
-    ms_lock_release(&arenas->lock);
+    ms_lock_release(arenas->lock);
+    if (status != MS_OK) {
+        distrust(arenas);
+    }
     return status;
+}
+
+void ms_arenas_bury(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes)
+{
+    struct ms_segment *segment = segment_of(arenas, addr);
+    const struct ms_starts *starts = segment != NULL ? &segment->tensors : NULL;
+    ms_addr_t base = segment != NULL ? segment->base : 0;
+    const struct ms_tensor *tensor = NULL;
+    while ((tensor = ms_tensors_any_in(&arenas->tensors, starts, base, addr, bytes)) != NULL) {
+        (void)bury(arenas, segment, tensor->addr);
+    }
 }
 
 void ms_arenas_block_gone(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes)
 {
-    struct ms_treap_key key = {.major = addr};
-    ms_lock_acquire(&arenas->lock);
-    for (;;) {
-        struct tensor *tensor = tensor_of(ms_treap_at_least(arenas->tensors, key, key_of));
-        if (tensor == NULL || tensor->addr - addr >= bytes) {
-            break;
-        }
-        bury(arenas, tensor);
+    ms_lock_acquire(arenas->lock);
+    ms_arenas_bury(arenas, addr, bytes);
+    ms_lock_release(arenas->lock);
+}
+
+void ms_arenas_segment_gone(struct ms_arenas *arenas, const struct ms_segment *segment)
+{
+    if (arenas->recent == segment) {
+        arenas->recent = NULL;
     }
-    ms_lock_release(&arenas->lock);
 }
 
 void ms_arenas_stats(ms_arenas_t *arenas, struct ms_arenas_stats *out)
 {
-    ms_lock_acquire(&arenas->lock);
+    ms_lock_acquire(arenas->lock);
     *out = arenas->stats;
-    ms_lock_release(&arenas->lock);
+    ms_lock_release(arenas->lock);
 }
 
-static const char *first_violation(struct ms_arenas *arenas)
+/* ---- the walker */
+
+/* What the live tensors of a segment add up to. */
+struct sum {
+    uint64_t tensors, bytes;
+    const char *violation;
+};
+
+static const char *check_granules(const struct ms_arenas *arenas, const struct ms_segment *segment,
+                                  const struct ms_granule *seen)
 {
-    uint64_t tensors = 0;
-    uint64_t bytes = 0;
-    struct ms_treap_key key = {0};
-    const struct tensor *tensor = tensor_of(ms_treap_at_least(arenas->tensors, key, key_of));
-    while (tensor != NULL) {
-        tensors++;
-        bytes += tensor->bytes;
-        key.major = tensor->addr + 1;
-        const struct tensor *next = tensor_of(ms_treap_at_least(arenas->tensors, key, key_of));
-        if (next != NULL && tensor->addr + tensor->bytes > next->addr) {
-            return "two live tensors overlap";
+    const struct ms_pool *pool = arenas->pool;
+    for (uint64_t slot = 0; slot < segment->slot_count; slot++) {
+        const struct ms_granule *granule = &segment->granules[slot];
+        const struct ms_chunk *chunk = segment->slots[slot];
+        bool backed = chunk != NULL && !chunk->stuck;
+        bool quiet = granule->arena != NULL && granule->tensors == 0 && !granule->unbacked;
+        if (granule->tensors != seen[slot].tensors ||
+            granule->ends_before != seen[slot].ends_before) {
+            return "a granule's count of live tensors is wrong";
         }
-        tensor = next;
-    }
-    const struct ms_arenas_stats *stats = &arenas->stats;
-    if (tensors != stats->live_tensors || stats->births - stats->deaths != tensors) {
-        return "the number of live tensors is not births less deaths";
-    }
-    if (bytes != stats->live_bytes || bytes > stats->peak_live_bytes) {
-        return "live bytes do not add up";
+        if (granule->unbacked && granule->arena == NULL) {
+            return "a granule of no arena is owed something";
+        }
+        if (granule->arena != NULL && granule->unbacked == backed) {
+            return "an arena's granule is not as backed as it says";
+        }
+        if (granule->unbacked && granule->tensors > 0 && !granule->refused) {
+            return "a live tensor lies on an unbacked granule";
+        }
+        if (quiet != ms_quiet_test(segment, slot)) {
+            return "a granule is not as quiet as it says";
+        }
+        if (granule->epoch > pool->repair.epoch) {
+            return "a granule's epoch has not begun";
+        }
     }
     return NULL;
 }
 
+static void note(const struct ms_arenas *arenas, const struct ms_segment *segment,
+                 struct ms_granule *seen, const struct ms_tensor *tensor)
+{
+    uint64_t from = 0;
+    uint64_t to = 0;
+    slots_of(arenas->pool, segment, tensor->addr, tensor->bytes, &from, &to);
+    for (uint64_t slot = from; slot < to; slot++) {
+        seen[slot].tensors++;
+    }
+    uint64_t left_bytes =
+        to * arenas->pool->granule_bytes - (tensor->addr - segment->base + tensor->bytes);
+    if (to < segment->slot_count && left_bytes <= MS_OVERREAD_BYTES) {
+        seen[to].ends_before++;
+    }
+}
+
+static void check_segment(struct ms_arenas *arenas, struct ms_segment *segment, struct sum *sum)
+{
+    const struct ms_tensors *tensors = &arenas->tensors;
+    size_t bytes = segment->slot_count * sizeof(struct ms_granule);
+    struct ms_granule *seen = ms_pages_map(bytes);
+    if (seen == NULL) {
+        sum->violation = "the host has no memory to look";
+        return;
+    }
+    ms_addr_t above = UINT64_MAX;
+    const struct ms_tensor *tensor =
+        ms_tensors_below(tensors, &segment->tensors, segment->base, segment->base + segment->bytes);
+    while (tensor != NULL) {
+        sum->tensors++;
+        sum->bytes += tensor->bytes;
+        note(arenas, segment, seen, tensor);
+        if (tensor->addr + tensor->bytes > above) {
+            sum->violation = "two live tensors overlap";
+        }
+        above = tensor->addr;
+        tensor = ms_tensors_below(tensors, &segment->tensors, segment->base, above);
+    }
+    tensor = ms_tensors_in_tree(tensors, segment->base);
+    while (tensor != NULL && tensor->addr - segment->base < segment->bytes) {
+        if (tensor->counted) {
+            note(arenas, segment, seen, tensor);
+        }
+        tensor = ms_tensors_in_tree(tensors, tensor->addr + 1);
+    }
+    const char *violation = check_granules(arenas, segment, seen);
+    sum->violation = sum->violation != NULL ? sum->violation : violation;
+    ms_pages_unmap(seen, bytes);
+}
+
+static void check_tree(const struct ms_arenas *arenas, struct sum *sum)
+{
+    const struct ms_tensor *tensor = ms_tensors_in_tree(&arenas->tensors, 0);
+    while (tensor != NULL) {
+        sum->tensors++;
+        sum->bytes += tensor->bytes;
+        const struct ms_tensor *next = ms_tensors_in_tree(&arenas->tensors, tensor->addr + 1);
+        if (next != NULL && tensor->addr + tensor->bytes > next->addr) {
+            sum->violation = "two live tensors overlap";
+        }
+        tensor = next;
+    }
+}
+
+static const char *first_violation(struct ms_arenas *arenas)
+{
+    struct sum sum = {0};
+    const struct ms_arenas_stats *stats = &arenas->stats;
+    for (size_t at = 0; arenas->pool != NULL && at < arenas->pool->segment_count; at++) {
+        if (arenas->pool->segments[at]->granules != NULL) {
+            check_segment(arenas, arenas->pool->segments[at], &sum);
+        }
+    }
+    check_tree(arenas, &sum);
+    if (sum.violation == NULL &&
+        (sum.tensors != stats->live_tensors || stats->births - stats->deaths != sum.tensors)) {
+        sum.violation = "the number of live tensors is not births less deaths";
+    }
+    if (sum.violation == NULL &&
+        (sum.bytes != stats->live_bytes || sum.bytes > stats->peak_live_bytes)) {
+        sum.violation = "live bytes do not add up";
+    }
+    return sum.violation;
+}
+
 bool ms_arenas_is_valid(ms_arenas_t *arenas, char *why, size_t why_bytes)
 {
-    ms_lock_acquire(&arenas->lock);
+    if (arenas->pool != NULL) {
+        ms_lock_acquire(&arenas->pool->growth);
+    }
+    ms_lock_acquire(arenas->lock);
     const char *violation = first_violation(arenas);
-    ms_lock_release(&arenas->lock);
+    ms_lock_release(arenas->lock);
+    if (arenas->pool != NULL) {
+        ms_lock_release(&arenas->pool->growth);
+    }
     if (violation != NULL && why != NULL && why_bytes > 0) {
         (void)snprintf(why, why_bytes, "%s", violation);
     }
     return violation == NULL;
 }
 
+/* With a pool its lock is ours, and the pool's part sees to it. */
 void ms_arenas_fork_prepare(ms_arenas_t *arenas)
 {
-    ms_lock_acquire(&arenas->lock);
+    ms_lock_acquire(&arenas->own_lock);
 }
 
 void ms_arenas_fork_parent(ms_arenas_t *arenas)
 {
-    ms_lock_release(&arenas->lock);
+    ms_lock_release(&arenas->own_lock);
 }
 
 void ms_arenas_fork_child(ms_arenas_t *arenas)
 {
-    ms_lock_reset(&arenas->lock);
+    ms_lock_reset(&arenas->own_lock);
 }

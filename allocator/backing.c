@@ -5,25 +5,53 @@
  * whatever stays live in it keeps all of it. */
 enum { LARGEST_CHUNK_GRANULES = 16 };
 
-/* What a chunk event says, told and counted when it has taken effect. */
-static void tell(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk)
+/* Memory is ample while less than this part of the cap is charged. Beyond it every chunk is one
+ * granule: what is large now could not be split when memory is short. */
+enum { AMPLE_PART = 2 };
+
+static void count_host(struct ms_pool *pool, enum ms_event_kind kind, uint64_t bytes)
 {
-    ms_lock_acquire(&pool->state);
+    struct ms_pool_counters *count = &pool->count;
+    switch (kind) {
+    case MS_EVENT_CHUNK_CREATE:
+        count->host_reserve_bytes += bytes;
+        break;
+    case MS_EVENT_CHUNK_RELEASE:
+        count->host_reserve_bytes -= bytes;
+        break;
+    case MS_EVENT_MAP:
+        count->host_reserve_bytes -= bytes;
+        count->host_backed_bytes += bytes;
+        if (count->peak_host_backed_bytes < count->host_backed_bytes) {
+            count->peak_host_backed_bytes = count->host_backed_bytes;
+        }
+        break;
+    default:
+        count->host_backed_bytes -= bytes;
+        count->host_reserve_bytes += bytes;
+        break;
+    }
+}
+
+/* What a chunk event says, told and counted when it has taken effect. State lock. */
+static void tell_locked(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk)
+{
     struct ms_event event = {
         .kind = (uint8_t)kind, .owner = MS_OWNER_POOL, .id = chunk->handle, .bytes = chunk->bytes};
+    uint64_t device_bytes = chunk->host ? 0 : chunk->bytes;
     if (kind == MS_EVENT_MAP || kind == MS_EVENT_UNMAP) {
         event.addr = chunk->segment->base + chunk->slot * pool->granule_bytes;
+    } else {
+        event.aux = chunk->host ? MS_LOCATION_HOST : MS_LOCATION_DEVICE;
     }
     switch (kind) {
     case MS_EVENT_CHUNK_CREATE:
-        event.aux = MS_LOCATION_DEVICE;
         pool->count.chunks_created++;
-        pool->count.reserved_bytes += chunk->bytes;
+        pool->count.reserved_bytes += device_bytes;
         break;
     case MS_EVENT_CHUNK_RELEASE:
-        event.aux = MS_LOCATION_DEVICE;
         pool->count.chunks_released++;
-        pool->count.reserved_bytes -= chunk->bytes;
+        pool->count.reserved_bytes -= device_bytes;
         break;
     case MS_EVENT_MAP:
         pool->count.maps++;
@@ -34,27 +62,44 @@ static void tell(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk 
         pool->count.unmaps++;
         break;
     }
+    if (chunk->host) {
+        count_host(pool, kind, chunk->bytes);
+    }
     ms_pool_emit(pool, &event);
+}
+
+static void tell(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk)
+{
+    ms_lock_acquire(&pool->state);
+    tell_locked(pool, kind, chunk);
     ms_lock_release(&pool->state);
 }
 
 /* ---- chunks and spares */
 
-static ms_status_t chunk_make(struct ms_pool *pool, uint64_t bytes, struct ms_chunk **out)
+bool ms_backing_ample(const struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t limit = atomic_load(&pool->config.budget->cap_bytes) / AMPLE_PART;
+    uint64_t charged = atomic_load(&pool->config.budget->charged_bytes);
+    return charged <= limit && bytes <= limit - charged;
+}
+
+ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool birth,
+                                  const void *properties, struct ms_chunk **out)
 {
     struct ms_chunk *chunk = ms_slab_take(&pool->chunk_slab);
     if (chunk == NULL) {
         return MS_ERR_NO_MEMORY;
     }
     *chunk = (struct ms_chunk){.bytes = bytes};
-    if (!ms_budget_charge(pool->config.budget, MS_OWNER_POOL, bytes)) {
+    if (!ms_promise_charge(pool, bytes, birth)) {
         ms_slab_give(&pool->chunk_slab, chunk);
         return MS_ERR_NO_MEMORY;
     }
-    ms_status_t status =
-        pool->ops->chunk_create(pool->ops->ctx, bytes, MS_LOCATION_DEVICE, NULL, &chunk->handle);
+    ms_status_t status = pool->ops->chunk_create(pool->ops->ctx, bytes, MS_LOCATION_DEVICE,
+                                                 properties, &chunk->handle);
     if (status != MS_OK) {
-        ms_budget_discharge(pool->config.budget, MS_OWNER_POOL, bytes);
+        ms_promise_discharge(pool, bytes);
         ms_slab_give(&pool->chunk_slab, chunk);
         return status;
     }
@@ -63,11 +108,28 @@ static ms_status_t chunk_make(struct ms_pool *pool, uint64_t bytes, struct ms_ch
     return MS_OK;
 }
 
-static void add_spare(struct ms_pool *pool, struct ms_chunk *chunk)
+void ms_backing_add_spare(struct ms_pool *pool, struct ms_chunk *chunk)
 {
+    struct ms_chunk **list = chunk->host ? &pool->repair.reserve : &pool->spares;
     chunk->segment = NULL;
-    chunk->next = pool->spares;
-    pool->spares = chunk;
+    chunk->next = *list;
+    *list = chunk;
+}
+
+/* Releases the first chunk of the list; false: the device would not. */
+static bool release_first(struct ms_pool *pool, struct ms_chunk **list)
+{
+    struct ms_chunk *chunk = *list;
+    if (pool->ops->chunk_release(pool->ops->ctx, chunk->handle) != MS_OK) {
+        return false;
+    }
+    *list = chunk->next;
+    tell(pool, MS_EVENT_CHUNK_RELEASE, chunk);
+    if (!chunk->host) {
+        ms_promise_discharge(pool, chunk->bytes);
+    }
+    ms_slab_give(&pool->chunk_slab, chunk);
+    return true;
 }
 
 uint64_t ms_backing_release_spares(struct ms_pool *pool)
@@ -75,18 +137,41 @@ uint64_t ms_backing_release_spares(struct ms_pool *pool)
     uint64_t released_bytes = 0;
     struct ms_chunk **link = &pool->spares;
     while (*link != NULL) {
-        struct ms_chunk *chunk = *link;
-        if (pool->ops->chunk_release(pool->ops->ctx, chunk->handle) != MS_OK) {
-            link = &chunk->next; /* still there and still charged: the next time */
-            continue;
+        uint64_t bytes = (*link)->bytes;
+        if (release_first(pool, link)) {
+            released_bytes += bytes;
+        } else {
+            link = &(*link)->next; /* still there and still charged: the next time */
         }
-        *link = chunk->next;
-        tell(pool, MS_EVENT_CHUNK_RELEASE, chunk);
-        ms_budget_discharge(pool->config.budget, MS_OWNER_POOL, chunk->bytes);
-        released_bytes += chunk->bytes;
-        ms_slab_give(&pool->chunk_slab, chunk);
     }
     return released_bytes;
+}
+
+ms_status_t ms_backing_host_make(struct ms_pool *pool)
+{
+    struct ms_chunk *chunk = ms_slab_take(&pool->chunk_slab);
+    if (chunk == NULL) {
+        return MS_ERR_NO_MEMORY;
+    }
+    *chunk = (struct ms_chunk){.bytes = pool->granule_bytes, .host = true};
+    ms_status_t status = pool->ops->chunk_create(pool->ops->ctx, chunk->bytes, MS_LOCATION_HOST,
+                                                 NULL, &chunk->handle);
+    if (status != MS_OK) {
+        ms_slab_give(&pool->chunk_slab, chunk);
+        return status;
+    }
+    tell(pool, MS_EVENT_CHUNK_CREATE, chunk);
+    ms_backing_add_spare(pool, chunk);
+    return MS_OK;
+}
+
+void ms_backing_host_release(struct ms_pool *pool, uint64_t keep_bytes)
+{
+    while (pool->repair.reserve != NULL && pool->count.host_reserve_bytes > keep_bytes) {
+        if (!release_first(pool, &pool->repair.reserve)) {
+            return;
+        }
+    }
 }
 
 /* The largest spare of at most `bytes`, taken from the list; null where there is none. */
@@ -106,20 +191,39 @@ static struct ms_chunk *take_spare(struct ms_pool *pool, uint64_t bytes)
     return chunk;
 }
 
+static ms_status_t take_reserve(struct ms_pool *pool, struct ms_chunk **out)
+{
+    *out = pool->repair.reserve;
+    if (*out == NULL) {
+        return MS_ERR_NO_MEMORY;
+    }
+    pool->repair.reserve = (*out)->next;
+    return MS_OK;
+}
+
+/* As many granules at once as are worth it. */
+static uint64_t granules_at_once(const struct ms_pool *pool, uint64_t bytes, bool large)
+{
+    uint64_t granules = large ? bytes / pool->granule_bytes : 1;
+    granules = granules > LARGEST_CHUNK_GRANULES ? LARGEST_CHUNK_GRANULES : granules;
+    return ms_backing_ample(pool, granules * pool->granule_bytes) ? granules : 1;
+}
+
 /* A chunk of at most `bytes`, smaller where budget or device have no room for a large one. */
-static ms_status_t chunk_get(struct ms_pool *pool, uint64_t bytes, bool large,
+static ms_status_t chunk_get(struct ms_pool *pool, uint64_t bytes, const struct ms_fill *fill,
                              struct ms_chunk **out)
 {
+    if (fill->host) {
+        return take_reserve(pool, out);
+    }
     *out = take_spare(pool, bytes);
     if (*out != NULL) {
         return MS_OK;
     }
-    uint64_t granules = large ? bytes / pool->granule_bytes : 1;
-    if (granules > LARGEST_CHUNK_GRANULES) {
-        granules = LARGEST_CHUNK_GRANULES;
-    }
+    uint64_t granules = granules_at_once(pool, bytes, fill->large);
     for (;;) {
-        ms_status_t status = chunk_make(pool, granules * pool->granule_bytes, out);
+        ms_status_t status =
+            ms_backing_chunk_make(pool, granules * pool->granule_bytes, fill->birth, NULL, out);
         if (status != MS_ERR_NO_MEMORY) {
             return status;
         }
@@ -136,9 +240,8 @@ static ms_status_t chunk_get(struct ms_pool *pool, uint64_t bytes, bool large,
 
 /* ---- filling */
 
-/* Gives access to slots that are all mapped. */
-static ms_status_t give_access(struct ms_pool *pool, const struct ms_segment *segment,
-                               uint64_t from, uint64_t to)
+ms_status_t ms_backing_give_access(struct ms_pool *pool, const struct ms_segment *segment,
+                                   uint64_t from, uint64_t to)
 {
     ms_addr_t addr = segment->base + from * pool->granule_bytes;
     uint64_t bytes = (to - from) * pool->granule_bytes;
@@ -165,55 +268,81 @@ static void set_slots(struct ms_pool *pool, struct ms_chunk *chunk, struct ms_ch
     ms_lock_release(&pool->state);
 }
 
+ms_status_t ms_backing_map(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
+                           struct ms_chunk *chunk)
+{
+    ms_addr_t addr = segment->base + slot * pool->granule_bytes;
+    ms_status_t status = pool->ops->map(pool->ops->ctx, addr, chunk->bytes, chunk->handle);
+    if (status != MS_OK) {
+        return status;
+    }
+    chunk->segment = segment;
+    chunk->slot = slot;
+    tell(pool, MS_EVENT_MAP, chunk);
+    set_slots(pool, chunk, chunk);
+    return MS_OK;
+}
+
+ms_status_t ms_backing_unmap(struct ms_pool *pool, struct ms_chunk *const *chunks, size_t count)
+{
+    uint64_t bytes = 0;
+    for (size_t at = 0; at < count; at++) {
+        bytes += chunks[at]->bytes;
+    }
+    ms_addr_t addr = chunks[0]->segment->base + chunks[0]->slot * pool->granule_bytes;
+    ms_status_t status = pool->ops->unmap(pool->ops->ctx, addr, bytes);
+    if (status == MS_OK) {
+        ms_lock_acquire(&pool->state);
+        for (size_t at = 0; at < count; at++) {
+            tell_locked(pool, MS_EVENT_UNMAP, chunks[at]);
+        }
+        ms_lock_release(&pool->state);
+    }
+    return status;
+}
+
 static void undo_fill(struct ms_pool *pool, struct ms_chunk *done)
 {
     while (done != NULL) {
         struct ms_chunk *chunk = done;
         done = chunk->next;
-        ms_addr_t addr = chunk->segment->base + chunk->slot * pool->granule_bytes;
-        if (pool->ops->unmap(pool->ops->ctx, addr, chunk->bytes) != MS_OK) {
+        if (ms_backing_unmap(pool, &chunk, 1) != MS_OK) {
             chunk->stuck = true;
             continue;
         }
-        tell(pool, MS_EVENT_UNMAP, chunk);
         set_slots(pool, chunk, NULL);
-        add_spare(pool, chunk);
+        ms_backing_add_spare(pool, chunk);
     }
     (void)ms_backing_release_spares(pool);
 }
 
 /* Fills the slots [from, to), all of them empty; chunks go onto *done as they are mapped. */
 static ms_status_t fill_gap(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
-                            uint64_t to, bool large, struct ms_chunk **done)
+                            uint64_t to, const struct ms_fill *fill, struct ms_chunk **done)
 {
-    const struct ms_device_ops *ops = pool->ops;
     uint64_t slot = from;
     while (slot < to) {
         struct ms_chunk *chunk = NULL;
-        ms_status_t status = chunk_get(pool, (to - slot) * pool->granule_bytes, large, &chunk);
+        ms_status_t status = chunk_get(pool, (to - slot) * pool->granule_bytes, fill, &chunk);
         if (status != MS_OK) {
             return status;
         }
-        ms_addr_t addr = segment->base + slot * pool->granule_bytes;
-        status = ops->map(ops->ctx, addr, chunk->bytes, chunk->handle);
+        status = ms_backing_map(pool, segment, slot, chunk);
         if (status != MS_OK) {
-            add_spare(pool, chunk);
+            ms_backing_add_spare(pool, chunk);
             return status;
         }
-        chunk->segment = segment;
-        chunk->slot = slot;
         chunk->next = *done;
         *done = chunk;
-        tell(pool, MS_EVENT_MAP, chunk);
-        set_slots(pool, chunk, chunk);
         slot += chunk->bytes / pool->granule_bytes;
     }
-    return give_access(pool, segment, from, to);
+    return ms_backing_give_access(pool, segment, from, to);
 }
 
 ms_status_t ms_backing_fill(struct ms_pool *pool, const struct ms_range *range, bool large)
 {
     struct ms_segment *segment = range->segment;
+    struct ms_fill fill = {.large = large};
     uint64_t first = (range->addr - segment->base) / pool->granule_bytes;
     uint64_t last = (range->addr + range->bytes - 1 - segment->base) / pool->granule_bytes;
     struct ms_chunk *done = NULL;
@@ -227,7 +356,7 @@ ms_status_t ms_backing_fill(struct ms_pool *pool, const struct ms_range *range, 
         while (to <= last && segment->slots[to] == NULL) {
             to++;
         }
-        ms_status_t status = fill_gap(pool, segment, slot, to, large, &done);
+        ms_status_t status = fill_gap(pool, segment, slot, to, &fill, &done);
         if (status != MS_OK) {
             undo_fill(pool, done);
             return status;
@@ -235,6 +364,66 @@ ms_status_t ms_backing_fill(struct ms_pool *pool, const struct ms_range *range, 
         slot = to;
     }
     return MS_OK;
+}
+
+/* A chunk that an earlier fill could not unmap again leaves the unbacked slot, or the slot stays
+ * lost. */
+static ms_status_t unstick(struct ms_pool *pool, struct ms_chunk *chunk)
+{
+    ms_status_t status = ms_backing_unmap(pool, &chunk, 1);
+    if (status == MS_OK) {
+        chunk->stuck = false;
+        set_slots(pool, chunk, NULL);
+        ms_backing_add_spare(pool, chunk);
+    }
+    return status;
+}
+
+static ms_status_t fill_hole(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                             uint64_t to, const struct ms_fill *fill)
+{
+    for (uint64_t slot = from; slot < to; slot++) {
+        if (segment->slots[slot] != NULL) {
+            ms_status_t status = unstick(pool, segment->slots[slot]);
+            if (status != MS_OK) {
+                return status;
+            }
+        }
+    }
+    struct ms_chunk *done = NULL;
+    ms_status_t status = fill_gap(pool, segment, from, to, fill, &done);
+    if (status != MS_OK) {
+        undo_fill(pool, done);
+        return status;
+    }
+    uint64_t chunks = 0;
+    for (; done != NULL; done = done->next) {
+        chunks++;
+    }
+    ms_lock_acquire(&pool->state);
+    pool->count.holes_backed += chunks;
+    ms_granules_backed(pool, segment, from, to);
+    ms_lock_release(&pool->state);
+    return MS_OK;
+}
+
+ms_status_t ms_backing_fill_holes(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                                  uint64_t to, const struct ms_fill *fill)
+{
+    ms_status_t status = MS_OK;
+    uint64_t slot = from;
+    /* Only with the growth lock, which is ours, do granules get or lose their backing. */
+    while (segment->granules != NULL && slot < to && status == MS_OK) {
+        uint64_t end = slot;
+        while (end < to && segment->granules[end].unbacked) {
+            end++;
+        }
+        if (end > slot) {
+            status = fill_hole(pool, segment, slot, end, fill);
+        }
+        slot = end + 1;
+    }
+    return status;
 }
 
 static bool accessible(const struct ms_chunk *chunk)
@@ -253,7 +442,8 @@ ms_status_t ms_backing_refresh_access(struct ms_pool *pool)
             while (slot < segment->slot_count && accessible(segment->slots[slot])) {
                 slot++;
             }
-            ms_status_t one = slot == from ? MS_OK : give_access(pool, segment, from, slot);
+            ms_status_t one =
+                slot == from ? MS_OK : ms_backing_give_access(pool, segment, from, slot);
             status = status == MS_OK ? one : status;
             slot += slot == from ? 1 : 0;
         }
@@ -298,7 +488,7 @@ static bool find_run(const struct ms_pool *pool, const struct ms_range *range,
     return out->bytes != 0;
 }
 
-bool ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
+uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
 {
     uint64_t found_bytes = 0;
     ms_lock_acquire(&pool->state);
@@ -312,7 +502,7 @@ bool ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
         range = ms_range_tree_after(root, range);
     }
     ms_lock_release(&pool->state);
-    return found_bytes >= enough_bytes;
+    return found_bytes;
 }
 
 /* Cuts the run out of its idle range, as a busy range of its own. Null: the host has no memory. */
@@ -364,7 +554,7 @@ static ms_status_t unmap_run(struct ms_pool *pool, struct ms_range *range)
         slot += chunk->bytes / pool->granule_bytes;
         tell(pool, MS_EVENT_UNMAP, chunk);
         set_slots(pool, chunk, NULL);
-        add_spare(pool, chunk);
+        ms_backing_add_spare(pool, chunk);
     }
     ms_lock_acquire(&pool->state);
     ms_range_make_hole(pool, range);
@@ -408,6 +598,14 @@ ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
 
 /* ---- the end */
 
+static void drop_chunk(struct ms_pool *pool, struct ms_chunk *chunk)
+{
+    tell(pool, MS_EVENT_CHUNK_RELEASE, chunk);
+    if (!chunk->host) {
+        ms_budget_discharge(pool->config.budget, MS_OWNER_POOL, chunk->bytes);
+    }
+}
+
 static void drop_segment(struct ms_pool *pool, struct ms_segment *segment, bool device_gone)
 {
     const struct ms_device_ops *ops = pool->ops;
@@ -424,10 +622,9 @@ static void drop_segment(struct ms_pool *pool, struct ms_segment *segment, bool 
             (void)ops->chunk_release(ops->ctx, chunk->handle);
         }
         tell(pool, MS_EVENT_UNMAP, chunk);
-        tell(pool, MS_EVENT_CHUNK_RELEASE, chunk);
-        ms_budget_discharge(pool->config.budget, MS_OWNER_POOL, chunk->bytes);
+        drop_chunk(pool, chunk);
     }
-    if (!segment->plain) {
+    if (!segment->plain && segment->foreign == NULL) {
         if (!device_gone) {
             (void)ops->address_free(ops->ctx, segment->base, segment->bytes);
         }
@@ -440,18 +637,23 @@ static void drop_segment(struct ms_pool *pool, struct ms_segment *segment, bool 
     }
 }
 
+/* Chunks of a list that are mapped nowhere. */
+static void drop_list(struct ms_pool *pool, struct ms_chunk *list, bool device_gone)
+{
+    for (; list != NULL; list = list->next) {
+        if (!device_gone) {
+            (void)pool->ops->chunk_release(pool->ops->ctx, list->handle);
+        }
+        drop_chunk(pool, list);
+    }
+}
+
 void ms_backing_drop_all(struct ms_pool *pool, bool device_gone)
 {
-    if (!device_gone) {
-        (void)ms_backing_release_spares(pool);
-    }
-    while (pool->spares != NULL) {
-        struct ms_chunk *chunk = pool->spares;
-        pool->spares = chunk->next;
-        tell(pool, MS_EVENT_CHUNK_RELEASE, chunk);
-        ms_budget_discharge(pool->config.budget, MS_OWNER_POOL, chunk->bytes);
-    }
+    drop_list(pool, pool->spares, device_gone);
+    drop_list(pool, pool->repair.reserve, device_gone);
     for (size_t at = 0; at < pool->segment_count; at++) {
         drop_segment(pool, pool->segments[at], device_gone);
     }
+    ms_budget_unpromise(pool->config.budget, pool->repair.promised_bytes);
 }

@@ -3,52 +3,105 @@
 void ms_budget_init(struct ms_budget *budget, uint64_t cap_bytes)
 {
     atomic_init(&budget->cap_bytes, cap_bytes);
+    atomic_init(&budget->committed_bytes, 0);
     atomic_init(&budget->charged_bytes, 0);
+    atomic_init(&budget->promised_bytes, 0);
     atomic_init(&budget->peak_charged_bytes, 0);
     for (int owner = 0; owner < MS_OWNER_COUNT; owner++) {
         atomic_init(&budget->by_owner_bytes[owner], 0);
     }
 }
 
-static void note_charged(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes,
-                         uint64_t charged_bytes)
+/* Written so that neither side can wrap, whatever was asked for or imposed. */
+static bool fits(uint64_t held_bytes, uint64_t bytes, uint64_t cap_bytes)
 {
-    atomic_fetch_add(&budget->by_owner_bytes[owner], bytes);
-    uint64_t peak = atomic_load(&budget->peak_charged_bytes);
-    while (charged_bytes > peak &&
-           !atomic_compare_exchange_weak(&budget->peak_charged_bytes, &peak, charged_bytes)) {
-    }
+    return held_bytes <= cap_bytes && bytes <= cap_bytes - held_bytes;
 }
 
-bool ms_budget_charge(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
+static bool commit(struct ms_budget *budget, uint64_t bytes)
 {
-    uint64_t charged = atomic_load(&budget->charged_bytes);
+    uint64_t committed = atomic_load(&budget->committed_bytes);
     do {
-        uint64_t cap = atomic_load(&budget->cap_bytes);
-        /* Written so that neither side can wrap, whatever was asked for or imposed. */
-        if (charged > cap || bytes > cap - charged) {
+        if (!fits(committed, bytes, atomic_load(&budget->cap_bytes))) {
             return false;
         }
-    } while (!atomic_compare_exchange_weak(&budget->charged_bytes, &charged, charged + bytes));
-    note_charged(budget, owner, bytes, charged + bytes);
+    } while (
+        !atomic_compare_exchange_weak(&budget->committed_bytes, &committed, committed + bytes));
     return true;
 }
 
-void ms_budget_impose(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
+static void add_charge(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
 {
-    uint64_t charged = atomic_fetch_add(&budget->charged_bytes, bytes);
-    note_charged(budget, owner, bytes, charged + bytes);
+    uint64_t charged = atomic_fetch_add(&budget->charged_bytes, bytes) + bytes;
+    atomic_fetch_add(&budget->by_owner_bytes[owner], bytes);
+    uint64_t peak = atomic_load(&budget->peak_charged_bytes);
+    while (charged > peak &&
+           !atomic_compare_exchange_weak(&budget->peak_charged_bytes, &peak, charged)) {
+    }
 }
 
-void ms_budget_discharge(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
+static void take_charge(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
 {
     atomic_fetch_sub(&budget->by_owner_bytes[owner], bytes);
     atomic_fetch_sub(&budget->charged_bytes, bytes);
 }
 
+bool ms_budget_charge(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
+{
+    if (!commit(budget, bytes)) {
+        return false;
+    }
+    add_charge(budget, owner, bytes);
+    return true;
+}
+
+void ms_budget_impose(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
+{
+    atomic_fetch_add(&budget->committed_bytes, bytes);
+    add_charge(budget, owner, bytes);
+}
+
+void ms_budget_discharge(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
+{
+    take_charge(budget, owner, bytes);
+    atomic_fetch_sub(&budget->committed_bytes, bytes);
+}
+
+bool ms_budget_promise(struct ms_budget *budget, uint64_t bytes)
+{
+    if (!commit(budget, bytes)) {
+        return false;
+    }
+    atomic_fetch_add(&budget->promised_bytes, bytes);
+    return true;
+}
+
+void ms_budget_unpromise(struct ms_budget *budget, uint64_t bytes)
+{
+    atomic_fetch_sub(&budget->promised_bytes, bytes);
+    atomic_fetch_sub(&budget->committed_bytes, bytes);
+}
+
+bool ms_budget_charge_promised(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
+{
+    /* Only what is imposed can make the sum pass the cap, and then no other charge succeeds. */
+    if (!fits(atomic_load(&budget->charged_bytes), bytes, atomic_load(&budget->cap_bytes))) {
+        return false;
+    }
+    atomic_fetch_sub(&budget->promised_bytes, bytes);
+    add_charge(budget, owner, bytes);
+    return true;
+}
+
+void ms_budget_promise_charged(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
+{
+    take_charge(budget, owner, bytes);
+    atomic_fetch_add(&budget->promised_bytes, bytes);
+}
+
 uint64_t ms_budget_free_bytes(const struct ms_budget *budget)
 {
-    uint64_t charged = atomic_load(&budget->charged_bytes);
+    uint64_t committed = atomic_load(&budget->committed_bytes);
     uint64_t cap = atomic_load(&budget->cap_bytes);
-    return charged < cap ? cap - charged : 0;
+    return committed < cap ? cap - committed : 0;
 }

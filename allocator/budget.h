@@ -1,4 +1,6 @@
-/* The budget of one device: what is charged, and the cap that it never passes.
+/* The budget of one device: what is charged, what is promised, and the cap that both together never
+ * pass. A promise is memory that nobody holds yet and nobody else may have: the pool keeps it for
+ * the holes of arenas, which a framework may fill again without asking.
  *
  * Reserve in the budget first, call the driver second, give back on failure. Every function is
  * lock-free, may be called from any thread, and never blocks. */
@@ -13,14 +15,18 @@
 
 struct ms_budget {
     _Atomic uint64_t cap_bytes;
-    _Atomic uint64_t charged_bytes; /* the sum of by_owner; <= cap_bytes but for ms_budget_impose */
+    _Atomic uint64_t committed_bytes; /* charged and promised; <= cap_bytes but for
+                                         ms_budget_impose */
+    _Atomic uint64_t charged_bytes;   /* the sum of by_owner */
+    _Atomic uint64_t promised_bytes;
     _Atomic uint64_t by_owner_bytes[MS_OWNER_COUNT];
     _Atomic uint64_t peak_charged_bytes;
 };
 
 void ms_budget_init(struct ms_budget *budget, uint64_t cap_bytes);
 
-/* True, and charged, if that keeps charged <= cap; false, and nothing changed, otherwise. */
+/* True, and charged, if that keeps charged + promised <= cap; false, and nothing changed,
+ * otherwise. */
 bool ms_budget_charge(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
 
 /* Charge what the driver has already taken by itself, also where that passes the cap: no call of
@@ -30,7 +36,16 @@ void ms_budget_impose(struct ms_budget *budget, enum ms_owner owner, uint64_t by
 /* Give back what was charged or imposed. bytes <= what the owner has charged. */
 void ms_budget_discharge(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
 
-/* cap - charged, 0 where charged has passed the cap. */
+/* Promise as ms_budget_charge charges, and take a promise back. */
+bool ms_budget_promise(struct ms_budget *budget, uint64_t bytes);
+void ms_budget_unpromise(struct ms_budget *budget, uint64_t bytes);
+
+/* A promise becomes a charge, and the other way round; nobody else can come between. False, and
+ * nothing changed, where what was imposed meanwhile has taken the promised room. */
+bool ms_budget_charge_promised(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
+void ms_budget_promise_charged(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
+
+/* cap - charged - promised, 0 where they have passed the cap. */
 uint64_t ms_budget_free_bytes(const struct ms_budget *budget);
 
 #endif

@@ -158,6 +158,8 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
     if (granule == 0 || bytes == 0 || bytes % granule != 0) {
         ms_dry_violated(dry, "chunk of %lu bytes", (unsigned long)bytes);
         status = MS_ERR_INVALID;
+    } else if (location == MS_LOCATION_HOST && dry->no_host) {
+        status = MS_ERR_NOT_SUPPORTED;
     } else if (ms_dry_begin(dry, MS_DRY_CHUNK_CREATE, &status)) {
         bool on_device = location == MS_LOCATION_DEVICE;
         bool fits = !on_device || bytes <= dry->ops.total_bytes - dry->stats.used_bytes;
@@ -418,6 +420,7 @@ ms_status_t ms_dry_create(const struct ms_dry_config *config, ms_dry_t **out)
     if (config->costs != NULL) {
         dry->costs = *config->costs;
     }
+    dry->no_host = config->no_host;
     dry->next_addr = FIRST_ADDRESS;
     ms_slab_init(&dry->piece_slab, sizeof(struct dry_piece));
     *out = dry;

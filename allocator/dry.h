@@ -48,6 +48,7 @@ extern const struct ms_dry_costs ms_dry_default_costs;
 struct ms_dry_config {
     uint64_t granule_bytes;           /* as in device_ops; 0: no virtual memory management */
     uint64_t total_bytes;             /* device memory; chunks on the host are not limited */
+    bool no_host;                     /* and not supported at all */
     const struct ms_dry_costs *costs; /* copied; null: every call is free */
 };
 

@@ -3,6 +3,7 @@
 #define MEMSHIM_ALLOCATOR_DRY_INTERNAL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "allocator/dry.h"
 #include "allocator/slab.h"
@@ -70,7 +71,8 @@ struct ms_dry {
     uint64_t calls[MS_DRY_OP_COUNT];
     uint64_t fail_at[MS_DRY_OP_COUNT]; /* the number of the call that fails; 0: none */
     ms_status_t fail_status[MS_DRY_OP_COUNT];
-    bool capturing, stalled;
+    _Atomic bool capturing;
+    bool stalled, no_host;
     char violation[256];
 
     ms_addr_t next_addr; /* addresses are handed out once */

@@ -417,10 +417,7 @@ static void op_mark_release(void *ctx, ms_mark_t id)
 static bool op_capturing(void *ctx)
 {
     struct ms_dry *dry = ctx;
-    pthread_mutex_lock(&dry->lock);
-    bool capturing = dry->capturing;
-    pthread_mutex_unlock(&dry->lock);
-    return capturing;
+    return atomic_load(&dry->capturing);
 }
 
 void ms_dry_work_fill_ops(struct ms_device_ops *ops)

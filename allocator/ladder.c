@@ -1,13 +1,15 @@
 /* What an allocation does that no free block fits, one rung after the other:
  *
- *   reuse          what others have made free meanwhile; what neighbours, joined, have room for;
- *                  what is seen to be done when asked (marks are taken here, not at each free)
- *   expand         new chunks, beside free neighbours where that needs the fewest
- *   take           chunks of idle ranges move under the request, where they and the budget suffice
+ *   reuse     what others have made free meanwhile; what neighbours, joined, have room for; what is
+ *             seen to be done when asked (marks are taken here, not at each free)
+ *   expand    new chunks, beside free neighbours where that needs the fewest
+ *   take      chunks of idle ranges move under the request, where they and the budget suffice;
+ *             then what is promised to holes moves to the host and chunks of holes move too
+ *             (holes.c), where all that suffices
  *   reuse behind a wait   another stream's memory, once expanding and taking have failed: a wait
- *                  that the program did not ask for may cost it overlap, so it is not the first
- * choice wait           on the host, bounded, for frees in flight; then the rungs above again trim
- * everything idle goes back to the device, which may then serve one last try
+ *             that the program did not ask for may cost it overlap, so it is not the first choice
+ *   wait      on the host, bounded, for frees in flight; then the rungs above again
+ *   trim      everything idle goes back to the device, which may then serve one last try
  *
  * Taking comes before waiting wherever it serves: nothing synchronizes in an allocation that could
  * be served without. */
@@ -116,46 +118,11 @@ static void finish(struct ms_pool *pool, struct ms_range *range, uint64_t bytes,
     ms_range_make_live(pool, range, request, out);
 }
 
-enum backing { BACKED, UNBACKED, LOST };
-
-static enum backing backing_at(const struct ms_pool *pool, const struct ms_range *range,
-                               uint64_t offset)
-{
-    const struct ms_segment *segment = range->segment;
-    const struct ms_chunk *chunk =
-        segment->slots[(range->addr + offset - segment->base) / pool->granule_bytes];
-    return chunk == NULL ? UNBACKED : chunk->stuck ? LOST : BACKED;
-}
-
-/* The claim is given up: its pieces become what stands behind them. Memory that was in the stream's
- * order goes back to the end of it, which is later than it was and so never too early. */
+/* The claim is given up. Memory that was in the stream's order goes back to the end of it, which is
+ * later than it was and so never too early. */
 static void give_up(struct ms_pool *pool, struct ms_range *range, bool idle, ms_stream_t stream)
 {
-    struct ms_batch *batch = idle ? NULL : ms_orders_need(&pool->orders, stream)->open;
-    uint64_t granule = pool->granule_bytes;
-    while (range != NULL) {
-        enum backing kind = backing_at(pool, range, 0);
-        uint64_t bytes = granule - (range->addr - range->segment->base) % granule;
-        while (bytes < range->bytes && backing_at(pool, range, bytes) == kind) {
-            bytes += granule;
-        }
-        struct ms_range *rest = NULL;
-        if (bytes < range->bytes) {
-            rest = ms_range_split(pool, range, bytes);
-            if (rest == NULL) {
-                range->state = MS_RANGE_STUCK;
-                return;
-            }
-        }
-        if (kind == BACKED) {
-            ms_range_make_free(pool, range, batch);
-        } else if (kind == UNBACKED) {
-            ms_range_make_hole(pool, range);
-        } else {
-            range->state = MS_RANGE_STUCK;
-        }
-        range = rest;
-    }
+    ms_range_give_up(pool, range, idle ? NULL : ms_orders_need(&pool->orders, stream)->open);
 }
 
 /* ---- reuse */
@@ -228,22 +195,47 @@ static bool fresh_place(struct ms_pool *pool, uint64_t bytes, struct place *out)
     return out->first != NULL;
 }
 
-/* Makes spares of idle chunks, where they and the budget together suffice. */
-static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes)
+/* Where a fill's chunks come from, each with those before it. */
+enum source { BUDGET, IDLE, HOLES };
+
+/* Makes spares of idle chunks, and of those in holes of arenas, where all that and the budget
+ * suffice together. */
+static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes, enum source source)
 {
-    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
-    if (free_bytes < new_bytes && !ms_backing_idle_chunks(pool, new_bytes - free_bytes)) {
-        return MS_ERR_NO_MEMORY;
-    }
     uint64_t taken_bytes = 0;
+    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
+    if (free_bytes < new_bytes) {
+        uint64_t missing = new_bytes - free_bytes;
+        uint64_t idle = ms_backing_idle_chunks(pool, missing);
+        if (idle < missing) {
+            ms_status_t status = source == HOLES
+                                     ? ms_holes_make_room(pool, missing - idle, &taken_bytes)
+                                     : MS_ERR_NO_MEMORY;
+            if (status != MS_OK) {
+                return status;
+            }
+        }
+    }
     return ms_backing_unmap_idle(pool, new_bytes, &taken_bytes);
 }
 
 enum where { BESIDE_FREE, FRESH };
 
+/* A request of whole granules begins on one, where that costs no more: an arena's holes are whole
+ * granules of its own. */
+static void align(struct ms_pool *pool, uint64_t bytes, struct place *place)
+{
+    struct place fresh;
+    if (bytes % pool->granule_bytes == 0 && place->new_bytes >= bytes &&
+        (place->first->addr - place->first->segment->base) % pool->granule_bytes != 0 &&
+        fresh_place(pool, bytes, &fresh)) {
+        *place = fresh;
+    }
+}
+
 /* Finds a place and claims it, backs it, and makes the block. */
 static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *request,
-                              uint64_t bytes, enum where where, bool take,
+                              uint64_t bytes, enum where where, enum source source,
                               struct ms_block_info *out)
 {
     struct place place;
@@ -252,15 +244,19 @@ static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *req
     ms_lock_acquire(&pool->state);
     bool found = where == FRESH ? fresh_place(pool, bytes, &place)
                                 : best_place(pool, request->stream, bytes, &place);
+    if (found) {
+        align(pool, bytes, &place);
+    }
     /* What the budget cannot give is not begun: undoing costs as much as doing. */
-    if (found && (take || place.new_bytes <= ms_budget_free_bytes(pool->config.budget))) {
+    if (found &&
+        (source != BUDGET || place.new_bytes <= ms_budget_free_bytes(pool->config.budget))) {
         range = claim(pool, &place, bytes, &idle);
     }
     ms_lock_release(&pool->state);
     if (range == NULL) {
         return MS_ERR_NO_MEMORY;
     }
-    ms_status_t status = take ? take_chunks(pool, place.new_bytes) : MS_OK;
+    ms_status_t status = source == BUDGET ? MS_OK : take_chunks(pool, place.new_bytes, source);
     if (status == MS_OK) {
         bool large = bytes >= LARGE_REQUEST_GRANULES * pool->granule_bytes;
         status = ms_backing_fill(pool, range, large);
@@ -300,19 +296,19 @@ static ms_status_t need_hole(struct ms_pool *pool, uint64_t bytes)
 }
 
 static ms_status_t grow(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
-                        bool take, struct ms_block_info *out)
+                        enum source source, struct ms_block_info *out)
 {
     if (pool->granule_bytes == 0) {
-        return take ? MS_ERR_NO_MEMORY : grow_plain(pool, request, bytes, out);
+        return source != BUDGET ? MS_ERR_NO_MEMORY : grow_plain(pool, request, bytes, out);
     }
     /* With a hole for all of it there is always a place, whatever happens to the neighbours. */
     ms_status_t status = need_hole(pool, bytes);
     if (status == MS_OK) {
-        status = fill_place(pool, request, bytes, BESIDE_FREE, take, out);
+        status = fill_place(pool, request, bytes, BESIDE_FREE, source, out);
     }
-    if (status == MS_ERR_NO_MEMORY && take) {
+    if (status == MS_ERR_NO_MEMORY && source != BUDGET) {
         /* A place beside free memory may cut a chunk that could have been taken whole. */
-        status = fill_place(pool, request, bytes, FRESH, take, out);
+        status = fill_place(pool, request, bytes, FRESH, source, out);
     }
     return status;
 }
@@ -324,8 +320,10 @@ static bool hopeless(struct ms_pool *pool, uint64_t bytes)
 {
     ms_lock_acquire(&pool->state);
     uint64_t free_bytes = pool->count.free_bytes;
+    uint64_t holes_bytes = pool->repair.frozen ? 0 : pool->count.quiet_granules;
     ms_lock_release(&pool->state);
-    return bytes > free_bytes + ms_budget_free_bytes(pool->config.budget);
+    holes_bytes = holes_bytes * pool->granule_bytes + pool->repair.promised_bytes;
+    return bytes > free_bytes + holes_bytes + ms_budget_free_bytes(pool->config.budget);
 }
 
 static ms_status_t reuse_when_done(struct ms_pool *pool, const struct ms_request *request,
@@ -367,16 +365,19 @@ static ms_status_t wait_for_frees(struct ms_pool *pool, const struct ms_request 
     for (unsigned turn = 0; left_ns > 0 && may_change_backing(pool) && !hopeless(pool, bytes);
          turn++) {
         ms_marks_take(pool, true);
-        if (!ms_marks_wait(pool, turn, &left_ns)) {
+        ms_epochs_mark(pool);
+        if (!ms_marks_wait(pool, turn, &left_ns) && !ms_epochs_wait(pool, &left_ns)) {
             break;
         }
         (void)ms_marks_poll(pool);
+        ms_epochs_poll(pool);
         status = reuse(pool, request, bytes, out);
         if (status == MS_ERR_NO_MEMORY) {
-            status = grow(pool, request, bytes, false, out);
+            status = grow(pool, request, bytes, BUDGET, out);
         }
-        if (status == MS_ERR_NO_MEMORY && may_change_backing(pool)) {
-            status = grow(pool, request, bytes, true, out);
+        for (enum source source = IDLE;
+             source <= HOLES && status == MS_ERR_NO_MEMORY && may_change_backing(pool); source++) {
+            status = grow(pool, request, bytes, source, out);
         }
         if (status != MS_ERR_NO_MEMORY) {
             break;
@@ -398,7 +399,7 @@ static ms_status_t trim_and_grow(struct ms_pool *pool, const struct ms_request *
         }
         (void)ms_backing_release_spares(pool);
     }
-    return given_bytes > 0 ? grow(pool, request, bytes, false, out) : MS_ERR_NO_MEMORY;
+    return given_bytes > 0 ? grow(pool, request, bytes, BUDGET, out) : MS_ERR_NO_MEMORY;
 }
 
 static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
@@ -408,12 +409,16 @@ static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request,
     (void)ms_backing_release_spares(pool);
     ms_status_t status = reuse_when_done(pool, request, bytes, out);
     if (status == MS_ERR_NO_MEMORY) {
-        status = grow(pool, request, bytes, false, out);
+        status = grow(pool, request, bytes, BUDGET, out);
     }
     if (status != MS_ERR_NO_MEMORY || !may_change_backing(pool) || hopeless(pool, bytes)) {
         return status;
     }
-    status = grow(pool, request, bytes, true, out);
+    ms_holes_recover(pool);
+    status = grow(pool, request, bytes, IDLE, out);
+    if (status == MS_ERR_NO_MEMORY) {
+        status = grow(pool, request, bytes, HOLES, out);
+    }
     if (status == MS_ERR_NO_MEMORY) {
         ms_marks_take(pool, true);
         status = ms_marks_reuse_behind_wait(pool, request, bytes, out);
@@ -432,6 +437,7 @@ ms_status_t ms_ladder_climb(struct ms_pool *pool, const struct ms_request *reque
 {
     ms_lock_acquire(&pool->growth);
     ms_status_t status = climb(pool, request, bytes, out);
+    ms_promise_settle(pool);
     ms_lock_release(&pool->growth);
     return status;
 }

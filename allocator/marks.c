@@ -1,5 +1,4 @@
-#include <time.h>
-
+#include "allocator/clock.h"
 #include "allocator/pool_internal.h"
 
 enum {
@@ -150,13 +149,6 @@ ms_status_t ms_marks_reuse_behind_wait(struct ms_pool *pool, const struct ms_req
     return status;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 /* The order whose turn it is among those that have a mark under way; *others: whether more have. */
 static struct ms_order *order_in_turn(struct ms_pool *pool, unsigned turn, bool *others)
 {
@@ -191,12 +183,12 @@ bool ms_marks_wait(struct ms_pool *pool, unsigned turn, uint64_t *left_ns)
 
     uint64_t slice_ns = WAIT_SLICE_NS << (turn / 2 < 20 ? turn / 2 : 20);
     slice_ns = others && *left_ns > slice_ns ? slice_ns : *left_ns;
-    uint64_t begin_ns = now_ns();
+    uint64_t begin_ns = ms_clock_ns();
     ms_lock_release(&pool->growth);
     ms_status_t status = pool->ops->mark_wait(pool->ops->ctx, batch->mark, slice_ns);
     ms_lock_acquire(&pool->growth);
     /* A device on virtual time has waited the slice in no time at all. */
-    uint64_t spent_ns = now_ns() - begin_ns;
+    uint64_t spent_ns = ms_clock_ns() - begin_ns;
     if (status != MS_OK && spent_ns < slice_ns) {
         spent_ns = slice_ns;
     }

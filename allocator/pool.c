@@ -27,6 +27,8 @@ ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
     ms_slab_init(&pool->range_slab, sizeof(struct ms_range));
     ms_slab_init(&pool->chunk_slab, sizeof(struct ms_chunk));
     ms_slab_init(&pool->segment_slab, sizeof(struct ms_segment));
+    ms_slab_init(&pool->repair.arena_slab, sizeof(struct ms_arena));
+    pool->repair.epoch = 1;
     bool index_made = ms_index_init(&pool->index);
     if (!index_made || !ms_orders_init(&pool->orders)) {
         if (index_made) {
@@ -69,6 +71,7 @@ void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
     ms_lock_release(&pool->state);
     if (!device_gone) {
         ms_marks_release_all(pool);
+        ms_epochs_release_all(pool);
     }
     ms_backing_drop_all(pool, device_gone);
     while (pool->segment_count > 0) {
@@ -82,6 +85,8 @@ void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
     ms_slab_destroy(&pool->range_slab);
     ms_slab_destroy(&pool->chunk_slab);
     ms_slab_destroy(&pool->segment_slab);
+    ms_slab_destroy(&pool->repair.arena_slab);
+    ms_holes_forget(pool);
     ms_pages_unmap(pool, sizeof(*pool));
 }
 
@@ -145,24 +150,84 @@ static struct ms_range *block_around(struct ms_pool *pool, ms_addr_t addr)
     return addr - range->addr < range->live.asked_bytes ? range : NULL;
 }
 
-ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream)
+/* The slots that are wholly the block's. */
+static void slots_of(const struct ms_pool *pool, const struct ms_range *range, uint64_t *from,
+                     uint64_t *to)
 {
-    ms_lock_acquire(&pool->state);
-    struct ms_range *range = ms_index_take(&pool->index, addr);
-    if (range == NULL) {
-        /* Inside a live block nobody freed anything; elsewhere in a segment somebody has. */
-        bool freed = ms_segment_of(pool, addr) != NULL && block_around(pool, addr) == NULL;
-        ms_lock_release(&pool->state);
-        return freed ? MS_ERR_INVALID : MS_ERR_NOT_OURS;
+    ms_granules_inside(pool, range->segment, range->addr, range->bytes, from, to);
+}
+
+static void forget_arena(struct ms_pool *pool, struct ms_range *range)
+{
+    uint64_t from = 0;
+    uint64_t to = 0;
+    slots_of(pool, range, &from, &to);
+    ms_granules_leave(pool, range->segment, from, to);
+    ms_slab_give(&pool->repair.arena_slab, range->live.holes);
+}
+
+/* The live block is one no longer: it is busy. State lock. */
+static void end_block(struct ms_pool *pool, struct ms_range *range, ms_stream_t stream)
+{
+    if (range->arena && pool->repair.arenas != NULL) {
+        ms_arenas_bury(pool->repair.arenas, range->addr, range->bytes);
     }
+    (void)ms_index_take(&pool->index, range->addr);
     tell_freed(pool, range, stream);
+    if (range->live.holes != NULL) {
+        forget_arena(pool, range);
+    }
     struct ms_segment *segment = range->segment;
-    ms_starts_clear(&segment->starts, (addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES);
+    ms_starts_clear(&segment->starts, (range->addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES);
     pool->count.live_blocks--;
     pool->count.live_bytes -= range->live.asked_bytes;
     pool->count.arena_bytes -= range->arena ? range->live.asked_bytes : 0;
     pool->count.set_aside_bytes -= range->bytes;
     pool->count.frees++;
+    range->state = MS_RANGE_BUSY;
+}
+
+/* Why nothing begins at addr: inside a live block nobody freed anything; elsewhere in a segment
+ * somebody has. State lock. */
+static ms_status_t not_live(struct ms_pool *pool, ms_addr_t addr)
+{
+    const struct ms_segment *segment = ms_segment_of(pool, addr);
+    bool freed = segment != NULL && segment->foreign == NULL && block_around(pool, addr) == NULL;
+    return freed ? MS_ERR_INVALID : MS_ERR_NOT_OURS;
+}
+
+/* An arena that is not backed throughout by device memory falls to pieces. */
+static ms_status_t free_in_pieces(struct ms_pool *pool, ms_addr_t addr, ms_stream_t stream)
+{
+    ms_lock_acquire(&pool->growth);
+    ms_lock_acquire(&pool->state);
+    struct ms_range *range = ms_index_find(&pool->index, addr);
+    ms_status_t status = range == NULL ? not_live(pool, addr) : MS_OK;
+    if (range != NULL) {
+        end_block(pool, range, stream);
+        ms_range_give_up(pool, range, ms_orders_need(&pool->orders, stream)->open);
+    }
+    ms_lock_release(&pool->state);
+    ms_promise_settle(pool);
+    ms_lock_release(&pool->growth);
+    return status;
+}
+
+ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream)
+{
+    ms_lock_acquire(&pool->state);
+    struct ms_range *range = ms_index_find(&pool->index, addr);
+    if (range == NULL) {
+        ms_status_t status = not_live(pool, addr);
+        ms_lock_release(&pool->state);
+        return status;
+    }
+    const struct ms_arena *holes = range->live.holes;
+    if (holes != NULL && (holes->unbacked_bytes > 0 || pool->count.host_backed_bytes > 0)) {
+        ms_lock_release(&pool->state);
+        return free_in_pieces(pool, addr, stream);
+    }
+    end_block(pool, range, stream);
     ms_range_make_free(pool, range, ms_orders_need(&pool->orders, stream)->open);
     ms_lock_release(&pool->state);
     return MS_OK;
@@ -181,42 +246,62 @@ ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *
 
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
 {
+    ms_lock_acquire(&pool->growth);
     ms_lock_acquire(&pool->state);
     struct ms_range *range = block_around(pool, addr);
+    struct ms_segment *segment = NULL;
+    uint64_t from = 0;
+    uint64_t to = 0;
     if (range != NULL) {
         range->pinned = true;
     }
-    ms_lock_release(&pool->state);
-    return range != NULL ? MS_OK : MS_ERR_NOT_OURS;
-}
-
-ms_status_t ms_pool_mark_arena(struct ms_pool *pool, ms_addr_t addr, struct ms_block_info *out)
-{
-    ms_lock_acquire(&pool->state);
-    struct ms_range *range = block_around(pool, addr);
-    if (range != NULL) {
-        if (!range->arena) {
-            range->arena = true;
-            pool->count.arena_bytes += range->live.asked_bytes;
-            ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_ARENA,
-                                                  .owner = MS_OWNER_POOL,
-                                                  .id = range->live.id,
-                                                  .addr = range->addr,
-                                                  .bytes = range->live.asked_bytes});
-        }
-        ms_range_info(range, out);
+    if (range != NULL && range->live.holes != NULL) {
+        segment = range->segment;
+        slots_of(pool, range, &from, &to);
+        ms_granules_pin(segment, from, to);
+        segment = range->live.holes->unbacked_bytes > 0 ? segment : NULL;
     }
     ms_lock_release(&pool->state);
-    return range != NULL ? MS_OK : MS_ERR_NOT_OURS;
+    /* Whoever looks at its identity wants all of it. */
+    ms_status_t status = segment == NULL ? MS_OK : ms_holes_back(pool, segment, from, to);
+    ms_lock_release(&pool->growth);
+    return range != NULL ? status : MS_ERR_NOT_OURS;
 }
 
-/* What is reserved beyond live blocks and beyond what may stay. */
+struct ms_range *ms_pool_mark_arena(struct ms_pool *pool, ms_addr_t addr)
+{
+    struct ms_range *range = block_around(pool, addr);
+    if (range != NULL && !range->arena) {
+        range->arena = true;
+        pool->count.arena_bytes += range->live.asked_bytes;
+        ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_ARENA,
+                                              .owner = MS_OWNER_POOL,
+                                              .id = range->live.id,
+                                              .addr = range->addr,
+                                              .bytes = range->live.asked_bytes});
+    }
+    return range;
+}
+
+/* What is free beyond what may stay. */
 static uint64_t excess_bytes(struct ms_pool *pool, uint64_t keep_bytes)
 {
     ms_lock_acquire(&pool->state);
-    uint64_t beyond_bytes = pool->count.reserved_bytes - pool->count.set_aside_bytes;
+    uint64_t free_bytes = pool->count.free_bytes;
     ms_lock_release(&pool->state);
-    return beyond_bytes > keep_bytes ? beyond_bytes - keep_bytes : 0;
+    return free_bytes > keep_bytes ? free_bytes - keep_bytes : 0;
+}
+
+/* Gives idle chunks back until enough_bytes have been. */
+static uint64_t release_idle(struct ms_pool *pool, uint64_t enough_bytes)
+{
+    if (pool->granule_bytes == 0) {
+        return ms_backing_plain_release(pool, enough_bytes);
+    }
+    /* What a refusing device leaves mapped stays idle; what was unmapped is released. */
+    uint64_t taken_bytes = 0;
+    (void)ms_backing_unmap_idle(pool, enough_bytes, &taken_bytes);
+    return ms_backing_release_spares(pool);
 }
 
 uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
@@ -227,17 +312,59 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
     if (enough_bytes > 0 && !pool->ops->capturing(pool->ops->ctx)) {
         ms_marks_take(pool, false);
         (void)ms_marks_poll(pool);
-        if (pool->granule_bytes == 0) {
-            released_bytes = ms_backing_plain_release(pool, enough_bytes);
-        } else {
-            /* What a refusing device leaves mapped stays idle; what was unmapped is released. */
-            uint64_t taken_bytes = 0;
-            (void)ms_backing_unmap_idle(pool, enough_bytes, &taken_bytes);
-            released_bytes = ms_backing_release_spares(pool);
-        }
+        released_bytes = release_idle(pool, enough_bytes);
     }
     ms_lock_release(&pool->growth);
     return released_bytes;
+}
+
+/* What the budget lacks for a charge of `bytes`. */
+static uint64_t lacking_bytes(const struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
+    return bytes > free_bytes ? bytes - free_bytes : 0;
+}
+
+/* Idle chunks first, then what is promised to holes, then chunks of holes. */
+static void make_room(struct ms_pool *pool, uint64_t bytes)
+{
+    (void)ms_marks_poll(pool);
+    ms_epochs_poll(pool);
+    (void)release_idle(pool, lacking_bytes(pool, bytes));
+    uint64_t missing = lacking_bytes(pool, bytes);
+    uint64_t taken_bytes = 0;
+    if (missing > 0 && pool->granule_bytes != 0) {
+        missing = ms_round_up(missing, pool->granule_bytes);
+        (void)ms_holes_make_room(pool, missing, &taken_bytes);
+        (void)ms_backing_release_spares(pool);
+    }
+}
+
+bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
+{
+    uint64_t left_ns = may_wait ? pool->config.wait_limit_ns : 0;
+    ms_lock_acquire(&pool->growth);
+    (void)ms_backing_release_spares(pool);
+    ms_holes_recover(pool);
+    for (unsigned turn = 0; bytes <= atomic_load(&pool->config.budget->cap_bytes); turn++) {
+        if (lacking_bytes(pool, bytes) == 0 || pool->ops->capturing(pool->ops->ctx)) {
+            break;
+        }
+        ms_marks_take(pool, turn > 0);
+        ms_epochs_mark(pool);
+        make_room(pool, bytes);
+        if (lacking_bytes(pool, bytes) == 0 || left_ns == 0 ||
+            (!ms_marks_wait(pool, turn, &left_ns) && !ms_epochs_wait(pool, &left_ns))) {
+            break;
+        }
+    }
+    bool enough = lacking_bytes(pool, bytes) == 0;
+    if (!enough) {
+        /* Otherwise the caller's charge comes first. */
+        ms_promise_settle(pool);
+    }
+    ms_lock_release(&pool->growth);
+    return enough;
 }
 
 void ms_pool_stream_gone(ms_pool_t *pool, ms_stream_t stream)
@@ -273,7 +400,16 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
                                   .chunks_moved = count->chunks_moved,
                                   .maps = count->maps,
                                   .unmaps = count->unmaps,
-                                  .set_accesses = count->set_accesses};
+                                  .set_accesses = count->set_accesses,
+                                  .hole_bytes = count->quiet_granules * pool->granule_bytes,
+                                  .unbacked_bytes = count->owed_bytes,
+                                  .promised_bytes = pool->repair.promised_bytes,
+                                  .host_reserve_bytes = count->host_reserve_bytes,
+                                  .host_backed_bytes = count->host_backed_bytes,
+                                  .peak_host_backed_bytes = count->peak_host_backed_bytes,
+                                  .holes_taken = count->holes_taken,
+                                  .holes_backed = count->holes_backed,
+                                  .frozen = pool->repair.frozen};
     const struct ms_range *largest = ms_bins_largest(&pool->orders.idle.bins);
     out->largest_free_bytes = largest == NULL ? 0 : largest->bytes;
     for (const struct ms_order *order = pool->orders.first; order != NULL; order = order->next) {

@@ -96,7 +96,15 @@ ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *
  * stay reserved beyond live blocks; returns the bytes released. Does not wait. */
 uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes);
 
-/* Marks the live block that holds addr as one whose physical identity has left the process. */
+/* Sees to it that the budget has `bytes` free for a charge of the caller's, by what
+ * ms_pool_trim does, then by moving what is promised to holes to the host, then by taking chunks
+ * out of holes; with may_wait also by waiting for queued work, at most the configured time. False:
+ * it has not; what was made free stays so. Nothing while anything captures. */
+bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
+
+/* Marks the live block that holds addr as one whose physical identity has left the process: none of
+ * its chunks is taken any more, and all of it is backed. MS_ERR_NOT_OURS: no block holds it; other
+ * failures are those of backing it, and it is marked all the same. */
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr);
 
 /* A stream is destroyed after its queued work; called before the driver forgets it. Blocks freed in

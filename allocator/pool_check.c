@@ -29,6 +29,12 @@ __attribute__((format(printf, 3, 4))) static bool check(struct walk *walk, bool 
     return holds;
 }
 
+/* Whether the slot is an arena's, and its backing has been taken. */
+static bool owed(const struct ms_segment *segment, uint64_t slot)
+{
+    return segment->granules != NULL && segment->granules[slot].unbacked;
+}
+
 /* Whether chunks stand (or, for a hole, do not stand) behind every byte of the range. */
 static void check_backing(struct walk *walk, const struct ms_range *range)
 {
@@ -40,8 +46,15 @@ static void check_backing(struct walk *walk, const struct ms_range *range)
         const struct ms_chunk *chunk = segment->slots[slot];
         if (range->state == MS_RANGE_HOLE) {
             check(walk, chunk == NULL, "hole at %#lx has backing", (unsigned long)range->addr);
-        } else if (range->state == MS_RANGE_LIVE || range->state == MS_RANGE_FREE) {
-            check(walk, chunk != NULL && !chunk->stuck, "range at %#lx, %lu bytes: no backing",
+        } else if (range->state == MS_RANGE_DRAINING) {
+            check(walk, chunk != NULL && chunk->host, "%#lx drains, and not from the host",
+                  (unsigned long)range->addr);
+        } else if (range->state == MS_RANGE_FREE) {
+            check(walk, chunk != NULL && !chunk->stuck && !chunk->host,
+                  "free range at %#lx, %lu bytes: no backing", (unsigned long)range->addr,
+                  (unsigned long)range->bytes);
+        } else if (range->state == MS_RANGE_LIVE && !owed(segment, slot)) {
+            check(walk, chunk != NULL && !chunk->stuck, "block at %#lx, %lu bytes: no backing",
                   (unsigned long)range->addr, (unsigned long)range->bytes);
         }
     }
@@ -130,7 +143,29 @@ static void check_slots(struct walk *walk, const struct ms_segment *segment)
         uint64_t count = segment->plain ? 1 : chunk->bytes / walk->pool->granule_bytes;
         check(walk, chunk->segment == segment && chunk->slot <= slot && slot < chunk->slot + count,
               "slot %lu names a chunk that lies elsewhere", (unsigned long)slot);
-        walk->sum.reserved_bytes += chunk->slot == slot ? chunk->bytes : 0;
+        if (chunk->slot == slot) {
+            *(chunk->host ? &walk->sum.host_backed_bytes : &walk->sum.reserved_bytes) +=
+                chunk->bytes;
+        }
+    }
+}
+
+/* Arenas, granule by granule. What tensors touch is for ms_arenas_is_valid to know. */
+static void check_granules(struct walk *walk, const struct ms_segment *segment)
+{
+    for (uint64_t slot = 0; slot < segment->slot_count && !walk->failed; slot++) {
+        const struct ms_granule *granule = &segment->granules[slot];
+        const struct ms_chunk *chunk = segment->slots[slot];
+        bool backed = chunk != NULL && !chunk->stuck;
+        bool quiet = granule->arena != NULL && granule->tensors == 0 && !granule->unbacked;
+        walk->sum.quiet_granules += ms_quiet_test(segment, slot) ? 1 : 0;
+        walk->sum.owed_bytes += granule->unbacked ? walk->pool->granule_bytes : 0;
+        check(walk, quiet == ms_quiet_test(segment, slot), "slot %lu is not as quiet as it says",
+              (unsigned long)slot);
+        check(walk, granule->arena == NULL ? !granule->unbacked : granule->unbacked != backed,
+              "slot %lu is not as backed as it says", (unsigned long)slot);
+        check(walk, !granule->unbacked || granule->tensors == 0 || granule->refused,
+              "slot %lu has a live tensor and no backing", (unsigned long)slot);
     }
 }
 
@@ -148,6 +183,9 @@ static void check_segment(struct walk *walk, const struct ms_segment *segment)
     check(walk, at == segment->base + segment->bytes, "segment at %#lx ends at %#lx",
           (unsigned long)segment->base, (unsigned long)at);
     check_slots(walk, segment);
+    if (segment->granules != NULL) {
+        check_granules(walk, segment);
+    }
 }
 
 static void check_orders(struct walk *walk)
@@ -201,6 +239,20 @@ static void check_sums(struct walk *walk)
     for (const struct ms_chunk *spare = pool->spares; spare != NULL; spare = spare->next) {
         walk->sum.reserved_bytes += spare->bytes;
     }
+    for (const struct ms_chunk *host = pool->repair.reserve; host != NULL; host = host->next) {
+        walk->sum.host_reserve_bytes += host->bytes;
+    }
+    check_sum(walk, "bytes that holes are owed", walk->sum.owed_bytes, count->owed_bytes);
+    check_sum(walk, "quiet granules", walk->sum.quiet_granules, count->quiet_granules);
+    check_sum(walk, "host chunks mapped", walk->sum.host_backed_bytes, count->host_backed_bytes);
+    check_sum(walk, "host chunks set aside", walk->sum.host_reserve_bytes,
+              count->host_reserve_bytes);
+    check_sum(walk, "promised", pool->repair.promised_bytes,
+              atomic_load(&pool->config.budget->promised_bytes));
+    check(walk, count->owed_bytes <= pool->repair.promised_bytes + count->host_reserve_bytes,
+          "%lu bytes are owed to holes, %lu promised, %lu on the host",
+          (unsigned long)count->owed_bytes, (unsigned long)pool->repair.promised_bytes,
+          (unsigned long)count->host_reserve_bytes);
     check_sum(walk, "live blocks", walk->sum.live_blocks, count->live_blocks);
     check_sum(walk, "indexed blocks", walk->sum.live_blocks, pool->index.entries);
     check_sum(walk, "live bytes", walk->sum.live_bytes, count->live_bytes);

@@ -14,15 +14,46 @@
 #include "allocator/slab.h"
 #include "allocator/starts.h"
 
+struct ms_arenas;
+
 struct ms_chunk {
     ms_handle_t handle; /* the address, where the device has no virtual memory management */
     uint64_t bytes;
     struct ms_segment *segment; /* where it is mapped; null for a spare */
     uint64_t slot;              /* its first slot there */
     struct ms_chunk *next;      /* in a list of spares, or of what a fill has done so far */
+    bool host;                  /* host memory, for holes only; not charged */
     bool was_mapped;            /* the next mapping moves it */
     bool stuck;                 /* could not be unmapped: lost, with the addresses it backs */
 };
+
+/* A block, or a framework's reservation, with what its holes owe and whether they may be taken. */
+struct ms_arena {
+    ms_addr_t addr;
+    uint64_t bytes;
+    uint64_t id; /* of its block; 0: a reservation */
+    uint64_t unbacked_bytes;
+    bool frozen; /* nothing is taken out of it any more */
+};
+
+/* What is known of one granule of a segment that holds tensors. State lock. A granule is quiet when
+ * it is an arena's, backed, and touched by no live tensor: only such may be taken. */
+struct ms_granule {
+    struct ms_arena *arena; /* whose it wholly is; null: nobody's, or shared with other ranges */
+    uint64_t free_since;    /* when its last tensor died; 0: none ever touched it */
+    uint32_t last_gap;      /* as in struct ms_candidate; as large as fits */
+    uint32_t epoch;         /* when its last tensor died, or it became an arena's: work of earlier
+                               epochs is known to be done up to ms_repair.done_epoch */
+    uint32_t tensors;       /* live ones that touch it */
+    uint16_t ends_before;   /* live ones that end at most MS_OVERREAD_BYTES before it */
+    bool unbacked : 1;      /* an arena's, and nothing accessible behind it */
+    bool pinned : 1;        /* its identity has left the process */
+    bool refused : 1;       /* a birth on it could not be backed: the program was told nothing */
+};
+
+/* Kernels that read a little past their end exist: what begins so near behind a live tensor is
+ * taken last. */
+#define MS_OVERREAD_BYTES 4096u
 
 struct ms_segment {
     ms_addr_t base;
@@ -32,6 +63,15 @@ struct ms_segment {
     struct ms_chunk **slots; /* one for each granule: what backs it; null for nothing */
     uint64_t slot_count;
     bool plain; /* one chunk of plain_alloc: slot 0 stands for all of it */
+
+    /* From the first tensor in it on; null before. */
+    struct ms_granule *granules; /* one for each slot */
+    uint64_t *quiet;             /* a bit for each slot: see struct ms_granule */
+    struct ms_starts tensors;    /* where they begin, in units of MS_TENSOR_UNIT_BYTES */
+
+    /* Of a framework's reservation; null elsewhere. */
+    struct ms_arena *foreign;
+    struct ms_proxy **proxies; /* what is mapped at each slot */
 };
 
 /* Counters of the statistics that change with every block. */
@@ -40,6 +80,41 @@ struct ms_pool_counters {
     uint64_t reserved_bytes, free_bytes, pending_bytes;
     uint64_t allocations, frees, failed_allocations;
     uint64_t chunks_created, chunks_released, chunks_moved, maps, unmaps, set_accesses;
+    uint64_t quiet_granules;
+    uint64_t owed_bytes; /* of arenas and proxies, not backed: see promise.c */
+    uint64_t host_reserve_bytes, host_backed_bytes, peak_host_backed_bytes;
+    uint64_t holes_taken, holes_backed;
+};
+
+enum { MS_EPOCHS_UNDER_WAY = 8 };
+
+/* A mark of the whole device: when it is done, all work of its epoch and before is. */
+struct ms_epoch_mark {
+    ms_mark_t mark;
+    uint32_t epoch;
+};
+
+/* Repairing from below: see holes.c. */
+struct ms_repair {
+    struct ms_arenas *arenas;  /* state lock; null where nobody reports tensors */
+    struct ms_slab arena_slab; /* state lock */
+    uint64_t clock;            /* state lock: births and deaths so far */
+    uint32_t epoch;            /* state lock: of what dies now */
+    uint32_t done_epoch;       /* both locks to change */
+    bool frozen;               /* state lock: nothing is taken any more, for good */
+    struct ms_range *draining; /* state lock */
+
+    /* Growth lock. */
+    struct ms_epoch_mark under_way[MS_EPOCHS_UNDER_WAY]; /* oldest first */
+    unsigned marks;
+    uint64_t marked_clock;    /* the clock at the last mark */
+    struct ms_chunk *reserve; /* host chunks, mapped nowhere */
+    uint64_t promised_bytes;  /* our part of the budget's */
+    bool no_host;             /* the device cannot reach host chunks */
+    struct ms_victim *victims;
+    size_t victim_room;
+    struct ms_slab proxy_slab;
+    struct ms_proxy *proxies; /* all there are */
 };
 
 struct ms_pool {
@@ -62,6 +137,7 @@ struct ms_pool {
 
     struct ms_slab chunk_slab, segment_slab; /* growth lock */
     struct ms_chunk *spares;                 /* growth lock: created, charged, mapped nowhere */
+    struct ms_repair repair;
 };
 
 static inline uint64_t ms_round_up(uint64_t bytes, uint64_t unit)
@@ -143,21 +219,56 @@ void ms_marks_release_all(struct ms_pool *pool);
 
 /* ---- backing.c: chunks under addresses. Growth lock held, state lock not. */
 
+/* How a fill gets its chunks: spares first, then new ones. */
+struct ms_fill {
+    bool large; /* few and large ones, as long as memory is ample */
+    bool birth; /* the room promised to holes may be used */
+    bool host;  /* from the reserve of host chunks, and nothing else */
+};
+
 /* Backs every granule without a chunk under a busy range and gives access. The range ends on a
- * granule where it ends in a hole. Spares are used first, then chunks are created: few and large
- * ones for a `large` request while the budget lasts. On failure all that it did is undone; slots
- * whose chunk is stuck are the exception. */
+ * granule where it ends in a hole. On failure all that it did is undone; slots whose chunk is stuck
+ * are the exception. */
 ms_status_t ms_backing_fill(struct ms_pool *pool, const struct ms_range *range, bool large);
+
+/* Backs the unbacked granules of arenas in the slots [from, to), one run after the other; what was
+ * backed before one fails stays so. */
+ms_status_t ms_backing_fill_holes(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                                  uint64_t to, const struct ms_fill *fill);
+
+/* Whether a chunk of so many bytes may be made at once: it cannot be split later. */
+bool ms_backing_ample(const struct ms_pool *pool, uint64_t bytes);
+
+/* A new chunk on the device, charged: a spare that is in no list. properties: see device_ops.h. */
+ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool birth,
+                                  const void *properties, struct ms_chunk **out);
+/* A new one on the host, in the reserve. */
+ms_status_t ms_backing_host_make(struct ms_pool *pool);
+/* Gives host chunks of the reserve back until at most keep_bytes are left. */
+void ms_backing_host_release(struct ms_pool *pool, uint64_t keep_bytes);
+
+/* Puts a chunk that is mapped nowhere with the spares, one on the host with the reserve. */
+void ms_backing_add_spare(struct ms_pool *pool, struct ms_chunk *chunk);
+
+/* Maps the chunk at its place, and notes it there; no access yet. */
+ms_status_t ms_backing_map(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
+                           struct ms_chunk *chunk);
+ms_status_t ms_backing_give_access(struct ms_pool *pool, const struct ms_segment *segment,
+                                   uint64_t from, uint64_t to);
+/* Unmaps neighbouring chunks in one call; tells, but leaves slots and lists to the caller. */
+ms_status_t ms_backing_unmap(struct ms_pool *pool, struct ms_chunk *const *chunks, size_t count);
 
 /* Takes chunks out of idle ranges, which become holes, until `enough_bytes` have been or none is
  * left; they become spares. Adds what it took to *taken_bytes. */
 ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
                                   uint64_t *taken_bytes);
 
-/* Whether at least `enough_bytes` lie in chunks that ms_backing_unmap_idle could take. */
-bool ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes);
+/* How much, up to `enough_bytes` or a little more, lies in chunks that ms_backing_unmap_idle could
+ * take. */
+uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes);
 
-/* Gives the spares back to the device; returns the bytes released. */
+/* Gives the spares back to the device; returns the bytes released. Where holes are owed more than
+ * is promised to them, the room goes to them. */
 uint64_t ms_backing_release_spares(struct ms_pool *pool);
 
 /* Adds a segment of addresses, one hole, that a request of `bytes` fits in. */
@@ -184,6 +295,111 @@ static inline void ms_pool_emit(struct ms_pool *pool, const struct ms_event *eve
     }
 }
 
+/* ---- granules.c: arenas, granule by granule. State lock. */
+
+/* Sees to it that the segment has granules. False: the host has no memory. */
+bool ms_granules_need(struct ms_pool *pool, struct ms_segment *segment);
+void ms_granules_drop(struct ms_pool *pool, struct ms_segment *segment);
+
+/* An arena of the live block; null when the host is out of memory. */
+struct ms_arena *ms_granules_arena(struct ms_pool *pool, struct ms_range *range);
+
+/* The slots become the arena's, backed where a chunk stands; and nobody's again. */
+void ms_granules_enter(struct ms_pool *pool, struct ms_segment *segment, uint64_t from, uint64_t to,
+                       struct ms_arena *arena, bool pinned);
+void ms_granules_leave(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                       uint64_t to);
+
+/* The slots have got accessible backing, or have lost it. */
+void ms_granules_backed(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                        uint64_t to);
+void ms_granules_unbacked(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                          uint64_t to);
+void ms_granules_pin(struct ms_segment *segment, uint64_t from, uint64_t to);
+
+uint64_t ms_granules_unbacked_bytes(const struct ms_pool *pool, const struct ms_segment *segment,
+                                    uint64_t from, uint64_t to);
+
+/* The slots that lie wholly in the range. */
+void ms_granules_inside(const struct ms_pool *pool, const struct ms_segment *segment,
+                        ms_addr_t addr, uint64_t bytes, uint64_t *from, uint64_t *to);
+
+static inline bool ms_quiet_test(const struct ms_segment *segment, uint64_t slot)
+{
+    return (segment->quiet[slot / 64] >> (slot % 64) & 1) != 0;
+}
+
+static inline void ms_quiet_set(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot)
+{
+    segment->quiet[slot / 64] |= (uint64_t)1 << (slot % 64);
+    pool->count.quiet_granules++;
+}
+
+static inline void ms_quiet_clear(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot)
+{
+    if (ms_quiet_test(segment, slot)) {
+        segment->quiet[slot / 64] &= ~((uint64_t)1 << (slot % 64));
+        pool->count.quiet_granules--;
+    }
+}
+
+/* ---- epochs.c: when the work of holes is done. Growth lock held, state lock not. */
+
+/* A mark of the device for all that has died up to now, unless one has it already. */
+void ms_epochs_mark(struct ms_pool *pool);
+/* Asks the marks, oldest first. Nothing is asked while anything captures. */
+void ms_epochs_poll(struct ms_pool *pool);
+/* Waits for the oldest mark, with the growth lock released meanwhile, and takes the time from
+ * *left_ns. False: nothing to wait for. */
+bool ms_epochs_wait(struct ms_pool *pool, uint64_t *left_ns);
+void ms_epochs_release_all(struct ms_pool *pool);
+
+/* ---- promise.c: what holes are owed, and what covers it. Growth lock held, state lock not. */
+
+/* Room for a chunk of `bytes` in the budget: of a birth, from what is promised first. */
+bool ms_promise_charge(struct ms_pool *pool, uint64_t bytes, bool birth);
+/* The chunk is gone; its room goes to holes that are owed more than is promised, else to all. */
+void ms_promise_discharge(struct ms_pool *pool, uint64_t bytes);
+
+/* Cover for `bytes` that will be owed from now on: from the budget, or, without `budget`, from host
+ * chunks alone. MS_ERR_NO_MEMORY: there is not enough; ms_promise_settle gives the rest back. */
+ms_status_t ms_promise_secure(struct ms_pool *pool, uint64_t bytes, bool budget);
+
+/* Replaces up to `bytes` promised in the budget by host chunks; returns what became free. */
+uint64_t ms_promise_to_host(struct ms_pool *pool, uint64_t bytes);
+
+/* How much could still be covered by host chunks. */
+uint64_t ms_promise_host_room(struct ms_pool *pool);
+
+/* Gives back what covers more than is owed. */
+void ms_promise_settle(struct ms_pool *pool);
+
+/* ---- holes.c. Growth lock held, state lock not. */
+
+/* How much, up to `enough_bytes` or a little more, could be taken now. *pending: whether more will
+ * be when queued work is done; may be null. */
+uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pending);
+
+/* Makes spares of chunks of holes until enough_bytes have been or none is left. What covers them is
+ * the caller's business. Adds to *taken_bytes. */
+ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t *taken_bytes);
+
+/* Makes room for a request that the budget lacks `bytes` for: promises move to the host, then
+ * chunks of holes become spares (*taken_bytes). Does not wait. MS_ERR_NO_MEMORY: not enough. */
+ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes);
+
+/* Backs all unbacked granules in the slots [from, to), by whatever means; may wait. */
+ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                          uint64_t to);
+/* Likewise all there are; nothing is taken any more, for good. */
+void ms_holes_freeze(struct ms_pool *pool);
+
+/* Gets host chunks back that stand behind nothing live. */
+void ms_holes_recover(struct ms_pool *pool);
+
+/* At the pool's end. */
+void ms_holes_forget(struct ms_pool *pool);
+
 /* ---- ladder.c: what an allocation does that no free block fits. No lock held. */
 ms_status_t ms_ladder_climb(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                             struct ms_block_info *out);
@@ -192,8 +408,17 @@ ms_status_t ms_ladder_climb(struct ms_pool *pool, const struct ms_request *reque
 ms_status_t ms_pool_reuse(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                           struct ms_block_info *out);
 
+/* The busy range is given up: its pieces become what stands behind them, free in `batch` (null:
+ * idle) where backed. State lock. */
+void ms_range_give_up(struct ms_pool *pool, struct ms_range *range, struct ms_batch *batch);
+
 /* ---- pool.c, for arena.c: the live block around addr becomes an arena, told to the sink the first
- * time. MS_ERR_NOT_OURS where no live block is. */
-ms_status_t ms_pool_mark_arena(struct ms_pool *pool, ms_addr_t addr, struct ms_block_info *out);
+ * time. Null where no live block is. State lock. */
+struct ms_range *ms_pool_mark_arena(struct ms_pool *pool, ms_addr_t addr);
+
+/* ---- arena.c: buries what lives in the range. State lock. */
+void ms_arenas_bury(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes);
+/* The segment is about to be forgotten. State lock. */
+void ms_arenas_segment_gone(struct ms_arenas *arenas, const struct ms_segment *segment);
 
 #endif

@@ -2,8 +2,10 @@
  *
  * A segment's addresses are covered without gap by ranges, linked in address order. A range is live
  * (a block), free (backed, ready for somebody), a hole (no backing, last use known complete), busy
- * (the holder of the growth lock is changing what stands behind it) or stuck (a device call that
- * may not fail did: set aside for good). All of this is covered by the pool's state lock. */
+ * (the holder of the growth lock is changing what stands behind it), stuck (a device call that may
+ * not fail did: set aside for good), draining (a freed arena's, on host memory, which no block may
+ * have) or foreign (a framework's own reservation, whole). All of this is covered by the pool's
+ * state lock. */
 #ifndef MEMSHIM_ALLOCATOR_RANGE_H
 #define MEMSHIM_ALLOCATOR_RANGE_H
 
@@ -13,7 +15,15 @@
 #include "allocator/device_ops.h"
 #include "allocator/treap.h"
 
-enum ms_range_state { MS_RANGE_LIVE, MS_RANGE_FREE, MS_RANGE_HOLE, MS_RANGE_BUSY, MS_RANGE_STUCK };
+enum ms_range_state {
+    MS_RANGE_LIVE,
+    MS_RANGE_FREE,
+    MS_RANGE_HOLE,
+    MS_RANGE_BUSY,
+    MS_RANGE_STUCK,
+    MS_RANGE_DRAINING,
+    MS_RANGE_FOREIGN
+};
 
 struct ms_range {
     ms_addr_t addr;               /* a multiple of MS_BLOCK_ALIGNMENT_BYTES */
@@ -29,7 +39,12 @@ struct ms_range {
             uint64_t id;
             uint64_t asked_bytes;
             ms_stream_t stream;
+            struct ms_arena *holes; /* what is known of its holes; null: no tensor was born in it */
         } live;
+        struct {
+            struct ms_range *next;
+            uint32_t epoch; /* of its free: see struct ms_granule */
+        } draining;
         struct {
             struct ms_batch *batch; /* what its last use waits for; null: known complete */
             struct ms_range *batch_prev, *batch_next;

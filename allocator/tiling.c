@@ -95,6 +95,7 @@ void ms_segment_remove(struct ms_pool *pool, struct ms_segment *segment)
             ms_pointers_bytes(pool->segment_count - at));
     ms_slab_give(&pool->range_slab, segment->first);
     ms_starts_destroy(&segment->starts);
+    ms_granules_drop(pool, segment);
     ms_pages_unmap(segment->slots, ms_pointers_bytes(segment->slot_count));
     ms_slab_give(&pool->segment_slab, segment);
 }
@@ -128,6 +129,66 @@ void ms_range_absorb_next(struct ms_pool *pool, struct ms_range *range)
         range->next->prev = range;
     }
     ms_slab_give(&pool->range_slab, next);
+}
+
+enum backing { BACKED, UNBACKED, ON_HOST, LOST };
+
+static enum backing backing_at(const struct ms_pool *pool, const struct ms_range *range,
+                               uint64_t offset)
+{
+    const struct ms_segment *segment = range->segment;
+    const struct ms_chunk *chunk =
+        segment->slots[(range->addr + offset - segment->base) / pool->granule_bytes];
+    if (chunk == NULL) {
+        return UNBACKED;
+    }
+    return chunk->stuck ? LOST : chunk->host ? ON_HOST : BACKED;
+}
+
+static void become(struct ms_pool *pool, struct ms_range *range, enum backing kind,
+                   struct ms_batch *batch)
+{
+    switch (kind) {
+    case BACKED:
+        ms_range_make_free(pool, range, batch);
+        break;
+    case UNBACKED:
+        ms_range_make_hole(pool, range);
+        break;
+    case ON_HOST:
+        range->state = MS_RANGE_DRAINING;
+        range->draining.epoch = pool->repair.epoch;
+        range->draining.next = pool->repair.draining;
+        pool->repair.draining = range;
+        pool->repair.clock++;
+        break;
+    default:
+        range->state = MS_RANGE_STUCK;
+        break;
+    }
+}
+
+void ms_range_give_up(struct ms_pool *pool, struct ms_range *range, struct ms_batch *batch)
+{
+    uint64_t granule = pool->granule_bytes;
+    while (range != NULL) {
+        enum backing kind = backing_at(pool, range, 0);
+        uint64_t bytes = granule - (range->addr - range->segment->base) % granule;
+        /* Host chunks leave one by one. */
+        while (kind != ON_HOST && bytes < range->bytes && backing_at(pool, range, bytes) == kind) {
+            bytes += granule;
+        }
+        struct ms_range *rest = NULL;
+        if (bytes < range->bytes) {
+            rest = ms_range_split(pool, range, bytes);
+            if (rest == NULL) {
+                range->state = MS_RANGE_STUCK;
+                return;
+            }
+        }
+        become(pool, range, kind, batch);
+        range = rest;
+    }
 }
 
 struct ms_order *ms_range_order(struct ms_pool *pool, const struct ms_range *range)
@@ -284,6 +345,7 @@ void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
     range->site = request->site;
     range->arena = false;
     range->pinned = false;
+    range->live.holes = NULL;
     range->live.id = next_id(pool);
     range->live.asked_bytes = request->bytes;
     range->live.stream = request->stream;

@@ -32,19 +32,35 @@ static inline void rig_note(void *ctx, const struct ms_event *event)
     }
 }
 
-static inline struct rig *rig_make(uint64_t granule_bytes, uint64_t total_bytes, uint64_t cap_bytes)
+struct rig_wishes {
+    uint64_t granule_bytes, total_bytes, cap_bytes, host_limit_bytes;
+    bool no_host;
+    const struct ms_choice *choice;
+};
+
+static inline struct rig *rig_make_as(struct rig_wishes wishes)
 {
     struct rig *rig = calloc(1, sizeof(*rig));
-    struct ms_dry_config device = {.granule_bytes = granule_bytes, .total_bytes = total_bytes};
+    struct ms_dry_config device = {.granule_bytes = wishes.granule_bytes,
+                                   .total_bytes = wishes.total_bytes,
+                                   .no_host = wishes.no_host};
     cr_assert_eq(ms_dry_create(&device, &rig->dry), MS_OK);
-    ms_budget_init(&rig->budget, cap_bytes);
+    ms_budget_init(&rig->budget, wishes.cap_bytes);
     struct ms_pool_config config = {.device = 3,
                                     .ops = ms_dry_ops(rig->dry),
                                     .budget = &rig->budget,
                                     .sink = {.emit = rig_note, .ctx = rig},
-                                    .wait_limit_ns = RIG_WAIT_NS};
+                                    .wait_limit_ns = RIG_WAIT_NS,
+                                    .host_limit_bytes = wishes.host_limit_bytes,
+                                    .choice = wishes.choice};
     cr_assert_eq(ms_pool_create(&config, &rig->pool), MS_OK);
     return rig;
+}
+
+static inline struct rig *rig_make(uint64_t granule_bytes, uint64_t total_bytes, uint64_t cap_bytes)
+{
+    return rig_make_as((struct rig_wishes){
+        .granule_bytes = granule_bytes, .total_bytes = total_bytes, .cap_bytes = cap_bytes});
 }
 
 /* The pool's books are in order, and nothing that the device checks was violated. */
@@ -59,6 +75,9 @@ static inline void rig_check(struct rig *rig)
     cr_assert_eq(device.used_bytes, atomic_load(&rig->budget.by_owner_bytes[MS_OWNER_POOL]),
                  "the device holds %lu bytes, %lu are charged", (unsigned long)device.used_bytes,
                  (unsigned long)atomic_load(&rig->budget.by_owner_bytes[MS_OWNER_POOL]));
+    struct ms_pool_stats stats;
+    ms_pool_stats(rig->pool, &stats);
+    cr_assert_eq(device.host_bytes, stats.host_reserve_bytes + stats.host_backed_bytes);
 }
 
 /* Checks, takes all apart, and sees that the device got everything back. */
@@ -74,7 +93,9 @@ static inline void rig_end(struct rig *rig)
     ms_pool_destroy(rig->pool, false);
     struct ms_dry_stats left;
     ms_dry_stats(rig->dry, &left);
-    cr_assert_eq(left.used_bytes, 0);
+    cr_assert_eq(left.used_bytes + left.host_bytes, 0);
+    cr_assert_eq(atomic_load(&rig->budget.committed_bytes),
+                 atomic_load(&rig->budget.charged_bytes));
     cr_assert_eq(left.chunks + left.mappings + left.marks + left.reservations, 0);
     cr_assert_eq(left.plain_allocations, 0);
     cr_assert_eq(atomic_load(&rig->budget.by_owner_bytes[MS_OWNER_POOL]), 0);

@@ -1,0 +1,33 @@
+#include "allocator/choice.h"
+
+#include <stddef.h>
+
+static uint64_t rank_oldest(void *ctx, const struct ms_candidate *candidate)
+{
+    (void)ctx;
+    return UINT64_MAX - candidate->free_since;
+}
+
+static uint64_t rank_highest(void *ctx, const struct ms_candidate *candidate)
+{
+    (void)ctx;
+    ms_addr_t end = candidate->addr + candidate->bytes;
+    return UINT64_MAX - (candidate->arena + candidate->arena_bytes - end);
+}
+
+static uint64_t rank_gap(void *ctx, const struct ms_candidate *candidate)
+{
+    (void)ctx;
+    if (candidate->free_since == 0 || candidate->last_gap == 0) {
+        return UINT64_MAX; /* nothing says that it will be needed */
+    }
+    return candidate->free_since + candidate->last_gap;
+}
+
+const struct ms_choice ms_choice_oldest = {.rank = rank_oldest};
+const struct ms_choice ms_choice_highest = {.rank = rank_highest};
+const struct ms_choice ms_choice_gap = {.rank = rank_gap};
+
+/* A framework fills its arenas from the low end: what is nearest to the end is nearly always needed
+ * last. */
+const struct ms_choice ms_choice_default = {.rank = rank_highest};

@@ -1,0 +1,161 @@
+/* What arenas know of each granule: see struct ms_granule. */
+#include "allocator/pool_internal.h"
+#include "allocator/tensors.h"
+
+static size_t quiet_bytes(const struct ms_segment *segment)
+{
+    return (segment->slot_count / 64 + 1) * sizeof(*segment->quiet);
+}
+
+bool ms_granules_need(struct ms_pool *pool, struct ms_segment *segment)
+{
+    (void)pool;
+    if (segment->granules != NULL) {
+        return true;
+    }
+    struct ms_granule *granules = ms_pages_map(segment->slot_count * sizeof(*granules));
+    segment->quiet = ms_pages_map(quiet_bytes(segment));
+    if (granules != NULL && segment->quiet != NULL &&
+        ms_starts_init(&segment->tensors, segment->bytes / MS_TENSOR_UNIT_BYTES)) {
+        segment->granules = granules;
+        return true;
+    }
+    if (granules != NULL) {
+        ms_pages_unmap(granules, segment->slot_count * sizeof(*granules));
+    }
+    if (segment->quiet != NULL) {
+        ms_pages_unmap(segment->quiet, quiet_bytes(segment));
+        segment->quiet = NULL;
+    }
+    return false;
+}
+
+void ms_granules_drop(struct ms_pool *pool, struct ms_segment *segment)
+{
+    (void)pool;
+    if (segment->granules != NULL) {
+        ms_pages_unmap(segment->granules, segment->slot_count * sizeof(*segment->granules));
+        ms_pages_unmap(segment->quiet, quiet_bytes(segment));
+        ms_starts_destroy(&segment->tensors);
+        segment->granules = NULL;
+    }
+}
+
+void ms_granules_inside(const struct ms_pool *pool, const struct ms_segment *segment,
+                        ms_addr_t addr, uint64_t bytes, uint64_t *from, uint64_t *to)
+{
+    uint64_t granule = pool->granule_bytes;
+    *from = (addr - segment->base + granule - 1) / granule;
+    *to = (addr + bytes - segment->base) / granule;
+    *to = *to < *from ? *from : *to;
+}
+
+static bool quiet(const struct ms_granule *granule)
+{
+    return granule->arena != NULL && !granule->unbacked && granule->tensors == 0;
+}
+
+static void owe(struct ms_pool *pool, struct ms_granule *granule)
+{
+    granule->unbacked = true;
+    granule->arena->unbacked_bytes += pool->granule_bytes;
+    pool->count.owed_bytes += pool->granule_bytes;
+}
+
+static void owe_no_more(struct ms_pool *pool, struct ms_granule *granule)
+{
+    granule->unbacked = false;
+    granule->refused = false;
+    granule->arena->unbacked_bytes -= pool->granule_bytes;
+    pool->count.owed_bytes -= pool->granule_bytes;
+}
+
+void ms_granules_enter(struct ms_pool *pool, struct ms_segment *segment, uint64_t from, uint64_t to,
+                       struct ms_arena *arena, bool pinned)
+{
+    for (uint64_t slot = from; slot < to; slot++) {
+        struct ms_granule *granule = &segment->granules[slot];
+        granule->arena = arena;
+        granule->free_since = 0;
+        granule->last_gap = 0;
+        granule->pinned = pinned;
+        /* What was queued before the first report is not known to be done. */
+        granule->epoch = pool->repair.epoch;
+        const struct ms_chunk *chunk = segment->slots[slot];
+        if (chunk == NULL || chunk->stuck) {
+            owe(pool, granule);
+        } else if (quiet(granule)) {
+            ms_quiet_set(pool, segment, slot);
+        }
+    }
+    pool->repair.clock++;
+}
+
+void ms_granules_leave(struct ms_pool *pool, struct ms_segment *segment, uint64_t from, uint64_t to)
+{
+    for (uint64_t slot = from; slot < to; slot++) {
+        struct ms_granule *granule = &segment->granules[slot];
+        if (granule->unbacked) {
+            owe_no_more(pool, granule);
+        }
+        ms_quiet_clear(pool, segment, slot);
+        granule->arena = NULL;
+        granule->pinned = false;
+    }
+}
+
+struct ms_arena *ms_granules_arena(struct ms_pool *pool, struct ms_range *range)
+{
+    struct ms_segment *segment = range->segment;
+    struct ms_arena *arena = ms_slab_take(&pool->repair.arena_slab);
+    if (arena == NULL) {
+        return NULL;
+    }
+    *arena = (struct ms_arena){.addr = range->addr, .bytes = range->bytes, .id = range->live.id};
+    range->live.holes = arena;
+    uint64_t from = 0;
+    uint64_t to = 0;
+    ms_granules_inside(pool, segment, range->addr, range->bytes, &from, &to);
+    ms_granules_enter(pool, segment, from, to, arena, range->pinned);
+    return arena;
+}
+
+void ms_granules_backed(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                        uint64_t to)
+{
+    for (uint64_t slot = from; slot < to; slot++) {
+        struct ms_granule *granule = &segment->granules[slot];
+        if (granule->unbacked) {
+            owe_no_more(pool, granule);
+            if (quiet(granule)) {
+                ms_quiet_set(pool, segment, slot);
+            }
+        }
+    }
+}
+
+void ms_granules_unbacked(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                          uint64_t to)
+{
+    for (uint64_t slot = from; slot < to; slot++) {
+        ms_quiet_clear(pool, segment, slot);
+        owe(pool, &segment->granules[slot]);
+    }
+}
+
+void ms_granules_pin(struct ms_segment *segment, uint64_t from, uint64_t to)
+{
+    for (uint64_t slot = from; slot < to; slot++) {
+        segment->granules[slot].pinned = true;
+    }
+}
+
+uint64_t ms_granules_unbacked_bytes(const struct ms_pool *pool, const struct ms_segment *segment,
+                                    uint64_t from, uint64_t to)
+{
+    uint64_t bytes = 0;
+    for (uint64_t slot = from; slot < to; slot++) {
+        bytes += segment->granules[slot].unbacked ? pool->granule_bytes : 0;
+    }
+    return bytes;
+}

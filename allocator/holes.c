@@ -1,0 +1,571 @@
+/* Repairing a framework's fragmentation from below.
+ *
+ * A framework's allocator keeps segments (blocks of ours, or proxies in a reservation of its own)
+ * and carves tensors out of them. What no tensor touches it holds for later: memory that nobody
+ * uses and nobody else can have. So when memory is short, the chunks of such holes are taken, and
+ * put back when a tensor is born there again, before the framework hands its address out. The
+ * program keeps its allocator, its addresses and every feature; what it needs of the device comes
+ * down to the granules that its live tensors touch.
+ *
+ *   what may be taken   a chunk all of whose granules are quiet (pool_internal.h), with all work
+ *                       done that was queued before their last deaths (epochs.c), in an arena that
+ *                       no stream captured in, and whose identity nobody else knows
+ *   which one           the one that is needed last, by the configured choice (choice.h); one right
+ *                       behind a live tensor's end only when there is no other
+ *   what it costs       a promise (promise.c): whatever is not backed can be backed again, if need
+ *                       be by host memory
+ *   a birth             finds its granules backed, or backs them itself before it returns, with
+ *                       chunks from (in this order) idle memory of the pool, the room promised in
+ *                       the budget, other holes, holes whose work will be done in time, the host
+ *   two at once         a chunk's slots are emptied under the state lock before the device unmaps
+ *                       it: a birth that comes meanwhile sees an unbacked granule, and waits for
+ *                       the growth lock
+ *
+ * While anything captures, no mark is taken or asked and nothing is taken for a block; a birth
+ * takes what is known idle already. Host chunks come back from under dead granules first. */
+#include <string.h>
+
+#include "allocator/pool_internal.h"
+
+struct ms_victim {
+    uint64_t rank;
+    bool behind_live; /* begins right behind a live tensor's end */
+    struct ms_chunk *chunk;
+};
+
+/* ---- which chunks there are to take */
+
+enum fitness { NOT_TAKEABLE, TAKEABLE_LATER, TAKEABLE };
+
+static uint64_t chunk_slots(const struct ms_pool *pool, const struct ms_chunk *chunk)
+{
+    return chunk->bytes / pool->granule_bytes;
+}
+
+/* State lock. The first slot of the chunk is quiet. */
+static enum fitness fitness_of(const struct ms_pool *pool, const struct ms_segment *segment,
+                               const struct ms_chunk *chunk)
+{
+    const struct ms_granule *first = &segment->granules[chunk->slot];
+    if (first->arena->frozen || chunk->stuck) {
+        return NOT_TAKEABLE;
+    }
+    enum fitness fitness = TAKEABLE;
+    for (uint64_t slot = chunk->slot; slot < chunk->slot + chunk_slots(pool, chunk); slot++) {
+        const struct ms_granule *granule = &segment->granules[slot];
+        if (!ms_quiet_test(segment, slot) || granule->pinned || granule->arena != first->arena) {
+            return NOT_TAKEABLE;
+        }
+        if (granule->epoch > pool->repair.done_epoch) {
+            fitness = TAKEABLE_LATER;
+        }
+    }
+    return fitness;
+}
+
+static void describe(const struct ms_pool *pool, const struct ms_segment *segment,
+                     const struct ms_chunk *chunk, struct ms_candidate *out)
+{
+    const struct ms_granule *granule = &segment->granules[chunk->slot];
+    *out = (struct ms_candidate){.addr = segment->base + chunk->slot * pool->granule_bytes,
+                                 .bytes = chunk->bytes,
+                                 .arena = granule->arena->addr,
+                                 .arena_bytes = granule->arena->bytes,
+                                 .now = pool->repair.clock};
+    /* Of several granules: the last death, and the shortest time until one was needed again. */
+    for (uint64_t k = 0; k < chunk_slots(pool, chunk); k++, granule++) {
+        out->free_since =
+            granule->free_since > out->free_since ? granule->free_since : out->free_since;
+        if (granule->last_gap != 0 && (out->last_gap == 0 || granule->last_gap < out->last_gap)) {
+            out->last_gap = granule->last_gap;
+        }
+    }
+}
+
+/* The next chunk at or behind *slot that begins on a quiet granule; *slot moves past it. */
+static struct ms_chunk *next_quiet(const struct ms_segment *segment, uint64_t *slot)
+{
+    while (*slot < segment->slot_count) {
+        uint64_t word = segment->quiet[*slot / 64] & (UINT64_MAX << (*slot % 64));
+        if (word == 0) {
+            *slot = (*slot / 64 + 1) * 64;
+            continue;
+        }
+        uint64_t at = *slot / 64 * 64 + (uint64_t)__builtin_ctzll(word);
+        *slot = at + 1;
+        struct ms_chunk *chunk = segment->slots[at];
+        if (chunk->slot == at) {
+            return chunk;
+        }
+    }
+    return NULL;
+}
+
+/* Calls visit for each chunk that begins on a quiet granule, until it returns false. */
+typedef bool (*visit_fn)(struct ms_pool *pool, struct ms_segment *segment, struct ms_chunk *chunk,
+                         void *ctx);
+
+static void for_each_quiet(struct ms_pool *pool, visit_fn visit, void *ctx)
+{
+    for (size_t at = 0; pool->count.quiet_granules > 0 && at < pool->segment_count; at++) {
+        struct ms_segment *segment = pool->segments[at];
+        uint64_t slot = 0;
+        struct ms_chunk *chunk = NULL;
+        while (segment->granules != NULL && (chunk = next_quiet(segment, &slot)) != NULL) {
+            if (!visit(pool, segment, chunk, ctx)) {
+                return;
+            }
+        }
+    }
+}
+
+struct tally {
+    uint64_t enough_bytes, takeable_bytes;
+    bool pending;
+};
+
+static bool count_one(struct ms_pool *pool, struct ms_segment *segment, struct ms_chunk *chunk,
+                      void *ctx)
+{
+    struct tally *tally = ctx;
+    enum fitness fitness = chunk->host ? NOT_TAKEABLE : fitness_of(pool, segment, chunk);
+    tally->takeable_bytes += fitness == TAKEABLE ? chunk->bytes : 0;
+    tally->pending = tally->pending || fitness == TAKEABLE_LATER;
+    return tally->takeable_bytes < tally->enough_bytes;
+}
+
+uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pending)
+{
+    struct tally tally = {.enough_bytes = enough_bytes};
+    ms_lock_acquire(&pool->state);
+    if (!pool->repair.frozen) {
+        for_each_quiet(pool, count_one, &tally);
+    }
+    ms_lock_release(&pool->state);
+    if (pending != NULL) {
+        *pending = tally.pending;
+    }
+    return tally.takeable_bytes;
+}
+
+/* ---- victims: a heap with the best on top */
+
+struct victims {
+    const struct ms_choice *choice;
+    bool host; /* chunks on the host, instead of those on the device */
+    struct ms_victim *heap;
+    size_t count, room;
+};
+
+static bool before(const struct ms_victim *a, const struct ms_victim *b)
+{
+    return a->behind_live != b->behind_live ? !a->behind_live : a->rank > b->rank;
+}
+
+static void sink(struct victims *victims, size_t at)
+{
+    struct ms_victim *heap = victims->heap;
+    for (;;) {
+        size_t best = at;
+        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < victims->count; child++) {
+            best = before(&heap[child], &heap[best]) ? child : best;
+        }
+        if (best == at) {
+            return;
+        }
+        struct ms_victim moved = heap[at];
+        heap[at] = heap[best];
+        heap[best] = moved;
+        at = best;
+    }
+}
+
+static struct ms_chunk *pop(struct victims *victims)
+{
+    struct ms_chunk *chunk = victims->heap[0].chunk;
+    victims->heap[0] = victims->heap[--victims->count];
+    sink(victims, 0);
+    return chunk;
+}
+
+static bool collect_one(struct ms_pool *pool, struct ms_segment *segment, struct ms_chunk *chunk,
+                        void *ctx)
+{
+    struct victims *victims = ctx;
+    if (chunk->host != victims->host || fitness_of(pool, segment, chunk) != TAKEABLE) {
+        return true;
+    }
+    struct ms_candidate candidate;
+    describe(pool, segment, chunk, &candidate);
+    victims->heap[victims->count++] =
+        (struct ms_victim){.rank = victims->choice->rank(victims->choice->ctx, &candidate),
+                           .behind_live = segment->granules[chunk->slot].ends_before > 0,
+                           .chunk = chunk};
+    return victims->count < victims->room;
+}
+
+/* Room for every quiet granule there is; less where the host has no memory. Growth lock. */
+static void make_room(struct ms_pool *pool)
+{
+    struct ms_repair *repair = &pool->repair;
+    size_t wanted = pool->count.quiet_granules + 64;
+    if (repair->victim_room >= wanted) {
+        return;
+    }
+    wanted = wanted < 4096 ? 4096 : wanted * 2;
+    struct ms_victim *victims = ms_pages_map(wanted * sizeof(*victims));
+    if (victims == NULL) {
+        return;
+    }
+    if (repair->victims != NULL) {
+        ms_pages_unmap(repair->victims, repair->victim_room * sizeof(*victims));
+    }
+    repair->victims = victims;
+    repair->victim_room = wanted;
+}
+
+/* Empties the slots of the best chunks, enough_bytes of them or all; they are listed by `next`. */
+static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, bool host)
+{
+    make_room(pool);
+    struct ms_choice const *choice =
+        pool->config.choice != NULL ? pool->config.choice : &ms_choice_default;
+    struct victims victims = {.choice = choice,
+                              .host = host,
+                              .heap = pool->repair.victims,
+                              .room = pool->repair.victim_room};
+    if (victims.room == 0) {
+        return NULL;
+    }
+    struct ms_chunk *list = NULL;
+    uint64_t bytes = 0;
+    ms_lock_acquire(&pool->state);
+    for_each_quiet(pool, collect_one, &victims);
+    for (size_t at = victims.count / 2; at-- > 0;) {
+        sink(&victims, at);
+    }
+    while (victims.count > 0 && bytes < enough_bytes) {
+        struct ms_chunk *chunk = pop(&victims);
+        uint64_t slots = chunk_slots(pool, chunk);
+        ms_granules_unbacked(pool, chunk->segment, chunk->slot, chunk->slot + slots);
+        memset(&chunk->segment->slots[chunk->slot], 0, ms_pointers_bytes(slots));
+        chunk->next = list;
+        list = chunk;
+        bytes += chunk->bytes;
+    }
+    ms_lock_release(&pool->state);
+    return list;
+}
+
+/* The device would not: the chunk stands where it stood. */
+static void attach_again(struct ms_pool *pool, struct ms_chunk *chunk)
+{
+    uint64_t slots = chunk_slots(pool, chunk);
+    ms_lock_acquire(&pool->state);
+    for (uint64_t k = 0; k < slots; k++) {
+        chunk->segment->slots[chunk->slot + k] = chunk;
+    }
+    ms_granules_backed(pool, chunk->segment, chunk->slot, chunk->slot + slots);
+    ms_lock_release(&pool->state);
+}
+
+/* Sorts the list by address: neighbours go in one call. Merge sort. */
+static bool lies_before(const struct ms_chunk *a, const struct ms_chunk *b)
+{
+    return a->segment != b->segment ? a->segment->base < b->segment->base : a->slot < b->slot;
+}
+
+static struct ms_chunk *merge(struct ms_chunk *a, struct ms_chunk *b)
+{
+    struct ms_chunk *first = NULL;
+    struct ms_chunk **link = &first;
+    while (a != NULL && b != NULL) {
+        struct ms_chunk **least = lies_before(a, b) ? &a : &b;
+        *link = *least;
+        link = &(*least)->next;
+        *least = *link;
+    }
+    *link = a != NULL ? a : b;
+    return first;
+}
+
+static struct ms_chunk *by_address(struct ms_chunk *list)
+{
+    /* sorted[k]: a sorted list of 2^k chunks, or none. */
+    struct ms_chunk *sorted[40] = {NULL};
+    while (list != NULL) {
+        struct ms_chunk *one = list;
+        list = list->next;
+        one->next = NULL;
+        unsigned k = 0;
+        for (; sorted[k] != NULL; k++) {
+            one = merge(sorted[k], one);
+            sorted[k] = NULL;
+        }
+        sorted[k] = one;
+    }
+    struct ms_chunk *all = NULL;
+    for (unsigned k = 0; k < 40; k++) {
+        all = merge(sorted[k], all);
+    }
+    return all;
+}
+
+enum { UNMAP_AT_ONCE = 64 };
+
+/* Unmaps detached chunks; what could not be unmapped stands where it stood. */
+static ms_status_t unmap_detached(struct ms_pool *pool, struct ms_chunk *list,
+                                  uint64_t *taken_bytes, uint64_t *chunks)
+{
+    ms_status_t status = MS_OK;
+    list = by_address(list);
+    while (list != NULL) {
+        struct ms_chunk *run[UNMAP_AT_ONCE];
+        size_t count = 0;
+        do {
+            run[count++] = list;
+            list = list->next;
+        } while (count < UNMAP_AT_ONCE && list != NULL &&
+                 list->segment == run[count - 1]->segment &&
+                 list->slot == run[count - 1]->slot + chunk_slots(pool, run[count - 1]));
+        if (status == MS_OK) {
+            status = ms_backing_unmap(pool, run, count);
+        }
+        for (size_t at = 0; at < count; at++) {
+            if (status == MS_OK) {
+                *taken_bytes += run[at]->bytes;
+                *chunks += 1;
+                ms_backing_add_spare(pool, run[at]);
+            } else {
+                attach_again(pool, run[at]);
+            }
+        }
+    }
+    return status;
+}
+
+ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t *taken_bytes)
+{
+    if (pool->repair.frozen || enough_bytes == 0) {
+        return MS_OK;
+    }
+    uint64_t chunks = 0;
+    ms_status_t status =
+        unmap_detached(pool, detach(pool, enough_bytes, false), taken_bytes, &chunks);
+    ms_lock_acquire(&pool->state);
+    pool->count.holes_taken += chunks;
+    ms_lock_release(&pool->state);
+    return status;
+}
+
+/* ---- for blocks */
+
+ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes)
+{
+    if (ms_promise_host_room(pool) < bytes) {
+        return MS_ERR_NO_MEMORY;
+    }
+    uint64_t promised = pool->repair.promised_bytes;
+    uint64_t from_holes = bytes > promised ? bytes - promised : 0;
+    if (from_holes > 0 && ms_holes_takeable(pool, from_holes, NULL) < from_holes) {
+        ms_epochs_mark(pool);
+        ms_epochs_poll(pool);
+        if (ms_holes_takeable(pool, from_holes, NULL) < from_holes) {
+            return MS_ERR_NO_MEMORY;
+        }
+    }
+    /* Room that is only promised costs no unmapping. */
+    uint64_t freed = ms_promise_to_host(pool, bytes);
+    if (freed >= bytes) {
+        return MS_OK;
+    }
+    ms_status_t status = ms_promise_secure(pool, bytes - freed, false);
+    return status == MS_OK ? ms_holes_take(pool, bytes - freed, taken_bytes) : status;
+}
+
+/* ---- host chunks under nothing live */
+
+static void drain(struct ms_pool *pool)
+{
+    ms_lock_acquire(&pool->state);
+    struct ms_range **link = &pool->repair.draining;
+    while (*link != NULL) {
+        struct ms_range *range = *link;
+        struct ms_segment *segment = range->segment;
+        uint64_t slot = (range->addr - segment->base) / pool->granule_bytes;
+        struct ms_chunk *chunk = segment->slots[slot];
+        if (range->draining.epoch > pool->repair.done_epoch) {
+            link = &range->draining.next;
+            continue;
+        }
+        *link = range->draining.next;
+        range->state = MS_RANGE_BUSY;
+        ms_lock_release(&pool->state);
+        bool unmapped = ms_backing_unmap(pool, &chunk, 1) == MS_OK;
+        if (unmapped) {
+            ms_backing_add_spare(pool, chunk);
+        }
+        ms_lock_acquire(&pool->state);
+        if (unmapped) {
+            segment->slots[slot] = NULL;
+            ms_range_make_hole(pool, range);
+        } else {
+            range->state = MS_RANGE_DRAINING;
+            range->draining.next = pool->repair.draining;
+            range->draining.epoch = pool->repair.epoch;
+            pool->repair.draining = range;
+        }
+        /* Others may have changed the list meanwhile. */
+        link = &pool->repair.draining;
+    }
+    ms_lock_release(&pool->state);
+}
+
+void ms_holes_recover(struct ms_pool *pool)
+{
+    if (pool->count.host_backed_bytes == 0) {
+        return;
+    }
+    ms_epochs_mark(pool);
+    ms_epochs_poll(pool);
+    drain(pool);
+    if (!pool->repair.frozen) {
+        uint64_t bytes = 0;
+        uint64_t chunks = 0;
+        (void)unmap_detached(pool, detach(pool, UINT64_MAX, true), &bytes, &chunks);
+    }
+}
+
+/* ---- for births */
+
+/* What a birth could get now: idle chunks of the pool, and of holes. */
+static uint64_t at_hand(struct ms_pool *pool, uint64_t bytes, bool *pending)
+{
+    uint64_t idle = ms_backing_idle_chunks(pool, bytes);
+    uint64_t left = bytes > idle ? bytes - idle : 0;
+    *pending = false;
+    uint64_t holes = left > 0 ? ms_holes_takeable(pool, left, pending) : 0;
+    ms_lock_acquire(&pool->state);
+    *pending = *pending || pool->count.pending_bytes > 0;
+    ms_lock_release(&pool->state);
+    return idle + holes;
+}
+
+static void look(struct ms_pool *pool)
+{
+    (void)ms_marks_poll(pool);
+    ms_epochs_poll(pool);
+}
+
+/* Waits until so much is at hand, or nothing more will come. */
+static void await_chunks(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t left_ns = pool->config.wait_limit_ns;
+    bool pending = false;
+    look(pool);
+    for (unsigned turn = 0; at_hand(pool, bytes, &pending) < bytes && pending; turn++) {
+        ms_marks_take(pool, turn > 0);
+        ms_epochs_mark(pool);
+        look(pool);
+        if (at_hand(pool, bytes, &pending) >= bytes || !pending || left_ns == 0 ||
+            pool->ops->capturing(pool->ops->ctx)) {
+            return;
+        }
+        /* Others may grow meanwhile: nothing of ours may lie about. */
+        (void)ms_backing_release_spares(pool);
+        if (!ms_marks_wait(pool, turn, &left_ns) && !ms_epochs_wait(pool, &left_ns)) {
+            return;
+        }
+        look(pool);
+    }
+}
+
+/* Makes spares for `bytes` under a birth, less what the budget will give. */
+static void gather(struct ms_pool *pool, uint64_t bytes, uint64_t budget_bytes)
+{
+    if (bytes > budget_bytes) {
+        await_chunks(pool, bytes - budget_bytes);
+    }
+    /* What fails here is made up for by the next means. */
+    uint64_t taken = 0;
+    (void)ms_backing_unmap_idle(pool, bytes, &taken);
+    if (bytes > taken + budget_bytes) {
+        uint64_t from_holes = 0;
+        (void)ms_holes_take(pool, bytes - taken - budget_bytes, &from_holes);
+    }
+}
+
+static uint64_t unbacked_bytes(struct ms_pool *pool, const struct ms_segment *segment,
+                               uint64_t from, uint64_t to)
+{
+    uint64_t bytes = 0;
+    ms_lock_acquire(&pool->state);
+    /* A reservation may have been given up while we waited. */
+    if (segment->granules != NULL) {
+        bytes = ms_granules_unbacked_bytes(pool, segment, from, to);
+    }
+    ms_lock_release(&pool->state);
+    return bytes;
+}
+
+static void note_refused(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                         uint64_t to)
+{
+    ms_lock_acquire(&pool->state);
+    for (uint64_t slot = from; segment->granules != NULL && slot < to; slot++) {
+        segment->granules[slot].refused = segment->granules[slot].unbacked;
+    }
+    ms_lock_release(&pool->state);
+}
+
+ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                          uint64_t to)
+{
+    ms_status_t status = MS_OK;
+    struct ms_fill fill = {.birth = true};
+    (void)ms_backing_release_spares(pool);
+    ms_holes_recover(pool);
+    /* First trusting the budget, then without it: the device may have less than the cap. */
+    for (int without_budget = 0; without_budget < 2; without_budget++) {
+        uint64_t budget_bytes = without_budget ? 0
+                                               : pool->repair.promised_bytes +
+                                                     ms_budget_free_bytes(pool->config.budget);
+        gather(pool, unbacked_bytes(pool, segment, from, to), budget_bytes);
+        status = ms_backing_fill_holes(pool, segment, from, to, &fill);
+        if (status == MS_OK) {
+            break;
+        }
+    }
+    if (status != MS_OK) {
+        fill.host = true;
+        status = ms_backing_fill_holes(pool, segment, from, to, &fill);
+    }
+    if (status != MS_OK) {
+        note_refused(pool, segment, from, to);
+    }
+    (void)ms_backing_release_spares(pool);
+    ms_promise_settle(pool);
+    return status;
+}
+
+void ms_holes_freeze(struct ms_pool *pool)
+{
+    ms_lock_acquire(&pool->state);
+    pool->repair.frozen = true;
+    ms_lock_release(&pool->state);
+    for (size_t at = 0; at < pool->segment_count; at++) {
+        struct ms_segment *segment = pool->segments[at];
+        if (segment->granules != NULL) {
+            (void)ms_holes_back(pool, segment, 0, segment->slot_count);
+        }
+    }
+}
+
+void ms_holes_forget(struct ms_pool *pool)
+{
+    struct ms_repair *repair = &pool->repair;
+    if (repair->victims != NULL) {
+        ms_pages_unmap(repair->victims, repair->victim_room * sizeof(*repair->victims));
+        repair->victims = NULL;
+    }
+}

@@ -1,0 +1,165 @@
+/* What holes are owed, and what covers it.
+ *
+ * A framework may fill a hole again without asking, so what its unbacked granules will need must be
+ * there before they lose, or do without, their backing. Owed are the unbacked granules of arenas
+ * and the unbacked parts of proxies that are mapped nowhere. They are covered by room that is kept
+ * for them in the budget, and by host chunks that are set aside. When others need that room, more
+ * host chunks are made in its stead, up to the limit that the configuration sets.
+ *
+ *     owed <= promised in the budget + host chunks set aside
+ *
+ * holds whenever nobody has the growth lock; in between, chunks on their way (spares) make up for
+ * what is missing. */
+#include "allocator/pool_internal.h"
+
+/* Host chunks beyond what is owed that are kept: making one anew costs more than having it. */
+#define SPARE_HOST_GRANULES 16u
+
+/* The budget has this much free, as a part of the cap: then promises need no host memory. */
+enum { AMPLE_PART = 8 };
+
+/* Both change under both locks, so that the growth lock is enough to read them. */
+static uint64_t owed(const struct ms_pool *pool)
+{
+    return pool->count.owed_bytes;
+}
+
+static uint64_t reserve_bytes(const struct ms_pool *pool)
+{
+    return pool->count.host_reserve_bytes;
+}
+
+static uint64_t covered(const struct ms_pool *pool)
+{
+    return pool->repair.promised_bytes + reserve_bytes(pool);
+}
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+bool ms_promise_charge(struct ms_pool *pool, uint64_t bytes, bool birth)
+{
+    struct ms_budget *budget = pool->config.budget;
+    uint64_t kept = pool->repair.promised_bytes;
+    uint64_t from_promise = !birth ? 0 : kept < bytes ? kept : bytes;
+    if (from_promise > 0 && !ms_budget_charge_promised(budget, MS_OWNER_POOL, from_promise)) {
+        return false;
+    }
+    if (bytes > from_promise && !ms_budget_charge(budget, MS_OWNER_POOL, bytes - from_promise)) {
+        ms_budget_promise_charged(budget, MS_OWNER_POOL, from_promise);
+        return false;
+    }
+    pool->repair.promised_bytes -= from_promise;
+    return true;
+}
+
+void ms_promise_discharge(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t missing = less(owed(pool), covered(pool));
+    uint64_t to_promise = missing < bytes ? missing : bytes;
+    if (to_promise > 0) {
+        ms_budget_promise_charged(pool->config.budget, MS_OWNER_POOL, to_promise);
+        pool->repair.promised_bytes += to_promise;
+    }
+    if (bytes > to_promise) {
+        ms_budget_discharge(pool->config.budget, MS_OWNER_POOL, bytes - to_promise);
+    }
+}
+
+uint64_t ms_promise_host_room(struct ms_pool *pool)
+{
+    if (pool->repair.no_host) {
+        return 0;
+    }
+    uint64_t used = reserve_bytes(pool) + pool->count.host_backed_bytes;
+    uint64_t room = less(pool->config.host_limit_bytes, used);
+    return room - room % pool->granule_bytes + less(covered(pool), owed(pool));
+}
+
+static ms_status_t secure_on_host(struct ms_pool *pool, uint64_t wanted_bytes)
+{
+    while (covered(pool) < wanted_bytes) {
+        uint64_t used = reserve_bytes(pool) + pool->count.host_backed_bytes;
+        if (pool->repair.no_host || used + pool->granule_bytes > pool->config.host_limit_bytes) {
+            return MS_ERR_NO_MEMORY;
+        }
+        ms_status_t status = ms_backing_host_make(pool);
+        if (status != MS_OK) {
+            pool->repair.no_host = status == MS_ERR_NOT_SUPPORTED;
+            return pool->repair.no_host ? MS_ERR_NO_MEMORY : status;
+        }
+    }
+    return MS_OK;
+}
+
+ms_status_t ms_promise_secure(struct ms_pool *pool, uint64_t bytes, bool budget)
+{
+    uint64_t wanted = owed(pool) + bytes;
+    uint64_t missing = less(wanted, covered(pool));
+    uint64_t room = ms_budget_free_bytes(pool->config.budget);
+    uint64_t from_budget = !budget ? 0 : missing < room ? missing : room;
+    from_budget -= from_budget % pool->granule_bytes;
+    if (from_budget > 0 && ms_budget_promise(pool->config.budget, from_budget)) {
+        pool->repair.promised_bytes += from_budget;
+    }
+    return secure_on_host(pool, wanted);
+}
+
+uint64_t ms_promise_to_host(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t kept = pool->repair.promised_bytes;
+    bytes = ms_round_up(bytes, pool->granule_bytes);
+    bytes = bytes < kept ? bytes : kept;
+    /* More cover first, then what it replaces goes. */
+    (void)secure_on_host(pool, owed(pool) + bytes);
+    uint64_t surplus = less(covered(pool), owed(pool));
+    bytes = bytes < surplus ? bytes : surplus;
+    if (bytes > 0) {
+        ms_budget_unpromise(pool->config.budget, bytes);
+        pool->repair.promised_bytes -= bytes;
+    }
+    return bytes;
+}
+
+/* With memory ample again, the budget alone covers what is owed. */
+static void leave_host(struct ms_pool *pool, uint64_t owed_bytes)
+{
+    struct ms_budget *budget = pool->config.budget;
+    uint64_t missing = less(owed_bytes, pool->repair.promised_bytes);
+    uint64_t ample = missing + atomic_load(&budget->cap_bytes) / AMPLE_PART;
+    if (reserve_bytes(pool) > 0 && ms_budget_free_bytes(budget) >= ample &&
+        ms_budget_promise(budget, missing)) {
+        pool->repair.promised_bytes += missing;
+        ms_backing_host_release(pool, 0);
+    }
+}
+
+/* What was imposed has passed the cap: the promised room is gone and must be had elsewhere. */
+static void leave_overshoot(struct ms_pool *pool)
+{
+    struct ms_budget *budget = pool->config.budget;
+    uint64_t over = less(atomic_load(&budget->committed_bytes), atomic_load(&budget->cap_bytes));
+    if (over > 0 && pool->repair.promised_bytes > 0) {
+        (void)ms_promise_to_host(pool, over);
+    }
+}
+
+void ms_promise_settle(struct ms_pool *pool)
+{
+    struct ms_repair *repair = &pool->repair;
+    uint64_t owed_bytes = owed(pool);
+    if (owed_bytes == 0 && repair->promised_bytes == 0 && reserve_bytes(pool) == 0) {
+        return;
+    }
+    leave_overshoot(pool);
+    uint64_t surplus = less(covered(pool), owed_bytes);
+    uint64_t back = surplus < repair->promised_bytes ? surplus : repair->promised_bytes;
+    if (back > 0) {
+        ms_budget_unpromise(pool->config.budget, back);
+        repair->promised_bytes -= back;
+    }
+    leave_host(pool, owed_bytes);
+    ms_backing_host_release(pool, owed_bytes + SPARE_HOST_GRANULES * pool->granule_bytes);
+}
