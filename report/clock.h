@@ -42,10 +42,11 @@ static inline uint64_t ms_clock_ticks(void)
 #endif
 }
 
-/* Nanoseconds of CLOCK_MONOTONIC. May fall behind an earlier answer by the error of the rate. */
-static inline uint64_t ms_clock_ns(struct ms_clock *clock)
+/* Nanoseconds of CLOCK_MONOTONIC at a reading of the counter from just now. May fall behind an
+ * earlier answer by the error of the rate. */
+static inline uint64_t ms_clock_ns(struct ms_clock *clock, uint64_t ticks)
 {
-    const uint64_t passed = ms_clock_ticks() - clock->ticks;
+    const uint64_t passed = ticks - clock->ticks;
 
     if (__builtin_expect(passed < clock->good_ticks, 1)) {
         return clock->ns + (passed * clock->scale >> MS_CLOCK_SHIFT);

@@ -79,32 +79,48 @@ static uint8_t *put_long_varint(uint8_t *out, uint64_t value)
 }
 
 /* Lengths follow no pattern, so that a branch on each byte is guessed wrong about once a record:
- * nearly all values are told by one store of four bytes, of which the next field overwrites what
- * was not meant. */
+ * what is short is told by one store, of which the next field overwrites what was not meant. */
 static inline uint8_t *put_varint(uint8_t *out, uint64_t value)
+{
+    if (__builtin_expect(value >= 1u << 14, 0)) {
+        return put_long_varint(out, value);
+    }
+
+    const uint32_t more = value > 0x7f;
+    const uint16_t both = (uint16_t)((value & 0x7f) | more << 7 | value >> 7 << 8);
+
+    memcpy(out, &both, sizeof(both));
+    return out + 1 + more;
+}
+
+/* The same for what is often longer. */
+static inline uint8_t *put_wide_varint(uint8_t *out, uint64_t value)
 {
     if (__builtin_expect(value >= 1u << 28, 0)) {
         return put_long_varint(out, value);
     }
 
     const uint32_t bits = (uint32_t)value;
-    const unsigned more = (31u - (unsigned)__builtin_clz(bits | 1)) / 7;
-    const uint32_t going_on = 0x808080u & ((1u << 8 * more) - 1);
-    const uint32_t spread = (bits & 0x7f) | (bits << 1 & 0x7f00) | (bits << 2 & 0x7f0000) |
-                            (bits << 3 & 0x7f000000) | going_on;
+    const uint32_t spread =
+        (bits & 0x7f) | (bits << 1 & 0x7f00) | (bits << 2 & 0x7f0000) | (bits << 3 & 0x7f000000);
+    const unsigned more = (31u - (unsigned)__builtin_clz(spread | 1)) / 8;
+    const uint32_t all = spread | (0x808080u & ((1u << 8 * more) - 1));
 
-    memcpy(out, &spread, sizeof(spread));
-    return out + more + 1;
+    memcpy(out, &all, sizeof(all));
+    return out + 1 + more;
 }
 
-/* Six bits and the flag, then the rest: as one number with the flag below it. */
-static inline uint8_t *put_flagged(uint8_t *out, uint64_t value, bool divided)
+static bool is_huge(uint64_t value)
 {
-    if (__builtin_expect(value >= UINT64_C(1) << 63, 0)) {
-        *out++ = (uint8_t)((value & 0x3f) << 1 | divided | 0x80);
-        return put_long_varint(out, value >> 6);
-    }
-    return put_varint(out, value << 1 | divided);
+    return value >> 63;
+}
+
+/* Six bits and the flag, then the rest: where the number is not huge, one number with the flag
+ * below it. */
+static uint8_t *put_huge_flagged(uint8_t *out, uint64_t value, bool divided)
+{
+    *out++ = (uint8_t)((value & 0x3f) << 1 | divided | 0x80);
+    return put_long_varint(out, value >> 6);
 }
 
 static inline bool is_divisible(uint64_t value)
@@ -116,17 +132,18 @@ static inline uint8_t *put_short(uint8_t *out, uint64_t value)
 {
     const bool divided = is_divisible(value);
 
-    return put_flagged(out, divided ? value >> UNIT_SHIFT : value, divided);
+    value >>= divided ? UNIT_SHIFT : 0;
+    return is_huge(value) ? put_huge_flagged(out, value, divided)
+                          : put_varint(out, value << 1 | divided);
 }
 
 static inline uint8_t *put_signed_short(uint8_t *out, uint64_t difference)
 {
     const bool divided = is_divisible(difference);
+    const uint64_t value = zigzag((uint64_t)((int64_t)difference >> (divided ? UNIT_SHIFT : 0)));
 
-    if (divided) {
-        difference = (uint64_t)((int64_t)difference >> UNIT_SHIFT);
-    }
-    return put_flagged(out, zigzag(difference), divided);
+    return is_huge(value) ? put_huge_flagged(out, value, divided)
+                          : put_wide_varint(out, value << 1 | divided);
 }
 
 static inline struct ms_birth *birth_slot(struct ms_codec *codec, uint64_t id)

@@ -103,13 +103,13 @@ bool ms_window_prepare(struct ms_trace *trace)
     bool ready = true;
 
     ms_lock_acquire(&trace->growing);
-    ms_lock_acquire(&trace->lock);
+    ms_spin_acquire(&trace->lock);
 
     struct ms_mapped retired = trace->retired;
     bool wanted = !trace->spare.header && !trace->closed;
 
     trace->retired = (struct ms_mapped){0};
-    ms_lock_release(&trace->lock);
+    ms_spin_release(&trace->lock);
     if (retired.header) {
         ms_mapped_seal(retired.header);
         trace->ring[ring_at(trace, trace->ring_count)] = retired.offset;
@@ -118,9 +118,9 @@ bool ms_window_prepare(struct ms_trace *trace)
     }
     if (wanted) {
         ready = next_window(trace, &spare) == 0;
-        ms_lock_acquire(&trace->lock);
+        ms_spin_acquire(&trace->lock);
         trace->spare = spare;
-        ms_lock_release(&trace->lock);
+        ms_spin_release(&trace->lock);
     }
     ms_lock_release(&trace->growing);
     return ready;
@@ -179,10 +179,10 @@ void ms_device_make(struct ms_trace *trace, uint8_t device)
             extent.header->payload_offset = sizeof(*extent.header);
             ms_mapped_publish(trace, extent.header, MS_EXTENT_DEVICE, (uint64_t)device + 1);
         }
-        ms_lock_acquire(&trace->lock);
+        ms_spin_acquire(&trace->lock);
         trace->pages[device] = page;
         trace->device_extents[device] = extent;
-        ms_lock_release(&trace->lock);
+        ms_spin_release(&trace->lock);
     }
     ms_lock_release(&trace->growing);
 }
@@ -198,11 +198,11 @@ bool ms_log_next(struct ms_trace *trace)
     }
     if (grown) {
         fresh.header->payload_offset = sizeof(*fresh.header);
-        ms_lock_acquire(&trace->lock);
+        ms_spin_acquire(&trace->lock);
         full = trace->log;
         trace->log = fresh;
         ms_mapped_publish(trace, fresh.header, MS_EXTENT_LOG, ++trace->log_count);
-        ms_lock_release(&trace->lock);
+        ms_spin_release(&trace->lock);
     }
     if (full.header) {
         ms_mapped_seal(full.header);

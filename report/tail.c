@@ -82,11 +82,11 @@ static bool grow(struct ms_trace *trace)
     if (lost < trace->retry_at_lost) {
         return false;
     }
-    ms_lock_release(&trace->lock);
+    ms_spin_release(&trace->lock);
 
     const bool ready = ms_window_prepare(trace);
 
-    ms_lock_acquire(&trace->lock);
+    ms_spin_acquire(&trace->lock);
     if (!ready) {
         trace->retry_at_lost = lost + RETRY_EVENTS;
     }

@@ -10,6 +10,9 @@
 #define MAX_NOTES_BYTES (64u << 10)
 #define MAX_THRESHOLDS  4096u
 
+/* Out of the way of what every event runs through. */
+#define RARE __attribute__((noinline, cold))
+
 /* Needs the lock. False where the log is full. */
 static bool put_entry(struct ms_trace *trace, struct ms_log_entry entry, const void *payload)
 {
@@ -41,7 +44,7 @@ static inline bool is_ready(const struct ms_trace *trace, uint8_t device)
 
 /* Does what is_ready misses, and seals a window that is full. Needs the lock, which it lets go in
  * between, and for good where it returns false: the trace is closed, or there is no memory. */
-static bool make_ready(struct ms_trace *trace, uint8_t device)
+static RARE bool make_ready(struct ms_trace *trace, uint8_t device)
 {
     const int saved = errno;
     bool made = false;
@@ -50,13 +53,13 @@ static bool make_ready(struct ms_trace *trace, uint8_t device)
         if (trace->told - trace->packed == MS_TAIL_EVENTS) {
             ms_tail_pack(trace, true);
         } else if (trace->retired.header) {
-            ms_lock_release(&trace->lock);
+            ms_spin_release(&trace->lock);
             (void)ms_window_prepare(trace);
-            ms_lock_acquire(&trace->lock);
+            ms_spin_acquire(&trace->lock);
         } else if (!trace->pages[device] && !made) {
-            ms_lock_release(&trace->lock);
+            ms_spin_release(&trace->lock);
             ms_device_make(trace, device);
-            ms_lock_acquire(&trace->lock);
+            ms_spin_acquire(&trace->lock);
             made = true;
         } else {
             break;
@@ -66,30 +69,30 @@ static bool make_ready(struct ms_trace *trace, uint8_t device)
     if (is_ready(trace, device)) {
         return true;
     }
-    ms_lock_release(&trace->lock);
+    ms_spin_release(&trace->lock);
     return false;
 }
 
 /* Takes the lock, where an event of the device can be told. */
-static bool lock_device(struct ms_trace *trace, uint8_t device)
+static inline bool lock_device(struct ms_trace *trace, uint8_t device)
 {
-    ms_lock_acquire(&trace->lock);
+    ms_spin_acquire(&trace->lock);
     return __builtin_expect(is_ready(trace, device), 1) || make_ready(trace, device);
 }
 
 /* From the store of the count on the event outlives the process. Needs the lock. */
-static inline void tell(struct ms_trace *trace, const struct ms_event *event)
+static inline void tell(struct ms_trace *trace, const struct ms_event *event, uint64_t ticks)
 {
-    struct ms_timed_event *record = &trace->tail->events[trace->told % MS_TAIL_EVENTS];
+    struct ms_timed_event *timed = &trace->tail->events[trace->told % MS_TAIL_EVENTS];
 
-    record->time_ns = ms_trace_time_ns(trace);
-    record->event = *event;
+    timed->time_ns = ms_trace_time_at(trace, ticks);
+    timed->event = *event;
     trace->told++;
     atomic_store_explicit(&trace->header->events, trace->told, memory_order_release);
 }
 
 /* Needs the lock. */
-static void note_threshold(struct ms_trace *trace, const struct ms_event *event)
+static RARE void note_threshold(struct ms_trace *trace, const struct ms_event *event)
 {
     const struct ms_log_threshold payload = {event->aux, event->bytes};
     const struct ms_log_entry entry = {
@@ -112,14 +115,17 @@ void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
         event->owner >= MS_OWNER_COUNT) {
         return;
     }
+
+    const uint64_t ticks = ms_clock_ticks(); /* not under the lock: it takes a while */
+
     if (!lock_device(trace, event->device)) {
         return;
     }
-    tell(trace, event);
+    tell(trace, event, ticks);
     if (event->kind == MS_EVENT_THRESHOLD) {
         note_threshold(trace, event);
     }
-    ms_lock_release(&trace->lock);
+    ms_spin_release(&trace->lock);
 }
 
 void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *state)
@@ -132,7 +138,7 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
         }
         ms_tail_pack(trace, true);
         if (trace->closed) {
-            ms_lock_release(&trace->lock);
+            ms_spin_release(&trace->lock);
             break;
         }
 
@@ -155,10 +161,10 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
             ms_aggregate_oom(sums, state->source == MS_OOM_TORCH);
             ms_sums_commit(trace, device, trace->packed);
             ms_trace_add(&trace->header->lost_entries, put ? 0 : 1);
-            ms_lock_release(&trace->lock);
+            ms_spin_release(&trace->lock);
             break;
         }
-        ms_lock_release(&trace->lock);
+        ms_spin_release(&trace->lock);
         (void)ms_log_next(trace);
     }
     errno = saved;
@@ -173,7 +179,7 @@ void ms_trace_note(ms_trace_t *trace, const char *text)
     };
 
     for (int tries = 0; tries < 2; tries++) {
-        ms_lock_acquire(&trace->lock);
+        ms_spin_acquire(&trace->lock);
 
         struct ms_log_entry timed = entry;
         const bool wanted = !trace->closed && trace->note_bytes + entry.bytes <= MAX_NOTES_BYTES;
@@ -187,7 +193,7 @@ void ms_trace_note(ms_trace_t *trace, const char *text)
         if (!trace->closed && !put && (!wanted || tries > 0)) {
             ms_trace_add(&trace->header->lost_entries, 1);
         }
-        ms_lock_release(&trace->lock);
+        ms_spin_release(&trace->lock);
         if (put || !wanted) {
             break;
         }
@@ -217,7 +223,7 @@ void ms_trace_device(ms_trace_t *trace, uint8_t device, const char *name, const 
             memcpy(page->uuid, uuid, sizeof(page->uuid));
             page->has_uuid = 1;
         }
-        ms_lock_release(&trace->lock);
+        ms_spin_release(&trace->lock);
         ms_trace_emit(trace, &cap);
     }
     errno = saved;
@@ -231,11 +237,11 @@ void ms_trace_version(ms_trace_t *trace, const char *what, const char *version)
         [MS_VERSION_TORCH] = "torch",
     };
 
-    ms_lock_acquire(&trace->lock);
+    ms_spin_acquire(&trace->lock);
     for (int slot = 0; slot < MS_VERSION_COUNT && !trace->closed; slot++) {
         if (strcmp(names[slot], what) == 0) {
             snprintf(trace->header->versions[slot], MS_VERSION_BYTES, "%s", version);
         }
     }
-    ms_lock_release(&trace->lock);
+    ms_spin_release(&trace->lock);
 }

@@ -9,6 +9,7 @@
 #include "report/clock.h"
 #include "report/encoding.h"
 #include "report/format.h"
+#include "report/spin.h"
 #include "report/trace_file.h"
 #include "report/writer.h"
 
@@ -24,7 +25,7 @@ struct ms_mapped {
 struct ms_trace {
     /* Order of the two: growing, then lock. `lock` is short and guards all that follows; `growing`
      * is held while the file grows, so that no emitter waits for another one's system calls. */
-    ms_lock_t lock;
+    ms_spin_t lock;
     ms_lock_t growing;
     bool closed;
     bool notes_full;
@@ -61,15 +62,21 @@ static inline void ms_trace_add(_Atomic uint64_t *counter, uint64_t more)
                           memory_order_relaxed);
 }
 
-/* Since the trace began, in the steps that records can tell, and never back. Needs the lock. */
-static inline uint64_t ms_trace_time_ns(struct ms_trace *trace)
+/* When the clock's counter stood there: since the trace began, in the steps that records can tell,
+ * and never back. Needs the lock. */
+static inline uint64_t ms_trace_time_at(struct ms_trace *trace, uint64_t ticks)
 {
-    const uint64_t ns = ms_clock_ns(&trace->clock) - trace->start_monotonic_ns;
+    const uint64_t ns = ms_clock_ns(&trace->clock, ticks) - trace->start_monotonic_ns;
 
     if (ns > trace->last_ns) {
         trace->last_ns = ns / MS_TIME_UNIT_NS * MS_TIME_UNIT_NS;
     }
     return trace->last_ns;
+}
+
+static inline uint64_t ms_trace_time_ns(struct ms_trace *trace)
+{
+    return ms_trace_time_at(trace, ms_clock_ticks());
 }
 
 /* Pages of zeros of the process's own; null where there are none. */

@@ -244,11 +244,11 @@ void ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
     const int saved = errno;
 
     /* With room for all that waits, while other threads may still tell more; and then the rest. */
-    ms_lock_acquire(&trace->lock);
+    ms_spin_acquire(&trace->lock);
     ms_tail_pack(trace, true);
-    ms_lock_release(&trace->lock);
+    ms_spin_release(&trace->lock);
     ms_lock_acquire(&trace->growing);
-    ms_lock_acquire(&trace->lock);
+    ms_spin_acquire(&trace->lock);
     if (!trace->closed) {
         struct ms_file_header *header = trace->header;
 
@@ -272,7 +272,7 @@ void ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
         release_extents(trace);
         ms_trace_file_close(&trace->file);
     }
-    ms_lock_release(&trace->lock);
+    ms_spin_release(&trace->lock);
     ms_lock_release(&trace->growing);
     errno = saved;
 }
