@@ -9,4 +9,8 @@
  * exit status; where a signal ended it, this process ends by the same one. */
 int ms_cli_run(int argc, char **argv);
 
+/* Runs a recorded run through the pool on the dry device. 1 also where the run does not complete.
+ */
+int ms_cli_replay(int argc, char **argv);
+
 #endif

@@ -51,10 +51,12 @@ static const struct command {
 } commands[] = {
     {"run", ms_cli_run, "run a command under memshim: memshim run [--fraction F] -- COMMAND..."},
     {"report", ms_cli_report, "say where the memory was: memshim report [DIR|TRACE...]"},
+    {"replay", ms_cli_replay,
+     "would a recorded run have fitted: memshim replay TRACE [--cap SIZE|--min-cap]"},
     {"options", options_command, "every option, its values and its default"},
     {"coverage", coverage_command, "every function of the driver that memshim stands in front of"},
     {"version", version_command, "the version"},
-    {"help", help_command, "this text; COMMAND --help says more about run and report"},
+    {"help", help_command, "this text; COMMAND --help says more about run, report and replay"},
 };
 
 static int help_command(int argc, char **argv)
