@@ -268,6 +268,16 @@ static void set_slots(struct ms_pool *pool, struct ms_chunk *chunk, struct ms_ch
     ms_lock_release(&pool->state);
 }
 
+void ms_backing_clear(struct ms_pool *pool, struct ms_chunk *chunk)
+{
+    set_slots(pool, chunk, NULL);
+}
+
+void ms_backing_tell_unmap(struct ms_pool *pool, struct ms_chunk *chunk)
+{
+    tell(pool, MS_EVENT_UNMAP, chunk);
+}
+
 ms_status_t ms_backing_map(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
                            struct ms_chunk *chunk)
 {
@@ -637,8 +647,7 @@ static void drop_segment(struct ms_pool *pool, struct ms_segment *segment, bool 
     }
 }
 
-/* Chunks of a list that are mapped nowhere. */
-static void drop_list(struct ms_pool *pool, struct ms_chunk *list, bool device_gone)
+void ms_backing_drop_list(struct ms_pool *pool, struct ms_chunk *list, bool device_gone)
 {
     for (; list != NULL; list = list->next) {
         if (!device_gone) {
@@ -650,8 +659,9 @@ static void drop_list(struct ms_pool *pool, struct ms_chunk *list, bool device_g
 
 void ms_backing_drop_all(struct ms_pool *pool, bool device_gone)
 {
-    drop_list(pool, pool->spares, device_gone);
-    drop_list(pool, pool->repair.reserve, device_gone);
+    ms_proxies_drop(pool, device_gone);
+    ms_backing_drop_list(pool, pool->spares, device_gone);
+    ms_backing_drop_list(pool, pool->repair.reserve, device_gone);
     for (size_t at = 0; at < pool->segment_count; at++) {
         drop_segment(pool, pool->segments[at], device_gone);
     }

@@ -28,6 +28,7 @@ ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
     ms_slab_init(&pool->chunk_slab, sizeof(struct ms_chunk));
     ms_slab_init(&pool->segment_slab, sizeof(struct ms_segment));
     ms_slab_init(&pool->repair.arena_slab, sizeof(struct ms_arena));
+    ms_proxies_init(pool);
     pool->repair.epoch = 1;
     bool index_made = ms_index_init(&pool->index);
     if (!index_made || !ms_orders_init(&pool->orders)) {
@@ -86,6 +87,7 @@ void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
     ms_slab_destroy(&pool->chunk_slab);
     ms_slab_destroy(&pool->segment_slab);
     ms_slab_destroy(&pool->repair.arena_slab);
+    ms_slab_destroy(&pool->repair.proxy_slab);
     ms_holes_forget(pool);
     ms_pages_unmap(pool, sizeof(*pool));
 }

@@ -242,6 +242,9 @@ static void check_sums(struct walk *walk)
     for (const struct ms_chunk *host = pool->repair.reserve; host != NULL; host = host->next) {
         walk->sum.host_reserve_bytes += host->bytes;
     }
+    uint64_t unmapped_bytes = 0;
+    walk->sum.owed_bytes += ms_proxies_sum(pool, &unmapped_bytes);
+    walk->sum.reserved_bytes += unmapped_bytes;
     check_sum(walk, "bytes that holes are owed", walk->sum.owed_bytes, count->owed_bytes);
     check_sum(walk, "quiet granules", walk->sum.quiet_granules, count->quiet_granules);
     check_sum(walk, "host chunks mapped", walk->sum.host_backed_bytes, count->host_backed_bytes);

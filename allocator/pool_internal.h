@@ -152,7 +152,7 @@ uint64_t ms_ids_take(uint64_t count);
 
 struct ms_segment *ms_segment_of(const struct ms_pool *pool, ms_addr_t addr);
 
-/* Adds a segment covered by one range in `state` (hole or busy); both locks. MS_ERR_NO_MEMORY when
+/* Adds a segment covered by one busy range; both locks. MS_ERR_NO_MEMORY when
  * the host has no room, and then nothing was added. */
 ms_status_t ms_segment_add(struct ms_pool *pool, ms_addr_t base, uint64_t bytes, bool plain,
                            struct ms_segment **out);
@@ -258,6 +258,10 @@ ms_status_t ms_backing_give_access(struct ms_pool *pool, const struct ms_segment
 /* Unmaps neighbouring chunks in one call; tells, but leaves slots and lists to the caller. */
 ms_status_t ms_backing_unmap(struct ms_pool *pool, struct ms_chunk *const *chunks, size_t count);
 
+/* The parts of an unmapping whose device call the caller makes: telling, and emptying the slots. */
+void ms_backing_tell_unmap(struct ms_pool *pool, struct ms_chunk *chunk);
+void ms_backing_clear(struct ms_pool *pool, struct ms_chunk *chunk);
+
 /* Takes chunks out of idle ranges, which become holes, until `enough_bytes` have been or none is
  * left; they become spares. Adds what it took to *taken_bytes. */
 ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
@@ -284,6 +288,22 @@ ms_status_t ms_backing_refresh_access(struct ms_pool *pool);
 
 /* Takes all chunks and segments apart at the pool's end. */
 void ms_backing_drop_all(struct ms_pool *pool, bool device_gone);
+
+/* At the pool's end: chunks of a list that are mapped nowhere. */
+void ms_backing_drop_list(struct ms_pool *pool, struct ms_chunk *list, bool device_gone);
+
+/* ---- proxy.c */
+
+/* The segment was a framework's. Both locks. */
+void ms_foreign_forget(struct ms_pool *pool, struct ms_segment *segment);
+
+void ms_proxies_init(struct ms_pool *pool);
+
+/* At the pool's end. */
+void ms_proxies_drop(struct ms_pool *pool, bool device_gone);
+
+/* What those that are mapped nowhere are owed, and what their chunks hold. Growth lock. */
+uint64_t ms_proxies_sum(const struct ms_pool *pool, uint64_t *chunks_bytes);
 
 /* ---- emit: state lock held. */
 static inline void ms_pool_emit(struct ms_pool *pool, const struct ms_event *event)

@@ -61,7 +61,7 @@ void ms_proxy_reservation_gone(ms_pool_t *pool, ms_addr_t base);
 
 /* The proxy that is mapped around addr. MS_ERR_NOT_OURS where there is none. */
 ms_status_t ms_proxy_at(ms_pool_t *pool, ms_addr_t addr, struct ms_proxy_info *out);
-void ms_proxy_info(ms_pool_t *pool, const ms_proxy_t *proxy, struct ms_proxy_info *out);
+void ms_proxy_info(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_info *out);
 
 /* Its identity leaves the process (export, registration, multicast): nothing of it is taken any
  * more. Where it is one chunk, out->chunk is that; where it is not, it is pinned as it is, all of

@@ -93,6 +93,12 @@ void ms_segment_remove(struct ms_pool *pool, struct ms_segment *segment)
     pool->segment_count--;
     memmove(&pool->segments[at], &pool->segments[at + 1],
             ms_pointers_bytes(pool->segment_count - at));
+    if (pool->repair.arenas != NULL) {
+        ms_arenas_segment_gone(pool->repair.arenas, segment);
+    }
+    if (segment->foreign != NULL) {
+        ms_foreign_forget(pool, segment);
+    }
     ms_slab_give(&pool->range_slab, segment->first);
     ms_starts_destroy(&segment->starts);
     ms_granules_drop(pool, segment);

@@ -1,0 +1,312 @@
+/* Pages of a framework that maps memory by itself, as PyTorch's expandable segments do. */
+#include "rig.h"
+
+#include "allocator/arena.h"
+#include "allocator/proxy.h"
+
+#define S1       ((ms_stream_t)101)
+#define PAGE     (20 * MIB)
+#define RESERVED (400 * MIB)
+
+enum { DEVICE_ERROR = 999 };
+
+struct scene {
+    struct rig *rig;
+    ms_arenas_t *arenas;
+    ms_addr_t base; /* of the framework's reservation */
+    uint64_t total;
+};
+
+static struct scene build(uint64_t cap_bytes, uint64_t host_limit_bytes)
+{
+    struct scene scene = {
+        .rig = rig_make_as((struct rig_wishes){.granule_bytes = GRANULE,
+                                               .total_bytes = 512 * MIB,
+                                               .cap_bytes = cap_bytes,
+                                               .host_limit_bytes = host_limit_bytes})};
+    struct ms_event_sink sink = {.emit = rig_note, .ctx = scene.rig};
+    const struct ms_device_ops *ops = ms_dry_ops(scene.rig->dry);
+    cr_assert_eq(ms_dry_stream_create(scene.rig->dry, S1), MS_OK);
+    cr_assert_eq(ms_arenas_create(3, scene.rig->pool, sink, &scene.arenas), MS_OK);
+    cr_assert_eq(ops->address_reserve(ops->ctx, RESERVED, GRANULE, &scene.base), MS_OK);
+    return scene;
+}
+
+static void check(struct scene *scene)
+{
+    char why[256] = "";
+    rig_check(scene->rig);
+    cr_assert(ms_arenas_is_valid(scene->arenas, why, sizeof(why)), "%s", why);
+}
+
+/* The host sees all work done, as a framework does before it unmaps. */
+static void synchronize(struct scene *scene)
+{
+    const struct ms_device_ops *ops = ms_dry_ops(scene->rig->dry);
+    ms_mark_t all = 0;
+    cr_assert_eq(ops->mark(ops->ctx, MS_STREAM_DEVICE, &all), MS_OK);
+    cr_assert_eq(ops->mark_wait(ops->ctx, all, UINT64_MAX), MS_OK);
+    ops->mark_release(ops->ctx, all);
+}
+
+/* Unmaps whatever is mapped. */
+static void unmap_all(struct scene *scene)
+{
+    synchronize(scene);
+    for (ms_addr_t addr = scene->base; addr < scene->base + RESERVED; addr += GRANULE) {
+        struct ms_proxy_info info;
+        if (ms_proxy_at(scene->rig->pool, addr, &info) == MS_OK) {
+            ms_arenas_block_gone(scene->arenas, addr, info.bytes);
+            cr_assert_eq(ms_proxy_unmap(scene->rig->pool, addr, info.bytes), MS_OK);
+        }
+    }
+}
+
+static void end(struct scene *scene)
+{
+    const struct ms_device_ops *ops = ms_dry_ops(scene->rig->dry);
+    check(scene);
+    unmap_all(scene);
+    check(scene);
+    ms_proxy_reservation_gone(scene->rig->pool, scene->base);
+    struct ms_proxy_info info;
+    cr_assert_eq(ms_proxy_at(scene->rig->pool, scene->base, &info), MS_ERR_NOT_OURS);
+    cr_assert_eq(ops->address_free(ops->ctx, scene->base, RESERVED), MS_OK);
+    ms_arenas_destroy(scene->arenas);
+    rig_end(scene->rig);
+}
+
+static ms_status_t try_create(struct scene *scene, uint64_t bytes, ms_proxy_t **out)
+{
+    return ms_proxy_create(scene->rig->pool, bytes, NULL, true, out);
+}
+
+static ms_status_t try_map(struct scene *scene, ms_proxy_t *proxy, uint64_t mib)
+{
+    return ms_proxy_map(scene->rig->pool, proxy, scene->base + mib * MIB, scene->base, RESERVED);
+}
+
+/* Create, map, give access, and let go of the handle, as a framework does. */
+static void add_page(struct scene *scene, uint64_t mib)
+{
+    ms_proxy_t *proxy = NULL;
+    cr_assert_eq(try_create(scene, PAGE, &proxy), MS_OK);
+    cr_assert_eq(try_map(scene, proxy, mib), MS_OK);
+    cr_assert_eq(ms_proxy_access(scene->rig->pool, scene->base + mib * MIB, PAGE), MS_OK);
+    ms_proxy_release(scene->rig->pool, proxy);
+    check(scene);
+}
+
+static ms_status_t unmap(struct scene *scene, uint64_t mib, uint64_t bytes)
+{
+    ms_status_t status = ms_proxy_unmap(scene->rig->pool, scene->base + mib * MIB, bytes);
+    check(scene);
+    return status;
+}
+
+static void born(struct scene *scene, uint64_t mib, uint64_t bytes)
+{
+    scene->total += bytes;
+    ms_addr_t addr = scene->base + mib * MIB;
+    cr_assert_eq(ms_arenas_born(scene->arenas, addr, bytes, 5, scene->total), MS_OK);
+    cr_assert_eq(ms_dry_work(scene->rig->dry, S1, 1 + mib, addr, bytes, 1), MS_OK);
+    check(scene);
+}
+
+static void died(struct scene *scene, uint64_t mib, uint64_t bytes)
+{
+    scene->total -= bytes;
+    ms_addr_t addr = scene->base + mib * MIB;
+    cr_assert_eq(ms_arenas_died(scene->arenas, addr, bytes, scene->total), MS_OK);
+    check(scene);
+}
+
+Test(proxy, a_page_is_one_chunk_while_memory_is_ample)
+{
+    struct scene scene = build(400 * MIB, 0);
+    ms_proxy_t *proxy = NULL;
+    struct ms_proxy_info info;
+    cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_OK);
+    check(&scene);
+    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_CHUNK_CREATE), 1);
+    ms_proxy_info(scene.rig->pool, proxy, &info);
+    cr_assert(info.chunk != 0 && info.addr == 0 && info.bytes == PAGE);
+    cr_assert_eq(try_map(&scene, proxy, 40), MS_OK);
+    cr_assert_eq(ms_proxy_access(scene.rig->pool, scene.base + 40 * MIB, PAGE), MS_OK);
+    cr_assert(ms_dry_accessible(scene.rig->dry, scene.base + 40 * MIB, PAGE));
+    ms_handle_t chunk = info.chunk;
+    cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base + 50 * MIB, &info), MS_OK);
+    cr_assert(info.proxy == proxy && info.chunk == chunk && info.addr == scene.base + 40 * MIB);
+    cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base + 60 * MIB, &info), MS_ERR_NOT_OURS);
+    cr_assert_eq(rig_count(scene.rig, MS_EVENT_PROXY_MAP), 1);
+    ms_proxy_release(scene.rig->pool, proxy);
+    check(&scene);
+    cr_assert_eq(unmap(&scene, 40, PAGE), MS_OK);
+    cr_assert_eq(rig_count(scene.rig, MS_EVENT_PROXY_UNMAP), 1);
+    cr_assert_eq(atomic_load(&scene.rig->budget.charged_bytes), 0, "the last reference is gone");
+    end(&scene);
+}
+
+Test(proxy, pages_are_of_granules_when_memory_is_not_ample)
+{
+    struct scene scene = build(60 * MIB, 0);
+    add_page(&scene, 0);
+    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_CHUNK_CREATE), 1);
+    add_page(&scene, 20);
+    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_CHUNK_CREATE), 11);
+    cr_assert_eq(unmap(&scene, 0, 2 * PAGE), MS_OK);
+    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_UNMAP), 1, "neighbours go together");
+    end(&scene);
+}
+
+Test(proxy, what_is_idle_in_a_page_serves_a_block)
+{
+    struct scene scene = build(44 * MIB, 256 * MIB);
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    born(&scene, 0, 4 * MIB);
+    born(&scene, 20, 4 * MIB);
+    (void)rig_alloc(scene.rig, 16 * MIB, MS_STREAM_DEVICE);
+    check(&scene);
+    struct ms_pool_stats stats = rig_stats(scene.rig);
+    cr_assert_eq(stats.unbacked_bytes, 12 * MIB);
+    cr_assert_eq(stats.host_reserve_bytes, 12 * MIB);
+    struct ms_proxy_info info;
+    cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base, &info), MS_OK);
+    cr_assert_neq(info.chunk, 0, "the first page is still whole");
+    cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base + 20 * MIB, &info), MS_OK);
+    cr_assert_eq(info.chunk, 0);
+    born(&scene, 24, 16 * MIB); /* takes the first page apart, if that must be */
+    ms_arenas_block_gone(scene.arenas, scene.base, 2 * PAGE);
+    synchronize(&scene);
+    cr_assert_eq(unmap(&scene, 0, 2 * PAGE), MS_OK);
+    cr_assert_eq(rig_stats(scene.rig).unbacked_bytes, 0);
+    end(&scene);
+}
+
+Test(proxy, with_nothing_free_a_page_is_lazy_and_births_back_it)
+{
+    struct scene scene = build(40 * MIB, 256 * MIB);
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    born(&scene, 0, 2 * MIB);
+    add_page(&scene, 40);
+    struct ms_pool_stats stats = rig_stats(scene.rig);
+    cr_assert_eq(stats.unbacked_bytes, PAGE);
+    cr_assert_eq(stats.unmaps, 0);
+    born(&scene, 40, 6 * MIB);
+    stats = rig_stats(scene.rig);
+    cr_assert_eq(stats.holes_taken, 3, "from the second page, in granules");
+    cr_assert_eq(stats.unbacked_bytes, PAGE);
+    cr_assert_eq(stats.host_backed_bytes, 0);
+    died(&scene, 40, 6 * MIB);
+    synchronize(&scene);
+    cr_assert_eq(unmap(&scene, 40, PAGE), MS_OK);
+    cr_assert_eq(rig_stats(scene.rig).unbacked_bytes, 6 * MIB);
+    end(&scene);
+}
+
+Test(proxy, a_page_is_refused_when_it_could_not_all_be_used)
+{
+    struct scene scene = build(40 * MIB, 256 * MIB);
+    ms_proxy_t *proxy = NULL;
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    born(&scene, 0, 12 * MIB);
+    born(&scene, 20, 10 * MIB);
+    cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_ERR_NO_MEMORY);
+    cr_assert_eq(try_create(&scene, 10 * MIB, &proxy), MS_OK,
+                 "the first page's rest cannot be had, its chunk being whole");
+    ms_proxy_release(scene.rig->pool, proxy);
+    end(&scene);
+    scene = build(40 * MIB, 0);
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    born(&scene, 0, 2 * MIB);
+    cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_ERR_NO_MEMORY, "no promise without host");
+    end(&scene);
+}
+
+Test(proxy, work_of_the_dead_is_waited_for_where_that_is_allowed)
+{
+    struct scene scene = build(40 * MIB, 256 * MIB);
+    ms_proxy_t *proxy = NULL;
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    born(&scene, 20, PAGE);
+    cr_assert_eq(
+        ms_dry_work(scene.rig->dry, S1, 21, scene.base + 20 * MIB, PAGE, MS_DRY_UNTIL_TOLD), MS_OK);
+    born(&scene, 0, 512);
+    died(&scene, 20, PAGE);
+    cr_assert_eq(ms_proxy_create(scene.rig->pool, PAGE, NULL, false, &proxy), MS_ERR_NO_MEMORY);
+    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_MARK_WAIT), 0);
+    cr_assert_eq(ms_proxy_create(scene.rig->pool, PAGE, NULL, true, &proxy), MS_OK);
+    ms_proxy_release(scene.rig->pool, proxy);
+    end(&scene);
+}
+
+Test(proxy, a_pinned_page_is_left_alone)
+{
+    struct scene scene = build(44 * MIB, 256 * MIB);
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    struct ms_proxy_info info;
+    cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base + 20 * MIB, &info), MS_OK);
+    cr_assert_eq(ms_proxy_pin(scene.rig->pool, info.proxy, &info), MS_OK);
+    cr_assert(info.pinned);
+    (void)rig_alloc(scene.rig, 24 * MIB, MS_STREAM_DEVICE);
+    check(&scene);
+    cr_assert(ms_dry_accessible(scene.rig->dry, scene.base + 20 * MIB, PAGE));
+    struct ms_block_info none;
+    cr_assert_eq(rig_try(scene.rig, 6 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
+    end(&scene);
+}
+
+Test(proxy, wrong_calls_are_refused)
+{
+    struct scene scene = build(400 * MIB, 0);
+    ms_proxy_t *proxy = NULL;
+    ms_pool_t *pool = scene.rig->pool;
+    cr_assert_eq(try_create(&scene, GRANULE + 1, &proxy), MS_ERR_INVALID);
+    cr_assert_eq(try_create(&scene, 0, &proxy), MS_ERR_INVALID);
+    cr_assert_eq(try_create(&scene, 800 * MIB, &proxy), MS_ERR_NO_MEMORY);
+    cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_OK);
+    cr_assert_eq(try_map(&scene, proxy, 1), MS_ERR_INVALID);
+    cr_assert_eq(try_map(&scene, proxy, 390), MS_ERR_INVALID, "beyond the reservation");
+    cr_assert_eq(try_map(&scene, proxy, 0), MS_OK);
+    cr_assert_eq(try_map(&scene, proxy, 100), MS_ERR_INVALID, "mapped already");
+    cr_assert_eq(ms_proxy_access(pool, scene.base, 2 * PAGE), MS_ERR_INVALID);
+    cr_assert_eq(unmap(&scene, 2, 18 * MIB), MS_ERR_NOT_OURS);
+    cr_assert_eq(unmap(&scene, 0, 18 * MIB), MS_ERR_INVALID);
+    cr_assert_eq(unmap(&scene, 0, 22 * MIB), MS_ERR_INVALID);
+    cr_assert_eq(ms_pool_free(pool, scene.base, S1), MS_ERR_NOT_OURS);
+    struct ms_block_info block;
+    cr_assert_eq(ms_pool_find(pool, scene.base, &block), MS_ERR_NOT_OURS);
+    ms_proxy_reservation_gone(pool, scene.base); /* not while something is mapped */
+    ms_proxy_retain(pool, proxy);
+    ms_proxy_release(pool, proxy);
+    cr_assert_eq(unmap(&scene, 0, PAGE), MS_OK);
+    cr_assert_eq(try_map(&scene, proxy, 100), MS_OK, "somewhere else, with its chunk");
+    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_CHUNK_CREATE), 1);
+    cr_assert_eq(unmap(&scene, 100, PAGE), MS_OK);
+    ms_proxy_release(pool, proxy);
+    end(&scene);
+}
+
+Test(proxy, a_wrong_total_backs_lazy_pages_too)
+{
+    struct scene scene = build(40 * MIB, 256 * MIB);
+    ms_proxy_t *proxy = NULL;
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    born(&scene, 0, 2 * MIB);
+    add_page(&scene, 40);
+    cr_assert_eq(try_create(&scene, 10 * MIB, &proxy), MS_OK); /* lazy as well, mapped later */
+    cr_assert_eq(ms_arenas_died(scene.arenas, scene.base, 2 * MIB, 5), MS_ERR_NOT_READY);
+    check(&scene);
+    cr_assert(ms_dry_accessible(scene.rig->dry, scene.base, 3 * PAGE));
+    cr_assert_eq(try_map(&scene, proxy, 60), MS_OK);
+    cr_assert(ms_dry_accessible(scene.rig->dry, scene.base, 3 * PAGE + 10 * MIB));
+    ms_proxy_release(scene.rig->pool, proxy);
+    end(&scene);
+}
