@@ -1,0 +1,351 @@
+/* Every call of the device fails once, at every place: short scenarios, drawn from a seed, are
+ * played again and again, and each time another call is the one that fails. What is called then
+ * says so and changes nothing, everybody goes on, and at the end the device has everything back.
+ *
+ *   faults_pool [--scenarios N] [--seed S] */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "framework.h"
+#include "program.h"
+#include "stage.h"
+
+enum { STEPS = 120, VALID_EVERY = 24, KINDS = 5 };
+
+#define WAIT_NS   ((uint64_t)1000000000u)
+#define CAP_BYTES (64 * MIB)
+
+struct fault {
+    enum ms_dry_op op;
+    uint64_t nth;
+    ms_status_t status;
+};
+
+struct scene {
+    uint64_t seed;
+    struct dice dice;
+    struct stage stage;
+    struct program program;
+    struct framework framework;
+    bool with_program, with_framework;
+};
+
+static const char *const op_name[MS_DRY_OP_COUNT] = {
+    [MS_DRY_ADDRESS_RESERVE] = "address_reserve",
+    [MS_DRY_ADDRESS_FREE] = "address_free",
+    [MS_DRY_CHUNK_CREATE] = "chunk_create",
+    [MS_DRY_CHUNK_RELEASE] = "chunk_release",
+    [MS_DRY_MAP] = "map",
+    [MS_DRY_SET_ACCESS] = "set_access",
+    [MS_DRY_UNMAP] = "unmap",
+    [MS_DRY_MARK] = "mark",
+    [MS_DRY_MARK_QUERY] = "mark_query",
+    [MS_DRY_MARK_WAIT] = "mark_wait",
+    [MS_DRY_STREAM_WAIT] = "stream_wait",
+    [MS_DRY_PLAIN_ALLOC] = "plain_alloc",
+    [MS_DRY_PLAIN_FREE] = "plain_free",
+};
+
+/* The kinds: blocks alone; a framework's segments; its pages; both against each other, short of
+ * memory, with the host to fall back on; without virtual memory management. */
+static void begin(struct scene *scene, uint64_t seed)
+{
+    memset(scene, 0, sizeof(*scene));
+    scene->seed = seed;
+    scene->dice.state = seed;
+    unsigned kind = (unsigned)(seed % KINDS);
+    struct stage_config config = {
+        .granule_bytes = kind == 4 ? 0 : GRANULE,
+        .cap_bytes = CAP_BYTES,
+        .total_bytes = CAP_BYTES + draw(&scene->dice, 2) * CAP_BYTES,
+        .host_limit_bytes = kind == 0 ? 0 : CAP_BYTES,
+        .wait_limit_ns = WAIT_NS,
+    };
+    stage_begin(&scene->stage, &config);
+    program_begin(&scene->program, &scene->stage, seed, CAP_BYTES / 6);
+    scene->program.most_blocks = 48;
+    framework_begin(&scene->framework, &scene->stage, seed,
+                    kind == 2 || (kind == 3 && draw(&scene->dice, 3) != 0));
+    scene->framework.most_tensors = 24;
+    scene->framework.largest_bytes = 12 * MIB;
+    scene->with_program = kind != 1 && kind != 2;
+    scene->with_framework = kind != 0;
+}
+
+static void around(struct scene *scene)
+{
+    struct stage *stage = &scene->stage;
+    switch (draw(&scene->dice, 6)) {
+    case 0:
+        stage->capturing = !stage->capturing && draw(&scene->dice, 3) == 0;
+        ms_dry_set_capturing(stage->dry, stage->capturing);
+        break;
+    case 1:
+        (void)ms_pool_trim(stage->pool, draw(&scene->dice, 16 * MIB));
+        break;
+    case 2:
+        (void)ms_pool_refresh_access(stage->pool);
+        framework_refresh_access(&scene->framework);
+        break;
+    case 3:
+        stage_replace_stream(stage, (unsigned)draw(&scene->dice, STREAMS));
+        break;
+    default:
+        ms_dry_finish(stage->dry, MS_STREAM_DEVICE, draw(&scene->dice, 20));
+        break;
+    }
+}
+
+static void step(struct scene *scene)
+{
+    uint64_t kind = draw(&scene->dice, 16);
+    if (kind == 0) {
+        around(scene);
+    } else if (scene->with_framework && (!scene->with_program || kind < 9)) {
+        framework_step(&scene->framework);
+    } else {
+        program_step(&scene->program);
+    }
+}
+
+static bool happened(const struct scene *scene, const struct fault *fault)
+{
+    return fault->nth != 0 && ms_dry_calls(scene->stage.dry, fault->op) >= fault->nth;
+}
+
+static bool fine(const struct scene *scene, const struct fault *fault, uint64_t at)
+{
+    const char *wrong = scene->stage.model.wrong;
+    if (wrong[0] == '\0') {
+        return true;
+    }
+    (void)fprintf(stderr,
+                  "faults_pool: step %" PRIu64 ": %s\n  call %" PRIu64
+                  " of %s fails with %d; again: faults_pool --scenarios 1 --seed %" PRIu64 "\n",
+                  at, wrong, fault->nth, op_name[fault->op], fault->status, scene->seed);
+    return false;
+}
+
+/* Plays the scene with one call failing, and goes on after it. *reached: the call was made. */
+static bool play(struct scene *scene, uint64_t seed, const struct fault *fault, bool *reached)
+{
+    begin(scene, seed);
+    struct stage *stage = &scene->stage;
+    bool good = true;
+    *reached = false;
+    ms_dry_fail(stage->dry, fault->op, fault->nth, fault->status);
+    for (uint64_t at = 0; at < STEPS && good; at++) {
+        stage->armed = fault->nth != 0 && !*reached;
+        step(scene);
+        bool now = !*reached && happened(scene, fault);
+        *reached = *reached || now;
+        stage_compare(stage, now || at % VALID_EVERY == 0);
+        good = fine(scene, fault, at);
+    }
+    if (good) {
+        stage_calm(stage);
+        framework_leave(&scene->framework);
+        program_leave(&scene->program);
+        stage_compare(stage, true);
+        stage_end(stage);
+        good = fine(scene, fault, STEPS);
+        model_end(&stage->model);
+    }
+    return good;
+}
+
+/* Every call of one kind, in turn, with one status. */
+static bool play_all(struct scene *scene, uint64_t seed, enum ms_dry_op op, ms_status_t status,
+                     uint64_t *plays)
+{
+    bool reached = true;
+    bool good = true;
+    for (uint64_t nth = 1; reached && good; nth++) {
+        struct fault fault = {.op = op, .nth = nth, .status = status};
+        good = play(scene, seed, &fault, &reached);
+        ++*plays;
+    }
+    return good;
+}
+
+/* ---- the last rung */
+
+enum { TILES = 10 }; /* granules of an arena, one tensor on each */
+
+struct rungs {
+    struct stage stage;
+    struct ms_block_info arena, first, second;
+};
+
+static bool expect(bool holds, const char *what)
+{
+    if (!holds) {
+        (void)fprintf(stderr, "faults_pool: the last rung: %s\n", what);
+    }
+    return holds;
+}
+
+static ms_status_t take_block(struct rungs *rungs, uint64_t bytes, struct ms_block_info *out)
+{
+    struct ms_request request = {.bytes = bytes, .may_wait = true};
+    return ms_pool_alloc(rungs->stage.pool, &request, out);
+}
+
+/* The status of the first report that is not MS_OK. */
+static ms_status_t report_tiles(struct rungs *rungs, unsigned from, unsigned to, bool births)
+{
+    ms_status_t status = MS_OK;
+    for (unsigned k = from; k < to && status == MS_OK; k++) {
+        ms_addr_t addr = rungs->arena.addr + k * GRANULE;
+        ms_arenas_t *arenas = rungs->stage.arenas;
+        status = births ? ms_arenas_born(arenas, addr, GRANULE, 0, UINT64_MAX)
+                        : ms_arenas_died(arenas, addr, GRANULE, UINT64_MAX);
+    }
+    return status;
+}
+
+static struct ms_pool_stats stats_of(struct rungs *rungs)
+{
+    struct ms_pool_stats stats;
+    ms_pool_stats(rungs->stage.pool, &stats);
+    return stats;
+}
+
+/* An arena of 20 MiB with one tensor left, and another block of 44 MiB: the cap is reached. */
+static bool fill(struct rungs *rungs)
+{
+    struct stage_config config = {.granule_bytes = GRANULE,
+                                  .cap_bytes = CAP_BYTES,
+                                  .total_bytes = CAP_BYTES,
+                                  .host_limit_bytes = CAP_BYTES,
+                                  .wait_limit_ns = WAIT_NS};
+    stage_begin(&rungs->stage, &config);
+    return expect(take_block(rungs, TILES * GRANULE, &rungs->arena) == MS_OK &&
+                      report_tiles(rungs, 0, TILES, true) == MS_OK &&
+                      report_tiles(rungs, 1, TILES, false) == MS_OK &&
+                      take_block(rungs, CAP_BYTES - TILES * GRANULE, &rungs->first) == MS_OK,
+                  "the cap cannot be filled");
+}
+
+static bool empty(struct rungs *rungs, bool good)
+{
+    struct stage *stage = &rungs->stage;
+    char why[200] = "";
+    good = expect(ms_pool_is_valid(stage->pool, why, sizeof(why)) &&
+                      ms_arenas_is_valid(stage->arenas, why, sizeof(why)),
+                  why[0] == '\0' ? "valid" : why) &&
+           good;
+    stage_end(stage);
+    good = expect(stage->model.wrong[0] == '\0', stage->model.wrong) && good;
+    model_end(&stage->model);
+    return good;
+}
+
+/* Half of the arena's chunks go to another block; a birth that finds no device memory any more is
+ * served by the host, and that shows. */
+static bool served_by_host(struct rungs *rungs)
+{
+    bool good = fill(rungs);
+    uint64_t taken_bytes = TILES / 2 * GRANULE;
+    good = good && expect(take_block(rungs, taken_bytes, &rungs->second) == MS_OK,
+                          "nothing is taken out of holes");
+    struct ms_pool_stats stats = stats_of(rungs);
+    good = good && expect(stats.unbacked_bytes == taken_bytes &&
+                              stats.host_reserve_bytes + stats.promised_bytes >= taken_bytes,
+                          "what was taken is not promised");
+    good = good && expect(report_tiles(rungs, 1, TILES, true) == MS_OK, "a birth fails");
+    stats = stats_of(rungs);
+    good = good && expect(stats.host_backed_bytes == taken_bytes && stats.unbacked_bytes == 0 &&
+                              stats.peak_host_backed_bytes == taken_bytes,
+                          "the statistics do not show what the host serves");
+    good = good && expect(ms_dry_accessible(rungs->stage.dry, rungs->arena.addr, TILES * GRANULE),
+                          "something live is not accessible");
+    return empty(rungs, good);
+}
+
+/* Where there is no host memory nothing is taken that it would have to stand for. */
+static bool refused_without_host(struct rungs *rungs)
+{
+    bool good = fill(rungs);
+    rungs->stage.host_refuses = true;
+    good = good && expect(take_block(rungs, GRANULE, &rungs->second) == MS_ERR_NO_MEMORY &&
+                              stats_of(rungs).holes_taken == 0,
+                          "holes are taken that nobody could back");
+    return empty(rungs, good);
+}
+
+/* The promise is kept in the budget, and then device and host refuse what was promised. */
+static bool both_refuse(struct rungs *rungs)
+{
+    struct stage *stage = &rungs->stage;
+    bool good = fill(rungs);
+    uint64_t taken_bytes = TILES / 2 * GRANULE;
+    good = good && expect(take_block(rungs, taken_bytes, &rungs->second) == MS_OK &&
+                              ms_pool_free(stage->pool, rungs->second.addr, 0) == MS_OK &&
+                              ms_pool_free(stage->pool, rungs->first.addr, 0) == MS_OK,
+                          "nothing is taken out of holes");
+    good = good && expect(stage_settle(stage), "the device does not get done");
+    (void)ms_pool_trim(stage->pool, 0);
+    (void)ms_pool_trim(stage->pool, 0);
+    good = good && expect(stats_of(rungs).unbacked_bytes == taken_bytes,
+                          "what was taken came back unasked");
+    stage->device_refuses = stage->host_refuses = true;
+    ms_status_t status = report_tiles(rungs, 1, TILES, true);
+    /* Some may be served by what was set aside on the host already. */
+    good = good && expect(status == MS_OK || status == MS_ERR_NO_MEMORY,
+                          "a birth that nobody can back is answered wrongly");
+    good = good && expect(ms_pool_is_valid(stage->pool, NULL, 0) &&
+                              ms_arenas_is_valid(stage->arenas, NULL, 0),
+                          "the books are wrong after a birth that nobody could back");
+    stage->device_refuses = stage->host_refuses = false;
+    return empty(rungs, good);
+}
+
+static bool last_rung(void)
+{
+    struct rungs *rungs = malloc(sizeof(*rungs));
+    bool good =
+        rungs != NULL && served_by_host(rungs) && refused_without_host(rungs) && both_refuse(rungs);
+    free(rungs);
+    return good;
+}
+
+static bool number(const char *text, uint64_t *out)
+{
+    char *end_of_number = NULL;
+    *out = strtoull(text, &end_of_number, 10);
+    return end_of_number != text && *end_of_number == '\0';
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t scenarios = 10;
+    uint64_t seed = 1;
+    for (int k = 1; k < argc; k += 2) {
+        uint64_t *option = strcmp(argv[k], "--scenarios") == 0 ? &scenarios
+                           : strcmp(argv[k], "--seed") == 0    ? &seed
+                                                               : NULL;
+        if (option == NULL || k + 1 == argc || !number(argv[k + 1], option)) {
+            (void)fprintf(stderr, "usage: faults_pool [--scenarios N] [--seed S], not \"%s\"\n",
+                          argv[k]);
+            return 2;
+        }
+    }
+    struct scene *scene = malloc(sizeof(*scene));
+    uint64_t plays = 0;
+    bool good = scene != NULL && last_rung();
+    for (uint64_t k = 0; k < scenarios && good; k++) {
+        bool reached = false;
+        good = play(scene, seed + k, &(struct fault){0}, &reached); /* as it is without a fault */
+        for (int op = 0; op < MS_DRY_OP_COUNT && good; op++) {
+            good = play_all(scene, seed + k, (enum ms_dry_op)op, MS_ERR_NO_MEMORY, &plays) &&
+                   play_all(scene, seed + k, (enum ms_dry_op)op, DEVICE_ERROR, &plays);
+        }
+    }
+    free(scene);
+    printf("%" PRIu64 " scenarios, played %" PRIu64 " times with a call of the device failing\n",
+           scenarios, plays);
+    return good ? 0 : 1;
+}

@@ -1,0 +1,92 @@
+/* The stage of a random test: a dry device whose calls the model watches, a budget, a pool with its
+ * arenas, streams, and what goes on around them. The actors (program.h, framework.h) play on it. */
+#ifndef MEMSHIM_FUZZ_STAGE_H
+#define MEMSHIM_FUZZ_STAGE_H
+
+#include <stdatomic.h>
+
+#include "allocator/arena.h"
+#include "allocator/dry.h"
+#include "allocator/pool.h"
+#include "allocator/proxy.h"
+#include "model.h"
+
+enum { STREAMS = 8, DEVICE_ERROR = 999 };
+
+#define ON_DEVICE STREAMS /* the place of no stream: the whole device */
+
+struct dice {
+    uint64_t state;
+};
+uint64_t draw(struct dice *dice, uint64_t below);
+
+struct stage_config {
+    uint64_t granule_bytes; /* 0: no virtual memory management */
+    uint64_t cap_bytes, total_bytes;
+    uint64_t host_limit_bytes;
+    const struct ms_choice *choice;
+    const struct ms_dry_costs *costs;
+    uint64_t wait_limit_ns;
+    bool crowded; /* several threads play: what depends on nobody else playing is not checked */
+};
+
+struct stage {
+    struct stage_config config;
+    ms_dry_t *dry;
+    struct ms_device_ops ops; /* the dry device's, watched */
+    struct ms_budget budget;
+    ms_pool_t *pool;
+    ms_arenas_t *arenas;
+    struct model model;
+    ms_stream_t stream[STREAMS];
+    ms_stream_t next_stream;
+
+    bool capturing, stalled; /* as the dry device was told */
+    bool armed;              /* a call of the device is going to fail, or has */
+    bool device_refuses;     /* to create chunks, as if others had its memory */
+    bool host_refuses;       /* likewise, on the host */
+    atomic_bool lost;        /* a device call that may not fail did: what it held is set aside */
+    uint64_t imposed_bytes;  /* charged whether there was room or not */
+    bool tells_lies;         /* now and then a report cannot be true */
+    bool mismatched;         /* a wrong total was reported */
+    _Atomic uint64_t forwarded_bytes;
+    _Atomic uint64_t tensors, tensor_bytes; /* live, by those who reported them */
+    _Atomic uint64_t page_bytes;            /* of proxies that are mapped */
+    _Atomic uint64_t loose_bytes;           /* of proxies that exist and are not */
+    _Atomic uint64_t invalid_reports;
+    _Atomic uint64_t served, refused, births, backed; /* how much was played */
+};
+
+/* Aborts when the host has no memory. */
+void stage_begin(struct stage *stage, const struct stage_config *config);
+
+/* Nothing fails, stalls or captures any more. */
+void stage_calm(struct stage *stage);
+
+/* All work is done and seen to be, the pool goes, and the device must have everything back. */
+void stage_end(struct stage *stage);
+
+/* Books against the model, cheap enough for every operation; thoroughly: everything. */
+void stage_compare(struct stage *stage, bool thoroughly);
+
+/* Whether a status other than success is one that the stage can explain. */
+bool stage_excuses(const struct stage *stage, ms_status_t status);
+
+/* The host waits until all queued work is done and sees that it is. False where that cannot be,
+ * while something captures. */
+bool stage_settle(struct stage *stage);
+
+/* The total that a framework reports along, after a birth (by > 0) or a death (by < 0). */
+uint64_t stage_total(struct stage *stage, int64_t by_bytes);
+
+/* Whether the pool has promised that a request of this size is served now: in whole granules, what
+ * the budget has left and what lies in chunks under nothing. */
+bool stage_promises(struct stage *stage, uint64_t bytes);
+
+/* A stream is destroyed, and another takes its place and comes after it. */
+void stage_replace_stream(struct stage *stage, unsigned place);
+
+/* `mask` has a bit for each place of a stream: this stream comes after them all. */
+void stage_follow(struct stage *stage, ms_stream_t stream, uint32_t mask);
+
+#endif
