@@ -128,6 +128,14 @@ void OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved,
     }
 }
 
+bool ms_torch_will_report(void)
+{
+    if (!atomic_load_explicit(&searched, memory_order_acquire)) {
+        search();
+    }
+    return atomic_load_explicit(&real_usage, memory_order_relaxed) != NULL;
+}
+
 bool ms_torch_reports(void)
 {
     return atomic_load_explicit(&reported, memory_order_relaxed);

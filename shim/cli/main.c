@@ -4,6 +4,7 @@
 
 #include "report/cli_report.h"
 #include "shim/cli/cli.h"
+#include "shim/cli/probe.h"
 #include "shim/options.h"
 
 static void write_out(void *ctx, const char *text)
@@ -47,7 +48,7 @@ static int help_command(int argc, char **argv);
 static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
-    const char *usage;
+    const char *usage; /* null: for memshim itself, and not told */
 } commands[] = {
     {"run", ms_cli_run, "run a command under memshim: memshim run [--fraction F] -- COMMAND..."},
     {"report", ms_cli_report, "say where the memory was: memshim report [DIR|TRACE...]"},
@@ -56,6 +57,7 @@ static const struct command {
     {"options", options_command, "every option, its values and its default"},
     {"coverage", coverage_command, "every function of the driver that memshim stands in front of"},
     {"version", version_command, "the version"},
+    {"probe-host", ms_cli_probe_host, NULL},
     {"help", help_command, "this text; COMMAND --help says more about run, report and replay"},
 };
 
@@ -66,7 +68,9 @@ static int help_command(int argc, char **argv)
     (void)printf("Usage: memshim COMMAND ...\n"
                  "A memory pool, a hard cap and a post-mortem for training on CUDA devices.\n\n");
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        (void)printf("  %-9s %s\n", commands[i].name, commands[i].usage);
+        if (commands[i].usage != NULL) {
+            (void)printf("  %-9s %s\n", commands[i].name, commands[i].usage);
+        }
     }
     (void)printf("\nWithout this executable: LD_PRELOAD=libmemshim.so COMMAND...\n");
     return 0;

@@ -10,6 +10,7 @@
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
 #include "shim/serve/driver_ops.h"
+#include "shim/serve/host_road.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/nvml.h"
 #include "shim/serve/stream.h"
@@ -80,12 +81,14 @@ static bool furnish(struct ms_device *device)
     ms_budget_init(&device->budget, cap_bytes);
     atomic_store(&device->rise_bytes, (uint64_t)(options->thresholds[0] * (double)cap_bytes));
     if (options->pool) {
+        device->host_limit_bytes = device->granule_bytes ? ms_host_road_open(device) : 0;
         struct ms_pool_config config = {
             .device = device->ordinal,
             .ops = &device->ops,
             .budget = &device->budget,
             .sink = ms_session_sink(),
             .wait_limit_ns = options->wait_ns,
+            .host_limit_bytes = device->host_limit_bytes,
         };
         if (ms_pool_create(&config, &device->pool) != MS_OK) {
             return false;
@@ -220,6 +223,16 @@ struct ms_device *ms_device_holding(ms_addr_t addr)
         }
     }
     return NULL;
+}
+
+uint64_t ms_device_takeable_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
+{
+    uint64_t taken = stats->host_reserve_bytes + stats->host_backed_bytes;
+    uint64_t host = device->host_limit_bytes > taken ? device->host_limit_bytes - taken : 0;
+    if (stats->frozen) {
+        return 0;
+    }
+    return stats->hole_bytes < host ? stats->hole_bytes : host;
 }
 
 /* --- charging --------------------------------------------------------------------------------- */

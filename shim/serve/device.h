@@ -37,8 +37,12 @@ struct ms_device {
     ms_pool_t *pool; /* null with MEMSHIM_POOL=off */
     ms_arenas_t *arenas;
 
-    _Atomic int rdma_flag;           /* of chunks: -1 not probed yet, 0 without, 1 with */
-    CUmemLocation_v1 host_location;  /* of host chunks; CU_MEM_LOCATION_TYPE_INVALID: none */
+    _Atomic int rdma_flag;          /* of chunks: -1 not probed yet, 0 without, 1 with */
+    CUmemLocation_v1 host_location; /* of host chunks; CU_MEM_LOCATION_TYPE_INVALID: none */
+    /* Why there is none; null where there is one, "" where nobody asked. */
+    const char *no_host_road;
+    uint64_t host_limit_bytes;       /* most host memory that the pool may take; 0: none */
+    _Atomic bool host_made;          /* a host chunk was asked for: some may stand behind tensors */
     _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */
     _Atomic uint64_t withdrawn_mask; /* bit d: it could once, and shall not any more */
     _Atomic uint64_t pool_peer_mask; /* the part of access_mask that cuMemPoolSetAccess asked for */
@@ -85,6 +89,10 @@ uint64_t ms_device_range_freed(struct ms_device *device, ms_addr_t addr);
  * flight whose memory would help. */
 bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait);
 void ms_device_discharge(struct ms_device *device, enum ms_owner owner, uint64_t bytes);
+
+/* How much of what lies in holes could be taken: what the host could stand in for. */
+uint64_t ms_device_takeable_bytes(const struct ms_device *device,
+                                  const struct ms_pool_stats *stats);
 
 /* Gives the driver all that the pool holds and nobody uses, after waiting for frees in flight, at
  * most so long, and not at all while a stream captures. True where that was anything. */

@@ -6,6 +6,7 @@
 #include "shim/log.h"
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
+#include "shim/serve/reservations.h"
 #include "shim/serve/stream.h"
 
 static CUmemAllocationProp_v1 standard_properties(const struct ms_device *device,
@@ -54,10 +55,23 @@ static ms_status_t address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
     return ms_status_from(result);
 }
 
+/* Behind addresses of the application's: what it has asked for there. Before it has, nobody may. */
+static CUresult grant_theirs(const struct ms_reservation *reservation, ms_addr_t addr,
+                             uint64_t bytes)
+{
+    CUmemAccessDesc_v1 access[MS_DEVICES_MAX];
+    size_t count = ms_access_list(&reservation->access, access);
+    return count ? MS_REAL(cuMemSetAccess)(addr, bytes, access, count) : CUDA_SUCCESS;
+}
+
 static CUresult grant_access(struct ms_device *device, ms_addr_t addr, uint64_t bytes)
 {
     CUmemAccessDesc_v1 access[MS_DEVICES_MAX];
     size_t count = 0;
+    struct ms_reservation reservation;
+    if (ms_reservations_at(addr, bytes, &reservation)) {
+        return grant_theirs(&reservation, addr, bytes);
+    }
     uint64_t may = atomic_load(&device->access_mask) | (1ULL << device->ordinal);
     uint64_t may_not = atomic_load(&device->withdrawn_mask) & ~may;
     for (int d = 0; d < MS_DEVICES_MAX; d++) {
@@ -111,6 +125,9 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
     if (location == MS_LOCATION_HOST &&
         device->host_location.type == CU_MEM_LOCATION_TYPE_INVALID) {
         return MS_ERR_NOT_SUPPORTED;
+    }
+    if (location == MS_LOCATION_HOST) {
+        atomic_store_explicit(&device->host_made, true, memory_order_relaxed);
     }
     struct ms_scope scope;
     ms_scope_enter(device, &scope);
@@ -207,18 +224,6 @@ static int attribute(const struct ms_device *device, CUdevice_attribute which)
                                                                                             : 0;
 }
 
-/* Where host chunks would lie: beside the device where the driver can say so (CUDA 12.2), else
- * anywhere. */
-static void find_host_location(struct ms_device *device)
-{
-    device->host_location.type = CU_MEM_LOCATION_TYPE_INVALID;
-    if (attribute(device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
-        int node = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID);
-        device->host_location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
-        device->host_location.id = node > 0 ? node : 0;
-    }
-}
-
 void ms_driver_ops_init(struct ms_device *device)
 {
     device->ops = (struct ms_device_ops){
@@ -252,5 +257,4 @@ void ms_driver_ops_init(struct ms_device *device)
     }
     device->granule_bytes = granule;
     device->ops.granule_bytes = granule;
-    find_host_location(device);
 }

@@ -5,7 +5,7 @@
 #include "shim/serve/context.h"
 #include "shim/serve/device.h"
 
-/* Fills device->ops, granule_bytes and host_location. handle and total_bytes are set. */
+/* Fills device->ops and granule_bytes. handle and total_bytes are set. */
 void ms_driver_ops_init(struct ms_device *device);
 
 /* The marks (marks.c), part of the same table; ctx is the struct ms_device. */

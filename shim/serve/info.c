@@ -21,7 +21,8 @@ static CUresult capped(size_t *free_bytes, size_t *total_bytes)
     if (device->pool) {
         struct ms_pool_stats stats;
         ms_pool_stats(device->pool, &stats);
-        room += stats.free_bytes; /* what waits for queued work is among it */
+        /* What waits for queued work is among it. */
+        room += stats.free_bytes + ms_device_takeable_bytes(device, &stats);
     }
     *free_bytes = room < cap ? room : cap;
     *total_bytes = cap;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "report/verdict.h"
+#include "shim/log.h"
 #include "shim/serve/overhead.h"
 #include "shim/session.h"
 
@@ -30,7 +31,8 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
         struct ms_pool_stats stats;
         ms_pool_stats(device->pool, &stats);
         state->live_bytes = stats.live_bytes - stats.arena_bytes + tensors.live_bytes;
-        state->reclaimable_bytes = stats.free_bytes - stats.pending_bytes;
+        state->reclaimable_bytes =
+            stats.free_bytes - stats.pending_bytes + ms_device_takeable_bytes(device, &stats);
         state->pending_bytes = stats.pending_bytes;
         state->largest_free_bytes = stats.largest_free_bytes;
     } else {
@@ -51,6 +53,24 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
     state->fraction = device->fraction;
 }
 
+/* Where holes would have been enough, and could not be taken, their owner can do something. */
+static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
+{
+    struct ms_pool_stats stats;
+    char text[24];
+    if (!device->pool || !device->no_host_road || device->no_host_road[0] == '\0') {
+        return;
+    }
+    ms_pool_stats(device->pool, &stats);
+    if (stats.hole_bytes >= requested_bytes) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: %s lie in holes of PyTorch's segments and could not be taken: "
+                    "that needs host memory which the device can reach, and there is none (%s)",
+                    device->ordinal, ms_bytes_text(stats.hole_bytes, text, sizeof text),
+                    device->no_host_road);
+    }
+}
+
 CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
 {
     struct ms_oom_state state;
@@ -58,6 +78,7 @@ CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
     state.requested_bytes = requested_bytes;
     state.source = MS_OOM_DRIVER;
     ms_session_oom(device->ordinal, &state);
+    say_holes(device, requested_bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

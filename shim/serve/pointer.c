@@ -1,8 +1,9 @@
-/* Questions about an address: for memory of the pool the answer is about its block, where the
- * driver knows only the mapping beneath. */
+/* Questions about an address: for memory of the pool the answer is about its block, and for a page
+ * of PyTorch's about the page, where the driver knows only the mappings beneath, or none. */
 #include "shim/serve/context.h"
 #include "shim/serve/ledger.h"
 #include "shim/serve/mempool.h"
+#include "shim/serve/proxies.h"
 
 /* The live block that holds addr. */
 static bool block_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_block_info *block)
@@ -16,8 +17,15 @@ CUresult ms_serve_cuMemGetAddressRange_v2(CUdeviceptr_v2 *pbase, size_t *psize, 
     struct ms_device *device = NULL;
     struct ms_block_info block;
     if (!block_at(dptr, &device, &block)) {
-        /* Between blocks there is no allocation, whatever is mapped there. */
-        return device ? CUDA_ERROR_NOT_FOUND : MS_REAL(cuMemGetAddressRange_v2)(pbase, psize, dptr);
+        struct ms_proxy_view page;
+        if (!device && ms_proxies_at(dptr, &page)) {
+            block.addr = page.addr;
+            block.bytes = page.bytes;
+        } else {
+            /* Between blocks there is no allocation, whatever is mapped there. */
+            return device ? CUDA_ERROR_NOT_FOUND
+                          : MS_REAL(cuMemGetAddressRange_v2)(pbase, psize, dptr);
+        }
     }
     if (pbase) {
         *pbase = block.addr;
@@ -68,12 +76,80 @@ static bool answer(const struct ms_block_info *block, CUpointer_attribute attrib
     }
 }
 
+/* The same of a page: also where nothing backs it at the moment. */
+static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute attribute,
+                        CUdeviceptr_v2 ptr, void *data)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr_v2 *)data = page->addr;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)data = page->bytes;
+        return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)data = page->handle;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned int *)data = CU_MEMORYTYPE_DEVICE;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr_v2 *)data = ptr;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = page->prop.location.id;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned int *)data = 1;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(unsigned int *)data = 0;
+        return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(cuuint64_t *)data = (cuuint64_t)page->prop.requestedHandleTypes;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(unsigned int *)data = page->prop.allocFlags.gpuDirectRDMACapable;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = NULL;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What an address lies in. */
+struct subject {
+    struct ms_block_info block;
+    struct ms_proxy_view page;
+    bool is_block, is_page;
+};
+
+static bool look(CUdeviceptr_v2 ptr, struct subject *subject)
+{
+    struct ms_device *device = NULL;
+    subject->is_block = block_at(ptr, &device, &subject->block);
+    subject->is_page = !device && ms_proxies_at(ptr, &subject->page);
+    return subject->is_block || subject->is_page;
+}
+
+static bool answer_subject(const struct subject *subject, CUpointer_attribute attribute,
+                           CUdeviceptr_v2 ptr, void *data)
+{
+    return subject->is_block ? answer(&subject->block, attribute, data)
+                             : answer_page(&subject->page, attribute, ptr, data);
+}
+
 CUresult ms_serve_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
                                         CUdeviceptr_v2 ptr)
 {
-    struct ms_device *device = NULL;
-    struct ms_block_info block;
-    if (data && block_at(ptr, &device, &block) && answer(&block, attribute, data)) {
+    struct subject subject;
+    if (data && look(ptr, &subject) && answer_subject(&subject, attribute, ptr, data)) {
         return CUDA_SUCCESS;
     }
     return MS_REAL(cuPointerGetAttribute)(data, attribute, ptr);
@@ -83,12 +159,11 @@ CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
                                          CUpointer_attribute *attributes, void **data,
                                          CUdeviceptr_v2 ptr)
 {
-    struct ms_device *device = NULL;
-    struct ms_block_info block;
+    struct subject subject;
     CUresult result = MS_REAL(cuPointerGetAttributes)(numAttributes, attributes, data, ptr);
-    if (result == CUDA_SUCCESS && block_at(ptr, &device, &block)) {
+    if (result == CUDA_SUCCESS && look(ptr, &subject)) {
         for (unsigned int i = 0; i < numAttributes; i++) {
-            (void)answer(&block, attributes[i], data[i]);
+            (void)answer_subject(&subject, attributes[i], ptr, data[i]);
         }
     }
     return result;
@@ -97,11 +172,13 @@ CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
 /* --- what fixes memory where it is ------------------------------------------------------------ */
 
 /* Pinned before the driver is asked: once it has answered, a device may already know the place. */
-static void pin(CUdeviceptr_v2 addr)
+static void pin(CUdeviceptr_v2 addr, size_t bytes)
 {
     struct ms_device *device = ms_device_holding(addr);
     if (device) {
         (void)ms_pool_pin(device->pool, addr); /* not in a block: the driver will refuse it */
+    } else {
+        ms_proxies_pin(addr, bytes);
     }
 }
 
@@ -109,7 +186,7 @@ CUresult ms_serve_cuPointerSetAttribute(const void *value, CUpointer_attribute a
                                         CUdeviceptr_v2 ptr)
 {
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-        pin(ptr); /* the first step of a registration with a network card (GPUDirect RDMA) */
+        pin(ptr, 1); /* the first step of a registration with a network card (GPUDirect RDMA) */
     }
     return MS_REAL(cuPointerSetAttribute)(value, attribute, ptr);
 }
@@ -118,14 +195,14 @@ CUresult ms_serve_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, 
                                                 CUmemRangeHandleType handleType,
                                                 unsigned long long flags)
 {
-    pin(dptr);
+    pin(dptr, size);
     return MS_REAL(cuMemGetHandleForAddressRange)(handle, dptr, size, handleType, flags);
 }
 
 CUresult ms_serve_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
                                       CUdeviceptr memptr, size_t size, unsigned long long flags)
 {
-    pin(memptr);
+    pin(memptr, size);
     return MS_REAL(cuMulticastBindAddr)(mcHandle, mcOffset, memptr, size, flags);
 }
 
@@ -133,24 +210,35 @@ CUresult ms_serve_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, 
                                          size_t mcOffset, CUdeviceptr memptr, size_t size,
                                          unsigned long long flags)
 {
-    pin(memptr);
+    pin(memptr, size);
     return MS_REAL(cuMulticastBindAddr_v2)(mcHandle, dev, mcOffset, memptr, size, flags);
 }
 
-/* The handle is the application's own, or one of ours that it was given and that is pinned. */
+/* The handle is the application's own, or one of ours that it was given and that is pinned, or
+ * stands for a page. */
+static CUresult shown(CUmemGenericAllocationHandle *handle)
+{
+    return ms_proxies_own(*handle) ? ms_proxies_show(*handle, handle) : CUDA_SUCCESS;
+}
+
 CUresult ms_serve_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
                                      CUmemGenericAllocationHandle memHandle, size_t memOffset,
                                      size_t size, unsigned long long flags)
 {
-    return MS_REAL(cuMulticastBindMem)(mcHandle, mcOffset, memHandle, memOffset, size, flags);
+    CUresult result = shown(&memHandle);
+    return result == CUDA_SUCCESS
+               ? MS_REAL(cuMulticastBindMem)(mcHandle, mcOffset, memHandle, memOffset, size, flags)
+               : result;
 }
 
 CUresult ms_serve_cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
                                         size_t mcOffset, CUmemGenericAllocationHandle memHandle,
                                         size_t memOffset, size_t size, unsigned long long flags)
 {
-    return MS_REAL(cuMulticastBindMem_v2)(mcHandle, dev, mcOffset, memHandle, memOffset, size,
-                                          flags);
+    CUresult result = shown(&memHandle);
+    return result == CUDA_SUCCESS ? MS_REAL(cuMulticastBindMem_v2)(
+                                        mcHandle, dev, mcOffset, memHandle, memOffset, size, flags)
+                                  : result;
 }
 
 CUresult ms_serve_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,

@@ -1,4 +1,7 @@
 /* What the serving half does for the door beside the hooks themselves. */
+#include <stdatomic.h>
+
+#include "report/verdict.h"
 #include "shim/hook.h"
 #include "shim/log.h"
 #include "shim/serve/context.h"
@@ -7,9 +10,55 @@
 #include "shim/serve/ledger.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/pages.h"
+#include "shim/serve/proxies.h"
 #include "shim/serve/release.h"
+#include "shim/serve/reservations.h"
 #include "shim/serve/stream.h"
 #include "shim/serve/vmm.h"
+
+/* Each of these once for the process: what follows from it holds for all of it. */
+static void say_status(const struct ms_device *device, ms_status_t status)
+{
+    switch (status) {
+    case MS_OK:
+        break;
+    case MS_ERR_NOT_READY:
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: the framework's total of live bytes differs from the sum of its "
+                    "reports; some of its tensors are missing in the report, and nothing is taken "
+                    "out of its segments any more",
+                    device->ordinal);
+        break;
+    case MS_ERR_INVALID:
+        MS_LOG_ONCE(MS_LOG_INFO,
+                    "device %d: the framework reported a tensor over another, or the death of one "
+                    "that was not there; nothing is taken out of its segments any more",
+                    device->ordinal);
+        break;
+    default:
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "ERROR: device %d: a new tensor lies on memory that could not be put back "
+                    "(error %d), not even from the host; the program will fail where it uses it",
+                    device->ordinal, status);
+    }
+}
+
+static void say_host_backed(const struct ms_device *device)
+{
+    static atomic_bool said;
+    struct ms_pool_stats stats;
+    char text[24];
+    if (atomic_load_explicit(&said, memory_order_relaxed)) {
+        return;
+    }
+    ms_pool_stats(device->pool, &stats);
+    if (stats.peak_host_backed_bytes != 0 && !atomic_exchange(&said, true)) {
+        ms_log(MS_LOG_WARN,
+               "device %d: no device memory was left for %s of tensors; they lie in host memory, "
+               "and work on them is slow",
+               device->ordinal, ms_bytes_text(stats.peak_host_backed_bytes, text, sizeof text));
+    }
+}
 
 void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
 {
@@ -23,12 +72,11 @@ void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_
     }
     ms_status_t status = bytes > 0 ? ms_arenas_born(d->arenas, at, (uint64_t)bytes, 0, total_bytes)
                                    : ms_arenas_died(d->arenas, at, (uint64_t)-bytes, total_bytes);
-    if (status == MS_ERR_NOT_READY) {
-        ms_log(
-            MS_LOG_WARN,
-            "device %d: the framework's total of live bytes differs from the sum of its reports; "
-            "some of its tensors are missing in the report",
-            device);
+    if (status != MS_OK) {
+        say_status(d, status);
+    }
+    if (bytes > 0 && atomic_load_explicit(&d->host_made, memory_order_relaxed)) {
+        say_host_backed(d);
     }
 }
 
@@ -37,6 +85,7 @@ void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_
 void ms_serve_fork_prepare(void)
 {
     ms_vmm_fork_prepare();
+    ms_proxies_fork_prepare();
     ms_mempools_fork_prepare();
     ms_contexts_fork_prepare();
     ms_streams_fork_prepare();
@@ -51,12 +100,14 @@ void ms_serve_fork_prepare(void)
             ms_pool_fork_prepare(device->pool);
         }
     }
+    ms_reservations_fork_prepare();
     ms_marks_fork_prepare();
 }
 
 void ms_serve_fork_parent(void)
 {
     ms_marks_fork_parent();
+    ms_reservations_fork_parent();
     for (int d = MS_DEVICES_MAX; d-- > 0;) {
         struct ms_device *device = ms_device_get(d);
         if (device && device->pool) {
@@ -71,12 +122,14 @@ void ms_serve_fork_parent(void)
     ms_streams_fork_parent();
     ms_contexts_fork_parent();
     ms_mempools_fork_parent();
+    ms_proxies_fork_parent();
     ms_vmm_fork_parent();
 }
 
 void ms_serve_fork_child(void)
 {
     ms_marks_fork_child();
+    ms_reservations_fork_child();
     for (int d = MS_DEVICES_MAX; d-- > 0;) {
         struct ms_device *device = ms_device_get(d);
         if (device) {
@@ -91,6 +144,7 @@ void ms_serve_fork_child(void)
     ms_streams_fork_child();
     ms_contexts_fork_child();
     ms_mempools_fork_child();
+    ms_proxies_fork_child();
     ms_vmm_fork_child();
 }
 

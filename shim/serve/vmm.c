@@ -1,16 +1,20 @@
 /* The application's own virtual memory management: forwarded, and charged to the device in the
- * handle's properties from creation until the handle is released and unmapped everywhere. */
+ * handle's properties from creation until the handle is released and unmapped everywhere. What
+ * PyTorch's expandable segments create is served from the pool (proxies.h). */
 #include "shim/serve/vmm.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/proxy.h"
 #include "shim/caller.h"
 #include "shim/log.h"
 #include "shim/serve/context.h"
 #include "shim/serve/ledger.h"
 #include "shim/serve/oom.h"
+#include "shim/serve/proxies.h"
+#include "shim/serve/reservations.h"
 #include "shim/session.h"
 
 #define BUCKETS 1024u
@@ -138,7 +142,10 @@ static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
 CUresult ms_serve_cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t size,
                               const CUmemAllocationProp_v1 *prop, unsigned long long flags)
 {
-    struct ms_device *device = NULL;
+    struct ms_device *device = handle && prop ? ms_proxies_home(prop, size, flags) : NULL;
+    if (device) {
+        return ms_proxies_create(device, handle, size, prop);
+    }
     if (handle && prop && size != 0 && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
         device = ms_device_use(prop->location.id);
     }
@@ -156,6 +163,9 @@ CUresult ms_serve_cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t si
 
 CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
 {
+    if (ms_proxies_own(handle)) {
+        return ms_proxies_release(handle);
+    }
     /* Before the driver is asked: afterwards another thread may already have the same handle. */
     pthread_mutex_lock(&lock);
     struct chunk *chunk = find_locked(handle);
@@ -233,6 +243,9 @@ static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct mapping *out
 CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
                            CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
 {
+    if (ms_proxies_own(handle)) {
+        return ms_proxies_map(ptr, size, offset, handle, flags);
+    }
     pthread_mutex_lock(&lock);
     struct chunk *chunk = find_locked(handle);
     if (chunk) {
@@ -262,6 +275,10 @@ CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
 
 CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
 {
+    CUresult result = CUDA_ERROR_INVALID_VALUE; /* also for a part of a page (cuda.h) */
+    if (ms_proxies_unmap(ptr, size, &result) != MS_PROXIES_NONE) {
+        return result;
+    }
     /* Taken out first: as soon as the driver has unmapped it, another thread may map there. */
     struct mapping *taken = NULL;
     size_t count = 0;
@@ -279,7 +296,7 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
         }
     }
     pthread_mutex_unlock(&lock);
-    CUresult result = MS_REAL(cuMemUnmap)(ptr, size);
+    result = MS_REAL(cuMemUnmap)(ptr, size);
     for (size_t i = 0; i < count; i++) {
         if (result == CUDA_SUCCESS) {
             emit(MS_EVENT_UNMAP, taken[i].chunk, taken[i].addr, taken[i].bytes);
@@ -299,7 +316,11 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
 CUresult ms_serve_cuMemSetAccess(CUdeviceptr_v2 ptr, size_t size, const CUmemAccessDesc_v1 *desc,
                                  size_t count)
 {
-    CUresult result = MS_REAL(cuMemSetAccess)(ptr, size, desc, count);
+    CUresult result = CUDA_SUCCESS;
+    if (ms_proxies_access(ptr, size, desc, count, &result) == MS_PROXIES_WHOLE) {
+        return result;
+    }
+    result = MS_REAL(cuMemSetAccess)(ptr, size, desc, count);
     struct ms_event event = {
         .kind = MS_EVENT_SET_ACCESS, .owner = MS_OWNER_APPLICATION, .addr = ptr, .bytes = size};
     pthread_mutex_lock(&lock);
@@ -321,6 +342,10 @@ CUresult ms_serve_cuMemSetAccess(CUdeviceptr_v2 ptr, size_t size, const CUmemAcc
 CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *handle, void *addr)
 {
     CUdeviceptr_v2 at = (CUdeviceptr_v2)(uintptr_t)addr;
+    bool by_torch = ms_library_at(ms_caller()) == MS_LIBRARY_C10_CUDA;
+    if (handle && ms_proxies_retain(at, !by_torch, handle)) {
+        return CUDA_SUCCESS;
+    }
     CUresult result = MS_REAL(cuMemRetainAllocationHandle)(handle, addr);
     if (result != CUDA_SUCCESS) {
         return result;
@@ -366,42 +391,67 @@ CUresult ms_serve_cuMemAddressReserve(CUdeviceptr_v2 *ptr, size_t size, size_t a
                                       CUdeviceptr_v2 addr, unsigned long long flags)
 {
     CUresult result = MS_REAL(cuMemAddressReserve)(ptr, size, alignment, addr, flags);
-    struct ms_device *device = result == CUDA_SUCCESS ? ms_device_current() : NULL;
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    const struct ms_device *device = ms_device_current();
+    struct ms_reservation reservation = {
+        .addr = *ptr, .bytes = size, .told = device ? device->ordinal : -1};
+    if (!ms_reservations_add(&reservation)) {
+        (void)MS_REAL(cuMemAddressFree)(*ptr, size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (device) {
-        struct ms_grant grant = {.name = *ptr,
-                                 .bytes = size,
-                                 .space = MS_SPACE_RANGE,
-                                 .kind = MS_GRANT_NOTED,
-                                 .device = device->ordinal};
-        struct ms_grant displaced;
-        if (ms_ledger_put(&grant, &displaced)) {
-            emit_range(MS_EVENT_RANGE_RESERVE, device->ordinal, *ptr, size);
-        }
+        emit_range(MS_EVENT_RANGE_RESERVE, device->ordinal, *ptr, size);
     }
     return result;
 }
 
 CUresult ms_serve_cuMemAddressFree(CUdeviceptr_v2 ptr, size_t size)
 {
-    struct ms_grant grant;
-    struct ms_grant displaced;
-    bool known = ms_ledger_take(MS_SPACE_RANGE, ptr, &grant);
+    struct ms_reservation reservation;
+    if (ms_proxies_in(ptr, size)) {
+        return CUDA_ERROR_INVALID_VALUE; /* something is mapped there, also where nothing backs it
+                                          */
+    }
+    bool known = ms_reservations_take(ptr, size, &reservation);
+    if (known && reservation.proxies) {
+        ms_proxy_reservation_gone(reservation.proxies->pool, ptr);
+    }
     CUresult result = MS_REAL(cuMemAddressFree)(ptr, size);
-    if (known && result == CUDA_SUCCESS) {
-        emit_range(MS_EVENT_RANGE_FREE, grant.device, ptr, grant.bytes);
-    } else if (known) {
-        (void)ms_ledger_put(&grant, &displaced);
+    if (known && result != CUDA_SUCCESS) {
+        (void)ms_reservations_add(&reservation); /* there was room for it before */
+    } else if (known && reservation.told >= 0) {
+        emit_range(MS_EVENT_RANGE_FREE, (uint8_t)reservation.told, ptr, size);
     }
     return result;
 }
 
 /* --- what is only passed on ------------------------------------------------------------------- */
 
+/* A page that was not created for it cannot be exported, and does not get pinned for trying. */
+static CUresult export_page(void *out, CUmemGenericAllocationHandle_v1 handle,
+                            CUmemAllocationHandleType type, unsigned long long flags)
+{
+    CUmemAllocationProp_v1 prop;
+    CUmemGenericAllocationHandle_v1 chunk = 0;
+    CUresult result = ms_proxies_properties(&prop, handle);
+    if (result != CUDA_SUCCESS || !((unsigned)prop.requestedHandleTypes & (unsigned)type)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = ms_proxies_show(handle, &chunk);
+    return result == CUDA_SUCCESS ? MS_REAL(cuMemExportToShareableHandle)(out, chunk, type, flags)
+                                  : result;
+}
+
 CUresult ms_serve_cuMemExportToShareableHandle(void *shareableHandle,
                                                CUmemGenericAllocationHandle_v1 handle,
                                                CUmemAllocationHandleType handleType,
                                                unsigned long long flags)
 {
+    if (ms_proxies_own(handle)) {
+        return export_page(shareableHandle, handle, handleType, flags);
+    }
     CUresult result =
         MS_REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
     if (result != CUDA_SUCCESS && ms_ledger_find(MS_SPACE_CHUNK, handle, NULL)) {
@@ -421,13 +471,23 @@ CUresult ms_serve_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle_v1
 CUresult ms_serve_cuMemGetAccess(unsigned long long *flags, const CUmemLocation_v1 *location,
                                  CUdeviceptr_v2 ptr)
 {
-    return MS_REAL(cuMemGetAccess)(flags, location, ptr);
+    struct ms_proxy_view view;
+    struct ms_reservation reservation;
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        !ms_device_get(location->id) || !ms_proxies_at(ptr, &view) ||
+        !ms_reservations_at(ptr, 1, &reservation)) {
+        return MS_REAL(cuMemGetAccess)(flags, location, ptr);
+    }
+    *flags = view.accessible ? ms_access_of(&reservation.access, location->id)
+                             : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
 }
 
 CUresult ms_serve_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp_v1 *prop,
                                                          CUmemGenericAllocationHandle_v1 handle)
 {
-    return MS_REAL(cuMemGetAllocationPropertiesFromHandle)(prop, handle);
+    return ms_proxies_own(handle) ? ms_proxies_properties(prop, handle)
+                                  : MS_REAL(cuMemGetAllocationPropertiesFromHandle)(prop, handle);
 }
 
 CUresult ms_serve_cuMemGetAllocationGranularity(size_t *granularity,
@@ -437,16 +497,52 @@ CUresult ms_serve_cuMemGetAllocationGranularity(size_t *granularity,
     return MS_REAL(cuMemGetAllocationGranularity)(granularity, prop, option);
 }
 
+/* The list with the driver's handles in place of ours. *changed gets a copy, the caller's to free,
+ * where any was; else null. */
+static CUresult show_listed(const CUarrayMapInfo_v1 *list, unsigned int count,
+                            CUarrayMapInfo_v1 **changed)
+{
+    CUresult result = CUDA_SUCCESS;
+    *changed = NULL;
+    for (unsigned int i = 0; list && i < count && result == CUDA_SUCCESS; i++) {
+        CUmemGenericAllocationHandle_v1 handle = list[i].memHandle.memHandle;
+        if (list[i].memOperationType != CU_MEM_OPERATION_TYPE_MAP || !ms_proxies_own(handle)) {
+            continue;
+        }
+        if (!*changed) {
+            *changed = malloc(count * sizeof **changed);
+            if (!*changed) {
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            }
+            memcpy(*changed, list, count * sizeof **changed);
+        }
+        result = ms_proxies_show(handle, &(*changed)[i].memHandle.memHandle);
+    }
+    return result;
+}
+
+static CUresult map_arrays(CUarrayMapInfo_v1 *list, unsigned int count, CUstream stream,
+                           CUresult (*real)(CUarrayMapInfo_v1 *, unsigned int, CUstream))
+{
+    CUarrayMapInfo_v1 *changed = NULL;
+    CUresult result = show_listed(list, count, &changed);
+    if (result == CUDA_SUCCESS) {
+        result = real(changed ? changed : list, count, stream);
+    }
+    free(changed);
+    return result;
+}
+
 CUresult ms_serve_cuMemMapArrayAsync(CUarrayMapInfo_v1 *mapInfoList, unsigned int count,
                                      CUstream hStream)
 {
-    return MS_REAL(cuMemMapArrayAsync)(mapInfoList, count, hStream);
+    return map_arrays(mapInfoList, count, hStream, MS_REAL(cuMemMapArrayAsync));
 }
 
 CUresult ms_serve_cuMemMapArrayAsync_ptsz(CUarrayMapInfo_v1 *mapInfoList, unsigned int count,
                                           CUstream hStream)
 {
-    return MS_REAL(cuMemMapArrayAsync_ptsz)(mapInfoList, count, hStream);
+    return map_arrays(mapInfoList, count, hStream, MS_REAL(cuMemMapArrayAsync_ptsz));
 }
 
 void ms_vmm_fork_prepare(void)

@@ -1,0 +1,549 @@
+#include "shim/serve/proxies.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/proxy.h"
+#include "shim/caller.h"
+#include "shim/log.h"
+#include "shim/serve/driver.h"
+#include "shim/serve/mempool.h"
+#include "shim/serve/oom.h"
+#include "shim/serve/reservations.h"
+#include "shim/serve/stream.h"
+#include "shim/torch.h"
+
+/* Handles of ours count from here: no driver's is an address or a small number up there. */
+#define FIRST_HANDLE (0x6d73ULL << 48)
+#define LAST_HANDLE  (FIRST_HANDLE + (1ULL << 47))
+
+#define BUCKETS 1024u
+
+struct page {
+    struct page *next; /* of those with references, by handle */
+    CUmemGenericAllocationHandle_v1 handle;
+    uint64_t bytes;
+    struct ms_device *device;
+    ms_proxy_t *proxy;
+    CUmemAllocationProp_v1 prop; /* as asked for; the pool creates its chunk by it */
+    uint64_t references;         /* the application's: the handle is good while there are any */
+    uint64_t uses;               /* references, mappings, and calls under way */
+    bool mapped;                 /* by the framework */
+};
+
+struct mapping {
+    CUdeviceptr_v2 addr;
+    uint64_t bytes;
+    struct page *page;
+    bool direct; /* the chunk of a pinned page, mapped once more: the driver's own mapping */
+    bool accessible;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct page *by_handle[BUCKETS];
+static struct mapping *mappings; /* by address */
+static size_t mapping_room;
+static _Atomic size_t mapping_count; /* written under the lock */
+static uint64_t last_handle = FIRST_HANDLE;
+
+/* --- pages ------------------------------------------------------------------------------------ */
+
+static struct page **bucket_of(CUmemGenericAllocationHandle_v1 handle)
+{
+    return &by_handle[handle % BUCKETS];
+}
+
+static struct page *find_locked(CUmemGenericAllocationHandle_v1 handle)
+{
+    struct page *page = *bucket_of(handle);
+    while (page && page->handle != handle) {
+        page = page->next;
+    }
+    return page;
+}
+
+static void refer_locked(struct page *page)
+{
+    page->uses++;
+    if (page->references++ == 0) {
+        struct page **slot = bucket_of(page->handle);
+        page->next = *slot;
+        *slot = page;
+    }
+}
+
+/* Unlocks. */
+static void drop_use_and_unlock(struct page *page)
+{
+    bool gone = --page->uses == 0;
+    pthread_mutex_unlock(&lock);
+    if (gone) {
+        ms_proxy_release(page->device->pool, page->proxy);
+        ms_device_check_thresholds(page->device);
+        free(page);
+    }
+}
+
+static void drop_use(struct page *page)
+{
+    pthread_mutex_lock(&lock);
+    drop_use_and_unlock(page);
+}
+
+/* For the length of a call. */
+static struct page *use(CUmemGenericAllocationHandle_v1 handle)
+{
+    pthread_mutex_lock(&lock);
+    struct page *page = find_locked(handle);
+    if (page) {
+        page->uses++;
+    }
+    pthread_mutex_unlock(&lock);
+    return page;
+}
+
+bool ms_proxies_own(CUmemGenericAllocationHandle_v1 handle)
+{
+    return handle > FIRST_HANDLE && handle <= LAST_HANDLE;
+}
+
+struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t size,
+                                  unsigned long long flags)
+{
+    if (ms_options()->torch != MS_TORCH_NATIVE || flags != 0 || size == 0 ||
+        prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop->allocFlags.usage != 0 ||
+        ms_library_at(ms_caller()) != MS_LIBRARY_C10_CUDA || !ms_torch_will_report()) {
+        return NULL;
+    }
+    struct ms_device *device = ms_device_use(prop->location.id);
+    bool served =
+        device && device->pool && device->granule_bytes != 0 && size % device->granule_bytes == 0;
+    return served ? device : NULL;
+}
+
+/* The driver's own pools are no part of ours: what they keep for nobody is given back first. */
+static ms_status_t create(struct page *page)
+{
+    ms_pool_t *pool = page->device->pool;
+    bool may_wait = !ms_captures_running();
+    ms_status_t status = ms_proxy_create(pool, page->bytes, &page->prop, may_wait, &page->proxy);
+    if (status == MS_ERR_NO_MEMORY && ms_mempools_trim(page->device) != 0) {
+        status = ms_proxy_create(pool, page->bytes, &page->prop, may_wait, &page->proxy);
+    }
+    ms_device_check_thresholds(page->device);
+    return status;
+}
+
+CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
+                           size_t size, const CUmemAllocationProp_v1 *prop)
+{
+    struct page *page = calloc(1, sizeof *page);
+    if (!page) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    page->bytes = size;
+    page->device = device;
+    page->prop = *prop;
+    ms_status_t status = create(page);
+    if (status != MS_OK) {
+        free(page);
+        return status == MS_ERR_NO_MEMORY ? ms_oom_refuse(device, size) : ms_result_from(status);
+    }
+    pthread_mutex_lock(&lock);
+    page->handle = ++last_handle;
+    refer_locked(page);
+    pthread_mutex_unlock(&lock);
+    *handle = page->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_proxies_release(CUmemGenericAllocationHandle_v1 handle)
+{
+    pthread_mutex_lock(&lock);
+    struct page *page = find_locked(handle);
+    if (!page) {
+        pthread_mutex_unlock(&lock);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (--page->references == 0) {
+        struct page **slot = bucket_of(handle);
+        while (*slot != page) {
+            slot = &(*slot)->next;
+        }
+        *slot = page->next;
+    }
+    drop_use_and_unlock(page);
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_proxies_properties(CUmemAllocationProp_v1 *prop, CUmemGenericAllocationHandle_v1 handle)
+{
+    struct page *page = prop ? use(handle) : NULL;
+    if (!page) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *prop = page->prop;
+    drop_use(page);
+    return CUDA_SUCCESS;
+}
+
+static CUresult pin_page(const struct page *page, CUmemGenericAllocationHandle_v1 *chunk)
+{
+    struct ms_proxy_info info = {0};
+    ms_status_t status = ms_proxy_pin(page->device->pool, page->proxy, &info);
+    *chunk = info.chunk;
+    if (status == MS_OK && info.chunk == 0) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "a page of PyTorch's that was taken apart when memory was short cannot be "
+                    "shared with another process or device; MEMSHIM_TORCH=off keeps pages whole");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return ms_result_from(status);
+}
+
+CUresult ms_proxies_show(CUmemGenericAllocationHandle_v1 handle,
+                         CUmemGenericAllocationHandle_v1 *chunk)
+{
+    struct page *page = use(handle);
+    if (!page) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = pin_page(page, chunk);
+    drop_use(page);
+    return result;
+}
+
+/* --- mappings --------------------------------------------------------------------------------- */
+
+/* The first mapping that ends after addr. */
+static size_t place_of(CUdeviceptr_v2 addr)
+{
+    size_t low = 0;
+    size_t high = mapping_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (mappings[middle].addr + mappings[middle].bytes <= addr) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static bool insert_locked(const struct mapping *mapping)
+{
+    if (mapping_count == mapping_room) {
+        size_t room = mapping_room ? mapping_room * 2 : 256;
+        struct mapping *wider = realloc(mappings, room * sizeof *mappings);
+        if (!wider) {
+            return false;
+        }
+        mappings = wider;
+        mapping_room = room;
+    }
+    size_t i = place_of(mapping->addr);
+    memmove(&mappings[i + 1], &mappings[i], (mapping_count - i) * sizeof *mappings);
+    mappings[i] = *mapping;
+    mapping_count++;
+    return true;
+}
+
+static void remove_locked(size_t first, size_t count)
+{
+    mapping_count -= count;
+    memmove(&mappings[first], &mappings[first + count], (mapping_count - first) * sizeof *mappings);
+}
+
+/* Removes the mapping that was just put there. */
+static void withdraw(const struct mapping *mapping)
+{
+    pthread_mutex_lock(&lock);
+    size_t i = place_of(mapping->addr);
+    if (i < mapping_count && mappings[i].addr == mapping->addr) {
+        remove_locked(i, 1);
+    }
+    mapping->page->mapped = mapping->page->mapped && mapping->direct;
+    drop_use_and_unlock(mapping->page);
+}
+
+/* Puts the mapping into the table before it is made: from then on the place is taken. Nothing may
+ * be mapped there (cuda.h, cuMemMap). */
+static CUresult announce(struct mapping *mapping, CUmemGenericAllocationHandle_v1 handle)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&lock);
+    struct page *page = find_locked(handle);
+    size_t i = place_of(mapping->addr);
+    bool vacant = i == mapping_count || mappings[i].addr >= mapping->addr + mapping->bytes;
+    if (page && mapping->bytes == page->bytes && vacant) {
+        mapping->page = page;
+        mapping->direct = page->mapped;
+        result = insert_locked(mapping) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS) {
+        page->uses++;
+        page->mapped = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+
+/* A second mapping, by somebody whom the handle was shown to. */
+static CUresult map_directly(const struct mapping *mapping)
+{
+    CUmemGenericAllocationHandle_v1 chunk = 0;
+    CUresult result = pin_page(mapping->page, &chunk);
+    return result == CUDA_SUCCESS ? MS_REAL(cuMemMap)(mapping->addr, mapping->bytes, 0, chunk, 0)
+                                  : result;
+}
+
+CUresult ms_proxies_map(CUdeviceptr_v2 addr, size_t size, size_t offset,
+                        CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
+{
+    struct ms_reservation reservation;
+    struct mapping mapping = {.addr = addr, .bytes = size};
+    if (offset != 0 || flags != 0 || !ms_reservations_at(addr, size, &reservation)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = announce(&mapping, handle);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct page *page = mapping.page;
+    if (addr % page->device->granule_bytes != 0 ||
+        (reservation.proxies && reservation.proxies != page->device && !mapping.direct)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else if (mapping.direct) {
+        result = map_directly(&mapping);
+    } else {
+        ms_reservations_note_proxies(addr, page->device);
+        result = ms_result_from(ms_proxy_map(page->device->pool, page->proxy, addr,
+                                             reservation.addr, reservation.bytes));
+    }
+    if (result != CUDA_SUCCESS) {
+        withdraw(&mapping);
+    }
+    return result;
+}
+
+/* The mappings from first to end that touch a range. */
+struct span {
+    size_t first, end;
+    bool pages; /* all of the range is pages of one device */
+    bool whole; /* and none of them is cut */
+};
+
+static struct span span_locked(CUdeviceptr_v2 addr, uint64_t size)
+{
+    struct span span = {.first = place_of(addr)};
+    CUdeviceptr_v2 at = addr;
+    span.pages = true;
+    for (span.end = span.first; span.end < mapping_count && mappings[span.end].addr < addr + size;
+         span.end++) {
+        const struct mapping *mapping = &mappings[span.end];
+        span.pages = span.pages && !mapping->direct && mapping->addr <= at &&
+                     mapping->page->device == mappings[span.first].page->device;
+        at = mapping->addr + mapping->bytes;
+    }
+    span.pages = span.pages && span.end > span.first && at >= addr + size;
+    span.whole = span.pages && mappings[span.first].addr == addr && at == addr + size;
+    return span;
+}
+
+/* One mapping of the driver's own, of a chunk that was shown. */
+static CUresult unmap_directly(struct mapping *mapping)
+{
+    CUresult result = MS_REAL(cuMemUnmap)(mapping->addr, mapping->bytes);
+    pthread_mutex_lock(&lock);
+    if (result != CUDA_SUCCESS) {
+        (void)insert_locked(mapping); /* there was room for it before */
+        pthread_mutex_unlock(&lock);
+    } else {
+        drop_use_and_unlock(mapping->page);
+    }
+    return result;
+}
+
+static CUresult unmap_pages(CUdeviceptr_v2 addr, size_t size, struct mapping *taken, size_t count)
+{
+    struct ms_device *device = taken[0].page->device;
+    ms_arenas_block_gone(device->arenas, addr, size);
+    CUresult result = ms_result_from(ms_proxy_unmap(device->pool, addr, size));
+    for (size_t i = 0; i < count; i++) {
+        pthread_mutex_lock(&lock);
+        if (result != CUDA_SUCCESS) {
+            (void)insert_locked(&taken[i]); /* there was room for it before */
+            pthread_mutex_unlock(&lock);
+        } else {
+            taken[i].page->mapped = false;
+            drop_use_and_unlock(taken[i].page);
+        }
+    }
+    ms_device_check_thresholds(device);
+    return result;
+}
+
+enum ms_proxies_cover ms_proxies_unmap(CUdeviceptr_v2 addr, size_t size, CUresult *result)
+{
+    if (atomic_load_explicit(&mapping_count, memory_order_relaxed) == 0) {
+        return MS_PROXIES_NONE;
+    }
+    struct mapping *taken = NULL;
+    /* Taken out first: as soon as it is unmapped, another thread may map there. */
+    pthread_mutex_lock(&lock);
+    struct span span = span_locked(addr, size);
+    size_t count = span.end - span.first;
+    bool direct = count == 1 && mappings[span.first].direct && mappings[span.first].addr == addr &&
+                  mappings[span.first].bytes == size;
+    if (span.whole || direct) {
+        taken = malloc(count * sizeof *taken);
+        if (taken) {
+            memcpy(taken, &mappings[span.first], count * sizeof *taken);
+            remove_locked(span.first, count);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (!span.whole && !direct) {
+        return count == 0 ? MS_PROXIES_NONE : MS_PROXIES_INSIDE;
+    }
+    *result = !taken   ? CUDA_ERROR_OUT_OF_MEMORY
+              : direct ? unmap_directly(taken)
+                       : unmap_pages(addr, size, taken, count);
+    free(taken);
+    return MS_PROXIES_WHOLE;
+}
+
+/* --- access ----------------------------------------------------------------------------------- */
+
+static void note_accessible(CUdeviceptr_v2 addr, size_t size)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = place_of(addr); i < mapping_count && mappings[i].addr < addr + size; i++) {
+        mappings[i].accessible = true;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+enum ms_proxies_cover ms_proxies_access(CUdeviceptr_v2 addr, size_t size,
+                                        const CUmemAccessDesc_v1 *desc, size_t count,
+                                        CUresult *result)
+{
+    struct ms_reservation reservation;
+    struct ms_access before;
+    if (atomic_load_explicit(&mapping_count, memory_order_relaxed) == 0) {
+        return MS_PROXIES_NONE;
+    }
+    pthread_mutex_lock(&lock);
+    struct span span = span_locked(addr, size);
+    struct ms_device *device = span.pages ? mappings[span.first].page->device : NULL;
+    pthread_mutex_unlock(&lock);
+    if (!device || size % device->granule_bytes != 0 || addr % device->granule_bytes != 0 ||
+        !ms_reservations_at(addr, size, &reservation) ||
+        !ms_reservations_grant(addr, desc, count, &before)) {
+        return span.first == span.end ? MS_PROXIES_NONE : MS_PROXIES_INSIDE;
+    }
+    *result = ms_result_from(ms_proxy_access(device->pool, addr, size));
+    if (*result == CUDA_SUCCESS) {
+        note_accessible(addr, size);
+    } else {
+        ms_reservations_put_back(addr, &before);
+    }
+    return MS_PROXIES_WHOLE;
+}
+
+/* --- identity --------------------------------------------------------------------------------- */
+
+bool ms_proxies_at(CUdeviceptr_v2 addr, struct ms_proxy_view *out)
+{
+    if (atomic_load_explicit(&mapping_count, memory_order_relaxed) == 0) {
+        return false;
+    }
+    pthread_mutex_lock(&lock);
+    size_t i = place_of(addr);
+    bool found = i < mapping_count && mappings[i].addr <= addr && !mappings[i].direct;
+    if (found) {
+        *out = (struct ms_proxy_view){.addr = mappings[i].addr,
+                                      .bytes = mappings[i].bytes,
+                                      .handle = mappings[i].page->handle,
+                                      .prop = mappings[i].page->prop,
+                                      .accessible = mappings[i].accessible};
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+bool ms_proxies_in(CUdeviceptr_v2 addr, uint64_t size)
+{
+    pthread_mutex_lock(&lock);
+    size_t i = place_of(addr);
+    bool found = i < mapping_count && mappings[i].addr < addr + size;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* The page around addr, or the first one after it that begins before `end`, in use for the length
+ * of a call; *next: where it ends. */
+static struct page *use_between(CUdeviceptr_v2 addr, CUdeviceptr_v2 end, CUdeviceptr_v2 *next)
+{
+    struct page *page = NULL;
+    pthread_mutex_lock(&lock);
+    size_t i = place_of(addr);
+    if (i < mapping_count && mappings[i].addr < end) {
+        page = mappings[i].page;
+        page->uses++;
+        *next = mappings[i].addr + mappings[i].bytes;
+    }
+    pthread_mutex_unlock(&lock);
+    return page;
+}
+
+bool ms_proxies_retain(CUdeviceptr_v2 addr, bool pin, CUmemGenericAllocationHandle_v1 *handle)
+{
+    CUdeviceptr_v2 next = 0;
+    struct page *page = use_between(addr, addr + 1, &next);
+    if (!page) {
+        return false;
+    }
+    if (pin) {
+        struct ms_proxy_info info;
+        (void)ms_proxy_pin(page->device->pool, page->proxy, &info);
+    }
+    pthread_mutex_lock(&lock);
+    refer_locked(page);
+    *handle = page->handle;
+    drop_use_and_unlock(page);
+    return true;
+}
+
+void ms_proxies_pin(CUdeviceptr_v2 addr, uint64_t size)
+{
+    struct page *page = NULL;
+    CUdeviceptr_v2 at = addr;
+    CUdeviceptr_v2 end = addr + (size ? size : 1);
+    if (atomic_load_explicit(&mapping_count, memory_order_relaxed) == 0) {
+        return;
+    }
+    while (at < end && (page = use_between(at, end, &at)) != NULL) {
+        struct ms_proxy_info info;
+        (void)ms_proxy_pin(page->device->pool, page->proxy, &info);
+        drop_use(page);
+    }
+}
+
+void ms_proxies_fork_prepare(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void ms_proxies_fork_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void ms_proxies_fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+}

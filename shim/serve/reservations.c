@@ -1,0 +1,184 @@
+#include "shim/serve/reservations.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ms_reservation *all; /* by address */
+static size_t count, room;
+
+/* The first that ends after addr. */
+static size_t place_of(CUdeviceptr_v2 addr)
+{
+    size_t low = 0;
+    size_t high = count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (all[middle].addr + all[middle].bytes <= addr) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static struct ms_reservation *at_locked(CUdeviceptr_v2 addr)
+{
+    size_t i = place_of(addr);
+    return i < count && all[i].addr <= addr ? &all[i] : NULL;
+}
+
+bool ms_reservations_add(const struct ms_reservation *reservation)
+{
+    pthread_mutex_lock(&lock);
+    bool fits = count < room;
+    if (!fits) {
+        size_t wider_room = room ? room * 2 : 32;
+        struct ms_reservation *wider = realloc(all, wider_room * sizeof *all);
+        if (wider) {
+            all = wider;
+            room = wider_room;
+            fits = true;
+        }
+    }
+    if (fits) {
+        size_t i = place_of(reservation->addr);
+        memmove(&all[i + 1], &all[i], (count - i) * sizeof *all);
+        all[i] = *reservation;
+        count++;
+    }
+    pthread_mutex_unlock(&lock);
+    return fits;
+}
+
+bool ms_reservations_take(CUdeviceptr_v2 addr, uint64_t bytes, struct ms_reservation *out)
+{
+    pthread_mutex_lock(&lock);
+    struct ms_reservation *found = at_locked(addr);
+    bool taken = found && found->addr == addr && found->bytes == bytes;
+    if (taken) {
+        *out = *found;
+        count--;
+        size_t i = (size_t)(found - all);
+        memmove(&all[i], &all[i + 1], (count - i) * sizeof *all);
+    }
+    pthread_mutex_unlock(&lock);
+    return taken;
+}
+
+bool ms_reservations_at(CUdeviceptr_v2 addr, uint64_t bytes, struct ms_reservation *out)
+{
+    pthread_mutex_lock(&lock);
+    const struct ms_reservation *found = at_locked(addr);
+    bool whole = found && bytes <= found->bytes - (addr - found->addr);
+    if (whole) {
+        *out = *found;
+    }
+    pthread_mutex_unlock(&lock);
+    return whole;
+}
+
+void ms_reservations_note_proxies(CUdeviceptr_v2 addr, struct ms_device *device)
+{
+    pthread_mutex_lock(&lock);
+    struct ms_reservation *found = at_locked(addr);
+    if (found) {
+        found->proxies = device;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+static bool apply(struct ms_access *access, const CUmemAccessDesc_v1 *desc)
+{
+    if (desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc->location.id < 0 ||
+        desc->location.id >= MS_DEVICES_MAX) {
+        return false;
+    }
+    uint64_t bit = 1ULL << desc->location.id;
+    access->read_write &= ~bit;
+    access->read &= ~bit;
+    access->none &= ~bit;
+    switch (desc->flags) {
+    case CU_MEM_ACCESS_FLAGS_PROT_READWRITE:
+        access->read_write |= bit;
+        return true;
+    case CU_MEM_ACCESS_FLAGS_PROT_READ:
+        access->read |= bit;
+        return true;
+    case CU_MEM_ACCESS_FLAGS_PROT_NONE:
+        access->none |= bit;
+        return true;
+    default:
+        return false;
+    }
+}
+
+bool ms_reservations_grant(CUdeviceptr_v2 addr, const CUmemAccessDesc_v1 *desc, size_t desc_count,
+                           struct ms_access *before)
+{
+    pthread_mutex_lock(&lock);
+    struct ms_reservation *found = at_locked(addr);
+    bool sound = found && desc && desc_count != 0;
+    struct ms_access access = found ? found->access : (struct ms_access){0};
+    *before = access;
+    for (size_t i = 0; sound && i < desc_count; i++) {
+        sound = apply(&access, &desc[i]);
+    }
+    if (sound) {
+        found->access = access;
+    }
+    pthread_mutex_unlock(&lock);
+    return sound;
+}
+
+void ms_reservations_put_back(CUdeviceptr_v2 addr, const struct ms_access *before)
+{
+    pthread_mutex_lock(&lock);
+    struct ms_reservation *found = at_locked(addr);
+    if (found) {
+        found->access = *before;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+CUmemAccess_flags ms_access_of(const struct ms_access *access, int ordinal)
+{
+    uint64_t bit = 1ULL << ordinal;
+    if (access->read_write & bit) {
+        return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    }
+    return (access->read & bit) ? CU_MEM_ACCESS_FLAGS_PROT_READ : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
+size_t ms_access_list(const struct ms_access *access, CUmemAccessDesc_v1 *desc)
+{
+    size_t named = 0;
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        uint64_t bit = 1ULL << d;
+        if ((access->read_write | access->read | access->none) & bit) {
+            memset(&desc[named], 0, sizeof desc[named]);
+            desc[named].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            desc[named].location.id = d;
+            desc[named].flags = ms_access_of(access, d);
+            named++;
+        }
+    }
+    return named;
+}
+
+void ms_reservations_fork_prepare(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void ms_reservations_fork_parent(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+void ms_reservations_fork_child(void)
+{
+    pthread_mutex_init(&lock, NULL);
+}
