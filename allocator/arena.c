@@ -215,31 +215,32 @@ static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct m
 
 static inline bool fits(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes)
 {
-    return bytes != 0 && bytes <= UINT64_MAX - addr &&
+    return addr != 0 && bytes != 0 && bytes <= UINT64_MAX - addr &&
            (segment == NULL || bytes <= segment->bytes - (addr - segment->base));
 }
 
-static inline struct ms_tensor *add(struct ms_arenas *arenas, struct ms_segment *segment,
-                                    ms_addr_t addr, uint64_t bytes)
+static inline bool add(struct ms_arenas *arenas, struct ms_segment *segment, ms_addr_t addr,
+                       uint64_t bytes, struct ms_tensor *out)
 {
     if (arenas->next_id == arenas->end_id) {
         arenas->next_id = ms_ids_take(IDS_AT_A_TIME);
         arenas->end_id = arenas->next_id + IDS_AT_A_TIME;
     }
-    struct ms_tensor *tensor =
-        ms_tensors_add(&arenas->tensors, segment != NULL ? &segment->tensors : NULL,
-                       segment != NULL ? segment->base : 0, addr, bytes, arenas->next_id);
-    if (tensor != NULL) {
-        struct ms_arenas_stats *stats = &arenas->stats;
-        arenas->next_id++;
-        stats->births++;
-        stats->live_tensors++;
-        stats->live_bytes += bytes;
-        if (stats->live_bytes > stats->peak_live_bytes) {
-            stats->peak_live_bytes = stats->live_bytes;
-        }
+    *out = (struct ms_tensor){
+        .addr = addr, .bytes = bytes, .id = arenas->next_id, .counted = segment != NULL};
+    if (!ms_tensors_add(&arenas->tensors, segment != NULL ? &segment->tensors : NULL,
+                        segment != NULL ? segment->base : 0, out)) {
+        return false;
     }
-    return tensor;
+    struct ms_arenas_stats *stats = &arenas->stats;
+    arenas->next_id++;
+    stats->births++;
+    stats->live_tensors++;
+    stats->live_bytes += bytes;
+    if (stats->live_bytes > stats->peak_live_bytes) {
+        stats->peak_live_bytes = stats->live_bytes;
+    }
+    return true;
 }
 
 /* What the lock's holder has seen to; *unbacked: what is left to do without it. */
@@ -254,20 +255,19 @@ static ms_status_t born(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes
         arenas->stats.invalid_reports++;
         return MS_ERR_INVALID;
     }
-    struct ms_tensor *tensor = add(arenas, segment, addr, bytes);
-    if (tensor == NULL) {
+    struct ms_tensor tensor;
+    if (!add(arenas, segment, addr, bytes, &tensor)) {
         return MS_ERR_NO_MEMORY;
     }
     uint64_t block_id = 0;
     struct ms_arena *arena = arena_at(arenas, segment, addr, &block_id);
     if (segment != NULL) {
         *unbacked = touch(arenas->pool, segment, addr, bytes);
-        tensor->counted = true;
     }
     if (capturing && arena != NULL && !arena->frozen) {
         freeze(arenas, arena);
     }
-    tell(arenas, MS_EVENT_TENSOR_BORN, tensor, site, block_id);
+    tell(arenas, MS_EVENT_TENSOR_BORN, &tensor, site, block_id);
     return compare_total(arenas, total_bytes);
 }
 
@@ -331,7 +331,7 @@ static inline bool bury(struct ms_arenas *arenas, struct ms_segment *segment, ms
     arenas->stats.deaths++;
     arenas->stats.live_tensors--;
     arenas->stats.live_bytes -= tensor.bytes;
-    if (segment != NULL && tensor.counted) {
+    if (segment != NULL && tensor.counted != 0) {
         leave(arenas->pool, segment, addr, tensor.bytes);
     }
     tell(arenas, MS_EVENT_TENSOR_DIED, &tensor, 0, 0);
@@ -468,7 +468,7 @@ static void check_segment(struct ms_arenas *arenas, struct ms_segment *segment, 
     }
     tensor = ms_tensors_in_tree(tensors, segment->base);
     while (tensor != NULL && tensor->addr - segment->base < segment->bytes) {
-        if (tensor->counted) {
+        if (tensor->counted != 0) {
             note(arenas, segment, seen, tensor);
         }
         tensor = ms_tensors_in_tree(tensors, tensor->addr + 1);

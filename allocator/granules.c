@@ -16,7 +16,7 @@ bool ms_granules_need(struct ms_pool *pool, struct ms_segment *segment)
     struct ms_granule *granules = ms_pages_map(segment->slot_count * sizeof(*granules));
     segment->quiet = ms_pages_map(quiet_bytes(segment));
     if (granules != NULL && segment->quiet != NULL &&
-        ms_starts_init(&segment->tensors, segment->bytes / MS_TENSOR_UNIT_BYTES)) {
+        ms_starts_init(&segment->tensors, ms_tensor_marks(segment->bytes))) {
         segment->granules = granules;
         return true;
     }

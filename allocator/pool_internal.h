@@ -67,7 +67,7 @@ struct ms_segment {
     /* From the first tensor in it on; null before. */
     struct ms_granule *granules; /* one for each slot */
     uint64_t *quiet;             /* a bit for each slot: see struct ms_granule */
-    struct ms_starts tensors;    /* where they begin, in units of MS_TENSOR_UNIT_BYTES */
+    struct ms_starts tensors;    /* where they begin and end: see tensors.h */
 
     /* Of a framework's reservation; null elsewhere. */
     struct ms_arena *foreign;

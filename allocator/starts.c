@@ -2,7 +2,7 @@
 
 #include "allocator/slab.h"
 
-enum { WORD_SHIFT = 6, WORD_MASK = 63 };
+enum { WORD_SHIFT = MS_STARTS_SHIFT, WORD_MASK = MS_STARTS_MASK };
 
 bool ms_starts_init(struct ms_starts *starts, uint64_t positions)
 {
@@ -39,42 +39,12 @@ void ms_starts_destroy(struct ms_starts *starts)
     }
 }
 
-void ms_starts_set(struct ms_starts *starts, uint64_t position)
-{
-    for (int k = 0; k < MS_STARTS_LEVELS; k++) {
-        uint64_t *word = &starts->level[k][position >> WORD_SHIFT];
-        uint64_t before = *word;
-        *word = before | (uint64_t)1 << (position & WORD_MASK);
-        if (before != 0) {
-            return;
-        }
-        position >>= WORD_SHIFT;
-    }
-}
-
-void ms_starts_clear(struct ms_starts *starts, uint64_t position)
-{
-    for (int k = 0; k < MS_STARTS_LEVELS; k++) {
-        uint64_t *word = &starts->level[k][position >> WORD_SHIFT];
-        *word &= ~((uint64_t)1 << (position & WORD_MASK));
-        if (*word != 0) {
-            return;
-        }
-        position >>= WORD_SHIFT;
-    }
-}
-
-bool ms_starts_test(const struct ms_starts *starts, uint64_t position)
-{
-    return (starts->level[0][position >> WORD_SHIFT] >> (position & WORD_MASK) & 1) != 0;
-}
-
 static uint64_t highest_bit(uint64_t word)
 {
     return WORD_MASK - (uint64_t)__builtin_clzll(word);
 }
 
-bool ms_starts_at_or_below(const struct ms_starts *starts, uint64_t position, uint64_t *out)
+bool ms_starts_search(const struct ms_starts *starts, uint64_t position, uint64_t *out)
 {
     /* Upwards, to the first word that has a bit at or below; exclusive from the second level on,
      * where the bit at the position itself stands for the words just looked at. */

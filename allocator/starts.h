@@ -24,11 +24,53 @@ struct ms_starts {
 bool ms_starts_init(struct ms_starts *starts, uint64_t positions);
 void ms_starts_destroy(struct ms_starts *starts);
 
-void ms_starts_set(struct ms_starts *starts, uint64_t position);
-void ms_starts_clear(struct ms_starts *starts, uint64_t position);
-bool ms_starts_test(const struct ms_starts *starts, uint64_t position);
+enum { MS_STARTS_SHIFT = 6, MS_STARTS_MASK = 63 };
+
+static inline void ms_starts_set(struct ms_starts *starts, uint64_t position)
+{
+    for (int k = 0; k < MS_STARTS_LEVELS; k++) {
+        uint64_t *word = &starts->level[k][position >> MS_STARTS_SHIFT];
+        uint64_t before = *word;
+        *word = before | (uint64_t)1 << (position & MS_STARTS_MASK);
+        if (before != 0) {
+            return;
+        }
+        position >>= MS_STARTS_SHIFT;
+    }
+}
+
+static inline void ms_starts_clear(struct ms_starts *starts, uint64_t position)
+{
+    for (int k = 0; k < MS_STARTS_LEVELS; k++) {
+        uint64_t *word = &starts->level[k][position >> MS_STARTS_SHIFT];
+        *word &= ~((uint64_t)1 << (position & MS_STARTS_MASK));
+        if (*word != 0) {
+            return;
+        }
+        position >>= MS_STARTS_SHIFT;
+    }
+}
+
+static inline bool ms_starts_test(const struct ms_starts *starts, uint64_t position)
+{
+    uint64_t word = starts->level[0][position >> MS_STARTS_SHIFT];
+    return (word >> (position & MS_STARTS_MASK) & 1) != 0;
+}
+
+bool ms_starts_search(const struct ms_starts *starts, uint64_t position, uint64_t *out);
 
 /* The highest position set that is <= position; false where there is none. */
-bool ms_starts_at_or_below(const struct ms_starts *starts, uint64_t position, uint64_t *out);
+static inline bool ms_starts_at_or_below(const struct ms_starts *starts, uint64_t position,
+                                         uint64_t *out)
+{
+    /* Mostly it is near. */
+    uint64_t word = starts->level[0][position >> MS_STARTS_SHIFT];
+    word &= UINT64_MAX >> (MS_STARTS_MASK - (position & MS_STARTS_MASK));
+    if (word != 0) {
+        *out = (position | MS_STARTS_MASK) - (uint64_t)__builtin_clzll(word);
+        return true;
+    }
+    return ms_starts_search(starts, position, out);
+}
 
 #endif

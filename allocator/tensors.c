@@ -1,239 +1,304 @@
 #include "allocator/tensors.h"
 
-/* ---- hashed: by linear hashing, as blocks are (index.c) */
+enum {
+    FIRST_SLOTS = 4096,
+    MOVE_AT_A_TIME = 8 /* slots of the old table, with each birth */
+};
 
-static uint64_t directory_buckets(int k)
-{
-    return k == 0 ? MS_TENSORS_FIRST_BUCKETS : (uint64_t)MS_TENSORS_FIRST_BUCKETS << (k - 1);
-}
+/* ---- hashed */
 
-static struct ms_tensor **bucket_at(const struct ms_tensors *tensors, uint64_t bucket)
-{
-    if (bucket < MS_TENSORS_FIRST_BUCKETS) {
-        return &tensors->directory[0][bucket];
-    }
-    int k = 64 - __builtin_clzll(bucket / MS_TENSORS_FIRST_BUCKETS);
-    return &tensors->directory[k][bucket - directory_buckets(k)];
-}
-
-static uint64_t hash_of(ms_addr_t addr)
+static inline uint64_t home_of(const struct ms_tensor_table *table, ms_addr_t addr)
 {
     uint64_t mixed = addr / MS_TENSOR_UNIT_BYTES * 0x9e3779b97f4a7c15u;
-    return mixed ^ (mixed >> 32);
+    return (mixed ^ (mixed >> 32)) & (table->slots - 1);
 }
 
-static struct ms_tensor **bucket_of(const struct ms_tensors *tensors, ms_addr_t addr)
+static bool table_make(struct ms_tensor_table *table, uint64_t slots)
 {
-    uint64_t hash = hash_of(addr);
-    uint64_t bucket = hash & (2 * tensors->power - 1);
-    if (bucket >= tensors->buckets) {
-        bucket = hash & (tensors->power - 1);
+    *table = (struct ms_tensor_table){.slot = ms_pages_map_dense(slots * sizeof(struct ms_tensor)),
+                                      .slots = slots};
+    return table->slot != NULL;
+}
+
+static void table_drop(struct ms_tensor_table *table)
+{
+    if (table->slot != NULL) {
+        ms_pages_unmap(table->slot, table->slots * sizeof(struct ms_tensor));
     }
-    return bucket_at(tensors, bucket);
+    *table = (struct ms_tensor_table){0};
 }
 
-/* Splits one bucket in two. A host without memory only means longer chains. */
-static void grow(struct ms_tensors *tensors)
+static inline struct ms_tensor *table_find(const struct ms_tensor_table *table, ms_addr_t addr)
 {
-    uint64_t power = tensors->power;
-    uint64_t added = tensors->buckets;
-    int k = 64 - __builtin_clzll(added / MS_TENSORS_FIRST_BUCKETS);
-    if (tensors->directory[k] == NULL) {
-        tensors->directory[k] = ms_pages_map_dense(ms_pointers_bytes(directory_buckets(k)));
-        if (tensors->directory[k] == NULL) {
-            return;
+    if (table->used == 0) {
+        return NULL;
+    }
+    uint64_t at = home_of(table, addr);
+    while (table->slot[at].addr != 0) {
+        if (table->slot[at].addr == addr) {
+            return &table->slot[at];
         }
+        at = (at + 1) & (table->slots - 1);
     }
-    struct ms_tensor **low = bucket_at(tensors, added - power);
-    struct ms_tensor **high = bucket_at(tensors, added);
-    struct ms_tensor *chain = *low;
-    *low = NULL;
-    while (chain != NULL) {
-        struct ms_tensor *next = chain->next;
-        struct ms_tensor **to = (hash_of(chain->addr) & (2 * power - 1)) == added ? high : low;
-        chain->next = *to;
-        *to = chain;
-        chain = next;
+    return NULL;
+}
+
+static inline void table_put(struct ms_tensor_table *table, const struct ms_tensor *tensor)
+{
+    uint64_t at = home_of(table, tensor->addr);
+    while (table->slot[at].addr != 0) {
+        at = (at + 1) & (table->slots - 1);
     }
-    tensors->buckets = added + 1;
-    if (tensors->buckets == 2 * power) {
-        tensors->power = 2 * power;
+    table->slot[at] = *tensor;
+    table->used++;
+}
+
+/* Empties the slot; those behind it that a search would miss then move up. */
+static inline void table_remove(struct ms_tensor_table *table, struct ms_tensor *tensor)
+{
+    uint64_t mask = table->slots - 1;
+    uint64_t gap = (uint64_t)(tensor - table->slot);
+    uint64_t at = (gap + 1) & mask;
+    while (table->slot[at].addr != 0) {
+        uint64_t home = home_of(table, table->slot[at].addr);
+        /* It may lie no earlier than its home. */
+        if (((at - home) & mask) >= ((at - gap) & mask)) {
+            table->slot[gap] = table->slot[at];
+            gap = at;
+        }
+        at = (at + 1) & mask;
+    }
+    table->slot[gap].addr = 0;
+    table->used--;
+}
+
+/* An emptied slot stays empty: whatever belongs before it has moved through it. */
+static void move_some(struct ms_tensors *tensors)
+{
+    struct ms_tensor_table *old = &tensors->old;
+    for (int k = 0; k < MOVE_AT_A_TIME && tensors->moved < old->slots; k++) {
+        struct ms_tensor *slot = &old->slot[tensors->moved];
+        while (slot->addr != 0) {
+            table_put(&tensors->table, slot);
+            table_remove(old, slot);
+        }
+        tensors->moved++;
+    }
+    if (old->used == 0) {
+        table_drop(old);
     }
 }
 
-static struct ms_tensor *hash_find(const struct ms_tensors *tensors, ms_addr_t addr)
+/* Twice as large. A host without memory only means longer searches, while there is room at all. */
+static bool grow(struct ms_tensors *tensors)
 {
-    struct ms_tensor *tensor = *bucket_of(tensors, addr);
-    while (tensor != NULL && tensor->addr != addr) {
-        tensor = tensor->next;
+    struct ms_tensor_table larger;
+    if (tensors->old.slot == NULL && table_make(&larger, tensors->table.slots * 2)) {
+        tensors->old = tensors->table;
+        tensors->table = larger;
+        tensors->moved = 0;
     }
-    return tensor;
+    return tensors->table.used + tensors->old.used < tensors->table.slots / 8 * 7;
 }
 
-static void hash_insert(struct ms_tensors *tensors, struct ms_tensor *tensor)
+static bool hash_add(struct ms_tensors *tensors, const struct ms_tensor *tensor)
 {
-    if (tensors->hashed >= tensors->buckets) {
-        grow(tensors);
+    if (tensors->table.used >= tensors->table.slots / 2 && !grow(tensors)) {
+        return false;
     }
-    struct ms_tensor **bucket = bucket_of(tensors, tensor->addr);
-    tensor->next = *bucket;
-    *bucket = tensor;
-    tensors->hashed++;
+    if (tensors->old.slot != NULL) {
+        move_some(tensors);
+    }
+    table_put(&tensors->table, tensor);
+    return true;
 }
 
-static struct ms_tensor *hash_take(struct ms_tensors *tensors, ms_addr_t addr)
+static bool hash_take(struct ms_tensors *tensors, ms_addr_t addr, struct ms_tensor *out)
 {
-    struct ms_tensor **link = bucket_of(tensors, addr);
-    while (*link != NULL && (*link)->addr != addr) {
-        link = &(*link)->next;
+    struct ms_tensor_table *table = &tensors->table;
+    struct ms_tensor *tensor = table_find(table, addr);
+    if (tensor == NULL) {
+        table = &tensors->old;
+        tensor = table_find(table, addr);
     }
-    struct ms_tensor *tensor = *link;
-    if (tensor != NULL) {
-        *link = tensor->next;
-        tensors->hashed--;
+    if (tensor == NULL) {
+        return false;
     }
-    return tensor;
+    *out = *tensor;
+    table_remove(table, tensor);
+    return true;
+}
+
+static const struct ms_tensor *hash_find(const struct ms_tensors *tensors, ms_addr_t addr)
+{
+    const struct ms_tensor *tensor = table_find(&tensors->table, addr);
+    return tensor != NULL ? tensor : table_find(&tensors->old, addr);
 }
 
 /* ---- the tree */
 
-static struct ms_tensor *tensor_of(struct ms_treap_node *node)
+struct leaf {
+    struct ms_tensor tensor;
+    struct ms_treap_node node;
+};
+
+static struct leaf *leaf_of(struct ms_treap_node *node)
 {
-    return node == NULL ? NULL : MS_CONTAINER_OF(node, struct ms_tensor, node);
+    return node == NULL ? NULL : MS_CONTAINER_OF(node, struct leaf, node);
 }
 
 static inline struct ms_treap_key key_of(const struct ms_treap_node *node)
 {
-    const struct ms_tensor *tensor = MS_CONTAINER_OF(node, struct ms_tensor, node);
-    return (struct ms_treap_key){.major = tensor->addr};
+    const struct leaf *leaf = MS_CONTAINER_OF(node, struct leaf, node);
+    return (struct ms_treap_key){.major = leaf->tensor.addr};
 }
 
-static struct ms_tensor *tree_at_least(const struct ms_tensors *tensors, ms_addr_t addr)
+static struct leaf *tree_at_least(const struct ms_tensors *tensors, ms_addr_t addr)
 {
     struct ms_treap_key key = {.major = addr};
-    return tensor_of(ms_treap_at_least(tensors->tree, key, key_of));
+    return leaf_of(ms_treap_at_least(tensors->tree, key, key_of));
 }
 
-static struct ms_tensor *tree_below(const struct ms_tensors *tensors, ms_addr_t addr)
+static bool tree_overlap(const struct ms_tensors *tensors, ms_addr_t addr, uint64_t bytes)
 {
-    struct ms_treap_key key = {.major = addr};
-    return tensor_of(ms_treap_below(tensors->tree, key, key_of));
+    struct ms_treap_key end = {.major = addr + bytes};
+    const struct leaf *last = leaf_of(ms_treap_below(tensors->tree, end, key_of));
+    return last != NULL && last->tensor.addr + last->tensor.bytes > addr;
+}
+
+static bool tree_add(struct ms_tensors *tensors, const struct ms_tensor *tensor)
+{
+    struct leaf *leaf = ms_slab_take(&tensors->slab);
+    if (leaf == NULL) {
+        return false;
+    }
+    leaf->tensor = *tensor;
+    ms_treap_insert(&tensors->tree, &leaf->node, key_of);
+    return true;
+}
+
+static bool tree_take(struct ms_tensors *tensors, ms_addr_t addr, struct ms_tensor *out)
+{
+    struct leaf *leaf = tree_at_least(tensors, addr);
+    if (leaf == NULL || leaf->tensor.addr != addr) {
+        return false;
+    }
+    ms_treap_remove(&tensors->tree, &leaf->node, key_of);
+    *out = leaf->tensor;
+    ms_slab_give(&tensors->slab, leaf);
+    return true;
 }
 
 /* ---- both */
 
 bool ms_tensors_init(struct ms_tensors *tensors)
 {
-    *tensors =
-        (struct ms_tensors){.buckets = MS_TENSORS_FIRST_BUCKETS, .power = MS_TENSORS_FIRST_BUCKETS};
-    ms_slab_init(&tensors->slab, sizeof(struct ms_tensor));
-    tensors->directory[0] = ms_pages_map(ms_pointers_bytes(directory_buckets(0)));
-    return tensors->directory[0] != NULL;
+    *tensors = (struct ms_tensors){0};
+    ms_slab_init(&tensors->slab, sizeof(struct leaf));
+    return table_make(&tensors->table, FIRST_SLOTS);
 }
 
 void ms_tensors_destroy(struct ms_tensors *tensors)
 {
-    for (int k = 0; k < MS_TENSORS_DIRECTORY; k++) {
-        if (tensors->directory[k] != NULL) {
-            ms_pages_unmap(tensors->directory[k], ms_pointers_bytes(directory_buckets(k)));
-        }
-    }
+    table_drop(&tensors->table);
+    table_drop(&tensors->old);
     ms_slab_destroy(&tensors->slab);
 }
 
-static bool in_hash(const struct ms_starts *starts, ms_addr_t addr)
+static inline bool in_hash(const struct ms_starts *marks, ms_addr_t addr)
 {
-    return starts != NULL && addr % MS_TENSOR_UNIT_BYTES == 0;
+    return marks != NULL && addr % MS_TENSOR_UNIT_BYTES == 0;
 }
 
-static uint64_t position_of(ms_addr_t base, ms_addr_t addr)
+/* Where a tensor's marks stand: even where it begins, odd where its last unit is. */
+static inline uint64_t begin_mark(ms_addr_t base, ms_addr_t addr)
 {
-    return (addr - base) / MS_TENSOR_UNIT_BYTES;
+    return (addr - base) / MS_TENSOR_UNIT_BYTES * 2;
 }
 
-const struct ms_tensor *ms_tensors_below(const struct ms_tensors *tensors,
-                                         const struct ms_starts *starts, ms_addr_t base,
-                                         ms_addr_t addr)
+static inline uint64_t end_mark(ms_addr_t base, ms_addr_t addr, uint64_t bytes)
 {
-    uint64_t position = 0;
-    if (addr == base || !ms_starts_at_or_below(starts, position_of(base, addr - 1), &position)) {
-        return NULL;
-    }
-    return hash_find(tensors, base + position * MS_TENSOR_UNIT_BYTES);
+    return (addr - base + bytes - 1) / MS_TENSOR_UNIT_BYTES * 2 + 1;
 }
 
-bool ms_tensors_overlap(const struct ms_tensors *tensors, const struct ms_starts *starts,
+bool ms_tensors_overlap(const struct ms_tensors *tensors, const struct ms_starts *marks,
                         ms_addr_t base, ms_addr_t addr, uint64_t bytes)
 {
-    const struct ms_tensor *last =
-        starts == NULL ? NULL : ms_tensors_below(tensors, starts, base, addr + bytes);
-    if (last != NULL && last->addr + last->bytes > addr) {
+    if (tensors->tree != NULL && tree_overlap(tensors, addr, bytes)) {
         return true;
     }
-    last = tensors->tree == NULL ? NULL : tree_below(tensors, addr + bytes);
-    return last != NULL && last->addr + last->bytes > addr;
-}
-
-struct ms_tensor *ms_tensors_add(struct ms_tensors *tensors, struct ms_starts *starts,
-                                 ms_addr_t base, ms_addr_t addr, uint64_t bytes, uint64_t id)
-{
-    struct ms_tensor *tensor = ms_slab_take(&tensors->slab);
-    if (tensor == NULL) {
-        return NULL;
-    }
-    tensor->addr = addr;
-    tensor->bytes = bytes;
-    tensor->id = id;
-    tensor->counted = false;
-    if (in_hash(starts, addr)) {
-        hash_insert(tensors, tensor);
-        ms_starts_set(starts, position_of(base, addr));
-    } else {
-        ms_treap_insert(&tensors->tree, &tensor->node, key_of);
-    }
-    return tensor;
-}
-
-bool ms_tensors_take(struct ms_tensors *tensors, struct ms_starts *starts, ms_addr_t base,
-                     ms_addr_t addr, struct ms_tensor *out)
-{
-    struct ms_tensor *tensor = NULL;
-    if (in_hash(starts, addr)) {
-        tensor = hash_take(tensors, addr);
-        if (tensor != NULL) {
-            ms_starts_clear(starts, position_of(base, addr));
-        }
-    }
-    if (tensor == NULL && tensors->tree != NULL) {
-        /* Also one that was born before its segment was known. */
-        tensor = tree_at_least(tensors, addr);
-        tensor = tensor != NULL && tensor->addr == addr ? tensor : NULL;
-        if (tensor != NULL) {
-            ms_treap_remove(&tensors->tree, &tensor->node, key_of);
-        }
-    }
-    if (tensor == NULL) {
+    uint64_t last = 0;
+    if (marks == NULL || !ms_starts_at_or_below(marks, end_mark(base, addr, bytes), &last)) {
         return false;
     }
-    *out = *tensor;
-    ms_slab_give(&tensors->slab, tensor);
+    /* Begin and end marks take turns: the last one before the range tells what it lies in. */
+    if (last >= begin_mark(base, addr)) {
+        const struct ms_tensor *in = NULL;
+        if (addr % MS_TENSOR_UNIT_BYTES == 0) {
+            return true;
+        }
+        /* Inside one unit only the bytes themselves tell. */
+        in = ms_tensors_below(tensors, marks, base, addr + bytes);
+        return in != NULL && in->addr + in->bytes > addr;
+    }
+    return last % 2 == 0;
+}
+
+bool ms_tensors_add(struct ms_tensors *tensors, struct ms_starts *marks, ms_addr_t base,
+                    const struct ms_tensor *tensor)
+{
+    if (!in_hash(marks, tensor->addr)) {
+        return tree_add(tensors, tensor);
+    }
+    if (!hash_add(tensors, tensor)) {
+        return false;
+    }
+    ms_starts_set(marks, begin_mark(base, tensor->addr));
+    ms_starts_set(marks, end_mark(base, tensor->addr, tensor->bytes));
     return true;
 }
 
+bool ms_tensors_take(struct ms_tensors *tensors, struct ms_starts *marks, ms_addr_t base,
+                     ms_addr_t addr, struct ms_tensor *out)
+{
+    if (in_hash(marks, addr) && hash_take(tensors, addr, out)) {
+        ms_starts_clear(marks, begin_mark(base, addr));
+        ms_starts_clear(marks, end_mark(base, addr, out->bytes));
+        return true;
+    }
+    /* Also one that was born before its segment was known. */
+    return tensors->tree != NULL && tree_take(tensors, addr, out);
+}
+
+const struct ms_tensor *ms_tensors_below(const struct ms_tensors *tensors,
+                                         const struct ms_starts *marks, ms_addr_t base,
+                                         ms_addr_t addr)
+{
+    uint64_t mark = 0;
+    if (addr == base || !ms_starts_at_or_below(marks, begin_mark(base, addr - 1), &mark)) {
+        return NULL;
+    }
+    if (mark % 2 != 0) {
+        (void)ms_starts_at_or_below(marks, mark - 1, &mark); /* where it began */
+    }
+    return hash_find(tensors, base + mark / 2 * MS_TENSOR_UNIT_BYTES);
+}
+
 const struct ms_tensor *ms_tensors_any_in(const struct ms_tensors *tensors,
-                                          const struct ms_starts *starts, ms_addr_t base,
+                                          const struct ms_starts *marks, ms_addr_t base,
                                           ms_addr_t addr, uint64_t bytes)
 {
     const struct ms_tensor *tensor =
-        starts == NULL ? NULL : ms_tensors_below(tensors, starts, base, addr + bytes);
+        marks == NULL ? NULL : ms_tensors_below(tensors, marks, base, addr + bytes);
     if (tensor != NULL && tensor->addr >= addr) {
         return tensor;
     }
-    tensor = tree_at_least(tensors, addr);
+    tensor = ms_tensors_in_tree(tensors, addr);
     return tensor != NULL && tensor->addr - addr < bytes ? tensor : NULL;
 }
 
 const struct ms_tensor *ms_tensors_in_tree(const struct ms_tensors *tensors, ms_addr_t addr)
 {
-    return tree_at_least(tensors, addr);
+    const struct leaf *leaf = tree_at_least(tensors, addr);
+    return leaf == NULL ? NULL : &leaf->tensor;
 }
