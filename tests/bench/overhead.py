@@ -183,27 +183,36 @@ class Worker:
     def run(self, workload: Workload, limit_bytes: int | None = None, others_bytes: int = 0) -> Run:
         """One run, with this much for PyTorch and its pool; without a limit, with plenty."""
         with tempfile.TemporaryDirectory(dir=self.folder.name) as name:
-            folder = Path(name)
-            environment = {"MEMSHIM_OUTPUT": str(folder / "memshim")}
-            available = None
-            if limit_bytes is not None and self.configuration.shim:
-                environment["MEMSHIM_LIMIT"] = str(limit_bytes + others_bytes + CONTEXT_BYTES)
-            elif limit_bytes is not None:
-                available = limit_bytes + others_bytes
-            statuses = self.ask(
-                script=workload.script,
-                arguments=workload.arguments.split(),
-                ranks=workload.ranks,
-                environment=environment,
-                available_bytes=available,
-                folder=name,
-                timeout_s=TIMEOUT_S,
-            )
-            ranks = [json_lines(folder / f"rank{rank}.out") for rank in range(workload.ranks)]
-            if any(statuses):
-                failed = next(rank for rank, status in enumerate(statuses) if status)
-                return Run(False, error=last_words(folder / f"rank{failed}.err"))
-            return self.result(ranks, sorted((folder / "memshim/latest").glob("*/report.json")))
+            return self.run_in(Path(name), workload, limit_bytes, others_bytes)
+
+    def run_in(
+        self,
+        folder: Path,
+        workload: Workload,
+        limit_bytes: int | None = None,
+        others_bytes: int = 0,
+    ) -> Run:
+        """As run; leaves what each rank said, and memshim's folders, in that folder."""
+        environment = {"MEMSHIM_OUTPUT": str(folder / "memshim")}
+        available = None
+        if limit_bytes is not None and self.configuration.shim:
+            environment["MEMSHIM_LIMIT"] = str(limit_bytes + others_bytes + CONTEXT_BYTES)
+        elif limit_bytes is not None:
+            available = limit_bytes + others_bytes
+        statuses = self.ask(
+            script=workload.script,
+            arguments=workload.arguments.split(),
+            ranks=workload.ranks,
+            environment=environment,
+            available_bytes=available,
+            folder=str(folder),
+            timeout_s=TIMEOUT_S,
+        )
+        ranks = [json_lines(folder / f"rank{rank}.out") for rank in range(workload.ranks)]
+        if any(statuses):
+            failed = next(rank for rank, status in enumerate(statuses) if status)
+            return Run(False, error=last_words(folder / f"rank{failed}.err"))
+        return self.result(ranks, sorted((folder / "memshim/latest").glob("*/report.json")))
 
     def ask(self, **request: object) -> list[int]:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -218,10 +227,14 @@ class Worker:
         statuses: list[int] = json.loads(answer)["statuses"]
         return statuses
 
+    @staticmethod
+    def of(rank: Sequence[dict[str, Any]], event: str) -> list[dict[str, Any]]:
+        return [line for line in rank if line["event"] == event]
+
     def result(self, ranks: Sequence[Sequence[dict[str, Any]]], reports: Sequence[Path]) -> Run:
-        steps = [[line for line in rank if line["event"] == "step"] for rank in ranks]
-        driver = [[line for line in rank if line["event"] == "driver"] for rank in ranks]
-        ends = [line for rank in ranks for line in rank if line["event"] == "end"]
+        steps = [self.of(rank, "step") for rank in ranks]
+        driver = [self.of(rank, "driver") for rank in ranks]
+        ends = [line for rank in ranks for line in self.of(rank, "end")]
         cpu = [line["cpu_seconds"] for line in steps[0]]
         common: dict[str, Any] = {
             "completed": True,
@@ -338,11 +351,11 @@ def cpu_ms(runs: Sequence[Run]) -> float:
 class Bench:
     """Workers for all configurations, so that their runs can take turns."""
 
-    def __init__(self, workers: Sequence[Worker], quick: bool, repeats: int) -> None:
+    def __init__(self, workers: Sequence[Worker], options: argparse.Namespace) -> None:
         self.workers = workers
-        self.repeats = repeats
-        self.relative_tolerance = 0.01 if quick else 0.002
-        self.neighbours = 0 if quick else 2
+        self.repeats: int = options.repeats
+        self.relative_tolerance: float = options.tolerance
+        self.neighbours = 0 if options.quick else 2
 
     def measure(self, workload: Workload) -> Iterator[Row]:
         runs: dict[str, list[Run]] = {worker.configuration.name: [] for worker in self.workers}
@@ -380,9 +393,8 @@ class Bench:
             return run.completed and run.host_bytes == 0
 
         tolerance = max(GRANULE, int(live * self.relative_tolerance) // GRANULE * GRANULE)
-        row.overhead_bytes = smallest(
-            completes, live, worker.configuration.guess, tolerance, self.neighbours
-        )
+        guess = min(worker.configuration.guess, row.reserved_ratio)
+        row.overhead_bytes = smallest(completes, live, guess, tolerance, self.neighbours)
         row.overhead_ratio = row.overhead_bytes / live
 
 
@@ -436,7 +448,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--repeats", type=int, default=0, help="runs for the CPU time (3; quick: 1)"
     )
+    parser.add_argument(
+        "--tolerance", type=float, default=0.0, help="of the ratios (0.002; quick: 0.01)"
+    )
     options = parser.parse_args()
+    if not 0 <= options.tolerance < 1:
+        parser.error("--tolerance takes a fraction")
+    options.tolerance = options.tolerance or (0.01 if options.quick else 0.002)
     if options.repeats < 0:
         parser.error("--repeats takes a number of 1 or more")
     options.repeats = options.repeats or (1 if options.quick else 3)
@@ -459,7 +477,7 @@ def measure_all(options: argparse.Namespace) -> list[Row]:
             for each in CONFIGURATIONS
             if each.name in configurations
         ]
-        bench = Bench(workers, options.quick, options.repeats)
+        bench = Bench(workers, options)
         for workload in WORKLOADS:
             if workload.name in workloads:
                 for row in bench.measure(workload):

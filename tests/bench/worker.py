@@ -78,14 +78,21 @@ def leave_free(device: int, available_bytes: int) -> None:
 
 
 def watch_steps() -> None:
-    """Every step that a workload says is followed by a line with the driver's calls."""
+    """Every step that a workload says is followed by a line with the driver's calls, what is in
+    use, and how many tensors PyTorch has made so far."""
     import job
+    import torch
 
     say_step = job.Job.say_step
 
     def watched(self: job.Job, **values: object) -> None:
         say_step(self, **values)
-        self.say("driver", calls=driver_calls(), used_bytes=used_bytes(self.device.index))
+        self.say(
+            "driver",
+            calls=driver_calls(),
+            used_bytes=used_bytes(self.device.index),
+            births=torch.cuda.memory_stats().get("allocation.all.allocated", 0),
+        )
 
     job.Job.say_step = watched
 
