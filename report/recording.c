@@ -457,10 +457,10 @@ struct ms_complaint ms_recording_freeze(struct ms_recording *recording, uint64_t
                                         uint64_t addr)
 {
     const struct place *place = place_at(recording, addr);
-    const struct ms_operation operation = {
-        .kind = MS_OPERATION_FREEZE,
-        .arena = place ? arena_of(recording, place) : reservation_at(recording, addr),
-        .time_us = time_us};
+    const struct ms_operation operation = {.kind = MS_OPERATION_FREEZE,
+                                           .arena = place ? arena_of(recording, place)
+                                                          : reservation_at(recording, addr),
+                                           .time_us = time_us};
 
     if (operation.arena == MS_RECORDED_NONE) {
         return wrong("addr", "lies in no segment and no mapped page");
@@ -545,6 +545,9 @@ bool ms_recording_end(struct ms_recording *recording)
         if (tensor || operation->kind == MS_OPERATION_MAP ||
             operation->kind == MS_OPERATION_UNMAP) {
             operation->offset -= arena_at(recording, operation->arena)->addr;
+        }
+        if (operation->kind == MS_OPERATION_RESERVE) {
+            operation->bytes = arena_at(recording, operation->arena)->bytes;
         }
         if (tensor || (block && operation->arena == MS_RECORDED_NONE)) {
             const bool ends =

@@ -28,7 +28,7 @@ enum ms_operation_kind {
     MS_OPERATION_FREE,      /* object, arena, bytes as at its birth; stream */
     MS_OPERATION_BORN,      /* object, arena, offset, bytes, site */
     MS_OPERATION_DIED,      /* object, arena, offset, bytes */
-    MS_OPERATION_RESERVE,   /* arena: addresses that the program maps pages into by itself */
+    MS_OPERATION_RESERVE,   /* arena, bytes: addresses that the program maps pages into by itself */
     MS_OPERATION_UNRESERVE, /* arena */
     MS_OPERATION_MAP,       /* arena, offset, bytes: a page of the program's */
     MS_OPERATION_UNMAP,     /* arena, offset, bytes */
@@ -156,7 +156,7 @@ bool ms_recording_end(struct ms_recording *recording);
 bool ms_recording_read_csv(struct ms_recording *recording, const char *path, char *why,
                            size_t why_bytes);
 
-/* path: a trace file. device: an ordinal, or -1: the one with most events. */
+/* path: a trace file or its folder. device: an ordinal, or -1: the one with most events. */
 bool ms_recording_read_trace(struct ms_recording *recording, const char *path, int device,
                              char *why, size_t why_bytes);
 

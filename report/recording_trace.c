@@ -1,4 +1,4 @@
-#include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +23,7 @@ static void for_each_event(struct source *source,
                            void *ctx)
 {
     struct ms_reader *reader = &source->reader;
+    uint64_t next_event = 0;
 
     source->damaged_windows = 0;
     for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
@@ -47,6 +48,17 @@ static void for_each_event(struct source *source,
             }
         }
         source->damaged_windows += left > 0;
+        next_event = header->first_event + place->count;
+    }
+    next_event = next_event < reader->tail_first ? reader->tail_first : next_event;
+    for (; next_event < reader->tail_end; next_event++) {
+        const struct ms_timed_event *timed = ms_reader_tail(reader, next_event);
+
+        if (!timed) {
+            source->damaged_windows++;
+            break;
+        }
+        each(ctx, &timed->event, timed->time_ns);
     }
 }
 
@@ -192,11 +204,17 @@ bool ms_recording_read_trace(struct ms_recording *recording, const char *path, i
                              char *why, size_t why_bytes)
 {
     struct source *source = calloc(1, sizeof(*source));
+    struct stat status;
+    char file[PATH_MAX];
+    const bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    const int length = snprintf(file, sizeof(file), "%s%s", path, folder ? "/" MS_TRACE_FILE : "");
     bool read = false;
 
     if (!source) {
         (void)snprintf(why, why_bytes, "%s: no memory to read it", path);
-    } else if (ms_reader_open(&source->reader, path, why, why_bytes)) {
+    } else if (length >= (int)sizeof(file)) {
+        (void)snprintf(why, why_bytes, "%s: the path is too long", path);
+    } else if (ms_reader_open(&source->reader, file, why, why_bytes)) {
         read = read_events(source, recording, device, why, why_bytes);
         ms_reader_close(&source->reader);
     }

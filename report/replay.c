@@ -9,17 +9,6 @@
 #include "allocator/proxy.h"
 #include "report/replay_oracle.h"
 
-/* Null while the pool lacks them. */
-#pragma weak ms_choice_highest
-#pragma weak ms_choice_oldest
-#pragma weak ms_choice_gap
-#pragma weak ms_proxy_create
-#pragma weak ms_proxy_map
-#pragma weak ms_proxy_access
-#pragma weak ms_proxy_unmap
-#pragma weak ms_proxy_release
-#pragma weak ms_proxy_reservation_gone
-
 #define NS_PER_S      UINT64_C(1000000000)
 #define WAIT_LIMIT_NS NS_PER_S /* of the dry device's time */
 #define FORGET_EVERY  64       /* operations */
@@ -428,9 +417,6 @@ static ms_status_t play_page(struct replay *replay, const struct ms_operation *o
 
     if (replay->config->mode == MS_REPLAY_TENSOR) {
         return MS_OK;
-    }
-    if (!ms_proxy_create) {
-        return MS_ERR_NOT_SUPPORTED;
     }
 
     const uint64_t start_ns = begin_timing(replay);

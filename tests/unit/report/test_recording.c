@@ -1,0 +1,267 @@
+/* What is read out of a CSV, and what is said of one that is wrong. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "report/recording.h"
+#include "synthetic.h"
+
+#define PLAIN "time_us,op,id,bytes,stream,site\n"
+#define WHOLE "time_us,op,id,bytes,stream,site,addr\n"
+
+static const char *path_of(const char *name)
+{
+    static char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", synthetic_folder(), name);
+    return path;
+}
+
+static const char *write_text(const char *name, const char *text)
+{
+    const char *path = path_of(name);
+    FILE *file = fopen(path, "w");
+
+    cr_assert_not_null(file);
+    cr_assert_eq(fwrite(text, 1, strlen(text), file), strlen(text));
+    cr_assert_eq(fclose(file), 0);
+    return path;
+}
+
+static struct ms_recording read_file(const char *path)
+{
+    struct ms_recording recording;
+    char why[PATH_MAX + 512] = "";
+
+    cr_assert(ms_recording_begin(&recording));
+    cr_assert(ms_recording_read_csv(&recording, path, why, sizeof(why)), "%s", why);
+    return recording;
+}
+
+static struct ms_recording read_text(const char *text)
+{
+    return read_file(write_text("run.csv", text));
+}
+
+Test(recording, blocks)
+{
+    struct ms_recording recording = read_text(PLAIN "10,alloc,1,1000,7,train.py:3 f\n"
+                                                    ",alloc,2,500,8,\n"
+                                                    "30,free,1,,7,\n"
+                                                    "31,alloc,1,700,7,\"a \"\"b\"\", c\"\n"
+                                                    "32,free,2,,8,\n");
+    const struct ms_operation *last = ms_recording_at(&recording, 3);
+
+    cr_assert_eq(ms_recording_count(&recording), 5);
+    cr_assert_eq(recording.allocations, 3);
+    cr_assert_eq(recording.peak_live_bytes, 1500);
+    cr_assert_eq(recording.end_live_bytes, 700);
+    cr_assert_eq(recording.streams, 2);
+    cr_assert_eq(ms_recording_at(&recording, 1)->time_us, 10, "an empty time is the one above");
+    cr_assert_eq(ms_recording_at(&recording, 2)->bytes, 1000, "a free has its block's size");
+    cr_assert_eq(last->object, 2, "an id that is used again is another block");
+    cr_assert_str_eq(ms_recording_site_name(&recording, last->site), "a \"b\", c");
+    cr_assert_null(ms_recording_site_name(&recording, ms_recording_at(&recording, 1)->site));
+    ms_recording_free(&recording);
+}
+
+/* A segment is not live, its tensors are; a block becomes one when something is born in it. */
+Test(recording, arenas)
+{
+    struct ms_recording recording = read_text(WHOLE "0,segment,1,4194304,,,8388608\n"
+                                                    "1,alloc,2,2097152,,,20971520\n"
+                                                    "2,born,3,512,,,8389632\n"
+                                                    "3,born,4,1024,,,20971520\n"
+                                                    "4,died,4,,,,\n"
+                                                    "5,segment_free,2,,,,\n");
+
+    cr_assert_eq(recording.peak_live_bytes, 1536);
+    cr_assert_eq(recording.end_live_bytes, 512);
+    cr_assert_eq(ms_recording_arenas(&recording), 2);
+    cr_assert_eq(ms_recording_at(&recording, 2)->offset, 1024, "by its place in the segment");
+    cr_assert_neq(ms_recording_at(&recording, 1)->arena, MS_RECORDED_NONE);
+    ms_recording_free(&recording);
+}
+
+Test(recording, pages)
+{
+    struct ms_recording recording = read_text(WHOLE "0,map,5,2097152,,,6291456\n"
+                                                    "0,map,5,2097152,,,4194304\n"
+                                                    "1,born,1,4194304,,,4194304\n"
+                                                    "2,died,1,,,,\n"
+                                                    "3,unmap,,4194304,,,4194304\n"
+                                                    "4,unreserve,5,,,,\n");
+    const struct ms_recorded_arena *arena = ms_recording_arena(&recording, 0);
+
+    cr_assert_eq(ms_recording_arenas(&recording), 1);
+    cr_assert_eq(arena->addr, 4194304, "from its lowest page");
+    cr_assert_eq(arena->bytes, 4194304);
+    cr_assert_eq(ms_recording_at(&recording, 0)->kind, MS_OPERATION_RESERVE, "with the first page");
+    cr_assert_eq(ms_recording_at(&recording, 1)->offset, 2097152);
+    cr_assert_eq(ms_recording_at(&recording, 3)->offset, 0);
+    ms_recording_free(&recording);
+}
+
+Test(recording, packed)
+{
+    const char *text = PLAIN "1,alloc,1,1000,7,here\n2,free,1,,7,\n";
+    const char *path = path_of("run.csv.gz");
+    gzFile file = gzopen(path, "wb");
+
+    cr_assert_gt(gzputs(file, text), 0);
+    cr_assert_eq(gzclose(file), Z_OK);
+
+    struct ms_recording recording = read_file(path);
+
+    cr_assert_eq(ms_recording_count(&recording), 2);
+    cr_assert_eq(recording.peak_live_bytes, 1000);
+    ms_recording_free(&recording);
+}
+
+/* What is written says the same as what was read, in small numbers. */
+Test(recording, there_and_back)
+{
+    static const char *const written = WHOLE "5,charge,,4096,,,\n"
+                                             ",segment,0,4194304,,,2097152\n"
+                                             ",born,1,512,,\"f, g\",2098176\n"
+                                             ",alloc,2,777,1,,\n"
+                                             "20005,reserve,1,8388608,,,6291456\n"
+                                             ",map,1,2097152,,,8388608\n"
+                                             ",freeze,,,,,6291456\n"
+                                             ",born,3,512,,,8388608\n"
+                                             ",died,1,,,,\n"
+                                             ",born,1,1024,,,2097152\n"
+                                             ",free,2,,1,,\n"
+                                             ",step,,,,,\n"
+                                             ",discharge,,4096,,,\n";
+    struct ms_recording first = read_text(WHOLE "5,charge,,4096,,,\n"
+                                                "6,segment,100,4194304,,,139637976727552\n"
+                                                "7,born,101,512,,\"f, g\",139637976728576\n"
+                                                "8,alloc,102,777,900,,\n"
+                                                "20005,reserve,77,8388608,,,4398046511104\n"
+                                                "20006,map,77,2097152,,,4398048608256\n"
+                                                "20006,freeze,,,,,4398046511104\n"
+                                                "20007,born,103,512,,,4398048608256\n"
+                                                "20008,died,101,,,,\n"
+                                                "20009,born,104,1024,,,139637976727552\n"
+                                                "20010,free,102,,900,,\n"
+                                                "20011,step,,,,,\n"
+                                                "20012,discharge,,4096,,,\n");
+    struct ms_buffer out = {0};
+
+    ms_recording_format_csv(&first, &out);
+
+    char *text = strndup(out.at, out.bytes);
+
+    cr_assert_str_eq(text, written);
+
+    struct ms_recording second = read_text(text);
+
+    cr_assert_eq(second.peak_live_bytes, first.peak_live_bytes);
+    cr_assert_eq(ms_recording_count(&second), ms_recording_count(&first));
+    free(text);
+    ms_buffer_free(&out);
+    ms_recording_free(&first);
+    ms_recording_free(&second);
+}
+
+static const struct {
+    const char *text, *expected; /* a part of what is said */
+} faults[] = {
+    {"", ":1: the file is empty"},
+    {"time,op\n", ":1: the header is not"},
+    {PLAIN "1,alloc,1,12x,,\n", ":2: bytes: '12x' is no whole number"},
+    {PLAIN "-1,alloc,1,12,,\n", ":2: time_us: '-1' is no whole number"},
+    {PLAIN "1,alloc,1,99999999999999999999,,\n", ":2: bytes: '99999999999999999999' is no"},
+    {PLAIN "1,alloc,1,12,,\n\n2,move,1,,,\n", ":4: op: 'move' is none"},
+    {PLAIN "1,alloc,,12,,\n", ":2: id is missing: 'alloc' needs one"},
+    {PLAIN "1,alloc,1,,,\n", ":2: bytes is missing: 'alloc' needs one"},
+    {PLAIN "1,alloc,1,0,,\n", ":2: bytes is 0"},
+    {PLAIN "1,alloc,1,999999999999999999,,\n", ":2: bytes is more than any device has"},
+    {PLAIN "1,alloc,1,12\n", ":2: stream is missing: the row ends before it"},
+    {PLAIN "1,alloc,1,12,,,\n", ":2: there are more fields than the header's 6"},
+    {PLAIN "1,alloc,1,12,,\"here\n", ":2: site: its quotes are not closed"},
+    {PLAIN "1,alloc,1,12,,\n2,alloc,1,12,,\n", ":3: id is live already"},
+    {PLAIN "1,free,1,,,\n", ":2: id is not live"},
+    {PLAIN "1,alloc,1,12,,\n2,died,1,,,\n", ":3: id is that of a block, not of a tensor"},
+    {PLAIN "1,segment,1,12,,\n", ":2: addr is missing: 'segment' needs one"},
+    {WHOLE "1,segment,1,4096,,,512\n1,born,2,512,,,8192\n", ":3: addr lies in no segment"},
+    {WHOLE "1,segment,1,4096,,,512\n1,born,2,4097,,,512\n", ":3: bytes reaches beyond"},
+    {WHOLE "1,segment,1,4096,,,512\n1,segment,2,512,,,1024\n", ":3: addr lies in something"},
+    {WHOLE "1,map,1,2097152,,,4096\n", ":2: addr and bytes of a page are multiples of 2 MiB"},
+    {WHOLE "1,map,1,4194304,,,4194304\n1,unmap,,2097152,,,4194304\n", ":3: bytes does not end"},
+    {WHOLE "1,unmap,,2097152,,,4194304\n", ":2: addr is not where a page is mapped"},
+    {WHOLE "1,unreserve,1,,,,\n", ":2: id is no reservation"},
+    {WHOLE "1,freeze,,,,,4096\n", ":2: addr lies in no segment"},
+};
+
+Test(recording, faults_are_named)
+{
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        const char *path = write_text("bad.csv", faults[i].text);
+        struct ms_recording recording;
+        char why[PATH_MAX + 512] = "", expected[PATH_MAX + 512];
+
+        cr_assert(ms_recording_begin(&recording));
+        cr_expect_not(ms_recording_read_csv(&recording, path, why, sizeof(why)), "fault %zu", i);
+        (void)snprintf(expected, sizeof(expected), "%s%s", path, faults[i].expected);
+        cr_expect_eq(strncmp(why, expected, strlen(expected)), 0, "fault %zu: '%s', not '%s'", i,
+                     why, expected);
+        ms_recording_free(&recording);
+    }
+}
+
+Test(recording, a_line_without_end)
+{
+    char text[8192] = PLAIN;
+    struct ms_recording recording;
+    char why[PATH_MAX + 512] = "";
+
+    memset(text + strlen(text), '1', 6000);
+    cr_assert(ms_recording_begin(&recording));
+    cr_assert_not(ms_recording_read_csv(&recording, write_text("bad.csv", text), why, sizeof(why)));
+    cr_assert_not_null(strstr(why, ":2: the line is longer than"), "%s", why);
+    ms_recording_free(&recording);
+}
+
+Test(recording, no_file)
+{
+    struct ms_recording recording;
+    char why[PATH_MAX + 512] = "";
+
+    cr_assert(ms_recording_begin(&recording));
+    cr_assert_not(ms_recording_read_csv(&recording, path_of("none.csv"), why, sizeof(why)));
+    cr_assert_not_null(strstr(why, "none.csv: cannot be opened"), "%s", why);
+    ms_recording_free(&recording);
+}
+
+/* The generator keeps its own books. */
+Test(recording, a_trace)
+{
+    static struct synthetic run;
+    ms_trace_t *trace = synthetic_open(synthetic_folder());
+    struct ms_recording recording;
+    char why[PATH_MAX + 512] = "", folder[PATH_MAX];
+
+    synthetic_begin(&run, trace, 1);
+    synthetic_churn(&run, 50000);
+    (void)snprintf(folder, sizeof(folder), "%s", ms_trace_dir(trace));
+    ms_trace_close(trace, true, 0);
+    cr_assert(ms_recording_begin(&recording));
+    cr_assert(ms_recording_read_trace(&recording, folder, -1, why, sizeof(why)), "%s", why);
+    cr_assert_eq(recording.births, run.births);
+    cr_assert_eq(recording.peak_live_bytes, run.peak_live_bytes);
+    cr_assert_eq(recording.end_live_bytes, run.live_bytes);
+    cr_assert_eq(recording.left_out, 0);
+    cr_assert_eq(recording.cap_bytes, 23 * GIB);
+    cr_assert_eq(recording.device_bytes, 24 * GIB);
+    ms_recording_free(&recording);
+
+    cr_assert(ms_recording_begin(&recording));
+    cr_assert_not(ms_recording_read_trace(&recording, folder, 5, why, sizeof(why)));
+    cr_assert_not_null(strstr(why, "it has no event of device 5"), "%s", why);
+    ms_recording_free(&recording);
+}
