@@ -210,12 +210,9 @@ static uint64_t granules_at_once(const struct ms_pool *pool, uint64_t bytes, boo
 }
 
 /* A chunk of at most `bytes`, smaller where budget or device have no room for a large one. */
-static ms_status_t chunk_get(struct ms_pool *pool, uint64_t bytes, const struct ms_fill *fill,
-                             struct ms_chunk **out)
+static ms_status_t device_chunk_get(struct ms_pool *pool, uint64_t bytes,
+                                    const struct ms_fill *fill, struct ms_chunk **out)
 {
-    if (fill->host) {
-        return take_reserve(pool, out);
-    }
     *out = take_spare(pool, bytes);
     if (*out != NULL) {
         return MS_OK;
@@ -236,6 +233,13 @@ static ms_status_t chunk_get(struct ms_pool *pool, uint64_t bytes, const struct 
         }
         granules /= 2;
     }
+}
+
+static ms_status_t chunk_get(struct ms_pool *pool, uint64_t bytes, const struct ms_fill *fill,
+                             struct ms_chunk **out)
+{
+    ms_status_t status = device_chunk_get(pool, bytes, fill, out);
+    return status != MS_OK && fill->host ? take_reserve(pool, out) : status;
 }
 
 /* ---- filling */
@@ -417,6 +421,12 @@ static ms_status_t fill_hole(struct ms_pool *pool, struct ms_segment *segment, u
     return MS_OK;
 }
 
+/* No chunk may reach from one proxy into the next: each is unmapped by itself. */
+static bool one_owner(const struct ms_segment *segment, uint64_t a, uint64_t b)
+{
+    return segment->proxies == NULL || segment->proxies[a] == segment->proxies[b];
+}
+
 ms_status_t ms_backing_fill_holes(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                                   uint64_t to, const struct ms_fill *fill)
 {
@@ -424,14 +434,16 @@ ms_status_t ms_backing_fill_holes(struct ms_pool *pool, struct ms_segment *segme
     uint64_t slot = from;
     /* Only with the growth lock, which is ours, do granules get or lose their backing. */
     while (segment->granules != NULL && slot < to && status == MS_OK) {
-        uint64_t end = slot;
-        while (end < to && segment->granules[end].unbacked) {
+        if (!segment->granules[slot].unbacked) {
+            slot++;
+            continue;
+        }
+        uint64_t end = slot + 1;
+        while (end < to && segment->granules[end].unbacked && one_owner(segment, slot, end)) {
             end++;
         }
-        if (end > slot) {
-            status = fill_hole(pool, segment, slot, end, fill);
-        }
-        slot = end + 1;
+        status = fill_hole(pool, segment, slot, end, fill);
+        slot = end;
     }
     return status;
 }

@@ -380,7 +380,11 @@ ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *t
         return MS_OK;
     }
     ms_status_t status = ms_promise_secure(pool, bytes - freed, false);
-    return status == MS_OK ? ms_holes_take(pool, bytes - freed, taken_bytes) : status;
+    if (status == MS_OK) {
+        status = ms_holes_take(pool, bytes - freed, taken_bytes);
+    }
+    /* Chunks may have been larger than what was secured for them. */
+    return status == MS_OK ? ms_promise_secure(pool, 0, true) : status;
 }
 
 /* ---- host chunks under nothing live */

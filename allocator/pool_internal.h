@@ -223,7 +223,7 @@ void ms_marks_release_all(struct ms_pool *pool);
 struct ms_fill {
     bool large; /* few and large ones, as long as memory is ample */
     bool birth; /* the room promised to holes may be used */
-    bool host;  /* from the reserve of host chunks, and nothing else */
+    bool host;  /* where the device has none, from the reserve of host chunks */
 };
 
 /* Backs every granule without a chunk under a busy range and gives access. The range ends on a

@@ -1,4 +1,6 @@
 /* Chunks of holes: when they may be taken, what covers them, and that a birth finds them back. */
+#include <pthread.h>
+
 #include "rig.h"
 
 #include "allocator/arena.h"
@@ -349,5 +351,77 @@ Test(holes, what_is_imposed_moves_promises_to_the_host)
     born(&scene, 6, 512);
     check(&scene);
     ms_budget_discharge(&scene.rig->budget, MS_OWNER_CONTEXT, 34 * MIB);
+    end(&scene);
+}
+
+/* ---- threads */
+
+enum { WORKERS = 4, ROUNDS = 4000, TENSORS = 2 };
+
+struct worker {
+    struct scene *scene;
+    uint64_t random;
+    unsigned self;
+    uint64_t failed;
+};
+
+static uint64_t draw(struct worker *worker, uint64_t below)
+{
+    worker->random = worker->random * 6364136223846793005u + 1442695040888963407u;
+    return (worker->random >> 33) % below;
+}
+
+/* Each has a part of the arena for its tensors, and takes and frees blocks for which the others'
+ * holes are needed. */
+static void *work_along(void *argument)
+{
+    struct worker *worker = argument;
+    struct scene *scene = worker->scene;
+    ms_addr_t part = scene->block.addr + worker->self * 2 * GRANULE;
+    bool live[TENSORS] = {false};
+    struct ms_block_info block = {0};
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t k = draw(worker, TENSORS);
+        ms_addr_t addr = part + k * GRANULE;
+        ms_status_t status = MS_OK;
+        if (live[k]) {
+            status = ms_arenas_died(scene->arenas, addr, 512 * KIB, UINT64_MAX);
+        } else {
+            status = ms_arenas_born(scene->arenas, addr, 512 * KIB, 1, UINT64_MAX);
+            worker->failed += ms_dry_accessible(scene->rig->dry, addr, 512 * KIB) ? 0 : 1;
+        }
+        worker->failed += status != MS_OK ? 1 : 0;
+        live[k] = !live[k];
+        if (draw(worker, 8) == 0) {
+            if (block.addr != 0) {
+                (void)ms_pool_free(scene->rig->pool, block.addr, MS_STREAM_DEVICE);
+                block.addr = 0;
+            } else if (rig_try(scene->rig, (1 + draw(worker, 2)) * GRANULE, MS_STREAM_DEVICE,
+                               &block) != MS_OK) {
+                block.addr = 0;
+            }
+        }
+    }
+    return NULL;
+}
+
+Test(holes, threads_that_take_from_each_other_find_everything_backed)
+{
+    struct scene scene = build_as((struct rig_wishes){.granule_bytes = GRANULE,
+                                                      .total_bytes = 256 * MIB,
+                                                      .cap_bytes = 22 * MIB,
+                                                      .host_limit_bytes = HOST});
+    scene.rig->events = RIG_EVENTS; /* no log of so many */
+    struct worker worker[WORKERS];
+    pthread_t thread[WORKERS];
+    for (unsigned k = 0; k < WORKERS; k++) {
+        worker[k] = (struct worker){.scene = &scene, .random = k + 1, .self = k};
+        cr_assert_eq(pthread_create(&thread[k], NULL, work_along, &worker[k]), 0);
+    }
+    for (unsigned k = 0; k < WORKERS; k++) {
+        pthread_join(thread[k], NULL);
+        cr_assert_eq(worker[k].failed, 0);
+    }
+    cr_assert_gt(rig_stats(scene.rig).holes_taken, 100);
     end(&scene);
 }
