@@ -10,6 +10,7 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shim/cuda_api.h"
@@ -62,11 +63,39 @@ void *ms_real_find(const char *symbol);
 /* Where the intercepted call returns to: the library that made it. Null outside a call. */
 const void *ms_caller(void);
 
-/* The guard of this thread, for work that is not begun by a trampoline (reports of a framework,
- * memshim.h, a thread of our own). enter is false where the thread is inside already, or memshim is
- * not to act at all (a fork child, after the end); then leave must not be called. */
-bool ms_guard_enter(const void *caller);
-void ms_guard_leave(void);
+/* Initial-exec: a preloaded library's thread-local block is there from the start, so that access is
+ * one instruction and never allocates. */
+extern _Thread_local __attribute__((tls_model("initial-exec"))) struct ms_guard {
+    const void *caller; /* null: not inside */
+    bool inside;
+} ms_guard;
+
+enum ms_gate { MS_GATE_NEW, MS_GATE_OPEN, MS_GATE_SHUT /* in a fork child */ };
+extern _Atomic int ms_gate; /* enum ms_gate */
+
+/* Opens the gate, once, and arms what watches the process; false where it is shut. */
+bool ms_gate_open(void);
+void ms_gate_shut(void);
+
+/* The guard of this thread: taken by each trampoline, and for work that no trampoline begins
+ * (reports of a framework, memshim.h, a thread of our own). enter is false where the thread is
+ * inside already, or memshim is not to act at all (a fork child); then leave must not be called. */
+static inline bool ms_guard_enter(const void *caller)
+{
+    const bool open = atomic_load_explicit(&ms_gate, memory_order_relaxed) == MS_GATE_OPEN;
+    if (ms_guard.inside || (__builtin_expect(!open, 0) && !ms_gate_open())) {
+        return false;
+    }
+    ms_guard.inside = true;
+    ms_guard.caller = caller;
+    return true;
+}
+
+static inline void ms_guard_leave(void)
+{
+    ms_guard.inside = false;
+    ms_guard.caller = NULL;
+}
 
 /* --- What the serving half gives the door ---------------------------------------------------- */
 

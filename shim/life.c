@@ -61,6 +61,7 @@ static void after_fork_in_child(void)
 {
     if (!ms_life_inert()) {
         atomic_store(&inert, true);
+        ms_gate_shut();
         ms_session_fork_child();
         ms_serve_fork_child();
     }

@@ -43,6 +43,7 @@ OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved, torc
 static _Atomic(usage_t) real_usage;
 static _Atomic(out_of_memory_t) real_out_of_memory;
 static _Atomic bool searched, reported;
+static _Atomic bool settled; /* reports are to be acted upon, for good */
 
 /* PyTorch's version stands in version.py of its package, beside the folder of its libraries. */
 static void note_version(const char *libc10_path)
@@ -85,6 +86,9 @@ static void search(void)
 /* The ordinal where the report is one to act upon, -1 elsewhere. */
 static int cuda_ordinal(torch_device_t device)
 {
+    if (atomic_load_explicit(&settled, memory_order_acquire)) {
+        return (device & 0xff) == TORCH_CUDA ? (int8_t)(device >> 8) : -1;
+    }
     if (!atomic_load_explicit(&searched, memory_order_acquire)) {
         search();
     }
@@ -97,6 +101,7 @@ static int cuda_ordinal(torch_device_t device)
         return -1;
     }
     atomic_store_explicit(&reported, true, memory_order_relaxed);
+    atomic_store_explicit(&settled, atomic_load(&searched), memory_order_release);
     return (int8_t)(device >> 8);
 }
 

@@ -8,37 +8,26 @@
 #include "shim/life.h"
 #include "shim/resolve.h"
 
-/* Initial-exec: a preloaded library's thread-local block is there from the start, so that access is
- * one instruction and never allocates. */
-static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
-    const void *caller; /* null: not inside */
-    bool inside;
-} thread_state;
-
-static _Atomic bool armed;
+_Thread_local struct ms_guard ms_guard;
+_Atomic int ms_gate;
 
 const void *ms_caller(void)
 {
-    return thread_state.caller;
+    return ms_guard.caller;
 }
 
-bool ms_guard_enter(const void *caller)
+bool ms_gate_open(void)
 {
-    if (thread_state.inside || ms_life_inert()) {
-        return false;
-    }
-    if (!atomic_load_explicit(&armed, memory_order_relaxed) && !atomic_exchange(&armed, true)) {
+    int gate = MS_GATE_NEW;
+    if (atomic_compare_exchange_strong(&ms_gate, &gate, MS_GATE_OPEN)) {
         ms_life_arm();
     }
-    thread_state.inside = true;
-    thread_state.caller = caller;
-    return true;
+    return gate != MS_GATE_SHUT;
 }
 
-void ms_guard_leave(void)
+void ms_gate_shut(void)
 {
-    thread_state.inside = false;
-    thread_state.caller = NULL;
+    atomic_store(&ms_gate, MS_GATE_SHUT);
 }
 
 static const struct ms_real_functions *real_functions(void)

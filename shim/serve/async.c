@@ -61,7 +61,9 @@ static CUresult alloc(const struct call *call)
         return call->real(call);
     }
     /* The pool's device decides where the memory lies, the stream only when it may be used. */
-    struct ms_device *home = pool->ordinal < 0 ? device : ms_device_use(pool->ordinal);
+    struct ms_device *home = pool->ordinal < 0 || pool->ordinal == device->ordinal
+                                 ? device
+                                 : ms_device_use(pool->ordinal);
     if (!home) {
         return call->real(call);
     }

@@ -323,13 +323,9 @@ static void say_threshold(struct ms_device *device, int state, uint64_t charged,
            ms_bytes_text(cap, cap_text, sizeof cap_text));
 }
 
-void ms_device_check_thresholds(struct ms_device *device)
+void ms_device_cross_threshold(struct ms_device *device)
 {
-    uint64_t charged = atomic_load_explicit(&device->budget.charged_bytes, memory_order_relaxed);
-    if (charged < atomic_load_explicit(&device->rise_bytes, memory_order_relaxed) &&
-        charged >= atomic_load_explicit(&device->fall_bytes, memory_order_relaxed)) {
-        return;
-    }
+    uint64_t charged = atomic_load(&device->budget.charged_bytes);
     const double *levels = ms_options()->thresholds;
     uint64_t cap = atomic_load(&device->budget.cap_bytes);
     uint64_t slack = cap / 100 * FALL_PERCENT;

@@ -39,7 +39,7 @@ struct ms_device {
 
     _Atomic int rdma_flag;          /* of chunks: -1 not probed yet, 0 without, 1 with */
     CUmemLocation_v1 host_location; /* of host chunks; CU_MEM_LOCATION_TYPE_INVALID: none */
-    /* Why there is none; null where there is one, "" where nobody asked. */
+    /* Why there is no host memory to fall back on; null where there is. */
     const char *no_host_road;
     uint64_t host_limit_bytes;       /* most host memory that the pool may take; 0: none */
     _Atomic bool host_made;          /* a host chunk was asked for: some may stand behind tensors */
@@ -102,8 +102,18 @@ bool ms_device_make_room(struct ms_device *device, uint64_t wait_ns);
 void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner owner,
                            enum ms_charge_reason reason, uint64_t addr, uint64_t bytes);
 
-/* Looks whether charged bytes have crossed a threshold. Cheap where they have not. */
-void ms_device_check_thresholds(struct ms_device *device);
+/* Looks whether charged bytes have crossed a threshold, and says so. */
+void ms_device_cross_threshold(struct ms_device *device);
+static inline void ms_device_check_thresholds(struct ms_device *device)
+{
+    uint64_t charged = atomic_load_explicit(&device->budget.charged_bytes, memory_order_relaxed);
+    if (__builtin_expect(
+            charged >= atomic_load_explicit(&device->rise_bytes, memory_order_relaxed) ||
+                charged < atomic_load_explicit(&device->fall_bytes, memory_order_relaxed),
+            0)) {
+        ms_device_cross_threshold(device);
+    }
+}
 
 /* The stream will be gone: to every pool, since its work may use the memory of peers. */
 void ms_device_stream_gone(struct ms_device *device, ms_stream_t stream);

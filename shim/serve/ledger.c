@@ -1,9 +1,9 @@
 /* The ledger: open addressing in shards, so that threads on different addresses rarely meet. */
 #include "shim/serve/ledger.h"
 
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
+
+#include "allocator/lock.h"
 
 #define SHARDS           64u
 #define FIRST_SLOTS      64u
@@ -11,15 +11,15 @@
 #define FULL_DENOMINATOR 4u
 
 struct shard {
-    pthread_mutex_t lock;
+    ms_lock_t lock;
     struct ms_grant *slots; /* name 0: free */
     size_t slot_count;      /* a power of two, 0 before the first grant */
     size_t used;
 };
 
-static struct shard shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = PTHREAD_MUTEX_INITIALIZER}};
+static struct shard shards[SHARDS];
 
-static uint64_t mix(enum ms_space space, uint64_t name)
+static inline uint64_t mix(enum ms_space space, uint64_t name)
 {
     uint64_t h = name ^ ((uint64_t)space << 60);
     h ^= h >> 33;
@@ -33,7 +33,8 @@ static struct shard *shard_of(uint64_t hash)
     return &shards[hash >> 58];
 }
 
-static size_t place_of(const struct shard *shard, enum ms_space space, uint64_t name, uint64_t hash)
+static inline size_t place_of(const struct shard *shard, enum ms_space space, uint64_t name,
+                              uint64_t hash)
 {
     size_t i = hash & (shard->slot_count - 1);
     while (shard->slots[i].name != 0 &&
@@ -43,7 +44,7 @@ static size_t place_of(const struct shard *shard, enum ms_space space, uint64_t 
     return i;
 }
 
-static bool grow(struct shard *shard)
+static __attribute__((noinline, cold)) bool grow(struct shard *shard)
 {
     struct shard wider = {.slot_count = shard->slot_count ? shard->slot_count * 2 : FIRST_SLOTS};
     wider.slots = calloc(wider.slot_count, sizeof *wider.slots);
@@ -67,18 +68,21 @@ bool ms_ledger_put(const struct ms_grant *grant, struct ms_grant *displaced)
     displaced->name = 0;
     uint64_t hash = mix(grant->space, grant->name);
     struct shard *shard = shard_of(hash);
-    pthread_mutex_lock(&shard->lock);
+    ms_lock_acquire(&shard->lock);
     bool room = (shard->used + 1) * FULL_DENOMINATOR <= shard->slot_count * FULL_NUMERATOR;
     if (!room) {
         room = grow(shard);
     }
     if (room) {
         size_t i = place_of(shard, grant->space, grant->name, hash);
-        *displaced = shard->slots[i];
-        shard->used += shard->slots[i].name == 0;
+        if (shard->slots[i].name != 0) {
+            *displaced = shard->slots[i];
+        } else {
+            shard->used++;
+        }
         shard->slots[i] = *grant;
     }
-    pthread_mutex_unlock(&shard->lock);
+    ms_lock_release(&shard->lock);
     return room;
 }
 
@@ -98,7 +102,7 @@ static void remove_at(struct shard *shard, size_t i)
     shard->used--;
 }
 
-static bool look(enum ms_space space, uint64_t name, struct ms_grant *out, bool take)
+static inline bool look(enum ms_space space, uint64_t name, struct ms_grant *out, bool take)
 {
     if (name == 0) {
         return false;
@@ -106,7 +110,7 @@ static bool look(enum ms_space space, uint64_t name, struct ms_grant *out, bool 
     uint64_t hash = mix(space, name);
     struct shard *shard = shard_of(hash);
     bool found = false;
-    pthread_mutex_lock(&shard->lock);
+    ms_lock_acquire(&shard->lock);
     if (shard->slot_count != 0) {
         size_t i = place_of(shard, space, name, hash);
         found = shard->slots[i].name != 0;
@@ -117,7 +121,7 @@ static bool look(enum ms_space space, uint64_t name, struct ms_grant *out, bool 
             remove_at(shard, i);
         }
     }
-    pthread_mutex_unlock(&shard->lock);
+    ms_lock_release(&shard->lock);
     return found;
 }
 
@@ -136,7 +140,7 @@ bool ms_ledger_mark_arena(enum ms_space space, uint64_t name, struct ms_grant *o
     uint64_t hash = mix(space, name);
     struct shard *shard = shard_of(hash);
     bool marked = false;
-    pthread_mutex_lock(&shard->lock);
+    ms_lock_acquire(&shard->lock);
     if (name != 0 && shard->slot_count != 0) {
         struct ms_grant *grant = &shard->slots[place_of(shard, space, name, hash)];
         marked = grant->name != 0 && !grant->arena;
@@ -145,7 +149,7 @@ bool ms_ledger_mark_arena(enum ms_space space, uint64_t name, struct ms_grant *o
             *out = *grant;
         }
     }
-    pthread_mutex_unlock(&shard->lock);
+    ms_lock_release(&shard->lock);
     return marked;
 }
 
@@ -155,7 +159,7 @@ size_t ms_ledger_sweep(bool (*match)(void *ctx, const struct ms_grant *grant), v
     size_t taken = 0;
     for (size_t s = 0; s < SHARDS && taken < count; s++) {
         struct shard *shard = &shards[s];
-        pthread_mutex_lock(&shard->lock);
+        ms_lock_acquire(&shard->lock);
         size_t i = 0;
         while (i < shard->slot_count && taken < count) {
             if (shard->slots[i].name != 0 && match(ctx, &shard->slots[i])) {
@@ -165,7 +169,7 @@ size_t ms_ledger_sweep(bool (*match)(void *ctx, const struct ms_grant *grant), v
                 i++;
             }
         }
-        pthread_mutex_unlock(&shard->lock);
+        ms_lock_release(&shard->lock);
     }
     return taken;
 }
@@ -173,20 +177,20 @@ size_t ms_ledger_sweep(bool (*match)(void *ctx, const struct ms_grant *grant), v
 void ms_ledger_fork_prepare(void)
 {
     for (size_t s = 0; s < SHARDS; s++) {
-        pthread_mutex_lock(&shards[s].lock);
+        ms_lock_acquire(&shards[s].lock);
     }
 }
 
 void ms_ledger_fork_parent(void)
 {
     for (size_t s = SHARDS; s-- > 0;) {
-        pthread_mutex_unlock(&shards[s].lock);
+        ms_lock_release(&shards[s].lock);
     }
 }
 
 void ms_ledger_fork_child(void)
 {
     for (size_t s = 0; s < SHARDS; s++) {
-        pthread_mutex_init(&shards[s].lock, NULL);
+        ms_lock_reset(&shards[s].lock);
     }
 }

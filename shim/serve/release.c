@@ -107,8 +107,6 @@ CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void 
 CUresult ms_release_block(const struct ms_grant *grant, ms_stream_t stream)
 {
     struct ms_device *device = ms_device_get(grant->device);
-    /* First the tensors in it: as soon as the block is free, another may be born at its place. */
-    ms_arenas_block_gone(device->arenas, grant->name, grant->bytes);
     ms_status_t status = ms_pool_free(device->pool, grant->name, stream);
     ms_device_check_thresholds(device);
     return ms_result_from(status);
