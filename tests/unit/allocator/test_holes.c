@@ -356,7 +356,9 @@ Test(holes, what_is_imposed_moves_promises_to_the_host)
 
 /* ---- threads */
 
-enum { WORKERS = 4, ROUNDS = 4000, TENSORS = 2 };
+enum { WORKERS = 5, ROUNDS = 20000, TENSORS = 10 / WORKERS, BETWEEN = 50 };
+
+static pthread_barrier_t gate; /* so that they take turns often */
 
 struct worker {
     struct scene *scene;
@@ -371,18 +373,20 @@ static uint64_t draw(struct worker *worker, uint64_t below)
     return (worker->random >> 33) % below;
 }
 
-/* Each has a part of the arena for its tensors, and takes and frees blocks for which the others'
- * holes are needed. */
+/* Each has two granules of the arena for its tensors, and takes and frees blocks for which the
+ * others' holes are needed. */
 static void *work_along(void *argument)
 {
     struct worker *worker = argument;
     struct scene *scene = worker->scene;
-    ms_addr_t part = scene->block.addr + worker->self * 2 * GRANULE;
     bool live[TENSORS] = {false};
     struct ms_block_info block = {0};
     for (int round = 0; round < ROUNDS; round++) {
+        if (round % BETWEEN == 0) {
+            pthread_barrier_wait(&gate);
+        }
         uint64_t k = draw(worker, TENSORS);
-        ms_addr_t addr = part + k * GRANULE;
+        ms_addr_t addr = scene->block.addr + (k * WORKERS + worker->self) * GRANULE;
         ms_status_t status = MS_OK;
         if (live[k]) {
             status = ms_arenas_died(scene->arenas, addr, 512 * KIB, UINT64_MAX);
@@ -409,9 +413,10 @@ Test(holes, threads_that_take_from_each_other_find_everything_backed)
 {
     struct scene scene = build_as((struct rig_wishes){.granule_bytes = GRANULE,
                                                       .total_bytes = 256 * MIB,
-                                                      .cap_bytes = 22 * MIB,
+                                                      .cap_bytes = 20 * MIB,
                                                       .host_limit_bytes = HOST});
     scene.rig->events = RIG_EVENTS; /* no log of so many */
+    cr_assert_eq(pthread_barrier_init(&gate, NULL, WORKERS), 0);
     struct worker worker[WORKERS];
     pthread_t thread[WORKERS];
     for (unsigned k = 0; k < WORKERS; k++) {
