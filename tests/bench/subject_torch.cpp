@@ -1,0 +1,38 @@
+// PyTorch's own caching allocator, called as its tensors call it. A stream a thread.
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
+
+#include <cstdlib>
+
+#include "subject.h"
+
+extern "C" {
+
+const char subject_name[] = "torch";
+
+static thread_local cudaStream_t stream;
+
+void subject_begin(void)
+{
+    c10::cuda::CUDACachingAllocator::init(c10::cuda::device_count());
+}
+
+void subject_begin_thread(void)
+{
+    if (cudaSetDevice(0) != cudaSuccess ||
+        cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) != cudaSuccess) {
+        exit(1);
+    }
+}
+
+void *subject_alloc(size_t bytes)
+{
+    return c10::cuda::CUDACachingAllocator::raw_alloc_with_stream(bytes, stream);
+}
+
+void subject_free(void *block)
+{
+    c10::cuda::CUDACachingAllocator::raw_delete(block);
+}
+}
