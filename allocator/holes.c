@@ -208,7 +208,9 @@ static bool collect_one(struct ms_pool *pool, struct ms_segment *segment, struct
 static void make_room(struct ms_pool *pool)
 {
     struct ms_repair *repair = &pool->repair;
+    ms_lock_acquire(&pool->state);
     size_t wanted = pool->count.quiet_granules + 64;
+    ms_lock_release(&pool->state);
     if (repair->victim_room >= wanted) {
         return;
     }
