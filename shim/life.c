@@ -14,6 +14,7 @@
 #include "shim/hook.h"
 #include "shim/identity.h"
 #include "shim/log.h"
+#include "shim/options.h"
 #include "shim/resolve.h"
 #include "shim/session.h"
 #include "shim/torch.h"
@@ -72,6 +73,7 @@ static void after_fork_in_child(void)
 void ms_life_arm(void)
 {
     armed_pid = getpid();
+    ms_options_of_child();
     atomic_store(&armed, true);
     if (pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0) {
         MS_LOG_ONCE(MS_LOG_WARN, "out of memory: forks of this process are not watched");

@@ -38,6 +38,9 @@ struct ms_options {
 /* Read from the environment at the first call, warnings said then; the same object ever after. */
 const struct ms_options *ms_options(void);
 
+/* At the first use of the driver: a child that was forked before reads its own environment. */
+void ms_options_of_child(void);
+
 /* The cap of a device of total_bytes under these options. *fraction gets the fraction that decided,
  * 0 where a limit did. */
 uint64_t ms_options_cap_bytes(const struct ms_options *options, int device, uint64_t total_bytes,

@@ -1,4 +1,5 @@
-/* The options of this process, read once. */
+/* The options of this process, read once; anew in a child that was forked before the driver was
+ * used. */
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #define RUN_ID_CHARACTERS 256
 
 struct own_options {
+    pid_t pid; /* that read them */
     struct ms_options parsed;
     char output[2 * PATH_MAX];
     char run_id[RUN_ID_CHARACTERS];
@@ -60,6 +62,7 @@ const struct ms_options *ms_options(void)
         ms_options_parse((char *[]){NULL}, &defaults, say_nothing, NULL);
         return &defaults;
     }
+    mine->pid = getpid();
     ms_options_parse(environ, &mine->parsed, say_nothing, NULL);
     own_strings(mine);
     if (!atomic_compare_exchange_strong(&own, &published, mine)) {
@@ -70,4 +73,13 @@ const struct ms_options *ms_options(void)
     struct ms_options again;
     ms_options_parse(environ, &again, say, NULL);
     return &mine->parsed;
+}
+
+void ms_options_of_child(void)
+{
+    const struct own_options *published = atomic_load_explicit(&own, memory_order_acquire);
+    if (published != NULL && published->pid != getpid()) {
+        /* Not unmapped: who asked before may still look at them. */
+        atomic_compare_exchange_strong(&own, &published, NULL);
+    }
 }
