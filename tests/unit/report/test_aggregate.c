@@ -230,3 +230,86 @@ Test(aggregate, random_history_against_a_recount)
         cr_assert_eq(ms_counters_live(ms_aggregate_at_peak(&sums)), peak);
     }
 }
+
+Test(aggregate, host_chunks_are_neither_reserved_nor_charged)
+{
+    begin();
+    chunk(4 * MIB, MS_OWNER_POOL);
+    tell((struct ms_event){
+        .kind = MS_EVENT_CHUNK_CREATE, .bytes = 6 * MIB, .aux = MS_LOCATION_HOST});
+    cr_assert_eq(ms_counters_reserved(&sums.now), 4 * MIB);
+    cr_assert_eq(ms_counters_charged(&sums.now), 4 * MIB);
+    cr_assert_eq(sums.now.host_chunk_bytes, 6 * MIB);
+    tell((struct ms_event){
+        .kind = MS_EVENT_CHUNK_RELEASE, .bytes = 2 * MIB, .aux = MS_LOCATION_HOST});
+    cr_assert_eq(ms_counters_reserved(&sums.now), 4 * MIB);
+    cr_assert_eq(sums.now.host_chunk_bytes, 4 * MIB);
+    cr_assert_eq(sums.peak_host_chunk_bytes, 6 * MIB);
+}
+
+Test(aggregate, proxies_and_frozen_arenas)
+{
+    begin();
+    tell((struct ms_event){.kind = MS_EVENT_PROXY_MAP, .id = 1, .bytes = 20 * MIB});
+    tell((struct ms_event){.kind = MS_EVENT_PROXY_MAP, .id = 2, .bytes = 20 * MIB});
+    tell((struct ms_event){.kind = MS_EVENT_PROXY_UNMAP, .id = 1, .bytes = 20 * MIB});
+    tell((struct ms_event){.kind = MS_EVENT_ARENA_FROZEN, .bytes = 20 * MIB});
+    cr_assert_eq(sums.now.proxy_bytes, 20 * MIB);
+    cr_assert_eq(sums.kind_events[MS_EVENT_ARENA_FROZEN], 1);
+    cr_assert_eq(ms_counters_charged(&sums.now), 0, "what backs a proxy is told by its chunks");
+}
+
+/* Every kind, on two devices, few ids: blocks become arenas, tensors lie outside, sums meet 0. */
+static struct ms_timed_event any_event(uint64_t *random, uint64_t time_ns)
+{
+    const uint64_t draw = synthetic_random(random);
+    struct ms_timed_event timed = {
+        .time_ns = time_ns,
+        .event = {.kind =
+                      (uint8_t)(draw % 8 ? 1 + draw % 5 : 1 + draw / 8 % (MS_EVENT_KIND_COUNT - 1)),
+                  .device = draw >> 16 & 15 ? 0 : 1,
+                  .owner = (uint8_t)(draw >> 24 & 3),
+                  .id = 1 + (draw >> 32 & 15),
+                  .bytes = draw >> 40 & 0xfff,
+                  .aux = draw >> 60 & 1},
+    };
+
+    return timed;
+}
+
+/* The row's way through blocks and tensors is another one than an event's by itself. */
+Test(aggregate, a_row_is_its_events_one_by_one)
+{
+    enum { EVENTS = 100000, ROW = 128 };
+    static struct ms_timed_event row[ROW];
+    static struct ms_aggregate by_rows[2], one_by_one[2];
+    uint64_t random = 4, live[ROW], rows = 0;
+
+    for (uint64_t i = 0; i < EVENTS; i += ROW) {
+        for (uint64_t k = 0; k < ROW; k++) {
+            row[k] = any_event(&random, (i + k) * 32);
+        }
+        for (size_t done = 0; done < ROW;) {
+            const uint8_t device = row[done].event.device;
+            size_t alike = ms_aggregate_apply_row(&by_rows[device], row + done, ROW - done, live);
+
+            rows += alike > 1;
+            for (size_t k = 0; k < alike; k++) {
+                const struct ms_timed_event *timed = &row[done + k];
+
+                cr_assert_eq(timed->event.device, device);
+                ms_aggregate_apply(&one_by_one[device], &timed->event, timed->time_ns);
+                cr_assert_eq(live[k],
+                             ms_aggregate_moment(&one_by_one[device], timed->time_ns).live_bytes);
+            }
+            if (alike == 0) {
+                ms_aggregate_apply(&by_rows[device], &row[done].event, row[done].time_ns);
+                ms_aggregate_apply(&one_by_one[device], &row[done].event, row[done].time_ns);
+                alike = 1;
+            }
+            done += alike;
+        }
+        cr_assert_arr_eq(&by_rows, &one_by_one, sizeof(by_rows));
+    }
+    cr_assert_gt(rows, 1000, "there were rows");
+}

@@ -121,13 +121,15 @@ static struct ms_event any_event(uint64_t *random)
     case MS_EVENT_CHUNK_RELEASE:
     case MS_EVENT_CAP:
     case MS_EVENT_THRESHOLD:
+    case MS_EVENT_PROXY_MAP:
         event.aux = any_number(random);
         break;
     default:
         break;
     }
     event.bytes = any_number(random);
-    if (event.kind <= MS_EVENT_UNMAP) {
+    if (event.kind <= MS_EVENT_UNMAP || event.kind == MS_EVENT_PROXY_MAP ||
+        event.kind == MS_EVENT_PROXY_UNMAP) {
         event.id = any_number(random);
     }
     if (event.kind != MS_EVENT_CHUNK_CREATE && event.kind != MS_EVENT_CHUNK_RELEASE &&
@@ -219,4 +221,33 @@ Test(encoding, a_training_loop_takes_at_most_eight_bytes_an_event)
         }
     }
     cr_assert_leq(bytes, 8 * events, "%zu bytes for %zu events", bytes, events);
+}
+
+/* A row tells what its events tell one by one, and stops where the next might not fit. */
+Test(encoding, a_row_is_its_events_one_by_one)
+{
+    enum { EVENTS = 64, ROOM = 1000 };
+    static struct ms_timed_event row[EVENTS];
+    uint8_t by_row[ROOM], one_by_one[EVENTS * MS_RECORD_MAX_BYTES];
+    uint64_t random = 17, time_ns = 0;
+    size_t bytes = 0, length = 0;
+
+    for (int i = 0; i < EVENTS; i++) {
+        time_ns += any_number(&random) >> 40 << 5;
+        row[i] = (struct ms_timed_event){time_ns, any_event(&random)};
+    }
+    ms_codec_reset(&encoder, 0);
+
+    const size_t told = ms_encode_row(&encoder, row, EVENTS, by_row, sizeof(by_row), &bytes);
+
+    ms_codec_reset(&encoder, 0);
+    for (size_t i = 0; i < told; i++) {
+        length += ms_encode(&encoder, &row[i].event, row[i].time_ns, one_by_one + length);
+    }
+    cr_assert_gt(told, 5);
+    cr_assert_lt(told, EVENTS);
+    cr_assert_eq(bytes, length);
+    cr_assert_arr_eq(by_row, one_by_one, bytes);
+    cr_assert_leq(bytes, ROOM);
+    cr_assert_gt(bytes, ROOM - 2 * MS_RECORD_MAX_BYTES);
 }

@@ -1,6 +1,7 @@
 #include <criterion/criterion.h>
 
 #include "report/series.h"
+#include "synthetic.h"
 
 static struct ms_series_pair pair;
 
@@ -72,4 +73,48 @@ Test(series, a_longer_run_widens_the_buckets_and_loses_no_peak)
     const uint64_t peak_ns = 31415 * (day_ns * 7 / 100000);
 
     cr_assert_eq(current()->buckets[peak_ns >> current()->shift].max_bytes[MS_LINE_LIVE], 999999);
+}
+
+/* Rows of any length over any number of buckets, against a recount by plain loops. */
+Test(series, rows_against_a_recount)
+{
+    enum { EVENTS = 20000, ROW = 128 };
+    static struct ms_timed_event row[EVENTS];
+    static uint64_t live[EVENTS];
+    const struct ms_moment others = {0, 0, 5000, 6000, 7000};
+    uint64_t random = 8, time_ns = 0;
+
+    ms_series_init(&pair);
+    for (int i = 0; i < EVENTS; i++) {
+        time_ns += synthetic_random(&random) % 8192;
+        row[i].time_ns = time_ns;
+        live[i] = synthetic_random(&random) % 4000;
+    }
+    for (size_t done = 0; done < EVENTS;) {
+        size_t count = 1 + synthetic_random(&random) % ROW;
+
+        count = count < EVENTS - done ? count : EVENTS - done;
+        ms_series_note_row(&pair, &others, row + done, live + done, count);
+        done += count;
+    }
+    cr_assert_eq(current()->events, EVENTS);
+    for (uint32_t b = 0; b < current()->used; b++) {
+        const struct ms_bucket *bucket = &current()->buckets[b];
+        uint64_t samples = 0, min = UINT64_MAX, max = 0;
+
+        for (int i = 0; i < EVENTS; i++) {
+            if (row[i].time_ns >> current()->shift == b) {
+                /* What held when the first bucket of those merged into this one began counts. */
+                min = live[i] < min ? live[i] : min;
+                max = live[i] > max ? live[i] : max;
+                samples++;
+            }
+        }
+        cr_assert_eq(bucket->samples, samples);
+        if (samples > 0) {
+            cr_assert_leq(bucket->min_bytes[MS_LINE_LIVE], min);
+            cr_assert_geq(bucket->max_bytes[MS_LINE_LIVE], max);
+            cr_assert_eq(bucket->max_bytes[MS_LINE_CAP], 7000);
+        }
+    }
 }

@@ -1,0 +1,63 @@
+/* The cheap clock tells the system's time. */
+#include <criterion/criterion.h>
+#include <time.h>
+
+#include "report/clock.h"
+
+#define TOLERANCE_NS UINT64_C(100000)
+
+static struct ms_clock ours;
+
+static uint64_t system_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+/* Between two readings of the system's clock lies that of ours, whatever interrupts it. */
+static void expect_between(void)
+{
+    const uint64_t before = system_ns();
+    const uint64_t now = ms_clock_ns(&ours, ms_clock_ticks());
+    const uint64_t after = system_ns();
+
+    cr_assert_geq(now + TOLERANCE_NS, before);
+    cr_assert_leq(now, after + TOLERANCE_NS);
+}
+
+Test(clock, follows_the_system)
+{
+    ms_clock_init(&ours);
+
+    const uint64_t end = system_ns() + 1200000000;
+
+    while (system_ns() < end) {
+        expect_between();
+    }
+}
+
+/* A counter that stood still, or ran at another rate, while the system's clock went on. */
+Test(clock, a_rate_that_changes_is_not_believed)
+{
+    struct timespec a_while = {.tv_nsec = 60000000};
+
+    ms_clock_init(&ours);
+    (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &a_while, NULL);
+    expect_between();
+    ours.first_ticks -= 3 * (ms_clock_ticks() - ours.first_ticks);
+    (void)ms_clock_read_ns(&ours);
+    cr_assert_eq(ours.good_ticks, 0);
+    expect_between();
+}
+
+Test(clock, a_counter_that_is_not_to_be_used_is_not)
+{
+    ms_clock_init(&ours);
+    ours.usable = false;
+    for (int i = 0; i < 1000; i++) {
+        expect_between();
+    }
+    cr_assert_eq(ours.good_ticks, 0);
+}
