@@ -22,7 +22,6 @@
 #include "shim/serve/driver.h"
 #include "shim/serve/host_bytes.h"
 #include "shim/serve/nvml.h"
-#include "shim/torch.h"
 
 #define STACK_BYTES ((size_t)64 << 10)
 #define LONGEST_MS  11000 /* the probe ends itself after 10 s, unless the kernel holds it */
@@ -205,9 +204,14 @@ static int open_memory(const struct ms_device *device)
         used += snprintf(path + used, sizeof path - (size_t)used, "%02x", device->uuid[i]);
     }
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
-    if (file >= 0 && flock(file, LOCK_EX) != 0) {
-        (void)close(file);
-        file = -1;
+    /* Not for ever: a network's file system may have locks that nobody gives. */
+    const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
+    for (int ms = 0; file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0; ms += LOOK_MS) {
+        if (ms >= LONGEST_MS) {
+            (void)close(file);
+            return -1;
+        }
+        (void)nanosleep(&look, NULL);
     }
     return file;
 }
@@ -277,15 +281,13 @@ uint64_t ms_host_road_open(struct ms_device *device)
 {
     char text[24];
     uint64_t bytes = ms_host_share_bytes(ms_host_available_bytes(""));
-    device->no_host_road = !ms_torch_will_report() ? "" : reason_against(device);
+    device->no_host_road = reason_against(device);
     if (device->no_host_road) {
         device->host_location.type = CU_MEM_LOCATION_TYPE_INVALID;
-        if (device->no_host_road[0] != '\0') {
-            ms_log(MS_LOG_INFO,
-                   "device %d cannot use host memory: %s; holes are taken only as far "
-                   "as free memory could fill them again",
-                   device->ordinal, device->no_host_road);
-        }
+        ms_log(MS_LOG_INFO,
+               "device %d cannot use host memory: %s; holes are taken only as far as free memory "
+               "could fill them again",
+               device->ordinal, device->no_host_road);
         return 0;
     }
     ms_log(MS_LOG_INFO, "device %d may use up to %s of host memory to fill holes again",

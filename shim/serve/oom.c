@@ -58,7 +58,7 @@ static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
 {
     struct ms_pool_stats stats;
     char text[24];
-    if (!device->pool || !device->no_host_road || device->no_host_road[0] == '\0') {
+    if (!device->pool || !device->no_host_road) {
         return;
     }
     ms_pool_stats(device->pool, &stats);

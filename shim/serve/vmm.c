@@ -343,7 +343,10 @@ CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *h
 {
     CUdeviceptr_v2 at = (CUdeviceptr_v2)(uintptr_t)addr;
     bool by_torch = ms_library_at(ms_caller()) == MS_LIBRARY_C10_CUDA;
-    if (handle && ms_proxies_retain(at, !by_torch, handle)) {
+    if (!handle) {
+        return MS_REAL(cuMemRetainAllocationHandle)(handle, addr);
+    }
+    if (ms_proxies_retain(at, !by_torch, handle)) {
         return CUDA_SUCCESS;
     }
     CUresult result = MS_REAL(cuMemRetainAllocationHandle)(handle, addr);

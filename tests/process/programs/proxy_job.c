@@ -1,0 +1,584 @@
+/* PyTorch's expandable segments on memshim, seen from all sides: each scenario is a program of its
+ * own, chosen by the first argument. They expect memshim in front of them, a cap of 1 GiB and a
+ * context of 64 MiB. */
+#include <cuda.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "say.h"
+#include "simgpu.h"
+#include "torch_double.h"
+
+#define PAGE  (20 * MIB)
+#define PAGES 6u
+#define SMALL (2 * MIB)
+
+/* 960 MiB less two whole pages and four parts of others is a little more. */
+#define TAKING (910 * MIB)
+
+static CUdevice device;
+static CUcontext context;
+
+static size_t free_bytes(void)
+{
+    size_t free = 0;
+    size_t total = 0;
+    MUST(cuMemGetInfo(&free, &total));
+    return free;
+}
+
+/* --- a segment, as PyTorch makes one ----------------------------------------------------------
+ */
+
+struct segment {
+    CUdeviceptr at;
+    size_t bytes;
+    CUmemGenericAllocationHandle pages[PAGES];
+};
+
+static CUmemAllocationProp properties(void)
+{
+    return (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+}
+
+static CUdeviceptr page_at(const struct segment *segment, unsigned i)
+{
+    return segment->at + i * PAGE;
+}
+
+static struct segment open_segment(void)
+{
+    struct segment segment = {.bytes = 64 * PAGE};
+    CUmemAllocationProp prop = properties();
+    MUST(cuMemAddressReserve(&segment.at, segment.bytes, 0, 0, 0));
+    for (unsigned i = 0; i < PAGES; i++) {
+        MUST(torch_create(&segment.pages[i], PAGE, &prop));
+        MUST(torch_map(page_at(&segment, i), PAGE, 0, segment.pages[i]));
+    }
+    MUST(torch_access(segment.at, PAGES * PAGE, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    return segment;
+}
+
+static void close_segment(const struct segment *segment)
+{
+    MUST(cuCtxSynchronize());
+    for (unsigned i = 0; i < PAGES; i++) {
+        MUST(torch_unmap(page_at(segment, i), PAGE));
+        MUST(torch_release(segment->pages[i]));
+    }
+    MUST(cuMemAddressFree(segment->at, segment->bytes));
+}
+
+/* Whole pages that were used and are quiet now. */
+static void use_pages(const struct segment *segment)
+{
+    for (unsigned i = 0; i < PAGES; i++) {
+        torch_born(device, page_at(segment, i), PAGE);
+        MUST(cuMemsetD8(page_at(segment, i), 0xee, PAGE));
+        torch_died(device, page_at(segment, i), PAGE);
+    }
+    MUST(cuCtxSynchronize());
+}
+
+/* As much as fits only where four of the pages are taken. */
+static CUdeviceptr take_pages(void)
+{
+    CUdeviceptr block = 0;
+    MUST(cuMemAlloc(&block, TAKING));
+    MUST(cuMemsetD8(block, 0x77, PAGE));
+    MUST(cuCtxSynchronize());
+    return block;
+}
+
+/* Four pages in parts, each with a small tensor at its beginning and nothing behind the rest; the
+ * other two whole, with the same. */
+static void open_holes(const struct segment *segment)
+{
+    use_pages(segment);
+    CUdeviceptr block = take_pages();
+    MUST(cuMemFree(block));
+    MUST(cuCtxSynchronize());
+    for (unsigned i = 0; i < PAGES; i++) {
+        torch_born(device, page_at(segment, i), SMALL);
+        MUST(cuMemsetD8(page_at(segment, i), (unsigned char)(i + 1), SMALL));
+    }
+    MUST(cuCtxSynchronize());
+}
+
+static bool holds(CUdeviceptr at, size_t bytes, unsigned char value)
+{
+    static unsigned char seen[20 << 20];
+    EXPECT(bytes <= sizeof seen);
+    MUST(cuMemcpyDtoH(seen, at, bytes));
+    for (size_t i = 0; i < bytes; i++) {
+        if (seen[i] != value) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void check_small(const struct segment *segment)
+{
+    for (unsigned i = 0; i < PAGES; i++) {
+        EXPECT(holds(page_at(segment, i), SMALL, (unsigned char)(i + 1)));
+    }
+}
+
+static void check_nothing_left(size_t before)
+{
+    CUmemoryPool pool;
+    MUST(cuCtxSynchronize());
+    MUST(cuDeviceGetDefaultMemPool(&pool, device));
+    MUST(cuMemPoolTrimTo(pool, 0));
+    EXPECT(free_bytes() == before);
+    EXPECT(simgpu_used_bytes(device) == 64 * MIB);
+}
+
+/* --- one consistent story ---------------------------------------------------------------------
+ */
+
+static void check_story(const struct segment *segment, unsigned i)
+{
+    CUdeviceptr inside = page_at(segment, i) + PAGE - SMALL;
+    CUdeviceptr base = 0;
+    CUdeviceptr start = 0;
+    size_t bytes = 0;
+    size_t range = 0;
+    unsigned legacy = 7;
+    unsigned type = 7;
+    cuuint64_t handle_types = 7;
+    CUmemoryPool pool = (CUmemoryPool)&base;
+    CUmemAllocationProp prop;
+    CUmemAllocationProp asked = properties();
+    unsigned long long flags = 7;
+    CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device};
+    MUST(cuMemGetAddressRange(&base, &bytes, inside));
+    EXPECT(base == page_at(segment, i) && bytes == PAGE);
+    CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+                                   CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                   CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
+                                   CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+                                   CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
+                                   CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
+    void *values[] = {&start, &range, &legacy, &handle_types, &pool, &type};
+    MUST(cuPointerGetAttributes(6, names, values, inside));
+    EXPECT(start == base && range == PAGE && legacy == 0 && !pool && type == CU_MEMORYTYPE_DEVICE);
+    EXPECT(handle_types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    MUST(cuPointerGetAttribute(&range, CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside));
+    EXPECT(range == PAGE);
+    MUST(cuMemGetAllocationPropertiesFromHandle(&prop, segment->pages[i]));
+    EXPECT(memcmp(&prop, &asked, sizeof prop) == 0);
+    MUST(cuMemGetAccess(&flags, &here, inside));
+    EXPECT(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUipcMemHandle ipc;
+    EXPECT(cuIpcGetMemHandle(&ipc, inside) == CUDA_ERROR_INVALID_VALUE);
+}
+
+static void story(void)
+{
+    struct segment segment = open_segment();
+    CUmemGenericAllocationHandle handle = 0;
+    int descriptor = -1;
+    for (unsigned i = 0; i < PAGES; i++) {
+        check_story(&segment, i);
+    }
+    MUST(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)(segment.at + PAGE + 4096)));
+    EXPECT(handle == segment.pages[1]);
+    MUST(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                      0));
+    EXPECT(descriptor >= 0 && close(descriptor) == 0);
+    EXPECT(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_FABRIC, 0) ==
+           CUDA_ERROR_INVALID_VALUE);
+    MUST(cuMemRelease(handle));
+    close_segment(&segment);
+}
+
+/* The same story while pages are in parts; what needs a whole chunk is refused. */
+static void split(void)
+{
+    size_t before = free_bytes();
+    struct segment segment = open_segment();
+    CUmemGenericAllocationHandle handle = 0;
+    int descriptor = -1;
+    open_holes(&segment);
+    EXPECT(free_bytes() >= TAKING);
+    CUdeviceptr block = take_pages();
+    check_small(&segment);
+    for (unsigned i = 0; i < PAGES; i++) {
+        check_story(&segment, i);
+    }
+    unsigned refused = 0;
+    for (unsigned i = 0; i < PAGES; i++) {
+        MUST(torch_retain(&handle, page_at(&segment, i)));
+        EXPECT(handle == segment.pages[i]);
+        MUST(torch_release(handle));
+        CUresult result = cuMemExportToShareableHandle(&descriptor, handle,
+                                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+        EXPECT(result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_SUPPORTED);
+        refused += result == CUDA_ERROR_NOT_SUPPORTED;
+    }
+    EXPECT(refused == 4);
+    EXPECT(holds(block, PAGE, 0x77));
+    MUST(cuMemFree(block));
+    check_small(&segment);
+    close_segment(&segment);
+    check_nothing_left(before);
+}
+
+/* A tensor in a hole that was taken: backed again, and writable, before the report returns. */
+static void reborn(void)
+{
+    size_t before = free_bytes();
+    struct segment segment = open_segment();
+    open_holes(&segment);
+    CUdeviceptr block = take_pages();
+    MUST(cuMemFree(block));
+    for (unsigned i = 0; i < PAGES; i++) {
+        torch_born(device, page_at(&segment, i) + SMALL, PAGE - SMALL);
+        MUST(cuMemsetD8(page_at(&segment, i) + SMALL, 0x55, PAGE - SMALL));
+    }
+    for (unsigned i = 0; i < PAGES; i++) {
+        EXPECT(holds(page_at(&segment, i) + SMALL, PAGE - SMALL, 0x55));
+    }
+    check_small(&segment);
+    close_segment(&segment);
+    check_nothing_left(before);
+}
+
+/* The same while the block keeps what was taken: host memory stands in. */
+static void slow(void)
+{
+    struct segment segment = open_segment();
+    open_holes(&segment);
+    CUdeviceptr block = take_pages();
+    for (unsigned i = 0; i < PAGES; i++) {
+        torch_born(device, page_at(&segment, i) + SMALL, PAGE - SMALL);
+        MUST(cuMemsetD8(page_at(&segment, i) + SMALL, 0x55, PAGE - SMALL));
+    }
+    for (unsigned i = 0; i < PAGES; i++) {
+        EXPECT(holds(page_at(&segment, i) + SMALL, PAGE - SMALL, 0x55));
+    }
+    check_small(&segment);
+    EXPECT(holds(block, PAGE, 0x77));
+    EXPECT(simgpu_used_bytes(device) <= GIB);
+    MUST(cuMemFree(block));
+    close_segment(&segment);
+}
+
+/* What a stranger was shown stays whole; what PyTorch itself looked at does not. */
+static void pinned(void)
+{
+    struct segment segment = open_segment();
+    CUmemGenericAllocationHandle handle = 0;
+    CUdeviceptr block = 0;
+    int on = 1;
+    int descriptor = -1;
+    use_pages(&segment);
+    MUST(torch_retain(&handle, page_at(&segment, 0)));
+    MUST(torch_release(handle));
+    MUST(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)page_at(&segment, 1)));
+    MUST(cuMemExportToShareableHandle(&descriptor, segment.pages[2],
+                                      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+    MUST(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, page_at(&segment, 3)));
+    EXPECT(cuMemAlloc(&block, TAKING) == CUDA_ERROR_OUT_OF_MEMORY);
+    MUST(cuMemAlloc(&block, 890 * MIB)); /* 840 MiB are free, and three pages can be taken */
+    for (unsigned i = 1; i <= 3; i++) {
+        MUST(cuMemExportToShareableHandle(&descriptor, segment.pages[i],
+                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+        EXPECT(holds(page_at(&segment, i), PAGE, 0xee));
+    }
+    MUST(cuMemFree(block));
+    MUST(cuMemRelease(handle));
+    close_segment(&segment);
+}
+
+/* --- order and errors -------------------------------------------------------------------------
+ */
+
+static void orders(void)
+{
+    size_t before = free_bytes();
+    CUmemAllocationProp prop = properties();
+    CUmemGenericAllocationHandle page;
+    CUmemGenericAllocationHandle again;
+    CUdeviceptr at;
+    MUST(cuMemAddressReserve(&at, 8 * PAGE, 0, 0, 0));
+    /* Released while mapped: it lives until it is unmapped, and can be retained meanwhile. */
+    MUST(torch_create(&page, PAGE, &prop));
+    MUST(torch_map(at, PAGE, 0, page));
+    MUST(torch_access(at, PAGE, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    MUST(torch_release(page));
+    EXPECT(cuMemRelease(page) == CUDA_ERROR_INVALID_VALUE);
+    MUST(cuMemsetD8(at, 0x11, PAGE));
+    MUST(torch_retain(&again, at));
+    EXPECT(again == page);
+    /* Unmapped while referred to: it keeps what it holds, at another address too. */
+    MUST(cuCtxSynchronize());
+    MUST(torch_unmap(at, PAGE));
+    MUST(torch_map(at + 3 * PAGE, PAGE, 0, again));
+    MUST(torch_access(at + 3 * PAGE, PAGE, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    EXPECT(holds(at + 3 * PAGE, PAGE, 0x11));
+    /* A second mapping, by somebody who retained it. */
+    MUST(cuMemMap(at + 5 * PAGE, PAGE, 0, again, 0));
+    MUST(torch_access(at + 5 * PAGE, PAGE, device, CU_MEM_ACCESS_FLAGS_PROT_READ));
+    EXPECT(holds(at + 5 * PAGE, PAGE, 0x11));
+    MUST(torch_unmap(at + 3 * PAGE, PAGE));
+    MUST(torch_release(again));
+    EXPECT(holds(at + 5 * PAGE, PAGE, 0x11));
+    EXPECT(free_bytes() < before);
+    MUST(cuMemUnmap(at + 5 * PAGE, PAGE));
+    MUST(cuMemAddressFree(at, 8 * PAGE));
+    check_nothing_left(before);
+}
+
+static void errors(void)
+{
+    size_t before = free_bytes();
+    struct segment segment = open_segment();
+    CUmemAllocationProp prop = properties();
+    CUmemGenericAllocationHandle page;
+    CUdeviceptr behind = page_at(&segment, PAGES);
+    MUST(torch_create(&page, PAGE, &prop));
+    EXPECT(torch_map(segment.at, PAGE, 0, page) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_map(behind, PAGE / 2, 0, page) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_map(behind, PAGE, SMALL, page) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_map(behind + 4096, PAGE, 0, page) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_map(segment.at + segment.bytes, PAGE, 0, page) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_map(behind, PAGE, 0, page + 1) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_unmap(segment.at, SMALL) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_unmap(segment.at, PAGE + SMALL) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_unmap(behind, PAGE) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_access(segment.at, (PAGES + 1) * PAGE, device,
+                        CU_MEM_ACCESS_FLAGS_PROT_READWRITE) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_access(segment.at, PAGE, 63, CU_MEM_ACCESS_FLAGS_PROT_READWRITE) ==
+           CUDA_ERROR_INVALID_DEVICE);
+    EXPECT(cuMemAddressFree(segment.at, segment.bytes) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemRelease(page + 1) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemGetAllocationPropertiesFromHandle(&prop, page + 1) == CUDA_ERROR_INVALID_VALUE);
+    check_story(&segment, PAGES - 1);
+    MUST(torch_release(page));
+    close_segment(&segment);
+    check_nothing_left(before);
+}
+
+/* Refused at the cap, and served once something has been given back. */
+static void refused(void)
+{
+    size_t before = free_bytes();
+    struct segment segment = open_segment();
+    CUmemAllocationProp prop = properties();
+    CUmemGenericAllocationHandle page;
+    for (unsigned i = 0; i < PAGES; i++) {
+        torch_born(device, page_at(&segment, i), PAGE);
+    }
+    EXPECT(torch_create(&page, 860 * MIB, &prop) == CUDA_ERROR_OUT_OF_MEMORY);
+    torch_died(device, page_at(&segment, 0), PAGE);
+    torch_died(device, page_at(&segment, 1), PAGE);
+    MUST(cuCtxSynchronize());
+    for (unsigned i = 0; i < 2; i++) {
+        MUST(torch_unmap(page_at(&segment, i), PAGE));
+        MUST(torch_release(segment.pages[i]));
+    }
+    MUST(torch_create(&page, 860 * MIB, &prop));
+    MUST(torch_release(page));
+    for (unsigned i = 0; i < 2; i++) {
+        MUST(torch_create(&segment.pages[i], PAGE, &prop));
+        MUST(torch_map(page_at(&segment, i), PAGE, 0, segment.pages[i]));
+    }
+    MUST(torch_access(segment.at, 2 * PAGE, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    for (unsigned i = 2; i < PAGES; i++) {
+        torch_died(device, page_at(&segment, i), PAGE);
+    }
+    close_segment(&segment);
+    check_nothing_left(before);
+}
+
+/* A sum that is not ours: from then on everything stays where it is. */
+static void mismatch(void)
+{
+    struct segment segment = open_segment();
+    CUdeviceptr block = 0;
+    use_pages(&segment);
+    torch_born_wrongly(device, page_at(&segment, 0), SMALL);
+    EXPECT(cuMemAlloc(&block, TAKING) == CUDA_ERROR_OUT_OF_MEMORY);
+    for (unsigned i = 1; i < PAGES; i++) {
+        EXPECT(holds(page_at(&segment, i), PAGE, 0xee));
+    }
+    close_segment(&segment);
+}
+
+/* --- peers (SIMGPU_DEVICES=2) -----------------------------------------------------------------
+ */
+
+static void peers(void)
+{
+    struct segment segment = open_segment();
+    CUmemLocation there = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    CUcontext other;
+    CUdeviceptr copy;
+    unsigned long long flags = 7;
+    MUST(cuDevicePrimaryCtxRetain(&other, 1));
+    open_holes(&segment);
+    CUdeviceptr block = take_pages();
+    CUdeviceptr hole = page_at(&segment, PAGES - 1) + SMALL;
+    MUST(cuMemGetAccess(&flags, &there, hole));
+    EXPECT(flags == CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    MUST(torch_access(segment.at, PAGES * PAGE, 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    MUST(cuMemGetAccess(&flags, &there, hole));
+    EXPECT(flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    MUST(cuMemFree(block));
+    torch_born(device, hole, PAGE - SMALL);
+    MUST(cuMemsetD8(hole, 0x33, PAGE - SMALL));
+    MUST(cuCtxSynchronize());
+    MUST(cuCtxSetCurrent(other));
+    MUST(cuMemAlloc(&copy, PAGE));
+    MUST(cuMemcpyDtoD(copy, hole, PAGE - SMALL));
+    EXPECT(holds(copy, PAGE - SMALL, 0x33));
+    EXPECT(holds(page_at(&segment, 0), SMALL, 1));
+    CUmemAccess_flags seen = 0;
+    MUST(cuPointerGetAttribute(&seen, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, hole));
+    EXPECT(seen == CU_MEM_ACCESS_FLAGS_PROT_READWRITE); /* the driver's own word, on device 1 */
+    MUST(cuMemFree(copy));
+    MUST(cuCtxSetCurrent(context));
+    close_segment(&segment);
+}
+
+/* --- every driver call failing ----------------------------------------------------------------
+ */
+
+/* All of a segment's life, in which any call may fail; what was made is undone. */
+static void live_through(void)
+{
+    struct segment segment = {.bytes = 64 * PAGE};
+    CUmemAllocationProp prop = properties();
+    bool created[PAGES] = {false};
+    bool mapped[PAGES] = {false};
+    bool usable = true;
+    CUdeviceptr block = 0;
+    if (cuMemAddressReserve(&segment.at, segment.bytes, 0, 0, 0) != CUDA_SUCCESS) {
+        return;
+    }
+    for (unsigned i = 0; i < PAGES; i++) {
+        created[i] = torch_create(&segment.pages[i], PAGE, &prop) == CUDA_SUCCESS;
+        mapped[i] = created[i] &&
+                    torch_map(page_at(&segment, i), PAGE, 0, segment.pages[i]) == CUDA_SUCCESS;
+        usable = mapped[i] &&
+                 torch_access(page_at(&segment, i), PAGE, device,
+                              CU_MEM_ACCESS_FLAGS_PROT_READWRITE) == CUDA_SUCCESS &&
+                 usable;
+    }
+    for (unsigned i = 0; usable && i < PAGES; i++) {
+        torch_born(device, page_at(&segment, i), PAGE);
+        torch_died(device, page_at(&segment, i), PAGE);
+    }
+    (void)cuCtxSynchronize();
+    for (int round = 0; round < 2; round++) {
+        if (cuMemAlloc(&block, TAKING) == CUDA_SUCCESS) {
+            EXPECT(cuMemFree(block) == CUDA_SUCCESS);
+        }
+        for (unsigned i = 0; usable && i < PAGES; i++) {
+            torch_born(device, page_at(&segment, i), SMALL);
+        }
+        for (unsigned i = 0; usable && i < PAGES; i++) {
+            torch_died(device, page_at(&segment, i), SMALL);
+        }
+        (void)cuCtxSynchronize();
+    }
+    (void)cuCtxSynchronize();
+    for (unsigned i = 0; i < PAGES; i++) {
+        for (int attempt = 0; mapped[i] && attempt < 2; attempt++) {
+            mapped[i] = torch_unmap(page_at(&segment, i), PAGE) != CUDA_SUCCESS;
+        }
+        EXPECT(!mapped[i]); /* one call fails at most */
+        if (created[i]) {
+            (void)torch_release(segment.pages[i]);
+        }
+    }
+    if (cuMemAddressFree(segment.at, segment.bytes) != CUDA_SUCCESS) {
+        MUST(cuMemAddressFree(segment.at, segment.bytes));
+    }
+}
+
+static void injected(void)
+{
+    static const char *const functions[] = {
+        "cuMemCreate",   "cuMemAddressReserve", "cuMemMap",        "cuMemSetAccess",
+        "cuMemUnmap",    "cuMemRelease",        "cuEventCreate",   "cuCtxRecordEvent",
+        "cuEventRecord", "cuEventQuery",        "cuMemAddressFree"};
+    static const CUresult results[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN};
+    size_t before = free_bytes();
+    live_through();
+    check_nothing_left(before);
+    for (size_t f = 0; f < sizeof functions / sizeof *functions; f++) {
+        for (uint64_t n = 1;; n++) {
+            uint64_t calls = simgpu_calls(functions[f]);
+            MUST(simgpu_fail(functions[f], n, results[n % 2]));
+            live_through();
+            simgpu_fail_clear();
+            if (simgpu_calls(functions[f]) - calls < n) {
+                break; /* there is no n-th call */
+            }
+            CUmemoryPool pool;
+            MUST(cuDeviceGetDefaultMemPool(&pool, device));
+            MUST(cuMemPoolTrimTo(pool, 0));
+            if (free_bytes() != before || simgpu_used_bytes(device) != 64 * MIB) {
+                (void)fprintf(stderr, "%s, call %d: free %zu, before %zu, used %llu\n",
+                              functions[f], (int)n, free_bytes(), before,
+                              (unsigned long long)simgpu_used_bytes(device));
+                exit(1);
+            }
+        }
+    }
+    struct segment segment = open_segment();
+    open_holes(&segment);
+    check_small(&segment);
+    close_segment(&segment);
+}
+
+/* --- nothing of it (MEMSHIM_POOL=off, MEMSHIM_TORCH=off) ---------------------------------------
+ */
+
+static void forwarded(void)
+{
+    size_t before = free_bytes();
+    struct segment segment = open_segment();
+    EXPECT(simgpu_live("chunk") == PAGES);
+    EXPECT(free_bytes() == before - PAGES * PAGE);
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    MUST(cuMemGetAddressRange(&base, &bytes, page_at(&segment, 2)));
+    EXPECT(base == page_at(&segment, 2) && bytes == PAGE);
+    close_segment(&segment);
+    EXPECT(free_bytes() == before);
+    EXPECT(simgpu_live("chunk") == 0);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} scenarios[] = {{"story", story},   {"split", split},       {"reborn", reborn},
+                 {"slow", slow},     {"pinned", pinned},     {"orders", orders},
+                 {"errors", errors}, {"refused", refused},   {"mismatch", mismatch},
+                 {"peers", peers},   {"injected", injected}, {"forwarded", forwarded}};
+
+int main(int argc, char **argv)
+{
+    EXPECT(argc == 2);
+    MUST(cuInit(0));
+    MUST(cuDeviceGet(&device, 0));
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cuCtxSetCurrent(context));
+    for (size_t i = 0; i < sizeof scenarios / sizeof *scenarios; i++) {
+        if (strcmp(scenarios[i].name, argv[1]) == 0) {
+            scenarios[i].run();
+            (void)printf("%s holds\n", argv[1]);
+            return 0;
+        }
+    }
+    (void)fprintf(stderr, "no scenario %s\n", argv[1]);
+    return 2;
+}

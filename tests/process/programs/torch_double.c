@@ -1,0 +1,64 @@
+/* Built as libc10_cuda.so, without tail calls, so that the driver's functions return into it. */
+#include "torch_double.h"
+
+#include <stdatomic.h>
+
+void report_memory(
+    void *at, int64_t bytes, size_t allocated, size_t reserved,
+    uint16_t device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+
+static _Atomic size_t live[16];
+
+CUresult torch_create(CUmemGenericAllocationHandle *handle, size_t bytes,
+                      const CUmemAllocationProp *prop)
+{
+    return cuMemCreate(handle, bytes, prop, 0);
+}
+
+CUresult torch_map(CUdeviceptr at, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle)
+{
+    return cuMemMap(at, bytes, offset, handle, 0);
+}
+
+CUresult torch_access(CUdeviceptr at, size_t bytes, CUdevice device, CUmemAccess_flags flags)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                              .flags = flags};
+    return cuMemSetAccess(at, bytes, &access, 1);
+}
+
+CUresult torch_unmap(CUdeviceptr at, size_t bytes)
+{
+    return cuMemUnmap(at, bytes);
+}
+
+CUresult torch_release(CUmemGenericAllocationHandle handle)
+{
+    return cuMemRelease(handle);
+}
+
+CUresult torch_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr at)
+{
+    return cuMemRetainAllocationHandle(handle, (void *)(uintptr_t)at);
+}
+
+static void report(CUdevice device, CUdeviceptr at, int64_t bytes, size_t error)
+{
+    size_t total = atomic_fetch_add(&live[device], (size_t)bytes) + (size_t)bytes;
+    report_memory((void *)(uintptr_t)at, bytes, total + error, 0, (uint16_t)(device << 8 | 1));
+}
+
+void torch_born(CUdevice device, CUdeviceptr at, size_t bytes)
+{
+    report(device, at, (int64_t)bytes, 0);
+}
+
+void torch_died(CUdevice device, CUdeviceptr at, size_t bytes)
+{
+    report(device, at, -(int64_t)bytes, 0);
+}
+
+void torch_born_wrongly(CUdevice device, CUdeviceptr at, size_t bytes)
+{
+    report(device, at, (int64_t)bytes, 1);
+}

@@ -1,0 +1,74 @@
+"""PyTorch's expandable segments under memshim: handles of its own, one consistent story."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from machine import MIB, ProcessTest, only_report, program, run
+
+CONTEXT = 64 * MIB
+
+
+class Pages(ProcessTest):
+    """Each scenario of proxy_job checks itself, against what the simulated GPU counts."""
+
+    def hold(self, scenario: str, **settings: Any) -> str:
+        result = run(
+            [program("proxy_job"), scenario],
+            shim=True,
+            **{
+                "MEMSHIM_OUTPUT": self.output,
+                "MEMSHIM_LIMIT": "1GiB",
+                "SIMGPU_CONTEXT": CONTEXT,
+                **settings,
+            },
+        ).check()
+        self.assertEqual(result.stdout, f"{scenario} holds\n")
+        return result.stderr
+
+    def test_one_consistent_story(self) -> None:
+        self.hold("story")
+
+    def test_the_same_story_of_split_pages(self) -> None:
+        stderr = self.hold("split")
+        self.assertIn("taken apart when memory was short cannot be shared", stderr)
+        device = only_report(self.output)["devices"][0]
+        self.assertLessEqual(device["peak_charged_bytes"], 1024 * MIB)
+
+    def test_births_in_holes_that_were_taken(self) -> None:
+        self.assertNotIn("host memory", self.hold("reborn"))
+
+    def test_births_that_only_host_memory_can_back(self) -> None:
+        self.assertIn("they lie in host memory, and work on them is slow", self.hold("slow"))
+
+    def test_what_strangers_were_shown_stays(self) -> None:
+        self.hold("pinned")
+
+    def test_orders_of_unmap_and_release(self) -> None:
+        self.hold("orders")
+
+    def test_errors_are_the_drivers(self) -> None:
+        self.hold("errors")
+
+    def test_out_of_memory_and_again(self) -> None:
+        self.assertIn("asked for 860.0 MiB", self.hold("refused", MEMSHIM_LOG="info"))
+
+    def test_a_sum_that_differs(self) -> None:
+        self.assertIn("nothing is taken out of its segments any more", self.hold("mismatch"))
+
+    def test_peers_over_holes(self) -> None:
+        self.hold("peers", SIMGPU_DEVICES=2)
+
+    def test_every_driver_call_failing(self) -> None:
+        self.hold("injected")
+
+    def test_pool_off(self) -> None:
+        self.hold("forwarded", MEMSHIM_POOL="off")
+
+    def test_torch_off(self) -> None:
+        self.hold("forwarded", MEMSHIM_TORCH="off")
+
+
+if __name__ == "__main__":
+    unittest.main()

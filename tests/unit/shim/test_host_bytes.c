@@ -1,0 +1,90 @@
+/* How much of the host may be taken, from a made-up /proc and /sys. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shim/serve/host_bytes.h"
+
+#define GIB (1ULL << 30)
+
+static char root[] = "/tmp/memshim-host-XXXXXX";
+
+static void make_root(void)
+{
+    cr_assert_not_null(mkdtemp(root));
+}
+
+static void drop_root(void)
+{
+    char command[64];
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    cr_assert_eq(system(command), 0); /* NOLINT(cert-env33-c): a path of our own */
+}
+
+static void put(const char *path, const char *text)
+{
+    char whole[512];
+    snprintf(whole, sizeof(whole), "%s%s", root, path);
+    for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash != NULL;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(whole, 0700);
+        *slash = '/';
+    }
+    FILE *file = fopen(whole, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+TestSuite(host_bytes, .init = make_root, .fini = drop_root);
+
+Test(host_bytes, share)
+{
+    cr_assert_eq(ms_host_share_bytes(0), 0);
+    cr_assert_eq(ms_host_share_bytes(2 * GIB), 0);
+    cr_assert_eq(ms_host_share_bytes(2 * GIB + 4096), 4096);
+    cr_assert_eq(ms_host_share_bytes(64 * GIB), 16 * GIB);
+}
+
+Test(host_bytes, nothing_to_read)
+{
+    cr_assert_eq(ms_host_available_bytes(root), 0);
+}
+
+Test(host_bytes, machine_alone)
+{
+    put("/proc/meminfo", "MemTotal:       33554432 kB\nMemFree:          100 kB\n"
+                         "MemAvailable:   16777216 kB\nBuffers: 7 kB\n");
+    cr_assert_eq(ms_host_available_bytes(root), 16 * GIB);
+}
+
+Test(host_bytes, the_tightest_group_counts)
+{
+    put("/proc/meminfo", "MemAvailable:   16777216 kB\n");
+    put("/proc/self/cgroup", "0::/slice/job\n");
+    put("/sys/fs/cgroup/slice/job/memory.max", "max\n");
+    put("/sys/fs/cgroup/slice/job/memory.current", "1073741824\n");
+    cr_assert_eq(ms_host_available_bytes(root), 16 * GIB);
+    put("/sys/fs/cgroup/slice/memory.max", "8589934592\n");
+    put("/sys/fs/cgroup/slice/memory.current", "6442450944\n");
+    cr_assert_eq(ms_host_available_bytes(root), 2 * GIB);
+    put("/sys/fs/cgroup/slice/memory.stat",
+        "anon 1\nactive_file 4294967296\ninactive_file 3221225472\n");
+    cr_assert_eq(ms_host_available_bytes(root), 5 * GIB, "cache that can go is not in use");
+    put("/sys/fs/cgroup/slice/memory.current", "9999999999\n");
+    put("/sys/fs/cgroup/slice/memory.stat", "inactive_file 0\n");
+    cr_assert_eq(ms_host_available_bytes(root), 0);
+}
+
+Test(host_bytes, container_and_first_version)
+{
+    put("/proc/meminfo", "MemAvailable:   16777216 kB\n");
+    put("/proc/self/cgroup", "5:cpu,cpuacct:/\n4:memory:/docker/0123\n");
+    put("/sys/fs/cgroup/memory/memory.limit_in_bytes", "4294967296\n");
+    put("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1073741824\n");
+    cr_assert_eq(ms_host_available_bytes(root), 3 * GIB);
+}
