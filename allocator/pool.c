@@ -315,6 +315,8 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
         ms_marks_take(pool, false);
         (void)ms_marks_poll(pool);
         released_bytes = release_idle(pool, enough_bytes);
+    } else if (keep_bytes == 0 && pool->granule_bytes != 0) {
+        released_bytes = ms_backing_release_spares(pool); /* that the device would not take back */
     }
     ms_lock_release(&pool->growth);
     return released_bytes;

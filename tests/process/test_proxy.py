@@ -63,6 +63,9 @@ class Pages(ProcessTest):
     def test_every_driver_call_failing(self) -> None:
         self.hold("injected")
 
+    def test_every_driver_call_failing_while_memory_is_short(self) -> None:
+        self.hold("injected", MEMSHIM_LIMIT="300MiB")
+
     def test_pool_off(self) -> None:
         self.hold("forwarded", MEMSHIM_POOL="off")
 
