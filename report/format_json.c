@@ -190,6 +190,7 @@ static void add_device(struct ms_json *json, const struct ms_model_device *devic
     add_tensors(json, sums);
     add_peak(json, sums);
     ms_json_count(json, "peak_host_pinned_bytes", sums->peak_host_pinned_bytes);
+    ms_json_count(json, "peak_host_chunk_bytes", sums->peak_host_chunk_bytes);
     ms_json_close(json, '}');
 }
 

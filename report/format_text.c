@@ -249,6 +249,10 @@ static void add_device(const struct ms_model_device *device, int index, struct m
         COUNT(sums->driver_calls[MS_CALL_CREATE]), COUNT(sums->driver_calls[MS_CALL_MAP]),
         COUNT(sums->driver_calls[MS_CALL_SET_ACCESS]), COUNT(sums->driver_calls[MS_CALL_UNMAP]),
         COUNT(sums->driver_calls[MS_CALL_RELEASE]));
+    if (sums->peak_host_chunk_bytes > 0) {
+        ms_buffer_format(out, "  host memory for holes: at most %s, not charged\n",
+                         BYTES(sums->peak_host_chunk_bytes));
+    }
     if (sums->peak_host_pinned_bytes > 0) {
         ms_buffer_format(out, "  pinned host memory: at most %s\n",
                          BYTES(sums->peak_host_pinned_bytes));

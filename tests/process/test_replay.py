@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import pickle
 import subprocess
+import sys
 import unittest
 from pathlib import Path
 from typing import Any
@@ -169,6 +171,187 @@ class ReplayOfATrace(ProcessTest):
         other = replay(self.output / "latest", "--device", "9")
         self.assertEqual(other.returncode, 1)
         self.assertIn(b"it has no event of device 9", other.stderr)
+
+
+IMPORT = Path(__file__).resolve().parents[2] / "scripts" / "import_torch_snapshot.py"
+PAGE = 20 << 20
+LOW = 0x7F0000000000
+
+FRAMES = [
+    {"filename": "libtorch.so", "line": 1, "name": "at::empty"},
+    {"filename": "train.py", "line": 12, "name": "forward"},
+    {"filename": "main.py", "line": 3, "name": "<module>"},
+]
+
+
+def event(action: str, addr: int, size: int, time_us: int = 1000, **more: Any) -> dict[str, Any]:
+    return {
+        "action": action,
+        "addr": addr,
+        "size": size,
+        "stream": 0,
+        "time_us": time_us,
+        "frames": FRAMES,
+        **more,
+    }
+
+
+class Snapshot(ProcessTest):
+    """import_torch_snapshot.py: snapshots whose history is known, and files that are none."""
+
+    def convert(self, snapshot: object, *options: str, status: int = 0) -> str:
+        path = self.folder / "job.pickle"
+        data = snapshot if isinstance(snapshot, bytes) else pickle.dumps(snapshot, protocol=4)
+        path.write_bytes(data)
+        result = subprocess.run(
+            [sys.executable, IMPORT, path, "-", *options],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        self.assertEqual(result.returncode, status, result.stderr)
+        if status == 0:
+            self.assertEqual(result.stderr, "")
+            return result.stdout
+        self.assertTrue(result.stderr.startswith(f"import_torch_snapshot: {path}: "), result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        self.assertEqual(result.stdout, "")
+        return result.stderr
+
+    def replay_of(self, text: str, *options: str) -> dict[str, Any]:
+        result = replay("-", "--json", *options, given=text.encode())
+        self.assertIn(result.returncode, (0, 1), result.stderr)
+        answer: dict[str, Any] = json.loads(result.stdout)
+        return answer
+
+    def test_segments(self) -> None:
+        """One segment and one tensor from before the recording, which dies in it."""
+        snapshot = {
+            "device_traces": [
+                [
+                    event("segment_alloc", LOW + PAGE, PAGE),
+                    event("alloc", LOW + PAGE, 1000, 1005),
+                    event("free_requested", LOW, 5000, 1006),
+                    event("free_completed", LOW, 5000, 1007),
+                    event("alloc", LOW, 512, 1008),
+                    event("oom", 0, 1 << 40, 1009),
+                ]
+            ],
+            "segments": [
+                {
+                    "device": 0,
+                    "address": LOW,
+                    "total_size": PAGE,
+                    "stream": 0,
+                    "blocks": [
+                        {"size": 512, "requested_size": 512, "state": "active_allocated"},
+                        {"size": PAGE - 512, "state": "inactive"},
+                    ],
+                },
+                {
+                    "device": 0,
+                    "address": LOW + PAGE,
+                    "total_size": PAGE,
+                    "stream": 0,
+                    "blocks": [
+                        {"size": 1024, "requested_size": 1000, "state": "active_allocated"},
+                        {"size": PAGE - 1024, "state": "inactive"},
+                    ],
+                },
+            ],
+        }
+        text = self.convert(snapshot)
+        self.assertEqual(
+            text,
+            "time_us,op,id,bytes,stream,site,addr\n"
+            f"0,segment,1,{PAGE},0,,{LOW}\n"
+            f"0,born,2,5000,,train.py:12 forward,{LOW}\n"
+            f"0,segment,3,{PAGE},0,,{LOW + PAGE}\n"
+            f"5,born,4,1000,,train.py:12 forward,{LOW + PAGE}\n"
+            "7,died,2,,,,\n"
+            f"8,born,5,512,,train.py:12 forward,{LOW}\n"
+            f"9,alloc,6,{1 << 40},,train.py:12 forward,\n"
+            "9,free,6,,,,\n",
+        )
+        answer = self.replay_of(text, "--cap", "24GiB")
+        self.assertEqual(answer["failure"]["bytes"], 1 << 40)
+        self.assertEqual(answer["failure"]["site"], "train.py:12 forward")
+        answer = self.replay_of(self.convert(snapshot, "--without-ooms"))
+        self.assertTrue(answer["completed"])
+        self.assertEqual(answer["peak_live_bytes"], 6000)
+
+    def test_pages(self) -> None:
+        """An expandable segment of three pages, the first mapped before, the last unmapped."""
+        snapshot = {
+            "device_traces": [
+                [
+                    event("segment_map", LOW + PAGE, 2 * PAGE),
+                    event("alloc", LOW, 2 * PAGE),
+                    event("free_completed", LOW, 2 * PAGE),
+                    event("segment_unmap", LOW + 2 * PAGE, PAGE),
+                ]
+            ],
+            "segments": [
+                {
+                    "device": 0,
+                    "address": LOW,
+                    "total_size": 2 * PAGE,
+                    "stream": 0,
+                    "is_expandable": True,
+                    "blocks": [{"size": 2 * PAGE, "state": "inactive"}],
+                }
+            ],
+        }
+        text = self.convert(snapshot)
+        self.assertEqual(
+            text,
+            "time_us,op,id,bytes,stream,site,addr\n"
+            f"0,map,1,{PAGE},,,{LOW}\n"
+            f"0,map,1,{PAGE},,,{LOW + PAGE}\n"
+            f"0,map,1,{PAGE},,,{LOW + 2 * PAGE}\n"
+            f"0,born,1,{2 * PAGE},,train.py:12 forward,{LOW}\n"
+            "0,died,1,,,,\n"
+            f"0,unmap,,{PAGE},,,{LOW + 2 * PAGE}\n",
+        )
+        answer = self.replay_of(text)
+        self.assertTrue(answer["completed"])
+        self.assertEqual(answer["peak_reserved_bytes"], 3 * PAGE)
+
+    def test_the_device_with_most_events(self) -> None:
+        two = [event("alloc", LOW, 1), event("free_completed", LOW, 1)]
+        snapshot = {"device_traces": [[event("alloc", LOW, 100)], two, []], "segments": []}
+        self.assertIn(",alloc,1,1,", self.convert(snapshot))
+        self.assertIn(",alloc,1,100,", self.convert(snapshot, "--device", "0"))
+        self.assertIn("says nothing of device 2", self.convert(snapshot, "--device", "2", status=1))
+        self.assertIn("has 3 devices", self.convert(snapshot, "--device", "3", status=1))
+        self.assertIn("no device of number -1", self.convert(snapshot, "--device=-1", status=1))
+
+    def test_files_that_are_none(self) -> None:
+        for snapshot, expected in (
+            (b"", "is no pickle of a snapshot"),
+            (b"not a pickle", "is no pickle of a snapshot"),
+            ([1, 2], "has no 'device_traces'"),
+            ({"device_traces": []}, "has no 'segments'"),
+            ({"device_traces": [[]], "segments": []}, "says nothing of device 0"),
+            (
+                {"device_traces": [[event("alloc", LOW, "big")]], "segments": []},  # type: ignore[arg-type]
+                "event 0 of device 0: 'size' is 'big', not a number",
+            ),
+            (
+                {"device_traces": [[]], "segments": [{"address": LOW}]},
+                "segment 0: 'total_size' is None, not a number",
+            ),
+        ):
+            with self.subTest(expected=expected):
+                self.assertIn(expected, self.convert(snapshot, status=1))
+
+    def test_code_in_a_pickle_does_not_run(self) -> None:
+        trap = self.folder / "trap"
+        message = self.convert(
+            b"cposix\nsystem\n(S'touch " + str(trap).encode() + b"'\ntR.", status=1
+        )
+        self.assertIn("holds posix.system", message)
+        self.assertFalse(trap.exists())
 
 
 if __name__ == "__main__":

@@ -1,0 +1,99 @@
+"""Real PyTorch, replayed: from a memory snapshot of its own, and from a trace of memshim's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+import harness
+
+IMPORT = harness.ROOT / "scripts" / "import_torch_snapshot.py"
+
+# The peak is within what is recorded; some of it was live before.
+SOURCE = """
+    import json, sys, torch
+
+    before = torch.empty(3 << 20, device="cuda")
+    torch.cuda.memory._record_memory_history(max_entries=100000)
+    kept = []
+    for i in range(1, 30):
+        large, small = torch.empty(i * 300 * 512, device="cuda"), torch.empty(512, device="cuda")
+        kept.append(small)
+        if i % 3 == 0:
+            kept.append(large)
+        del large
+    torch.cuda.empty_cache()
+    if len(sys.argv) > 1:
+        torch.cuda.memory._dump_snapshot(sys.argv[1])
+    print(json.dumps({
+        "event": "end",
+        "max_allocated": torch.cuda.max_memory_allocated(),
+        "max_requested": torch.cuda.memory_stats()["requested_bytes.all.peak"],
+        "requested": torch.cuda.memory_stats()["requested_bytes.all.current"],
+    }))
+"""
+
+
+def replay(*arguments: str | Path) -> dict[str, Any]:
+    result = subprocess.run(
+        [harness.CLI, "replay", *arguments, "--json"], capture_output=True, timeout=120
+    )
+    if result.returncode != 0:
+        raise AssertionError(result.stderr)
+    answer: dict[str, Any] = json.loads(result.stdout)
+    return answer
+
+
+@harness.needs_torch
+class Replay(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="memshim-test.")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def check_snapshot(self, expandable: bool) -> None:
+        snapshot, packed = self.folder / "job.pickle", self.folder / "job.csv.gz"
+        said = harness.run(
+            SOURCE, str(snapshot), PYTORCH_ALLOC_CONF=f"expandable_segments:{expandable}"
+        )
+        end = said.check().lines("end")[0]
+        converted = subprocess.run(
+            [sys.executable, IMPORT, snapshot, packed], capture_output=True, timeout=120
+        )
+        self.assertEqual((converted.returncode, converted.stderr), (0, b""))
+        answer = replay(packed)
+        self.assertTrue(answer["completed"])
+        self.assertIsNone(answer["violation"])
+        self.assertEqual(answer["invalid_reports"], 0)
+        # A snapshot tells what was asked for, without PyTorch's rounding.
+        self.assertEqual(answer["peak_live_bytes"], end["max_requested"])
+        self.assertEqual(answer["recording"]["end_live_bytes"], end["requested"])
+        self.assertEqual(answer["recording"]["pages_mapped"] > 0, expandable)
+
+    def test_a_snapshot_of_segments(self) -> None:
+        self.check_snapshot(expandable=False)
+
+    def test_a_snapshot_of_expandable_segments(self) -> None:
+        self.check_snapshot(expandable=True)
+
+    def test_a_trace(self) -> None:
+        """PyTorch's own peak; and a cap of that and a few chunks is enough, in either mode."""
+        with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+            said = harness.run(SOURCE, preload=harness.SHIM, MEMSHIM_OUTPUT=f"{folder}/out")
+            end = said.check().lines("end")[0]
+            trace = Path(folder) / "out" / "latest"
+            answer = replay(trace, "--without-charges")
+            self.assertEqual(answer["peak_live_bytes"], end["max_allocated"])
+            self.assertEqual(answer["recording"]["left_out"], 0)
+            for mode in ("native", "tensor"):
+                smallest = replay(trace, "--min-cap", "--mode", mode)
+                self.assertLess(smallest["min_cap_bytes"], end["max_allocated"] + (16 << 20))
+
+
+if __name__ == "__main__":
+    unittest.main()
