@@ -106,10 +106,10 @@ static inline ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total
 /* ---- granules under a tensor */
 
 /* The slots [*from, *to) that the tensor touches. */
-static inline void slots_of(const struct ms_pool *pool, const struct ms_segment *segment,
-                            ms_addr_t addr, uint64_t bytes, uint64_t *from, uint64_t *to)
+static inline void slots_of(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes,
+                            uint64_t *from, uint64_t *to)
 {
-    unsigned shift = (unsigned)__builtin_ctzll(pool->granule_bytes);
+    unsigned shift = segment->granule_shift;
     *from = (addr - segment->base) >> shift;
     *to = ((addr - segment->base + bytes - 1) >> shift) + 1;
 }
@@ -131,7 +131,7 @@ static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_ad
     uint64_t from = 0;
     uint64_t to = 0;
     bool unbacked = false;
-    slots_of(pool, segment, addr, bytes, &from, &to);
+    slots_of(segment, addr, bytes, &from, &to);
     uint64_t now = ++pool->repair.clock;
     for (uint64_t slot = from; slot < to; slot++) {
         struct ms_granule *granule = &segment->granules[slot];
@@ -156,7 +156,7 @@ static inline void leave(struct ms_pool *pool, struct ms_segment *segment, ms_ad
 {
     uint64_t from = 0;
     uint64_t to = 0;
-    slots_of(pool, segment, addr, bytes, &from, &to);
+    slots_of(segment, addr, bytes, &from, &to);
     uint64_t now = ++pool->repair.clock;
     for (uint64_t slot = from; slot < to; slot++) {
         struct ms_granule *granule = &segment->granules[slot];
@@ -195,8 +195,8 @@ static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct m
     struct ms_pool *pool = arenas->pool;
     *block_id = 0;
     if (segment != NULL) {
-        unsigned shift = (unsigned)__builtin_ctzll(pool->granule_bytes);
-        struct ms_arena *arena = segment->granules[(addr - segment->base) >> shift].arena;
+        struct ms_arena *arena =
+            segment->granules[(addr - segment->base) >> segment->granule_shift].arena;
         if (arena != NULL) {
             *block_id = arena->id;
             return arena;
@@ -228,8 +228,7 @@ static inline bool add(struct ms_arenas *arenas, struct ms_segment *segment, ms_
     }
     *out = (struct ms_tensor){
         .addr = addr, .bytes = bytes, .id = arenas->next_id, .counted = segment != NULL};
-    if (!ms_tensors_add(&arenas->tensors, segment != NULL ? &segment->tensors : NULL,
-                        segment != NULL ? segment->base : 0, out)) {
+    if (!ms_tensors_add(&arenas->tensors, segment, out)) {
         return false;
     }
     struct ms_arenas_stats *stats = &arenas->stats;
@@ -248,10 +247,7 @@ static ms_status_t born(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes
                         uint64_t total_bytes, bool capturing, bool *unbacked)
 {
     struct ms_segment *segment = segment_of(arenas, addr);
-    const struct ms_starts *starts = segment != NULL ? &segment->tensors : NULL;
-    if (!fits(segment, addr, bytes) ||
-        ms_tensors_overlap(&arenas->tensors, starts, segment != NULL ? segment->base : 0, addr,
-                           bytes)) {
+    if (!fits(segment, addr, bytes) || ms_tensors_overlap(&arenas->tensors, segment, addr, bytes)) {
         arenas->stats.invalid_reports++;
         return MS_ERR_INVALID;
     }
@@ -280,7 +276,7 @@ static ms_status_t back(struct ms_pool *pool, ms_addr_t addr, uint64_t bytes)
     if (segment != NULL && segment->granules != NULL) {
         uint64_t from = 0;
         uint64_t to = 0;
-        slots_of(pool, segment, addr, bytes, &from, &to);
+        slots_of(segment, addr, bytes, &from, &to);
         status = ms_holes_back(pool, segment, from, to);
     }
     ms_lock_release(&pool->growth);
@@ -324,8 +320,7 @@ ms_status_t ms_arenas_born(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes, 
 static inline bool bury(struct ms_arenas *arenas, struct ms_segment *segment, ms_addr_t addr)
 {
     struct ms_tensor tensor;
-    if (!ms_tensors_take(&arenas->tensors, segment != NULL ? &segment->tensors : NULL,
-                         segment != NULL ? segment->base : 0, addr, &tensor)) {
+    if (!ms_tensors_take(&arenas->tensors, segment, addr, &tensor)) {
         return false;
     }
     arenas->stats.deaths++;
@@ -359,10 +354,11 @@ ms_status_t ms_arenas_died(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes,
 void ms_arenas_bury(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes)
 {
     struct ms_segment *segment = segment_of(arenas, addr);
-    const struct ms_starts *starts = segment != NULL ? &segment->tensors : NULL;
-    ms_addr_t base = segment != NULL ? segment->base : 0;
+    if (segment != NULL && bytes > segment->bytes - (addr - segment->base)) {
+        bytes = segment->bytes - (addr - segment->base);
+    }
     const struct ms_tensor *tensor = NULL;
-    while ((tensor = ms_tensors_any_in(&arenas->tensors, starts, base, addr, bytes)) != NULL) {
+    while ((tensor = ms_tensors_any_in(&arenas->tensors, segment, addr, bytes)) != NULL) {
         (void)bury(arenas, segment, tensor->addr);
     }
 }
@@ -433,7 +429,7 @@ static void note(const struct ms_arenas *arenas, const struct ms_segment *segmen
 {
     uint64_t from = 0;
     uint64_t to = 0;
-    slots_of(arenas->pool, segment, tensor->addr, tensor->bytes, &from, &to);
+    slots_of(segment, tensor->addr, tensor->bytes, &from, &to);
     for (uint64_t slot = from; slot < to; slot++) {
         seen[slot].tensors++;
     }
@@ -455,7 +451,7 @@ static void check_segment(struct ms_arenas *arenas, struct ms_segment *segment, 
     }
     ms_addr_t above = UINT64_MAX;
     const struct ms_tensor *tensor =
-        ms_tensors_below(tensors, &segment->tensors, segment->base, segment->base + segment->bytes);
+        ms_tensors_below(tensors, segment, segment->base, segment->base + segment->bytes);
     while (tensor != NULL) {
         sum->tensors++;
         sum->bytes += tensor->bytes;
@@ -464,7 +460,7 @@ static void check_segment(struct ms_arenas *arenas, struct ms_segment *segment, 
             sum->violation = "two live tensors overlap";
         }
         above = tensor->addr;
-        tensor = ms_tensors_below(tensors, &segment->tensors, segment->base, above);
+        tensor = ms_tensors_below(tensors, segment, segment->base, above);
     }
     tensor = ms_tensors_in_tree(tensors, segment->base);
     while (tensor != NULL && tensor->addr - segment->base < segment->bytes) {

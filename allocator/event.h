@@ -29,7 +29,9 @@ enum ms_event_kind {
     MS_EVENT_BLOCK_ARENA,   /* id; addr, bytes as at its birth: this live block became an arena; its
                                own bytes stop being live, those of its tensors count from here on */
     MS_EVENT_TENSOR_BORN,   /* id, addr, bytes, site; aux: id of the arena's block, 0 where the
-                               range lies in memory that the program mapped itself */
+                               range lies in a proxy or in memory that the program mapped itself.
+                               Told before anything is done about it: where it lies on taken
+                               chunks, the CHUNK and MAP events of what backs it again follow */
     MS_EVENT_TENSOR_DIED,   /* id; addr, bytes as at its birth */
     MS_EVENT_CHUNK_CREATE,  /* id (handle), bytes, owner; aux: enum ms_location (one on the host is
                                not charged to the device) */
@@ -49,8 +51,9 @@ enum ms_event_kind {
                                3 emergency); bytes: charged at that moment */
     MS_EVENT_PROXY_MAP,     /* id (of the proxy), addr, bytes: a framework mapped a page of its own
                                here (proxy.h); aux: where its reservation begins. What backs it is
-                               told by CHUNK and MAP events of the pool */
-    MS_EVENT_PROXY_UNMAP,   /* id, addr, bytes: and took it away */
+                               told by CHUNK and MAP events of the pool, those of its mapping
+                               before this one */
+    MS_EVENT_PROXY_UNMAP,   /* id, addr, bytes: and took it away; its UNMAP events come before */
     MS_EVENT_ARENA_FROZEN,  /* addr, bytes of the arena: nothing is taken out of it from here on */
     MS_EVENT_KIND_COUNT
 };

@@ -7,38 +7,47 @@ static size_t quiet_bytes(const struct ms_segment *segment)
     return (segment->slot_count / 64 + 1) * sizeof(*segment->quiet);
 }
 
-bool ms_granules_need(struct ms_pool *pool, struct ms_segment *segment)
+static size_t granules_bytes(const struct ms_segment *segment)
 {
-    (void)pool;
-    if (segment->granules != NULL) {
-        return true;
+    return segment->slot_count * sizeof(*segment->granules);
+}
+
+static size_t marks_bytes(const struct ms_pool *pool, const struct ms_segment *segment)
+{
+    return segment->slot_count * ms_marks_words(pool->granule_bytes) * sizeof(*segment->marks);
+}
+
+static void unmap(void *pages, size_t bytes)
+{
+    if (pages != NULL) {
+        ms_pages_unmap(pages, bytes);
     }
-    struct ms_granule *granules = ms_pages_map(segment->slot_count * sizeof(*granules));
-    segment->quiet = ms_pages_map(quiet_bytes(segment));
-    if (granules != NULL && segment->quiet != NULL &&
-        ms_starts_init(&segment->tensors, ms_tensor_marks(segment->bytes))) {
-        segment->granules = granules;
-        return true;
-    }
-    if (granules != NULL) {
-        ms_pages_unmap(granules, segment->slot_count * sizeof(*granules));
-    }
-    if (segment->quiet != NULL) {
-        ms_pages_unmap(segment->quiet, quiet_bytes(segment));
-        segment->quiet = NULL;
-    }
-    return false;
 }
 
 void ms_granules_drop(struct ms_pool *pool, struct ms_segment *segment)
 {
-    (void)pool;
+    unmap(segment->granules, granules_bytes(segment));
+    unmap(segment->quiet, quiet_bytes(segment));
+    unmap(segment->marks, marks_bytes(pool, segment));
+    segment->granules = NULL;
+    segment->quiet = NULL;
+    segment->marks = NULL;
+}
+
+bool ms_granules_need(struct ms_pool *pool, struct ms_segment *segment)
+{
     if (segment->granules != NULL) {
-        ms_pages_unmap(segment->granules, segment->slot_count * sizeof(*segment->granules));
-        ms_pages_unmap(segment->quiet, quiet_bytes(segment));
-        ms_starts_destroy(&segment->tensors);
-        segment->granules = NULL;
+        return true;
     }
+    segment->granule_shift = (unsigned)__builtin_ctzll(pool->granule_bytes);
+    segment->quiet = ms_pages_map(quiet_bytes(segment));
+    segment->marks = ms_pages_map(marks_bytes(pool, segment));
+    segment->granules = ms_pages_map(granules_bytes(segment));
+    if (segment->quiet == NULL || segment->marks == NULL || segment->granules == NULL) {
+        ms_granules_drop(pool, segment);
+        return false;
+    }
+    return true;
 }
 
 void ms_granules_inside(const struct ms_pool *pool, const struct ms_segment *segment,

@@ -49,6 +49,8 @@ struct ms_granule {
     bool unbacked : 1;      /* an arena's, and nothing accessible behind it */
     bool pinned : 1;        /* its identity has left the process */
     bool refused : 1;       /* a birth on it could not be backed: the program was told nothing */
+    bool spanned : 1;       /* a hashed tensor reaches it that begins before it */
+    uint64_t summary[4];    /* of the marks in it: see tensors.c */
 };
 
 /* Kernels that read a little past their end exist: what begins so near behind a live tensor is
@@ -67,7 +69,8 @@ struct ms_segment {
     /* From the first tensor in it on; null before. */
     struct ms_granule *granules; /* one for each slot */
     uint64_t *quiet;             /* a bit for each slot: see struct ms_granule */
-    struct ms_starts tensors;    /* where they begin and end: see tensors.h */
+    uint64_t *marks;             /* where tensors begin and end: see tensors.h */
+    unsigned granule_shift;      /* log2 of its bytes */
 
     /* Of a framework's reservation; null elsewhere. */
     struct ms_arena *foreign;

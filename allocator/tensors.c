@@ -1,5 +1,7 @@
 #include "allocator/tensors.h"
 
+#include "allocator/pool_internal.h"
+
 enum {
     FIRST_SLOTS = 4096,
     MOVE_AT_A_TIME = 8 /* slots of the old table, with each birth */
@@ -205,65 +207,189 @@ void ms_tensors_destroy(struct ms_tensors *tensors)
     ms_slab_destroy(&tensors->slab);
 }
 
-static inline bool in_hash(const struct ms_starts *marks, ms_addr_t addr)
+static inline bool in_hash(const struct ms_segment *segment, ms_addr_t addr)
 {
-    return marks != NULL && addr % MS_TENSOR_UNIT_BYTES == 0;
+    return segment != NULL && addr % MS_TENSOR_UNIT_BYTES == 0;
 }
 
-/* Where a tensor's marks stand: even where it begins, odd where its last unit is. */
-static inline uint64_t begin_mark(ms_addr_t base, ms_addr_t addr)
+/* ---- marks: even ones where a tensor begins, odd ones at its last unit, so that they take turns.
+ * Counted through the segment; in each granule a summary has a bit for each word, or, where
+ * granules are large, for a few words. */
+
+static inline uint64_t begin_mark(const struct ms_segment *segment, ms_addr_t addr)
 {
-    return (addr - base) / MS_TENSOR_UNIT_BYTES * 2;
+    return (addr - segment->base) / MS_TENSOR_UNIT_BYTES * 2;
 }
 
-static inline uint64_t end_mark(ms_addr_t base, ms_addr_t addr, uint64_t bytes)
+static inline uint64_t end_mark(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes)
 {
-    return (addr - base + bytes - 1) / MS_TENSOR_UNIT_BYTES * 2 + 1;
+    return (addr - segment->base + bytes - 1) / MS_TENSOR_UNIT_BYTES * 2 + 1;
 }
 
-bool ms_tensors_overlap(const struct ms_tensors *tensors, const struct ms_starts *marks,
-                        ms_addr_t base, ms_addr_t addr, uint64_t bytes)
+/* What a mark's number is shifted by to get the granule, and the bit in its summary. */
+static inline unsigned granule_shift(const struct ms_segment *segment)
+{
+    return segment->granule_shift - 7;
+}
+
+static inline unsigned bit_shift(const struct ms_segment *segment)
+{
+    return granule_shift(segment) - 8;
+}
+
+static inline void mark(struct ms_segment *segment, uint64_t at)
+{
+    uint64_t bit = at >> bit_shift(segment) & 255;
+    struct ms_granule *granule = &segment->granules[at >> granule_shift(segment)];
+    segment->marks[at / 64] |= (uint64_t)1 << (at % 64);
+    granule->summary[bit / 64] |= (uint64_t)1 << (bit % 64);
+}
+
+static inline void unmark(struct ms_segment *segment, uint64_t at)
+{
+    uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
+    uint64_t first = at / 64 / words * words;
+    uint64_t left = 0;
+    segment->marks[at / 64] &= ~((uint64_t)1 << (at % 64));
+    for (uint64_t word = first; word < first + words; word++) {
+        left |= segment->marks[word];
+    }
+    if (left == 0) {
+        uint64_t bit = at >> bit_shift(segment) & 255;
+        struct ms_granule *granule = &segment->granules[at >> granule_shift(segment)];
+        granule->summary[bit / 64] &= ~((uint64_t)1 << (bit % 64));
+    }
+}
+
+static inline unsigned highest_bit(uint64_t word)
+{
+    return 63 - (unsigned)__builtin_clzll(word);
+}
+
+/* The highest mark of the summary's bit; there is one. */
+static uint64_t highest_of_bit(const struct ms_segment *segment, uint64_t slot, uint64_t bit)
+{
+    uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
+    uint64_t word = (((slot << 8) + bit) * words) + words - 1;
+    while (segment->marks[word] == 0) {
+        word--;
+    }
+    return word * 64 + highest_bit(segment->marks[word]);
+}
+
+/* The highest mark at or below `at` in the granule of it. False: there is none. */
+static inline bool last_mark(const struct ms_segment *segment, uint64_t at, uint64_t *out)
+{
+    uint64_t word = at / 64;
+    uint64_t marks = segment->marks[word] & (UINT64_MAX >> (63 - at % 64));
+    uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
+    while (marks == 0 && word % words != 0) {
+        marks = segment->marks[--word];
+    }
+    if (marks != 0) {
+        *out = word * 64 + highest_bit(marks);
+        return true;
+    }
+    uint64_t slot = at >> granule_shift(segment);
+    uint64_t bit = at >> bit_shift(segment) & 255;
+    const uint64_t *summary = segment->granules[slot].summary;
+    uint64_t bits = summary[bit / 64] & (((uint64_t)1 << (bit % 64)) - 1);
+    uint64_t k = bit / 64;
+    while (bits == 0 && k > 0) {
+        bits = summary[--k];
+    }
+    if (bits == 0) {
+        return false;
+    }
+    *out = highest_of_bit(segment, slot, k * 64 + highest_bit(bits));
+    return true;
+}
+
+/* Likewise over granules, down to the mark `floor`. */
+static bool last_mark_down_to(const struct ms_segment *segment, uint64_t floor, uint64_t at,
+                              uint64_t *out)
+{
+    while (!last_mark(segment, at, out)) {
+        uint64_t first = at >> granule_shift(segment) << granule_shift(segment);
+        if (first <= floor) {
+            return false;
+        }
+        at = first - 1;
+    }
+    return *out >= floor;
+}
+
+/* ---- what all that is for */
+
+bool ms_tensors_overlap(const struct ms_tensors *tensors, const struct ms_segment *segment,
+                        ms_addr_t addr, uint64_t bytes)
 {
     if (tensors->tree != NULL && tree_overlap(tensors, addr, bytes)) {
         return true;
     }
-    uint64_t last = 0;
-    if (marks == NULL || !ms_starts_at_or_below(marks, end_mark(base, addr, bytes), &last)) {
+    if (segment == NULL) {
         return false;
     }
-    /* Begin and end marks take turns: the last one before the range tells what it lies in. */
-    if (last >= begin_mark(base, addr)) {
-        const struct ms_tensor *in = NULL;
-        if (addr % MS_TENSOR_UNIT_BYTES == 0) {
+    if (addr % MS_TENSOR_UNIT_BYTES != 0) {
+        /* Inside a unit only the bytes themselves tell. */
+        const struct ms_tensor *below =
+            ms_tensors_below(tensors, segment, segment->base, addr + bytes);
+        return below != NULL && below->addr + below->bytes > addr;
+    }
+    uint64_t first = begin_mark(segment, addr);
+    uint64_t last = end_mark(segment, addr, bytes);
+    uint64_t slot = first >> granule_shift(segment);
+    uint64_t last_slot = last >> granule_shift(segment);
+    uint64_t found = 0;
+    /* In all granules but its first, whatever begins or reaches there in time is in the way. */
+    for (; last_slot > slot; last_slot--) {
+        if (segment->granules[last_slot].spanned || last_mark(segment, last, &found)) {
             return true;
         }
-        /* Inside one unit only the bytes themselves tell. */
-        in = ms_tensors_below(tensors, marks, base, addr + bytes);
-        return in != NULL && in->addr + in->bytes > addr;
+        last = (last_slot << granule_shift(segment)) - 1;
     }
-    return last % 2 == 0;
+    if (segment->granules[slot].tensors == 0) {
+        return false;
+    }
+    if (!last_mark(segment, last, &found)) {
+        return segment->granules[slot].spanned;
+    }
+    /* Inside the range, or the beginning of one that has not ended before it. */
+    return found >= first || found % 2 == 0;
 }
 
-bool ms_tensors_add(struct ms_tensors *tensors, struct ms_starts *marks, ms_addr_t base,
+/* The granules that the tensor reaches but does not begin in. */
+static inline void span(struct ms_segment *segment, ms_addr_t addr, uint64_t bytes, bool spanned)
+{
+    uint64_t slot = (addr - segment->base) >> segment->granule_shift;
+    uint64_t last = (addr - segment->base + bytes - 1) >> segment->granule_shift;
+    while (slot < last) {
+        segment->granules[++slot].spanned = spanned;
+    }
+}
+
+bool ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
                     const struct ms_tensor *tensor)
 {
-    if (!in_hash(marks, tensor->addr)) {
+    if (!in_hash(segment, tensor->addr)) {
         return tree_add(tensors, tensor);
     }
     if (!hash_add(tensors, tensor)) {
         return false;
     }
-    ms_starts_set(marks, begin_mark(base, tensor->addr));
-    ms_starts_set(marks, end_mark(base, tensor->addr, tensor->bytes));
+    mark(segment, begin_mark(segment, tensor->addr));
+    mark(segment, end_mark(segment, tensor->addr, tensor->bytes));
+    span(segment, tensor->addr, tensor->bytes, true);
     return true;
 }
 
-bool ms_tensors_take(struct ms_tensors *tensors, struct ms_starts *marks, ms_addr_t base,
-                     ms_addr_t addr, struct ms_tensor *out)
+bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment, ms_addr_t addr,
+                     struct ms_tensor *out)
 {
-    if (in_hash(marks, addr) && hash_take(tensors, addr, out)) {
-        ms_starts_clear(marks, begin_mark(base, addr));
-        ms_starts_clear(marks, end_mark(base, addr, out->bytes));
+    if (in_hash(segment, addr) && hash_take(tensors, addr, out)) {
+        unmark(segment, begin_mark(segment, addr));
+        unmark(segment, end_mark(segment, addr, out->bytes));
+        span(segment, addr, out->bytes, false);
         return true;
     }
     /* Also one that was born before its segment was known. */
@@ -271,26 +397,33 @@ bool ms_tensors_take(struct ms_tensors *tensors, struct ms_starts *marks, ms_add
 }
 
 const struct ms_tensor *ms_tensors_below(const struct ms_tensors *tensors,
-                                         const struct ms_starts *marks, ms_addr_t base,
+                                         const struct ms_segment *segment, ms_addr_t floor,
                                          ms_addr_t addr)
 {
-    uint64_t mark = 0;
-    if (addr == base || !ms_starts_at_or_below(marks, begin_mark(base, addr - 1), &mark)) {
+    uint64_t found = 0;
+    if (addr <= floor) {
         return NULL;
     }
-    if (mark % 2 != 0) {
-        (void)ms_starts_at_or_below(marks, mark - 1, &mark); /* where it began */
+    uint64_t least = begin_mark(segment, floor);
+    if (!last_mark_down_to(segment, least, begin_mark(segment, addr - 1), &found)) {
+        return NULL;
     }
-    return hash_find(tensors, base + mark / 2 * MS_TENSOR_UNIT_BYTES);
+    if (found % 2 != 0 &&
+        (found == least || !last_mark_down_to(segment, least, found - 1, &found))) {
+        return NULL; /* it began further below */
+    }
+    return hash_find(tensors, segment->base + found / 2 * MS_TENSOR_UNIT_BYTES);
 }
 
 const struct ms_tensor *ms_tensors_any_in(const struct ms_tensors *tensors,
-                                          const struct ms_starts *marks, ms_addr_t base,
-                                          ms_addr_t addr, uint64_t bytes)
+                                          const struct ms_segment *segment, ms_addr_t addr,
+                                          uint64_t bytes)
 {
-    const struct ms_tensor *tensor =
-        marks == NULL ? NULL : ms_tensors_below(tensors, marks, base, addr + bytes);
-    if (tensor != NULL && tensor->addr >= addr) {
+    const struct ms_tensor *tensor = NULL;
+    if (segment != NULL) {
+        tensor = ms_tensors_below(tensors, segment, addr, addr + bytes);
+    }
+    if (tensor != NULL) {
         return tensor;
     }
     tensor = ms_tensors_in_tree(tensors, addr);

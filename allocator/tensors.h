@@ -1,9 +1,8 @@
 /* Live tensors: found by where they begin, and asked whether they overlap.
  *
- * One that begins on a unit inside a segment of the pool is found by hashing, and marks in a bitmap
- * of the segment tell where tensors begin and end: both cost the same whatever the number of
- * tensors. All others (memory that is not the pool's, odd addresses) are in a tree. No lock of its
- * own. */
+ * One that begins on a unit inside a segment of the pool is found by hashing, and marks tell where
+ * in a granule tensors begin and end: both cost the same whatever the number of tensors. All others
+ * (memory that is not the pool's, odd addresses) are in a tree. No lock of its own. */
 #ifndef MEMSHIM_ALLOCATOR_TENSORS_H
 #define MEMSHIM_ALLOCATOR_TENSORS_H
 
@@ -12,8 +11,9 @@
 
 #include "allocator/device_ops.h"
 #include "allocator/slab.h"
-#include "allocator/starts.h"
 #include "allocator/treap.h"
+
+struct ms_segment;
 
 /* What framework allocators align to: 512 (PyTorch, CuPy) or 256 bytes (RMM, XLA). */
 #define MS_TENSOR_UNIT_BYTES 256u
@@ -40,38 +40,42 @@ struct ms_tensors {
     struct ms_slab slab; /* of the tree's nodes */
 };
 
-/* The marks of a segment: a bit for the unit that a tensor begins in, and one for its last. */
-static inline uint64_t ms_tensor_marks(uint64_t bytes)
+/* Marks: a bit for the unit that a tensor begins in, one for its last. Words of them in a granule:
+ */
+static inline uint64_t ms_marks_words(uint64_t granule_bytes)
 {
-    return bytes / MS_TENSOR_UNIT_BYTES * 2;
+    return granule_bytes / MS_TENSOR_UNIT_BYTES * 2 / 64;
 }
 
 /* False when the host is out of memory. */
 bool ms_tensors_init(struct ms_tensors *tensors);
 void ms_tensors_destroy(struct ms_tensors *tensors);
 
-/* Whether a live tensor touches the range. marks: of the segment at `base` that it lies in; null
- * where it lies in none. */
-bool ms_tensors_overlap(const struct ms_tensors *tensors, const struct ms_starts *marks,
-                        ms_addr_t base, ms_addr_t addr, uint64_t bytes);
+/* In all that follows `segment` is the one that the range lies in, which has granules; null where
+ * it lies in none. */
+
+/* Whether a live tensor touches the range. */
+bool ms_tensors_overlap(const struct ms_tensors *tensors, const struct ms_segment *segment,
+                        ms_addr_t addr, uint64_t bytes);
 
 /* A new one that overlaps none. False when the host is out of memory. */
-bool ms_tensors_add(struct ms_tensors *tensors, struct ms_starts *marks, ms_addr_t base,
+bool ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
                     const struct ms_tensor *tensor);
 
 /* Takes the one that begins at addr out and copies it to *out. False: none does. */
-bool ms_tensors_take(struct ms_tensors *tensors, struct ms_starts *marks, ms_addr_t base,
-                     ms_addr_t addr, struct ms_tensor *out);
+bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment, ms_addr_t addr,
+                     struct ms_tensor *out);
 
-/* One that begins in the range, null where none does. Valid until the next change. */
+/* One that begins in the range, the last of those that are hashed; null where none does. Valid
+ * until the next change. */
 const struct ms_tensor *ms_tensors_any_in(const struct ms_tensors *tensors,
-                                          const struct ms_starts *marks, ms_addr_t base,
-                                          ms_addr_t addr, uint64_t bytes);
+                                          const struct ms_segment *segment, ms_addr_t addr,
+                                          uint64_t bytes);
 
-/* For walks: the last hashed one that begins in its segment below addr, and the first one in the
- * tree that begins at or above it. */
+/* For walks: the last hashed one that begins in [floor, addr), and the first one in the tree that
+ * begins at or above it. */
 const struct ms_tensor *ms_tensors_below(const struct ms_tensors *tensors,
-                                         const struct ms_starts *marks, ms_addr_t base,
+                                         const struct ms_segment *segment, ms_addr_t floor,
                                          ms_addr_t addr);
 const struct ms_tensor *ms_tensors_in_tree(const struct ms_tensors *tensors, ms_addr_t addr);
 
