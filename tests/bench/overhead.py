@@ -11,7 +11,8 @@ For each workload and each configuration:
   reserved   most bytes reserved with ample memory, over peak live bytes
   calls      the driver's memory calls at a cap of 1.02 x peak live, in total and a step after the
              second; "-" where the workload does not complete there
-  moves      mappings of chunks that existed before: mappings less creations, counted likewise
+  moves      mappings of chunks that existed before: mappings less creations, counted likewise;
+             PyTorch alone does not map a chunk twice
   cpu        CPU milliseconds of the process a step after the second, memory ample: for each step
              the least of several runs, then the median over the steps
 """
@@ -384,8 +385,10 @@ class Bench:
         if capped.completed and capped.host_bytes == 0:
             row.calls = count_calls(capped.calls[-1])
             row.calls_per_step = per_step(capped, count_calls)
-            row.moves = count_moves(capped.calls[-1])
-            row.moves_per_step = per_step(capped, count_moves)
+            row.moves, row.moves_per_step = 0, 0
+            if worker.configuration.shim:
+                row.moves = count_moves(capped.calls[-1])
+                row.moves_per_step = per_step(capped, count_moves)
 
         def completes(limit_bytes: int) -> bool:
             row.runs += 1
