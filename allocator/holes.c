@@ -531,6 +531,8 @@ ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint
     struct ms_fill fill = {.birth = true};
     (void)ms_backing_release_spares(pool);
     ms_holes_recover(pool);
+    /* Memory is short: what has died by now will be known idle when it is wanted next. */
+    ms_epochs_mark(pool);
     /* First trusting the budget, then without it: the device may have less than the cap. */
     for (int without_budget = 0; without_budget < 2; without_budget++) {
         uint64_t budget_bytes = without_budget ? 0

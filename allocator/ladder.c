@@ -418,6 +418,7 @@ static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request,
     status = grow(pool, request, bytes, IDLE, out);
     if (status == MS_ERR_NO_MEMORY) {
         status = grow(pool, request, bytes, HOLES, out);
+        ms_epochs_mark(pool); /* for the next one that finds memory short */
     }
     if (status == MS_ERR_NO_MEMORY) {
         ms_marks_take(pool, true);
