@@ -74,7 +74,7 @@ WORKLOADS = (
         "--layers 6 --length 1024 --vary --evaluate-every 4 --evaluation-factor 2 --steps 12",
     ),
     Workload("unet", "unet.py", "--steps 20"),
-    Workload("detector", "detector.py", "--batch 20 --steps 20"),
+    Workload("detector", "detector.py", "--batch 32 --steps 24"),
     Workload("gan", "gan.py", "--batch 96 --steps 20"),
 )
 QUICK = ("gpt-fixed", "gpt-variable", "unet")

@@ -1,0 +1,139 @@
+"""The recorded runs of tests/traces through the pool again: what each needs, and what moves.
+
+    .venv/bin/python tests/bench/replays.py [--json FILE] [--traces NAME...]
+
+For each trace, in native mode (PyTorch's placement, repaired) and in tensor mode (the pool's own):
+
+  overhead   smallest cap with which it completes with nothing on the host, over its peak live bytes
+  calls      the driver's calls at a cap of 1.02 x peak live, in total and a step after the second;
+             "-" where it does not complete there
+  moves      chunks that move there, a step after the second: as the pool chooses them (default),
+             in native mode with the other choices too, and with the future known (oracle)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from overhead import BUILD, CAP_RATIO, ROOT, BenchError, cell, pick
+
+TRACES = ROOT / "tests" / "traces"
+SUFFIX = ".csv.gz"
+MODES = ("native", "tensor")
+POLICIES = ("default", "highest", "oldest", "newest", "gap", "oracle")
+
+
+@dataclass
+class Row:
+    """One trace in one mode."""
+
+    trace: str
+    mode: str
+    live_bytes: int
+    overhead_ratio: float | None
+    overhead_bytes: int | None
+    calls: int | None = None
+    calls_per_step: float | None = None
+    # A step after the second, by choice; none where it does not complete.
+    moves_per_step: Mapping[str, float | None] = field(default_factory=dict)
+    pool_ns_per_operation: float | None = None
+
+
+def replay(trace: Path, mode: str, *options: str) -> dict[str, Any]:
+    command = [BUILD / "memshim", "replay", trace, "--mode", mode, "--json", *options]
+    result = subprocess.run(command, capture_output=True, text=True)
+    if not result.stdout:
+        raise BenchError(f"memshim replay {trace.name}: {result.stderr.strip()}")
+    answer: dict[str, Any] = json.loads(result.stdout)
+    if answer["violation"]:
+        raise BenchError(f"memshim replay {trace.name}: {answer['violation']}")
+    return answer
+
+
+def capped(trace: Path, mode: str, live_bytes: int, policy: str) -> dict[str, Any] | None:
+    """A replay at 1.02 x peak live; none where that does not complete without the host."""
+    cap = str(int(live_bytes * CAP_RATIO))
+    answer = replay(trace, mode, "--cap", cap, "--without-charges", "--policy", policy)
+    if answer["completed"] and answer["peak_host_backed_bytes"] == 0:
+        return answer
+    return None
+
+
+def measure(trace: Path, mode: str) -> Row:
+    smallest = replay(trace, mode, "--min-cap")
+    row = Row(
+        trace=trace.name.removesuffix(SUFFIX),
+        mode=mode,
+        live_bytes=smallest["peak_live_bytes"],
+        overhead_ratio=smallest["overhead_ratio"],
+        overhead_bytes=smallest["min_cap_bytes"],
+    )
+    moves: dict[str, float | None] = {}
+    for policy in POLICIES if mode == "native" else ("default",):
+        answer = capped(trace, mode, row.live_bytes, policy)
+        moves[policy] = answer["per_step_after_second"]["chunk_moves"] if answer else None
+        if answer and policy == "default":
+            row.calls = answer["driver_calls_total"]
+            row.calls_per_step = answer["per_step_after_second"]["driver_calls"]
+            row.pool_ns_per_operation = answer["pool_ns_per_operation"]
+    row.moves_per_step = moves
+    return row
+
+
+HEADINGS = (
+    f"{'trace':<18}{'mode':<8}{'live GiB':>9}{'overhead':>9}{'calls':>7}{'a step':>8}"
+    f"{'moves a step:':>16}" + "".join(f"{policy:>9}" for policy in POLICIES)
+)
+
+
+def line_of(row: Row) -> str:
+    return (
+        f"{row.trace:<18}{row.mode:<8}{row.live_bytes / 2**30:>9.2f}"
+        f"{cell(row.overhead_ratio, 9, 4)}{cell(row.calls, 7, 0)}{cell(row.calls_per_step, 8, 1)}"
+        f"{'':>16}" + "".join(cell(row.moves_per_step.get(policy), 9, 1) for policy in POLICIES)
+    )
+
+
+def summary(rows: Sequence[Row], mode: str) -> str:
+    ratios = [row.overhead_ratio for row in rows if row.mode == mode and row.overhead_ratio]
+    if not ratios:
+        return f"{mode}: no trace completes"
+    return (
+        f"{mode:<8}overhead: worst {max(ratios):.4f}, median {statistics.median(ratios):.4f}, "
+        f"of {len(ratios)} traces"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table there as well")
+    parser.add_argument("--traces", nargs="+", default=[], metavar="NAME")
+    options = parser.parse_args()
+    rows = []
+    try:
+        if not (BUILD / "memshim").exists():
+            raise BenchError(f"{BUILD} has no memshim; build it, or set MEMSHIM_BUILD")
+        known = [path.name.removesuffix(SUFFIX) for path in sorted(TRACES.glob(f"*{SUFFIX}"))]
+        print(HEADINGS, flush=True)
+        for name in pick(options.traces, known, "trace"):
+            for mode in MODES:
+                rows.append(measure(TRACES / f"{name}{SUFFIX}", mode))
+                print(line_of(rows[-1]), flush=True)
+    except BenchError as error:
+        sys.exit(f"replays.py: {error}")
+    for mode in MODES:
+        print(summary(rows, mode))
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
