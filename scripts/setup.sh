@@ -14,7 +14,7 @@ OLDEST_CUDA=12040
 BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-dev libunwind-dev
     libdw-dev libcriterion-dev zlib1g-dev python3 python3-dev python3-venv)
 LINT_PACKAGES=(clang-format clang-tidy shellcheck)
-BENCH_PACKAGES=(valgrind)
+BENCH_PACKAGES=(valgrind libmimalloc-dev)
 # The versions that the tests were written against. cuda.h, crt/ and the profiler's header come apart.
 CUDA_WHEELS=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'
     'nvidia-cuda-profiler-api==13.0.*')
