@@ -83,15 +83,14 @@ struct csv {
 __attribute__((format(printf, 3, 4))) static bool fail(struct csv *csv, const char *field,
                                                        const char *format, ...)
 {
+    char problem[256];
     va_list values;
-    int length = snprintf(csv->why, csv->why_bytes, "%s:%" PRIu64 ": %s", csv->name, csv->line,
-                          field ? field : "");
 
-    if (length >= 0 && (size_t)length < csv->why_bytes) {
-        va_start(values, format);
-        (void)vsnprintf(csv->why + length, csv->why_bytes - (size_t)length, format, values);
-        va_end(values);
-    }
+    va_start(values, format);
+    (void)vsnprintf(problem, sizeof(problem), format, values);
+    va_end(values);
+    (void)snprintf(csv->why, csv->why_bytes, "%s:%" PRIu64 ": %s%s", csv->name, csv->line,
+                   field ? field : "", problem);
     return false;
 }
 

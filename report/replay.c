@@ -176,6 +176,22 @@ static void forget_work(struct replay *replay)
     }
 }
 
+/* A framework has seen all work on its pages complete before it unmaps them. */
+static void see_all_done(struct replay *replay)
+{
+    const struct ms_device_ops *ops = ms_dry_ops(replay->dry);
+    ms_mark_t all;
+
+    ms_dry_finish(replay->dry, MS_STREAM_DEVICE, UINT64_MAX);
+    memset(replay->working, 0, replay->config->lag);
+    replay->own_marks++;
+    if (ops->mark(ops->ctx, MS_STREAM_DEVICE, &all) == MS_OK) {
+        replay->own_queries++;
+        (void)ops->mark_query(ops->ctx, all);
+        ops->mark_release(ops->ctx, all);
+    }
+}
+
 /* What was queued `lag` operations ago is done. */
 static void finish_work(struct replay *replay)
 {
@@ -419,13 +435,19 @@ static ms_status_t play_page(struct replay *replay, const struct ms_operation *o
         return MS_OK;
     }
 
+    if (operation->kind == MS_OPERATION_UNMAP && replay->config->lag > 0) {
+        see_all_done(replay);
+    }
+
     const uint64_t start_ns = begin_timing(replay);
 
     if (operation->kind == MS_OPERATION_MAP) {
         status = map_page(replay, operation);
     } else if (operation->kind == MS_OPERATION_UNMAP) {
-        status = ms_proxy_unmap(replay->pool, replay->base_of[operation->arena] + operation->offset,
-                                operation->bytes);
+        const ms_addr_t addr = replay->base_of[operation->arena] + operation->offset;
+
+        ms_arenas_block_gone(replay->arenas, addr, operation->bytes);
+        status = ms_proxy_unmap(replay->pool, addr, operation->bytes);
     } else if (operation->kind == MS_OPERATION_RESERVE) {
         status = reserve(replay, operation);
     } else {

@@ -45,12 +45,12 @@ static const struct {
 bool ms_call_costs_default(struct ms_call_costs *costs)
 {
     memset(costs, 0, sizeof(*costs));
-    for (uint8_t call = 0; call < MS_REPLAY_CALL_COUNT; call++) {
+    for (int call = 0; call < MS_REPLAY_CALL_COUNT; call++) {
         const uint64_t median_ns = ms_dry_default_costs.call_ns[known[call].op];
         struct ms_call_cost *row = ms_buffer_extend(&costs->rows, sizeof(*row));
 
         if (row) {
-            *row = (struct ms_call_cost){.call = call,
+            *row = (struct ms_call_cost){.call = (uint8_t)call,
                                          .median_ns = median_ns,
                                          .p99_ns =
                                              known[call].p99_ns ? known[call].p99_ns : median_ns};
@@ -95,9 +95,9 @@ static const char *take_row(struct ms_call_costs *costs, char *line)
     char *rest = line;
     const char *name = strsep(&rest, ",");
 
-    for (uint8_t call = 0; call < MS_REPLAY_CALL_COUNT; call++) {
+    for (int call = 0; call < MS_REPLAY_CALL_COUNT; call++) {
         if (strcmp(ms_replay_call_names[call], name) == 0) {
-            row.call = call;
+            row.call = (uint8_t)call;
         }
     }
     if (row.call == MS_REPLAY_CALL_COUNT) {
