@@ -9,6 +9,9 @@
 
 #define KIND_BORN_ELSEWHERE 31u
 
+/* Out of the way of what nearly every record runs through. */
+#define RARE __attribute__((noinline, cold))
+
 #define UNIT_SHIFT 9 /* blocks and PyTorch's tensors are multiples of 512 bytes */
 
 enum field {
@@ -68,7 +71,7 @@ static inline uint64_t unzigzag(uint64_t value)
     return (value >> 1) ^ (0 - (value & 1));
 }
 
-static uint8_t *put_long_varint(uint8_t *out, uint64_t value)
+static RARE uint8_t *put_long_varint(uint8_t *out, uint64_t value)
 {
     while (value >= 0x80) {
         *out++ = (uint8_t)(value | 0x80);
@@ -110,14 +113,14 @@ static inline uint8_t *put_wide_varint(uint8_t *out, uint64_t value)
     return out + 1 + more;
 }
 
-static bool is_huge(uint64_t value)
+static inline bool is_huge(uint64_t value)
 {
-    return value >> 63;
+    return __builtin_expect(value >> 63 != 0, 0);
 }
 
 /* Six bits and the flag, then the rest: where the number is not huge, one number with the flag
  * below it. */
-static uint8_t *put_huge_flagged(uint8_t *out, uint64_t value, bool divided)
+static RARE uint8_t *put_huge_flagged(uint8_t *out, uint64_t value, bool divided)
 {
     *out++ = (uint8_t)((value & 0x3f) << 1 | divided | 0x80);
     return put_long_varint(out, value >> 6);
@@ -137,13 +140,17 @@ static inline uint8_t *put_short(uint8_t *out, uint64_t value)
                           : put_varint(out, value << 1 | divided);
 }
 
-static inline uint8_t *put_signed_short(uint8_t *out, uint64_t difference)
+/* usually_long: which of the two ways of a varint it then takes; the bytes are the same. */
+static inline uint8_t *put_signed_short(uint8_t *out, uint64_t difference, bool usually_long)
 {
     const bool divided = is_divisible(difference);
     const uint64_t value = zigzag((uint64_t)((int64_t)difference >> (divided ? UNIT_SHIFT : 0)));
 
-    return is_huge(value) ? put_huge_flagged(out, value, divided)
-                          : put_wide_varint(out, value << 1 | divided);
+    if (is_huge(value)) {
+        return put_huge_flagged(out, value, divided);
+    }
+    return usually_long ? put_wide_varint(out, value << 1 | divided)
+                        : put_varint(out, value << 1 | divided);
 }
 
 static inline struct ms_birth *birth_slot(struct ms_codec *codec, uint64_t id)
@@ -190,8 +197,10 @@ static inline bool is_known(struct ms_codec *codec, const struct ms_event *event
     return false;
 }
 
-static inline uint8_t *put_id(struct ms_codec *codec, const struct ms_event *event, uint8_t fields,
-                              bool known, uint8_t *at)
+static inline __attribute__((always_inline)) uint8_t *put_id(struct ms_codec *codec,
+                                                             const struct ms_event *event,
+                                                             uint8_t fields, bool known,
+                                                             uint8_t *at)
 {
     if (fields & BIRTH) {
         if (!known) {
@@ -208,12 +217,12 @@ static inline uint8_t *put_id(struct ms_codec *codec, const struct ms_event *eve
     return at;
 }
 
-static inline uint8_t *put_aux(struct ms_codec *codec, const struct ms_event *event, uint8_t kind,
-                               bool same, uint8_t *at)
+static inline __attribute__((always_inline)) uint8_t *
+put_aux(struct ms_codec *codec, const struct ms_event *event, uint8_t kind, bool same, uint8_t *at)
 {
     switch (kind) {
     case MS_EVENT_BLOCK_ALLOC:
-        return put_signed_short(at, event->aux - event->bytes);
+        return put_signed_short(at, event->aux - event->bytes, false);
     case MS_EVENT_TENSOR_BORN:
         if (event->aux != codec->arena) {
             at = put_varint(at, zigzag(event->aux - codec->arena));
@@ -252,7 +261,7 @@ static inline __attribute__((always_inline)) uint8_t *put_record(struct ms_codec
         at = put_id(codec, event, fields, known, at);
     }
     if ((fields & FIELD_ADDR) && !(known && (fields & DEATH))) {
-        at = put_signed_short(at, event->addr - codec->addr);
+        at = put_signed_short(at, event->addr - codec->addr, true);
         codec->addr = event->addr;
     }
     if ((fields & FIELD_BYTES) && !(known && (fields & DEATH))) {

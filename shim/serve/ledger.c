@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "allocator/lock.h"
+#include "report/spin.h"
 
 #define SHARDS           64u
 #define FIRST_SLOTS      64u
@@ -11,7 +11,7 @@
 #define FULL_DENOMINATOR 4u
 
 struct shard {
-    ms_lock_t lock;
+    ms_spin_t lock;
     struct ms_grant *slots; /* name 0: free */
     size_t slot_count;      /* a power of two, 0 before the first grant */
     size_t used;
@@ -68,7 +68,7 @@ bool ms_ledger_put(const struct ms_grant *grant, struct ms_grant *displaced)
     displaced->name = 0;
     uint64_t hash = mix(grant->space, grant->name);
     struct shard *shard = shard_of(hash);
-    ms_lock_acquire(&shard->lock);
+    ms_spin_acquire(&shard->lock);
     bool room = (shard->used + 1) * FULL_DENOMINATOR <= shard->slot_count * FULL_NUMERATOR;
     if (!room) {
         room = grow(shard);
@@ -82,7 +82,7 @@ bool ms_ledger_put(const struct ms_grant *grant, struct ms_grant *displaced)
         }
         shard->slots[i] = *grant;
     }
-    ms_lock_release(&shard->lock);
+    ms_spin_release(&shard->lock);
     return room;
 }
 
@@ -110,7 +110,7 @@ static inline bool look(enum ms_space space, uint64_t name, struct ms_grant *out
     uint64_t hash = mix(space, name);
     struct shard *shard = shard_of(hash);
     bool found = false;
-    ms_lock_acquire(&shard->lock);
+    ms_spin_acquire(&shard->lock);
     if (shard->slot_count != 0) {
         size_t i = place_of(shard, space, name, hash);
         found = shard->slots[i].name != 0;
@@ -121,7 +121,7 @@ static inline bool look(enum ms_space space, uint64_t name, struct ms_grant *out
             remove_at(shard, i);
         }
     }
-    ms_lock_release(&shard->lock);
+    ms_spin_release(&shard->lock);
     return found;
 }
 
@@ -140,7 +140,7 @@ bool ms_ledger_mark_arena(enum ms_space space, uint64_t name, struct ms_grant *o
     uint64_t hash = mix(space, name);
     struct shard *shard = shard_of(hash);
     bool marked = false;
-    ms_lock_acquire(&shard->lock);
+    ms_spin_acquire(&shard->lock);
     if (name != 0 && shard->slot_count != 0) {
         struct ms_grant *grant = &shard->slots[place_of(shard, space, name, hash)];
         marked = grant->name != 0 && !grant->arena;
@@ -149,7 +149,7 @@ bool ms_ledger_mark_arena(enum ms_space space, uint64_t name, struct ms_grant *o
             *out = *grant;
         }
     }
-    ms_lock_release(&shard->lock);
+    ms_spin_release(&shard->lock);
     return marked;
 }
 
@@ -159,7 +159,7 @@ size_t ms_ledger_sweep(bool (*match)(void *ctx, const struct ms_grant *grant), v
     size_t taken = 0;
     for (size_t s = 0; s < SHARDS && taken < count; s++) {
         struct shard *shard = &shards[s];
-        ms_lock_acquire(&shard->lock);
+        ms_spin_acquire(&shard->lock);
         size_t i = 0;
         while (i < shard->slot_count && taken < count) {
             if (shard->slots[i].name != 0 && match(ctx, &shard->slots[i])) {
@@ -169,7 +169,7 @@ size_t ms_ledger_sweep(bool (*match)(void *ctx, const struct ms_grant *grant), v
                 i++;
             }
         }
-        ms_lock_release(&shard->lock);
+        ms_spin_release(&shard->lock);
     }
     return taken;
 }
@@ -177,20 +177,20 @@ size_t ms_ledger_sweep(bool (*match)(void *ctx, const struct ms_grant *grant), v
 void ms_ledger_fork_prepare(void)
 {
     for (size_t s = 0; s < SHARDS; s++) {
-        ms_lock_acquire(&shards[s].lock);
+        ms_spin_acquire(&shards[s].lock);
     }
 }
 
 void ms_ledger_fork_parent(void)
 {
     for (size_t s = SHARDS; s-- > 0;) {
-        ms_lock_release(&shards[s].lock);
+        ms_spin_release(&shards[s].lock);
     }
 }
 
 void ms_ledger_fork_child(void)
 {
     for (size_t s = 0; s < SHARDS; s++) {
-        ms_lock_reset(&shards[s].lock);
+        ms_spin_release(&shards[s].lock);
     }
 }
