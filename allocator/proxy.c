@@ -102,12 +102,24 @@ static uint64_t obtainable(struct ms_pool *pool, uint64_t bytes, bool *pending)
     return room;
 }
 
+/* Room that could be promised: what the budget has or would have of idle chunks, and the host. */
+static uint64_t coverable(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t room = ms_budget_free_bytes(pool->config.budget) + ms_promise_host_room(pool);
+    return room < bytes ? room + ms_backing_idle_chunks(pool, bytes - room) : room;
+}
+
+static bool has_room(struct ms_pool *pool, uint64_t bytes, bool *pending)
+{
+    return obtainable(pool, bytes, pending) >= bytes && coverable(pool, bytes) >= bytes;
+}
+
 /* Whether it could all be used; waits for work in flight if that may help. */
-static bool await_demand(struct ms_pool *pool, uint64_t bytes, bool may_wait)
+static bool await_room(struct ms_pool *pool, uint64_t bytes, bool may_wait)
 {
     uint64_t left_ns = may_wait ? pool->config.wait_limit_ns : 0;
     bool pending = false;
-    for (unsigned turn = 0; obtainable(pool, bytes, &pending) < bytes; turn++) {
+    for (unsigned turn = 0; !has_room(pool, bytes, &pending); turn++) {
         if (!pending || pool->ops->capturing(pool->ops->ctx)) {
             return false;
         }
@@ -115,7 +127,7 @@ static bool await_demand(struct ms_pool *pool, uint64_t bytes, bool may_wait)
         ms_epochs_mark(pool);
         (void)ms_marks_poll(pool);
         ms_epochs_poll(pool);
-        if (obtainable(pool, bytes, &pending) >= bytes) {
+        if (has_room(pool, bytes, &pending)) {
             return true;
         }
         if (left_ns == 0 ||
@@ -156,7 +168,7 @@ static ms_status_t fill_new(struct ms_pool *pool, struct ms_proxy *proxy, const 
         }
         return status;
     }
-    if (pool->repair.frozen || !await_demand(pool, proxy->bytes, may_wait)) {
+    if (!await_room(pool, proxy->bytes, may_wait)) {
         return MS_ERR_NO_MEMORY;
     }
     return promise_all(pool, proxy);

@@ -30,6 +30,7 @@ struct scene {
     struct program program;
     struct framework framework;
     bool with_program, with_framework;
+    uint64_t calls_before; /* of the kind that fails */
 };
 
 static const char *const op_name[MS_DRY_OP_COUNT] = {
@@ -112,7 +113,8 @@ static void step(struct scene *scene)
 
 static bool happened(const struct scene *scene, const struct fault *fault)
 {
-    return fault->nth != 0 && ms_dry_calls(scene->stage.dry, fault->op) >= fault->nth;
+    uint64_t calls = ms_dry_calls(scene->stage.dry, fault->op) - scene->calls_before;
+    return fault->nth != 0 && calls >= fault->nth;
 }
 
 static bool fine(const struct scene *scene, const struct fault *fault, uint64_t at)
@@ -135,6 +137,7 @@ static bool play(struct scene *scene, uint64_t seed, const struct fault *fault, 
     struct stage *stage = &scene->stage;
     bool good = true;
     *reached = false;
+    scene->calls_before = ms_dry_calls(stage->dry, fault->op);
     ms_dry_fail(stage->dry, fault->op, fault->nth, fault->status);
     for (uint64_t at = 0; at < STEPS && good; at++) {
         stage->armed = fault->nth != 0 && !*reached;

@@ -232,6 +232,10 @@ static ms_status_t make_pages(struct framework *framework, struct segment *segme
         status = ms_proxy_create(stage->pool, page_bytes, NULL, !stage->capturing,
                                  &segment->page[*created]);
         if (status != MS_OK) {
+            if (!stage->capturing && stage_promises(stage, page_bytes)) {
+                model_wrong(&stage->model, "a page of %lu bytes is refused",
+                            (unsigned long)page_bytes);
+            }
             segment->page[*created] = NULL;
             return status;
         }
@@ -526,7 +530,7 @@ static void bear(struct framework *framework)
     uint64_t bytes = some_size(framework);
     struct wish wish = {.place = some_place(framework),
                         .small = bytes <= SMALL_TENSOR_BYTES,
-                        .captured = stage->capturing && roll(framework, 16) != 0,
+                        .captured = stage->capturing && roll(framework, 64) != 0,
                         .bytes = bytes};
     struct piece *piece = find_room(framework, &wish);
     if (piece == NULL) {

@@ -29,6 +29,7 @@ struct world {
     struct framework framework[FRAMEWORKS];
     size_t frameworks;
     unsigned framework_share; /* of 100 steps */
+    uint32_t around;          /* a bit for each kind of what goes on around it in this world */
 };
 
 struct score {
@@ -94,6 +95,18 @@ static void move_cap(struct world *world)
     atomic_store(&budget->cap_bytes, cap_bytes);
 }
 
+/* Somebody else needs room in the budget. */
+static void make_room(struct world *world, uint64_t bytes)
+{
+    struct stage *stage = &world->stage;
+    bool may_wait = !stage->capturing && draw(&world->dice, 2) == 0;
+    bool made = ms_pool_make_room(stage->pool, bytes, may_wait);
+    if (made != (ms_budget_free_bytes(&stage->budget) >= bytes)) {
+        model_wrong(&stage->model, "room for %lu bytes: said %d, %lu free", (unsigned long)bytes,
+                    made, (unsigned long)ms_budget_free_bytes(&stage->budget));
+    }
+}
+
 static void refresh_access(struct world *world)
 {
     struct stage *stage = &world->stage;
@@ -106,52 +119,89 @@ static void refresh_access(struct world *world)
     }
 }
 
+enum around {
+    AROUND_CAPTURE,
+    AROUND_STALL,
+    AROUND_FAULT,
+    AROUND_CHARGE,
+    AROUND_IMPOSE,
+    AROUND_CAP,
+    AROUND_DEVICE_REFUSES,
+    AROUND_HOST_REFUSES,
+    AROUND_STREAM,
+    AROUND_TRIM,
+    AROUND_ROOM,
+    AROUND_ACCESS,
+    AROUND_FINISH,
+    AROUND_TIME,
+    AROUND_COUNT
+};
+
+static void trouble(struct world *world, enum around kind)
+{
+    struct stage *stage = &world->stage;
+    bool begins = draw(&world->dice, 3) == 0;
+    switch (kind) {
+    case AROUND_CAPTURE:
+        stage->capturing = !stage->capturing && begins;
+        ms_dry_set_capturing(stage->dry, stage->capturing);
+        break;
+    case AROUND_STALL:
+        stage->stalled = !stage->stalled && begins;
+        ms_dry_set_stalled(stage->dry, stage->stalled);
+        break;
+    case AROUND_FAULT:
+        arm(world);
+        break;
+    case AROUND_CHARGE:
+        charge_elsewhere(world);
+        break;
+    case AROUND_IMPOSE:
+        impose(world);
+        break;
+    case AROUND_CAP:
+        move_cap(world);
+        break;
+    case AROUND_DEVICE_REFUSES:
+        stage->device_refuses = !stage->device_refuses && begins;
+        break;
+    default:
+        stage->host_refuses = !stage->host_refuses && begins;
+        break;
+    }
+}
+
 static void surroundings(struct world *world)
 {
     struct stage *stage = &world->stage;
-    switch (draw(&world->dice, 17)) {
-    case 0:
-        stage->capturing = !stage->capturing && draw(&world->dice, 2) == 0;
-        ms_dry_set_capturing(stage->dry, stage->capturing);
-        break;
-    case 1:
-        stage->stalled = !stage->stalled && draw(&world->dice, 3) == 0;
-        ms_dry_set_stalled(stage->dry, stage->stalled);
-        break;
-    case 2:
-        arm(world);
-        break;
-    case 3:
-        charge_elsewhere(world);
-        break;
-    case 4:
+    enum around kind = (enum around)draw(&world->dice, AROUND_COUNT);
+    uint64_t bytes = draw(&world->dice, 64 * MIB);
+    if ((world->around >> kind & 1) == 0) {
+        kind = AROUND_TIME;
+    }
+    switch (kind) {
+    case AROUND_STREAM:
         stage_replace_stream(stage, (unsigned)draw(&world->dice, STREAMS));
         break;
-    case 5:
-        (void)ms_pool_trim(stage->pool, draw(&world->dice, 64 * MIB));
+    case AROUND_TRIM:
+        (void)ms_pool_trim(stage->pool, bytes);
         break;
-    case 6:
+    case AROUND_ROOM:
+        make_room(world, bytes);
+        break;
+    case AROUND_ACCESS:
         refresh_access(world);
         break;
-    case 7:
+    case AROUND_FINISH:
         ms_dry_finish(stage->dry, MS_STREAM_DEVICE, UINT64_MAX);
         break;
-    case 8:
-        move_cap(world);
-        break;
-    case 9:
-        stage->host_refuses = !stage->host_refuses && draw(&world->dice, 3) == 0;
-        break;
-    case 11:
-        impose(world);
-        break;
-    case 10:
-        stage->device_refuses = !stage->device_refuses && draw(&world->dice, 3) == 0;
-        break;
-    default:
+    case AROUND_TIME:
         ms_dry_advance(stage->dry, draw(&world->dice, 200000));
         ms_dry_finish(stage->dry, stage->stream[draw(&world->dice, STREAMS)],
                       draw(&world->dice, 8));
+        break;
+    default:
+        trouble(world, kind);
         break;
     }
 }
@@ -207,6 +257,9 @@ static void begin(struct world *world, uint64_t seed, uint64_t ops)
                   cap_bytes / (1 + draw(dice, 24)));
     world->program.most_blocks = 16 + draw(dice, PROGRAM_BLOCKS - 16);
     world->frameworks = 1 + draw(dice, FRAMEWORKS);
+    /* Not everything everywhere: one kind of trouble hides what another would show. */
+    world->around = (uint32_t)(draw(dice, 1u << AROUND_COUNT) | draw(dice, 1u << AROUND_COUNT));
+    world->around &= ~(uint32_t)(draw(dice, 1u << AROUND_DEVICE_REFUSES));
     world->framework_share = (unsigned)draw(dice, 6) * 18;
     for (size_t k = 0; k < world->frameworks; k++) {
         framework_begin(&world->framework[k], &world->stage, seed * FRAMEWORKS + k,

@@ -69,13 +69,6 @@ static struct model_cell *cells_of(struct model *model, ms_addr_t addr, uint64_t
     return &model->cell[first];
 }
 
-void model_reserved(struct model *model, ms_addr_t addr)
-{
-    lock(model);
-    model->first_addr = model->first_addr == 0 ? addr : model->first_addr;
-    unlock(model);
-}
-
 void model_mapped(struct model *model, ms_addr_t addr, uint64_t bytes, ms_handle_t chunk)
 {
     size_t count = 0;
@@ -152,6 +145,25 @@ void model_touch(struct model *model, enum model_touch what, ms_addr_t addr, uin
         touch(model, MODEL_INSIDE, from, to - from, by);
     }
     unlock(model);
+}
+
+uint64_t model_takeable_bytes(struct model *model)
+{
+    uint64_t bytes = 0;
+    lock(model);
+    for (size_t k = 0; k < model->cells && !model->nothing_taken; k++) {
+        const struct model_cell *cell = &model->cell[k];
+        const uint32_t *touch = cell->touch;
+        if (cell->told == 0 || touch[MODEL_INSIDE] == 0 ||
+            touch[MODEL_LIVE] + touch[MODEL_STRANDED] + touch[MODEL_KEPT] != 0) {
+            continue;
+        }
+        const struct model_chunk *chunk = &model->chunk[cell->told];
+        bool ours = chunk->bytes == GRANULE && chunk->location == MS_LOCATION_DEVICE;
+        bytes += ours ? GRANULE : 0;
+    }
+    unlock(model);
+    return bytes;
 }
 
 struct model_arenas model_arena_sums(struct model *model)

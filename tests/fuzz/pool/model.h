@@ -87,9 +87,8 @@ __attribute__((format(printf, 2, 3))) void model_wrong(struct model *model, cons
 /* The sink. */
 void model_event(void *ctx, const struct ms_event *event);
 
-/* The calls that reached the device, which hands addresses out upwards. `unmapping` before the
+/* The calls that reached the device. `unmapping` before the
  * call: nothing that lives or is kept may lie there. */
-void model_reserved(struct model *model, ms_addr_t addr);
 void model_mapped(struct model *model, ms_addr_t addr, uint64_t bytes, ms_handle_t chunk);
 void model_accessed(struct model *model, ms_addr_t addr, uint64_t bytes);
 void model_unmapping(struct model *model, ms_addr_t addr, uint64_t bytes);
@@ -108,6 +107,10 @@ void model_touch(struct model *model, enum model_touch what, ms_addr_t addr, uin
 /* Bytes in whole chunks on the device that lie under neither anything live nor any arena: what
  * could be moved if all work were done. */
 uint64_t model_reclaimable_bytes(struct model *model);
+
+/* Bytes in chunks of one granule that lie wholly in arenas, under nothing live and nothing kept:
+ * what could be taken if all work were done. */
+uint64_t model_takeable_bytes(struct model *model);
 
 /* Of granules that lie wholly in arenas: without backing; backed, but under nothing live. */
 struct model_arenas {

@@ -87,13 +87,8 @@ static ms_status_t watch_mark_wait(void *ctx, ms_mark_t mark, uint64_t timeout_n
 static ms_status_t watch_address_reserve(void *ctx, uint64_t bytes, uint64_t alignment,
                                          ms_addr_t *out)
 {
-    struct stage *stage = ctx;
-    const struct ms_device_ops *ops = below(stage);
-    ms_status_t status = ops->address_reserve(ops->ctx, bytes, alignment, out);
-    if (status == MS_OK) {
-        model_reserved(&stage->model, *out);
-    }
-    return status;
+    const struct ms_device_ops *ops = below(ctx);
+    return ops->address_reserve(ops->ctx, bytes, alignment, out);
 }
 
 static ms_status_t watch_address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
@@ -170,6 +165,18 @@ static const struct ms_device_ops watched = {
 
 /* ---- begin and end */
 
+/* The device hands addresses out upwards: none that is of interest lies below this one. */
+static void find_first_address(struct stage *stage)
+{
+    const struct ms_device_ops *ops = below(stage);
+    ms_addr_t addr = 0;
+    if (ops->granule_bytes != 0 &&
+        ops->address_reserve(ops->ctx, ops->granule_bytes, 0, &addr) == MS_OK) {
+        (void)ops->address_free(ops->ctx, addr, ops->granule_bytes);
+    }
+    stage->model.first_addr = addr;
+}
+
 void stage_begin(struct stage *stage, const struct stage_config *config)
 {
     memset(stage, 0, sizeof(*stage));
@@ -182,6 +189,7 @@ void stage_begin(struct stage *stage, const struct stage_config *config)
         !model_begin(&stage->model, config->granule_bytes == 0, &stage->budget)) {
         abort();
     }
+    find_first_address(stage);
     stage->ops = watched;
     stage->ops.ctx = stage;
     stage->ops.granule_bytes = config->granule_bytes;
@@ -394,13 +402,20 @@ uint64_t stage_total(struct stage *stage, int64_t by_bytes)
 bool stage_promises(struct stage *stage, uint64_t bytes)
 {
     bool excused = stage->capturing || stage->armed || stage->stalled || stage->config.crowded ||
-                   stage->model.plain || stage->device_refuses || stage->lost;
+                   stage->model.plain || stage->device_refuses || stage->host_refuses ||
+                   stage->lost || stage->imposed_bytes != 0;
     if (excused || stage->config.total_bytes < atomic_load(&stage->budget.cap_bytes)) {
         return false;
     }
     uint64_t needed = (bytes + GRANULE - 1) / GRANULE;
-    uint64_t free_granules = ms_budget_free_bytes(&stage->budget) / GRANULE;
-    return needed <= free_granules + model_reclaimable_bytes(&stage->model) / GRANULE;
+    uint64_t room = ms_budget_free_bytes(&stage->budget) / GRANULE;
+    room += model_reclaimable_bytes(&stage->model) / GRANULE;
+    /* What is taken out of arenas must be covered on the host. */
+    uint64_t on_host = stage->config.host_limit_bytes;
+    on_host -= on_host < stage->model.told.host_bytes ? on_host : stage->model.told.host_bytes;
+    uint64_t takeable = model_takeable_bytes(&stage->model);
+    room += (takeable < on_host ? takeable : on_host) / GRANULE;
+    return needed <= room;
 }
 
 void stage_replace_stream(struct stage *stage, unsigned place)

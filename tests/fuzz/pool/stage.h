@@ -80,7 +80,7 @@ bool stage_settle(struct stage *stage);
 uint64_t stage_total(struct stage *stage, int64_t by_bytes);
 
 /* Whether the pool has promised that a request of this size is served now: in whole granules, what
- * the budget has left and what lies in chunks under nothing. */
+ * the budget has left, what lies in chunks under nothing, and what could be taken out of arenas. */
 bool stage_promises(struct stage *stage, uint64_t bytes);
 
 /* A stream is destroyed, and another takes its place and comes after it. */
