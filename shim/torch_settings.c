@@ -10,6 +10,8 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,7 @@
 #include "shim/identity.h"
 #include "shim/life.h"
 #include "shim/log.h"
+#include "shim/probe.h"
 #include "shim/session.h"
 #include "shim/torch_conf.h"
 
@@ -79,6 +82,43 @@ static bool registers_with_nccl(void)
            ms_torch_switch(next_getenv("NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"));
 }
 
+/* A device that cannot map memory (a virtual one) has no expandable segments, and PyTorch fails
+ * there when it is told to use them. Remembered by machine and by the kernel's driver, whose
+ * version this file tells. */
+static bool devices_can_map(void)
+{
+    static const char path[] = "/proc/driver/nvidia/version";
+    char line[256] = "";
+    char host[64] = "";
+    char key[128];
+    FILE *file = fopen(path, "re");
+    bool known = file != NULL && fgets(line, sizeof(line), file) != NULL &&
+                 gethostname(host, sizeof(host) - 1) == 0;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (const char *at = line; *at != '\0'; at++) {
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u;
+    }
+    (void)snprintf(key, sizeof(key), "mapping-%s-%016llx", host, (unsigned long long)hash);
+    return ms_probe("probe-mapping", NULL, known ? key : NULL) != MS_PROBE_NO;
+}
+
+/* Asked once: PyTorch reads its settings several times. */
+static bool devices_could_map(void)
+{
+    static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
+    static int answer; /* under asking: 0 not asked, 1 they can, 2 not all can */
+    pthread_mutex_lock(&asking);
+    if (answer == 0) {
+        answer = devices_can_map() ? 1 : 2;
+    }
+    bool can = answer == 1;
+    pthread_mutex_unlock(&asking);
+    return can;
+}
+
 static void say_once(const char *what, const char *how)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -106,6 +146,10 @@ static char *answer_for(int row, char *value)
     if (options->torch == MS_TORCH_NATIVE && registers_with_nccl()) {
         say_once(ours, "was left off: PyTorch would give up the registration with NCCL that is "
                        "switched on");
+        return value;
+    }
+    if (options->torch == MS_TORCH_NATIVE && !devices_could_map()) {
+        say_once(ours, "was left off: not every device here can map memory");
         return value;
     }
     if (value == NULL && any) {

@@ -58,6 +58,7 @@ static const struct command {
     {"coverage", coverage_command, "every function of the driver that memshim stands in front of"},
     {"version", version_command, "the version"},
     {"probe-host", ms_cli_probe_host, NULL},
+    {"probe-mapping", ms_cli_probe_mapping, NULL},
     {"help", help_command, "this text; COMMAND --help says more about run, report and replay"},
 };
 

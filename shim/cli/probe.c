@@ -10,6 +10,7 @@
 
 #include "shim/cli/cli.h"
 #include "shim/cuda_api.h"
+#include "shim/probe.h"
 
 #define LONGEST_SECONDS 10u
 #define PATTERN         0xa5a5a5a5u
@@ -106,7 +107,7 @@ static CUmemAllocationProp_v1 host_properties(CUdevice device)
 /* The driver ran out of something: nothing is known then. */
 static int refused(CUresult result)
 {
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? MS_PROBE_UNKNOWN : MS_PROBE_NOT_REACHED;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? MS_PROBE_UNKNOWN : MS_PROBE_NO;
 }
 
 /* One chunk of host memory where the device can access it; its length too. */
@@ -133,7 +134,7 @@ static int map_host(CUdevice device, CUdeviceptr *at, size_t *bytes)
     if (result == CUDA_SUCCESS) {
         result = driver.cuMemSetAccess(*at, *bytes, &access, 1);
     }
-    return result == CUDA_SUCCESS ? MS_PROBE_REACHED : refused(result);
+    return result == CUDA_SUCCESS ? MS_PROBE_YES : refused(result);
 }
 
 /* The device writes the pattern into device memory, copies it to the host's, over itself there, and
@@ -152,7 +153,7 @@ static int access_host(CUdeviceptr host, CUdeviceptr device, uint32_t *words, si
     for (size_t i = 0; done && i < bytes / sizeof(*words); i++) {
         done = words[i] == PATTERN;
     }
-    return done ? MS_PROBE_REACHED : MS_PROBE_NOT_REACHED;
+    return done ? MS_PROBE_YES : MS_PROBE_NO;
 }
 
 int ms_cli_probe_host(int argc, char **argv)
@@ -171,7 +172,7 @@ int ms_cli_probe_host(int argc, char **argv)
         return MS_PROBE_UNKNOWN;
     }
     int status = map_host(device, &host, &bytes);
-    if (status != MS_PROBE_REACHED) {
+    if (status != MS_PROBE_YES) {
         return status;
     }
     uint32_t *words = malloc(bytes);
@@ -182,4 +183,25 @@ int ms_cli_probe_host(int argc, char **argv)
     status = access_host(host, scratch, words, bytes);
     free(words);
     return status; /* the driver takes the rest when the process ends */
+}
+
+int ms_cli_probe_mapping(int argc, char **argv)
+{
+    int count = 0;
+    (void)argv;
+    if (argc != 1) {
+        return MS_CLI_WRONG_CALL;
+    }
+    (void)alarm(LONGEST_SECONDS);
+    if (!load_driver() || driver.cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0) {
+        return MS_PROBE_UNKNOWN;
+    }
+    for (int i = 0; i < count; i++) {
+        CUdevice device = 0;
+        if (driver.cuDeviceGet(&device, i) != CUDA_SUCCESS ||
+            !attribute(device, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)) {
+            return MS_PROBE_NO;
+        }
+    }
+    return MS_PROBE_YES;
 }

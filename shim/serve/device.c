@@ -257,14 +257,13 @@ bool ms_device_make_room(struct ms_device *device, uint64_t wait_ns)
     return released != 0;
 }
 
-/* Trims no more than is asked for: what the pool keeps, it need not create again. */
-static bool trim_and_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes)
+/* The pool makes no more room than is asked for: what it keeps, it need not create again. */
+static bool room_and_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes,
+                            bool may_wait)
 {
-    struct ms_pool_stats stats;
-    ms_pool_stats(device->pool, &stats);
-    uint64_t room = ms_budget_free_bytes(&device->budget);
-    uint64_t missing = bytes > room ? bytes - room : 0;
-    (void)ms_pool_trim(device->pool, stats.free_bytes > missing ? stats.free_bytes - missing : 0);
+    if (device->pool) {
+        (void)ms_pool_make_room(device->pool, bytes, may_wait);
+    }
     return ms_budget_charge(&device->budget, owner, bytes);
 }
 
@@ -272,10 +271,10 @@ bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t by
 {
     bool charged = ms_budget_charge(&device->budget, owner, bytes);
     if (!charged && bytes <= atomic_load(&device->budget.cap_bytes)) {
-        charged = device->pool && trim_and_charge(device, owner, bytes);
+        charged = room_and_charge(device, owner, bytes, false);
         if (!charged) {
             (void)ms_device_make_room(device, may_wait ? ms_options()->wait_ns : 0);
-            charged = ms_budget_charge(&device->budget, owner, bytes);
+            charged = room_and_charge(device, owner, bytes, may_wait);
         }
     }
     if (charged) {

@@ -9,7 +9,7 @@ from typing import Any
 
 from machine import CLI, SHIM, ProcessTest, program, run
 
-REACHED, NOT_REACHED, UNKNOWN = 0, 3, 4
+YES, NO, UNKNOWN = 0, 3, 4
 MAY = "may use up to"
 
 
@@ -38,7 +38,7 @@ class HostRoad(ProcessTest):
 
     def test_it_is_tried_and_remembered(self) -> None:
         self.assertIn(MAY, self.start())
-        self.assertEqual(self.remembered(), [str(REACHED)])
+        self.assertEqual(self.remembered(), [str(YES)])
         # What is remembered is not tried again, whatever a trial would say now.
         self.assertIn(MAY, self.start(SIMGPU_FAIL="cuMemsetD32@*=999"))
 
@@ -49,12 +49,12 @@ class HostRoad(ProcessTest):
                 shutil.rmtree(self.cache, ignore_errors=True)
                 stderr = self.start(SIMGPU_FAIL=failing, MEMSHIM_POOL="on")
                 self.assertIn("the driver offers it, but a test of it failed", stderr)
-                self.assertEqual(self.remembered(), [str(NOT_REACHED)])
+                self.assertEqual(self.remembered(), [str(NO)])
 
     def test_no_room_to_try_is_not_remembered(self) -> None:
         stderr = self.start(SIMGPU_FAIL="cuMemAlloc@1=2")
         self.assertIn("it could not be tested", stderr)
-        self.assertNotIn(str(NOT_REACHED), self.remembered())
+        self.assertNotIn(str(NO), self.remembered())
         self.assertIn(MAY, self.start())
 
     def test_a_driver_that_offers_none(self) -> None:
@@ -76,7 +76,12 @@ class HostRoad(ProcessTest):
     def test_the_trial_itself(self) -> None:
         self.assertEqual(run([CLI, "probe-host", "00" * 16]).status, UNKNOWN)
         self.assertEqual(run([CLI, "probe-host"]).status, 2)
-        self.assertNotIn("probe-host", run([CLI, "help"]).check().stdout)
+        self.assertNotIn("probe-", run([CLI, "help"]).check().stdout)
+
+    def test_the_other_question(self) -> None:
+        self.assertEqual(run([CLI, "probe-mapping"]).status, YES)
+        self.assertEqual(run([CLI, "probe-mapping"], SIMGPU_NO_VMM=1).status, NO)
+        self.assertEqual(run([CLI, "probe-mapping"], LD_LIBRARY_PATH="/none").status, UNKNOWN)
 
 
 if __name__ == "__main__":

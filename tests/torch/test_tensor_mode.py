@@ -197,6 +197,9 @@ class NativeSettings(unittest.TestCase):
     def test_not_where_pytorch_would_give_up_a_registration(self) -> None:
         self.check("native False True None", "TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK=1")
 
+    def test_not_where_a_device_cannot_map(self) -> None:
+        self.check("native False True None", SIMGPU_NO_VMM=1)
+
     def test_off(self) -> None:
         self.check("native False True None", MEMSHIM_TORCH="off")
         self.check("native False True None", MEMSHIM_POOL="off")
