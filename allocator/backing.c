@@ -9,6 +9,12 @@ enum { LARGEST_CHUNK_GRANULES = 16 };
  * granule: what is large now could not be split when memory is short. */
 enum { AMPLE_PART = 2 };
 
+/* Under blocks that the pool places itself, chunks are large up to this part of the cap only: with
+ * a half of it the overhead ratio is 1.013 on the median of recorded jobs and up to 1.034, with a
+ * quarter 1.0075, with an eighth 1.006, as without large chunks. A program that needs all of a
+ * device of 80 GB pays some 8 seconds once for its small ones. */
+enum { LARGE_CHUNKS_PART = 8 };
+
 static void count_host(struct ms_pool *pool, enum ms_event_kind kind, uint64_t bytes)
 {
     struct ms_pool_counters *count = &pool->count;
@@ -77,11 +83,17 @@ static void tell(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk 
 
 /* ---- chunks and spares */
 
-bool ms_backing_ample(const struct ms_pool *pool, uint64_t bytes)
+/* Whether `bytes` more keep what is charged within this part of the cap. */
+static bool within_part(const struct ms_pool *pool, uint64_t bytes, uint64_t part)
 {
-    uint64_t limit = atomic_load(&pool->config.budget->cap_bytes) / AMPLE_PART;
+    uint64_t limit = atomic_load(&pool->config.budget->cap_bytes) / part;
     uint64_t charged = atomic_load(&pool->config.budget->charged_bytes);
     return charged <= limit && bytes <= limit - charged;
+}
+
+bool ms_backing_ample(const struct ms_pool *pool, uint64_t bytes)
+{
+    return within_part(pool, bytes, AMPLE_PART);
 }
 
 ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool birth,
@@ -206,7 +218,7 @@ static uint64_t granules_at_once(const struct ms_pool *pool, uint64_t bytes, boo
 {
     uint64_t granules = large ? bytes / pool->granule_bytes : 1;
     granules = granules > LARGEST_CHUNK_GRANULES ? LARGEST_CHUNK_GRANULES : granules;
-    return ms_backing_ample(pool, granules * pool->granule_bytes) ? granules : 1;
+    return within_part(pool, granules * pool->granule_bytes, LARGE_CHUNKS_PART) ? granules : 1;
 }
 
 /* A chunk of at most `bytes`, smaller where budget or device have no room for a large one. */
@@ -510,11 +522,10 @@ static bool find_run(const struct ms_pool *pool, const struct ms_range *range,
     return out->bytes != 0;
 }
 
-uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
+static uint64_t idle_chunks_of(struct ms_pool *pool, enum ms_region region, uint64_t enough_bytes)
 {
     uint64_t found_bytes = 0;
-    ms_lock_acquire(&pool->state);
-    struct ms_treap_node *root = pool->orders.idle.bins.large;
+    struct ms_treap_node *root = pool->orders.idle.bins[region].large;
     struct ms_range *range = ms_range_tree_at_least(root, pool->granule_bytes, 0);
     while (range != NULL && found_bytes < enough_bytes) {
         struct chunk_run run;
@@ -522,6 +533,16 @@ uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
             found_bytes += run.bytes;
         }
         range = ms_range_tree_after(root, range);
+    }
+    return found_bytes;
+}
+
+uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
+{
+    uint64_t found_bytes = 0;
+    ms_lock_acquire(&pool->state);
+    for (int region = 0; region < MS_REGIONS && found_bytes < enough_bytes; region++) {
+        found_bytes += idle_chunks_of(pool, region, enough_bytes - found_bytes);
     }
     ms_lock_release(&pool->state);
     return found_bytes;
@@ -584,8 +605,8 @@ static ms_status_t unmap_run(struct ms_pool *pool, struct ms_range *range)
     return MS_OK;
 }
 
-ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
-                                  uint64_t *taken_bytes)
+static ms_status_t unmap_idle_of(struct ms_pool *pool, enum ms_region region, uint64_t enough_bytes,
+                                 uint64_t *taken_bytes)
 {
     /* Smallest ranges first: they are the least useful as they are. What is left of a range sorts
      * before it, so going on behind the last one looked at visits each only once. */
@@ -595,7 +616,7 @@ ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
         struct chunk_run run = {0};
         struct ms_range *busy = NULL;
         ms_lock_acquire(&pool->state);
-        struct ms_treap_node **root = &pool->orders.idle.bins.large;
+        struct ms_treap_node **root = &pool->orders.idle.bins[region].large;
         struct ms_range *range = ms_range_tree_at_least(*root, past_bytes, past_addr);
         while (range != NULL && !find_run(pool, range, enough_bytes - *taken_bytes, &run)) {
             range = ms_range_tree_after(*root, range);
@@ -616,6 +637,16 @@ ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
         *taken_bytes += run.bytes;
     }
     return MS_OK;
+}
+
+ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
+                                  uint64_t *taken_bytes)
+{
+    ms_status_t status = MS_OK;
+    for (int region = 0; region < MS_REGIONS && status == MS_OK; region++) {
+        status = unmap_idle_of(pool, region, enough_bytes, taken_bytes);
+    }
+    return status;
 }
 
 /* ---- the end */

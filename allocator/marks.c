@@ -131,8 +131,9 @@ ms_status_t ms_marks_reuse_behind_wait(struct ms_pool *pool, const struct ms_req
     }
     ms_lock_acquire(&pool->state);
     struct ms_range *best = NULL;
+    enum ms_region region = ms_region_of(pool, bytes);
     for (struct ms_order *order = pool->orders.first; order != NULL; order = order->next) {
-        struct ms_range *range = ms_bins_best(&order->bins, bytes);
+        struct ms_range *range = ms_bins_best(&order->bins[region], bytes);
         if (range != NULL && range->free.batch->marked &&
             (best == NULL || range->bytes < best->bytes)) {
             best = range;

@@ -34,7 +34,7 @@ struct ms_order {
     unsigned sealed_batches;
     bool gone; /* the stream was destroyed: nobody requests in this order any more */
     uint64_t ranges;
-    struct ms_bins bins;
+    struct ms_bins bins[MS_REGIONS];
 };
 
 enum { MS_ORDER_BUCKETS = 256 };

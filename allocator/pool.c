@@ -92,21 +92,6 @@ void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
     ms_pages_unmap(pool, sizeof(*pool));
 }
 
-ms_status_t ms_pool_reuse(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
-                          struct ms_block_info *out)
-{
-    struct ms_range *best = ms_bins_best(&pool->orders.idle.bins, bytes);
-    if (request->stream != MS_STREAM_DEVICE && (best == NULL || best->bytes != bytes)) {
-        const struct ms_order *own = ms_orders_find(&pool->orders, request->stream);
-        struct ms_range *range = own == NULL ? NULL : ms_bins_best(&own->bins, bytes);
-        /* The stream's own before what would serve everybody. */
-        if (range != NULL && (best == NULL || range->bytes <= best->bytes)) {
-            best = range;
-        }
-    }
-    return best == NULL ? MS_ERR_NO_MEMORY : ms_range_carve(pool, best, bytes, request, out);
-}
-
 static ms_status_t note_failure(struct ms_pool *pool, ms_status_t status)
 {
     ms_lock_acquire(&pool->state);
@@ -386,6 +371,16 @@ ms_status_t ms_pool_refresh_access(ms_pool_t *pool)
     return status;
 }
 
+static uint64_t largest_of(const struct ms_order *order)
+{
+    uint64_t bytes = 0;
+    for (int region = 0; region < MS_REGIONS; region++) {
+        const struct ms_range *range = ms_bins_largest(&order->bins[region]);
+        bytes = range != NULL && range->bytes > bytes ? range->bytes : bytes;
+    }
+    return bytes;
+}
+
 void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
 {
     ms_lock_acquire(&pool->state);
@@ -414,13 +409,10 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
                                   .holes_taken = count->holes_taken,
                                   .holes_backed = count->holes_backed,
                                   .frozen = pool->repair.frozen};
-    const struct ms_range *largest = ms_bins_largest(&pool->orders.idle.bins);
-    out->largest_free_bytes = largest == NULL ? 0 : largest->bytes;
+    out->largest_free_bytes = largest_of(&pool->orders.idle);
     for (const struct ms_order *order = pool->orders.first; order != NULL; order = order->next) {
-        largest = ms_bins_largest(&order->bins);
-        if (largest != NULL && largest->bytes > out->largest_free_bytes) {
-            out->largest_free_bytes = largest->bytes;
-        }
+        uint64_t bytes = largest_of(order);
+        out->largest_free_bytes = bytes > out->largest_free_bytes ? bytes : out->largest_free_bytes;
     }
     ms_lock_release(&pool->state);
 }

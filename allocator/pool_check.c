@@ -90,7 +90,8 @@ static void check_free(struct walk *walk, const struct ms_range *range)
         walk->sum.pending_bytes += range->bytes;
         check(walk, list_holds(batch->ranges, range), "batch does not hold %#lx", addr);
     }
-    const struct ms_range *best = ms_bins_best(&ms_range_order(pool, range)->bins, range->bytes);
+    const struct ms_range *best =
+        ms_bins_best(&ms_range_order(pool, range)->bins[range->segment->region], range->bytes);
     check(walk, best != NULL && best->bytes == range->bytes,
           "free range at %#lx is not found by its size", addr);
 }
@@ -218,9 +219,14 @@ static void check_orders(struct walk *walk)
     check(walk, orders->idle.ranges == walk->idle_ranges, "%lu ranges are idle, %lu counted",
           (unsigned long)walk->idle_ranges, (unsigned long)orders->idle.ranges);
     uint64_t holes = 0;
-    for (const struct ms_range *hole = ms_range_tree_at_least(walk->pool->holes, 0, 0);
-         hole != NULL; hole = ms_range_tree_after(walk->pool->holes, hole)) {
-        holes++;
+    for (int region = 0; region < MS_REGIONS; region++) {
+        struct ms_treap_node *root = walk->pool->holes[region];
+        const struct ms_range *hole = ms_range_tree_at_least(root, 0, 0);
+        for (; hole != NULL; hole = ms_range_tree_after(root, hole)) {
+            check(walk, hole->segment->region == (enum ms_region)region,
+                  "hole at %#lx is in the tree of another region", (unsigned long)hole->addr);
+            holes++;
+        }
     }
     check(walk, holes == walk->holes, "%lu holes, %lu in their tree", (unsigned long)walk->holes,
           (unsigned long)holes);

@@ -64,6 +64,7 @@ struct ms_segment {
     struct ms_starts starts; /* of live blocks */
     struct ms_chunk **slots; /* one for each granule: what backs it; null for nothing */
     uint64_t slot_count;
+    enum ms_region region;
     bool plain; /* one chunk of plain_alloc: slot 0 stands for all of it */
 
     /* From the first tensor in it on; null before. */
@@ -130,7 +131,7 @@ struct ms_pool {
 
     struct ms_index index;
     struct ms_orders orders;
-    struct ms_treap_node *holes;
+    struct ms_treap_node *holes[MS_REGIONS];
     struct ms_slab range_slab;
     struct ms_pool_counters count;
     uint64_t next_id, end_id; /* ids taken from the process's, not yet given to a block */
@@ -279,7 +280,7 @@ uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes);
 uint64_t ms_backing_release_spares(struct ms_pool *pool);
 
 /* Adds a segment of addresses, one hole, that a request of `bytes` fits in. */
-ms_status_t ms_backing_reserve(struct ms_pool *pool, uint64_t bytes);
+ms_status_t ms_backing_reserve(struct ms_pool *pool, uint64_t bytes, enum ms_region region);
 
 /* Without virtual memory management: a segment of plain memory that a request of `bytes` fits in,
  * as one busy range. And giving back those that are idle, until enough_bytes have been. */
@@ -427,9 +428,41 @@ void ms_holes_forget(struct ms_pool *pool);
 ms_status_t ms_ladder_climb(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                             struct ms_block_info *out);
 
-/* Best fit over what the request may use at once; state lock held. MS_ERR_NO_MEMORY: none. */
+/* ---- place.c: where a request goes. State lock. */
+
+enum ms_region ms_region_of(const struct ms_pool *pool, uint64_t bytes);
+
+/* Whether so much of the cap is spoken for that good places go before few driver calls. */
+bool ms_place_tight(const struct ms_pool *pool);
+
+struct ms_place {
+    struct ms_range *first;  /* free or hole; addr lies in it or in those that follow */
+    ms_addr_t addr;          /* where the block begins */
+    uint64_t unbacked_bytes; /* of its granules */
+};
+
+/* The best place for a request on `stream`; without `holes_too`, of those that need no backing.
+ * False: none. */
+bool ms_place_best(struct ms_pool *pool, ms_stream_t stream, uint64_t bytes, bool holes_too,
+                   struct ms_place *out);
+
+/* A place at the beginning of a hole that has room alone: no idle chunk is cut by it. */
+bool ms_place_fresh(struct ms_pool *pool, uint64_t bytes, struct ms_place *out);
+
+/* Makes one busy range of a place; what lies around it stays what it was. In a hole it takes whole
+ * granules, so that it may begin before the block and end after it. *idle: whether all of it was
+ * idle or hole. Null: the host is out of memory, nothing changed. */
+struct ms_range *ms_place_claim(struct ms_pool *pool, const struct ms_place *place, uint64_t bytes,
+                                bool *idle);
+
+/* A block in what the request may use at once and is backed. MS_ERR_NO_MEMORY: none, or, while
+ * memory is tight, a better place needs driver calls. */
 ms_status_t ms_pool_reuse(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                           struct ms_block_info *out);
+
+/* Likewise, wherever there is room: in other regions too, and whatever it wastes. */
+ms_status_t ms_pool_reuse_any(struct ms_pool *pool, const struct ms_request *request,
+                              uint64_t bytes, struct ms_block_info *out);
 
 /* The busy range is given up: its pieces become what stands behind them, free in `batch` (null:
  * idle) where backed. State lock. */

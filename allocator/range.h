@@ -79,8 +79,12 @@ void ms_index_insert(struct ms_index *index, struct ms_range *range);
 struct ms_range *ms_index_find(const struct ms_index *index, ms_addr_t addr);
 struct ms_range *ms_index_take(struct ms_index *index, ms_addr_t addr);
 
-/* Free ranges of one order, by size. Up to MS_BIN_LIMIT_BYTES one list for each size there is (a
- * bitmap finds the next one in use); beyond, a tree by size and address. So the best fit is exact.
+/* Blocks of different sizes lie apart: see place.c. A segment belongs to one region. */
+enum ms_region { MS_REGION_LARGE, MS_REGION_SMALL, MS_REGION_TINY, MS_REGIONS };
+
+/* Free ranges of one order and region, by size. Up to MS_BIN_LIMIT_BYTES one list for each size
+ * there is (a bitmap finds the next one in use); beyond, a tree by size and address. So the best
+ * fit is exact.
  */
 enum { MS_BIN_COUNT = 2048 };
 #define MS_BIN_LIMIT_BYTES ((uint64_t)MS_BIN_COUNT * 512u)

@@ -21,7 +21,7 @@ static void tell_segment(struct ms_pool *pool, enum ms_event_kind kind, ms_addr_
             .bytes = bytes});
 }
 
-ms_status_t ms_backing_reserve(struct ms_pool *pool, uint64_t bytes)
+ms_status_t ms_backing_reserve(struct ms_pool *pool, uint64_t bytes, enum ms_region region)
 {
     const struct ms_device_ops *ops = pool->ops;
     uint64_t least_bytes = ms_round_up(bytes, pool->granule_bytes);
@@ -45,6 +45,7 @@ ms_status_t ms_backing_reserve(struct ms_pool *pool, uint64_t bytes)
     status = ms_segment_add(pool, base, wanted_bytes, false, &segment);
     if (status == MS_OK) {
         tell_segment(pool, MS_EVENT_RANGE_RESERVE, base, wanted_bytes);
+        segment->region = region;
         ms_range_make_hole(pool, segment->first);
     }
     ms_lock_release(&pool->state);
@@ -130,7 +131,7 @@ uint64_t ms_backing_plain_release(struct ms_pool *pool, uint64_t enough_bytes)
     ms_addr_t past_addr = 0;
     while (released_bytes < enough_bytes) {
         ms_lock_acquire(&pool->state);
-        struct ms_treap_node **root = &pool->orders.idle.bins.large;
+        struct ms_treap_node **root = &pool->orders.idle.bins[MS_REGION_LARGE].large;
         struct ms_range *range = ms_range_tree_at_least(*root, past_bytes, past_addr);
         while (range != NULL && !whole_segment(range)) {
             range = ms_range_tree_after(*root, range);

@@ -6,6 +6,9 @@
 
 enum { FIRST_PAGE_BYTES = 64 << 10, LARGEST_PAGE_BYTES = 4 << 20 };
 
+/* What a page begins with; nodes keep its alignment to a cache line. */
+enum { HEADER_BYTES = 64 };
+
 struct ms_slab_page {
     struct ms_slab_page *next;
     size_t bytes;
@@ -65,8 +68,8 @@ static bool add_page(struct ms_slab *slab)
     }
     *page = (struct ms_slab_page){.next = slab->pages, .bytes = slab->page_bytes};
     slab->pages = page;
-    slab->fresh = (char *)page + slab->node_bytes;
-    slab->fresh_nodes = slab->page_bytes / slab->node_bytes - 1;
+    slab->fresh = (char *)page + HEADER_BYTES;
+    slab->fresh_nodes = (slab->page_bytes - HEADER_BYTES) / slab->node_bytes;
     if (slab->page_bytes < LARGEST_PAGE_BYTES) {
         slab->page_bytes *= 2;
     }

@@ -235,10 +235,10 @@ static void leave_batch(struct ms_range *range)
 void ms_range_take(struct ms_pool *pool, struct ms_range *range)
 {
     if (range->state == MS_RANGE_HOLE) {
-        ms_range_tree_remove(&pool->holes, range);
+        ms_range_tree_remove(&pool->holes[range->segment->region], range);
     } else {
         struct ms_order *order = ms_range_order(pool, range);
-        ms_bins_remove(&order->bins, range);
+        ms_bins_remove(&order->bins[range->segment->region], range);
         order->ranges--;
         leave_batch(range);
         pool->count.free_bytes -= range->bytes;
@@ -290,7 +290,7 @@ struct ms_range *ms_range_make_free(struct ms_pool *pool, struct ms_range *range
     range->state = MS_RANGE_FREE;
     enter_batch(batch, range);
     struct ms_order *order = ms_range_order(pool, range);
-    ms_bins_insert(&order->bins, range);
+    ms_bins_insert(&order->bins[range->segment->region], range);
     order->ranges++;
     pool->count.free_bytes += range->bytes;
     pool->count.pending_bytes += batch != NULL ? range->bytes : 0;
@@ -309,7 +309,7 @@ struct ms_range *ms_range_make_hole(struct ms_pool *pool, struct ms_range *range
         ms_range_absorb_next(pool, range);
     }
     range->state = MS_RANGE_HOLE;
-    ms_range_tree_insert(&pool->holes, range);
+    ms_range_tree_insert(&pool->holes[range->segment->region], range);
     return range;
 }
 

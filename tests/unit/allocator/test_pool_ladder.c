@@ -24,7 +24,7 @@ Test(pool_ladder, expanding_goes_beside_free_memory)
 
 Test(pool_ladder, large_requests_take_few_chunks)
 {
-    struct rig *rig = rig_of(1024 * MIB, 1024 * MIB);
+    struct rig *rig = rig_of(8192 * MIB, 8192 * MIB);
     (void)rig_alloc(rig, 512 * MIB, S1);
     cr_assert_leq(ms_dry_calls(rig->dry, MS_DRY_CHUNK_CREATE), 16);
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_SET_ACCESS), 1);
@@ -181,10 +181,11 @@ Test(pool_ladder, a_stream_that_stands_still_does_not_hide_one_that_moves)
 
 Test(pool_ladder, a_chunk_too_large_for_the_place_is_exchanged_without_waiting)
 {
-    struct rig *rig = rig_of(1024 * MIB, 66 * MIB);
+    struct rig *rig = rig_of(1024 * MIB, 322 * MIB);
     struct ms_block_info idle = rig_alloc(rig, 32 * MIB, MS_STREAM_DEVICE);
-    struct ms_block_info wall = rig_alloc(rig, 2 * MIB - 512, MS_STREAM_DEVICE);
-    struct ms_block_info other = rig_alloc(rig, 512, S2);
+    (void)rig_alloc(rig, 256 * MIB, MS_STREAM_DEVICE); /* more than large chunks are made for */
+    struct ms_block_info wall = rig_alloc(rig, MIB, MS_STREAM_DEVICE);
+    struct ms_block_info other = rig_alloc(rig, MIB, S2);
     struct ms_block_info own = rig_alloc(rig, 32 * MIB, S1);
     rig_free(rig, idle, MS_STREAM_DEVICE);
     rig_free(rig, other, S2);
@@ -193,7 +194,7 @@ Test(pool_ladder, a_chunk_too_large_for_the_place_is_exchanged_without_waiting)
     rig_work(rig, own, S1);
     rig_free(rig, own, S1);
     /* Its own 32 MiB and one granule more, which only the idle chunk of 32 MiB can pay for. */
-    struct ms_block_info block = rig_alloc(rig, 33 * MIB, S1);
+    struct ms_block_info block = rig_alloc(rig, 34 * MIB + 512 * KIB, S1);
     cr_assert_eq(block.addr, other.addr, "from what is free before its own on");
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT), 0);
     rig_work(rig, block, S1);

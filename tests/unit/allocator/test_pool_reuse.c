@@ -140,7 +140,7 @@ Test(pool_reuse, one_mark_serves_many_frees)
     struct rig *rig = rig_with_streams();
     struct ms_block_info block[64];
     for (int k = 0; k < 64; k++) {
-        block[k] = rig_alloc(rig, 64 * KIB, MS_STREAM_DEVICE);
+        block[k] = rig_alloc(rig, MIB, MS_STREAM_DEVICE);
         rig_work(rig, block[k], S1);
     }
     for (int k = 0; k < 64; k++) {
@@ -148,7 +148,7 @@ Test(pool_reuse, one_mark_serves_many_frees)
     }
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK), 0, "frees take no marks");
     ms_dry_finish(rig->dry, S1, 64);
-    struct ms_block_info all = rig_alloc(rig, 4 * MIB, MS_STREAM_DEVICE);
+    struct ms_block_info all = rig_alloc(rig, 64 * MIB, MS_STREAM_DEVICE);
     cr_assert_eq(all.addr, block[0].addr, "they have become one range");
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK), 1);
     rig_end(rig);
@@ -159,7 +159,7 @@ Test(pool_reuse, neighbours_coalesce)
     struct rig *rig = rig_with_streams();
     struct ms_block_info block[8];
     for (int k = 0; k < 8; k++) {
-        block[k] = rig_alloc(rig, 256 * KIB, S1);
+        block[k] = rig_alloc(rig, MIB, S1);
     }
     uint64_t created = rig_stats(rig).chunks_created;
     static const int order[8] = {3, 1, 0, 2, 7, 5, 6, 4};
@@ -167,7 +167,7 @@ Test(pool_reuse, neighbours_coalesce)
         rig_free(rig, block[order[k]], S1);
         rig_check(rig);
     }
-    struct ms_block_info whole = rig_alloc(rig, 2 * MIB, S1);
+    struct ms_block_info whole = rig_alloc(rig, 8 * MIB, S1);
     cr_assert_eq(whole.addr, block[0].addr);
     cr_assert_eq(rig_stats(rig).chunks_created, created);
     rig_end(rig);
@@ -194,7 +194,7 @@ Test(pool_reuse, best_fit_takes_the_tightest)
     struct ms_block_info block[5];
     for (int k = 0; k < 5; k++) {
         block[k] = rig_alloc(rig, size[k], S1);
-        (void)rig_alloc(rig, 512, S1); /* keeps them apart */
+        (void)rig_alloc(rig, 64 * KIB, S1); /* keeps them apart */
     }
     for (int k = 0; k < 5; k++) {
         rig_free(rig, block[k], S1);

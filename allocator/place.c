@@ -1,0 +1,336 @@
+/* Placement: where a request goes.
+ *
+ * Addresses are plentiful and chunks move, so a placement wastes nothing but what stays free in
+ * chunks that some live block touches. Three rules keep that small:
+ *
+ *   - Small blocks, and tiny ones, lie in regions of their own: one tensor of 512 bytes that stays
+ *     would hold a chunk that a large one has left. Within them best fit is enough.
+ *   - Between two live large blocks lies a gap: free memory, holes, or both. Its first and last
+ *     chunk may be shared with the blocks around it. A request goes to the beginning or to the end
+ *     of a gap, wherever the fewest chunks are touched that no live block touches yet; of equal
+ *     places to the one that needs the fewest driver calls, then to the tightest gap. An exact fit
+ *     of a whole gap is taken without a search.
+ *   - Requests of whole granules lie on whole granules: they leave no edge behind.
+ *
+ * While memory is ample only gaps that are backed are looked at, so that a program whose pattern
+ * repeats makes no driver calls. From TIGHT_PART on, holes are looked at too, and a place that has
+ * to be backed must save more than BACKING_COST chunks. */
+#include "allocator/pool_internal.h"
+
+enum {
+    CANDIDATES = 8,   /* of each set; looking at 400 gave the same ratios */
+    REACH = 16,       /* ranges that a gap is joined from, on each side */
+    TIGHT_PART = 4,   /* tight: less than this part of the cap is free */
+    BACKING_COST = 2, /* in chunks, of a place that needs driver calls */
+};
+
+#define TINY_LIMIT_BYTES  ((uint64_t)64 << 10)
+#define SMALL_LIMIT_BYTES ((uint64_t)1 << 20)
+
+enum ms_region ms_region_of(const struct ms_pool *pool, uint64_t bytes)
+{
+    if (bytes >= SMALL_LIMIT_BYTES || pool->granule_bytes == 0) {
+        return MS_REGION_LARGE;
+    }
+    return bytes < TINY_LIMIT_BYTES ? MS_REGION_TINY : MS_REGION_SMALL;
+}
+
+bool ms_place_tight(const struct ms_pool *pool)
+{
+    const struct ms_budget *budget = pool->config.budget;
+    return ms_budget_free_bytes(budget) < atomic_load(&budget->cap_bytes) / TIGHT_PART;
+}
+
+/* ---- gaps */
+
+struct gap {
+    struct ms_range *first;
+    ms_addr_t begin, end;
+};
+
+static bool joinable(const struct ms_range *range, ms_stream_t stream, bool holes_too)
+{
+    return range != NULL &&
+           (ms_range_usable(range, stream) || (holes_too && range->state == MS_RANGE_HOLE));
+}
+
+static struct gap gap_around(struct ms_range *range, ms_stream_t stream, bool holes_too)
+{
+    struct ms_range *first = range;
+    struct ms_range *last = range;
+    for (int k = 0; k < REACH && joinable(first->prev, stream, holes_too); k++) {
+        first = first->prev;
+    }
+    for (int k = 0; k < REACH && joinable(last->next, stream, holes_too); k++) {
+        last = last->next;
+    }
+    return (struct gap){.first = first, .begin = first->addr, .end = last->addr + last->bytes};
+}
+
+static bool closed_by(const struct ms_range *neighbour)
+{
+    return neighbour == NULL ||
+           (neighbour->state != MS_RANGE_FREE && neighbour->state != MS_RANGE_HOLE);
+}
+
+static bool whole_gap(const struct ms_range *range)
+{
+    return closed_by(range->prev) && closed_by(range->next);
+}
+
+/* Chunks that `bytes` at `addr` would touch and no neighbour of the gap does. */
+static uint64_t new_chunks(uint64_t granule, const struct gap *gap, ms_addr_t addr, uint64_t bytes)
+{
+    uint64_t first = addr / granule;
+    uint64_t last = (addr + bytes - 1) / granule;
+    bool left_shared = gap->begin % granule != 0 && first == gap->begin / granule;
+    bool right_shared = gap->end % granule != 0 && last == gap->end / granule;
+    uint64_t shared = (left_shared ? 1u : 0u) + (right_shared ? 1u : 0u);
+    uint64_t touched = last - first + 1;
+    return touched > shared ? touched - shared : 0;
+}
+
+/* What of the place has no backing. */
+static uint64_t unbacked_bytes(uint64_t granule, const struct ms_place *place, uint64_t bytes)
+{
+    uint64_t sum_bytes = 0;
+    ms_addr_t begin = place->addr / granule * granule;
+    ms_addr_t end = ms_round_up(place->addr + bytes, granule);
+    for (const struct ms_range *at = place->first; at != NULL && at->addr < end; at = at->next) {
+        ms_addr_t from = at->addr > begin ? at->addr : begin;
+        ms_addr_t to = at->addr + at->bytes < end ? at->addr + at->bytes : end;
+        if (at->state == MS_RANGE_HOLE && from < to) {
+            sum_bytes += to - from;
+        }
+    }
+    return sum_bytes;
+}
+
+/* ---- the search */
+
+struct search {
+    uint64_t granule, bytes;
+    ms_stream_t stream;
+    bool holes_too;
+    struct ms_place *best;
+    uint64_t best_cost; /* in chunks; UINT64_MAX: nothing found yet */
+    uint64_t best_gap_bytes;
+};
+
+static void consider_at(struct search *search, const struct gap *gap, ms_addr_t addr)
+{
+    struct ms_place place = {.first = gap->first, .addr = addr};
+    place.unbacked_bytes = unbacked_bytes(search->granule, &place, search->bytes);
+    uint64_t cost = new_chunks(search->granule, gap, addr, search->bytes) +
+                    (place.unbacked_bytes != 0 ? BACKING_COST : 0);
+    uint64_t gap_bytes = gap->end - gap->begin;
+    bool better = cost < search->best_cost;
+    if (cost == search->best_cost) {
+        better = place.unbacked_bytes != search->best->unbacked_bytes
+                     ? place.unbacked_bytes < search->best->unbacked_bytes
+                     : gap_bytes < search->best_gap_bytes;
+    }
+    if (better) {
+        *search->best = place;
+        search->best_cost = cost;
+        search->best_gap_bytes = gap_bytes;
+    }
+}
+
+static void consider(struct search *search, struct ms_range *range)
+{
+    struct gap gap = gap_around(range, search->stream, search->holes_too);
+    bool whole = search->bytes % search->granule == 0;
+    ms_addr_t low = whole ? ms_round_up(gap.begin, search->granule) : gap.begin;
+    if (low + search->bytes > gap.end) {
+        return;
+    }
+    consider_at(search, &gap, low);
+    /* An end on a chunk's end offers nothing that the beginning does not. */
+    if (!whole && gap.end % search->granule != 0) {
+        consider_at(search, &gap, gap.end - search->bytes);
+    }
+}
+
+/* The tightest ranges that have room, or nearly, and then the largest of those that have not and
+ * need their neighbours' help. */
+static void consider_tree(struct search *search, struct ms_treap_node *root, uint64_t room_bytes)
+{
+    struct ms_range *from = ms_range_tree_at_least(root, room_bytes, 0);
+    struct ms_range *range = from;
+    for (int k = 0; k < CANDIDATES && range != NULL; k++) {
+        consider(search, range);
+        range = ms_range_tree_after(root, range);
+    }
+    range = from != NULL ? ms_range_tree_before(root, from) : ms_range_tree_last(root);
+    for (int k = 0; k < CANDIDATES && range != NULL; k++) {
+        consider(search, range);
+        range = ms_range_tree_before(root, range);
+    }
+}
+
+bool ms_place_best(struct ms_pool *pool, ms_stream_t stream, uint64_t bytes, bool holes_too,
+                   struct ms_place *out)
+{
+    enum ms_region region = ms_region_of(pool, bytes);
+    *out = (struct ms_place){0};
+    struct search search = {.granule = pool->granule_bytes,
+                            .bytes = bytes,
+                            .stream = stream,
+                            .holes_too = holes_too,
+                            .best = out,
+                            .best_cost = UINT64_MAX};
+    struct ms_order *own =
+        stream == MS_STREAM_DEVICE ? NULL : ms_orders_find(&pool->orders, stream);
+    consider_tree(&search, pool->orders.idle.bins[region].large, bytes);
+    if (own != NULL) {
+        consider_tree(&search, own->bins[region].large, bytes);
+    }
+    if (holes_too) {
+        /* The edges around a hole may add almost two granules to it. */
+        uint64_t edges_bytes = 2 * pool->granule_bytes;
+        struct ms_treap_node *holes = pool->holes[region];
+        consider_tree(&search, holes, bytes > edges_bytes ? bytes - edges_bytes : 0);
+        if (holes != NULL) {
+            consider(&search, ms_range_tree_last(holes));
+        }
+    }
+    return search.best_cost != UINT64_MAX;
+}
+
+bool ms_place_fresh(struct ms_pool *pool, uint64_t bytes, struct ms_place *out)
+{
+    uint64_t new_bytes = ms_round_up(bytes, pool->granule_bytes);
+    struct ms_treap_node *holes = pool->holes[ms_region_of(pool, bytes)];
+    struct ms_range *hole = ms_range_tree_at_least(holes, new_bytes, 0);
+    if (hole == NULL) {
+        return false;
+    }
+    *out = (struct ms_place){.first = hole, .addr = hole->addr, .unbacked_bytes = new_bytes};
+    return true;
+}
+
+/* ---- claims */
+
+static void give_back(struct ms_pool *pool, struct ms_range *range, bool hole,
+                      struct ms_batch *batch)
+{
+    if (hole) {
+        ms_range_make_hole(pool, range);
+    } else {
+        ms_range_make_free(pool, range, batch);
+    }
+}
+
+/* Takes from the range what lies in [from, to), which is not nothing. Two nodes are in reserve. */
+static struct ms_range *cut(struct ms_pool *pool, struct ms_range *range, ms_addr_t from,
+                            ms_addr_t to)
+{
+    bool hole = range->state == MS_RANGE_HOLE;
+    struct ms_batch *batch = hole ? NULL : range->free.batch;
+    ms_range_take(pool, range);
+    if (from > range->addr) {
+        struct ms_range *before = range;
+        range = ms_range_split(pool, before, from - before->addr);
+        give_back(pool, before, hole, batch);
+    }
+    if (range->addr + range->bytes > to) {
+        give_back(pool, ms_range_split(pool, range, to - range->addr), hole, batch);
+    }
+    return range;
+}
+
+struct ms_range *ms_place_claim(struct ms_pool *pool, const struct ms_place *place, uint64_t bytes,
+                                bool *idle)
+{
+    if (!ms_slab_reserve(&pool->range_slab, 2)) {
+        return NULL;
+    }
+    ms_addr_t end = place->addr + bytes;
+    struct ms_range *range = place->first;
+    while (range->addr + range->bytes <= place->addr) {
+        range = range->next;
+    }
+    struct ms_range *claim = NULL;
+    *idle = true;
+    for (;;) {
+        uint64_t unit = range->state == MS_RANGE_HOLE ? pool->granule_bytes : 1;
+        *idle = *idle && (range->state == MS_RANGE_HOLE || range->free.batch == NULL);
+        range = cut(pool, range, place->addr / unit * unit, ms_round_up(end, unit));
+        if (claim == NULL) {
+            claim = range;
+        } else {
+            ms_range_absorb_next(pool, claim);
+        }
+        if (claim->addr + claim->bytes >= end) {
+            return claim;
+        }
+        range = claim->next;
+    }
+}
+
+/* ---- reuse */
+
+static struct ms_range *best_fit(struct ms_pool *pool, ms_stream_t stream, uint64_t bytes,
+                                 enum ms_region region)
+{
+    struct ms_range *best = ms_bins_best(&pool->orders.idle.bins[region], bytes);
+    if (stream != MS_STREAM_DEVICE && (best == NULL || best->bytes != bytes)) {
+        const struct ms_order *own = ms_orders_find(&pool->orders, stream);
+        struct ms_range *range = own == NULL ? NULL : ms_bins_best(&own->bins[region], bytes);
+        /* The stream's own before what would serve everybody. */
+        if (range != NULL && (best == NULL || range->bytes <= best->bytes)) {
+            best = range;
+        }
+    }
+    return best;
+}
+
+static ms_status_t reuse_gap(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
+                             struct ms_block_info *out)
+{
+    struct ms_place place;
+    bool idle = false;
+    if (!ms_place_best(pool, request->stream, bytes, ms_place_tight(pool), &place) ||
+        place.unbacked_bytes != 0) {
+        return MS_ERR_NO_MEMORY;
+    }
+    struct ms_range *range = ms_place_claim(pool, &place, bytes, &idle);
+    if (range == NULL) {
+        return MS_ERR_NO_MEMORY;
+    }
+    ms_range_make_live(pool, range, request, out);
+    return MS_OK;
+}
+
+ms_status_t ms_pool_reuse(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
+                          struct ms_block_info *out)
+{
+    enum ms_region region = ms_region_of(pool, bytes);
+    struct ms_range *best = best_fit(pool, request->stream, bytes, region);
+    if (region == MS_REGION_LARGE && pool->granule_bytes != 0 &&
+        (best == NULL || best->bytes != bytes || !whole_gap(best))) {
+        return reuse_gap(pool, request, bytes, out);
+    }
+    return best == NULL ? MS_ERR_NO_MEMORY : ms_range_carve(pool, best, bytes, request, out);
+}
+
+ms_status_t ms_pool_reuse_any(struct ms_pool *pool, const struct ms_request *request,
+                              uint64_t bytes, struct ms_block_info *out)
+{
+    struct ms_place place;
+    if (pool->granule_bytes != 0 && ms_place_best(pool, request->stream, bytes, false, &place)) {
+        bool idle = false;
+        struct ms_range *range = ms_place_claim(pool, &place, bytes, &idle);
+        if (range == NULL) {
+            return MS_ERR_NO_MEMORY;
+        }
+        ms_range_make_live(pool, range, request, out);
+        return MS_OK;
+    }
+    struct ms_range *best = NULL;
+    for (int region = 0; region < MS_REGIONS && best == NULL; region++) {
+        best = best_fit(pool, request->stream, bytes, region);
+    }
+    return best == NULL ? MS_ERR_NO_MEMORY : ms_range_carve(pool, best, bytes, request, out);
+}
