@@ -24,7 +24,7 @@ Test(pool_ladder, expanding_goes_beside_free_memory)
 
 Test(pool_ladder, large_requests_take_few_chunks)
 {
-    struct rig *rig = rig_of(8192 * MIB, 8192 * MIB);
+    struct rig *rig = rig_of(16384 * MIB, 16384 * MIB);
     (void)rig_alloc(rig, 512 * MIB, S1);
     cr_assert_leq(ms_dry_calls(rig->dry, MS_DRY_CHUNK_CREATE), 16);
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_SET_ACCESS), 1);
@@ -181,9 +181,9 @@ Test(pool_ladder, a_stream_that_stands_still_does_not_hide_one_that_moves)
 
 Test(pool_ladder, a_chunk_too_large_for_the_place_is_exchanged_without_waiting)
 {
-    struct rig *rig = rig_of(1024 * MIB, 322 * MIB);
+    struct rig *rig = rig_of(4096 * MIB, 1090 * MIB);
     struct ms_block_info idle = rig_alloc(rig, 32 * MIB, MS_STREAM_DEVICE);
-    (void)rig_alloc(rig, 256 * MIB, MS_STREAM_DEVICE); /* more than large chunks are made for */
+    (void)rig_alloc(rig, 1024 * MIB, MS_STREAM_DEVICE); /* more than large chunks are made for */
     struct ms_block_info wall = rig_alloc(rig, MIB, MS_STREAM_DEVICE);
     struct ms_block_info other = rig_alloc(rig, MIB, S2);
     struct ms_block_info own = rig_alloc(rig, 32 * MIB, S1);

@@ -1,0 +1,55 @@
+/* Where blocks go: the rules of place.c, on the dry device. */
+#include "rig.h"
+
+#define S1 ((ms_stream_t)101)
+
+static struct rig *rig_of(uint64_t total_bytes, uint64_t cap_bytes)
+{
+    struct rig *rig = rig_make(GRANULE, total_bytes, cap_bytes);
+    cr_assert_eq(ms_dry_stream_create(rig->dry, S1), MS_OK);
+    return rig;
+}
+
+Test(place, small_blocks_lie_apart_from_large_ones)
+{
+    struct rig *rig = rig_of(1024 * MIB, 1024 * MIB);
+    struct ms_block_info large = rig_alloc(rig, 3 * MIB, S1); /* leaves 1 MiB behind it */
+    struct ms_block_info small = rig_alloc(rig, 256 * KIB, S1);
+    struct ms_block_info tiny = rig_alloc(rig, 512, S1);
+    cr_assert_neq(small.addr / GRANULE, (large.addr + 2 * MIB) / GRANULE);
+    cr_assert_neq(tiny.addr / GRANULE, (large.addr + 2 * MIB) / GRANULE);
+    cr_assert_neq(tiny.addr / GRANULE, small.addr / GRANULE);
+    rig_end(rig);
+}
+
+/* A full cap: what another region has left is used before an allocation fails. */
+Test(place, regions_help_each_other_out)
+{
+    struct rig *rig = rig_of(1024 * MIB, 4 * MIB);
+    struct ms_block_info large = rig_alloc(rig, 3 * MIB, S1);
+    struct ms_block_info small = rig_alloc(rig, 256 * KIB, S1);
+    cr_assert_eq(small.addr, large.addr + 3 * MIB);
+    rig_end(rig);
+}
+
+/* At the beginning of the gap three chunks would be touched, at its end two and one in use. */
+Test(place, the_end_of_a_gap_serves_where_it_saves_a_chunk)
+{
+    struct rig *rig = rig_of(1024 * MIB, 1024 * MIB);
+    struct ms_block_info gap = rig_alloc(rig, 9 * MIB, S1);
+    struct ms_block_info behind = rig_alloc(rig, 3 * MIB, S1);
+    cr_assert_eq(behind.addr, gap.addr + 9 * MIB);
+    rig_free(rig, gap, S1);
+    struct ms_block_info block = rig_alloc(rig, 5 * MIB, S1);
+    cr_assert_eq(block.addr, gap.addr + 4 * MIB, "two whole chunks, and the shared one");
+    rig_end(rig);
+}
+
+Test(place, whole_granules_lie_on_whole_granules)
+{
+    struct rig *rig = rig_of(1024 * MIB, 1024 * MIB);
+    (void)rig_alloc(rig, 3 * MIB, S1);
+    struct ms_block_info whole = rig_alloc(rig, 4 * MIB, S1);
+    cr_assert_eq(whole.addr % GRANULE, 0);
+    rig_end(rig);
+}
