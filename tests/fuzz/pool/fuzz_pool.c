@@ -258,8 +258,9 @@ static void begin(struct world *world, uint64_t seed, uint64_t ops)
     world->program.most_blocks = 16 + draw(dice, PROGRAM_BLOCKS - 16);
     world->frameworks = 1 + draw(dice, FRAMEWORKS);
     /* Not everything everywhere: one kind of trouble hides what another would show. */
-    world->around = (uint32_t)(draw(dice, 1u << AROUND_COUNT) | draw(dice, 1u << AROUND_COUNT));
-    world->around &= ~(uint32_t)(draw(dice, 1u << AROUND_DEVICE_REFUSES));
+    for (unsigned kind = 0; kind < AROUND_COUNT; kind++) {
+        world->around |= draw(dice, 8) < (kind <= AROUND_HOST_REFUSES ? 3 : 6) ? 1u << kind : 0;
+    }
     world->framework_share = (unsigned)draw(dice, 6) * 18;
     for (size_t k = 0; k < world->frameworks; k++) {
         framework_begin(&world->framework[k], &world->stage, seed * FRAMEWORKS + k,

@@ -249,6 +249,11 @@ Test(recording, a_trace)
     synthetic_begin(&run, trace, 1);
     synthetic_churn(&run, 50000);
     (void)snprintf(folder, sizeof(folder), "%s", ms_trace_dir(trace));
+    cr_assert(ms_recording_begin(&recording));
+    cr_assert(ms_recording_read_trace(&recording, folder, 0, why, sizeof(why)), "%s", why);
+    cr_assert_eq(recording.births, run.births, "the newest events are not packed yet");
+    ms_recording_free(&recording);
+
     ms_trace_close(trace, true, 0);
     cr_assert(ms_recording_begin(&recording));
     cr_assert(ms_recording_read_trace(&recording, folder, -1, why, sizeof(why)), "%s", why);
