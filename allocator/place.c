@@ -12,9 +12,19 @@
  *     of a whole gap is taken without a search.
  *   - Requests of whole granules lie on whole granules: they leave no edge behind.
  *
- * While memory is ample only gaps that are backed are looked at, so that a program whose pattern
- * repeats makes no driver calls. From TIGHT_PART on, holes are looked at too, and a place that has
- * to be backed must save more than BACKING_COST chunks. */
+ * While memory is ample only gaps that are backed are looked at, so that few driver calls are made.
+ * From TIGHT_PART on, holes are looked at too, and a place that has to be backed must save more
+ * than BACKING_COST chunks. Without that, one of 25 recorded jobs needs 1.035 instead of 1.002.
+ *
+ * Smallest cap over peak live bytes, by `memshim replay --mode tensor --min-cap` over tests/traces:
+ *
+ *   best fit, the beginning of gaps, one region, chunks of 32 MiB    median 1.016, at most 1.067
+ *   these rules                                                      median 1.005, at most 1.012
+ *
+ * On other recordings a third region, of tiny blocks, took a mixture of experts from 1.015 to 1.006
+ * and cost a job of 1.2 GiB one chunk or two; keeping exact fits of a part of a gap cost up to 1 %.
+ * Once short of memory a job of fixed shapes may still move chunks in each step, where its blocks
+ * do not come to lie as they lay the step before. */
 #include "allocator/pool_internal.h"
 
 enum {
