@@ -29,7 +29,6 @@
 typedef char *(*getenv_t)(const char *);
 
 static _Atomic(getenv_t) next;
-static _Atomic bool added;
 
 /* The strings that were handed out: whoever called getenv may keep the pointer. */
 struct answer {
@@ -159,7 +158,6 @@ static char *answer_for(int row, char *value)
     if (merged == NULL) {
         return value;
     }
-    atomic_store_explicit(&added, true, memory_order_relaxed);
     say_once(ours, "was switched on by memshim; what PYTORCH_ALLOC_CONF says of it wins");
     return merged;
 }
@@ -177,11 +175,6 @@ __attribute__((visibility("default"))) char *getenv(const char *name)
     enum ms_library caller = ms_library_at(__builtin_return_address(0));
     return caller == MS_LIBRARY_TORCH || caller == MS_LIBRARY_C10_CUDA ? answer_for(row, value)
                                                                        : value;
-}
-
-bool ms_torch_settings_added(void)
-{
-    return atomic_load_explicit(&added, memory_order_relaxed);
 }
 
 char *ms_torch_settings_variable(void)

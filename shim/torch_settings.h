@@ -3,11 +3,6 @@
 #ifndef MEMSHIM_SHIM_TORCH_SETTINGS_H
 #define MEMSHIM_SHIM_TORCH_SETTINGS_H
 
-#include <stdbool.h>
-
-/* Whether PyTorch was given a setting that the user did not write. */
-bool ms_torch_settings_added(void);
-
 /* The NAME=value that an interpreter of Python must find in its environment when it starts; null
  * where there is none. PyTorch's default NCCL process group aborts over the cudaMallocAsync
  * backend. */

@@ -246,7 +246,9 @@ def run_stamped(
             timeout_s=timeout_s,
             **{"MEMSHIM_OUTPUT": f"{folder}/out", "SIMGPU_DELAY_US": "0-300", **settings},
         )
-        return Job(result, *(reports_in(Path(folder) / "out") if shim else ([], [])))
+        # A process that died of what was found leaves no report.
+        ended = shim and result.status == 0
+        return Job(result, *(reports_in(Path(folder) / "out") if ended else ([], [])))
 
 
 def run_workload(

@@ -16,6 +16,10 @@
 #define RESERVATION_BYTES (8 * GIB)
 #define USERS             4
 
+/* c10::reportMemoryUsageToProfiler. device: type (1: CUDA) and ordinal, in a byte each. */
+void torch_report(void *at, int64_t bytes, size_t total_allocated, size_t total_reserved,
+                  uint16_t device) __asm__("_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE");
+
 /* A part of an arena. Neighbours in one list, by address. */
 struct part {
     struct part *next, *before;
@@ -307,6 +311,21 @@ static void empty_cache(struct repair_allocator *allocator, CUstream stream)
 /* --- The interface -----------------------------------------------------------------------------
  */
 
+/* With the sums as they are after it. */
+static void report(struct repair_allocator *allocator, const struct part *part, bool born)
+{
+    int64_t bytes = (int64_t)part->bytes;
+    void *at = (void *)(uintptr_t)part->at; // NOLINT(performance-no-int-to-ptr)
+    if (allocator->kind == REPAIR_PAGES) {
+        torch_report(at, born ? bytes : -bytes, allocator->stats.live_bytes,
+                     allocator->stats.held_bytes, (uint16_t)(allocator->device << 8 | 1));
+    } else if (born && memshim_range_born != NULL) {
+        memshim_range_born(allocator->device, at, part->bytes);
+    } else if (!born && memshim_range_died != NULL) {
+        memshim_range_died(allocator->device, at, part->bytes);
+    }
+}
+
 static CUdeviceptr hand_out(struct repair_allocator *allocator, struct part *part, size_t bytes)
 {
     if (part->bytes - bytes >= ALIGNMENT_BYTES) {
@@ -319,9 +338,7 @@ static CUdeviceptr hand_out(struct repair_allocator *allocator, struct part *par
     if (stats->live_bytes > stats->peak_live_bytes) {
         stats->peak_live_bytes = stats->live_bytes;
     }
-    if (memshim_range_born != NULL) {
-        memshim_range_born(allocator->device, (const void *)(uintptr_t)part->at, part->bytes);
-    }
+    report(allocator, part, true);
     return part->at;
 }
 
@@ -375,15 +392,13 @@ void repair_free(struct repair_allocator *allocator, CUdeviceptr at, const CUeve
     MUST(pthread_mutex_lock(&allocator->lock));
     struct part *part = live_part(allocator, at);
     EXPECT(part != NULL && user_count <= USERS);
-    if (memshim_range_died != NULL) {
-        memshim_range_died(allocator->device, (const void *)(uintptr_t)at, part->bytes);
-    }
+    allocator->stats.live_bytes -= part->bytes;
+    report(allocator, part, false);
     part->live = false;
     for (size_t i = 0; i < user_count; i++) {
         part->users[i] = users[i];
     }
     part->user_count = user_count;
-    allocator->stats.live_bytes -= part->bytes;
     MUST(pthread_mutex_unlock(&allocator->lock));
 }
 

@@ -1,7 +1,9 @@
 /* A caching allocator as frameworks have it: it takes large arenas from the driver, one stream
- * each, hands out parts of them, and tells memshim of each (memshim.h). A part that is freed is
- * handed out again at once, in the order of its stream; one that other streams have used is held
- * back until their events have passed, though its death is told at once.
+ * each, hands out parts of them, and tells memshim of each: through memshim.h where they lie in
+ * segments, and as PyTorch does where they lie in pages. Its library is called libc10_cuda.so, and
+ * needs a libc10.so: so memshim knows who maps pages, and that somebody will report. A part that is
+ * freed is handed out again at once, in the order of its stream; one that other streams have used
+ * is held back until their events have passed, though its death is told at once.
  *
  * One per device, thread-safe: its lock is held in every call, as PyTorch holds its own. Sizes are
  * bytes. Ends the program where a call fails that must not. */
@@ -12,6 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#pragma GCC visibility push(default)
 
 enum repair_arenas {
     REPAIR_SEGMENTS, /* cuMemAlloc: PyTorch's native segments */
@@ -43,5 +47,7 @@ void repair_free(struct repair_allocator *allocator, CUdeviceptr at, const CUeve
 void repair_empty_cache(struct repair_allocator *allocator, CUstream stream);
 
 struct repair_stats repair_stats_of(struct repair_allocator *allocator);
+
+#pragma GCC visibility pop
 
 #endif
