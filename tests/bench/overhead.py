@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -42,6 +42,8 @@ CONTEXT_BYTES = 400 * MIB
 AMPLE_BYTES = 48 << 30
 CAP_RATIO = 1.02
 TIMEOUT_S = 300
+# What memshim says where it had no device memory left for a tensor.
+ON_HOST = ("they lie in host memory", "lies on memory that could not be put back")
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Run:
     live_bytes: int = 0
     reserved_bytes: int = 0
     others_bytes: int = 0  # forwarded, or held by libraries: on the device and not PyTorch's
-    host_bytes: int = 0  # most bytes that stood on host memory instead
+    on_host: bool = False  # a tensor stood on host memory, or on none
     calls: Sequence[Mapping[str, int]] = ()  # after each step, from the start
     step_cpu_s: Sequence[float] = ()
     error: str = ""
@@ -149,7 +151,7 @@ class Worker:
             **configuration.environment,
             "MEMSHIM_BUILD": str(BUILD),
             "MEMSHIM_VENV": os.environ.get("MEMSHIM_VENV", str(ROOT / ".venv")),
-            "MEMSHIM_LOG": "off",
+            "MEMSHIM_LOG": "warn",
             "OMP_NUM_THREADS": "1",
             "SIMGPU_CONTENTS": "none",
             "SIMGPU_DEVICES": "2",
@@ -213,7 +215,9 @@ class Worker:
         if any(statuses):
             failed = next(rank for rank, status in enumerate(statuses) if status)
             return Run(False, error=last_words(folder / f"rank{failed}.err"))
-        return self.result(ranks, sorted((folder / "memshim/latest").glob("*/report.json")))
+        said = "".join((folder / f"rank{rank}.err").read_text() for rank in range(workload.ranks))
+        run = self.result(ranks, sorted((folder / "memshim/latest").glob("*/report.json")))
+        return replace(run, on_host=any(words in said for words in ON_HOST))
 
     def ask(self, **request: object) -> list[int]:
         assert self.process.stdin is not None and self.process.stdout is not None
@@ -264,7 +268,6 @@ class Worker:
                 device["peak"]["charged_bytes"] - device["peak"]["reserved_bytes"] - CONTEXT_BYTES
                 for device in devices
             ),
-            host_bytes=max(device.get("peak_host_backed_bytes", 0) for device in devices),
         )
 
 
@@ -382,7 +385,7 @@ class Bench:
         row.ample_calls = ample[0].calls[-1]
         capped = worker.run(workload, math.ceil(live * CAP_RATIO / GRANULE) * GRANULE, others)
         row.runs += 1
-        if capped.completed and capped.host_bytes == 0:
+        if capped.completed and not capped.on_host:
             row.calls = count_calls(capped.calls[-1])
             row.calls_per_step = per_step(capped, count_calls)
             row.moves, row.moves_per_step = 0, 0
@@ -393,7 +396,7 @@ class Bench:
         def completes(limit_bytes: int) -> bool:
             row.runs += 1
             run = worker.run(workload, limit_bytes, others)
-            return run.completed and run.host_bytes == 0
+            return run.completed and not run.on_host
 
         tolerance = max(GRANULE, int(live * self.relative_tolerance) // GRANULE * GRANULE)
         guess = min(worker.configuration.guess, row.reserved_ratio)
