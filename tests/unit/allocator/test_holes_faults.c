@@ -9,6 +9,10 @@
 #define PAGE     (8 * MIB)
 #define RESERVED (256 * MIB)
 
+/* With AMPLE and nothing charged yet, a page is made whole; then all but CAP is taken by others. */
+#define AMPLE (32 * PAGE)
+#define CAP   (48 * MIB)
+
 enum { DEVICE_ERROR = 999, TENSORS = 12 };
 
 struct scene {
@@ -24,7 +28,7 @@ static void build(struct scene *scene)
 {
     *scene = (struct scene){.rig = rig_make_as((struct rig_wishes){.granule_bytes = GRANULE,
                                                                    .total_bytes = 256 * MIB,
-                                                                   .cap_bytes = 48 * MIB,
+                                                                   .cap_bytes = AMPLE,
                                                                    .host_limit_bytes = 64 * MIB})};
     struct ms_event_sink sink = {.emit = rig_note, .ctx = scene->rig};
     const struct ms_device_ops *ops = ms_dry_ops(scene->rig->dry);
@@ -143,8 +147,9 @@ static void act(struct scene *scene)
     struct ms_block_info arena;
     struct ms_block_info big;
     struct ms_block_info small;
-    try_block(scene, 16 * MIB, &arena);
     add_page(scene, 0);
+    ms_budget_impose(&scene->rig->budget, MS_OWNER_FORWARDED, AMPLE - CAP);
+    try_block(scene, 16 * MIB, &arena);
     add_page(scene, 8);
     if (arena.addr != 0) {
         born(scene, 0, arena.addr, MIB);
@@ -200,6 +205,7 @@ static void end(struct scene *scene)
     ms_arenas_destroy(scene->arenas);
     synchronize(scene);
     ms_pool_destroy(scene->rig->pool, false);
+    ms_budget_discharge(&scene->rig->budget, MS_OWNER_FORWARDED, AMPLE - CAP);
     cr_assert_eq(ops->address_free(ops->ctx, scene->base, RESERVED), MS_OK);
     struct ms_dry_stats left;
     ms_dry_stats(scene->rig->dry, &left);

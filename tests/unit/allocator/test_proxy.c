@@ -8,6 +8,9 @@
 #define PAGE     (20 * MIB)
 #define RESERVED (400 * MIB)
 
+/* With this cap and nothing charged yet, a page is made whole. */
+#define AMPLE (32 * PAGE)
+
 enum { DEVICE_ERROR = 999 };
 
 struct scene {
@@ -21,7 +24,7 @@ static struct scene build(uint64_t cap_bytes, uint64_t host_limit_bytes)
 {
     struct scene scene = {
         .rig = rig_make_as((struct rig_wishes){.granule_bytes = GRANULE,
-                                               .total_bytes = 512 * MIB,
+                                               .total_bytes = 1024 * MIB,
                                                .cap_bytes = cap_bytes,
                                                .host_limit_bytes = host_limit_bytes})};
     struct ms_event_sink sink = {.emit = rig_note, .ctx = scene.rig};
@@ -97,6 +100,18 @@ static void add_page(struct scene *scene, uint64_t mib)
     check(scene);
 }
 
+/* As build, with a page at the beginning that was made whole when memory was ample still. */
+static struct scene build_whole(uint64_t cap_bytes, uint64_t host_limit_bytes)
+{
+    struct scene scene = build(AMPLE, host_limit_bytes);
+    add_page(&scene, 0);
+    struct ms_proxy_info info;
+    cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base, &info), MS_OK);
+    cr_assert_neq(info.chunk, 0);
+    ms_budget_impose(&scene.rig->budget, MS_OWNER_FORWARDED, AMPLE - cap_bytes);
+    return scene;
+}
+
 static ms_status_t unmap(struct scene *scene, uint64_t mib, uint64_t bytes)
 {
     ms_status_t status = ms_proxy_unmap(scene->rig->pool, scene->base + mib * MIB, bytes);
@@ -123,7 +138,7 @@ static void died(struct scene *scene, uint64_t mib, uint64_t bytes)
 
 Test(proxy, a_page_is_one_chunk_while_memory_is_ample)
 {
-    struct scene scene = build(400 * MIB, 0);
+    struct scene scene = build(AMPLE, 0);
     ms_proxy_t *proxy = NULL;
     struct ms_proxy_info info;
     cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_OK);
@@ -149,7 +164,7 @@ Test(proxy, a_page_is_one_chunk_while_memory_is_ample)
 
 Test(proxy, pages_are_of_granules_when_memory_is_not_ample)
 {
-    struct scene scene = build(60 * MIB, 0);
+    struct scene scene = build(AMPLE, 0);
     add_page(&scene, 0);
     cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_CHUNK_CREATE), 1);
     add_page(&scene, 20);
@@ -161,8 +176,7 @@ Test(proxy, pages_are_of_granules_when_memory_is_not_ample)
 
 Test(proxy, what_is_idle_in_a_page_serves_a_block)
 {
-    struct scene scene = build(44 * MIB, 256 * MIB);
-    add_page(&scene, 0);
+    struct scene scene = build_whole(44 * MIB, 256 * MIB);
     add_page(&scene, 20);
     born(&scene, 0, 4 * MIB);
     born(&scene, 20, 4 * MIB);
@@ -208,9 +222,8 @@ Test(proxy, with_nothing_free_a_page_is_lazy_and_births_back_it)
 
 Test(proxy, a_page_is_refused_when_it_could_not_all_be_used)
 {
-    struct scene scene = build(40 * MIB, 256 * MIB);
+    struct scene scene = build_whole(40 * MIB, 256 * MIB);
     ms_proxy_t *proxy = NULL;
-    add_page(&scene, 0);
     add_page(&scene, 20);
     born(&scene, 0, 12 * MIB);
     born(&scene, 20, 10 * MIB);
@@ -264,12 +277,12 @@ Test(proxy, a_pinned_page_is_left_alone)
 
 Test(proxy, wrong_calls_are_refused)
 {
-    struct scene scene = build(400 * MIB, 0);
+    struct scene scene = build(AMPLE, 0);
     ms_proxy_t *proxy = NULL;
     ms_pool_t *pool = scene.rig->pool;
     cr_assert_eq(try_create(&scene, GRANULE + 1, &proxy), MS_ERR_INVALID);
     cr_assert_eq(try_create(&scene, 0, &proxy), MS_ERR_INVALID);
-    cr_assert_eq(try_create(&scene, 800 * MIB, &proxy), MS_ERR_NO_MEMORY);
+    cr_assert_eq(try_create(&scene, 2 * AMPLE, &proxy), MS_ERR_NO_MEMORY);
     cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_OK);
     cr_assert_eq(try_map(&scene, proxy, 1), MS_ERR_INVALID);
     cr_assert_eq(try_map(&scene, proxy, 390), MS_ERR_INVALID, "beyond the reservation");
