@@ -15,7 +15,7 @@ Usage: scripts/bench.sh [--only SECTION]... [--quick] [--json FILE] [--runs N] [
 All on the simulated GPU, whose driver costs next to nothing. The sections, all where none is named:
   cost       a call's instructions (callgrind) and time, without memshim, with it, and with it but
              no trace
-  hot        alloc + free pairs: memshim's pool, mimalloc, PyTorch's allocator called from C++
+  hot        alloc + free pairs: memshim's pool, mimalloc, PyTorch's native allocator called from C++
   replay     the recorded runs of tests/traces through the pool: overhead ratio, calls, moves
   workloads  real PyTorch, memshim native and tensor mode, PyTorch native and expandable segments:
              overhead ratio, reserved over live, driver calls, chunk moves, CPU time a step (hours
@@ -111,14 +111,10 @@ subject() {
         settings=(LD_LIBRARY_PATH="$MEMSHIM_BUILD/simgpu" LD_PRELOAD="$MEMSHIM_BUILD/libmemshim.so"
             MEMSHIM_LOG=off MEMSHIM_OUTPUT="$OUTPUT")
         ;;
-    torch-native) settings=(PYTORCH_ALLOC_CONF=expandable_segments:False) ;;
-    torch-expandable) settings=(PYTORCH_ALLOC_CONF=expandable_segments:True) ;;
+    torch) settings=(PYTORCH_ALLOC_CONF=expandable_segments:False) ;;
     esac
     local command=("$program" "$2")
-    if [[ $1 == torch-* ]]; then
-        program=${program%-*}
-        command=("$MEMSHIM_ROOT/scripts/simgpu.sh" "$program" "$2")
-    fi
+    if [[ $1 == torch ]]; then command=("$MEMSHIM_ROOT/scripts/simgpu.sh" "${command[@]}"); fi
     [[ -x $program ]] || return 0
     for ((run = 0; run < RUNS; run++)); do
         env SIMGPU_MEMORY=64GiB SIMGPU_CONTENTS=none MEMSHIM_BUILD="$MEMSHIM_BUILD" \
@@ -132,7 +128,7 @@ subject() {
 
 section_hot() {
     local cases=(one_1 one_2 one_4 mixed_1 mixed_2 mixed_4 beside_1000 beside_1000000 among_1000
-        among_1000000) subjects=(memshim mimalloc torch-native torch-expandable) name each ns
+        among_1000000) subjects=(memshim mimalloc torch) name each ns
     if [[ $QUICK == yes ]]; then cases=(one_1 mixed_1); fi
     printf '%-34s' "nanoseconds a pair"
     printf ' %16s' "${subjects[@]}"
