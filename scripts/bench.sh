@@ -15,7 +15,7 @@ Usage: scripts/bench.sh [--only SECTION]... [--quick] [--json FILE] [--runs N] [
 All on the simulated GPU, whose driver costs next to nothing. The sections, all where none is named:
   cost       a call's instructions (callgrind) and time, without memshim, with it, and with it but
              no trace
-  hot        alloc + free pairs: memshim's pool, mimalloc, PyTorch's native allocator called from C++
+  hot        alloc + free pairs: memshim's pool, mimalloc, PyTorch's own allocator from C++
   replay     the recorded runs of tests/traces through the pool: overhead ratio, calls, moves
   workloads  real PyTorch, memshim native and tensor mode, PyTorch native and expandable segments:
              overhead ratio, reserved over live, driver calls, chunk moves, CPU time a step (hours
