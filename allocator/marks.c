@@ -126,7 +126,7 @@ void ms_marks_take(struct ms_pool *pool, bool all)
 ms_status_t ms_marks_reuse_behind_wait(struct ms_pool *pool, const struct ms_request *request,
                                        uint64_t bytes, struct ms_block_info *out)
 {
-    if (request->stream == MS_STREAM_DEVICE || capturing(pool)) {
+    if (request->stream == MS_STREAM_DEVICE || request->no_stream_waits || capturing(pool)) {
         return MS_ERR_NO_MEMORY;
     }
     ms_lock_acquire(&pool->state);

@@ -36,7 +36,8 @@ struct ms_request {
     uint64_t bytes;     /* > 0 */
     ms_stream_t stream; /* the stream that may use it at once; MS_STREAM_DEVICE: every stream may */
     uint32_t site;
-    bool may_wait; /* false: never block for work in flight (the calling thread captures) */
+    bool may_wait;        /* false: never block for work in flight (the calling thread captures) */
+    bool no_stream_waits; /* no wait for another stream is inserted into this one */
 };
 
 struct ms_block_info {

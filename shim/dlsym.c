@@ -14,6 +14,7 @@
 
 #include "shim/elf.h"
 #include "shim/resolve.h"
+#include "shim/verbs.h"
 
 #ifndef __LP64__
 #    error "memshim supports 64-bit Linux only"
@@ -113,9 +114,18 @@ static bool nothing_next(int row)
     return !driver_has && ms_real_dlsym(RTLD_NEXT, name) == NULL;
 }
 
+/* From a handle of libibverbs; nobody is known to ask for these in a scope. */
+static bool is_verb(void *handle, const char *name)
+{
+    return handle != RTLD_NEXT && handle != RTLD_DEFAULT && ms_verbs_known(name);
+}
+
 struct answer ms_answer_dlsym(void *handle, const char *name)
 {
     dlsym_t next = next_dlsym_function();
+    if (is_verb(handle, name)) {
+        return (struct answer){ms_verbs_hook(name, next(handle, name)), 1};
+    }
     int row = ms_hook_of_symbol(name);
     if (row < 0 || handle == RTLD_NEXT) {
         return (struct answer){NULL, row >= 0 && nothing_next(row)};
@@ -126,15 +136,19 @@ struct answer ms_answer_dlsym(void *handle, const char *name)
 struct answer ms_answer_dlvsym(void *handle, const char *name, const char *version)
 {
     (void)next_dlsym_function();
+    dlvsym_t next = atomic_load_explicit(&ms_next_dlvsym, memory_order_acquire);
+    if (is_verb(handle, name)) {
+        return (struct answer){ms_verbs_hook(name, next(handle, name, version)), 1};
+    }
     int row = ms_hook_of_symbol(name);
     if (row < 0 || handle == RTLD_NEXT) {
         return (struct answer){NULL, row >= 0 && nothing_next(row)};
     }
-    dlvsym_t next = atomic_load_explicit(&ms_next_dlvsym, memory_order_acquire);
     return (struct answer){hook_for(next(handle, name, version), handle, row), 1};
 }
 
-/* For a name that does not begin with "cu", and once the target is known: two compares and a jump.
+/* For a name that begins neither with "cu" nor with "ib", and once the target is known: a few
+ * compares and a jump.
  * The frame keeps the arguments, and the stack aligned, around the call. */
 #if defined(__x86_64__)
 #    define DOOR(name, answer, target)              \
@@ -150,8 +164,13 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "    testq %rsi, %rsi\n"            \
                 "    je 2f\n"                       \
                 "    cmpb $'c', (%rsi)\n"           \
+                "    je 4f\n"                       \
+                "    cmpb $'i', (%rsi)\n"           \
                 "    jne 2f\n"                      \
-                "    cmpb $'u', 1(%rsi)\n"          \
+                "    cmpb $'b', 1(%rsi)\n"          \
+                "    jne 2f\n"                      \
+                "    jmp 1f\n"                      \
+                "4:  cmpb $'u', 1(%rsi)\n"          \
                 "    jne 2f\n"                      \
                 "1:  subq $24, %rsp\n"              \
                 "    .cfi_adjust_cfa_offset 24\n"   \
@@ -187,8 +206,14 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "    cbz x1, 2f\n"                        \
                 "    ldrb w17, [x1]\n"                    \
                 "    cmp w17, #'c'\n"                     \
+                "    b.eq 4f\n"                           \
+                "    cmp w17, #'i'\n"                     \
                 "    b.ne 2f\n"                           \
                 "    ldrb w17, [x1, #1]\n"                \
+                "    cmp w17, #'b'\n"                     \
+                "    b.ne 2f\n"                           \
+                "    b 1f\n"                              \
+                "4:  ldrb w17, [x1, #1]\n"                \
                 "    cmp w17, #'u'\n"                     \
                 "    b.ne 2f\n"                           \
                 "1:  stp x29, x30, [sp, #-48]!\n"         \

@@ -114,6 +114,10 @@ void ms_serve_exit(void);
  * is set. */
 void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes);
 
+/* The range's physical memory is about to be shown to a device or a process outside: it is not
+ * moved any more. Nothing where the range is not memory of ours. The guard is set. */
+void ms_serve_pin(uint64_t addr, uint64_t bytes);
+
 /* The framework raises its out-of-memory error for a request of this size. The guard is set. */
 void ms_oom_from_torch(int device, uint64_t requested_bytes);
 

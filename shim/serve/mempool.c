@@ -349,8 +349,10 @@ CUresult ms_serve_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     return result;
 }
 
-/* The driver's pool of this handle keeps the threshold and the reuse flags, which ours does not
- * need, and it refuses what is wrong. */
+/* The driver's pool of this handle keeps the attributes, and refuses what is wrong. Of the reuse
+ * flags (cuda.h, CUmemPool_attribute) ours heeds the one about waits that nobody asked for. It
+ * follows no dependency of the program's, so there is nothing to switch off; and what other streams
+ * have freed and completed belongs to every stream. */
 CUresult ms_serve_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     CUresult result = MS_REAL(cuMemPoolSetAttribute)(pool, attr, value);
@@ -359,6 +361,8 @@ CUresult ms_serve_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute a
         atomic_store(&known->used_high_bytes, 0);
     } else if (known && attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
         atomic_store(&known->reserved_high_bytes, 0);
+    } else if (known && attr == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
+        atomic_store(&known->no_stream_waits, *(const int *)value == 0);
     }
     return result;
 }

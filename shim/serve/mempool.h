@@ -19,6 +19,7 @@ struct ms_mempool {
     bool served;             /* from our pool, where its device has one */
     uint64_t max_bytes;      /* 0: no limit of its own */
     _Atomic bool destroyed;
+    _Atomic bool no_stream_waits; /* CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES is 0 */
     _Atomic uint64_t used_bytes, used_high_bytes, reserved_high_bytes;
 
     pthread_mutex_t lock;   /* of the two below */

@@ -172,7 +172,7 @@ CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
 /* --- what fixes memory where it is ------------------------------------------------------------ */
 
 /* Pinned before the driver is asked: once it has answered, a device may already know the place. */
-static void pin(CUdeviceptr_v2 addr, size_t bytes)
+void ms_serve_pin(uint64_t addr, uint64_t bytes)
 {
     struct ms_device *device = ms_device_holding(addr);
     if (device) {
@@ -186,7 +186,8 @@ CUresult ms_serve_cuPointerSetAttribute(const void *value, CUpointer_attribute a
                                         CUdeviceptr_v2 ptr)
 {
     if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS) {
-        pin(ptr, 1); /* the first step of a registration with a network card (GPUDirect RDMA) */
+        ms_serve_pin(ptr,
+                     1); /* the first step of a registration with a network card (GPUDirect RDMA) */
     }
     return MS_REAL(cuPointerSetAttribute)(value, attribute, ptr);
 }
@@ -195,14 +196,14 @@ CUresult ms_serve_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, 
                                                 CUmemRangeHandleType handleType,
                                                 unsigned long long flags)
 {
-    pin(dptr, size);
+    ms_serve_pin(dptr, size);
     return MS_REAL(cuMemGetHandleForAddressRange)(handle, dptr, size, handleType, flags);
 }
 
 CUresult ms_serve_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
                                       CUdeviceptr memptr, size_t size, unsigned long long flags)
 {
-    pin(memptr, size);
+    ms_serve_pin(memptr, size);
     return MS_REAL(cuMulticastBindAddr)(mcHandle, mcOffset, memptr, size, flags);
 }
 
@@ -210,7 +211,7 @@ CUresult ms_serve_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, 
                                          size_t mcOffset, CUdeviceptr memptr, size_t size,
                                          unsigned long long flags)
 {
-    pin(memptr, size);
+    ms_serve_pin(memptr, size);
     return MS_REAL(cuMulticastBindAddr_v2)(mcHandle, dev, mcOffset, memptr, size, flags);
 }
 

@@ -196,8 +196,9 @@ static CUresult pin_page(const struct page *page, CUmemGenericAllocationHandle_v
     *chunk = info.chunk;
     if (status == MS_OK && info.chunk == 0) {
         MS_LOG_ONCE(MS_LOG_WARN,
-                    "a page of PyTorch's that was taken apart when memory was short cannot be "
-                    "shared with another process or device; MEMSHIM_TORCH=off keeps pages whole");
+                    "a page of PyTorch's is in parts, and cannot be shared with another process or "
+                    "device: pages are whole while little of the cap is charged; MEMSHIM_TORCH=off "
+                    "keeps pages whole");
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     return ms_result_from(status);

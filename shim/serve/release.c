@@ -71,6 +71,8 @@ CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void 
         .bytes = bytes,
         .stream = stream,
         .may_wait = !ms_captures_running(),
+        .no_stream_waits =
+            kind == MS_GRANT_ASYNC && ((const struct ms_mempool *)holder)->no_stream_waits,
     };
     struct ms_block_info block;
     ms_status_t status = MS_ERR_NO_MEMORY;

@@ -65,6 +65,9 @@ class Identity(Scenario):
     def test_memory_pools(self) -> None:
         self.hold("pools")
 
+    def test_reuse_flags(self) -> None:
+        self.hold("reuse_flags", MEMSHIM_LIMIT="256MiB", MEMSHIM_WAIT_MS=0)
+
     def test_arena(self) -> None:
         for pool in ("on", "off"):
             with self.subTest(pool=pool):

@@ -200,6 +200,11 @@ class NativeSettings(unittest.TestCase):
     def test_not_where_a_device_cannot_map(self) -> None:
         self.check("native False True None", SIMGPU_NO_VMM=1)
 
+    def test_the_user_switches_them_on(self) -> None:
+        on = "expandable_segments:True"
+        self.check("native True True None", MEMSHIM_POOL="off", PYTORCH_ALLOC_CONF=on)
+        self.check("native True True None", MEMSHIM_TORCH="off", PYTORCH_ALLOC_CONF=on)
+
     def test_off(self) -> None:
         self.check("native False True None", MEMSHIM_TORCH="off")
         self.check("native False True None", MEMSHIM_POOL="off")

@@ -1,9 +1,10 @@
 /* PyTorch's expandable segments on memshim, seen from all sides: each scenario is a program of its
- * own, chosen by the first argument. They expect memshim in front of them, a cap of 1 GiB and a
- * context of 64 MiB. */
+ * own, chosen by the first argument. They expect memshim in front of them, a cap of 8 GiB, so that
+ * a few pages are made whole, and a context of 64 MiB. */
 #include <cuda.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "say.h"
@@ -14,7 +15,10 @@
 #define PAGES 6u
 #define SMALL (2 * MIB)
 
-/* 960 MiB less two whole pages and four parts of others is a little more. */
+/* What the first segment leaves of the cap. Four pages of it and this are a little more than
+ * TAKING.
+ */
+#define LEFT   (840 * MIB)
 #define TAKING (910 * MIB)
 
 static CUdevice device;
@@ -44,6 +48,30 @@ static CUmemAllocationProp properties(void)
                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
 }
 
+/* The program's own memory, which nobody can take: memory is short once the first segment is made.
+ */
+static CUmemGenericAllocationHandle ballast;
+
+static void take_ballast(void)
+{
+    CUmemAllocationProp prop = properties();
+    size_t free = 0;
+    size_t total = 0;
+    MUST(cuMemGetInfo(&free, &total));
+    size_t kept = simgpu_used_bytes(device) + LEFT;
+    if (ballast == 0 && total > kept) {
+        MUST(cuMemCreate(&ballast, total - kept, &prop, 0));
+    }
+}
+
+static void drop_ballast(void)
+{
+    if (ballast != 0) {
+        MUST(cuMemRelease(ballast));
+        ballast = 0;
+    }
+}
+
 static CUdeviceptr page_at(const struct segment *segment, unsigned i)
 {
     return segment->at + i * PAGE;
@@ -59,6 +87,7 @@ static struct segment open_segment(void)
         MUST(torch_map(page_at(&segment, i), PAGE, 0, segment.pages[i]));
     }
     MUST(torch_access(segment.at, PAGES * PAGE, device, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    take_ballast();
     return segment;
 }
 
@@ -70,6 +99,7 @@ static void close_segment(const struct segment *segment)
         MUST(torch_release(segment->pages[i]));
     }
     MUST(cuMemAddressFree(segment->at, segment->bytes));
+    drop_ballast();
 }
 
 /* Whole pages that were used and are quiet now. */
@@ -264,7 +294,7 @@ static void slow(void)
     }
     check_small(&segment);
     EXPECT(holds(block, PAGE, 0x77));
-    EXPECT(simgpu_used_bytes(device) <= GIB);
+    EXPECT(simgpu_used_bytes(device) <= 8 * GIB);
     MUST(cuMemFree(block));
     close_segment(&segment);
 }
@@ -537,6 +567,60 @@ static void injected(void)
     check_nothing_left(before);
 }
 
+/* --- processes and contexts -------------------------------------------------------------------
+ */
+
+/* The driver is of no use to a child, whose calls must do no harm; the parent goes on, with pages
+ * in parts. */
+static void forked(void)
+{
+    size_t before = free_bytes();
+    struct segment segment = open_segment();
+    open_holes(&segment);
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        CUmemAllocationProp prop = properties();
+        CUmemGenericAllocationHandle handle = 0;
+        torch_died(device, page_at(&segment, 0), SMALL);
+        torch_born(device, page_at(&segment, 1) + SMALL, SMALL);
+        EXPECT(torch_create(&handle, PAGE, &prop) != CUDA_SUCCESS);
+        EXPECT(torch_map(page_at(&segment, PAGES), PAGE, 0, segment.pages[0]) != CUDA_SUCCESS);
+        EXPECT(torch_unmap(page_at(&segment, 2), PAGE) != CUDA_SUCCESS);
+        EXPECT(torch_release(segment.pages[3]) != CUDA_SUCCESS);
+        exit(7);
+    }
+    int status = 0;
+    EXPECT(waitpid(child, &status, 0) == child);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+    check_small(&segment);
+    torch_born(device, page_at(&segment, 1) + SMALL, PAGE - SMALL);
+    MUST(cuMemsetD8(page_at(&segment, 1) + SMALL, 0x11, PAGE - SMALL));
+    EXPECT(holds(page_at(&segment, 1) + SMALL, PAGE - SMALL, 0x11));
+    close_segment(&segment);
+    check_nothing_left(before);
+}
+
+/* cuda.h, cuCtxDestroy: what cuMemCreate gave outlives the context. */
+static void reset(void)
+{
+    size_t before = free_bytes();
+    struct segment segment = open_segment();
+    open_holes(&segment);
+    MUST(cuDevicePrimaryCtxReset(device));
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cuCtxSetCurrent(context));
+    check_small(&segment);
+    for (unsigned i = 0; i < PAGES; i++) {
+        torch_born(device, page_at(&segment, i) + SMALL, PAGE - SMALL);
+        MUST(cuMemsetD8(page_at(&segment, i) + SMALL, 0x22, PAGE - SMALL));
+        EXPECT(holds(page_at(&segment, i) + SMALL, PAGE - SMALL, 0x22));
+    }
+    check_small(&segment);
+    close_segment(&segment);
+    check_nothing_left(before);
+}
+
 /* --- nothing of it (MEMSHIM_POOL=off, MEMSHIM_TORCH=off) ---------------------------------------
  */
 
@@ -561,7 +645,8 @@ static const struct {
 } scenarios[] = {{"story", story},   {"split", split},       {"reborn", reborn},
                  {"slow", slow},     {"pinned", pinned},     {"orders", orders},
                  {"errors", errors}, {"refused", refused},   {"mismatch", mismatch},
-                 {"peers", peers},   {"injected", injected}, {"forwarded", forwarded}};
+                 {"peers", peers},   {"injected", injected}, {"forwarded", forwarded},
+                 {"forked", forked}, {"reset", reset}};
 
 int main(int argc, char **argv)
 {

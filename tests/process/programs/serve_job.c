@@ -232,6 +232,45 @@ static void pools(void)
     EXPECT(simgpu_live("chunk") == 0);
 }
 
+static atomic_bool go_on;
+
+static void hold_up(void *unused)
+{
+    (void)unused;
+    while (!go_on) {
+        usleep(100);
+    }
+}
+
+/* Memory that another stream has freed behind unfinished work can only be had behind a wait that
+ * the program did not ask for: MEMSHIM_LIMIT=256MiB, MEMSHIM_WAIT_MS=0. */
+static void reuse_flags(void)
+{
+    CUmemoryPool pool;
+    CUstream busy;
+    CUstream other;
+    CUdeviceptr freed;
+    CUdeviceptr block;
+    int allowed = 0;
+    MUST(cuDeviceGetDefaultMemPool(&pool, device));
+    MUST(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(cuMemAllocAsync(&freed, 150 * MIB, busy));
+    MUST(cuLaunchHostFunc(busy, hold_up, NULL));
+    MUST(cuMemFreeAsync(freed, busy));
+    MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &allowed));
+    EXPECT(cuMemAllocAsync(&block, 150 * MIB, other) == CUDA_ERROR_OUT_OF_MEMORY);
+    allowed = 1;
+    MUST(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &allowed));
+    MUST(cuMemAllocAsync(&block, 150 * MIB, other));
+    EXPECT(cuStreamQuery(other) == CUDA_ERROR_NOT_READY); /* it waits for the busy one */
+    go_on = true;
+    MUST(cuStreamSynchronize(other));
+    EXPECT(cuStreamQuery(busy) == CUDA_SUCCESS);
+    MUST(cuMemFreeAsync(block, other));
+    settle();
+}
+
 /* --- what leaves the process, and what is asked about an address --------------------------------
  */
 
@@ -521,6 +560,7 @@ static const struct {
                  {"destroyed_context", destroyed_context},
                  {"reused_handle", reused_handle},
                  {"pools", pools},
+                 {"reuse_flags", reuse_flags},
                  {"identity", identity},
                  {"arena", arena},
                  {"peers", peers},

@@ -71,6 +71,19 @@ void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_
     serve("range");
 }
 
+EXPORT uint64_t fake_pinned(void);
+static _Atomic uint64_t pinned;
+
+EXPORT uint64_t fake_pinned(void)
+{
+    return atomic_exchange(&pinned, 0);
+}
+
+void ms_serve_pin(uint64_t addr, uint64_t bytes)
+{
+    atomic_store(&pinned, addr + bytes);
+}
+
 void ms_oom_from_torch(int device, uint64_t requested_bytes)
 {
     (void)device;

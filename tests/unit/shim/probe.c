@@ -309,6 +309,39 @@ static void road_torch(void)
     }
 }
 
+typedef void *(*reg_mr_t)(void *, void *, size_t, int);
+typedef void *(*reg_mr_iova2_t)(void *, void *, size_t, uint64_t, unsigned);
+
+/* Memory is registered with a network card, with the driver loaded and without. */
+static void road_verbs(void)
+{
+    void *verbs = dlopen(getenv("VERBS"), RTLD_NOW | RTLD_LOCAL);
+    uint64_t (*pinned)(void) = (uint64_t(*)(void))dlsym(RTLD_DEFAULT, "fake_pinned");
+    void *pd = (void *)0x10, *addr = (void *)0x20000;
+    for (int loaded = 0; loaded < 2; loaded++) {
+        reg_mr_t reg = (reg_mr_t)dlvsym(verbs, "ibv_reg_mr", "IBVERBS_1.1");
+        printf("registered %d", (int)(intptr_t)reg(pd, addr, 0x30000, 1));
+        printf(" pinned %#x\n", pinned != NULL ? (unsigned)pinned() : 0u);
+        reg = (reg_mr_t)dlsym(verbs, "ibv_reg_mr");
+        printf("registered %d", (int)(intptr_t)reg(pd, addr, 0x30000, 2));
+        printf(" pinned %#x\n", pinned != NULL ? (unsigned)pinned() : 0u);
+        reg_mr_iova2_t reg2 = (reg_mr_iova2_t)dlvsym(verbs, "ibv_reg_mr_iova2", "IBVERBS_1.1");
+        printf("registered %d", (int)(intptr_t)reg2(pd, addr, 0x30000, 40, 3));
+        printf(" pinned %#x\n", pinned != NULL ? (unsigned)pinned() : 0u);
+        reg = (reg_mr_t)dlvsym(verbs, "ibv_reg_mr", "IBVERBS_1.0");
+        printf("old %d", (int)(intptr_t)reg(pd, addr, 0x30000, 4));
+        printf(" pinned %#x\n", pinned != NULL ? (unsigned)pinned() : 0u);
+        void *none = dlvsym(verbs, "ibv_reg_mr_iova2", "IBVERBS_1.8");
+        printf("missing %d %d\n", none == NULL, dlerror() != NULL);
+        none = dlsym(driver(RTLD_LOCAL), "ibv_reg_mr_iova"); /* from here on it is loaded */
+        printf("missing %d %d\n", none == NULL, dlerror() != NULL);
+        int (*dereg)(void *) = (int (*)(void *))dlsym(verbs, "ibv_dereg_mr");
+        printf("other %d\n", dereg((void *)7));
+        void *address;
+        (void)((alloc_t)dlsym(driver(RTLD_LOCAL), "cuMemAlloc_v2"))(&address, 1);
+    }
+}
+
 /* What PyTorch reads of the environment, and what everybody else does. */
 static void road_settings(void)
 {
@@ -360,7 +393,7 @@ static const struct {
              {"bypass", road_bypass},       {"interposer", road_interposer},
              {"torch", road_torch},         {"nothing", road_nothing},
              {"shared", road_shared},       {"local", road_local},
-             {"settings", road_settings}};
+             {"settings", road_settings},   {"verbs", road_verbs}};
 
 int main(int argc, char **argv)
 {

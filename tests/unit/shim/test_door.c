@@ -259,6 +259,18 @@ Test(door, reports_of_pytorch)
                      "three of them are of a CUDA device");
 }
 
+#define VERBS(pinned)                                                 \
+    "registered 111 pinned " pinned "\nregistered 112 pinned " pinned \
+    "\nregistered 243 pinned " pinned "\nold 104 pinned 0\n"          \
+    "missing 1 1\nmissing 1 1\nother 70\n"
+
+/* What a network card is told of is pinned before; and the version asked for is the one called. */
+Test(door, registrations_with_a_network_card)
+{
+    cr_assert_str_eq(probe("", "verbs").text, VERBS("0") VERBS("0"));
+    cr_assert_str_eq(probe(env("DOOR"), "verbs").text, VERBS("0") VERBS("0x50000"));
+}
+
 static void check_settings(const char *variables, const char *first, const char *second)
 {
     char command[1024], expected[1024];
