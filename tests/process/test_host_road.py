@@ -18,10 +18,10 @@ class HostRoad(ProcessTest):
         super().setUp()
         self.cache = self.folder / "cache"
 
-    def start(self, **settings: Any) -> str:
+    def start(self, *arguments: str, **settings: Any) -> str:
         """A program that would notice a child; what memshim says."""
         result = run(
-            [program("probe_job")],
+            [program("probe_job"), *arguments],
             shim=True,
             **{
                 "MEMSHIM_OUTPUT": self.output,
@@ -41,6 +41,10 @@ class HostRoad(ProcessTest):
         self.assertEqual(self.remembered(), [str(YES)])
         # What is remembered is not tried again, whatever a trial would say now.
         self.assertIn(MAY, self.start(SIMGPU_FAIL="cuMemsetD32@*=999"))
+
+    def test_not_for_one_who_only_asks_what_there_is(self) -> None:
+        self.assertEqual(self.start("ask"), "")
+        self.assertFalse(self.cache.exists())
 
     def test_a_device_that_fails_at_it(self) -> None:
         # These calls are made by the trial alone.

@@ -1,5 +1,5 @@
 /* A program that would notice a child that is not its own: it counts SIGCHLD, and waits for
- * whatever there is to wait for. */
+ * whatever there is to wait for. With an argument it only asks what devices there are. */
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -16,15 +16,34 @@ static void count(int signal)
     signals++;
 }
 
-int main(void)
+static void ask(const struct driver *driver)
+{
+    int devices = 0;
+    size_t bytes = 0;
+    MUST(driver->cuDeviceGetCount(&devices));
+    MUST(driver->cuDeviceTotalMem(&bytes, 0));
+    EXPECT(devices == 1 && bytes != 0);
+}
+
+static void use(const struct driver *driver)
+{
+    CUcontext context = NULL;
+    MUST(driver->cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(driver->cuCtxSetCurrent(context));
+}
+
+int main(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = count};
     struct driver driver = driver_open();
-    CUcontext context = NULL;
+    (void)argv;
     EXPECT(sigaction(SIGCHLD, &action, NULL) == 0);
     MUST(driver.cuInit(0));
-    MUST(driver.cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(driver.cuCtxSetCurrent(context));
+    if (argc > 1) {
+        ask(&driver);
+    } else {
+        use(&driver);
+    }
     errno = 0;
     int waited = wait(NULL) == -1 ? errno : 0;
     (void)printf("signals %d, %s\n", (int)signals, strerror(waited));
