@@ -356,6 +356,36 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
     return enough;
 }
 
+/* Whether memory freed as cudaFree does is still waited for, and more than the budget has. */
+static bool lacks_pending(struct ms_pool *pool)
+{
+    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
+    ms_lock_acquire(&pool->state);
+    bool lacks = pool->orders.device->ranges > 0 && pool->count.pending_bytes > free_bytes;
+    ms_lock_release(&pool->state);
+    return lacks;
+}
+
+void ms_pool_settle(ms_pool_t *pool)
+{
+    uint64_t left_ns = pool->config.wait_limit_ns;
+    ms_lock_acquire(&pool->growth);
+    bool again = !pool->ops->capturing(pool->ops->ctx);
+    for (unsigned turn = 0; again; turn++) {
+        ms_marks_take(pool, true);
+        ms_epochs_mark(pool);
+        (void)ms_marks_poll(pool);
+        ms_epochs_poll(pool);
+        again = left_ns > 0 && lacks_pending(pool) && ms_marks_wait(pool, turn, &left_ns);
+    }
+    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
+    if (pool->granule_bytes != 0 && !pool->ops->capturing(pool->ops->ctx) &&
+        ms_backing_idle_chunks(pool, free_bytes + 1) > free_bytes) {
+        (void)release_idle(pool, UINT64_MAX);
+    }
+    ms_lock_release(&pool->growth);
+}
+
 void ms_pool_stream_gone(ms_pool_t *pool, ms_stream_t stream)
 {
     ms_lock_acquire(&pool->growth);

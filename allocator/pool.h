@@ -103,6 +103,13 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes);
  * it has not; what was made free stays so. Nothing while anything captures. */
 bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
 
+/* A stream is about to capture: from then on nothing is asked about queued work and nothing is
+ * unmapped. What is done is seen now, and idle chunks are given back where more lies in them than
+ * the budget has free, so that they can serve anywhere. Where cudaFree would have waited for memory
+ * that may be wanted, this does, at most the configured time. Nothing where something captures
+ * already. */
+void ms_pool_settle(ms_pool_t *pool);
+
 /* Marks the live block that holds addr as one whose physical identity has left the process: none of
  * its chunks is taken any more, and all of it is backed. MS_ERR_NOT_OURS: no block holds it; other
  * failures are those of backing it, and it is marked all the same. */

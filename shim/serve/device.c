@@ -370,3 +370,13 @@ void ms_device_stream_gone(struct ms_device *device, ms_stream_t stream)
         }
     }
 }
+
+void ms_devices_settle(void)
+{
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        struct ms_device *device = ms_device_get(d);
+        if (device && device->pool) {
+            ms_pool_settle(device->pool);
+        }
+    }
+}

@@ -118,4 +118,7 @@ static inline void ms_device_check_thresholds(struct ms_device *device)
 /* The stream will be gone: to every pool, since its work may use the memory of peers. */
 void ms_device_stream_gone(struct ms_device *device, ms_stream_t stream);
 
+/* A stream is about to capture: every pool settles (ms_pool_settle). */
+void ms_devices_settle(void);
+
 #endif

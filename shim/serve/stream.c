@@ -382,11 +382,12 @@ void ms_capture_let_on(void)
     atomic_fetch_sub(&hold_offs, 1);
 }
 
-/* Announces a capture, and waits for whoever records an event for a whole context just now. The
- * wait is bounded: recording blocks only where a full queue waits for the device, and the capture
- * must not depend on that. */
+/* Announces a capture, after what is done has been seen, and waits for whoever records an event for
+ * a whole context just now. The wait is bounded: recording blocks only where a full queue waits for
+ * the device, and the capture must not depend on that. */
 static void capture_announce(void)
 {
+    ms_devices_settle();
     atomic_fetch_add(&captures, 1);
     for (int i = 0; i < HOLD_OFF_SPINS && atomic_load(&hold_offs) != 0; i++) {
         sched_yield();

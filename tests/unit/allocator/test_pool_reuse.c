@@ -281,6 +281,77 @@ Test(pool_reuse, nothing_is_marked_or_unmapped_while_capturing)
     rig_end(rig);
 }
 
+/* Nothing is asked and nothing unmapped from here to the end of it. */
+static void begin_capture(struct rig *rig, uint64_t *asked)
+{
+    ms_pool_settle(rig->pool);
+    ms_dry_set_capturing(rig->dry, true);
+    *asked = ms_dry_calls(rig->dry, MS_DRY_MARK) + ms_dry_calls(rig->dry, MS_DRY_MARK_QUERY) +
+             ms_dry_calls(rig->dry, MS_DRY_UNMAP);
+}
+
+static void end_capture(struct rig *rig, uint64_t asked)
+{
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK) + ms_dry_calls(rig->dry, MS_DRY_MARK_QUERY) +
+                     ms_dry_calls(rig->dry, MS_DRY_UNMAP),
+                 asked);
+    ms_dry_set_capturing(rig->dry, false);
+}
+
+Test(pool_reuse, what_is_done_before_a_capture_serves_during_it)
+{
+    struct rig *rig = rig_make(GRANULE, 16 * MIB, 16 * MIB);
+    cr_assert_eq(ms_dry_stream_create(rig->dry, S1), MS_OK);
+    struct ms_block_info a = rig_alloc(rig, 6 * MIB, S1);
+    rig_work(rig, a, S1);
+    rig_free(rig, a, MS_STREAM_DEVICE);
+    ms_dry_finish(rig->dry, S1, 1);
+    uint64_t asked = 0;
+    begin_capture(rig, &asked);
+    struct ms_block_info b = rig_alloc(rig, 6 * MIB, MS_STREAM_DEVICE);
+    cr_assert_eq(b.addr, a.addr);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT), 0, "the budget has as much");
+    end_capture(rig, asked);
+    rig_end(rig);
+}
+
+Test(pool_reuse, what_lies_scattered_before_a_capture_serves_as_one_during_it)
+{
+    struct rig *rig = rig_make(GRANULE, 16 * MIB, 16 * MIB);
+    struct ms_block_info block[4];
+    for (size_t at = 0; at < 4; at++) {
+        block[at] = rig_alloc(rig, 4 * MIB, MS_STREAM_DEVICE);
+    }
+    rig_free(rig, block[0], MS_STREAM_DEVICE);
+    rig_free(rig, block[2], MS_STREAM_DEVICE);
+    uint64_t asked = 0;
+    begin_capture(rig, &asked);
+    (void)rig_alloc(rig, 8 * MIB, MS_STREAM_DEVICE);
+    end_capture(rig, asked);
+    rig_end(rig);
+}
+
+Test(pool_reuse, a_capture_waits_where_freeing_would_have)
+{
+    struct rig *rig = rig_make(GRANULE, 16 * MIB, 16 * MIB);
+    cr_assert_eq(ms_dry_stream_create(rig->dry, S1), MS_OK);
+    struct ms_block_info a = rig_alloc(rig, 12 * MIB, S1);
+    rig_work(rig, a, S1);
+    rig_free(rig, a, MS_STREAM_DEVICE);
+    uint64_t asked = 0;
+    begin_capture(rig, &asked);
+    a = rig_alloc(rig, 12 * MIB, S1);
+    end_capture(rig, asked);
+    rig_work(rig, a, S1);
+    rig_free(rig, a, MS_STREAM_DEVICE);
+    ms_dry_set_stalled(rig->dry, true);
+    begin_capture(rig, &asked);
+    struct ms_block_info none;
+    cr_assert_eq(rig_try(rig, 12 * MIB, S1, &none), MS_ERR_NO_MEMORY, "the wait has an end");
+    end_capture(rig, asked);
+    rig_end(rig);
+}
+
 Test(pool_reuse, events_tell_the_whole_story_in_order)
 {
     struct rig *rig = rig_with_streams();
