@@ -10,11 +10,11 @@ enum { LARGEST_CHUNK_GRANULES = 16 };
  * tests/traces), at worst and on the median:
  *
  *     part of the cap     native            tensor
- *     1/2                 1.025   1.0087    1.049   1.0111
+ *     1/2                 1.029   1.0087    1.036   1.0111
  *     1/8                 1.025   1.0043    1.018   1.0059
- *     1/16                1.014   1.0043    1.012   1.0050
- *     1/32                1.014   1.0027    1.012   1.0047
- *     none                1.014   1.0027    1.012   1.0047
+ *     1/16                1.014   1.0043    1.009   1.0050
+ *     1/32                1.014   1.0027    1.007   1.0047
+ *     none                1.014   1.0027    1.007   1.0047
  *
  * A program that fills a device of 80 GB pays some 9 seconds for its small ones, once. */
 enum { LARGE_CHUNKS_PART = 32 };

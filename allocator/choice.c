@@ -24,10 +24,19 @@ static uint64_t rank_gap(void *ctx, const struct ms_candidate *candidate)
     return candidate->free_since + candidate->last_gap;
 }
 
+static uint64_t rank_idle_and_far(void *ctx, const struct ms_candidate *candidate)
+{
+    (void)ctx;
+    /* In 32 bits each. */
+    uint64_t idle =
+        candidate->free_since == 0 ? UINT32_MAX : candidate->now - candidate->free_since;
+    ms_addr_t end = candidate->addr + candidate->bytes;
+    uint64_t part = ((end - candidate->arena) << 16) / candidate->reach_bytes;
+    uint64_t part_squared = (part * part) >> 16;
+    return (idle < UINT32_MAX ? idle : UINT32_MAX) * (part_squared * part_squared);
+}
+
 const struct ms_choice ms_choice_oldest = {.rank = rank_oldest};
 const struct ms_choice ms_choice_highest = {.rank = rank_highest};
 const struct ms_choice ms_choice_gap = {.rank = rank_gap};
-
-/* A framework fills its arenas from the low end: what is nearest to the end is nearly always needed
- * last. */
-const struct ms_choice ms_choice_default = {.rank = rank_highest};
+const struct ms_choice ms_choice_default = {.rank = rank_idle_and_far};

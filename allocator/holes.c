@@ -71,6 +71,7 @@ static void describe(const struct ms_pool *pool, const struct ms_segment *segmen
                                  .bytes = chunk->bytes,
                                  .arena = granule->arena->addr,
                                  .arena_bytes = granule->arena->bytes,
+                                 .reach_bytes = granule->arena->reach_bytes,
                                  .now = pool->repair.clock};
     /* Of several granules: the last death, and the shortest time until one was needed again. */
     for (uint64_t k = 0; k < chunk_slots(pool, chunk); k++, granule++) {
