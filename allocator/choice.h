@@ -17,7 +17,7 @@
  *
  * and none at all in the other five. At caps of 1.01, 1.015 and 1.03 it stays within 1.25 x the
  * future known as well, where it moves 5 chunks or more a step. The exponent matters little: with 3
- * to 6 all sums lie within 3 %. Worse: the part without the time (1.18 x the future known in all at
+ * to 6 all sums lie within 3 %. Worse: the part without the time (up to 1.18 x the future known at
  * 1.02, 1.38 x at 1.015), the time that the granule lay idle before, the longest or the mean of
  * such times, how often it was used. */
 #ifndef MEMSHIM_ALLOCATOR_CHOICE_H

@@ -50,7 +50,7 @@ Test(choice, numbers_do_not_run_over)
 {
     struct ms_candidate last = at(LONG, 999, 0);
     struct ms_candidate old = at(LONG, 999, 0);
-    last.now = old.now = UINT64_C(1) << 40;
+    last.now = old.now = (UINT64_C(1) << 40) + 1;
     last.free_since = last.now - 1;
     old.free_since = 1;
     cr_assert(first(&ms_choice_default, old, last));
