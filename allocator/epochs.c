@@ -37,7 +37,9 @@ void ms_epochs_mark(struct ms_pool *pool)
         return;
     }
     ms_lock_acquire(&pool->state);
-    bool news = repair->clock != repair->marked_clock;
+    /* What is not known to be done has no mark here where other threads wait for them all. */
+    bool news = repair->clock != repair->marked_clock ||
+                (repair->marks == 0 && repair->done_epoch + 1 < repair->epoch);
     uint64_t clock = repair->clock;
     /* The epoch ends before the mark is taken: what dies in between counts as later. */
     struct ms_epoch_mark made = {.epoch = repair->epoch};

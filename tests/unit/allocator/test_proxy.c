@@ -174,6 +174,41 @@ Test(proxy, pages_are_of_granules_when_memory_is_not_ample)
     end(&scene);
 }
 
+/* Another thread's request, made while the first one waits. */
+static struct scene *waited_in;
+static ms_proxy_t *made_meanwhile;
+static ms_status_t (*dry_mark_wait)(void *ctx, ms_mark_t mark, uint64_t timeout_ns);
+
+static ms_status_t wait_and_ask(void *ctx, ms_mark_t mark, uint64_t timeout_ns)
+{
+    struct scene *scene = waited_in;
+    waited_in = NULL;
+    if (scene != NULL) {
+        cr_assert_eq(try_create(scene, PAGE, &made_meanwhile), MS_OK);
+    }
+    return dry_mark_wait(ctx, mark, timeout_ns);
+}
+
+Test(proxy, who_asks_while_another_waits_waits_too)
+{
+    struct scene scene = build(44 * MIB, 256 * MIB);
+    struct ms_device_ops *ops = (struct ms_device_ops *)(uintptr_t)ms_dry_ops(scene.rig->dry);
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    born(&scene, 0, 2 * PAGE);
+    died(&scene, 0, 2 * PAGE);
+    ms_proxy_t *proxy = NULL;
+    cr_assert_eq(ms_proxy_create(scene.rig->pool, PAGE, NULL, false, &proxy), MS_ERR_NO_MEMORY);
+    dry_mark_wait = ops->mark_wait;
+    ops->mark_wait = wait_and_ask;
+    waited_in = &scene;
+    cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_OK);
+    cr_assert_null(waited_in, "nothing was waited for");
+    ms_proxy_release(scene.rig->pool, proxy);
+    ms_proxy_release(scene.rig->pool, made_meanwhile);
+    end(&scene);
+}
+
 Test(proxy, what_is_idle_in_a_page_serves_a_block)
 {
     struct scene scene = build_whole(44 * MIB, 256 * MIB);
