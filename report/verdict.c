@@ -21,6 +21,11 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 const char *ms_verdict_name(enum ms_verdict verdict)
 {
     switch (verdict) {
@@ -37,12 +42,13 @@ const char *ms_verdict_name(enum ms_verdict verdict)
 
 /* What follows from a state. */
 struct analysis {
+    uint64_t wanted_bytes; /* the request, or what PyTorch asked for to put it in */
     uint64_t needed_bytes; /* charged, with all that could be given elsewhere given up, + request */
     uint64_t holes_bytes;  /* free inside chunks, but neither reclaimable nor waited for */
     uint64_t others_bytes;
     uint64_t room_bytes; /* what this process could charge at most: cap, and device - others */
     bool others_bind;    /* room is what others leave, not the cap */
-    bool torch_refused;  /* PyTorch gave up although the bytes were there */
+    bool torch_refused;  /* PyTorch gave up although the bytes were there, and asked nobody */
     uint64_t short_bytes;
 };
 
@@ -51,8 +57,10 @@ static struct analysis analyse(const struct ms_oom_state *state)
     const uint64_t given = plus(state->reclaimable_bytes, state->pending_bytes);
     const uint64_t chunks = plus(state->pool_bytes, state->application_bytes);
     const uint64_t left = minus(state->device_total_bytes, state->other_process_bytes);
+    const uint64_t wanted = larger(state->requested_bytes, state->refused_bytes);
     struct analysis a = {
-        .needed_bytes = plus(minus(state->charged_bytes, given), state->requested_bytes),
+        .wanted_bytes = wanted,
+        .needed_bytes = plus(minus(state->charged_bytes, given), wanted),
         .holes_bytes = minus(minus(chunks, state->live_bytes), given),
         .others_bytes = state->other_process_bytes,
         .room_bytes = smaller(state->cap_bytes, left),
@@ -60,7 +68,8 @@ static struct analysis analyse(const struct ms_oom_state *state)
     };
 
     a.short_bytes = minus(a.needed_bytes, a.room_bytes);
-    a.torch_refused = state->source == MS_OOM_TORCH && a.short_bytes == 0;
+    a.torch_refused =
+        state->source == MS_OOM_TORCH && a.short_bytes == 0 && state->refused_bytes == 0;
     return a;
 }
 
@@ -73,6 +82,9 @@ static enum ms_verdict decide(const struct ms_oom_state *state, const struct ana
 
     if (a->torch_refused) {
         return MS_VERDICT_CAP;
+    }
+    if (a->short_bytes == 0) {
+        return MS_VERDICT_FRAGMENTATION;
     }
     /* Where either would have helped, the one that takes more away is the reason. */
     if (fits_without_holes && !(fits_without_cap && cap_takes_bytes > a->holes_bytes)) {
@@ -114,16 +126,20 @@ static void limit_text(const struct ms_oom_state *state, const struct analysis *
 static void say_what(const struct ms_oom_state *state, const struct analysis *a, char *text,
                      size_t text_bytes)
 {
-    char asked[MS_UNIT_TEXT_BYTES], amount[MS_UNIT_TEXT_BYTES], limit[128];
+    char asked[MS_UNIT_TEXT_BYTES], amount[MS_UNIT_TEXT_BYTES], limit[128], into[64] = "";
 
     ms_bytes_text(state->requested_bytes, asked, sizeof(asked));
     limit_text(state, a, limit, sizeof(limit));
+    if (a->wanted_bytes > state->requested_bytes) {
+        snprintf(into, sizeof(into), ", and PyTorch for %s to put it in",
+                 ms_bytes_text(a->wanted_bytes, amount, sizeof(amount)));
+    }
     if (a->short_bytes > 0) {
-        snprintf(text, text_bytes, "asked for %s, %s short of %s", asked,
+        snprintf(text, text_bytes, "asked for %s%s, %s short of %s", asked, into,
                  ms_bytes_text(a->short_bytes, amount, sizeof(amount)), limit);
     } else {
-        snprintf(text, text_bytes, "asked for %s, with %s free below %s", asked,
-                 ms_bytes_text(minus(a->room_bytes, minus(a->needed_bytes, state->requested_bytes)),
+        snprintf(text, text_bytes, "asked for %s%s, with %s free below %s", asked, into,
+                 ms_bytes_text(minus(a->room_bytes, minus(a->needed_bytes, a->wanted_bytes)),
                                amount, sizeof(amount)),
                  limit);
     }

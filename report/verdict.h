@@ -24,6 +24,7 @@ enum ms_oom_source {
 /* The state at the moment of the failure. All in bytes. */
 struct ms_oom_state {
     uint64_t requested_bytes;
+    uint64_t refused_bytes; /* MS_OOM_TORCH: of the driver call that was refused before; 0: none */
     uint64_t cap_bytes, device_total_bytes;
     uint64_t charged_bytes; /* = pool + application + forwarded + context */
     uint64_t pool_bytes, application_bytes, forwarded_bytes, context_bytes;

@@ -77,6 +77,7 @@ CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
     fill(device, &state);
     state.requested_bytes = requested_bytes;
     state.source = MS_OOM_DRIVER;
+    atomic_store(&device->last_oom_bytes, requested_bytes);
     ms_session_oom(device->ordinal, &state);
     say_holes(device, requested_bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -91,6 +92,7 @@ void ms_oom_from_torch(int device, uint64_t requested_bytes)
     struct ms_oom_state state;
     fill(d, &state);
     state.requested_bytes = requested_bytes;
+    state.refused_bytes = atomic_exchange(&d->last_oom_bytes, 0);
     state.source = MS_OOM_TORCH;
     ms_session_oom(device, &state);
 }

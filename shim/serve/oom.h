@@ -7,4 +7,12 @@
 /* Records that a request was refused; returns CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes);
 
+/* One was served: an out-of-memory of PyTorch's own from here on is not for the refusal before. */
+static inline void ms_oom_over(struct ms_device *device)
+{
+    if (atomic_load_explicit(&device->last_oom_bytes, memory_order_relaxed) != 0) {
+        atomic_store_explicit(&device->last_oom_bytes, 0, memory_order_relaxed);
+    }
+}
+
 #endif

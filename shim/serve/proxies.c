@@ -156,6 +156,7 @@ CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandl
     refer_locked(page);
     pthread_mutex_unlock(&lock);
     *handle = page->handle;
+    ms_oom_over(device);
     return CUDA_SUCCESS;
 }
 

@@ -103,6 +103,7 @@ CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void 
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *out = block.addr;
+    ms_oom_over(device);
     return CUDA_SUCCESS;
 }
 

@@ -136,6 +136,7 @@ static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
     link_locked(chunk);
     pthread_mutex_unlock(&lock);
     emit_existence(chunk, true);
+    ms_oom_over(device);
     return CUDA_SUCCESS;
 }
 

@@ -146,6 +146,33 @@ Test(verdict, pytorch_own_limit)
            "counts what it keeps cached.");
 }
 
+Test(verdict, a_page_that_did_not_fit_is_no_limit_of_pytorchs)
+{
+    struct ms_oom_state state = full(4 * GIB, 1 * MIB);
+
+    state.source = MS_OOM_TORCH;
+    state.refused_bytes = 20 * MIB;
+    state.cap_bytes = 4 * GIB + 415 * MIB;
+    expect(&state, MS_VERDICT_CAP, 5 * MIB,
+           "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, 5.0 MiB short "
+           "of the cap (4.41 GiB). cap: what is in use and the request come to 4.41 GiB, which the "
+           "device (24.00 GiB) has; the cap does not allow it.");
+}
+
+Test(verdict, a_refusal_with_the_bytes_there_blames_neither_the_cap_nor_pytorch)
+{
+    struct ms_oom_state state = full(4 * GIB, 1 * MIB);
+
+    state.source = MS_OOM_TORCH;
+    state.refused_bytes = 20 * MIB;
+    state.cap_bytes = 4 * GIB + 440 * MIB;
+    state.largest_free_bytes = 3 * MIB;
+    expect(&state, MS_VERDICT_FRAGMENTATION, 0,
+           "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, with 40.0 MiB "
+           "free below the cap (4.43 GiB). fragmentation: the bytes were free, but in no range "
+           "that could serve the request; the largest was 3.0 MiB.");
+}
+
 Test(verdict, the_bytes_were_free_but_in_no_range)
 {
     struct ms_oom_state state = full(4 * GIB, 1 * GIB);
