@@ -72,7 +72,7 @@ class Pages(ProcessTest):
         self.assertEqual(stderr.count("report.txt"), 1, stderr)
 
     def test_reset_of_the_device(self) -> None:
-        self.hold("reset")
+        self.hold("reset", MEMSHIM_WAIT_MS=0)
 
     def test_pool_off(self) -> None:
         self.hold("forwarded", MEMSHIM_POOL="off", MEMSHIM_LIMIT="1GiB")

@@ -2,6 +2,7 @@
  * own, chosen by the first argument. They expect memshim in front of them, a cap of 8 GiB, so that
  * a few pages are made whole, and a context of 64 MiB. */
 #include <cuda.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -601,16 +602,38 @@ static void forked(void)
     check_nothing_left(before);
 }
 
-/* cuda.h, cuCtxDestroy: what cuMemCreate gave outlives the context. */
+static atomic_bool go_on;
+
+static void hold_up(void *unused)
+{
+    (void)unused;
+    while (!go_on) {
+        usleep(100);
+    }
+}
+
+/* cuda.h, cuCtxDestroy: what cuMemCreate gave outlives the context. What waited for the context's
+ * work has nothing to wait for any more. MEMSHIM_WAIT_MS=0. */
 static void reset(void)
 {
     size_t before = free_bytes();
     struct segment segment = open_segment();
+    CUstream busy;
     open_holes(&segment);
+    CUdeviceptr block = take_pages();
+    MUST(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+    MUST(cuLaunchHostFunc(busy, hold_up, NULL));
+    MUST(cuMemFree(block));
+    EXPECT(cuMemAlloc(&block, TAKING) == CUDA_ERROR_OUT_OF_MEMORY);
+    go_on = true;
     MUST(cuDevicePrimaryCtxReset(device));
     MUST(cuDevicePrimaryCtxRetain(&context, device));
     MUST(cuCtxSetCurrent(context));
     check_small(&segment);
+    block = take_pages();
+    check_small(&segment);
+    MUST(cuMemFree(block));
+    MUST(cuCtxSynchronize());
     for (unsigned i = 0; i < PAGES; i++) {
         torch_born(device, page_at(&segment, i) + SMALL, PAGE - SMALL);
         MUST(cuMemsetD8(page_at(&segment, i) + SMALL, 0x22, PAGE - SMALL));
