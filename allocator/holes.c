@@ -21,10 +21,10 @@
  *                       it: a birth that comes meanwhile sees an unbacked granule, and waits for
  *                       the growth lock
  *
- * Nothing is taken ahead of need. Neighbours go in one call, 4 to 12 chunks at once, so that at a cap
- * of 1.02 x the peak of live bytes a step of the recorded jobs makes 6 calls to unmap at most: 0.15
- * ms by the dry device's costs, which is all that taking ahead could hide, and what it takes in vain
- * has to be mapped again.
+ * Nothing is taken ahead of need. Neighbours go in one call, 4 to 12 chunks at once, so that at a
+ * cap of 1.02 x the peak of live bytes a step of the recorded jobs makes 6 calls to unmap at most:
+ * 0.15 ms by the dry device's costs, which is all that taking ahead could hide, and what it takes
+ * in vain has to be mapped again.
  *
  * While anything captures, no mark is taken or asked and nothing is taken for a block; a birth
  * takes what is known idle already. Host chunks come back from under dead granules first. */
