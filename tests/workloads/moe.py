@@ -20,6 +20,8 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+LOSS_SCALE = 1024.0
+
 Routing = list[torch.Tensor]  # for each expert the numbers of its tokens, on the device
 
 
@@ -131,6 +133,17 @@ def shard(
     return model, torch.optim.AdamW(model.parameters(), lr=1e-4)
 
 
+def scaled_step(
+    loss: torch.Tensor, network: MixtureOfExperts, optimizer: torch.optim.Optimizer
+) -> None:
+    """A fixed scale: one that follows the gradients decides by numbers on the device, and ranks
+    that decide differently wait for each other for ever."""
+    (loss * LOSS_SCALE).backward()
+    gradients = [p.grad for p in network.parameters() if p.grad is not None]
+    torch._foreach_mul_(gradients, 1 / LOSS_SCALE)
+    optimizer.step()
+
+
 @contextlib.contextmanager
 def evaluation(model: nn.Module) -> Iterator[None]:
     model.eval()
@@ -145,12 +158,9 @@ def train(job: Job, options: argparse.Namespace) -> None:
     network = MixtureOfExperts(options).to(job.device)
     job.say_model(network, sharding=options.sharding)
     model, optimizer = shard(job, network, options)
-    scaler = torch.amp.GradScaler("cuda")
     for step in range(1, options.steps + 1):
         loss = loss_of(job, model, options, generator, options.batch)
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+        scaled_step(loss, network, optimizer)
         job.note_state(network, optimizer)
         optimizer.zero_grad()
         job.say_step(loss=loss.item())
