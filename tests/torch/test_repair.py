@@ -360,6 +360,19 @@ FEATURES = """
         stats=torch.cuda.memory_stats())
 """
 
+# Until a segment does not fit, or until PyTorch's own limit.
+REFUSED = """
+    import sys, torch
+    if sys.argv[1] == "fraction":
+        torch.cuda.set_per_process_memory_fraction(0.5)
+    held = []
+    try:
+        while True:
+            held.append(torch.empty(2 << 20, dtype=torch.uint8, device="cuda"))
+    except torch.OutOfMemoryError:
+        pass
+"""
+
 RANKS = """
     import os, torch.distributed as dist
     from torch.utils.data import DataLoader, TensorDataset
@@ -436,7 +449,7 @@ class HolesTaken(unittest.TestCase):
 
     def test_snapshots_pools_and_fractions_are_as_without_the_shim(self) -> None:
         """With ample memory for both: half of what there is is PyTorch's own limit."""
-        room = {
+        room: dict[str, Any] = {
             "SIMGPU_CONTEXT": CONTEXT,
             "SIMGPU_MEMORY": "700MiB",
             "PYTORCH_ALLOC_CONF": CONFS[1],
@@ -482,6 +495,28 @@ class HolesTaken(unittest.TestCase):
                 # PyTorch asks for 20 MiB at a time.
                 for filled in end["filled"]:
                     self.assertGreater(filled, (room - 20 * MIB) * 9 // 10)
+
+    def test_why_it_was_refused(self) -> None:
+        """PyTorch puts such tensors into 20 MiB at a time; 10 MiB are left for the sixth."""
+        why = {
+            "page": "asked for 2.0 MiB, and PyTorch for 20.0 MiB to put it in, 10.0 MiB short of",
+            "fraction": "PyTorch itself refused: its set_per_process_memory_fraction",
+        }
+        for conf in CONFS:
+            for case, other in (("page", "fraction"), ("fraction", "page")):
+                with self.subTest(conf=conf, case=case):
+                    run = harness.run(
+                        REFUSED,
+                        case,
+                        preload=harness.SHIM,
+                        MEMSHIM_TRACE="off",
+                        MEMSHIM_LIMIT=CONTEXT + 110 * MIB,
+                        SIMGPU_CONTEXT=CONTEXT,
+                        PYTORCH_ALLOC_CONF=conf,
+                    )
+                    said = run.check().stderr
+                    self.assertIn(why[case], said)
+                    self.assertNotIn(why[other], said)
 
     def test_ranks_and_pinned_batches(self) -> None:
         self.check(RANKS, CONTEXT + 150 * MIB, 1500, ranks=2, SIMGPU_DEVICES=2)
