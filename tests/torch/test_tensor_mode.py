@@ -57,14 +57,14 @@ STATISTICS = """
 # Bytes travel from the host to a tensor, on one stream, and from there to another on a second,
 # which runs late; the first tensor's memory is asked for again meanwhile.
 SIDE_STREAMS = """
-    import random, torch
+    import random, sys, torch
     random.seed(3)
     streams = [torch.cuda.Stream() for _ in range(3)]
-    size = 200_000
+    size, more = int(sys.argv[1]), int(sys.argv[2])
     kept = []
     for step in range(60):
         value = step % 250 + 1
-        source = torch.full((size + random.randrange(5000),), value, dtype=torch.uint8).cuda()
+        source = torch.full((size + random.randrange(more),), value, dtype=torch.uint8).cuda()
         side = random.choice(streams)
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -134,10 +134,17 @@ class TensorMode(unittest.TestCase):
         self.assertTrue(any("backend:cudaMallocAsync was switched" in n for n in report["notes"]))
 
     def test_side_streams(self) -> None:
-        for limit in (None, "480MiB"):
-            with self.subTest(limit=limit):
+        # Tensors of whole chunks leave no idle rest that would serve the next one.
+        for size, more, limit in (
+            (200_000, 5000, "480MiB"),
+            (8 << 20, 1, None),
+            (8 << 20, 1, "480MiB"),
+        ):
+            with self.subTest(size=size, limit=limit):
                 job = harness.run_memshim(
                     SIDE_STREAMS,
+                    str(size),
+                    str(more),
                     SIMGPU_DELAY_US="0-2000",
                     MEMSHIM_LIMIT=limit,
                     MEMSHIM_TORCH="tensor",
