@@ -88,19 +88,22 @@ SIDE_STREAMS = """
 
 GRAPH = """
     import torch
-    given = torch.zeros(1 << 20, dtype=torch.uint8, device="cuda")
+    size = 2 << 20
+    given = torch.zeros(size, dtype=torch.uint8, device="cuda")
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         between = given.clone()
         result = between.clone()
         del between
     for value in (7, 9):
-        given.copy_(torch.full((1 << 20,), value, dtype=torch.uint8))
-        churn = [torch.zeros(1 << 20, device="cuda") for _ in range(5)]
+        given.copy_(torch.full((size,), value, dtype=torch.uint8))
+        others = [torch.full((size,), n, dtype=torch.uint8).cuda() for n in range(9)]
         graph.replay()
         torch.cuda.synchronize()
         assert result.cpu().eq(value).all(), value
-        del churn
+        # What the graph frees is its own, and nobody else's.
+        assert all(other.cpu().eq(n).all() for n, other in enumerate(others)), value
+        del others
     print("replayed")
 """
 
