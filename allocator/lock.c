@@ -3,16 +3,19 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
-    SPINS = 64 /* about a microsecond: what a hold of the state lock costs at most */
+    SPINS = 64,        /* about a microsecond: what a hold of the state lock costs at most */
+    SLEEP_NS = 1000000 /* at most: see lock.h */
 };
 
 static void futex(ms_lock_t *lock, int operation, uint32_t value)
 {
     /* Both uses are allowed to return early for any reason: the callers look at the word again. */
-    (void)syscall(SYS_futex, &lock->word, operation, value, NULL, NULL, 0);
+    const struct timespec most = {.tv_nsec = SLEEP_NS};
+    (void)syscall(SYS_futex, &lock->word, operation, value, &most, NULL, 0);
 }
 
 void ms_lock_wait(ms_lock_t *lock)

@@ -92,12 +92,59 @@ void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
     ms_pages_unmap(pool, sizeof(*pool));
 }
 
-static ms_status_t note_failure(struct ms_pool *pool, ms_status_t status)
+static __attribute__((noinline, cold)) ms_status_t note_failure(struct ms_pool *pool,
+                                                                ms_status_t status)
 {
     ms_lock_acquire(&pool->state);
     pool->count.failed_allocations++;
     ms_lock_release(&pool->state);
     return status;
+}
+
+/* Plain reads and writes will do: the state lock is held. */
+static bool holder_takes(struct ms_holder *holder, uint64_t bytes)
+{
+    if (holder == NULL) {
+        return true;
+    }
+    uint64_t used = atomic_load_explicit(&holder->used_bytes, memory_order_relaxed) + bytes;
+    if (holder->limit_bytes != 0 && used > holder->limit_bytes) {
+        return false;
+    }
+    atomic_store_explicit(&holder->used_bytes, used, memory_order_relaxed);
+    if (used > atomic_load_explicit(&holder->used_high_bytes, memory_order_relaxed)) {
+        atomic_store_explicit(&holder->used_high_bytes, used, memory_order_relaxed);
+    }
+    return true;
+}
+
+static void holder_gives(struct ms_holder *holder, uint64_t bytes)
+{
+    if (holder != NULL) {
+        uint64_t used = atomic_load_explicit(&holder->used_bytes, memory_order_relaxed);
+        atomic_store_explicit(&holder->used_bytes, used - bytes, memory_order_relaxed);
+    }
+}
+
+/* `status`: why there was nothing to reuse. */
+static __attribute__((noinline, cold)) ms_status_t alloc_slowly(struct ms_pool *pool,
+                                                                const struct ms_request *request,
+                                                                uint64_t bytes, ms_status_t status,
+                                                                struct ms_block_info *out)
+{
+    if (status == MS_ERR_LIMIT) {
+        return note_failure(pool, status);
+    }
+    if (status == MS_ERR_NO_MEMORY) {
+        status = ms_ladder_climb(pool, request, bytes, out);
+    }
+    if (status == MS_OK) {
+        return MS_OK;
+    }
+    ms_lock_acquire(&pool->state);
+    holder_gives(request->holder, bytes);
+    ms_lock_release(&pool->state);
+    return note_failure(pool, status);
 }
 
 ms_status_t ms_pool_alloc(ms_pool_t *pool, const struct ms_request *request,
@@ -111,12 +158,14 @@ ms_status_t ms_pool_alloc(ms_pool_t *pool, const struct ms_request *request,
     }
     uint64_t bytes = ms_round_up(request->bytes, MS_BLOCK_ALIGNMENT_BYTES);
     ms_lock_acquire(&pool->state);
-    ms_status_t status = ms_pool_reuse(pool, request, bytes, out);
+    ms_status_t status = holder_takes(request->holder, bytes)
+                             ? ms_pool_reuse(pool, request, bytes, out)
+                             : MS_ERR_LIMIT;
     ms_lock_release(&pool->state);
-    if (status == MS_ERR_NO_MEMORY) {
-        status = ms_ladder_climb(pool, request, bytes, out);
+    if (__builtin_expect(status == MS_OK, 1)) {
+        return MS_OK;
     }
-    return status == MS_OK ? MS_OK : note_failure(pool, status);
+    return alloc_slowly(pool, request, bytes, status, out);
 }
 
 /* The live block around addr; null where there is none. State lock. */
@@ -153,13 +202,12 @@ static void forget_arena(struct ms_pool *pool, struct ms_range *range)
     ms_slab_give(&pool->repair.arena_slab, range->live.holes);
 }
 
-/* The live block is one no longer: it is busy. State lock. */
+/* The live block, which has left the index, is one no longer: it is busy. State lock. */
 static void end_block(struct ms_pool *pool, struct ms_range *range, ms_stream_t stream)
 {
     if (range->arena && pool->repair.arenas != NULL) {
         ms_arenas_bury(pool->repair.arenas, range->addr, range->bytes);
     }
-    (void)ms_index_take(&pool->index, range->addr);
     tell_freed(pool, range, stream);
     if (range->live.holes != NULL) {
         forget_arena(pool, range);
@@ -168,6 +216,8 @@ static void end_block(struct ms_pool *pool, struct ms_range *range, ms_stream_t 
     ms_starts_clear(&segment->starts, (range->addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES);
     pool->count.live_blocks--;
     pool->count.live_bytes -= range->live.asked_bytes;
+    holder_gives(range->live.holder,
+                 ms_round_up(range->live.asked_bytes, MS_BLOCK_ALIGNMENT_BYTES));
     pool->count.arena_bytes -= range->arena ? range->live.asked_bytes : 0;
     pool->count.set_aside_bytes -= range->bytes;
     pool->count.frees++;
@@ -183,16 +233,34 @@ static ms_status_t not_live(struct ms_pool *pool, ms_addr_t addr)
     return freed ? MS_ERR_INVALID : MS_ERR_NOT_OURS;
 }
 
-/* An arena that is not backed throughout by device memory falls to pieces. */
+/* An arena that is not backed throughout by device memory falls to pieces, under both locks. */
+static inline bool is_in_pieces(const struct ms_pool *pool, const struct ms_range *range)
+{
+    const struct ms_arena *holes = range->live.holes;
+    return holes != NULL && (holes->unbacked_bytes > 0 || pool->count.host_backed_bytes > 0);
+}
+
+/* The block has left the index. */
+static void free_range(struct ms_pool *pool, struct ms_range *range, ms_stream_t stream)
+{
+    bool in_pieces = is_in_pieces(pool, range);
+    end_block(pool, range, stream);
+    struct ms_batch *batch = ms_orders_need(&pool->orders, stream)->open;
+    if (in_pieces) {
+        ms_range_give_up(pool, range, batch);
+    } else {
+        ms_range_make_free(pool, range, batch);
+    }
+}
+
 static ms_status_t free_in_pieces(struct ms_pool *pool, ms_addr_t addr, ms_stream_t stream)
 {
     ms_lock_acquire(&pool->growth);
     ms_lock_acquire(&pool->state);
-    struct ms_range *range = ms_index_find(&pool->index, addr);
+    struct ms_range *range = ms_index_take(&pool->index, addr);
     ms_status_t status = range == NULL ? not_live(pool, addr) : MS_OK;
     if (range != NULL) {
-        end_block(pool, range, stream);
-        ms_range_give_up(pool, range, ms_orders_need(&pool->orders, stream)->open);
+        free_range(pool, range, stream);
     }
     ms_lock_release(&pool->state);
     ms_promise_settle(pool);
@@ -203,14 +271,14 @@ static ms_status_t free_in_pieces(struct ms_pool *pool, ms_addr_t addr, ms_strea
 ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream)
 {
     ms_lock_acquire(&pool->state);
-    struct ms_range *range = ms_index_find(&pool->index, addr);
+    struct ms_range *range = ms_index_take(&pool->index, addr);
     if (range == NULL) {
         ms_status_t status = not_live(pool, addr);
         ms_lock_release(&pool->state);
         return status;
     }
-    const struct ms_arena *holes = range->live.holes;
-    if (holes != NULL && (holes->unbacked_bytes > 0 || pool->count.host_backed_bytes > 0)) {
+    if (__builtin_expect(is_in_pieces(pool, range), 0)) {
+        ms_index_insert(&pool->index, range);
         ms_lock_release(&pool->state);
         return free_in_pieces(pool, addr, stream);
     }
@@ -218,6 +286,36 @@ ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream)
     ms_range_make_free(pool, range, ms_orders_need(&pool->orders, stream)->open);
     ms_lock_release(&pool->state);
     return MS_OK;
+}
+
+/* What is freed is joined with its neighbours, but never with a live one. */
+static struct ms_range *live_from(struct ms_range *range)
+{
+    while (range != NULL && range->state != MS_RANGE_LIVE) {
+        range = range->next;
+    }
+    return range;
+}
+
+void ms_pool_free_held(ms_pool_t *pool, bool (*match)(void *ctx, const struct ms_holder *holder),
+                       void *ctx)
+{
+    ms_lock_acquire(&pool->growth);
+    ms_lock_acquire(&pool->state);
+    for (size_t at = 0; at < pool->segment_count; at++) {
+        struct ms_range *range = live_from(pool->segments[at]->first);
+        while (range != NULL) {
+            struct ms_range *next = live_from(range->next);
+            if (range->live.holder != NULL && match(ctx, range->live.holder)) {
+                (void)ms_index_take(&pool->index, range->addr);
+                free_range(pool, range, MS_STREAM_DEVICE);
+            }
+            range = next;
+        }
+    }
+    ms_lock_release(&pool->state);
+    ms_promise_settle(pool);
+    ms_lock_release(&pool->growth);
 }
 
 ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *out)

@@ -32,9 +32,19 @@ struct ms_pool_config {
     const struct ms_choice *choice; /* null: ms_choice_default; outlives the pool */
 };
 
+/* Whom blocks belong to, as the caller sees it: the caller makes it, and keeps it for as long as
+ * the pool. Its blocks are of one pool, under whose state lock the sums change; they may be read,
+ * and the high one set, at any time. Sums are of sizes rounded to MS_BLOCK_ALIGNMENT_BYTES. */
+struct ms_holder {
+    _Atomic uint64_t used_bytes, used_high_bytes;
+    uint64_t limit_bytes; /* most that its blocks may have together; 0: no limit */
+    uint8_t kind;         /* the caller's */
+};
+
 struct ms_request {
     uint64_t bytes;     /* > 0 */
     ms_stream_t stream; /* the stream that may use it at once; MS_STREAM_DEVICE: every stream may */
+    struct ms_holder *holder; /* may be null */
     uint32_t site;
     bool may_wait;        /* false: never block for work in flight (the calling thread captures) */
     bool no_stream_waits; /* no wait for another stream is inserted into this one */
@@ -42,6 +52,7 @@ struct ms_request {
 
 struct ms_block_info {
     uint64_t id;
+    struct ms_holder *holder;
     ms_addr_t addr;
     uint64_t bytes;     /* as asked for */
     ms_stream_t stream; /* of its allocation */
@@ -80,8 +91,9 @@ ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
 void ms_pool_destroy(ms_pool_t *pool, bool device_gone);
 
 /* The ladder of design.md: reuse; expand; wait for frees in flight; take free chunks from holes;
- * trim; fail. MS_ERR_NO_MEMORY: nothing changed, and the caller decides the verdict. Any other
- * status is the device's. Rolled back completely on every failure. */
+ * trim; fail. MS_ERR_NO_MEMORY: nothing changed, and the caller decides the verdict. MS_ERR_LIMIT:
+ * so does the holder's limit. Any other status is the device's. Rolled back completely on every
+ * failure. */
 ms_status_t ms_pool_alloc(ms_pool_t *pool, const struct ms_request *request,
                           struct ms_block_info *out);
 
@@ -89,6 +101,11 @@ ms_status_t ms_pool_alloc(ms_pool_t *pool, const struct ms_request *request,
  * (out of use until all earlier work of the device is known to be done). MS_ERR_NOT_OURS: no live
  * block begins there. MS_ERR_INVALID: it was freed already. */
 ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream);
+
+/* Frees all blocks with a holder that `match` says yes to, as ms_pool_free does with
+ * MS_STREAM_DEVICE. match must not call the pool. Linear in the pool's blocks. */
+void ms_pool_free_held(ms_pool_t *pool, bool (*match)(void *ctx, const struct ms_holder *holder),
+                       void *ctx);
 
 /* The live block that holds addr anywhere inside. MS_ERR_NOT_OURS where there is none. */
 ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *out);

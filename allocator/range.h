@@ -39,6 +39,7 @@ struct ms_range {
             uint64_t id;
             uint64_t asked_bytes;
             ms_stream_t stream;
+            struct ms_holder *holder; /* null: nobody in particular */
             struct ms_arena *holes; /* what is known of its holes; null: no tensor was born in it */
         } live;
         struct {

@@ -328,6 +328,7 @@ void ms_range_info(const struct ms_range *range, struct ms_block_info *out)
                                   .addr = range->addr,
                                   .bytes = range->live.asked_bytes,
                                   .stream = range->live.stream,
+                                  .holder = range->live.holder,
                                   .site = range->site,
                                   .arena = range->arena,
                                   .pinned = range->pinned};
@@ -355,6 +356,7 @@ void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
     range->live.id = next_id(pool);
     range->live.asked_bytes = request->bytes;
     range->live.stream = request->stream;
+    range->live.holder = request->holder;
     ms_index_insert(&pool->index, range);
     struct ms_segment *segment = range->segment;
     ms_starts_set(&segment->starts, (range->addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES);

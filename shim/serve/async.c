@@ -17,19 +17,6 @@ struct call {
 
 typedef CUresult (*free_function)(CUdeviceptr_v2, CUstream);
 
-static CUresult serve(const struct call *call, struct ms_mempool *pool, struct ms_device *home,
-                      ms_stream_t stream)
-{
-    if (!ms_mempool_granted(pool, call->bytes)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    CUresult result = ms_grant_block(home, MS_GRANT_ASYNC, pool, stream, call->bytes, call->dptr);
-    if (result != CUDA_SUCCESS) {
-        ms_mempool_returned(pool, call->bytes);
-    }
-    return result;
-}
-
 /* From a pool of the driver's own. */
 static CUresult forward(const struct call *call, struct ms_mempool *pool, struct ms_device *device)
 {
@@ -67,8 +54,9 @@ static CUresult alloc(const struct call *call)
     if (!home) {
         return call->real(call);
     }
-    return pool->served && home->pool ? serve(call, pool, home, stream.id)
-                                      : forward(call, pool, home);
+    return pool->served && home->pool
+               ? ms_grant_block(home, &pool->holder, stream.id, call->bytes, call->dptr)
+               : forward(call, pool, home);
 }
 
 static CUresult real_alloc(const struct call *c)
@@ -138,12 +126,14 @@ static CUresult give_back(CUdeviceptr_v2 dptr, CUstream handle, bool per_thread,
         return real(dptr, handle);
     }
     CUresult result = ms_stream_resolve(handle, per_thread, &stream);
-    if (result != CUDA_SUCCESS || !ms_ledger_take(MS_SPACE_DEVICE, dptr, &grant)) {
+    if (result != CUDA_SUCCESS) {
         return real(dptr, handle);
     }
-    if (grant.kind == MS_GRANT_BLOCK || grant.kind == MS_GRANT_ASYNC) {
-        ms_mempool_released(&grant);
-        return ms_release_block(&grant, stream.id);
+    if (ms_release_block(stream.context->device, dptr, stream.id)) {
+        return CUDA_SUCCESS;
+    }
+    if (!ms_ledger_take(MS_SPACE_DEVICE, dptr, &grant)) {
+        return real(dptr, handle);
     }
     result = real(dptr, handle);
     ms_forwarded_freed(&grant, result);

@@ -59,6 +59,7 @@ static struct ms_context *add(CUcontext handle, bool *is_new)
     if (!fresh) {
         return NULL;
     }
+    fresh->holder.kind = MS_HOLDER_CONTEXT;
     fresh->handle = handle;
     fresh->device = device;
     fresh->primary = is_primary(handle, ordinal);

@@ -9,12 +9,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "allocator/device_ops.h"
+#include "allocator/pool.h"
 #include "shim/hook.h"
 
 struct ms_device;
 
+/* Whose blocks of a pool are whose: those of a context die with it, stream-ordered ones do not. */
+enum ms_holder_kind { MS_HOLDER_CONTEXT, MS_HOLDER_MEMPOOL };
+
 struct ms_context {
+    struct ms_holder holder; /* of its blocks; first, so that one is the other */
     CUcontext handle;
     struct ms_device *device;
     struct ms_context *next; /* all contexts, the newest first; never changes */

@@ -129,10 +129,18 @@ struct dying {
 static bool dies(void *ctx, const struct ms_grant *grant)
 {
     const struct dying *dying = ctx;
-    if (grant->kind == MS_GRANT_ASYNC || grant->kind == MS_GRANT_OUTSIDE) {
+    if (grant->kind == MS_GRANT_OUTSIDE) {
         return dying->everything && grant->device == dying->context->device->ordinal;
     }
     return grant->holder == dying->context;
+}
+
+/* Of the blocks of the device's pool. */
+static bool block_dies(void *ctx, const struct ms_holder *holder)
+{
+    const struct dying *dying = ctx;
+    return holder == &dying->context->holder ||
+           (dying->everything && holder->kind == MS_HOLDER_MEMPOOL);
 }
 
 /* cuda.h, cuCtxDestroy: memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged and
@@ -157,6 +165,10 @@ void ms_context_gone(struct ms_context *context, bool everything)
         for (size_t i = 0; i < count; i++) {
             ms_release_dead(&grants[i]);
         }
+    }
+    if (device->pool) {
+        ms_pool_free_held(device->pool, block_dies, &dying);
+        ms_device_check_thresholds(device);
     }
     ms_overhead_discharge(context, MS_CHARGE_CONTEXT, UINT64_MAX);
     if (alone && device->pool) {

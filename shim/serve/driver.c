@@ -48,6 +48,7 @@ CUresult ms_result_from(ms_status_t status)
     case MS_OK:
         return CUDA_SUCCESS;
     case MS_ERR_NO_MEMORY:
+    case MS_ERR_LIMIT:
         return CUDA_ERROR_OUT_OF_MEMORY;
     case MS_ERR_NOT_READY:
         return CUDA_ERROR_NOT_READY;

@@ -1,8 +1,9 @@
 /* What was handed to the application, by the name it will give it back under.
  *
- * Every block of a pool, every forwarded allocation and every pinned host range that is live has
- * one grant here. It says whose device it is, what is charged for it, and which context or memory
- * pool it lives with. Thread-safe; short locks, no device calls. */
+ * Every forwarded allocation and every pinned host range that is live has one grant here; blocks of
+ * the pool are known to the pool alone, by their holder. It says whose device it is, what is
+ * charged for it, and which context or memory pool it lives with. Thread-safe; short locks, no
+ * device calls. */
 #ifndef MEMSHIM_SHIM_SERVE_LEDGER_H
 #define MEMSHIM_SHIM_SERVE_LEDGER_H
 
@@ -19,8 +20,6 @@ enum ms_space {
 };
 
 enum ms_grant_kind {
-    MS_GRANT_BLOCK,     /* a block of the pool; dies with its context */
-    MS_GRANT_ASYNC,     /* a block of the pool, stream-ordered; outlives contexts */
     MS_GRANT_FORWARDED, /* the driver's own; dies with its context */
     MS_GRANT_OUTSIDE,   /* the driver's own, stream-ordered; outlives contexts */
     MS_GRANT_OVERHEAD,  /* what a module, a library or a graph made the driver take */
@@ -31,8 +30,7 @@ enum ms_grant_kind {
 struct ms_grant {
     uint64_t name;         /* address or handle, unique in its space while live */
     uint64_t bytes;        /* as asked for */
-    uint64_t extent_bytes; /* what is charged for, before it is rounded as the driver takes it; 0
-                              for blocks of the pool */
+    uint64_t extent_bytes; /* what is charged for, before it is rounded as the driver takes it */
     uint64_t block_id;     /* of its BLOCK_ALLOC event where no pool served it, else 0 */
     void *holder;          /* struct ms_context *, or struct ms_mempool * of a stream-ordered one */
     uint8_t space;         /* enum ms_space */

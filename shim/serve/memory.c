@@ -1,6 +1,5 @@
 /* cuMemAlloc and its relatives. */
 #include "shim/caller.h"
-#include "shim/serve/mempool.h"
 #include "shim/serve/release.h"
 
 #define PITCH_BYTES                                                              \
@@ -45,8 +44,7 @@ CUresult ms_serve_cuMemAlloc_v2(CUdeviceptr_v2 *dptr, size_t bytesize)
     if (!context->device->pool) {
         return forward_alloc(context, MS_CHARGE_ALLOCATION, dptr, bytesize);
     }
-    return ms_grant_block(context->device, MS_GRANT_BLOCK, context, MS_STREAM_DEVICE, bytesize,
-                          dptr);
+    return ms_grant_block(context->device, &context->holder, MS_STREAM_DEVICE, bytesize, dptr);
 }
 
 /* The driver's own allocation call, for a pitch: charged by what it answers. */
@@ -83,8 +81,8 @@ CUresult ms_serve_cuMemAllocPitch_v2(CUdeviceptr_v2 *dptr, size_t *pPitch, size_
         return forward_pitch(context, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     }
     size_t pitch = round_up(WidthInBytes, PITCH_BYTES);
-    CUresult result = ms_grant_block(context->device, MS_GRANT_BLOCK, context, MS_STREAM_DEVICE,
-                                     pitch * Height, dptr);
+    CUresult result =
+        ms_grant_block(context->device, &context->holder, MS_STREAM_DEVICE, pitch * Height, dptr);
     if (result == CUDA_SUCCESS) {
         *pPitch = pitch;
     }
@@ -94,12 +92,11 @@ CUresult ms_serve_cuMemAllocPitch_v2(CUdeviceptr_v2 *dptr, size_t *pPitch, size_
 CUresult ms_serve_cuMemFree_v2(CUdeviceptr_v2 dptr)
 {
     struct ms_grant grant;
+    if (ms_release_block(ms_device_holding(dptr), dptr, MS_STREAM_DEVICE)) {
+        return CUDA_SUCCESS;
+    }
     if (!ms_ledger_take(MS_SPACE_DEVICE, dptr, &grant)) {
         return MS_REAL(cuMemFree_v2)(dptr);
-    }
-    if (grant.kind == MS_GRANT_BLOCK || grant.kind == MS_GRANT_ASYNC) {
-        ms_mempool_released(&grant);
-        return ms_release_block(&grant, MS_STREAM_DEVICE);
     }
     CUresult result = MS_REAL(cuMemFree_v2)(dptr);
     ms_forwarded_freed(&grant, result);

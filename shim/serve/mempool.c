@@ -12,12 +12,17 @@
 #define TRIM_WAIT_NS 2000000u
 
 #define STEP_BYTES (32ULL << 20) /* by which the driver's pools grow at once */
-#define UNIT_BYTES 512u          /* by which they count what is in use */
+#define UNIT_BYTES 512u          /* by which they count what is in use, as ours does */
 
 static struct ms_mempool *_Atomic first;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a record is added */
 
 static _Atomic(struct ms_mempool *) currents[MS_DEVICES_MAX]; /* null: not asked yet */
+
+static uint64_t round_up(uint64_t bytes, uint64_t unit)
+{
+    return bytes > UINT64_MAX - unit ? UINT64_MAX : (bytes + unit - 1) / unit * unit;
+}
 
 static struct ms_mempool *find(CUmemoryPool handle)
 {
@@ -37,7 +42,8 @@ static struct ms_mempool *add(CUmemoryPool handle, int ordinal, bool served, uin
     fresh->handle = handle;
     fresh->ordinal = ordinal;
     fresh->served = served;
-    fresh->max_bytes = max_bytes;
+    fresh->holder.kind = MS_HOLDER_MEMPOOL;
+    fresh->holder.limit_bytes = round_up(max_bytes, UNIT_BYTES);
     pthread_mutex_init(&fresh->lock, NULL);
     pthread_mutex_lock(&lock);
     struct ms_mempool *known = find(handle);
@@ -83,11 +89,6 @@ struct ms_mempool *ms_mempool_current(struct ms_device *device)
 
 /* --- accounts --------------------------------------------------------------------------------- */
 
-static uint64_t round_up(uint64_t bytes, uint64_t unit)
-{
-    return bytes > UINT64_MAX - unit ? UINT64_MAX : (bytes + unit - 1) / unit * unit;
-}
-
 static void raise(_Atomic uint64_t *high, uint64_t value)
 {
     uint64_t seen = atomic_load(high);
@@ -95,35 +96,11 @@ static void raise(_Atomic uint64_t *high, uint64_t value)
     }
 }
 
-bool ms_mempool_granted(struct ms_mempool *pool, uint64_t bytes)
-{
-    uint64_t aside = round_up(bytes, UNIT_BYTES);
-    uint64_t used = atomic_fetch_add(&pool->used_bytes, aside) + aside;
-    if (pool->max_bytes != 0 && used > round_up(pool->max_bytes, UNIT_BYTES)) {
-        atomic_fetch_sub(&pool->used_bytes, aside);
-        return false;
-    }
-    raise(&pool->used_high_bytes, used);
-    return true;
-}
-
-void ms_mempool_returned(struct ms_mempool *pool, uint64_t bytes)
-{
-    atomic_fetch_sub(&pool->used_bytes, round_up(bytes, UNIT_BYTES));
-}
-
-void ms_mempool_released(const struct ms_grant *grant)
-{
-    if (grant->kind == MS_GRANT_ASYNC) {
-        ms_mempool_returned(grant->holder, grant->bytes);
-    }
-}
-
 /* What a served pool holds reserved: its live bytes, and all that our pool could give it without
  * asking the driver. The latter is shared between the pools of a device. */
 static uint64_t reserved_bytes(struct ms_mempool *pool)
 {
-    uint64_t bytes = atomic_load(&pool->used_bytes);
+    uint64_t bytes = atomic_load(&pool->holder.used_bytes);
     struct ms_device *device = ms_device_get(pool->ordinal);
     if (device && device->pool) {
         struct ms_pool_stats stats;
@@ -334,7 +311,7 @@ CUresult ms_serve_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     CUresult result = MS_REAL(cuMemPoolTrimTo)(pool, minBytesToKeep);
     struct ms_mempool *known = result == CUDA_SUCCESS ? ms_mempool_of(pool) : NULL;
     if (ours(known)) {
-        uint64_t used = atomic_load(&known->used_bytes);
+        uint64_t used = atomic_load(&known->holder.used_bytes);
         uint64_t keep = minBytesToKeep > used ? minBytesToKeep - used : 0;
         if (keep == 0) {
             /* What the application has seen to be done must go (cuda.h, cuMemPoolTrimTo). That it
@@ -358,7 +335,7 @@ CUresult ms_serve_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute a
     CUresult result = MS_REAL(cuMemPoolSetAttribute)(pool, attr, value);
     struct ms_mempool *known = result == CUDA_SUCCESS ? ms_mempool_of(pool) : NULL;
     if (known && attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
-        atomic_store(&known->used_high_bytes, 0);
+        atomic_store(&known->holder.used_high_bytes, 0);
     } else if (known && attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
         atomic_store(&known->reserved_high_bytes, 0);
     } else if (known && attr == CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES) {
@@ -374,14 +351,14 @@ CUresult ms_serve_cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute a
     if (!ours(known)) {
         return result;
     }
-    uint64_t used = atomic_load(&known->used_bytes);
+    uint64_t used = atomic_load(&known->holder.used_bytes);
     switch (attr) {
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
         *(cuuint64_t *)value = used;
         break;
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
-        raise(&known->used_high_bytes, used); /* a reset one begins at what is in use */
-        *(cuuint64_t *)value = atomic_load(&known->used_high_bytes);
+        raise(&known->holder.used_high_bytes, used); /* a reset one begins at what is in use */
+        *(cuuint64_t *)value = atomic_load(&known->holder.used_high_bytes);
         break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
         *(cuuint64_t *)value = reserved_bytes(known);

@@ -13,14 +13,14 @@
 #include "shim/serve/ledger.h"
 
 struct ms_mempool {
+    struct ms_holder holder; /* of its blocks, where it is served; first, as in struct ms_context */
     CUmemoryPool handle;
     struct ms_mempool *next; /* never changes */
     int ordinal;             /* of its device; -1: not on a device */
     bool served;             /* from our pool, where its device has one */
-    uint64_t max_bytes;      /* 0: no limit of its own */
     _Atomic bool destroyed;
     _Atomic bool no_stream_waits; /* CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES is 0 */
-    _Atomic uint64_t used_bytes, used_high_bytes, reserved_high_bytes;
+    _Atomic uint64_t reserved_high_bytes;
 
     pthread_mutex_t lock;   /* of the two below */
     uint64_t asking_bytes;  /* charged for calls that the driver has not answered yet */
@@ -32,12 +32,6 @@ struct ms_mempool *ms_mempool_current(struct ms_device *device);
 
 /* The pool of this handle, its record made where there is none. Null: no host memory for it. */
 struct ms_mempool *ms_mempool_of(CUmemoryPool handle);
-
-/* False: beyond the pool's own limit. */
-bool ms_mempool_granted(struct ms_mempool *pool, uint64_t bytes);
-void ms_mempool_returned(struct ms_mempool *pool, uint64_t bytes);
-/* The same, for a grant that has been taken from the ledger; nothing where no pool holds it. */
-void ms_mempool_released(const struct ms_grant *grant);
 
 /* Before a pool of the driver's is asked for so many bytes: reserves the most that it may take for
  * them; *asked_bytes gets how much that is. False: over the cap. */

@@ -1,7 +1,6 @@
 /* Questions about an address: for memory of the pool the answer is about its block, and for a page
  * of PyTorch's about the page, where the driver knows only the mappings beneath, or none. */
 #include "shim/serve/context.h"
-#include "shim/serve/ledger.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/proxies.h"
 
@@ -45,7 +44,7 @@ CUresult ms_serve_cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psiz
 /* Answers where the block knows better than the driver; false where the driver's answer stands. */
 static bool answer(const struct ms_block_info *block, CUpointer_attribute attribute, void *data)
 {
-    struct ms_grant grant = {0};
+    const struct ms_holder *holder = block->holder;
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr_v2 *)data = block->addr;
@@ -60,15 +59,15 @@ static bool answer(const struct ms_block_info *block, CUpointer_attribute attrib
         *(int *)data = 0;
         return true;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        if (!ms_ledger_find(MS_SPACE_DEVICE, block->addr, &grant) || grant.kind != MS_GRANT_BLOCK) {
+        if (!holder || holder->kind != MS_HOLDER_CONTEXT) {
             return false; /* stream-ordered memory belongs to no context */
         }
-        *(CUcontext *)data = ((const struct ms_context *)grant.holder)->handle;
+        *(CUcontext *)data = ((const struct ms_context *)holder)->handle;
         return true;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *(CUmemoryPool *)data = NULL;
-        if (ms_ledger_find(MS_SPACE_DEVICE, block->addr, &grant) && grant.kind == MS_GRANT_ASYNC) {
-            *(CUmemoryPool *)data = ((const struct ms_mempool *)grant.holder)->handle;
+        if (holder && holder->kind == MS_HOLDER_MEMPOOL) {
+            *(CUmemoryPool *)data = ((const struct ms_mempool *)holder)->handle;
         }
         return true;
     default:

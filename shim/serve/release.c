@@ -1,4 +1,5 @@
-/* Granting and releasing. The order is always: budget, driver or pool, ledger, event; and back. */
+/* Granting and releasing. The order is always: budget, driver or pool, ledger, event; and back.
+ * Blocks of the pool are in no ledger: the pool finds them by address as fast. */
 #include "shim/serve/release.h"
 
 #include "shim/serve/driver.h"
@@ -64,15 +65,21 @@ static bool fits_now(struct ms_device *device, uint64_t bytes)
     return bytes <= ms_budget_free_bytes(&device->budget) + stats.free_bytes - stats.pending_bytes;
 }
 
-CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void *holder,
-                        ms_stream_t stream, uint64_t bytes, CUdeviceptr_v2 *out)
+static bool wants_no_waits(const struct ms_holder *holder)
+{
+    return holder->kind == MS_HOLDER_MEMPOOL &&
+           ((const struct ms_mempool *)holder)->no_stream_waits;
+}
+
+CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_stream_t stream,
+                        uint64_t bytes, CUdeviceptr_v2 *out)
 {
     struct ms_request request = {
         .bytes = bytes,
         .stream = stream,
+        .holder = holder,
         .may_wait = !ms_captures_running(),
-        .no_stream_waits =
-            kind == MS_GRANT_ASYNC && ((const struct ms_mempool *)holder)->no_stream_waits,
+        .no_stream_waits = wants_no_waits(holder),
     };
     struct ms_block_info block;
     ms_status_t status = MS_ERR_NO_MEMORY;
@@ -89,30 +96,28 @@ CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void 
     if (status != MS_OK) {
         return ms_result_from(status);
     }
-    struct ms_grant grant = {
-        .name = block.addr,
-        .bytes = bytes,
-        .holder = holder,
-        .space = MS_SPACE_DEVICE,
-        .kind = (uint8_t)kind,
-        .device = device->ordinal,
-    };
-    struct ms_grant displaced;
-    if (!ms_ledger_put(&grant, &displaced)) {
-        (void)ms_pool_free(device->pool, block.addr, stream);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
     *out = block.addr;
     ms_oom_over(device);
     return CUDA_SUCCESS;
 }
 
-CUresult ms_release_block(const struct ms_grant *grant, ms_stream_t stream)
+static bool release_from(struct ms_device *device, CUdeviceptr_v2 addr, ms_stream_t stream)
 {
-    struct ms_device *device = ms_device_get(grant->device);
-    ms_status_t status = ms_pool_free(device->pool, grant->name, stream);
+    if (!device || !device->pool || ms_pool_free(device->pool, addr, stream) != MS_OK) {
+        return false;
+    }
     ms_device_check_thresholds(device);
-    return ms_result_from(status);
+    return true;
+}
+
+bool ms_release_block(struct ms_device *likely, CUdeviceptr_v2 addr, ms_stream_t stream)
+{
+    bool released = release_from(likely, addr, stream);
+    for (int d = 0; !released && d < MS_DEVICES_MAX; d++) {
+        struct ms_device *device = ms_device_get(d);
+        released = device != likely && release_from(device, addr, stream);
+    }
+    return released;
 }
 
 /* --- what the driver serves ------------------------------------------------------------------- */
@@ -330,10 +335,6 @@ void ms_forwarded_freed(const struct ms_grant *grant, CUresult result)
 void ms_release_dead(const struct ms_grant *grant)
 {
     switch (grant->kind) {
-    case MS_GRANT_BLOCK:
-    case MS_GRANT_ASYNC:
-        (void)ms_release_block(grant, MS_STREAM_DEVICE);
-        break;
     case MS_GRANT_FORWARDED:
     case MS_GRANT_OUTSIDE:
         ms_release_forwarded(grant);

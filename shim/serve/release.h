@@ -7,13 +7,14 @@
 #include "shim/serve/device.h"
 #include "shim/serve/ledger.h"
 
-/* A block of the device's pool, which it has. kind: MS_GRANT_BLOCK, MS_GRANT_ASYNC. The error is
- * what the real call gives; an out-of-memory has been recorded. */
-CUresult ms_grant_block(struct ms_device *device, enum ms_grant_kind kind, void *holder,
-                        ms_stream_t stream, uint64_t bytes, CUdeviceptr_v2 *out);
+/* A block of the device's pool, which it has. The error is what the real call gives; an
+ * out-of-memory of the device has been recorded. */
+CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_stream_t stream,
+                        uint64_t bytes, CUdeviceptr_v2 *out);
 
-/* Back to the pool, in the order of the stream. The grant has been taken from the ledger. */
-CUresult ms_release_block(const struct ms_grant *grant, ms_stream_t stream);
+/* Back to the pool that it is of, in the order of the stream; that of `likely` (may be null) is
+ * asked first. False: no pool has a block that begins there. */
+bool ms_release_block(struct ms_device *likely, CUdeviceptr_v2 addr, ms_stream_t stream);
 
 /* How the driver takes what a forwarded allocation needs, which decides what is charged for it. */
 enum ms_taking {

@@ -428,3 +428,69 @@ Test(pool_reuse, a_device_that_is_gone_is_not_called)
     ms_dry_destroy(rig->dry);
     free(rig);
 }
+
+static ms_status_t alloc_for(struct rig *rig, struct ms_holder *holder, uint64_t bytes,
+                             struct ms_block_info *out)
+{
+    const struct ms_request request = {.bytes = bytes, .stream = S1, .holder = holder};
+    return ms_pool_alloc(rig->pool, &request, out);
+}
+
+Test(pool_reuse, a_holder_has_its_sums_and_its_limit)
+{
+    struct rig *rig = rig_with_streams();
+    struct ms_holder holder = {.limit_bytes = 5 * MIB, .kind = 1};
+    struct ms_block_info a, b, c;
+    cr_assert_eq(alloc_for(rig, &holder, 4 * MIB - 100, &a), MS_OK);
+    cr_assert_eq(a.holder, &holder);
+    cr_assert_eq(holder.used_bytes, 4 * MIB);
+    cr_assert_eq(alloc_for(rig, &holder, MIB + 1, &b), MS_ERR_LIMIT);
+    cr_assert_eq(holder.used_bytes, 4 * MIB);
+    cr_assert_eq(alloc_for(rig, &holder, MIB, &b), MS_OK);
+    cr_assert_eq(alloc_for(rig, &holder, 1, &c), MS_ERR_LIMIT);
+    rig_free(rig, b, S1);
+    cr_assert_eq(holder.used_bytes, 4 * MIB);
+    cr_assert_eq(holder.used_high_bytes, 5 * MIB);
+    holder.limit_bytes = 0;
+    cr_assert_eq(alloc_for(rig, &holder, 255 * MIB, &c), MS_ERR_NO_MEMORY);
+    cr_assert_eq(holder.used_bytes, 4 * MIB, "what the device refused does not count");
+    rig_free(rig, a, S1);
+    cr_assert_eq(holder.used_bytes, 0);
+    rig_end(rig);
+}
+
+static bool is_this(void *ctx, const struct ms_holder *holder)
+{
+    return holder == ctx;
+}
+
+Test(pool_reuse, all_blocks_of_one_holder_go_at_once)
+{
+    struct rig *rig = rig_with_streams();
+    struct ms_holder dying = {0}, staying = {0};
+    struct ms_block_info gone[20], kept[20], nobodys = rig_alloc(rig, 700, S2), found;
+    for (int i = 0; i < 20; i++) {
+        /* Neighbours of both, and small ones beside large. */
+        cr_assert_eq(alloc_for(rig, &dying, i % 2 ? 700 : 3 * MIB, &gone[i]), MS_OK);
+        cr_assert_eq(alloc_for(rig, i % 3 ? &staying : &dying, i % 2 ? 700 : 2 * MIB, &kept[i]),
+                     MS_OK);
+    }
+    ms_pool_free_held(rig->pool, is_this, &dying);
+    rig_check(rig);
+    cr_assert_eq(dying.used_bytes, 0);
+    cr_assert_eq(rig_stats(rig).live_blocks, 13 + 1);
+    for (int i = 0; i < 20; i++) {
+        cr_assert_eq(ms_pool_find(rig->pool, gone[i].addr, &found), MS_ERR_NOT_OURS);
+        cr_assert_eq(ms_pool_free(rig->pool, gone[i].addr, S1), MS_ERR_INVALID);
+        cr_assert_eq(ms_pool_find(rig->pool, kept[i].addr, &found),
+                     i % 3 ? MS_OK : MS_ERR_NOT_OURS);
+    }
+    for (int i = 0; i < 20; i++) {
+        if (i % 3) {
+            rig_free(rig, kept[i], S1);
+        }
+    }
+    cr_assert_eq(staying.used_bytes, 0);
+    rig_free(rig, nobodys, S2);
+    rig_end(rig);
+}
