@@ -15,7 +15,7 @@ from machine import CLI, ProcessTest, process_folders, program, report_of, run
 
 PROGRESS = struct.Struct("<4Q")
 ROUNDS = 20000
-REFUSALS = 40
+REFUSALS = 40  # of the first of the victim's 200: a late kill still falls into the phase
 
 
 @dataclass(frozen=True)

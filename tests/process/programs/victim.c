@@ -114,7 +114,7 @@ int main(int argc, char **argv)
         swap_block(&blocks[draw % HELD], (draw >> 8) % (4 * MIB) + 1, stream);
     }
     atomic_store(&done->phase, 2);
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 200; i++) {
         run_out(stream);
     }
     atomic_store(&done->phase, 3);
