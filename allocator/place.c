@@ -162,13 +162,23 @@ static void consider(struct search *search, struct ms_range *range)
     }
 }
 
+/* Whether nothing better can come of this range or a larger one: no place touches fewer chunks than
+ * what its two edges cannot share, and their gaps are no tighter. */
+static bool settled(const struct search *search, const struct ms_range *range)
+{
+    uint64_t least = (search->bytes + search->granule - 1) / search->granule;
+    least = least > 2 ? least - 2 : 0;
+    return search->best_cost == least && search->best->unbacked_bytes == 0 &&
+           range->bytes >= search->best_gap_bytes;
+}
+
 /* The tightest ranges that have room, or nearly, and then the largest of those that have not and
  * need their neighbours' help. */
 static void consider_tree(struct search *search, struct ms_treap_node *root, uint64_t room_bytes)
 {
     struct ms_range *from = ms_range_tree_at_least(root, room_bytes, 0);
     struct ms_range *range = from;
-    for (int k = 0; k < CANDIDATES && range != NULL; k++) {
+    for (int k = 0; k < CANDIDATES && range != NULL && !settled(search, range); k++) {
         consider(search, range);
         range = ms_range_tree_after(root, range);
     }
