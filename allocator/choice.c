@@ -31,7 +31,9 @@ static uint64_t rank_idle_and_far(void *ctx, const struct ms_candidate *candidat
     uint64_t idle =
         candidate->free_since == 0 ? UINT32_MAX : candidate->now - candidate->free_since;
     ms_addr_t end = candidate->addr + candidate->bytes;
-    uint64_t part = ((end - candidate->arena) << 16) / candidate->reach_bytes;
+    uint64_t part = candidate->reach_bytes == 0
+                        ? UINT64_C(1) << 16
+                        : ((end - candidate->arena) << 16) / candidate->reach_bytes;
     uint64_t part_squared = (part * part) >> 16;
     return (idle < UINT32_MAX ? idle : UINT32_MAX) * (part_squared * part_squared);
 }

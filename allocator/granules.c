@@ -82,10 +82,6 @@ static void owe_no_more(struct ms_pool *pool, struct ms_granule *granule)
 void ms_granules_enter(struct ms_pool *pool, struct ms_segment *segment, uint64_t from, uint64_t to,
                        struct ms_arena *arena, bool pinned)
 {
-    uint64_t reach_bytes = segment->base + to * pool->granule_bytes - arena->addr;
-    if (from < to && arena->reach_bytes < reach_bytes) {
-        arena->reach_bytes = reach_bytes;
-    }
     for (uint64_t slot = from; slot < to; slot++) {
         struct ms_granule *granule = &segment->granules[slot];
         granule->arena = arena;

@@ -32,7 +32,7 @@ struct ms_arena {
     ms_addr_t addr;
     uint64_t bytes;
     uint64_t id;          /* of its block; 0: a reservation */
-    uint64_t reach_bytes; /* up to the furthest granule that was ever its own */
+    uint64_t reach_bytes; /* of a reservation: as in struct ms_candidate */
     uint64_t unbacked_bytes;
     bool frozen; /* nothing is taken out of it any more */
 };

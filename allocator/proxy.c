@@ -315,6 +315,9 @@ static void settle_in(struct ms_pool *pool, struct ms_proxy *proxy, struct ms_se
     for (uint64_t k = slot; k < end; k++) {
         segment->proxies[k] = proxy;
     }
+    if (segment->foreign->reach_bytes < end * pool->granule_bytes) {
+        segment->foreign->reach_bytes = end * pool->granule_bytes;
+    }
     ms_granules_enter(pool, segment, slot, end, segment->foreign, proxy->pinned);
 }
 

@@ -46,6 +46,14 @@ Test(choice, each_reservation_is_measured_by_what_is_used_of_it)
     cr_assert(first(&ms_choice_highest, at(LONG, 500, 40), at(SHORT, 90, 40)));
 }
 
+Test(choice, of_blocks_only_the_time_counts)
+{
+    struct ms_candidate low = at(LONG, 1, 41);
+    struct ms_candidate high = at(LONG, 999, 40);
+    low.reach_bytes = high.reach_bytes = 0;
+    cr_assert(first(&ms_choice_default, low, high));
+}
+
 Test(choice, numbers_do_not_run_over)
 {
     struct ms_candidate last = at(LONG, 999, 0);
