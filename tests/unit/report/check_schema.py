@@ -71,13 +71,14 @@ class Schema:
             found += self.object_errors(value, schema, where)
         return found
 
-    def object_errors(
-        self, value: dict[str, Any], schema: dict[str, Any], where: str
-    ) -> list[str]:
+    def object_errors(self, value: dict[str, Any], schema: dict[str, Any], where: str) -> list[str]:
         known = schema.get("properties", {})
         other = schema.get("additionalProperties", {})
-        found = [f"{where}: {name} is missing" for name in schema.get("required", [])
-                 if name not in value]
+        found = [
+            f"{where}: {name} is missing"
+            for name in schema.get("required", [])
+            if name not in value
+        ]
         for name, member in value.items():
             if name in known:
                 found += self.errors(member, known[name], f"{where}.{name}")
@@ -138,8 +139,9 @@ def main() -> None:
     schema = json.loads(Path(schema_path).read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as output:
         run = Path(
-            subprocess.run([make_run, output], check=True, capture_output=True, text=True)
-            .stdout.strip()
+            subprocess.run(
+                [make_run, output], check=True, capture_output=True, text=True
+            ).stdout.strip()
         )
         merged = check_report(schema, run / "report.json")
         assert len(merged["processes"]) == len(merged["ranks"]) == 3
