@@ -272,7 +272,9 @@ bool ms_reader_load(struct ms_reader *reader, struct ms_extent_place *place)
     const size_t got = read_some(reader->fd, reader->extent, MS_EXTENT_BYTES, place->offset);
     struct ms_extent_header again;
 
-    memset(reader->extent + got, 0, MS_EXTENT_BYTES - got);
+    if (got < MS_EXTENT_BYTES) {
+        memset(reader->extent + got, 0, MS_EXTENT_BYTES - got);
+    }
     if (got < sizeof(*header) || !is_plausible(reader, header) ||
         header->sequence != place->sequence ||
         header->checksum != ms_extent_checksum(header, header->sequence) ||
