@@ -15,7 +15,7 @@ from machine import CLI, ProcessTest, process_folders, program, report_of, run
 
 PROGRESS = struct.Struct("<4Q")
 ROUNDS = 20000
-REFUSALS = 40  # of the first of the victim's 200: a late kill still falls into the phase
+REFUSALS = 40
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Kills(ProcessTest):
                 self.check(killed)
         for number, phase in enumerate(PHASES):
             hit = sum(1 for one in victims if one.phase == number and one.status != 0)
-            self.assertGreater(hit, phase.kills // 10, f"too few died in the phase {phase.name}")
+            self.assertGreater(hit, phase.kills // 5, f"too few died in the phase {phase.name}")
 
 
 if __name__ == "__main__":
