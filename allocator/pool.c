@@ -545,6 +545,14 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
     ms_lock_release(&pool->state);
 }
 
+uint64_t ms_pool_peak_host_backed_bytes(ms_pool_t *pool)
+{
+    ms_lock_acquire(&pool->state);
+    uint64_t bytes = pool->count.peak_host_backed_bytes;
+    ms_lock_release(&pool->state);
+    return bytes;
+}
+
 void ms_pool_fork_prepare(ms_pool_t *pool)
 {
     ms_lock_acquire(&pool->growth);

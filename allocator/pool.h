@@ -141,6 +141,9 @@ ms_status_t ms_pool_refresh_access(ms_pool_t *pool);
 
 void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out);
 
+/* That one of the statistics, without the walk over all orders: cheap enough for every birth. */
+uint64_t ms_pool_peak_host_backed_bytes(ms_pool_t *pool);
+
 /* Walks everything; false and a sentence in `why` (why_bytes long, may be null) at the first
  * violation: overlap, misalignment, a live byte without backing, sums that do not add up. */
 bool ms_pool_is_valid(ms_pool_t *pool, char *why, size_t why_bytes);

@@ -46,17 +46,16 @@ static void say_status(const struct ms_device *device, ms_status_t status)
 static void say_host_backed(const struct ms_device *device)
 {
     static atomic_bool said;
-    struct ms_pool_stats stats;
     char text[24];
     if (atomic_load_explicit(&said, memory_order_relaxed)) {
         return;
     }
-    ms_pool_stats(device->pool, &stats);
-    if (stats.peak_host_backed_bytes != 0 && !atomic_exchange(&said, true)) {
+    uint64_t bytes = ms_pool_peak_host_backed_bytes(device->pool);
+    if (bytes != 0 && !atomic_exchange(&said, true)) {
         ms_log(MS_LOG_WARN,
                "device %d: no device memory was left for %s of tensors; they lie in host memory, "
                "and work on them is slow",
-               device->ordinal, ms_bytes_text(stats.peak_host_backed_bytes, text, sizeof text));
+               device->ordinal, ms_bytes_text(bytes, text, sizeof text));
     }
 }
 
