@@ -72,9 +72,4 @@ bool ms_batch_unhold(struct ms_orders *orders, struct ms_batch *batch, ms_mark_t
 /* Forgets an order whose stream is gone, which holds no range and has no sealed batch. */
 void ms_order_forget(struct ms_orders *orders, struct ms_order *order);
 
-static inline bool ms_order_is_idle(const struct ms_orders *orders, const struct ms_order *order)
-{
-    return order == &orders->idle;
-}
-
 #endif
