@@ -75,6 +75,21 @@ struct ms_device_ops {
     /* Whether a stream of the process captures at this moment; does not block. */
     bool (*capturing)(void *ctx);
 
+    /* Standstill, for moving contents. halt returns MS_OK once nothing runs on the device or on a
+     * peer with access to it, and nothing that the process asks for can start, until resume: calls
+     * that queue work wait at the gate meanwhile. MS_ERR_NOT_READY, and the gate open again: that
+     * was not reached within timeout_ns (work that waits for a held thread, or just long work).
+     * MS_ERR_NOT_SUPPORTED: not while something captures, not where a call was seen that the gate
+     * does not know, never from inside a call that itself holds the device. Not nested; the caller
+     * holds no lock but the pool's growth lock. Null where the table cannot. */
+    ms_status_t (*halt)(void *ctx, uint64_t timeout_ns);
+    void (*resume)(void *ctx);
+
+    /* Between halt and resume: queues a copy between two ranges that are mapped and accessible;
+     * several run at once. copy_wait returns when all of them are done, with the first failure. */
+    ms_status_t (*copy)(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t bytes);
+    ms_status_t (*copy_wait)(void *ctx);
+
     /* Memory with the device's own allocator, for a device without virtual memory management.
      * plain_free may wait for the device. */
     ms_status_t (*plain_alloc)(void *ctx, uint64_t bytes, ms_addr_t *out);

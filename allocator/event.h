@@ -55,8 +55,20 @@ enum ms_event_kind {
                                before this one */
     MS_EVENT_PROXY_UNMAP,   /* id, addr, bytes: and took it away; its UNMAP events come before */
     MS_EVENT_ARENA_FROZEN,  /* addr, bytes of the arena: nothing is taken out of it from here on */
+    MS_EVENT_STEP,          /* id: number of the step that begins here, from 1; aux: enum
+                               ms_step_source. Of no device (0) */
+    MS_EVENT_TAG_BEGIN, /* id: the thread; aux: the tag pushed there (its definition's id). Of no
+                           device (0) */
+    MS_EVENT_TAG_END,   /* id: the thread; aux: the tag that ended */
+    MS_EVENT_USE,       /* addr, bytes of a block or tensor that the device was asked to touch;
+                           aux: 1 where it lay on the host. Told under memory pressure only */
+    MS_EVENT_SPILL,     /* addr, bytes: their contents moved to host memory; aux: ns that the
+                           device was held for it. CHUNK and MAP events tell of the chunks */
+    MS_EVENT_PROMOTE,   /* addr, bytes: and back; aux likewise */
     MS_EVENT_KIND_COUNT
 };
+
+enum ms_step_source { MS_STEP_CALLED /* memshim_step() */, MS_STEP_NVTX /* a range named step */ };
 
 /* Why memory was charged that did not come from chunks. */
 enum ms_charge_reason {

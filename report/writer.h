@@ -66,6 +66,11 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
 /* Free text that the report repeats (a warning that was said); cut at 2 KiB, 64 KiB in all. */
 void ms_trace_note(ms_trace_t *trace, const char *text);
 
+/* Appends a definition (definitions.h): kept for good, in full, and readable before any event that
+ * is told after this returns. False, and said once in the trace's notes, where there is no room:
+ * half of the trace's limit is the most that definitions take. */
+bool ms_trace_define(ms_trace_t *trace, uint32_t kind, const void *payload, size_t bytes);
+
 /* The end: exit_known false where the status is not known in the process. What other threads, which
  * may still run, tell from then on is dropped; the handle itself stays for good. The report is best
  * written after it (ms_report_write), which then knows how the process ended. */

@@ -1,5 +1,7 @@
 #include "shim/options.h"
 
+#include "shim/sites/native.h"
+
 #include <ctype.h>
 #include <limits.h>
 #include <stdio.h>
@@ -197,6 +199,55 @@ static bool parse_torch(const char *text, struct ms_options *out)
         }
     }
     return false;
+}
+
+static bool parse_stacks(const char *text, struct ms_options *out)
+{
+    static const char *const names[] = {"off", "native", "python", "full"};
+    for (int mode = MS_STACKS_OFF; mode <= MS_STACKS_FULL; mode++) {
+        if (strcmp(text, names[mode]) == 0) {
+            out->stacks = (enum ms_stacks_mode)mode;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_stack_depth(const char *text, struct ms_options *out)
+{
+    double depth;
+    const char *end = scan_number(text, &depth);
+    if (end == NULL || *end != '\0' || depth < 1 || depth > MS_STACK_DEPTH_MAX ||
+        depth != (uint32_t)depth) {
+        return false;
+    }
+    out->stack_depth = (uint32_t)depth;
+    return true;
+}
+
+static bool parse_sample_bytes(const char *text, struct ms_options *out)
+{
+    return ms_parse_bytes(text, &out->sample_bytes);
+}
+
+static bool parse_spill(const char *text, struct ms_options *out)
+{
+    bool on = strcmp(text, "auto") == 0;
+    if (!on && strcmp(text, "off") != 0) {
+        return false;
+    }
+    out->spill = on;
+    return true;
+}
+
+static bool parse_spill_limit(const char *text, struct ms_options *out)
+{
+    uint64_t bytes = 0;
+    if (text[0] != '\0' && (!ms_parse_bytes(text, &bytes) || bytes < SMALLEST_LIMIT)) {
+        return false;
+    }
+    out->spill_limit_bytes = bytes;
+    return true;
 }
 
 static bool parse_wait(const char *text, struct ms_options *out)

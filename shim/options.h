@@ -15,6 +15,9 @@ enum ms_torch_mode { MS_TORCH_NATIVE, MS_TORCH_TENSOR, MS_TORCH_OFF };
 /* As it is written in MEMSHIM_TORCH. */
 const char *ms_torch_mode_name(enum ms_torch_mode mode);
 
+/* Which frames make a call site. */
+enum ms_stacks_mode { MS_STACKS_OFF, MS_STACKS_NATIVE, MS_STACKS_PYTHON, MS_STACKS_FULL };
+
 /* What caps a device; where several are set the smallest cap counts. */
 struct ms_cap_rule {
     double fraction;      /* of the device's total, 0 < f <= 1; 0: not set */
@@ -28,6 +31,11 @@ struct ms_options {
     enum ms_log_level log;                  /* MEMSHIM_LOG */
     bool pool;                              /* MEMSHIM_POOL */
     enum ms_torch_mode torch;               /* MEMSHIM_TORCH */
+    enum ms_stacks_mode stacks;             /* MEMSHIM_STACKS */
+    uint32_t stack_depth;                   /* MEMSHIM_STACK_DEPTH, of either stack */
+    uint64_t sample_bytes;                  /* MEMSHIM_SAMPLE_BYTES, 0: every allocation */
+    bool spill;                             /* MEMSHIM_SPILL */
+    uint64_t spill_limit_bytes;             /* MEMSHIM_SPILL_LIMIT, 0: from what the host has */
     bool trace;                             /* MEMSHIM_TRACE */
     uint64_t trace_limit_bytes;             /* MEMSHIM_TRACE_LIMIT */
     uint64_t wait_ns;                       /* MEMSHIM_WAIT_MS */

@@ -1,0 +1,46 @@
+/* The calling thread's native stack, walked by unwind tables.
+ *
+ * A stack that is close to the thread's last one is not walked again: frames are remembered with
+ * where they lie, and from the first that is found unchanged (the same function at the same place,
+ * every return address below still there) on the rest is taken over. */
+#ifndef MEMSHIM_SHIM_SITES_NATIVE_H
+#define MEMSHIM_SHIM_SITES_NATIVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report/definitions.h"
+
+#define MS_STACK_DEPTH_MAX 256u
+
+struct ms_native_stack {
+    const uint64_t *addresses; /* return addresses, innermost first, libmemshim's own frames left
+                                  out; the thread's own memory, good until its next capture */
+    uint32_t count;
+    bool cut; /* there are more than `depth` */
+    bool
+        lost; /* ended at code that has no unwind tables, or on a stack that does not read as one */
+    uint64_t hash; /* of addresses[0 .. count), good for a table */
+};
+
+/* depth: 1 to MS_STACK_DEPTH_MAX. Async-signal-tolerant: a signal handler that allocates gets its
+ * own stack, or an empty one, never a damaged one. Reads nothing but the thread's own stack. The
+ * first capture of code that was not met before may cost some microseconds and take libunwind's and
+ * the loader's short locks; no later one does. */
+void ms_native_capture(uint32_t depth, struct ms_native_stack *out);
+
+/* Which file the code at an address comes from. False: none (made at run time). `path` (path_bytes
+ * long) gets its absolute path. Not on the hot path. generation: another for the same file loaded
+ * anew. */
+struct ms_native_module {
+    uint64_t base, bytes, generation;
+    uint32_t build_id_bytes;
+    uint8_t build_id[MS_BUILD_ID_BYTES];
+};
+bool ms_native_module(uint64_t address, struct ms_native_module *out, char *path,
+                      uint32_t path_bytes);
+
+/* Whether stacks can be walked here at all; the sentence says why not, null where they can. */
+const char *ms_native_refusal(void);
+
+#endif
