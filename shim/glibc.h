@@ -21,7 +21,6 @@
 #    if __GLIBC_PREREQ(2, 34)
 #        define MS_BIND(name) __asm__(".symver " #        name ", " #        name "@" MS_FIRST_GLIBC);
 MS_BIND(dladdr)
-MS_BIND(dlclose)
 MS_BIND(dlerror)
 MS_BIND(dlopen)
 MS_BIND(pthread_create)

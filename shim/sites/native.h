@@ -14,24 +14,34 @@
 #define MS_STACK_DEPTH_MAX 256u
 
 struct ms_native_stack {
-    const uint64_t *addresses; /* return addresses, innermost first, libmemshim's own frames left
-                                  out; the thread's own memory, good until its next capture */
+    const uint64_t *addresses; /* return addresses, innermost first, libmemshim's own on top left
+                                  out; the thread's own memory, good until its next capture. An
+                                  instruction that a signal interrupted stands there plus one, so
+                                  that minus one is always inside of what was under way */
     uint32_t count;
     bool cut; /* there are more than `depth` */
     bool
         lost; /* ended at code that has no unwind tables, or on a stack that does not read as one */
-    uint64_t hash; /* of addresses[0 .. count), good for a table */
+    uint64_t hash;       /* of addresses[0 .. count), good for a table */
+    uint64_t generation; /* how often libraries have been unloaded: what an address meant under
+                            another generation may have been other code */
 };
 
+/* Loads libunwind, out of everybody's sight. Once, where no lock is held that a library's
+ * constructor could wait for: when the device is first used. Without it only the shim's own reading
+ * of unwind tables serves. */
+void ms_native_prepare(void);
+
 /* depth: 1 to MS_STACK_DEPTH_MAX. Async-signal-tolerant: a signal handler that allocates gets its
- * own stack, or an empty one, never a damaged one. Reads nothing but the thread's own stack. The
+ * own stack, or an empty one, never a damaged one (the guard keeps it from coming while an earlier
+ * stack of the thread is in use). Reads nothing but the thread's own stack. errno stays. The
  * first capture of code that was not met before may cost some microseconds and take libunwind's and
  * the loader's short locks; no later one does. */
 void ms_native_capture(uint32_t depth, struct ms_native_stack *out);
 
 /* Which file the code at an address comes from. False: none (made at run time). `path` (path_bytes
- * long) gets its absolute path. Not on the hot path. generation: another for the same file loaded
- * anew. */
+ * long) gets its absolute path. Not on the hot path; takes a lock. generation: another for the same
+ * file loaded anew. */
 struct ms_native_module {
     uint64_t base, bytes, generation;
     uint32_t build_id_bytes;
@@ -40,7 +50,8 @@ struct ms_native_module {
 bool ms_native_module(uint64_t address, struct ms_native_module *out, char *path,
                       uint32_t path_bytes);
 
-/* Whether stacks can be walked here at all; the sentence says why not, null where they can. */
+/* What keeps stacks from being walked here, or some of them from being walked to their end; null
+ * where nothing does. */
 const char *ms_native_refusal(void);
 
 #endif

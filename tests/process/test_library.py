@@ -11,7 +11,7 @@ from machine import BUILD, ROOT, SHIM, ProcessTest, run
 
 LIBC = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
 NEWEST_GLIBC = (2, 28)
-RESOLVERS = {"dlsym", "dlvsym", "getenv"}
+RESOLVERS = {"dlclose", "dlsym", "dlvsym", "getenv"}
 TORCH = {
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
     "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",

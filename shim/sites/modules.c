@@ -1,0 +1,280 @@
+#include "shim/sites/modules.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim/elf.h"
+#include "shim/sites/native.h"
+
+#define UNLOADED_ONE (UINT64_C(1) << 16)
+#define KNOWN_MAX    1024u
+
+_Atomic uint64_t ms_modules_epoch;
+
+/* glibc's struct dl_find_object, as <dlfcn.h> has it since 2.35: older headers lack it. The flags
+ * and the reserved words are not looked at. */
+struct found_object {
+    unsigned long long flags;
+    void *begin, *end;
+    struct link_map *map;
+    void *tables;
+    unsigned long long reserved[7];
+};
+typedef int (*find_object_t)(void *address, struct found_object *out);
+typedef int (*dlclose_t)(void *handle);
+
+static _Atomic(find_object_t) find_object;
+static _Atomic bool watching;
+static _Atomic uint64_t unloads_seen; /* dlpi_subs */
+
+/* --- Which file -------------------------------------------------------------------------------
+ */
+
+struct search {
+    uintptr_t address;
+    const uint8_t *tables;
+    struct ms_native_module *module; /* null: not asked for */
+    char *path;
+    uint32_t path_bytes;
+};
+
+static bool covers(const struct dl_phdr_info *info, uintptr_t address, uint64_t *bytes)
+{
+    bool inside = false;
+    *bytes = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD) {
+            uintptr_t begin = info->dlpi_addr + segment->p_vaddr;
+            inside = inside || (address >= begin && address - begin < segment->p_memsz);
+            uint64_t end = segment->p_vaddr + segment->p_memsz;
+            *bytes = end > *bytes ? end : *bytes;
+        }
+    }
+    return inside;
+}
+
+static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * notes,
+                          struct ms_native_module *out)
+{
+    const uint8_t *at = (const uint8_t *)(info->dlpi_addr + notes->p_vaddr);
+    const uint8_t *end = at + notes->p_memsz;
+    const size_t align = notes->p_align == 8 ? 8 : 4;
+    while ((size_t)(end - at) >= sizeof(ElfW(Nhdr))) {
+        const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
+        const size_t name_bytes = (note->n_namesz + align - 1) / align * align;
+        const size_t bytes = (note->n_descsz + align - 1) / align * align;
+        const uint8_t *name = at + sizeof(*note);
+        if (name_bytes > (size_t)(end - name) || bytes > (size_t)(end - name) - name_bytes) {
+            return;
+        }
+        if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof("GNU") &&
+            memcmp(name, "GNU", sizeof("GNU")) == 0) {
+            out->build_id_bytes =
+                note->n_descsz < MS_BUILD_ID_BYTES ? note->n_descsz : MS_BUILD_ID_BYTES;
+            memcpy(out->build_id, name + name_bytes, out->build_id_bytes);
+            return;
+        }
+        at = name + name_bytes + bytes;
+    }
+}
+
+/* The loader knows the program by an empty name, and a library by the name it was asked for. */
+static void absolute_path(const char *name, char *path, uint32_t path_bytes)
+{
+    char real[PATH_MAX];
+    if (name[0] == '\0') {
+        ssize_t length = readlink("/proc/self/exe", real, sizeof(real) - 1);
+        real[length > 0 ? length : 0] = '\0';
+        name = real;
+    } else if (name[0] != '/' && strchr(name, '/') != NULL && realpath(name, real) != NULL) {
+        name = real;
+    }
+    strncpy(path, name, path_bytes - 1);
+    path[path_bytes - 1] = '\0';
+}
+
+static int look(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+{
+    (void)info_bytes;
+    struct search *search = ctx;
+    uint64_t bytes;
+    if (!covers(info, search->address, &bytes)) {
+        return 0;
+    }
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_GNU_EH_FRAME) {
+            search->tables = (const uint8_t *)(info->dlpi_addr + segment->p_vaddr);
+        } else if (segment->p_type == PT_NOTE && search->module != NULL &&
+                   search->module->build_id_bytes == 0) {
+            read_build_id(info, segment, search->module);
+        }
+    }
+    if (search->module != NULL) {
+        search->module->base = info->dlpi_addr;
+        search->module->bytes = bytes;
+        absolute_path(info->dlpi_name, search->path, search->path_bytes);
+    }
+    return 1;
+}
+
+const uint8_t *ms_modules_tables(uint64_t address)
+{
+    find_object_t find = atomic_load_explicit(&find_object, memory_order_relaxed);
+    if (find != NULL) {
+        struct found_object found;
+        return find((void *)(uintptr_t)address, &found) == 0 ? found.tables : NULL;
+    }
+    struct search search = {.address = (uintptr_t)address};
+    return dl_iterate_phdr(look, &search) != 0 ? search.tables : NULL;
+}
+
+/* --- When one goes ----------------------------------------------------------------------------
+ */
+
+/* Modules that were asked for, by their bases, so that the same file loaded anew is told from the
+ * one that stayed. */
+static struct known {
+    uintptr_t base;
+    uint64_t generation;
+    bool present;
+} known[KNOWN_MAX];              /* under known_lock */
+static uint32_t known_count;     /* under known_lock */
+static uint64_t last_generation; /* under known_lock */
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static uint64_t generation_of(uintptr_t base)
+{
+    uint64_t generation = 0;
+    pthread_mutex_lock(&known_lock);
+    for (uint32_t i = 0; i < known_count && generation == 0; i++) {
+        generation = known[i].base == base ? known[i].generation : 0;
+    }
+    if (generation == 0) {
+        generation = ++last_generation;
+        if (known_count < KNOWN_MAX) {
+            known[known_count++] = (struct known){.base = base, .generation = generation};
+        }
+    }
+    pthread_mutex_unlock(&known_lock);
+    return generation;
+}
+
+static int mark_present(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+{
+    (void)info_bytes;
+    (void)ctx;
+    for (uint32_t i = 0; i < known_count; i++) {
+        known[i].present = known[i].present || known[i].base == info->dlpi_addr;
+    }
+    return 0;
+}
+
+static void forget_absent(void)
+{
+    uint32_t kept = 0;
+    pthread_mutex_lock(&known_lock);
+    (void)dl_iterate_phdr(mark_present, NULL);
+    for (uint32_t i = 0; i < known_count; i++) {
+        if (known[i].present) {
+            known[kept] = known[i];
+            known[kept++].present = false;
+        }
+    }
+    known_count = kept;
+    pthread_mutex_unlock(&known_lock);
+}
+
+static int read_unloads(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+{
+    (void)info_bytes;
+    *(uint64_t *)ctx = info->dlpi_subs;
+    return 1;
+}
+
+static uint64_t unloads(void)
+{
+    uint64_t count = 0;
+    (void)dl_iterate_phdr(read_unloads, &count);
+    return count;
+}
+
+static dlclose_t next_dlclose(void)
+{
+    static _Atomic(dlclose_t) next;
+    dlclose_t function = atomic_load_explicit(&next, memory_order_acquire);
+    if (function == NULL) {
+        struct ms_elf elf;
+        static const char *const homes[] = {"libc.so.6", "libdl.so.2"};
+        for (size_t i = 0; i < 2 && function == NULL; i++) {
+            function =
+                ms_elf_open(homes[i], &elf) ? (dlclose_t)ms_elf_function(&elf, "dlclose") : NULL;
+        }
+        atomic_store_explicit(&next, function, memory_order_release);
+    }
+    return function;
+}
+
+/* Many libraries are opened only to be asked whether they are there: what is known stays good then.
+ * The loader's lock is let go by the time that the call returns, so another thread may load
+ * something in the same place before it is counted here: the calls under way count until then. */
+static int watched_dlclose(dlclose_t real, void *handle)
+{
+    atomic_fetch_add_explicit(&ms_modules_epoch, 1, memory_order_acq_rel);
+    int result = real(handle);
+    uint64_t count = unloads();
+    if (atomic_exchange(&unloads_seen, count) != count) {
+        forget_absent();
+        atomic_fetch_add_explicit(&ms_modules_epoch, UNLOADED_ONE - 1, memory_order_acq_rel);
+    } else {
+        atomic_fetch_sub_explicit(&ms_modules_epoch, 1, memory_order_acq_rel);
+    }
+    return result;
+}
+
+/* Exported in front of the C library's. It does not look at who calls it, unlike dlopen and dlsym:
+ * an ordinary wrapper serves. */
+__attribute__((visibility("default"))) int dlclose(void *handle)
+{
+    dlclose_t real = next_dlclose();
+    if (real == NULL) {
+        return -1;
+    }
+    return atomic_load_explicit(&watching, memory_order_relaxed) ? watched_dlclose(real, handle)
+                                                                 : real(handle);
+}
+
+void ms_modules_prepare(void)
+{
+    static const char *const loaders[] = {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"};
+    struct ms_elf elf;
+    if (atomic_exchange(&watching, true)) {
+        return;
+    }
+    atomic_store(&unloads_seen, unloads());
+    for (size_t i = 0; i < sizeof(loaders) / sizeof(loaders[0]); i++) {
+        if (ms_elf_open(loaders[i], &elf)) {
+            atomic_store(&find_object, (find_object_t)ms_elf_function(&elf, "_dl_find_object"));
+        }
+    }
+}
+
+bool ms_native_module(uint64_t address, struct ms_native_module *out, char *path,
+                      uint32_t path_bytes)
+{
+    *out = (struct ms_native_module){0};
+    struct search search = {
+        .address = (uintptr_t)address, .module = out, .path = path, .path_bytes = path_bytes};
+    if (dl_iterate_phdr(look, &search) == 0) {
+        return false;
+    }
+    out->generation = generation_of(out->base);
+    return true;
+}

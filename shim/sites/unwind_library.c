@@ -1,0 +1,105 @@
+#include "shim/sites/unwind_library.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#define UNW_LOCAL_ONLY
+#include <libunwind.h>
+
+#define NAME_OF(function) #function
+#define NAME(function)    NAME_OF(function)
+#define CACHE_LOG_SIZE    10 /* rules that libunwind keeps for each thread, as a power of two */
+
+static struct {
+    int (*init_local)(unw_cursor_t *, unw_context_t *);
+    int (*step)(unw_cursor_t *);
+    int (*get_reg)(unw_cursor_t *, unw_regnum_t, unw_word_t *);
+    int (*is_signal_frame)(unw_cursor_t *);
+#if defined(__x86_64__)
+    int (*getcontext)(unw_context_t *);
+#endif
+} unwind;
+
+static _Atomic int opened; /* 0: not yet, 1: under way, 2: yes, 3: it cannot be */
+enum { NOT_YET, UNDER_WAY, OPEN, MISSING };
+
+static bool find_functions(void *library)
+{
+    *(void **)&unwind.init_local = dlsym(library, NAME(unw_init_local));
+    *(void **)&unwind.step = dlsym(library, NAME(unw_step));
+    *(void **)&unwind.get_reg = dlsym(library, NAME(unw_get_reg));
+    *(void **)&unwind.is_signal_frame = dlsym(library, NAME(unw_is_signal_frame));
+    bool found = unwind.init_local != NULL && unwind.step != NULL && unwind.get_reg != NULL &&
+                 unwind.is_signal_frame != NULL;
+#if defined(__x86_64__)
+    *(void **)&unwind.getcontext = dlsym(library, NAME(unw_tdep_getcontext));
+    found = found && unwind.getcontext != NULL;
+#endif
+    return found;
+}
+
+/* Each thread its own cache: the common one is behind a lock. */
+static void set_caching(void *library)
+{
+    unw_addr_space_t *space = dlsym(library, NAME(unw_local_addr_space));
+    int (*set_policy)(unw_addr_space_t, unw_caching_policy_t) =
+        (int (*)(unw_addr_space_t, unw_caching_policy_t))dlsym(library,
+                                                               NAME(unw_set_caching_policy));
+    int (*set_size)(unw_addr_space_t, size_t, int) =
+        (int (*)(unw_addr_space_t, size_t, int))dlsym(library, NAME(unw_set_cache_size));
+    if (space != NULL && set_policy != NULL) {
+        (void)set_policy(*space, UNW_CACHE_PER_THREAD);
+    }
+    if (space != NULL && set_size != NULL) {
+        (void)set_size(*space, (size_t)1 << CACHE_LOG_SIZE, 0);
+    }
+}
+
+bool ms_unwind_library_open(void)
+{
+    int before = NOT_YET;
+    if (atomic_compare_exchange_strong(&opened, &before, UNDER_WAY)) {
+        void *library = dlopen("libunwind.so.8", RTLD_NOW | RTLD_LOCAL);
+        bool usable = library != NULL && find_functions(library);
+        if (usable) {
+            set_caching(library);
+        }
+        atomic_store_explicit(&opened, usable ? OPEN : MISSING, memory_order_release);
+    }
+    return ms_unwind_library_is_open();
+}
+
+bool ms_unwind_library_is_open(void)
+{
+    return atomic_load_explicit(&opened, memory_order_acquire) == OPEN;
+}
+
+static inline void take_context(unw_context_t *context)
+{
+#if defined(__x86_64__)
+    (void)unwind.getcontext(context);
+#else
+    unw_getcontext(context);
+#endif
+}
+
+__attribute__((noinline)) void ms_unwind_library_walk(struct ms_unwind_walk *walk)
+{
+    unw_context_t context;
+    unw_cursor_t cursor;
+    unw_word_t address;
+    walk->count = 0;
+    walk->ended = false;
+    take_context(&context);
+    int stepped = unwind.init_local(&cursor, &context);
+    while (stepped >= 0 && walk->count < walk->most) {
+        stepped = unwind.step(&cursor);
+        if (stepped <= 0 || unwind.get_reg(&cursor, UNW_REG_IP, &address) < 0 || address == 0) {
+            walk->ended = stepped >= 0;
+            return;
+        }
+        /* The frame that a signal frame returns to was interrupted, not called from. */
+        walk->addresses[walk->count++] = address + (unwind.is_signal_frame(&cursor) > 0);
+    }
+}
