@@ -344,6 +344,16 @@ static void apply_proxy(struct ms_aggregate *aggregate, const struct ms_event *e
     }
 }
 
+static void apply_move(struct ms_aggregate *aggregate, const struct ms_event *event)
+{
+    if (event->kind == MS_EVENT_SPILL) {
+        aggregate->spilled_bytes += event->bytes;
+    } else {
+        aggregate->promoted_bytes += event->bytes;
+    }
+    aggregate->held_ns += event->aux;
+}
+
 static inline void count_event(struct ms_aggregate *aggregate, const struct ms_event *event,
                                uint64_t time_ns)
 {
@@ -426,6 +436,13 @@ void ms_aggregate_apply(struct ms_aggregate *aggregate, const struct ms_event *e
     case MS_EVENT_PROXY_MAP:
     case MS_EVENT_PROXY_UNMAP:
         apply_proxy(aggregate, event);
+        break;
+    case MS_EVENT_SPILL:
+    case MS_EVENT_PROMOTE:
+        apply_move(aggregate, event);
+        break;
+    case MS_EVENT_USE:
+        aggregate->host_uses += event->aux == 1;
         break;
     case MS_EVENT_MAP:
         aggregate->driver_calls[MS_CALL_MAP]++;

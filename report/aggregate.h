@@ -59,16 +59,25 @@ struct ms_aggregate {
     struct ms_counters fresh_at_peak;
     uint64_t first_time_ns, last_time_ns; /* of the events of this device */
     uint64_t events;
-    uint64_t allocations, frees; /* blocks and forwarded allocations */
-    uint64_t births, deaths;     /* tensors */
-    uint64_t failed_allocations; /* refused driver calls */
-    uint64_t torch_ooms;         /* OutOfMemoryErrors that PyTorch raised */
+    uint64_t allocations, frees;            /* blocks and forwarded allocations */
+    uint64_t births, deaths;                /* tensors */
+    uint64_t failed_allocations;            /* refused driver calls */
+    uint64_t torch_ooms;                    /* OutOfMemoryErrors that PyTorch raised */
+    uint64_t spilled_bytes, promoted_bytes; /* all that was ever moved */
+    uint64_t held_ns;                       /* that the device waited for it */
+    uint64_t host_uses;                     /* of what lay on the host (MS_EVENT_USE) */
     uint64_t driver_calls[MS_CALL_COUNT];
     uint64_t kind_events[32]; /* by enum ms_event_kind */
 };
 
-/* Folds one event in. Sums never pass below 0: an event that would (a trace that begins late, a
- * corrupted one) leaves 0. */
+/* Whether the event happened to a device at all: steps and tags are the process's. */
+static inline bool ms_event_has_device(const struct ms_event *event)
+{
+    return event->kind < MS_EVENT_STEP || event->kind > MS_EVENT_TAG_END;
+}
+
+/* Folds one event of the device in. Sums never pass below 0: an event that would (a trace that
+ * begins late, a corrupted one) leaves 0. */
 void ms_aggregate_apply(struct ms_aggregate *aggregate, const struct ms_event *event,
                         uint64_t time_ns);
 

@@ -10,6 +10,8 @@
  *     LOG              entries (struct ms_log_entry + its payload, padded to 8 bytes) that are
  *                      never dropped: out-of-memories, notes, threshold crossings
  *     DEVICE           struct ms_device_page: one device, its sums and its timeline
+ *     SITES            definitions (struct ms_site_entry + its payload, definitions.h, padded to 8
+ *                      bytes), never dropped either
  *
  * An event is told by a plain record in the tail, and packed some time later, together with others:
  * into the window in use, its device's sums and its timeline. So what a trace says is what was
@@ -18,11 +20,12 @@
  * already; those of struct ms_device_sums, and struct ms_series' count of the device's own, what is
  * in these.
  *
- * Windows and logs grow by a release store of `committed`, after the bytes that it covers: a writer
- * that is killed at any moment leaves a valid prefix. A window is read by itself, so that old ones
- * can be recycled when the trace has reached its limit: `sequence` gives their order, a gap in it
- * or in `first_event` says what is gone. Space is allocated an extent at a time, ahead of use; what
- * was never written is zero. An extent whose trace_id is not the header's is not of this trace.
+ * Windows, logs and definitions grow by a release store of `committed`, after the bytes that it
+ * covers: a writer that is killed at any moment leaves a valid prefix. A window is read by itself,
+ * so that old ones can be recycled when the trace has reached its limit: `sequence` gives their
+ * order, a gap in it or in `first_event` says what is gone. Space is allocated an extent at a time,
+ * ahead of use; what was never written is zero. An extent whose trace_id is not the header's is not
+ * of this trace.
  *
  * Versions: another MAJOR cannot be read. Another MINOR has other sums (struct ms_aggregate): no
  * reader of this version reads it either, so far. */
@@ -34,12 +37,13 @@
 #include <stdint.h>
 
 #include "report/aggregate.h"
+#include "report/definitions.h"
 #include "report/series.h"
 #include "report/verdict.h"
 
 #define MS_TRACE_FILE   "trace.mshm"
 #define MS_FORMAT_MAGIC "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
-#define MS_FORMAT_MAJOR 2
+#define MS_FORMAT_MAJOR 3
 #define MS_FORMAT_MINOR 0
 #define MS_BYTE_ORDER   0x01020304u
 #define MS_EXTENT_BYTES 262144u
@@ -96,6 +100,7 @@ struct ms_file_header {
     _Atomic uint64_t recycled_events; /* were in windows that made room for newer ones */
     _Atomic uint64_t lost_entries;    /* log entries for which there was no room */
     _Atomic uint64_t disk_full;       /* 1 once the file could not grow */
+    _Atomic uint64_t lost_definitions;
 };
 
 /* Event i lies at events[i % MS_TAIL_EVENTS], complete before the header's `events` counts it, and
@@ -104,7 +109,12 @@ struct ms_tail {
     struct ms_timed_event events[MS_TAIL_EVENTS];
 };
 
-enum ms_extent_kind { MS_EXTENT_WINDOW = 1, MS_EXTENT_LOG = 2, MS_EXTENT_DEVICE = 3 };
+enum ms_extent_kind {
+    MS_EXTENT_WINDOW = 1,
+    MS_EXTENT_LOG = 2,
+    MS_EXTENT_DEVICE = 3,
+    MS_EXTENT_SITES = 4
+};
 
 struct ms_extent_header {
     uint32_t magic;
@@ -165,6 +175,11 @@ struct ms_log_threshold {
     uint64_t charged_bytes;
 };
 
+struct ms_site_entry {
+    uint32_t kind;  /* enum ms_definition_kind */
+    uint32_t bytes; /* of the payload, without padding */
+};
+
 /* Of the fields before `checksum`, the sequence, and all bytes from the header's end to the payload
  * (none where payload_offset is out of range). The whole extent lies at `header`. */
 uint64_t ms_extent_checksum(const struct ms_extent_header *header, uint64_t sequence);
@@ -178,6 +193,10 @@ _Static_assert(sizeof(struct ms_file_header) <= MS_TAIL_OFFSET &&
                "the header and the tail fit their extent");
 _Static_assert(sizeof(struct ms_extent_header) + sizeof(struct ms_device_page) <= MS_EXTENT_BYTES,
                "a device fits its extent");
+_Static_assert(sizeof(struct ms_extent_header) + sizeof(struct ms_site_entry) +
+                       MS_DEFINITION_MAX_BYTES <=
+                   MS_EXTENT_BYTES,
+               "a definition fits an extent");
 _Static_assert(sizeof(struct ms_extent_header) + MS_DEVICE_COUNT * sizeof(struct ms_base) <=
                    MS_EXTENT_BYTES / 2,
                "windows have room for records");

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "report/encoding.h"
+#include "report/model_sites.h"
 #include "report/reader.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -36,10 +37,7 @@ struct replay {
     uint64_t sums_read;  /* from the devices' pages: a bit a device */
 };
 
-static void warn(struct ms_model *model, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void warn(struct ms_model *model, const char *format, ...)
+void ms_model_warn(struct ms_model *model, const char *format, ...)
 {
     char text[512];
     va_list values;
@@ -151,7 +149,8 @@ static void read_log(struct replay *replay, struct ms_extent_place *place)
     const struct ms_extent_header *header = (const struct ms_extent_header *)replay->reader->extent;
 
     if (!ms_reader_load(replay->reader, place)) {
-        warn(replay->model, "a part of the log is damaged: out-of-memories may be missing");
+        ms_model_warn(replay->model,
+                      "a part of the log is damaged: out-of-memories may be missing");
         return;
     }
 
@@ -175,7 +174,8 @@ static void read_log(struct replay *replay, struct ms_extent_place *place)
         left -= bytes;
     }
     if (left > 0) {
-        warn(replay->model, "a part of the log is damaged: out-of-memories may be missing");
+        ms_model_warn(replay->model,
+                      "a part of the log is damaged: out-of-memories may be missing");
     }
 }
 
@@ -240,11 +240,15 @@ static void fold_event(struct ms_model_device *device, const struct ms_event *ev
 
 static void replay_event(struct replay *replay, const struct ms_event *event, uint64_t time_ns)
 {
-    struct ms_model_device *device = use_device(replay->model, event->device);
-
     start_pending(replay, replay->next_event);
     replay->next_event++;
     replay->model->read_events++;
+    if (!ms_event_has_device(event)) {
+        return;
+    }
+
+    struct ms_model_device *device = use_device(replay->model, event->device);
+
     if (!device) {
         return;
     }
@@ -280,7 +284,8 @@ static void read_window(struct replay *replay, struct ms_extent_place *place)
 
     if (!ms_reader_load(replay->reader, place) || !take_bases(replay)) {
         if (!replay->reader->running) {
-            warn(model, "a window of %" PRIu32 " events is damaged; it was left out", place->count);
+            ms_model_warn(model, "a window of %" PRIu32 " events is damaged; it was left out",
+                          place->count);
         }
         replay->complete = false;
         return;
@@ -313,8 +318,8 @@ static void read_window(struct replay *replay, struct ms_extent_place *place)
         count++;
     }
     if (left > 0 || count != place->count) {
-        warn(model, "a window is damaged after %" PRIu32 " of its %" PRIu32 " events", count,
-             place->count);
+        ms_model_warn(model, "a window is damaged after %" PRIu32 " of its %" PRIu32 " events",
+                      count, place->count);
         replay->complete = false;
     }
 }
@@ -332,7 +337,7 @@ static void read_tail(struct replay *replay)
         const struct ms_timed_event *timed = ms_reader_tail(reader, replay->next_event);
 
         if (!timed) {
-            warn(replay->model, "the newest events are damaged; they were left out");
+            ms_model_warn(replay->model, "the newest events are damaged; they were left out");
             replay->complete = false;
             return;
         }
@@ -356,7 +361,7 @@ static const struct ms_device_page *load_page(struct replay *replay, struct ms_e
     *device =
         page && page->device < MS_DEVICE_COUNT ? use_device(replay->model, page->device) : NULL;
     if (!*device) {
-        warn(replay->model, "the page of a device is damaged: its name may be missing");
+        ms_model_warn(replay->model, "the page of a device is damaged: its name may be missing");
         return NULL;
     }
     return page;
@@ -411,7 +416,8 @@ static void read_page_sums(struct replay *replay, struct ms_extent_place *place)
     for (uint64_t i = reader->tail_first; i < reader->tail_end; i++) {
         const struct ms_timed_event *timed = ms_reader_tail(reader, i);
 
-        if (timed && i >= read.end_event && timed->event.device == page->device) {
+        if (timed && i >= read.end_event && ms_event_has_device(&timed->event) &&
+            timed->event.device == page->device) {
             fold_event(device, &timed->event, timed->time_ns);
         }
     }
@@ -448,7 +454,8 @@ static void check_pending(struct replay *replay)
 
     for (size_t i = 1; i < count; i++) {
         if (all[i - 1].event > all[i].event) {
-            warn(replay->model, "the log is out of order: what was recovered from may be wrong");
+            ms_model_warn(replay->model,
+                          "the log is out of order: what was recovered from may be wrong");
             return;
         }
     }
@@ -492,17 +499,18 @@ static void set_end(struct ms_model *model, bool running)
 static void note_damage(struct ms_model *model, const struct ms_reader *reader)
 {
     if (reader->header_damaged) {
-        warn(model, "the header is damaged: names and times may be wrong");
+        ms_model_warn(model, "the header is damaged: names and times may be wrong");
     }
     if (reader->cut) {
-        warn(model, "the file ends inside an extent: it was cut");
+        ms_model_warn(model, "the file ends inside an extent: it was cut");
     }
     if (reader->strange_extents > 0) {
-        warn(model, "%" PRIu64 " parts are damaged or belong to another trace; they were left out",
-             reader->strange_extents);
+        ms_model_warn(
+            model, "%" PRIu64 " parts are damaged or belong to another trace; they were left out",
+            reader->strange_extents);
     }
     if (ms_reader_count(&reader->windows) == 0) {
-        warn(model, "no record of an event could be read");
+        ms_model_warn(model, "no record of an event could be read");
     }
 }
 
@@ -523,6 +531,8 @@ static void read_all(struct replay *replay)
         read_window(replay, ms_reader_place(&reader->windows, i));
     }
     read_tail(replay);
+    /* Last: what the events name was defined before them, also under a writer that lives. */
+    ms_model_read_definitions(model, reader);
     start_pending(replay, UINT64_MAX);
 
     /* A process that lives may have packed more since its tail was read. */
@@ -574,6 +584,7 @@ static bool read_model(struct ms_model *model, struct ms_reader *reader, struct 
     model->lost_entries = model->header.lost_entries;
     model->events =
         model->header.events > model->read_events ? model->header.events : model->read_events;
+    model->lost_definitions = model->header.lost_definitions;
     set_end(model, reader->running);
     finish_ooms(&replay);
     ms_reader_close(reader);
@@ -615,6 +626,7 @@ void ms_model_delete(struct ms_model *model)
             munmap(model->devices[i].series, sizeof(*model->devices[i].series));
         }
     }
+    ms_definitions_delete(model->definitions);
     ms_buffer_free(&model->ooms);
     ms_buffer_free(&model->thresholds);
     ms_buffer_free(&model->notes);

@@ -10,6 +10,7 @@
 
 #include "report/buffer.h"
 #include "report/format.h"
+#include "report/sites.h"
 #include "report/verdict.h"
 
 struct ms_model_device {
@@ -47,15 +48,16 @@ struct ms_model {
     enum ms_process_end end;
     uint64_t duration_ns;
     struct ms_model_device devices[MS_DEVICE_COUNT];
-    struct ms_buffer ooms;       /* struct ms_model_oom, in order */
-    struct ms_buffer thresholds; /* struct ms_model_threshold, in order */
-    struct ms_buffer notes;      /* lines, each ended by a zero byte */
+    ms_definitions_t *definitions; /* of call sites; owned; null: no memory */
+    struct ms_buffer ooms;         /* struct ms_model_oom, in order */
+    struct ms_buffer thresholds;   /* struct ms_model_threshold, in order */
+    struct ms_buffer notes;        /* lines, each ended by a zero byte */
     uint64_t note_count;
     uint64_t events;          /* told by the program */
     uint64_t read_events;     /* of them in records that were read */
     uint64_t lost_events;     /* no room for their records; they are in the sums */
     uint64_t recycled_events; /* older than the records that were kept; they are in the sums */
-    uint64_t lost_entries;
+    uint64_t lost_entries, lost_definitions;
     uint64_t first_detail_ns;  /* time from which every record is there */
     bool sums_exact;           /* false: a damaged trace; the sums are those that could be read */
     bool one_event_torn;       /* the sums may miss one event, told at the moment of the kill */
@@ -68,6 +70,10 @@ struct ms_model {
  * warnings. */
 struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes);
 void ms_model_delete(struct ms_model *model);
+
+/* One more line for `warnings`. */
+void ms_model_warn(struct ms_model *model, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 static inline size_t ms_model_oom_count(const struct ms_model *model)
 {

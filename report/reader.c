@@ -102,7 +102,7 @@ static bool read_header(struct ms_reader *reader, char *why, size_t why_bytes)
 static bool is_plausible(const struct ms_reader *reader, const struct ms_extent_header *header)
 {
     return header->magic == MS_EXTENT_MAGIC && header->trace_id == reader->header.trace_id &&
-           header->kind >= MS_EXTENT_WINDOW && header->kind <= MS_EXTENT_DEVICE &&
+           header->kind >= MS_EXTENT_WINDOW && header->kind <= MS_EXTENT_SITES &&
            header->payload_offset >= sizeof(*header) && header->payload_offset <= MS_EXTENT_BYTES &&
            header->base_count <= MS_DEVICE_COUNT &&
            header->payload_offset ==
@@ -122,6 +122,7 @@ static void note_place(struct ms_reader *reader, const struct ms_extent_header *
         [MS_EXTENT_WINDOW] = &reader->windows,
         [MS_EXTENT_LOG] = &reader->logs,
         [MS_EXTENT_DEVICE] = &reader->devices,
+        [MS_EXTENT_SITES] = &reader->sites,
     };
     struct ms_extent_place *place = ms_buffer_extend(places[header->kind], sizeof(*place));
 
@@ -173,6 +174,7 @@ static void find_extents(struct ms_reader *reader)
     sort(&reader->windows);
     sort(&reader->logs);
     sort(&reader->devices);
+    sort(&reader->sites);
 }
 
 /* Before the windows: what a writer that lives packs meanwhile is found there, and it packs an
@@ -262,6 +264,7 @@ void ms_reader_close(struct ms_reader *reader)
     ms_buffer_free(&reader->windows);
     ms_buffer_free(&reader->logs);
     ms_buffer_free(&reader->devices);
+    ms_buffer_free(&reader->sites);
     reader->fd = -1;
     reader->extent = NULL;
 }

@@ -23,12 +23,12 @@ struct ms_reader {
     int fd;
     char path[PATH_MAX];
     uint64_t file_bytes;
-    struct ms_file_header header;            /* every string is terminated */
-    bool header_damaged;                     /* its checksum does not fit: names may be wrong */
-    bool running;                            /* its process still holds the file */
-    bool cut;                                /* the file ends inside an extent */
-    struct ms_buffer windows, logs, devices; /* struct ms_extent_place, by sequence */
-    struct ms_tail tail;                     /* the newest events; read with ms_reader_tail */
+    struct ms_file_header header; /* every string is terminated */
+    bool header_damaged;          /* its checksum does not fit: names may be wrong */
+    bool running;                 /* its process still holds the file */
+    bool cut;                     /* the file ends inside an extent */
+    struct ms_buffer windows, logs, devices, sites; /* struct ms_extent_place, by sequence */
+    struct ms_tail tail;           /* the newest events; read with ms_reader_tail */
     uint64_t tail_first, tail_end; /* the numbers of those that it holds: end is not one of them */
     uint64_t strange_extents;      /* of no kind that is known, damaged, or of another trace */
     char *extent; /* one extent, read by the last ms_reader_load; MS_RECORD_MAX_BYTES follow it */

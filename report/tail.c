@@ -43,6 +43,10 @@ static void fold(struct ms_trace *trace, const struct ms_timed_event *row, size_
     uint64_t touched = 0;
 
     for (size_t done = 0; done < count;) {
+        if (!ms_event_has_device(&row[done].event)) {
+            done++;
+            continue;
+        }
         touched |= UINT64_C(1) << row[done].event.device;
         done += fold_some(trace, row + done, count - done);
     }

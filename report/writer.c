@@ -10,6 +10,9 @@
 #define MAX_NOTES_BYTES (64u << 10)
 #define MAX_THRESHOLDS  4096u
 
+/* In place of a device, for what happens to none. */
+#define NO_DEVICE UINT8_MAX
+
 /* Out of the way of what every event runs through. */
 #define RARE __attribute__((noinline, cold))
 
@@ -35,11 +38,16 @@ static bool put_entry(struct ms_trace *trace, struct ms_log_entry entry, const v
 
 /* ---- events ---- */
 
+static inline bool is_known(const struct ms_trace *trace, uint8_t device)
+{
+    return device < MS_DEVICE_COUNT ? trace->pages[device] != NULL : device == NO_DEVICE;
+}
+
 /* Whether an event of this device can be told. */
 static inline bool is_ready(const struct ms_trace *trace, uint8_t device)
 {
     return !trace->closed && trace->told - trace->packed < MS_TAIL_EVENTS &&
-           device < MS_DEVICE_COUNT && trace->pages[device];
+           is_known(trace, device);
 }
 
 /* Does what is_ready misses, and seals a window that is full. Needs the lock, which it lets go in
@@ -49,14 +57,14 @@ static RARE bool make_ready(struct ms_trace *trace, uint8_t device)
     const int saved = errno;
     bool made = false;
 
-    while (!trace->closed && device < MS_DEVICE_COUNT) {
+    while (!trace->closed && (device < MS_DEVICE_COUNT || device == NO_DEVICE)) {
         if (trace->told - trace->packed == MS_TAIL_EVENTS) {
             ms_tail_pack(trace, true);
         } else if (trace->retired.header) {
             ms_spin_release(&trace->lock);
             (void)ms_window_prepare(trace);
             ms_spin_acquire(&trace->lock);
-        } else if (!trace->pages[device] && !made) {
+        } else if (!is_known(trace, device) && !made) {
             ms_spin_release(&trace->lock);
             ms_device_make(trace, device);
             ms_spin_acquire(&trace->lock);
@@ -118,7 +126,7 @@ void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
 
     const uint64_t ticks = ms_clock_ticks(); /* not under the lock: it takes a while */
 
-    if (!lock_device(trace, event->device)) {
+    if (!lock_device(trace, ms_event_has_device(event) ? event->device : NO_DEVICE)) {
         return;
     }
     tell(trace, event, ticks);

@@ -50,12 +50,15 @@ struct ms_trace {
     struct ms_aggregate sums[MS_DEVICE_COUNT]; /* of what is packed */
 
     struct ms_trace_file file; /* under `growing` */
-    uint64_t *ring;            /* offsets of full windows, oldest first; under `growing` */
+    struct ms_mapped sites;    /* in use for definitions; none before the first; under `growing` */
+    uint32_t sites_count, sites_room; /* extents; likewise */
+    uint64_t *ring;                   /* offsets of full windows, oldest first; under `growing` */
     uint32_t ring_room, ring_first, ring_count;
     char dir[PATH_MAX];
 };
 
-/* Only holders of the lock write these counters; the atomics are for readers of the file. */
+/* Only holders of the lock write these counters (of `growing`: those of definitions); the atomics
+ * are for readers of the file. */
 static inline void ms_trace_add(_Atomic uint64_t *counter, uint64_t more)
 {
     atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,

@@ -79,6 +79,7 @@ static void release_extents(struct ms_trace *trace)
     ms_mapped_drop(&trace->spare);
     ms_mapped_drop(&trace->retired);
     ms_mapped_drop(&trace->log);
+    ms_mapped_drop(&trace->sites);
     for (int device = 0; device < MS_DEVICE_COUNT; device++) {
         if (trace->pages[device] && !trace->device_extents[device].header) {
             munmap(trace->pages[device], sizeof(struct ms_device_page));
@@ -210,6 +211,7 @@ ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note, size
             ? MS_MIN_WINDOWS
             : (uint32_t)(limit / MS_EXTENT_BYTES < UINT32_MAX / 2 ? limit / MS_EXTENT_BYTES
                                                                   : UINT32_MAX / 2);
+    trace->sites_room = trace->ring_room / 2;
     trace->ring = ms_trace_pages(trace->ring_room * sizeof(*trace->ring));
 
     int error = trace->ring ? begin_at(trace, config->output_dir, &config->process) : ENOMEM;
@@ -265,6 +267,9 @@ void ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
             ms_mapped_seal(trace->window.header);
         }
         ms_mapped_seal(trace->log.header);
+        if (trace->sites.header) {
+            ms_mapped_seal(trace->sites.header);
+        }
         if (trace->spare.header) {
             ms_trace_file_cut(&trace->file, trace->spare.offset);
         }

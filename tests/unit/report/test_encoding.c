@@ -122,8 +122,17 @@ static struct ms_event any_event(uint64_t *random)
     case MS_EVENT_CAP:
     case MS_EVENT_THRESHOLD:
     case MS_EVENT_PROXY_MAP:
+    case MS_EVENT_USE:
+    case MS_EVENT_SPILL:
+    case MS_EVENT_PROMOTE:
         event.aux = any_number(random);
         break;
+    case MS_EVENT_STEP:
+    case MS_EVENT_TAG_BEGIN:
+    case MS_EVENT_TAG_END:
+        event.id = any_number(random);
+        event.aux = any_number(random);
+        return event;
     default:
         break;
     }
