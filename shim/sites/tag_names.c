@@ -1,0 +1,182 @@
+/* A table that is only ever added to: ids are indices, and an index of hashes that readers walk
+ * without the lock. A slot is written last, when what it leads to is complete. */
+#include "shim/sites/tag_names.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "report/definitions.h"
+#include "shim/log.h"
+#include "shim/session.h"
+
+#define SLOTS       (2u * MS_TAGS_MAX) /* a power of two, never more than half full */
+#define TEXTS_BYTES (64u * 1024u)      /* host memory for names is taken so much at a time */
+
+struct name {
+    const char *text;
+    uint64_t hash;
+    uint32_t outer, bytes, color;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct name names[MS_TAGS_MAX]; /* by id - 1; written under lock */
+static _Atomic uint32_t slots[SLOTS];  /* ids; 0: free */
+static uint32_t count;                 /* under lock */
+static _Atomic uint32_t defined;       /* so many are told to the trace; written under lock */
+static _Atomic bool closed;            /* no new names: no room here, or in the trace */
+
+static char *texts; /* under lock: where the next name goes, and how much room there is */
+static size_t texts_free_bytes;
+
+static uint64_t hash_of(uint32_t outer, const char *name, size_t bytes)
+{
+    uint64_t hash = (outer + 1u) * 0x9e3779b97f4a7c15u;
+    while (bytes > 0) {
+        uint64_t word = 0;
+        size_t part = bytes < sizeof(word) ? bytes : sizeof(word);
+        memcpy(&word, name, part);
+        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
+        hash ^= hash >> 32;
+        name += part;
+        bytes -= part;
+    }
+    return hash;
+}
+
+/* The id, or 0; *slot: where it is or would go. */
+static uint32_t find(const struct name *wanted, uint32_t *slot)
+{
+    uint32_t at = (uint32_t)wanted->hash & (SLOTS - 1);
+    uint32_t id = atomic_load_explicit(&slots[at], memory_order_acquire);
+    while (id != 0) {
+        const struct name *known = &names[id - 1];
+        if (known->hash == wanted->hash && known->outer == wanted->outer &&
+            known->bytes == wanted->bytes &&
+            memcmp(known->text, wanted->text, wanted->bytes) == 0) {
+            break;
+        }
+        at = (at + 1) & (SLOTS - 1);
+        id = atomic_load_explicit(&slots[at], memory_order_acquire);
+    }
+    *slot = at;
+    return id;
+}
+
+static const char *keep(const char *text, size_t bytes)
+{
+    if (texts_free_bytes < bytes) {
+        int saved_errno = errno;
+        void *more =
+            mmap(NULL, TEXTS_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        errno = saved_errno;
+        if (more == MAP_FAILED) {
+            return NULL;
+        }
+        texts = more;
+        texts_free_bytes = TEXTS_BYTES;
+    }
+    char *kept = texts;
+    memcpy(kept, text, bytes);
+    texts += bytes;
+    texts_free_bytes -= bytes;
+    return kept;
+}
+
+/* The id, 0 where there is no room. */
+static uint32_t add(const struct name *wanted)
+{
+    uint32_t slot;
+    pthread_mutex_lock(&lock);
+    uint32_t id = find(wanted, &slot);
+    const char *kept = NULL;
+    if (id == 0 && count < MS_TAGS_MAX) {
+        kept = keep(wanted->text, wanted->bytes);
+    }
+    if (kept != NULL) {
+        names[count] = *wanted;
+        names[count].text = kept;
+        id = ++count;
+        atomic_store_explicit(&slots[slot], id, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return id;
+}
+
+/* A name that goes on is cut before the character that does not fit whole. */
+static size_t cut(const char *name, size_t bytes)
+{
+    if (bytes <= MS_TAG_NAME_BYTES) {
+        return bytes;
+    }
+    size_t kept = MS_TAG_NAME_BYTES;
+    while (kept > MS_TAG_NAME_BYTES - 4 && ((unsigned char)name[kept] & 0xc0u) == 0x80u) {
+        kept--;
+    }
+    return kept;
+}
+
+uint32_t ms_tag_name(uint32_t outer, const char *name, size_t bytes, uint32_t color)
+{
+    uint32_t slot;
+    bytes = cut(name, bytes);
+    if (bytes == 0) {
+        return outer;
+    }
+    const struct name wanted = {name, hash_of(outer, name, bytes), outer, (uint32_t)bytes, color};
+    uint32_t id = find(&wanted, &slot);
+    if (id == 0 && !atomic_load_explicit(&closed, memory_order_relaxed)) {
+        id = add(&wanted);
+        if (id == 0) {
+            atomic_store_explicit(&closed, true, memory_order_relaxed);
+            MS_LOG_ONCE(MS_LOG_WARN,
+                        "%u different tags were pushed, one within the other counted apart: new "
+                        "ones from here on count as the tag around them",
+                        MS_TAGS_MAX);
+        }
+    }
+    return id != 0 ? id : outer;
+}
+
+/* With the lock held. */
+static bool define(ms_trace_t *trace, uint32_t id)
+{
+    struct {
+        struct ms_tag_definition is;
+        char text[MS_TAG_NAME_BYTES];
+    } told;
+    const struct name *name = &names[id - 1];
+    told.is = (struct ms_tag_definition){id, name->outer, name->color, name->bytes};
+    memcpy(told.text, name->text, name->bytes);
+    return ms_trace_define(trace, MS_DEFINE_TAG, &told, sizeof(told.is) + name->bytes);
+}
+
+void ms_tag_define(uint32_t id)
+{
+    ms_trace_t *trace = ms_session_trace();
+    if (id <= atomic_load_explicit(&defined, memory_order_acquire) || trace == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    uint32_t next = atomic_load_explicit(&defined, memory_order_relaxed);
+    while (next < count) {
+        if (!define(trace, next + 1)) {
+            atomic_store_explicit(&closed, true, memory_order_relaxed);
+        }
+        atomic_store_explicit(&defined, ++next, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void ms_tag_names_fork_prepare(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void ms_tag_names_fork_release(void)
+{
+    pthread_mutex_unlock(&lock);
+}

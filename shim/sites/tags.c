@@ -1,0 +1,245 @@
+#include "shim/sites/tags.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "shim/life.h"
+#include "shim/log.h"
+#include "shim/memshim.h"
+#include "shim/session.h"
+#include "shim/sites/tag_names.h"
+
+struct entry {
+    uint32_t tag; /* that of the entry below where this one has no name of its own */
+    uint16_t owner;
+    uint8_t level; /* entries of the same owner below */
+    bool named;
+};
+
+/* Initial-exec as in shim/hook.h, and small for that. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
+    uint32_t depth;
+    uint32_t told;   /* so many entries, from the outermost, are known to the trace */
+    uint32_t above;  /* pushed beyond MS_TAG_DEPTH_MAX and still open */
+    uint32_t thread; /* as gettid has it; 0: no tag was pushed here yet */
+    struct entry entries[MS_TAG_DEPTH_MAX];
+} here;
+
+/* Threads that have a tag << 32 | the tag of the only one; 0 where there are several, and after
+ * that until the one that is left pushes or pops again. */
+static _Atomic uint64_t tagged;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t ending; /* its destructor ends what a thread left open */
+
+static uint32_t innermost(void)
+{
+    return here.depth > 0 ? here.entries[here.depth - 1].tag : 0;
+}
+
+/* --- What the trace is told --------------------------------------------------------------------
+ */
+
+static void tell(enum ms_event_kind kind, uint32_t thread, uint32_t tag)
+{
+    ms_session_emit(&(struct ms_event){.kind = (uint8_t)kind, .id = thread, .aux = tag});
+}
+
+/* A tag that was pushed before there was a trace begins in it when its thread is next seen. */
+static void tell_open(void)
+{
+    if (ms_session_trace() == NULL) {
+        return;
+    }
+    ms_tag_define(innermost());
+    for (; here.told < here.depth; here.told++) {
+        const struct entry *entry = &here.entries[here.told];
+        if (entry->named) {
+            tell(MS_EVENT_TAG_BEGIN, here.thread, entry->tag);
+        }
+    }
+}
+
+/* --- For threads without a tag -----------------------------------------------------------------
+ */
+
+/* This thread's first tag was pushed (+1), its last one ended (-1), or others came and went (0). */
+static void publish(int change)
+{
+    uint64_t seen = atomic_load_explicit(&tagged, memory_order_relaxed);
+    uint64_t next;
+    do {
+        uint64_t threads = (seen >> 32) + (uint64_t)(int64_t)change;
+        bool only = threads == 1 && change >= 0;
+        next = threads << 32 | (only ? innermost() : 0);
+    } while (next != seen && !atomic_compare_exchange_weak_explicit(
+                                 &tagged, &seen, next, memory_order_relaxed, memory_order_relaxed));
+}
+
+uint32_t ms_tag_current(void)
+{
+    if (here.depth > 0) {
+        if (here.told != here.depth) {
+            tell_open();
+        }
+        return here.entries[here.depth - 1].tag;
+    }
+    uint64_t others = atomic_load_explicit(&tagged, memory_order_relaxed);
+    uint32_t tag = others >> 32 == 1 ? (uint32_t)others : 0;
+    if (tag != 0) {
+        ms_tag_define(tag);
+    }
+    return tag;
+}
+
+/* --- Threads and processes that end and begin --------------------------------------------------
+ */
+
+static void end_all(void *unused)
+{
+    (void)unused;
+    here.above = 0;
+    while (here.depth > 0) {
+        (void)ms_tag_pop(here.entries[here.depth - 1].owner);
+    }
+}
+
+static uint32_t thread_id(void)
+{
+    return (uint32_t)syscall(SYS_gettid);
+}
+
+/* A child has this thread alone. It may be one that was forked before the driver was used, and
+ * then goes on like any other process. */
+static void in_child(void)
+{
+    ms_tag_names_fork_release();
+    here.thread = here.thread != 0 ? thread_id() : 0;
+    here.told = 0;
+    atomic_store(&tagged, here.depth > 0 ? (uint64_t)1 << 32 | innermost() : 0);
+}
+
+static void watch(void)
+{
+    if (pthread_key_create(&ending, end_all) != 0 ||
+        pthread_atfork(ms_tag_names_fork_prepare, ms_tag_names_fork_release, in_child) != 0) {
+        MS_LOG_ONCE(MS_LOG_WARN, "out of memory: tags that a thread leaves open stay open");
+    }
+}
+
+/* On the first push of a thread. */
+static void enrol(void)
+{
+    (void)pthread_once(&once, watch);
+    (void)pthread_setspecific(ending, &here);
+    here.thread = thread_id();
+}
+
+/* --- Push and pop ------------------------------------------------------------------------------
+ */
+
+/* The owner's innermost entry, counted from 1; 0: it has none. */
+static uint32_t innermost_of(uint16_t owner)
+{
+    uint32_t at = here.depth;
+    while (at > 0 && here.entries[at - 1].owner != owner) {
+        at--;
+    }
+    return at;
+}
+
+int ms_tag_push(uint16_t owner, const char *name, size_t bytes, uint32_t color)
+{
+    if (ms_life_inert()) {
+        return -1;
+    }
+    uint32_t around = innermost_of(owner);
+    int level = around > 0 ? here.entries[around - 1].level + 1 : 0;
+    if (here.depth == MS_TAG_DEPTH_MAX) {
+        return level + (int)here.above++;
+    }
+    if (here.thread == 0) {
+        enrol();
+    }
+    uint32_t outer = innermost();
+    uint32_t tag = ms_tag_name(outer, name, bytes, color);
+    here.entries[here.depth++] = (struct entry){tag, owner, (uint8_t)level, tag != outer};
+    publish(here.depth == 1 ? 1 : 0);
+    tell_open();
+    return level;
+}
+
+int ms_tag_pop(uint16_t owner)
+{
+    uint32_t at = innermost_of(owner);
+    int level = at > 0 ? here.entries[at - 1].level : -1;
+    if (ms_life_inert()) {
+        return -1;
+    }
+    if (here.above > 0) {
+        return level + (int)here.above--;
+    }
+    if (at == 0) {
+        return -1;
+    }
+    const struct entry ended = here.entries[at - 1];
+    memmove(&here.entries[at - 1], &here.entries[at], (here.depth - at) * sizeof(ended));
+    here.depth--;
+    if (here.told >= at) {
+        here.told--;
+        if (ended.named) {
+            tell(MS_EVENT_TAG_END, here.thread, ended.tag);
+        }
+    }
+    publish(here.depth == 0 ? -1 : 0);
+    return level;
+}
+
+uint32_t ms_tag_start(const char *name, size_t bytes, uint32_t color)
+{
+    uint32_t tag = ms_life_inert() ? 0 : ms_tag_name(0, name, bytes, color);
+    if (tag != 0) {
+        ms_tag_define(tag);
+        tell(MS_EVENT_TAG_BEGIN, 0, tag);
+    }
+    return tag;
+}
+
+void ms_tag_end(uint32_t tag)
+{
+    if (tag != 0 && !ms_life_inert()) {
+        tell(MS_EVENT_TAG_END, 0, tag);
+    }
+}
+
+void ms_step(enum ms_step_source source)
+{
+    static _Atomic uint64_t steps[MS_STEP_NVTX + 1];
+    if (!ms_life_inert()) {
+        uint64_t step = atomic_fetch_add_explicit(&steps[source], 1, memory_order_relaxed) + 1;
+        ms_session_emit(&(struct ms_event){.kind = MS_EVENT_STEP, .id = step, .aux = source});
+    }
+}
+
+/* --- The public interface ----------------------------------------------------------------------
+ */
+
+void memshim_tag_push(const char *name)
+{
+    (void)ms_tag_push(MS_TAG_PUBLIC, name, name != NULL ? strnlen(name, MS_TAG_NAME_BYTES + 1) : 0,
+                      0);
+}
+
+void memshim_tag_pop(void)
+{
+    (void)ms_tag_pop(MS_TAG_PUBLIC);
+}
+
+void memshim_step(void)
+{
+    ms_step(MS_STEP_CALLED);
+}
