@@ -59,8 +59,19 @@ static const char *file_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
+static struct ms_elf object_of(const struct dl_phdr_info *info, const struct dynamic *dynamic)
+{
+    struct ms_elf elf = {.base = info->dlpi_addr,
+                         .symbols = dynamic->symbols,
+                         .strings = dynamic->strings,
+                         .gnu_hash = dynamic->gnu_hash,
+                         .hash = dynamic->hash};
+    strncpy(elf.path, info->dlpi_name, sizeof(elf.path) - 1);
+    return elf;
+}
+
 struct search {
-    const char *soname;
+    const char *name; /* the object's, or a symbol's */
     struct ms_elf *out;
 };
 
@@ -74,16 +85,10 @@ static int match_object(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
     }
     const char *name =
         dynamic.soname != 0 ? dynamic.strings + dynamic.soname : file_name(info->dlpi_name);
-    if (strcmp(name, search->soname) != 0) {
+    if (strcmp(name, search->name) != 0) {
         return 0;
     }
-    struct ms_elf *out = search->out;
-    *out = (struct ms_elf){.base = info->dlpi_addr,
-                           .symbols = dynamic.symbols,
-                           .strings = dynamic.strings,
-                           .gnu_hash = dynamic.gnu_hash,
-                           .hash = dynamic.hash};
-    strncpy(out->path, info->dlpi_name, sizeof(out->path) - 1);
+    *search->out = object_of(info, &dynamic);
     return 1;
 }
 
@@ -114,19 +119,20 @@ bool ms_elf_needed(const char *soname)
     return dl_iterate_phdr(match_needed, (void *)soname) != 0;
 }
 
-static void *function_of(const struct ms_elf *elf, uint32_t index, const char *name)
+static void *symbol_of(const struct ms_elf *elf, uint32_t index, const char *name,
+                       unsigned char type)
 {
     const ElfW(Sym) *symbol = &elf->symbols[index];
     /* An indirect function's value is its chooser, not the function: none of those looked up here
      * is one, and a stranger's is left alone. */
-    if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) != STT_FUNC ||
+    if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) != type ||
         strcmp(elf->strings + symbol->st_name, name) != 0) {
         return NULL;
     }
     return (void *)(elf->base + symbol->st_value);
 }
 
-static void *find_gnu(const struct ms_elf *elf, const char *name)
+static void *find_gnu(const struct ms_elf *elf, const char *name, unsigned char type)
 {
     uint32_t wanted = 5381;
     for (const char *at = name; *at != '\0'; at++) {
@@ -145,9 +151,9 @@ static void *find_gnu(const struct ms_elf *elf, const char *name)
     for (;; index++) {
         uint32_t hashed = chain[index - first_hashed];
         if ((hashed | 1) == (wanted | 1)) {
-            void *function = function_of(elf, index, name);
-            if (function != NULL) {
-                return function;
+            void *symbol = symbol_of(elf, index, name, type);
+            if (symbol != NULL) {
+                return symbol;
             }
         }
         if ((hashed & 1) != 0) {
@@ -156,17 +162,63 @@ static void *find_gnu(const struct ms_elf *elf, const char *name)
     }
 }
 
-void *ms_elf_function(const struct ms_elf *elf, const char *name)
+static void *find(const struct ms_elf *elf, const char *name, unsigned char type)
 {
     if (elf->gnu_hash != NULL) {
-        return find_gnu(elf, name);
+        return find_gnu(elf, name, type);
     }
     uint32_t count = elf->hash != NULL ? elf->hash[1] : 0;
     for (uint32_t index = 1; index < count; index++) {
-        void *function = function_of(elf, index, name);
-        if (function != NULL) {
-            return function;
+        void *symbol = symbol_of(elf, index, name, type);
+        if (symbol != NULL) {
+            return symbol;
         }
     }
     return NULL;
+}
+
+void *ms_elf_function(const struct ms_elf *elf, const char *name)
+{
+    return find(elf, name, STT_FUNC);
+}
+
+void *ms_elf_variable(const struct ms_elf *elf, const char *name)
+{
+    return find(elf, name, STT_OBJECT);
+}
+
+static int match_definition(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+{
+    (void)info_bytes;
+    struct search *search = ctx;
+    struct dynamic dynamic;
+    if (!read_dynamic(info, &dynamic)) {
+        return 0;
+    }
+    struct ms_elf elf = object_of(info, &dynamic);
+    if (ms_elf_function(&elf, search->name) == NULL) {
+        return 0;
+    }
+    *search->out = elf;
+    return 1;
+}
+
+bool ms_elf_defining(const char *function, struct ms_elf *out)
+{
+    struct search search = {function, out};
+    return dl_iterate_phdr(match_definition, &search) != 0;
+}
+
+static int read_generation(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+{
+    (void)info_bytes;
+    *(uint64_t *)ctx = info->dlpi_adds;
+    return 1;
+}
+
+uint64_t ms_elf_generation(void)
+{
+    uint64_t generation = 0;
+    (void)dl_iterate_phdr(read_generation, &generation);
+    return generation;
 }

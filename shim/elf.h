@@ -28,6 +28,15 @@ bool ms_elf_open(const char *soname, struct ms_elf *out);
 /* A function that the object defines, whatever its version; null where it defines none. */
 void *ms_elf_function(const struct ms_elf *elf, const char *name);
 
+/* A variable likewise. */
+void *ms_elf_variable(const struct ms_elf *elf, const char *name);
+
+/* The first loaded object, in load order, that defines this function. False where none does. */
+bool ms_elf_defining(const char *function, struct ms_elf *out);
+
+/* How many objects were ever loaded. */
+uint64_t ms_elf_generation(void);
+
 /* Whether any loaded object names this soname among the libraries it needs. */
 bool ms_elf_needed(const char *soname);
 

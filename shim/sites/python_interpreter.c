@@ -1,0 +1,150 @@
+#include "shim/sites/python_interpreter.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "shim/elf.h"
+#include "shim/sites/python.h"
+
+#define LOOK_EVERY 256u /* captures of a thread; a power of two */
+
+static struct ms_python_interpreter found;
+static const struct ms_python_interpreter *_Atomic current;
+static char sentence[160];
+static const char *_Atomic refusal;
+static atomic_flag looking = ATOMIC_FLAG_INIT;
+static _Thread_local uint32_t captures __attribute__((tls_model("initial-exec")));
+
+const char *ms_python_refusal(void)
+{
+    return atomic_load_explicit(&refusal, memory_order_acquire);
+}
+
+static void refuse(uint32_t version, const char *why)
+{
+    (void)snprintf(sentence, sizeof(sentence), "Python %u.%u%s: its frames cannot be read here",
+                   version >> 8, version & 255, why);
+    atomic_store_explicit(&refusal, sentence, memory_order_release);
+}
+
+/* "3.13.1 experimental free-threading build (main, ..." begins what it says. */
+static uint32_t version_of(const char *text)
+{
+    unsigned int major = 0, minor = 0;
+    return sscanf(text, "%u.%u", &major, &minor) == 2 && major < 256 && minor < 256
+               ? major << 8 | minor
+               : 0;
+}
+
+/* Where another build option changed what every object begins with, its type lies elsewhere. */
+static bool objects_fit(const struct ms_elf *elf)
+{
+    const char *code_type = ms_elf_variable(elf, "PyCode_Type");
+    const void *type_type = ms_elf_variable(elf, "PyType_Type"), *type;
+    if (code_type == NULL || type_type == NULL) {
+        return false;
+    }
+    memcpy(&type, code_type + MS_PYTHON_TYPE, sizeof(type));
+    return type == type_type;
+}
+
+/* C has no cast from an object's address to a function's that a compiler must accept. */
+#define BIND(member, elf, name)                       \
+    do {                                              \
+        void *address = ms_elf_function(elf, name);   \
+        memcpy(&(member), &address, sizeof(address)); \
+    } while (false)
+
+static bool bind_functions(const struct ms_elf *elf, struct ms_python_interpreter *out)
+{
+    BIND(out->own_thread, elf, "PyGILState_GetThisThreadState");
+    BIND(out->finalizing, elf, "Py_IsFinalizing"); /* 3.13 */
+    if (out->finalizing == NULL) {
+        BIND(out->finalizing, elf, "_Py_IsFinalizing");
+    }
+    BIND(out->running_thread, elf, "_PyThreadState_UncheckedGet");
+    BIND(out->last_interpreter, elf, "PyInterpreterState_Head");
+    BIND(out->main_interpreter, elf, "PyInterpreterState_Main");
+    bool several = out->running_thread != NULL && out->last_interpreter != NULL &&
+                   out->main_interpreter != NULL;
+    return out->own_thread != NULL && out->finalizing != NULL && (out->layout.active || several);
+}
+
+static void recognize(const struct ms_elf *elf)
+{
+    const char *(*get_version)(void);
+    BIND(get_version, elf, "Py_GetVersion");
+    const char *text = get_version != NULL ? get_version() : "";
+    uint32_t version = version_of(text);
+    if (strstr(text, "free-threading") != NULL) {
+        refuse(version, " without the GIL");
+    } else if (!ms_python_layout(version, ms_elf_variable(elf, "_PyRuntime"), &found.layout)) {
+        refuse(version, "");
+    } else if (!objects_fit(elf) || !bind_functions(elf, &found)) {
+        refuse(version, ", built with options that change its objects");
+    } else {
+        found.code_type = (uint64_t)ms_elf_variable(elf, "PyCode_Type");
+        atomic_store_explicit(&current, &found, memory_order_release);
+    }
+}
+
+static const struct ms_python_interpreter *look(void)
+{
+    static uint64_t looked_at; /* the loader's count of libraries at the last look */
+    if (ms_python_refusal() != NULL || atomic_flag_test_and_set(&looking)) {
+        return NULL;
+    }
+    struct ms_elf elf;
+    uint64_t libraries = ms_elf_generation();
+    if (libraries != looked_at) {
+        looked_at = libraries;
+        if (ms_elf_defining("PyGILState_GetThisThreadState", &elf)) {
+            recognize(&elf);
+        }
+    }
+    atomic_flag_clear(&looking);
+    return atomic_load_explicit(&current, memory_order_acquire);
+}
+
+const struct ms_python_interpreter *ms_python_interpreter(void)
+{
+    const struct ms_python_interpreter *known =
+        atomic_load_explicit(&current, memory_order_acquire);
+    if (known != NULL) {
+        return known;
+    }
+    return captures++ % LOOK_EVERY == 0 ? look() : NULL;
+}
+
+/* Where process_vm_readv is barred: the kernel reads a signal set before it looks at what to do
+ * with it, which is nothing here. */
+static bool mapped(uint64_t at, size_t bytes)
+{
+    enum { PAGE = 4096, NO_SUCH_WAY = -1, SET = 8 };
+    for (uint64_t page = at & ~(uint64_t)(PAGE - 1); page < at + bytes; page += PAGE) {
+        if (syscall(SYS_rt_sigprocmask, NO_SUCH_WAY, (void *)page, NULL, (size_t)SET) == -1 &&
+            errno == EFAULT) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool ms_python_read(uint64_t at, void *to, size_t bytes)
+{
+    int saved = errno;
+    struct iovec local = {to, bytes}, remote = {(void *)at, bytes};
+    ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+    bool read = got == (ssize_t)bytes;
+    if (got < 0 && (errno == EPERM || errno == ENOSYS) && mapped(at, bytes)) {
+        memcpy(to, (const void *)at, bytes);
+        read = true;
+    }
+    errno = saved;
+    return read;
+}
