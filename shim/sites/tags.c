@@ -186,6 +186,9 @@ int ms_tag_pop(uint16_t owner)
     if (at == 0) {
         return -1;
     }
+    if (here.told != here.depth) {
+        tell_open();
+    }
     const struct entry ended = here.entries[at - 1];
     memmove(&here.entries[at - 1], &here.entries[at], (here.depth - at) * sizeof(ended));
     here.depth--;

@@ -12,6 +12,7 @@ from machine import BUILD, ROOT, SHIM, ProcessTest, run
 LIBC = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
 NEWEST_GLIBC = (2, 28)
 RESOLVERS = {"dlclose", "dlsym", "dlvsym", "getenv"}
+NVTX = {"InitializeInjectionNvtx2"}
 TORCH = {
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
     "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
@@ -39,7 +40,7 @@ class Library(unittest.TestCase):
         self.assertGreaterEqual(len(interface), 3)
         lines = tool("nm", "-D", "--defined-only", SHIM).splitlines()
         exported = {line.split()[-1] for line in lines}
-        self.assertEqual(exported, {*table, *interface, *RESOLVERS, *TORCH})
+        self.assertEqual(exported, {*table, *interface, *RESOLVERS, *NVTX, *TORCH})
         self.assertEqual({line.split()[-2] for line in lines}, {"T"})
 
     def test_asks_for_no_symbol_newer_than_glibc_2_28(self) -> None:
