@@ -136,12 +136,13 @@ static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_ad
     for (uint64_t slot = from; slot < to; slot++) {
         struct ms_granule *granule = &segment->granules[slot];
         if (granule->tensors++ == 0) {
-            uint64_t gap = now - granule->free_since;
-            if (granule->free_since != 0) {
+            uint64_t gap = now - granule->since;
+            if (granule->since != 0) {
                 granule->last_gap = gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX;
             }
             ms_quiet_clear(pool, segment, slot);
         }
+        granule->since = now;
         unbacked |= granule->unbacked;
     }
     struct ms_granule *behind = right_behind(pool, segment, addr, bytes, to);
@@ -162,7 +163,7 @@ static inline void leave(struct ms_pool *pool, struct ms_segment *segment, ms_ad
         struct ms_granule *granule = &segment->granules[slot];
         granule->epoch = pool->repair.epoch;
         if (--granule->tensors == 0) {
-            granule->free_since = now;
+            granule->since = now;
             if (granule->arena != NULL && !granule->unbacked) {
                 ms_quiet_set(pool, segment, slot);
             }
@@ -368,6 +369,17 @@ void ms_arenas_block_gone(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes)
     ms_lock_acquire(arenas->lock);
     ms_arenas_bury(arenas, addr, bytes);
     ms_lock_release(arenas->lock);
+}
+
+void ms_arenas_around(struct ms_arenas *arenas, const struct ms_segment *segment, ms_addr_t *addr,
+                      uint64_t *bytes)
+{
+    const struct ms_tensor *tensor =
+        ms_tensors_below(&arenas->tensors, segment, segment->base, *addr + 1);
+    if (tensor != NULL && *addr - tensor->addr < tensor->bytes) {
+        *addr = tensor->addr;
+        *bytes = tensor->bytes;
+    }
 }
 
 void ms_arenas_segment_gone(struct ms_arenas *arenas, const struct ms_segment *segment)

@@ -19,9 +19,10 @@ enum { LARGEST_CHUNK_GRANULES = 16 };
  * A program that fills a device of 80 GB pays some 9 seconds for its small ones, once. */
 enum { LARGE_CHUNKS_PART = 32 };
 
-static void count_host(struct ms_pool *pool, enum ms_event_kind kind, uint64_t bytes)
+static void count_host(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk)
 {
     struct ms_pool_counters *count = &pool->count;
+    uint64_t bytes = chunk->bytes;
     switch (kind) {
     case MS_EVENT_CHUNK_CREATE:
         count->host_reserve_bytes += bytes;
@@ -39,6 +40,8 @@ static void count_host(struct ms_pool *pool, enum ms_event_kind kind, uint64_t b
     default:
         count->host_backed_bytes -= bytes;
         count->host_reserve_bytes += bytes;
+        count->spill.spilled_bytes -= chunk->spilled ? bytes : 0;
+        chunk->spilled = false;
         break;
     }
 }
@@ -73,7 +76,7 @@ static void tell_locked(struct ms_pool *pool, enum ms_event_kind kind, struct ms
         break;
     }
     if (chunk->host) {
-        count_host(pool, kind, chunk->bytes);
+        count_host(pool, kind, chunk);
     }
     ms_pool_emit(pool, &event);
 }
@@ -122,6 +125,8 @@ void ms_backing_add_spare(struct ms_pool *pool, struct ms_chunk *chunk)
 {
     struct ms_chunk **list = chunk->host ? &pool->repair.reserve : &pool->spares;
     chunk->segment = NULL;
+    chunk->returns = 0;
+    chunk->promoted = 0;
     chunk->next = *list;
     *list = chunk;
 }
@@ -201,7 +206,7 @@ static struct ms_chunk *take_spare(struct ms_pool *pool, uint64_t bytes)
     return chunk;
 }
 
-static ms_status_t take_reserve(struct ms_pool *pool, struct ms_chunk **out)
+ms_status_t ms_backing_host_take(struct ms_pool *pool, struct ms_chunk **out)
 {
     *out = pool->repair.reserve;
     if (*out == NULL) {
@@ -249,7 +254,7 @@ static ms_status_t chunk_get(struct ms_pool *pool, uint64_t bytes, const struct 
                              struct ms_chunk **out)
 {
     ms_status_t status = device_chunk_get(pool, bytes, fill, out);
-    return status != MS_OK && fill->host ? take_reserve(pool, out) : status;
+    return status != MS_OK && fill->host ? ms_backing_host_take(pool, out) : status;
 }
 
 /* ---- filling */

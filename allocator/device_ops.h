@@ -81,7 +81,9 @@ struct ms_device_ops {
      * was not reached within timeout_ns (work that waits for a held thread, or just long work).
      * MS_ERR_NOT_SUPPORTED: not while something captures, not where a call was seen that the gate
      * does not know, never from inside a call that itself holds the device. Not nested; the caller
-     * holds no lock but the pool's growth lock. Null where the table cannot. */
+     * holds no lock but the pool's growth lock. Whoever waits at the gate, or is counted as being
+     * in a call that passed it, holds no lock of a pool and calls none: a thread that allocates may
+     * wait for the growth lock, and so for the resume. Null where the table cannot. */
     ms_status_t (*halt)(void *ctx, uint64_t timeout_ns);
     void (*resume)(void *ctx);
 
@@ -89,6 +91,9 @@ struct ms_device_ops {
      * several run at once. copy_wait returns when all of them are done, with the first failure. */
     ms_status_t (*copy)(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t bytes);
     ms_status_t (*copy_wait)(void *ctx);
+
+    /* The time that standstills are measured in. Null: the host's monotonic clock. */
+    uint64_t (*now_ns)(void *ctx);
 
     /* Memory with the device's own allocator, for a device without virtual memory management.
      * plain_free may wait for the device. */

@@ -7,21 +7,27 @@
 
 #include "allocator/dry_internal.h"
 
-const struct ms_dry_costs ms_dry_default_costs = {.call_ns = {
-                                                      [MS_DRY_ADDRESS_RESERVE] = 5000,
-                                                      [MS_DRY_ADDRESS_FREE] = 5000,
-                                                      [MS_DRY_CHUNK_CREATE] = 193000,
-                                                      [MS_DRY_CHUNK_RELEASE] = 20000,
-                                                      [MS_DRY_MAP] = 1500,
-                                                      [MS_DRY_SET_ACCESS] = 36000,
-                                                      [MS_DRY_UNMAP] = 26000,
-                                                      [MS_DRY_MARK] = 1000,
-                                                      [MS_DRY_MARK_QUERY] = 500,
-                                                      [MS_DRY_MARK_WAIT] = 5000,
-                                                      [MS_DRY_STREAM_WAIT] = 1000,
-                                                      [MS_DRY_PLAIN_ALLOC] = 100000,
-                                                      [MS_DRY_PLAIN_FREE] = 100000,
-                                                  }};
+const struct ms_dry_costs ms_dry_default_costs = {.call_ns =
+                                                      {
+                                                          [MS_DRY_ADDRESS_RESERVE] = 5000,
+                                                          [MS_DRY_ADDRESS_FREE] = 5000,
+                                                          [MS_DRY_CHUNK_CREATE] = 193000,
+                                                          [MS_DRY_CHUNK_RELEASE] = 20000,
+                                                          [MS_DRY_MAP] = 1500,
+                                                          [MS_DRY_SET_ACCESS] = 36000,
+                                                          [MS_DRY_UNMAP] = 26000,
+                                                          [MS_DRY_MARK] = 1000,
+                                                          [MS_DRY_MARK_QUERY] = 500,
+                                                          [MS_DRY_MARK_WAIT] = 5000,
+                                                          [MS_DRY_STREAM_WAIT] = 1000,
+                                                          [MS_DRY_PLAIN_ALLOC] = 100000,
+                                                          [MS_DRY_PLAIN_FREE] = 100000,
+                                                          [MS_DRY_HALT] = 50000,
+                                                          [MS_DRY_COPY] = 5000,
+                                                          [MS_DRY_COPY_WAIT] = 5000,
+                                                      },
+                                                  .down_ns_per_mib = 41943,
+                                                  .up_ns_per_mib = 41943};
 
 #define FIRST_ADDRESS ((ms_addr_t)0x700000000000u)
 
@@ -184,6 +190,8 @@ static void end_if_unused(struct ms_dry *dry, struct dry_chunk *chunk)
         bool on_device = chunk->location == MS_LOCATION_DEVICE;
         *(on_device ? &dry->stats.used_bytes : &dry->stats.host_bytes) -= chunk->bytes;
         dry->stats.chunks--;
+        free(chunk->tags);
+        chunk->tags = NULL;
         chunk->bytes = 0;
     }
 }
@@ -203,6 +211,24 @@ static ms_status_t chunk_release(void *ctx, ms_handle_t handle)
     }
     pthread_mutex_unlock(&dry->lock);
     return status;
+}
+
+struct dry_chunk *ms_dry_chunk_behind(struct ms_dry *dry, ms_addr_t addr, uint64_t *offset)
+{
+    const struct dry_reservation *in = reservation_of(dry, addr, 1);
+    if (in == NULL) {
+        return NULL;
+    }
+    uint64_t granule = dry->ops.granule_bytes;
+    uint64_t slot = (addr - in->base) / granule;
+    if (in->slots[slot].chunk == 0) {
+        return NULL;
+    }
+    *offset = (addr - in->base) % granule;
+    for (; !in->slots[slot].first; slot--) {
+        *offset += granule;
+    }
+    return chunk_of(dry, in->slots[slot].chunk);
 }
 
 /* ---- mappings */
@@ -417,6 +443,7 @@ ms_status_t ms_dry_create(const struct ms_dry_config *config, ms_dry_t **out)
                                       .plain_alloc = plain_alloc,
                                       .plain_free = plain_free};
     ms_dry_work_fill_ops(&dry->ops);
+    ms_dry_halt_fill_ops(&dry->ops);
     if (config->costs != NULL) {
         dry->costs = *config->costs;
     }
@@ -444,7 +471,11 @@ void ms_dry_destroy(ms_dry_t *dry)
         free(gone);
     }
     ms_slab_destroy(&dry->piece_slab);
+    for (uint64_t k = 0; k < dry->chunk_count; k++) {
+        free(dry->chunks[k].tags);
+    }
     free(dry->chunks);
+    free(dry->copies);
     free(dry->marks);
     pthread_mutex_destroy(&dry->lock);
     free(dry);

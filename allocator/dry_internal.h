@@ -1,4 +1,5 @@
-/* The dry device's insides: dry.c keeps memory, dry_work.c streams and marks. One lock for all. */
+/* The dry device's insides: dry.c keeps memory, dry_work.c streams and marks, dry_halt.c contents
+ * and standstills. One lock for all. */
 #ifndef MEMSHIM_ALLOCATOR_DRY_INTERNAL_H
 #define MEMSHIM_ALLOCATOR_DRY_INTERNAL_H
 
@@ -52,9 +53,15 @@ struct dry_reservation {
 
 struct dry_chunk {
     uint64_t bytes;
+    uint64_t *tags; /* one for each unit; null: nothing was written yet */
     uint64_t mappings;
     enum ms_location location;
     bool released;
+};
+
+struct dry_copy {
+    ms_addr_t to, from;
+    uint64_t bytes;
 };
 
 struct dry_plain {
@@ -73,6 +80,9 @@ struct ms_dry {
     ms_status_t fail_status[MS_DRY_OP_COUNT];
     _Atomic bool capturing;
     bool stalled, no_host;
+    bool halted;
+    struct dry_copy *copies; /* queued since the last wait */
+    uint64_t copy_count, copy_room;
     char violation[256];
 
     ms_addr_t next_addr; /* addresses are handed out once */
@@ -105,7 +115,14 @@ bool ms_dry_is_accessible(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes);
 /* Notes a violation where work that the host does not know to be done touches the range. */
 void ms_dry_check_quiet(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes, const char *what);
 
-/* The operations of dry_work.c, for the table. */
+/* All work gets done, if it can, and the host sees it. False: some lasts until told. */
+bool ms_dry_finish_all(struct ms_dry *dry, uint64_t timeout_ns);
+
+/* The chunk behind addr; null where there is none. *offset: of addr in it. */
+struct dry_chunk *ms_dry_chunk_behind(struct ms_dry *dry, ms_addr_t addr, uint64_t *offset);
+
+/* The operations of dry_work.c and dry_halt.c, for the table. */
 void ms_dry_work_fill_ops(struct ms_device_ops *ops);
+void ms_dry_halt_fill_ops(struct ms_device_ops *ops);
 
 #endif

@@ -122,6 +122,24 @@ static void learn(struct ms_dry *dry, const struct dry_clock *clock)
     }
 }
 
+/* Time passes until the clock's work is done; false: that takes longer. */
+static bool wait_for(struct ms_dry *dry, const struct dry_clock *clock, uint64_t timeout_ns)
+{
+    uint64_t at_ns = done_at_ns(dry, clock);
+    if (at_ns == MS_DRY_UNTIL_TOLD && !dry->stalled) {
+        finish_up_to(dry, clock);
+    } else {
+        bool in_time = at_ns - dry->now_ns <= timeout_ns;
+        dry->now_ns = in_time ? at_ns : dry->now_ns + timeout_ns;
+        catch_up(dry);
+    }
+    bool done = ready(dry, clock);
+    if (done) {
+        learn(dry, clock);
+    }
+    return done;
+}
+
 /* ---- queueing */
 
 /* Work of another owner on these bytes that neither `after` nor the host's knowledge puts behind.
@@ -164,6 +182,10 @@ static ms_status_t queue(struct ms_dry *dry, ms_stream_t id, uint64_t owner, ms_
     if (piece == NULL) {
         return MS_ERR_NO_MEMORY;
     }
+    if (dry->halted) {
+        ms_dry_violated(dry, "work of owner %lu is queued while the device is held",
+                        (unsigned long)owner);
+    }
     if (!ms_dry_is_accessible(dry, addr, bytes)) {
         ms_dry_violated(dry, "work of owner %lu at %#lx, %lu bytes: not all accessible",
                         (unsigned long)owner, (unsigned long)addr, (unsigned long)bytes);
@@ -191,6 +213,15 @@ static ms_status_t queue(struct ms_dry *dry, ms_stream_t id, uint64_t owner, ms_
     stream->newest = piece;
     stream->after.seen[stream - dry->streams] = stream->queued;
     return MS_OK;
+}
+
+bool ms_dry_finish_all(struct ms_dry *dry, uint64_t timeout_ns)
+{
+    struct dry_clock all = {0};
+    for (int k = 0; k < MS_DRY_STREAMS; k++) {
+        all.seen[k] = dry->streams[k].queued;
+    }
+    return wait_for(dry, &all, timeout_ns);
 }
 
 ms_status_t ms_dry_work(ms_dry_t *dry, ms_stream_t stream, uint64_t owner, ms_addr_t addr,
@@ -370,18 +401,7 @@ static ms_status_t op_mark_wait(void *ctx, ms_mark_t id, uint64_t timeout_ns)
     pthread_mutex_lock(&dry->lock);
     const struct dry_mark *mark = mark_of(dry, id, "wait");
     if (mark != NULL && ms_dry_begin(dry, MS_DRY_MARK_WAIT, &status)) {
-        uint64_t at_ns = done_at_ns(dry, &mark->covers);
-        if (at_ns == MS_DRY_UNTIL_TOLD && !dry->stalled) {
-            finish_up_to(dry, &mark->covers);
-        } else {
-            bool in_time = at_ns - dry->now_ns <= timeout_ns;
-            dry->now_ns = in_time ? at_ns : dry->now_ns + timeout_ns;
-            catch_up(dry);
-        }
-        status = ready(dry, &mark->covers) ? MS_OK : MS_ERR_NOT_READY;
-        if (status == MS_OK) {
-            learn(dry, &mark->covers);
-        }
+        status = wait_for(dry, &mark->covers, timeout_ns) ? MS_OK : MS_ERR_NOT_READY;
     }
     pthread_mutex_unlock(&dry->lock);
     return status;

@@ -63,7 +63,8 @@ enum ms_event_kind {
     MS_EVENT_USE,       /* addr, bytes of a block or tensor that the device was asked to touch;
                            aux: 1 where it lay on the host. Told under memory pressure only */
     MS_EVENT_SPILL,     /* addr, bytes: their contents moved to host memory; aux: ns that the
-                           device was held for it. CHUNK and MAP events tell of the chunks */
+                           device was held for it: the sum over all is all. CHUNK and MAP events
+                           tell of the chunks, those of their places before this one */
     MS_EVENT_PROMOTE,   /* addr, bytes: and back; aux likewise */
     MS_EVENT_KIND_COUNT
 };

@@ -85,7 +85,7 @@ void ms_granules_enter(struct ms_pool *pool, struct ms_segment *segment, uint64_
     for (uint64_t slot = from; slot < to; slot++) {
         struct ms_granule *granule = &segment->granules[slot];
         granule->arena = arena;
-        granule->free_since = 0;
+        granule->since = 0;
         granule->last_gap = 0;
         granule->pinned = pinned;
         /* What was queued before the first report is not known to be done. */
@@ -122,6 +122,7 @@ struct ms_arena *ms_granules_arena(struct ms_pool *pool, struct ms_range *range)
     }
     *arena = (struct ms_arena){.addr = range->addr, .bytes = range->bytes, .id = range->live.id};
     range->live.holes = arena;
+    range->mixed = true;
     uint64_t from = 0;
     uint64_t to = 0;
     ms_granules_inside(pool, segment, range->addr, range->bytes, &from, &to);

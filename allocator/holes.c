@@ -32,12 +32,6 @@
 
 #include "allocator/pool_internal.h"
 
-struct ms_victim {
-    uint64_t rank;
-    bool behind_live; /* begins right behind a live tensor's end */
-    struct ms_chunk *chunk;
-};
-
 /* ---- which chunks there are to take */
 
 enum fitness { NOT_TAKEABLE, TAKEABLE_LATER, TAKEABLE };
@@ -80,8 +74,7 @@ static void describe(const struct ms_pool *pool, const struct ms_segment *segmen
                                  .now = pool->repair.clock};
     /* Of several granules: the last death, and the shortest time until one was needed again. */
     for (uint64_t k = 0; k < chunk_slots(pool, chunk); k++, granule++) {
-        out->free_since =
-            granule->free_since > out->free_since ? granule->free_since : out->free_since;
+        out->free_since = granule->since > out->free_since ? granule->since : out->free_since;
         if (granule->last_gap != 0 && (out->last_gap == 0 || granule->last_gap < out->last_gap)) {
             out->last_gap = granule->last_gap;
         }
@@ -154,7 +147,7 @@ uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pe
     return tally.takeable_bytes;
 }
 
-/* ---- victims: a heap with the best on top */
+/* ---- victims */
 
 struct victims {
     const struct ms_choice *choice;
@@ -162,37 +155,6 @@ struct victims {
     struct ms_victim *heap;
     size_t count, room;
 };
-
-static bool before(const struct ms_victim *a, const struct ms_victim *b)
-{
-    return a->behind_live != b->behind_live ? !a->behind_live : a->rank > b->rank;
-}
-
-static void sink(struct victims *victims, size_t at)
-{
-    struct ms_victim *heap = victims->heap;
-    for (;;) {
-        size_t best = at;
-        for (size_t child = 2 * at + 1; child <= 2 * at + 2 && child < victims->count; child++) {
-            best = before(&heap[child], &heap[best]) ? child : best;
-        }
-        if (best == at) {
-            return;
-        }
-        struct ms_victim moved = heap[at];
-        heap[at] = heap[best];
-        heap[best] = moved;
-        at = best;
-    }
-}
-
-static struct ms_chunk *pop(struct victims *victims)
-{
-    struct ms_chunk *chunk = victims->heap[0].chunk;
-    victims->heap[0] = victims->heap[--victims->count];
-    sink(victims, 0);
-    return chunk;
-}
 
 static bool collect_one(struct ms_pool *pool, struct ms_segment *segment, struct ms_chunk *chunk,
                         void *ctx)
@@ -213,23 +175,10 @@ static bool collect_one(struct ms_pool *pool, struct ms_segment *segment, struct
 /* Room for every quiet granule there is; less where the host has no memory. Growth lock. */
 static void make_room(struct ms_pool *pool)
 {
-    struct ms_repair *repair = &pool->repair;
     ms_lock_acquire(&pool->state);
     size_t wanted = pool->count.quiet_granules + 64;
     ms_lock_release(&pool->state);
-    if (repair->victim_room >= wanted) {
-        return;
-    }
-    wanted = wanted < 4096 ? 4096 : wanted * 2;
-    struct ms_victim *victims = ms_pages_map(wanted * sizeof(*victims));
-    if (victims == NULL) {
-        return;
-    }
-    if (repair->victims != NULL) {
-        ms_pages_unmap(repair->victims, repair->victim_room * sizeof(*victims));
-    }
-    repair->victims = victims;
-    repair->victim_room = wanted;
+    ms_victims_need(pool, wanted);
 }
 
 /* Empties the slots of the best chunks, enough_bytes of them or all; they are listed by `next`. */
@@ -249,11 +198,9 @@ static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, bool
     uint64_t bytes = 0;
     ms_lock_acquire(&pool->state);
     for_each_quiet(pool, collect_one, &victims);
-    for (size_t at = victims.count / 2; at-- > 0;) {
-        sink(&victims, at);
-    }
+    ms_victims_order(victims.heap, victims.count);
     while (victims.count > 0 && bytes < enough_bytes) {
-        struct ms_chunk *chunk = pop(&victims);
+        struct ms_chunk *chunk = ms_victims_pop(victims.heap, &victims.count);
         uint64_t slots = chunk_slots(pool, chunk);
         ms_granules_unbacked(pool, chunk->segment, chunk->slot, chunk->slot + slots);
         memset(&chunk->segment->slots[chunk->slot], 0, ms_pointers_bytes(slots));
@@ -277,65 +224,15 @@ static void attach_again(struct ms_pool *pool, struct ms_chunk *chunk)
     ms_lock_release(&pool->state);
 }
 
-/* Sorts the list by address: neighbours go in one call. Merge sort. */
-static bool lies_before(const struct ms_chunk *a, const struct ms_chunk *b)
-{
-    return a->segment != b->segment ? a->segment->base < b->segment->base : a->slot < b->slot;
-}
-
-static struct ms_chunk *merge(struct ms_chunk *a, struct ms_chunk *b)
-{
-    struct ms_chunk *first = NULL;
-    struct ms_chunk **link = &first;
-    while (a != NULL && b != NULL) {
-        struct ms_chunk **least = lies_before(a, b) ? &a : &b;
-        *link = *least;
-        link = &(*least)->next;
-        *least = *link;
-    }
-    *link = a != NULL ? a : b;
-    return first;
-}
-
-static struct ms_chunk *by_address(struct ms_chunk *list)
-{
-    /* sorted[k]: a sorted list of 2^k chunks, or none. */
-    struct ms_chunk *sorted[40] = {NULL};
-    while (list != NULL) {
-        struct ms_chunk *one = list;
-        list = list->next;
-        one->next = NULL;
-        unsigned k = 0;
-        for (; sorted[k] != NULL; k++) {
-            one = merge(sorted[k], one);
-            sorted[k] = NULL;
-        }
-        sorted[k] = one;
-    }
-    struct ms_chunk *all = NULL;
-    for (unsigned k = 0; k < 40; k++) {
-        all = merge(sorted[k], all);
-    }
-    return all;
-}
-
-enum { UNMAP_AT_ONCE = 64 };
-
 /* Unmaps detached chunks; what could not be unmapped stands where it stood. */
 static ms_status_t unmap_detached(struct ms_pool *pool, struct ms_chunk *list,
                                   uint64_t *taken_bytes, uint64_t *chunks)
 {
     ms_status_t status = MS_OK;
-    list = by_address(list);
+    list = ms_chunks_by_address(list); /* neighbours go in one call */
     while (list != NULL) {
-        struct ms_chunk *run[UNMAP_AT_ONCE];
-        size_t count = 0;
-        do {
-            run[count++] = list;
-            list = list->next;
-        } while (count < UNMAP_AT_ONCE && list != NULL &&
-                 list->segment == run[count - 1]->segment &&
-                 list->slot == run[count - 1]->slot + chunk_slots(pool, run[count - 1]));
+        struct ms_chunk *run[MS_RUN_CHUNKS];
+        size_t count = ms_chunks_take_run(pool, &list, run);
         if (status == MS_OK) {
             status = ms_backing_unmap(pool, run, count);
         }
@@ -367,6 +264,16 @@ ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t 
 }
 
 /* ---- for blocks */
+
+uint64_t ms_holes_room(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t room = pool->repair.promised_bytes;
+    room += room < bytes ? ms_holes_takeable(pool, bytes - room, NULL) : 0;
+    uint64_t on_host = ms_promise_host_room(pool);
+    room = room < on_host ? room : on_host;
+    room -= room % pool->granule_bytes;
+    return room < bytes ? room : bytes;
+}
 
 ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes)
 {
@@ -530,11 +437,22 @@ static void note_refused(struct ms_pool *pool, struct ms_segment *segment, uint6
     ms_lock_release(&pool->state);
 }
 
+/* What is born is hot: something colder goes to the host in its stead. */
+static ms_status_t spill_and_fill(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                                  uint64_t to, const struct ms_fill *fill)
+{
+    uint64_t taken_bytes = 0;
+    ms_status_t status =
+        ms_spill_make_room(pool, unbacked_bytes(pool, segment, from, to), &taken_bytes);
+    return status == MS_OK ? ms_backing_fill_holes(pool, segment, from, to, fill) : status;
+}
+
 ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                           uint64_t to)
 {
     ms_status_t status = MS_OK;
     struct ms_fill fill = {.birth = true};
+    pool->moving.refused = false;
     (void)ms_backing_release_spares(pool);
     ms_holes_recover(pool);
     /* Memory is short: what has died by now will be known idle when it is wanted next. */
@@ -549,6 +467,9 @@ ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint
         if (status == MS_OK) {
             break;
         }
+    }
+    if (status != MS_OK && ms_spill_possible(pool)) {
+        status = spill_and_fill(pool, segment, from, to, &fill);
     }
     if (status != MS_OK) {
         fill.host = true;

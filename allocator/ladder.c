@@ -9,7 +9,8 @@
  *   reuse behind a wait   another stream's memory, once expanding and taking have failed: a wait
  *             that the program did not ask for may cost it overlap, so it is not the first choice
  *   wait      on the host, bounded, for frees in flight; then the rungs above again
- *   trim      everything idle goes back to the device, which may then serve one last try
+ *   trim      everything idle goes back to the device, which may then serve one more try
+ *   spill     live memory moves to the host (spill.c), where the caller may wait for the device
  *
  * Taking comes before waiting wherever it serves: nothing synchronizes in an allocation that could
  * be served without. */
@@ -67,10 +68,29 @@ static ms_status_t reuse_any(struct ms_pool *pool, const struct ms_request *requ
 /* ---- expand and take */
 
 /* Where a fill's chunks come from, each with those before it. */
-enum source { BUDGET, IDLE, HOLES };
+enum source { BUDGET, IDLE, HOLES, LIVE };
 
-/* Makes spares of idle chunks, and of those in holes of arenas, where all that and the budget
- * suffice together. */
+/* Makes spares of `bytes` that stand behind something: holes as far as they go, else live memory.
+ */
+static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, enum source source,
+                                uint64_t *taken_bytes)
+{
+    if (source != LIVE) {
+        return source == HOLES ? ms_holes_make_room(pool, bytes, taken_bytes) : MS_ERR_NO_MEMORY;
+    }
+    uint64_t from_holes = ms_holes_room(pool, bytes);
+    if (bytes > from_holes) {
+        ms_status_t status = ms_spill_make_room(pool, bytes - from_holes, taken_bytes);
+        if (status != MS_OK) {
+            return status;
+        }
+    }
+    uint64_t left = bytes > *taken_bytes ? bytes - *taken_bytes : 0;
+    return left > 0 ? ms_holes_make_room(pool, left, taken_bytes) : MS_OK;
+}
+
+/* Makes spares of idle chunks, and of those in holes of arenas or behind live memory, where all
+ * that and the budget suffice together. */
 static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes, enum source source)
 {
     uint64_t taken_bytes = 0;
@@ -79,9 +99,7 @@ static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes, enum so
         uint64_t missing = new_bytes - free_bytes;
         uint64_t idle = ms_backing_idle_chunks(pool, missing);
         if (idle < missing) {
-            ms_status_t status = source == HOLES
-                                     ? ms_holes_make_room(pool, missing - idle, &taken_bytes)
-                                     : MS_ERR_NO_MEMORY;
+            ms_status_t status = take_backing(pool, missing - idle, source, &taken_bytes);
             if (status != MS_OK) {
                 return status;
             }
@@ -272,6 +290,7 @@ static ms_status_t trim_and_grow(struct ms_pool *pool, const struct ms_request *
     return given_bytes > 0 ? grow(pool, request, bytes, BUDGET, out) : MS_ERR_NO_MEMORY;
 }
 
+/* All but the last rung. */
 static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                          struct ms_block_info *out)
 {
@@ -307,6 +326,10 @@ ms_status_t ms_ladder_climb(struct ms_pool *pool, const struct ms_request *reque
 {
     ms_lock_acquire(&pool->growth);
     ms_status_t status = climb(pool, request, bytes, out);
+    pool->moving.refused = false;
+    if (status == MS_ERR_NO_MEMORY && request->may_wait && ms_spill_possible(pool)) {
+        status = grow(pool, request, bytes, LIVE, out);
+    }
     ms_promise_settle(pool);
     ms_lock_release(&pool->growth);
     return status;

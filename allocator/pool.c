@@ -168,8 +168,7 @@ ms_status_t ms_pool_alloc(ms_pool_t *pool, const struct ms_request *request,
     return alloc_slowly(pool, request, bytes, status, out);
 }
 
-/* The live block around addr; null where there is none. State lock. */
-static struct ms_range *block_around(struct ms_pool *pool, ms_addr_t addr)
+struct ms_range *ms_pool_block_around(struct ms_pool *pool, ms_addr_t addr)
 {
     struct ms_range *range = ms_index_find(&pool->index, addr);
     if (range != NULL) {
@@ -229,15 +228,17 @@ static void end_block(struct ms_pool *pool, struct ms_range *range, ms_stream_t 
 static ms_status_t not_live(struct ms_pool *pool, ms_addr_t addr)
 {
     const struct ms_segment *segment = ms_segment_of(pool, addr);
-    bool freed = segment != NULL && segment->foreign == NULL && block_around(pool, addr) == NULL;
+    bool freed =
+        segment != NULL && segment->foreign == NULL && ms_pool_block_around(pool, addr) == NULL;
     return freed ? MS_ERR_INVALID : MS_ERR_NOT_OURS;
 }
 
-/* An arena that is not backed throughout by device memory falls to pieces, under both locks. */
+/* A block that is not backed throughout by device memory falls to pieces, under both locks. */
 static inline bool is_in_pieces(const struct ms_pool *pool, const struct ms_range *range)
 {
     const struct ms_arena *holes = range->live.holes;
-    return holes != NULL && (holes->unbacked_bytes > 0 || pool->count.host_backed_bytes > 0);
+    return range->mixed && ((holes != NULL && holes->unbacked_bytes > 0) ||
+                            pool->count.host_backed_bytes > 0 || pool->moving.under_way);
 }
 
 /* The block has left the index. */
@@ -321,7 +322,7 @@ void ms_pool_free_held(ms_pool_t *pool, bool (*match)(void *ctx, const struct ms
 ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *out)
 {
     ms_lock_acquire(&pool->state);
-    const struct ms_range *range = block_around(pool, addr);
+    const struct ms_range *range = ms_pool_block_around(pool, addr);
     if (range != NULL) {
         ms_range_info(range, out);
     }
@@ -333,29 +334,36 @@ ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
 {
     ms_lock_acquire(&pool->growth);
     ms_lock_acquire(&pool->state);
-    struct ms_range *range = block_around(pool, addr);
-    struct ms_segment *segment = NULL;
+    struct ms_range *range = ms_pool_block_around(pool, addr);
+    bool unbacked = false;
     uint64_t from = 0;
     uint64_t to = 0;
     if (range != NULL) {
         range->pinned = true;
     }
-    if (range != NULL && range->live.holes != NULL) {
-        segment = range->segment;
+    if (range != NULL && pool->granule_bytes != 0) {
         slots_of(pool, range, &from, &to);
-        ms_granules_pin(segment, from, to);
-        segment = range->live.holes->unbacked_bytes > 0 ? segment : NULL;
+    }
+    if (range != NULL && range->live.holes != NULL) {
+        ms_granules_pin(range->segment, from, to);
+        unbacked = range->live.holes->unbacked_bytes > 0;
     }
     ms_lock_release(&pool->state);
-    /* Whoever looks at its identity wants all of it. */
-    ms_status_t status = segment == NULL ? MS_OK : ms_holes_back(pool, segment, from, to);
+    /* Whoever looks at its identity wants all of it, on the device. */
+    pool->moving.refused = false;
+    ms_status_t status = unbacked ? ms_holes_back(pool, range->segment, from, to) : MS_OK;
+    if (status == MS_OK && range != NULL && pool->count.spill.spilled_bytes > 0) {
+        status = ms_spill_bring_back(pool, range->segment, from, to);
+        (void)ms_backing_release_spares(pool);
+        ms_promise_settle(pool);
+    }
     ms_lock_release(&pool->growth);
     return range != NULL ? status : MS_ERR_NOT_OURS;
 }
 
 struct ms_range *ms_pool_mark_arena(struct ms_pool *pool, ms_addr_t addr)
 {
-    struct ms_range *range = block_around(pool, addr);
+    struct ms_range *range = ms_pool_block_around(pool, addr);
     if (range != NULL && !range->arena) {
         range->arena = true;
         pool->count.arena_bytes += range->live.asked_bytes;
@@ -433,6 +441,7 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
     ms_lock_acquire(&pool->growth);
     (void)ms_backing_release_spares(pool);
     ms_holes_recover(pool);
+    pool->moving.refused = false;
     for (unsigned turn = 0; bytes <= atomic_load(&pool->config.budget->cap_bytes); turn++) {
         if (lacking_bytes(pool, bytes) == 0 || pool->ops->capturing(pool->ops->ctx)) {
             break;
@@ -444,6 +453,12 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
             (!ms_marks_wait(pool, turn, &left_ns) && !ms_epochs_wait(pool, &left_ns))) {
             break;
         }
+    }
+    if (may_wait && bytes <= atomic_load(&pool->config.budget->cap_bytes) &&
+        lacking_bytes(pool, bytes) > 0) {
+        uint64_t taken_bytes = 0;
+        (void)ms_spill_make_room(pool, lacking_bytes(pool, bytes), &taken_bytes);
+        (void)ms_backing_release_spares(pool);
     }
     bool enough = lacking_bytes(pool, bytes) == 0;
     if (!enough) {
@@ -536,7 +551,8 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
                                   .peak_host_backed_bytes = count->peak_host_backed_bytes,
                                   .holes_taken = count->holes_taken,
                                   .holes_backed = count->holes_backed,
-                                  .frozen = pool->repair.frozen};
+                                  .frozen = pool->repair.frozen,
+                                  .spill = count->spill};
     out->largest_free_bytes = largest_of(&pool->orders.idle);
     for (const struct ms_order *order = pool->orders.first; order != NULL; order = order->next) {
         uint64_t bytes = largest_of(order);

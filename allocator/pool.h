@@ -14,6 +14,7 @@
 #include "allocator/choice.h"
 #include "allocator/device_ops.h"
 #include "allocator/event.h"
+#include "allocator/spill_choice.h"
 #include "allocator/status.h"
 
 /* Of every block's address, and the unit that its size is rounded to. */
@@ -26,10 +27,14 @@ struct ms_pool_config {
     const struct ms_device_ops *ops; /* outlives the pool */
     struct ms_budget *budget;        /* shared with whoever else charges this device; outlives it */
     struct ms_event_sink sink;       /* emit may be null */
-    uint64_t wait_limit_ns; /* longest wait for frees in flight before an allocation fails */
-    uint64_t
-        host_limit_bytes; /* most host memory set aside, or used, to back holes again; 0: none */
+    uint64_t wait_limit_ns;    /* longest wait for frees in flight before an allocation fails */
+    uint64_t host_limit_bytes; /* most host memory set aside or used, to back holes again and for
+                                  what is spilled; 0: none */
     const struct ms_choice *choice; /* null: ms_choice_default; outlives the pool */
+    uint64_t spill_limit_bytes;     /* most of it that live memory may be spilled to; 0: nothing is
+                                       spilled, and ops->halt is never called */
+    uint64_t halt_limit_ns;         /* longest wait for the device to stand still */
+    const struct ms_spill_choice *spill_choice; /* null: ms_spill_choice_lru; outlives the pool */
 };
 
 /* Whom blocks belong to, as the caller sees it: the caller makes it, and keeps it for as long as
@@ -61,6 +66,17 @@ struct ms_block_info {
     bool pinned;
 };
 
+/* What was moved, and what that cost. Totals but for the first. */
+struct ms_spill_stats {
+    uint64_t spilled_bytes; /* on the host now, having been spilled */
+    uint64_t peak_spilled_bytes;
+    uint64_t down_bytes, up_bytes; /* spilled, promoted */
+    uint64_t spills, promotions;   /* runs of neighbouring chunks: as many events */
+    uint64_t halts, halts_refused; /* standstills; and those that were asked for in vain */
+    uint64_t stall_ns;             /* in standstills */
+    uint64_t thrashed_bytes;       /* spilled again soon after they were promoted, several times */
+};
+
 struct ms_pool_stats {
     uint64_t live_blocks;
     uint64_t live_bytes;     /* as asked for, arenas by their whole size */
@@ -79,6 +95,7 @@ struct ms_pool_stats {
     uint64_t peak_host_backed_bytes;
     uint64_t holes_taken, holes_backed; /* chunks taken out of holes, and put (back) under births */
     bool frozen;                        /* nothing is taken any more, for good */
+    struct ms_spill_stats spill;
 };
 
 /* Nothing is taken from the device before the first allocation. */
@@ -91,9 +108,9 @@ ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
 void ms_pool_destroy(ms_pool_t *pool, bool device_gone);
 
 /* The ladder of design.md: reuse; expand; wait for frees in flight; take free chunks from holes;
- * trim; fail. MS_ERR_NO_MEMORY: nothing changed, and the caller decides the verdict. MS_ERR_LIMIT:
- * so does the holder's limit. Any other status is the device's. Rolled back completely on every
- * failure. */
+ * trim; spill; fail. MS_ERR_NO_MEMORY: nothing changed, and the caller decides the verdict.
+ * MS_ERR_LIMIT: so does the holder's limit. Any other status is the device's. Rolled back
+ * completely on every failure. */
 ms_status_t ms_pool_alloc(ms_pool_t *pool, const struct ms_request *request,
                           struct ms_block_info *out);
 
@@ -116,9 +133,21 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes);
 
 /* Sees to it that the budget has `bytes` free for a charge of the caller's, by what
  * ms_pool_trim does, then by moving what is promised to holes to the host, then by taking chunks
- * out of holes; with may_wait also by waiting for queued work, at most the configured time. False:
- * it has not; what was made free stays so. Nothing while anything captures. */
+ * out of holes, then by spilling; with may_wait also by waiting for queued work, at most the
+ * configured time. False: it has not; what was made free stays so. Nothing while anything captures.
+ */
 bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
+
+/* The device was asked to touch these bytes; 0 bytes: the whole tensor or block that addr lies in.
+ * What is used is spilled last. Where no live block or tensor is, nothing. */
+void ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
+
+/* Brings spilled memory back to the device, the most recently used first, as far as the budget has
+ * room, at most max_bytes; one standstill for all of it. Returns the bytes promoted. */
+uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes);
+
+/* Likewise, of what lies in the range. MS_ERR_NO_MEMORY: not all of it has room, nothing moved. */
+ms_status_t ms_pool_promote_range(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
 /* A stream is about to capture: from then on nothing is asked about queued work and nothing is
  * unmapped. What is done is seen now, and idle chunks are given back where more lies in them than
@@ -128,7 +157,8 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
 void ms_pool_settle(ms_pool_t *pool);
 
 /* Marks the live block that holds addr as one whose physical identity has left the process: none of
- * its chunks is taken any more, and all of it is backed. MS_ERR_NOT_OURS: no block holds it; other
+ * its chunks is taken or spilled any more, all of it is backed, and what was spilled is brought
+ * back. MS_ERR_NOT_OURS: no block holds it; other
  * failures are those of backing it, and it is marked all the same. */
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr);
 

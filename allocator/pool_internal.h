@@ -22,9 +22,12 @@ struct ms_chunk {
     struct ms_segment *segment; /* where it is mapped; null for a spare */
     uint64_t slot;              /* its first slot there */
     struct ms_chunk *next;      /* in a list of spares, or of what a fill has done so far */
-    bool host;                  /* host memory, for holes only; not charged */
+    bool host;                  /* host memory, for holes and what is spilled; not charged */
     bool was_mapped;            /* the next mapping moves it */
     bool stuck;                 /* could not be unmapped: lost, with the addresses it backs */
+    bool spilled;               /* on the host, where it took the place of a device chunk */
+    uint8_t returns;            /* as in struct ms_spill_candidate; of what lies on it */
+    uint64_t promoted; /* the standstill that its contents came from the host in; 0: none */
 };
 
 /* A block, or a framework's reservation, with what its holes owe and whether they may be taken. */
@@ -41,17 +44,18 @@ struct ms_arena {
  * it is an arena's, backed, and touched by no live tensor: only such may be taken. */
 struct ms_granule {
     struct ms_arena *arena; /* whose it wholly is; null: nobody's, or shared with other ranges */
-    uint64_t free_since;    /* when its last tensor died; 0: none ever touched it */
-    uint32_t last_gap;      /* as in struct ms_candidate; as large as fits */
-    uint32_t epoch;         /* when its last tensor died, or it became an arena's: work of earlier
-                               epochs is known to be done up to ms_repair.done_epoch */
-    uint32_t tensors;       /* live ones that touch it */
-    uint16_t ends_before;   /* live ones that end at most MS_OVERREAD_BYTES before it */
-    bool unbacked : 1;      /* an arena's, and nothing accessible behind it */
-    bool pinned : 1;        /* its identity has left the process */
-    bool refused : 1;       /* a birth on it could not be backed: the program was told nothing */
-    bool spanned : 1;       /* a hashed tensor reaches it that begins before it */
-    uint64_t summary[4];    /* of the marks in it: see tensors.c */
+    uint64_t since;       /* by the clock. With live tensors: its last use, a birth or one that was
+                             told; without: when its last tensor died, 0: none ever touched it */
+    uint32_t last_gap;    /* as in struct ms_candidate; as large as fits */
+    uint32_t epoch;       /* when its last tensor died, or it became an arena's: work of earlier
+                             epochs is known to be done up to ms_repair.done_epoch */
+    uint32_t tensors;     /* live ones that touch it */
+    uint16_t ends_before; /* live ones that end at most MS_OVERREAD_BYTES before it */
+    bool unbacked : 1;    /* an arena's, and nothing accessible behind it */
+    bool pinned : 1;      /* its identity has left the process */
+    bool refused : 1;     /* a birth on it could not be backed: the program was told nothing */
+    bool spanned : 1;     /* a hashed tensor reaches it that begins before it */
+    uint64_t summary[4];  /* of the marks in it: see tensors.c */
 };
 
 /* Kernels that read a little past their end exist: what begins so near behind a live tensor is
@@ -89,6 +93,7 @@ struct ms_pool_counters {
     uint64_t owed_bytes; /* of arenas and proxies, not backed: see promise.c */
     uint64_t host_reserve_bytes, host_backed_bytes, peak_host_backed_bytes;
     uint64_t holes_taken, holes_backed;
+    struct ms_spill_stats spill;
 };
 
 enum { MS_EPOCHS_UNDER_WAY = 8 };
@@ -122,6 +127,23 @@ struct ms_repair {
     struct ms_proxy *proxies; /* all there are */
 };
 
+/* A chunk that may be taken or moved, by rank: see victims.c. */
+struct ms_victim {
+    uint64_t rank;
+    bool behind_live; /* begins right behind a live tensor's end */
+    struct ms_chunk *chunk;
+};
+
+/* Moving contents: see move.c and spill.c. Growth lock. */
+struct ms_moving {
+    bool under_way;             /* both locks to change: chunks behind live blocks change */
+    struct ms_segment *staging; /* addresses to copy to; null: none were needed yet */
+    uint64_t staged;            /* its first slots, which have a chunk of one granule each */
+    uint64_t since_ns;          /* of the standstill: up to where its time is accounted for */
+    bool refused;               /* the device did not stand still for the request under way */
+    bool broken;                /* contents could not be put back: nothing is moved any more */
+};
+
 struct ms_pool {
     struct ms_pool_config config;
     const struct ms_device_ops *ops;
@@ -143,6 +165,7 @@ struct ms_pool {
     struct ms_slab chunk_slab, segment_slab; /* growth lock */
     struct ms_chunk *spares;                 /* growth lock: created, charged, mapped nowhere */
     struct ms_repair repair;
+    struct ms_moving moving;
 };
 
 static inline uint64_t ms_round_up(uint64_t bytes, uint64_t unit)
@@ -249,6 +272,8 @@ ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool bir
                                   const void *properties, struct ms_chunk **out);
 /* A new one on the host, in the reserve. */
 ms_status_t ms_backing_host_make(struct ms_pool *pool);
+/* One of the reserve. MS_ERR_NO_MEMORY: it is empty. */
+ms_status_t ms_backing_host_take(struct ms_pool *pool, struct ms_chunk **out);
 /* Gives host chunks of the reserve back until at most keep_bytes are left. */
 void ms_backing_host_release(struct ms_pool *pool, uint64_t keep_bytes);
 
@@ -282,6 +307,10 @@ uint64_t ms_backing_release_spares(struct ms_pool *pool);
 
 /* Adds a segment of addresses, one hole, that a request of `bytes` fits in. */
 ms_status_t ms_backing_reserve(struct ms_pool *pool, uint64_t bytes, enum ms_region region);
+
+/* Addresses where the pool maps chunks for a while, in no tree and no set. */
+ms_status_t ms_backing_reserve_staging(struct ms_pool *pool, uint64_t bytes,
+                                       struct ms_segment **out);
 
 /* Without virtual memory management: a segment of plain memory that a request of `bytes` fits in,
  * as one busy range. And giving back those that are idle, until enough_bytes have been. */
@@ -393,6 +422,10 @@ ms_status_t ms_promise_secure(struct ms_pool *pool, uint64_t bytes, bool budget)
 /* Replaces up to `bytes` promised in the budget by host chunks; returns what became free. */
 uint64_t ms_promise_to_host(struct ms_pool *pool, uint64_t bytes);
 
+/* Host chunks in the reserve for `bytes` beyond what covers holes. MS_ERR_NO_MEMORY: not so many.
+ */
+ms_status_t ms_promise_host_spare(struct ms_pool *pool, uint64_t bytes);
+
 /* How much could still be covered by host chunks. */
 uint64_t ms_promise_host_room(struct ms_pool *pool);
 
@@ -409,6 +442,9 @@ uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pe
  * the caller's business. Adds to *taken_bytes. */
 ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t *taken_bytes);
 
+/* How much of `bytes` ms_holes_make_room could make room for at once. */
+uint64_t ms_holes_room(struct ms_pool *pool, uint64_t bytes);
+
 /* Makes room for a request that the budget lacks `bytes` for: promises move to the host, then
  * chunks of holes become spares (*taken_bytes). Does not wait. MS_ERR_NO_MEMORY: not enough. */
 ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes);
@@ -424,6 +460,56 @@ void ms_holes_recover(struct ms_pool *pool);
 
 /* At the pool's end. */
 void ms_holes_forget(struct ms_pool *pool);
+
+/* ---- victims.c. Growth lock. */
+
+enum { MS_RUN_CHUNKS = 64 };
+
+/* Room for so many in pool->repair.victims; less where the host has no memory. */
+void ms_victims_need(struct ms_pool *pool, size_t wanted);
+void ms_victims_order(struct ms_victim *heap, size_t count);
+/* Takes the best out of an ordered heap that is not empty. */
+struct ms_chunk *ms_victims_pop(struct ms_victim *heap, size_t *count);
+
+/* Mapped chunks linked by `next`: sorts them; takes neighbours off the front of a sorted list. */
+struct ms_chunk *ms_chunks_by_address(struct ms_chunk *list);
+size_t ms_chunks_take_run(const struct ms_pool *pool, struct ms_chunk **list,
+                          struct ms_chunk *run[MS_RUN_CHUNKS]);
+
+/* ---- move.c: contents move to other chunks, under the same addresses. Growth lock held, state
+ * lock not. */
+
+/* Chunks of one granule each for `bytes`, accessible at addresses of their own: on the host from
+ * the reserve, on the device new ones. On failure there are none. */
+ms_status_t ms_move_stage(struct ms_pool *pool, uint64_t bytes, enum ms_location to);
+
+/* Takes them away again: spares, or in the reserve. What the device will not unmap stays staged,
+ * and is tried again by the next ms_move_stage. */
+void ms_move_unstage(struct ms_pool *pool);
+
+/* Holds the device, copies what lies on the chunks (linked by `next`) to the staged ones, which are
+ * as many granules, and lets them change places; run by run of neighbours, each wholly or not at
+ * all. Adds the bytes of those that did to *moved_bytes; their chunks are spares, or in the
+ * reserve, like the staged chunks of those that did not. */
+ms_status_t ms_move(struct ms_pool *pool, struct ms_chunk *list, enum ms_location to,
+                    uint64_t *moved_bytes);
+
+/* ---- spill.c. Growth lock held, state lock not. */
+
+/* Whether contents can move at all: at this moment, for the request under way. */
+bool ms_spill_possible(struct ms_pool *pool);
+
+/* How much, up to `enough_bytes` or a little more, ms_spill_make_room could move. */
+uint64_t ms_spill_room(struct ms_pool *pool, uint64_t enough_bytes);
+
+/* Makes spares of at least `bytes` of device chunks behind live memory, whose contents move to the
+ * host; adds all to *taken_bytes. Waits for the device to stand still, a bounded time.
+ * MS_ERR_NO_MEMORY: not so much can be moved, or not now. */
+ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes);
+
+/* Brings all that lies on the host in these slots back. MS_ERR_NO_MEMORY: there is no room. */
+ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                                uint64_t to);
 
 /* ---- ladder.c: what an allocation does that no free block fits. No lock held. */
 ms_status_t ms_ladder_climb(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
@@ -469,12 +555,20 @@ ms_status_t ms_pool_reuse_any(struct ms_pool *pool, const struct ms_request *req
  * idle) where backed. State lock. */
 void ms_range_give_up(struct ms_pool *pool, struct ms_range *range, struct ms_batch *batch);
 
+/* ---- pool.c: the live block around addr; null where there is none. State lock. */
+struct ms_range *ms_pool_block_around(struct ms_pool *pool, ms_addr_t addr);
+
 /* ---- pool.c, for arena.c: the live block around addr becomes an arena, told to the sink the first
  * time. Null where no live block is. State lock. */
 struct ms_range *ms_pool_mark_arena(struct ms_pool *pool, ms_addr_t addr);
 
 /* ---- arena.c: buries what lives in the range. State lock. */
 void ms_arenas_bury(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes);
+/* The live tensor around *addr in the segment, if there is one: its beginning and bytes. State
+ * lock.
+ */
+void ms_arenas_around(struct ms_arenas *arenas, const struct ms_segment *segment, ms_addr_t *addr,
+                      uint64_t *bytes);
 /* The segment is about to be forgotten. State lock. */
 void ms_arenas_segment_gone(struct ms_arenas *arenas, const struct ms_segment *segment);
 

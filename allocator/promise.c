@@ -94,6 +94,15 @@ static ms_status_t secure_on_host(struct ms_pool *pool, uint64_t wanted_bytes)
     return MS_OK;
 }
 
+ms_status_t ms_promise_host_spare(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t for_holes = less(owed(pool), pool->repair.promised_bytes);
+    uint64_t wanted = for_holes + bytes;
+    return reserve_bytes(pool) >= wanted
+               ? MS_OK
+               : secure_on_host(pool, covered(pool) + wanted - reserve_bytes(pool));
+}
+
 ms_status_t ms_promise_secure(struct ms_pool *pool, uint64_t bytes, bool budget)
 {
     uint64_t wanted = owed(pool) + bytes;
@@ -146,6 +155,13 @@ static void leave_overshoot(struct ms_pool *pool)
     }
 }
 
+/* What has been spilled once will be again. */
+static uint64_t kept_for_spill(const struct ms_pool *pool)
+{
+    const struct ms_spill_stats *spill = &pool->count.spill;
+    return spill->peak_spilled_bytes - spill->spilled_bytes;
+}
+
 void ms_promise_settle(struct ms_pool *pool)
 {
     struct ms_repair *repair = &pool->repair;
@@ -161,5 +177,6 @@ void ms_promise_settle(struct ms_pool *pool)
         repair->promised_bytes -= back;
     }
     leave_host(pool, owed_bytes);
-    ms_backing_host_release(pool, owed_bytes + SPARE_HOST_GRANULES * pool->granule_bytes);
+    ms_backing_host_release(pool, owed_bytes + SPARE_HOST_GRANULES * pool->granule_bytes +
+                                      kept_for_spill(pool));
 }

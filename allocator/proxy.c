@@ -156,9 +156,26 @@ static ms_status_t promise_all(struct ms_pool *pool, struct ms_proxy *proxy)
     return status;
 }
 
+/* What cannot be had otherwise is made free by moving live memory to the host. */
+static ms_status_t spill_for(struct ms_pool *pool, struct ms_proxy *proxy)
+{
+    bool pending = false;
+    uint64_t had = obtainable(pool, proxy->bytes, &pending);
+    uint64_t taken_bytes = 0;
+    ms_status_t status = had < proxy->bytes
+                             ? ms_spill_make_room(pool, proxy->bytes - had, &taken_bytes)
+                             : MS_ERR_NO_MEMORY;
+    (void)ms_backing_release_spares(pool);
+    if (status == MS_OK && !has_room(pool, proxy->bytes, &pending)) {
+        status = MS_ERR_NO_MEMORY;
+    }
+    return status == MS_OK ? promise_all(pool, proxy) : status;
+}
+
 static ms_status_t fill_new(struct ms_pool *pool, struct ms_proxy *proxy, const void *properties,
                             bool may_wait)
 {
+    pool->moving.refused = false;
     (void)ms_backing_release_spares(pool);
     ms_holes_recover(pool);
     if (proxy->bytes <= ms_budget_free_bytes(pool->config.budget)) {
@@ -168,10 +185,10 @@ static ms_status_t fill_new(struct ms_pool *pool, struct ms_proxy *proxy, const 
         }
         return status;
     }
-    if (!await_room(pool, proxy->bytes, may_wait)) {
-        return MS_ERR_NO_MEMORY;
+    if (await_room(pool, proxy->bytes, may_wait)) {
+        return promise_all(pool, proxy);
     }
-    return promise_all(pool, proxy);
+    return may_wait ? spill_for(pool, proxy) : MS_ERR_NO_MEMORY;
 }
 
 ms_status_t ms_proxy_create(ms_pool_t *pool, uint64_t bytes, const void *properties, bool may_wait,
@@ -677,6 +694,11 @@ ms_status_t ms_proxy_pin(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_inf
         ms_granules_pin(segment, proxy->slot, end);
         ms_lock_release(&pool->state);
         status = ms_holes_back(pool, segment, proxy->slot, end);
+        if (status == MS_OK && pool->count.spill.spilled_bytes > 0) {
+            status = ms_spill_bring_back(pool, segment, proxy->slot, end);
+            (void)ms_backing_release_spares(pool);
+            ms_promise_settle(pool);
+        }
     }
     describe(pool, proxy, out);
     ms_lock_release(&pool->growth);

@@ -33,11 +33,13 @@ struct ms_range {
     uint32_t site;
     uint8_t state; /* enum ms_range_state */
     bool arena, pinned;
+    bool mixed; /* a block: may be backed by less than device memory throughout */
     union {
         struct {
             struct ms_range *index_next;
             uint64_t id;
             uint64_t asked_bytes;
+            uint64_t born, used; /* birth and last use, counted in allocations of the pool */
             ms_stream_t stream;
             struct ms_holder *holder; /* null: nobody in particular */
             struct ms_arena *holes; /* what is known of its holes; null: no tensor was born in it */

@@ -56,6 +56,28 @@ ms_status_t ms_backing_reserve(struct ms_pool *pool, uint64_t bytes, enum ms_reg
     return status;
 }
 
+ms_status_t ms_backing_reserve_staging(struct ms_pool *pool, uint64_t bytes,
+                                       struct ms_segment **out)
+{
+    const struct ms_device_ops *ops = pool->ops;
+    ms_addr_t base = 0;
+    ms_status_t status = ops->address_reserve(ops->ctx, bytes, pool->granule_bytes, &base);
+    if (status != MS_OK) {
+        return status;
+    }
+    ms_lock_acquire(&pool->state);
+    status = ms_segment_add(pool, base, bytes, false, out);
+    if (status == MS_OK) {
+        tell_segment(pool, MS_EVENT_RANGE_RESERVE, base, bytes);
+        (*out)->first->state = MS_RANGE_STUCK; /* no block may have it */
+    }
+    ms_lock_release(&pool->state);
+    if (status != MS_OK) {
+        (void)ops->address_free(ops->ctx, base, bytes);
+    }
+    return status;
+}
+
 /* ---- plain segments */
 
 static ms_status_t plain_make(struct ms_pool *pool, uint64_t bytes, struct ms_range **out)

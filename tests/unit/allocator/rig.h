@@ -36,6 +36,8 @@ struct rig_wishes {
     uint64_t granule_bytes, total_bytes, cap_bytes, host_limit_bytes;
     bool no_host;
     const struct ms_choice *choice;
+    uint64_t spill_limit_bytes;
+    const struct ms_spill_choice *spill_choice;
 };
 
 static inline struct rig *rig_make_as(struct rig_wishes wishes)
@@ -52,7 +54,10 @@ static inline struct rig *rig_make_as(struct rig_wishes wishes)
                                     .sink = {.emit = rig_note, .ctx = rig},
                                     .wait_limit_ns = RIG_WAIT_NS,
                                     .host_limit_bytes = wishes.host_limit_bytes,
-                                    .choice = wishes.choice};
+                                    .choice = wishes.choice,
+                                    .spill_limit_bytes = wishes.spill_limit_bytes,
+                                    .halt_limit_ns = RIG_WAIT_NS,
+                                    .spill_choice = wishes.spill_choice};
     cr_assert_eq(ms_pool_create(&config, &rig->pool), MS_OK);
     return rig;
 }

@@ -1,0 +1,41 @@
+/* Which live memory to move to the host when nothing else is left: what will be used last.
+ *
+ * All times are places in the run so far, in parts of 2^32: 0 its beginning, `now` this moment.
+ * They are counted in births, not in seconds, so that a replay decides as the run did. */
+#ifndef MEMSHIM_ALLOCATOR_SPILL_CHOICE_H
+#define MEMSHIM_ALLOCATOR_SPILL_CHOICE_H
+
+#include <stdint.h>
+
+#include "allocator/device_ops.h"
+
+enum ms_memory_kind {
+    MS_KIND_UNKNOWN,
+    MS_KIND_BLOCK, /* of a block that holds no tensors that anybody told of */
+    MS_KIND_TENSOR
+};
+
+/* What is known of a chunk behind live memory. */
+struct ms_spill_candidate {
+    ms_addr_t addr;
+    uint64_t bytes;
+    uint64_t now;      /* 2^32 */
+    uint64_t last_use; /* birth or told use, the latest of all that touches the chunk */
+    uint64_t born;     /* of the block; of tensors it is not known: 0 */
+    uint64_t next_use; /* predicted; UINT64_MAX: nobody did */
+    uint32_t site;     /* of the block; 0: unknown */
+    uint8_t kind;      /* enum ms_memory_kind */
+    uint8_t returns;   /* how often it came back from the host and soon had to go again */
+};
+
+/* A choice: the candidate with the highest rank is spilled first, and promoted last. Called with
+ * the pool's state lock held; short, no calls into the pool. */
+struct ms_spill_choice {
+    uint64_t (*rank)(void *ctx, const struct ms_spill_candidate *candidate);
+    void *ctx;
+};
+
+/* The one in use where the pool's configuration names none: what was used least recently. */
+extern const struct ms_spill_choice ms_spill_choice_lru;
+
+#endif

@@ -1,0 +1,290 @@
+/* Live memory that moves to the host and back: contents, addresses, books, and what never moves. */
+#include "allocator/arena.h"
+#include "allocator/proxy.h"
+#include "rig.h"
+
+#define CAP_BYTES (64 * MIB)
+
+static struct rig *spilling_rig(void)
+{
+    return rig_make_as((struct rig_wishes){.granule_bytes = GRANULE,
+                                           .total_bytes = 4 * CAP_BYTES,
+                                           .cap_bytes = CAP_BYTES,
+                                           .host_limit_bytes = 2 * CAP_BYTES,
+                                           .spill_limit_bytes = 2 * CAP_BYTES});
+}
+
+static struct ms_block_info write_new(struct rig *rig, uint64_t bytes)
+{
+    struct ms_block_info block = rig_alloc(rig, bytes, MS_STREAM_DEVICE);
+    ms_dry_write(rig->dry, block.addr, block.bytes, block.id);
+    return block;
+}
+
+static void check_contents(struct rig *rig, const struct ms_block_info *block)
+{
+    cr_assert(ms_dry_accessible(rig->dry, block->addr, block->bytes));
+    cr_assert(ms_dry_holds(rig->dry, block->addr, block->bytes, block->id),
+              "block %lu lost its contents", (unsigned long)block->id);
+}
+
+static struct ms_spill_stats spill_stats(struct rig *rig)
+{
+    return rig_stats(rig).spill;
+}
+
+Test(spill, more_lives_than_the_cap)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block[12];
+    for (int k = 0; k < 12; k++) {
+        block[k] = write_new(rig, 8 * MIB);
+        rig_check(rig);
+        cr_assert_leq(atomic_load(&rig->budget.charged_bytes), CAP_BYTES);
+    }
+    for (int k = 0; k < 12; k++) {
+        check_contents(rig, &block[k]);
+    }
+    struct ms_spill_stats stats = spill_stats(rig);
+    cr_assert_eq(stats.spilled_bytes, 32 * MIB);
+    cr_assert_eq(stats.down_bytes, 32 * MIB);
+    cr_assert_eq(stats.up_bytes, 0);
+    cr_assert_geq(stats.halts, 1);
+    cr_assert_eq(rig_count(rig, MS_EVENT_SPILL), stats.spills);
+    for (int k = 0; k < 12; k++) {
+        rig_free(rig, block[k], MS_STREAM_DEVICE);
+    }
+    rig_end(rig);
+}
+
+Test(spill, off_by_default)
+{
+    struct rig *rig = rig_make_as((struct rig_wishes){.granule_bytes = GRANULE,
+                                                      .total_bytes = 4 * CAP_BYTES,
+                                                      .cap_bytes = CAP_BYTES,
+                                                      .host_limit_bytes = 2 * CAP_BYTES});
+    struct ms_block_info block;
+    (void)rig_alloc(rig, CAP_BYTES, MS_STREAM_DEVICE);
+    cr_assert_eq(rig_try(rig, GRANULE, MS_STREAM_DEVICE, &block), MS_ERR_NO_MEMORY);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), 0);
+    rig_end(rig);
+}
+
+/* What was used least recently goes; a use that was told keeps it. */
+Test(spill, the_coldest_goes)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block[8];
+    for (int k = 0; k < 8; k++) {
+        block[k] = write_new(rig, 8 * MIB);
+    }
+    ms_pool_touch(rig->pool, block[0].addr + 5 * MIB, 0);
+    rig->events = 0;
+    struct ms_block_info more = write_new(rig, 8 * MIB);
+    for (size_t at = 0; at < rig->events; at++) {
+        if (rig->event[at].kind == MS_EVENT_SPILL) {
+            cr_assert_eq(rig->event[at].addr, block[1].addr);
+            cr_assert_eq(rig->event[at].bytes, 8 * MIB);
+        }
+    }
+    cr_assert_eq(rig_count(rig, MS_EVENT_SPILL), 1);
+    check_contents(rig, &block[0]);
+    check_contents(rig, &block[1]);
+    check_contents(rig, &more);
+    rig_end(rig);
+}
+
+/* Freed while on the host: its chunks drain, and the next ones may have them. */
+Test(spill, a_spilled_block_is_freed)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block[12];
+    for (int round = 0; round < 3; round++) {
+        for (int k = 0; k < 12; k++) {
+            block[k] = write_new(rig, 8 * MIB);
+        }
+        for (int k = 0; k < 12; k++) {
+            check_contents(rig, &block[k]);
+            rig_free(rig, block[k], MS_STREAM_DEVICE);
+            rig_check(rig);
+        }
+    }
+    cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 0);
+    cr_assert_eq(spill_stats(rig).spilled_bytes, 0);
+    rig_end(rig);
+}
+
+Test(spill, promoted_hottest_first_within_the_budget)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block[12];
+    for (int k = 0; k < 12; k++) {
+        block[k] = write_new(rig, 8 * MIB);
+    }
+    cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 0, "there was no room");
+    rig_free(rig, block[11], MS_STREAM_DEVICE);
+    (void)ms_pool_trim(rig->pool, 0);
+    ms_pool_touch(rig->pool, block[2].addr, 0);
+    rig->events = 0;
+    cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 8 * MIB);
+    cr_assert_eq(rig_count(rig, MS_EVENT_PROMOTE), 1);
+    for (size_t at = 0; at < rig->events; at++) {
+        if (rig->event[at].kind == MS_EVENT_PROMOTE) {
+            cr_assert_eq(rig->event[at].addr, block[2].addr);
+        }
+    }
+    rig_check(rig);
+    for (int k = 0; k < 11; k++) {
+        check_contents(rig, &block[k]);
+        rig_free(rig, block[k], MS_STREAM_DEVICE);
+    }
+    rig_end(rig);
+}
+
+/* Chunks of an arena move with the tensors on them; a dead tensor's host chunk is a hole's. */
+Test(spill, tensors_in_an_arena)
+{
+    struct rig *rig = spilling_rig();
+    ms_arenas_t *arenas = NULL;
+    struct ms_event_sink none = {0};
+    cr_assert_eq(ms_arenas_create(3, rig->pool, none, &arenas), MS_OK);
+    struct ms_block_info arena = rig_alloc(rig, 32 * MIB, MS_STREAM_DEVICE);
+    for (uint64_t k = 0; k < 8; k++) {
+        ms_addr_t addr = arena.addr + k * 4 * MIB;
+        cr_assert_eq(ms_arenas_born(arenas, addr, 4 * MIB, 0, UINT64_MAX), MS_OK);
+        ms_dry_write(rig->dry, addr, 4 * MIB, 1000 + k);
+    }
+    struct ms_block_info block = write_new(rig, 32 * MIB);
+    ms_pool_touch(rig->pool, arena.addr + 1 * MIB, 0);
+    struct ms_block_info more = write_new(rig, 20 * MIB);
+    for (uint64_t k = 0; k < 8; k++) {
+        cr_assert(ms_dry_holds(rig->dry, arena.addr + k * 4 * MIB, 4 * MIB, 1000 + k));
+    }
+    check_contents(rig, &block);
+    check_contents(rig, &more);
+    cr_assert_geq(spill_stats(rig).spilled_bytes, 20 * MIB);
+    rig_check(rig);
+    char why[200] = "";
+    for (uint64_t k = 0; k < 8; k++) {
+        ms_addr_t addr = arena.addr + k * 4 * MIB;
+        cr_assert_eq(ms_arenas_died(arenas, addr, 4 * MIB, UINT64_MAX), MS_OK);
+    }
+    struct ms_block_info last = write_new(rig, 8 * MIB);
+    cr_assert(ms_arenas_is_valid(arenas, why, sizeof(why)), "%s", why);
+    check_contents(rig, &last);
+    rig_free(rig, arena, MS_STREAM_DEVICE);
+    rig_free(rig, block, MS_STREAM_DEVICE);
+    rig_free(rig, more, MS_STREAM_DEVICE);
+    rig_free(rig, last, MS_STREAM_DEVICE);
+    ms_arenas_destroy(arenas);
+    rig_end(rig);
+}
+
+Test(spill, what_is_pinned_stays_and_comes_back)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block[8];
+    for (int k = 0; k < 8; k++) {
+        block[k] = write_new(rig, 8 * MIB);
+        if (k < 4) {
+            cr_assert_eq(ms_pool_pin(rig->pool, block[k].addr), MS_OK);
+        }
+    }
+    struct ms_block_info more = write_new(rig, 32 * MIB); /* the other four go */
+    struct ms_block_info none;
+    cr_assert_eq(rig_try(rig, 40 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
+    cr_assert_eq(spill_stats(rig).spilled_bytes, 32 * MIB);
+    /* One that is on the host is asked for by its identity. */
+    cr_assert_eq(ms_pool_pin(rig->pool, block[6].addr), MS_OK);
+    cr_assert_eq(spill_stats(rig).up_bytes, 8 * MIB);
+    for (int k = 0; k < 8; k++) {
+        check_contents(rig, &block[k]);
+    }
+    check_contents(rig, &more);
+    rig_end(rig);
+}
+
+Test(spill, the_device_does_not_stand_still)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block = write_new(rig, CAP_BYTES);
+    struct ms_block_info more;
+    ms_dry_fail(rig->dry, MS_DRY_HALT, 1, MS_ERR_NOT_READY);
+    cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_ERR_NO_MEMORY);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), 1, "asked again at that moment");
+    cr_assert_eq(spill_stats(rig).halts_refused, 1);
+    rig_check(rig);
+    check_contents(rig, &block);
+    ms_dry_set_capturing(rig->dry, true);
+    cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_ERR_NO_MEMORY);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), 1, "asked during a capture");
+    ms_dry_set_capturing(rig->dry, false);
+    cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_OK);
+    check_contents(rig, &block);
+    rig_end(rig);
+}
+
+/* Beyond the limit nothing is begun. */
+Test(spill, the_limit)
+{
+    struct rig *rig = rig_make_as((struct rig_wishes){.granule_bytes = GRANULE,
+                                                      .total_bytes = 4 * CAP_BYTES,
+                                                      .cap_bytes = CAP_BYTES,
+                                                      .host_limit_bytes = CAP_BYTES,
+                                                      .spill_limit_bytes = 16 * MIB});
+    struct ms_block_info first = write_new(rig, CAP_BYTES);
+    struct ms_block_info none;
+    cr_assert_eq(rig_try(rig, 18 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), 0);
+    struct ms_block_info second = write_new(rig, 16 * MIB);
+    cr_assert_eq(rig_try(rig, 2 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
+    check_contents(rig, &first);
+    check_contents(rig, &second);
+    rig_end(rig);
+}
+
+/* Every call that a spill and a promotion make fails in turn: contents and books are kept. */
+static void play_with_failure(enum ms_dry_op op, uint64_t nth, bool *reached)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block[9];
+    int blocks = 8;
+    for (int k = 0; k < 8; k++) {
+        block[k] = write_new(rig, 8 * MIB);
+    }
+    ms_dry_fail(rig->dry, op, nth, 999);
+    uint64_t before = ms_dry_calls(rig->dry, op);
+    if (rig_try(rig, 8 * MIB, MS_STREAM_DEVICE, &block[8]) == MS_OK) {
+        ms_dry_write(rig->dry, block[8].addr, block[8].bytes, block[8].id);
+        blocks = 9;
+        rig_free(rig, block[--blocks], MS_STREAM_DEVICE);
+        (void)ms_pool_trim(rig->pool, 0);
+        (void)ms_pool_promote(rig->pool, UINT64_MAX);
+    }
+    *reached = ms_dry_calls(rig->dry, op) - before >= nth;
+    ms_dry_fail(rig->dry, op, 0, MS_OK);
+    rig_check(rig);
+    for (int k = 0; k < blocks; k++) {
+        check_contents(rig, &block[k]);
+    }
+    /* And then it works. */
+    struct ms_block_info more = write_new(rig, 16 * MIB);
+    check_contents(rig, &more);
+    for (int k = 0; k < blocks; k++) {
+        check_contents(rig, &block[k]);
+    }
+    rig_end(rig);
+}
+
+Test(spill, any_call_fails, .timeout = 120)
+{
+    uint64_t plays = 0;
+    for (int op = 0; op < MS_DRY_OP_COUNT; op++) {
+        bool reached = true;
+        for (uint64_t nth = 1; reached; nth++) {
+            play_with_failure((enum ms_dry_op)op, nth, &reached);
+            plays++;
+        }
+    }
+    cr_assert_gt(plays, 50);
+}
