@@ -25,82 +25,96 @@ static inline bool plausible(uint64_t at)
     return at % ALIGNMENT == 0 && at - FIRST < (UINT64_C(1) << 47) - FIRST;
 }
 
-static inline bool load(uint64_t at, void *to, size_t bytes, bool trusted)
+/* The beginning of an object: itself, or a copy in `room`. Null: it is not there. */
+static inline __attribute__((always_inline)) const char *look(uint64_t at, uint32_t bytes,
+                                                              char *room, bool trusted)
 {
-    if (trusted) {
-        memcpy(to, (const void *)at, bytes);
-        return true;
+    if (!plausible(at)) {
+        return NULL;
     }
-    return ms_python_read(at, to, bytes);
+    if (trusted) {
+        return (const char *)at;
+    }
+    return ms_python_read(at, room, bytes) ? room : NULL;
+}
+
+static inline uint64_t word(const char *object, uint32_t offset)
+{
+    uint64_t value;
+    memcpy(&value, object + offset, sizeof(value));
+    return value;
+}
+
+static inline uint32_t half(const char *object, uint32_t offset)
+{
+    uint32_t value;
+    memcpy(&value, object + offset, sizeof(value));
+    return value;
 }
 
 struct link {
     uint64_t code, previous;
-    uint64_t instruction; /* as the frame has it */
+    uint64_t instruction; /* OBJECTS: in the code; else its address */
     bool entry, shim;
 };
 
 static inline __attribute__((always_inline)) bool
-read_link(const struct ms_python_layout *layout, uint64_t frame, struct link *out, bool trusted)
+read_link(const struct ms_python_layout *layout, uint64_t at, struct link *out, bool trusted)
 {
-    uint8_t mark = 0;
-    int32_t last = 0;
-    bool objects = layout->chain == MS_PYTHON_OBJECTS;
-    if (!plausible(frame) || !load(frame + layout->frame.code, &out->code, 8, trusted) ||
-        !load(frame + layout->frame.previous, &out->previous, 8, trusted)) {
+    enum { FIRST_OWNER_IN_C = 3 }; /* FRAME_OWNED_BY_CSTACK, from 3.14 on ..._BY_INTERPRETER */
+    char room[MS_PYTHON_LOOK_BYTES];
+    const char *frame = look(at, layout->frame.bytes, room, trusted);
+    if (frame == NULL) {
         return false;
     }
-    if (objects) {
-        if (!load(frame + layout->frame.instruction, &last, sizeof(last), trusted)) {
-            return false;
-        }
+    /* 3.14 tags references in their low bits. */
+    out->code = word(frame, layout->frame.code) & ~UINT64_C(7);
+    out->previous = word(frame, layout->frame.previous);
+    if (layout->chain == MS_PYTHON_OBJECTS) {
+        int32_t last = (int32_t)half(frame, layout->frame.instruction);
         out->instruction = last > 0 ? (uint64_t)last * layout->scale : 0;
-    } else if (!load(frame + layout->frame.instruction, &out->instruction, 8, trusted) ||
-               !load(frame + layout->frame.entry, &mark, 1, trusted)) {
-        return false;
+        out->entry = true;
+        out->shim = false;
+    } else {
+        bool marked = layout->chain == MS_PYTHON_MARKED;
+        out->instruction = word(frame, layout->frame.instruction);
+        out->entry = marked && frame[layout->frame.entry] != 0;
+        out->shim = !marked && frame[layout->frame.entry] >= FIRST_OWNER_IN_C;
     }
-    out->entry = objects || (layout->chain == MS_PYTHON_MARKED && mark != 0);
-    out->shim = layout->chain == MS_PYTHON_SHIMS && mark >= 3; /* FRAME_OWNED_BY_CSTACK, 3.12 */
-    out->code &= ~UINT64_C(7); /* 3.14 tags references in their low bits */
     return true;
+}
+
+static inline uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
 }
 
 /* Another function at the same address has other names, another table, another length; where all
  * of these came to lie where the old ones did, it is the same text compiled once more. */
-static inline uint64_t mix(uint64_t hash, uint64_t word)
-{
-    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
-    return hash ^ hash >> 32;
-}
-
 static inline __attribute__((always_inline)) bool
 read_code(const struct ms_python_interpreter *python, const struct link *link,
           struct ms_python_frame *out, bool trusted)
 {
     const struct ms_python_layout *layout = &python->layout;
-    uint64_t type = 0, file = 0, function = 0, table = 0, body = 0;
-    uint32_t first_line = 0;
-    uint64_t code = link->code;
-    if (!plausible(code) || !load(code + MS_PYTHON_TYPE, &type, 8, trusted) ||
-        type != python->code_type ||
-        !load(code + layout->code.first_line, &first_line, sizeof(first_line), trusted) ||
-        !load(code + layout->code.file, &file, 8, trusted) ||
-        !load(code + layout->code.function, &function, 8, trusted) ||
-        !load(code + layout->code.table, &table, 8, trusted) ||
-        !load(code + layout->code.body, &body, 8, trusted)) {
+    char room[MS_PYTHON_LOOK_BYTES];
+    const char *code = look(link->code, layout->code.bytes, room, trusted);
+    if (code == NULL || word(code, MS_PYTHON_TYPE) != python->code_type) {
         return false;
     }
+    uint64_t body = word(code, layout->code.body);
     uint64_t instruction = link->instruction;
     if (layout->chain != MS_PYTHON_OBJECTS) {
         /* A frame that has not begun yet points before its code. */
-        instruction -= code + layout->code.begin;
+        instruction -= link->code + layout->code.begin;
         instruction = instruction < body * 2 ? instruction : 0;
     }
-    *out = (struct ms_python_frame){.code = code,
-                                    .identity =
-                                        mix(mix(mix(table, function), file), body) ^ first_line,
-                                    .instruction = (uint32_t)instruction,
-                                    .flags = link->entry ? MS_PYTHON_ENTRY : 0};
+    uint64_t names = word(code, layout->code.file) ^ word(code, layout->code.function) << 16;
+    uint64_t text = word(code, layout->code.table) + half(code, layout->code.first_line);
+    out->code = link->code;
+    out->identity = mix(mix(text, names), body);
+    out->instruction = (uint32_t)instruction;
+    out->flags = link->entry ? MS_PYTHON_ENTRY : 0;
     return true;
 }
 
@@ -158,11 +172,13 @@ static uint64_t thread_state(const struct ms_python_interpreter *python, bool *t
 static bool innermost(const struct ms_python_layout *layout, uint64_t thread, bool trusted,
                       uint64_t *out)
 {
-    if (!plausible(thread) || !load(thread + layout->thread.frame, out, 8, trusted)) {
-        return false;
+    char room[sizeof(uint64_t)];
+    const char *frame = look(thread + layout->thread.frame, sizeof(room), room, trusted);
+    if (frame != NULL && layout->cframe) {
+        frame = look(word(frame, 0) + layout->cframe_frame, sizeof(room), room, trusted);
     }
-    return !layout->cframe ||
-           (plausible(*out) && load(*out + layout->cframe_frame, out, 8, trusted));
+    *out = frame != NULL ? word(frame, 0) : 0;
+    return frame != NULL;
 }
 
 static void note(const struct ms_python_stack *stack)

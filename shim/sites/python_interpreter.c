@@ -32,13 +32,21 @@ static void refuse(uint32_t version, const char *why)
     atomic_store_explicit(&refusal, sentence, memory_order_release);
 }
 
-/* "3.13.1 experimental free-threading build (main, ..." begins what it says. */
+static uint32_t number(const char **text)
+{
+    uint32_t value = 0;
+    for (; **text >= '0' && **text <= '9' && value < UINT8_MAX; (*text)++) {
+        value = value * 10 + (uint32_t)(**text - '0');
+    }
+    return value;
+}
+
+/* "3.13.1 experimental free-threading build (main, ..." */
 static uint32_t version_of(const char *text)
 {
-    unsigned int major = 0, minor = 0;
-    return sscanf(text, "%u.%u", &major, &minor) == 2 && major < 256 && minor < 256
-               ? major << 8 | minor
-               : 0;
+    uint32_t major = number(&text);
+    text += *text == '.';
+    return major << 8 | number(&text);
 }
 
 /* Where another build option changed what every object begins with, its type lies elsewhere. */

@@ -17,6 +17,8 @@
 #define MS_PYTHON_TEXT_LENGTH 16u /* of PyASCIIObject: in characters */
 #define MS_PYTHON_TEXT_STATE  32u
 
+#define MS_PYTHON_LOOK_BYTES 160u /* at most, of one frame or code object */
+
 enum ms_python_chain {
     MS_PYTHON_OBJECTS, /* frame objects; each is a C call of the interpreter's loop */
     MS_PYTHON_MARKED,  /* a frame says whether it is the first of a C call */
@@ -36,11 +38,13 @@ struct ms_python_layout {
     } thread;
     uint16_t cframe_frame;
     struct {
+        uint16_t bytes; /* of a frame that are looked at, from its beginning */
         uint16_t code, previous;
         uint16_t instruction; /* OBJECTS: an int, -1 before the first; else a pointer to it */
         uint16_t entry; /* MARKED: a byte, not 0 in the first; SHIMS: a byte, 3 and more in C's */
     } frame;
     struct {
+        uint16_t bytes; /* likewise */
         uint16_t first_line, file, function, table;
         uint16_t body;  /* what differs where the code differs: its bytes object, or its length */
         uint16_t begin; /* the first instruction; not with OBJECTS */
