@@ -57,8 +57,9 @@ enum ms_event_kind {
     MS_EVENT_ARENA_FROZEN,  /* addr, bytes of the arena: nothing is taken out of it from here on */
     MS_EVENT_STEP,          /* id: number of the step that begins here, from 1; aux: enum
                                ms_step_source. Of no device (0) */
-    MS_EVENT_TAG_BEGIN, /* id: the thread; aux: the tag pushed there (its definition's id). Of no
-                           device (0) */
+    MS_EVENT_TAG_BEGIN, /* id: the thread, 0 for a range of the whole process; aux: the tag begun
+                           there (its definition's id). Not always ended in the order of a stack, or
+                           at all. Of no device (0) */
     MS_EVENT_TAG_END,   /* id: the thread; aux: the tag that ended */
     MS_EVENT_USE,       /* addr, bytes of a block or tensor that the device was asked to touch;
                            aux: 1 where it lay on the host. Told under memory pressure only */

@@ -15,9 +15,10 @@ BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-d
     libdw-dev libcriterion-dev zlib1g-dev python3 python3-dev python3-venv)
 LINT_PACKAGES=(clang-format clang-tidy shellcheck)
 BENCH_PACKAGES=(valgrind libmimalloc-dev)
-# The versions that the tests were written against. cuda.h, crt/ and the profiler's header come apart.
+# The versions that the tests were written against. cuda.h, crt/, the profiler's header and NVTX come
+# apart.
 CUDA_WHEELS=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'
-    'nvidia-cuda-profiler-api==13.0.*')
+    'nvidia-cuda-profiler-api==13.0.*' 'nvidia-nvtx==13.0.*')
 TORCH_WHEELS=('torch==2.15.*' numpy)
 TORCH_WHEELS_ELSE=('torch>=2.6' numpy)
 LINT_WHEELS=('ruff==0.17.5' 'mypy==2.4.1')
