@@ -52,16 +52,23 @@ uint32_t ms_definitions_site_count(const ms_definitions_t *definitions);     /* 
 uint64_t ms_definitions_sampling_bytes(const ms_definitions_t *definitions); /* 0: not sampled */
 uint64_t ms_definitions_damaged(const ms_definitions_t *definitions);
 
-/* What one site did on one device. In bytes and counts of blocks (without arenas), tensors, and
- * forwarded allocations. With sampling these are of what was sampled. */
+/* What one site did on one device: blocks (without arenas), tensors, and apart from them what the
+ * driver served (forwarded) and pinned host memory, which are not live bytes. Over all sites, 0 for
+ * what has none among them, live_bytes and at_peak_bytes add up to the device's own. With sampling
+ * these are of what was sampled, and the estimates of all that the site stands for. */
 struct ms_site_sums {
-    uint64_t allocations, frees;
-    uint64_t bytes;             /* all that it ever asked for */
-    uint64_t live_bytes;        /* at the end */
-    uint64_t peak_bytes;        /* the most that was live at once */
-    uint64_t at_peak_bytes;     /* live when the device's live bytes peaked */
-    uint64_t lifetime_ns;       /* of all that were freed, summed */
-    uint64_t first_ns, last_ns; /* of its allocations */
+    uint64_t allocations, frees; /* forwarded ones among them */
+    uint64_t bytes;              /* all that it ever asked for; likewise */
+    uint64_t live_bytes;         /* at the end */
+    uint64_t peak_bytes;         /* the most that was live at once */
+    uint64_t at_peak_bytes;      /* live when the device's live bytes peaked */
+    uint64_t forwarded_bytes;    /* at the end */
+    uint64_t forwarded_at_peak_bytes;
+    uint64_t pinned_bytes, pinned_peak_bytes;
+    uint64_t lifetime_ns;              /* of all that were freed, summed */
+    uint64_t first_ns, last_ns;        /* of its allocations */
+    double estimated_at_peak_bytes;    /* with sampling */
+    double estimated_at_peak_variance; /* the standard error's square */
 };
 
 #endif

@@ -1,0 +1,575 @@
+#include "report/site_sums.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "report/live_set.h"
+
+#define PAGE_SITES 256u
+#define PAGES      (MS_SITE_LIMIT / PAGE_SITES)
+
+/* What is told by its address and not by an id, which are never so large. */
+#define FORWARDED_KEY (UINT64_C(1) << 63)
+#define PINNED_KEY    (UINT64_C(1) << 62)
+
+#define HALVINGS 10 /* of the exponent, before a short series is exact enough */
+
+/* What a site holds at one moment. */
+struct held {
+    uint64_t bytes, forwarded_bytes;
+    double estimate, variance;
+};
+
+/* A moment of a device at which its live bytes stood highest is an epoch: a number. What a site
+ * held then is what it holds now, until it changes; right before its first change it is kept. Two
+ * such moments may matter at a time, and have an even and an odd number: the peak, and the birth of
+ * the newest block, which is the peak unless that turns out to be an arena (aggregate.h). */
+struct site {
+    struct ms_site_sums sums;
+    struct held now;
+    struct {
+        uint64_t epoch;
+        struct held held;
+    } kept[2];
+};
+
+struct device {
+    struct site **pages; /* PAGES of them, each of PAGE_SITES sites, made when used */
+    uint32_t end;        /* highest site seen, + 1 */
+    uint64_t live_bytes, peak_bytes;
+    uint64_t last_epoch, peak;
+    uint64_t fresh_id;                   /* the newest block; 0: none, or no arena to be */
+    uint32_t fresh_site;                 /* of it */
+    uint64_t fresh_site_bytes;           /* what that held with it */
+    uint64_t candidate, candidate_bytes; /* 0: the newest block made no peak */
+};
+
+struct ms_site_table {
+    struct device devices[MS_DEVICE_COUNT];
+    struct ms_live_set live;
+    uint64_t sampling_bytes;
+};
+
+static void *pages(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return at == MAP_FAILED ? NULL : at;
+}
+
+ms_site_table_t *ms_site_table_new(void)
+{
+    return pages(sizeof(struct ms_site_table));
+}
+
+void ms_site_table_delete(ms_site_table_t *table)
+{
+    if (!table) {
+        return;
+    }
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        struct device *device = &table->devices[i];
+
+        for (uint32_t page = 0; device->pages && page * PAGE_SITES < device->end; page++) {
+            if (device->pages[page]) {
+                munmap(device->pages[page], PAGE_SITES * sizeof(struct site));
+            }
+        }
+        if (device->pages) {
+            munmap(device->pages, PAGES * sizeof(*device->pages));
+        }
+    }
+    ms_live_free(&table->live);
+    munmap(table, sizeof(*table));
+}
+
+void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes)
+{
+    table->sampling_bytes = mean_bytes;
+}
+
+/* exp(x) - 1 = (exp(x / 2) - 1) * (exp(x / 2) + 1): from a short series for a small part of the
+ * exponent. The C library's own would be another library that the traced process has to load. */
+double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes)
+{
+    if (mean_bytes == 0 || bytes / mean_bytes >= 64) {
+        return 1;
+    }
+
+    const double x = -(double)bytes / (double)mean_bytes / (1 << HALVINGS);
+    double grown = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)));
+
+    for (int i = 0; i < HALVINGS; i++) {
+        grown *= grown + 2;
+    }
+    return -grown;
+}
+
+/* ---- sites ---- */
+
+static struct site *find_site(const struct device *device, uint32_t id)
+{
+    struct site *page = device->pages && id < device->end ? device->pages[id / PAGE_SITES] : NULL;
+
+    return page ? &page[id % PAGE_SITES] : NULL;
+}
+
+static __attribute__((noinline, cold)) struct site *make_page(struct device *device, uint32_t id)
+{
+    if (!device->pages) {
+        device->pages = pages(PAGES * sizeof(*device->pages));
+    }
+    if (!device->pages) {
+        return NULL;
+    }
+
+    struct site **page = &device->pages[id / PAGE_SITES];
+
+    if (!*page) {
+        *page = pages(PAGE_SITES * sizeof(**page));
+    }
+    if (!*page) {
+        return NULL;
+    }
+    device->end = id >= device->end ? id + 1 : device->end;
+    return &(*page)[id % PAGE_SITES];
+}
+
+/* Null where memory ran out. */
+static inline struct site *use_site(struct device *device, uint32_t id)
+{
+    return id < device->end && device->pages[id / PAGE_SITES]
+               ? &device->pages[id / PAGE_SITES][id % PAGE_SITES]
+               : make_page(device, id);
+}
+
+static inline void keep_at(struct site *site, uint64_t epoch)
+{
+    if (site->kept[epoch & 1].epoch != epoch) {
+        site->kept[epoch & 1].epoch = epoch;
+        site->kept[epoch & 1].held = site->now;
+    }
+}
+
+/* Before any change of what the site holds. */
+static inline void keep(const struct device *device, struct site *site)
+{
+    keep_at(site, device->peak);
+    if (device->candidate) {
+        keep_at(site, device->candidate);
+    }
+}
+
+static struct held held_at(const struct site *site, uint64_t epoch)
+{
+    return site->kept[epoch & 1].epoch == epoch ? site->kept[epoch & 1].held : site->now;
+}
+
+/* ---- peaks ---- */
+
+/* A number that is new, and neither both even nor both odd with the peak's. */
+static uint64_t next_epoch(struct device *device)
+{
+    device->last_epoch++;
+    device->last_epoch += ((device->last_epoch ^ device->peak) & 1) == 0;
+    return device->last_epoch;
+}
+
+/* The newest block is a block in its own right. */
+static void settle_fresh(struct device *device)
+{
+    if (device->fresh_id == 0) {
+        return;
+    }
+    if (device->candidate) {
+        device->peak = device->candidate;
+        device->peak_bytes = device->candidate_bytes;
+        device->candidate = 0;
+    }
+
+    struct site *site = use_site(device, device->fresh_site);
+
+    if (site && device->fresh_site_bytes > site->sums.peak_bytes) {
+        site->sums.peak_bytes = device->fresh_site_bytes;
+    }
+    device->fresh_id = 0;
+}
+
+static void drop_fresh(struct device *device)
+{
+    device->fresh_id = 0;
+    device->candidate = 0;
+}
+
+/* ---- events ---- */
+
+static void add_estimate(const struct ms_site_table *table, struct held *held, uint64_t bytes,
+                         int sign)
+{
+    if (table->sampling_bytes > 0) {
+        const double chance = ms_sampling_chance(bytes, table->sampling_bytes);
+        const double stands_for = (double)bytes / chance;
+
+        held->estimate += sign * stands_for;
+        held->variance += sign * stands_for * stands_for * (1 - chance);
+    }
+}
+
+static void note_allocation(struct site *site, uint64_t bytes, uint64_t time_ns)
+{
+    if (site->sums.allocations == 0) {
+        site->sums.first_ns = time_ns;
+    }
+    site->sums.last_ns = time_ns;
+    site->sums.allocations++;
+    site->sums.bytes += bytes;
+}
+
+static void note_free(struct site *site, const struct ms_live *live, uint64_t time_ns)
+{
+    site->sums.frees++;
+    site->sums.lifetime_ns += time_ns > live->born_ns ? time_ns - live->born_ns : 0;
+}
+
+static void take(uint64_t *sum, uint64_t bytes)
+{
+    *sum = *sum > bytes ? *sum - bytes : 0;
+}
+
+static inline uint32_t site_of(const struct ms_event *event)
+{
+    return event->site < MS_SITE_LIMIT ? event->site : 0;
+}
+
+static void remember(struct ms_site_table *table, const struct ms_event *event, uint64_t key,
+                     uint64_t time_ns)
+{
+    struct ms_live *live = key ? ms_live_add(&table->live, key) : NULL;
+
+    if (live) {
+        live->bytes = event->bytes;
+        live->born_ns = time_ns;
+        live->site = site_of(event);
+        live->device = event->device;
+    }
+}
+
+/* What the event ends. Where its beginning was not seen, it had no site. */
+static struct ms_live forget(struct ms_site_table *table, const struct ms_event *event,
+                             uint64_t key, uint64_t time_ns)
+{
+    struct ms_live live;
+
+    if (!ms_live_take(&table->live, key, &live) || live.device != event->device) {
+        live = (struct ms_live){.bytes = event->bytes, .born_ns = time_ns, .device = event->device};
+    }
+    return live;
+}
+
+/* A block or a tensor begins to be live. */
+static struct site *grow(struct ms_site_table *table, struct device *device,
+                         const struct ms_event *event, uint64_t time_ns)
+{
+    struct site *site = use_site(device, site_of(event));
+
+    settle_fresh(device);
+    device->live_bytes += event->bytes;
+    remember(table, event, event->id, time_ns);
+    if (!site) {
+        return NULL;
+    }
+    keep(device, site);
+    site->now.bytes += event->bytes;
+    add_estimate(table, &site->now, event->bytes, 1);
+    note_allocation(site, event->bytes, time_ns);
+    return site;
+}
+
+static void apply_birth(struct ms_site_table *table, struct device *device,
+                        const struct ms_event *event, uint64_t time_ns)
+{
+    struct site *site = grow(table, device, event, time_ns);
+
+    if (site && site->now.bytes > site->sums.peak_bytes) {
+        site->sums.peak_bytes = site->now.bytes;
+    }
+    if (device->live_bytes > device->peak_bytes) {
+        device->peak_bytes = device->live_bytes;
+        device->peak = next_epoch(device);
+    }
+}
+
+static void apply_alloc(struct ms_site_table *table, struct device *device,
+                        const struct ms_event *event, uint64_t time_ns)
+{
+    const struct site *site = grow(table, device, event, time_ns);
+
+    device->fresh_id = event->id;
+    device->fresh_site = site_of(event);
+    device->fresh_site_bytes = site ? site->now.bytes : 0;
+    if (device->live_bytes > device->peak_bytes) {
+        device->candidate = next_epoch(device);
+        device->candidate_bytes = device->live_bytes;
+    }
+}
+
+/* A block or a tensor stops being live. */
+static struct site *shrink(struct ms_site_table *table, struct device *device,
+                           const struct ms_live *live)
+{
+    struct site *site = use_site(device, live->site);
+
+    take(&device->live_bytes, live->bytes);
+    if (site) {
+        keep(device, site);
+        take(&site->now.bytes, live->bytes);
+        if (live->key) {
+            add_estimate(table, &site->now, live->bytes, -1);
+        }
+    }
+    return site;
+}
+
+static void apply_death(struct ms_site_table *table, struct device *device,
+                        const struct ms_event *event, uint64_t time_ns)
+{
+    const struct ms_live live = forget(table, event, event->id, time_ns);
+
+    if (event->kind == MS_EVENT_BLOCK_FREE && event->id == device->fresh_id) {
+        settle_fresh(device);
+    }
+    if (event->kind == MS_EVENT_BLOCK_FREE && event->aux == 1) {
+        return; /* an arena: its bytes were not live */
+    }
+
+    struct site *site = shrink(table, device, &live);
+
+    if (site) {
+        note_free(site, &live, time_ns);
+    }
+}
+
+/* The block gives its bytes back: as if it had never been one. */
+static void apply_arena(struct ms_site_table *table, struct device *device,
+                        const struct ms_event *event, uint64_t time_ns)
+{
+    const struct ms_live live = forget(table, event, event->id, time_ns);
+    struct site *site = shrink(table, device, &live);
+
+    if (site && live.key) {
+        site->sums.allocations--;
+        site->sums.bytes -= live.bytes;
+    }
+    if (event->id == device->fresh_id) {
+        drop_fresh(device);
+    }
+}
+
+static void apply_charge(struct ms_site_table *table, struct device *device,
+                         const struct ms_event *event, uint64_t time_ns)
+{
+    const uint64_t key = event->addr ? FORWARDED_KEY | event->addr : 0;
+
+    if (event->kind == MS_EVENT_CHARGE) {
+        struct site *site = use_site(device, site_of(event));
+
+        remember(table, event, key, time_ns);
+        if (site) {
+            keep(device, site);
+            site->now.forwarded_bytes += event->bytes;
+            note_allocation(site, event->bytes, time_ns);
+        }
+        return;
+    }
+
+    struct ms_live live = forget(table, event, key, time_ns);
+
+    if (key == 0) {
+        live.site = site_of(event); /* what has no address names its site at both its ends */
+    }
+
+    struct site *site = use_site(device, live.site);
+
+    if (site) {
+        keep(device, site);
+        take(&site->now.forwarded_bytes, live.bytes);
+        note_free(site, &live, time_ns);
+    }
+}
+
+static void apply_host(struct ms_site_table *table, struct device *device,
+                       const struct ms_event *event, uint64_t time_ns)
+{
+    const uint64_t key = PINNED_KEY | event->addr;
+
+    if (event->kind == MS_EVENT_HOST_FREE) {
+        const struct ms_live live = forget(table, event, key, time_ns);
+        struct site *site = use_site(device, live.site);
+
+        if (site) {
+            take(&site->sums.pinned_bytes, live.bytes);
+        }
+        return;
+    }
+
+    struct site *site = use_site(device, site_of(event));
+
+    remember(table, event, key, time_ns);
+    if (site) {
+        site->sums.pinned_bytes += event->bytes;
+        if (site->sums.pinned_bytes > site->sums.pinned_peak_bytes) {
+            site->sums.pinned_peak_bytes = site->sums.pinned_bytes;
+        }
+    }
+}
+
+void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, uint64_t time_ns)
+{
+    struct device *device = &table->devices[event->device & (MS_DEVICE_COUNT - 1)];
+
+    switch (event->kind) {
+    case MS_EVENT_TENSOR_BORN:
+        apply_birth(table, device, event, time_ns);
+        break;
+    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_BLOCK_FREE:
+        apply_death(table, device, event, time_ns);
+        break;
+    case MS_EVENT_BLOCK_ALLOC:
+        apply_alloc(table, device, event, time_ns);
+        break;
+    case MS_EVENT_BLOCK_ARENA:
+        apply_arena(table, device, event, time_ns);
+        break;
+    case MS_EVENT_CHARGE:
+    case MS_EVENT_DISCHARGE:
+        if (event->owner == MS_OWNER_FORWARDED) {
+            apply_charge(table, device, event, time_ns);
+        }
+        break;
+    case MS_EVENT_HOST_ALLOC:
+    case MS_EVENT_HOST_FREE:
+        apply_host(table, device, event, time_ns);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- gaps ---- */
+
+static void forget_device(struct ms_site_table *table, uint8_t device)
+{
+    struct ms_live_set others = {0};
+
+    for (size_t i = 0; i < table->live.room; i++) {
+        const struct ms_live *live = &table->live.slots[i];
+        struct ms_live *kept =
+            live->key && live->device != device ? ms_live_add(&others, live->key) : NULL;
+
+        if (kept) {
+            *kept = *live;
+        }
+    }
+    ms_live_free(&table->live);
+    table->live = others;
+}
+
+static struct held all_of(const struct ms_counters *counters)
+{
+    return (struct held){.bytes = ms_counters_live(counters),
+                         .forwarded_bytes = counters->owner_bytes[MS_OWNER_FORWARDED]};
+}
+
+/* What was live at the epoch had no site that is known. */
+static void set_unknown(struct device *device, uint64_t epoch, const struct ms_counters *counters)
+{
+    for (uint32_t id = 0; id < device->end; id++) {
+        struct site *site = find_site(device, id);
+
+        if (site) {
+            site->kept[epoch & 1].epoch = epoch;
+            site->kept[epoch & 1].held = id == 0 ? all_of(counters) : (struct held){0};
+        }
+    }
+}
+
+/* What is live from here on. */
+static void set_now(struct device *device, const struct ms_counters *counters)
+{
+    for (uint32_t id = 0; id < device->end; id++) {
+        struct site *site = find_site(device, id);
+
+        if (site) {
+            keep(device, site);
+            site->now = id == 0 ? all_of(counters) : (struct held){0};
+            site->sums.pinned_bytes = id == 0 ? counters->host_pinned_bytes : 0;
+        }
+    }
+    device->live_bytes = ms_counters_live(counters);
+}
+
+static void set_fresh(struct device *device, const struct ms_aggregate *sums)
+{
+    device->fresh_id = sums->fresh_id;
+    device->fresh_site = 0;
+    device->fresh_site_bytes = 0;
+    if (sums->fresh_peak.live_bytes > sums->peak_live.live_bytes) {
+        device->candidate = next_epoch(device);
+        device->candidate_bytes = sums->fresh_peak.live_bytes;
+        set_unknown(device, device->candidate, &sums->fresh_at_peak);
+    }
+}
+
+void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms_aggregate *sums)
+{
+    struct device *device = &table->devices[index & (MS_DEVICE_COUNT - 1)];
+
+    if (!use_site(device, 0)) {
+        return;
+    }
+    settle_fresh(device);
+    forget_device(table, index);
+    set_now(device, &sums->now);
+    if (device->peak_bytes != sums->peak_live.live_bytes) {
+        device->peak_bytes = sums->peak_live.live_bytes;
+        device->peak = next_epoch(device);
+        set_unknown(device, device->peak, sums->at_peak_saved ? &sums->at_peak : &sums->now);
+    }
+    set_fresh(device, sums);
+}
+
+/* ---- reading ---- */
+
+uint32_t ms_site_table_end(const ms_site_table_t *table, uint8_t device)
+{
+    return table->devices[device & (MS_DEVICE_COUNT - 1)].end;
+}
+
+bool ms_site_table_read(const ms_site_table_t *table, uint8_t index, uint32_t id,
+                        struct ms_site_sums *sums)
+{
+    const struct device *device = &table->devices[index & (MS_DEVICE_COUNT - 1)];
+    const struct site *site = find_site(device, id);
+
+    if (!site) {
+        return false;
+    }
+
+    const struct held at_peak = held_at(site, device->candidate ? device->candidate : device->peak);
+
+    *sums = site->sums;
+    sums->live_bytes = site->now.bytes;
+    sums->at_peak_bytes = at_peak.bytes;
+    sums->forwarded_bytes = site->now.forwarded_bytes;
+    sums->forwarded_at_peak_bytes = at_peak.forwarded_bytes;
+    sums->estimated_at_peak_bytes = at_peak.estimate;
+    sums->estimated_at_peak_variance = at_peak.variance > 0 ? at_peak.variance : 0;
+    if (device->fresh_id && device->fresh_site == id &&
+        device->fresh_site_bytes > sums->peak_bytes) {
+        sums->peak_bytes = device->fresh_site_bytes;
+    }
+    return sums->allocations + sums->frees + sums->at_peak_bytes + sums->live_bytes +
+               sums->forwarded_bytes + sums->pinned_peak_bytes >
+           0;
+}

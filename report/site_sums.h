@@ -1,0 +1,41 @@
+/* Sums by call site, kept exact at every event in a time that does not grow with their number: what
+ * each site holds, and what it held when its device's live bytes peaked. Pure but for its pages of
+ * memory; one caller at a time. */
+#ifndef MEMSHIM_REPORT_SITE_SUMS_H
+#define MEMSHIM_REPORT_SITE_SUMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report/aggregate.h"
+#include "report/sites.h"
+
+#define MS_SITE_LIMIT (1u << 22) /* sites from here on count as unknown: a damaged trace's */
+
+typedef struct ms_site_table ms_site_table_t;
+
+/* Null where there is no memory. */
+ms_site_table_t *ms_site_table_new(void);
+void ms_site_table_delete(ms_site_table_t *table);
+
+/* Sites were given by chance from here on (struct ms_sampling_definition). */
+void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes);
+
+/* Folds one event in, in the order in which they were told. */
+void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, uint64_t time_ns);
+
+/* Events are missing, and the device's own sums are known to be these: what is live now has no site
+ * any more; what was live at the peak still has, where that peak was seen. */
+void ms_site_table_rebase(ms_site_table_t *table, uint8_t device, const struct ms_aggregate *sums);
+
+/* Ids of sites seen on the device are below it. */
+uint32_t ms_site_table_end(const ms_site_table_t *table, uint8_t device);
+
+/* False where the site did nothing on the device. */
+bool ms_site_table_read(const ms_site_table_t *table, uint8_t device, uint32_t site,
+                        struct ms_site_sums *sums);
+
+/* The chance with which an allocation of so many bytes gets a site: 1 - exp(-bytes / mean). */
+double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes);
+
+#endif
