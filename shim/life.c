@@ -17,6 +17,7 @@
 #include "shim/options.h"
 #include "shim/resolve.h"
 #include "shim/session.h"
+#include "shim/sites/site.h"
 #include "shim/torch.h"
 #include "shim/torch_settings.h"
 
@@ -43,6 +44,7 @@ const char *ms_life_start_dir(void)
 static void before_fork(void)
 {
     if (!ms_life_inert()) {
+        ms_sites_fork_prepare();
         ms_serve_fork_prepare();
         ms_session_fork_prepare();
     }
@@ -53,6 +55,7 @@ static void after_fork_in_parent(void)
     if (!ms_life_inert()) {
         ms_session_fork_parent();
         ms_serve_fork_parent();
+        ms_sites_fork_parent();
     }
 }
 
@@ -65,6 +68,7 @@ static void after_fork_in_child(void)
         ms_gate_shut();
         ms_session_fork_child();
         ms_serve_fork_child();
+        ms_sites_fork_child();
     }
 }
 

@@ -15,6 +15,7 @@
 #include "shim/log.h"
 #include "shim/memshim.h"
 #include "shim/options.h"
+#include "shim/sites/site.h"
 #include "shim/torch.h"
 
 #define EARLY_BYTES 4096 /* of notes and versions from before the trace */
@@ -176,6 +177,7 @@ void ms_session_device(int device, const char *name, const uint8_t *uuid, uint64
     if (device < 0 || device >= MS_DEVICES_MAX) {
         return;
     }
+    ms_sites_prepare();
     pthread_mutex_lock(&opening);
     bool first = !device_noted[device];
     device_noted[device] = true;

@@ -4,6 +4,7 @@
 #include "shim/serve/oom.h"
 #include "shim/serve/release.h"
 #include "shim/serve/stream.h"
+#include "shim/sites/site.h"
 
 /* One of the four calls, as the application made it. */
 struct call {
@@ -20,6 +21,7 @@ typedef CUresult (*free_function)(CUdeviceptr_v2, CUstream);
 /* From a pool of the driver's own. */
 static CUresult forward(const struct call *call, struct ms_mempool *pool, struct ms_device *device)
 {
+    const uint32_t site = ms_site_capture(call->bytes);
     uint64_t asked_bytes = 0;
     if (!ms_mempool_charge(pool, call->bytes, &asked_bytes)) {
         return ms_oom_refuse(device, call->bytes);
@@ -30,7 +32,7 @@ static CUresult forward(const struct call *call, struct ms_mempool *pool, struct
     }
     ms_mempool_correct(pool, asked_bytes);
     if (result == CUDA_SUCCESS && pool->ordinal >= 0) {
-        ms_note_outside(device, pool, *call->dptr, call->bytes);
+        ms_note_outside(device, pool, *call->dptr, call->bytes, site);
     }
     return result == CUDA_ERROR_OUT_OF_MEMORY ? ms_oom_refuse(device, call->bytes) : result;
 }

@@ -290,7 +290,8 @@ void ms_device_discharge(struct ms_device *device, enum ms_owner owner, uint64_t
 }
 
 void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner owner,
-                           enum ms_charge_reason reason, uint64_t addr, uint64_t bytes)
+                           enum ms_charge_reason reason, uint64_t addr, uint64_t bytes,
+                           uint32_t site)
 {
     if (bytes == 0) {
         return;
@@ -299,6 +300,7 @@ void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner ow
         .kind = more ? MS_EVENT_CHARGE : MS_EVENT_DISCHARGE,
         .device = device->ordinal,
         .owner = (uint8_t)owner,
+        .site = site,
         .addr = addr,
         .bytes = bytes,
         .aux = (uint64_t)reason,

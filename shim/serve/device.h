@@ -98,9 +98,11 @@ uint64_t ms_device_takeable_bytes(const struct ms_device *device,
  * most so long, and not at all while a stream captures. True where that was anything. */
 bool ms_device_make_room(struct ms_device *device, uint64_t wait_ns);
 
-/* MS_EVENT_CHARGE or MS_EVENT_DISCHARGE of what is FORWARDED or CONTEXT. */
+/* MS_EVENT_CHARGE or MS_EVENT_DISCHARGE of what is FORWARDED or CONTEXT. site: that asked for it, 0
+ * where it is no one's. */
 void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner owner,
-                           enum ms_charge_reason reason, uint64_t addr, uint64_t bytes);
+                           enum ms_charge_reason reason, uint64_t addr, uint64_t bytes,
+                           uint32_t site);
 
 /* Looks whether charged bytes have crossed a threshold, and says so. */
 void ms_device_cross_threshold(struct ms_device *device);

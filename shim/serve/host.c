@@ -1,11 +1,15 @@
 /* Pinned host memory: the driver's, counted on the host's side and never charged to a device. */
 #include "shim/serve/release.h"
 #include "shim/session.h"
+#include "shim/sites/site.h"
 
 static void emit(enum ms_event_kind kind, const struct ms_grant *grant)
 {
-    struct ms_event event = {
-        .kind = (uint8_t)kind, .device = grant->device, .addr = grant->name, .bytes = grant->bytes};
+    struct ms_event event = {.kind = (uint8_t)kind,
+                             .device = grant->device,
+                             .site = grant->site,
+                             .addr = grant->name,
+                             .bytes = grant->bytes};
     ms_session_emit(&event);
 }
 
@@ -17,6 +21,7 @@ static CUresult pinned(CUresult result, void *addr, uint64_t bytes)
         struct ms_grant grant = {.name = (uint64_t)(uintptr_t)addr,
                                  .bytes = bytes,
                                  .holder = context,
+                                 .site = ms_site_capture(bytes),
                                  .space = MS_SPACE_HOST,
                                  .kind = MS_GRANT_HOST,
                                  .device = context->device->ordinal};

@@ -33,6 +33,7 @@ struct ms_grant {
     uint64_t extent_bytes; /* what is charged for, before it is rounded as the driver takes it */
     uint64_t block_id;     /* of its BLOCK_ALLOC event where no pool served it, else 0 */
     void *holder;          /* struct ms_context *, or struct ms_mempool * of a stream-ordered one */
+    uint32_t site;         /* that asked for it */
     uint8_t space;         /* enum ms_space */
     uint8_t kind;          /* enum ms_grant_kind */
     uint8_t device;        /* CUDA ordinal */

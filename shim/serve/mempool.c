@@ -162,7 +162,7 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     uint64_t told = before - asked_bytes;
     if (now < told) {
         ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
-                              told - now);
+                              told - now, 0);
     }
     if (now > before) {
         ms_budget_impose(&device->budget, MS_OWNER_FORWARDED, now - before);
@@ -172,7 +172,7 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     pthread_mutex_unlock(&pool->lock);
     if (now > told) {
         ms_device_note_charge(device, true, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
-                              now - told);
+                              now - told, 0);
     }
     ms_device_check_thresholds(device);
 }
@@ -293,7 +293,7 @@ CUresult ms_serve_cuMemPoolDestroy(CUmemoryPool pool)
         if (device && charged != 0) {
             ms_device_discharge(device, MS_OWNER_FORWARDED, charged);
             ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
-                                  charged);
+                                  charged, 0);
         }
     }
     return result;

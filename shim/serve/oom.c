@@ -7,6 +7,7 @@
 #include "shim/log.h"
 #include "shim/serve/overhead.h"
 #include "shim/session.h"
+#include "shim/sites/site.h"
 
 static uint64_t owned(const struct ms_device *device, enum ms_owner owner)
 {
@@ -51,6 +52,7 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
         used_bytes > state->charged_bytes ? used_bytes - state->charged_bytes : 0;
     state->fraction_known = device->fraction > 0;
     state->fraction = device->fraction;
+    state->site = ms_site_capture(UINT64_MAX); /* so large that sampling never passes it over */
 }
 
 /* Where holes would have been enough, and could not be taken, their owner can do something. */

@@ -70,7 +70,7 @@ void ms_overhead_charge(struct ms_context *context, enum ms_charge_reason reason
     }
     atomic_fetch_add(&context->charged_bytes, bytes);
     ms_budget_impose(&device->budget, MS_OWNER_CONTEXT, bytes);
-    ms_device_note_charge(device, true, MS_OWNER_CONTEXT, reason, 0, bytes);
+    ms_device_note_charge(device, true, MS_OWNER_CONTEXT, reason, 0, bytes, 0);
     ms_device_check_thresholds(device);
 }
 
@@ -83,7 +83,7 @@ void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason rea
         back = bytes < held ? bytes : held;
     } while (!atomic_compare_exchange_weak(&context->charged_bytes, &held, held - back));
     if (back != 0) {
-        ms_device_note_charge(context->device, false, MS_OWNER_CONTEXT, reason, 0, back);
+        ms_device_note_charge(context->device, false, MS_OWNER_CONTEXT, reason, 0, back, 0);
         ms_device_discharge(context->device, MS_OWNER_CONTEXT, back);
     }
 }

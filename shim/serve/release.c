@@ -8,6 +8,7 @@
 #include "shim/serve/pages.h"
 #include "shim/serve/stream.h"
 #include "shim/session.h"
+#include "shim/sites/site.h"
 
 /* Ids of blocks that no pool served: far above the allocator's own, which count from 1. */
 #define FIRST_FORWARDED_ID (1ULL << 62)
@@ -31,6 +32,7 @@ static void emit_block(const struct ms_device *device, enum ms_event_kind kind,
         .kind = (uint8_t)kind,
         .device = device->ordinal,
         .owner = MS_OWNER_FORWARDED,
+        .site = grant->site,
         .id = grant->block_id,
         .addr = grant->name,
         .bytes = grant->bytes,
@@ -78,6 +80,7 @@ CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_s
         .bytes = bytes,
         .stream = stream,
         .holder = holder,
+        .site = ms_site_capture(bytes),
         .may_wait = !ms_captures_running(),
         .no_stream_waits = wants_no_waits(holder),
     };
@@ -159,6 +162,7 @@ CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context
         .requested_bytes = requested_bytes,
         .charged_bytes = taking == MS_TAKING_SMALL ? small_came(device, requested_bytes)
                                                    : whole_slabs(requested_bytes),
+        .site = ms_site_capture(requested_bytes),
         .reason = reason,
         .taking = taking,
     };
@@ -222,6 +226,7 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
         .extent_bytes = extent_bytes ? extent_bytes : forward->requested_bytes,
         .block_id = is_block(forward->reason) ? atomic_fetch_add(&last_forwarded_id, 1) : 0,
         .holder = forward->context,
+        .site = forward->site,
         .space = (uint8_t)space,
         .kind = MS_GRANT_FORWARDED,
         .device = device->ordinal,
@@ -241,7 +246,7 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
         correct(forward, whole_slabs(grant.extent_bytes));
     }
     ms_device_note_charge(device, true, MS_OWNER_FORWARDED, forward->reason, name,
-                          forward->charged_bytes);
+                          forward->charged_bytes, forward->site);
     if (grant.block_id != 0) {
         emit_block(device, MS_EVENT_BLOCK_ALLOC, &grant);
     }
@@ -262,13 +267,14 @@ static uint64_t given_back(struct ms_device *device, const struct ms_grant *gran
 }
 
 void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdeviceptr_v2 addr,
-                     uint64_t bytes)
+                     uint64_t bytes, uint32_t site)
 {
     struct ms_grant grant = {
         .name = addr,
         .bytes = bytes,
         .block_id = atomic_fetch_add(&last_forwarded_id, 1),
         .holder = pool,
+        .site = site,
         .space = MS_SPACE_DEVICE,
         .kind = MS_GRANT_OUTSIDE,
         .device = device->ordinal,
@@ -294,7 +300,8 @@ void ms_release_forwarded(const struct ms_grant *grant)
     }
     uint64_t back = grant->extent_bytes ? given_back(device, grant) : 0;
     if (back != 0) {
-        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name, back);
+        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name, back,
+                              grant->site);
         ms_device_discharge(device, MS_OWNER_FORWARDED, back);
     }
     if (grant->kind == MS_GRANT_OUTSIDE) {

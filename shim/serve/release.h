@@ -35,6 +35,7 @@ struct ms_forward {
     struct ms_context *context;
     uint64_t requested_bytes;
     uint64_t charged_bytes;
+    uint32_t site;
     enum ms_charge_reason reason;
     enum ms_taking taking;
     bool retried;
@@ -49,9 +50,10 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
 
 struct ms_mempool;
 
-/* A block from one of the driver's own pools, which is charged as a whole. */
+/* A block from one of the driver's own pools, which is charged as a whole. site: that asked for it.
+ */
 void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdeviceptr_v2 addr,
-                     uint64_t bytes);
+                     uint64_t bytes, uint32_t site);
 
 /* The driver has freed what this grant names: its charge goes back. The grant has been taken from
  * the ledger. */

@@ -15,6 +15,7 @@
 #include "shim/serve/reservations.h"
 #include "shim/serve/stream.h"
 #include "shim/serve/vmm.h"
+#include "shim/sites/site.h"
 
 /* Each of these once for the process: what follows from it holds for all of it. */
 static void say_status(const struct ms_device *device, ms_status_t status)
@@ -69,7 +70,8 @@ void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_
     if (bytes > 0 && !d->pool) {
         ms_forwarded_arena(at);
     }
-    ms_status_t status = bytes > 0 ? ms_arenas_born(d->arenas, at, (uint64_t)bytes, 0, total_bytes)
+    ms_status_t status = bytes > 0 ? ms_arenas_born(d->arenas, at, (uint64_t)bytes,
+                                                    ms_site_capture((uint64_t)bytes), total_bytes)
                                    : ms_arenas_died(d->arenas, at, (uint64_t)-bytes, total_bytes);
     if (status != MS_OK) {
         say_status(d, status);

@@ -16,6 +16,7 @@
 #include "shim/serve/proxies.h"
 #include "shim/serve/reservations.h"
 #include "shim/session.h"
+#include "shim/sites/site.h"
 
 #define BUCKETS 1024u
 
@@ -25,6 +26,7 @@ struct chunk {
     uint64_t bytes;
     struct ms_device *device;
     enum ms_owner owner;
+    uint32_t site;
     uint64_t references; /* cuMemCreate, cuMemRetainAllocationHandle */
     uint64_t mappings;
 };
@@ -80,6 +82,7 @@ static void emit(enum ms_event_kind kind, const struct chunk *chunk, CUdeviceptr
         .kind = (uint8_t)kind,
         .device = chunk->device->ordinal,
         .owner = MS_OWNER_APPLICATION,
+        .site = chunk->site,
         .id = chunk->handle,
         .addr = addr,
         .bytes = bytes,
@@ -93,7 +96,8 @@ static void emit_existence(const struct chunk *chunk, bool born)
     if (chunk->owner == MS_OWNER_APPLICATION) {
         emit(born ? MS_EVENT_CHUNK_CREATE : MS_EVENT_CHUNK_RELEASE, chunk, 0, chunk->bytes);
     } else {
-        ms_device_note_charge(chunk->device, born, chunk->owner, MS_CHARGE_NCCL, 0, chunk->bytes);
+        ms_device_note_charge(chunk->device, born, chunk->owner, MS_CHARGE_NCCL, 0, chunk->bytes,
+                              chunk->site);
     }
 }
 
@@ -115,6 +119,7 @@ static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
                                CUmemGenericAllocationHandle_v1 *handle, size_t size,
                                const CUmemAllocationProp_v1 *prop, unsigned long long flags)
 {
+    chunk->site = ms_site_capture(size);
     if (!ms_device_charge(device, chunk->owner, size, true)) {
         free(chunk);
         return ms_oom_refuse(device, size);

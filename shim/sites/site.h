@@ -8,6 +8,11 @@
 
 #include <stdint.h>
 
+/* Once for the process, before its first capture, where no lock is held that a library's
+ * constructor could wait for: when a device is first used. Nothing where no site will be recorded.
+ */
+void ms_sites_prepare(void);
+
 /* The site of the call that is under way on this thread, for an allocation of that many bytes (what
  * sampling weighs). 0 where nothing is recorded (MEMSHIM_STACKS=off and no tag pushed, no trace, no
  * memory for another site). The guard is set and no lock is held. Never takes Python's lock, never

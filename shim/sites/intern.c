@@ -1,0 +1,371 @@
+#include "shim/sites/intern.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "allocator/lock.h"
+#include "shim/sites/index.h"
+
+#define NODES_MAX   (1u << 24) /* of a tree: addresses are set aside for them */
+#define CODES_MAX   (1u << 20)
+#define MODULES_MAX 8192u
+
+/* A frame beside its place in the tree. */
+struct link {
+    uint32_t caller; /* node; of the first of a run, those behind follow each other */
+    uint32_t first;  /* of the run that it is in */
+    uint32_t names;  /* its module, its code */
+};
+
+struct tree {
+    struct ms_pages frames, links; /* by node */
+    struct ms_index index;
+    uint32_t count; /* nodes are 1 to it */
+};
+
+struct code {
+    uint64_t address, identity;
+};
+
+struct module {
+    struct ms_native_module is;
+    uint64_t seen; /* it lay there as late as under this generation of the process's modules */
+};
+
+static ms_lock_t lock;
+static struct tree natives, pythons;
+static struct ms_pages codes; /* struct code, by id */
+static struct ms_index code_index;
+static uint32_t code_count;
+static struct ms_pages modules; /* struct module, by id */
+static uint32_t module_count;
+
+void ms_intern_lock(void)
+{
+    ms_lock_acquire(&lock);
+}
+
+void ms_intern_unlock(void)
+{
+    ms_lock_release(&lock);
+}
+
+bool ms_intern_open(void)
+{
+    return ms_pages_reserve(&natives.frames, NODES_MAX * sizeof(uint64_t)) &&
+           ms_pages_reserve(&natives.links, NODES_MAX * sizeof(struct link)) &&
+           ms_pages_reserve(&pythons.frames, NODES_MAX * sizeof(struct ms_python_frame)) &&
+           ms_pages_reserve(&pythons.links, NODES_MAX * sizeof(struct link)) &&
+           ms_pages_reserve(&codes, CODES_MAX * sizeof(struct code)) &&
+           ms_pages_reserve(&modules, MODULES_MAX * sizeof(struct module));
+}
+
+/* --- Modules ---------------------------------------------------------------------------------- */
+
+static bool define_module(ms_trace_t *trace, uint32_t id, const struct ms_native_module *module,
+                          const char *path)
+{
+    struct {
+        struct ms_module_definition is;
+        char path[PATH_MAX];
+    } told = {.is = {.id = id,
+                     .build_id_bytes = module->build_id_bytes,
+                     .base = module->base,
+                     .bytes = module->bytes}};
+    const size_t path_bytes = strnlen(path, sizeof(told.path));
+    memcpy(told.is.build_id, module->build_id, sizeof(told.is.build_id));
+    memcpy(told.path, path, path_bytes);
+    return ms_trace_define(trace, MS_DEFINE_MODULE, &told, sizeof(told.is) + path_bytes);
+}
+
+static bool holds(const struct ms_native_module *module, uint64_t address)
+{
+    return address - module->base < module->bytes;
+}
+
+/* The last of those that are known to lie there now; 0: none. */
+static uint32_t module_at(uint64_t address, uint64_t seen)
+{
+    const struct module *known = modules.base;
+    uint32_t id = module_count;
+    while (id > 0 && !(known[id].seen == seen && holds(&known[id].is, address))) {
+        id--;
+    }
+    return id;
+}
+
+/* 0: no room. */
+static uint32_t keep_module(const struct ms_native_module *module, const char *path, uint64_t seen,
+                            ms_trace_t *trace)
+{
+    struct module *known = modules.base;
+    uint32_t id = module_count;
+    while (id > 0 &&
+           (known[id].is.base != module->base || known[id].is.generation != module->generation)) {
+        id--;
+    }
+    if (id == 0) {
+        id = module_count + 1;
+        if (!ms_pages_reach(&modules, (id + 1) * sizeof(*known)) ||
+            !define_module(trace, id, module, path)) {
+            return 0;
+        }
+        known[id].is = *module;
+        module_count = id;
+    }
+    known[id].seen = seen;
+    return id;
+}
+
+void ms_intern_modules(const struct ms_native_stack *stack, ms_trace_t *trace,
+                       struct ms_stack_modules *out)
+{
+    struct ms_native_module last = {0}; /* where nothing was found it covers nothing */
+    uint32_t last_id = 0;
+    char path[PATH_MAX];
+    for (uint32_t i = 0; i < stack->count; i++) {
+        const uint64_t address = stack->addresses[i];
+        if (!holds(&last, address)) {
+            ms_intern_lock();
+            last_id = module_at(address, stack->generation);
+            last = last_id != 0 ? ((struct module *)modules.base)[last_id].is
+                                : (struct ms_native_module){0};
+            ms_intern_unlock();
+        }
+        if (last_id == 0 && ms_native_module(address, &last, path, sizeof(path))) {
+            ms_intern_lock();
+            last_id = keep_module(&last, path, stack->generation, trace);
+            ms_intern_unlock();
+        }
+        out->ids[i] = last_id;
+    }
+}
+
+/* --- Code objects ----------------------------------------------------------------------------- */
+
+/* What a code object is called, and its definition: too large for any stack. Under the lock. */
+static struct ms_python_code reading;
+static union {
+    struct ms_code_definition is;
+    uint8_t bytes[sizeof(struct ms_code_definition) + sizeof(reading.file) +
+                  sizeof(reading.function) + sizeof(reading.table)];
+} telling;
+
+static bool define_code(ms_trace_t *trace, uint32_t id)
+{
+    uint8_t *at = telling.bytes + sizeof(telling.is);
+    telling.is = (struct ms_code_definition){.id = id,
+                                             .version = reading.version,
+                                             .first_line = reading.first_line,
+                                             .file_bytes = (uint32_t)reading.file_bytes,
+                                             .function_bytes = (uint32_t)reading.function_bytes,
+                                             .table_bytes = (uint32_t)reading.table_bytes};
+    memcpy(at, reading.file, reading.file_bytes);
+    at += reading.file_bytes;
+    memcpy(at, reading.function, reading.function_bytes);
+    at += reading.function_bytes;
+    memcpy(at, reading.table, reading.table_bytes);
+    at += reading.table_bytes;
+    return ms_trace_define(trace, MS_DEFINE_CODE, &telling, (size_t)(at - telling.bytes));
+}
+
+/* False: no room. *id is 0 for a code object that cannot be read. */
+static bool intern_code(const struct ms_python_frame *frame, ms_trace_t *trace, uint32_t *id)
+{
+    struct code *known = codes.base;
+    const uint64_t hash = ms_mix(ms_mix(0, frame->code), frame->identity);
+    struct ms_probe probe = ms_probe(&code_index, hash);
+    while ((*id = ms_probe_next(&probe)) != 0) {
+        if (known[*id].address == frame->code && known[*id].identity == frame->identity) {
+            return true;
+        }
+    }
+    if (frame->code == 0 || !ms_python_code(frame->code, &reading)) {
+        return true;
+    }
+    const uint32_t next = code_count + 1;
+    if (!ms_pages_reach(&codes, (next + 1) * sizeof(*known)) || !define_code(trace, next) ||
+        !ms_index_add(&code_index, hash, next)) {
+        return false;
+    }
+    known[next] = (struct code){frame->code, frame->identity};
+    *id = code_count = next;
+    return true;
+}
+
+/* --- Trees ------------------------------------------------------------------------------------ */
+
+static const struct link *links_of(const struct tree *tree)
+{
+    return tree->links.base;
+}
+
+/* Room for the next node; 0: there is none. */
+static uint32_t next_node(struct tree *tree, size_t frame_bytes)
+{
+    const uint32_t node = tree->count + 1;
+    const bool room = node < NODES_MAX && ms_pages_reach(&tree->frames, (node + 1) * frame_bytes) &&
+                      ms_pages_reach(&tree->links, (node + 1) * sizeof(struct link));
+    return room ? node : 0;
+}
+
+/* The frame has been written and told. */
+static bool add_node(struct tree *tree, uint32_t node, uint64_t hash, uint32_t caller,
+                     uint32_t names)
+{
+    struct link *links = tree->links.base;
+    const bool follows = caller != 0 && caller == node - 1;
+    links[node] = (struct link){caller, follows ? links[caller].first : node, names};
+    tree->count = node;
+    return ms_index_add(&tree->index, hash, node);
+}
+
+/* A node of the native tree is its caller, its address, and what module that is in: another module
+ * at the same place is another node. */
+static uint32_t find_native(uint64_t hash, uint32_t caller, uint64_t address, uint32_t module)
+{
+    const struct link *links = natives.links.base;
+    const uint64_t *frames = natives.frames.base;
+    struct ms_probe probe = ms_probe(&natives.index, hash);
+    uint32_t node;
+    while (
+        (node = ms_probe_next(&probe)) != 0 &&
+        (frames[node] != address || links[node].caller != caller || links[node].names != module)) {
+    }
+    return node;
+}
+
+static bool add_native(uint64_t hash, uint32_t caller, uint64_t address, uint32_t module,
+                       ms_trace_t *trace, uint32_t *node)
+{
+    const struct module *known = modules.base;
+    *node = next_node(&natives, sizeof(address));
+    if (*node == 0) {
+        return false;
+    }
+    ((uint64_t *)natives.frames.base)[*node] = address;
+    const struct ms_native_definition told = {
+        .id = *node,
+        .caller = caller,
+        .module = module,
+        .address = module != 0 ? address - known[module].is.base : address};
+    return ms_trace_define(trace, MS_DEFINE_NATIVE, &told, sizeof(told)) &&
+           add_node(&natives, *node, hash, caller, module);
+}
+
+bool ms_intern_native(const struct ms_native_stack *stack, const struct ms_stack_modules *in,
+                      ms_trace_t *trace, uint32_t *node)
+{
+    *node = 0;
+    for (uint32_t i = stack->count; i-- > 0;) {
+        const uint32_t caller = *node;
+        const uint64_t hash = ms_mix(ms_mix(caller, stack->addresses[i]), in->ids[i]);
+        *node = find_native(hash, caller, stack->addresses[i], in->ids[i]);
+        if (*node == 0 && !add_native(hash, caller, stack->addresses[i], in->ids[i], trace, node)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool same_frame(const struct ms_python_frame *a, const struct ms_python_frame *b)
+{
+    return a->code == b->code && a->identity == b->identity && a->instruction == b->instruction &&
+           a->flags == b->flags;
+}
+
+static uint32_t find_python(uint64_t hash, uint32_t caller, const struct ms_python_frame *frame)
+{
+    const struct link *links = pythons.links.base;
+    const struct ms_python_frame *frames = pythons.frames.base;
+    struct ms_probe probe = ms_probe(&pythons.index, hash);
+    uint32_t node;
+    while ((node = ms_probe_next(&probe)) != 0 &&
+           (links[node].caller != caller || !same_frame(&frames[node], frame))) {
+    }
+    return node;
+}
+
+static bool add_python(uint64_t hash, uint32_t caller, const struct ms_python_frame *frame,
+                       ms_trace_t *trace, uint32_t *node)
+{
+    uint32_t code = 0;
+    *node = next_node(&pythons, sizeof(*frame));
+    if (*node == 0 || !intern_code(frame, trace, &code)) {
+        return false;
+    }
+    ((struct ms_python_frame *)pythons.frames.base)[*node] = *frame;
+    const struct ms_python_definition told = {.id = *node,
+                                              .caller = caller,
+                                              .code = code,
+                                              .instruction = frame->instruction,
+                                              .flags = frame->flags};
+    return ms_trace_define(trace, MS_DEFINE_PYTHON, &told, sizeof(told)) &&
+           add_node(&pythons, *node, hash, caller, code);
+}
+
+bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, uint32_t *node)
+{
+    *node = 0;
+    for (uint32_t i = stack->count; i-- > 0;) {
+        const struct ms_python_frame *frame = &stack->frames[i];
+        const uint32_t caller = *node;
+        const uint64_t hash = ms_mix(ms_mix(ms_mix(caller, frame->code), frame->identity),
+                                     (uint64_t)frame->flags << 32 | frame->instruction);
+        *node = find_python(hash, caller, frame);
+        if (*node == 0 && !add_python(hash, caller, frame, trace, node)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- Comparing -------------------------------------------------------------------------------- */
+
+bool ms_intern_is_native(uint32_t node, const struct ms_native_stack *stack)
+{
+    const struct link *links = links_of(&natives);
+    const uint64_t *frames = natives.frames.base;
+    const uint64_t *wanted = stack->addresses;
+    uint32_t left = stack->count;
+    while (node != 0) {
+        const uint32_t first = links[node].first, run = node - first + 1;
+        uint64_t differing = 0;
+        if (run > left) {
+            return false;
+        }
+        for (uint32_t i = 0; i < run; i++) {
+            differing |= frames[node - i] ^ wanted[i];
+        }
+        if (differing != 0) {
+            return false;
+        }
+        wanted += run;
+        left -= run;
+        node = links[first].caller;
+    }
+    return left == 0;
+}
+
+bool ms_intern_is_python(uint32_t node, const struct ms_python_stack *stack)
+{
+    const struct link *links = links_of(&pythons);
+    const struct ms_python_frame *frames = pythons.frames.base;
+    const struct ms_python_frame *wanted = stack->frames;
+    uint32_t left = stack->count;
+    while (node != 0) {
+        const uint32_t first = links[node].first, run = node - first + 1;
+        if (run > left) {
+            return false;
+        }
+        for (uint32_t i = 0; i < run; i++) {
+            if (!same_frame(&frames[node - i], &wanted[i])) {
+                return false;
+            }
+        }
+        wanted += run;
+        left -= run;
+        node = links[first].caller;
+    }
+    return left == 0;
+}

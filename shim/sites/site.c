@@ -1,0 +1,279 @@
+/* The road of a capture: the stacks, one hash over them, a look into a table without a lock. Only a
+ * stack that is new, or code that may have changed since, goes the slow one. */
+#include "shim/sites/site.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "shim/log.h"
+#include "shim/options.h"
+#include "shim/session.h"
+#include "shim/sites/index.h"
+#include "shim/sites/intern.h"
+#include "shim/sites/sample.h"
+#include "shim/sites/tags.h"
+
+#define SITES_MAX 1000000u
+
+/* What a thread's memory is asked from. */
+struct stack {
+    struct ms_native_stack native;
+    struct ms_python_stack python;
+    uint32_t tag;
+    uint32_t thread, flags; /* as in struct ms_site_definition */
+    uint64_t hash;
+};
+
+struct site {
+    uint32_t native, python, tag;
+    uint16_t thread, flags;
+    /* What its addresses mean was last looked up under this generation of the process's modules: it
+     * is not the stack's under another one. Cut to 32 bits. */
+    _Atomic uint32_t generation;
+};
+
+static _Atomic bool ready;
+static struct ms_pages sites; /* struct site, by id; written under the lock */
+static struct ms_index site_index = {.shared = true};
+static uint32_t site_count;             /* under the lock */
+static _Atomic bool full;               /* no new sites: no room here, or in the trace */
+static _Atomic uint32_t sampled_out_id; /* 0: not told yet */
+
+void ms_sites_prepare(void)
+{
+    const enum ms_stacks_mode mode = ms_options()->stacks;
+    if (!ms_options()->trace || atomic_load_explicit(&ready, memory_order_acquire)) {
+        return;
+    }
+    if (mode == MS_STACKS_NATIVE || mode == MS_STACKS_FULL) {
+        ms_native_prepare();
+    }
+    ms_intern_lock();
+    if (!atomic_load_explicit(&ready, memory_order_relaxed) && ms_intern_open() &&
+        ms_pages_reserve(&sites, (SITES_MAX + 1) * sizeof(struct site) + (64u << 10))) {
+        atomic_store_explicit(&ready, true, memory_order_release);
+    }
+    ms_intern_unlock();
+}
+
+/* --- What is under way ------------------------------------------------------------------------ */
+
+/* PyTorch names its workers pt_autograd_0, pt_autograd_1, ... when they begin. */
+static bool is_autograd_worker(void)
+{
+    static _Thread_local __attribute__((tls_model("initial-exec"))) enum {
+        NOT_READ,
+        NO,
+        YES
+    } known;
+    if (__builtin_expect(known == NOT_READ, 0)) {
+        char name[16] = "";
+        known = prctl(PR_GET_NAME, name) == 0 && strncmp(name, "pt_autograd", 11) == 0 ? YES : NO;
+    }
+    return known == YES;
+}
+
+static uint32_t flags_of(const struct stack *stack)
+{
+    return (stack->native.cut ? MS_SITE_NATIVE_CUT : 0u) |
+           (stack->native.lost ? MS_SITE_NATIVE_LOST : 0u) |
+           (stack->python.cut ? MS_SITE_PYTHON_CUT : 0u) |
+           (stack->python.lost ? MS_SITE_PYTHON_LOST : 0u);
+}
+
+static uint32_t thread_of(const struct stack *stack)
+{
+    if (is_autograd_worker()) {
+        return MS_THREAD_BACKWARD;
+    }
+    return stack->python.count != 0 ? MS_THREAD_PYTHON : MS_THREAD_OTHER;
+}
+
+/* False: nothing is known of it. */
+static bool take(const struct ms_options *options, struct stack *stack)
+{
+    const enum ms_stacks_mode mode = options->stacks;
+    *stack = (struct stack){.tag = ms_tag_current()};
+    if (mode == MS_STACKS_NATIVE || mode == MS_STACKS_FULL) {
+        ms_native_capture(options->stack_depth, &stack->native);
+    }
+    if (mode == MS_STACKS_PYTHON || mode == MS_STACKS_FULL) {
+        ms_python_capture(options->stack_depth, &stack->python);
+    }
+    if (mode != MS_STACKS_OFF) {
+        stack->thread = thread_of(stack);
+        stack->flags = flags_of(stack);
+    }
+    stack->hash = ms_mix(ms_mix(stack->native.hash, stack->python.hash),
+                         (uint64_t)stack->tag << 32 | stack->thread << 16 | stack->flags);
+    return stack->native.count != 0 || stack->python.count != 0 || stack->tag != 0 ||
+           stack->thread == MS_THREAD_BACKWARD;
+}
+
+/* --- Sites ------------------------------------------------------------------------------------ */
+
+static struct site *site_at(uint32_t id)
+{
+    return &((struct site *)sites.base)[id];
+}
+
+static uint32_t find(const struct stack *stack)
+{
+    struct ms_probe probe = ms_probe(&site_index, stack->hash);
+    uint32_t id;
+    while ((id = ms_probe_next(&probe)) != 0) {
+        const struct site *site = site_at(id);
+        if (site->tag == stack->tag && site->thread == stack->thread &&
+            site->flags == stack->flags &&
+            atomic_load_explicit(&site->generation, memory_order_acquire) ==
+                (uint32_t)stack->native.generation &&
+            ms_intern_is_native(site->native, &stack->native) &&
+            ms_intern_is_python(site->python, &stack->python)) {
+            break;
+        }
+    }
+    return id;
+}
+
+/* A site that is told; 0: no room. Under the lock. */
+static uint32_t add(const struct site *site, uint64_t hash, ms_trace_t *trace)
+{
+    const uint32_t id = site_count + 1;
+    const struct ms_site_definition told = {.id = id,
+                                            .native = site->native,
+                                            .python = site->python,
+                                            .tag = site->tag,
+                                            .thread = site->thread,
+                                            .flags = site->flags};
+    if (id > SITES_MAX || !ms_pages_reach(&sites, (id + 1) * sizeof(*site)) ||
+        !ms_trace_define(trace, MS_DEFINE_SITE, &told, sizeof(told))) {
+        return 0;
+    }
+    site_count = id;
+    *site_at(id) = *site;
+    return ms_index_add(&site_index, hash, id) ? id : 0;
+}
+
+/* The site of the same nodes, which looked at again under another generation are still those. */
+static uint32_t find_again(const struct site *wanted, uint64_t hash)
+{
+    struct ms_probe probe = ms_probe(&site_index, hash);
+    uint32_t id;
+    while ((id = ms_probe_next(&probe)) != 0) {
+        struct site *site = site_at(id);
+        if (site->native == wanted->native && site->python == wanted->python &&
+            site->tag == wanted->tag && site->thread == wanted->thread &&
+            site->flags == wanted->flags) {
+            atomic_store_explicit(&site->generation, wanted->generation, memory_order_release);
+            break;
+        }
+    }
+    return id;
+}
+
+/* Under the lock. */
+static uint32_t meet_locked(const struct stack *stack, const struct ms_stack_modules *modules,
+                            ms_trace_t *trace)
+{
+    struct site site = {.tag = stack->tag,
+                        .thread = (uint16_t)stack->thread,
+                        .flags = (uint16_t)stack->flags,
+                        .generation = (uint32_t)stack->native.generation};
+    if (!ms_intern_native(&stack->native, modules, trace, &site.native) ||
+        !ms_intern_python(&stack->python, trace, &site.python)) {
+        return 0;
+    }
+    uint32_t id = find_again(&site, stack->hash);
+    return id != 0 ? id : add(&site, stack->hash, trace);
+}
+
+static void say_full(void)
+{
+    atomic_store_explicit(&full, true, memory_order_relaxed);
+    MS_LOG_ONCE(MS_LOG_WARN, "there is no room for more call sites: memory that is asked for from "
+                             "new places has none in the report");
+}
+
+static __attribute__((noinline, cold)) uint32_t meet(const struct stack *stack, ms_trace_t *trace)
+{
+    struct ms_stack_modules modules;
+    if (atomic_load_explicit(&full, memory_order_relaxed)) {
+        return 0;
+    }
+    const int saved_errno = errno;
+    ms_intern_modules(&stack->native, trace, &modules);
+    ms_intern_lock();
+    const uint32_t id = meet_locked(stack, &modules, trace);
+    ms_intern_unlock();
+    if (id == 0) {
+        say_full();
+    }
+    errno = saved_errno;
+    return id;
+}
+
+/* --- Sampling --------------------------------------------------------------------------------- */
+
+/* The site of all that is passed over; it is told, and that there is sampling, before any other. */
+static uint32_t sampled_out(uint64_t mean_bytes, ms_trace_t *trace)
+{
+    uint32_t id = atomic_load_explicit(&sampled_out_id, memory_order_acquire);
+    if (__builtin_expect(id != 0, 1)) {
+        return id;
+    }
+    const int saved_errno = errno;
+    ms_intern_lock();
+    id = atomic_load_explicit(&sampled_out_id, memory_order_relaxed);
+    if (id == 0) {
+        const struct ms_sampling_definition told = {mean_bytes};
+        const struct site site = {.flags = MS_SITE_SAMPLED_OUT};
+        id = ms_trace_define(trace, MS_DEFINE_SAMPLING, &told, sizeof(told))
+                 ? add(&site, ms_mix(0, MS_SITE_SAMPLED_OUT), trace)
+                 : 0;
+        atomic_store_explicit(&sampled_out_id, id, memory_order_release);
+    }
+    ms_intern_unlock();
+    errno = saved_errno;
+    return id;
+}
+
+uint32_t ms_site_capture(uint64_t bytes)
+{
+    const struct ms_options *options = ms_options();
+    ms_trace_t *trace = ms_session_trace();
+    struct stack stack;
+    if (trace == NULL || !atomic_load_explicit(&ready, memory_order_acquire)) {
+        return 0;
+    }
+    if (options->sample_bytes != 0) {
+        const uint32_t none = sampled_out(options->sample_bytes, trace);
+        if (none == 0 || !ms_sample_takes(bytes, options->sample_bytes)) {
+            return none;
+        }
+    }
+    if (!take(options, &stack)) {
+        return 0;
+    }
+    const uint32_t id = find(&stack);
+    return __builtin_expect(id != 0, 1) ? id : meet(&stack, trace);
+}
+
+/* --- Fork ------------------------------------------------------------------------------------- */
+
+void ms_sites_fork_prepare(void)
+{
+    ms_intern_lock();
+}
+
+void ms_sites_fork_parent(void)
+{
+    ms_intern_unlock();
+}
+
+void ms_sites_fork_child(void)
+{
+    ms_intern_unlock();
+}
