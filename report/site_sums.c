@@ -569,7 +569,8 @@ bool ms_site_table_read(const ms_site_table_t *table, uint8_t index, uint32_t id
         device->fresh_site_bytes > sums->peak_bytes) {
         sums->peak_bytes = device->fresh_site_bytes;
     }
-    return sums->allocations + sums->frees + sums->at_peak_bytes + sums->live_bytes +
-               sums->forwarded_bytes + sums->pinned_peak_bytes >
+    return sums->allocations + sums->frees + sums->live_bytes + sums->at_peak_bytes +
+               sums->forwarded_bytes + sums->forwarded_at_peak_bytes + sums->pinned_bytes +
+               sums->pinned_peak_bytes >
            0;
 }
