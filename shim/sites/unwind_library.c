@@ -9,6 +9,7 @@
 
 #define NAME_OF(function) #function
 #define NAME(function)    NAME_OF(function)
+#define STEPS_MAX         512
 #define CACHE_LOG_SIZE    10 /* rules that libunwind keeps for each thread, as a power of two */
 
 static struct {
@@ -102,4 +103,43 @@ __attribute__((noinline)) void ms_unwind_library_walk(struct ms_unwind_walk *wal
         /* The frame that a signal frame returns to was interrupted, not called from. */
         walk->addresses[walk->count++] = address + (unwind.is_signal_frame(&cursor) > 0);
     }
+}
+
+#if defined(__x86_64__)
+#    define FRAME_POINTER UNW_X86_64_RBP
+#else
+#    define FRAME_POINTER UNW_AARCH64_X29
+#endif
+
+static struct ms_unwind_frame frame_of(unw_cursor_t *cursor)
+{
+    unw_word_t address = 0, sp = 0, bp = 0;
+    (void)unwind.get_reg(cursor, UNW_REG_IP, &address);
+    (void)unwind.get_reg(cursor, UNW_REG_SP, &sp);
+    (void)unwind.get_reg(cursor, FRAME_POINTER, &bp);
+    address += address != 0 && unwind.is_signal_frame(cursor) > 0;
+    return (struct ms_unwind_frame){address, sp, bp};
+}
+
+/* libunwind needs all registers of the frame, so it walks there from here. */
+__attribute__((noinline)) bool ms_unwind_library_step(struct ms_unwind_frame *frame)
+{
+    unw_context_t context;
+    unw_cursor_t cursor;
+    take_context(&context);
+    if (unwind.init_local(&cursor, &context) < 0) {
+        return false;
+    }
+    for (unsigned steps = 0; steps < STEPS_MAX; steps++) {
+        if (unwind.step(&cursor) <= 0) {
+            return false;
+        }
+        struct ms_unwind_frame at = frame_of(&cursor);
+        if (at.sp == frame->sp && at.address == frame->address) {
+            int stepped = unwind.step(&cursor);
+            *frame = stepped > 0 ? frame_of(&cursor) : (struct ms_unwind_frame){0};
+            return stepped >= 0;
+        }
+    }
+    return false;
 }

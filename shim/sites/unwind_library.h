@@ -20,4 +20,13 @@ struct ms_unwind_walk {
 };
 void ms_unwind_library_walk(struct ms_unwind_walk *walk);
 
+/* Where a frame of the calling thread is: the address as above (0: there is none), the stack
+ * pointer, and the frame pointer's register. */
+struct ms_unwind_frame {
+    uint64_t address, sp, bp;
+};
+
+/* From that frame to the one that it returns to. False: not found, or not stepped. */
+bool ms_unwind_library_step(struct ms_unwind_frame *frame);
+
 #endif
