@@ -147,6 +147,9 @@ static void check_slots(struct walk *walk, const struct ms_segment *segment)
         if (chunk->slot == slot) {
             *(chunk->host ? &walk->sum.host_backed_bytes : &walk->sum.reserved_bytes) +=
                 chunk->bytes;
+            walk->sum.spill.spilled_bytes += chunk->spilled ? chunk->bytes : 0;
+            check(walk, chunk->host || !chunk->spilled, "slot %lu is spilled to the device",
+                  (unsigned long)slot);
         }
     }
 }
@@ -254,6 +257,8 @@ static void check_sums(struct walk *walk)
     check_sum(walk, "bytes that holes are owed", walk->sum.owed_bytes, count->owed_bytes);
     check_sum(walk, "quiet granules", walk->sum.quiet_granules, count->quiet_granules);
     check_sum(walk, "host chunks mapped", walk->sum.host_backed_bytes, count->host_backed_bytes);
+    check_sum(walk, "spilled", walk->sum.spill.spilled_bytes, count->spill.spilled_bytes);
+    check(walk, !pool->moving.under_way, "contents are moving, and nobody moves them");
     check_sum(walk, "host chunks set aside", walk->sum.host_reserve_bytes,
               count->host_reserve_bytes);
     check_sum(walk, "promised", pool->repair.promised_bytes,

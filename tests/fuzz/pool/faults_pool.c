@@ -12,7 +12,7 @@
 #include "program.h"
 #include "stage.h"
 
-enum { STEPS = 120, VALID_EVERY = 24, KINDS = 5 };
+enum { STEPS = 120, VALID_EVERY = 24, KINDS = 6 };
 
 #define WAIT_NS   ((uint64_t)1000000000u)
 #define CAP_BYTES (64 * MIB)
@@ -47,10 +47,14 @@ static const char *const op_name[MS_DRY_OP_COUNT] = {
     [MS_DRY_STREAM_WAIT] = "stream_wait",
     [MS_DRY_PLAIN_ALLOC] = "plain_alloc",
     [MS_DRY_PLAIN_FREE] = "plain_free",
+    [MS_DRY_HALT] = "halt",
+    [MS_DRY_COPY] = "copy",
+    [MS_DRY_COPY_WAIT] = "copy_wait",
 };
 
 /* The kinds: blocks alone; a framework's segments; its pages; both against each other, short of
- * memory, with the host to fall back on; without virtual memory management. */
+ * memory, with the host to fall back on; without virtual memory management; both, with all that
+ * lives spilled and promoted. */
 static void begin(struct scene *scene, uint64_t seed)
 {
     memset(scene, 0, sizeof(*scene));
@@ -62,13 +66,14 @@ static void begin(struct scene *scene, uint64_t seed)
         .cap_bytes = CAP_BYTES,
         .total_bytes = CAP_BYTES + draw(&scene->dice, 2) * CAP_BYTES,
         .host_limit_bytes = kind == 0 ? 0 : CAP_BYTES,
+        .spill_limit_bytes = kind == 5 ? CAP_BYTES : 0,
         .wait_limit_ns = WAIT_NS,
     };
     stage_begin(&scene->stage, &config);
     program_begin(&scene->program, &scene->stage, seed, CAP_BYTES / 6);
     scene->program.most_blocks = 48;
     framework_begin(&scene->framework, &scene->stage, seed,
-                    kind == 2 || (kind == 3 && draw(&scene->dice, 3) != 0));
+                    kind == 2 || ((kind == 3 || kind == 5) && draw(&scene->dice, 3) != 0));
     scene->framework.most_tensors = 24;
     scene->framework.largest_bytes = 12 * MIB;
     scene->with_program = kind != 1 && kind != 2;
@@ -79,6 +84,9 @@ static void around(struct scene *scene)
 {
     struct stage *stage = &scene->stage;
     switch (draw(&scene->dice, 6)) {
+    case 4:
+        (void)ms_pool_promote(stage->pool, draw(&scene->dice, 32 * MIB));
+        break;
     case 0:
         stage->capturing = !stage->capturing && draw(&scene->dice, 3) == 0;
         ms_dry_set_capturing(stage->dry, stage->capturing);

@@ -472,8 +472,8 @@ static void work(struct framework *framework, struct piece *piece, unsigned plac
     struct stage *stage = framework->stage;
     uint64_t offset = roll(framework, piece->bytes);
     uint64_t duration_ns = roll(framework, 4) == 0 ? MS_DRY_UNTIL_TOLD : roll(framework, 100000);
-    (void)ms_dry_work(stage->dry, stage->stream[place], piece->owner, piece->addr + offset,
-                      roll(framework, piece->bytes - offset) + 1, duration_ns);
+    stage_work(stage, stage->stream[place], piece->owner, piece->addr + offset,
+               roll(framework, piece->bytes - offset) + 1, duration_ns);
     piece->used |= 1u << place;
 }
 
@@ -549,6 +549,7 @@ static void bear(struct framework *framework)
     piece->used = 1u << wish.place;
     if (!piece->stranded) {
         work(framework, piece, wish.place);
+        stage_write(stage, piece->addr, piece->bytes, piece->owner);
     }
 }
 
@@ -556,6 +557,9 @@ static void bury(struct framework *framework, struct piece *piece)
 {
     struct stage *stage = framework->stage;
     bool lied = lies(framework);
+    if (!piece->stranded) {
+        stage_expect(stage, piece->addr, piece->bytes, piece->owner);
+    }
     model_touch(&stage->model, piece->stranded ? MODEL_STRANDED : MODEL_LIVE, piece->addr,
                 piece->bytes, -1);
     uint64_t total_bytes = stage_total(stage, -(int64_t)piece->bytes) + (lied ? 512 : 0);
@@ -591,8 +595,8 @@ static void replay(struct framework *framework)
     }
     unsigned place = some_place(framework);
     stage_follow(stage, stage->stream[place], UINT32_MAX >> (32 - STREAMS));
-    (void)ms_dry_work(stage->dry, stage->stream[place], framework->next_owner++,
-                      segment->replay_addr, segment->replay_bytes, roll(framework, 100000));
+    stage_work(stage, stage->stream[place], framework->next_owner++, segment->replay_addr,
+               segment->replay_bytes, roll(framework, 100000));
     for (struct piece *piece = segment->first; piece != NULL; piece = piece->next) {
         bool apart = piece->addr >= segment->replay_addr + segment->replay_bytes ||
                      segment->replay_addr >= piece->addr + piece->bytes;
@@ -634,7 +638,9 @@ static void look_at_page(struct framework *framework, bool pin)
     if (pin && !segment->pinned[page]) {
         struct ms_proxy_info info;
         ms_status_t status = ms_proxy_pin(stage->pool, segment->page[page], &info);
-        if (status != MS_OK && !stage_excuses(stage, status)) {
+        /* There may be no room to bring back what is on the host. */
+        bool spilled = stage->config.spill_limit_bytes > 0 && status == MS_ERR_NO_MEMORY;
+        if (status != MS_OK && !spilled && !stage_excuses(stage, status)) {
             model_wrong(&stage->model, "a pin is answered with %d", status);
         }
         segment->pinned[page] = true;
@@ -684,6 +690,7 @@ static void use(struct framework *framework, struct piece *piece)
     if (!piece->stranded) {
         stage_follow(stage, stage->stream[place], piece->used);
         work(framework, piece, place);
+        ms_pool_touch(stage->pool, piece->addr, piece->bytes);
     }
 }
 

@@ -33,7 +33,7 @@ struct world {
 };
 
 struct score {
-    uint64_t served, refused, births, moved, taken, backed, on_host;
+    uint64_t served, refused, births, moved, taken, backed, on_host, spilled, promoted;
 };
 
 /* ---- what happens around the pool */
@@ -128,10 +128,12 @@ enum around {
     AROUND_CAP,
     AROUND_DEVICE_REFUSES,
     AROUND_HOST_REFUSES,
+    AROUND_HALT_REFUSES,
     AROUND_STREAM,
     AROUND_TRIM,
     AROUND_ROOM,
     AROUND_ACCESS,
+    AROUND_PROMOTE,
     AROUND_FINISH,
     AROUND_TIME,
     AROUND_COUNT
@@ -165,6 +167,9 @@ static void trouble(struct world *world, enum around kind)
     case AROUND_DEVICE_REFUSES:
         stage->device_refuses = !stage->device_refuses && begins;
         break;
+    case AROUND_HALT_REFUSES:
+        stage->halt_refuses = !stage->halt_refuses && begins;
+        break;
     default:
         stage->host_refuses = !stage->host_refuses && begins;
         break;
@@ -191,6 +196,9 @@ static void surroundings(struct world *world)
         break;
     case AROUND_ACCESS:
         refresh_access(world);
+        break;
+    case AROUND_PROMOTE:
+        (void)ms_pool_promote(stage->pool, bytes);
         break;
     case AROUND_FINISH:
         ms_dry_finish(stage->dry, MS_STREAM_DEVICE, UINT64_MAX);
@@ -252,6 +260,9 @@ static void begin(struct world *world, uint64_t seed, uint64_t ops)
         .costs = &ms_dry_default_costs,
         .wait_limit_ns = WAIT_NS,
     };
+    if (draw(dice, 2) == 0) {
+        config.spill_limit_bytes = draw(dice, config.host_limit_bytes / MIB + 1) * MIB;
+    }
     stage_begin(&world->stage, &config);
     program_begin(&world->program, &world->stage, draw(dice, UINT64_MAX),
                   cap_bytes / (1 + draw(dice, 24)));
@@ -259,7 +270,7 @@ static void begin(struct world *world, uint64_t seed, uint64_t ops)
     world->frameworks = 1 + draw(dice, FRAMEWORKS);
     /* Not everything everywhere: one kind of trouble hides what another would show. */
     for (unsigned kind = 0; kind < AROUND_COUNT; kind++) {
-        world->around |= draw(dice, 8) < (kind <= AROUND_HOST_REFUSES ? 3 : 6) ? 1u << kind : 0;
+        world->around |= draw(dice, 8) < (kind <= AROUND_HALT_REFUSES ? 3 : 6) ? 1u << kind : 0;
     }
     world->framework_share = (unsigned)draw(dice, 6) * 18;
     for (size_t k = 0; k < world->frameworks; k++) {
@@ -278,6 +289,8 @@ static void count(struct world *world, struct score *score)
     score->moved += stats.chunks_moved;
     score->taken += stats.holes_taken;
     score->backed += stats.holes_backed;
+    score->spilled += stats.spill.down_bytes / GRANULE;
+    score->promoted += stats.spill.up_bytes / GRANULE;
     score->on_host += stats.peak_host_backed_bytes != 0 ? 1 : 0;
 }
 
@@ -376,8 +389,9 @@ int main(int argc, char **argv)
     free(world);
     printf("%" PRIu64 " operations: %" PRIu64 " allocations served, %" PRIu64 " refused, %" PRIu64
            " chunks moved; %" PRIu64 " births, %" PRIu64 " chunks taken out of holes, %" PRIu64
-           " put back, %" PRIu64 " worlds with some on the host\n",
+           " put back, %" PRIu64 " worlds with some on the host, %" PRIu64
+           " granules spilled, %" PRIu64 " promoted\n",
            ops, score.served, score.refused, score.moved, score.births, score.taken, score.backed,
-           score.on_host);
+           score.on_host, score.spilled, score.promoted);
     return good ? 0 : 1;
 }

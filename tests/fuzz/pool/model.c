@@ -102,13 +102,13 @@ void model_unmapping(struct model *model, ms_addr_t addr, uint64_t bytes)
         if (!cell[k].access) {
             continue; /* a mapping that is undone before anybody could use it */
         }
-        if (cell[k].touch[MODEL_LIVE] != 0) {
+        if (cell[k].touch[MODEL_LIVE] != 0 && !model->halted) {
             model_wrong(model, "the backing at %#lx is taken from under something live", at);
         }
         if (cell[k].touch[MODEL_KEPT] != 0) {
             model_wrong(model, "backing is taken at %#lx, which is pinned or frozen", at);
         }
-        if (cell[k].touch[MODEL_INSIDE] != 0 && model->nothing_taken) {
+        if (cell[k].touch[MODEL_INSIDE] != 0 && model->nothing_taken && !model->halted) {
             model_wrong(model, "backing is taken at %#lx after a report was wrong", at);
         }
     }
@@ -196,6 +196,27 @@ bool model_is_chunk(struct model *model, ms_addr_t addr, uint64_t bytes, ms_hand
     return same;
 }
 
+/* Whatever lives is mapped and accessible. */
+static void check_live(struct model *model, size_t k)
+{
+    const struct model_cell *cell = &model->cell[k];
+    if (cell->touch[MODEL_LIVE] != 0 && (cell->chunk == 0 || !cell->access)) {
+        model_wrong(model, "something live at %#lx has no %s",
+                    (unsigned long)(model->first_addr + k * GRANULE),
+                    cell->chunk == 0 ? "backing" : "access");
+    }
+}
+
+void model_halted(struct model *model, bool halted)
+{
+    lock(model);
+    for (size_t k = 0; k < model->cells && !halted; k++) {
+        check_live(model, k);
+    }
+    model->halted = halted;
+    unlock(model);
+}
+
 void model_compare_cells(struct model *model)
 {
     lock(model);
@@ -206,10 +227,7 @@ void model_compare_cells(struct model *model)
             model_wrong(model, "at %#lx lies chunk %lu, and the events say %lu", at,
                         (unsigned long)cell->chunk, (unsigned long)cell->told);
         }
-        if (cell->touch[MODEL_LIVE] != 0 && (cell->chunk == 0 || !cell->access)) {
-            model_wrong(model, "something live at %#lx has no %s", at,
-                        cell->chunk == 0 ? "backing" : "access");
-        }
+        check_live(model, k);
     }
     unlock(model);
 }
@@ -370,6 +388,24 @@ static void block_told(struct model *model, const struct ms_event *event)
     model->told.block_bytes += event->bytes;
 }
 
+/* Told after the chunks: all of it lies where it has gone to. */
+static void moved(struct model *model, const struct ms_event *event)
+{
+    bool down = event->kind == MS_EVENT_SPILL;
+    size_t count = 0;
+    const struct model_cell *cell = cells_of(model, event->addr, event->bytes, &count);
+    for (size_t k = 0; k < count; k++) {
+        bool there = cell[k].told != 0 && model->chunk[cell[k].told].location ==
+                                              (down ? MS_LOCATION_HOST : MS_LOCATION_DEVICE);
+        if (!there || !model->halted) {
+            model_wrong(model, "%#lx is said to have moved, and %s", (unsigned long)event->addr,
+                        there ? "nobody holds the device" : "it has not");
+        }
+    }
+    *(down ? &model->told.down_bytes : &model->told.up_bytes) += event->bytes;
+    *(down ? &model->told.spills : &model->told.promotions) += 1;
+}
+
 static void other_event(struct model *model, const struct ms_event *event)
 {
     struct model_told *told = &model->told;
@@ -403,6 +439,10 @@ static void other_event(struct model *model, const struct ms_event *event)
         break;
     case MS_EVENT_ARENA_FROZEN:
         told->frozen++;
+        break;
+    case MS_EVENT_SPILL:
+    case MS_EVENT_PROMOTE:
+        moved(model, event);
         break;
     case MS_EVENT_NONE:
         model_wrong(model, "an event without a kind");

@@ -56,6 +56,7 @@ struct model_told {
     uint64_t tensors, tensor_bytes;
     uint64_t pages, page_bytes; /* proxies mapped */
     uint64_t frozen;
+    uint64_t down_bytes, up_bytes, spills, promotions;
     uint64_t last_id;
 };
 
@@ -73,6 +74,7 @@ struct model {
     size_t blocks;
     bool over;          /* the pool goes, with all that lives in it */
     bool nothing_taken; /* from now on, out of arenas: reports were found wrong */
+    bool halted;        /* the device is held: backing may change under what lives */
     struct model_told told;
     char wrong[320]; /* the first thing that was; empty for none */
 };
@@ -93,6 +95,9 @@ void model_mapped(struct model *model, ms_addr_t addr, uint64_t bytes, ms_handle
 void model_accessed(struct model *model, ms_addr_t addr, uint64_t bytes);
 void model_unmapping(struct model *model, ms_addr_t addr, uint64_t bytes);
 void model_unmapped(struct model *model, ms_addr_t addr, uint64_t bytes);
+
+/* The device is held from now on, or no longer: all that lives must have its backing again. */
+void model_halted(struct model *model, bool halted);
 
 /* A block was handed out: apart from every other, aligned, as asked for, and backed. */
 void model_add_block(struct model *model, const struct ms_request *request,

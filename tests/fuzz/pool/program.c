@@ -9,6 +9,7 @@ void program_begin(struct program *program, struct stage *stage, uint64_t seed,
     program->stage = stage;
     program->dice.state = seed;
     program->largest_bytes = largest_bytes;
+    program->next_tag = seed << 32 | (uint64_t)1 << 62;
     program->most_blocks = PROGRAM_BLOCKS;
 }
 
@@ -27,7 +28,7 @@ static void work(struct program *program, struct program_block *block, unsigned 
 {
     struct stage *stage = program->stage;
     uint64_t duration_ns = roll(program, 4) == 0 ? MS_DRY_UNTIL_TOLD : roll(program, 100000);
-    (void)ms_dry_work(stage->dry, stage->stream[place], block->info.id, addr, bytes, duration_ns);
+    stage_work(stage, stage->stream[place], block->info.id, addr, bytes, duration_ns);
     block->used |= 1u << place;
 }
 
@@ -129,6 +130,7 @@ static void allocate(struct program *program)
     /* At once on its own stream, and for the device's blocks on any: the pool's promise. */
     unsigned place = born == ON_DEVICE ? some_place(program) : born;
     work(program, block, place, block->info.addr, block->info.bytes);
+    stage_write(stage, block->info.addr, block->info.bytes, block->info.id);
 }
 
 static void forget_tensor(struct program *program, size_t at)
@@ -143,6 +145,9 @@ static void bury(struct program *program, size_t at)
 {
     struct stage *stage = program->stage;
     struct program_tensor dead = program->tensor[at];
+    if (!dead.stranded) {
+        stage_expect(stage, dead.addr, dead.bytes, dead.tag);
+    }
     forget_tensor(program, at);
     ms_status_t status = ms_arenas_died(stage->arenas, dead.addr, dead.bytes,
                                         stage_total(stage, -(int64_t)dead.bytes));
@@ -178,6 +183,9 @@ static void release(struct program *program, size_t at)
         stream = own ? info->stream : stage->stream[some_place(program)];
         stage_follow(stage, stream, block.used | (block.born == ON_DEVICE ? 0 : 1u << block.born));
     }
+    if (!info->arena) {
+        stage_expect(stage, info->addr, info->bytes, info->id);
+    }
     leave_tensors(program, &block, stage->config.crowded || roll(program, 2) == 0);
     model_touch(&stage->model, block.info.arena ? MODEL_ARENA : MODEL_LIVE, info->addr, info->bytes,
                 -1);
@@ -212,10 +220,15 @@ static void look_up(struct program *program, struct program_block *block)
     struct ms_block_info *info = &block->info;
     struct ms_block_info found;
     ms_addr_t addr = info->addr + roll(program, info->bytes);
-    if (roll(program, 20) == 0 && !info->pinned && ms_pool_pin(stage->pool, addr) == MS_OK) {
+    if (roll(program, 20) == 0 && !block->held) {
+        /* Where it cannot be brought back from the host it is pinned all the same. */
+        block->held = ms_pool_pin(stage->pool, addr) == MS_OK;
         info->pinned = true;
-        keep(program, block);
+        if (block->held) {
+            keep(program, block);
+        }
     }
+    ms_pool_touch(stage->pool, addr, roll(program, 2) * (info->addr + info->bytes - addr));
     if (ms_pool_find(stage->pool, addr, &found) != MS_OK || found.id != info->id ||
         found.addr != info->addr || found.bytes != info->bytes || found.pinned != info->pinned ||
         found.arena != info->arena) {
@@ -297,8 +310,15 @@ static void bear(struct program *program, struct program_block *block)
         model_wrong(&stage->model, "a birth in a block is answered with %d", status);
     }
     model_touch(&stage->model, backed ? MODEL_LIVE : MODEL_STRANDED, addr, bytes, 1);
-    program->tensor[program->tensors++] = (struct program_tensor){
-        .addr = addr, .bytes = bytes, .block_id = info->id, .stranded = !backed};
+    program->tensor[program->tensors++] = (struct program_tensor){.addr = addr,
+                                                                  .bytes = bytes,
+                                                                  .block_id = info->id,
+                                                                  .tag = program->next_tag,
+                                                                  .stranded = !backed};
+    if (backed) {
+        stage_write(stage, addr, bytes, program->next_tag);
+    }
+    program->next_tag++;
     atomic_fetch_add(&stage->births, 1);
     if (backed && !ms_dry_accessible(stage->dry, addr, bytes)) {
         model_wrong(&stage->model, "a tensor is born at %#lx, which is not accessible",

@@ -12,6 +12,7 @@ struct program_block {
     unsigned born; /* the place of its stream; ON_DEVICE */
     uint32_t used; /* a bit for each place whose stream was given work on it */
     unsigned kept; /* why nothing may be taken out of it: pinned, frozen */
+    bool held;     /* pinned, and all of it on the device since */
     bool frozen;   /* a tensor of it was born while a stream captured */
 };
 
@@ -19,6 +20,7 @@ struct program_tensor {
     ms_addr_t addr;
     uint64_t bytes;
     uint64_t block_id;
+    uint64_t tag;  /* its contents */
     bool stranded; /* it could not be backed */
 };
 
@@ -30,6 +32,7 @@ struct program {
     struct program_tensor tensor[PROGRAM_TENSORS];
     size_t tensors;
     uint64_t largest_bytes;
+    uint64_t next_tag;
     uint64_t shrinks; /* blocks that it frees next, having been refused one */
 };
 

@@ -145,7 +145,82 @@ static ms_status_t watch_plain_free(void *ctx, ms_addr_t addr)
     return ops->plain_free(ops->ctx, addr);
 }
 
+static ms_status_t watch_halt(void *ctx, uint64_t timeout_ns)
+{
+    struct stage *stage = ctx;
+    const struct ms_device_ops *ops = below(stage);
+    if (stage->halt_refuses) {
+        return MS_ERR_NOT_READY;
+    }
+    (void)pthread_rwlock_wrlock(&stage->gate);
+    ms_status_t status = ops->halt(ops->ctx, timeout_ns);
+    if (status == MS_OK) {
+        model_halted(&stage->model, true);
+    } else {
+        (void)pthread_rwlock_unlock(&stage->gate);
+    }
+    return status;
+}
+
+static void watch_resume(void *ctx)
+{
+    struct stage *stage = ctx;
+    const struct ms_device_ops *ops = below(stage);
+    model_halted(&stage->model, false);
+    ops->resume(ops->ctx);
+    (void)pthread_rwlock_unlock(&stage->gate);
+}
+
+static ms_status_t watch_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t bytes)
+{
+    const struct ms_device_ops *ops = below(ctx);
+    return ops->copy(ops->ctx, to, from, bytes);
+}
+
+static ms_status_t watch_copy_wait(void *ctx)
+{
+    const struct ms_device_ops *ops = below(ctx);
+    return ops->copy_wait(ops->ctx);
+}
+
+static uint64_t watch_now_ns(void *ctx)
+{
+    const struct ms_device_ops *ops = below(ctx);
+    return ops->now_ns(ops->ctx);
+}
+
+void stage_work(struct stage *stage, ms_stream_t stream, uint64_t owner, ms_addr_t addr,
+                uint64_t bytes, uint64_t duration_ns)
+{
+    (void)pthread_rwlock_rdlock(&stage->gate);
+    (void)ms_dry_work(stage->dry, stream, owner, addr, bytes, duration_ns);
+    (void)pthread_rwlock_unlock(&stage->gate);
+}
+
+void stage_write(struct stage *stage, ms_addr_t addr, uint64_t bytes, uint64_t tag)
+{
+    (void)pthread_rwlock_rdlock(&stage->gate);
+    ms_dry_write(stage->dry, addr, bytes, tag);
+    (void)pthread_rwlock_unlock(&stage->gate);
+}
+
+void stage_expect(struct stage *stage, ms_addr_t addr, uint64_t bytes, uint64_t tag)
+{
+    (void)pthread_rwlock_rdlock(&stage->gate);
+    bool kept = stage->model.plain || ms_dry_holds(stage->dry, addr, bytes, tag);
+    (void)pthread_rwlock_unlock(&stage->gate);
+    if (!kept) {
+        model_wrong(&stage->model, "%lu bytes at %#lx have lost their contents",
+                    (unsigned long)bytes, (unsigned long)addr);
+    }
+}
+
 static const struct ms_device_ops watched = {
+    .halt = watch_halt,
+    .resume = watch_resume,
+    .copy = watch_copy,
+    .copy_wait = watch_copy_wait,
+    .now_ns = watch_now_ns,
     .address_reserve = watch_address_reserve,
     .address_free = watch_address_free,
     .chunk_create = watch_chunk_create,
@@ -189,6 +264,7 @@ void stage_begin(struct stage *stage, const struct stage_config *config)
         !model_begin(&stage->model, config->granule_bytes == 0, &stage->budget)) {
         abort();
     }
+    (void)pthread_rwlock_init(&stage->gate, NULL);
     find_first_address(stage);
     stage->ops = watched;
     stage->ops.ctx = stage;
@@ -200,7 +276,9 @@ void stage_begin(struct stage *stage, const struct stage_config *config)
                                   .sink = sink,
                                   .wait_limit_ns = config->wait_limit_ns,
                                   .host_limit_bytes = config->host_limit_bytes,
-                                  .choice = config->choice};
+                                  .choice = config->choice,
+                                  .spill_limit_bytes = config->spill_limit_bytes,
+                                  .halt_limit_ns = config->wait_limit_ns};
     if (ms_pool_create(&pool, &stage->pool) != MS_OK ||
         ms_arenas_create(0, stage->pool, sink, &stage->arenas) != MS_OK) {
         abort();
@@ -215,7 +293,7 @@ void stage_begin(struct stage *stage, const struct stage_config *config)
 void stage_calm(struct stage *stage)
 {
     stage->capturing = stage->stalled = stage->armed = false;
-    stage->device_refuses = stage->host_refuses = false;
+    stage->device_refuses = stage->host_refuses = stage->halt_refuses = false;
     ms_dry_set_capturing(stage->dry, false);
     ms_dry_set_stalled(stage->dry, false);
     for (int op = 0; op < MS_DRY_OP_COUNT; op++) {
@@ -259,6 +337,7 @@ void stage_end(struct stage *stage)
     }
     ms_dry_destroy(stage->dry);
     stage->dry = NULL;
+    (void)pthread_rwlock_destroy(&stage->gate);
 }
 
 /* ---- the comparison */
@@ -287,6 +366,16 @@ static void compare_sums(struct stage *stage, const struct ms_pool_stats *stats)
         model_wrong(model, "host chunks: %lu bytes by the events, %lu + %lu by the pool, %lu there",
                     (unsigned long)told->host_bytes, (unsigned long)stats->host_reserve_bytes,
                     (unsigned long)stats->host_backed_bytes, (unsigned long)device.host_bytes);
+    }
+    const struct ms_spill_stats *spill = &stats->spill;
+    if (spill->down_bytes != told->down_bytes || spill->up_bytes != told->up_bytes ||
+        spill->spills != told->spills || spill->promotions != told->promotions ||
+        spill->spilled_bytes > told->host_mapped_bytes ||
+        spill->peak_spilled_bytes > stage->config.spill_limit_bytes) {
+        model_wrong(model, "%lu bytes spilled and %lu promoted, told %lu and %lu; %lu are there",
+                    (unsigned long)spill->down_bytes, (unsigned long)spill->up_bytes,
+                    (unsigned long)told->down_bytes, (unsigned long)told->up_bytes,
+                    (unsigned long)spill->spilled_bytes);
     }
     if (told->host_bytes > stage->config.host_limit_bytes) {
         model_wrong(model, "%lu bytes on the host, more than the limit",

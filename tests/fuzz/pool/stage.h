@@ -23,7 +23,7 @@ uint64_t draw(struct dice *dice, uint64_t below);
 struct stage_config {
     uint64_t granule_bytes; /* 0: no virtual memory management */
     uint64_t cap_bytes, total_bytes;
-    uint64_t host_limit_bytes;
+    uint64_t host_limit_bytes, spill_limit_bytes;
     const struct ms_choice *choice;
     const struct ms_dry_costs *costs;
     uint64_t wait_limit_ns;
@@ -45,6 +45,8 @@ struct stage {
     bool armed;              /* a call of the device is going to fail, or has */
     bool device_refuses;     /* to create chunks, as if others had its memory */
     bool host_refuses;       /* likewise, on the host */
+    bool halt_refuses;       /* to stand still */
+    pthread_rwlock_t gate;   /* held by whoever gives the device work; closed during standstills */
     atomic_bool lost;        /* a device call that may not fail did: what it held is set aside */
     uint64_t imposed_bytes;  /* charged whether there was room or not */
     bool tells_lies;         /* now and then a report cannot be true */
@@ -65,6 +67,14 @@ void stage_calm(struct stage *stage);
 
 /* All work is done and seen to be, the pool goes, and the device must have everything back. */
 void stage_end(struct stage *stage);
+
+/* Work of the device's: waits while it is held. */
+void stage_work(struct stage *stage, ms_stream_t stream, uint64_t owner, ms_addr_t addr,
+                uint64_t bytes, uint64_t duration_ns);
+
+/* Contents: what `tag` was written to must hold it until others are written there. */
+void stage_write(struct stage *stage, ms_addr_t addr, uint64_t bytes, uint64_t tag);
+void stage_expect(struct stage *stage, ms_addr_t addr, uint64_t bytes, uint64_t tag);
 
 /* Books against the model, cheap enough for every operation; thoroughly: everything. */
 void stage_compare(struct stage *stage, bool thoroughly);

@@ -57,6 +57,9 @@ static void change(void)
         ms_dry_fail(stage.dry, (enum ms_dry_op)draw(&chance, MS_DRY_OP_COUNT),
                     draw(&chance, 40) + 1, draw(&chance, 2) == 0 ? MS_ERR_NO_MEMORY : DEVICE_ERROR);
         break;
+    case 6:
+        stage.halt_refuses = true;
+        break;
     case 5:
         stage_replace_stream(&stage, (unsigned)draw(&chance, STREAMS));
         break;
@@ -77,6 +80,8 @@ static void step(struct worker *self)
         program_step(&self->program);
     } else if (kind < 98) {
         framework_step(&self->framework);
+    } else if (kind == 98 && draw(&self->dice, 2) == 0) {
+        (void)ms_pool_promote(stage.pool, draw(&self->dice, 32 * MIB));
     } else if (kind == 98) {
         (void)ms_pool_trim(stage.pool, draw(&self->dice, 32 * MIB));
     } else {
@@ -108,6 +113,7 @@ static void begin(uint64_t seed)
         .cap_bytes = CAP_BYTES,
         .total_bytes = CAP_BYTES + draw(&chance, 2) * CAP_BYTES,
         .host_limit_bytes = CAP_BYTES,
+        .spill_limit_bytes = seed % 2 == 0 ? CAP_BYTES : 0,
         .wait_limit_ns = WAIT_NS,
         .crowded = true,
     };
@@ -166,9 +172,10 @@ int main(int argc, char **argv)
     ms_pool_stats(stage.pool, &stats);
     stage_end(&stage);
     printf("%d threads, %" PRIu64 " allocations, %" PRIu64 " births, %" PRIu64
-           " chunks moved, %" PRIu64 " taken out of holes, %" PRIu64 " put back\n",
+           " chunks moved, %" PRIu64 " taken out of holes, %" PRIu64 " put back, %" PRIu64
+           " spilled, %" PRIu64 " promoted\n",
            THREADS, stage.served, stage.births, stats.chunks_moved, stats.holes_taken,
-           stats.holes_backed);
+           stats.holes_backed, stats.spill.down_bytes / GRANULE, stats.spill.up_bytes / GRANULE);
     if (stage.model.wrong[0] != '\0') {
         (void)fprintf(stderr,
                       "stress_pool: %s\n  again, with luck: stress_pool --seed %" PRIu64
