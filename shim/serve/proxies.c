@@ -10,6 +10,7 @@
 #include "shim/serve/driver.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/oom.h"
+#include "shim/serve/ranges.h"
 #include "shim/serve/reservations.h"
 #include "shim/serve/stream.h"
 #include "shim/torch.h"
@@ -40,11 +41,11 @@ struct mapping {
     bool accessible;
 };
 
+MS_RANGES_HOLD(struct mapping);
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct page *by_handle[BUCKETS];
-static struct mapping *mappings; /* by address */
-static size_t mapping_room;
-static _Atomic size_t mapping_count; /* written under the lock */
+static struct ms_ranges mappings = {.entry_bytes = sizeof(struct mapping)}; /* under lock */
 static uint64_t last_handle = FIRST_HANDLE;
 
 /* --- pages ------------------------------------------------------------------------------------ */
@@ -219,53 +220,18 @@ CUresult ms_proxies_show(CUmemGenericAllocationHandle_v1 handle,
 
 /* --- mappings --------------------------------------------------------------------------------- */
 
-/* The first mapping that ends after addr. */
-static size_t place_of(CUdeviceptr_v2 addr)
+static struct mapping *mapping_at(size_t index)
 {
-    size_t low = 0;
-    size_t high = mapping_count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (mappings[middle].addr + mappings[middle].bytes <= addr) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-static bool insert_locked(const struct mapping *mapping)
-{
-    if (mapping_count == mapping_room) {
-        size_t room = mapping_room ? mapping_room * 2 : 256;
-        struct mapping *wider = realloc(mappings, room * sizeof *mappings);
-        if (!wider) {
-            return false;
-        }
-        mappings = wider;
-        mapping_room = room;
-    }
-    size_t i = place_of(mapping->addr);
-    memmove(&mappings[i + 1], &mappings[i], (mapping_count - i) * sizeof *mappings);
-    mappings[i] = *mapping;
-    mapping_count++;
-    return true;
-}
-
-static void remove_locked(size_t first, size_t count)
-{
-    mapping_count -= count;
-    memmove(&mappings[first], &mappings[first + count], (mapping_count - first) * sizeof *mappings);
+    return (struct mapping *)mappings.entries + index;
 }
 
 /* Removes the mapping that was just put there. */
 static void withdraw(const struct mapping *mapping)
 {
     pthread_mutex_lock(&lock);
-    size_t i = place_of(mapping->addr);
-    if (i < mapping_count && mappings[i].addr == mapping->addr) {
-        remove_locked(i, 1);
+    size_t i = ms_ranges_place(&mappings, mapping->addr);
+    if (i < mappings.count && mapping_at(i)->addr == mapping->addr) {
+        ms_ranges_remove(&mappings, i, 1);
     }
     mapping->page->mapped = mapping->page->mapped && mapping->direct;
     drop_use_and_unlock(mapping->page);
@@ -278,12 +244,12 @@ static CUresult announce(struct mapping *mapping, CUmemGenericAllocationHandle_v
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&lock);
     struct page *page = find_locked(handle);
-    size_t i = place_of(mapping->addr);
-    bool vacant = i == mapping_count || mappings[i].addr >= mapping->addr + mapping->bytes;
+    size_t i = ms_ranges_place(&mappings, mapping->addr);
+    bool vacant = i == mappings.count || mapping_at(i)->addr >= mapping->addr + mapping->bytes;
     if (page && mapping->bytes == page->bytes && vacant) {
         mapping->page = page;
         mapping->direct = page->mapped;
-        result = insert_locked(mapping) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+        result = ms_ranges_insert(&mappings, mapping) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result == CUDA_SUCCESS) {
         page->uses++;
@@ -340,18 +306,18 @@ struct span {
 
 static struct span span_locked(CUdeviceptr_v2 addr, uint64_t size)
 {
-    struct span span = {.first = place_of(addr)};
+    struct span span = {.first = ms_ranges_place(&mappings, addr)};
     CUdeviceptr_v2 at = addr;
     span.pages = true;
-    for (span.end = span.first; span.end < mapping_count && mappings[span.end].addr < addr + size;
-         span.end++) {
-        const struct mapping *mapping = &mappings[span.end];
+    for (span.end = span.first;
+         span.end < mappings.count && mapping_at(span.end)->addr < addr + size; span.end++) {
+        const struct mapping *mapping = mapping_at(span.end);
         span.pages = span.pages && !mapping->direct && mapping->addr <= at &&
-                     mapping->page->device == mappings[span.first].page->device;
+                     mapping->page->device == mapping_at(span.first)->page->device;
         at = mapping->addr + mapping->bytes;
     }
     span.pages = span.pages && span.end > span.first && at >= addr + size;
-    span.whole = span.pages && mappings[span.first].addr == addr && at == addr + size;
+    span.whole = span.pages && mapping_at(span.first)->addr == addr && at == addr + size;
     return span;
 }
 
@@ -361,7 +327,7 @@ static CUresult unmap_directly(struct mapping *mapping)
     CUresult result = MS_REAL(cuMemUnmap)(mapping->addr, mapping->bytes);
     pthread_mutex_lock(&lock);
     if (result != CUDA_SUCCESS) {
-        (void)insert_locked(mapping); /* there was room for it before */
+        (void)ms_ranges_insert(&mappings, mapping); /* there was room for it before */
         pthread_mutex_unlock(&lock);
     } else {
         drop_use_and_unlock(mapping->page);
@@ -377,7 +343,7 @@ static CUresult unmap_pages(CUdeviceptr_v2 addr, size_t size, struct mapping *ta
     for (size_t i = 0; i < count; i++) {
         pthread_mutex_lock(&lock);
         if (result != CUDA_SUCCESS) {
-            (void)insert_locked(&taken[i]); /* there was room for it before */
+            (void)ms_ranges_insert(&mappings, &taken[i]); /* there was room for it before */
             pthread_mutex_unlock(&lock);
         } else {
             taken[i].page->mapped = false;
@@ -390,7 +356,7 @@ static CUresult unmap_pages(CUdeviceptr_v2 addr, size_t size, struct mapping *ta
 
 enum ms_proxies_cover ms_proxies_unmap(CUdeviceptr_v2 addr, size_t size, CUresult *result)
 {
-    if (atomic_load_explicit(&mapping_count, memory_order_relaxed) == 0) {
+    if (atomic_load_explicit(&mappings.count, memory_order_relaxed) == 0) {
         return MS_PROXIES_NONE;
     }
     struct mapping *taken = NULL;
@@ -398,13 +364,13 @@ enum ms_proxies_cover ms_proxies_unmap(CUdeviceptr_v2 addr, size_t size, CUresul
     pthread_mutex_lock(&lock);
     struct span span = span_locked(addr, size);
     size_t count = span.end - span.first;
-    bool direct = count == 1 && mappings[span.first].direct && mappings[span.first].addr == addr &&
-                  mappings[span.first].bytes == size;
+    bool direct = count == 1 && mapping_at(span.first)->direct &&
+                  mapping_at(span.first)->addr == addr && mapping_at(span.first)->bytes == size;
     if (span.whole || direct) {
         taken = malloc(count * sizeof *taken);
         if (taken) {
-            memcpy(taken, &mappings[span.first], count * sizeof *taken);
-            remove_locked(span.first, count);
+            memcpy(taken, mapping_at(span.first), count * sizeof *taken);
+            ms_ranges_remove(&mappings, span.first, count);
         }
     }
     pthread_mutex_unlock(&lock);
@@ -423,8 +389,9 @@ enum ms_proxies_cover ms_proxies_unmap(CUdeviceptr_v2 addr, size_t size, CUresul
 static void note_accessible(CUdeviceptr_v2 addr, size_t size)
 {
     pthread_mutex_lock(&lock);
-    for (size_t i = place_of(addr); i < mapping_count && mappings[i].addr < addr + size; i++) {
-        mappings[i].accessible = true;
+    for (size_t i = ms_ranges_place(&mappings, addr);
+         i < mappings.count && mapping_at(i)->addr < addr + size; i++) {
+        mapping_at(i)->accessible = true;
     }
     pthread_mutex_unlock(&lock);
 }
@@ -435,12 +402,12 @@ enum ms_proxies_cover ms_proxies_access(CUdeviceptr_v2 addr, size_t size,
 {
     struct ms_reservation reservation;
     struct ms_access before;
-    if (atomic_load_explicit(&mapping_count, memory_order_relaxed) == 0) {
+    if (atomic_load_explicit(&mappings.count, memory_order_relaxed) == 0) {
         return MS_PROXIES_NONE;
     }
     pthread_mutex_lock(&lock);
     struct span span = span_locked(addr, size);
-    struct ms_device *device = span.pages ? mappings[span.first].page->device : NULL;
+    struct ms_device *device = span.pages ? mapping_at(span.first)->page->device : NULL;
     pthread_mutex_unlock(&lock);
     if (!device || size % device->granule_bytes != 0 || addr % device->granule_bytes != 0 ||
         !ms_reservations_at(addr, size, &reservation) ||
@@ -460,18 +427,18 @@ enum ms_proxies_cover ms_proxies_access(CUdeviceptr_v2 addr, size_t size,
 
 bool ms_proxies_at(CUdeviceptr_v2 addr, struct ms_proxy_view *out)
 {
-    if (atomic_load_explicit(&mapping_count, memory_order_relaxed) == 0) {
+    if (atomic_load_explicit(&mappings.count, memory_order_relaxed) == 0) {
         return false;
     }
     pthread_mutex_lock(&lock);
-    size_t i = place_of(addr);
-    bool found = i < mapping_count && mappings[i].addr <= addr && !mappings[i].direct;
+    size_t i = ms_ranges_place(&mappings, addr);
+    bool found = i < mappings.count && mapping_at(i)->addr <= addr && !mapping_at(i)->direct;
     if (found) {
-        *out = (struct ms_proxy_view){.addr = mappings[i].addr,
-                                      .bytes = mappings[i].bytes,
-                                      .handle = mappings[i].page->handle,
-                                      .prop = mappings[i].page->prop,
-                                      .accessible = mappings[i].accessible};
+        *out = (struct ms_proxy_view){.addr = mapping_at(i)->addr,
+                                      .bytes = mapping_at(i)->bytes,
+                                      .handle = mapping_at(i)->page->handle,
+                                      .prop = mapping_at(i)->page->prop,
+                                      .accessible = mapping_at(i)->accessible};
     }
     pthread_mutex_unlock(&lock);
     return found;
@@ -480,8 +447,8 @@ bool ms_proxies_at(CUdeviceptr_v2 addr, struct ms_proxy_view *out)
 bool ms_proxies_in(CUdeviceptr_v2 addr, uint64_t size)
 {
     pthread_mutex_lock(&lock);
-    size_t i = place_of(addr);
-    bool found = i < mapping_count && mappings[i].addr < addr + size;
+    size_t i = ms_ranges_place(&mappings, addr);
+    bool found = i < mappings.count && mapping_at(i)->addr < addr + size;
     pthread_mutex_unlock(&lock);
     return found;
 }
@@ -492,11 +459,11 @@ static struct page *use_between(CUdeviceptr_v2 addr, CUdeviceptr_v2 end, CUdevic
 {
     struct page *page = NULL;
     pthread_mutex_lock(&lock);
-    size_t i = place_of(addr);
-    if (i < mapping_count && mappings[i].addr < end) {
-        page = mappings[i].page;
+    size_t i = ms_ranges_place(&mappings, addr);
+    if (i < mappings.count && mapping_at(i)->addr < end) {
+        page = mapping_at(i)->page;
         page->uses++;
-        *next = mappings[i].addr + mappings[i].bytes;
+        *next = mapping_at(i)->addr + mapping_at(i)->bytes;
     }
     pthread_mutex_unlock(&lock);
     return page;
@@ -525,7 +492,7 @@ void ms_proxies_pin(CUdeviceptr_v2 addr, uint64_t size)
     struct page *page = NULL;
     CUdeviceptr_v2 at = addr;
     CUdeviceptr_v2 end = addr + (size ? size : 1);
-    if (atomic_load_explicit(&mapping_count, memory_order_relaxed) == 0) {
+    if (atomic_load_explicit(&mappings.count, memory_order_relaxed) == 0) {
         return;
     }
     while (at < end && (page = use_between(at, end, &at)) != NULL) {

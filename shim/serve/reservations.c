@@ -1,54 +1,26 @@
 #include "shim/serve/reservations.h"
 
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct ms_reservation *all; /* by address */
-static size_t count, room;
+#include "shim/serve/ranges.h"
 
-/* The first that ends after addr. */
-static size_t place_of(CUdeviceptr_v2 addr)
-{
-    size_t low = 0;
-    size_t high = count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (all[middle].addr + all[middle].bytes <= addr) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ms_ranges all = {.entry_bytes = sizeof(struct ms_reservation)}; /* under lock */
+
+MS_RANGES_HOLD(struct ms_reservation);
 
 static struct ms_reservation *at_locked(CUdeviceptr_v2 addr)
 {
-    size_t i = place_of(addr);
-    return i < count && all[i].addr <= addr ? &all[i] : NULL;
+    size_t i = ms_ranges_place(&all, addr);
+    struct ms_reservation *found = (struct ms_reservation *)all.entries + i;
+    return i < all.count && found->addr <= addr ? found : NULL;
 }
 
 bool ms_reservations_add(const struct ms_reservation *reservation)
 {
     pthread_mutex_lock(&lock);
-    bool fits = count < room;
-    if (!fits) {
-        size_t wider_room = room ? room * 2 : 32;
-        struct ms_reservation *wider = realloc(all, wider_room * sizeof *all);
-        if (wider) {
-            all = wider;
-            room = wider_room;
-            fits = true;
-        }
-    }
-    if (fits) {
-        size_t i = place_of(reservation->addr);
-        memmove(&all[i + 1], &all[i], (count - i) * sizeof *all);
-        all[i] = *reservation;
-        count++;
-    }
+    bool fits = ms_ranges_insert(&all, reservation);
     pthread_mutex_unlock(&lock);
     return fits;
 }
@@ -60,9 +32,7 @@ bool ms_reservations_take(CUdeviceptr_v2 addr, uint64_t bytes, struct ms_reserva
     bool taken = found && found->addr == addr && found->bytes == bytes;
     if (taken) {
         *out = *found;
-        count--;
-        size_t i = (size_t)(found - all);
-        memmove(&all[i], &all[i + 1], (count - i) * sizeof *all);
+        ms_ranges_remove(&all, (size_t)(found - (struct ms_reservation *)all.entries), 1);
     }
     pthread_mutex_unlock(&lock);
     return taken;

@@ -14,6 +14,7 @@
 #include "shim/serve/ledger.h"
 #include "shim/serve/oom.h"
 #include "shim/serve/proxies.h"
+#include "shim/serve/ranges.h"
 #include "shim/serve/reservations.h"
 #include "shim/session.h"
 #include "shim/sites/site.h"
@@ -37,10 +38,11 @@ struct mapping {
     struct chunk *chunk;
 };
 
+MS_RANGES_HOLD(struct mapping);
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct chunk *by_handle[BUCKETS];
-static struct mapping *mappings; /* by address */
-static size_t mapping_count, mapping_room;
+static struct ms_ranges mappings = {.entry_bytes = sizeof(struct mapping)}; /* under lock */
 
 static struct chunk **bucket_of(CUmemGenericAllocationHandle_v1 handle)
 {
@@ -198,51 +200,21 @@ CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
 
 /* --- mappings --------------------------------------------------------------------------------- */
 
-/* The first mapping that ends after addr. */
-static size_t place_of(CUdeviceptr_v2 addr)
+static struct mapping *mapping_at(size_t index)
 {
-    size_t low = 0;
-    size_t high = mapping_count;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (mappings[middle].addr + mappings[middle].bytes <= addr) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return low;
-}
-
-static bool insert_locked(const struct mapping *mapping)
-{
-    if (mapping_count == mapping_room) {
-        size_t room = mapping_room ? mapping_room * 2 : 64;
-        struct mapping *wider = realloc(mappings, room * sizeof *mappings);
-        if (!wider) {
-            return false;
-        }
-        mappings = wider;
-        mapping_room = room;
-    }
-    size_t i = place_of(mapping->addr);
-    memmove(&mappings[i + 1], &mappings[i], (mapping_count - i) * sizeof *mappings);
-    mappings[i] = *mapping;
-    mapping_count++;
-    return true;
+    return (struct mapping *)mappings.entries + index;
 }
 
 /* Takes one mapping that lies in the range out of the table. */
 static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct mapping *out)
 {
-    size_t i = place_of(addr);
-    if (i == mapping_count || mappings[i].addr < addr ||
-        mappings[i].addr + mappings[i].bytes > addr + bytes) {
+    size_t i = ms_ranges_place(&mappings, addr);
+    if (i == mappings.count || mapping_at(i)->addr < addr ||
+        mapping_at(i)->addr + mapping_at(i)->bytes > addr + bytes) {
         return false;
     }
-    *out = mappings[i];
-    mapping_count--;
-    memmove(&mappings[i], &mappings[i + 1], (mapping_count - i) * sizeof *mappings);
+    *out = *mapping_at(i);
+    ms_ranges_remove(&mappings, i, 1);
     return true;
 }
 
@@ -268,7 +240,7 @@ CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
     pthread_mutex_lock(&lock);
     if (result == CUDA_SUCCESS) {
         struct mapping mapping = {ptr, size, chunk};
-        if (!insert_locked(&mapping)) {
+        if (!ms_ranges_insert(&mappings, &mapping)) {
             MS_LOG_ONCE(MS_LOG_WARN,
                         "no host memory to note a mapping; what it maps stays charged");
         }
@@ -289,10 +261,10 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
     struct mapping *taken = NULL;
     size_t count = 0;
     pthread_mutex_lock(&lock);
-    size_t first = place_of(ptr);
+    size_t first = ms_ranges_place(&mappings, ptr);
     size_t last = first;
-    while (last < mapping_count && mappings[last].addr >= ptr &&
-           mappings[last].addr + mappings[last].bytes <= ptr + size) {
+    while (last < mappings.count && mapping_at(last)->addr >= ptr &&
+           mapping_at(last)->addr + mapping_at(last)->bytes <= ptr + size) {
         last++;
     }
     if (last > first) {
@@ -309,7 +281,7 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
         }
         pthread_mutex_lock(&lock);
         if (result != CUDA_SUCCESS) {
-            (void)insert_locked(&taken[i]); /* there was room for it before */
+            (void)ms_ranges_insert(&mappings, &taken[i]); /* there was room for it before */
         } else {
             taken[i].chunk->mappings--;
         }
@@ -330,11 +302,11 @@ CUresult ms_serve_cuMemSetAccess(CUdeviceptr_v2 ptr, size_t size, const CUmemAcc
     struct ms_event event = {
         .kind = MS_EVENT_SET_ACCESS, .owner = MS_OWNER_APPLICATION, .addr = ptr, .bytes = size};
     pthread_mutex_lock(&lock);
-    size_t i = place_of(ptr);
-    bool known = i < mapping_count && mappings[i].addr <= ptr &&
-                 mappings[i].chunk->owner == MS_OWNER_APPLICATION;
+    size_t i = ms_ranges_place(&mappings, ptr);
+    bool known = i < mappings.count && mapping_at(i)->addr <= ptr &&
+                 mapping_at(i)->chunk->owner == MS_OWNER_APPLICATION;
     if (known) {
-        event.device = mappings[i].chunk->device->ordinal;
+        event.device = mapping_at(i)->chunk->device->ordinal;
     }
     pthread_mutex_unlock(&lock);
     if (result == CUDA_SUCCESS && known) {
@@ -371,9 +343,9 @@ CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *h
         return result;
     }
     pthread_mutex_lock(&lock);
-    size_t i = place_of(at);
-    if (i < mapping_count && mappings[i].addr <= at) {
-        struct chunk *chunk = mappings[i].chunk;
+    size_t i = ms_ranges_place(&mappings, at);
+    if (i < mappings.count && mapping_at(i)->addr <= at) {
+        struct chunk *chunk = mapping_at(i)->chunk;
         if (chunk->references++ == 0) {
             chunk->handle = *handle;
             link_locked(chunk);
