@@ -141,7 +141,7 @@ static const void *register_string_w(nvtx_domain_t domain, const wchar_t *text)
 
 /* What a range is called: "domain: message", the message alone in the domain without a name. */
 struct label {
-    const char *text; /* the caller's own, or `built` */
+    const char *text; /* not ours, or `built` */
     size_t bytes;     /* 0: it has no name */
     uint32_t color;
     bool step;
@@ -171,6 +171,7 @@ static const char *message_of(const struct nvtx_attributes *attributes, char *ro
 static void name_it(uint16_t domain, const struct nvtx_attributes *attributes, struct label *label)
 {
     char wide[MS_TAG_NAME_BYTES + 1];
+    label->text = "";
     label->bytes = 0;
     label->color = 0;
     label->step = false;

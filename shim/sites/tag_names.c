@@ -14,7 +14,7 @@
 #include "shim/session.h"
 
 #define SLOTS       (2u * MS_TAGS_MAX) /* a power of two, never more than half full */
-#define TEXTS_BYTES (64u * 1024u)      /* host memory for names is taken so much at a time */
+#define TEXTS_BYTES ((size_t)65536)    /* host memory for names is taken so much at a time */
 
 struct name {
     const char *text;
@@ -32,19 +32,24 @@ static _Atomic bool closed;            /* no new names: no room here, or in the 
 static char *texts; /* under lock: where the next name goes, and how much room there is */
 static size_t texts_free_bytes;
 
+static uint64_t mix(uint64_t hash)
+{
+    hash *= 0xff51afd7ed558ccdu;
+    return hash ^ hash >> 32;
+}
+
 static uint64_t hash_of(uint32_t outer, const char *name, size_t bytes)
 {
     uint64_t hash = (outer + 1u) * 0x9e3779b97f4a7c15u;
-    while (bytes > 0) {
-        uint64_t word = 0;
-        size_t part = bytes < sizeof(word) ? bytes : sizeof(word);
-        memcpy(&word, name, part);
-        hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-        hash ^= hash >> 32;
-        name += part;
-        bytes -= part;
+    uint64_t word;
+    for (; bytes >= sizeof(word); bytes -= sizeof(word), name += sizeof(word)) {
+        memcpy(&word, name, sizeof(word));
+        hash = mix(hash ^ word);
     }
-    return hash;
+    for (word = 0; bytes > 0; bytes--) {
+        word = word << 8 | (unsigned char)name[bytes - 1];
+    }
+    return mix(hash ^ word);
 }
 
 /* The id, or 0; *slot: where it is or would go. */

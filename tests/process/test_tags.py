@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine import ProcessTest, Result, process_folders, program, run
+from machine import SHIM, ProcessTest, Result, process_folders, program, run
 
 NVTX = program("nvtx_job")
 CALLED, BY_NVTX = 0, 1
@@ -260,6 +260,26 @@ class Nvtx(TagTest):
         tool = NVTX.with_name("libnvtx_tool.so")
         result = self.run_job(NVTX, "unheard", NVTX_INJECTION64_PATH=tool)
         self.assertEqual(result.stdout, "another tool was asked\n")
+
+    def test_a_tool_that_is_linked_in_comes_first(self) -> None:
+        result = self.run_job(NVTX.with_name("nvtx_linked_job"), "unheard")
+        self.assertEqual(result.stdout, "another tool was asked\n")
+
+    def test_libraries_are_heard_but_nvidias_own(self) -> None:
+        for library, level in (("libplugin.so", "0\n"), ("libcublas_plugin.so", "-2\n")):
+            with self.subTest(library):
+                path = NVTX.with_name(library)
+                result = self.run_under_shim(NVTX, "library", path).check()
+                self.assertEqual(result.stdout, level)
+
+    def test_memshim_by_a_relative_path(self) -> None:
+        (self.folder / "libmemshim.so").symlink_to(SHIM)
+        result = run(
+            [NVTX, "library", NVTX.with_name("libplugin.so")],
+            cwd=self.folder,
+            LD_PRELOAD="./libmemshim.so",
+        ).check()
+        self.assertEqual(result.stdout, "0\n")
 
     def test_the_environment_is_left_alone(self) -> None:
         result = self.run_under_shim("env").check()

@@ -1,4 +1,6 @@
-/* A program that marks its phases with NVTX, built from NVIDIA's own headers: nvtx_job NAME. */
+/* A program that marks its phases with NVTX, built from NVIDIA's own headers: nvtx_job NAME, or
+ * nvtx_job library PATH, which says what a library's range gives. */
+#include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 #include <string.h>
 #include <wchar.h>
@@ -134,8 +136,22 @@ static void unheard(void)
     EXPECT(nvtxRangePushA("alone") == NVTX_NO_PUSH_POP_TRACKING);
 }
 
+static int library(const char *path)
+{
+    int (*mark_phase)(void);
+    void *opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *address = opened != NULL ? dlsym(opened, "mark_phase") : NULL;
+    EXPECT(address != NULL);
+    memcpy(&mark_phase, &address, sizeof(address));
+    (void)printf("%d\n", mark_phase());
+    return 0;
+}
+
 int main(int count, char **arguments)
 {
+    if (count == 3 && strcmp(arguments[1], "library") == 0) {
+        return library(arguments[2]);
+    }
     static const struct {
         const char *name;
         void (*run)(void);
