@@ -1,4 +1,4 @@
-/* The coverage table, for people: what is served, what is forwarded, what is watched. */
+/* The coverage table, for people: what is served, forwarded, watched or gated. */
 #include <stdio.h>
 
 #include "shim/hook.h"
@@ -8,7 +8,9 @@ static const char *disposition_name(enum ms_hook_disposition disposition)
 {
     static const char *const names[] = {[MS_HOOK_SERVED] = "served",
                                         [MS_HOOK_FORWARDED] = "forwarded",
-                                        [MS_HOOK_WATCHED] = "watched"};
+                                        [MS_HOOK_WATCHED] = "watched",
+                                        [MS_HOOK_LAUNCHED] = "watched",
+                                        [MS_HOOK_GATED] = "gated"};
     return names[disposition];
 }
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "shim/elf.h"
+#include "shim/gate.h"
 #include "shim/resolve.h"
 #include "shim/verbs.h"
 
@@ -120,6 +121,16 @@ static bool is_verb(void *handle, const char *name)
     return handle != RTLD_NEXT && handle != RTLD_DEFAULT && ms_verbs_known(name);
 }
 
+/* A function of the driver's without a row; other libraries have names that begin with "cu", too.
+ */
+static void note_unhooked(const char *name)
+{
+    if (name != NULL && name[0] == 'c' && name[1] == 'u' && ms_resolve() != &ms_real_none &&
+        ms_real_find(name) != NULL) {
+        ms_gate_note_unhooked(name);
+    }
+}
+
 struct answer ms_answer_dlsym(void *handle, const char *name)
 {
     dlsym_t next = next_dlsym_function();
@@ -127,6 +138,9 @@ struct answer ms_answer_dlsym(void *handle, const char *name)
         return (struct answer){ms_verbs_hook(name, next(handle, name)), 1};
     }
     int row = ms_hook_of_symbol(name);
+    if (row < 0) {
+        note_unhooked(name);
+    }
     if (row < 0 || handle == RTLD_NEXT) {
         return (struct answer){NULL, row >= 0 && nothing_next(row)};
     }
@@ -141,6 +155,9 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
         return (struct answer){ms_verbs_hook(name, next(handle, name, version)), 1};
     }
     int row = ms_hook_of_symbol(name);
+    if (row < 0) {
+        note_unhooked(name);
+    }
     if (row < 0 || handle == RTLD_NEXT) {
         return (struct answer){NULL, row >= 0 && nothing_next(row)};
     }

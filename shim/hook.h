@@ -15,7 +15,13 @@
 
 #include "shim/cuda_api.h"
 
-enum ms_hook_disposition { MS_HOOK_SERVED, MS_HOOK_FORWARDED, MS_HOOK_WATCHED };
+enum ms_hook_disposition {
+    MS_HOOK_SERVED,
+    MS_HOOK_FORWARDED,
+    MS_HOOK_WATCHED,
+    MS_HOOK_LAUNCHED,
+    MS_HOOK_GATED
+};
 enum ms_hook_flavour { MS_HOOK_ANY, MS_HOOK_LEGACY, MS_HOOK_PER_THREAD };
 
 /* One index for every row of hooks.def. */
@@ -55,7 +61,7 @@ extern const struct ms_real_functions *_Atomic ms_real_published;
 void *ms_real_find(const char *symbol);
 
 /* What the serving half implements, one for each row, except the two versions of cuGetProcAddress,
- * which the door answers itself. */
+ * which the door answers itself, and what is only gated. */
 #define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
     CUresult ms_serve_##symbol params;
 #include "shim/hooks.def"
@@ -70,20 +76,20 @@ extern _Thread_local __attribute__((tls_model("initial-exec"))) struct ms_guard 
     bool inside;
 } ms_guard;
 
-enum ms_gate { MS_GATE_NEW, MS_GATE_OPEN, MS_GATE_SHUT /* in a fork child */ };
-extern _Atomic int ms_gate; /* enum ms_gate */
+enum ms_door { MS_DOOR_NEW, MS_DOOR_OPEN, MS_DOOR_SHUT /* in a fork child */ };
+extern _Atomic int ms_door; /* enum ms_door */
 
-/* Opens the gate, once, and arms what watches the process; false where it is shut. */
-bool ms_gate_open(void);
-void ms_gate_shut(void);
+/* Opens the door, once, and arms what watches the process; false where it is shut. */
+bool ms_door_open(void);
+void ms_door_shut(void);
 
 /* The guard of this thread: taken by each trampoline, and for work that no trampoline begins
  * (reports of a framework, memshim.h, a thread of our own). enter is false where the thread is
  * inside already, or memshim is not to act at all (a fork child); then leave must not be called. */
 static inline bool ms_guard_enter(const void *caller)
 {
-    const bool open = atomic_load_explicit(&ms_gate, memory_order_relaxed) == MS_GATE_OPEN;
-    if (ms_guard.inside || (__builtin_expect(!open, 0) && !ms_gate_open())) {
+    const bool open = atomic_load_explicit(&ms_door, memory_order_relaxed) == MS_DOOR_OPEN;
+    if (ms_guard.inside || (__builtin_expect(!open, 0) && !ms_door_open())) {
         return false;
     }
     ms_guard.inside = true;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/gate.h"
 #include "shim/hook.h"
 #include "shim/identity.h"
 #include "shim/log.h"
@@ -47,12 +48,14 @@ static void before_fork(void)
         ms_sites_fork_prepare();
         ms_serve_fork_prepare();
         ms_session_fork_prepare();
+        ms_gate_fork_prepare();
     }
 }
 
 static void after_fork_in_parent(void)
 {
     if (!ms_life_inert()) {
+        ms_gate_fork_parent();
         ms_session_fork_parent();
         ms_serve_fork_parent();
         ms_sites_fork_parent();
@@ -65,7 +68,8 @@ static void after_fork_in_child(void)
 {
     if (!ms_life_inert()) {
         atomic_store(&inert, true);
-        ms_gate_shut();
+        ms_door_shut();
+        ms_gate_fork_child();
         ms_session_fork_child();
         ms_serve_fork_child();
         ms_sites_fork_child();

@@ -1,33 +1,34 @@
 /* The exported functions: each finds the driver's own, and hands the call to the serving half
- * unless this thread is inside memshim already. */
+ * unless this thread is inside memshim already. What queues work on a device passes the gate. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "shim/gate.h"
 #include "shim/hook.h"
 #include "shim/life.h"
 #include "shim/resolve.h"
 
 _Thread_local struct ms_guard ms_guard;
-_Atomic int ms_gate;
+_Atomic int ms_door;
 
 const void *ms_caller(void)
 {
     return ms_guard.caller;
 }
 
-bool ms_gate_open(void)
+bool ms_door_open(void)
 {
-    int gate = MS_GATE_NEW;
-    if (atomic_compare_exchange_strong(&ms_gate, &gate, MS_GATE_OPEN)) {
+    int door = MS_DOOR_NEW;
+    if (atomic_compare_exchange_strong(&ms_door, &door, MS_DOOR_OPEN)) {
         ms_life_arm();
     }
-    return gate != MS_GATE_SHUT;
+    return door != MS_DOOR_SHUT;
 }
 
-void ms_gate_shut(void)
+void ms_door_shut(void)
 {
-    atomic_store(&ms_gate, MS_GATE_SHUT);
+    atomic_store(&ms_door, MS_DOOR_SHUT);
 }
 
 static const struct ms_real_functions *real_functions(void)
@@ -44,10 +45,17 @@ static inline bool is_resolver(enum ms_hook_id row)
     return row == MS_HOOK_ID_cuGetProcAddress || row == MS_HOOK_ID_cuGetProcAddress_v2;
 }
 
-/* In a name of its own, so that the table of entries holds these very functions, and not the
- * address that the loader prefers for the exported name. */
-#define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc)  \
-    static CUresult door_##symbol params                                         \
+/* The class of each row's function in gate.def: a row whose function it lacks does not compile. */
+enum {
+#define MS_GATE(base, class) CLASS_##base = MS_GATE_##class,
+#include "shim/gate.def"
+};
+#define IS(base, class) ((int)CLASS_##base == (int)MS_GATE_##class)
+
+/* A call that memshim serves, or takes note of. Inside memshim it goes to the driver at once, but
+ * past the gate like any other where the serving function would have seen to that. */
+#define GUARDED(name, symbol, base, params, args)                                \
+    static CUresult name##_##symbol params                                       \
     {                                                                            \
         const struct ms_real_functions *real = real_functions();                 \
         if (real->symbol == NULL) {                                              \
@@ -56,14 +64,58 @@ static inline bool is_resolver(enum ms_hook_id row)
         if (is_resolver(MS_HOOK_ID_##symbol)) {                                  \
             return ms_life_inert() ? real->symbol args : ms_serve_##symbol args; \
         }                                                                        \
-        if (!ms_guard_enter(__builtin_return_address(0))) {                      \
-            return real->symbol args;                                            \
+        const bool serves = ms_guard_enter(__builtin_return_address(0));         \
+        const bool counts = IS(base, GATED) || (!serves && IS(base, WITHIN));    \
+        if (counts) {                                                            \
+            ms_gate_enter();                                                     \
         }                                                                        \
-        CUresult result = ms_serve_##symbol args;                                \
-        ms_guard_leave();                                                        \
+        CUresult result = serves ? ms_serve_##symbol args : real->symbol args;   \
+        if (counts) {                                                            \
+            ms_gate_leave();                                                     \
+        }                                                                        \
+        if (serves) {                                                            \
+            ms_guard_leave();                                                    \
+        }                                                                        \
         return result;                                                           \
-    }                                                                            \
-    __attribute__((alias("door_" #symbol), visibility("default"))) CUresult symbol params;
+    }
+
+#define DOOR_SERVED(symbol, base, params, args)    GUARDED(door, symbol, base, params, args)
+#define DOOR_FORWARDED(symbol, base, params, args) GUARDED(door, symbol, base, params, args)
+#define DOOR_WATCHED(symbol, base, params, args)   GUARDED(door, symbol, base, params, args)
+
+/* A launch of what was launched before: counted, and off to the driver. Whatever else is the case
+ * (the gate is closed, somebody watches, a thread's first call, nothing resolved yet) shows in that
+ * the function is not known. Each instruction here is paid by every launch of the process. */
+#define DOOR_LAUNCHED(symbol, base, params, args)                                  \
+    __attribute__((noinline))                                                      \
+    GUARDED(look, symbol, base, params, args) static CUresult door_##symbol params \
+    {                                                                              \
+        if (__builtin_expect(ms_gate_count_launch(f), 1)) {                        \
+            return (CUresult)ms_gate_left(MS_REAL(symbol) args);                   \
+        }                                                                          \
+        ms_gate_leave();                                                           \
+        return look_##symbol args;                                                 \
+    }
+
+/* A call that nobody serves: it passes the gate. */
+#define DOOR_GATED(symbol, base, params, args)                   \
+    static CUresult door_##symbol params                         \
+    {                                                            \
+        const struct ms_real_functions *real = real_functions(); \
+        if (real->symbol == NULL) {                              \
+            return CUDA_ERROR_NOT_FOUND;                         \
+        }                                                        \
+        ms_gate_enter();                                         \
+        CUresult result = real->symbol args;                     \
+        ms_gate_leave();                                         \
+        return result;                                           \
+    }
+
+/* In a name of its own, so that the table of entries holds these very functions, and not the
+ * address that the loader prefers for the exported name. */
+#define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
+    DOOR_##disposition(symbol, base, params, args)                              \
+        __attribute__((alias("door_" #symbol), visibility("default"))) CUresult symbol params;
 #include "shim/hooks.def"
 
 void *const ms_hook_entry[MS_HOOK_COUNT] = {

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "shim/gate.h"
 #include "shim/serve/device.h"
 #include "shim/serve/driver.h"
 #include "shim/serve/overhead.h"
@@ -69,6 +70,7 @@ static struct ms_context *add(CUcontext handle, bool *is_new)
         ms_stream_add_legacy(fresh);
         fresh->next = first;
         atomic_fetch_add(&ms_contexts_unlaunched, 1);
+        ms_gate_watch_launches(true);
         atomic_store_explicit(&first, fresh, memory_order_release);
     }
     pthread_mutex_unlock(&lock);

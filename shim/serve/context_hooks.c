@@ -1,6 +1,7 @@
 /* Contexts come and go: what they take is charged, what dies with them is forgotten. */
 #include <stdlib.h>
 
+#include "shim/gate.h"
 #include "shim/log.h"
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
@@ -153,6 +154,7 @@ void ms_context_gone(struct ms_context *context, bool everything)
     }
     if (!atomic_exchange(&context->launched, true)) {
         atomic_fetch_sub(&ms_contexts_unlaunched, 1);
+        ms_gate_watch_launches(false);
     }
     ms_streams_forget(context);
     ms_marks_forget(context);

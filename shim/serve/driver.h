@@ -34,6 +34,8 @@
     MS_DRIVER_ROW(cuMipmappedArrayGetMemoryRequirements) \
     MS_DRIVER_ROW(cuStreamGetCtx)                        \
     MS_DRIVER_ROW(cuStreamIsCapturing)                   \
+    MS_DRIVER_ROW(cuStreamQuery)                         \
+    MS_DRIVER_ROW(cuStreamSynchronize)                   \
     MS_DRIVER_ROW(cuStreamWaitEvent)                     \
     MS_DRIVER_ROW(cuThreadExchangeStreamCaptureMode)
 

@@ -7,6 +7,7 @@
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
 #include "shim/serve/reservations.h"
+#include "shim/serve/standstill.h"
 #include "shim/serve/stream.h"
 
 static CUmemAllocationProp_v1 standard_properties(const struct ms_device *device,
@@ -242,6 +243,10 @@ void ms_driver_ops_init(struct ms_device *device)
         .stream_wait = ms_mark_stream_wait,
         .mark_release = ms_mark_release,
         .capturing = capturing,
+        .halt = ms_standstill_halt,
+        .resume = ms_standstill_resume,
+        .copy = ms_standstill_copy,
+        .copy_wait = ms_standstill_copy_wait,
         .plain_alloc = plain_alloc,
         .plain_free = plain_free,
     };

@@ -1,5 +1,6 @@
 /* Calls in which the driver takes device memory by itself: measured, charged to the context, and
  * tried once more where the driver ran out and the pool could give something back. */
+#include "shim/gate.h"
 #include "shim/serve/context.h"
 #include "shim/serve/ledger.h"
 #include "shim/serve/overhead.h"
@@ -235,28 +236,12 @@ ms_serve_cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
 
 CUresult ms_serve_cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 {
-    WATCHED(MS_CHARGE_GRAPH, MS_REAL(cuGraphUpload)(hGraph, hStream), NULL);
+    WATCHED(MS_CHARGE_GRAPH, MS_GATED(MS_REAL(cuGraphUpload)(hGraph, hStream)), NULL);
 }
 
 CUresult ms_serve_cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
-    WATCHED(MS_CHARGE_GRAPH, MS_REAL(cuGraphUpload_ptsz)(hGraphExec, hStream), NULL);
-}
-
-CUresult ms_serve_cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
-{
-    if (ms_seen(hGraph)) {
-        return MS_REAL(cuGraphLaunch)(hGraph, hStream);
-    }
-    WATCHED(MS_CHARGE_GRAPH, MS_REAL(cuGraphLaunch)(hGraph, hStream), NULL);
-}
-
-CUresult ms_serve_cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
-{
-    if (ms_seen(hGraphExec)) {
-        return MS_REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream);
-    }
-    WATCHED(MS_CHARGE_GRAPH, MS_REAL(cuGraphLaunch_ptsz)(hGraphExec, hStream), NULL);
+    WATCHED(MS_CHARGE_GRAPH, MS_GATED(MS_REAL(cuGraphUpload_ptsz)(hGraphExec, hStream)), NULL);
 }
 
 static CUresult destroy_graph(void *graph)
@@ -283,22 +268,39 @@ static bool launched_before(const void *function)
     bool first = context && !ms_captures_running() && !atomic_exchange(&context->launched, true);
     if (first) {
         atomic_fetch_sub(&ms_contexts_unlaunched, 1);
+        ms_gate_watch_launches(false);
     }
     return ms_seen(function) && !first;
 }
 
+CUresult ms_serve_cuGraphLaunch(CUgraphExec f, CUstream hStream)
+{
+    if (ms_seen(f)) {
+        return MS_GATED(MS_REAL(cuGraphLaunch)(f, hStream));
+    }
+    WATCHED(MS_CHARGE_GRAPH, MS_GATED(MS_REAL(cuGraphLaunch)(f, hStream)), NULL);
+}
+
+CUresult ms_serve_cuGraphLaunch_ptsz(CUgraphExec f, CUstream hStream)
+{
+    if (ms_seen(f)) {
+        return MS_GATED(MS_REAL(cuGraphLaunch_ptsz)(f, hStream));
+    }
+    WATCHED(MS_CHARGE_GRAPH, MS_GATED(MS_REAL(cuGraphLaunch_ptsz)(f, hStream)), NULL);
+}
+
 /* A launch of something known can run out of memory as well: local memory grows with the grid. */
-#define LAUNCHED(function, call)                 \
-    do {                                         \
-        if (launched_before(function)) {         \
-            bool retried_ = false;               \
-            CUresult result_;                    \
-            do {                                 \
-                result_ = (call);                \
-            } while (again(&retried_, result_)); \
-            return result_;                      \
-        }                                        \
-        WATCHED(MS_CHARGE_LAUNCH, (call), NULL); \
+#define LAUNCHED(function, call)                         \
+    do {                                                 \
+        if (launched_before(function)) {                 \
+            bool retried_ = false;                       \
+            CUresult result_;                            \
+            do {                                         \
+                result_ = MS_GATED(call);                \
+            } while (again(&retried_, result_));         \
+            return result_;                              \
+        }                                                \
+        WATCHED(MS_CHARGE_LAUNCH, MS_GATED(call), NULL); \
     } while (0)
 
 CUresult ms_serve_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,

@@ -5,23 +5,18 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define SLOTS  16384u
+#define SLOTS  MS_SEEN_SLOTS
 #define PROBES 64u
 #define LEFT   ((uintptr_t)1) /* no handle of the driver's is odd and this small */
 
-static _Atomic uintptr_t slots[SLOTS];
-
-static uint32_t home_of(uintptr_t handle)
-{
-    return (uint32_t)((handle * 0x9e3779b97f4a7c15ULL) >> 50) % SLOTS;
-}
+_Atomic uintptr_t ms_seen_slots[SLOTS];
 
 bool ms_seen(const void *handle)
 {
     uintptr_t key = (uintptr_t)handle;
-    uint32_t home = home_of(key);
+    uint32_t home = ms_seen_home(handle);
     for (uint32_t i = 0; i < PROBES; i++) {
-        _Atomic uintptr_t *slot = &slots[(home + i) % SLOTS];
+        _Atomic uintptr_t *slot = &ms_seen_slots[(home + i) % SLOTS];
         uintptr_t found = atomic_load_explicit(slot, memory_order_relaxed);
         if (found == key) {
             return true;
@@ -41,10 +36,10 @@ bool ms_seen(const void *handle)
 void ms_unseen(const void *handle)
 {
     uintptr_t key = (uintptr_t)handle;
-    uint32_t home = home_of(key);
+    uint32_t home = ms_seen_home(handle);
     for (uint32_t i = 0; i < PROBES; i++) {
         uintptr_t found = key;
-        if (atomic_compare_exchange_strong(&slots[(home + i) % SLOTS], &found, LEFT) ||
+        if (atomic_compare_exchange_strong(&ms_seen_slots[(home + i) % SLOTS], &found, LEFT) ||
             found == 0) {
             return;
         }

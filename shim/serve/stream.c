@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "shim/gate.h"
 #include "shim/serve/device.h"
 #include "shim/serve/driver.h"
 
@@ -388,6 +389,7 @@ void ms_capture_let_on(void)
 static void capture_announce(void)
 {
     ms_devices_settle();
+    ms_gate_enter(); /* until the driver has begun it: none begins while contents move */
     atomic_fetch_add(&captures, 1);
     for (int i = 0; i < HOLD_OFF_SPINS && atomic_load(&hold_offs) != 0; i++) {
         sched_yield();
@@ -413,6 +415,7 @@ static bool note_capturing(CUstream handle, bool per_thread, bool capturing)
 
 static CUresult capture_begun(CUstream handle, bool per_thread, CUresult result)
 {
+    ms_gate_leave();
     if (result != CUDA_SUCCESS || !note_capturing(handle, per_thread, true)) {
         atomic_fetch_sub(&captures, 1);
     }
