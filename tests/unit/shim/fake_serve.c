@@ -7,6 +7,8 @@
 #include "shim/hook.h"
 #include "shim/serve/device.h"
 #include "shim/session.h"
+#include "shim/sites/nvtx.h"
+#include "shim/sites/site.h"
 
 static _Atomic int served;
 
@@ -45,6 +47,28 @@ static void serve(const char *symbol)
     }
 #include "shim/hooks.def"
 /* NOLINTEND(bugprone-macro-parentheses) */
+
+char *ms_nvtx_path(const void *caller)
+{
+    (void)caller;
+    return NULL;
+}
+
+void ms_sites_prepare(void)
+{
+}
+
+void ms_sites_fork_prepare(void)
+{
+}
+
+void ms_sites_fork_parent(void)
+{
+}
+
+void ms_sites_fork_child(void)
+{
+}
 
 void ms_serve_fork_prepare(void)
 {
