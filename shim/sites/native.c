@@ -11,18 +11,15 @@
 #include <elf.h>
 #include <errno.h>
 #include <link.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include "shim/sites/modules.h"
-#include "shim/sites/native_stack.h"
+#include "shim/sites/native_step.h"
 #include "shim/sites/unwind_library.h"
-#include "shim/sites/unwind_rule.h"
 
 #define OWN_FRAMES_MAX 32u /* of the shim, on top */
 #define FRAMES_MAX     MS_STACK_DEPTH_MAX
@@ -34,11 +31,15 @@ struct place {
     bool needs_bp;    /* a frame from here on outwards is found through it */
 };
 
-/* A frame just walked. */
+/* A frame just walked. Slots are at multiples of 8: the lower bits are free for what else is to be
+ * known of the way to the next frame. */
 struct fresh {
-    uint64_t address, sp, bp, bp_slot;
-    bool uses_bp, unverifiable;
+    struct ms_step_at at;
+    uint64_t bp_slot; /* 0: the next frame has the same bp; or'ed with: */
 };
+#define USES_BP   1u /* the next frame was found through bp */
+#define BY_MORE   2u /* by more words than a place names */
+#define SLOT_MASK (~UINT64_C(7))
 
 /* A thread's memory of its last stack: frames [first, FRAMES_MAX), the outermost last, so that
  * frames that come and go on top leave the others where they are. */
@@ -51,8 +52,8 @@ struct memory {
     uint64_t stamp;         /* under which they were learned */
     struct ms_own_stack stack;
     uint64_t addresses[FRAMES_MAX];
-    uint64_t hashes[FRAMES_MAX]; /* of the addresses from here on outwards */
-    struct place places[FRAMES_MAX];
+    uint64_t hashes[FRAMES_MAX];         /* of the addresses from here on outwards */
+    struct place places[FRAMES_MAX + 1]; /* the last one lies further out than any frame */
     struct fresh fresh[FRAMES_MAX];
 };
 
@@ -147,6 +148,7 @@ static struct memory *claim(void)
         memory->busy = false;
         memory->first = memory->kept = FRAMES_MAX;
         memory->stack = (struct ms_own_stack){0};
+        memory->places[FRAMES_MAX].sp = UINT64_MAX;
     }
     mine = memory;
     errno = saved;
@@ -170,151 +172,14 @@ static uint64_t hash_of(const uint64_t *addresses, uint32_t count)
 
 #if defined(__x86_64__)
 
-/* --- One frame --------------------------------------------------------------------------------
- */
-
-enum step {
-    STEPPED,
-    STEPPED_UNVERIFIABLE, /* by more than the words that a place names */
-    OUTERMOST,            /* there is nothing further out, and no word was read to know it */
-    ENDED,                /* likewise, but known from a word */
-    LOST
-};
-
-struct walk {
-    struct memory *memory;
-    uint64_t address, sp, bp; /* of the frame the walk has come to */
-    uint64_t bp_slot;         /* where the last step read bp; 0: it was kept */
-    bool used_bp;             /* the last step found the CFA through it */
-    struct ms_stack_part part;
-    uint64_t stamp;
-};
-
-static inline uint64_t word_at(uint64_t address)
-{
-    return *(const uint64_t *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr)
-}
-
-/* The CFA ends the frame: it is further out, and the word below it can be read. */
-static inline bool may_end_at(struct walk *walk, uint64_t cfa)
-{
-    return cfa > walk->sp && (cfa & 7) == 0 &&
-           (__builtin_expect(cfa <= walk->part.end, 1) ||
-            ms_stack_part_reach(&walk->part, cfa - 8));
-}
-
-static inline bool in_frame(const struct walk *walk, uint64_t slot, uint64_t cfa)
-{
-    return slot >= walk->sp && slot < cfa && (slot & 7) == 0;
-}
-
-/* Out of a frame of which the CFA is known. */
-static inline bool leave(struct walk *walk, union ms_rule rule, uint64_t cfa)
-{
-    uint64_t bp = walk->bp;
-    walk->bp_slot = 0;
-    if (!may_end_at(walk, cfa)) {
-        return false;
-    }
-    if (rule.bp != MS_BP_KEPT) {
-        uint64_t slot = (rule.bp == MS_BP_AT_CFA ? cfa : bp) + (uint64_t)(rule.bp_words * 8);
-        if (!in_frame(walk, slot, cfa)) {
-            return false;
-        }
-        walk->bp_slot = slot;
-        bp = word_at(slot);
-    }
-    walk->used_bp = rule.from_bp || rule.bp == MS_BP_AT_BP;
-    walk->address = word_at(cfa - 8);
-    walk->sp = cfa;
-    walk->bp = bp;
-    return true;
-}
-
-/* What the kernel saved when it interrupted the frame that comes next: that may lie on another
- * stack, above or below. */
-static enum step leave_signal(struct walk *walk)
-{
-    const ucontext_t *saved = (const ucontext_t *)(uintptr_t)walk->sp;
-    if (!may_end_at(walk, walk->sp + sizeof(*saved))) {
-        return LOST;
-    }
-    const greg_t *registers = saved->uc_mcontext.gregs;
-    walk->address = (uint64_t)registers[REG_RIP] + 1;
-    walk->bp = (uint64_t)registers[REG_RBP];
-    walk->sp = (uint64_t)registers[REG_RSP];
-    walk->part = ms_stack_part_at(&walk->memory->stack, walk->sp);
-    return STEPPED_UNVERIFIABLE;
-}
-
-static enum step leave_by_library(struct walk *walk)
-{
-    struct ms_unwind_frame frame = {walk->address, walk->sp, walk->bp};
-    if (!ms_unwind_library_is_open() || !ms_unwind_library_step(&frame)) {
-        return LOST;
-    }
-    if (frame.address == 0) {
-        return ENDED;
-    }
-    if (!may_end_at(walk, frame.sp)) {
-        return LOST;
-    }
-    walk->address = frame.address;
-    walk->sp = frame.sp;
-    walk->bp = frame.bp;
-    return STEPPED_UNVERIFIABLE;
-}
-
-static enum step leave_otherwise(struct walk *walk, union ms_rule rule)
-{
-    walk->used_bp = true;
-    walk->bp_slot = 0;
-    switch ((enum ms_rule_kind)rule.kind) {
-    case MS_RULE_OUTERMOST:
-        return OUTERMOST;
-    case MS_RULE_SIGNAL:
-        return leave_signal(walk);
-    case MS_RULE_UNUSUAL:
-        return leave_by_library(walk);
-    case MS_RULE_INDIRECT: {
-        uint64_t slot = (rule.from_bp ? walk->bp : walk->sp) + (uint64_t)(rule.cfa_words * 8);
-        if (!may_end_at(walk, slot + 8) ||
-            !leave(walk, rule, word_at(slot) + (uint64_t)(rule.add_words * 8))) {
-            return LOST;
-        }
-        return walk->address != 0 ? STEPPED_UNVERIFIABLE : ENDED;
-    }
-    case MS_RULE_PLAIN:
-    case MS_RULE_NONE:
-        break;
-    }
-    return LOST;
-}
-
-static inline enum step step_out(struct walk *walk)
-{
-    union ms_rule rule = ms_rule_of(walk->address, walk->stamp);
-    if (__builtin_expect(rule.kind != MS_RULE_PLAIN, 0)) {
-        return leave_otherwise(walk, rule);
-    }
-    uint64_t base = rule.from_bp ? walk->bp : walk->sp;
-    if (!leave(walk, rule, base + (uint64_t)(rule.cfa_words * 8))) {
-        return LOST;
-    }
-    return __builtin_expect(walk->address != 0, 1) ? STEPPED : ENDED;
-}
-
-/* --- All frames -------------------------------------------------------------------------------
- */
-
 /* The frame furthest in from which on all words that lead outwards hold what they held. */
 static uint32_t unchanged_from(const struct memory *memory, uint32_t innermost)
 {
     uint32_t at = FRAMES_MAX - 1;
     while (at > innermost) {
         const struct place *outer = &memory->places[at], *inner = outer - 1;
-        if (word_at(outer->sp - 8) != memory->addresses[at] ||
-            (inner->bp_slot != 0 && word_at(inner->bp_slot) != outer->bp)) {
+        if (ms_word_at(outer->sp - 8) != memory->addresses[at] ||
+            (inner->bp_slot != 0 && ms_word_at(inner->bp_slot) != outer->bp)) {
             break;
         }
         at--;
@@ -322,36 +187,29 @@ static uint32_t unchanged_from(const struct memory *memory, uint32_t innermost)
     return at;
 }
 
-/* Finds the frame that a walk has come to among the remembered ones. */
-struct lookout {
-    uint32_t next;  /* the innermost one that may still be met */
-    uint32_t valid; /* frames from here on are unchanged; FRAMES_MAX: not looked at yet */
-};
-
-static inline bool meets(struct lookout *lookout, const struct walk *walk)
-{
-    const struct memory *memory = walk->memory;
-    uint32_t at = lookout->next;
-    while (at < FRAMES_MAX && memory->places[at].sp < walk->sp) {
-        at++;
-    }
-    lookout->next = at;
-    if (at == FRAMES_MAX || memory->places[at].sp != walk->sp ||
-        memory->addresses[at] != walk->address ||
-        (memory->places[at].needs_bp && memory->places[at].bp != walk->bp)) {
-        return false;
-    }
-    if (lookout->valid == FRAMES_MAX) {
-        lookout->valid = unchanged_from(memory, at);
-    }
-    return at >= lookout->valid;
-}
-
-struct result {
+struct walk {
+    struct memory *memory;
+    struct ms_step_at at;
+    struct ms_stack_part part;
+    uint64_t stamp;
+    uint32_t valid; /* remembered frames from here on are unchanged; 0: not looked at yet */
     uint32_t count; /* of fresh frames */
     uint32_t joint; /* the first frame that is taken over; FRAMES_MAX: none */
-    enum step end;  /* what ended it; STEPPED: there was no more room */
 };
+
+/* Whether the frame that the walk has come to is this remembered one, with all further out. */
+static bool is_remembered(struct walk *walk, const struct ms_step_at *at, uint32_t index)
+{
+    const struct memory *memory = walk->memory;
+    const struct place *place = &memory->places[index];
+    if (memory->addresses[index] != at->address || (place->needs_bp && place->bp != at->bp)) {
+        return false;
+    }
+    if (walk->valid == 0) {
+        walk->valid = unchanged_from(memory, index);
+    }
+    return index >= walk->valid;
+}
 
 /* An address that no table knows may be code made at run time, or no code at all. */
 static bool follows_call(uint64_t address)
@@ -371,105 +229,132 @@ static bool follows_call(uint64_t address)
     return false;
 }
 
-static bool is_code(const struct walk *walk)
+/* What a plain step cannot do. */
+static __attribute__((noinline)) enum ms_step step_otherwise(struct walk *walk, union ms_rule rule,
+                                                             struct fresh *frame)
 {
-    return ms_rule_of(walk->address, walk->stamp).kind != MS_RULE_NONE ||
-           follows_call(walk->address);
+    const bool own = walk->part.own;
+    enum ms_step step = ms_step_out(&walk->at, rule, &walk->part, &walk->memory->stack);
+    frame->bp_slot = step == MS_STEP_OUTERMOST && own ? 0 : BY_MORE;
+    if (step == MS_STEP_UNKNOWN && !follows_call(walk->at.address)) {
+        walk->count--;
+    }
+    return step;
 }
 
-static struct result walk_out(struct walk *walk)
+/* The loop that a capture's time goes into: what it needs is in registers. */
+static enum ms_step walk_out(struct walk *walk)
 {
     struct memory *memory = walk->memory;
-    struct lookout lookout = {memory->kept, FRAMES_MAX};
-    struct result result = {.joint = FRAMES_MAX, .end = STEPPED};
-    for (;;) {
-        if (meets(&lookout, walk) && result.count <= lookout.next) {
-            result.joint = lookout.next;
-            result.end = OUTERMOST;
-            return result;
+    struct fresh *frame = memory->fresh;
+    const struct place *next = &memory->places[memory->kept];
+    struct ms_step_at at = walk->at;
+    uint64_t end = walk->part.end, flags = walk->part.own ? 0 : BY_MORE, slot;
+    for (;; frame++) {
+        while (next->sp < at.sp) {
+            next++;
         }
-        if (result.count == FRAMES_MAX) {
-            return result;
+        if (next->sp == at.sp && frame - memory->fresh <= next - memory->places &&
+            is_remembered(walk, &at, (uint32_t)(next - memory->places))) {
+            walk->joint = (uint32_t)(next - memory->places);
+            walk->count = (uint32_t)(frame - memory->fresh);
+            return MS_STEP_OUTERMOST;
         }
-        struct fresh *frame = &memory->fresh[result.count++];
-        frame->address = walk->address;
-        frame->sp = walk->sp;
-        frame->bp = walk->bp;
-        const bool own_stack = walk->part.own;
-        enum step step = step_out(walk);
-        frame->bp_slot = walk->bp_slot;
-        frame->uses_bp = walk->used_bp;
-        frame->unverifiable = step != STEPPED || !own_stack;
-        if (__builtin_expect(step > STEPPED_UNVERIFIABLE, 0)) {
-            frame->unverifiable = step != OUTERMOST || !own_stack;
-            frame->uses_bp = false;
-            result.end = step;
-            result.count -= step == LOST && !is_code(walk);
-            return result;
+        if (frame == &memory->fresh[FRAMES_MAX]) {
+            walk->count = FRAMES_MAX;
+            return MS_STEPPED;
         }
+        frame->at = at;
+        const union ms_rule rule = ms_rule_of(at.address, walk->stamp);
+        if (__builtin_expect(ms_step_plainly(&at, rule, end, &slot), 1)) {
+            frame->bp_slot = slot | flags | rule.uses_bp;
+            continue;
+        }
+        walk->at = at;
+        walk->count = (uint32_t)(frame - memory->fresh) + 1;
+        enum ms_step step = step_otherwise(walk, rule, frame);
+        if (step > MS_STEPPED_BY_MORE) {
+            return step;
+        }
+        at = walk->at;
+        end = walk->part.end;
+        flags = walk->part.own ? 0 : BY_MORE;
     }
 }
 
 /* Puts the fresh frames in front of those taken over. */
-static void remember(struct memory *memory, struct result result)
+static void remember(const struct walk *walk, bool complete)
 {
-    uint32_t at = result.joint;
+    struct memory *memory = walk->memory;
+    uint32_t at = walk->joint, by_more = 0;
     bool needs_bp = at < FRAMES_MAX && memory->places[at].needs_bp;
     uint64_t hash = at < FRAMES_MAX ? memory->hashes[at] : 0;
-    uint32_t unverifiable = 0; /* frames further in than this one cannot be taken over */
-    for (uint32_t i = result.count; i > 0; i--) {
+    for (uint32_t i = walk->count; i > 0; i--) {
         const struct fresh *frame = &memory->fresh[i - 1];
+        const uint64_t slot = frame->bp_slot & SLOT_MASK;
         at--;
-        if (frame->unverifiable && unverifiable == 0) {
-            unverifiable = at + 1;
+        if (__builtin_expect((frame->bp_slot & BY_MORE) != 0 && by_more == 0, 0)) {
+            by_more = at + 1; /* the outermost such frame: what is further in is not kept */
         }
-        hash = add_to_hash(hash, frame->address);
-        memory->addresses[at] = frame->address;
+        hash = add_to_hash(hash, frame->at.address);
+        memory->addresses[at] = frame->at.address;
         memory->hashes[at] = hash;
-        memory->places[at].sp = frame->sp;
-        memory->places[at].bp = frame->bp;
-        memory->places[at].bp_slot = needs_bp ? frame->bp_slot : 0;
-        needs_bp = frame->uses_bp || (needs_bp && frame->bp_slot == 0);
-        memory->places[at].needs_bp = needs_bp;
+        struct place *place = &memory->places[at];
+        place->sp = frame->at.sp;
+        place->bp = frame->at.bp;
+        place->bp_slot = needs_bp ? slot : 0;
+        needs_bp = (needs_bp & (slot == 0)) | ((frame->bp_slot & USES_BP) != 0);
+        place->needs_bp = needs_bp;
     }
     memory->first = at;
-    memory->kept = result.end != OUTERMOST ? FRAMES_MAX : unverifiable != 0 ? unverifiable : at;
+    memory->kept = !complete ? FRAMES_MAX : by_more != 0 ? by_more : at;
+}
+
+/* Past the shim's own frames on top. */
+static enum ms_step leave_own(struct walk *walk)
+{
+    enum ms_step step = MS_STEPPED;
+    uint64_t slot;
+    for (uint32_t i = 0; i < OWN_FRAMES_MAX && is_own(walk->at.address); i++) {
+        const union ms_rule rule = ms_rule_of(walk->at.address, walk->stamp);
+        if (!ms_step_plainly(&walk->at, rule, walk->part.end, &slot)) {
+            step = ms_step_out(&walk->at, rule, &walk->part, &walk->memory->stack);
+            if (step > MS_STEPPED_BY_MORE) {
+                break;
+            }
+        }
+    }
+    return step;
 }
 
 /* From the caller of this on, the shim's own frames on top left out. */
-static __attribute__((noinline)) enum step walk_stack(struct memory *memory, uint64_t epoch)
+static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, uint64_t epoch)
 {
-    struct walk walk = {.memory = memory, .stamp = ms_rule_stamp(epoch)};
+    struct walk walk = {.memory = memory, .stamp = ms_rule_stamp(epoch), .joint = FRAMES_MAX};
     __asm__ volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2"
-                     : "=&r"(walk.address), "=&r"(walk.sp), "=&r"(walk.bp));
-    walk.part = ms_stack_part_at(&memory->stack, walk.sp);
+                     : "=&r"(walk.at.address), "=&r"(walk.at.sp), "=&r"(walk.at.bp));
+    walk.part = ms_stack_part_at(&memory->stack, walk.at.sp);
     if (memory->stamp != walk.stamp || walk.stamp == MS_STAMP_UNSTEADY) {
         memory->kept = FRAMES_MAX;
         memory->stamp = walk.stamp;
     }
-    for (uint32_t i = 0; i < OWN_FRAMES_MAX && is_own(walk.address); i++) {
-        enum step step = step_out(&walk);
-        if (step > STEPPED_UNVERIFIABLE) {
-            memory->first = memory->kept = FRAMES_MAX;
-            return step;
-        }
+    enum ms_step step = leave_own(&walk);
+    if (step <= MS_STEPPED_BY_MORE) {
+        step = walk_out(&walk);
     }
-    struct result result = walk_out(&walk);
-    remember(memory, result);
-    return result.end;
+    remember(&walk, step == MS_STEP_OUTERMOST);
+    return step;
 }
 
 #else
 
-enum step { STEPPED, OUTERMOST, LOST };
-
-static __attribute__((noinline)) enum step walk_stack(struct memory *memory, uint64_t epoch)
+static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, uint64_t epoch)
 {
     (void)epoch;
     struct ms_unwind_walk walk = {.addresses = memory->hashes, .most = FRAMES_MAX};
     memory->first = FRAMES_MAX;
     if (!ms_unwind_library_is_open()) {
-        return LOST;
+        return MS_STEP_LOST;
     }
     ms_unwind_library_walk(&walk);
     uint32_t own = 0;
@@ -481,9 +366,9 @@ static __attribute__((noinline)) enum step walk_stack(struct memory *memory, uin
            (walk.count - own) * sizeof(memory->addresses[0]));
     memory->hashes[FRAMES_MAX - 1] = 0;
     if (walk.ended) {
-        return OUTERMOST;
+        return MS_STEP_OUTERMOST;
     }
-    return walk.count == FRAMES_MAX ? STEPPED : LOST;
+    return walk.count == FRAMES_MAX ? MS_STEPPED : MS_STEP_LOST;
 }
 
 #endif
@@ -501,12 +386,12 @@ void ms_native_capture(uint32_t depth, struct ms_native_stack *out)
     }
     memory->busy = true;
     atomic_signal_fence(memory_order_seq_cst);
-    enum step end = walk_stack(memory, epoch);
+    enum ms_step end = walk_stack(memory, epoch);
     const uint32_t count = FRAMES_MAX - memory->first;
     out->addresses = &memory->addresses[memory->first];
-    out->cut = count > depth || end == STEPPED;
+    out->cut = count > depth || end == MS_STEPPED;
     out->count = count > depth ? depth : count;
-    out->lost = !out->cut && end == LOST;
+    out->lost = !out->cut && end >= MS_STEP_UNKNOWN;
     out->hash = count == out->count && count > 0 ? memory->hashes[memory->first]
                                                  : hash_of(out->addresses, out->count);
     atomic_signal_fence(memory_order_seq_cst);

@@ -22,19 +22,16 @@ enum ms_rule_kind {
     MS_RULE_UNUSUAL    /* libunwind knows */
 };
 
-enum ms_rule_bp {
-    MS_BP_KEPT,   /* in its register */
-    MS_BP_AT_CFA, /* saved at CFA + bp_words */
-    MS_BP_AT_BP   /* saved at rbp + bp_words */
-};
-
-/* Distances in words of 8 bytes. */
+/* Distances in words of 8 bytes. rbp is saved at CFA + bp_words, or, where the stack was realigned,
+ * at rbp + bp_words. */
 union ms_rule {
     struct {
-        uint64_t kind : 3;    /* enum ms_rule_kind */
-        uint64_t from_bp : 1; /* base: rbp; else rsp */
-        uint64_t bp : 2;      /* enum ms_rule_bp */
-        int64_t add_words : 10;
+        uint64_t kind : 3;       /* enum ms_rule_kind */
+        uint64_t from_bp : 1;    /* base: rbp; else rsp */
+        uint64_t saves_bp : 1;   /* else it is still in its register */
+        uint64_t bp_from_bp : 1; /* as said above */
+        uint64_t uses_bp : 1;    /* one of the two that begin at rbp */
+        int64_t add_words : 9;
         int64_t bp_words : 24;
         int64_t cfa_words : 24;
     };

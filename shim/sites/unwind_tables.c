@@ -520,19 +520,18 @@ static union ms_rule rule_of(const struct state *state)
     if (state->returns.how != AT_CFA || state->returns.offset_bytes != -WORD_BYTES ||
         state->bp.how == ELSEWHERE || state->how == CFA_OTHERWISE || state->sp_unusual ||
         (state->base != REGISTER_BP && state->base != REGISTER_SP) ||
-        !fits(state->offset_bytes, 24) || !fits(state->add_bytes, 10) ||
+        !fits(state->offset_bytes, 24) || !fits(state->add_bytes, 9) ||
         !fits(state->bp.offset_bytes, 24)) {
         return unusual;
     }
-    union ms_rule rule = {.kind = state->how == CFA_INDIRECT ? MS_RULE_INDIRECT : MS_RULE_PLAIN,
-                          .from_bp = state->base == REGISTER_BP,
-                          .cfa_words = state->offset_bytes / WORD_BYTES,
-                          .add_words = state->add_bytes / WORD_BYTES};
-    if (state->bp.how == AT_CFA || state->bp.how == AT_BP) {
-        rule.bp = state->bp.how == AT_CFA ? MS_BP_AT_CFA : MS_BP_AT_BP;
-        rule.bp_words = state->bp.offset_bytes / WORD_BYTES;
-    }
-    return rule;
+    return (union ms_rule){.kind = state->how == CFA_INDIRECT ? MS_RULE_INDIRECT : MS_RULE_PLAIN,
+                           .from_bp = state->base == REGISTER_BP,
+                           .saves_bp = state->bp.how == AT_CFA || state->bp.how == AT_BP,
+                           .bp_from_bp = state->bp.how == AT_BP,
+                           .uses_bp = state->base == REGISTER_BP || state->bp.how == AT_BP,
+                           .cfa_words = state->offset_bytes / WORD_BYTES,
+                           .add_words = state->add_bytes / WORD_BYTES,
+                           .bp_words = state->bp.offset_bytes / WORD_BYTES};
 }
 
 union ms_rule ms_rule_read(const uint8_t *tables, uint64_t address)
