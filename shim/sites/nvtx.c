@@ -10,8 +10,6 @@
 #include <wchar.h>
 
 #include "shim/caller.h"
-#include "shim/dlsym.h"
-#include "shim/life.h"
 #include "shim/memshim.h"
 #include "shim/sites/nvtx_api.h"
 #include "shim/sites/tag_names.h"
@@ -365,22 +363,14 @@ int InitializeInjectionNvtx2(nvtx_export_table_t tables)
     return core_filled || core2_filled ? 1 : 0;
 }
 
-/* A tool may also be linked in: its pointer is looked at by NVTX after the variable, and so is
- * looked at here before. */
-static bool another_is_linked_in(void)
-{
-    void *const *linked = ms_real_dlsym(RTLD_DEFAULT, "InitializeInjectionNvtx2_fnptr");
-    return linked != NULL && *linked != NULL;
-}
-
 /* NVIDIA's own libraries mark each call of their interfaces: thousands of ranges a step, which name
  * no phase of the program. They are left without a tool, so that they cost what they always do. */
 char *ms_nvtx_path(const void *caller)
 {
     Dl_info self;
     enum ms_library library = ms_library_at(caller);
-    if (ms_life_inert() || library == MS_LIBRARY_NCCL || library == MS_LIBRARY_CUDA ||
-        another_is_linked_in() || dladdr((const void *)(uintptr_t)memshim_version, &self) == 0) {
+    if (library == MS_LIBRARY_NCCL || library == MS_LIBRARY_CUDA ||
+        dladdr((const void *)(uintptr_t)memshim_version, &self) == 0) {
         return NULL;
     }
     return (char *)(uintptr_t)self.dli_fname; /* the loader's, which stays */

@@ -2,7 +2,9 @@
  *
  * NVTX is compiled into whatever uses it. Each copy, at its first call, asks getenv for
  * NVTX_INJECTION64_PATH, opens the library of that name, and calls InitializeInjectionNvtx2 in it
- * (nvtxDetail/nvtxInit.h). shim/torch_settings.c has the getenv. */
+ * (nvtxDetail/nvtxInit.h). shim/torch_settings.c has the getenv. What the user or another tool has
+ * put into the variable stands. A tool that is linked into a program is asked by NVTX after the
+ * variable, through a hidden symbol that nobody outside can see: memshim takes its place. */
 #ifndef MEMSHIM_SHIM_SITES_NVTX_H
 #define MEMSHIM_SHIM_SITES_NVTX_H
 

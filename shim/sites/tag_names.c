@@ -46,9 +46,8 @@ static uint64_t hash_of(uint32_t outer, const char *name, size_t bytes)
         memcpy(&word, name, sizeof(word));
         hash = mix(hash ^ word);
     }
-    for (word = 0; bytes > 0; bytes--) {
-        word = word << 8 | (unsigned char)name[bytes - 1];
-    }
+    word = 0;
+    memcpy(&word, name, bytes);
     return mix(hash ^ word);
 }
 

@@ -7,7 +7,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shim/life.h"
 #include "shim/log.h"
 #include "shim/memshim.h"
 #include "shim/session.h"
@@ -74,8 +73,7 @@ static void publish(int change)
     uint64_t next;
     do {
         uint64_t threads = (seen >> 32) + (uint64_t)(int64_t)change;
-        bool only = threads == 1 && change >= 0;
-        next = threads << 32 | (only ? innermost() : 0);
+        next = threads << 32 | (threads == 1 ? innermost() : 0);
     } while (next != seen && !atomic_compare_exchange_weak_explicit(
                                  &tagged, &seen, next, memory_order_relaxed, memory_order_relaxed));
 }
@@ -102,7 +100,6 @@ uint32_t ms_tag_current(void)
 static void end_all(void *unused)
 {
     (void)unused;
-    here.above = 0;
     while (here.depth > 0) {
         (void)ms_tag_pop(here.entries[here.depth - 1].owner);
     }
@@ -113,13 +110,12 @@ static uint32_t thread_id(void)
     return (uint32_t)syscall(SYS_gettid);
 }
 
-/* A child has this thread alone. It may be one that was forked before the driver was used, and
- * then goes on like any other process. */
+/* A child has this thread alone. One that was forked before the driver was used goes on like any
+ * other process; to another the session has no trace (fork in shim/session.h). */
 static void in_child(void)
 {
     ms_tag_names_fork_release();
     here.thread = here.thread != 0 ? thread_id() : 0;
-    here.told = 0;
     atomic_store(&tagged, here.depth > 0 ? (uint64_t)1 << 32 | innermost() : 0);
 }
 
@@ -154,9 +150,6 @@ static uint32_t innermost_of(uint16_t owner)
 
 int ms_tag_push(uint16_t owner, const char *name, size_t bytes, uint32_t color)
 {
-    if (ms_life_inert()) {
-        return -1;
-    }
     uint32_t around = innermost_of(owner);
     int level = around > 0 ? here.entries[around - 1].level + 1 : 0;
     if (here.depth == MS_TAG_DEPTH_MAX) {
@@ -177,9 +170,6 @@ int ms_tag_pop(uint16_t owner)
 {
     uint32_t at = innermost_of(owner);
     int level = at > 0 ? here.entries[at - 1].level : -1;
-    if (ms_life_inert()) {
-        return -1;
-    }
     if (here.above > 0) {
         return level + (int)here.above--;
     }
@@ -204,7 +194,7 @@ int ms_tag_pop(uint16_t owner)
 
 uint32_t ms_tag_start(const char *name, size_t bytes, uint32_t color)
 {
-    uint32_t tag = ms_life_inert() ? 0 : ms_tag_name(0, name, bytes, color);
+    uint32_t tag = ms_tag_name(0, name, bytes, color);
     if (tag != 0) {
         ms_tag_define(tag);
         tell(MS_EVENT_TAG_BEGIN, 0, tag);
@@ -214,7 +204,7 @@ uint32_t ms_tag_start(const char *name, size_t bytes, uint32_t color)
 
 void ms_tag_end(uint32_t tag)
 {
-    if (tag != 0 && !ms_life_inert()) {
+    if (tag != 0) {
         tell(MS_EVENT_TAG_END, 0, tag);
     }
 }
@@ -222,10 +212,8 @@ void ms_tag_end(uint32_t tag)
 void ms_step(enum ms_step_source source)
 {
     static _Atomic uint64_t steps[MS_STEP_NVTX + 1];
-    if (!ms_life_inert()) {
-        uint64_t step = atomic_fetch_add_explicit(&steps[source], 1, memory_order_relaxed) + 1;
-        ms_session_emit(&(struct ms_event){.kind = MS_EVENT_STEP, .id = step, .aux = source});
-    }
+    uint64_t step = atomic_fetch_add_explicit(&steps[source], 1, memory_order_relaxed) + 1;
+    ms_session_emit(&(struct ms_event){.kind = MS_EVENT_STEP, .id = step, .aux = source});
 }
 
 /* --- The public interface ----------------------------------------------------------------------

@@ -21,7 +21,7 @@ uint32_t ms_tag_current(void);
 enum ms_tag_owner { MS_TAG_PUBLIC, MS_TAG_NVTX };
 
 /* name: bytes of it, empty: a level without a name. color: 0xAARRGGBB or 0. Returns how many of
- * this owner are open around it; -1 in a fork child. */
+ * this owner are open around it. */
 int ms_tag_push(uint16_t owner, const char *name, size_t bytes, uint32_t color);
 
 /* Ends the owner's innermost tag. Returns how many of this owner were around it, -1: none was

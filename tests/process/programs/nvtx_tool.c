@@ -1,5 +1,4 @@
-/* A tool of somebody else's: it takes every copy of NVTX, says so, and answers nothing. As a
- * library it is loaded; linked into a program it is found by the pointer. */
+/* A tool of somebody else's: it takes every copy of NVTX, says so, and answers nothing. */
 #include <stdio.h>
 
 __attribute__((visibility("default"))) int
@@ -11,7 +10,3 @@ int InitializeInjectionNvtx2(const void *(*tables)(unsigned))
     (void)puts("another tool was asked");
     return 1;
 }
-
-typedef int (*entry_t)(const void *(*tables)(unsigned));
-__attribute__((visibility("default"))) extern entry_t InitializeInjectionNvtx2_fnptr;
-entry_t InitializeInjectionNvtx2_fnptr = InitializeInjectionNvtx2;

@@ -190,6 +190,7 @@ static void child_of(int status)
         if (status == 8) {
             use_device();
             allocate(2);
+            in_thread(worker, (void *)3); /* the parent's other threads are not the child's */
         }
         memshim_tag_pop();
         memshim_tag_pop();
@@ -209,11 +210,26 @@ static void fork_after(void)
     memshim_tag_pop();
 }
 
+static void *tagged_until(void *barrier)
+{
+    memshim_tag_push("other");
+    (void)pthread_barrier_wait(barrier);
+    (void)pthread_barrier_wait(barrier);
+    return NULL;
+}
+
 /* A child from before tells its own. */
 static void fork_before(void)
 {
+    pthread_t other;
+    pthread_barrier_t barrier;
+    MUST(pthread_barrier_init(&barrier, NULL, 2));
+    MUST(pthread_create(&other, NULL, tagged_until, &barrier));
+    (void)pthread_barrier_wait(&barrier);
     memshim_tag_push("parent");
     child_of(8);
+    (void)pthread_barrier_wait(&barrier);
+    MUST(pthread_join(other, NULL));
 }
 
 static void no_device(void)
