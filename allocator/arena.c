@@ -133,14 +133,12 @@ static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_ad
     bool unbacked = false;
     slots_of(segment, addr, bytes, &from, &to);
     uint64_t now = ++pool->repair.clock;
-    for (uint64_t slot = from; slot < to; slot++) {
-        struct ms_granule *granule = &segment->granules[slot];
+    struct ms_granule *granule = &segment->granules[from];
+    for (uint64_t slot = from; slot < to; slot++, granule++) {
         if (granule->tensors++ == 0) {
-            uint64_t gap = now - granule->since;
-            if (granule->since != 0) {
-                granule->last_gap = gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX;
-            }
             ms_quiet_clear(pool, segment, slot);
+            uint64_t gap = now - granule->since;
+            granule->last_gap = gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX;
         }
         granule->since = now;
         unbacked |= granule->unbacked;

@@ -70,7 +70,11 @@ enum ms_event_kind {
     MS_EVENT_KIND_COUNT
 };
 
-enum ms_step_source { MS_STEP_CALLED /* memshim_step() */, MS_STEP_NVTX /* a range named step */ };
+enum ms_step_source {
+    MS_STEP_CALLED, /* memshim_step() */
+    MS_STEP_NVTX,   /* a range named step */
+    MS_STEP_SOURCE_COUNT
+};
 
 /* Why memory was charged that did not come from chunks. */
 enum ms_charge_reason {

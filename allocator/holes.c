@@ -200,7 +200,7 @@ static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, bool
     for_each_quiet(pool, collect_one, &victims);
     ms_victims_order(victims.heap, victims.count);
     while (victims.count > 0 && bytes < enough_bytes) {
-        struct ms_chunk *chunk = ms_victims_pop(victims.heap, &victims.count);
+        struct ms_chunk *chunk = ms_victims_pop(victims.heap, &victims.count).chunk;
         uint64_t slots = chunk_slots(pool, chunk);
         ms_granules_unbacked(pool, chunk->segment, chunk->slot, chunk->slot + slots);
         memset(&chunk->segment->slots[chunk->slot], 0, ms_pointers_bytes(slots));
@@ -304,21 +304,76 @@ ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *t
 
 /* ---- host chunks under nothing live */
 
-static void drain(struct ms_pool *pool)
+static void forget_draining(struct ms_pool *pool, struct ms_range *range)
+{
+    struct ms_range **link = &pool->repair.draining;
+    while (*link != range) {
+        link = &(*link)->draining.next;
+    }
+    *link = range->draining.next;
+}
+
+static bool drained(const struct ms_pool *pool, const struct ms_range *range)
+{
+    return range->state == MS_RANGE_DRAINING && range->draining.epoch <= pool->repair.done_epoch;
+}
+
+/* All of the granule around a draining range, as one busy range; null where something else lies in
+ * it, or its work is not known to be done. */
+static struct ms_range *take_drained(struct ms_pool *pool, struct ms_range *range)
+{
+    uint64_t granule = pool->granule_bytes;
+    ms_addr_t begin = range->addr - (range->addr - range->segment->base) % granule;
+    while (drained(pool, range) && range->addr > begin) {
+        range = range->prev;
+    }
+    const struct ms_range *last = range;
+    while (drained(pool, last) && last->addr + last->bytes < begin + granule) {
+        last = last->next;
+    }
+    if (!drained(pool, range) || !drained(pool, last)) {
+        return NULL;
+    }
+    forget_draining(pool, range);
+    range->state = MS_RANGE_BUSY;
+    while (range->bytes < granule) {
+        forget_draining(pool, range->next);
+        ms_range_absorb_next(pool, range);
+    }
+    return range;
+}
+
+void ms_holes_drain_no_more(struct ms_pool *pool)
 {
     ms_lock_acquire(&pool->state);
     struct ms_range **link = &pool->repair.draining;
     while (*link != NULL) {
         struct ms_range *range = *link;
+        const struct ms_segment *segment = range->segment;
+        if (segment->slots[(range->addr - segment->base) / pool->granule_bytes]->host) {
+            link = &range->draining.next;
+        } else {
+            *link = range->draining.next;
+            range->state = MS_RANGE_BUSY;
+            ms_range_make_free(pool, range, NULL);
+        }
+    }
+    ms_lock_release(&pool->state);
+}
+
+static void drain(struct ms_pool *pool)
+{
+    ms_lock_acquire(&pool->state);
+    struct ms_range *next = pool->repair.draining;
+    while (next != NULL) {
+        struct ms_range *range = take_drained(pool, next);
+        if (range == NULL) {
+            next = next->draining.next;
+            continue;
+        }
         struct ms_segment *segment = range->segment;
         uint64_t slot = (range->addr - segment->base) / pool->granule_bytes;
         struct ms_chunk *chunk = segment->slots[slot];
-        if (range->draining.epoch > pool->repair.done_epoch) {
-            link = &range->draining.next;
-            continue;
-        }
-        *link = range->draining.next;
-        range->state = MS_RANGE_BUSY;
         ms_lock_release(&pool->state);
         bool unmapped = ms_backing_unmap(pool, &chunk, 1) == MS_OK;
         if (unmapped) {
@@ -335,7 +390,7 @@ static void drain(struct ms_pool *pool)
             pool->repair.draining = range;
         }
         /* Others may have changed the list meanwhile. */
-        link = &pool->repair.draining;
+        next = pool->repair.draining;
     }
     ms_lock_release(&pool->state);
 }

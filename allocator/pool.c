@@ -330,6 +330,15 @@ ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *
     return range != NULL ? MS_OK : MS_ERR_NOT_OURS;
 }
 
+/* All that it lies on. */
+static ms_status_t bring_back(struct ms_pool *pool, const struct ms_range *range)
+{
+    uint64_t granule = pool->granule_bytes;
+    uint64_t offset = range->addr - range->segment->base;
+    return ms_spill_bring_back(pool, range->segment, offset / granule,
+                               (offset + range->bytes - 1) / granule + 1);
+}
+
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
 {
     ms_lock_acquire(&pool->growth);
@@ -353,7 +362,7 @@ ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
     pool->moving.refused = false;
     ms_status_t status = unbacked ? ms_holes_back(pool, range->segment, from, to) : MS_OK;
     if (status == MS_OK && range != NULL && pool->count.spill.spilled_bytes > 0) {
-        status = ms_spill_bring_back(pool, range->segment, from, to);
+        status = bring_back(pool, range);
         (void)ms_backing_release_spares(pool);
         ms_promise_settle(pool);
     }

@@ -132,6 +132,7 @@ struct ms_victim {
     uint64_t rank;
     bool behind_live; /* begins right behind a live tensor's end */
     struct ms_chunk *chunk;
+    struct ms_range *live; /* one that lies on it; null in a framework's reservation */
 };
 
 /* Moving contents: see move.c and spill.c. Growth lock. */
@@ -140,6 +141,7 @@ struct ms_moving {
     struct ms_segment *staging; /* addresses to copy to; null: none were needed yet */
     uint64_t staged;            /* its first slots, which have a chunk of one granule each */
     uint64_t since_ns;          /* of the standstill: up to where its time is accounted for */
+    struct ms_range *cut;       /* free memory that moves along, linked by free.batch_next; busy */
     bool refused;               /* the device did not stand still for the request under way */
     bool broken;                /* contents could not be put back: nothing is moved any more */
 };
@@ -458,6 +460,9 @@ void ms_holes_freeze(struct ms_pool *pool);
 /* Gets host chunks back that stand behind nothing live. */
 void ms_holes_recover(struct ms_pool *pool);
 
+/* What was to drain and lies on the device by now is free, its work being done. */
+void ms_holes_drain_no_more(struct ms_pool *pool);
+
 /* At the pool's end. */
 void ms_holes_forget(struct ms_pool *pool);
 
@@ -469,7 +474,7 @@ enum { MS_RUN_CHUNKS = 64 };
 void ms_victims_need(struct ms_pool *pool, size_t wanted);
 void ms_victims_order(struct ms_victim *heap, size_t count);
 /* Takes the best out of an ordered heap that is not empty. */
-struct ms_chunk *ms_victims_pop(struct ms_victim *heap, size_t *count);
+struct ms_victim ms_victims_pop(struct ms_victim *heap, size_t *count);
 
 /* Mapped chunks linked by `next`: sorts them; takes neighbours off the front of a sorted list. */
 struct ms_chunk *ms_chunks_by_address(struct ms_chunk *list);
@@ -541,6 +546,11 @@ bool ms_place_fresh(struct ms_pool *pool, uint64_t bytes, struct ms_place *out);
  * idle or hole. Null: the host is out of memory, nothing changed. */
 struct ms_range *ms_place_claim(struct ms_pool *pool, const struct ms_place *place, uint64_t bytes,
                                 bool *idle);
+
+/* Takes from a free range or a hole what lies in [from, to), which is not nothing; the rest stays
+ * what it was. Two nodes are in reserve (ms_slab_reserve). */
+struct ms_range *ms_range_cut(struct ms_pool *pool, struct ms_range *range, ms_addr_t from,
+                              ms_addr_t to);
 
 /* A block in what the request may use at once and is backed. MS_ERR_NO_MEMORY: none, or, while
  * memory is tight, a better place needs driver calls. */

@@ -39,10 +39,11 @@ struct ms_range {
             struct ms_range *index_next;
             uint64_t id;
             uint64_t asked_bytes;
-            uint64_t born, used; /* birth and last use, counted in allocations of the pool */
             ms_stream_t stream;
             struct ms_holder *holder; /* null: nobody in particular */
             struct ms_arena *holes; /* what is known of its holes; null: no tensor was born in it */
+            uint64_t used; /* the next id at its last told use; below its id: none. Beyond the
+                              reach of the other states, which would leave anything here */
         } live;
         struct {
             struct ms_range *next;

@@ -1,8 +1,8 @@
 /* Live memory on the host: what to move there when nothing else is left, and what to bring back.
  *
- *   what may be moved   a chunk that lies wholly in one live block or one arena, with something
- *                       live on it, all of it: not where its identity has left the process, nor
- *                       where a stream captured
+ *   what may be moved   a chunk with something live on it, all of it: not where the identity of
+ *                       anything on it has left the process, nor where a stream captured. Free
+ *                       memory on it goes along, and drains
  *   which one           the one that is used last, by the configured choice (spill_choice.h): a
  *                       chunk counts as used when anything on it was
  *   how much            what the request lacks, and a little ahead of need, for a standstill costs
@@ -45,6 +45,7 @@ struct search {
     size_t count, room;
     uint64_t bytes; /* of all that were found */
     uint64_t enough_bytes;
+    ms_addr_t begin, end; /* where they begin */
     bool only_count;
 };
 
@@ -57,7 +58,7 @@ static uint64_t part_of(uint64_t at, uint64_t now)
 }
 
 static void found(struct ms_pool *pool, struct search *search, struct ms_chunk *chunk,
-                  struct ms_spill_candidate *candidate)
+                  struct ms_range *live, struct ms_spill_candidate *candidate)
 {
     search->bytes += chunk->bytes;
     if (search->only_count || search->count == search->room) {
@@ -71,13 +72,18 @@ static void found(struct ms_pool *pool, struct search *search, struct ms_chunk *
     candidate->next_use = UINT64_MAX;
     candidate->returns = chunk->returns;
     uint64_t rank = choice->rank(choice->ctx, candidate);
-    search->heap[search->count++] =
-        (struct ms_victim){.rank = search->down ? rank : UINT64_MAX - rank, .chunk = chunk};
+    search->heap[search->count++] = (struct ms_victim){
+        .rank = search->down ? rank : UINT64_MAX - rank, .chunk = chunk, .live = live};
 }
 
-static bool wanted(const struct search *search, const struct ms_chunk *chunk)
+static bool wanted(const struct ms_pool *pool, const struct search *search,
+                   const struct ms_chunk *chunk)
 {
-    return chunk != NULL && !chunk->stuck && chunk->host != search->down &&
+    if (chunk == NULL || chunk->stuck) {
+        return false;
+    }
+    ms_addr_t addr = chunk->segment->base + chunk->slot * pool->granule_bytes;
+    return addr >= search->begin && addr < search->end && chunk->host != search->down &&
            (search->held_too || chunk->returns < THRASH_RETURNS);
 }
 
@@ -102,46 +108,100 @@ static bool look_at_granules(const struct ms_pool *pool, const struct ms_segment
     return live;
 }
 
-/* The chunks that lie wholly in the slots [from, to), which are an arena's. */
-static void search_arena(struct ms_pool *pool, struct search *search, struct ms_segment *segment,
-                         uint64_t from, uint64_t to)
+/* A framework's reservation: all of it is one arena. */
+static void search_foreign(struct ms_pool *pool, struct search *search, struct ms_segment *segment)
 {
-    for (uint64_t slot = from; slot < to && search->bytes < search->enough_bytes; slot++) {
+    for (uint64_t slot = 0; slot < segment->slot_count && search->bytes < search->enough_bytes;
+         slot++) {
         struct ms_chunk *chunk = segment->slots[slot];
         uint64_t last_use = 0;
-        if (!wanted(search, chunk) || chunk->slot != slot ||
-            slot + chunk->bytes / pool->granule_bytes > to ||
-            !look_at_granules(pool, segment, chunk, &last_use)) {
-            continue;
+        if (wanted(pool, search, chunk) && chunk->slot == slot && !pool->repair.frozen &&
+            look_at_granules(pool, segment, chunk, &last_use)) {
+            struct ms_spill_candidate candidate = {
+                .last_use = part_of(last_use, pool->repair.clock), .kind = MS_KIND_TENSOR};
+            found(pool, search, chunk, NULL, &candidate);
         }
-        struct ms_spill_candidate candidate = {.last_use = part_of(last_use, pool->repair.clock),
-                                               .kind = MS_KIND_TENSOR};
-        found(pool, search, chunk, &candidate);
     }
 }
 
-static void search_block(struct ms_pool *pool, struct search *search, const struct ms_range *range)
+/* Whether all of the chunk lies in the arena's granules. */
+static bool inside_arena(const struct ms_pool *pool, const struct ms_chunk *chunk,
+                         const struct ms_arena *arena)
 {
-    struct ms_segment *segment = range->segment;
-    uint64_t from = 0;
-    uint64_t to = 0;
-    ms_granules_inside(pool, segment, range->addr, range->bytes, &from, &to);
-    if (range->live.holes != NULL) {
-        if (!pool->repair.frozen) {
-            search_arena(pool, search, segment, from, to);
+    uint64_t slots = chunk->bytes / pool->granule_bytes;
+    for (uint64_t k = 0; k < slots; k++) {
+        if (chunk->segment->granules[chunk->slot + k].arena != arena) {
+            return false;
         }
-        return;
     }
-    uint64_t now = pool->count.allocations;
-    for (uint64_t slot = from; slot < to && search->bytes < search->enough_bytes; slot++) {
-        struct ms_chunk *chunk = segment->slots[slot];
-        if (wanted(search, chunk) && chunk->slot == slot &&
-            slot + chunk->bytes / pool->granule_bytes <= to) {
-            struct ms_spill_candidate candidate = {.last_use = part_of(range->live.used, now),
-                                                   .born = part_of(range->live.born, now),
-                                                   .site = range->site,
-                                                   .kind = MS_KIND_BLOCK};
-            found(pool, search, chunk, &candidate);
+    return true;
+}
+
+/* What one live block says of a chunk that it lies on. False: the chunk stays. */
+static bool look_at_block(struct ms_pool *pool, const struct ms_chunk *chunk,
+                          const struct ms_range *range, struct ms_spill_candidate *candidate)
+{
+    const struct ms_arena *arena = range->live.holes;
+    uint64_t now = pool->next_id;
+    uint64_t used = range->live.used > range->live.id ? range->live.used : range->live.id;
+    uint64_t last_use = part_of(used, now);
+    if (range->pinned || (arena != NULL && (arena->frozen || pool->repair.frozen))) {
+        return false;
+    }
+    candidate->kind = arena == NULL ? MS_KIND_BLOCK : MS_KIND_TENSOR;
+    candidate->site = range->site;
+    candidate->born = part_of(range->live.id, now);
+    if (arena != NULL && inside_arena(pool, chunk, arena)) {
+        if (!look_at_granules(pool, chunk->segment, chunk, &last_use)) {
+            return false;
+        }
+        last_use = part_of(last_use, pool->repair.clock);
+        candidate->born = 0;
+    }
+    candidate->last_use = last_use > candidate->last_use ? last_use : candidate->last_use;
+    return true;
+}
+
+/* Of a chunk on which `range` lies first: whether it may move; *live: a block on it. */
+static bool look_at_ranges(struct ms_pool *pool, const struct search *search,
+                           const struct ms_chunk *chunk, struct ms_range *range,
+                           struct ms_range **live, struct ms_spill_candidate *candidate)
+{
+    ms_addr_t end = chunk->segment->base + chunk->slot * pool->granule_bytes + chunk->bytes;
+    enum ms_range_state along = search->down ? MS_RANGE_FREE : MS_RANGE_DRAINING;
+    *live = NULL;
+    for (; range != NULL && range->addr < end; range = range->next) {
+        if (range->state == MS_RANGE_LIVE ? !look_at_block(pool, chunk, range, candidate)
+                                          : range->state != along) {
+            return false;
+        }
+        if (range->state == MS_RANGE_LIVE) {
+            candidate->site = *live == NULL ? range->site : 0;
+            *live = range;
+        }
+    }
+    return *live != NULL;
+}
+
+static void search_blocks(struct ms_pool *pool, struct search *search, struct ms_segment *segment)
+{
+    struct ms_range *range = segment->first;
+    uint64_t slot = 0;
+    while (slot < segment->slot_count && search->bytes < search->enough_bytes) {
+        ms_addr_t addr = segment->base + slot * pool->granule_bytes;
+        while (range->addr + range->bytes <= addr) {
+            range = range->next;
+        }
+        if (range->state == MS_RANGE_HOLE) {
+            slot = (range->addr + range->bytes - segment->base) / pool->granule_bytes;
+            continue;
+        }
+        struct ms_chunk *chunk = segment->slots[slot++];
+        struct ms_range *live = NULL;
+        struct ms_spill_candidate candidate = {0};
+        if (wanted(pool, search, chunk) && chunk->slot == slot - 1 &&
+            look_at_ranges(pool, search, chunk, range, &live, &candidate)) {
+            found(pool, search, chunk, live, &candidate);
         }
     }
 }
@@ -149,20 +209,10 @@ static void search_block(struct ms_pool *pool, struct search *search, const stru
 /* State lock. */
 static void search_segment(struct ms_pool *pool, struct search *search, struct ms_segment *segment)
 {
-    if (segment->plain || segment == pool->moving.staging) {
-        return;
-    }
     if (segment->foreign != NULL) {
-        if (!pool->repair.frozen) {
-            search_arena(pool, search, segment, 0, segment->slot_count);
-        }
-        return;
-    }
-    for (const struct ms_range *range = segment->first;
-         range != NULL && search->bytes < search->enough_bytes; range = range->next) {
-        if (range->state == MS_RANGE_LIVE && !range->pinned) {
-            search_block(pool, search, range);
-        }
+        search_foreign(pool, search, segment);
+    } else if (!segment->plain && segment != pool->moving.staging) {
+        search_blocks(pool, search, segment);
     }
 }
 
@@ -173,52 +223,85 @@ static void search_all(struct ms_pool *pool, struct search *search)
     }
 }
 
-/* Frees of blocks that may be backed by the host wait from here on, or no longer. State lock. */
-static void begin(struct ms_pool *pool)
+/* ---- victims */
+
+/* What lies on the chunk is about to move: live blocks are mixed from here on, and free memory is
+ * nobody's to have. False: the host has no memory. State lock. */
+static bool take_along(struct ms_pool *pool, const struct ms_chunk *chunk, struct ms_range *range)
 {
-    pool->moving.under_way = true;
+    ms_addr_t begin = chunk->segment->base + chunk->slot * pool->granule_bytes;
+    ms_addr_t end = begin + chunk->bytes;
+    while (range->addr > begin) {
+        range = range->prev;
+    }
+    for (; range != NULL && range->addr < end; range = range->next) {
+        if (range->state == MS_RANGE_LIVE) {
+            range->mixed = true;
+        } else if (range->state == MS_RANGE_FREE) {
+            if (!ms_slab_reserve(&pool->range_slab, 2)) {
+                return false;
+            }
+            ms_addr_t from = range->addr > begin ? range->addr : begin;
+            ms_addr_t to = range->addr + range->bytes < end ? range->addr + range->bytes : end;
+            struct ms_batch *batch = range->free.batch;
+            range = ms_range_cut(pool, range, from, to);
+            range->free.batch = batch; /* where it stays, its work may still run */
+            range->free.batch_next = pool->moving.cut;
+            pool->moving.cut = range;
+        }
+    }
+    return true;
 }
 
+/* The move is over: frees of mixed blocks go on, and free memory is what stands behind it. */
 static void finish(struct ms_pool *pool)
 {
     ms_lock_acquire(&pool->state);
     pool->moving.under_way = false;
+    while (pool->moving.cut != NULL) {
+        struct ms_range *range = pool->moving.cut;
+        pool->moving.cut = range->free.batch_next;
+        ms_range_give_up(pool, range, range->free.batch);
+    }
     ms_lock_release(&pool->state);
+    ms_holes_drain_no_more(pool);
 }
 
-/* Takes the best for `enough_bytes`, all together at most `limit_bytes`; linked by `next`. */
-static struct ms_chunk *pick(struct ms_pool *pool, bool down, bool held_too, uint64_t enough_bytes,
-                             uint64_t limit_bytes, uint64_t *bytes)
+/* The best for `enough_bytes`, all together at most `limit_bytes`; *bytes: how much that is. With
+ * `take` they are taken, linked by `next`: finish() is called when they have moved, or not. */
+static struct ms_chunk *pick(struct ms_pool *pool, struct search *search, bool take,
+                             uint64_t enough_bytes, uint64_t limit_bytes, uint64_t *bytes)
 {
-    uint64_t most = down ? pool->count.reserved_bytes : pool->count.host_backed_bytes;
+    uint64_t most = search->down ? pool->count.reserved_bytes : pool->count.host_backed_bytes;
     ms_victims_need(pool, most / pool->granule_bytes + 1);
-    struct search search = {.down = down,
-                            .held_too = held_too,
-                            .heap = pool->repair.victims,
-                            .room = pool->repair.victim_room,
-                            .enough_bytes = UINT64_MAX};
+    search->heap = pool->repair.victims;
+    search->room = pool->repair.victim_room;
+    search->enough_bytes = UINT64_MAX;
     struct ms_chunk *list = NULL;
     *bytes = 0;
     ms_lock_acquire(&pool->state);
-    begin(pool);
-    search_all(pool, &search);
-    ms_victims_order(search.heap, search.count);
-    while (search.count > 0 && *bytes < enough_bytes) {
-        struct ms_chunk *chunk = ms_victims_pop(search.heap, &search.count);
-        if (chunk->bytes > limit_bytes - *bytes) {
+    pool->moving.under_way = take;
+    search_all(pool, search);
+    ms_victims_order(search->heap, search->count);
+    while (search->count > 0 && *bytes < enough_bytes) {
+        struct ms_victim best = ms_victims_pop(search->heap, &search->count);
+        if (best.chunk->bytes > limit_bytes - *bytes ||
+            (take && best.live != NULL && !take_along(pool, best.chunk, best.live))) {
             continue;
         }
-        struct ms_range *range =
-            ms_pool_block_around(pool, chunk->segment->base + chunk->slot * pool->granule_bytes);
-        if (range != NULL) {
-            range->mixed = true;
-        }
-        chunk->next = list;
-        list = chunk;
-        *bytes += chunk->bytes;
+        best.chunk->next = list;
+        list = best.chunk;
+        *bytes += best.chunk->bytes;
     }
     ms_lock_release(&pool->state);
     return list;
+}
+
+static struct ms_chunk *pick_down(struct ms_pool *pool, bool take, uint64_t enough_bytes,
+                                  uint64_t limit_bytes, uint64_t *bytes)
+{
+    struct search search = {.down = true, .held_too = true, .end = UINT64_MAX};
+    return pick(pool, &search, take, enough_bytes, limit_bytes, bytes);
 }
 
 /* ---- down */
@@ -240,7 +323,7 @@ static uint64_t room_on_host(struct ms_pool *pool)
 
 uint64_t ms_spill_room(struct ms_pool *pool, uint64_t enough_bytes)
 {
-    struct search search = {.down = true, .held_too = true, .only_count = true};
+    struct search search = {.down = true, .held_too = true, .end = UINT64_MAX, .only_count = true};
     search.enough_bytes = least(enough_bytes, room_on_host(pool));
     ms_lock_acquire(&pool->state);
     search_all(pool, &search);
@@ -270,7 +353,7 @@ static ms_status_t prepare(struct ms_pool *pool, uint64_t needed_bytes, uint64_t
     if (enough < needed_bytes) {
         return MS_ERR_NO_MEMORY;
     }
-    (void)pick(pool, true, true, enough, room, bytes);
+    (void)pick_down(pool, false, enough, room, bytes);
     if (*bytes < needed_bytes) {
         return MS_ERR_NO_MEMORY;
     }
@@ -287,7 +370,7 @@ static ms_status_t make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *tak
     }
     uint64_t picked_bytes = 0;
     uint64_t moved_bytes = 0;
-    struct ms_chunk *list = pick(pool, true, true, staged_bytes, staged_bytes, &picked_bytes);
+    struct ms_chunk *list = pick_down(pool, true, staged_bytes, staged_bytes, &picked_bytes);
     if (picked_bytes < bytes) {
         ms_move_unstage(pool);
         return MS_ERR_NO_MEMORY;
@@ -319,30 +402,41 @@ static uint64_t budget_room(struct ms_pool *pool)
     return room - room % pool->granule_bytes;
 }
 
-uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes)
+/* Brings back what is found, at least `least_bytes` of it; returns how much it was. */
+static uint64_t promote(struct ms_pool *pool, struct search search, uint64_t least_bytes,
+                        uint64_t max_bytes)
 {
     uint64_t moved_bytes = 0;
     uint64_t bytes = 0;
+    struct search again = search;
+    uint64_t limit = least(budget_room(pool), max_bytes);
+    (void)pick(pool, &search, false, limit, limit, &bytes);
+    if (bytes == 0 || bytes < least_bytes ||
+        ms_move_stage(pool, bytes, MS_LOCATION_DEVICE) != MS_OK) {
+        return 0;
+    }
+    uint64_t picked_bytes = 0;
+    struct ms_chunk *list = pick(pool, &again, true, bytes, bytes, &picked_bytes);
+    if (picked_bytes > 0) {
+        (void)ms_move(pool, list, MS_LOCATION_DEVICE, &moved_bytes);
+    }
+    ms_move_unstage(pool);
+    finish(pool);
+    return moved_bytes;
+}
+
+uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes)
+{
+    uint64_t moved_bytes = 0;
     ms_lock_acquire(&pool->growth);
     pool->moving.refused = false;
     if (pool->count.spill.spilled_bytes > 0 && ms_spill_possible(pool)) {
         (void)ms_backing_release_spares(pool);
         ms_holes_recover(pool);
-        uint64_t room = budget_room(pool);
-        bool for_all = room >= pool->count.host_backed_bytes;
-        uint64_t limit = least(room, max_bytes);
-        (void)pick(pool, false, for_all, limit, limit, &bytes);
+        bool for_all = budget_room(pool) >= pool->count.host_backed_bytes;
+        struct search search = {.held_too = for_all, .end = UINT64_MAX};
+        moved_bytes = promote(pool, search, 0, max_bytes);
     }
-    if (bytes > 0 && ms_move_stage(pool, bytes, MS_LOCATION_DEVICE) == MS_OK) {
-        uint64_t picked_bytes = 0;
-        bool for_all = budget_room(pool) + bytes >= pool->count.host_backed_bytes;
-        struct ms_chunk *list = pick(pool, false, for_all, bytes, bytes, &picked_bytes);
-        if (picked_bytes > 0) {
-            (void)ms_move(pool, list, MS_LOCATION_DEVICE, &moved_bytes);
-        }
-        ms_move_unstage(pool);
-    }
-    finish(pool);
     (void)ms_backing_release_spares(pool);
     ms_promise_settle(pool);
     ms_lock_release(&pool->growth);
@@ -390,7 +484,7 @@ ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment
     if (status == MS_OK) {
         moved_bytes = 0;
         ms_lock_acquire(&pool->state);
-        begin(pool);
+        pool->moving.under_way = true;
         struct ms_chunk *list = hosts_in(segment, from, to, &bytes);
         ms_lock_release(&pool->state);
         status = ms_move(pool, list, MS_LOCATION_DEVICE, &moved_bytes);
@@ -406,11 +500,17 @@ ms_status_t ms_pool_promote_range(ms_pool_t *pool, ms_addr_t addr, uint64_t byte
     ms_lock_acquire(&pool->growth);
     pool->moving.refused = false;
     struct ms_segment *segment = ms_segment_of(pool, addr);
-    if (segment != NULL && !segment->plain && bytes > 0 &&
-        bytes <= segment->bytes - (addr - segment->base)) {
-        uint64_t from = (addr - segment->base) / pool->granule_bytes;
-        uint64_t to = (addr + bytes - 1 - segment->base) / pool->granule_bytes + 1;
-        status = ms_spill_bring_back(pool, segment, from, to);
+    if (segment != NULL && bytes > 0 && bytes <= segment->bytes - (addr - segment->base)) {
+        uint64_t wanted_bytes = 0;
+        struct search search = {.held_too = true,
+                                .begin = addr - (addr - segment->base) % pool->granule_bytes,
+                                .end = addr + bytes};
+        struct search all = search;
+        if (ms_spill_possible(pool)) {
+            (void)pick(pool, &all, false, UINT64_MAX, UINT64_MAX, &wanted_bytes);
+        }
+        uint64_t moved_bytes = promote(pool, search, wanted_bytes, UINT64_MAX);
+        status = moved_bytes == wanted_bytes ? MS_OK : MS_ERR_NO_MEMORY;
         (void)ms_backing_release_spares(pool);
         ms_promise_settle(pool);
     }
@@ -442,7 +542,7 @@ void ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes)
         range = ms_pool_block_around(pool, addr);
     }
     if (range != NULL) {
-        range->live.used = pool->count.allocations;
+        range->live.used = pool->next_id;
     }
     if (segment != NULL && segment->granules != NULL) {
         if (bytes == 0 && pool->repair.arenas != NULL) {

@@ -364,7 +364,7 @@ void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
     pool->count.live_blocks++;
     pool->count.live_bytes += request->bytes;
     pool->count.set_aside_bytes += range->bytes;
-    range->live.born = range->live.used = pool->count.allocations++;
+    pool->count.allocations++;
     ms_range_info(range, out);
     ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_ALLOC,
                                           .owner = MS_OWNER_POOL,

@@ -30,12 +30,12 @@ void ms_victims_order(struct ms_victim *heap, size_t count)
     }
 }
 
-struct ms_chunk *ms_victims_pop(struct ms_victim *heap, size_t *count)
+struct ms_victim ms_victims_pop(struct ms_victim *heap, size_t *count)
 {
-    struct ms_chunk *chunk = heap[0].chunk;
+    struct ms_victim best = heap[0];
     heap[0] = heap[--*count];
     sink(heap, *count, 0);
-    return chunk;
+    return best;
 }
 
 void ms_victims_need(struct ms_pool *pool, size_t wanted)
