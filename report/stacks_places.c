@@ -11,6 +11,9 @@
 #include "report/demangle.h"
 #include "report/stacks_roles.h"
 #include "report/symbols.h"
+#include "report/symbols_dwarf.h"
+
+#define MOST_SOURCES 32u /* functions at one address */
 
 /* A distinct address. Sorted by module, then address. */
 struct spot {
@@ -25,6 +28,7 @@ struct spot {
 struct group {
     size_t first, count;
     bool resolved;
+    ms_dwarf_t *dwarf; /* owned; null: none, or none wanted */
 };
 
 struct ms_places {
@@ -170,6 +174,9 @@ ms_places_t *ms_places_new(const ms_definitions_t *definitions, enum ms_stacks_e
 
 void ms_places_delete(ms_places_t *places)
 {
+    for (size_t i = 0; i < places->groups.bytes / sizeof(struct group); i++) {
+        ms_dwarf_close(((struct group *)places->groups.at + i)->dwarf);
+    }
     ms_buffer_free(&places->spot_of);
     ms_buffer_free(&places->spots);
     ms_buffer_free(&places->groups);
@@ -198,7 +205,7 @@ static void name_spots(struct ms_places *places, const struct group *group,
 
 /* One pass over the file's symbol table: its own, or that of its debugging information where its
  * own is stripped. */
-static void read_symbols(struct ms_places *places, const struct group *group,
+static void read_symbols(struct ms_places *places, struct group *group,
                          const struct ms_module_read *module)
 {
     char path[PATH_MAX], debug_path[PATH_MAX];
@@ -222,6 +229,12 @@ static void read_symbols(struct ms_places *places, const struct group *group,
 
     if (ms_elf_find(from, symbols, group->count)) {
         name_spots(places, group, from, symbols);
+    }
+    if (places->effort == MS_STACKS_LINES) {
+        group->dwarf = ms_dwarf_open(path);
+        if (!group->dwarf && apart) {
+            group->dwarf = ms_dwarf_open(debug_path);
+        }
     }
     if (apart) {
         ms_elf_close(&debug);
@@ -264,31 +277,59 @@ static void name_nameless(const struct spot *spot, const struct ms_module_read *
              module ? "+" : "", address);
 }
 
-static bool resolve(struct ms_places *places, struct spot *spot)
+/* The name of the function that the table has there, or of what stands in for it. */
+static const char *name_spot(struct ms_places *places, const struct spot *spot,
+                             const struct ms_module_read *module, const char *dwarf_name)
 {
     char name[MS_FUNCTION_NAME_BYTES];
-    const struct ms_module_read *module = ms_definitions_module(places->definitions, spot->module);
-    struct ms_frame *frame = ms_slabs_take(places->slabs, sizeof(*frame));
 
-    resolve_group(places, spot->module, module);
-    if (spot->symbol) {
-        ms_demangle(spot->symbol, name, sizeof(name));
+    if (spot->symbol || dwarf_name) {
+        ms_demangle(spot->symbol ? spot->symbol : dwarf_name, name, sizeof(name));
     } else {
         name_nameless(spot, module, name, sizeof(name));
     }
+    return ms_slabs_copy(places->slabs, name);
+}
 
-    const char *function = ms_slabs_copy(places->slabs, name);
+static const char *name_inlined(struct ms_places *places, const char *dwarf_name)
+{
+    char name[MS_FUNCTION_NAME_BYTES];
 
-    if (!frame || !function) {
-        return false;
+    ms_demangle(dwarf_name ? dwarf_name : "(inlined)", name, sizeof(name));
+    return ms_slabs_copy(places->slabs, name);
+}
+
+static bool resolve(struct ms_places *places, struct spot *spot)
+{
+    struct ms_source sources[MOST_SOURCES] = {{0}};
+    const struct ms_module_read *module = ms_definitions_module(places->definitions, spot->module);
+
+    resolve_group(places, spot->module, module);
+
+    ms_dwarf_t *dwarf = ((struct group *)places->groups.at + spot->module)->dwarf;
+    const size_t found = dwarf ? ms_dwarf_find(dwarf, spot->address, sources, MOST_SOURCES) : 0;
+    const size_t count = found > 0 ? found : 1;
+    struct ms_frame *frames = ms_slabs_take(places->slabs, count * sizeof(*frames));
+
+    for (size_t i = 0; frames && i < count; i++) {
+        const char *name = i + 1 == count ? name_spot(places, spot, module, sources[i].function)
+                                          : name_inlined(places, sources[i].function);
+
+        if (!name) {
+            return false;
+        }
+        frames[i] = (struct ms_frame){.language = MS_FRAME_NATIVE,
+                                      .inlined = i + 1 < count,
+                                      .function = name,
+                                      .file = sources[i].file,
+                                      .line = sources[i].line,
+                                      .module = module ? module->path : NULL};
     }
-    *frame = (struct ms_frame){
-        .language = MS_FRAME_NATIVE, .function = function, .module = module ? module->path : NULL};
     spot->place =
-        (struct ms_place){.frames = frame,
-                          .count = 1,
+        (struct ms_place){.frames = frames,
+                          .count = frames ? (uint32_t)count : 0,
                           .role = ms_native_role(spot->symbol, module ? module->path : NULL)};
-    return true;
+    return frames;
 }
 
 const struct ms_place *ms_places_at(ms_places_t *places, uint32_t native_node)
