@@ -92,7 +92,9 @@ static inline uint64_t mix(uint64_t hash, uint64_t value)
 
 /* Another function at the same address has other names, another table, another length; where all
  * of these came to lie where the old ones did, it is the same text compiled once more. */
-static inline __attribute__((always_inline)) bool
+enum sight { NOTHING, OWN_BUSINESS, FUNCTION };
+
+static inline __attribute__((always_inline)) enum sight
 read_code(const struct ms_python_interpreter *python, const struct link *link,
           struct ms_python_frame *out, bool trusted)
 {
@@ -100,7 +102,7 @@ read_code(const struct ms_python_interpreter *python, const struct link *link,
     char room[MS_PYTHON_LOOK_BYTES];
     const char *code = look(link->code, layout->code.bytes, room, trusted);
     if (code == NULL || word(code, MS_PYTHON_TYPE) != python->code_type) {
-        return false;
+        return NOTHING;
     }
     uint64_t body = word(code, layout->code.body);
     uint64_t instruction = link->instruction;
@@ -109,13 +111,16 @@ read_code(const struct ms_python_interpreter *python, const struct link *link,
         instruction -= link->code + layout->code.begin;
         instruction = instruction < body * 2 ? instruction : 0;
     }
-    uint64_t names = word(code, layout->code.file) ^ word(code, layout->code.function) << 16;
-    uint64_t text = word(code, layout->code.table) + half(code, layout->code.first_line);
+    uint64_t file = word(code, layout->code.file), function = word(code, layout->code.function);
+    uint32_t first_line = half(code, layout->code.first_line);
     out->code = link->code;
-    out->identity = mix(mix(text, names), body);
+    out->identity =
+        mix(mix(word(code, layout->code.table) + first_line, file ^ function << 16), body);
     out->instruction = (uint32_t)instruction;
     out->flags = link->entry ? MS_PYTHON_ENTRY : 0;
-    return true;
+    /* From 3.13 on the interpreter has a frame of its own between a class and its __init__
+     * (_Py_InitCleanup), whose file is the function's name, without lines. */
+    return first_line == 0 && file == function ? OWN_BUSINESS : FUNCTION;
 }
 
 static inline __attribute__((always_inline)) void walk(const struct ms_python_interpreter *python,
@@ -136,11 +141,13 @@ static inline __attribute__((always_inline)) void walk(const struct ms_python_in
         } else if (out->count == depth) {
             out->cut = true;
             return;
-        } else if (!read_code(python, &link, &frames[out->count], trusted)) {
-            out->lost = true;
-            return;
         } else {
-            out->count++;
+            enum sight sight = read_code(python, &link, &frames[out->count], trusted);
+            if (sight == NOTHING) {
+                out->lost = true;
+                return;
+            }
+            out->count += sight == FUNCTION;
         }
         frame = link.previous;
     }

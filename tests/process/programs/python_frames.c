@@ -75,7 +75,7 @@ int frames_on_new_thread(struct frames_stack *out)
 uint32_t frames_loops(void)
 {
     enum { DEPTH = 2048 };
-    static void *addresses[DEPTH];
+    void *addresses[DEPTH];
     uint32_t loops = 0;
     int count = backtrace(addresses, DEPTH);
     for (int i = 0; i < count; i++) {
