@@ -17,25 +17,32 @@
 #define WRONG_CALL     2
 #define WHY_BYTES      (PATH_MAX + 512)
 
-enum form { FORM_TEXT, FORM_JSON, FORM_TIMELINE };
+enum form { FORM_TEXT, FORM_JSON, FORM_TIMELINE, FORM_FOLDED };
 
 static const char usage[] =
-    "Usage: memshim report [DIR|TRACE...] [--format text|json|timeline] [--output FILE|-]\n"
+    "Usage: memshim report [DIR|TRACE...] [--format text|json|timeline|folded] [--output FILE|-]\n"
+    "                      [--modules DIR]\n"
     "Says where the memory was, from the traces of processes that ended, were killed, or still run."
     "\n\n"
     "  DIR       an output folder (its latest run), a run's folder (all its processes together) "
     "or\n"
     "            a process's folder; default: the latest run in MEMSHIM_OUTPUT, or in memshim-out\n"
     "  TRACE     a trace.mshm\n"
-    "  --format  text (default), json (report/schema.json) or timeline (opens in Perfetto)\n"
-    "  --output  where to write it; default -, which is the terminal\n\n"
+    "  --format  text (default), json (report/schema.json), timeline (opens in Perfetto) or "
+    "folded\n"
+    "            (stacks of what was live at the peak, for flame-graph tools and speedscope)\n"
+    "  --output  where to write it; default -, which is the terminal\n"
+    "  --modules where to look for the program's libraries that are not at their own paths here, "
+    "to\n"
+    "            name what is in their code\n\n"
     "Without --format and --output it also writes the files that are missing: report.txt,\n"
     "report.json and timeline.json beside each trace whose process has ended.\n";
 
 struct call {
     enum form form;
-    const char *output; /* null: the terminal */
-    bool plain;         /* neither --format nor --output was given */
+    const char *output;  /* null: the terminal */
+    const char *modules; /* null: none */
+    bool plain;          /* neither --format nor --output was given */
     struct ms_buffer traces;
 };
 
@@ -65,7 +72,8 @@ static bool wants_files(const struct ms_model *model)
 
 /* Reads every trace once. `each` (may be null) sees each model. False where one could not be read
  * or its files not be written; what could is in `merged`. */
-static bool read_traces(const struct ms_buffer *traces, bool write_files, struct ms_merged *merged,
+static bool read_traces(const struct ms_buffer *traces, const char *modules, bool write_files,
+                        struct ms_merged *merged,
                         void (*each)(void *ctx, const struct ms_model *model), void *ctx)
 {
     bool whole = true;
@@ -79,6 +87,7 @@ static bool read_traces(const struct ms_buffer *traces, bool write_files, struct
             whole = false;
             continue;
         }
+        ms_model_name_sites(model, MS_STACKS_LINES, modules);
         if (write_files && wants_files(model) && !ms_report_save(model, why, sizeof(why))) {
             (void)fprintf(stderr, "memshim report: %s\n", why);
             whole = false;
@@ -125,7 +134,7 @@ int ms_report_complete(const char *run_dir)
         (void)fprintf(stderr, "memshim report: %s\n", why);
         whole = false;
     } else {
-        whole = read_traces(&traces, true, &merged, NULL, NULL);
+        whole = read_traces(&traces, NULL, true, &merged, NULL, NULL);
         if (merged.ranks.bytes > 0) {
             whole &= save_merged(&merged, run_dir, MS_REPORT_JSON, ms_merged_json) &&
                      save_merged(&merged, run_dir, MS_REPORT_TEXT, ms_merged_text);
@@ -146,8 +155,10 @@ static int wrong(const char *what, const char *given)
 
 static bool find_form(const char *name, enum form *form)
 {
-    static const char *const names[] = {
-        [FORM_TEXT] = "text", [FORM_JSON] = "json", [FORM_TIMELINE] = "timeline"};
+    static const char *const names[] = {[FORM_TEXT] = "text",
+                                        [FORM_JSON] = "json",
+                                        [FORM_TIMELINE] = "timeline",
+                                        [FORM_FOLDED] = "folded"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strcmp(names[i], name) == 0) {
@@ -181,12 +192,13 @@ static int parse_option(const char *word, const char *next, struct call *call, b
 {
     const char *form = value_of("--format", word, next);
     const char *output = value_of("--output", word, next);
+    const char *modules = value_of("--modules", word, next);
 
-    if (!form && !output) {
+    if (!form && !output && !modules) {
         return wrong("there is no option", word);
     }
     if (form && !find_form(form, &call->form)) {
-        return wrong("--format is text, json or timeline, not", form);
+        return wrong("--format is text, json, timeline or folded, not", form);
     }
     if (output && output[0] == '\0') {
         return wrong("--output wants a file, or - for the terminal, not", output);
@@ -194,7 +206,11 @@ static int parse_option(const char *word, const char *next, struct call *call, b
     if (output) {
         call->output = strcmp(output, "-") == 0 ? NULL : output;
     }
-    call->plain = false;
+    if (modules && modules[0] == '\0') {
+        return wrong("--modules wants a folder, not", modules);
+    }
+    call->modules = modules ? modules : call->modules;
+    call->plain &= modules != NULL;
     *took_next = !strchr(word, '=');
     return -1;
 }
@@ -254,10 +270,24 @@ static int find_latest(struct call *call)
 struct output {
     const struct call *call;
     struct ms_buffer single; /* of the last process */
-    struct ms_buffer timeline;
+    struct ms_buffer all;    /* the timeline or the stacks of all processes */
     struct ms_json json;
     int64_t processes;
 };
+
+static void add_folded(struct output *output, const struct ms_model *model)
+{
+    const struct ms_file_header *header = &model->header;
+    char name[MS_PROGRAM_BYTES + MS_HOST_BYTES + 64] = "";
+
+    if (ms_traces_count(&output->call->traces) > 1 && header->rank >= 0) {
+        snprintf(name, sizeof(name), "rank %d", (int)header->rank);
+    } else if (ms_traces_count(&output->call->traces) > 1) {
+        snprintf(name, sizeof(name), "%s pid %d on %s", header->program, (int)header->pid,
+                 header->host);
+    }
+    ms_folded_add(&output->all, model, name);
+}
 
 static void take_model(void *ctx, const struct ms_model *model)
 {
@@ -273,6 +303,8 @@ static void take_model(void *ctx, const struct ms_model *model)
         /* Several processes meet on the wall clock, and two hosts may have the same pid. */
         ms_timeline_add(&output->json, model, several ? 0 : start_unix_ns,
                         several ? output->processes + 1 : model->header.pid);
+    } else if (output->call->form == FORM_FOLDED) {
+        add_folded(output, model);
     } else {
         ms_buffer_free(&output->single);
         (output->call->form == FORM_JSON ? ms_format_json : ms_format_text)(model, &output->single);
@@ -309,14 +341,18 @@ static int write_report(const struct call *call)
     struct ms_buffer out = {0};
     int status;
 
-    output.json = (struct ms_json){.out = &output.timeline, .dense = true};
+    output.json = (struct ms_json){.out = &output.all, .dense = true};
     ms_merged_begin(&merged);
-    status = read_traces(&call->traces, call->plain, &merged, take_model, &output) ? 0 : 1;
+    status = read_traces(&call->traces, call->modules, call->plain, &merged, take_model, &output)
+                 ? 0
+                 : 1;
     if (output.processes == 0) {
         status = 1;
-    } else if (call->form == FORM_TIMELINE) {
-        ms_timeline_end(&output.json);
-        status |= put(call, &output.timeline);
+    } else if (call->form == FORM_TIMELINE || call->form == FORM_FOLDED) {
+        if (call->form == FORM_TIMELINE) {
+            ms_timeline_end(&output.json);
+        }
+        status |= put(call, &output.all);
     } else if (output.processes == 1) {
         status |= put(call, &output.single);
     } else {
@@ -325,7 +361,7 @@ static int write_report(const struct call *call)
     }
     ms_buffer_free(&out);
     ms_buffer_free(&output.single);
-    ms_buffer_free(&output.timeline);
+    ms_buffer_free(&output.all);
     ms_merged_free(&merged);
     return status;
 }

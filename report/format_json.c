@@ -3,10 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/format_sites.h"
 #include "report/ledger.h"
 #include "report/units.h"
 
 #define SCHEMA "memshim-report/1"
+
+#define MOST_SITES         1000
+#define MOST_SITES_OF_MANY 30 /* in a run's report, which holds those of all its processes */
 
 const char *ms_threshold_name(uint64_t state)
 {
@@ -156,6 +160,18 @@ static void add_uuid(struct ms_json *json, const struct ms_model_device *device)
     ms_json_text(json, "uuid", text);
 }
 
+static void add_spill(struct ms_json *json, const struct ms_aggregate *sums)
+{
+    ms_json_open(json, "spill", '{');
+    ms_json_count(json, "spills", sums->kind_events[MS_EVENT_SPILL]);
+    ms_json_count(json, "spilled_bytes", sums->spilled_bytes);
+    ms_json_count(json, "promotes", sums->kind_events[MS_EVENT_PROMOTE]);
+    ms_json_count(json, "promoted_bytes", sums->promoted_bytes);
+    ms_json_count(json, "held_ns", sums->held_ns);
+    ms_json_count(json, "host_uses", sums->host_uses);
+    ms_json_close(json, '}');
+}
+
 static void add_device(struct ms_json *json, const struct ms_model_device *device, int index)
 {
     static const char *const calls[MS_CALL_COUNT] = {"create", "map", "set_access", "unmap",
@@ -191,10 +207,12 @@ static void add_device(struct ms_json *json, const struct ms_model_device *devic
     add_peak(json, sums);
     ms_json_count(json, "peak_host_pinned_bytes", sums->peak_host_pinned_bytes);
     ms_json_count(json, "peak_host_chunk_bytes", sums->peak_host_chunk_bytes);
+    add_spill(json, sums);
     ms_json_close(json, '}');
 }
 
-static void add_oom(struct ms_json *json, const struct ms_model_oom *oom)
+static void add_oom(struct ms_json *json, const struct ms_model *model,
+                    const struct ms_model_oom *oom)
 {
     char sentence[MS_SENTENCE_BYTES];
 
@@ -203,6 +221,8 @@ static void add_oom(struct ms_json *json, const struct ms_model_oom *oom)
     ms_json_count(json, "time_ns", oom->time_ns);
     ms_json_count(json, "device", oom->device);
     ms_json_text(json, "source", oom->record.state.source == MS_OOM_TORCH ? "torch" : "driver");
+    ms_json_count(json, "site", oom->record.state.site);
+    ms_json_add_site_line(json, "line", model, oom->record.state.site);
     ms_json_count(json, "requested_bytes", oom->record.state.requested_bytes);
     ms_json_count(json, "short_bytes", oom->short_bytes);
     ms_json_text(json, "verdict", ms_verdict_name(oom->verdict));
@@ -251,6 +271,7 @@ static void add_trace(struct ms_json *json, const struct ms_model *model)
     ms_json_count(json, "detail_since_ns", model->first_detail_ns);
     ms_json_count(json, "recycled_events", model->recycled_events);
     ms_json_count(json, "lost_events", model->lost_events);
+    ms_json_count(json, "lost_definitions", model->lost_definitions);
     ms_json_flag(json, "sums_exact", model->sums_exact && !model->one_event_torn);
     add_lines(json, "warnings", &model->warnings, model->warning_count);
     ms_json_close(json, '}');
@@ -275,10 +296,11 @@ void ms_format_json_member(const struct ms_model *model, struct ms_json *json, c
     ms_json_close(json, ']');
     ms_json_open(json, "oom_events", '[');
     for (size_t i = 0; i < ms_model_oom_count(model); i++) {
-        add_oom(json, ms_model_oom_at(model, i));
+        add_oom(json, model, ms_model_oom_at(model, i));
     }
     ms_json_close(json, ']');
     add_thresholds(json, model);
+    ms_json_add_sites(json, model, folder ? MOST_SITES_OF_MANY : MOST_SITES);
     add_lines(json, "notes", &model->notes, model->note_count);
     add_trace(json, model);
     ms_json_close(json, '}');

@@ -3,7 +3,9 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "report/format_sites.h"
 #include "report/ledger.h"
+#include "report/site_rows.h"
 #include "report/units.h"
 
 #define LISTED_OOMS 10
@@ -129,6 +131,11 @@ static void add_oom_answer(const struct ms_model *model, const struct ms_model_o
         ms_buffer_format(out, " on device %" PRIu64, oom->device);
     }
     ms_buffer_format(out, ": %s.\n", what);
+    if (ms_site_frame(model, oom->record.state.site)) {
+        ms_buffer_add(out, "  asked  ");
+        ms_site_add_line(model, oom->record.state.site, out);
+        ms_buffer_add(out, "\n");
+    }
     ms_buffer_format(out, "  why    %s.\n", why);
     ms_buffer_add(out, "  holds  ");
     add_holders(&oom->record.counters, out);
@@ -253,6 +260,13 @@ static void add_device(const struct ms_model_device *device, int index, struct m
         ms_buffer_format(out, "  host memory for holes: at most %s, not charged\n",
                          BYTES(sums->peak_host_chunk_bytes));
     }
+    if (sums->spilled_bytes > 0) {
+        ms_buffer_format(out,
+                         "  spilled to host memory: %s in %s moves; back: %s; the device "
+                         "waited %s for it\n",
+                         BYTES(sums->spilled_bytes), COUNT(sums->kind_events[MS_EVENT_SPILL]),
+                         BYTES(sums->promoted_bytes), DURATION(sums->held_ns));
+    }
     if (sums->peak_host_pinned_bytes > 0) {
         ms_buffer_format(out, "  pinned host memory: at most %s\n",
                          BYTES(sums->peak_host_pinned_bytes));
@@ -335,6 +349,12 @@ static void add_exactness(const struct ms_model *model, struct ms_buffer *out)
                          "in the sums.\n",
                          COUNT(model->lost_events));
     }
+    if (model->lost_definitions > 0) {
+        ms_buffer_format(out,
+                         "There was no room for %s definitions of call sites: some stacks are "
+                         "missing or cut.\n",
+                         COUNT(model->lost_definitions));
+    }
     if (model->lost_entries > 0) {
         ms_buffer_format(out,
                          "There was no room for %s log entries (out-of-memories, notes or "
@@ -380,6 +400,7 @@ void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
     if (main_device >= 0) {
         add_table("Where the bytes were when live bytes peaked",
                   ms_aggregate_at_peak(&model->devices[main_device].sums), out);
+        ms_text_add_sites(out, model, main_device);
     }
     add_ooms(model, out);
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {

@@ -30,6 +30,18 @@ static void begin_event(const struct timeline *timeline, const char *name, const
     ms_json_integer(timeline->json, "pid", timeline->pid);
 }
 
+static void name_row(const struct timeline *timeline, int64_t row, const char *name)
+{
+    struct ms_json *json = timeline->json;
+
+    begin_event(timeline, "thread_name", "M");
+    ms_json_integer(json, "tid", row);
+    ms_json_open(json, "args", '{');
+    ms_json_text(json, "name", name);
+    ms_json_close(json, '}');
+    ms_json_close(json, '}');
+}
+
 static void add_names(const struct timeline *timeline)
 {
     const struct ms_model *model = timeline->model;
@@ -53,12 +65,7 @@ static void add_names(const struct timeline *timeline)
             continue;
         }
         snprintf(text, sizeof(text), "device %d %s", i, model->devices[i].name);
-        begin_event(timeline, "thread_name", "M");
-        ms_json_integer(json, "tid", i + 1);
-        ms_json_open(json, "args", '{');
-        ms_json_text(json, "name", text);
-        ms_json_close(json, '}');
-        ms_json_close(json, '}');
+        name_row(timeline, i + 1, text);
     }
 }
 
@@ -195,6 +202,84 @@ static void add_thresholds(const struct timeline *timeline)
     }
 }
 
+/* ---- what the program named: its steps, and the tags of each of its threads ---- */
+
+#define STEPS_ROW   99 /* rows 1 to 64 are the devices' */
+#define THREADS_ROW 100
+#define MOST_ROWS   256 /* of threads; more share the last one */
+
+static void add_span(const struct timeline *timeline, int64_t row, const char *name,
+                     uint64_t begin_ns, uint64_t end_ns)
+{
+    const uint64_t ns = end_ns > begin_ns ? end_ns - begin_ns : 0;
+    struct ms_json *json = timeline->json;
+    char number[MS_UNIT_TEXT_BYTES];
+
+    begin_event(timeline, name, "X");
+    ms_json_integer(json, "tid", row);
+    add_time(timeline, begin_ns);
+    snprintf(number, sizeof(number), "%" PRIu64 ".%03" PRIu64, ns / 1000, ns % 1000);
+    ms_json_number(json, "dur", number);
+    ms_json_close(json, '}');
+}
+
+/* A step lasts until the next one that is known. */
+static void add_steps(const struct timeline *timeline)
+{
+    const struct ms_buffer *times = &timeline->model->steps.times;
+    const struct ms_model_step *all = (const struct ms_model_step *)times->at;
+    const size_t count = times->bytes / sizeof(*all);
+    char name[64];
+
+    if (count > 0) {
+        name_row(timeline, STEPS_ROW, "steps");
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t end_ns = i + 1 < count ? all[i + 1].time_ns : timeline->model->duration_ns;
+
+        snprintf(name, sizeof(name), "step %" PRIu64, all[i].number);
+        add_span(timeline, STEPS_ROW, name, all[i].time_ns, end_ns);
+    }
+}
+
+/* The row of a thread, named when it is met first. */
+static int64_t row_of(const struct timeline *timeline, uint64_t thread, uint64_t *threads,
+                      int *count)
+{
+    char name[64];
+
+    for (int i = 0; i < *count; i++) {
+        if (threads[i] == thread) {
+            return THREADS_ROW + i;
+        }
+    }
+    if (*count == MOST_ROWS) {
+        return THREADS_ROW + MOST_ROWS - 1;
+    }
+    threads[(*count)++] = thread;
+    snprintf(name, sizeof(name), "tags of thread %" PRIu64, thread);
+    name_row(timeline, THREADS_ROW + *count - 1, name);
+    return THREADS_ROW + *count - 1;
+}
+
+static void add_tags(const struct timeline *timeline)
+{
+    const struct ms_model *model = timeline->model;
+    const struct ms_model_range *all = (const struct ms_model_range *)model->tags.ranges.at;
+    uint64_t threads[MOST_ROWS];
+    int count = 0;
+
+    for (size_t i = 0; i < model->tags.ranges.bytes / sizeof(*all); i++) {
+        const struct ms_tag_read *tag =
+            ms_definitions_tag(model->definitions, (uint32_t)all[i].tag);
+        const bool ended = all[i].end_ns != UINT64_MAX;
+
+        add_span(timeline, row_of(timeline, all[i].thread, threads, &count),
+                 tag ? tag->name : "(a tag that is not known)", all[i].begin_ns,
+                 ended ? all[i].end_ns : model->duration_ns);
+    }
+}
+
 void ms_timeline_begin(struct ms_json *json, uint64_t start_unix_ns, const char *what)
 {
     char date[MS_UNIT_TEXT_BYTES];
@@ -228,6 +313,8 @@ void ms_timeline_add(struct ms_json *json, const struct ms_model *model, uint64_
     }
     add_ooms(&timeline);
     add_thresholds(&timeline);
+    add_steps(&timeline);
+    add_tags(&timeline);
 }
 
 void ms_timeline_end(struct ms_json *json)

@@ -26,6 +26,10 @@ void ms_timeline_add(struct ms_json *json, const struct ms_model *model, uint64_
                      int64_t pid);
 void ms_timeline_end(struct ms_json *json);
 
+/* The stacks of what was live at the peak of each device, collapsed: "outer;inner bytes" a line.
+ * process: the outermost frame of each, where there are several processes; else empty. */
+void ms_folded_add(struct ms_buffer *out, const struct ms_model *model, const char *process);
+
 /* Names that several forms share. */
 const char *ms_threshold_name(uint64_t state);
 const char *ms_end_name(enum ms_process_end end);

@@ -244,6 +244,7 @@ static void replay_event(struct replay *replay, const struct ms_event *event, ui
     replay->next_event++;
     replay->model->read_events++;
     if (!ms_event_has_device(event)) {
+        ms_model_take_event(replay->model, event, time_ns);
         return;
     }
 
@@ -253,13 +254,14 @@ static void replay_event(struct replay *replay, const struct ms_event *event, ui
         return;
     }
     fold_event(device, event, time_ns);
+    ms_site_table_apply(replay->model->sites, event, time_ns);
     if (event->bytes >= replay->smallest_open[event->device] && ms_event_is_allocation(event)) {
         meet(replay, event->device, event->bytes);
     }
 }
 
 /* The window's own sums are believed rather than those of a replay that may have missed events. */
-static bool take_bases(struct replay *replay)
+static bool take_bases(struct replay *replay, bool after_gap)
 {
     const struct ms_extent_header *header = (const struct ms_extent_header *)replay->reader->extent;
     const struct ms_base *base = (const struct ms_base *)(header + 1);
@@ -273,6 +275,9 @@ static bool take_bases(struct replay *replay)
             return false;
         }
         device->sums = base[i].sums;
+        if (after_gap) {
+            ms_site_table_rebase(replay->model->sites, (uint8_t)base[i].device, &device->sums);
+        }
     }
     return true;
 }
@@ -282,7 +287,11 @@ static void read_window(struct replay *replay, struct ms_extent_place *place)
     struct ms_model *model = replay->model;
     const struct ms_extent_header *header = (const struct ms_extent_header *)replay->reader->extent;
 
-    if (!ms_reader_load(replay->reader, place) || !take_bases(replay)) {
+    const bool loaded = ms_reader_load(replay->reader, place);
+    const bool after_gap =
+        loaded && (!replay->complete || header->first_event != replay->next_event);
+
+    if (!loaded || !take_bases(replay, after_gap)) {
         if (!replay->reader->running) {
             ms_model_warn(model, "a window of %" PRIu32 " events is damaged; it was left out",
                           place->count);
@@ -290,10 +299,7 @@ static void read_window(struct replay *replay, struct ms_extent_place *place)
         replay->complete = false;
         return;
     }
-    if (header->first_event != replay->next_event) {
-        replay->complete = false;
-    }
-    if (!replay->complete) {
+    if (after_gap) {
         model->first_detail_ns = header->start_time_ns;
         replay->complete = true;
     }
@@ -421,6 +427,7 @@ static void read_page_sums(struct replay *replay, struct ms_extent_place *place)
             fold_event(device, &timed->event, timed->time_ns);
         }
     }
+    ms_site_table_rebase(replay->model->sites, (uint8_t)page->device, &device->sums);
 }
 
 /* ---- the whole ---- */
@@ -527,12 +534,16 @@ static void read_all(struct replay *replay)
     for (size_t i = 0; i < ms_reader_count(&reader->devices); i++) {
         read_page(replay, ms_reader_place(&reader->devices, i));
     }
+    ms_model_read_definitions(model, reader);
     for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
         read_window(replay, ms_reader_place(&reader->windows, i));
     }
     read_tail(replay);
-    /* Last: what the events name was defined before them, also under a writer that lives. */
-    ms_model_read_definitions(model, reader);
+    /* Under a writer that lives: what the newest events name was defined before them. */
+    if (reader->running) {
+        ms_model_read_definitions(model, reader);
+    }
+    ms_model_check_definitions(model);
     start_pending(replay, UINT64_MAX);
 
     /* A process that lives may have packed more since its tail was read. */
@@ -575,6 +586,13 @@ static bool read_model(struct ms_model *model, struct ms_reader *reader, struct 
     if (!ms_reader_open(reader, model->path, why, why_bytes)) {
         return false;
     }
+    model->definitions = ms_definitions_new();
+    model->sites = ms_site_table_new();
+    if (!model->definitions || !model->sites) {
+        snprintf(why, why_bytes, "%s: no memory to read it", model->path);
+        ms_reader_close(reader);
+        return false;
+    }
     memset(replay.smallest_open, 0xff, sizeof(replay.smallest_open));
     model->header = reader->header;
     note_damage(model, reader);
@@ -613,7 +631,7 @@ struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes)
         munmap(codec, sizeof(*codec));
     }
     if (model && !read) {
-        munmap(model, sizeof(*model));
+        ms_model_delete(model);
         model = NULL;
     }
     return model;
@@ -621,17 +639,29 @@ struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes)
 
 void ms_model_delete(struct ms_model *model)
 {
+    ms_stacks_delete(model->stacks);
+    ms_site_table_delete(model->sites);
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
         if (model->devices[i].series) {
             munmap(model->devices[i].series, sizeof(*model->devices[i].series));
         }
     }
     ms_definitions_delete(model->definitions);
+    ms_buffer_free(&model->steps.times);
+    ms_buffer_free(&model->tags.ranges);
+    ms_buffer_free(&model->tags.open);
     ms_buffer_free(&model->ooms);
     ms_buffer_free(&model->thresholds);
     ms_buffer_free(&model->notes);
     ms_buffer_free(&model->warnings);
     munmap(model, sizeof(*model));
+}
+
+void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
+                         const char *modules_dir)
+{
+    ms_stacks_delete(model->stacks);
+    model->stacks = ms_stacks_new(model->definitions, effort, modules_dir);
 }
 
 const struct ms_model_oom *ms_model_fatal_oom(const struct ms_model *model)

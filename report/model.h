@@ -10,7 +10,9 @@
 
 #include "report/buffer.h"
 #include "report/format.h"
+#include "report/site_sums.h"
 #include "report/sites.h"
+#include "report/stacks.h"
 #include "report/verdict.h"
 
 struct ms_model_device {
@@ -35,6 +37,30 @@ struct ms_model_threshold {
     uint64_t time_ns, device, state, charged_bytes;
 };
 
+/* Steps as far as the program told them. */
+struct ms_model_steps {
+    struct ms_buffer times; /* struct ms_model_step, in order: of one in `stride` that were read */
+    uint64_t count, stride; /* read */
+    uint64_t number;        /* of the last one: those before it may be in no record any more */
+    bool by_source[MS_STEP_SOURCE_COUNT];
+};
+
+struct ms_model_step {
+    uint64_t number, time_ns;
+};
+
+/* When a tag was on a thread's stack. */
+struct ms_model_range {
+    uint64_t begin_ns, end_ns; /* end: UINT64_MAX where it did not end */
+    uint64_t thread, tag;
+};
+
+struct ms_model_tags {
+    struct ms_buffer ranges; /* struct ms_model_range, in the order of their beginning */
+    struct ms_buffer open;   /* size_t: which of them have not ended */
+    uint64_t left_out;       /* that there was no place for */
+};
+
 enum ms_process_end {
     MS_PROCESS_RUNNING,
     MS_PROCESS_ENDED, /* in order */
@@ -48,10 +74,15 @@ struct ms_model {
     enum ms_process_end end;
     uint64_t duration_ns;
     struct ms_model_device devices[MS_DEVICE_COUNT];
-    ms_definitions_t *definitions; /* of call sites; owned; null: no memory */
-    struct ms_buffer ooms;         /* struct ms_model_oom, in order */
-    struct ms_buffer thresholds;   /* struct ms_model_threshold, in order */
-    struct ms_buffer notes;        /* lines, each ended by a zero byte */
+    ms_definitions_t *definitions; /* of call sites; owned, like the next two */
+    ms_site_table_t *sites;
+    ms_stacks_t *stacks; /* null until ms_model_name_sites */
+    uint64_t damaged_definitions;
+    struct ms_model_steps steps;
+    struct ms_model_tags tags;
+    struct ms_buffer ooms;       /* struct ms_model_oom, in order */
+    struct ms_buffer thresholds; /* struct ms_model_threshold, in order */
+    struct ms_buffer notes;      /* lines, each ended by a zero byte */
     uint64_t note_count;
     uint64_t events;          /* told by the program */
     uint64_t read_events;     /* of them in records that were read */
@@ -69,6 +100,11 @@ struct ms_model {
  * `why` that names the file where nothing can be read; a damaged trace gives what it holds, and
  * warnings. */
 struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes);
+
+/* Gives the call sites their names, for the forms that show them; see ms_stacks_new. */
+void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
+                         const char *modules_dir);
+
 void ms_model_delete(struct ms_model *model);
 
 /* One more line for `warnings`. */

@@ -5,7 +5,13 @@
 #include "report/model.h"
 #include "report/reader.h"
 
-/* Reads every definition of the trace into the model. */
+/* Reads the definitions of the trace into the model: those that were not read yet. */
 void ms_model_read_definitions(struct ms_model *model, struct ms_reader *reader);
+
+/* Warns of those that were damaged. */
+void ms_model_check_definitions(struct ms_model *model);
+
+/* An event of no device: a step, a tag. */
+void ms_model_take_event(struct ms_model *model, const struct ms_event *event, uint64_t time_ns);
 
 #endif

@@ -16,7 +16,8 @@ struct ms_extent_place {
     uint64_t offset, sequence;
     uint64_t first_event; /* windows */
     uint64_t committed_bytes;
-    uint32_t count; /* records or entries */
+    uint32_t count;      /* records or entries */
+    uint64_t done_bytes; /* of a reader that comes back for what was committed since */
 };
 
 struct ms_reader {

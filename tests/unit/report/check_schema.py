@@ -107,7 +107,11 @@ def check_timeline(path: Path) -> None:
     events = document["traceEvents"]
     assert 10 < len(events) < 20000, len(events)
     phases = {event["ph"] for event in events}
-    assert phases <= {"M", "C", "i"} and {"M", "C", "i"} <= phases, phases
+    assert phases == {"M", "C", "i", "X"}, phases
+    spans = [event for event in events if event["ph"] == "X"]
+    assert sum(event["name"].startswith("step ") for event in spans) == 4, spans
+    assert sum(event["name"] == "forward" for event in spans) == 2, spans
+    assert all(event["dur"] >= 0 and isinstance(event["tid"], int) for event in spans)
     for event in events:
         assert isinstance(event["name"], str) and isinstance(event["pid"], int)
         if event["ph"] == "M":
@@ -118,6 +122,64 @@ def check_timeline(path: Path) -> None:
             assert event["args"].keys() == {"bytes"}
     counters = {event["name"] for event in events if event["ph"] == "C"}
     assert counters == {f"device 0 {line}" for line in ("live", "reserved", "charged", "cap")}
+
+
+HOSTILE = 'a"b;c\n<script>\x1b[2J\ufffd d\u202e\\'
+STEP = re.compile(r"train\.py:(\d+) in step")
+
+
+def check_sites(document: dict[str, Any]) -> None:
+    """Call sites add up to the device's own figures, and say what synthetic_define told."""
+    device = document["devices"][0]
+    sites = document["call_sites"]
+    assert sum(site["live_bytes"] for site in sites) <= device["peak_live_bytes"]
+    assert sum(site["at_peak_bytes"] for site in sites) == device["peak_live_bytes"]
+    held = [site["at_peak_bytes"] + site["forwarded_at_peak_bytes"] for site in sites]
+    if sites[-1]["id"] is None:
+        held.pop()
+    assert held == sorted(held, reverse=True) and held[0] > 0
+    for site in sites:
+        assert site["bytes"] >= site["peak_bytes"] or site["id"] is None
+        if site["id"] is None or site["id"] in (0, 7):
+            continue
+        if site["id"] >= 90:
+            assert site["thread"] == "backward", site
+            continue
+        line = STEP.fullmatch(site["line"])
+        assert line and int(line[1]) == 200 + site["id"], site["line"]
+        frames = [(frame["function"], frame["line"]) for frame in site["frames"]]
+        innermost = ("libjob.so+0x1234", None)
+        assert frames == [innermost, ("step", 200 + site["id"]), ("main", 10)], frames
+        assert site["tags"] == ["forward"][: site["id"] % 2]
+    hostile = [site for site in sites if site["id"] == 7]
+    for site in hostile:
+        assert site["tags"] == ["forward", HOSTILE], site["tags"]
+        assert site["frames"][1]["function"] == HOSTILE
+    attribution = document["attribution"][0]
+    assert attribution["at_peak_bytes"] == device["peak_live_bytes"]
+    unknown = sum(site["at_peak_bytes"] for site in sites if site["id"] == 0)
+    assert attribution["with_site_bytes"] == device["peak_live_bytes"] - unknown
+    paths = {tuple(tag["path"]): tag["at_peak_bytes"] for tag in document["tags"]}
+    assert paths.keys() == {("forward",), ("forward", HOSTILE)}, paths.keys()
+    assert document["steps"]["count"] == 4 and len(document["steps"]["times_ns"]) == 4
+
+
+FOLDED = re.compile(r"((?:[^;\n]+;)*[^;\n]+) (\d+)")
+
+
+def check_folded(command: list[str], folder: Path, document: dict[str, Any]) -> None:
+    """Every line is frames and a number; the numbers are the peak; nothing hostile gets through."""
+    done = subprocess.run([*command, str(folder)], check=True, capture_output=True)
+    text = done.stdout.decode("utf-8")
+    total = 0
+    for line in text.splitlines():
+        match = FOLDED.fullmatch(line)
+        assert match, line
+        assert line.isprintable(), line
+        total += int(match[2])
+    assert total == document["devices"][0]["peak_live_bytes"]
+    assert "main (/job/train.py:10);step (/job/train.py:2" in text
+    assert "<script>" in text and "\\x3b" in text
 
 
 def check_schema_bites(schema: dict[str, Any], document: dict[str, Any]) -> None:
@@ -149,6 +211,8 @@ def main() -> None:
         for folder in sorted(path.parent for path in run.glob("*/trace.mshm")):
             document = check_report(schema, folder / "report.json")
             states.append(document["process"]["state"])
+            check_sites(document)
+            check_folded([make_run, "--folded"], folder, document)
             check_timeline(folder / "timeline.json")
             check_schema_bites(schema, document)
             text = (folder / "report.txt").read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
 /* Makes a run of several processes for the schema's test: well, out of memory, killed, hostile
- * names; and completes its reports. Prints the run's folder. Usage: make_run OUTPUT */
+ * names; and completes its reports. Prints the run's folder. Or prints a trace's collapsed stacks.
+ * Usage: make_run OUTPUT, make_run --folded TRACE */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +27,17 @@ static ms_trace_t *begin(const char *output, int rank, struct synthetic *run)
     ms_trace_t *trace = ms_trace_open(&config, NULL, 0);
 
     synthetic_begin(run, trace, (uint64_t)rank + 1);
-    synthetic_churn(run, 20000);
+    synthetic_define(trace);
+    for (uint64_t step = 1; step <= 4; step++) {
+        const struct ms_event begins = {.kind = MS_EVENT_STEP, .id = step};
+        struct ms_event tag = {.kind = MS_EVENT_TAG_BEGIN, .id = 77, .aux = 1 + step % 2};
+
+        ms_trace_emit(trace, &begins);
+        ms_trace_emit(trace, &tag);
+        synthetic_churn(run, 5000);
+        tag.kind = MS_EVENT_TAG_END;
+        ms_trace_emit(trace, &tag);
+    }
     return trace;
 }
 
@@ -35,6 +46,10 @@ int main(int argc, char **argv)
     struct synthetic run;
     char dir[PATH_MAX];
 
+    if (argc == 3) {
+        return ms_cli_report(
+            5, (char *[]){"report", argv[2], "--format", "folded", "--modules=/", NULL});
+    }
     if (argc != 2) {
         return 2;
     }

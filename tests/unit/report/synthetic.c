@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "report/definitions.h"
+
 static char folder[PATH_MAX];
 static pid_t owner;
 
@@ -138,6 +140,78 @@ void synthetic_churn(struct synthetic *run, uint64_t events)
             run->peak_live_bytes = run->live_bytes;
         }
         tell(run, *tensor);
+    }
+}
+
+/* A struct and the text behind it. */
+static void define(ms_trace_t *trace, uint32_t kind, const void *is, size_t bytes, const char *text)
+{
+    char payload[1024];
+
+    memcpy(payload, is, bytes);
+    memcpy(payload + bytes, text, strlen(text));
+    if (!ms_trace_define(trace, kind, payload, bytes + strlen(text))) {
+        (void)fprintf(stderr, "a definition was refused\n");
+        exit(1);
+    }
+}
+
+/* A code object all of whose instructions are on its first line. CPython 3.11's table: one entry of
+ * 8 code units, without columns, 0 lines further. */
+static void define_code(ms_trace_t *trace, uint32_t id, uint32_t line, const char *file,
+                        const char *function)
+{
+    static const char table[] = {(char)(0x80 | 13 << 3 | 7), 0};
+    struct {
+        struct ms_code_definition is;
+        char texts[512];
+    } code = {.is = {.id = id,
+                     .version = 3 << 8 | 11,
+                     .first_line = line,
+                     .file_bytes = (uint32_t)strlen(file),
+                     .function_bytes = (uint32_t)strlen(function),
+                     .table_bytes = sizeof(table)}};
+    const int bytes = snprintf(code.texts, sizeof(code.texts), "%s%s", file, function);
+
+    memcpy(code.texts + bytes, table, sizeof(table));
+    (void)ms_trace_define(trace, MS_DEFINE_CODE, &code,
+                          sizeof(code.is) + (size_t)bytes + sizeof(table));
+}
+
+static void define_site(ms_trace_t *trace, uint32_t id)
+{
+    const bool hostile = id == 7, backward = id >= 90;
+    const struct ms_python_definition step = {.id = id + 1, .caller = 1, .code = id + 1};
+    const struct ms_site_definition site = {.id = id,
+                                            .native = 1,
+                                            .python = backward ? 0 : id + 1,
+                                            .tag = hostile ? 2 : id % 2,
+                                            .thread =
+                                                backward ? MS_THREAD_BACKWARD : MS_THREAD_PYTHON};
+
+    define_code(trace, id + 1, SYNTHETIC_LINE(id), hostile ? SYNTHETIC_HOSTILE : "/job/train.py",
+                hostile ? SYNTHETIC_HOSTILE : "step");
+    define(trace, MS_DEFINE_PYTHON, &step, sizeof(step), "");
+    define(trace, MS_DEFINE_SITE, &site, sizeof(site), "");
+}
+
+void synthetic_define(ms_trace_t *trace)
+{
+    const struct ms_module_definition module = {.id = 1, .base = 0x400000, .bytes = 1 << 20};
+    const struct ms_native_definition native = {.id = 1, .module = 1, .address = 0x1234};
+    const struct ms_python_definition outer = {.id = 1, .code = 1, .flags = MS_PYTHON_ENTRY};
+    const struct ms_tag_definition tag = {.id = 1, .name_bytes = 7};
+    const struct ms_tag_definition inner = {
+        .id = 2, .outer = 1, .name_bytes = (uint32_t)strlen(SYNTHETIC_HOSTILE)};
+
+    define(trace, MS_DEFINE_MODULE, &module, sizeof(module), "/nowhere/libjob.so");
+    define(trace, MS_DEFINE_NATIVE, &native, sizeof(native), "");
+    define_code(trace, 1, 10, "/job/train.py", "main");
+    define(trace, MS_DEFINE_PYTHON, &outer, sizeof(outer), "");
+    define(trace, MS_DEFINE_TAG, &tag, sizeof(tag), "forward");
+    define(trace, MS_DEFINE_TAG, &inner, sizeof(inner), SYNTHETIC_HOSTILE);
+    for (uint32_t id = 1; id < 100; id++) {
+        define_site(trace, id);
     }
 }
 

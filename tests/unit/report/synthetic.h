@@ -40,6 +40,17 @@ void synthetic_begin(struct synthetic *run, ms_trace_t *trace, uint64_t seed);
 /* So many births and deaths of tensors, in random order. */
 void synthetic_churn(struct synthetic *run, uint64_t events);
 
+/* Names whose every character is a trap for some form. */
+#define SYNTHETIC_HOSTILE "a\"b;c\n<script>\x1b[2J\xff d\xe2\x80\xae\\"
+
+/* Defines the sites that synthetic_churn names (1 to 99), each a stack of two Python frames: the
+ * function "step" at its own line of train.py in "main" of the same file, which came from a native
+ * one. Site 7 has a function, a file and a tag of hostile names; sites 90 to 99 are autograd's. */
+void synthetic_define(ms_trace_t *trace);
+
+/* The line of site 1 in its file, which its code object's table says. */
+#define SYNTHETIC_LINE(site) (200 + (site))
+
 /* The state of an out-of-memory: so many bytes asked for. */
 struct ms_oom_state synthetic_oom(uint64_t requested_bytes, enum ms_oom_source source);
 

@@ -1,0 +1,19 @@
+/* The parts of the forms that show call sites, tags and steps. */
+#ifndef MEMSHIM_REPORT_FORMAT_SITES_H
+#define MEMSHIM_REPORT_FORMAT_SITES_H
+
+#include "report/json.h"
+#include "report/model.h"
+
+/* Members of report.json: call_sites (the `most` largest of each device, and the rest of them as
+ * one), attribution, sampling, tags, steps. */
+void ms_json_add_sites(struct ms_json *json, const struct ms_model *model, size_t most);
+
+/* A member that names the line of code: null where it is not known. */
+void ms_json_add_site_line(struct ms_json *json, const char *key, const struct ms_model *model,
+                           uint32_t site);
+
+/* report.txt: who held most at the device's peak. */
+void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int device);
+
+#endif

@@ -1,0 +1,181 @@
+#include "report/site_rows.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FUNCTION_BYTES 72u /* of a function's name in one line: C++ knows longer ones */
+
+/* ---- rows ---- */
+
+static int by_peak(const void *a, const void *b)
+{
+    const struct ms_site_row *left = a, *right = b;
+    const uint64_t left_bytes = ms_site_row_at_peak(left);
+    const uint64_t right_bytes = ms_site_row_at_peak(right);
+
+    if (left_bytes != right_bytes) {
+        return left_bytes > right_bytes ? -1 : 1;
+    }
+    if (left->sums.peak_bytes != right->sums.peak_bytes) {
+        return left->sums.peak_bytes > right->sums.peak_bytes ? -1 : 1;
+    }
+    return left->site < right->site ? -1 : left->site > right->site;
+}
+
+void ms_site_rows(const struct ms_model *model, int device, struct ms_buffer *rows)
+{
+    const uint32_t end = ms_site_table_end(model->sites, (uint8_t)device);
+
+    for (uint32_t site = 0; site < end; site++) {
+        struct ms_site_row row = {.site = site};
+
+        if (ms_site_table_read(model->sites, (uint8_t)device, site, &row.sums)) {
+            ms_buffer_append(rows, (const char *)&row, sizeof(row));
+        }
+    }
+    if (rows->bytes > 0) {
+        qsort(rows->at, ms_site_row_count(rows), sizeof(struct ms_site_row), by_peak);
+    }
+}
+
+struct ms_attribution ms_attribute(const struct ms_model *model, const struct ms_buffer *rows)
+{
+    struct ms_attribution all = {0};
+
+    for (size_t i = 0; i < ms_site_row_count(rows); i++) {
+        const struct ms_site_row *row = ms_site_row_at(rows, i);
+        const struct ms_site_definition *site = ms_definitions_site(model->definitions, row->site);
+        const uint64_t bytes = row->sums.at_peak_bytes;
+
+        all.live_bytes += bytes;
+        if (site && (site->flags & MS_SITE_SAMPLED_OUT)) {
+            all.not_sampled_bytes += bytes;
+        } else if (site) {
+            all.with_site_bytes += site->native || site->python ? bytes : 0;
+            all.with_python_bytes += site->python ? bytes : 0;
+            all.backward_bytes += site->thread == MS_THREAD_BACKWARD ? bytes : 0;
+        }
+    }
+    return all;
+}
+
+/* ---- words ---- */
+
+const char *ms_site_kind(const struct ms_model *model, uint32_t site)
+{
+    (void)model;
+    (void)site;
+    return "unknown";
+}
+
+const char *ms_site_thread(const struct ms_model *model, uint32_t id)
+{
+    const struct ms_site_definition *site = ms_definitions_site(model->definitions, id);
+
+    if (!site || site->thread == MS_THREAD_OTHER) {
+        return "other";
+    }
+    return site->thread == MS_THREAD_BACKWARD ? "backward" : "python";
+}
+
+size_t ms_tag_path(const struct ms_model *model, uint32_t tag, const char **names, size_t room)
+{
+    size_t depth = 0;
+
+    /* An outer tag's number is smaller: this ends. */
+    for (uint32_t id = tag; id != 0 && depth < room;) {
+        const struct ms_tag_read *read = ms_definitions_tag(model->definitions, id);
+
+        names[depth++] = read ? read->name : "?";
+        id = read ? read->is.outer : 0;
+    }
+    for (size_t i = 0; i < depth / 2; i++) {
+        const char *name = names[i];
+
+        names[i] = names[depth - 1 - i];
+        names[depth - 1 - i] = name;
+    }
+    return depth;
+}
+
+const struct ms_frame *ms_site_frame(const struct ms_model *model, uint32_t site)
+{
+    return model->stacks ? ms_stacks_own_frame(model->stacks, site) : NULL;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static void add_short(const char *text, struct ms_buffer *out)
+{
+    char part[FUNCTION_BYTES + 1];
+    size_t bytes = strnlen(text, FUNCTION_BYTES + 1);
+    const bool cut = bytes > FUNCTION_BYTES;
+
+    /* Not in the midst of a character. */
+    for (bytes -= cut; cut && bytes > 0 && (text[bytes] & 0xc0) == 0x80;) {
+        bytes--;
+    }
+    memcpy(part, text, bytes);
+    part[bytes] = '\0';
+    ms_buffer_add_plain(out, part);
+    ms_buffer_add(out, cut ? "..." : "");
+}
+
+static void add_unknown(const struct ms_model *model, uint32_t id, struct ms_buffer *out)
+{
+    const struct ms_site_definition *site = ms_definitions_site(model->definitions, id);
+
+    if (site && (site->flags & MS_SITE_SAMPLED_OUT)) {
+        ms_buffer_add(out, "(passed over by sampling)");
+    } else {
+        ms_buffer_add(out, id == 0 ? "(no call site)" : "(a call site that is not known)");
+    }
+}
+
+void ms_site_add_line(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
+{
+    const struct ms_frame *frame = ms_site_frame(model, site);
+
+    if (!frame) {
+        add_unknown(model, site, out);
+        return;
+    }
+    if (frame->file) {
+        ms_buffer_add_plain(out, base_name(frame->file));
+        if (frame->line) {
+            ms_buffer_format(out, ":%" PRIu32, frame->line);
+        }
+        ms_buffer_add(out, " in ");
+    }
+    add_short(frame->function, out);
+    if (!frame->file && frame->module && !strchr(frame->function, '+')) {
+        ms_buffer_add(out, " (");
+        ms_buffer_add_plain(out, base_name(frame->module));
+        ms_buffer_add(out, ")");
+    }
+    if (strcmp(ms_site_thread(model, site), "backward") == 0) {
+        ms_buffer_add(out, ", backward");
+    }
+}
+
+double ms_square_root(double value)
+{
+    double root = value > 1 ? value : 1;
+
+    /* Newton's: from above, each step at least halves what is too much. */
+    for (int i = 0; i < 600 && value > 0; i++) {
+        const double next = (root + value / root) / 2;
+
+        if (next >= root) {
+            break;
+        }
+        root = next;
+    }
+    return value > 0 ? root : 0;
+}

@@ -1,0 +1,67 @@
+/* Call sites as every form shows them: the same rows, the same order, the same words. */
+#ifndef MEMSHIM_REPORT_SITE_ROWS_H
+#define MEMSHIM_REPORT_SITE_ROWS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "report/buffer.h"
+#include "report/model.h"
+
+struct ms_site_row {
+    uint32_t site; /* 0: memory without one */
+    struct ms_site_sums sums;
+};
+
+/* Every site that did something on the device, those that held most at its peak first. */
+void ms_site_rows(const struct ms_model *model, int device, struct ms_buffer *rows);
+
+static inline size_t ms_site_row_count(const struct ms_buffer *rows)
+{
+    return rows->bytes / sizeof(struct ms_site_row);
+}
+
+static inline const struct ms_site_row *ms_site_row_at(const struct ms_buffer *rows, size_t index)
+{
+    return (const struct ms_site_row *)rows->at + index;
+}
+
+/* What was live at the peak, or stood beside it forwarded. */
+static inline uint64_t ms_site_row_at_peak(const struct ms_site_row *row)
+{
+    return row->sums.at_peak_bytes + row->sums.forwarded_at_peak_bytes;
+}
+
+/* Of what was live on the device at its peak, in bytes. */
+struct ms_attribution {
+    uint64_t live_bytes;
+    uint64_t with_site_bytes;   /* its stack is known */
+    uint64_t with_python_bytes; /* and has a Python frame */
+    uint64_t backward_bytes;    /* asked for by autograd's threads, which have none */
+    uint64_t not_sampled_bytes; /* passed over by sampling */
+};
+
+struct ms_attribution ms_attribute(const struct ms_model *model, const struct ms_buffer *rows);
+
+/* What the bytes of the site are to the program ("activations"); "unknown" until it is told. */
+const char *ms_site_kind(const struct ms_model *model, uint32_t site);
+
+/* "python", "backward", "other". */
+const char *ms_site_thread(const struct ms_model *model, uint32_t site);
+
+/* The names of a tag and those it was pushed in, outermost first, at most `room`. Returns their
+ * number. */
+size_t ms_tag_path(const struct ms_model *model, uint32_t tag, const char **names, size_t room);
+
+/* The frame that a person knows the site by: null where none is known. */
+const struct ms_frame *ms_site_frame(const struct ms_model *model, uint32_t site);
+
+/* "train.py:214 in Attention.forward", as one line of printable text; what the site is, where it
+ * has no frames. */
+void ms_site_add_line(const struct ms_model *model, uint32_t site, struct ms_buffer *out);
+
+/* The square root, without the C library's, which the traced process would have to load. */
+double ms_square_root(double value);
+
+#endif
