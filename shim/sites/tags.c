@@ -86,8 +86,7 @@ uint32_t ms_tag_current(void)
         }
         return here.entries[here.depth - 1].tag;
     }
-    uint64_t others = atomic_load_explicit(&tagged, memory_order_relaxed);
-    uint32_t tag = others >> 32 == 1 ? (uint32_t)others : 0;
+    uint32_t tag = (uint32_t)atomic_load_explicit(&tagged, memory_order_relaxed);
     if (tag != 0) {
         ms_tag_define(tag);
     }

@@ -105,6 +105,13 @@ class Tags(TagTest):
             ],
         )
 
+    def test_a_tag_from_before_the_trace_in_which_nothing_happens(self) -> None:
+        self.run_job("tags_job", "unseen")
+        told = self.told().spans
+        self.assertEqual(
+            [(what, tag) for what, _, tag in told], [("begin", (b"early",)), ("end", (b"early",))]
+        )
+
     def test_bad_input(self) -> None:
         self.run_job("tags_job", "bad-input")
         told = self.told()
@@ -133,11 +140,12 @@ class Tags(TagTest):
         self.run_job("tags_job", "threads")
         told = self.told()
         names = {(f"shared {i}".encode(),) for i in range(500)}
-        expected = names | {(*name, b"inside") for name in names} | {(b"alone",), ()}
-        self.assertEqual(set(told.tags.values()), expected)
+        met = {(f"met {i}".encode(),) for i in range(20000)}
+        expected = names | {(*name, b"inside") for name in names} | met | {(b"alone",), ()}
+        self.assertTrue(set(told.tags.values()) == expected)
         self.assertEqual(len(told.tags), len(expected), "a name has one id")
         threads = told.of_threads()
-        self.assertEqual(len(threads), 9)
+        self.assertEqual(len(threads), 10)
         for spans in threads.values():
             self.assertEqual(paired(spans), [])
         self.assertEqual(told.allocations, {1: (b"alone",)})

@@ -1,6 +1,7 @@
 /* A program that names its phases. One scenario a run: tags_job NAME. */
 #define MEMSHIM_WEAK
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,6 +80,14 @@ static void nested(void)
     in_thread(worker, (void *)12);
 }
 
+/* Nothing was allocated while the tag was open. */
+static void unseen(void)
+{
+    memshim_tag_push("early");
+    use_device();
+    memshim_tag_pop();
+}
+
 static void bad_input(void)
 {
     char longest[1000];
@@ -141,6 +150,25 @@ static void many(void)
     memshim_tag_pop();
 }
 
+/* Two threads meet before each new name, so that both find it missing. */
+static void *meet(void *arrivals)
+{
+    char name[32];
+    for (unsigned i = 0; i < 20000; i++) {
+        (void)snprintf(name, sizeof(name), "met %u", i);
+        (void)__atomic_add_fetch((unsigned *)arrivals, 1, __ATOMIC_SEQ_CST);
+        for (unsigned spins = 1;
+             __atomic_load_n((unsigned *)arrivals, __ATOMIC_SEQ_CST) < 2 * i + 2; spins++) {
+            if (spins % 1000 == 0) {
+                (void)sched_yield();
+            }
+        }
+        memshim_tag_push(name);
+        memshim_tag_pop();
+    }
+    return NULL;
+}
+
 static void *churn(void *unused)
 {
     char name[32];
@@ -158,7 +186,12 @@ static void *churn(void *unused)
 static void threads(void)
 {
     pthread_t all[8];
+    pthread_t other;
+    unsigned arrivals = 0;
     use_device();
+    MUST(pthread_create(&other, NULL, meet, &arrivals));
+    (void)meet(&arrivals);
+    MUST(pthread_join(other, NULL));
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         MUST(pthread_create(&all[i], NULL, churn, NULL));
     }
@@ -254,6 +287,7 @@ int main(int count, char **arguments)
         const char *name;
         void (*run)(void);
     } scenarios[] = {{"nested", nested},
+                     {"unseen", unseen},
                      {"bad-input", bad_input},
                      {"deep", deep},
                      {"many", many},
