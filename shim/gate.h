@@ -47,6 +47,7 @@ extern const _Atomic uintptr_t ms_gate_nothing[MS_SEEN_SLOTS]; /* no function */
  * One instruction changes the count, so that a signal's handler finds it before or after; elsewhere
  * a handler restores what it found. Thread sanitizer does not see into assembly. */
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#    define MS_LAUNCH_DOORS 1 /* launch_doors.c does the same */
 static inline const _Atomic uintptr_t *ms_gate_count(void)
 {
     const _Atomic uintptr_t *known;
@@ -57,20 +58,6 @@ static inline const _Atomic uintptr_t *ms_gate_count(void)
                      :
                      : "memory", "cc");
     return known;
-}
-
-static inline bool ms_gate_count_launch(const void *function)
-{
-    uintptr_t known;
-    bool is_known;
-    __asm__ volatile("movq ms_gate_thread@gottpoff(%%rip), %0\n\t"
-                     "incl %%fs:(%0)\n\t"
-                     "movq %%fs:8(%0), %0\n\t"
-                     "cmpq %2, (%0,%3,8)"
-                     : "=&r"(known), "=@cce"(is_known)
-                     : "r"(function), "r"((uintptr_t)ms_seen_home(function))
-                     : "memory");
-    return is_known;
 }
 
 static inline void ms_gate_leave(void)
@@ -103,6 +90,12 @@ static inline void ms_gate_leave(void)
     struct ms_gate_thread *self = &ms_gate_thread;
     int32_t calls = atomic_load_explicit(&self->calls, memory_order_relaxed);
     atomic_store_explicit(&self->calls, calls - 1, memory_order_release);
+}
+
+static inline bool ms_gate_count_launch(const void *function)
+{
+    const _Atomic uintptr_t *home = &ms_gate_count()[ms_seen_home(function)];
+    return atomic_load_explicit(home, memory_order_relaxed) == (uintptr_t)function;
 }
 #endif
 

@@ -54,8 +54,8 @@ enum {
 
 /* A call that memshim serves, or takes note of. Inside memshim it goes to the driver at once, but
  * past the gate like any other where the serving function would have seen to that. */
-#define GUARDED(name, symbol, base, params, args)                                \
-    static CUresult name##_##symbol params                                       \
+#define GUARDED(linkage, name, symbol, base, params, args)                       \
+    linkage CUresult name##_##symbol params                                      \
     {                                                                            \
         const struct ms_real_functions *real = real_functions();                 \
         if (real->symbol == NULL) {                                              \
@@ -79,23 +79,16 @@ enum {
         return result;                                                           \
     }
 
-#define DOOR_SERVED(symbol, base, params, args)    GUARDED(door, symbol, base, params, args)
-#define DOOR_FORWARDED(symbol, base, params, args) GUARDED(door, symbol, base, params, args)
-#define DOOR_WATCHED(symbol, base, params, args)   GUARDED(door, symbol, base, params, args)
+/* Doors have names of their own, so that the table of entries holds these very functions, and not
+ * the address that the loader prefers for the exported name. */
+#define EXPORTED(symbol, params) \
+    __attribute__((alias("door_" #symbol), visibility("default"))) CUresult symbol params;
 
-/* A launch of what was launched before: counted, and off to the driver. Whatever else is the case
- * (the gate is closed, somebody watches, a thread's first call, nothing resolved yet) shows in that
- * the function is not known. Each instruction here is paid by every launch of the process. */
-#define DOOR_LAUNCHED(symbol, base, params, args)                                  \
-    __attribute__((noinline))                                                      \
-    GUARDED(look, symbol, base, params, args) static CUresult door_##symbol params \
-    {                                                                              \
-        if (__builtin_expect(ms_gate_count_launch(f), 1)) {                        \
-            return (CUresult)ms_gate_left(MS_REAL(symbol) args);                   \
-        }                                                                          \
-        ms_gate_leave();                                                           \
-        return look_##symbol args;                                                 \
-    }
+#define DOOR_SERVED(symbol, base, params, args)       \
+    GUARDED(static, door, symbol, base, params, args) \
+    EXPORTED(symbol, params)
+#define DOOR_FORWARDED DOOR_SERVED
+#define DOOR_WATCHED   DOOR_SERVED
 
 /* A call that nobody serves: it passes the gate. */
 #define DOOR_GATED(symbol, base, params, args)                   \
@@ -109,13 +102,36 @@ enum {
         CUresult result = real->symbol args;                     \
         ms_gate_leave();                                         \
         return result;                                           \
-    }
+    }                                                            \
+    EXPORTED(symbol, params)
 
-/* In a name of its own, so that the table of entries holds these very functions, and not the
- * address that the loader prefers for the exported name. */
+/* A launch of what was launched before: counted, and off to the driver. Whatever else is the case
+ * (the gate is closed, somebody watches, a thread's first call, nothing resolved yet) shows in that
+ * the function is not known: then it is looked at. Each instruction here is paid by every launch of
+ * the process, so that launch_doors.c has these doors by hand for the usual machine. */
+#ifdef MS_LAUNCH_DOORS
+#    define DOOR_LAUNCHED(symbol, base, params, args)                               \
+        extern __attribute__((visibility("hidden"))) CUresult door_##symbol params; \
+        CUresult look_##symbol params;                                              \
+        GUARDED(__attribute__((used)), look, symbol, base, params, args)
+#else
+#    define DOOR_LAUNCHED(symbol, base, params, args)           \
+        GUARDED(static, look, symbol, base, params, args)       \
+        static CUresult door_##symbol params                    \
+        {                                                       \
+            if (__builtin_expect(ms_gate_count_launch(f), 1)) { \
+                CUresult result = MS_REAL(symbol) args;         \
+                ms_gate_leave();                                \
+                return result;                                  \
+            }                                                   \
+            ms_gate_leave();                                    \
+            return look_##symbol args;                          \
+        }                                                       \
+        EXPORTED(symbol, params)
+#endif
+
 #define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
-    DOOR_##disposition(symbol, base, params, args)                              \
-        __attribute__((alias("door_" #symbol), visibility("default"))) CUresult symbol params;
+    DOOR_##disposition(symbol, base, params, args)
 #include "shim/hooks.def"
 
 void *const ms_hook_entry[MS_HOOK_COUNT] = {

@@ -121,10 +121,13 @@ static ms_status_t halt_locked(struct ms_device *device, uint64_t end_ns)
     }
     /* Whoever was about to begin a capture has begun it, and nobody can any more. */
     ms_status_t status = ms_captures_running() ? MS_ERR_NOT_SUPPORTED : drain(device, end_ns);
-    if (status != MS_OK) {
-        ms_gate_open();
+    if (status == MS_OK) {
+        return MS_OK;
     }
-    return status;
+    ms_gate_open();
+    /* What else the driver answers (a host function may not call it, a device that failed) is no
+     * moment for it either. */
+    return status == MS_ERR_NOT_READY ? MS_ERR_NOT_READY : MS_ERR_NOT_SUPPORTED;
 }
 
 ms_status_t ms_standstill_halt(void *ctx, uint64_t timeout_ns)

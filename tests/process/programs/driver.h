@@ -61,6 +61,9 @@
     X(cuMemUnmap, 10020)                    \
     X(cuMemSetAccess, 10020)                \
     X(cuMemGetAllocationGranularity, 10020) \
+    X(cuModuleLoadData, 2000)               \
+    X(cuModuleGetFunction, 2000)            \
+    X(cuLaunchKernel, 4000)                 \
     X(cuStreamBeginCapture, 10010)          \
     X(cuStreamEndCapture, 10000)            \
     X(cuGraphInstantiateWithFlags, 11040)   \

@@ -1,0 +1,23 @@
+/* Ways into memshim that no program has: memshim's own objects, linked once more together with
+ * these (gate.cmake), are preloaded in its place. */
+#ifndef MEMSHIM_TESTS_PROCESS_GATE_ENTRY_H
+#define MEMSHIM_TESTS_PROCESS_GATE_ENTRY_H
+
+#include <stdint.h>
+
+/* The operations of the pool's table for a device (allocator/device_ops.h), statuses as there. */
+int gate_halt(int device, uint64_t timeout_ns);
+void gate_resume(int device);
+int gate_copy(int device, uint64_t to, uint64_t from, uint64_t bytes);
+int gate_copy_wait(int device);
+
+/* Runs function inside a counted call, as a callback of the driver's would. */
+void gate_inside(void (*function)(void *), void *argument);
+
+/* Why the gate cannot be closed; null where it can. */
+const char *gate_why_not(void);
+
+/* What the program would be told of a function that it asks the driver for. */
+void gate_asked(const char *name);
+
+#endif
