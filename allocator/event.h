@@ -33,8 +33,8 @@ enum ms_event_kind {
                                Told before anything is done about it: where it lies on taken
                                chunks, the CHUNK and MAP events of what backs it again follow */
     MS_EVENT_TENSOR_DIED,   /* id; addr, bytes as at its birth */
-    MS_EVENT_CHUNK_CREATE,  /* id (handle), bytes, owner; aux: enum ms_location (one on the host is
-                               not charged to the device) */
+    MS_EVENT_CHUNK_CREATE,  /* id (handle), bytes, owner; site where the program created it; aux:
+                               enum ms_location (one on the host is not charged to the device) */
     MS_EVENT_CHUNK_RELEASE, /* id, bytes, owner, aux as at its creation: charged no more */
     MS_EVENT_MAP,           /* id (handle), addr, bytes, owner */
     MS_EVENT_UNMAP,         /* addr, bytes, owner; id where it is known */

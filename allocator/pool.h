@@ -139,8 +139,9 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes);
 bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
 
 /* The device was asked to touch these bytes; 0 bytes: the whole tensor or block that addr lies in.
- * What is used is spilled last. Where no live block or tensor is, nothing. */
-void ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
+ * What is used is spilled last. Returns how many of them lie on the host. Where no live block or
+ * tensor is, nothing. */
+uint64_t ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
 /* Brings spilled memory back to the device, the most recently used first, as far as the budget has
  * room, at most max_bytes; one standstill for all of it. Returns the bytes promoted. */

@@ -525,7 +525,7 @@ static void touch_granules(struct ms_pool *pool, struct ms_segment *segment, ms_
 {
     uint64_t from = (addr - segment->base) >> segment->granule_shift;
     uint64_t to = ((addr + bytes - 1 - segment->base) >> segment->granule_shift) + 1;
-    for (uint64_t slot = from; slot < to && slot < segment->slot_count; slot++) {
+    for (uint64_t slot = from; slot < to; slot++) {
         struct ms_granule *granule = &segment->granules[slot];
         if (granule->tensors > 0) {
             granule->since = pool->repair.clock;
@@ -533,22 +533,55 @@ static void touch_granules(struct ms_pool *pool, struct ms_segment *segment, ms_
     }
 }
 
-void ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes)
+/* What of the range lies on the host. */
+static uint64_t bytes_on_host(const struct ms_pool *pool, const struct ms_segment *segment,
+                              ms_addr_t addr, uint64_t bytes)
 {
-    ms_lock_acquire(&pool->state);
-    struct ms_segment *segment = ms_segment_of(pool, addr);
-    struct ms_range *range = NULL;
-    if (segment != NULL && segment->foreign == NULL) {
-        range = ms_pool_block_around(pool, addr);
+    uint64_t on_host = 0;
+    ms_addr_t end = addr + bytes;
+    while (pool->count.host_backed_bytes > 0 && addr < end) {
+        uint64_t slot = (addr - segment->base) / pool->granule_bytes;
+        ms_addr_t next = least(segment->base + (slot + 1) * pool->granule_bytes, end);
+        const struct ms_chunk *chunk = segment->slots[slot];
+        on_host += chunk != NULL && chunk->host ? next - addr : 0;
+        addr = next;
     }
+    return on_host;
+}
+
+/* State lock. */
+static uint64_t touch(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
+                      uint64_t bytes)
+{
+    struct ms_range *range = segment->foreign == NULL ? ms_pool_block_around(pool, addr) : NULL;
     if (range != NULL) {
         range->live.used = pool->next_id;
     }
-    if (segment != NULL && segment->granules != NULL) {
-        if (bytes == 0 && pool->repair.arenas != NULL) {
-            ms_arenas_around(pool->repair.arenas, segment, &addr, &bytes);
-        }
-        touch_granules(pool, segment, addr, bytes > 0 ? bytes : 1);
+    if (bytes == 0 && segment->granules != NULL && pool->repair.arenas != NULL) {
+        ms_arenas_around(pool->repair.arenas, segment, &addr, &bytes);
+    }
+    if (bytes == 0 && range != NULL) {
+        addr = range->addr;
+        bytes = range->live.asked_bytes;
+    }
+    bytes = least(bytes, segment->bytes - (addr - segment->base));
+    if (bytes == 0) {
+        return 0;
+    }
+    if (segment->granules != NULL) {
+        touch_granules(pool, segment, addr, bytes);
+    }
+    return bytes_on_host(pool, segment, addr, bytes);
+}
+
+uint64_t ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes)
+{
+    uint64_t on_host = 0;
+    ms_lock_acquire(&pool->state);
+    struct ms_segment *segment = ms_segment_of(pool, addr);
+    if (segment != NULL && !segment->plain) {
+        on_host = touch(pool, segment, addr, bytes);
     }
     ms_lock_release(&pool->state);
+    return on_host;
 }

@@ -71,14 +71,8 @@ static uint64_t now_ns(void)
 
 static void price(struct replay *replay, enum ms_replay_call call, uint64_t bytes)
 {
-    const struct ms_buffer *rows = &replay->config->costs->rows;
-    const struct ms_call_cost *row = (const struct ms_call_cost *)rows->at;
-    const struct ms_call_cost *end = row + rows->bytes / sizeof(*row);
-    const struct ms_call_cost *found = NULL;
+    const struct ms_call_cost *found = ms_call_cost_of(replay->config->costs, call, bytes);
 
-    for (; row < end && !(found && found->bytes >= bytes); row++) {
-        found = row->call == call ? row : found;
-    }
     if (found) {
         replay->result->modelled_ns += found->median_ns;
         replay->result->modelled_p99_ns += found->p99_ns;
@@ -156,6 +150,14 @@ static void work(struct replay *replay, const struct ms_operation *operation, ms
         (void)snprintf(replay->result->violation, sizeof(replay->result->violation),
                        "a live byte of %s %zu is not backed", ms_operation_names[operation->kind],
                        (size_t)(operation - ms_recording_at(replay->recording, 0)));
+    }
+}
+
+/* Its last use, as far as anybody knows: what of it lies on the host is read from there. */
+static void use_last(struct replay *replay, ms_addr_t addr, uint64_t bytes)
+{
+    if (replay->config->spill_bytes > 0) {
+        replay->result->used_on_host_bytes += ms_pool_touch(replay->pool, addr, bytes);
     }
 }
 
@@ -283,6 +285,7 @@ static void release(struct replay *replay, const struct ms_operation *operation)
         lose_arena(replay, operation->arena);
     } else {
         replay->live_bytes -= operation->bytes;
+        use_last(replay, addr, operation->bytes);
         work(replay, operation, addr);
     }
 
@@ -322,6 +325,7 @@ static void died(struct replay *replay, const struct ms_operation *operation)
     const ms_addr_t addr = replay->base_of[operation->arena] + operation->offset;
 
     replay->live_bytes -= operation->bytes;
+    use_last(replay, addr, operation->bytes);
     work(replay, operation, addr);
 
     const uint64_t start_ns = begin_timing(replay);
@@ -359,6 +363,9 @@ static uint64_t moves_so_far(struct replay *replay)
 static void begin_step(struct replay *replay)
 {
     replay->result->steps++;
+    if (replay->config->spill_bytes > 0) {
+        (void)ms_pool_promote(replay->pool, UINT64_MAX);
+    }
     if (replay->result->steps == 3) {
         replay->boundary_calls = replay->result->driver_calls;
         replay->boundary_moves = moves_so_far(replay);
@@ -592,9 +599,12 @@ static bool set_up_device(struct replay *replay)
 {
     const struct ms_replay_config *config = replay->config;
     const struct ms_event_sink sink = {.emit = note_event, .ctx = replay};
+    struct ms_dry_costs costs;
     const struct ms_dry_config device = {.granule_bytes = MS_REPLAY_GRANULE_BYTES,
                                          .total_bytes = config->device_bytes,
-                                         .costs = NULL};
+                                         .costs = config->spill_bytes > 0 ? &costs : NULL};
+
+    ms_call_costs_of_halts(config->costs, &costs);
 
     if (ms_dry_create(&device, &replay->dry) != MS_OK) {
         return false;
@@ -612,6 +622,8 @@ static bool set_up_device(struct replay *replay)
                                         .sink = sink,
                                         .wait_limit_ns = WAIT_LIMIT_NS,
                                         .host_limit_bytes = config->host_limit_bytes,
+                                        .spill_limit_bytes = config->spill_bytes,
+                                        .halt_limit_ns = WAIT_LIMIT_NS,
                                         .choice = choice_of(replay)};
 
     return ms_pool_create(&pool, &replay->pool) == MS_OK &&

@@ -46,6 +46,9 @@ enum ms_replay_call {
     MS_REPLAY_MARK_QUERY,
     MS_REPLAY_MARK_WAIT,
     MS_REPLAY_STREAM_WAIT,
+    MS_REPLAY_HALT,
+    MS_REPLAY_COPY_DOWN, /* of one MiB, device to host */
+    MS_REPLAY_COPY_UP,
     MS_REPLAY_CALL_COUNT
 };
 
@@ -69,12 +72,20 @@ bool ms_call_costs_default(struct ms_call_costs *costs);
 /* A CSV with the header call,bytes,median_ns,p99_ns; # begins a comment. False and a sentence that
  * names file, line and field. */
 bool ms_call_costs_read(struct ms_call_costs *costs, const char *path, char *why, size_t why_bytes);
+/* The row that prices such a call; null: there is none, and it is free. */
+const struct ms_call_cost *ms_call_cost_of(const struct ms_call_costs *costs,
+                                           enum ms_replay_call call, uint64_t bytes);
 void ms_call_costs_free(struct ms_call_costs *costs);
+
+/* What the calls of a standstill cost, for chunks of a granule: what the dry device needs to know
+ * of it, the rest free. */
+void ms_call_costs_of_halts(const struct ms_call_costs *costs, struct ms_dry_costs *out);
 
 struct ms_replay_config {
     uint64_t cap_bytes;
     uint64_t device_bytes;     /* of the dry device */
     uint64_t host_limit_bytes; /* most host memory behind holes */
+    uint64_t spill_bytes;      /* most live memory on the host at a time; 0: none is spilled */
     enum ms_replay_mode mode;
     enum ms_replay_policy policy;
     uint64_t lag;         /* an operation's work is done so many operations later; 0: at once */
@@ -100,8 +111,9 @@ struct ms_replay_result {
     uint64_t peak_host_backed_bytes, host_backed_births;
     uint64_t calls[MS_REPLAY_CALL_COUNT];
     uint64_t modelled_ns, modelled_p99_ns;
-    struct ms_pool_stats pool;    /* at the end */
-    uint64_t invalid_reports;     /* births over live tensors, deaths of none */
+    struct ms_pool_stats pool;   /* at the end */
+    uint64_t used_on_host_bytes; /* that lay on the host when they were used last, at their death */
+    uint64_t invalid_reports;    /* births over live tensors, deaths of none */
     uint64_t driver_calls, moves; /* in all: calls but for marks; chunks that moved */
     uint64_t steps;               /* 0: not known */
     uint64_t calls_after_second_step, moves_after_second_step;

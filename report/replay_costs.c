@@ -21,6 +21,9 @@ const char *const ms_replay_call_names[MS_REPLAY_CALL_COUNT] = {
     [MS_REPLAY_MARK_QUERY] = "mark_query",
     [MS_REPLAY_MARK_WAIT] = "mark_wait",
     [MS_REPLAY_STREAM_WAIT] = "stream_wait",
+    [MS_REPLAY_HALT] = "halt",
+    [MS_REPLAY_COPY_DOWN] = "copy_down",
+    [MS_REPLAY_COPY_UP] = "copy_up",
 };
 
 /* The 99th percentiles that the same benchmark gives, where it gives one. */
@@ -40,13 +43,28 @@ static const struct {
     [MS_REPLAY_MARK_QUERY] = {MS_DRY_MARK_QUERY, 0},
     [MS_REPLAY_MARK_WAIT] = {MS_DRY_MARK_WAIT, 0},
     [MS_REPLAY_STREAM_WAIT] = {MS_DRY_STREAM_WAIT, 0},
+    [MS_REPLAY_HALT] = {MS_DRY_HALT, 0},
+    [MS_REPLAY_COPY_DOWN] = {MS_DRY_COPY, 0},
+    [MS_REPLAY_COPY_UP] = {MS_DRY_COPY, 0},
 };
+
+static uint64_t default_ns(int call)
+{
+    switch (call) {
+    case MS_REPLAY_COPY_DOWN:
+        return ms_dry_default_costs.down_ns_per_mib;
+    case MS_REPLAY_COPY_UP:
+        return ms_dry_default_costs.up_ns_per_mib;
+    default:
+        return ms_dry_default_costs.call_ns[known[call].op];
+    }
+}
 
 bool ms_call_costs_default(struct ms_call_costs *costs)
 {
     memset(costs, 0, sizeof(*costs));
     for (int call = 0; call < MS_REPLAY_CALL_COUNT; call++) {
-        const uint64_t median_ns = ms_dry_default_costs.call_ns[known[call].op];
+        const uint64_t median_ns = default_ns(call);
         struct ms_call_cost *row = ms_buffer_extend(&costs->rows, sizeof(*row));
 
         if (row) {
@@ -57,6 +75,38 @@ bool ms_call_costs_default(struct ms_call_costs *costs)
         }
     }
     return !costs->rows.failed;
+}
+
+/* Of the row of the smallest size that is not below `bytes`, else of the largest. */
+const struct ms_call_cost *ms_call_cost_of(const struct ms_call_costs *costs,
+                                           enum ms_replay_call call, uint64_t bytes)
+{
+    const struct ms_call_cost *row = (const struct ms_call_cost *)costs->rows.at;
+    const struct ms_call_cost *end = row + costs->rows.bytes / sizeof(*row);
+    const struct ms_call_cost *found = NULL;
+
+    for (; row < end && !(found && found->bytes >= bytes); row++) {
+        found = row->call == call ? row : found;
+    }
+    return found;
+}
+
+static uint64_t cost_ns(const struct ms_call_costs *costs, enum ms_replay_call call, uint64_t bytes)
+{
+    const struct ms_call_cost *row = ms_call_cost_of(costs, call, bytes);
+
+    return row ? row->median_ns : 0;
+}
+
+void ms_call_costs_of_halts(const struct ms_call_costs *costs, struct ms_dry_costs *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->call_ns[MS_DRY_HALT] = cost_ns(costs, MS_REPLAY_HALT, 0);
+    out->call_ns[MS_DRY_MAP] = cost_ns(costs, MS_REPLAY_MAP, MS_REPLAY_GRANULE_BYTES);
+    out->call_ns[MS_DRY_UNMAP] = cost_ns(costs, MS_REPLAY_UNMAP, MS_REPLAY_GRANULE_BYTES);
+    out->call_ns[MS_DRY_SET_ACCESS] = cost_ns(costs, MS_REPLAY_SET_ACCESS, MS_REPLAY_GRANULE_BYTES);
+    out->down_ns_per_mib = cost_ns(costs, MS_REPLAY_COPY_DOWN, 0);
+    out->up_ns_per_mib = cost_ns(costs, MS_REPLAY_COPY_UP, 0);
 }
 
 void ms_call_costs_free(struct ms_call_costs *costs)

@@ -167,6 +167,26 @@ static void add_calls(const struct ms_replay_answer *answer, struct ms_buffer *o
     }
 }
 
+static void add_spill(const struct ms_replay_answer *answer, struct ms_buffer *out)
+{
+    const struct ms_replay_result *result = answer->result;
+    const struct ms_spill_stats *spill = &result->pool.spill;
+    char stall[MS_UNIT_TEXT_BYTES];
+
+    if (answer->config->spill_bytes == 0) {
+        return;
+    }
+    add_bytes(out, "spilled", spill->down_bytes);
+    add_bytes(out, "promoted", spill->up_bytes);
+    add_bytes(out, "used on the host", result->used_on_host_bytes);
+    add_bytes(out, "peak spilled", spill->peak_spilled_bytes);
+    if (spill->thrashed_bytes > 0) {
+        add_bytes(out, "thrashed", spill->thrashed_bytes);
+    }
+    ms_buffer_format(out, "  %-22s %12s   (%" PRIu64 " standstills)\n", "modelled stall",
+                     ms_duration_text(spill->stall_ns, stall, sizeof(stall)), spill->halts);
+}
+
 static void add_warnings(const struct ms_replay_answer *answer, struct ms_buffer *out)
 {
     const struct ms_recording *recording = answer->recording;
@@ -200,6 +220,7 @@ void ms_replay_text(const struct ms_replay_answer *answer, struct ms_buffer *out
     add_head(answer, out);
     add_sizes(answer, out);
     add_calls(answer, out);
+    add_spill(answer, out);
     add_warnings(answer, out);
 }
 
@@ -312,6 +333,26 @@ static void json_rates(struct ms_json *json, const struct ms_replay_result *resu
     ms_json_count(json, "elapsed_ns", result->elapsed_ns);
 }
 
+static void json_spill(struct ms_json *json, const struct ms_replay_answer *answer)
+{
+    const struct ms_spill_stats *spill = &answer->result->pool.spill;
+
+    if (answer->config->spill_bytes == 0) {
+        ms_json_null(json, "spill");
+        return;
+    }
+    ms_json_open(json, "spill", '{');
+    ms_json_count(json, "limit_bytes", answer->config->spill_bytes);
+    ms_json_count(json, "spilled_bytes", spill->down_bytes);
+    ms_json_count(json, "promoted_bytes", spill->up_bytes);
+    ms_json_count(json, "used_on_host_bytes", answer->result->used_on_host_bytes);
+    ms_json_count(json, "peak_spilled_bytes", spill->peak_spilled_bytes);
+    ms_json_count(json, "thrashed_bytes", spill->thrashed_bytes);
+    ms_json_count(json, "standstills", spill->halts);
+    ms_json_count(json, "modelled_stall_ns", spill->stall_ns);
+    ms_json_close(json, '}');
+}
+
 static void json_config(struct ms_json *json, const struct ms_replay_config *config)
 {
     ms_json_text(json, "mode", mode_name(config->mode));
@@ -350,6 +391,7 @@ void ms_replay_json(const struct ms_replay_answer *answer, struct ms_buffer *out
     }
     json_calls(&json, result);
     json_rates(&json, result);
+    json_spill(&json, answer);
     ms_json_count(&json, "invalid_reports", result->invalid_reports);
     ms_json_text(&json, "violation", result->violation[0] ? result->violation : NULL);
     ms_json_close(&json, '}');

@@ -30,6 +30,10 @@ static const char usage[] =
     "                    the host and with nothing charged beside the pool\n"
     "  --device-memory SIZE  of the device; default: that of the recording\n"
     "  --host-limit SIZE     most host memory that may stand behind holes; default: no limit\n"
+    "  --spill SIZE      let live memory go to the host, at most so much at a time; default: "
+    "none.\n"
+    "                    A range counts as used at its birth and right before its death, for that\n"
+    "                    is all that a recording tells; what has room comes back between steps\n"
     "  --without-charges     leave out what the driver took beside the pool (contexts, ...)\n"
     "  --mode native|tensor  native (default): segments and pages as they were asked for; tensor:\n"
     "                    every tensor a block of its own, placed by the pool\n"
@@ -45,8 +49,8 @@ static const char usage[] =
 
 struct call {
     const char *trace, *csv, *costs_path;
-    uint64_t cap_bytes, device_bytes, host_limit_bytes; /* 0: not given */
-    double fraction;                                    /* 0: not given */
+    uint64_t cap_bytes, device_bytes, host_limit_bytes, spill_bytes; /* 0: not given */
+    double fraction;                                                 /* 0: not given */
     uint64_t lag, steps_every, device;
     bool device_given, min_cap, json, without_charges;
     enum ms_replay_mode mode;
@@ -86,6 +90,7 @@ enum option {
     FRACTION,
     DEVICE_MEMORY,
     HOST_LIMIT,
+    SPILL,
     MODE,
     POLICY,
     LAG,
@@ -106,6 +111,7 @@ static const struct {
     [FRACTION] = {"--fraction", "a fraction 0 < f <= 1"},
     [DEVICE_MEMORY] = {"--device-memory", "a size as in 80GiB"},
     [HOST_LIMIT] = {"--host-limit", "a size as in 4GiB"},
+    [SPILL] = {"--spill", "a size as in 4GiB"},
     [MODE] = {"--mode", "native or tensor"},
     [POLICY] = {"--policy", "default, highest, oldest, newest, gap or oracle"},
     [LAG] = {"--lag", "a number of operations, at most 1000000"},
@@ -129,6 +135,8 @@ static bool take_value(enum option option, const char *value, struct call *call)
         return ms_parse_bytes(value, &call->device_bytes) && call->device_bytes > 0;
     case HOST_LIMIT:
         return ms_parse_bytes(value, &call->host_limit_bytes);
+    case SPILL:
+        return ms_parse_bytes(value, &call->spill_bytes);
     case MODE:
         return take_mode(value, call);
     case POLICY:
@@ -323,6 +331,7 @@ static int replay(const struct call *call, const struct ms_recording *recording,
 {
     struct ms_replay_config config = {
         .host_limit_bytes = call->host_limit_bytes ? call->host_limit_bytes : MS_REPLAY_AMPLE_BYTES,
+        .spill_bytes = call->spill_bytes,
         .mode = call->mode,
         .policy = call->policy,
         .lag = call->lag,

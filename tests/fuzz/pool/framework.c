@@ -690,7 +690,7 @@ static void use(struct framework *framework, struct piece *piece)
     if (!piece->stranded) {
         stage_follow(stage, stage->stream[place], piece->used);
         work(framework, piece, place);
-        ms_pool_touch(stage->pool, piece->addr, piece->bytes);
+        (void)ms_pool_touch(stage->pool, piece->addr, piece->bytes);
     }
 }
 

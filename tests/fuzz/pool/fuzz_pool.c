@@ -224,7 +224,9 @@ static void step(struct world *world)
         ms_dry_finish(stage->dry, MS_STREAM_DEVICE, 10);
     }
     stage->tells_lies = world->seed % 4 == 0 && world->op > world->ops / 8 * 7;
-    if (kind < 6) {
+    if (kind == 99 && stage->config.spill_limit_bytes > 0) {
+        (void)ms_pool_promote(stage->pool, draw(&world->dice, 32 * MIB));
+    } else if (kind < 6) {
         surroundings(world);
     } else if (kind < 6 + world->framework_share) {
         framework_step(&world->framework[draw(&world->dice, world->frameworks)]);
@@ -261,6 +263,7 @@ static void begin(struct world *world, uint64_t seed, uint64_t ops)
         .wait_limit_ns = WAIT_NS,
     };
     if (draw(dice, 2) == 0) {
+        config.host_limit_bytes += draw(dice, 2) * cap_bytes;
         config.spill_limit_bytes = draw(dice, config.host_limit_bytes / MIB + 1) * MIB;
     }
     stage_begin(&world->stage, &config);

@@ -228,7 +228,7 @@ static void look_up(struct program *program, struct program_block *block)
             keep(program, block);
         }
     }
-    ms_pool_touch(stage->pool, addr, roll(program, 2) * (info->addr + info->bytes - addr));
+    (void)ms_pool_touch(stage->pool, addr, roll(program, 2) * (info->addr + info->bytes - addr));
     if (ms_pool_find(stage->pool, addr, &found) != MS_OK || found.id != info->id ||
         found.addr != info->addr || found.bytes != info->bytes || found.pinned != info->pinned ||
         found.arena != info->arena) {

@@ -78,7 +78,7 @@ Test(spill, the_coldest_goes)
     for (int k = 0; k < 8; k++) {
         block[k] = write_new(rig, 8 * MIB);
     }
-    ms_pool_touch(rig->pool, block[0].addr + 5 * MIB, 0);
+    (void)ms_pool_touch(rig->pool, block[0].addr + 5 * MIB, 0);
     rig->events = 0;
     struct ms_block_info more = write_new(rig, 8 * MIB);
     for (size_t at = 0; at < rig->events; at++) {
@@ -124,7 +124,7 @@ Test(spill, promoted_hottest_first_within_the_budget)
     cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 0, "there was no room");
     rig_free(rig, block[11], MS_STREAM_DEVICE);
     (void)ms_pool_trim(rig->pool, 0);
-    ms_pool_touch(rig->pool, block[2].addr, 0);
+    (void)ms_pool_touch(rig->pool, block[2].addr, 0);
     rig->events = 0;
     cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 8 * MIB);
     cr_assert_eq(rig_count(rig, MS_EVENT_PROMOTE), 1);
@@ -155,7 +155,7 @@ Test(spill, tensors_in_an_arena)
         ms_dry_write(rig->dry, addr, 4 * MIB, 1000 + k);
     }
     struct ms_block_info block = write_new(rig, 32 * MIB);
-    ms_pool_touch(rig->pool, arena.addr + 1 * MIB, 0);
+    (void)ms_pool_touch(rig->pool, arena.addr + 1 * MIB, 0);
     struct ms_block_info more = write_new(rig, 20 * MIB);
     for (uint64_t k = 0; k < 8; k++) {
         cr_assert(ms_dry_holds(rig->dry, arena.addr + k * 4 * MIB, 4 * MIB, 1000 + k));
