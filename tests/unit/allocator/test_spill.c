@@ -288,3 +288,163 @@ Test(spill, any_call_fails, .timeout = 120)
     }
     cr_assert_gt(plays, 50);
 }
+
+/* Small blocks that share a chunk move together, with what is free between them, which nobody gets
+ * meanwhile; it drains when the last of them is freed. */
+Test(spill, blocks_that_share_a_chunk)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info small[8];
+    for (int k = 0; k < 8; k++) {
+        small[k] = write_new(rig, 400 * KIB);
+    }
+    rig_free(rig, small[1], MS_STREAM_DEVICE);
+    struct ms_block_info large = write_new(rig, CAP_BYTES - 4 * MIB);
+    (void)ms_pool_touch(rig->pool, large.addr, 0);
+    struct ms_block_info more = write_new(rig, 4 * MIB);
+    cr_assert_eq(spill_stats(rig).spilled_bytes, 4 * MIB);
+    cr_assert_eq(ms_pool_touch(rig->pool, small[0].addr, 0), 400 * KIB, "it is on the host");
+    cr_assert_eq(ms_pool_touch(rig->pool, large.addr, 0), 0);
+    rig_free(rig, more, MS_STREAM_DEVICE);
+    for (int k = 0; k < 8; k++) {
+        if (k != 1) {
+            check_contents(rig, &small[k]);
+        }
+        if (k != 1 && k != 7) {
+            rig_free(rig, small[k], MS_STREAM_DEVICE);
+            rig_check(rig);
+        }
+    }
+    (void)ms_pool_trim(rig->pool, 0);
+    cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 2 * MIB, "one chunk has something live");
+    check_contents(rig, &small[7]);
+    rig_check(rig);
+    cr_assert_eq(rig_stats(rig).host_backed_bytes, 0);
+    struct ms_block_info again = rig_alloc(rig, 400 * KIB, MS_STREAM_DEVICE);
+    rig_free(rig, again, MS_STREAM_DEVICE);
+    rig_free(rig, small[7], MS_STREAM_DEVICE);
+    rig_free(rig, large, MS_STREAM_DEVICE);
+    rig_end(rig);
+}
+
+/* Free memory beside a cold block, with work of its last owner under way: while the device does not
+ * stand still it stays where it waits. */
+Test(spill, free_memory_keeps_its_order)
+{
+    struct rig *rig = spilling_rig();
+    cr_assert_eq(ms_dry_stream_create(rig->dry, 1), MS_OK);
+    struct ms_block_info cold = write_new(rig, 1 * MIB);
+    struct ms_block_info freed = rig_alloc(rig, 1 * MIB, 1);
+    rig_work(rig, freed, 1);
+    ms_dry_set_stalled(rig->dry, true);
+    rig_free(rig, freed, 1);
+    struct ms_block_info large = write_new(rig, CAP_BYTES - 2 * MIB);
+    (void)ms_pool_pin(rig->pool, large.addr);
+    struct ms_block_info none;
+    cr_assert_eq(rig_try(rig, 2 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
+    cr_assert_eq(spill_stats(rig).halts_refused, 1);
+    cr_assert_eq(rig_stats(rig).pending_bytes, 1 * MIB);
+    cr_assert_eq(rig_try(rig, 1 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
+    rig_check(rig);
+    check_contents(rig, &cold);
+    ms_dry_set_stalled(rig->dry, false);
+    struct ms_block_info more = write_new(rig, 2 * MIB);
+    check_contents(rig, &cold);
+    check_contents(rig, &more);
+    rig_end(rig);
+}
+
+/* Over and over: held on the host, until there is room for all that is spilled. */
+Test(spill, what_comes_and_goes_is_held)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info hot = write_new(rig, CAP_BYTES - 8 * MIB);
+    struct ms_block_info cold = write_new(rig, 8 * MIB);
+    cr_assert_eq(ms_pool_pin(rig->pool, hot.addr), MS_OK);
+    uint64_t promoted = 0;
+    for (int round = 0; round < 10; round++) {
+        struct ms_block_info block = write_new(rig, 8 * MIB);
+        check_contents(rig, &cold);
+        rig_free(rig, block, MS_STREAM_DEVICE);
+        (void)ms_pool_trim(rig->pool, 0);
+        /* Room for a half of it. */
+        cr_assert(ms_budget_charge(&rig->budget, MS_OWNER_FORWARDED, 4 * MIB));
+        uint64_t bytes = ms_pool_promote(rig->pool, UINT64_MAX);
+        ms_budget_discharge(&rig->budget, MS_OWNER_FORWARDED, 4 * MIB);
+        promoted += bytes;
+        cr_assert(bytes == 4 * MIB || (round >= 3 && bytes == 0), "round %d: %lu", round,
+                  (unsigned long)bytes);
+    }
+    cr_assert_leq(promoted, 24 * MIB);
+    cr_assert_gt(spill_stats(rig).thrashed_bytes, 0);
+    cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 8 * MIB);
+    check_contents(rig, &cold);
+    rig_end(rig);
+}
+
+Test(spill, promoted_by_range)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block[12];
+    for (int k = 0; k < 12; k++) {
+        block[k] = write_new(rig, 8 * MIB);
+    }
+    cr_assert_eq(ms_pool_promote_range(rig->pool, block[1].addr, 8 * MIB), MS_ERR_NO_MEMORY);
+    rig_free(rig, block[11], MS_STREAM_DEVICE);
+    (void)ms_pool_trim(rig->pool, 0);
+    rig->events = 0;
+    cr_assert_eq(ms_pool_promote_range(rig->pool, block[1].addr, 8 * MIB), MS_OK);
+    cr_assert_eq(ms_pool_promote_range(rig->pool, block[1].addr, 8 * MIB), MS_OK);
+    cr_assert_eq(rig_count(rig, MS_EVENT_PROMOTE), 1);
+    cr_assert_eq(ms_pool_touch(rig->pool, block[1].addr, 0), 0);
+    cr_assert_eq(ms_pool_touch(rig->pool, block[0].addr, 0), 8 * MIB);
+    cr_assert_eq(ms_pool_promote_range(rig->pool, 1, 8), MS_ERR_NOT_OURS);
+    for (int k = 0; k < 11; k++) {
+        check_contents(rig, &block[k]);
+    }
+    rig_end(rig);
+}
+
+/* Pages of a framework: what is live on them makes room for more of them, and for births. */
+Test(spill, pages_of_a_framework)
+{
+    struct rig *rig = spilling_rig();
+    ms_arenas_t *arenas = NULL;
+    struct ms_event_sink none = {0};
+    cr_assert_eq(ms_arenas_create(3, rig->pool, none, &arenas), MS_OK);
+    const struct ms_device_ops *ops = ms_dry_ops(rig->dry);
+    const uint64_t reserved_bytes = 16 * CAP_BYTES;
+    const uint64_t page_bytes = 20 * MIB;
+    enum { PAGES = 5 };
+    ms_addr_t base = 0;
+    cr_assert_eq(ops->address_reserve(ops->ctx, reserved_bytes, 0, &base), MS_OK);
+    for (uint64_t k = 0; k < PAGES; k++) {
+        ms_proxy_t *page = NULL;
+        ms_addr_t addr = base + k * page_bytes;
+        cr_assert_eq(ms_proxy_create(rig->pool, page_bytes, NULL, true, &page), MS_OK, "page %lu",
+                     (unsigned long)k);
+        cr_assert_eq(ms_proxy_map(rig->pool, page, addr, base, reserved_bytes), MS_OK);
+        cr_assert_eq(ms_proxy_access(rig->pool, addr, page_bytes), MS_OK);
+        ms_proxy_release(rig->pool, page);
+        cr_assert_eq(ms_arenas_born(arenas, addr, page_bytes, 0, UINT64_MAX), MS_OK);
+        ms_dry_write(rig->dry, addr, page_bytes, 100 + k);
+        rig_check(rig);
+    }
+    for (uint64_t k = 0; k < PAGES; k++) {
+        ms_addr_t addr = base + k * page_bytes;
+        cr_assert(ms_dry_accessible(rig->dry, addr, page_bytes));
+        cr_assert(ms_dry_holds(rig->dry, addr, page_bytes, 100 + k), "page %lu", (unsigned long)k);
+    }
+    /* The newest are on the device: what is born is hot. */
+    cr_assert_eq(ms_pool_touch(rig->pool, base + 4 * page_bytes, page_bytes), 0);
+    cr_assert_gt(spill_stats(rig).spilled_bytes, 0);
+    for (uint64_t k = 0; k < PAGES; k++) {
+        ms_addr_t addr = base + k * page_bytes;
+        cr_assert_eq(ms_arenas_died(arenas, addr, page_bytes, UINT64_MAX), MS_OK);
+    }
+    cr_assert_eq(ms_proxy_unmap(rig->pool, base, PAGES * page_bytes), MS_OK);
+    ms_proxy_reservation_gone(rig->pool, base);
+    cr_assert_eq(ops->address_free(ops->ctx, base, reserved_bytes), MS_OK);
+    ms_arenas_destroy(arenas);
+    rig_end(rig);
+}
