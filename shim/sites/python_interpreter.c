@@ -134,6 +134,9 @@ const struct ms_python_interpreter *ms_python_interpreter(void)
 static bool mapped(uint64_t at, size_t bytes)
 {
     enum { PAGE = 4096, NO_SUCH_WAY = -1, SET = 8 };
+    if (at < PAGE || at > UINT64_MAX - PAGE - bytes) {
+        return false;
+    }
     for (uint64_t page = at & ~(uint64_t)(PAGE - 1); page < at + bytes; page += PAGE) {
         if (syscall(SYS_rt_sigprocmask, NO_SUCH_WAY, (void *)page, NULL, (size_t)SET) == -1 &&
             errno == EFAULT) {

@@ -1,0 +1,38 @@
+#include "fake_python.h"
+
+#include <stddef.h>
+
+/* The names are CPython's. */
+extern uint64_t _PyRuntime[512];
+extern void *PyCode_Type[4], *PyType_Type[4];
+const char *Py_GetVersion(void);
+void *PyGILState_GetThisThreadState(void);
+int _Py_IsFinalizing(void);
+fake_python_t fake_python;
+
+uint64_t _PyRuntime[512];
+void *PyType_Type[4] = {NULL};
+void *PyCode_Type[4] = {NULL, PyType_Type};
+
+static struct fake_python fake = {
+    .runtime = _PyRuntime, .code_type = PyCode_Type, .type_type = PyType_Type};
+
+struct fake_python *fake_python(void)
+{
+    return &fake;
+}
+
+const char *Py_GetVersion(void)
+{
+    return fake.version;
+}
+
+void *PyGILState_GetThisThreadState(void)
+{
+    return fake.thread;
+}
+
+int _Py_IsFinalizing(void)
+{
+    return fake.finalizing;
+}
