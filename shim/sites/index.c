@@ -84,7 +84,7 @@ static bool grow(struct ms_index *index, struct ms_slots *old)
 bool ms_index_add(struct ms_index *index, uint64_t hash, uint32_t number)
 {
     struct ms_slots *slots = atomic_load_explicit(&index->slots, memory_order_relaxed);
-    const bool room = slots != NULL && (index->used + 1) / 2 < (slots->mask + 1) / 3;
+    const bool room = slots != NULL && (index->used + 1) / 3 < (slots->mask + 1) / 4;
     if (!room && !grow(index, slots)) {
         return false;
     }

@@ -1,7 +1,7 @@
 # What programs call their phases: memshim.h's tags, and NVTX ranges where NVIDIA's headers are there.
 process_program(tags_job SOURCES tags_job.c driver_resolved.c)
 target_include_directories(tags_job PRIVATE ${CMAKE_SOURCE_DIR})
-process_program(trace_tags SOURCES trace_tags.c LIBRARIES ms_reader)
+process_program(trace_tags SOURCES trace_tags.c trace_events.c LIBRARIES ms_reader)
 get_target_property(cuda_include cuda_headers INTERFACE_INCLUDE_DIRECTORIES)
 find_path(nvtx_include nvtx3/nvToolsExt.h PATHS ${cuda_include} NO_DEFAULT_PATH NO_CACHE)
 if(nvtx_include)

@@ -6,12 +6,10 @@
  *     alloc BYTES TAG                a block or a tensor, and the tag of its site */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "report/encoding.h"
 #include "report/model.h"
-#include "report/reader.h"
+#include "trace_events.h"
 
 static void say_tags(const struct ms_model *model)
 {
@@ -47,53 +45,16 @@ static void say_event(const struct ms_model *model, const struct ms_event *event
     }
 }
 
-/* Every event that can be read: the windows, then what is not packed yet. */
-static void say_events(const struct ms_model *model, struct ms_reader *reader)
-{
-    static struct ms_codec codec;
-    uint64_t next = 0;
-    for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
-        struct ms_extent_place *place = ms_reader_place(&reader->windows, i);
-        const struct ms_extent_header *header = (const struct ms_extent_header *)reader->extent;
-        struct ms_event event;
-        uint64_t time_ns, left;
-        size_t bytes = 1;
-        if (!ms_reader_load(reader, place)) {
-            (void)fprintf(stderr, "a window is damaged\n");
-            exit(1);
-        }
-        ms_codec_reset(&codec, header->start_time_ns);
-        for (left = place->committed_bytes; left > 0 && bytes > 0; left -= bytes) {
-            const uint8_t *at = (const uint8_t *)reader->extent + header->payload_offset +
-                                (place->committed_bytes - left);
-            bytes = ms_decode(&codec, at, left, &event, &time_ns);
-            if (bytes > 0) {
-                say_event(model, &event);
-            }
-        }
-        next = header->first_event + place->count;
-    }
-    next = next < reader->tail_first ? reader->tail_first : next;
-    for (; next < reader->tail_end; next++) {
-        const struct ms_timed_event *timed = ms_reader_tail(reader, next);
-        if (timed != NULL) {
-            say_event(model, &timed->event);
-        }
-    }
-}
-
 int main(int count, char **arguments)
 {
     char why[256];
-    static struct ms_reader reader;
     struct ms_model *model = count == 2 ? ms_model_new(arguments[1], why, sizeof(why)) : NULL;
-    if (model == NULL || !ms_reader_open(&reader, arguments[1], why, sizeof(why))) {
+    if (model == NULL) {
         (void)fprintf(stderr, "%s\n", count == 2 ? why : "usage: trace_tags FILE");
         return 1;
     }
     say_tags(model);
-    say_events(model, &reader);
-    ms_reader_close(&reader);
+    const bool read = trace_events(model, arguments[1], say_event);
     ms_model_delete(model);
-    return 0;
+    return read ? 0 : 1;
 }

@@ -61,13 +61,13 @@ Test(encoding, bytes_worked_out_by_hand)
     EXPECT(death, 7616, 0x45, 0x01, 0x02);
 
     /* Another device and owner: CONTEXT, 3 | 1 << 6 = 0x43. id zigzag(5) = 10, bytes 2 MiB / 512 =
-     * 4096: 0x81, 4096 >> 6 = 64; aux 0. */
+     * 4096: 0x81, 4096 >> 6 = 64; no site, as is expected after the last one: SAME; aux 0. */
     const struct ms_event chunk = {.kind = MS_EVENT_CHUNK_CREATE,
                                    .device = 3,
                                    .owner = MS_OWNER_APPLICATION,
                                    .id = 5,
                                    .bytes = 2 * MIB};
-    EXPECT(chunk, 7616, 0x26, 0x43, 0x00, 0x0a, 0x81, 0x40, 0x00);
+    EXPECT(chunk, 7616, 0xa6, 0x43, 0x00, 0x0a, 0x81, 0x40, 0x00);
 }
 
 Test(encoding, a_death_without_its_birth_carries_place_and_size)
@@ -118,6 +118,9 @@ static struct ms_event any_event(uint64_t *random)
         event.site = (uint32_t)any_number(random);
         break;
     case MS_EVENT_CHUNK_CREATE:
+        event.site = (uint32_t)any_number(random);
+        event.aux = any_number(random);
+        break;
     case MS_EVENT_CHUNK_RELEASE:
     case MS_EVENT_CAP:
     case MS_EVENT_THRESHOLD:
