@@ -49,7 +49,7 @@ static void find_next(void)
     dlvsym_t versioned = NULL;
     static const char *const homes[] = {"libc.so.6", "libdl.so.2"};
     for (size_t i = 0; i < 2 && (plain == NULL || versioned == NULL); i++) {
-        if (ms_elf_open(homes[i], &elf)) {
+        if (ms_elf_loaded(homes[i], &elf)) {
             plain = ms_elf_function(&elf, "dlsym");
             versioned = ms_elf_function(&elf, "dlvsym");
         }

@@ -92,7 +92,7 @@ static int match_object(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
     return 1;
 }
 
-bool ms_elf_open(const char *soname, struct ms_elf *out)
+bool ms_elf_loaded(const char *soname, struct ms_elf *out)
 {
     struct search search = {soname, out};
     return dl_iterate_phdr(match_object, &search) != 0;

@@ -23,7 +23,7 @@ struct ms_elf {
 
 /* The first loaded object with this soname (or, where it has none, this file name). False where
  * there is none. Stays good as long as the object stays loaded. */
-bool ms_elf_open(const char *soname, struct ms_elf *out);
+bool ms_elf_loaded(const char *soname, struct ms_elf *out);
 
 /* A function that the object defines, whatever its version; null where it defines none. */
 void *ms_elf_function(const struct ms_elf *elf, const char *name);

@@ -183,7 +183,7 @@ const struct ms_real_functions *ms_resolve(void)
     const struct ms_real_functions *published =
         atomic_load_explicit(&ms_real_published, memory_order_acquire);
     struct ms_elf elf;
-    if (published != &ms_real_none || !ms_elf_open(DRIVER_SONAME, &elf)) {
+    if (published != &ms_real_none || !ms_elf_loaded(DRIVER_SONAME, &elf)) {
         return published;
     }
     struct driver *driver = build_driver(&elf);
@@ -294,7 +294,7 @@ bool ms_resolve_bypassed(void)
 {
     struct ms_elf elf;
     if (atomic_load_explicit(&road_seen, memory_order_relaxed) ||
-        !ms_elf_open(DRIVER_SONAME, &elf) || ms_elf_needed(DRIVER_SONAME)) {
+        !ms_elf_loaded(DRIVER_SONAME, &elf) || ms_elf_needed(DRIVER_SONAME)) {
         return false;
     }
     CUresult (*state)(CUdevice, unsigned int *, int *) =

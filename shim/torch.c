@@ -73,7 +73,7 @@ static void note_version(const char *libc10_path)
 static void search(void)
 {
     struct ms_elf elf;
-    if (ms_elf_open("libc10.so", &elf)) {
+    if (ms_elf_loaded("libc10.so", &elf)) {
         atomic_store(&real_usage, (usage_t)ms_elf_function(&elf, TEXT(USAGE)));
         atomic_store(&real_out_of_memory,
                      (out_of_memory_t)ms_elf_function(&elf, TEXT(OUT_OF_MEMORY)));
@@ -165,7 +165,7 @@ void ms_torch_end(void)
 {
     struct ms_elf elf;
     if (ms_options()->torch == MS_TORCH_NATIVE && !atomic_load(&reported) &&
-        ms_elf_open("libc10_cuda.so", &elf) && anything_allocated()) {
+        ms_elf_loaded("libc10_cuda.so", &elf) && anything_allocated()) {
         ms_log(MS_LOG_WARN,
                "PyTorch reported no tensor: either its allocator is one that does not "
                "report (backend:cudaMallocAsync, a pluggable one), or this PyTorch lacks "

@@ -215,7 +215,7 @@ static dlclose_t next_dlclose(void)
         static const char *const homes[] = {"libc.so.6", "libdl.so.2"};
         for (size_t i = 0; i < 2 && function == NULL; i++) {
             function =
-                ms_elf_open(homes[i], &elf) ? (dlclose_t)ms_elf_function(&elf, "dlclose") : NULL;
+                ms_elf_loaded(homes[i], &elf) ? (dlclose_t)ms_elf_function(&elf, "dlclose") : NULL;
         }
         atomic_store_explicit(&next, function, memory_order_release);
     }
@@ -260,7 +260,7 @@ void ms_modules_prepare(void)
     }
     atomic_store(&unloads_seen, unloads());
     for (size_t i = 0; i < sizeof(loaders) / sizeof(loaders[0]); i++) {
-        if (ms_elf_open(loaders[i], &elf)) {
+        if (ms_elf_loaded(loaders[i], &elf)) {
             atomic_store(&find_object, (find_object_t)ms_elf_function(&elf, "_dl_find_object"));
         }
     }
