@@ -17,13 +17,17 @@ static bool returns_from_signal(uint64_t address)
 
 static union ms_rule read_rule(uint64_t return_address)
 {
-    /* A call may be the last instruction of its function: what it belongs to ends before it. */
-    const uint64_t inside = return_address - 1;
-    const uint8_t *tables = ms_modules_tables(inside);
+    /* A call may be the last instruction of its function: what it belongs to ends before it. An
+     * address where a function begins, with nothing before it, was put there by hand (makecontext's
+     * is). */
+    const uint8_t *tables = ms_modules_tables(return_address - 1);
     if (tables == NULL) {
         return (union ms_rule){.kind = MS_RULE_NONE};
     }
-    union ms_rule rule = ms_rule_read(tables, inside);
+    union ms_rule rule = ms_rule_read(tables, return_address - 1);
+    if (rule.kind == MS_RULE_NONE) {
+        rule = ms_rule_read(tables, return_address);
+    }
     if (rule.kind == MS_RULE_SIGNAL && !returns_from_signal(return_address)) {
         rule = (union ms_rule){.kind = MS_RULE_UNUSUAL};
     }
