@@ -79,7 +79,7 @@ static uint32_t line_by_location_table(const uint8_t *table, size_t bytes, int64
     while (at < end) {
         const unsigned code = *at >> 3 & 15u;
 
-        covered += ((*at & 7u) + 1) * INSTRUCTION_BYTES;
+        covered += ((uint64_t)(*at & 7u) + 1) * INSTRUCTION_BYTES;
         at++;
         if (code == CODE_NO_COLUMNS || code == CODE_LONG) {
             line += signed_varint(at, end);

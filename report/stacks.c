@@ -9,6 +9,7 @@
 #include "report/stacks_roles.h"
 
 #define MOST_NODES       1024u      /* of one stack; the shim records 256 */
+#define MOST_FRAMES      6000u      /* of one stack, inlined ones too: fewer than a slab holds */
 #define EXIT_BUDGET_NS   500000000u /* for symbol tables, in a process that is about to end */
 #define LINE_UNKNOWN_YET 0u
 
@@ -67,6 +68,10 @@ void ms_stacks_delete(ms_stacks_t *stacks)
         ms_slabs_free(&slabs);
     }
 }
+
+_Static_assert(MOST_FRAMES * sizeof(struct ms_frame) < MS_SLAB_BYTES - 64 &&
+                   2 * MOST_NODES < MOST_FRAMES,
+               "a stack's frames fit");
 
 /* The native stack without the allocators at its inner end; if there is nothing else, the caller
  * of memory is the allocator's outermost frame. */
@@ -136,7 +141,7 @@ static struct ms_frame python_frame(struct ms_stacks *stacks,
                              .line = line_of(stacks, node, code)};
 }
 
-/* Writes the merged stack as frames: `to` null counts them alone. */
+/* Writes the merged stack as frames, as many as one stack may have: `to` null counts them alone. */
 static size_t spell_out(struct ms_stacks *stacks, size_t merged_count, struct ms_frame *to)
 {
     size_t count = 0;
@@ -152,6 +157,9 @@ static size_t spell_out(struct ms_stacks *stacks, size_t merged_count, struct ms
         } else {
             const struct ms_place *place = stacks->native[merged->index];
 
+            if (count + place->count > MOST_FRAMES) {
+                break;
+            }
             if (to) {
                 memcpy(&to[count], place->frames, place->count * sizeof(*to));
             }

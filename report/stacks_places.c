@@ -92,7 +92,9 @@ static bool gather(struct ms_places *places, uint32_t node)
         if (!spot) {
             return false;
         }
-        *spot = (struct spot){.module = is->module,
+        *spot = (struct spot){.module = ms_definitions_module(places->definitions, is->module)
+                                            ? is->module
+                                            : 0, /* so that ids are small numbers */
                               .node = node,
                               .address = is->address - (is->exact || is->address == 0 ? 0 : 1),
                               .exact = is->exact};

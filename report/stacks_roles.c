@@ -90,15 +90,6 @@ static bool in_packages(const char *path)
     return strstr(path, "/site-packages/") || strstr(path, "/dist-packages/");
 }
 
-bool ms_is_library_module(const char *path)
-{
-    static const char *const places[] = {
-        "/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/cuda", "/opt/nvidia/", NULL};
-
-    return path[0] != '/' || begins_with_one_of(path, places) || in_packages(path) ||
-           ms_is_interpreter(path) || is_allocator(NULL, path);
-}
-
 /* .../lib/python3.11/..., as CPython's getpath lays the standard library out. */
 static bool in_standard_library(const char *file)
 {
@@ -113,6 +104,19 @@ static bool in_standard_library(const char *file)
         }
     }
     return strstr(file, "/python3") && strstr(file, ".zip/");
+}
+
+bool ms_is_library_module(const char *path)
+{
+    static const char *const places[] = {
+        "/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/cuda", "/opt/nvidia/", NULL};
+
+    static const char *const names[] = {"ld-linux",      "libc.so",      "libgcc_s.so",
+                                        "libpthread.so", "libstdc++.so", NULL};
+
+    return path[0] != '/' || begins_with_one_of(base_name(path), names) ||
+           in_standard_library(path) || begins_with_one_of(path, places) || in_packages(path) ||
+           ms_is_interpreter(path) || is_allocator(NULL, path);
 }
 
 /* What an installer puts into bin/ so that a package can be started by name. */

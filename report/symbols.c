@@ -11,7 +11,6 @@
 #define BLOCK_SYMBOLS    4096u
 #define MOST_SYMBOLS     (16u << 20) /* of one table; the largest libraries have a million */
 #define MOST_NOTE_BYTES  65536u
-#define UNSIZED_REACH    4096u /* how far a function without a size is taken to go */
 #define SECTION_NAME_MAX 32u
 
 /* All of it, or nothing. */
@@ -270,12 +269,25 @@ static void offer(struct ms_symbol *symbols, size_t count, const Elf64_Sym *symb
         to->start = symbol->st_value;
         to->bytes = symbol->st_size;
         to->name_at = names->at + symbol->st_name;
+        to->section = symbol->st_shndx;
         to->rank = rank;
     }
 }
 
+/* A function without a size (hand-written) goes on to the next one, within its section. */
+static bool reaches(const struct ms_elf *elf, const struct ms_symbol *symbol)
+{
+    Elf64_Shdr section;
+
+    if (symbol->bytes > 0) {
+        return symbol->address - symbol->start < symbol->bytes;
+    }
+    return read_section(elf, symbol->section, &section) &&
+           symbol->address - section.sh_addr < section.sh_size;
+}
+
 /* Hands what is noted on to the addresses behind it, then drops what ends before its address. */
-static void settle(struct ms_symbol *symbols, size_t count)
+static void settle(const struct ms_elf *elf, struct ms_symbol *symbols, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
         if (!symbols[i].name_at) {
@@ -286,9 +298,7 @@ static void settle(struct ms_symbol *symbols, size_t count)
         }
     }
     for (size_t i = 0; i < count; i++) {
-        const uint64_t reach = symbols[i].bytes ? symbols[i].bytes : UNSIZED_REACH;
-
-        if (symbols[i].address - symbols[i].start >= reach) {
+        if (symbols[i].name_at && !reaches(elf, &symbols[i])) {
             symbols[i].name_at = 0;
         }
     }
@@ -328,6 +338,6 @@ bool ms_elf_find(const struct ms_elf *elf, struct ms_symbol *symbols, size_t cou
         left -= some;
     }
     munmap(block, block_bytes);
-    settle(symbols, count);
+    settle(elf, symbols, count);
     return true;
 }

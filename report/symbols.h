@@ -41,7 +41,8 @@ struct ms_symbol {
     uint64_t start;   /* of the function; found */
     uint64_t bytes;   /* of the function, 0: the table does not say; found */
     uint64_t name_at; /* in the file; 0: no name is known; found */
-    uint8_t rank;     /* among names of one start */
+    uint16_t section; /* of the function; found */
+    uint8_t rank;     /* among names of one start; found */
 };
 
 /* Whether it has a .symtab, and not only the names that it exports. */

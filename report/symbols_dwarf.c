@@ -33,7 +33,7 @@
     F(dwarf_siblingof)      \
     F(dwarf_tag)
 
-#define MEMBER(name) __typeof__(&(name)) name;
+#define MEMBER(name) __typeof__ (&(name))(name);
 static struct {
     LIBDW_FUNCTIONS(MEMBER)
 } libdw;

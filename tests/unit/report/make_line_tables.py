@@ -8,7 +8,6 @@ Each interpreter prints its part; line_tables.h is all of them after the header'
 import ctypes
 import sys
 from types import CodeType
-from typing import List, Tuple
 
 LONG_GAP = "\n" * 300
 SOURCE = f"""
@@ -76,7 +75,7 @@ def decorated(
 """
 
 
-def codes_of(code: CodeType) -> List[CodeType]:
+def codes_of(code: CodeType) -> list[CodeType]:
     found = [code]
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -84,11 +83,11 @@ def codes_of(code: CodeType) -> List[CodeType]:
     return found
 
 
-def changes_of(code: CodeType) -> List[Tuple[int, int]]:
+def changes_of(code: CodeType) -> list[tuple[int, int]]:
     """Each offset at which the line is another than before; line 0: none."""
     line_at = ctypes.pythonapi.PyCode_Addr2Line
     line_at.argtypes = [ctypes.py_object, ctypes.c_int]
-    changes: List[Tuple[int, int]] = []
+    changes: list[tuple[int, int]] = []
     for offset in range(0, len(code.co_code), 2):
         line = max(0, line_at(code, offset))
         if not changes or changes[-1][1] != line:

@@ -73,6 +73,27 @@ uint64_t sample_symbol(const char *name, const char *symbol, uint64_t *bytes)
     return address;
 }
 
+uint64_t sample_section(const char *name, const char *section)
+{
+    FILE *output = run("readelf -SW", name);
+    char line[1024], found[128];
+    uint64_t address = 0, start;
+
+    while (fgets(line, sizeof(line), output)) {
+        const char *behind = strchr(line, ']');
+
+        if (behind && sscanf(behind, "] %127s %*s %" SCNx64, found, &start) == 2 &&
+            strcmp(found, section) == 0) {
+            address = start;
+        }
+    }
+    pclose(output);
+    if (address == 0) {
+        fail(section);
+    }
+    return address;
+}
+
 uint64_t sample_return_address(const char *name)
 {
     FILE *output = run("", name);

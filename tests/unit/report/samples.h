@@ -23,6 +23,9 @@ bool sample_exists(const char *name);
 /* What `nm` says of the symbol: its address; its length in *bytes (may be null). */
 uint64_t sample_symbol(const char *name, const char *symbol, uint64_t *bytes);
 
+/* What `readelf` says of a section: its address. */
+uint64_t sample_section(const char *name, const char *section);
+
 /* What the program prints: where its leaf returns to. */
 uint64_t sample_return_address(const char *name);
 

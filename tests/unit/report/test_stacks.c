@@ -185,6 +185,8 @@ Test(stacks_roles, libraries_are_told_from_the_program)
     cr_assert(ms_is_library_module("/usr/lib/x86_64-linux-gnu/libc.so.6"));
     cr_assert(ms_is_library_module("/v/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so"));
     cr_assert(ms_is_library_module("linux-vdso.so.1"));
+    cr_assert(ms_is_library_module("/opt/conda/lib/libstdc++.so.6"));
+    cr_assert(ms_is_library_module("/opt/lib/python3.12/lib-dynload/_ctypes.so"));
     cr_assert_not(ms_is_library_module("/home/me/build/train"));
     cr_assert_not(ms_is_library_module("/home/me/ops/my_ops.so"));
 }
@@ -313,7 +315,7 @@ Test(stacks, a_call_at_the_end_of_a_function_belongs_to_it)
     define_native(fixture.definitions, 4, 0, 1, leaf + bytes);
     ms_definitions_add(fixture.definitions, MS_DEFINE_NATIVE, &exact, sizeof(exact));
     define_native(fixture.definitions, 6, 0, 0, 0x7f0012345678);
-    define_native(fixture.definitions, 7, 0, 99, 0x1234);
+    define_native(fixture.definitions, 7, 0, UINT32_MAX, 0x1234);
     define_site(fixture.definitions, 2, 4, 0, 0);
     define_site(fixture.definitions, 3, 5, 0, 0);
     define_site(fixture.definitions, 4, 6, 0, 0);

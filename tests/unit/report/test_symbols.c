@@ -47,6 +47,14 @@ Test(symbols, names_from_the_first_byte_of_a_function_to_its_last)
     cr_assert_str_eq(name_at(sample_path("whole/plain"), UINT64_MAX), "");
 }
 
+Test(symbols, a_function_without_a_size_ends_with_its_section)
+{
+    const char *path = sample_path("whole/plain");
+
+    cr_assert_str_eq(name_at(path, sample_section("whole/plain", ".init") + 2), "_init");
+    cr_assert_str_eq(name_at(path, sample_section("whole/plain", ".plt") + 2), "");
+}
+
 Test(symbols, many_addresses_in_one_pass_are_each_the_one_they_are_alone)
 {
     struct ms_symbol symbols[512];
@@ -232,8 +240,10 @@ Test(symbols, cut_and_hostile_files_do_no_harm, .timeout = 120)
                 : where == 1 ? sections_at + synthetic_random(&random) % (bytes - sections_at)
                              : synthetic_random(&random) % bytes;
 
-            hostile[at] =
-                synthetic_random(&random) % 3 == 0 ? (char)0xff : (char)synthetic_random(&random);
+            const uint8_t byte =
+                synthetic_random(&random) % 3 == 0 ? 0xff : (uint8_t)synthetic_random(&random);
+
+            memcpy(hostile + at, &byte, 1);
         }
         write_file(path, hostile, bytes);
         ask_all(path);
