@@ -210,7 +210,7 @@ const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site)
 {
     size_t count;
     const struct ms_frame *frames = ms_stacks_frames(stacks, site, &count);
-    const struct ms_frame *python = NULL, *native = NULL;
+    const struct ms_frame *python = NULL, *native = NULL, *backward = NULL;
 
     for (size_t i = 0; i < count; i++) {
         const struct ms_frame *frame = &frames[i];
@@ -222,10 +222,15 @@ const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site)
             python = python ? python : frame;
         } else if (!native && frame->module && !ms_is_library_module(frame->module)) {
             native = frame;
+        } else if (!backward && ms_is_backward_operation(frame->function)) {
+            backward = frame;
         }
     }
     if (python) {
         return python;
     }
-    return native || count == 0 ? native : frames;
+    if (native || backward) {
+        return native ? native : backward;
+    }
+    return count > 0 ? frames : NULL;
 }

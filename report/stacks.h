@@ -44,7 +44,8 @@ const struct ms_frame *ms_stacks_frames(ms_stacks_t *stacks, uint32_t site, size
 
 /* The frame by which a person knows the site: the innermost Python frame that is not a library's
  * (site-packages, the standard library, an importer), else the innermost Python frame, else the
- * innermost native one in the program's own code, else the innermost. Null: none. */
+ * innermost native one in the program's own code, else the operation whose gradient autograd
+ * computes ("torch::autograd::generated::MmBackward0::apply"), else the innermost. Null: none. */
 const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site);
 
 /* The line of an instruction of a code object, by the table of that version (CPython's

@@ -197,9 +197,9 @@ static void name_spots(struct ms_places *places, const struct group *group,
         }
         if (symbols[i].name_at != last_at) {
             last_at = symbols[i].name_at;
-            last = ms_elf_name(elf, last_at, name, sizeof(name)) > 0
-                       ? ms_slabs_copy(places->slabs, name)
-                       : NULL;
+            ms_elf_name(elf, last_at, name, sizeof(name));
+            name[strcspn(name, "@")] = 0; /* a symbol's version: main@@V1 */
+            last = name[0] ? ms_slabs_copy(places->slabs, name) : NULL;
         }
         spot_at(places, group->first + i)->symbol = last;
     }

@@ -138,3 +138,8 @@ bool ms_is_library_script(const char *file, const char *function)
     return begins_with_one_of(file, generated) || in_packages(file) || in_standard_library(file) ||
            is_launcher(file, function);
 }
+
+bool ms_is_backward_operation(const char *function)
+{
+    return begins(function, "torch::autograd::") && strstr(function, "::apply(");
+}

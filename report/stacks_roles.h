@@ -23,4 +23,7 @@ bool ms_is_interpreter(const char *module);
 bool ms_is_library_module(const char *path);
 bool ms_is_library_script(const char *file, const char *function);
 
+/* A frame that says which operation's gradient autograd computes; function: demangled. */
+bool ms_is_backward_operation(const char *function);
+
 #endif

@@ -155,6 +155,13 @@ Test(stacks_roles, the_interpreter_is_known_by_name)
     cr_assert_eq(ms_native_role("_ZN2at5emptyEv", "/t/lib/libtorch_cpu.so"), MS_ROLE_OTHER);
 }
 
+Test(stacks_roles, autograd_names_the_operation)
+{
+    cr_assert(ms_is_backward_operation("torch::autograd::generated::MmBackward0::apply(int&&)"));
+    cr_assert_not(ms_is_backward_operation("torch::autograd::Engine::thread_main(int)"));
+    cr_assert_not(ms_is_backward_operation("mine::apply(int)"));
+}
+
 Test(stacks_roles, libraries_are_told_from_the_program)
 {
     static const char *const libraries[] = {
@@ -270,6 +277,33 @@ Test(stacks, lines_and_inlined_functions_come_from_dwarf)
         ms_stacks_delete(stacks);
         ms_definitions_delete(fixture.definitions);
     }
+}
+
+Test(stacks, methods_read_as_people_write_them)
+{
+    ms_definitions_t *definitions = ms_definitions_new();
+    ms_stacks_t *stacks;
+    char expected[256];
+
+    if (!sample_exists("cxx/plain")) {
+        cr_skip_test("no C++ compiler");
+    }
+    snprintf(expected, sizeof(expected),
+             "sample::Layer<double>::forward(double) const@model.cpp:%u^ < "
+             "sample::Model::run(double) const@model.cpp:%u",
+             sample_line("model.cpp", "forward"), sample_line("model.cpp", "run"));
+    define_module(definitions, 1, sample_cxx_id, sample_path("cxx/plain"));
+    define_native(definitions, 1, 0, 1, sample_return_address("cxx/plain"));
+    define_site(definitions, 1, 1, 0, 0);
+    stacks = ms_stacks_new(definitions, MS_STACKS_LINES, NULL);
+    cr_assert_str_eq(spell(stacks, 1), expected);
+    cr_assert_str_eq(ms_stacks_own_frame(stacks, 1)->function,
+                     "sample::Layer<double>::forward(double) const");
+    ms_stacks_delete(stacks);
+    stacks = ms_stacks_new(definitions, MS_STACKS_NAMES, NULL);
+    cr_assert_str_eq(spell(stacks, 1), "sample::Model::run(double) const");
+    ms_stacks_delete(stacks);
+    ms_definitions_delete(definitions);
 }
 
 Test(stacks, a_stripped_module_gives_offsets)
