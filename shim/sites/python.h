@@ -30,7 +30,11 @@ struct ms_python_stack {
 };
 
 /* depth: 1 to MS_STACK_DEPTH_MAX. A thread that never saw Python, a process without it, an unknown
- * version: an empty stack. */
+ * version, an interpreter that is being finalized: an empty stack. A function that has not begun
+ * (its cells are being made) is there, at instruction 0.
+ *
+ * In versions before 3.12 a thread that runs in a sub-interpreter and has let go of the GIL is seen
+ * in its main interpreter: where it called into the other one. */
 void ms_python_capture(uint32_t depth, struct ms_python_stack *out);
 
 /* What a code object of the stack just captured is called. Strings are UTF-8 (lone surrogates and
