@@ -1,3 +1,4 @@
+/* How the two stacks of a site become one: see stacks_merge.c. */
 #include "report/stacks.h"
 
 #include <string.h>

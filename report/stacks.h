@@ -27,7 +27,8 @@ struct ms_frame {
 typedef struct ms_stacks ms_stacks_t;
 
 enum ms_stacks_effort {
-    MS_STACKS_NAMES, /* symbol tables only: for a report made while the process ends */
+    MS_STACKS_NAMES, /* symbol tables only: for a report made while the process ends; modules whose
+                        turn comes after half a second of reading tables stay without names */
     MS_STACKS_LINES  /* files, lines and inlined functions from DWARF as well */
 };
 
