@@ -1,5 +1,6 @@
 /* Native stacks, frame by frame against libunwind's own walk or against what a function knows of
  * itself. Each test is a process of its own. */
+#include <alloca.h>
 #include <criterion/criterion.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -179,6 +180,37 @@ Test(native, sees_one_return_address_far_out_change)
     struct road road = {deeper, 1, 0};
     for (int i = 0; i < 1000; i++) {
         (void)one_of_two(&road, next_random(&road.random) % 2 == 0);
+    }
+    cr_assert_eq(not_equal, 0);
+}
+
+/* All frames further in lie where they lay, and the old return addresses are still in the unused
+ * room: only a saved frame pointer tells that the frames between moved. */
+static __attribute__((noinline)) uint64_t with_room(struct road *road, size_t bytes)
+{
+    volatile char *room = alloca(bytes);
+    room[0] = 1;
+    return native_saving_o2(road) + (uint64_t)room[0];
+}
+
+static __attribute__((noinline)) uint64_t moved_by(struct road *road, size_t bytes)
+{
+    volatile char *room = alloca(bytes);
+    room[0] = 1;
+    if (bytes % 32 == 0) {
+        return with_room(road, 2048 - bytes) + (uint64_t)room[0];
+    }
+    uint64_t sum = with_room(road, 2048 - bytes);
+    __asm__ volatile("nop"); /* else it would be the same call */
+    return sum + (uint64_t)room[0];
+}
+
+Test(native, sees_frames_move_under_the_same_words)
+{
+    begin();
+    struct road road = {look_there, 1, 0};
+    for (volatile size_t bytes = 16; bytes < 2000; bytes += 16) {
+        (void)moved_by(&road, bytes);
     }
     cr_assert_eq(not_equal, 0);
 }
