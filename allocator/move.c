@@ -246,16 +246,17 @@ static struct ms_chunk *take_new(struct ms_pool *pool, struct ms_chunk *const *r
                                  enum ms_location to, struct ms_chunk **list)
 {
     struct ms_chunk *first = *list;
-    struct ms_chunk *last = NULL;
+    struct ms_chunk **link = &first;
     for (size_t at = 0; at < count; at++) {
-        for (uint64_t k = chunk_slots(pool, run[at]); k > 0; k--) {
-            last = *list;
-            *list = last->next;
-            last->returns = run[at]->returns;
-            last->promoted = to == MS_LOCATION_DEVICE ? pool->count.spill.halts : 0;
+        for (uint64_t k = chunk_slots(pool, run[at]); k > 0 && *link != NULL; k--) {
+            struct ms_chunk *chunk = *link;
+            chunk->returns = run[at]->returns;
+            chunk->promoted = to == MS_LOCATION_DEVICE ? pool->count.spill.halts : 0;
+            link = &chunk->next;
         }
     }
-    last->next = NULL;
+    *list = *link;
+    *link = NULL;
     return first;
 }
 

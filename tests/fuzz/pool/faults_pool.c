@@ -17,6 +17,8 @@ enum { STEPS = 120, VALID_EVERY = 24, KINDS = 6 };
 #define WAIT_NS   ((uint64_t)1000000000u)
 #define CAP_BYTES (64 * MIB)
 
+#define SPILL_CAP_BYTES (24 * MIB) /* less than what lives for most of the time */
+
 struct fault {
     enum ms_dry_op op;
     uint64_t nth;
@@ -63,7 +65,7 @@ static void begin(struct scene *scene, uint64_t seed)
     unsigned kind = (unsigned)(seed % KINDS);
     struct stage_config config = {
         .granule_bytes = kind == 4 ? 0 : GRANULE,
-        .cap_bytes = CAP_BYTES,
+        .cap_bytes = kind == 5 ? SPILL_CAP_BYTES : CAP_BYTES,
         .total_bytes = CAP_BYTES + draw(&scene->dice, 2) * CAP_BYTES,
         .host_limit_bytes = kind == 0 ? 0 : CAP_BYTES,
         .spill_limit_bytes = kind == 5 ? CAP_BYTES : 0,
@@ -112,6 +114,8 @@ static void step(struct scene *scene)
     uint64_t kind = draw(&scene->dice, 16);
     if (kind == 0) {
         around(scene);
+    } else if (kind == 1 && scene->stage.config.spill_limit_bytes > 0) {
+        (void)ms_pool_promote(scene->stage.pool, draw(&scene->dice, 16 * MIB));
     } else if (scene->with_framework && (!scene->with_program || kind < 9)) {
         framework_step(&scene->framework);
     } else {
@@ -123,6 +127,17 @@ static bool happened(const struct scene *scene, const struct fault *fault)
 {
     uint64_t calls = ms_dry_calls(scene->stage.dry, fault->op) - scene->calls_before;
     return fault->nth != 0 && calls >= fault->nth;
+}
+
+/* What the scenes moved without any fault: that it was something. */
+static uint64_t spilled_bytes, promoted_bytes;
+
+static void count_moved(struct scene *scene)
+{
+    struct ms_pool_stats stats;
+    ms_pool_stats(scene->stage.pool, &stats);
+    spilled_bytes += stats.spill.down_bytes;
+    promoted_bytes += stats.spill.up_bytes;
 }
 
 static bool fine(const struct scene *scene, const struct fault *fault, uint64_t at)
@@ -154,6 +169,9 @@ static bool play(struct scene *scene, uint64_t seed, const struct fault *fault, 
         *reached = *reached || now;
         stage_compare(stage, now || at % VALID_EVERY == 0);
         good = fine(scene, fault, at);
+    }
+    if (good && fault->nth == 0) {
+        count_moved(scene);
     }
     if (good) {
         stage_calm(stage);
@@ -356,7 +374,9 @@ int main(int argc, char **argv)
         }
     }
     free(scene);
-    printf("%" PRIu64 " scenarios, played %" PRIu64 " times with a call of the device failing\n",
-           scenarios, plays);
+    printf("%" PRIu64 " scenarios, played %" PRIu64
+           " times with a call of the device failing; %" PRIu64 " granules spilled, %" PRIu64
+           " promoted in them\n",
+           scenarios, plays, spilled_bytes / GRANULE, promoted_bytes / GRANULE);
     return good ? 0 : 1;
 }
