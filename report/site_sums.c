@@ -76,7 +76,7 @@ void ms_site_table_delete(ms_site_table_t *table)
             }
         }
         if (device->pages) {
-            munmap(device->pages, PAGES * sizeof(*device->pages));
+            munmap(device->pages, PAGES * sizeof(void *));
         }
     }
     ms_live_free(&table->live);
@@ -117,7 +117,7 @@ static struct site *find_site(const struct device *device, uint32_t id)
 static __attribute__((noinline, cold)) struct site *make_page(struct device *device, uint32_t id)
 {
     if (!device->pages) {
-        device->pages = pages(PAGES * sizeof(*device->pages));
+        device->pages = pages(PAGES * sizeof(void *));
     }
     if (!device->pages) {
         return NULL;
