@@ -6,7 +6,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 RUNS=
-SECTIONS=(cost hot replay workloads)
+SECTIONS=(cost hot replay sites workloads)
 
 usage() {
     cat <<'USAGE'
@@ -17,6 +17,8 @@ All on the simulated GPU, whose driver costs next to nothing. The sections, all 
              no trace
   hot        alloc + free pairs: memshim's pool, mimalloc, PyTorch's own allocator from C++
   replay     the recorded runs of tests/traces through the pool: overhead ratio, calls, moves
+  sites      call sites in a PyTorch step: CPU time by MEMSHIM_STACKS, beside PyTorch's own recording
+             of stacks; host memory a distinct stack
   workloads  real PyTorch, memshim native and tensor mode, PyTorch native and expandable segments:
              overhead ratio, reserved over live, driver calls, chunk moves, CPU time a step (hours
              on a small machine; minutes with --quick)
@@ -153,6 +155,16 @@ bench_python() {
 }
 
 section_replay() { bench_python python3 replays replay; }
+
+section_sites() {
+    local python
+    if ! python=$(find_torch_python); then
+        say "no PyTorch here: call sites are left out (scripts/setup.sh --torch installs it)"
+        return 0
+    fi
+    MEMSHIM_VENV=$(dirname "$(dirname "$python")") \
+        bench_python "$python" sites sites --rounds "$RUNS"
+}
 
 section_workloads() {
     local python arguments=()
