@@ -1,5 +1,6 @@
 /* Devices: found without a lock, made once. */
 #include "shim/serve/device.h"
+#include "shim/gate.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -324,6 +325,16 @@ static void say_threshold(struct ms_device *device, int state, uint64_t charged,
            ms_bytes_text(cap, cap_text, sizeof cap_text));
 }
 
+/* Once memory has been short, launches are looked at for good: one that runs out of it is tried
+ * again (launch.c). */
+static void look_at_launches(void)
+{
+    static atomic_bool looked_at;
+    if (!atomic_exchange(&looked_at, true)) {
+        ms_gate_watch_launches(true);
+    }
+}
+
 void ms_device_cross_threshold(struct ms_device *device)
 {
     uint64_t charged = atomic_load(&device->budget.charged_bytes);
@@ -355,6 +366,7 @@ void ms_device_cross_threshold(struct ms_device *device)
     ms_session_emit(&event);
     if (state > before) {
         say_threshold(device, state, charged, cap);
+        look_at_launches();
     }
 }
 

@@ -2,8 +2,8 @@
  * it was given: what cannot end before a thread goes on that is held here never would. */
 #include "shim/serve/standstill.h"
 
-#include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "shim/gate.h"
@@ -15,7 +15,7 @@
 #include "shim/serve/stream.h"
 
 #define COPY_STREAMS 4u
-#define STREAMS_MOST 256u /* of a context that are asked one by one before a mark is taken */
+#define STREAMS_FEW  64u
 #define NAP_NS       50000u
 
 /* Of the standstill that is, or of the next. Held from halt to resume. */
@@ -64,24 +64,40 @@ static CUresult query(const struct ms_context *context, CUstream stream)
     return result;
 }
 
-/* A mark is work too, and a driver whose queue is full makes its caller wait for the device. So the
- * streams that are known are asked first, which never waits, until they are empty. What they answer
- * besides that they are not is left to the mark. */
-static bool streams_empty(const struct ms_context *context, uint64_t end_ns)
+/* Waits for a stream, within the limit. What it answers besides that it is not ready is left to the
+ * mark. */
+static bool stream_empty(const struct ms_context *context, CUstream stream, uint64_t end_ns)
 {
-    CUstream streams[STREAMS_MOST + 1];
-    size_t count = ms_streams_of(context, streams, STREAMS_MOST);
-    count = count < STREAMS_MOST ? count : STREAMS_MOST;
-    streams[count++] = CU_STREAM_LEGACY;
-    for (size_t i = 0; i < count; i++) {
-        while (!context->dead && query(context, streams[i]) == CUDA_ERROR_NOT_READY) {
-            if (left_ns(end_ns) == 0) {
-                return false;
-            }
-            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    while (!context->dead && query(context, stream) == CUDA_ERROR_NOT_READY) {
+        if (left_ns(end_ns) == 0) {
+            return false;
         }
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     }
     return true;
+}
+
+/* A mark is work too, and a driver whose queue is full makes its caller wait for the device. So the
+ * streams that are known are asked first, which never waits, until they are empty. */
+static bool streams_empty(const struct ms_context *context, uint64_t end_ns)
+{
+    CUstream few[STREAMS_FEW];
+    CUstream *streams = few;
+    size_t count = ms_streams_of(context, few, STREAMS_FEW);
+    if (count > STREAMS_FEW) {
+        size_t room = count;
+        streams = calloc(room, sizeof(CUstream));
+        count = streams != NULL ? ms_streams_of(context, streams, room) : 0;
+        count = count < room ? count : room; /* others have come, with nothing in them */
+    }
+    bool empty = stream_empty(context, CU_STREAM_LEGACY, end_ns);
+    for (size_t i = 0; i < count && empty; i++) {
+        empty = stream_empty(context, streams[i], end_ns);
+    }
+    if (streams != few) {
+        free(streams);
+    }
+    return empty;
 }
 
 static ms_status_t drain(struct ms_device *device, uint64_t end_ns)

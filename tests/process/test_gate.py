@@ -11,6 +11,7 @@ import re
 import shutil
 import unittest
 from pathlib import Path
+from typing import Any
 
 from machine import BUILD, PROGRAMS, ProcessTest, Result, program, run
 
@@ -20,7 +21,7 @@ MOST_INSTRUCTIONS = 20
 
 
 class GateTest(ProcessTest):
-    def run_gate(self, *command: str | Path, **settings: object) -> Result:
+    def run_gate(self, *command: str | Path, **settings: Any) -> Result:
         """With memshim's objects and the entries to its standstill in the place of memshim."""
         return run(command, LD_PRELOAD=SHIM, MEMSHIM_OUTPUT=self.output, **settings)
 

@@ -1,5 +1,8 @@
 #include "gate_entry.h"
 
+#include <dlfcn.h>
+#include <time.h>
+
 #include "shim/gate.h"
 #include "shim/hook.h"
 #include "shim/serve/device.h"
@@ -33,6 +36,36 @@ EXPORT int gate_copy_wait(int device)
 {
     struct ms_device *d = ms_device_get(device);
     return d->ops.copy_wait(d->ops.ctx);
+}
+
+static uint64_t calls_of(const char *function)
+{
+    static uint64_t (*calls)(const char *);
+    if (calls == NULL) {
+        calls = (uint64_t(*)(const char *))dlsym(RTLD_DEFAULT, "simgpu_calls");
+    }
+    return calls(function);
+}
+
+static uint64_t started(void)
+{
+    return calls_of("cuLaunchKernel") + calls_of("cuMemcpyAsync") + calls_of("cuMemcpyHtoDAsync") +
+           calls_of("cuMemcpyDtoHAsync") + calls_of("cuMemsetD8Async") + calls_of("cuGraphLaunch");
+}
+
+EXPORT int gate_stand(int device, uint64_t timeout_ns, uint64_t stand_ns)
+{
+    if (ms_device_get(device) == NULL) {
+        return MS_ERR_NOT_READY;
+    }
+    int status = gate_halt(device, timeout_ns);
+    if (status == MS_OK) {
+        uint64_t before = started();
+        nanosleep(&(struct timespec){.tv_nsec = (long)stand_ns}, NULL);
+        status = started() == before ? MS_OK : -1;
+        gate_resume(device);
+    }
+    return status;
 }
 
 EXPORT void gate_inside(void (*function)(void *), void *argument)

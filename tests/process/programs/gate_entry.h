@@ -11,6 +11,10 @@ void gate_resume(int device);
 int gate_copy(int device, uint64_t to, uint64_t from, uint64_t bytes);
 int gate_copy_wait(int device);
 
+/* A standstill of this length in one call, for callers that would need a lock of Python's in
+ * between. The status of the halt; -1 where launches or copies reached the driver meanwhile. */
+int gate_stand(int device, uint64_t timeout_ns, uint64_t stand_ns);
+
 /* Runs function inside a counted call, as a callback of the driver's would. */
 void gate_inside(void (*function)(void *), void *argument);
 

@@ -27,6 +27,17 @@ cuMemGetHandleForAddressRange cuIpcGetMemHandle cuIpcOpenMemHandle cuIpcCloseMem
 cuGetProcAddress
 """
 
+# What is queued and still touches no memory of the pool's: the driver's own pools, mappings of
+# pages that stay where they are, graphics' and other interfaces' objects.
+QUEUED_AND_HARMLESS = """
+cuMemAllocAsync cuMemAllocFromPoolAsync cuMemFreeAsync cuMemMapArrayAsync cuGLMapBufferObjectAsync
+cuGLUnmapBufferObjectAsync cuSignalExternalSemaphoresAsync cuWaitExternalSemaphoresAsync
+cuDeviceRegisterAsyncNotification cuDeviceUnregisterAsyncNotification
+"""
+
+# Too new for the headers that the rest can be built with: who asks for them goes without spill.
+LEFT_OUT = {"cuStreamBeginCaptureToCig", "cuStreamEndCaptureToCig"}
+
 
 class Row(NamedTuple):
     symbol: str
@@ -34,6 +45,7 @@ class Row(NamedTuple):
     version: int
     flavour: str
     parameters: str
+    disposition: str
 
 
 def words(text: str) -> str:
@@ -48,7 +60,9 @@ def text_of_rows() -> str:
 def rows() -> list[Row]:
     table = text_of_rows()
     found = re.findall(
-        r"^MS_HOOK\((\w+),\s*(\w+),\s*(\d+),\s*(\w+),\s*\(([^)]*)\)", table, re.MULTILINE
+        r"^MS_HOOK\((\w+),\s*(\w+),\s*(\d+),\s*(\w+),\s*\(([^)]*)\),\s*\([^)]*\),\s*(\w+)",
+        table,
+        re.MULTILINE,
     )
     return [Row(symbol, base, int(version), *rest) for symbol, base, version, *rest in found]
 
@@ -112,6 +126,59 @@ class Table(unittest.TestCase):
             }
             here = {row.version for row in self.rows if row.base == base}
             self.assertLessEqual(known, here, f"{base}: versions that have no row")
+
+
+class Gate(unittest.TestCase):
+    """gate.def: every function of the driver's interface, in exactly one class."""
+
+    def setUp(self) -> None:
+        text = (ROOT / "shim" / "gate.def").read_text()
+        self.rows = re.findall(r"^MS_GATE\((\w+), (\w+)\)$", text, re.MULTILINE)
+        self.gated = {base for base, kind in self.rows if kind in ("GATED", "WITHIN")}
+        self.versions: dict[str, set[str]] = {}
+        headers = sorted(HEADERS.glob("cuda*Typedefs.h"))
+        self.assertTrue(headers)
+        for header in headers:
+            for base, version, flavour in re.findall(
+                r"\*PFN_(cu\w+?)_v(\d+)(_ptsz|_ptds)?\)", header.read_text()
+            ):
+                self.versions.setdefault(base, set()).add(version + flavour)
+
+    def test_each_function_of_the_headers_once(self) -> None:
+        bases = [base for base, _ in self.rows]
+        self.assertGreater(len(self.versions), 400)
+        self.assertEqual(set(self.versions) - set(bases) - LEFT_OUT, set())
+        self.assertEqual(len(bases), len(set(bases)))
+        self.assertLessEqual({kind for _, kind in self.rows}, {"GATED", "WITHIN", "HARMLESS"})
+        self.assertEqual(bases, sorted(bases))  # gate.c searches it
+
+    def test_each_form_of_what_is_gated_has_a_hook(self) -> None:
+        here: dict[str, set[str]] = {}
+        for row in rows():
+            flavour = re.search(r"_pt(sz|ds)$", row.symbol)
+            here.setdefault(row.base, set()).add(f"{row.version}{flavour[0] if flavour else ''}")
+        for base in sorted(self.gated):
+            with self.subTest(base):
+                self.assertEqual(self.versions.get(base, set()) - here.get(base, set()), set())
+
+    def test_what_queues_work_is_gated(self) -> None:
+        harmless = {base for base, kind in self.rows if kind == "HARMLESS"}
+        named = re.compile(
+            "Memcpy|Memset(?!Node)|cuLaunch|GraphLaunch|Async|Prefetch|Discard|Value(32|64)|MemOp"
+        )
+        found = {
+            base
+            for base in harmless
+            if named.search(base)
+            and not base.startswith(("cuGraphAdd", "cuGraphExec"))
+            and "Node" not in base
+        }
+        self.assertEqual(found, set(QUEUED_AND_HARMLESS.split()))
+
+    def test_only_what_is_gated_waits(self) -> None:
+        waiting = {row.base for row in rows() if row.disposition in ("GATED", "LAUNCHED")}
+        self.assertGreater(len(waiting), 50)
+        self.assertLessEqual(waiting, self.gated)
 
 
 if __name__ == "__main__":
