@@ -91,12 +91,6 @@ static inline void ms_gate_leave(void)
     int32_t calls = atomic_load_explicit(&self->calls, memory_order_relaxed);
     atomic_store_explicit(&self->calls, calls - 1, memory_order_release);
 }
-
-static inline bool ms_gate_count_launch(const void *function)
-{
-    const _Atomic uintptr_t *home = &ms_gate_count()[ms_seen_home(function)];
-    return atomic_load_explicit(home, memory_order_relaxed) == (uintptr_t)function;
-}
 #endif
 
 /* What a counted call does that may not go on at once: makes its thread known, and waits, uncounted

@@ -6,6 +6,7 @@ thread's allocation needs room: the standstill is therefore made in one call out
 
 from __future__ import annotations
 
+import tempfile
 import unittest
 from typing import Any
 
@@ -53,6 +54,9 @@ def account(result: harness.Result) -> list[dict[str, Any]]:
 class Standstills(unittest.TestCase):
     def check(self, workload: str, *arguments: str, **settings: Any) -> None:
         path = str(harness.WORKLOADS / workload)
+        holder = tempfile.TemporaryDirectory(prefix="memshim-test.")
+        self.addCleanup(holder.cleanup)
+        settings["MEMSHIM_OUTPUT"] = holder.name
         plain = harness.run_workload(workload, *arguments, preload=harness.SHIM, **settings)
         held = harness.run(JOB, path, *arguments, preload=GATE, **settings)
         self.assertEqual(account(held.check()), account(plain.check()), held.describe())
