@@ -93,7 +93,11 @@ struct ms_site_definition {
     uint32_t flags;               /* enum ms_site_flag */
 };
 
-/* An allocation of b bytes got a site with probability 1 - exp(-b / mean_bytes). */
+/* An allocation of b bytes got a site with probability p(b) = 1 - exp(-b / mean_bytes), each
+ * independently; the others have the site of MS_SITE_SAMPLED_OUT. So of those with a site, the sum
+ * of b / p(b) estimates the bytes of all without bias, the sum of 1 / p(b) their number; the square
+ * of the first one's standard error is the sum of (1 - p(b)) * (b / p(b))^2, likewise over those
+ * with a site. */
 struct ms_sampling_definition {
     uint64_t mean_bytes;
 };
