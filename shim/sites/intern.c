@@ -334,13 +334,13 @@ bool ms_intern_is_native(uint32_t node, const struct ms_native_stack *stack)
         if (run > left) {
             return false;
         }
-        for (uint32_t i = 0; i < run; i++) {
-            differing |= frames[node - i] ^ wanted[i];
+        const uint64_t *kept = &frames[node];
+        for (const uint64_t *end = wanted + run; wanted < end; wanted++, kept--) {
+            differing |= *kept ^ *wanted;
         }
         if (differing != 0) {
             return false;
         }
-        wanted += run;
         left -= run;
         node = links[first].caller;
     }
