@@ -207,6 +207,11 @@ def main() -> None:
         )
         merged = check_report(schema, run / "report.json")
         assert len(merged["processes"]) == len(merged["ranks"]) == 3
+        for process in merged["processes"]:
+            sites = process["call_sites"]
+            assert len(sites) == 31 and sites[-1]["id"] is None and sites[-1]["kind"] == "rest"
+            held = sum(site["at_peak_bytes"] for site in sites)
+            assert held == process["devices"][0]["peak_live_bytes"], held
         states = []
         for folder in sorted(path.parent for path in run.glob("*/trace.mshm")):
             document = check_report(schema, folder / "report.json")

@@ -11,7 +11,7 @@
 #include "report/model.h"
 #include "synthetic.h"
 
-enum { SEEDS = 3000 };
+enum { SEEDS = 1500 };
 
 static char *content;
 static size_t content_bytes;
@@ -23,9 +23,14 @@ static void begin(void)
     ms_trace_t *trace = synthetic_open(folder);
     const struct ms_oom_state state = synthetic_oom(30 * GIB, MS_OOM_TORCH);
     const struct ms_event crossing = {.kind = MS_EVENT_THRESHOLD, .bytes = 22 * GIB, .aux = 2};
+    const struct ms_event step = {.kind = MS_EVENT_STEP, .id = 1};
+    const struct ms_event tag = {.kind = MS_EVENT_TAG_BEGIN, .id = 1, .aux = 2};
     struct synthetic run;
 
     synthetic_begin(&run, trace, 1);
+    synthetic_define(trace);
+    ms_trace_emit(trace, &step);
+    ms_trace_emit(trace, &tag);
     ms_trace_oom(trace, 0, &state);
     ms_trace_note(trace, "a note");
     synthetic_churn(&run, 40000);
@@ -55,9 +60,11 @@ static bool survive(char *why, size_t why_bytes)
         cr_assert_not_null(strstr(why, "damaged.mshm"), "the error names the file: %s", why);
         return false;
     }
+    ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
     ms_format_text(model, &out);
     ms_format_json(model, &out);
     ms_format_timeline(model, &out);
+    ms_folded_add(&out, model, "");
     cr_assert_not(out.failed);
     cr_assert_gt(out.bytes, 100);
     ms_buffer_free(&out);
