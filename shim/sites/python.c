@@ -90,8 +90,9 @@ static inline uint64_t mix(uint64_t hash, uint64_t value)
     return hash ^ hash >> 32;
 }
 
-/* Another function at the same address has other names, another table, another length; where all
- * of these came to lie where the old ones did, it is the same text compiled once more. */
+/* Another function at the same address has other names, another table, another length. What is not
+ * told apart: code that was dropped, and made anew so that its names and table lie where the old
+ * ones did. */
 enum sight { NOTHING, OWN_BUSINESS, FUNCTION };
 
 static inline __attribute__((always_inline)) enum sight
