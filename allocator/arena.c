@@ -141,7 +141,7 @@ static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_ad
             granule->last_gap = gap < UINT32_MAX ? (uint32_t)gap : UINT32_MAX;
         }
         granule->since = now;
-        unbacked |= granule->unbacked;
+        unbacked |= granule->asks;
     }
     struct ms_granule *behind = right_behind(pool, segment, addr, bytes, to);
     if (behind != NULL) {
@@ -276,7 +276,9 @@ static ms_status_t back(struct ms_pool *pool, ms_addr_t addr, uint64_t bytes)
         uint64_t from = 0;
         uint64_t to = 0;
         slots_of(segment, addr, bytes, &from, &to);
-        status = ms_holes_back(pool, segment, from, to);
+        if (ms_holes_want_backing(pool, segment, from, to)) {
+            status = ms_holes_back(pool, segment, from, to);
+        }
     }
     ms_lock_release(&pool->growth);
     return status;

@@ -284,6 +284,7 @@ static void set_slots(struct ms_pool *pool, struct ms_chunk *chunk, struct ms_ch
     for (uint64_t k = 0; k < count; k++) {
         chunk->segment->slots[chunk->slot + k] = value;
     }
+    ms_granules_place(pool, chunk->segment, chunk->slot, chunk->slot + count, value);
     ms_lock_release(&pool->state);
 }
 

@@ -67,6 +67,7 @@ static bool quiet(const struct ms_granule *granule)
 static void owe(struct ms_pool *pool, struct ms_granule *granule)
 {
     granule->unbacked = true;
+    granule->asks = true;
     granule->arena->unbacked_bytes += pool->granule_bytes;
     pool->count.owed_bytes += pool->granule_bytes;
 }
@@ -74,6 +75,7 @@ static void owe(struct ms_pool *pool, struct ms_granule *granule)
 static void owe_no_more(struct ms_pool *pool, struct ms_granule *granule)
 {
     granule->unbacked = false;
+    granule->asks = granule->on_host;
     granule->refused = false;
     granule->arena->unbacked_bytes -= pool->granule_bytes;
     pool->count.owed_bytes -= pool->granule_bytes;
@@ -91,6 +93,7 @@ void ms_granules_enter(struct ms_pool *pool, struct ms_segment *segment, uint64_
         /* What was queued before the first report is not known to be done. */
         granule->epoch = pool->repair.epoch;
         const struct ms_chunk *chunk = segment->slots[slot];
+        ms_granules_place(pool, segment, slot, slot + 1, chunk);
         if (chunk == NULL || chunk->stuck) {
             owe(pool, granule);
         } else if (quiet(granule)) {
@@ -150,6 +153,16 @@ void ms_granules_unbacked(struct ms_pool *pool, struct ms_segment *segment, uint
     for (uint64_t slot = from; slot < to; slot++) {
         ms_quiet_clear(pool, segment, slot);
         owe(pool, &segment->granules[slot]);
+    }
+}
+
+void ms_granules_place(const struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                       uint64_t to, const struct ms_chunk *chunk)
+{
+    bool on_host = chunk != NULL && chunk->host && pool->config.spill_limit_bytes > 0;
+    for (uint64_t slot = from; segment->granules != NULL && slot < to; slot++) {
+        segment->granules[slot].on_host = on_host;
+        segment->granules[slot].asks = on_host || segment->granules[slot].unbacked;
     }
 }
 

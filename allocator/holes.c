@@ -204,6 +204,7 @@ static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, bool
         uint64_t slots = chunk_slots(pool, chunk);
         ms_granules_unbacked(pool, chunk->segment, chunk->slot, chunk->slot + slots);
         memset(&chunk->segment->slots[chunk->slot], 0, ms_pointers_bytes(slots));
+        ms_granules_place(pool, chunk->segment, chunk->slot, chunk->slot + slots, NULL);
         chunk->next = list;
         list = chunk;
         bytes += chunk->bytes;
@@ -220,6 +221,7 @@ static void attach_again(struct ms_pool *pool, struct ms_chunk *chunk)
     for (uint64_t k = 0; k < slots; k++) {
         chunk->segment->slots[chunk->slot + k] = chunk;
     }
+    ms_granules_place(pool, chunk->segment, chunk->slot, chunk->slot + slots, chunk);
     ms_granules_backed(pool, chunk->segment, chunk->slot, chunk->slot + slots);
     ms_lock_release(&pool->state);
 }
@@ -382,6 +384,7 @@ static void drain(struct ms_pool *pool)
         ms_lock_acquire(&pool->state);
         if (unmapped) {
             segment->slots[slot] = NULL;
+            ms_granules_place(pool, segment, slot, slot + 1, NULL);
             ms_range_make_hole(pool, range);
         } else {
             range->state = MS_RANGE_DRAINING;
@@ -492,6 +495,48 @@ static void note_refused(struct ms_pool *pool, struct ms_segment *segment, uint6
     ms_lock_release(&pool->state);
 }
 
+/* On the host, with nothing to keep: what is being born there is all that lies on it. State lock.
+ */
+static bool gives_way(const struct ms_pool *pool, const struct ms_granule *granule)
+{
+    return granule->on_host && granule->tensors == 1 && granule->arena != NULL &&
+           !granule->arena->frozen && !granule->pinned && !pool->repair.frozen &&
+           granule->epoch <= pool->repair.done_epoch;
+}
+
+bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segment, uint64_t from,
+                           uint64_t to)
+{
+    bool wanted = false;
+    ms_lock_acquire(&pool->state);
+    for (uint64_t slot = from; segment->granules != NULL && slot < to && !wanted; slot++) {
+        const struct ms_granule *granule = &segment->granules[slot];
+        wanted = granule->unbacked || gives_way(pool, granule);
+    }
+    ms_lock_release(&pool->state);
+    return wanted;
+}
+
+static void give_way(struct ms_pool *pool, struct ms_segment *segment, uint64_t from, uint64_t to)
+{
+    struct ms_chunk *list = NULL;
+    uint64_t bytes = 0;
+    uint64_t chunks = 0;
+    ms_lock_acquire(&pool->state);
+    for (uint64_t slot = from; segment->granules != NULL && slot < to; slot++) {
+        struct ms_chunk *chunk = segment->slots[slot];
+        if (gives_way(pool, &segment->granules[slot])) {
+            ms_granules_unbacked(pool, segment, slot, slot + 1);
+            ms_granules_place(pool, segment, slot, slot + 1, NULL);
+            segment->slots[slot] = NULL;
+            chunk->next = list;
+            list = chunk;
+        }
+    }
+    ms_lock_release(&pool->state);
+    (void)unmap_detached(pool, list, &bytes, &chunks);
+}
+
 /* What is born is hot: something colder goes to the host in its stead. */
 static ms_status_t spill_and_fill(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                                   uint64_t to, const struct ms_fill *fill)
@@ -510,6 +555,9 @@ ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint
     pool->moving.refused = false;
     (void)ms_backing_release_spares(pool);
     ms_holes_recover(pool);
+    if (ms_spill_possible(pool)) {
+        give_way(pool, segment, from, to);
+    }
     /* Memory is short: what has died by now will be known idle when it is wanted next. */
     ms_epochs_mark(pool);
     /* First trusting the budget, then without it: the device may have less than the cap. */

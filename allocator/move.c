@@ -177,6 +177,7 @@ static void lose(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot
     pool->moving.broken = true;
     ms_lock_acquire(&pool->state);
     segment->slots[slot] = stuck;
+    ms_granules_place(pool, segment, slot, slot + 1, NULL);
     if (segment->granules != NULL && segment->granules[slot].arena != NULL &&
         !segment->granules[slot].unbacked) {
         ms_granules_unbacked(pool, segment, slot, slot + 1);

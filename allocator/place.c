@@ -242,8 +242,8 @@ static void give_back(struct ms_pool *pool, struct ms_range *range, bool hole,
     }
 }
 
-struct ms_range *ms_range_cut(struct ms_pool *pool, struct ms_range *range, ms_addr_t from,
-                              ms_addr_t to)
+static inline struct ms_range *cut(struct ms_pool *pool, struct ms_range *range, ms_addr_t from,
+                                   ms_addr_t to)
 {
     bool hole = range->state == MS_RANGE_HOLE;
     struct ms_batch *batch = hole ? NULL : range->free.batch;
@@ -257,6 +257,12 @@ struct ms_range *ms_range_cut(struct ms_pool *pool, struct ms_range *range, ms_a
         give_back(pool, ms_range_split(pool, range, to - range->addr), hole, batch);
     }
     return range;
+}
+
+struct ms_range *ms_range_cut(struct ms_pool *pool, struct ms_range *range, ms_addr_t from,
+                              ms_addr_t to)
+{
+    return cut(pool, range, from, to);
 }
 
 struct ms_range *ms_place_claim(struct ms_pool *pool, const struct ms_place *place, uint64_t bytes,
@@ -275,7 +281,7 @@ struct ms_range *ms_place_claim(struct ms_pool *pool, const struct ms_place *pla
     for (;;) {
         uint64_t unit = range->state == MS_RANGE_HOLE ? pool->granule_bytes : 1;
         *idle = *idle && (range->state == MS_RANGE_HOLE || range->free.batch == NULL);
-        range = ms_range_cut(pool, range, place->addr / unit * unit, ms_round_up(end, unit));
+        range = cut(pool, range, place->addr / unit * unit, ms_round_up(end, unit));
         if (claim == NULL) {
             claim = range;
         } else {

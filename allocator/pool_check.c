@@ -164,6 +164,10 @@ static void check_granules(struct walk *walk, const struct ms_segment *segment)
         bool quiet = granule->arena != NULL && granule->tensors == 0 && !granule->unbacked;
         walk->sum.quiet_granules += ms_quiet_test(segment, slot) ? 1 : 0;
         walk->sum.owed_bytes += granule->unbacked ? walk->pool->granule_bytes : 0;
+        check(walk, granule->asks == (granule->unbacked || granule->on_host),
+              "slot %lu does not ask for what it lacks", (unsigned long)slot);
+        check(walk, !granule->on_host || (backed && chunk->host), "slot %lu is not on the host",
+              (unsigned long)slot);
         check(walk, quiet == ms_quiet_test(segment, slot), "slot %lu is not as quiet as it says",
               (unsigned long)slot);
         check(walk, granule->arena == NULL ? !granule->unbacked : granule->unbacked != backed,

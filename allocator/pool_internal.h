@@ -51,9 +51,11 @@ struct ms_granule {
                              epochs is known to be done up to ms_repair.done_epoch */
     uint32_t tensors;     /* live ones that touch it */
     uint16_t ends_before; /* live ones that end at most MS_OVERREAD_BYTES before it */
+    bool asks : 1;        /* unbacked or on_host: a birth on it looks for backing */
     bool unbacked : 1;    /* an arena's, and nothing accessible behind it */
     bool pinned : 1;      /* its identity has left the process */
     bool refused : 1;     /* a birth on it could not be backed: the program was told nothing */
+    bool on_host : 1;     /* backed by the host; known where live memory is spilled */
     bool spanned : 1;     /* a hashed tensor reaches it that begins before it */
     uint64_t summary[4];  /* of the marks in it: see tensors.c */
 };
@@ -371,6 +373,9 @@ void ms_granules_backed(struct ms_pool *pool, struct ms_segment *segment, uint64
                         uint64_t to);
 void ms_granules_unbacked(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                           uint64_t to);
+/* Notes where the slots' chunk stands (null: nothing does). */
+void ms_granules_place(const struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                       uint64_t to, const struct ms_chunk *chunk);
 void ms_granules_pin(struct ms_segment *segment, uint64_t from, uint64_t to);
 
 uint64_t ms_granules_unbacked_bytes(const struct ms_pool *pool, const struct ms_segment *segment,
@@ -451,7 +456,12 @@ uint64_t ms_holes_room(struct ms_pool *pool, uint64_t bytes);
  * chunks of holes become spares (*taken_bytes). Does not wait. MS_ERR_NO_MEMORY: not enough. */
 ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes);
 
-/* Backs all unbacked granules in the slots [from, to), by whatever means; may wait. */
+/* Of the slots [from, to), in which a tensor is born: whether ms_holes_back has anything to do. */
+bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segment, uint64_t from,
+                           uint64_t to);
+
+/* Backs all unbacked granules in the slots [from, to), by whatever means; may wait. Host chunks
+ * that hold nothing but what is being born give way to those of the device. */
 ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                           uint64_t to);
 /* Likewise all there are; nothing is taken any more, for good. */
