@@ -141,7 +141,7 @@ static void publish_locked(void)
 {
     const _Atomic uintptr_t *known = known_locked();
     for (struct ms_gate_thread *thread = threads; thread != NULL; thread = thread->next) {
-        atomic_store_explicit(&thread->known, known, memory_order_relaxed);
+        atomic_store_explicit(&thread->known, known, memory_order_release);
     }
 }
 

@@ -76,7 +76,7 @@ static inline const _Atomic uintptr_t *ms_gate_count(void)
     int32_t calls = atomic_load_explicit(&self->calls, memory_order_relaxed);
     atomic_store_explicit(&self->calls, calls + 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    return atomic_load_explicit(&self->known, memory_order_relaxed);
+    return atomic_load_explicit(&self->known, memory_order_acquire);
 }
 
 static inline bool ms_gate_count_launch(const void *function)
