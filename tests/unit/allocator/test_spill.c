@@ -448,3 +448,42 @@ Test(spill, pages_of_a_framework)
     ms_arenas_destroy(arenas);
     rig_end(rig);
 }
+
+/* The tensors born first go first, wherever they lie; and what is born again where a dead tensor
+ * left a host chunk lies on the device. */
+Test(spill, what_is_born_is_hot)
+{
+    struct rig *rig = spilling_rig();
+    ms_arenas_t *arenas = NULL;
+    struct ms_event_sink none = {0};
+    cr_assert_eq(ms_arenas_create(3, rig->pool, none, &arenas), MS_OK);
+    struct ms_block_info arena = rig_alloc(rig, CAP_BYTES, MS_STREAM_DEVICE);
+    for (uint64_t k = 16; k-- > 0;) {
+        ms_addr_t addr = arena.addr + k * 4 * MIB;
+        cr_assert_eq(ms_arenas_born(arenas, addr, 4 * MIB, 0, UINT64_MAX), MS_OK);
+        ms_dry_write(rig->dry, addr, 4 * MIB, 1000 + k);
+    }
+    struct ms_block_info block = write_new(rig, 8 * MIB);
+    uint64_t on_host = 0;
+    for (uint64_t k = 14; k < 16; k++) {
+        on_host += ms_pool_touch(rig->pool, arena.addr + k * 4 * MIB, 0);
+    }
+    cr_assert_eq(on_host, 8 * MIB, "%lu bytes of the first-born are on the host",
+                 (unsigned long)on_host);
+    ms_addr_t reborn = arena.addr + 15 * 4 * MIB;
+    cr_assert_eq(ms_arenas_died(arenas, reborn, 4 * MIB, UINT64_MAX), MS_OK);
+    struct ms_block_info more = write_new(rig, 2 * MIB); /* in which the host sees what is done */
+    cr_assert_eq(ms_arenas_born(arenas, reborn, 4 * MIB, 0, UINT64_MAX), MS_OK);
+    ms_dry_write(rig->dry, reborn, 4 * MIB, 1015);
+    cr_assert_eq(ms_pool_touch(rig->pool, reborn, 0), 0);
+    for (uint64_t k = 0; k < 16; k++) {
+        cr_assert(ms_dry_holds(rig->dry, arena.addr + k * 4 * MIB, 4 * MIB, 1000 + k));
+    }
+    check_contents(rig, &block);
+    check_contents(rig, &more);
+    rig_free(rig, arena, MS_STREAM_DEVICE);
+    rig_free(rig, block, MS_STREAM_DEVICE);
+    rig_free(rig, more, MS_STREAM_DEVICE);
+    ms_arenas_destroy(arenas);
+    rig_end(rig);
+}
