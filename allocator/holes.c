@@ -508,6 +508,9 @@ bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segmen
                            uint64_t to)
 {
     bool wanted = false;
+    /* What died there is known idle by now, or will be at the next birth. */
+    ms_epochs_mark(pool);
+    ms_epochs_poll(pool);
     ms_lock_acquire(&pool->state);
     for (uint64_t slot = from; segment->granules != NULL && slot < to && !wanted; slot++) {
         const struct ms_granule *granule = &segment->granules[slot];
