@@ -65,6 +65,19 @@ void ms_identity_ranks(char *const *environment, struct ms_identity *out)
     out->world_size = values[2];
 }
 
+/* Slurm's SLURM_TASKS_PER_NODE is a list such as 4(x2),3: its first number is the largest. */
+uint32_t ms_identity_local_ranks(char *const *environment)
+{
+    char slurm[16] = "";
+    const char *tasks = ms_environment(environment, "SLURM_STEP_TASKS_PER_NODE");
+    if (tasks != NULL) {
+        (void)snprintf(slurm, sizeof(slurm), "%.*s", (int)strspn(tasks, "0123456789"), tasks);
+    }
+    int32_t ranks = number_of(slurm, 1);
+    ranks = number_of(ms_environment(environment, "LOCAL_WORLD_SIZE"), ranks);
+    return ranks > 0 ? (uint32_t)ranks : 1;
+}
+
 void ms_identity_start_id(int64_t unix_seconds, long pid, char *out, size_t out_bytes)
 {
     /* By hand: gmtime would read the time zone's files, in every process that is preloaded. The

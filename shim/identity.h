@@ -27,6 +27,10 @@ void ms_identity_run_id(char *const *environment, const char *fallback, char *ou
 /* Ranks as torchrun, else Slurm, names them. Pure. */
 void ms_identity_ranks(char *const *environment, struct ms_identity *out);
 
+/* How many ranks of the run are on this machine, as torchrun, else Slurm, says; 1 where neither
+ * does. Pure. */
+uint32_t ms_identity_local_ranks(char *const *environment);
+
 /* The program's name from a command line as /proc/self/cmdline has it (`bytes` long, strings one
  * after the other): for Python the script or module that it runs. Pure. */
 void ms_identity_program(const char *cmdline, size_t bytes, char *out, size_t out_bytes);

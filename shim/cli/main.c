@@ -54,12 +54,14 @@ static const struct command {
     {"report", ms_cli_report, "say where the memory was: memshim report [DIR|TRACE...]"},
     {"replay", ms_cli_replay,
      "would a recorded run have fitted: memshim replay TRACE [--cap SIZE|--min-cap]"},
+    {"doctor", ms_cli_doctor,
+     "what this machine can do: driver, devices, spill, PyTorch: memshim doctor [--json]"},
     {"options", options_command, "every option, its values and its default"},
     {"coverage", coverage_command, "every function of the driver that memshim stands in front of"},
     {"version", version_command, "the version"},
     {"probe-host", ms_cli_probe_host, NULL},
     {"probe-mapping", ms_cli_probe_mapping, NULL},
-    {"help", help_command, "this text; COMMAND --help says more about run, report and replay"},
+    {"help", help_command, "this text; COMMAND --help says more about run, report, replay, doctor"},
 };
 
 static int help_command(int argc, char **argv)

@@ -8,6 +8,9 @@
  * bytes: kernels fault on such memory on some machines whose driver offers it. */
 int ms_cli_probe_host(int argc, char **argv);
 
+/* The same from inside a process that is thrown away afterwards (fork): its exit status. */
+int ms_probe_host(const char *uuid_text);
+
 /* memshim probe-mapping: has every device virtual memory management? Asked before the program has
  * initialized CUDA, which must stay so: it may want to fork. */
 int ms_cli_probe_mapping(int argc, char **argv);

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shim/identity.h"
+
 #define STAYS_BYTES (2ULL << 30)
 
 /* Control groups tell what they use with the page cache in it; what is inactive there is free to
@@ -130,9 +132,27 @@ uint64_t ms_host_available_bytes(const char *root)
     return in_groups < available ? in_groups : available;
 }
 
+static uint64_t spare(uint64_t available_bytes)
+{
+    return available_bytes > STAYS_BYTES ? available_bytes - STAYS_BYTES : 0;
+}
+
 uint64_t ms_host_share_bytes(uint64_t available_bytes)
 {
-    uint64_t spare = available_bytes > STAYS_BYTES ? available_bytes - STAYS_BYTES : 0;
     uint64_t quarter = available_bytes / 4;
-    return quarter < spare ? quarter : spare;
+    return quarter < spare(available_bytes) ? quarter : spare(available_bytes);
+}
+
+uint64_t ms_host_spill_bytes(const struct ms_options *options, char *const *environment,
+                             uint64_t available_bytes)
+{
+    uint32_t ranks = ms_identity_local_ranks(environment);
+    uint64_t most = spare(available_bytes) / ranks;
+    uint64_t wanted = options->spill_limit_bytes != 0
+                          ? options->spill_limit_bytes
+                          : ms_host_share_bytes(available_bytes) / ranks;
+    if (!options->spill) {
+        return 0;
+    }
+    return wanted < most ? wanted : most;
 }

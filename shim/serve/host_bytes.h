@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "shim/options.h"
+
 /* What can be had without swapping: the kernel's MemAvailable, less where a control group (v1 or
  * v2) leaves less. `root` stands before the paths of /proc and /sys ("" but in tests). 0 where
  * nothing could be read. */
@@ -11,5 +13,11 @@ uint64_t ms_host_available_bytes(const char *root);
 
 /* What may be taken of so many: a quarter, but 2 GiB stay. */
 uint64_t ms_host_share_bytes(uint64_t available_bytes);
+
+/* The most that a process may spill into host memory: MEMSHIM_SPILL_LIMIT, or its part of that
+ * share where several ranks run on this node; never so much that less than 2 GiB stay. 0 where
+ * nothing is to be spilled. `environment` tells the ranks. */
+uint64_t ms_host_spill_bytes(const struct ms_options *options, char *const *environment,
+                             uint64_t available_bytes);
 
 #endif

@@ -155,3 +155,15 @@ bool ms_python_layout(uint32_t version, const void *runtime, struct ms_python_la
     }
     return false;
 }
+
+bool ms_python_version_known(uint32_t version)
+{
+    bool known = false;
+    for (size_t i = 0; i < sizeof(fixed) / sizeof(*fixed); i++) {
+        known = known || fixed[i].version == version;
+    }
+    for (size_t i = 0; i < sizeof(told) / sizeof(*told); i++) {
+        known = known || told[i].version == version;
+    }
+    return known;
+}

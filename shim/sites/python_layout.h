@@ -58,4 +58,7 @@ struct ms_python_layout {
  * say what it should. */
 bool ms_python_layout(uint32_t version, const void *runtime, struct ms_python_layout *out);
 
+/* Whether it is known for a version (major << 8 | minor), in builds with the GIL. */
+bool ms_python_version_known(uint32_t version);
+
 #endif

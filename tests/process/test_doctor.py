@@ -1,0 +1,171 @@
+"""memshim doctor says what the machine can do, and what not when a capability is taken away."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+
+from machine import CLI, GIB, MIB, ProcessTest, run
+
+UUID_CHARACTERS = 32
+NOWHERE = "/none"
+
+
+class Doctor(ProcessTest):
+    def ask(self, *arguments: str, status: int = 0, **settings: Any) -> dict[str, Any]:
+        """Its findings as JSON, which say the same as the lines of the text."""
+        value = json.loads(
+            run([CLI, "doctor", "--json", *arguments], **settings).check(status).stdout
+        )
+        assert isinstance(value, dict)
+        self.assertEqual(value["schema"], "memshim-doctor/1")
+        self.assertEqual(value["serves"], status == 0)
+        return value
+
+    def finding(
+        self, report: dict[str, Any], topic: str, device: int | None = 0
+    ) -> tuple[str, str]:
+        """Level and sentence of the one finding of a topic."""
+        found = [f for f in report["findings"] if f["topic"] == topic and f["device"] == device]
+        self.assertEqual(len(found), 1, report["findings"])
+        return found[0]["level"], found[0]["says"]
+
+    def test_a_whole_machine(self) -> None:
+        report = self.ask(SIMGPU_MEMORY="12GiB", SIMGPU_DEVICES=2)
+        self.assertEqual([d["ordinal"] for d in report["devices"]], [0, 1])
+        for device in report["devices"]:
+            self.assertEqual(device["total_bytes"], 12 * GIB)
+            self.assertEqual(device["granule_bytes"], 2 * MIB)
+            self.assertEqual(len(device["uuid"]), UUID_CHARACTERS)
+            self.assertTrue(device["mapping"] and device["spill_offered"])
+            self.assertTrue(device["spill_proved"])
+            self.assertGreater(device["down_bytes_per_s"], 0)
+            self.assertGreater(device["up_bytes_per_s"], 0)
+            self.assertTrue(device["managed_at_birth"] and device["pinned_at_birth"])
+        self.assertNotEqual(report["devices"][0]["uuid"], report["devices"][1]["uuid"])
+        self.assertEqual(self.finding(report, "driver", None), ("ok", "CUDA 13.2"))
+        level, says = self.finding(report, "functions", None)
+        self.assertEqual(level, "ok")
+        self.assertIn("cuMemAllocManaged", says)
+        self.assertNotIn("cuMemAllocAsync", says)
+
+    def test_as_text(self) -> None:
+        result = run([CLI, "doctor"]).check()
+        lines = result.stdout.splitlines()
+        self.assertEqual(lines[-1], "memshim can serve here.")
+        for line in lines[:-1]:
+            self.assertIn(line.split()[0], ("ok", "limited", "missing"))
+        self.assertRegex(result.stdout, r"(?m)^ok +spill +device 0: .*/s down, .*/s up$")
+
+    def test_no_driver(self) -> None:
+        report = self.ask(status=1, LD_LIBRARY_PATH=NOWHERE)
+        self.assertEqual(report["devices"], [])
+        level, says = self.finding(report, "driver", None)
+        self.assertEqual(level, "missing")
+        self.assertIn("libcuda.so.1", says)
+        text = run([CLI, "doctor"], LD_LIBRARY_PATH=NOWHERE).check(1).stdout
+        self.assertIn("memshim cannot serve here.", text)
+
+    def test_a_driver_that_does_not_start(self) -> None:
+        report = self.ask(status=1, SIMGPU_FAIL="cuInit@1=100")
+        level, says = self.finding(report, "driver", None)
+        self.assertEqual(level, "missing")
+        self.assertIn("CUDA_ERROR_NO_DEVICE", says)
+
+    def test_no_device(self) -> None:
+        report = self.ask(status=1, SIMGPU_FAIL="cuDeviceGetCount@*=100")
+        self.assertEqual(self.finding(report, "driver", None)[0], "ok")
+        self.assertEqual(self.finding(report, "device", None)[0], "missing")
+
+    def test_no_virtual_memory_management(self) -> None:
+        report = self.ask(SIMGPU_NO_VMM=1)
+        self.assertFalse(report["devices"][0]["mapping"])
+        self.assertEqual(self.finding(report, "mapping")[0], "limited")
+        self.assertEqual(self.finding(report, "spill")[0], "limited")
+
+    def test_no_host_chunks(self) -> None:
+        report = self.ask(SIMGPU_HOST_NUMA=0)
+        device = report["devices"][0]
+        self.assertFalse(device["spill_offered"] or device["spill_proved"])
+        self.assertEqual(device["down_bytes_per_s"], 0)
+        self.assertEqual(self.finding(report, "spill")[0], "limited")
+        self.assertTrue(device["managed_at_birth"])
+
+    def test_host_chunks_that_fault(self) -> None:
+        report = self.ask(SIMGPU_FAIL="cuMemcpyDtoD@2=700")
+        device = report["devices"][0]
+        self.assertTrue(device["spill_offered"])
+        self.assertIs(device["spill_proved"], False)
+        level, says = self.finding(report, "spill")
+        self.assertEqual(level, "limited")
+        self.assertIn("a real access to it failed", says)
+
+    def test_a_device_that_gives_no_context(self) -> None:
+        report = self.ask(SIMGPU_FAIL="cuDevicePrimaryCtxRetain@*=46")
+        self.assertIs(report["devices"][0]["spill_proved"], None)
+        self.assertEqual(self.finding(report, "spill")[0], "limited")
+
+    def test_rungs_at_birth(self) -> None:
+        report = self.ask(SIMGPU_FAIL="cuMemAllocManaged@*=801")
+        device = report["devices"][0]
+        self.assertIs(device["managed_at_birth"], False)
+        self.assertIs(device["pinned_at_birth"], True)
+        report = self.ask(SIMGPU_FAIL="cuMemAllocManaged@*=801,cuMemHostAlloc@*=801")
+        self.assertEqual(self.finding(report, "rungs")[0], "limited")
+
+    def test_the_limit_of_spilling(self) -> None:
+        host = self.ask()["host"]
+        self.assertLessEqual(host["spill_limit_bytes"], host["available_bytes"] // 4)
+        self.assertEqual(self.ask(MEMSHIM_SPILL="off")["host"]["spill_limit_bytes"], 0)
+        limited = self.ask(MEMSHIM_SPILL_LIMIT="1MiB")["host"]
+        self.assertEqual(limited["spill_limit_bytes"], MIB)
+        shared = self.ask(LOCAL_WORLD_SIZE=4)["host"]
+        self.assertLessEqual(shared["spill_limit_bytes"], shared["available_bytes"] // 16)
+
+    def python(self, *files: tuple[str, str]) -> dict[str, Any]:
+        """The report where the interpreter finds these files."""
+        for name, text in files:
+            path = self.folder / "packages" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return self.ask("--python", sys.executable, PYTHONPATH=self.folder / "packages")
+
+    def test_pytorch_is_read_and_not_imported(self) -> None:
+        report = self.python(
+            ("torch/__init__.py", "raise SystemExit('imported')"),
+            ("torch/version.py", "__version__ = '9.8.7'\ncuda: Optional[str] = '13.2'\n"),
+            ("torch/lib/libc10.so", "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE"),
+        )
+        python = report["python"]
+        self.assertEqual((python["torch"], python["torch_cuda"]), ("9.8.7", "13.2"))
+        self.assertTrue(python["torch_reports_tensors"])
+        version = ".".join(map(str, sys.version_info[:3]))
+        self.assertEqual(python["version"], version)
+        level, says = self.finding(report, "pytorch", None)
+        self.assertEqual(level, "ok")
+        self.assertIn("mode native", says)
+
+    def test_pytorch_without_reports_or_cuda(self) -> None:
+        report = self.python(
+            ("torch/__init__.py", ""),
+            ("torch/version.py", "__version__ = '1.0'\ncuda = '11.0'\n"),
+        )
+        self.assertEqual(self.finding(report, "pytorch", None)[0], "limited")
+        report = self.python(("torch/version.py", "__version__ = '1.0'\ncuda = None\n"))
+        self.assertIn("without CUDA", self.finding(report, "pytorch", None)[1])
+
+    def test_no_interpreter(self) -> None:
+        report = self.ask("--python", str(Path(NOWHERE) / "python"))
+        self.assertEqual(self.finding(report, "python", None)[0], "missing")
+
+    def test_wrong_calls(self) -> None:
+        self.assertEqual(run([CLI, "doctor", "--verbose"]).status, 2)
+        self.assertEqual(run([CLI, "doctor", "--python"]).status, 2)
+        self.assertIn("--json", run([CLI, "doctor", "--help"]).check().stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
