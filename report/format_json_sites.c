@@ -99,15 +99,32 @@ static bool is_sampled(const struct ms_model *model, uint32_t id)
            !(site->flags & MS_SITE_SAMPLED_OUT);
 }
 
+/* The rule in words, and what the site's other blocks were. */
+static void add_kind_reason(struct ms_json *json, const struct ms_site_kinds *kinds)
+{
+    struct ms_buffer text = {0};
+
+    ms_buffer_add(&text, kinds->reason);
+    if (kinds->second != kinds->kind) {
+        ms_buffer_format(&text, "; others of its blocks are %s",
+                         ms_kind_name((enum ms_kind)kinds->second));
+    }
+    ms_json_part(json, "kind_reason", text.at, text.bytes);
+    ms_buffer_free(&text);
+}
+
 static void add_row(struct ms_json *json, const struct ms_model *model, int device,
                     const struct ms_site_row *row)
 {
     const struct ms_site_definition *site = ms_definitions_site(model->definitions, row->site);
+    struct ms_site_kinds kinds;
 
+    ms_site_kinds(model, device, row->site, &kinds);
     ms_json_open(json, NULL, '{');
     ms_json_count(json, "id", row->site);
     ms_json_integer(json, "device", device);
-    ms_json_text(json, "kind", ms_site_kind(model, row->site));
+    ms_json_text(json, "kind", ms_kind_name(kinds.kind));
+    add_kind_reason(json, &kinds);
     ms_json_text(json, "thread", ms_site_thread(model, row->site));
     add_tag_path(json, "tags", model, site ? site->tag : 0);
     ms_json_add_site_line(json, "line", model, row->site);
@@ -155,6 +172,7 @@ static void add_rest(struct ms_json *json, const struct ms_model *model, int dev
     ms_json_null(json, "id");
     ms_json_integer(json, "device", device);
     ms_json_text(json, "kind", "rest");
+    ms_json_text(json, "kind_reason", "of the sites that are not listed");
     ms_json_text(json, "thread", "other");
     add_tag_path(json, "tags", model, 0);
     ms_json_null(json, "line");
@@ -179,6 +197,30 @@ static void add_attribution(struct ms_json *json, const struct ms_model *model, 
     ms_json_count(json, "not_sampled_bytes", all.not_sampled_bytes);
     ms_json_count(json, "sites", ms_site_row_count(rows));
     ms_json_close(json, '}');
+}
+
+/* ---- kinds ---- */
+
+static void add_kinds(struct ms_json *json, const struct ms_model *model, int device,
+                      const struct ms_buffer *rows)
+{
+    struct ms_kind_row all[MS_KIND_COUNT];
+
+    ms_kind_rows(model, device, rows, all);
+    for (int i = 0; i < MS_KIND_COUNT; i++) {
+        if (all[i].sites == 0 && all[i].at_peak_bytes == 0) {
+            continue;
+        }
+        ms_json_open(json, NULL, '{');
+        ms_json_integer(json, "device", device);
+        ms_json_text(json, "kind", ms_kind_name((enum ms_kind)i));
+        ms_json_count(json, "at_peak_bytes", all[i].at_peak_bytes);
+        ms_json_count(json, "live_bytes", all[i].live_bytes);
+        ms_json_count(json, "bytes", all[i].bytes);
+        ms_json_count(json, "sites", all[i].sites);
+        ms_json_add_site_line(json, "largest_line", model, all[i].largest_site);
+        ms_json_close(json, '}');
+    }
 }
 
 /* ---- tags ---- */
@@ -245,36 +287,73 @@ static void add_tags(struct ms_json *json, const struct ms_model *model, int dev
 
 /* ---- steps ---- */
 
-static const char *step_source(const struct ms_model_steps *steps)
-{
-    if (steps->count == 0) {
-        return NULL;
-    }
-    return steps->by_source[MS_STEP_CALLED] ? "called" : "nvtx";
-}
-
-static void add_steps(struct ms_json *json, const struct ms_model_steps *steps)
+static void add_times(struct ms_json *json, const uint64_t *times, size_t count, size_t stride)
 {
     const bool dense = json->dense;
-    const struct ms_model_step *all = (const struct ms_model_step *)steps->times.at;
-    const size_t kept = steps->times.bytes / sizeof(*all);
-    const size_t stride = kept / MOST_STEPS + 1;
 
-    ms_json_open(json, "steps", '{');
-    ms_json_text(json, "source", step_source(steps));
-    if (steps->count > 0) {
-        ms_json_count(json, "count", steps->number);
-    } else {
-        ms_json_null(json, "count");
-    }
-    ms_json_count(json, "every", steps->count > 0 ? steps->stride * stride : 1);
     ms_json_open(json, "times_ns", '[');
     json->dense = true;
-    for (size_t i = 0; i < kept; i += stride) {
-        ms_json_count(json, NULL, all[i].time_ns);
+    for (size_t i = 0; i < count; i += stride) {
+        ms_json_count(json, NULL, times[i]);
     }
     ms_json_close(json, ']');
     json->dense = dense;
+}
+
+/* Told by the program: it knows best. */
+static void add_told_steps(struct ms_json *json, const struct ms_model_steps *steps)
+{
+    const struct ms_model_step *all = (const struct ms_model_step *)steps->times.at;
+    const size_t kept = steps->times.bytes / sizeof(*all);
+    const size_t stride = kept / MOST_STEPS + 1;
+    struct ms_buffer times = {0};
+
+    ms_json_text(json, "source", steps->by_source[MS_STEP_CALLED] ? "memshim_step" : "nvtx");
+    ms_json_null(json, "why");
+    ms_json_count(json, "count", steps->number);
+    ms_json_count(json, "every", steps->stride * stride);
+    for (size_t i = 0; i < kept; i++) {
+        ms_buffer_append(&times, (const char *)&all[i].time_ns, sizeof(all[i].time_ns));
+    }
+    add_times(json, (const uint64_t *)times.at, times.bytes / sizeof(uint64_t), stride);
+    ms_buffer_free(&times);
+}
+
+static void add_found_steps(struct ms_json *json, const struct ms_recurrence *found)
+{
+    const size_t kept = found->begins.bytes / sizeof(uint64_t);
+    const size_t stride = kept / MOST_STEPS + 1;
+
+    ms_json_text(json, "source", found->known ? "recurrence" : "unknown");
+    ms_json_text(json, "why", found->known ? NULL : found->why);
+    if (found->known) {
+        ms_json_count(json, "count", found->count);
+    } else {
+        ms_json_null(json, "count");
+    }
+    ms_json_count(json, "every", found->every * stride);
+    add_times(json, (const uint64_t *)found->begins.at, kept, stride);
+}
+
+static void add_steps(struct ms_json *json, const struct ms_model *model)
+{
+    const struct ms_recurrence *found = &model->recurrence;
+
+    ms_json_open(json, "steps", '{');
+    if (model->steps.count > 0) {
+        add_told_steps(json, &model->steps);
+    } else {
+        add_found_steps(json, found);
+    }
+    ms_json_count(json, "backward_passes", found->passes);
+    if (found->evaluations_known) {
+        ms_json_count(json, "evaluations", found->evaluations);
+        ms_json_count(json, "evaluation_batches", found->evaluation_batches);
+    } else {
+        ms_json_null(json, "evaluations");
+        ms_json_null(json, "evaluation_batches");
+    }
+    ms_json_add_site_line(json, "line", model, found->site);
     ms_json_close(json, '}');
 }
 
@@ -335,6 +414,13 @@ void ms_json_add_sites(struct ms_json *json, const struct ms_model *model, size_
         }
     }
     ms_json_close(json, ']');
+    ms_json_open(json, "kinds", '[');
+    for (int device = 0; device < MS_DEVICE_COUNT; device++) {
+        if (model->devices[device].used) {
+            add_kinds(json, model, device, &rows[device]);
+        }
+    }
+    ms_json_close(json, ']');
     add_sampling(json, model);
     ms_json_open(json, "tags", '[');
     for (int device = 0; device < MS_DEVICE_COUNT; device++) {
@@ -342,5 +428,5 @@ void ms_json_add_sites(struct ms_json *json, const struct ms_model *model, size_
         ms_buffer_free(&rows[device]);
     }
     ms_json_close(json, ']');
-    add_steps(json, &model->steps);
+    add_steps(json, model);
 }

@@ -6,12 +6,19 @@
 #include "report/model.h"
 
 /* Members of report.json: call_sites (the `most` largest of each device, and the rest of them as
- * one), attribution, sampling, tags, steps. */
+ * one), attribution, kinds, sampling, tags,
+ * steps. */
 void ms_json_add_sites(struct ms_json *json, const struct ms_model *model, size_t most);
 
 /* A member that names the line of code: null where it is not known. */
 void ms_json_add_site_line(struct ms_json *json, const char *key, const struct ms_model *model,
                            uint32_t site);
+
+/* report.txt: the line on training steps. */
+void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model);
+
+/* report.txt: what was live at the device's peak, by kind. */
+void ms_text_add_kinds(struct ms_buffer *out, const struct ms_model *model, int device);
 
 /* report.txt: who held most at the device's peak. */
 void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int device);

@@ -397,9 +397,11 @@ void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
     } else {
         add_good_answer(model, out);
     }
+    ms_text_add_steps(out, model);
     if (main_device >= 0) {
         add_table("Where the bytes were when live bytes peaked",
                   ms_aggregate_at_peak(&model->devices[main_device].sums), out);
+        ms_text_add_kinds(out, model, main_device);
         ms_text_add_sites(out, model, main_device);
     }
     add_ooms(model, out);

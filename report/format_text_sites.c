@@ -98,6 +98,100 @@ static void add_attribution(struct ms_buffer *out, const struct ms_model *model,
     }
 }
 
+/* ---- steps ---- */
+
+static void add_passes(struct ms_buffer *out, const struct ms_recurrence *found, uint64_t steps)
+{
+    char passes[MS_UNIT_TEXT_BYTES];
+
+    if (steps > 0 && found->passes > steps && found->passes % steps == 0) {
+        ms_buffer_format(out, " of %s backward passes each",
+                         ms_count_text(found->passes / steps, passes, sizeof(passes)));
+    } else if (found->passes != steps) {
+        ms_buffer_format(out, ", %s backward pass%s in all",
+                         ms_count_text(found->passes, passes, sizeof(passes)),
+                         found->passes == 1 ? "" : "es");
+    }
+}
+
+static void add_evaluations(struct ms_buffer *out, const struct ms_recurrence *found)
+{
+    char count[MS_UNIT_TEXT_BYTES], batches[MS_UNIT_TEXT_BYTES];
+
+    if (found->evaluations_known && found->evaluations > 0) {
+        ms_buffer_format(out, "; %s evaluation%s, %s batch%s",
+                         ms_count_text(found->evaluations, count, sizeof(count)),
+                         found->evaluations == 1 ? "" : "s",
+                         ms_count_text(found->evaluation_batches, batches, sizeof(batches)),
+                         found->evaluation_batches == 1 ? "" : "es");
+    }
+}
+
+void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
+{
+    const struct ms_recurrence *found = &model->recurrence;
+    const bool told = model->steps.count > 0;
+    const uint64_t steps = told ? model->steps.number : found->count;
+    char count[MS_UNIT_TEXT_BYTES];
+
+    if (!told && !found->known && found->passes == 0) {
+        return;
+    }
+    ms_buffer_add(out, "  steps  ");
+    if (!told && !found->known) {
+        ms_buffer_format(out, "unknown: %s", found->why);
+    } else {
+        ms_buffer_add(out, ms_count_text(steps, count, sizeof(count)));
+        add_passes(out, found, steps);
+    }
+    add_evaluations(out, found);
+    if (told) {
+        ms_buffer_format(out, "   (told by %s)",
+                         model->steps.by_source[MS_STEP_CALLED] ? "memshim_step" : "NVTX ranges");
+    } else if (found->known) {
+        ms_buffer_add(out, "   (found by the recurrence of call sites)");
+    }
+    ms_buffer_add(out, "\n");
+}
+
+/* ---- kinds ---- */
+
+static int by_bytes(const void *a, const void *b)
+{
+    const struct ms_kind_row *left = a, *right = b;
+
+    return left->at_peak_bytes > right->at_peak_bytes   ? -1
+           : left->at_peak_bytes < right->at_peak_bytes ? 1
+                                                        : left->kind - right->kind;
+}
+
+void ms_text_add_kinds(struct ms_buffer *out, const struct ms_model *model, int device)
+{
+    const struct ms_moment peak = ms_aggregate_peak_live(&model->devices[device].sums);
+    struct ms_kind_row all[MS_KIND_COUNT];
+    struct ms_buffer rows = {0};
+    char bytes[MS_UNIT_TEXT_BYTES], share[MS_UNIT_TEXT_BYTES];
+
+    if (ms_definitions_site_count(model->definitions) == 0) {
+        return;
+    }
+    ms_site_rows(model, device, &rows);
+    ms_kind_rows(model, device, &rows, all);
+    ms_buffer_free(&rows);
+    qsort(all, MS_KIND_COUNT, sizeof(*all), by_bytes);
+    ms_buffer_add(out, "\nWhat was live when live bytes peaked, and most of it\n");
+    for (int i = 0; i < MS_KIND_COUNT && all[i].at_peak_bytes > 0; i++) {
+        ms_buffer_format(
+            out, "  %11s  %7s  %-16s  ", ms_bytes_text(all[i].at_peak_bytes, bytes, sizeof(bytes)),
+            ms_percent_text(all[i].at_peak_bytes, peak.live_bytes, share, sizeof(share)),
+            ms_kind_name((enum ms_kind)all[i].kind));
+        ms_site_add_line(model, all[i].largest_site, out);
+        ms_buffer_add(out, "\n");
+    }
+}
+
+/* ---- lines ---- */
+
 void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int device)
 {
     struct ms_buffer rows = {0}, lines = {0};

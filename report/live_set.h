@@ -11,6 +11,7 @@ struct ms_live {
     uint64_t bytes;
     uint64_t born_ns;
     uint32_t site;
+    uint32_t born_phase, born_epoch; /* site_fates.h */
     uint8_t device;
     bool arena;
 };

@@ -28,6 +28,7 @@ struct replay {
     struct ms_model *model;
     struct ms_reader *reader;
     struct ms_codec *codec;
+    ms_steps_t *steps;
     struct ms_buffer pending; /* struct pending, by event */
     size_t next_pending;
     /* By device: the smallest request that has failed and not been met since. */
@@ -254,6 +255,10 @@ static void replay_event(struct replay *replay, const struct ms_event *event, ui
         return;
     }
     fold_event(device, event, time_ns);
+    if (event->kind == MS_EVENT_TENSOR_BORN || event->kind == MS_EVENT_BLOCK_ALLOC) {
+        ms_site_table_enter(replay->model->sites,
+                            ms_steps_birth(replay->steps, event->site, time_ns));
+    }
     ms_site_table_apply(replay->model->sites, event, time_ns);
     if (event->bytes >= replay->smallest_open[event->device] && ms_event_is_allocation(event)) {
         meet(replay, event->device, event->bytes);
@@ -521,7 +526,27 @@ static void note_damage(struct ms_model *model, const struct ms_reader *reader)
     }
 }
 
-static void read_all(struct replay *replay)
+static bool start_steps(struct replay *replay)
+{
+    struct ms_model *model = replay->model;
+
+    model->landmarks = ms_landmarks_new(model->definitions);
+    replay->steps = model->landmarks ? ms_steps_new(model->landmarks) : NULL;
+    return replay->steps != NULL;
+}
+
+static void finish_steps(struct replay *replay)
+{
+    struct ms_model *model = replay->model;
+
+    ms_site_table_finish(model->sites);
+    ms_steps_judge(replay->steps, model->sites,
+                   model->first_detail_ns == 0 && model->header.lost_events == 0,
+                   &model->recurrence);
+    ms_steps_delete(replay->steps);
+}
+
+static bool read_all(struct replay *replay)
 {
     struct ms_model *model = replay->model;
     struct ms_reader *reader = replay->reader;
@@ -535,6 +560,9 @@ static void read_all(struct replay *replay)
         read_page(replay, ms_reader_place(&reader->devices, i));
     }
     ms_model_read_definitions(model, reader);
+    if (!start_steps(replay)) {
+        return false;
+    }
     for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
         read_window(replay, ms_reader_place(&reader->windows, i));
     }
@@ -545,6 +573,7 @@ static void read_all(struct replay *replay)
     }
     ms_model_check_definitions(model);
     start_pending(replay, UINT64_MAX);
+    finish_steps(replay);
 
     /* A process that lives may have packed more since its tail was read. */
     const bool to_the_end = replay->complete && replay->next_event >= header->events;
@@ -558,6 +587,7 @@ static void read_all(struct replay *replay)
             model->sums_exact = false;
         }
     }
+    return true;
 }
 
 /* The trace's file and folder, from either. False where the path is too long. */
@@ -588,15 +618,15 @@ static bool read_model(struct ms_model *model, struct ms_reader *reader, struct 
     }
     model->definitions = ms_definitions_new();
     model->sites = ms_site_table_new();
-    if (!model->definitions || !model->sites) {
-        snprintf(why, why_bytes, "%s: no memory to read it", model->path);
-        ms_reader_close(reader);
-        return false;
-    }
     memset(replay.smallest_open, 0xff, sizeof(replay.smallest_open));
     model->header = reader->header;
     note_damage(model, reader);
-    read_all(&replay);
+    if (!model->definitions || !model->sites || !read_all(&replay)) {
+        snprintf(why, why_bytes, "%s: no memory to read it", model->path);
+        ms_reader_close(reader);
+        ms_buffer_free(&replay.pending);
+        return false;
+    }
     model->lost_events = model->header.lost_events;
     model->recycled_events = model->header.recycled_events;
     model->lost_entries = model->header.lost_entries;
@@ -646,7 +676,9 @@ void ms_model_delete(struct ms_model *model)
             munmap(model->devices[i].series, sizeof(*model->devices[i].series));
         }
     }
+    ms_landmarks_delete(model->landmarks);
     ms_definitions_delete(model->definitions);
+    ms_buffer_free(&model->recurrence.begins);
     ms_buffer_free(&model->steps.times);
     ms_buffer_free(&model->tags.ranges);
     ms_buffer_free(&model->tags.open);

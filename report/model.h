@@ -10,9 +10,12 @@
 
 #include "report/buffer.h"
 #include "report/format.h"
+#include "report/kinds.h"
+#include "report/landmarks.h"
 #include "report/site_sums.h"
 #include "report/sites.h"
 #include "report/stacks.h"
+#include "report/steps.h"
 #include "report/verdict.h"
 
 struct ms_model_device {
@@ -78,7 +81,9 @@ struct ms_model {
     ms_site_table_t *sites;
     ms_stacks_t *stacks; /* null until ms_model_name_sites */
     uint64_t damaged_definitions;
+    ms_landmarks_t *landmarks; /* of the sites; owned */
     struct ms_model_steps steps;
+    struct ms_recurrence recurrence; /* steps as the sites tell them */
     struct ms_model_tags tags;
     struct ms_buffer ooms;       /* struct ms_model_oom, in order */
     struct ms_buffer thresholds; /* struct ms_model_threshold, in order */

@@ -62,11 +62,52 @@ struct ms_attribution ms_attribute(const struct ms_model *model, const struct ms
 
 /* ---- words ---- */
 
-const char *ms_site_kind(const struct ms_model *model, uint32_t site)
+void ms_site_kinds(const struct ms_model *model, int device, uint32_t site,
+                   struct ms_site_kinds *kinds)
 {
-    (void)model;
-    (void)site;
-    return "unknown";
+    ms_kinds_judge(model->definitions, model->landmarks, model->sites, model->stacks,
+                   (uint8_t)device, site, kinds);
+}
+
+/* What fates do not tell of (a gap in the trace) counts with the rest of the site. */
+static void add_kinds(struct ms_kind_row all[MS_KIND_COUNT], const struct ms_site_row *row,
+                      const struct ms_site_kinds *kinds)
+{
+    uint64_t told = 0;
+
+    for (int i = 0; i < MS_KIND_COUNT; i++) {
+        const uint64_t at_peak = kinds->at_peak_bytes[i];
+        struct ms_kind_row *kind = &all[i];
+
+        told += at_peak;
+        kind->at_peak_bytes += at_peak;
+        kind->bytes += kinds->bytes[i];
+        kind->sites += kinds->bytes[i] > 0;
+        if (at_peak > kind->largest_bytes || (kind->sites == 1 && kinds->bytes[i] > 0)) {
+            kind->largest_bytes = at_peak;
+            kind->largest_site = row->site;
+        }
+    }
+    if (row->sums.at_peak_bytes > told) {
+        all[kinds->kind].at_peak_bytes += row->sums.at_peak_bytes - told;
+    }
+    all[kinds->kind].live_bytes += row->sums.live_bytes;
+}
+
+void ms_kind_rows(const struct ms_model *model, int device, const struct ms_buffer *rows,
+                  struct ms_kind_row all[MS_KIND_COUNT])
+{
+    memset(all, 0, MS_KIND_COUNT * sizeof(*all));
+    for (int i = 0; i < MS_KIND_COUNT; i++) {
+        all[i].kind = (uint8_t)i;
+    }
+    for (size_t i = 0; i < ms_site_row_count(rows); i++) {
+        const struct ms_site_row *row = ms_site_row_at(rows, i);
+        struct ms_site_kinds kinds;
+
+        ms_site_kinds(model, device, row->site, &kinds);
+        add_kinds(all, row, &kinds);
+    }
 }
 
 const char *ms_site_thread(const struct ms_model *model, uint32_t id)

@@ -44,8 +44,22 @@ struct ms_attribution {
 
 struct ms_attribution ms_attribute(const struct ms_model *model, const struct ms_buffer *rows);
 
-/* What the bytes of the site are to the program ("activations"); "unknown" until it is told. */
-const char *ms_site_kind(const struct ms_model *model, uint32_t site);
+/* What the bytes of the site are to the program. */
+void ms_site_kinds(const struct ms_model *model, int device, uint32_t site,
+                   struct ms_site_kinds *kinds);
+
+/* All memory of one kind on a device. */
+struct ms_kind_row {
+    uint8_t kind; /* enum ms_kind */
+    uint64_t at_peak_bytes, live_bytes, bytes;
+    uint64_t sites;        /* that have some */
+    uint32_t largest_site; /* of those, at the peak, or over all where none was live then */
+    uint64_t largest_bytes;
+};
+
+/* By kind; at_peak_bytes add up to what was live when the device's live bytes peaked. */
+void ms_kind_rows(const struct ms_model *model, int device, const struct ms_buffer *rows,
+                  struct ms_kind_row kinds[MS_KIND_COUNT]);
 
 /* "python", "backward", "other". */
 const char *ms_site_thread(const struct ms_model *model, uint32_t site);

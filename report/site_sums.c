@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "report/buffer.h"
 #include "report/live_set.h"
 
 #define PAGE_SITES 256u
@@ -31,6 +32,7 @@ struct site {
         uint64_t epoch;
         struct held held;
     } kept[2];
+    struct ms_fates fates;
 };
 
 struct device {
@@ -48,6 +50,12 @@ struct ms_site_table {
     struct device devices[MS_DEVICE_COUNT];
     struct ms_live_set live;
     uint64_t sampling_bytes;
+    uint32_t phase;            /* of the events to come */
+    uint32_t past_phase;       /* of those in `past` */
+    uint64_t pass_bytes;       /* born in this phase, and live */
+    uint64_t most_bytes;       /* that outlived a pass */
+    struct ms_buffer past;     /* struct ms_past: died since the last birth */
+    struct ms_buffer outlived; /* uint64_t, by pass */
 };
 
 static void *pages(size_t bytes)
@@ -80,6 +88,8 @@ void ms_site_table_delete(ms_site_table_t *table)
         }
     }
     ms_live_free(&table->live);
+    ms_buffer_free(&table->past);
+    ms_buffer_free(&table->outlived);
     munmap(table, sizeof(*table));
 }
 
@@ -201,6 +211,129 @@ static void drop_fresh(struct device *device)
     device->candidate = 0;
 }
 
+/* ---- fates ---- */
+
+static void take(uint64_t *sum, uint64_t bytes)
+{
+    *sum = *sum > bytes ? *sum - bytes : 0;
+}
+
+void ms_site_table_enter(ms_site_table_t *table, uint32_t phase)
+{
+    table->phase = phase;
+}
+
+static void note_outlived(struct ms_site_table *table, const struct ms_past *past)
+{
+    const size_t end = ((size_t)past->born_phase / 2 + 1) * sizeof(uint64_t);
+
+    if (end <= table->outlived.bytes ||
+        ms_buffer_extend(&table->outlived, end - table->outlived.bytes)) {
+        ((uint64_t *)table->outlived.at)[past->born_phase / 2] += past->bytes;
+    }
+}
+
+static void settle_past(struct ms_site_table *table, const struct ms_past *past, enum ms_fate fate)
+{
+    const struct device *device = &table->devices[past->device];
+
+    ms_fates_add(past->fates, fate, past->bytes);
+    ms_fates_add_at_peak(past->fates, fate, past, device->peak);
+    ms_fates_add_at_peak(past->fates, fate, past, device->candidate);
+    if (fate == MS_FATE_OUTLIVED) {
+        note_outlived(table, past);
+    }
+}
+
+/* What died after the last birth of a pass was its last results; or gradients, if a program drops
+ * them before it asks for anything else: nothing else of the pass is left then, and it is much. */
+static bool tail_is_gradients(struct ms_site_table *table)
+{
+    const struct ms_past *past = (const struct ms_past *)table->past.at;
+    uint64_t tail = 0;
+
+    for (size_t i = 0; i < table->past.bytes / sizeof(*past); i++) {
+        tail += past[i].born_phase == table->past_phase ? past[i].bytes : 0;
+    }
+
+    const bool gradients = tail > table->pass_bytes && 2 * tail > table->most_bytes;
+    const uint64_t outlived = table->pass_bytes + (gradients ? tail : 0);
+
+    table->most_bytes = outlived > table->most_bytes ? outlived : table->most_bytes;
+    return gradients;
+}
+
+/* What died is judged at the next birth: only that tells whether a pass went on. Peaks are those
+ * of the time in between, which has none of its own. */
+static void judge_past(struct ms_site_table *table)
+{
+    const struct ms_past *past = (const struct ms_past *)table->past.at;
+    const bool ends = table->phase != table->past_phase && table->past_phase % 2 == 1;
+    const bool in_pass = !ends || !tail_is_gradients(table);
+
+    for (size_t i = 0; i < table->past.bytes / sizeof(*past); i++) {
+        const bool own = past[i].born_phase == table->past_phase;
+
+        settle_past(
+            table, &past[i],
+            ms_fate_of(past[i].born_phase, table->past_phase, own ? in_pass : !ends, false));
+    }
+    table->past.bytes = 0;
+    table->pass_bytes = table->phase == table->past_phase ? table->pass_bytes : 0;
+    table->past_phase = table->phase;
+}
+
+/* Where among those that died last the process began to end: what was there from the beginning
+ * goes, or what is left once the gradients are dropped. */
+static size_t teardown(const struct ms_past *past, size_t count)
+{
+    size_t from = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (past[i].born_phase == 0) {
+            return i;
+        }
+        from = past[i].born_phase % 2 == 1 ? i + 1 : from;
+    }
+    return from ? from : count;
+}
+
+static void judge_last(struct ms_site_table *table)
+{
+    const struct ms_past *past = (const struct ms_past *)table->past.at;
+    const size_t count = table->past.bytes / sizeof(*past);
+    const size_t end = teardown(past, count);
+    const bool in_pass = table->past_phase % 2 == 1 && !tail_is_gradients(table);
+
+    for (size_t i = 0; i < count; i++) {
+        const bool own = past[i].born_phase == table->past_phase;
+
+        settle_past(
+            table, &past[i],
+            ms_fate_of(past[i].born_phase, table->past_phase, own && in_pass && i < end, i >= end));
+    }
+    table->past.bytes = 0;
+}
+
+static struct ms_past past_of(struct site *site, const struct ms_live *live)
+{
+    return (struct ms_past){.fates = &site->fates,
+                            .bytes = live->bytes,
+                            .born_phase = live->born_phase,
+                            .born_epoch = live->born_epoch,
+                            .device = live->device};
+}
+
+static void note_past(struct ms_site_table *table, struct site *site, const struct ms_live *live)
+{
+    const struct ms_past past = past_of(site, live);
+
+    ms_buffer_append(&table->past, (const char *)&past, sizeof(past));
+    if (live->born_phase == table->phase) {
+        take(&table->pass_bytes, live->bytes);
+    }
+}
+
 /* ---- events ---- */
 
 static void add_estimate(const struct ms_site_table *table, struct held *held, uint64_t bytes,
@@ -231,11 +364,6 @@ static void note_free(struct site *site, const struct ms_live *live, uint64_t ti
     site->sums.lifetime_ns += time_ns > live->born_ns ? time_ns - live->born_ns : 0;
 }
 
-static void take(uint64_t *sum, uint64_t bytes)
-{
-    *sum = *sum > bytes ? *sum - bytes : 0;
-}
-
 static inline uint32_t site_of(const struct ms_event *event)
 {
     return event->site < MS_SITE_LIMIT ? event->site : 0;
@@ -251,6 +379,8 @@ static void remember(struct ms_site_table *table, const struct ms_event *event, 
         live->born_ns = time_ns;
         live->site = site_of(event);
         live->device = event->device;
+        live->born_phase = table->phase;
+        live->born_epoch = (uint32_t)table->devices[event->device].last_epoch;
     }
 }
 
@@ -272,8 +402,10 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
 {
     struct site *site = use_site(device, site_of(event));
 
+    judge_past(table);
     settle_fresh(device);
     device->live_bytes += event->bytes;
+    table->pass_bytes += event->bytes;
     remember(table, event, event->id, time_ns);
     if (!site) {
         return NULL;
@@ -281,6 +413,10 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
     keep(device, site);
     site->now.bytes += event->bytes;
     add_estimate(table, &site->now, event->bytes, 1);
+    if (site->sums.allocations == 0) {
+        site->fates.first_phase = table->phase;
+    }
+    site->fates.last_phase = table->phase;
     note_allocation(site, event->bytes, time_ns);
     return site;
 }
@@ -346,6 +482,9 @@ static void apply_death(struct ms_site_table *table, struct device *device,
 
     if (site) {
         note_free(site, &live, time_ns);
+        if (live.key) {
+            note_past(table, site, &live);
+        }
     }
 }
 
@@ -540,6 +679,49 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms
 }
 
 /* ---- reading ---- */
+
+void ms_site_table_finish(ms_site_table_t *table)
+{
+    judge_last(table);
+    for (size_t i = 0; i < table->live.room; i++) {
+        const struct ms_live *live = &table->live.slots[i];
+        const bool is_block = live->key && !(live->key & (FORWARDED_KEY | PINNED_KEY));
+        struct site *site = is_block ? find_site(&table->devices[live->device], live->site) : NULL;
+
+        if (site) {
+            const struct ms_past past = past_of(site, live);
+
+            settle_past(table, &past, ms_fate_of(live->born_phase, table->past_phase, false, true));
+        }
+    }
+}
+
+bool ms_site_table_fates(const ms_site_table_t *table, uint8_t index, uint32_t id,
+                         struct ms_site_fates *fates)
+{
+    const struct device *device = &table->devices[index & (MS_DEVICE_COUNT - 1)];
+    const struct site *site = find_site(device, id);
+    const uint64_t peak = device->candidate ? device->candidate : device->peak;
+
+    if (!site) {
+        return false;
+    }
+    *fates = (struct ms_site_fates){.first_phase = site->fates.first_phase,
+                                    .last_phase = site->fates.last_phase};
+    memcpy(fates->bytes, site->fates.bytes, sizeof(fates->bytes));
+    if (peak && site->fates.at_peak[peak & 1].epoch == peak) {
+        memcpy(fates->at_peak_bytes, site->fates.at_peak[peak & 1].bytes,
+               sizeof(fates->at_peak_bytes));
+    }
+    return true;
+}
+
+uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass)
+{
+    return pass < table->outlived.bytes / sizeof(uint64_t)
+               ? ((const uint64_t *)table->outlived.at)[pass]
+               : 0;
+}
 
 uint32_t ms_site_table_end(const ms_site_table_t *table, uint8_t device)
 {

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "report/aggregate.h"
+#include "report/site_fates.h"
 #include "report/sites.h"
 
 #define MS_SITE_LIMIT (1u << 22) /* sites from here on count as unknown: a damaged trace's */
@@ -21,6 +22,9 @@ void ms_site_table_delete(ms_site_table_t *table);
 /* Sites were given by chance from here on (struct ms_sampling_definition). */
 void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes);
 
+/* The phase (steps.h) that the events from here on belong to; it never falls. */
+void ms_site_table_enter(ms_site_table_t *table, uint32_t phase);
+
 /* Folds one event in, in the order in which they were told. */
 void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, uint64_t time_ns);
 
@@ -28,12 +32,28 @@ void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, u
  * any more; what was live at the peak still has, where that peak was seen. */
 void ms_site_table_rebase(ms_site_table_t *table, uint8_t device, const struct ms_aggregate *sums);
 
+/* There are no more events: what still lives, or died since the last birth, lives for good. */
+void ms_site_table_finish(ms_site_table_t *table);
+
 /* Ids of sites seen on the device are below it. */
 uint32_t ms_site_table_end(const ms_site_table_t *table, uint8_t device);
 
 /* False where the site did nothing on the device. */
 bool ms_site_table_read(const ms_site_table_t *table, uint8_t device, uint32_t site,
                         struct ms_site_sums *sums);
+
+/* What became of what the site asked for: of blocks and tensors that are over, until
+ * ms_site_table_finish, then of all. `at_peak` is of the device's peak. False as above. */
+struct ms_site_fates {
+    uint64_t bytes[MS_FATE_COUNT], at_peak_bytes[MS_FATE_COUNT];
+    uint32_t first_phase, last_phase;
+};
+
+bool ms_site_table_fates(const ms_site_table_t *table, uint8_t device, uint32_t site,
+                         struct ms_site_fates *fates);
+
+/* Bytes that were born in the pass of that number, from 0, and outlived it: gradients, mostly. */
+uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass);
 
 /* The chance with which an allocation of so many bytes gets a site: 1 - exp(-bytes / mean). */
 double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes);

@@ -1,0 +1,323 @@
+#include "report/kinds.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define INNERMOST 8u /* native frames that say what memory is taken for */
+
+/* What a native stack shows. */
+enum mark { MARK_WORKSPACE = 1, MARK_COMMUNICATION = 2, MARK_TRANSFER = 4 };
+
+struct evidence {
+    const struct ms_site_definition *site; /* null: none */
+    struct ms_doings is;
+    uint32_t marks; /* enum mark */
+    struct ms_site_fates fates;
+    enum ms_fate fate; /* of the bytes in question */
+};
+
+const char *ms_kind_name(enum ms_kind kind)
+{
+    static const char *const names[MS_KIND_COUNT] = {
+        [MS_KIND_PARAMETERS] = "parameters",
+        [MS_KIND_GRADIENTS] = "gradients",
+        [MS_KIND_OPTIMIZER] = "optimizer state",
+        [MS_KIND_ACTIVATIONS] = "activations",
+        [MS_KIND_INPUTS] = "inputs",
+        [MS_KIND_TEMPORARY] = "temporary",
+        [MS_KIND_WORKSPACE] = "workspace",
+        [MS_KIND_COMMUNICATION] = "communication",
+        [MS_KIND_GRAPHS] = "CUDA-graph pools",
+        [MS_KIND_PERSISTENT] = "other persistent",
+        [MS_KIND_UNKNOWN] = "unknown",
+    };
+
+    return names[kind];
+}
+
+/* ---- what the rules ask ---- */
+
+static bool stays(const struct evidence *e)
+{
+    return e->fate == MS_FATE_KEPT;
+}
+
+static bool outlives(const struct evidence *e)
+{
+    return e->fate == MS_FATE_KEPT || e->fate == MS_FATE_CROSSED || e->fate == MS_FATE_OUTLIVED;
+}
+
+static bool passed(const struct evidence *e, uint32_t landmark)
+{
+    return (e->is.passed & landmark) != 0;
+}
+
+static bool has_no_stack(const struct evidence *e)
+{
+    return !e->site || e->is.doing == MS_DOING_UNKNOWN;
+}
+
+static bool in_graph(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_GRAPH);
+}
+
+static bool is_workspace(const struct evidence *e)
+{
+    return e->marks & MARK_WORKSPACE;
+}
+
+static bool is_gathered(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_GATHER);
+}
+
+static bool is_reduced_shard(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_REDUCE) && outlives(e);
+}
+
+static bool is_being_reduced(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_REDUCE);
+}
+
+static bool is_shard(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_SHARDING) && e->is.doing == MS_DOING_OTHER && stays(e);
+}
+
+static bool is_communication(const struct evidence *e)
+{
+    return e->marks & MARK_COMMUNICATION;
+}
+
+static bool is_loaded_state(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_STATE) && stays(e);
+}
+
+static bool in_optimizer(const struct evidence *e)
+{
+    return e->is.doing == MS_DOING_OPTIMIZER || e->is.doing == MS_DOING_STEP;
+}
+
+/* What the last step needed for a moment may seem to have stayed. */
+static bool is_state(const struct evidence *e)
+{
+    return in_optimizer(e) && outlives(e) &&
+           e->fates.bytes[MS_FATE_MOMENT] < e->fates.bytes[e->fate];
+}
+
+static bool in_backward(const struct evidence *e)
+{
+    return e->is.doing == MS_DOING_BACKWARD;
+}
+
+static bool is_recomputed(const struct evidence *e)
+{
+    return in_backward(e) && passed(e, MS_PASSED_MODULE);
+}
+
+static bool is_gradient(const struct evidence *e)
+{
+    return in_backward(e) && e->fate == MS_FATE_OUTLIVED;
+}
+
+static bool is_reused(const struct evidence *e)
+{
+    return in_backward(e) && e->fate == MS_FATE_REUSED;
+}
+
+static bool is_copy(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_COPY) && outlives(e);
+}
+
+static bool is_parameter(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_CONSTRUCTION) && e->is.doing != MS_DOING_FORWARD && stays(e);
+}
+
+static bool in_forward(const struct evidence *e)
+{
+    return e->is.doing == MS_DOING_FORWARD;
+}
+
+static bool is_kept_by_module(const struct evidence *e)
+{
+    return in_forward(e) && stays(e);
+}
+
+static bool is_saved(const struct evidence *e)
+{
+    return e->fate == MS_FATE_BACKWARD;
+}
+
+static bool is_result(const struct evidence *e)
+{
+    return in_forward(e) && e->fate == MS_FATE_CROSSED;
+}
+
+/* What is copied once and stays is no input of a step. */
+static bool is_input(const struct evidence *e)
+{
+    const uint64_t *bytes = e->fates.bytes;
+
+    return (e->marks & MARK_TRANSFER) &&
+           (e->is.doing == MS_DOING_OTHER || e->is.doing == MS_DOING_ASIDE) &&
+           bytes[MS_FATE_MOMENT] + bytes[MS_FATE_BACKWARD] + bytes[MS_FATE_CROSSED] > 0;
+}
+
+static bool is_crossing(const struct evidence *e)
+{
+    return e->fate == MS_FATE_CROSSED;
+}
+
+static bool has_python(const struct evidence *e)
+{
+    return e->site->python != 0;
+}
+
+static bool is_kept(const struct evidence *e)
+{
+    return has_python(e) && stays(e);
+}
+
+static bool is_brief(const struct evidence *e)
+{
+    return (has_python(e) || in_backward(e)) &&
+           (e->fate == MS_FATE_MOMENT || e->fate == MS_FATE_SPENT);
+}
+
+static bool is_anything(const struct evidence *e)
+{
+    (void)e;
+    return true;
+}
+
+/* ---- the rules ---- */
+
+static const struct rule {
+    enum ms_kind kind;
+    bool (*fits)(const struct evidence *e);
+    const char *reason;
+} rules[] = {
+    {MS_KIND_UNKNOWN, has_no_stack, "it has no stack"},
+    {MS_KIND_GRAPHS, in_graph, "asked for while a CUDA graph was captured"},
+    {MS_KIND_WORKSPACE, is_workspace, "a library's workspace, by the native frames"},
+    {MS_KIND_COMMUNICATION, is_gathered, "FSDP gathered parameters into it"},
+    {MS_KIND_GRADIENTS, is_reduced_shard, "FSDP reduced gradients into it, and it outlived that"},
+    {MS_KIND_COMMUNICATION, is_being_reduced, "FSDP reduced gradients through it"},
+    {MS_KIND_PARAMETERS, is_shard, "FSDP made it before training, and it stayed"},
+    {MS_KIND_COMMUNICATION, is_communication, "asked for by collectives, by the native frames"},
+    {MS_KIND_OPTIMIZER, is_loaded_state, "an optimizer's state was loaded into it"},
+    {MS_KIND_OPTIMIZER, is_state, "asked for in an optimizer's step, and it outlived that"},
+    {MS_KIND_TEMPORARY, in_optimizer, "an optimizer's step needed it for a moment"},
+    {MS_KIND_ACTIVATIONS, is_recomputed, "a module computed it again in a backward pass"},
+    {MS_KIND_GRADIENTS, is_gradient, "made in a backward pass, and it outlived that"},
+    {MS_KIND_ACTIVATIONS, is_reused, "made in a backward pass for the backward of that"},
+    {MS_KIND_PERSISTENT, is_copy, "a copy of a whole model, and it stayed"},
+    {MS_KIND_PARAMETERS, is_parameter, "a module was made, moved or converted, and it stayed"},
+    {MS_KIND_PERSISTENT, is_kept_by_module, "a module asked for it in a call, and it stayed"},
+    {MS_KIND_INPUTS, is_input, "copied to the device outside of modules, again and again"},
+    {MS_KIND_ACTIVATIONS, is_saved, "made before a backward pass, and it died in that"},
+    {MS_KIND_ACTIVATIONS, is_result, "a module made it, and it outlived the backward pass"},
+    {MS_KIND_PERSISTENT, is_kept, "it stayed, and no other rule fits"},
+    {MS_KIND_TEMPORARY, is_brief, "it died before the next backward pass, or with its own"},
+    {MS_KIND_TEMPORARY, is_crossing, "it outlived a backward pass, and died soon after"},
+    {MS_KIND_UNKNOWN, is_anything, "no rule fits"},
+};
+
+/* ---- native frames ---- */
+
+static bool has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+static uint32_t marks_of(ms_stacks_t *stacks, uint32_t site)
+{
+    size_t count = 0, native = 0;
+    const struct ms_frame *frames = stacks ? ms_stacks_frames(stacks, site, &count) : NULL;
+    uint32_t marks = 0;
+
+    for (size_t i = 0; i < count && frames[i].language == MS_FRAME_NATIVE; i++, native++) {
+        const char *function = frames[i].function;
+
+        if (native < INNERMOST && (has(function, "Workspace") || has(function, "workspace"))) {
+            marks |= MARK_WORKSPACE;
+        }
+        if (has(function, "c10d::") || has(function, "nccl") || has(function, "libnccl")) {
+            marks |= MARK_COMMUNICATION;
+        }
+        if (has(function, "THPVariable_to(") || has(function, "THPVariable_cuda(") ||
+            has(function, "tensor_ctor(")) {
+            marks |= MARK_TRANSFER;
+        }
+    }
+    return marks;
+}
+
+/* ---- judging ---- */
+
+static const struct rule *rule_for(const struct evidence *evidence)
+{
+    const struct rule *rule = rules;
+
+    while (!rule->fits(evidence)) {
+        rule++;
+    }
+    return rule;
+}
+
+/* The largest at the peak, or over all. */
+static void choose(struct ms_site_kinds *kinds, const char *const reasons[MS_KIND_COUNT])
+{
+    uint64_t at_peak = 0;
+
+    for (int i = 0; i < MS_KIND_COUNT; i++) {
+        at_peak += kinds->at_peak_bytes[i];
+    }
+
+    const uint64_t *bytes = at_peak > 0 ? kinds->at_peak_bytes : kinds->bytes;
+
+    kinds->kind = MS_KIND_UNKNOWN;
+    for (int i = MS_KIND_COUNT; i-- > 0;) {
+        kinds->kind = bytes[i] > bytes[kinds->kind] ? (uint8_t)i : kinds->kind;
+    }
+    kinds->second = kinds->kind;
+    for (int i = MS_KIND_COUNT; i-- > 0;) {
+        if (i != kinds->kind && bytes[i] > 0 &&
+            (kinds->second == kinds->kind || bytes[i] > bytes[kinds->second])) {
+            kinds->second = (uint8_t)i;
+        }
+    }
+    kinds->reason = reasons[kinds->kind];
+}
+
+void ms_kinds_judge(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks,
+                    const ms_site_table_t *table, ms_stacks_t *stacks, uint8_t device,
+                    uint32_t site, struct ms_site_kinds *kinds)
+{
+    struct evidence evidence = {.site = ms_definitions_site(definitions, site),
+                                .is = *ms_landmarks_of(landmarks, site),
+                                .marks = marks_of(stacks, site)};
+    const char *reasons[MS_KIND_COUNT] = {[MS_KIND_UNKNOWN] = "it holds nothing that was followed"};
+
+    *kinds = (struct ms_site_kinds){0};
+    ms_site_table_fates(table, device, site, &evidence.fates);
+    for (int fate = 0; fate < MS_FATE_COUNT; fate++) {
+        if (evidence.fates.bytes[fate] == 0) {
+            continue;
+        }
+        evidence.fate = (enum ms_fate)fate;
+
+        const struct rule *rule = rule_for(&evidence);
+
+        kinds->bytes[rule->kind] += evidence.fates.bytes[fate];
+        kinds->at_peak_bytes[rule->kind] += evidence.fates.at_peak_bytes[fate];
+        reasons[rule->kind] = rule->reason;
+    }
+    choose(kinds, reasons);
+}

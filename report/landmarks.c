@@ -1,0 +1,357 @@
+#include "report/landmarks.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "report/buffer.h"
+
+#define MOST_NODES (1u << 24) /* a damaged trace's ids */
+
+enum sign {
+    SIGN_NONE,
+    SIGN_MODULE,
+    SIGN_BACKWARD,
+    SIGN_OPTIMIZER,
+    SIGN_STEP,
+    SIGN_LOOP /* named step, but a model is called in it */
+};
+
+/* What one function is. */
+struct code {
+    bool known;
+    uint8_t sign;
+    uint32_t passed;
+};
+
+/* What a frame and those that called it are. */
+struct node {
+    bool known;
+    uint8_t sign;
+    uint32_t passed;
+    uint32_t caller;
+};
+
+struct ms_landmarks {
+    const ms_definitions_t *definitions;
+    struct ms_buffer codes, nodes, sites; /* by id */
+    struct ms_buffer path;                /* uint32_t: while a stack is walked */
+};
+
+/* ---- functions ---- */
+
+static bool ends(const char *text, const char *with)
+{
+    const size_t bytes = strlen(text), tail = strlen(with);
+
+    return bytes >= tail && strcmp(text + bytes - tail, with) == 0;
+}
+
+static bool has(const char *text, const char *part)
+{
+    return strstr(text, part) != NULL;
+}
+
+/* The name behind the class: "step" of "Adam.step". */
+static const char *last_name(const char *function)
+{
+    const char *dot = strrchr(function, '.');
+
+    return dot ? dot + 1 : function;
+}
+
+static bool is_one_of(const char *name, const char *const *list)
+{
+    for (; *list; list++) {
+        if (strcmp(name, *list) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint8_t sign_of(const char *file, const char *name)
+{
+    static const char *const calls[] = {"_call_impl", "_wrapped_call_impl", "__call__", NULL};
+    static const char *const backward[] = {"backward", "grad", "_engine_run_backward",
+                                           "_make_grads", NULL};
+    static const char *const no_update[] = {"__init__",   "zero_grad",       "load_state_dict",
+                                            "state_dict", "add_param_group", NULL};
+    static const char *const engine[] = {"/torch/autograd/__init__.py", "/torch/autograd/graph.py",
+                                         "/torch/_tensor.py", NULL};
+
+    if (ends(file, "/torch/nn/modules/module.py") && is_one_of(name, calls)) {
+        return SIGN_MODULE;
+    }
+    for (const char *const *part = engine; *part; part++) {
+        if (ends(file, *part) && is_one_of(name, backward)) {
+            return SIGN_BACKWARD;
+        }
+    }
+    if (has(file, "/torch/optim/")) {
+        return ends(file, "/lr_scheduler.py") || ends(file, "/swa_utils.py") ||
+                       is_one_of(name, no_update)
+                   ? SIGN_NONE
+                   : SIGN_OPTIMIZER;
+    }
+    return strcmp(name, "step") == 0 ? SIGN_STEP : SIGN_NONE;
+}
+
+static uint32_t distribution_of(const char *file, const char *name)
+{
+    uint32_t passed = 0;
+
+    if (has(file, "/torch/distributed/fsdp/") || has(file, "/torch/distributed/_composable/")) {
+        passed |= MS_PASSED_SHARDING;
+        if (has(name, "all_gather") || has(name, "unshard")) {
+            passed |= MS_PASSED_GATHER;
+        }
+        if (has(name, "reduce")) {
+            passed |= MS_PASSED_REDUCE;
+        }
+    }
+    return passed;
+}
+
+static uint32_t landmarks_of(const char *file, const char *function, const char *name)
+{
+    static const char *const builds[] = {"_apply",           "convert",  "to_empty",
+                                         "reset_parameters", "__init__", NULL};
+    uint32_t passed = distribution_of(file, name);
+
+    if (has(file, "/torch/nn/modules/") && is_one_of(name, builds)) {
+        passed |= MS_PASSED_CONSTRUCTION;
+    }
+    if ((ends(file, "/copy.py") && strcmp(name, "deepcopy") == 0) ||
+        strcmp(name, "__deepcopy__") == 0 || ends(file, "/torch/optim/swa_utils.py")) {
+        passed |= MS_PASSED_COPY;
+    }
+    if (ends(file, "/torch/serialization.py") || has(name, "load_state_dict")) {
+        passed |= MS_PASSED_LOAD;
+    }
+    if (has(file, "/torch/optim/") && strcmp(name, "load_state_dict") == 0) {
+        passed |= MS_PASSED_STATE;
+    }
+    if (ends(file, "/threading.py") && has(function, "_bootstrap")) {
+        passed |= MS_PASSED_THREAD;
+    }
+    if (ends(file, "/torch/cuda/graphs.py")) {
+        passed |= MS_PASSED_GRAPH;
+    }
+    return passed | (strcmp(name, "__init__") == 0 ? MS_PASSED_INIT : 0);
+}
+
+/* ---- tables ---- */
+
+/* The element of a table that grows; null where memory runs out or the id is no id. */
+static void *at(struct ms_buffer *table, uint32_t id, size_t bytes)
+{
+    const size_t end = ((size_t)id + 1) * bytes;
+
+    if (id >= MOST_NODES) {
+        return NULL;
+    }
+    if (end > table->bytes) {
+        const size_t more = end - table->bytes;
+
+        if (!ms_buffer_extend(table, more > table->bytes ? more : table->bytes)) {
+            return NULL;
+        }
+    }
+    return table->at + (size_t)id * bytes;
+}
+
+static struct code *code_of(struct ms_landmarks *landmarks, uint32_t id)
+{
+    struct code *code = at(&landmarks->codes, id, sizeof(*code));
+    const struct ms_code_read *read = ms_definitions_code(landmarks->definitions, id);
+
+    if (code && !code->known && read) {
+        const char *name = last_name(read->function);
+
+        code->known = true;
+        code->sign = sign_of(read->file, name);
+        code->passed = landmarks_of(read->file, read->function, name);
+    }
+    return code;
+}
+
+/* ---- stacks ---- */
+
+/* A model that is called in a function named step, or a backward: it is a loop's, no optimizer's.
+ */
+static void tell_loops(struct ms_landmarks *landmarks, uint32_t node)
+{
+    const struct ms_python_definition *is;
+    bool called = false;
+
+    /* A caller's number is smaller: this ends. */
+    for (; (is = ms_definitions_python(landmarks->definitions, node)); node = is->caller) {
+        struct code *code = code_of(landmarks, is->code);
+
+        if (!code) {
+            return;
+        }
+        if (code->sign == SIGN_MODULE || code->sign == SIGN_BACKWARD) {
+            called = true;
+        } else if (code->sign == SIGN_OPTIMIZER) {
+            called = false; /* a closure: who calls the optimizer is judged by what it does else */
+        } else if (code->sign == SIGN_STEP && called) {
+            code->sign = SIGN_LOOP;
+        }
+    }
+}
+
+/* The innermost sign counts, and the outermost of the same sort is the one that the program
+ * called. */
+static struct node under(const struct node *caller, const struct code *code, uint32_t caller_id)
+{
+    struct node node = *caller;
+    const bool optimizes = caller->sign == SIGN_OPTIMIZER || caller->sign == SIGN_STEP;
+
+    node.known = true;
+    node.passed |= code->passed;
+    switch (code->sign) {
+    case SIGN_MODULE:
+        node.passed |= MS_PASSED_MODULE;
+        if (caller->sign != SIGN_MODULE && caller->sign != SIGN_BACKWARD) {
+            node.sign = SIGN_MODULE;
+            node.caller = caller_id;
+        }
+        break;
+    case SIGN_BACKWARD:
+        node.sign = SIGN_BACKWARD;
+        break;
+    case SIGN_OPTIMIZER:
+    case SIGN_STEP:
+        node.sign = caller->sign == SIGN_OPTIMIZER ? SIGN_OPTIMIZER : code->sign;
+        node.caller = optimizes ? caller->caller : caller_id;
+        break;
+    default:
+        break;
+    }
+    return node;
+}
+
+static struct node look_at(struct ms_landmarks *landmarks, uint32_t id)
+{
+    struct ms_buffer *path = &landmarks->path;
+    const struct ms_python_definition *is;
+    struct node above = {0};
+
+    path->bytes = 0;
+    for (uint32_t each = id; (is = ms_definitions_python(landmarks->definitions, each));
+         each = is->caller) {
+        const struct node *node = at(&landmarks->nodes, each, sizeof(*node));
+
+        if (!node) {
+            return above;
+        }
+        if (node->known) {
+            above = *node;
+            break;
+        }
+        ms_buffer_append(path, (const char *)&each, sizeof(each));
+    }
+    for (size_t i = path->bytes / sizeof(uint32_t); i-- > 0;) {
+        const uint32_t each = ((const uint32_t *)path->at)[i];
+        struct node *node = at(&landmarks->nodes, each, sizeof(*node));
+
+        is = ms_definitions_python(landmarks->definitions, each);
+
+        const struct code *code = code_of(landmarks, is->code);
+
+        if (!code) {
+            return above;
+        }
+        above = *node = under(&above, code, is->caller);
+    }
+    return above;
+}
+
+static uint8_t doing_of(const struct ms_site_definition *site, const struct node *node)
+{
+    if (site->flags & MS_SITE_SAMPLED_OUT) {
+        return MS_DOING_UNKNOWN;
+    }
+    if (site->thread == MS_THREAD_BACKWARD || node->sign == SIGN_BACKWARD) {
+        return MS_DOING_BACKWARD;
+    }
+    switch (node->sign) {
+    case SIGN_MODULE:
+        return MS_DOING_FORWARD;
+    case SIGN_OPTIMIZER:
+        return MS_DOING_OPTIMIZER;
+    case SIGN_STEP:
+        return MS_DOING_STEP;
+    default:
+        return !site->python || (node->passed & MS_PASSED_THREAD) ? MS_DOING_ASIDE : MS_DOING_OTHER;
+    }
+}
+
+static bool look_at_all(struct ms_landmarks *landmarks)
+{
+    const uint32_t count = ms_definitions_site_count(landmarks->definitions);
+
+    for (uint32_t id = 1; id <= count; id++) {
+        const struct ms_site_definition *site = ms_definitions_site(landmarks->definitions, id);
+
+        if (site) {
+            tell_loops(landmarks, site->python);
+        }
+    }
+    if (!ms_buffer_extend(&landmarks->sites, ((size_t)count + 1) * sizeof(struct ms_doings))) {
+        return false;
+    }
+    for (uint32_t id = 1; id <= count; id++) {
+        const struct ms_site_definition *site = ms_definitions_site(landmarks->definitions, id);
+
+        if (site) {
+            const struct node node = look_at(landmarks, site->python);
+
+            ((struct ms_doings *)landmarks->sites.at)[id] = (struct ms_doings){
+                .doing = doing_of(site, &node), .passed = node.passed, .caller = node.caller};
+        }
+    }
+    return true;
+}
+
+/* ---- the whole ---- */
+
+ms_landmarks_t *ms_landmarks_new(const ms_definitions_t *definitions)
+{
+    struct ms_landmarks *landmarks =
+        mmap(NULL, sizeof(*landmarks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (landmarks == MAP_FAILED) {
+        return NULL;
+    }
+    landmarks->definitions = definitions;
+    if (!look_at_all(landmarks)) {
+        ms_landmarks_delete(landmarks);
+        return NULL;
+    }
+    ms_buffer_free(&landmarks->codes);
+    ms_buffer_free(&landmarks->nodes);
+    ms_buffer_free(&landmarks->path);
+    return landmarks;
+}
+
+void ms_landmarks_delete(ms_landmarks_t *landmarks)
+{
+    if (landmarks) {
+        ms_buffer_free(&landmarks->codes);
+        ms_buffer_free(&landmarks->nodes);
+        ms_buffer_free(&landmarks->path);
+        ms_buffer_free(&landmarks->sites);
+        munmap(landmarks, sizeof(*landmarks));
+    }
+}
+
+const struct ms_doings *ms_landmarks_of(const ms_landmarks_t *landmarks, uint32_t site)
+{
+    static const struct ms_doings nothing = {0};
+
+    return site < landmarks->sites.bytes / sizeof(struct ms_doings)
+               ? (const struct ms_doings *)landmarks->sites.at + site
+               : &nothing;
+}

@@ -1,0 +1,52 @@
+/* Landmarks: what a site's Python frames say the program was doing when it asked for memory. Judged
+ * by the functions of PyTorch that every training loop passes through, whoever wrote the loop, and
+ * by the names `step`, which every optimizer has. Needs no names of native functions. */
+#ifndef MEMSHIM_REPORT_LANDMARKS_H
+#define MEMSHIM_REPORT_LANDMARKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report/sites.h"
+
+enum ms_doing {
+    MS_DOING_UNKNOWN,   /* no stack */
+    MS_DOING_ASIDE,     /* another thread than the loop's: a prefetcher's, NCCL's */
+    MS_DOING_OTHER,     /* the program itself: inputs, losses, construction */
+    MS_DOING_FORWARD,   /* in a call of an nn.Module */
+    MS_DOING_BACKWARD,  /* on a worker of autograd, or in its call */
+    MS_DOING_OPTIMIZER, /* in torch.optim */
+    MS_DOING_STEP /* in a function named step that calls no model: an optimizer of the user's */
+};
+
+/* Passed anywhere in the stack. */
+enum ms_landmark {
+    MS_PASSED_MODULE = 1,       /* a call of an nn.Module */
+    MS_PASSED_CONSTRUCTION = 2, /* a module's parameters are made, moved or converted */
+    MS_PASSED_COPY = 4,         /* copy.deepcopy, or PyTorch's averaged models */
+    MS_PASSED_LOAD = 8,         /* torch.load, load_state_dict */
+    MS_PASSED_STATE = 16,       /* an optimizer's state is loaded */
+    MS_PASSED_SHARDING = 32,    /* FSDP */
+    MS_PASSED_GATHER = 64,      /* FSDP gathers parameters */
+    MS_PASSED_REDUCE = 128,     /* FSDP reduces gradients */
+    MS_PASSED_THREAD = 256,     /* the thread was started by Python's threading */
+    MS_PASSED_INIT = 512,       /* somebody's __init__ */
+    MS_PASSED_GRAPH = 1024      /* torch.cuda.graphs */
+};
+
+struct ms_doings {
+    uint8_t doing;   /* enum ms_doing */
+    uint32_t passed; /* enum ms_landmark, or-ed */
+    uint32_t caller; /* Python node that called the outermost step or module; 0: none */
+};
+
+typedef struct ms_landmarks ms_landmarks_t;
+
+/* Knows the sites that `definitions` has now, which outlives it. Null: no host memory. */
+ms_landmarks_t *ms_landmarks_new(const ms_definitions_t *definitions);
+void ms_landmarks_delete(ms_landmarks_t *landmarks);
+
+/* Of a site; all zero where it is not known. */
+const struct ms_doings *ms_landmarks_of(const ms_landmarks_t *landmarks, uint32_t site);
+
+#endif

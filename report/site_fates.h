@@ -1,0 +1,47 @@
+/* What became of a site's memory, in terms of backward passes: what tells an activation from a
+ * gradient, and both from what a moment needed. Phases are those of steps.h: even between two
+ * passes, odd in one. Pure. */
+#ifndef MEMSHIM_REPORT_SITE_FATES_H
+#define MEMSHIM_REPORT_SITE_FATES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ms_fate {
+    MS_FATE_MOMENT,   /* born between two passes, died before the second */
+    MS_FATE_BACKWARD, /* born before a pass, died in it */
+    MS_FATE_CROSSED,  /* born before a pass, outlived it, and a few more at most */
+    MS_FATE_KEPT,     /* born before a pass, outlived many, or everything */
+    MS_FATE_SPENT,    /* born in a pass, died in it */
+    MS_FATE_OUTLIVED, /* born in a pass, died between two later ones, or never */
+    MS_FATE_REUSED,   /* born in a pass, died in a later one: a gradient of a gradient */
+    MS_FATE_COUNT
+};
+
+struct ms_fates {
+    uint64_t bytes[MS_FATE_COUNT];
+    struct {
+        uint64_t epoch; /* of the peak; 0: none yet */
+        uint64_t bytes[MS_FATE_COUNT];
+    } at_peak[2];                     /* by the epoch's lowest bit, as site_sums.c has it */
+    uint32_t first_phase, last_phase; /* of births */
+};
+
+/* A block or tensor that is not live any more. */
+struct ms_past {
+    struct ms_fates *fates; /* its site's */
+    uint64_t bytes;
+    uint32_t born_phase, born_epoch;
+    uint32_t device;
+};
+
+/* phase: in which it died. in_pass: of an odd phase, before the end of the pass. at_end: nothing
+ * was asked for any more: what dies then, a process that ends has dropped. */
+enum ms_fate ms_fate_of(uint32_t born_phase, uint32_t phase, bool in_pass, bool at_end);
+
+/* It was live at the peak of that epoch, too, if it was born before; epoch 0: none. */
+void ms_fates_add(struct ms_fates *fates, enum ms_fate fate, uint64_t bytes);
+void ms_fates_add_at_peak(struct ms_fates *fates, enum ms_fate fate, const struct ms_past *past,
+                          uint64_t epoch);
+
+#endif

@@ -1,0 +1,48 @@
+/* Training steps, found from the order in which call sites recur.
+ *
+ * Backward passes are the beat: their memory is asked for on autograd's own threads. What lies
+ * between two of them is a gap: optimizer, evaluation, forward. A step is what ends with a gap in
+ * which the optimizer ran: seen by what it allocates, or, where it allocates nothing, by the
+ * gradients that were dropped, so that the next backward made new ones. Gaps without either part
+ * the micro-steps of gradient accumulation. The phase counts both: even in a gap, odd in a pass.
+ *
+ * One caller at a time, constant time an event. */
+#ifndef MEMSHIM_REPORT_STEPS_H
+#define MEMSHIM_REPORT_STEPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report/buffer.h"
+#include "report/landmarks.h"
+#include "report/site_sums.h"
+
+typedef struct ms_steps ms_steps_t;
+
+/* landmarks outlives it. Null: no host memory. */
+ms_steps_t *ms_steps_new(const ms_landmarks_t *landmarks);
+void ms_steps_delete(ms_steps_t *steps);
+
+/* Memory is asked for, in the order of the trace. Returns the phase that it belongs to. */
+uint32_t ms_steps_birth(ms_steps_t *steps, uint32_t site, uint64_t time_ns);
+
+/* What was found. */
+struct ms_recurrence {
+    bool known;      /* count is; else `why` says why not */
+    const char *why; /* a clause: "no backward pass was seen" */
+    uint64_t count;  /* optimizer steps */
+    uint64_t passes; /* backward passes */
+    bool evaluations_known;
+    uint64_t evaluations;        /* phases: rows of batches between two steps */
+    uint64_t evaluation_batches; /* calls of a model in them */
+    uint32_t site;               /* one of the optimizer's, called where steps are made; 0: none */
+    uint64_t every;              /* times are those of one step in so many */
+    struct ms_buffer begins;     /* uint64_t: when steps began, the first with the first call of a
+                                    model, others when the one before ended; the receiver's to free */
+};
+
+/* At the end of a trace, `table` being that of the same events. whole: its beginning was seen. */
+void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, bool whole,
+                    struct ms_recurrence *found);
+
+#endif
