@@ -18,18 +18,13 @@
 #include <unistd.h>
 
 #include "shim/sites/modules.h"
+#include "shim/sites/native_known.h"
 #include "shim/sites/native_step.h"
 #include "shim/sites/unwind_library.h"
 
 #define OWN_FRAMES_MAX 32u /* of the shim, on top */
+#define OWN_RULES      8u
 #define FRAMES_MAX     MS_STACK_DEPTH_MAX
-
-/* A frame that is remembered; its return address and hash lie beside it. */
-struct place {
-    uint64_t sp, bp;
-    uint64_t bp_slot; /* where the caller's bp was read, 0 where nobody further out needs it */
-    bool needs_bp;    /* a frame from here on outwards is found through it */
-};
 
 /* A frame just walked. Slots are at multiples of 8: the lower bits are free for what else is to be
  * known of the way to the next frame. */
@@ -51,10 +46,15 @@ struct memory {
     uint32_t kept;          /* frames from here on may be taken over */
     uint64_t stamp;         /* under which they were learned */
     struct ms_own_stack stack;
+    struct {
+        uint64_t address;
+        union ms_rule rule;
+    } own[OWN_RULES]; /* of the shim's frames on top, as they came last */
     uint64_t addresses[FRAMES_MAX];
-    uint64_t hashes[FRAMES_MAX];         /* of the addresses from here on outwards */
-    struct place places[FRAMES_MAX + 1]; /* the last one lies further out than any frame */
+    uint64_t hashes[FRAMES_MAX];            /* of the addresses from here on outwards */
+    struct ms_place places[FRAMES_MAX + 1]; /* the last one lies further out than any frame */
     struct fresh fresh[FRAMES_MAX];
+    struct ms_known known;
 };
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct memory *mine;
@@ -148,6 +148,7 @@ static struct memory *claim(void)
         memory->busy = false;
         memory->first = memory->kept = FRAMES_MAX;
         memory->stack = (struct ms_own_stack){0};
+        ms_known_forget(&memory->known);
         memory->places[FRAMES_MAX].sp = UINT64_MAX;
     }
     mine = memory;
@@ -177,7 +178,7 @@ static uint32_t unchanged_from(const struct memory *memory, uint32_t innermost)
 {
     uint32_t at = FRAMES_MAX - 1;
     while (at > innermost) {
-        const struct place *outer = &memory->places[at], *inner = outer - 1;
+        const struct ms_place *outer = &memory->places[at], *inner = outer - 1;
         if (ms_word_at(outer->sp - 8) != memory->addresses[at] ||
             (inner->bp_slot != 0 && ms_word_at(inner->bp_slot) != outer->bp)) {
             break;
@@ -201,7 +202,7 @@ struct walk {
 static bool is_remembered(struct walk *walk, const struct ms_step_at *at, uint32_t index)
 {
     const struct memory *memory = walk->memory;
-    const struct place *place = &memory->places[index];
+    const struct ms_place *place = &memory->places[index];
     if (memory->addresses[index] != at->address || (place->needs_bp && place->bp != at->bp)) {
         return false;
     }
@@ -214,15 +215,20 @@ static bool is_remembered(struct walk *walk, const struct ms_step_at *at, uint32
 /* An address that no table knows may be code made at run time, or no code at all. */
 static bool follows_call(uint64_t address)
 {
-    if (!ms_stack_readable(address - 8) || !ms_stack_readable(address - 1)) {
+    enum { PAGE = 4096, LONGEST = 7 };
+    if (!ms_stack_readable(address - 1)) {
         return false;
     }
+    /* Nothing may lie before the page that the code begins in. */
+    const uint32_t before =
+        ms_stack_readable(address - LONGEST) ? LONGEST : (uint32_t)(address % PAGE);
     const uint8_t *end = (const uint8_t *)(uintptr_t)address; // NOLINT(performance-no-int-to-ptr)
-    if (end[-5] == 0xe8) {
+    if (before >= 5 && end[-5] == 0xe8) {
         return true; /* call, relative */
     }
-    for (int bytes = 2; bytes <= 7; bytes++) { /* call, through a register or memory */
-        if (end[-bytes] == 0xff && (end[-bytes + 1] & 0x38) == 0x10) {
+    for (uint32_t bytes = 2; bytes <= before; bytes++) { /* call, through a register or memory */
+        const uint8_t *call = end - bytes;
+        if (call[0] == 0xff && (call[1] & 0x38) == 0x10) {
             return true;
         }
     }
@@ -247,7 +253,7 @@ static enum ms_step walk_out(struct walk *walk)
 {
     struct memory *memory = walk->memory;
     struct fresh *frame = memory->fresh;
-    const struct place *next = &memory->places[memory->kept];
+    const struct ms_place *next = &memory->places[memory->kept];
     struct ms_step_at at = walk->at;
     uint64_t end = walk->part.end, flags = walk->part.own ? 0 : BY_MORE, slot;
     for (;; frame++) {
@@ -299,7 +305,7 @@ static void remember(const struct walk *walk, bool complete)
         hash = add_to_hash(hash, frame->at.address);
         memory->addresses[at] = frame->at.address;
         memory->hashes[at] = hash;
-        struct place *place = &memory->places[at];
+        struct ms_place *place = &memory->places[at];
         place->sp = frame->at.sp;
         place->bp = frame->at.bp;
         place->bp_slot = needs_bp ? slot : 0;
@@ -310,13 +316,35 @@ static void remember(const struct walk *walk, bool complete)
     memory->kept = !complete ? FRAMES_MAX : by_more != 0 ? by_more : at;
 }
 
+/* Where all that a walk read is remembered, it is enough to know the stack by. */
+static void make_known(struct memory *memory)
+{
+    const uint32_t first = memory->first;
+    if (memory->kept == first && first < FRAMES_MAX && memory->stamp != MS_STAMP_UNSTEADY) {
+        ms_known_meet(&memory->known, &memory->places[first], &memory->addresses[first],
+                      FRAMES_MAX - first, memory->hashes[first]);
+    }
+}
+
+/* The shim's code does not go, and mostly calls itself as it did before. */
+static inline union ms_rule own_rule(const struct walk *walk, uint32_t index)
+{
+    struct memory *memory = walk->memory;
+    const uint32_t at = index % OWN_RULES;
+    if (memory->own[at].address != walk->at.address) {
+        memory->own[at].rule = ms_rule_of(walk->at.address, walk->stamp);
+        memory->own[at].address = walk->at.address;
+    }
+    return memory->own[at].rule;
+}
+
 /* Past the shim's own frames on top. */
 static enum ms_step leave_own(struct walk *walk)
 {
     enum ms_step step = MS_STEPPED;
     uint64_t slot;
     for (uint32_t i = 0; i < OWN_FRAMES_MAX && is_own(walk->at.address); i++) {
-        const union ms_rule rule = ms_rule_of(walk->at.address, walk->stamp);
+        const union ms_rule rule = own_rule(walk, i);
         if (!ms_step_plainly(&walk->at, rule, walk->part.end, &slot)) {
             step = ms_step_out(&walk->at, rule, &walk->part, &walk->memory->stack);
             if (step > MS_STEPPED_BY_MORE) {
@@ -328,7 +356,8 @@ static enum ms_step leave_own(struct walk *walk)
 }
 
 /* From the caller of this on, the shim's own frames on top left out. */
-static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, uint64_t epoch)
+static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, uint64_t epoch,
+                                                         struct ms_known_stack **known)
 {
     struct walk walk = {.memory = memory, .stamp = ms_rule_stamp(epoch), .joint = FRAMES_MAX};
     __asm__ volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2"
@@ -337,20 +366,30 @@ static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, 
     if (memory->stamp != walk.stamp || walk.stamp == MS_STAMP_UNSTEADY) {
         memory->kept = FRAMES_MAX;
         memory->stamp = walk.stamp;
+        ms_known_forget(&memory->known);
     }
     enum ms_step step = leave_own(&walk);
+    if (step <= MS_STEPPED_BY_MORE && walk.part.own) {
+        *known = ms_known_find(&memory->known, &walk.at);
+        if (*known != NULL) {
+            return MS_STEP_OUTERMOST;
+        }
+    }
     if (step <= MS_STEPPED_BY_MORE) {
         step = walk_out(&walk);
     }
     remember(&walk, step == MS_STEP_OUTERMOST);
+    make_known(memory);
     return step;
 }
 
 #else
 
-static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, uint64_t epoch)
+static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, uint64_t epoch,
+                                                         struct ms_known_stack **known)
 {
     (void)epoch;
+    (void)known;
     struct ms_unwind_walk walk = {.addresses = memory->hashes, .most = FRAMES_MAX};
     memory->first = FRAMES_MAX;
     if (!ms_unwind_library_is_open()) {
@@ -386,14 +425,22 @@ void ms_native_capture(uint32_t depth, struct ms_native_stack *out)
     }
     memory->busy = true;
     atomic_signal_fence(memory_order_seq_cst);
-    enum ms_step end = walk_stack(memory, epoch);
-    const uint32_t count = FRAMES_MAX - memory->first;
-    out->addresses = &memory->addresses[memory->first];
+    struct ms_known_stack *known = NULL;
+    enum ms_step end = walk_stack(memory, epoch, &known);
+    const uint32_t first = memory->first;
+    const uint32_t count = known != NULL ? known->count : FRAMES_MAX - first;
+    out->addresses = known != NULL ? known->words : &memory->addresses[first];
     out->cut = count > depth || end == MS_STEPPED;
     out->count = count > depth ? depth : count;
     out->lost = !out->cut && end >= MS_STEP_UNKNOWN;
-    out->hash = count == out->count && count > 0 ? memory->hashes[memory->first]
-                                                 : hash_of(out->addresses, out->count);
+    if (count != out->count || count == 0) {
+        out->hash = hash_of(out->addresses, out->count);
+    } else if (known != NULL) {
+        out->hash = known->hash;
+        out->note = &known->note;
+    } else {
+        out->hash = memory->hashes[first];
+    }
     atomic_signal_fence(memory_order_seq_cst);
     memory->busy = false;
 }

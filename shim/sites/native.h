@@ -1,6 +1,7 @@
 /* The calling thread's native stack, walked by unwind tables.
  *
- * A stack that is close to the thread's last one is not walked again: frames are remembered with
+ * A stack that came before is known again by the words that a walk would read (native_known.h), and
+ * one that is close to the one walked last is not walked to its end: frames are remembered with
  * where they lie, and from the first that is found unchanged (the same function at the same place,
  * every return address below still there) on the rest is taken over. */
 #ifndef MEMSHIM_SHIM_SITES_NATIVE_H
@@ -25,6 +26,8 @@ struct ms_native_stack {
     uint64_t hash;       /* of addresses[0 .. count), good for a table */
     uint64_t generation; /* how often libraries have been unloaded: what an address meant under
                             another generation may have been other code */
+    uint32_t *note;      /* the asker's own: what it last wrote there for this very stack of this
+                            thread, 0 at first; null where the stack is not one of those known */
 };
 
 /* Loads libunwind, out of everybody's sight. Once, where no lock is held that a library's

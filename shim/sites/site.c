@@ -120,6 +120,19 @@ static struct site *site_at(uint32_t id)
     return &((struct site *)sites.base)[id];
 }
 
+/* A stack that is known by itself has the node that it was found to have before. */
+static bool is_native(uint32_t node, const struct ms_native_stack *stack)
+{
+    if (node != 0 && stack->note != NULL && *stack->note == node) {
+        return true;
+    }
+    const bool is = ms_intern_is_native(node, stack);
+    if (is && stack->note != NULL) {
+        *stack->note = node;
+    }
+    return is;
+}
+
 static uint32_t find(const struct stack *stack)
 {
     struct ms_probe probe = ms_probe(&site_index, stack->hash);
@@ -130,7 +143,7 @@ static uint32_t find(const struct stack *stack)
             site->flags == stack->flags &&
             atomic_load_explicit(&site->generation, memory_order_acquire) ==
                 (uint32_t)stack->native.generation &&
-            ms_intern_is_native(site->native, &stack->native) &&
+            is_native(site->native, &stack->native) &&
             ms_intern_is_python(site->python, &stack->python)) {
             break;
         }

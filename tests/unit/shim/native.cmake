@@ -2,7 +2,7 @@
 # all shapes to walk.
 enable_language(CXX)
 set(native_sources
-  native.c native_stack.c native_step.c unwind_library.c unwind_rule.c unwind_tables.c modules.c)
+  native.c native_known.c native_stack.c native_step.c unwind_library.c unwind_rule.c unwind_tables.c modules.c)
 list(TRANSFORM native_sources PREPEND ${door}/sites/)
 add_library(native_stacks SHARED ${native_sources} ${door}/elf.c)
 target_include_directories(native_stacks PUBLIC ${PROJECT_SOURCE_DIR})

@@ -209,8 +209,57 @@ Test(native, sees_frames_move_under_the_same_words)
 {
     begin();
     struct road road = {look_there, 1, 0};
-    for (volatile size_t bytes = 16; bytes < 2000; bytes += 16) {
-        (void)moved_by(&road, bytes);
+    for (volatile int round = 0; round < 4; round++) { /* stacks are known once they came twice */
+        for (volatile size_t bytes = 16; bytes < 2000; bytes += 16) {
+            (void)moved_by(&road, bytes);
+        }
+    }
+    cr_assert_eq(not_equal, 0);
+}
+
+/* --- Known stacks ----------------------------------------------------------------------------- */
+
+static uint32_t *note_of_last(void)
+{
+    struct ms_native_stack stack;
+    ms_native_capture(DEPTH, &stack);
+    return stack.note;
+}
+
+static __attribute__((noinline)) uint32_t *note_from_another_place(void)
+{
+    uint32_t *volatile note = note_of_last();
+    return note;
+}
+
+#if defined(__x86_64__)
+Test(native, a_stack_that_came_before_keeps_its_note)
+{
+    begin();
+    for (volatile uint32_t i = 0; i < 10; i++) {
+        uint32_t *note = note_of_last();
+        cr_assert(i < 2 || (note != NULL && *note == (i == 2 ? 0 : 7)));
+        if (note != NULL) {
+            *note = 7;
+        }
+    }
+    for (volatile uint32_t i = 0; i < 10; i++) {
+        uint32_t *note = note_from_another_place();
+        cr_assert(note == NULL || *note == 0, "it is another stack's");
+    }
+}
+#endif
+
+/* More than there is room for, over and over. */
+Test(native, more_stacks_than_can_be_known)
+{
+    begin();
+    for (volatile uint64_t round = 0; round < 12; round++) {
+        struct road road = {wander, 77, 0};
+        enough = checks + 3000;
+        while (checks < enough) {
+            (void)wander(&road);
+        }
     }
     cr_assert_eq(not_equal, 0);
 }
