@@ -17,19 +17,19 @@
 #define WRONG_CALL     2
 #define WHY_BYTES      (PATH_MAX + 512)
 
-enum form { FORM_TEXT, FORM_JSON, FORM_TIMELINE, FORM_FOLDED };
+enum form { FORM_TEXT, FORM_JSON, FORM_TIMELINE, FORM_FOLDED, FORM_HTML };
 
 static const char usage[] =
-    "Usage: memshim report [DIR|TRACE...] [--format text|json|timeline|folded] [--output FILE|-]\n"
-    "                      [--modules DIR]\n"
+    "Usage: memshim report [DIR|TRACE...] [--format text|json|html|timeline|folded]\n"
+    "                      [--output FILE|-] [--modules DIR]\n"
     "Says where the memory was, from the traces of processes that ended, were killed, or still run."
     "\n\n"
     "  DIR       an output folder (its latest run), a run's folder (all its processes together) "
     "or\n"
     "            a process's folder; default: the latest run in MEMSHIM_OUTPUT, or in memshim-out\n"
     "  TRACE     a trace.mshm\n"
-    "  --format  text (default), json (report/schema.json), timeline (opens in Perfetto) or "
-    "folded\n"
+    "  --format  text (default), json (report/schema.json), html (a page for the\n"
+    "            browser, one file), timeline (opens in Perfetto) or folded\n"
     "            (stacks of what was live at the peak, for flame-graph tools and speedscope)\n"
     "  --output  where to write it; default -, which is the terminal\n"
     "  --modules where to look for the program's libraries that are not at their own paths here, "
@@ -158,7 +158,8 @@ static bool find_form(const char *name, enum form *form)
     static const char *const names[] = {[FORM_TEXT] = "text",
                                         [FORM_JSON] = "json",
                                         [FORM_TIMELINE] = "timeline",
-                                        [FORM_FOLDED] = "folded"};
+                                        [FORM_FOLDED] = "folded",
+                                        [FORM_HTML] = "html"};
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strcmp(names[i], name) == 0) {
@@ -198,7 +199,7 @@ static int parse_option(const char *word, const char *next, struct call *call, b
         return wrong("there is no option", word);
     }
     if (form && !find_form(form, &call->form)) {
-        return wrong("--format is text, json, timeline or folded, not", form);
+        return wrong("--format is text, json, html, timeline or folded, not", form);
     }
     if (output && output[0] == '\0') {
         return wrong("--output wants a file, or - for the terminal, not", output);
@@ -270,8 +271,9 @@ static int find_latest(struct call *call)
 struct output {
     const struct call *call;
     struct ms_buffer single; /* of the last process */
-    struct ms_buffer all;    /* the timeline or the stacks of all processes */
+    struct ms_buffer all;    /* the timeline, the stacks or the page of all processes */
     struct ms_json json;
+    struct ms_page page;
     int64_t processes;
 };
 
@@ -305,6 +307,11 @@ static void take_model(void *ctx, const struct ms_model *model)
                         several ? output->processes + 1 : model->header.pid);
     } else if (output->call->form == FORM_FOLDED) {
         add_folded(output, model);
+    } else if (output->call->form == FORM_HTML) {
+        if (output->processes == 0) {
+            ms_page_begin(&output->page, &output->all, ms_traces_count(&output->call->traces));
+        }
+        ms_page_add(&output->page, model);
     } else {
         ms_buffer_free(&output->single);
         (output->call->form == FORM_JSON ? ms_format_json : ms_format_text)(model, &output->single);
@@ -348,9 +355,11 @@ static int write_report(const struct call *call)
                  : 1;
     if (output.processes == 0) {
         status = 1;
-    } else if (call->form == FORM_TIMELINE || call->form == FORM_FOLDED) {
+    } else if (output.all.bytes > 0) {
         if (call->form == FORM_TIMELINE) {
             ms_timeline_end(&output.json);
+        } else if (call->form == FORM_HTML) {
+            ms_page_end(&output.page, &merged);
         }
         status |= put(call, &output.all);
     } else if (output.processes == 1) {

@@ -233,13 +233,24 @@ static void add_oom(struct ms_json *json, const struct ms_model *model,
     ms_json_close(json, '}');
 }
 
-static void add_thresholds(struct ms_json *json, const struct ms_model *model)
+static void add_ooms(struct ms_json *json, const struct ms_model *model, size_t most)
+{
+    const size_t count = ms_model_oom_count(model);
+
+    ms_json_open(json, "oom_events", '[');
+    for (size_t i = count > most ? count - most : 0; i < count; i++) {
+        add_oom(json, model, ms_model_oom_at(model, i));
+    }
+    ms_json_close(json, ']');
+}
+
+static void add_thresholds(struct ms_json *json, const struct ms_model *model, size_t most)
 {
     const struct ms_model_threshold *all = (const struct ms_model_threshold *)model->thresholds.at;
     const size_t count = model->thresholds.bytes / sizeof(*all);
 
     ms_json_open(json, "thresholds", '[');
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = count > most ? count - most : 0; i < count; i++) {
         ms_json_open(json, NULL, '{');
         ms_json_count(json, "time_ns", all[i].time_ns);
         ms_json_count(json, "device", all[i].device);
@@ -277,9 +288,10 @@ static void add_trace(struct ms_json *json, const struct ms_model *model)
     ms_json_close(json, '}');
 }
 
-void ms_format_json_member(const struct ms_model *model, struct ms_json *json, const char *folder)
+void ms_format_json_limited(const struct ms_model *model, struct ms_json *json, const char *key,
+                            const char *folder, const struct ms_json_limits *limits)
 {
-    ms_json_open(json, NULL, '{');
+    ms_json_open(json, key, '{');
     ms_json_text(json, "schema", SCHEMA);
     if (folder) {
         ms_json_text(json, "folder", folder);
@@ -294,16 +306,24 @@ void ms_format_json_member(const struct ms_model *model, struct ms_json *json, c
         }
     }
     ms_json_close(json, ']');
-    ms_json_open(json, "oom_events", '[');
-    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
-        add_oom(json, model, ms_model_oom_at(model, i));
-    }
-    ms_json_close(json, ']');
-    add_thresholds(json, model);
-    ms_json_add_sites(json, model, folder ? MOST_SITES_OF_MANY : MOST_SITES);
+    add_ooms(json, model, limits->ooms);
+    add_thresholds(json, model, limits->thresholds);
+    ms_json_add_sites(json, model, limits);
     add_lines(json, "notes", &model->notes, model->note_count);
     add_trace(json, model);
     ms_json_close(json, '}');
+}
+
+void ms_format_json_member(const struct ms_model *model, struct ms_json *json, const char *folder)
+{
+    const struct ms_json_limits limits = {
+        .sites = folder ? MOST_SITES_OF_MANY : MOST_SITES,
+        .ooms = SIZE_MAX,
+        .thresholds = SIZE_MAX,
+        .tags = SIZE_MAX,
+    };
+
+    ms_format_json_limited(model, json, NULL, folder, &limits);
 }
 
 void ms_format_json(const struct ms_model *model, struct ms_buffer *out)

@@ -33,7 +33,18 @@ static void add_frame(struct ms_json *json, const struct ms_frame *frame)
     json->dense = dense;
 }
 
-static void add_frames(struct ms_json *json, const struct ms_model *model, uint32_t site)
+void ms_json_add_frame_table(struct ms_json *json, const char *key,
+                             const struct ms_frame_table *table)
+{
+    ms_json_open(json, key, '[');
+    for (size_t i = 0; i < ms_frame_table_count(table); i++) {
+        add_frame(json, ms_frame_table_at(table, i));
+    }
+    ms_json_close(json, ']');
+}
+
+static void add_frames(struct ms_json *json, const struct ms_model *model, uint32_t site,
+                       struct ms_frame_table *table)
 {
     size_t count = 0;
     const struct ms_frame *frames =
@@ -41,7 +52,11 @@ static void add_frames(struct ms_json *json, const struct ms_model *model, uint3
 
     ms_json_open(json, "frames", '[');
     for (size_t i = 0; i < count; i++) {
-        add_frame(json, &frames[i]);
+        if (table) {
+            ms_json_count(json, NULL, ms_frame_table_add(table, &frames[i]));
+        } else {
+            add_frame(json, &frames[i]);
+        }
     }
     ms_json_close(json, ']');
 }
@@ -114,7 +129,7 @@ static void add_kind_reason(struct ms_json *json, const struct ms_site_kinds *ki
 }
 
 static void add_row(struct ms_json *json, const struct ms_model *model, int device,
-                    const struct ms_site_row *row)
+                    const struct ms_site_row *row, struct ms_frame_table *table)
 {
     const struct ms_site_definition *site = ms_definitions_site(model->definitions, row->site);
     struct ms_site_kinds kinds;
@@ -132,7 +147,7 @@ static void add_row(struct ms_json *json, const struct ms_model *model, int devi
     ms_json_flag(json, "cut",
                  site && (site->flags & (MS_SITE_NATIVE_CUT | MS_SITE_NATIVE_LOST |
                                          MS_SITE_PYTHON_CUT | MS_SITE_PYTHON_LOST)));
-    add_frames(json, model, row->site);
+    add_frames(json, model, row->site, table);
     ms_json_close(json, '}');
 }
 
@@ -251,7 +266,7 @@ static void add_tag(struct ms_json *json, const struct ms_model *model, int devi
 
 /* Each by itself: what an inner tag holds is not counted to those around it again. */
 static void add_tags(struct ms_json *json, const struct ms_model *model, int device,
-                     const struct ms_buffer *rows)
+                     const struct ms_buffer *rows, size_t most)
 {
     struct ms_buffer tags = {0};
     size_t count = 0;
@@ -273,13 +288,14 @@ static void add_tags(struct ms_json *json, const struct ms_model *model, int dev
     if (count > 0) {
         qsort(all, count, sizeof(*all), by_tag);
     }
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && most > 0; i++) {
         if (i + 1 < count && all[i + 1].tag == all[i].tag) {
             all[i + 1].at_peak_bytes += all[i].at_peak_bytes;
             all[i + 1].live_bytes += all[i].live_bytes;
             all[i + 1].bytes += all[i].bytes;
         } else {
             add_tag(json, model, device, &all[i]);
+            most--;
         }
     }
     ms_buffer_free(&tags);
@@ -386,8 +402,10 @@ void ms_json_add_site_line(struct ms_json *json, const char *key, const struct m
     ms_buffer_free(&line);
 }
 
-void ms_json_add_sites(struct ms_json *json, const struct ms_model *model, size_t most)
+void ms_json_add_sites(struct ms_json *json, const struct ms_model *model,
+                       const struct ms_json_limits *limits)
 {
+    const size_t most = limits->sites;
     struct ms_buffer rows[MS_DEVICE_COUNT] = {{0}};
 
     ms_json_open(json, "call_sites", '[');
@@ -400,7 +418,7 @@ void ms_json_add_sites(struct ms_json *json, const struct ms_model *model, size_
         const size_t count = ms_site_row_count(&rows[device]);
 
         for (size_t i = 0; i < count && i < most; i++) {
-            add_row(json, model, device, ms_site_row_at(&rows[device], i));
+            add_row(json, model, device, ms_site_row_at(&rows[device], i), limits->frames);
         }
         if (count > most) {
             add_rest(json, model, device, &rows[device], most);
@@ -424,7 +442,7 @@ void ms_json_add_sites(struct ms_json *json, const struct ms_model *model, size_
     add_sampling(json, model);
     ms_json_open(json, "tags", '[');
     for (int device = 0; device < MS_DEVICE_COUNT; device++) {
-        add_tags(json, model, device, &rows[device]);
+        add_tags(json, model, device, &rows[device], limits->tags);
         ms_buffer_free(&rows[device]);
     }
     ms_json_close(json, ']');

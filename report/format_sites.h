@@ -2,13 +2,19 @@
 #ifndef MEMSHIM_REPORT_FORMAT_SITES_H
 #define MEMSHIM_REPORT_FORMAT_SITES_H
 
+#include "report/formats.h"
 #include "report/json.h"
 #include "report/model.h"
 
-/* Members of report.json: call_sites (the `most` largest of each device, and the rest of them as
- * one), attribution, kinds, sampling, tags,
+/* Members of report.json: call_sites (the largest of each device, and the rest of them as one),
+ * attribution, kinds, sampling, tags,
  * steps. */
-void ms_json_add_sites(struct ms_json *json, const struct ms_model *model, size_t most);
+void ms_json_add_sites(struct ms_json *json, const struct ms_model *model,
+                       const struct ms_json_limits *limits);
+
+/* A list of frames, in their numbers' order. */
+void ms_json_add_frame_table(struct ms_json *json, const char *key,
+                             const struct ms_frame_table *table);
 
 /* A member that names the line of code: null where it is not known. */
 void ms_json_add_site_line(struct ms_json *json, const char *key, const struct ms_model *model,

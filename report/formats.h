@@ -3,6 +3,7 @@
 #define MEMSHIM_REPORT_FORMATS_H
 
 #include "report/buffer.h"
+#include "report/frame_table.h"
 #include "report/json.h"
 #include "report/model.h"
 
@@ -15,6 +16,18 @@ void ms_format_json(const struct ms_model *model, struct ms_buffer *out);
 /* The same as a member of a larger document. folder: where the report lies, null for no such
  * member. */
 void ms_format_json_member(const struct ms_model *model, struct ms_json *json, const char *folder);
+
+/* The same as the member `key` (null: in an array), where it has to stay small: how many of each
+ * are listed. Of the sites that are left out one row is made, of log entries the last ones are
+ * kept. */
+struct ms_json_limits {
+    size_t sites; /* of each device */
+    size_t ooms, thresholds, tags;
+    struct ms_frame_table *frames; /* frames are numbers in this table; null: written out */
+};
+
+void ms_format_json_limited(const struct ms_model *model, struct ms_json *json, const char *key,
+                            const char *folder, const struct ms_json_limits *limits);
 
 /* timeline.json: Chrome's trace-event form, for Perfetto. */
 void ms_format_timeline(const struct ms_model *model, struct ms_buffer *out);
@@ -29,6 +42,23 @@ void ms_timeline_end(struct ms_json *json);
 /* The stacks of what was live at the peak of each device, collapsed: "outer;inner bytes" a line.
  * process: the outermost frame of each, where there are several processes; else empty. */
 void ms_folded_add(struct ms_buffer *out, const struct ms_model *model, const char *process);
+
+/* report.html, the page (page/): one or several processes: begin, each, end. It stays under
+ * MS_PAGE_MOST_BYTES however long the run was. */
+#define MS_PAGE_MOST_BYTES (UINT64_C(5) << 20)
+
+struct ms_page {
+    struct ms_json json;
+    size_t share_bytes; /* that each process may take */
+};
+
+struct ms_merged;
+
+void ms_page_begin(struct ms_page *page, struct ms_buffer *out, size_t processes);
+void ms_page_add(struct ms_page *page, const struct ms_model *model);
+
+/* merged: of the same processes. */
+void ms_page_end(struct ms_page *page, const struct ms_merged *merged);
 
 /* Names that several forms share. */
 const char *ms_threshold_name(uint64_t state);

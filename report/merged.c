@@ -325,22 +325,28 @@ static void add_rank(struct ms_json *json, const struct ms_rank *rank)
     ms_json_close(json, '}');
 }
 
-void ms_merged_json(const struct ms_merged *merged, struct ms_buffer *out)
+void ms_merged_json_run(const struct ms_merged *merged, struct ms_json *json)
 {
-    struct ms_json json = {.out = out};
     const struct ms_rank *dead = ms_merged_first_dead(merged);
     const struct ms_rank *outlier = ms_merged_outlier(merged, NULL);
 
-    ms_json_open(&json, NULL, '{');
-    ms_json_text(&json, "schema", SCHEMA);
-    ms_json_text(&json, "run_id", rank_count(merged) ? rank_at(merged, 0)->run_id : "");
-    ms_json_text(&json, "first_dead", dead ? dead->folder : NULL);
-    ms_json_text(&json, "outlier", outlier ? outlier->folder : NULL);
-    ms_json_open(&json, "ranks", '[');
+    ms_json_text(json, "schema", SCHEMA);
+    ms_json_text(json, "run_id", rank_count(merged) ? rank_at(merged, 0)->run_id : "");
+    ms_json_text(json, "first_dead", dead ? dead->folder : NULL);
+    ms_json_text(json, "outlier", outlier ? outlier->folder : NULL);
+    ms_json_open(json, "ranks", '[');
     for (size_t i = 0; i < rank_count(merged); i++) {
-        add_rank(&json, rank_at(merged, i));
+        add_rank(json, rank_at(merged, i));
     }
-    ms_json_close(&json, ']');
+    ms_json_close(json, ']');
+}
+
+void ms_merged_json(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    struct ms_json json = {.out = out};
+
+    ms_json_open(&json, NULL, '{');
+    ms_merged_json_run(merged, &json);
     ms_json_open(&json, "processes", '[');
     if (merged->members.bytes > 0 && !merged->members.failed) {
         char *members = ms_buffer_extend(out, merged->members.bytes);

@@ -42,6 +42,7 @@ void ms_merged_add(struct ms_merged *merged, const struct ms_model *model);
 void ms_merged_free(struct ms_merged *merged);
 
 void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out);
+void ms_merged_json_run(const struct ms_merged *merged, struct ms_json *json); /* its own members */
 void ms_merged_json(const struct ms_merged *merged, struct ms_buffer *out);
 
 /* The process that ran out of memory first, or, where none did, the first that did not end with

@@ -12,7 +12,7 @@ CUDA_HEADERS=$MEMSHIM_BUILD/cuda-headers
 OLDEST_CUDA=12040
 
 BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-dev libunwind-dev
-    libdw-dev libcriterion-dev zlib1g-dev python3 python3-dev python3-venv)
+    libdw-dev libcriterion-dev zlib1g-dev node-d3 python3 python3-dev python3-venv)
 LINT_PACKAGES=(clang-format clang-tidy shellcheck)
 BENCH_PACKAGES=(valgrind libmimalloc-dev)
 # The versions that the tests were written against. cuda.h, crt/, the profiler's header and NVTX come

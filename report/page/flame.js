@@ -1,0 +1,153 @@
+// The flame graph: whose memory was live at the device's peak, by the stack that asked for it.
+
+const FLAME_ROW = 19;
+const LEAST_WIDTH = 1; // narrower ones are not drawn; their parents' widths tell of them
+
+function frameName(frame) {
+  if (!frame.file) return frame.function;
+  const file = frame.file.split("/").at(-1);
+  return `${frame.function}  ${file}${frame.line ? `:${frame.line}` : ""}`;
+}
+
+// Bytes of the device at its peak, forwarded ones beside those of the pool: as --format folded.
+function atPeakBytes(site) {
+  return site.at_peak_bytes + site.forwarded_at_peak_bytes;
+}
+
+// Outermost frame first.
+function stackOf(site, frames, pythonOnly) {
+  const all = site.frames.map((number) => frames[number]).reverse();
+  const python = all.filter((frame) => frame.language === "python");
+  const shown = pythonOnly && python.length > 0 ? python : all;
+  if (shown.length > 0) return shown.map((frame) => ({ name: frameName(frame), frame }));
+  return [{ name: site.id === null ? "[sites that are not listed]" : "[no call site]", frame: null }];
+}
+
+function treeOf(sites, frames, { pythonOnly, inverted }) {
+  const root = { name: "all", frame: null, bytes: 0, own: 0, children: new Map() };
+  for (const site of sites) {
+    const bytes = atPeakBytes(site);
+    if (bytes === 0) continue;
+    const stack = stackOf(site, frames, pythonOnly);
+    if (inverted) stack.reverse();
+    let node = root;
+    node.bytes += bytes;
+    for (const { name, frame } of stack) {
+      if (!node.children.has(name)) node.children.set(name, { name, frame, bytes: 0, own: 0, children: new Map() });
+      node = node.children.get(name);
+      node.bytes += bytes;
+    }
+    node.own += bytes;
+  }
+  return root;
+}
+
+class Flame {
+  constructor(view) {
+    this.device = view.device;
+    this.frames = view.process.frames;
+    this.sites = view.report.call_sites.filter((site) => site.device === view.device.index);
+    const python = this.sites.some((site) => site.frames.some((number) => this.frames[number].language === "python"));
+    this.options = { pythonOnly: python, inverted: false };
+    this.hasPython = python;
+    this.query = "";
+    this.node = element("div", { class: "chart" });
+    this.readout = element("div", { class: "readout", role: "status" });
+    this.build();
+  }
+
+  build() {
+    const tree = treeOf(this.sites, this.frames, this.options);
+    this.root = d3.hierarchy(tree, (node) => [...node.children.values()]).sum((node) => node.own)
+      .sort((a, b) => b.value - a.value);
+    d3.partition()(this.root);
+    this.focus = this.root;
+  }
+
+  show() {
+    const option = (key, text, title) => element("label", { title }, element("input", {
+      type: "checkbox", checked: this.options[key],
+      onchange: (event) => { this.options[key] = event.target.checked; this.build(); this.draw(); },
+    }), ` ${text}`);
+    replace("flame",
+      heading(`Who held the memory of device ${this.device.index} when live bytes peaked`,
+        "Each bar is a function; its width is the bytes that it and those it called had asked for and not freed. " +
+        "Callers stand above those they called. Click a bar to enlarge it, the topmost to go back."),
+      element("div", { class: "controls" },
+        element("label", {}, "Search ", element("input", {
+          type: "search", id: "flame-search", placeholder: "function or file",
+          oninput: (event) => { this.query = event.target.value.toLowerCase(); this.draw(); },
+        })),
+        this.hasPython ? option("pythonOnly", "Python only", "Leave native functions out where a stack has Python ones") : null,
+        option("inverted", "innermost first", "Who asked for memory above, their callers below")),
+      this.readout, this.node);
+    this.draw();
+  }
+
+  matches(node) {
+    if (!this.query) return false;
+    return `${node.data.name} ${node.data.frame?.file ?? ""}`.toLowerCase().includes(this.query);
+  }
+
+  // Of what matches, the outermost: the inner ones are in it.
+  matchedBytes() {
+    const sum = (node) => (this.matches(node) ? node.value : d3.sum(node.children ?? [], sum));
+    return sum(this.root);
+  }
+
+  draw() {
+    const width = Math.max(480, this.node.clientWidth || 960);
+    const focus = this.focus;
+    const x = d3.scaleLinear([focus.x0, focus.x1], [0, width]);
+    const within = focus.descendants().filter((node) => x(node.x1) - x(node.x0) >= LEAST_WIDTH);
+    const shown = [...focus.ancestors().slice(1), ...within];
+    const deepest = d3.max(shown, (node) => node.depth) ?? 0;
+    const svg = d3.create("svg").attr("width", width).attr("height", (deepest + 1) * FLAME_ROW)
+      .attr("id", "flame-chart").attr("role", "group");
+    for (const node of shown) this.bar(svg, node, x, width);
+    this.node.replaceChildren(svg.node());
+    this.tell(focus);
+  }
+
+  bar(svg, node, x, width) {
+    const left = Math.max(0, x(node.x0));
+    const wide = Math.min(width, x(node.x1)) - left;
+    const kind = node.data.frame ? node.data.frame.language : "none";
+    const found = this.matches(node);
+    const name = node === this.root ? `all: ${bytesText(node.value)}` : node.data.name;
+    const group = svg.append("g").attr("class", `frame ${kind}${found ? " found" : ""}${this.query && !found ? " dim" : ""}`)
+      .attr("tabindex", 0).attr("role", "button").attr("aria-label", `${name}, ${bytesText(node.value)}`)
+      .attr("transform", `translate(${left},${node.depth * FLAME_ROW})`)
+      .on("click", () => this.enlarge(node))
+      .on("keydown", () => { if (d3.event.key === "Enter") this.enlarge(node); })
+      .on("mouseenter", () => this.tell(node)).on("focus", () => this.tell(node));
+    group.append("rect").attr("width", Math.max(0.5, wide - 1)).attr("height", FLAME_ROW - 1);
+    const room = Math.floor((wide - 8) / 6.7);
+    if (room >= 3) {
+      group.append("text").attr("x", 4).attr("y", FLAME_ROW - 6)
+        .text(name.length > room ? `${name.slice(0, room - 1)}…` : name);
+    }
+  }
+
+  enlarge(node) {
+    this.focus = node;
+    this.draw();
+  }
+
+  tell(node) {
+    const frame = node.data.frame;
+    const place = frame ? frame.file ? `${frame.file}${frame.line ? `:${frame.line}` : ""}` : frame.module ?? "" : "";
+    this.readout.replaceChildren(...[
+      element("span", {}, element("b", {}, bytesText(node.value)),
+        ` ${percentText(node.value, this.root.value)} of ${bytesText(this.root.value)}`),
+      element("span", {}, frame ? frame.function : node.data.name),
+      place ? element("span", { class: "quiet" }, place) : null,
+      this.query ? element("span", { id: "flame-found" }, "found: ", element("b", {}, bytesText(this.matchedBytes())),
+        ` ${percentText(this.matchedBytes(), this.root.value)}`) : null,
+    ].filter(Boolean));
+  }
+}
+
+function showFlame(view) {
+  new Flame(view).show();
+}

@@ -1,0 +1,160 @@
+// Tables that can be sorted, filtered and copied.
+
+const ROWS_AT_FIRST = 25;
+
+// columns: key, title; `number` formats numbers (aligned right, largest first); `share` of a whole
+// is drawn as a bar behind the number.
+function table(id, title, rows, columns, { explanation = "", sortBy = null } = {}) {
+  const state = { column: columns.find(({ key }) => key === sortBy) ?? null, down: true, filter: "", all: false };
+  const body = element("tbody");
+  const count = element("span", { class: "quiet" });
+  const more = button("Show all", "All rows", () => { state.all = true; draw(); });
+  const cell = (row, { key, number }) => (number ? number(row[key] ?? 0, row) : String(row[key] ?? ""));
+  const chosen = () => {
+    const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = rows.filter((row) => {
+      const text = columns.map((column) => cell(row, column)).join(" ").toLowerCase();
+      return words.every((word) => text.includes(word));
+    });
+    if (!state.column) return found;
+    const { key, number } = state.column;
+    const order = (a, b) => (number ? (a[key] ?? -1) - (b[key] ?? -1) : String(a[key] ?? "").localeCompare(String(b[key] ?? "")));
+    return found.sort((a, b) => (state.down ? order(b, a) : order(a, b)));
+  };
+  const draw = () => {
+    const found = chosen();
+    const shown = state.all ? found : found.slice(0, ROWS_AT_FIRST);
+    body.replaceChildren(...shown.map((row) => element("tr", {}, columns.map((column) => {
+      const share = column.share ? Math.max(0, Math.min(1, (row[column.key] ?? 0) / column.share)) : 0;
+      return element("td", {
+        class: column.number ? "number" : column.wide ? "wide" : null,
+        title: column.title_of ? column.title_of(row) : null,
+        style: share > 0 ? `--share: ${(100 * share).toFixed(2)}%` : null,
+      }, cell(row, column));
+    }))));
+    count.textContent = found.length === rows.length ? `${countText(rows.length)} rows` : `${countText(found.length)} of ${countText(rows.length)} rows`;
+    more.hidden = shown.length === found.length;
+    heads.forEach((head, i) => head.setAttribute("aria-sort",
+      columns[i] !== state.column ? "none" : state.down ? "descending" : "ascending"));
+  };
+  const heads = columns.map((column) => element("th", { scope: "col", class: column.number ? "number" : null },
+    button(column.title, `Sort by ${column.title}`, () => {
+      state.down = state.column === column ? !state.down : Boolean(column.number);
+      state.column = column;
+      draw();
+    })));
+  const copy = button("Copy", "The rows shown by the filter, as tab-separated text", () => {
+    const raw = (row, { key, number }) => (number ? String(row[key] ?? "") : cell(row, { key }));
+    const lines = [columns.map((column) => column.key), ...chosen().map((row) => columns.map((column) => raw(row, column)))];
+    copyText(lines.map((line) => line.map((text) => text.replace(/[\t\r\n]/g, " ")).join("\t")).join("\n"),
+      () => { copy.textContent = "Copied"; setTimeout(() => { copy.textContent = "Copy"; }, 1500); });
+  });
+  const filter = rows.length > 8 ? element("label", {}, "Filter ", element("input", {
+    type: "search", oninput: (event) => { state.filter = event.target.value; draw(); },
+  })) : null;
+  draw();
+  return element("section", { class: "table", id },
+    heading(title, explanation),
+    element("div", { class: "controls" }, filter, copy, count),
+    element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, heads)), body)),
+    more);
+}
+
+function siteTable({ report, device, process }) {
+  const sites = report.call_sites.filter((site) => site.device === device.index).map((site) => ({
+    ...site,
+    place: site.line ?? (site.id === null ? "[sites that are not listed]" : "[no call site]"),
+    tag: site.tags.join(" / "),
+    peak: atPeakBytes(site),
+    stack: site.frames.map((number) => frameName(process.frames[number])).join("\n"),
+  }));
+  const tagged = sites.some((site) => site.tag);
+  return table("sites", "Call sites", sites, [
+    { key: "place", title: "Where", wide: true, title_of: (row) => row.stack },
+    { key: "kind", title: "Kind", title_of: (row) => row.kind_reason },
+    ...(tagged ? [{ key: "tag", title: "Tags" }] : []),
+    { key: "peak", title: "At peak", number: bytesText, share: device.peak.live_bytes },
+    { key: "live_bytes", title: "Live at the end", number: bytesText },
+    { key: "peak_bytes", title: "Most at once", number: bytesText },
+    { key: "bytes", title: "Bytes in all", number: bytesText },
+    { key: "allocations", title: "Allocations", number: countText },
+    { key: "frees", title: "Frees", number: countText },
+    { key: "mean_lifetime_ns", title: "Mean lifetime", number: (ns, row) => (row.mean_lifetime_ns === null ? "-" : durationText(ns)) },
+  ], {
+    sortBy: "peak",
+    explanation: "Each row is one stack that asked for memory, by the line a person knows it by; the whole stack shows when the pointer " +
+      "rests on it. At peak: live when the device's live bytes peaked.",
+  });
+}
+
+function kindTable({ report, device }) {
+  const kinds = report.kinds.filter((kind) => kind.device === device.index);
+  if (kinds.length === 0) return null;
+  return table("kinds", "What the memory was to the program", kinds, [
+    { key: "kind", title: "Kind" },
+    { key: "at_peak_bytes", title: "At peak", number: bytesText, share: device.peak.live_bytes },
+    { key: "live_bytes", title: "Live at the end", number: bytesText },
+    { key: "bytes", title: "Bytes in all", number: bytesText },
+    { key: "sites", title: "Sites", number: countText },
+    { key: "largest_line", title: "Largest at", wide: true },
+  ], { sortBy: "at_peak_bytes", explanation: "Told from each call site's stack and from how long its memory lived." });
+}
+
+function ledgerTable({ device }) {
+  const rows = device.peak.ledger.map((row) => ({ ...row, how: row.exact ? "exact" : "estimated" }));
+  return table("ledger", "Where the bytes of the device were when live bytes peaked", rows, [
+    { key: "name", title: "What" },
+    { key: "bytes", title: "Bytes", number: bytesText, share: device.cap_bytes },
+    { key: "how", title: "Known" },
+  ], { explanation: "The rows add up to the cap. Holes are reserved and not live; free is below the cap and not charged." });
+}
+
+function oomTable({ report, process }) {
+  if (report.oom_events.length === 0) return null;
+  const rows = report.oom_events.map((oom) => ({ ...oom, end: oom.recovered ? "recovered" : "not recovered" }));
+  return table("ooms", "Out-of-memories", rows, [
+    { key: "time_ns", title: "After", number: durationText },
+    { key: "device", title: "Device", number: String },
+    { key: "source", title: "Told by" },
+    { key: "requested_bytes", title: "Asked for", number: bytesText },
+    { key: "short_bytes", title: "Short by", number: bytesText },
+    { key: "verdict", title: "Verdict" },
+    { key: "end", title: "End" },
+    { key: "line", title: "Where", wide: true },
+    { key: "sentence", title: "In words", wide: true },
+  ], { explanation: process.ooms_left_out > 0 ? `The last ones; ${countText(process.ooms_left_out)} earlier ones are in report.json.` : "" });
+}
+
+function tagTable({ report, device }) {
+  const tags = report.tags.filter((tag) => tag.device === device.index).map((tag) => ({ ...tag, name: tag.path.join(" / ") }));
+  if (tags.length === 0) return null;
+  return table("tags", "Tags", tags, [
+    { key: "name", title: "Tag", wide: true },
+    { key: "at_peak_bytes", title: "At peak", number: bytesText, share: device.peak.live_bytes },
+    { key: "live_bytes", title: "Live at the end", number: bytesText },
+    { key: "bytes", title: "Bytes in all", number: bytesText },
+  ], { sortBy: "at_peak_bytes", explanation: "Memory asked for while the tag was set; an inner tag's is not counted to the outer one again." });
+}
+
+function callTable({ device }) {
+  const meaning = {
+    create: "physical memory taken from the driver", map: "put behind addresses", set_access: "made accessible",
+    unmap: "taken from behind addresses", release: "given back to the driver",
+  };
+  const rows = [
+    ...Object.entries(device.driver_calls).map(([call, count]) => ({ call, count, meaning: meaning[call] ?? "" })),
+    { call: "allocations", count: device.allocations, meaning: "that the program made" },
+    { call: "frees", count: device.frees, meaning: "that the program made" },
+    { call: "refused", count: device.failed_allocations, meaning: "allocations that failed" },
+  ];
+  return table("calls", "Driver calls", rows, [
+    { key: "call", title: "Call" },
+    { key: "count", title: "Times", number: countText },
+    { key: "meaning", title: "Which is" },
+  ], { explanation: "What the pool asked of the driver, and what the program asked of the pool." });
+}
+
+function showTables(view) {
+  replace("tables", [kindTable, siteTable, ledgerTable, oomTable, tagTable, callTable]
+    .map((make) => (view.device || make === oomTable ? make(view) : null)));
+}

@@ -1,0 +1,305 @@
+// The timeline: what one device held over the run, with a cursor and a part of it enlarged.
+
+const LINES = [
+  { key: "live", title: "live", note: "in use by the program" },
+  { key: "reserved", title: "reserved", note: "device memory that the pool held" },
+  { key: "charged", title: "charged", note: "all that counts against the cap" },
+  { key: "cap", title: "cap", note: "what may be charged" },
+];
+const ROW = 16;
+const MOST_TAG_ROWS = 8;
+
+// A point a bucket: what each line was at its lowest, its highest and in the end.
+function pointsOf(series, durationNs) {
+  const points = series.at.map((bucket, i) => {
+    const point = { from: bucket * series.bucket_ns };
+    for (const { key } of LINES) {
+      const values = series[key];
+      const last = values.last[i];
+      point[key] = { min: values.min ? values.min[i] : last, max: values.max ? values.max[i] : last, last };
+    }
+    return point;
+  });
+  points.forEach((point, i) => { point.to = points[i + 1]?.from ?? Math.max(durationNs, point.from); });
+  return points;
+}
+
+// Tags on a thread that overlap go below each other, the outer one above.
+function tagRows(ranges) {
+  const rows = [];
+  for (const range of ranges) {
+    let row = rows.find((each) => each.thread === range.thread && each.end <= range.begin_ns);
+    if (!row) {
+      row = { thread: range.thread, ranges: [], end: 0 };
+      rows.push(row);
+    }
+    row.ranges.push(range);
+    row.end = range.end_ns;
+  }
+  return rows;
+}
+
+class Timeline {
+  constructor(view) {
+    const { process, device, report } = view;
+    this.series = process.series.find((each) => each.device === device.index);
+    this.duration = Math.max(report.process.duration_ns, 1);
+    this.points = pointsOf(this.series, this.duration);
+    this.ooms = report.oom_events.filter((oom) => oom.device === device.index);
+    this.thresholds = report.thresholds.filter((each) => each.device === device.index);
+    this.steps = report.steps;
+    this.tags = tagRows(process.tag_ranges).slice(0, MOST_TAG_ROWS);
+    this.device = device;
+    this.window = [0, this.duration];
+    this.cursor = device.peak.time_ns;
+    this.hidden = new Set();
+    // A cap far above everything else would press the lines to the ground.
+    this.toCap = device.peak_charged_bytes > 0.4 * device.cap_bytes;
+    this.node = element("div", { class: "chart" });
+    this.readout = element("div", { class: "readout", role: "status" });
+  }
+
+  show() {
+    replace("timeline",
+      heading(`Memory of device ${this.device.index} over time`,
+        "Across: time since the run began. Up: bytes. Drag over a part to enlarge it; the strip below shows " +
+        "where it lies in the whole run. With the keyboard: arrows move the cursor, + and - enlarge, 0 shows all."),
+      element("div", { class: "controls" }, this.legend(),
+        element("label", {}, element("input", {
+          type: "checkbox", checked: this.toCap,
+          onchange: (event) => { this.toCap = event.target.checked; this.draw(); },
+        }), " up to the cap"),
+        button("Show all", "The whole run (0)", () => this.zoom(0, this.duration))),
+      this.readout, this.node);
+    this.draw();
+  }
+
+  legend() {
+    return LINES.map(({ key, title, note }) => element("label", { class: "key", title: note },
+      element("input", {
+        type: "checkbox", checked: true,
+        onchange: (event) => {
+          if (event.target.checked) this.hidden.delete(key);
+          else this.hidden.add(key);
+          this.draw();
+        },
+      }), element("span", { class: `swatch ${key}` }), ` ${title}`));
+  }
+
+  visible() {
+    return LINES.filter(({ key }) => !this.hidden.has(key));
+  }
+
+  zoom(from, to) {
+    const least = Math.min(this.duration, this.series.bucket_ns * 4);
+    const span = Math.max(least, Math.min(this.duration, to - from));
+    const start = Math.max(0, Math.min(this.duration - span, from));
+    this.window = [start, start + span];
+    this.draw();
+  }
+
+  // From what shows in the window, so that an enlarged part fills the chart.
+  highest() {
+    const inside = this.points.filter((point) => point.to >= this.window[0] && point.from <= this.window[1]);
+    const keys = this.visible().map(({ key }) => key).filter((key) => key !== "cap");
+    const held = d3.max(inside, (point) => d3.max(keys, (key) => point[key].max)) ?? 0;
+    return 1.06 * Math.max(held, this.toCap ? this.device.cap_bytes : 0, 1024);
+  }
+
+  draw() {
+    const width = Math.max(480, this.node.clientWidth || 960);
+    const margin = { left: 76, right: 16, top: 18 };
+    const rows = (this.steps.times_ns.length > 0 ? 1 : 0) + this.tags.length;
+    this.plot = { left: margin.left, right: width - margin.right, top: margin.top, bottom: margin.top + 260 };
+    const rowsTop = this.plot.bottom + 26;
+    const stripTop = rowsTop + rows * ROW + 10;
+    this.x = d3.scaleLinear(this.window, [this.plot.left, this.plot.right]);
+    this.y = d3.scaleLinear([0, this.highest()], [this.plot.bottom, this.plot.top]);
+    const svg = d3.create("svg").attr("width", width).attr("height", stripTop + 44)
+      .attr("tabindex", 0).attr("role", "img").attr("id", "timeline-chart")
+      .attr("aria-label", `Memory of device ${this.device.index} over time; the arrow keys move the cursor`);
+    svg.append("clipPath").attr("id", "plot-clip").append("rect")
+      .attr("x", this.plot.left).attr("y", 0).attr("width", this.plot.right - this.plot.left).attr("height", stripTop);
+    this.drawAxes(svg);
+    const inside = svg.append("g").attr("clip-path", "url(#plot-clip)");
+    this.drawLines(inside, this.x, this.y);
+    this.drawMarks(inside);
+    this.drawRows(svg, inside, rowsTop);
+    this.drawBrush(svg);
+    this.drawStrip(svg, stripTop);
+    this.drawCursor(svg, rowsTop + rows * ROW);
+    svg.on("keydown", () => this.key(d3.event));
+    const focused = this.node.contains(document.activeElement);
+    this.node.replaceChildren(svg.node());
+    if (focused) svg.node().focus();
+    this.moveCursor(this.cursor);
+  }
+
+  drawAxes(svg) {
+    const { left, right, bottom } = this.plot;
+    const up = svg.append("g").attr("class", "axis");
+    for (const bytes of byteTicks(this.y.domain()[1], 6)) {
+      up.append("line").attr("x1", left).attr("x2", right).attr("y1", this.y(bytes)).attr("y2", this.y(bytes));
+      up.append("text").attr("x", left - 8).attr("y", this.y(bytes)).attr("dy", "0.32em")
+        .attr("text-anchor", "end").text(bytes === 0 ? "0" : bytesText(bytes));
+    }
+    const along = svg.append("g").attr("class", "axis time");
+    const { step, ticks } = timeTicks(...this.window, Math.max(3, (right - left) / 110));
+    for (const at of ticks) {
+      along.append("line").attr("x1", this.x(at)).attr("x2", this.x(at)).attr("y1", bottom).attr("y2", bottom + 5);
+      along.append("text").attr("x", this.x(at)).attr("y", bottom + 18).attr("text-anchor", "middle").text(tickText(at, step));
+    }
+  }
+
+  drawLines(parent, x, y) {
+    const points = this.points;
+    const ends = points.length > 0 ? [...points, { ...points.at(-1), from: points.at(-1).to }] : [];
+    for (const { key } of this.visible()) {
+      if (key === "live") {
+        parent.append("path").attr("class", "fill live").attr("d", d3.area().curve(d3.curveStepAfter)
+          .x((point) => x(point.from)).y0(y(0)).y1((point) => y(point.live.max))(ends));
+      }
+      parent.append("path").attr("class", `band ${key}`).attr("d", d3.area().curve(d3.curveStepAfter)
+        .x((point) => x(point.from)).y0((point) => y(point[key].min)).y1((point) => y(point[key].max))(ends));
+      parent.append("path").attr("class", `line ${key}`).attr("d", d3.line().curve(d3.curveStepAfter)
+        .x((point) => x(point.from)).y((point) => y(point[key].max))(ends));
+    }
+  }
+
+  drawMarks(parent) {
+    const { top, bottom } = this.plot;
+    for (const each of this.thresholds) {
+      parent.append("path").attr("class", `threshold ${each.state}`).attr("d", d3.symbol(d3.symbolDiamond, 60)())
+        .attr("transform", `translate(${this.x(each.time_ns)},${this.y(each.charged_bytes)})`)
+        .append("title").text(`memory ${each.state}: ${bytesText(each.charged_bytes)} charged, ${durationText(each.time_ns)}`);
+    }
+    const peak = this.device.peak;
+    const mark = parent.append("g").attr("class", "peak");
+    mark.append("line").attr("x1", this.x(peak.time_ns)).attr("x2", this.x(peak.time_ns)).attr("y1", top).attr("y2", bottom);
+    mark.append("text").attr("x", this.x(peak.time_ns)).attr("y", top - 5).text("peak of live").attr("text-anchor",
+      this.x(peak.time_ns) > (this.plot.left + this.plot.right) / 2 ? "end" : "start");
+    for (const oom of this.ooms) {
+      const at = parent.append("g").attr("class", oom.recovered ? "oom recovered" : "oom")
+        .attr("transform", `translate(${this.x(oom.time_ns)},0)`);
+      at.append("line").attr("y1", top).attr("y2", bottom);
+      at.append("path").attr("d", `M-6,${top - 10}H6L0,${top}Z`);
+      at.append("title").text(`${oom.recovered ? "recovered: " : ""}${oom.sentence}`);
+    }
+  }
+
+  drawRows(svg, inside, top) {
+    let y = top;
+    const label = (text) => svg.append("text").attr("class", "row-label").attr("x", this.plot.left - 8)
+      .attr("y", y + ROW - 5).attr("text-anchor", "end").text(text);
+    const times = this.steps.times_ns;
+    if (times.length > 0) {
+      label("steps");
+      const found = this.steps.source === "recurrence";
+      times.forEach((at, i) => {
+        // Told steps say when each begins, found ones when each ends.
+        const from = found ? times[i - 1] ?? 0 : at;
+        const to = found ? at : times[i + 1] ?? this.duration;
+        this.span(inside, `step ${i % 2 ? "odd" : "even"}`, y, from, to, this.steps.every === 1 ? String(i + 1) : "", `step ${i * this.steps.every + 1}`);
+      });
+      y += ROW;
+    }
+    this.tags.forEach((row, i) => {
+      if (this.tags[i - 1]?.thread !== row.thread) label("tags");
+      for (const range of row.ranges) this.span(inside, "tag", y, range.begin_ns, range.end_ns, range.name, range.name);
+      y += ROW;
+    });
+  }
+
+  span(parent, kind, y, from, to, name, title) {
+    const left = Math.max(this.plot.left, this.x(from));
+    const width = Math.min(this.plot.right, this.x(to)) - left;
+    if (width <= 0) return;
+    const group = parent.append("g").attr("class", kind);
+    group.append("rect").attr("x", left).attr("y", y).attr("width", Math.max(1, width - 1)).attr("height", ROW - 3);
+    group.append("title").text(`${title}: ${momentText(from, this.duration)} to ${momentText(to, this.duration)}, ${durationText(to - from)}`);
+    if (width > 7 * name.length + 6) group.append("text").attr("x", left + 4).attr("y", y + ROW - 6).text(name);
+  }
+
+  drawBrush(svg) {
+    const { left, right, top, bottom } = this.plot;
+    const brush = d3.brushX().extent([[left, top], [right, bottom]]).on("end", () => {
+      const chosen = d3.event.selection;
+      if (chosen) this.zoom(this.x.invert(chosen[0]), this.x.invert(chosen[1]));
+    });
+    svg.append("g").attr("class", "brush").call(brush)
+      .on("mousemove", () => this.moveCursor(this.x.invert(d3.mouse(svg.node())[0])))
+      .on("dblclick", () => this.zoom(0, this.duration));
+  }
+
+  drawStrip(svg, top) {
+    const { left, right } = this.plot;
+    const x = d3.scaleLinear([0, this.duration], [left, right]);
+    const most = d3.max(this.points, (point) => point.charged.max) ?? 1;
+    const y = d3.scaleLinear([0, most], [top + 36, top]);
+    const strip = svg.append("g").attr("class", "strip");
+    strip.append("rect").attr("class", "ground").attr("x", left).attr("y", top).attr("width", right - left).attr("height", 36);
+    const hidden = this.hidden;
+    this.hidden = new Set(["cap", "reserved"]);
+    this.drawLines(strip, x, y);
+    this.hidden = hidden;
+    svg.append("text").attr("class", "row-label").attr("x", left - 8).attr("y", top + 22).attr("text-anchor", "end").text("whole run");
+    const brush = d3.brushX().extent([[left, top], [right, top + 36]]);
+    const group = strip.append("g").attr("class", "window").call(brush);
+    const whole = this.window[0] === 0 && this.window[1] === this.duration;
+    if (!whole) group.call(brush.move, this.window.map(x));
+    brush.on("end", () => {
+      const chosen = d3.event.selection;
+      if (chosen) this.zoom(x.invert(chosen[0]), x.invert(chosen[1]));
+      else if (d3.event.sourceEvent) this.zoom(0, this.duration);
+    });
+  }
+
+  drawCursor(svg, bottom) {
+    this.cursorLine = svg.append("line").attr("class", "cursor").attr("y1", this.plot.top).attr("y2", bottom);
+  }
+
+  moveCursor(time) {
+    this.cursor = Math.max(0, Math.min(this.duration, time));
+    const at = this.x(this.cursor);
+    this.cursorLine.attr("x1", at).attr("x2", at)
+      .attr("visibility", at < this.plot.left - 1 || at > this.plot.right + 1 ? "hidden" : "visible");
+    const index = d3.bisector((point) => point.from).right(this.points, this.cursor) - 1;
+    const point = this.points[Math.max(0, index)];
+    if (!point) return;
+    this.readout.replaceChildren(
+      element("span", {}, "at ", element("b", {}, momentText(this.cursor, this.window[1] - this.window[0]))),
+      ...LINES.map(({ key, title }) => {
+        const { min, max, last } = point[key];
+        const range = min === max ? bytesText(last) : `${bytesText(min)} to ${bytesText(max)}`;
+        return element("span", {}, element("span", { class: `swatch ${key}` }), ` ${title} `, element("b", {}, range));
+      }));
+  }
+
+  key(event) {
+    const span = this.window[1] - this.window[0];
+    const move = (to) => {
+      if (to < this.window[0] || to > this.window[1]) this.zoom(to - span / 2, to + span / 2);
+      this.moveCursor(to);
+    };
+    const near = (factor) => this.zoom(this.cursor - (this.cursor - this.window[0]) * factor,
+      this.cursor + (this.window[1] - this.cursor) * factor);
+    const keys = {
+      ArrowLeft: () => move(Math.max(0, this.cursor - span / 200)),
+      ArrowRight: () => move(Math.min(this.duration, this.cursor + span / 200)),
+      Home: () => move(0),
+      End: () => move(this.duration),
+      "+": () => near(0.5),
+      "=": () => near(0.5),
+      "-": () => near(2),
+      0: () => this.zoom(0, this.duration),
+    };
+    if (keys[event.key] && !event.ctrlKey && !event.metaKey) {
+      event.preventDefault();
+      keys[event.key]();
+    }
+  }
+}
+
+function showTimeline(view) {
+  new Timeline(view).show();
+}
