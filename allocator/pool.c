@@ -570,6 +570,13 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
     ms_lock_release(&pool->state);
 }
 
+void ms_pool_spill_stats(ms_pool_t *pool, struct ms_spill_stats *out)
+{
+    ms_lock_acquire(&pool->state);
+    *out = pool->count.spill;
+    ms_lock_release(&pool->state);
+}
+
 uint64_t ms_pool_peak_host_backed_bytes(ms_pool_t *pool)
 {
     ms_lock_acquire(&pool->state);

@@ -143,6 +143,14 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
  * tensor is, nothing. */
 uint64_t ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
+/* The whole tensor or block that addr lies in, and what that is. False: there is none. */
+struct ms_touched {
+    ms_addr_t addr;
+    uint64_t bytes;
+    uint64_t host_bytes; /* of it on the host */
+};
+bool ms_pool_touch_around(ms_pool_t *pool, ms_addr_t addr, struct ms_touched *out);
+
 /* Brings spilled memory back to the device, the most recently used first, as far as the budget has
  * room, at most max_bytes; one standstill for all of it. Returns the bytes promoted. */
 uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes);
@@ -172,7 +180,8 @@ ms_status_t ms_pool_refresh_access(ms_pool_t *pool);
 
 void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out);
 
-/* That one of the statistics, without the walk over all orders: cheap enough for every birth. */
+/* Those of the statistics, without the walk over all orders: cheap enough for every birth. */
+void ms_pool_spill_stats(ms_pool_t *pool, struct ms_spill_stats *out);
 uint64_t ms_pool_peak_host_backed_bytes(ms_pool_t *pool);
 
 /* Walks everything; false and a sentence in `why` (why_bytes long, may be null) at the first

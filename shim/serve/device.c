@@ -14,6 +14,7 @@
 #include "shim/serve/host_road.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/nvml.h"
+#include "shim/serve/spill.h"
 #include "shim/serve/stream.h"
 #include "shim/session.h"
 
@@ -89,8 +90,8 @@ static bool furnish(struct ms_device *device)
             .budget = &device->budget,
             .sink = ms_session_sink(),
             .wait_limit_ns = options->wait_ns,
-            .host_limit_bytes = device->host_limit_bytes,
         };
+        ms_spill_configure(device, &config);
         if (ms_pool_create(&config, &device->pool) != MS_OK) {
             return false;
         }
@@ -313,16 +314,44 @@ void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner ow
 
 static const char *const threshold_names[] = {"normal", "warning", "critical", "emergency"};
 
+static const char *what_follows(const struct ms_device *device, int state)
+{
+    if (state == 2) {
+        return "; what is cached is given back";
+    }
+    return state == 3 && device->spill_limit_bytes != 0 ? "; what is cold moves to host memory"
+                                                        : "";
+}
+
+/* The first crossing of each is a warning. */
 static void say_threshold(struct ms_device *device, int state, uint64_t charged, uint64_t cap)
 {
-    if (atomic_fetch_or(&device->thresholds_said, 1u << state) & (1u << state)) {
+    bool again = atomic_fetch_or(&device->thresholds_said, 1u << state) & (1u << state);
+    char charged_text[24];
+    char cap_text[24];
+    ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "device %d: %s, %s of the cap of %s are charged%s",
+           device->ordinal, threshold_names[state],
+           ms_bytes_text(charged, charged_text, sizeof charged_text),
+           ms_bytes_text(cap, cap_text, sizeof cap_text), what_follows(device, state));
+}
+
+/* At critical caches are trimmed; at emergency what is cold goes, too, ahead of need. */
+static void relieve(struct ms_device *device, int state, uint64_t level)
+{
+    if (state < 2) {
         return;
     }
-    char charged_text[16];
-    char cap_text[16];
-    ms_log(MS_LOG_WARN, "device %d: %s, %s of the cap of %s are charged", device->ordinal,
-           threshold_names[state], ms_bytes_text(charged, charged_text, sizeof charged_text),
-           ms_bytes_text(cap, cap_text, sizeof cap_text));
+    (void)ms_device_make_room(device, 0);
+    if (state == 3 && device->pool) {
+        ms_spill_ahead(device, level);
+    }
+}
+
+/* From here on every look at the thresholds is a close one (release.c). */
+void ms_device_host_made(struct ms_device *device)
+{
+    atomic_store_explicit(&device->host_made, true, memory_order_relaxed);
+    atomic_store(&device->rise_bytes, 0);
 }
 
 /* Once memory has been short, launches are looked at for good: one that runs out of it is tried
@@ -357,6 +386,9 @@ void ms_device_cross_threshold(struct ms_device *device)
     atomic_store(&device->fall_bytes, present > slack ? present - slack : 0);
     atomic_store(&device->rise_bytes,
                  state < 3 ? (uint64_t)(levels[state] * (double)cap) : UINT64_MAX);
+    if (atomic_load(&device->host_made)) {
+        atomic_store(&device->rise_bytes, 0);
+    }
     struct ms_event event = {
         .kind = MS_EVENT_THRESHOLD,
         .device = device->ordinal,
@@ -367,6 +399,7 @@ void ms_device_cross_threshold(struct ms_device *device)
     if (state > before) {
         say_threshold(device, state, charged, cap);
         look_at_launches();
+        relieve(device, state, present);
     }
 }
 

@@ -23,6 +23,19 @@ struct ms_range {
     _Atomic uint64_t bytes;
 };
 
+/* What is known of memory on the host (spill.c). One thread at a time: `busy`. */
+struct ms_spill_watch {
+    atomic_flag busy;
+    bool begun;
+    bool promoted; /* since memory was spilled last */
+    unsigned looks;
+    uint64_t down_bytes; /* spilled in all, when that was looked at last */
+    uint64_t steps;      /* told by the program, likewise */
+    uint64_t stretch_ns, stretch_end_ns;
+    uint64_t peak_bytes,
+        last_peak_bytes; /* live on device and host, in this stretch and the last */
+};
+
 struct ms_device {
     uint8_t ordinal;
     CUdevice handle;
@@ -41,7 +54,9 @@ struct ms_device {
     CUmemLocation_v1 host_location; /* of host chunks; CU_MEM_LOCATION_TYPE_INVALID: none */
     /* Why there is no host memory to fall back on; null where there is. */
     const char *no_host_road;
-    uint64_t host_limit_bytes;       /* most host memory that the pool may take; 0: none */
+    uint64_t host_limit_bytes;  /* most host memory that the pool may take; 0: none */
+    uint64_t spill_limit_bytes; /* most of it that live memory may be spilled to; 0: none */
+    struct ms_spill_watch spill_watch;
     _Atomic bool host_made;          /* a host chunk was asked for: some may stand behind tensors */
     _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */
     _Atomic uint64_t withdrawn_mask; /* bit d: it could once, and shall not any more */
@@ -104,15 +119,22 @@ void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner ow
                            enum ms_charge_reason reason, uint64_t addr, uint64_t bytes,
                            uint32_t site);
 
-/* Looks whether charged bytes have crossed a threshold, and says so. */
+/* Memory on the host is looked after from here on (spill.h). */
+void ms_device_host_made(struct ms_device *device);
+
+/* Looks whether charged bytes have crossed a threshold, says so, and does what it asks for. */
 void ms_device_cross_threshold(struct ms_device *device);
-static inline void ms_device_check_thresholds(struct ms_device *device)
+static inline bool ms_device_crosses_threshold(struct ms_device *device)
 {
     uint64_t charged = atomic_load_explicit(&device->budget.charged_bytes, memory_order_relaxed);
-    if (__builtin_expect(
-            charged >= atomic_load_explicit(&device->rise_bytes, memory_order_relaxed) ||
-                charged < atomic_load_explicit(&device->fall_bytes, memory_order_relaxed),
-            0)) {
+    return __builtin_expect(
+        charged >= atomic_load_explicit(&device->rise_bytes, memory_order_relaxed) ||
+            charged < atomic_load_explicit(&device->fall_bytes, memory_order_relaxed),
+        0);
+}
+static inline void ms_device_check_thresholds(struct ms_device *device)
+{
+    if (ms_device_crosses_threshold(device)) {
         ms_device_cross_threshold(device);
     }
 }

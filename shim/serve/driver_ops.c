@@ -6,6 +6,7 @@
 #include "shim/log.h"
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
+#include "shim/serve/host_bytes.h"
 #include "shim/serve/reservations.h"
 #include "shim/serve/standstill.h"
 #include "shim/serve/stream.h"
@@ -128,7 +129,10 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
         return MS_ERR_NOT_SUPPORTED;
     }
     if (location == MS_LOCATION_HOST) {
-        atomic_store_explicit(&device->host_made, true, memory_order_relaxed);
+        if (!ms_host_take(bytes)) {
+            return MS_ERR_NO_MEMORY;
+        }
+        ms_device_host_made(device);
     }
     struct ms_scope scope;
     ms_scope_enter(device, &scope);

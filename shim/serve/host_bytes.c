@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -155,4 +156,26 @@ uint64_t ms_host_spill_bytes(const struct ms_options *options, char *const *envi
         return 0;
     }
     return wanted < most ? wanted : most;
+}
+
+bool ms_host_take(uint64_t bytes)
+{
+    /* Looked at again after so much has been taken; what others take meanwhile is seen then. */
+    const uint64_t look_bytes = 256ULL << 20;
+    static _Atomic uint64_t left_bytes;
+    uint64_t left = atomic_load(&left_bytes);
+    do {
+        if (left < bytes) {
+            uint64_t room = spare(ms_host_available_bytes(""));
+            if (room < bytes) {
+                return false;
+            }
+            left = atomic_load(&left_bytes);
+            uint64_t fresh = room < look_bytes + bytes ? room : look_bytes + bytes;
+            if (atomic_compare_exchange_strong(&left_bytes, &left, fresh - bytes)) {
+                return true;
+            }
+        }
+    } while (left < bytes || !atomic_compare_exchange_weak(&left_bytes, &left, left - bytes));
+    return true;
 }

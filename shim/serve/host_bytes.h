@@ -2,6 +2,7 @@
 #ifndef MEMSHIM_SHIM_SERVE_HOST_BYTES_H
 #define MEMSHIM_SHIM_SERVE_HOST_BYTES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shim/options.h"
@@ -13,6 +14,10 @@ uint64_t ms_host_available_bytes(const char *root);
 
 /* What may be taken of so many: a quarter, but 2 GiB stay. */
 uint64_t ms_host_share_bytes(uint64_t available_bytes);
+
+/* Before so much of the host's memory is pinned: false where less than 2 GiB would stay available,
+ * whoever else takes some meanwhile. Any thread. */
+bool ms_host_take(uint64_t bytes);
 
 /* The most that a process may spill into host memory: MEMSHIM_SPILL_LIMIT, or its part of that
  * share where several ranks run on this node; never so much that less than 2 GiB stay. 0 where

@@ -6,6 +6,7 @@
 #include "shim/serve/mempool.h"
 #include "shim/serve/oom.h"
 #include "shim/serve/pages.h"
+#include "shim/serve/spill.h"
 #include "shim/serve/stream.h"
 #include "shim/session.h"
 #include "shim/sites/site.h"
@@ -73,6 +74,15 @@ static bool wants_no_waits(const struct ms_holder *holder)
            ((const struct ms_mempool *)holder)->no_stream_waits;
 }
 
+/* Thresholds, and memory on the host once there is some: then every check comes here. */
+static void look_closer(struct ms_device *device)
+{
+    ms_device_cross_threshold(device);
+    if (atomic_load_explicit(&device->host_made, memory_order_relaxed)) {
+        ms_spill_look(device);
+    }
+}
+
 CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_stream_t stream,
                         uint64_t bytes, CUdeviceptr_v2 *out)
 {
@@ -92,7 +102,9 @@ CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_s
             status = ms_pool_alloc(device->pool, &request, &block);
         } while (status == MS_ERR_NO_MEMORY && --attempts > 0 && fits_now(device, bytes));
     }
-    ms_device_check_thresholds(device);
+    if (ms_device_crosses_threshold(device)) {
+        look_closer(device);
+    }
     if (status == MS_ERR_NO_MEMORY) {
         return ms_oom_refuse(device, bytes);
     }

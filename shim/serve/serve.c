@@ -1,7 +1,6 @@
 /* What the serving half does for the door beside the hooks themselves. */
 #include <stdatomic.h>
 
-#include "report/verdict.h"
 #include "shim/hook.h"
 #include "shim/log.h"
 #include "shim/serve/context.h"
@@ -13,6 +12,7 @@
 #include "shim/serve/proxies.h"
 #include "shim/serve/release.h"
 #include "shim/serve/reservations.h"
+#include "shim/serve/spill.h"
 #include "shim/serve/stream.h"
 #include "shim/serve/vmm.h"
 #include "shim/sites/site.h"
@@ -44,22 +44,6 @@ static void say_status(const struct ms_device *device, ms_status_t status)
     }
 }
 
-static void say_host_backed(const struct ms_device *device)
-{
-    static atomic_bool said;
-    char text[24];
-    if (atomic_load_explicit(&said, memory_order_relaxed)) {
-        return;
-    }
-    uint64_t bytes = ms_pool_peak_host_backed_bytes(device->pool);
-    if (bytes != 0 && !atomic_exchange(&said, true)) {
-        ms_log(MS_LOG_WARN,
-               "device %d: no device memory was left for %s of tensors; they lie in host memory, "
-               "and work on them is slow",
-               device->ordinal, ms_bytes_text(bytes, text, sizeof text));
-    }
-}
-
 void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
 {
     struct ms_device *d = ms_device_get(device);
@@ -77,7 +61,7 @@ void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_
         say_status(d, status);
     }
     if (bytes > 0 && atomic_load_explicit(&d->host_made, memory_order_relaxed)) {
-        say_host_backed(d);
+        ms_spill_look(d);
     }
 }
 

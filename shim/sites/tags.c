@@ -208,11 +208,19 @@ void ms_tag_end(uint32_t tag)
     }
 }
 
+static _Atomic uint64_t steps[MS_STEP_SOURCE_COUNT];
+
 void ms_step(enum ms_step_source source)
 {
-    static _Atomic uint64_t steps[MS_STEP_NVTX + 1];
     uint64_t step = atomic_fetch_add_explicit(&steps[source], 1, memory_order_relaxed) + 1;
     ms_session_emit(&(struct ms_event){.kind = MS_EVENT_STEP, .id = step, .aux = source});
+}
+
+uint64_t ms_steps_told(void)
+{
+    uint64_t called = atomic_load_explicit(&steps[MS_STEP_CALLED], memory_order_relaxed);
+    uint64_t ranges = atomic_load_explicit(&steps[MS_STEP_NVTX], memory_order_relaxed);
+    return called > ranges ? called : ranges;
 }
 
 /* --- The public interface ----------------------------------------------------------------------

@@ -36,4 +36,7 @@ void ms_tag_end(uint32_t tag);
 /* A training step begins here. Each source counts its own. */
 void ms_step(enum ms_step_source source);
 
+/* How many have begun, by the source that tells of more. */
+uint64_t ms_steps_told(void);
+
 #endif

@@ -1,2 +1,4 @@
 # What the machine can do, and spilling from end to end.
-list(APPEND suites test_doctor)
+process_program(spill_job SOURCES spill_job.c driver_resolved.c LIBRARIES simgpu_cuda)
+target_include_directories(spill_job PRIVATE ${CMAKE_SOURCE_DIR}/tests/simgpu)
+list(APPEND suites test_doctor test_spill)

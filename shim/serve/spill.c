@@ -1,0 +1,220 @@
+/* Back from the host, without knowing the future: memory is watched over a stretch of time, a
+ * training step where the program tells of steps, else a second and more. What the device would
+ * have had room for at the worst moment of two such stretches comes back. Where that was wrong, and
+ * it had to go again, the stretches grow. */
+#include "shim/serve/spill.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include "report/verdict.h"
+#include "shim/gate.h"
+#include "shim/log.h"
+#include "shim/serve/host_bytes.h"
+#include "shim/serve/stream.h"
+#include "shim/sites/tags.h"
+
+/* Work that was queued before may take its time; what waits for a held thread never ends. */
+#define HALT_LIMIT_NS 5000000000u
+
+#define STRETCH_NS         1000000000u
+#define STRETCH_LONGEST_NS 60000000000u
+#define LOOKS_A_SAMPLE     8u
+#define WORTH_PART         8u /* a standstill is worth it for so much of what is on the host */
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t level_bytes(const struct ms_device *device, int state)
+{
+    return (uint64_t)(ms_options()->thresholds[state - 1] *
+                      (double)atomic_load(&device->budget.cap_bytes));
+}
+
+void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config)
+{
+    uint64_t limit = 0;
+    if (device->granule_bytes != 0 && device->no_host_road == NULL) {
+        limit = ms_host_spill_bytes(ms_options(), environ, ms_host_available_bytes(""));
+    }
+    device->spill_limit_bytes = limit;
+    if (device->host_limit_bytes < limit) {
+        device->host_limit_bytes = limit;
+    }
+    config->host_limit_bytes = device->host_limit_bytes;
+    config->spill_limit_bytes = limit;
+    config->halt_limit_ns = HALT_LIMIT_NS;
+}
+
+/* What the device could not do without at this moment: neither free nor in holes. */
+static uint64_t needed_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
+{
+    uint64_t charged = atomic_load(&device->budget.charged_bytes);
+    return less(charged, stats->free_bytes + stats->hole_bytes + stats->promised_bytes);
+}
+
+void ms_spill_ahead(struct ms_device *device, uint64_t emergency_bytes)
+{
+    struct ms_pool_stats stats;
+    if (device->spill_limit_bytes == 0 || ms_captures_running()) {
+        return;
+    }
+    ms_pool_stats(device->pool, &stats);
+    if (needed_bytes(device, &stats) >= emergency_bytes) {
+        uint64_t cap = atomic_load(&device->budget.cap_bytes);
+        (void)ms_pool_make_room(device->pool, less(cap, emergency_bytes) + device->granule_bytes,
+                                true);
+    }
+}
+
+/* --- what is said ----------------------------------------------------------------------------- */
+
+/* Once for the process: what follows from it holds for all of it. */
+static void say_host_backed(const struct ms_device *device)
+{
+    static atomic_bool said;
+    char text[24];
+    if (atomic_load_explicit(&said, memory_order_relaxed)) {
+        return;
+    }
+    uint64_t bytes = ms_pool_peak_host_backed_bytes(device->pool);
+    if (bytes != 0 && !atomic_exchange(&said, true)) {
+        ms_log(MS_LOG_WARN,
+               "device %d: no device memory was left for %s of tensors; they lie in host memory, "
+               "and work on them is slow",
+               device->ordinal, ms_bytes_text(bytes, text, sizeof text));
+    }
+}
+
+static void say_spilled(const struct ms_device *device, const struct ms_spill_stats *stats)
+{
+    char moved[24];
+    char limit[24];
+    if (stats->spills != 0) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: its memory ran short; %s that were not used lately moved to host "
+                    "memory (at most %s may). They keep their addresses, and the run goes on, more "
+                    "slowly where they are used; the report says what it costs",
+                    device->ordinal, ms_bytes_text(stats->down_bytes, moved, sizeof moved),
+                    ms_bytes_text(device->spill_limit_bytes, limit, sizeof limit));
+    }
+    if (stats->thrashed_bytes != 0) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: %s moved to host memory and back over and over; they stay there "
+                    "from now on, so that the rest need not move",
+                    device->ordinal, ms_bytes_text(stats->thrashed_bytes, moved, sizeof moved));
+    }
+    if (stats->halts_refused != 0 && ms_gate_refusal() == NULL) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: its work did not come to rest, or was being captured, when memory "
+                    "was to be moved to the host; nothing was moved then",
+                    device->ordinal);
+    }
+}
+
+/* --- back from the host ----------------------------------------------------------------------- */
+
+static void sample(struct ms_device *device, struct ms_spill_watch *watch, bool now)
+{
+    struct ms_pool_stats stats;
+    if (!now && ++watch->looks % LOOKS_A_SAMPLE != 0) {
+        return;
+    }
+    ms_pool_stats(device->pool, &stats);
+    uint64_t wanted = needed_bytes(device, &stats) + stats.host_backed_bytes;
+    watch->peak_bytes = wanted > watch->peak_bytes ? wanted : watch->peak_bytes;
+}
+
+/* A stretch ends with a step, or when its time is over where none are told. */
+static bool stretch_over(struct ms_spill_watch *watch)
+{
+    uint64_t now = now_ns();
+    uint64_t steps = ms_steps_told();
+    bool told = steps != 0;
+    bool over = now >= watch->stretch_end_ns && (!told || steps != watch->steps);
+    if (over) {
+        watch->steps = steps;
+        watch->stretch_end_ns = told ? now : now + watch->stretch_ns;
+    }
+    return over;
+}
+
+static void begin_watch(struct ms_spill_watch *watch, uint64_t down_bytes)
+{
+    watch->begun = true;
+    watch->down_bytes = down_bytes;
+    watch->steps = ms_steps_told();
+    watch->stretch_ns = STRETCH_NS;
+    watch->stretch_end_ns = watch->steps != 0 ? 0 : now_ns() + STRETCH_NS;
+    watch->last_peak_bytes = UINT64_MAX; /* one whole stretch at least */
+}
+
+static void bring_back(struct ms_device *device, struct ms_spill_watch *watch,
+                       uint64_t spilled_bytes, uint64_t peak_bytes)
+{
+    uint64_t cap = atomic_load(&device->budget.cap_bytes);
+    uint64_t critical = level_bytes(device, 2);
+    uint64_t resident = less(peak_bytes, spilled_bytes);
+    uint64_t room = less(critical, resident);
+    uint64_t wanted = room < spilled_bytes ? room : spilled_bytes;
+    if (wanted < device->granule_bytes || wanted < spilled_bytes / WORTH_PART) {
+        return;
+    }
+    /* Without waiting, room is never made by spilling something else. */
+    (void)ms_pool_make_room(device->pool, wanted + (cap - critical), false);
+    uint64_t free_bytes = less(ms_budget_free_bytes(&device->budget), cap - critical);
+    uint64_t moved = ms_pool_promote(device->pool, wanted < free_bytes ? wanted : free_bytes);
+    watch->promoted = watch->promoted || moved != 0;
+}
+
+static void look(struct ms_device *device, struct ms_spill_watch *watch)
+{
+    struct ms_spill_stats stats;
+    ms_pool_spill_stats(device->pool, &stats);
+    say_spilled(device, &stats);
+    if (!watch->begun) {
+        begin_watch(watch, stats.down_bytes);
+    }
+    if (stats.spilled_bytes == 0) {
+        return;
+    }
+    if (stats.down_bytes != watch->down_bytes) {
+        watch->down_bytes = stats.down_bytes;
+        if (watch->promoted && watch->stretch_ns < STRETCH_LONGEST_NS) {
+            watch->stretch_ns *= 2;
+        }
+        watch->promoted = false;
+        watch->last_peak_bytes = UINT64_MAX;
+    }
+    bool over = stretch_over(watch);
+    sample(device, watch, over);
+    if (over) {
+        uint64_t peak = watch->peak_bytes;
+        uint64_t before = watch->last_peak_bytes;
+        watch->last_peak_bytes = peak;
+        watch->peak_bytes = 0;
+        if (!ms_captures_running()) {
+            bring_back(device, watch, stats.spilled_bytes, before > peak ? before : peak);
+        }
+    }
+}
+
+void ms_spill_look(struct ms_device *device)
+{
+    struct ms_spill_watch *watch = &device->spill_watch;
+    if (device->spill_limit_bytes == 0) {
+        say_host_backed(device);
+    } else if (!atomic_flag_test_and_set(&watch->busy)) {
+        look(device, watch);
+        atomic_flag_clear(&watch->busy);
+    }
+}

@@ -1,0 +1,20 @@
+/* Live memory on the host: how much may go there, when it goes ahead of need and when it comes
+ * back, and what is said of it. What is moved, and how, is the pool's (allocator/pool.h). */
+#ifndef MEMSHIM_SHIM_SERVE_SPILL_H
+#define MEMSHIM_SHIM_SERVE_SPILL_H
+
+#include "shim/serve/device.h"
+
+/* Fills device->spill_limit_bytes, and what of the pool's configuration follows from it. The host
+ * road has been looked for. */
+void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config);
+
+/* Live memory of the device crosses the last threshold: enough of what is cold goes to the host to
+ * be below it again. Caches have been trimmed. No lock of a pool is held. */
+void ms_spill_ahead(struct ms_device *device, uint64_t level_bytes);
+
+/* Once a host chunk has been made (device->host_made), after each birth and allocation: says what
+ * has to be said, and brings back what has had room for a while. No lock of a pool is held. */
+void ms_spill_look(struct ms_device *device);
+
+#endif
