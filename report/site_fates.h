@@ -30,7 +30,7 @@ struct ms_fates {
 /* A block or tensor that is not live any more. */
 struct ms_past {
     struct ms_fates *fates; /* its site's */
-    uint64_t bytes;
+    uint64_t bytes, died_ns;
     uint32_t born_phase, born_epoch;
     uint32_t device;
 };

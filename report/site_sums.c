@@ -52,8 +52,9 @@ struct ms_site_table {
     uint64_t sampling_bytes;
     uint32_t phase;            /* of the events to come */
     uint32_t past_phase;       /* of those in `past` */
-    uint64_t pass_bytes;       /* born in this phase, and live */
-    uint64_t most_bytes;       /* that outlived a pass */
+    uint64_t phase_blocks;     /* born in this phase, and live */
+    uint64_t most_left;        /* gradients of a pass: the most */
+    uint64_t birth_ns;         /* the newest */
     struct ms_buffer past;     /* struct ms_past: died since the last birth */
     struct ms_buffer outlived; /* uint64_t, by pass */
 };
@@ -245,48 +246,53 @@ static void settle_past(struct ms_site_table *table, const struct ms_past *past,
     }
 }
 
-/* What died after the last birth of a pass was its last results; or gradients, if a program drops
- * them before it asks for anything else: nothing else of the pass is left then, and it is much. */
-static bool tail_is_gradients(struct ms_site_table *table)
+/* What died after the last birth of a pass was its last few results; or all gradients, where a
+ * program drops them before it asks for anything else: they are as many as other passes left
+ * behind, and more than this one did. */
+static bool tail_has_gradients(struct ms_site_table *table)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;
     uint64_t tail = 0;
 
     for (size_t i = 0; i < table->past.bytes / sizeof(*past); i++) {
-        tail += past[i].born_phase == table->past_phase ? past[i].bytes : 0;
+        tail += past[i].born_phase == table->past_phase;
     }
 
-    const bool gradients = tail > table->pass_bytes && 2 * tail > table->most_bytes;
-    const uint64_t outlived = table->pass_bytes + (gradients ? tail : 0);
+    const bool gradients = tail > 2 * table->phase_blocks && 2 * tail >= table->most_left;
+    const uint64_t left = table->phase_blocks + (gradients ? tail : 0);
 
-    table->most_bytes = outlived > table->most_bytes ? outlived : table->most_bytes;
+    table->most_left = left > table->most_left ? left : table->most_left;
     return gradients;
 }
 
-/* What died is judged at the next birth: only that tells whether a pass went on. Peaks are those
- * of the time in between, which has none of its own. */
-static void judge_past(struct ms_site_table *table)
+/* Where among those that died last the pass was over. The last results go at once; gradients only
+ * after the optimizer, so that the longest pause comes before them. */
+static size_t end_of_pass(struct ms_site_table *table, size_t count)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;
-    const bool ends = table->phase != table->past_phase && table->past_phase % 2 == 1;
-    const bool in_pass = !ends || !tail_is_gradients(table);
+    uint64_t before_ns = table->birth_ns, longest_ns = 0;
+    size_t end = count;
 
-    for (size_t i = 0; i < table->past.bytes / sizeof(*past); i++) {
-        const bool own = past[i].born_phase == table->past_phase;
-
-        settle_past(
-            table, &past[i],
-            ms_fate_of(past[i].born_phase, table->past_phase, own ? in_pass : !ends, false));
+    if (!tail_has_gradients(table)) {
+        return count;
     }
-    table->past.bytes = 0;
-    table->pass_bytes = table->phase == table->past_phase ? table->pass_bytes : 0;
-    table->past_phase = table->phase;
+    for (size_t i = 0; i < count; i++) {
+        if (past[i].born_phase == table->past_phase) {
+            if (past[i].died_ns - before_ns >= longest_ns) {
+                longest_ns = past[i].died_ns - before_ns;
+                end = i;
+            }
+            before_ns = past[i].died_ns;
+        }
+    }
+    return end;
 }
 
-/* Where among those that died last the process began to end: what was there from the beginning
- * goes, or what is left once the gradients are dropped. */
-static size_t teardown(const struct ms_past *past, size_t count)
+/* Where the process began to end: what was there from the beginning goes, or what is left once the
+ * gradients are dropped. */
+static size_t end_of_life(const struct ms_site_table *table, size_t count)
 {
+    const struct ms_past *past = (const struct ms_past *)table->past.at;
     size_t from = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -298,39 +304,47 @@ static size_t teardown(const struct ms_past *past, size_t count)
     return from ? from : count;
 }
 
-static void judge_last(struct ms_site_table *table)
+/* What died is judged at the next birth: only that tells whether a pass went on. Peaks are those
+ * of the time in between, which has none of its own. */
+static void judge_past(struct ms_site_table *table, bool at_end)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;
     const size_t count = table->past.bytes / sizeof(*past);
-    const size_t end = teardown(past, count);
-    const bool in_pass = table->past_phase % 2 == 1 && !tail_is_gradients(table);
+    const bool goes_on = table->phase == table->past_phase && !at_end;
+    const bool pass = table->past_phase % 2 == 1;
+    const size_t pass_end = goes_on || !pass ? count : end_of_pass(table, count);
+    const size_t life_end = at_end ? end_of_life(table, count) : count;
 
     for (size_t i = 0; i < count; i++) {
         const bool own = past[i].born_phase == table->past_phase;
+        const bool in_pass = pass && (own ? i < pass_end : goes_on);
 
-        settle_past(
-            table, &past[i],
-            ms_fate_of(past[i].born_phase, table->past_phase, own && in_pass && i < end, i >= end));
+        settle_past(table, &past[i],
+                    ms_fate_of(past[i].born_phase, table->past_phase, in_pass, i >= life_end));
     }
     table->past.bytes = 0;
+    table->phase_blocks = goes_on ? table->phase_blocks : 0;
+    table->past_phase = table->phase;
 }
 
-static struct ms_past past_of(struct site *site, const struct ms_live *live)
+static struct ms_past past_of(struct site *site, const struct ms_live *live, uint64_t time_ns)
 {
     return (struct ms_past){.fates = &site->fates,
                             .bytes = live->bytes,
                             .born_phase = live->born_phase,
                             .born_epoch = live->born_epoch,
-                            .device = live->device};
+                            .device = live->device,
+                            .died_ns = time_ns};
 }
 
-static void note_past(struct ms_site_table *table, struct site *site, const struct ms_live *live)
+static void note_past(struct ms_site_table *table, struct site *site, const struct ms_live *live,
+                      uint64_t time_ns)
 {
-    const struct ms_past past = past_of(site, live);
+    const struct ms_past past = past_of(site, live, time_ns);
 
     ms_buffer_append(&table->past, (const char *)&past, sizeof(past));
     if (live->born_phase == table->phase) {
-        take(&table->pass_bytes, live->bytes);
+        take(&table->phase_blocks, 1);
     }
 }
 
@@ -402,10 +416,11 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
 {
     struct site *site = use_site(device, site_of(event));
 
-    judge_past(table);
+    judge_past(table, false);
+    table->birth_ns = time_ns;
     settle_fresh(device);
     device->live_bytes += event->bytes;
-    table->pass_bytes += event->bytes;
+    table->phase_blocks++;
     remember(table, event, event->id, time_ns);
     if (!site) {
         return NULL;
@@ -483,7 +498,7 @@ static void apply_death(struct ms_site_table *table, struct device *device,
     if (site) {
         note_free(site, &live, time_ns);
         if (live.key) {
-            note_past(table, site, &live);
+            note_past(table, site, &live, time_ns);
         }
     }
 }
@@ -682,14 +697,14 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms
 
 void ms_site_table_finish(ms_site_table_t *table)
 {
-    judge_last(table);
+    judge_past(table, true);
     for (size_t i = 0; i < table->live.room; i++) {
         const struct ms_live *live = &table->live.slots[i];
         const bool is_block = live->key && !(live->key & (FORWARDED_KEY | PINNED_KEY));
         struct site *site = is_block ? find_site(&table->devices[live->device], live->site) : NULL;
 
         if (site) {
-            const struct ms_past past = past_of(site, live);
+            const struct ms_past past = past_of(site, live, 0);
 
             settle_past(table, &past, ms_fate_of(live->born_phase, table->past_phase, false, true));
         }

@@ -219,7 +219,7 @@ uint32_t ms_steps_birth(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
 
 /* ---- afterwards ---- */
 
-/* What all sites of a line did, on all devices. */
+/* What all sites of a line did, on all devices. Gathered parameters follow their owner's rules. */
 static uint64_t fate_of(const ms_steps_t *steps, const ms_site_table_t *table, uint32_t caller,
                         bool calls_model, enum ms_fate fate)
 {

@@ -93,6 +93,7 @@ def evaluate(job: Job, model: nn.Module, options: argparse.Namespace) -> None:
     with torch.no_grad():
         ids = draw(options, generator).repeat(options.evaluation_factor, 1)
         loss_of(model, ids.to(job.device), options)
+    job.note_evaluation(batches=1)
     model.train()
 
 

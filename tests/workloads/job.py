@@ -64,6 +64,9 @@ class Job:
         self.distributed = self.world_size > 1
         self.started = time.monotonic()
         self.steps = 0
+        self.updates = 0
+        self.evaluations = 0
+        self.evaluation_batches = 0
         self.gradient_bytes = 0
         self.optimizer_bytes = 0
         if self.distributed:
@@ -103,8 +106,13 @@ class Job:
 
     def note_state(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Called between the optimizer's step and the dropping of the gradients."""
+        self.updates += 1
         self.gradient_bytes = max(self.gradient_bytes, gradient_bytes(model))
         self.optimizer_bytes = optimizer_bytes(optimizer)
+
+    def note_evaluation(self, batches: int) -> None:
+        self.evaluations += 1
+        self.evaluation_batches += batches
 
     def say_step(self, **values: object) -> None:
         self.steps += 1
@@ -123,6 +131,9 @@ class Job:
         self.say(
             "end",
             steps=self.steps,
+            updates=self.updates,
+            evaluations=self.evaluations,
+            evaluation_batches=self.evaluation_batches,
             seconds=round(time.monotonic() - self.started, 3),
             parameter_bytes=parameter_bytes(model),
             gradient_bytes=self.gradient_bytes,

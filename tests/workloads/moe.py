@@ -169,6 +169,7 @@ def train(job: Job, options: argparse.Namespace) -> None:
             with evaluation(model):
                 batch = options.batch * options.evaluation_factor
                 loss_of(job, model, options, generator, batch)
+            job.note_evaluation(batches=1)
             job.say("evaluation", max_allocated_bytes=torch.cuda.max_memory_allocated())
     job.say_end(network)
 

@@ -61,6 +61,7 @@ def validate(
                 metrics.append(logits)
             del logits
             torch.cuda.empty_cache()
+    job.note_evaluation(options.validation_batches)
     model.train()
 
 
