@@ -9,10 +9,18 @@
  * groups and evaluators are still paired from the inside. Python frames left over go to the outer
  * end; evaluators left over are dropped with the rest of the interpreter.
  *
- * Otherwise (an interpreter whose evaluator has no name, frames that a tracer or a greenlet hides)
- * nobody can say which group belongs where. Native frames inside the innermost frame of the
- * interpreter come first, then all Python frames, then native frames outside its outermost; those
- * in between are left out, since their place is not known.
+ * A greenlet's native stack runs on into that of whoever switched to it first, while its Python
+ * stack ends: it is cut at the first frame of the switch.
+ *
+ * An evaluator may have no name, or only parts of it one: compilers lay the larger part of
+ * Debian's 3.13 and 3.14 apart, under no symbol. Where there are fewer evaluators than groups, and
+ * as many runs of the interpreter's frames as groups, each group stands in the place of its run: a
+ * run that runs no Python (one extension calls another through the interpreter) is rare.
+ *
+ * Otherwise (frames that a tracer hides, calls without extensions in between) nobody can say which
+ * group belongs where. Native frames inside the innermost frame of the interpreter come first, then
+ * all Python frames, then native frames outside its outermost; those in between are left out, since
+ * their place is not known.
  *
  * A stack alone is shown as it is; native frames keep those of the interpreter then. */
 #include "report/stacks_merge.h"
@@ -85,6 +93,32 @@ static void pair(struct merge *merge)
     put_all_python(merge);
 }
 
+static bool begins_run(const struct merge *merge, size_t index)
+{
+    return is_interpreters(merge->roles[index]) &&
+           (index == 0 || !is_interpreters(merge->roles[index - 1]));
+}
+
+static size_t count_runs(const struct merge *merge)
+{
+    size_t runs = 0;
+
+    for (size_t i = 0; i < merge->native_count; i++) {
+        runs += begins_run(merge, i);
+    }
+    return runs;
+}
+
+static void pair_runs(struct merge *merge)
+{
+    for (size_t i = 0; i < merge->native_count; i++) {
+        if (begins_run(merge, i)) {
+            put_group(merge);
+        }
+        put_native(merge, i);
+    }
+}
+
 /* outer_known: what lies outside the last frame of the interpreter does so for certain. */
 static void put_around(struct merge *merge, bool outer_known)
 {
@@ -136,9 +170,21 @@ static void put_both(struct merge *merge, bool native_lacks, bool python_lacks)
     if (!nameless && (groups == evaluators || (groups > evaluators && native_lacks) ||
                       (groups < evaluators && python_lacks))) {
         pair(merge);
+    } else if (groups > evaluators && !native_lacks && groups == count_runs(merge)) {
+        pair_runs(merge);
     } else {
         put_around(merge, !native_lacks);
     }
+}
+
+static size_t until_switch(const uint8_t *roles, size_t native_count)
+{
+    size_t count = 0;
+
+    while (count < native_count && roles[count] != MS_ROLE_SWITCH) {
+        count++;
+    }
+    return count;
 }
 
 size_t ms_stacks_merge(const uint8_t *roles, size_t native_count, const uint32_t *python_flags,
@@ -155,6 +201,7 @@ size_t ms_stacks_merge(const uint8_t *roles, size_t native_count, const uint32_t
             put(&merge, MS_FRAME_NATIVE, i);
         }
     } else {
+        merge.native_count = until_switch(roles, native_count);
         put_both(&merge, site_flags & (MS_SITE_NATIVE_CUT | MS_SITE_NATIVE_LOST),
                  site_flags & (MS_SITE_PYTHON_CUT | MS_SITE_PYTHON_LOST));
     }

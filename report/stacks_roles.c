@@ -80,6 +80,10 @@ enum ms_native_role ms_native_role(const char *function, const char *module)
     if (function && is_evaluator(function)) {
         return MS_ROLE_EVALUATOR;
     }
+    /* greenlet/_greenlet.cpython-311-x86_64-linux-gnu.so */
+    if (module && begins(base_name(module), "_greenlet.")) {
+        return MS_ROLE_SWITCH;
+    }
     return (module && ms_is_interpreter(module)) || (function && is_interpreter_function(function))
                ? MS_ROLE_INTERPRETER
                : MS_ROLE_OTHER;

@@ -10,6 +10,7 @@ enum ms_native_role {
     MS_ROLE_OTHER,
     MS_ROLE_EVALUATOR,   /* runs Python frames */
     MS_ROLE_INTERPRETER, /* between Python frames: no more than glue */
+    MS_ROLE_SWITCH,      /* greenlet's: outside of it is another stack */
     MS_ROLE_ALLOCATOR    /* PyTorch's, the CUDA runtime's and driver's, memshim's own */
 };
 

@@ -13,7 +13,7 @@
 
 #define MOST 64
 
-/* A stack in letters, innermost first. Native: n any, i interpreter, E evaluator, a allocator.
+/* A stack in letters, innermost first. Native: n any, i interpreter, E evaluator, s greenlet's.
  * Python: p, P with MS_PYTHON_ENTRY. The merged one: each letter's index behind it. */
 static const char *merge(const char *native, const char *python, uint32_t flags)
 {
@@ -26,6 +26,7 @@ static const char *merge(const char *native, const char *python, uint32_t flags)
     for (size_t i = 0; i < native_count; i++) {
         roles[i] = native[i] == 'E'   ? MS_ROLE_EVALUATOR
                    : native[i] == 'i' ? MS_ROLE_INTERPRETER
+                   : native[i] == 's' ? MS_ROLE_SWITCH
                                       : MS_ROLE_OTHER;
     }
     for (size_t i = 0; i < python_count; i++) {
@@ -73,6 +74,23 @@ Test(stacks_merge, what_is_cut_off_outside_is_paired_from_the_inside)
                      "n0 p0 n2 p1 p2");
 }
 
+Test(stacks_merge, an_evaluator_without_a_name_is_in_its_run)
+{
+    cr_assert_str_eq(merge("niinniiin", "pPP", 0), "n0 p0 p1 n3 n4 p2 n8");
+    /* Parts of it have one. */
+    cr_assert_str_eq(merge("niEnninEi", "PpPP", 0), "n0 p0 n3 n4 p1 p2 n6 p3");
+    cr_assert_str_eq(merge("niEnnini", "PpPP", 0), "n0 p0 n3 n4 p1 p2 n6 p3");
+    /* Where the outer end is missing, runs cannot be counted. */
+    cr_assert_str_eq(merge("niinii", "PP", MS_SITE_NATIVE_CUT), "n0 p0 p1");
+}
+
+Test(stacks_merge, a_greenlets_stack_ends_where_it_was_switched_to)
+{
+    cr_assert_str_eq(merge("nEnEissEinEn", "PpP", 0), "n0 p0 n2 p1 p2");
+    cr_assert_str_eq(merge("nsn", "P", 0), "n0 p0");
+    cr_assert_str_eq(merge("nsn", "", 0), "n0 n1 n2");
+}
+
 Test(stacks_merge, what_nobody_can_place_is_left_out)
 {
     /* More calls than evaluators and the reverse, nothing said to be missing. */
@@ -82,15 +100,14 @@ Test(stacks_merge, what_nobody_can_place_is_left_out)
     cr_assert_str_eq(merge("nEnEn", "P", MS_SITE_NATIVE_CUT), "n0 p0");
     cr_assert_str_eq(merge("nEn", "PP", MS_SITE_PYTHON_CUT), "n0 p0 p1 n2");
     /* An interpreter without names: its frames are known by their module alone. */
-    cr_assert_str_eq(merge("niiniin", "PpP", 0), "n0 p0 p1 p2 n6");
-    cr_assert_str_eq(merge("niinii", "PP", MS_SITE_NATIVE_CUT), "n0 p0 p1");
+    cr_assert_str_eq(merge("niiniin", "PPP", 0), "n0 p0 p1 p2 n6");
     /* No interpreter in sight. */
     cr_assert_str_eq(merge("nn", "P", 0), "n0 n1 p0");
 }
 
 Test(stacks_merge, keeps_both_orders_whatever_comes)
 {
-    static const char natives[] = "nniE", pythons[] = "ppP";
+    static const char natives[] = "nniEniEs", pythons[] = "ppP";
     uint64_t random = 99;
 
     for (int round = 0; round < 20000; round++) {
@@ -100,7 +117,7 @@ Test(stacks_merge, keeps_both_orders_whatever_comes)
         int last_native = -1, last_python = -1, pythons_seen = 0;
 
         for (size_t i = 0; i < native_count; i++) {
-            native[i] = natives[synthetic_random(&random) % 4];
+            native[i] = natives[synthetic_random(&random) % 8];
         }
         for (size_t i = 0; i < python_count; i++) {
             python[i] = pythons[synthetic_random(&random) % 3];
