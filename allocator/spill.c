@@ -550,8 +550,8 @@ static uint64_t bytes_on_host(const struct ms_pool *pool, const struct ms_segmen
 }
 
 /* State lock. */
-static uint64_t touch(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
-                      uint64_t bytes)
+static struct ms_touched touch(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
+                               uint64_t bytes)
 {
     struct ms_range *range = segment->foreign == NULL ? ms_pool_block_around(pool, addr) : NULL;
     if (range != NULL) {
@@ -566,22 +566,33 @@ static uint64_t touch(struct ms_pool *pool, struct ms_segment *segment, ms_addr_
     }
     bytes = least(bytes, segment->bytes - (addr - segment->base));
     if (bytes == 0) {
-        return 0;
+        return (struct ms_touched){0};
     }
     if (segment->granules != NULL) {
         touch_granules(pool, segment, addr, bytes);
     }
-    return bytes_on_host(pool, segment, addr, bytes);
+    return (struct ms_touched){addr, bytes, bytes_on_host(pool, segment, addr, bytes)};
+}
+
+static struct ms_touched touch_in_pool(struct ms_pool *pool, ms_addr_t addr, uint64_t bytes)
+{
+    struct ms_touched touched = {0};
+    ms_lock_acquire(&pool->state);
+    struct ms_segment *segment = ms_segment_of(pool, addr);
+    if (segment != NULL && !segment->plain) {
+        touched = touch(pool, segment, addr, bytes);
+    }
+    ms_lock_release(&pool->state);
+    return touched;
 }
 
 uint64_t ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes)
 {
-    uint64_t on_host = 0;
-    ms_lock_acquire(&pool->state);
-    struct ms_segment *segment = ms_segment_of(pool, addr);
-    if (segment != NULL && !segment->plain) {
-        on_host = touch(pool, segment, addr, bytes);
-    }
-    ms_lock_release(&pool->state);
-    return on_host;
+    return touch_in_pool(pool, addr, bytes).host_bytes;
+}
+
+bool ms_pool_touch_around(ms_pool_t *pool, ms_addr_t addr, struct ms_touched *out)
+{
+    *out = touch_in_pool(pool, addr, 0);
+    return out->bytes > 0;
 }

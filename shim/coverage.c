@@ -6,11 +6,10 @@
 
 static const char *disposition_name(enum ms_hook_disposition disposition)
 {
-    static const char *const names[] = {[MS_HOOK_SERVED] = "served",
-                                        [MS_HOOK_FORWARDED] = "forwarded",
-                                        [MS_HOOK_WATCHED] = "watched",
-                                        [MS_HOOK_LAUNCHED] = "watched",
-                                        [MS_HOOK_GATED] = "gated"};
+    static const char *const names[] = {
+        [MS_HOOK_SERVED] = "served",   [MS_HOOK_FORWARDED] = "forwarded",
+        [MS_HOOK_WATCHED] = "watched", [MS_HOOK_LAUNCHED] = "watched",
+        [MS_HOOK_GATED] = "gated",     [MS_HOOK_TOUCHES] = "gated"};
     return names[disposition];
 }
 

@@ -8,6 +8,7 @@
 #include "shim/hook.h"
 #include "shim/life.h"
 #include "shim/resolve.h"
+#include "shim/serve/heat.h"
 
 _Thread_local struct ms_guard ms_guard;
 _Atomic int ms_door;
@@ -104,6 +105,27 @@ enum {
         return result;                                           \
     }                                                            \
     EXPORTED(symbol, params)
+
+/* As above. Whatever lies at a parameter that is no address is none of the pool's. */
+#define DOOR_TOUCHES(symbol, base, params, args)                 \
+    static CUresult door_##symbol params                         \
+    {                                                            \
+        const struct ms_real_functions *real = real_functions(); \
+        if (real->symbol == NULL) {                              \
+            return CUDA_ERROR_NOT_FOUND;                         \
+        }                                                        \
+        ms_gate_enter();                                         \
+        CUresult result = real->symbol args;                     \
+        ms_gate_leave();                                         \
+        if (ms_heat_is_on()) {                                   \
+            LOOK_AT args;                                        \
+        }                                                        \
+        return result;                                           \
+    }                                                            \
+    EXPORTED(symbol, params)
+#define LOOK_AT(first, second, third, ...) \
+    ms_heat_look_at_each(                  \
+        (const uint64_t[]){(uint64_t)(first), (uint64_t)(second), (uint64_t)(third)}, 3)
 
 /* A launch of what was launched before: counted, and off to the driver. Whatever else is the case
  * (the gate is closed, somebody watches, a thread's first call, nothing resolved yet) shows in that

@@ -8,6 +8,7 @@
 #include "shim/serve/driver_ops.h"
 #include "shim/serve/ledger.h"
 #include "shim/serve/overhead.h"
+#include "shim/serve/parameters.h"
 #include "shim/serve/peer.h"
 #include "shim/serve/release.h"
 #include "shim/serve/stream.h"
@@ -198,17 +199,20 @@ static struct ms_context *known(CUcontext handle)
 
 CUresult ms_serve_cuCtxDestroy(CUcontext ctx)
 {
+    ms_parameters_forget();
     return destroyed(known(ctx), MS_REAL(cuCtxDestroy)(ctx));
 }
 
 CUresult ms_serve_cuCtxDestroy_v2(CUcontext ctx)
 {
+    ms_parameters_forget();
     return destroyed(known(ctx), MS_REAL(cuCtxDestroy_v2)(ctx));
 }
 
 /* Gone or not: cuCtxDetach destroys with the last use only, and says nothing about it. */
 CUresult ms_serve_cuCtxDetach(CUcontext ctx)
 {
+    ms_parameters_forget();
     struct ms_context *context = known(ctx);
     CUresult result = MS_REAL(cuCtxDetach)(ctx);
     if (result == CUDA_SUCCESS && context) {
@@ -236,11 +240,13 @@ static CUresult released(CUdevice ordinal, CUresult result)
 
 CUresult ms_serve_cuDevicePrimaryCtxRelease(CUdevice_v1 dev)
 {
+    ms_parameters_forget();
     return released(dev, MS_REAL(cuDevicePrimaryCtxRelease)(dev));
 }
 
 CUresult ms_serve_cuDevicePrimaryCtxRelease_v2(CUdevice_v1 dev)
 {
+    ms_parameters_forget();
     return released(dev, MS_REAL(cuDevicePrimaryCtxRelease_v2)(dev));
 }
 
@@ -255,10 +261,12 @@ static CUresult was_reset(CUdevice ordinal, CUresult result)
 
 CUresult ms_serve_cuDevicePrimaryCtxReset(CUdevice_v1 dev)
 {
+    ms_parameters_forget();
     return was_reset(dev, MS_REAL(cuDevicePrimaryCtxReset)(dev));
 }
 
 CUresult ms_serve_cuDevicePrimaryCtxReset_v2(CUdevice_v1 dev)
 {
+    ms_parameters_forget();
     return was_reset(dev, MS_REAL(cuDevicePrimaryCtxReset_v2)(dev));
 }

@@ -4,6 +4,7 @@
 
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
+#include "shim/serve/heat.h"
 #include "shim/serve/peer.h"
 
 struct route {
@@ -30,10 +31,18 @@ static struct ms_device *device_of(CUdeviceptr_v2 addr)
     return ms_device_get(ordinal);
 }
 
+static void note_touched(CUdeviceptr_v2 dst, CUdeviceptr_v2 src)
+{
+    if (ms_heat_is_on()) {
+        ms_heat_look_at_each((const uint64_t[]){dst, src}, 2);
+    }
+}
+
 /* Whether this copy has to be a peer copy: at least one side is the pool's, both lie on devices,
- * and the devices cannot reach each other. */
+ * and the devices cannot reach each other. What it touches is noted. */
 static bool must_route(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, struct route *route)
 {
+    note_touched(dst, src);
     if (ms_devices_used() < 2) {
         return false;
     }
@@ -168,6 +177,10 @@ static bool is_linear(CUmemorytype type)
 static bool box_of_rows(const CUDA_MEMCPY2D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box)
 {
     struct route route;
+    if (copy && ms_heat_is_on()) {
+        note_touched(is_linear(copy->dstMemoryType) ? copy->dstDevice : 0,
+                     is_linear(copy->srcMemoryType) ? copy->srcDevice : 0);
+    }
     if (!copy || !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
         !must_route(copy->dstDevice, copy->srcDevice, &route)) {
         return false;
@@ -196,6 +209,10 @@ static bool box_of_rows(const CUDA_MEMCPY2D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box
 static bool box_of_box(const CUDA_MEMCPY3D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box)
 {
     struct route route;
+    if (copy && ms_heat_is_on()) {
+        note_touched(is_linear(copy->dstMemoryType) ? copy->dstDevice : 0,
+                     is_linear(copy->srcMemoryType) ? copy->srcDevice : 0);
+    }
     if (!copy || !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
         !must_route(copy->dstDevice, copy->srcDevice, &route)) {
         return false;
@@ -295,10 +312,14 @@ CUresult ms_serve_cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D_v2 *pCopy, CUstrea
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
-/* The first copy of the batch that has to be a peer copy; count where none has. */
+/* The first copy of the batch that has to be a peer copy; count where none has. What all of them
+ * touch is noted. */
 static size_t first_routed(const CUdeviceptr_v2 *dsts, const CUdeviceptr_v2 *srcs, size_t count)
 {
     struct route route;
+    for (size_t i = 0; ms_heat_is_on() && dsts && srcs && i < count; i++) {
+        note_touched(dsts[i], srcs[i]);
+    }
     size_t i = ms_devices_used() > 1 && dsts && srcs ? 0 : count;
     while (i < count && !must_route(dsts[i], srcs[i], &route)) {
         i++;

@@ -11,6 +11,7 @@
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
 #include "shim/serve/driver_ops.h"
+#include "shim/serve/heat.h"
 #include "shim/serve/host_road.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/nvml.h"
@@ -172,6 +173,7 @@ struct ms_device *ms_device_use(int ordinal)
 
 void ms_device_range_reserved(struct ms_device *device, ms_addr_t addr, uint64_t bytes)
 {
+    ms_heat_reach(addr, bytes);
     for (uint32_t i = 0; i < MS_RANGES_MAX; i++) {
         uint64_t none = 0;
         if (atomic_load(&device->ranges[i].addr) != 0) {
@@ -355,11 +357,12 @@ void ms_device_host_made(struct ms_device *device)
 }
 
 /* Once memory has been short, launches are looked at for good: one that runs out of it is tried
- * again (launch.c). */
+ * again (launch.c), and what they touch is hot (heat.c). */
 static void look_at_launches(void)
 {
     static atomic_bool looked_at;
     if (!atomic_exchange(&looked_at, true)) {
+        ms_heat_begin();
         ms_gate_watch_launches(true);
     }
 }

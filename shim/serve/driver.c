@@ -12,7 +12,13 @@ static void look_up(void)
 #define MS_DRIVER_ROW(symbol) functions.symbol = (__typeof__(&(symbol)))ms_real_find(#symbol);
     MS_DRIVER_ROWS
 #undef MS_DRIVER_ROW
-    functions.cuCtxRecordEvent = (CUresult(*)(CUcontext, CUevent))ms_real_find("cuCtxRecordEvent");
+#define LOOK_UP(symbol) functions.symbol = (__typeof__(functions.symbol))ms_real_find(#symbol)
+    LOOK_UP(cuCtxRecordEvent);
+    LOOK_UP(cuGraphKernelNodeGetParams_v2);
+    LOOK_UP(cuFuncGetParamInfo);
+    LOOK_UP(cuLibraryGetKernelCount);
+    LOOK_UP(cuKernelGetParamInfo);
+#undef LOOK_UP
 }
 
 const struct ms_driver_functions *ms_driver(void)

@@ -23,6 +23,11 @@
     MS_DRIVER_ROW(cuEventDestroy_v2)                     \
     MS_DRIVER_ROW(cuEventQuery)                          \
     MS_DRIVER_ROW(cuEventRecord)                         \
+    MS_DRIVER_ROW(cuGraphChildGraphNodeGetGraph)         \
+    MS_DRIVER_ROW(cuGraphGetNodes)                       \
+    MS_DRIVER_ROW(cuGraphMemcpyNodeGetParams)            \
+    MS_DRIVER_ROW(cuGraphMemsetNodeGetParams)            \
+    MS_DRIVER_ROW(cuGraphNodeGetType)                    \
     MS_DRIVER_ROW(cuMemcpy3DPeer)                        \
     MS_DRIVER_ROW(cuMemcpy3DPeer_ptds)                   \
     MS_DRIVER_ROW(cuMemcpy3DPeerAsync)                   \
@@ -44,6 +49,12 @@ struct ms_driver_functions {
     MS_DRIVER_ROWS
 #undef MS_DRIVER_ROW
     CUresult (*cuCtxRecordEvent)(CUcontext context, CUevent event); /* CUDA 12.5 */
+    CUresult (*cuGraphKernelNodeGetParams_v2)(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2 *out);
+    CUresult (*cuFuncGetParamInfo)(CUfunction function, size_t index, size_t *offset,
+                                   size_t *bytes);                               /* CUDA 12.4 */
+    CUresult (*cuLibraryGetKernelCount)(unsigned int *count, CUlibrary library); /* CUDA 12.4 */
+    CUresult (*cuKernelGetParamInfo)(CUkernel kernel, size_t index, size_t *offset,
+                                     size_t *bytes); /* CUDA 12.4 */
 };
 
 /* Looked up at the first call; the same table ever after. The driver has been found before. */

@@ -2,8 +2,12 @@
  * tried once more where the driver ran out and the pool could give something back. */
 #include "shim/gate.h"
 #include "shim/serve/context.h"
+#include "shim/serve/driver.h"
+#include "shim/serve/graph_heat.h"
+#include "shim/serve/heat.h"
 #include "shim/serve/ledger.h"
 #include "shim/serve/overhead.h"
+#include "shim/serve/parameters.h"
 #include "shim/serve/seen.h"
 #include "shim/serve/stream.h"
 
@@ -137,12 +141,22 @@ static CUresult unload_module(void *module)
 
 CUresult ms_serve_cuModuleUnload(CUmodule hmod)
 {
+    ms_parameters_forget();
     return destroyed(unload_module, hmod);
+}
+
+static CUresult function(CUresult result, const CUfunction *given)
+{
+    if (result == CUDA_SUCCESS) {
+        ms_parameters_note_function(*given);
+    }
+    return result;
 }
 
 CUresult ms_serve_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
 {
-    WATCHED(MS_CHARGE_MODULE, MS_REAL(cuModuleGetFunction)(hfunc, hmod, name), NULL);
+    WATCHED(MS_CHARGE_MODULE, function(MS_REAL(cuModuleGetFunction)(hfunc, hmod, name), hfunc),
+            NULL);
 }
 
 CUresult ms_serve_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
@@ -175,15 +189,39 @@ static CUresult unload_library(void *library)
 
 CUresult ms_serve_cuLibraryUnload(CUlibrary library)
 {
+    ms_parameters_forget();
     return destroyed(unload_library, library);
+}
+
+CUresult ms_serve_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+    CUresult result = MS_REAL(cuLibraryGetKernel)(pKernel, library, name);
+    if (result == CUDA_SUCCESS) {
+        ms_parameters_note_kernel(*pKernel);
+    }
+    return result;
+}
+
+CUresult ms_serve_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels,
+                                            CUlibrary lib)
+{
+    unsigned int count = 0;
+    CUresult result = MS_REAL(cuLibraryEnumerateKernels)(kernels, numKernels, lib);
+    if (result == CUDA_SUCCESS &&
+        ms_driver()->cuLibraryGetKernelCount(&count, lib) == CUDA_SUCCESS) {
+        for (unsigned int i = 0; i < count && i < numKernels; i++) {
+            ms_parameters_note_kernel(kernels[i]);
+        }
+    }
+    return result;
 }
 
 CUresult ms_serve_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
     if (ms_seen(kernel)) {
-        return MS_REAL(cuKernelGetFunction)(pFunc, kernel);
+        return function(MS_REAL(cuKernelGetFunction)(pFunc, kernel), pFunc);
     }
-    WATCHED(MS_CHARGE_MODULE, MS_REAL(cuKernelGetFunction)(pFunc, kernel), NULL);
+    WATCHED(MS_CHARGE_MODULE, function(MS_REAL(cuKernelGetFunction)(pFunc, kernel), pFunc), NULL);
 }
 
 CUresult ms_serve_cuFuncLoad(CUfunction hfunc)
@@ -193,12 +231,22 @@ CUresult ms_serve_cuFuncLoad(CUfunction hfunc)
 
 /* --- graphs ----------------------------------------------------------------------------------- */
 
+static CUresult made(CUresult result, const CUgraphExec *exec, CUgraph graph)
+{
+    if (result == CUDA_SUCCESS) {
+        ms_graph_heat_made(*exec, graph);
+    }
+    return result;
+}
+
 CUresult ms_serve_cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph,
                                      CUgraphNode *phErrorNode, char *logBuffer, size_t bufferSize)
 {
-    WATCHED(MS_CHARGE_GRAPH,
-            MS_REAL(cuGraphInstantiate)(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
-            *phGraphExec);
+    WATCHED(
+        MS_CHARGE_GRAPH,
+        made(MS_REAL(cuGraphInstantiate)(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
+             phGraphExec, hGraph),
+        *phGraphExec);
 }
 
 CUresult ms_serve_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph,
@@ -206,22 +254,27 @@ CUresult ms_serve_cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph
                                         size_t bufferSize)
 {
     WATCHED(MS_CHARGE_GRAPH,
-            MS_REAL(cuGraphInstantiate_v2)(phGraphExec, hGraph, phErrorNode, logBuffer, bufferSize),
+            made(MS_REAL(cuGraphInstantiate_v2)(phGraphExec, hGraph, phErrorNode, logBuffer,
+                                                bufferSize),
+                 phGraphExec, hGraph),
             *phGraphExec);
 }
 
 CUresult ms_serve_cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
                                               unsigned long long flags)
 {
-    WATCHED(MS_CHARGE_GRAPH, MS_REAL(cuGraphInstantiateWithFlags)(phGraphExec, hGraph, flags),
-            *phGraphExec);
+    WATCHED(
+        MS_CHARGE_GRAPH,
+        made(MS_REAL(cuGraphInstantiateWithFlags)(phGraphExec, hGraph, flags), phGraphExec, hGraph),
+        *phGraphExec);
 }
 
 CUresult ms_serve_cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                                                CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
     WATCHED(MS_CHARGE_GRAPH,
-            MS_REAL(cuGraphInstantiateWithParams)(phGraphExec, hGraph, instantiateParams),
+            made(MS_REAL(cuGraphInstantiateWithParams)(phGraphExec, hGraph, instantiateParams),
+                 phGraphExec, hGraph),
             *phGraphExec);
 }
 
@@ -230,7 +283,8 @@ ms_serve_cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGr
                                            CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
     WATCHED(MS_CHARGE_GRAPH,
-            MS_REAL(cuGraphInstantiateWithParams_ptsz)(phGraphExec, hGraph, instantiateParams),
+            made(MS_REAL(cuGraphInstantiateWithParams_ptsz)(phGraphExec, hGraph, instantiateParams),
+                 phGraphExec, hGraph),
             *phGraphExec);
 }
 
@@ -252,7 +306,32 @@ static CUresult destroy_graph(void *graph)
 CUresult ms_serve_cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
     ms_unseen(hGraphExec); /* another may get its address */
+    ms_graph_heat_gone(hGraphExec);
     return destroyed(destroy_graph, hGraphExec);
+}
+
+CUresult ms_serve_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
+                                    CUgraphNode *hErrorNode_out,
+                                    CUgraphExecUpdateResult *updateResult_out)
+{
+    return made(MS_REAL(cuGraphExecUpdate)(hGraphExec, hGraph, hErrorNode_out, updateResult_out),
+                &hGraphExec, hGraph);
+}
+
+CUresult ms_serve_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
+                                       CUgraphExecUpdateResultInfo_v1 *resultInfo)
+{
+    return made(MS_REAL(cuGraphExecUpdate_v2)(hGraphExec, hGraph, resultInfo), &hGraphExec, hGraph);
+}
+
+CUresult ms_serve_cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                    const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
+{
+    CUresult result = MS_REAL(cuGraphExecKernelNodeSetParams_v2)(hGraphExec, hNode, nodeParams);
+    if (result == CUDA_SUCCESS) {
+        ms_graph_heat_kernel(hGraphExec, nodeParams);
+    }
+    return result;
 }
 
 /* --- launches --------------------------------------------------------------------------------- */
@@ -273,34 +352,44 @@ static bool launched_before(const void *function)
     return ms_seen(function) && !first;
 }
 
+static CUresult launched_graph(CUresult result, const void *exec)
+{
+    if (result == CUDA_SUCCESS && ms_heat_is_on()) {
+        ms_graph_heat_launched(exec);
+    }
+    return result;
+}
+
 CUresult ms_serve_cuGraphLaunch(CUgraphExec f, CUstream hStream)
 {
     if (ms_seen(f)) {
-        return MS_GATED(MS_REAL(cuGraphLaunch)(f, hStream));
+        return launched_graph(MS_GATED(MS_REAL(cuGraphLaunch)(f, hStream)), f);
     }
-    WATCHED(MS_CHARGE_GRAPH, MS_GATED(MS_REAL(cuGraphLaunch)(f, hStream)), NULL);
+    WATCHED(MS_CHARGE_GRAPH, launched_graph(MS_GATED(MS_REAL(cuGraphLaunch)(f, hStream)), f), NULL);
 }
 
 CUresult ms_serve_cuGraphLaunch_ptsz(CUgraphExec f, CUstream hStream)
 {
     if (ms_seen(f)) {
-        return MS_GATED(MS_REAL(cuGraphLaunch_ptsz)(f, hStream));
+        return launched_graph(MS_GATED(MS_REAL(cuGraphLaunch_ptsz)(f, hStream)), f);
     }
-    WATCHED(MS_CHARGE_GRAPH, MS_GATED(MS_REAL(cuGraphLaunch_ptsz)(f, hStream)), NULL);
+    WATCHED(MS_CHARGE_GRAPH, launched_graph(MS_GATED(MS_REAL(cuGraphLaunch_ptsz)(f, hStream)), f),
+            NULL);
 }
 
 /* A launch of something known can run out of memory as well: local memory grows with the grid. */
-#define LAUNCHED(function, call)                         \
-    do {                                                 \
-        if (launched_before(function)) {                 \
-            bool retried_ = false;                       \
-            CUresult result_;                            \
-            do {                                         \
-                result_ = MS_GATED(call);                \
-            } while (again(&retried_, result_));         \
-            return result_;                              \
-        }                                                \
-        WATCHED(MS_CHARGE_LAUNCH, MS_GATED(call), NULL); \
+#define LAUNCHED(function, call, parameters, extra)                                         \
+    do {                                                                                    \
+        if (launched_before(function)) {                                                    \
+            bool retried_ = false;                                                          \
+            CUresult result_;                                                               \
+            do {                                                                            \
+                result_ = MS_GATED(call);                                                   \
+            } while (again(&retried_, result_));                                            \
+            return ms_heat_launched(result_, (function), (parameters), (extra));            \
+        }                                                                                   \
+        WATCHED(MS_CHARGE_LAUNCH,                                                           \
+                ms_heat_launched(MS_GATED(call), (function), (parameters), (extra)), NULL); \
     } while (0)
 
 CUresult ms_serve_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -309,8 +398,10 @@ CUresult ms_serve_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned i
                                  unsigned int sharedMemBytes, CUstream hStream, void **kernelParams,
                                  void **extra)
 {
-    LAUNCHED(f, MS_REAL(cuLaunchKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
-                                        blockDimZ, sharedMemBytes, hStream, kernelParams, extra));
+    LAUNCHED(f,
+             MS_REAL(cuLaunchKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
+                                     blockDimZ, sharedMemBytes, hStream, kernelParams, extra),
+             kernelParams, extra);
 }
 
 CUresult ms_serve_cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -321,19 +412,21 @@ CUresult ms_serve_cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsig
 {
     LAUNCHED(f,
              MS_REAL(cuLaunchKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY,
-                                          blockDimZ, sharedMemBytes, hStream, kernelParams, extra));
+                                          blockDimZ, sharedMemBytes, hStream, kernelParams, extra),
+             kernelParams, extra);
 }
 
 CUresult ms_serve_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
                                    void **extra)
 {
-    LAUNCHED(f, MS_REAL(cuLaunchKernelEx)(config, f, kernelParams, extra));
+    LAUNCHED(f, MS_REAL(cuLaunchKernelEx)(config, f, kernelParams, extra), kernelParams, extra);
 }
 
 CUresult ms_serve_cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f,
                                         void **kernelParams, void **extra)
 {
-    LAUNCHED(f, MS_REAL(cuLaunchKernelEx_ptsz)(config, f, kernelParams, extra));
+    LAUNCHED(f, MS_REAL(cuLaunchKernelEx_ptsz)(config, f, kernelParams, extra), kernelParams,
+             extra);
 }
 
 CUresult ms_serve_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
@@ -342,9 +435,11 @@ CUresult ms_serve_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX,
                                             unsigned int blockDimZ, unsigned int sharedMemBytes,
                                             CUstream hStream, void **kernelParams)
 {
-    LAUNCHED(f, MS_REAL(cuLaunchCooperativeKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX,
-                                                   blockDimY, blockDimZ, sharedMemBytes, hStream,
-                                                   kernelParams));
+    LAUNCHED(f,
+             MS_REAL(cuLaunchCooperativeKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX,
+                                                blockDimY, blockDimZ, sharedMemBytes, hStream,
+                                                kernelParams),
+             kernelParams, NULL);
 }
 
 CUresult ms_serve_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX,
@@ -354,7 +449,9 @@ CUresult ms_serve_cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int grid
                                                  unsigned int sharedMemBytes, CUstream hStream,
                                                  void **kernelParams)
 {
-    LAUNCHED(f, MS_REAL(cuLaunchCooperativeKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX,
-                                                        blockDimY, blockDimZ, sharedMemBytes,
-                                                        hStream, kernelParams));
+    LAUNCHED(f,
+             MS_REAL(cuLaunchCooperativeKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX,
+                                                     blockDimY, blockDimZ, sharedMemBytes, hStream,
+                                                     kernelParams),
+             kernelParams, NULL);
 }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "shim/serve/heat.h"
 #include "shim/serve/ranges.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -56,6 +57,7 @@ void ms_reservations_note_proxies(CUdeviceptr_v2 addr, struct ms_device *device)
     struct ms_reservation *found = at_locked(addr);
     if (found) {
         found->proxies = device;
+        ms_heat_reach(found->addr, found->bytes);
     }
     pthread_mutex_unlock(&lock);
 }

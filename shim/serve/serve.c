@@ -6,6 +6,7 @@
 #include "shim/serve/context.h"
 #include "shim/serve/device.h"
 #include "shim/serve/driver_ops.h"
+#include "shim/serve/heat.h"
 #include "shim/serve/ledger.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/pages.h"
@@ -113,6 +114,7 @@ void ms_serve_fork_parent(void)
 
 void ms_serve_fork_child(void)
 {
+    ms_heat_fork_child();
     ms_marks_fork_child();
     ms_reservations_fork_child();
     for (int d = MS_DEVICES_MAX; d-- > 0;) {

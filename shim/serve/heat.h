@@ -1,0 +1,58 @@
+/* Heat: which of the pool's memory the device is asked to touch, told to the pool (ms_pool_touch)
+ * from what the program asks the driver for: launches, by the pointers among the parameters of
+ * kernels, wherever these are known (parameters.h); launches of graphs, by those of their nodes
+ * (graph_heat.h); copies and memsets. Births the pool knows by itself. Pointers that lie in device
+ * memory are not seen: that costs speed, never correctness.
+ *
+ * Nothing is looked at before memory pressure first passed the warning threshold; then for good.
+ * No call into the driver but the questions of parameters.h; no lock but the pool's state lock. */
+#ifndef MEMSHIM_SHIM_SERVE_HEAT_H
+#define MEMSHIM_SHIM_SERVE_HEAT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shim/hook.h"
+
+extern _Atomic bool ms_heat_on;
+
+static inline bool ms_heat_is_on(void)
+{
+    return __builtin_expect(atomic_load_explicit(&ms_heat_on, memory_order_relaxed), 0);
+}
+
+/* The warning threshold was passed. */
+void ms_heat_begin(void);
+
+/* Addresses that the pool may hand out, or whose pages it stands behind. Never taken back: what
+ * lies there no more is told to the pool in vain. */
+void ms_heat_reach(uint64_t addr, uint64_t bytes);
+
+/* Whether a value may be an address of the pool's. */
+bool ms_heat_may_hold(uint64_t value);
+
+/* The device is asked to touch what lies there, all of the block or tensor; nothing where the value
+ * is no such address. Only while heat is on. */
+void ms_heat_look(uint64_t value);
+void ms_heat_look_at_each(const uint64_t *values, size_t count);
+
+/* The same of a launch that the driver took. The arrays are as cuLaunchKernel was given them. */
+void ms_heat_launch(const void *function, void **parameters, void **extra);
+
+/* One call of the driver's that launches, evaluated, and what it was given looked at. */
+#define MS_HEATED(call, function, parameters, extra) \
+    ms_heat_launched((call), (function), (parameters), (extra))
+static inline CUresult ms_heat_launched(CUresult result, const void *function, void **parameters,
+                                        void **extra)
+{
+    if (result == CUDA_SUCCESS && ms_heat_is_on()) {
+        ms_heat_launch(function, parameters, extra);
+    }
+    return result;
+}
+
+/* A fork child: no memory of the pool's any more. */
+void ms_heat_fork_child(void);
+
+#endif
