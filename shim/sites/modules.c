@@ -85,10 +85,11 @@ static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * no
     }
 }
 
-/* The loader knows the program by an empty name, and a library by the name it was asked for. */
+/* The loader knows the program by an empty name, and a library by the name it was asked for. Under
+ * the loader's lock; stacks may be small. */
 static void absolute_path(const char *name, char *path, uint32_t path_bytes)
 {
-    char real[PATH_MAX];
+    static char real[PATH_MAX];
     if (name[0] == '\0') {
         ssize_t length = readlink("/proc/self/exe", real, sizeof(real) - 1);
         real[length > 0 ? length : 0] = '\0';
