@@ -1,0 +1,194 @@
+#include "loop.h"
+
+#include <string.h>
+
+#define PACKAGES "/venv/lib/python3.11/site-packages"
+
+enum { MOST_DEPTH = 5 };
+
+static const struct {
+    enum loop_site site;
+    uint32_t thread;
+    struct {
+        const char *file, *function;
+    } frames[MOST_DEPTH]; /* outermost first */
+} stacks[] = {
+    {LOOP_PARAMETER,
+     MS_THREAD_PYTHON,
+     {{"train.py", "<module>"},
+      {PACKAGES "/torch/nn/modules/module.py", "Module.to"},
+      {PACKAGES "/torch/nn/modules/module.py", "Module._apply"}}},
+    {LOOP_INPUT, MS_THREAD_PYTHON, {{"train.py", "train"}}},
+    {LOOP_FORWARD,
+     MS_THREAD_PYTHON,
+     {{"train.py", "train"},
+      {PACKAGES "/torch/nn/modules/module.py", "Module._call_impl"},
+      {"net.py", "Net.forward"}}},
+    {LOOP_GRADIENT, MS_THREAD_BACKWARD, {{NULL, NULL}}},
+    {LOOP_BACKWARD, MS_THREAD_BACKWARD, {{NULL, NULL}}},
+    {LOOP_STATE,
+     MS_THREAD_PYTHON,
+     {{"train.py", "train"},
+      {PACKAGES "/torch/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper"},
+      {PACKAGES "/torch/optim/adam.py", "Adam._init_group"}}},
+    {LOOP_UPDATE,
+     MS_THREAD_PYTHON,
+     {{"train.py", "train"},
+      {PACKAGES "/torch/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper"},
+      {PACKAGES "/torch/optim/adam.py", "Adam.step"}}},
+    {LOOP_OTHER_UPDATE,
+     MS_THREAD_PYTHON,
+     {{"train.py", "train_other"}, {PACKAGES "/torch/optim/adam.py", "Adam.step"}}},
+    {LOOP_OWN_UPDATE, MS_THREAD_PYTHON, {{"train.py", "train"}, {"mine.py", "Mine.step"}}},
+    {LOOP_EVALUATION,
+     MS_THREAD_PYTHON,
+     {{"train.py", "train"},
+      {"train.py", "evaluate"},
+      {PACKAGES "/torch/nn/modules/module.py", "Module._call_impl"},
+      {"net.py", "Net.forward"}}},
+    {LOOP_TEACHER,
+     MS_THREAD_PYTHON,
+     {{"train.py", "teach"},
+      {PACKAGES "/torch/nn/modules/module.py", "Module._call_impl"},
+      {"net.py", "Net.forward"}}},
+    {LOOP_IN_STEP,
+     MS_THREAD_PYTHON,
+     {{"trainer.py", "Trainer.step"},
+      {PACKAGES "/torch/nn/modules/module.py", "Module._call_impl"},
+      {"net.py", "Net.forward"}}},
+    {LOOP_STEP_ITSELF, MS_THREAD_PYTHON, {{"trainer.py", "Trainer.step"}}},
+    {LOOP_COPY,
+     MS_THREAD_PYTHON,
+     {{"train.py", "<module>"}, {"/usr/lib/python3.11/copy.py", "deepcopy"}}},
+    {LOOP_RECOMPUTED,
+     MS_THREAD_BACKWARD,
+     {{PACKAGES "/torch/nn/modules/module.py", "Module._call_impl"}, {"net.py", "Net.forward"}}},
+    {LOOP_PREFETCH,
+     MS_THREAD_PYTHON,
+     {{"/usr/lib/python3.11/threading.py", "Thread._bootstrap"}, {"loader.py", "Loader.run"}}},
+    {LOOP_KEPT, MS_THREAD_PYTHON, {{"train.py", "note_metrics"}}},
+    {LOOP_GATHERED,
+     MS_THREAD_PYTHON,
+     {{"train.py", "train"},
+      {PACKAGES "/torch/nn/modules/module.py", "Module._call_impl"},
+      {PACKAGES "/torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py",
+       "FSDPParamGroup.unshard"}}},
+    {LOOP_UNKNOWN, MS_THREAD_OTHER, {{NULL, NULL}}},
+};
+
+/* A node for each frame of each stack, but the same one for the same beginning of two stacks. */
+static uint32_t define_frame(ms_definitions_t *to, uint32_t caller, const char *file,
+                             const char *function)
+{
+    struct {
+        struct ms_code_definition is;
+        char text[256];
+    } code = {.is = {.version = 0x30b,
+                     .first_line = 1,
+                     .file_bytes = (uint32_t)strlen(file),
+                     .function_bytes = (uint32_t)strlen(function)}};
+    uint32_t id = 1;
+
+    for (const struct ms_python_definition *is; (is = ms_definitions_python(to, id)); id++) {
+        const struct ms_code_read *read = ms_definitions_code(to, is->code);
+
+        if (is->caller == caller && strcmp(read->file, file) == 0 &&
+            strcmp(read->function, function) == 0) {
+            return id;
+        }
+    }
+    code.is.id = id;
+    /* One code object for each function: a sign of one belongs to all of its frames. */
+    for (uint32_t each = 1; each < id; each++) {
+        const struct ms_code_read *read = ms_definitions_code(to, each);
+
+        if (read && strcmp(read->file, file) == 0 && strcmp(read->function, function) == 0) {
+            code.is.id = each;
+        }
+    }
+    if (code.is.id == id) {
+        memcpy(code.text, file, code.is.file_bytes);
+        memcpy(code.text + code.is.file_bytes, function, code.is.function_bytes);
+        ms_definitions_add(to, MS_DEFINE_CODE, &code,
+                           sizeof(code.is) + code.is.file_bytes + code.is.function_bytes);
+    }
+
+    const struct ms_python_definition node = {.id = id, .caller = caller, .code = code.is.id};
+
+    ms_definitions_add(to, MS_DEFINE_PYTHON, &node, sizeof(node));
+    return id;
+}
+
+static void define_sites(ms_definitions_t *to)
+{
+    for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]); i++) {
+        uint32_t node = 0;
+
+        for (size_t k = 0; k < MOST_DEPTH && stacks[i].frames[k].file; k++) {
+            node = define_frame(to, node, stacks[i].frames[k].file, stacks[i].frames[k].function);
+        }
+
+        const struct ms_site_definition site = {
+            .id = stacks[i].site, .python = node, .thread = stacks[i].thread};
+
+        ms_definitions_add(to, MS_DEFINE_SITE, &site, sizeof(site));
+    }
+}
+
+void loop_start(struct loop *loop)
+{
+    *loop = (struct loop){.definitions = ms_definitions_new(), .table = ms_site_table_new()};
+    define_sites(loop->definitions);
+    loop->landmarks = ms_landmarks_new(loop->definitions);
+    loop->steps = ms_steps_new(loop->landmarks);
+}
+
+void loop_stop(struct loop *loop)
+{
+    ms_steps_delete(loop->steps);
+    ms_landmarks_delete(loop->landmarks);
+    ms_site_table_delete(loop->table);
+    ms_definitions_delete(loop->definitions);
+}
+
+uint64_t loop_born(struct loop *loop, enum loop_site site, uint64_t bytes)
+{
+    const struct ms_event event = {
+        .kind = MS_EVENT_TENSOR_BORN, .site = site, .id = ++loop->next_id, .bytes = bytes};
+
+    loop->time_ns += 1000;
+    ms_site_table_enter(loop->table, ms_steps_birth(loop->steps, site, loop->time_ns));
+    ms_site_table_apply(loop->table, &event, loop->time_ns);
+    return event.id;
+}
+
+void loop_died(struct loop *loop, uint64_t id, uint64_t bytes)
+{
+    const struct ms_event event = {.kind = MS_EVENT_TENSOR_DIED, .id = id, .bytes = bytes};
+
+    loop->time_ns += 1000;
+    ms_site_table_apply(loop->table, &event, loop->time_ns);
+}
+
+void loop_moment(struct loop *loop, enum loop_site site, uint64_t bytes)
+{
+    loop_died(loop, loop_born(loop, site, bytes), bytes);
+}
+
+struct ms_recurrence loop_end(struct loop *loop)
+{
+    struct ms_recurrence found;
+
+    ms_site_table_finish(loop->table);
+    ms_steps_judge(loop->steps, loop->table, true, &found);
+    ms_buffer_free(&found.begins);
+    return found;
+}
+
+struct ms_site_kinds loop_kinds(const struct loop *loop, enum loop_site site)
+{
+    struct ms_site_kinds kinds;
+
+    ms_kinds_judge(loop->definitions, loop->landmarks, loop->table, NULL, 0, site, &kinds);
+    return kinds;
+}

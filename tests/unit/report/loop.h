@@ -1,0 +1,50 @@
+/* A training loop, made up event by event: sites with the stacks that real ones have, told to the
+ * finder of steps and to the sums by site as the model tells them. */
+#ifndef MEMSHIM_TESTS_UNIT_REPORT_LOOP_H
+#define MEMSHIM_TESTS_UNIT_REPORT_LOOP_H
+
+#include "report/kinds.h"
+#include "report/steps.h"
+
+enum loop_site {
+    LOOP_PARAMETER = 1, /* <module> > Module.to > Module._apply */
+    LOOP_INPUT,         /* train */
+    LOOP_FORWARD,       /* train > Module._call_impl > Net.forward */
+    LOOP_GRADIENT,      /* autograd's thread */
+    LOOP_BACKWARD,      /* autograd's thread, another operation */
+    LOOP_STATE,         /* train > Adam.step > Adam._init_group */
+    LOOP_UPDATE,        /* train > Adam.step */
+    LOOP_OTHER_UPDATE,  /* train, another line > Adam.step */
+    LOOP_OWN_UPDATE,    /* train > Mine.step, which is no part of PyTorch */
+    LOOP_EVALUATION,    /* train > evaluate > Module._call_impl > Net.forward */
+    LOOP_TEACHER,       /* train, another line > Module._call_impl > Net.forward */
+    LOOP_IN_STEP,       /* Trainer.step > Module._call_impl > Net.forward */
+    LOOP_STEP_ITSELF,   /* Trainer.step */
+    LOOP_COPY,          /* <module> > copy.deepcopy */
+    LOOP_RECOMPUTED,    /* autograd's thread > Module._call_impl > Net.forward */
+    LOOP_PREFETCH,      /* Thread._bootstrap > Loader.run */
+    LOOP_KEPT,          /* train, another line */
+    LOOP_GATHERED,      /* train > Module._call_impl > FSDP's unshard */
+    LOOP_UNKNOWN        /* no stack */
+};
+
+struct loop {
+    ms_definitions_t *definitions;
+    ms_landmarks_t *landmarks;
+    ms_steps_t *steps;
+    ms_site_table_t *table;
+    uint64_t time_ns, next_id;
+};
+
+void loop_start(struct loop *loop);
+void loop_stop(struct loop *loop);
+
+uint64_t loop_born(struct loop *loop, enum loop_site site, uint64_t bytes); /* its id */
+void loop_died(struct loop *loop, uint64_t id, uint64_t bytes);
+void loop_moment(struct loop *loop, enum loop_site site, uint64_t bytes); /* born, died */
+
+/* Nothing follows: what was found. */
+struct ms_recurrence loop_end(struct loop *loop);
+struct ms_site_kinds loop_kinds(const struct loop *loop, enum loop_site site);
+
+#endif

@@ -1,0 +1,154 @@
+/* Kinds: each rule by a loop in which it holds, and what looks like it and is not. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "loop.h"
+
+enum { STEPS = 6, PARAMETERS = 8, BYTES = 1000 };
+
+static struct loop loop;
+
+static void stop(void)
+{
+    loop_stop(&loop);
+}
+
+/* What a step of training asks for; its update asks for state in the first. */
+static void train(bool dropped_at_once)
+{
+    uint64_t gradients[PARAMETERS];
+
+    for (int step = 0; step < STEPS; step++) {
+        const uint64_t input = loop_born(&loop, LOOP_INPUT, BYTES);
+        const uint64_t saved = loop_born(&loop, LOOP_FORWARD, BYTES);
+
+        loop_moment(&loop, LOOP_EVALUATION, BYTES);
+        for (int i = 0; i < PARAMETERS; i++) {
+            gradients[i] = loop_born(&loop, LOOP_GRADIENT, BYTES);
+            loop_moment(&loop, LOOP_BACKWARD, BYTES);
+            loop_moment(&loop, LOOP_RECOMPUTED, BYTES);
+        }
+
+        /* The last result of a pass outlives its last birth, and is no gradient. */
+        const uint64_t last = loop_born(&loop, LOOP_BACKWARD, 100 * BYTES);
+
+        loop_died(&loop, saved, BYTES);
+        loop_died(&loop, last, 100 * BYTES);
+        loop.time_ns += 1000000;
+        if (!dropped_at_once || step == 0) {
+            if (step == 0) {
+                loop_born(&loop, LOOP_STATE, 2 * BYTES);
+            }
+            loop_moment(&loop, LOOP_UPDATE, BYTES);
+        }
+        for (int i = 0; i < PARAMETERS; i++) {
+            loop_died(&loop, gradients[i], BYTES);
+        }
+        loop_born(&loop, LOOP_KEPT, BYTES);
+        loop_died(&loop, input, BYTES);
+    }
+}
+
+static void start(void)
+{
+    loop_start(&loop);
+    loop_born(&loop, LOOP_PARAMETER, BYTES);
+    loop_born(&loop, LOOP_COPY, BYTES);
+}
+
+TestSuite(kinds, .init = start, .fini = stop);
+
+static void expect(enum loop_site site, enum ms_kind kind, uint64_t bytes)
+{
+    const struct ms_site_kinds kinds = loop_kinds(&loop, site);
+
+    cr_expect_str_eq(ms_kind_name(kinds.kind), ms_kind_name(kind), "site %d: %s, since %s", site,
+                     ms_kind_name(kinds.kind), kinds.reason);
+    cr_expect_eq(kinds.bytes[kind], bytes, "site %d: %zu bytes", site, (size_t)kinds.bytes[kind]);
+}
+
+Test(kinds, of_a_training_loop)
+{
+    train(false);
+    loop_end(&loop);
+    expect(LOOP_PARAMETER, MS_KIND_PARAMETERS, BYTES);
+    expect(LOOP_COPY, MS_KIND_PERSISTENT, BYTES);
+    expect(LOOP_GRADIENT, MS_KIND_GRADIENTS, UINT64_C(1) * STEPS * PARAMETERS * BYTES);
+    expect(LOOP_BACKWARD, MS_KIND_TEMPORARY, UINT64_C(1) * STEPS * (PARAMETERS + 100) * BYTES);
+    expect(LOOP_RECOMPUTED, MS_KIND_ACTIVATIONS, UINT64_C(1) * STEPS * PARAMETERS * BYTES);
+    expect(LOOP_STATE, MS_KIND_OPTIMIZER, 2 * BYTES);
+    expect(LOOP_UPDATE, MS_KIND_TEMPORARY, UINT64_C(1) * STEPS * BYTES);
+    expect(LOOP_FORWARD, MS_KIND_ACTIVATIONS, UINT64_C(1) * STEPS * BYTES);
+    expect(LOOP_EVALUATION, MS_KIND_TEMPORARY, UINT64_C(1) * STEPS * BYTES);
+    expect(LOOP_KEPT, MS_KIND_PERSISTENT, UINT64_C(1) * STEPS * BYTES);
+}
+
+/* Gradients die before anything else is asked for: they are told from the pass's last result. */
+Test(kinds, of_gradients_that_are_dropped_at_once)
+{
+    train(true);
+    loop_end(&loop);
+    expect(LOOP_GRADIENT, MS_KIND_GRADIENTS, UINT64_C(1) * STEPS * PARAMETERS * BYTES);
+    expect(LOOP_BACKWARD, MS_KIND_TEMPORARY, UINT64_C(1) * STEPS * (PARAMETERS + 100) * BYTES);
+}
+
+Test(kinds, of_what_fsdp_gathers)
+{
+    loop_moment(&loop, LOOP_GATHERED, BYTES);
+    train(false);
+    loop_end(&loop);
+    expect(LOOP_GATHERED, MS_KIND_COMMUNICATION, BYTES);
+}
+
+Test(kinds, of_what_has_no_stack)
+{
+    loop_moment(&loop, LOOP_UNKNOWN, BYTES);
+    loop_end(&loop);
+    expect(LOOP_UNKNOWN, MS_KIND_UNKNOWN, BYTES);
+}
+
+/* One stack in backward makes gradients and what is over at once: each is counted as what it was.
+ */
+Test(kinds, of_a_site_that_makes_two)
+{
+    for (int step = 0; step < STEPS; step++) {
+        loop_moment(&loop, LOOP_FORWARD, BYTES);
+        for (int i = 0; i < 3; i++) {
+            loop_moment(&loop, LOOP_GRADIENT, BYTES);
+        }
+
+        const uint64_t gradient = loop_born(&loop, LOOP_GRADIENT, BYTES);
+
+        loop_moment(&loop, LOOP_BACKWARD, 1);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+        loop_died(&loop, gradient, BYTES);
+    }
+    loop_end(&loop);
+
+    const struct ms_site_kinds kinds = loop_kinds(&loop, LOOP_GRADIENT);
+
+    cr_assert_eq(kinds.bytes[MS_KIND_GRADIENTS], STEPS * BYTES);
+    cr_assert_eq(kinds.bytes[MS_KIND_TEMPORARY], 3 * STEPS * BYTES);
+    cr_assert_eq(kinds.kind, MS_KIND_GRADIENTS, "at the peak it is the gradient: %s", kinds.reason);
+    cr_assert_eq(kinds.second, MS_KIND_TEMPORARY);
+}
+
+/* What was live at the peak, by kind, adds up to the peak. */
+Test(kinds, at_the_peak_add_up)
+{
+    uint64_t told = 0, held = 0;
+
+    train(false);
+    loop_end(&loop);
+    for (int site = 1; site <= LOOP_UNKNOWN; site++) {
+        const struct ms_site_kinds kinds = loop_kinds(&loop, (enum loop_site)site);
+        struct ms_site_sums sums;
+
+        held += ms_site_table_read(loop.table, 0, (uint32_t)site, &sums) ? sums.at_peak_bytes : 0;
+        for (int kind = 0; kind < MS_KIND_COUNT; kind++) {
+            told += kinds.at_peak_bytes[kind];
+        }
+    }
+    cr_assert_gt(held, 0);
+    cr_assert_eq(told, held);
+}

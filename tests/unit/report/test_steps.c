@@ -1,0 +1,251 @@
+/* Steps, found in loops of every style: each test counts for itself what its loop does. */
+#include <criterion/criterion.h>
+
+#include "loop.h"
+
+enum { PARAMETERS = 8, BYTES = 1000 };
+
+static struct loop loop;
+static uint64_t gradients[PARAMETERS];
+
+static void start(void)
+{
+    loop_start(&loop);
+}
+
+static void stop(void)
+{
+    loop_stop(&loop);
+}
+
+TestSuite(steps, .init = start, .fini = stop);
+
+static void forward(void)
+{
+    loop_moment(&loop, LOOP_INPUT, BYTES);
+
+    const uint64_t saved = loop_born(&loop, LOOP_FORWARD, BYTES);
+
+    loop_moment(&loop, LOOP_BACKWARD, BYTES);
+    loop_died(&loop, saved, BYTES);
+}
+
+/* makes: gradients are made anew; else they are added to. */
+static void backward(bool makes)
+{
+    forward();
+    for (int i = 0; i < PARAMETERS; i++) {
+        if (makes) {
+            gradients[i] = loop_born(&loop, LOOP_GRADIENT, BYTES);
+        } else {
+            loop_moment(&loop, LOOP_GRADIENT, BYTES);
+        }
+        loop_moment(&loop, LOOP_BACKWARD, 100 * BYTES);
+    }
+}
+
+static void drop(void)
+{
+    loop.time_ns += 1000000; /* the optimizer took its time */
+    for (int i = 0; i < PARAMETERS; i++) {
+        loop_died(&loop, gradients[i], BYTES);
+    }
+}
+
+static void expect(uint64_t steps, uint64_t passes)
+{
+    const struct ms_recurrence found = loop_end(&loop);
+
+    cr_assert(found.known, "%s", found.why);
+    cr_assert_eq(found.count, steps, "%zu steps", (size_t)found.count);
+    cr_assert_eq(found.passes, passes, "%zu passes", (size_t)found.passes);
+}
+
+Test(steps, an_optimizer_that_allocates)
+{
+    for (int step = 0; step < 5; step++) {
+        backward(true);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+        drop();
+    }
+    expect(5, 5);
+}
+
+Test(steps, accumulated_gradients_are_one_step)
+{
+    for (int step = 0; step < 3; step++) {
+        for (int micro = 0; micro < 4; micro++) {
+            backward(micro == 0);
+        }
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+        drop();
+    }
+    expect(3, 12);
+}
+
+Test(steps, gradients_that_are_never_dropped)
+{
+    for (int micro = 0; micro < 12; micro++) {
+        backward(micro == 0);
+        if (micro % 4 == 3) {
+            loop_moment(&loop, LOOP_UPDATE, BYTES);
+        }
+    }
+    expect(3, 12);
+}
+
+/* SGD, fused kernels: only the gradients tell. */
+Test(steps, an_optimizer_that_allocates_nothing)
+{
+    for (int step = 0; step < 6; step++) {
+        for (int micro = 0; micro < 2; micro++) {
+            backward(micro == 0);
+        }
+        drop();
+    }
+    expect(6, 12);
+}
+
+/* Its state is made once, and is no sign of a single step. */
+Test(steps, an_optimizer_that_makes_its_state_and_is_silent_then)
+{
+    for (int step = 0; step < 6; step++) {
+        backward(true);
+        if (step == 0) {
+            loop_born(&loop, LOOP_STATE, BYTES);
+        }
+        drop();
+    }
+    expect(6, 6);
+}
+
+Test(steps, nothing_but_passes_is_not_enough)
+{
+    for (int micro = 0; micro < 10; micro++) {
+        backward(micro == 0);
+    }
+
+    const struct ms_recurrence found = loop_end(&loop);
+
+    cr_assert_not(found.known);
+    cr_assert_not_null(found.why);
+    cr_assert_eq(found.passes, 10);
+}
+
+Test(steps, no_passes_at_all)
+{
+    loop_moment(&loop, LOOP_FORWARD, BYTES);
+
+    const struct ms_recurrence found = loop_end(&loop);
+
+    cr_assert_not(found.known);
+    cr_assert_eq(found.passes, 0);
+}
+
+Test(steps, the_more_frequent_of_two_optimizers_counts)
+{
+    for (int step = 0; step < 6; step++) {
+        backward(true);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+        drop();
+        if (step % 2 == 1) {
+            backward(true);
+            loop_moment(&loop, LOOP_OTHER_UPDATE, BYTES);
+            drop();
+        }
+    }
+    expect(6, 9);
+}
+
+Test(steps, an_optimizer_of_the_user_s)
+{
+    for (int step = 0; step < 3; step++) {
+        backward(true);
+        backward(false);
+        loop_moment(&loop, LOOP_OWN_UPDATE, BYTES);
+    }
+    expect(3, 6);
+}
+
+/* A function named step that holds the whole loop is no optimizer. */
+Test(steps, a_loop_that_is_named_step)
+{
+    for (int micro = 0; micro < 8; micro++) {
+        loop_moment(&loop, LOOP_STEP_ITSELF, BYTES);
+        loop_moment(&loop, LOOP_IN_STEP, BYTES);
+        backward(micro % 2 == 0);
+        if (micro % 2 == 1) {
+            loop_moment(&loop, LOOP_UPDATE, BYTES);
+            drop();
+        }
+    }
+    expect(4, 8);
+}
+
+Test(steps, another_thread_s_memory_parts_no_pass)
+{
+    for (int step = 0; step < 4; step++) {
+        backward(true);
+        loop_moment(&loop, LOOP_PREFETCH, BYTES);
+        loop_moment(&loop, LOOP_BACKWARD, BYTES);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+        drop();
+    }
+    expect(4, 4);
+}
+
+Test(steps, evaluations_are_counted_apart)
+{
+    for (int step = 1; step <= 6; step++) {
+        backward(true);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+        drop();
+        for (int batch = 0; step % 3 == 0 && batch < 4; batch++) {
+            loop_moment(&loop, LOOP_INPUT, BYTES);
+            loop_moment(&loop, LOOP_EVALUATION, BYTES);
+            loop_moment(&loop, LOOP_EVALUATION, BYTES);
+        }
+    }
+
+    const struct ms_recurrence found = loop_end(&loop);
+
+    cr_assert(found.known && found.evaluations_known);
+    cr_assert_eq(found.count, 6);
+    cr_assert_eq(found.evaluations, 2);
+    cr_assert_eq(found.evaluation_batches, 8);
+}
+
+/* A call without gradients in every step, whose result outlives the pass. */
+Test(steps, a_teacher_is_no_evaluation)
+{
+    uint64_t taught = 0;
+
+    for (int step = 0; step < 6; step++) {
+        const uint64_t before = taught;
+
+        loop_moment(&loop, LOOP_INPUT, BYTES);
+        taught = loop_born(&loop, LOOP_TEACHER, BYTES);
+        if (before) {
+            loop_died(&loop, before, BYTES);
+        }
+        backward(true);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+        drop();
+    }
+
+    const struct ms_recurrence found = loop_end(&loop);
+
+    cr_assert_eq(found.count, 6);
+    cr_assert_eq(found.evaluations, 0);
+}
+
+Test(steps, a_trace_without_its_beginning_says_so)
+{
+    struct ms_recurrence found;
+
+    backward(true);
+    ms_site_table_finish(loop.table);
+    ms_steps_judge(loop.steps, loop.table, false, &found);
+    cr_assert_not(found.known);
+    cr_assert_not_null(found.why);
+}
