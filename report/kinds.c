@@ -288,8 +288,8 @@ static void choose(struct ms_site_kinds *kinds, const char *const reasons[MS_KIN
     }
     kinds->second = kinds->kind;
     for (int i = MS_KIND_COUNT; i-- > 0;) {
-        if (i != kinds->kind && bytes[i] > 0 &&
-            (kinds->second == kinds->kind || bytes[i] > bytes[kinds->second])) {
+        if (i != kinds->kind && kinds->bytes[i] > 0 &&
+            (kinds->second == kinds->kind || kinds->bytes[i] > kinds->bytes[kinds->second])) {
             kinds->second = (uint8_t)i;
         }
     }

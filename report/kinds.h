@@ -29,7 +29,7 @@ enum ms_kind {
  * peak, or over all where none was live then, and shares tell each. */
 struct ms_site_kinds {
     uint8_t kind;
-    uint8_t second;     /* the next larger; equal to kind where there is none */
+    uint8_t second;     /* the largest other one over all; equal to kind where there is none */
     const char *reason; /* of `kind`: a clause */
     uint64_t bytes[MS_KIND_COUNT], at_peak_bytes[MS_KIND_COUNT];
 };

@@ -171,11 +171,11 @@ Test(steps, an_optimizer_of_the_user_s)
 Test(steps, a_loop_that_is_named_step)
 {
     for (int micro = 0; micro < 8; micro++) {
-        loop_moment(&loop, LOOP_STEP_ITSELF, BYTES);
         loop_moment(&loop, LOOP_IN_STEP, BYTES);
         backward(micro % 2 == 0);
+        loop_moment(&loop, LOOP_STEP_ITSELF, BYTES);
         if (micro % 2 == 1) {
-            loop_moment(&loop, LOOP_UPDATE, BYTES);
+            loop_moment(&loop, LOOP_OWN_UPDATE, BYTES);
             drop();
         }
     }
