@@ -10,17 +10,19 @@
 #define CODES_MAX   (1u << 20)
 #define MODULES_MAX 8192u
 
-/* A frame beside its place in the tree. */
+/* A frame beside its place in the tree. Nodes lie in runs: each has the one before it as its
+ * caller, but the first, whose caller is another run's. So most of what a new stack adds needs
+ * neither a caller nor an entry of the index. */
 struct link {
-    uint32_t caller; /* node; of the first of a run, those behind follow each other */
-    uint32_t first;  /* of the run that it is in */
-    uint32_t names;  /* its module, its code */
+    uint32_t to;    /* the first of the run that it is in; in that: its caller, and FIRST */
+    uint32_t names; /* its module, its code */
 };
+#define FIRST (1u << 31)
 
 struct tree {
     struct ms_pages frames, links; /* by node */
-    struct ms_index index;
-    uint32_t count; /* nodes are 1 to it */
+    struct ms_index index;         /* the first of each run */
+    uint32_t count;                /* nodes are 1 to it */
 };
 
 struct code {
@@ -200,6 +202,45 @@ static const struct link *links_of(const struct tree *tree)
     return tree->links.base;
 }
 
+static uint32_t first_of_run(const struct link *links, uint32_t node)
+{
+    return (links[node].to & FIRST) != 0 ? node : links[node].to;
+}
+
+static uint32_t caller_of(const struct link *links, uint32_t node)
+{
+    return (links[node].to & FIRST) != 0 ? links[node].to & ~FIRST : node - 1;
+}
+
+/* The node that lies behind a caller in its run, and those of other runs: a caller's. */
+struct callees {
+    const struct link *links;
+    struct ms_probe probe;
+    uint32_t caller, follower;
+};
+
+static struct callees callees_of(const struct tree *tree, uint32_t caller, uint64_t hash)
+{
+    const struct link *links = links_of(tree);
+    const bool followed =
+        caller != 0 && caller < tree->count && caller_of(links, caller + 1) == caller;
+    return (struct callees){links, ms_probe(&tree->index, hash), caller, followed ? caller + 1 : 0};
+}
+
+/* 0: there are no more. */
+static uint32_t next_callee(struct callees *callees)
+{
+    uint32_t node = callees->follower;
+    callees->follower = 0;
+    while (node == 0 && (node = ms_probe_next(&callees->probe)) != 0) {
+        if (caller_of(callees->links, node) == callees->caller) {
+            break;
+        }
+        node = 0;
+    }
+    return node;
+}
+
 /* Room for the next node; 0: there is none. */
 static uint32_t next_node(struct tree *tree, size_t frame_bytes)
 {
@@ -215,22 +256,20 @@ static bool add_node(struct tree *tree, uint32_t node, uint64_t hash, uint32_t c
 {
     struct link *links = tree->links.base;
     const bool follows = caller != 0 && caller == node - 1;
-    links[node] = (struct link){caller, follows ? links[caller].first : node, names};
+    links[node] = (struct link){follows ? first_of_run(links, caller) : caller | FIRST, names};
     tree->count = node;
-    return ms_index_add(&tree->index, hash, node);
+    return follows || ms_index_add(&tree->index, hash, node);
 }
 
 /* A node of the native tree is its caller, its address, and what module that is in: another module
  * at the same place is another node. */
 static uint32_t find_native(uint64_t hash, uint32_t caller, uint64_t address, uint32_t module)
 {
-    const struct link *links = natives.links.base;
     const uint64_t *frames = natives.frames.base;
-    struct ms_probe probe = ms_probe(&natives.index, hash);
+    struct callees callees = callees_of(&natives, caller, hash);
     uint32_t node;
-    while (
-        (node = ms_probe_next(&probe)) != 0 &&
-        (frames[node] != address || links[node].caller != caller || links[node].names != module)) {
+    while ((node = next_callee(&callees)) != 0 &&
+           (frames[node] != address || callees.links[node].names != module)) {
     }
     return node;
 }
@@ -268,20 +307,24 @@ bool ms_intern_native(const struct ms_native_stack *stack, const struct ms_stack
     return true;
 }
 
+/* 0 where they are the same. Without branches: most are. */
+static uint64_t difference(const struct ms_python_frame *a, const struct ms_python_frame *b)
+{
+    return (a->code ^ b->code) | (a->identity ^ b->identity) | (a->instruction ^ b->instruction) |
+           (a->flags ^ b->flags);
+}
+
 static bool same_frame(const struct ms_python_frame *a, const struct ms_python_frame *b)
 {
-    return a->code == b->code && a->identity == b->identity && a->instruction == b->instruction &&
-           a->flags == b->flags;
+    return difference(a, b) == 0;
 }
 
 static uint32_t find_python(uint64_t hash, uint32_t caller, const struct ms_python_frame *frame)
 {
-    const struct link *links = pythons.links.base;
     const struct ms_python_frame *frames = pythons.frames.base;
-    struct ms_probe probe = ms_probe(&pythons.index, hash);
+    struct callees callees = callees_of(&pythons, caller, hash);
     uint32_t node;
-    while ((node = ms_probe_next(&probe)) != 0 &&
-           (links[node].caller != caller || !same_frame(&frames[node], frame))) {
+    while ((node = next_callee(&callees)) != 0 && !same_frame(&frames[node], frame)) {
     }
     return node;
 }
@@ -329,7 +372,7 @@ bool ms_intern_is_native(uint32_t node, const struct ms_native_stack *stack)
     const uint64_t *wanted = stack->addresses;
     uint32_t left = stack->count;
     while (node != 0) {
-        const uint32_t first = links[node].first, run = node - first + 1;
+        const uint32_t first = first_of_run(links, node), run = node - first + 1;
         uint64_t differing = 0;
         if (run > left) {
             return false;
@@ -342,7 +385,7 @@ bool ms_intern_is_native(uint32_t node, const struct ms_native_stack *stack)
             return false;
         }
         left -= run;
-        node = links[first].caller;
+        node = caller_of(links, first);
     }
     return left == 0;
 }
@@ -354,18 +397,20 @@ bool ms_intern_is_python(uint32_t node, const struct ms_python_stack *stack)
     const struct ms_python_frame *wanted = stack->frames;
     uint32_t left = stack->count;
     while (node != 0) {
-        const uint32_t first = links[node].first, run = node - first + 1;
+        const uint32_t first = first_of_run(links, node), run = node - first + 1;
         if (run > left) {
             return false;
         }
-        for (uint32_t i = 0; i < run; i++) {
-            if (!same_frame(&frames[node - i], &wanted[i])) {
-                return false;
-            }
+        uint64_t differing = 0;
+        const struct ms_python_frame *kept = &frames[node];
+        for (const struct ms_python_frame *end = wanted + run; wanted < end; wanted++, kept--) {
+            differing |= difference(kept, wanted);
         }
-        wanted += run;
+        if (differing != 0) {
+            return false;
+        }
         left -= run;
-        node = links[first].caller;
+        node = caller_of(links, first);
     }
     return left == 0;
 }

@@ -437,14 +437,14 @@ static uint64_t resident_bytes(void)
     return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* 40 native and 12 Python frames: 16 and 6 that all share, 16 and 4 that some 60 share, 8 and 2 of
- * its own. */
-static void stand_deep(uint64_t i)
+/* 40 native and 12 Python frames: `alone` and 2 of its own, up to the 24th and the 6th shared with
+ * some 60, the others with all. */
+static void stand_deep(uint64_t i, uint64_t alone)
 {
     uint64_t addresses[40];
     struct ms_python_frame frames[12];
     for (uint64_t f = 0; f < 40; f++) {
-        const uint64_t own = f < 8 ? i : f < 24 ? i / 60 : 0;
+        const uint64_t own = f < alone ? i : f < 24 ? i / 60 : 0;
         addresses[f] = 0x100000 + f * MODULE_BYTES / 8 + own % 0x10000 * 16 + own / 0x10000;
     }
     for (uint64_t f = 0; f < 12; f++) {
@@ -456,13 +456,13 @@ static void stand_deep(uint64_t i)
     run_python(frames, 12);
 }
 
-Test(sites, a_hundred_thousand_stacks_fit_into_64_mib)
+static void check_memory(uint64_t alone)
 {
     open_sites(MS_STACKS_FULL);
     forgetful = true;
     const uint64_t before = resident_bytes();
     for (uint64_t i = 0; i < 100000; i++) {
-        stand_deep(i);
+        stand_deep(i, alone);
         cr_assert_eq(ms_site_capture(1), i + 1);
     }
     const uint64_t taken = resident_bytes() - before;
@@ -470,9 +470,19 @@ Test(sites, a_hundred_thousand_stacks_fit_into_64_mib)
     cr_assert_lt(taken, UINT64_C(64) << 20, "%llu", (unsigned long long)taken);
     cr_assert_leq(taken, ms_pages_taken_bytes() + (UINT64_C(4) << 20), "more than is counted");
     for (uint64_t i = 0; i < 100000; i += 997) {
-        stand_deep(i);
+        stand_deep(i, alone);
         cr_assert_eq(ms_site_capture(1), i + 1);
     }
+}
+
+Test(sites, a_hundred_thousand_stacks_fit_into_64_mib)
+{
+    check_memory(8);
+}
+
+Test(sites, they_fit_also_where_they_share_little)
+{
+    check_memory(30);
 }
 
 /* --- Sampling --------------------------------------------------------------------------------- */
