@@ -36,7 +36,7 @@ static const char usage[] =
     "to\n"
     "            name what is in their code\n\n"
     "Without --format and --output it also writes the files that are missing: report.txt,\n"
-    "report.json and timeline.json beside each trace whose process has ended.\n";
+    "report.json, timeline.json and report.html beside each trace whose process has ended.\n";
 
 struct call {
     enum form form;
@@ -70,6 +70,47 @@ static bool wants_files(const struct ms_model *model)
               is_current(model, MS_REPORT_TIMELINE)));
 }
 
+static int save_in(const struct ms_buffer *out, const char *dir, const char *name)
+{
+    char path[PATH_MAX];
+    int error = ENAMETOOLONG;
+
+    if (snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path)) {
+        error = ms_buffer_save(out, path);
+    }
+    if (error) {
+        (void)fprintf(stderr, "memshim report: %s/%s cannot be written: %s\n", dir, name,
+                      strerror(error));
+    }
+    return error;
+}
+
+/* The page of one process. Here and not in ms_report_save, which the preloaded library has, too: it
+ * would carry a page of 300 KB into every process, and write it while a job waits for its end. */
+static bool save_page(const struct ms_model *model)
+{
+    struct ms_buffer out = {0};
+    struct ms_merged alone;
+    struct ms_page page;
+    bool saved;
+
+    ms_merged_begin(&alone);
+    ms_merged_add(&alone, model);
+    ms_page_begin(&page, &out, 1);
+    ms_page_add(&page, model);
+    ms_page_end(&page, &alone);
+    saved = save_in(&out, model->dir, MS_REPORT_PAGE) == 0;
+    ms_buffer_free(&out);
+    ms_merged_free(&alone);
+    return saved;
+}
+
+static bool wants_page(const struct ms_model *model)
+{
+    return model->end == MS_PROCESS_KILLED ||
+           (model->end == MS_PROCESS_ENDED && !is_current(model, MS_REPORT_PAGE));
+}
+
 /* Reads every trace once. `each` (may be null) sees each model. False where one could not be read
  * or its files not be written; what could is in `merged`. */
 static bool read_traces(const struct ms_buffer *traces, const char *modules, bool write_files,
@@ -92,6 +133,9 @@ static bool read_traces(const struct ms_buffer *traces, const char *modules, boo
             (void)fprintf(stderr, "memshim report: %s\n", why);
             whole = false;
         }
+        if (write_files && wants_page(model)) {
+            whole &= save_page(model);
+        }
         ms_merged_add(merged, model);
         if (each) {
             each(ctx, model);
@@ -107,25 +151,24 @@ static bool save_merged(const struct ms_merged *merged, const char *run_dir, con
                         void (*format)(const struct ms_merged *, struct ms_buffer *))
 {
     struct ms_buffer out = {0};
-    char path[PATH_MAX];
-    int error = ENAMETOOLONG;
+    int error;
 
-    if (snprintf(path, sizeof(path), "%s/%s", run_dir, name) < (int)sizeof(path)) {
-        format(merged, &out);
-        error = ms_buffer_save(&out, path);
-    }
-    if (error) {
-        (void)fprintf(stderr, "memshim report: %s/%s cannot be written: %s\n", run_dir, name,
-                      strerror(error));
-    }
+    format(merged, &out);
+    error = save_in(&out, run_dir, name);
     ms_buffer_free(&out);
     return error == 0;
 }
 
+static void add_to_page(void *ctx, const struct ms_model *model)
+{
+    ms_page_add(ctx, model);
+}
+
 int ms_report_complete(const char *run_dir)
 {
-    struct ms_buffer traces = {0};
+    struct ms_buffer traces = {0}, html = {0};
     struct ms_merged merged;
+    struct ms_page page;
     char why[WHY_BYTES] = "";
     bool whole;
 
@@ -134,13 +177,17 @@ int ms_report_complete(const char *run_dir)
         (void)fprintf(stderr, "memshim report: %s\n", why);
         whole = false;
     } else {
-        whole = read_traces(&traces, NULL, true, &merged, NULL, NULL);
+        ms_page_begin(&page, &html, ms_traces_count(&traces));
+        whole = read_traces(&traces, NULL, true, &merged, add_to_page, &page);
+        ms_page_end(&page, &merged);
         if (merged.ranks.bytes > 0) {
             whole &= save_merged(&merged, run_dir, MS_REPORT_JSON, ms_merged_json) &&
-                     save_merged(&merged, run_dir, MS_REPORT_TEXT, ms_merged_text);
+                     save_merged(&merged, run_dir, MS_REPORT_TEXT, ms_merged_text) &&
+                     save_in(&html, run_dir, MS_REPORT_PAGE) == 0;
         }
     }
     ms_merged_free(&merged);
+    ms_buffer_free(&html);
     ms_buffer_free(&traces);
     return whole ? 0 : -1;
 }

@@ -417,5 +417,5 @@ void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
     add_versions(model, out);
     add_exactness(model, out);
     ms_buffer_add(out, "More: report.json   timeline.json (opens in Perfetto)   memshim report "
-                       "--help\n");
+                       "(writes report.html, a page for the browser)\n");
 }

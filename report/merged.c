@@ -294,7 +294,7 @@ void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out)
         add_row(rank_at(merged, i), out);
     }
     ms_buffer_add(out, "\nEach folder holds that process's own report.txt, report.json and "
-                       "timeline.json.\n");
+                       "timeline.json; report.html is the page of all.\n");
 }
 
 /* ---- JSON ---- */

@@ -10,8 +10,9 @@
 #define MS_REPORT_TEXT     "report.txt"
 #define MS_REPORT_JSON     "report.json"
 #define MS_REPORT_TIMELINE "timeline.json"
+#define MS_REPORT_PAGE     "report.html" /* the CLI's: the traced process writes none */
 
-/* Writes all of them into the trace's folder, report.txt last, each complete or not at all. */
+/* Writes all but the page into the trace's folder, report.txt last, each complete or not at all. */
 bool ms_report_save(const struct ms_model *model, char *why, size_t why_bytes);
 
 #endif

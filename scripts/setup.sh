@@ -14,13 +14,15 @@ OLDEST_CUDA=12040
 BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-dev libunwind-dev
     libdw-dev libcriterion-dev zlib1g-dev node-d3 python3 python3-dev python3-venv)
 LINT_PACKAGES=(clang-format clang-tidy shellcheck)
+BROWSER_PACKAGES=(chromium)
 BENCH_PACKAGES=(valgrind libmimalloc-dev)
 # The versions that the tests were written against. cuda.h, crt/, the profiler's header and NVTX come
 # apart.
 CUDA_WHEELS=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'
     'nvidia-cuda-profiler-api==13.0.*' 'nvidia-nvtx==13.0.*')
-TORCH_WHEELS=('torch==2.15.*' numpy)
-TORCH_WHEELS_ELSE=('torch>=2.6' numpy)
+# greenlet: its stacks are among those that must be survived (tests/process/test_survive.py).
+TORCH_WHEELS=('torch==2.15.*' numpy greenlet)
+TORCH_WHEELS_ELSE=('torch>=2.6' numpy greenlet)
 LINT_WHEELS=('ruff==0.17.5' 'mypy==2.4.1')
 
 say() { printf 'memshim: %s\n' "$*"; }
@@ -203,22 +205,24 @@ print_part_times() {
 
 setup_usage() {
     cat <<'USAGE'
-Usage: scripts/setup.sh [--torch] [--lint] [--bench]
+Usage: scripts/setup.sh [--torch] [--lint] [--browser] [--bench]
 
 Installs what the build and the tests need and this machine lacks, as root or with sudo.
   --torch   PyTorch as well, into the project's venv
   --lint    the formatters and checkers that scripts/lint.sh runs
+  --browser Chromium, in which tests open the page
   --bench   what scripts/bench.sh needs
 MEMSHIM_BUILD names another build folder than build, MEMSHIM_VENV another venv than .venv.
 USAGE
 }
 
 setup_main() {
-    local torch=no lint=no bench=no option
+    local torch=no lint=no browser=no bench=no option
     for option in "$@"; do
         case $option in
         --torch) torch=yes ;;
         --lint) lint=yes ;;
+        --browser) browser=yes ;;
         --bench) bench=yes ;;
         -h | --help)
             setup_usage
@@ -230,6 +234,7 @@ setup_main() {
     install_packages "${BUILD_PACKAGES[@]}"
     find_cuda_headers
     if [[ $lint == yes ]]; then install_lint_tools; fi
+    if [[ $browser == yes ]]; then install_packages "${BROWSER_PACKAGES[@]}"; fi
     if [[ $bench == yes ]]; then install_packages "${BENCH_PACKAGES[@]}"; fi
     if [[ $torch == yes ]]; then
         install_torch || die "PyTorch could not be installed into $MEMSHIM_VENV"

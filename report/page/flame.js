@@ -1,7 +1,7 @@
 // The flame graph: whose memory was live at the device's peak, by the stack that asked for it.
 
 const FLAME_ROW = 19;
-const LEAST_WIDTH = 1; // narrower ones are not drawn; their parents' widths tell of them
+const LEAST_WIDTH = 3; // narrower ones are not drawn; their parents' widths tell of them
 
 function frameName(frame) {
   if (!frame.file) return frame.function;

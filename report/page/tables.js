@@ -4,7 +4,8 @@ const ROWS_AT_FIRST = 25;
 
 // columns: key, title; `number` formats numbers (aligned right, largest first); `share` of a whole
 // is drawn as a bar behind the number.
-function table(id, title, rows, columns, { explanation = "", sortBy = null } = {}) {
+// details: of a row, the lines that a click on it shows below. beside: more controls.
+function table(id, title, rows, columns, { explanation = "", sortBy = null, details = null, beside = null } = {}) {
   const state = { column: columns.find(({ key }) => key === sortBy) ?? null, down: true, filter: "", all: false };
   const body = element("tbody");
   const count = element("span", { class: "quiet" });
@@ -21,17 +22,32 @@ function table(id, title, rows, columns, { explanation = "", sortBy = null } = {
     const order = (a, b) => (number ? (a[key] ?? -1) - (b[key] ?? -1) : String(a[key] ?? "").localeCompare(String(b[key] ?? "")));
     return found.sort((a, b) => (state.down ? order(b, a) : order(a, b)));
   };
-  const draw = () => {
-    const found = chosen();
-    const shown = state.all ? found : found.slice(0, ROWS_AT_FIRST);
-    body.replaceChildren(...shown.map((row) => element("tr", {}, columns.map((column) => {
+  const rowOf = (row) => {
+    const cells = columns.map((column) => {
       const share = column.share ? Math.max(0, Math.min(1, (row[column.key] ?? 0) / column.share)) : 0;
       return element("td", {
         class: column.number ? "number" : column.wide ? "wide" : null,
         title: column.title_of ? column.title_of(row) : null,
         style: share > 0 ? `--share: ${(100 * share).toFixed(2)}%` : null,
       }, cell(row, column));
-    }))));
+    });
+    const text = details ? details(row) : "";
+    if (!text) return element("tr", {}, cells);
+    const node = element("tr", { class: "more", tabindex: 0, "aria-expanded": "false" }, cells);
+    const toggle = () => {
+      const open = node.getAttribute("aria-expanded") === "true";
+      if (open) node.nextSibling.remove();
+      else node.after(element("tr", { class: "stack" }, element("td", { colspan: columns.length }, text)));
+      node.setAttribute("aria-expanded", String(!open));
+    };
+    node.addEventListener("click", toggle);
+    node.addEventListener("keydown", (event) => { if (event.key === "Enter") toggle(); });
+    return node;
+  };
+  const draw = () => {
+    const found = chosen();
+    const shown = state.all ? found : found.slice(0, ROWS_AT_FIRST);
+    body.replaceChildren(...shown.map(rowOf));
     count.textContent = found.length === rows.length ? `${countText(rows.length)} rows` : `${countText(found.length)} of ${countText(rows.length)} rows`;
     more.hidden = shown.length === found.length;
     heads.forEach((head, i) => head.setAttribute("aria-sort",
@@ -55,35 +71,70 @@ function table(id, title, rows, columns, { explanation = "", sortBy = null } = {
   draw();
   return element("section", { class: "table", id },
     heading(title, explanation),
-    element("div", { class: "controls" }, filter, copy, count),
+    element("div", { class: "controls" }, beside, filter, copy, count),
     element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, heads)), body)),
     more);
 }
 
-function siteTable({ report, device, process }) {
+// The same memory by something coarser than the stack: sums of the sites that have it in common.
+const GROUPS = [
+  { name: "call stack", by: null },
+  { name: "line", by: (site) => site.place },
+  { name: "kind", by: (site) => site.kind },
+  { name: "tags", by: (site) => site.tag || "(no tag)" },
+];
+const SUMMED = ["peak", "live_bytes", "bytes", "allocations", "frees", "lifetime_ns"];
+
+function grouped(sites, by) {
+  if (!by) return sites;
+  const groups = new Map();
+  for (const site of sites) {
+    const name = by(site);
+    const group = groups.get(name) ?? { place: name, kinds: new Set(), tags: new Set(), sites: 0 };
+    groups.set(name, group);
+    for (const key of SUMMED) group[key] = (group[key] ?? 0) + site[key];
+    group.kinds.add(site.kind);
+    group.tags.add(site.tag);
+    group.sites += 1;
+  }
+  return [...groups.values()].map((group) => ({
+    ...group,
+    kind: [...group.kinds].join(", "),
+    tag: [...group.tags].filter(Boolean).join(", "),
+    mean_lifetime_ns: group.frees > 0 ? group.lifetime_ns / group.frees : null,
+  }));
+}
+
+function siteTable({ report, device, process }, group = 0) {
   const sites = report.call_sites.filter((site) => site.device === device.index).map((site) => ({
     ...site,
     place: site.line ?? (site.id === null ? "[sites that are not listed]" : "[no call site]"),
     tag: site.tags.join(" / "),
     peak: atPeakBytes(site),
+    lifetime_ns: (site.mean_lifetime_ns ?? 0) * site.frees,
     stack: site.frames.map((number) => frameName(process.frames[number])).join("\n"),
   }));
   const tagged = sites.some((site) => site.tag);
-  return table("sites", "Call sites", sites, [
-    { key: "place", title: "Where", wide: true, title_of: (row) => row.stack },
+  const by = choice("By", GROUPS.map(({ name }, i) => [i, name]), group, (i) =>
+    document.getElementById("sites").replaceWith(siteTable({ report, device, process }, i)));
+  return table("sites", "Call sites", grouped(sites, GROUPS[group].by), [
+    { key: "place", title: "Where", wide: true },
+    ...(group > 0 ? [{ key: "sites", title: "Stacks", number: countText }] : []),
     { key: "kind", title: "Kind", title_of: (row) => row.kind_reason },
     ...(tagged ? [{ key: "tag", title: "Tags" }] : []),
     { key: "peak", title: "At peak", number: bytesText, share: device.peak.live_bytes },
     { key: "live_bytes", title: "Live at the end", number: bytesText },
-    { key: "peak_bytes", title: "Most at once", number: bytesText },
+    ...(group > 0 ? [] : [{ key: "peak_bytes", title: "Most at once", number: bytesText }]),
     { key: "bytes", title: "Bytes in all", number: bytesText },
     { key: "allocations", title: "Allocations", number: countText },
     { key: "frees", title: "Frees", number: countText },
     { key: "mean_lifetime_ns", title: "Mean lifetime", number: (ns, row) => (row.mean_lifetime_ns === null ? "-" : durationText(ns)) },
   ], {
     sortBy: "peak",
-    explanation: "Each row is one stack that asked for memory, by the line a person knows it by; the whole stack shows when the pointer " +
-      "rests on it. At peak: live when the device's live bytes peaked.",
+    beside: by,
+    details: group > 0 ? null : (row) => row.stack,
+    explanation: "Who asked for memory, by the line a person knows it by; a click on a row shows its whole stack, innermost first. " +
+      "At peak: live when the device's live bytes peaked.",
   });
 }
 

@@ -9,16 +9,21 @@ const LINES = [
 const ROW = 16;
 const MOST_TAG_ROWS = 8;
 
-// A point a bucket: what each line was at its lowest, its highest and in the end.
+// A point a bucket: what each line was at its lowest, its highest and in the end; and one for the
+// time until the next bucket in which something happened.
 function pointsOf(series, durationNs) {
-  const points = series.at.map((bucket, i) => {
+  const points = [];
+  series.at.forEach((bucket, i) => {
     const point = { from: bucket * series.bucket_ns };
+    const after = { from: (bucket + 1) * series.bucket_ns };
     for (const { key } of LINES) {
       const values = series[key];
       const last = values.last[i];
       point[key] = { min: values.min ? values.min[i] : last, max: values.max ? values.max[i] : last, last };
+      after[key] = { min: last, max: last, last };
     }
-    return point;
+    points.push(point);
+    if (series.at[i + 1] !== bucket + 1 && after.from < durationNs) points.push(after);
   });
   points.forEach((point, i) => { point.to = points[i + 1]?.from ?? Math.max(durationNs, point.from); });
   return points;
@@ -194,12 +199,13 @@ class Timeline {
     const times = this.steps.times_ns;
     if (times.length > 0) {
       label("steps");
+      // Told steps say when each begins, found ones when each ends: there the first has no beginning.
       const found = this.steps.source === "recurrence";
       times.forEach((at, i) => {
-        // Told steps say when each begins, found ones when each ends.
-        const from = found ? times[i - 1] ?? 0 : at;
+        const from = found ? times[i - 1] : at;
         const to = found ? at : times[i + 1] ?? this.duration;
-        this.span(inside, `step ${i % 2 ? "odd" : "even"}`, y, from, to, this.steps.every === 1 ? String(i + 1) : "", `step ${i * this.steps.every + 1}`);
+        const name = String(i * this.steps.every + 1);
+        if (from !== undefined) this.span(inside, `step ${i % 2 ? "odd" : "even"}`, y, from, to, name, `step ${name}`);
       });
       y += ROW;
     }

@@ -1,0 +1,328 @@
+"""report.html: what it holds is report.json, and in a browser it shows that and can be used."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+from browser import Browser, find_chromium
+from machine import BUILD, CLI, run
+
+MAKE_RUN = BUILD / "tests" / "unit" / "report" / "unit_report_make_run"
+MOST_BYTES = 5 << 20
+CHART = "document.getElementById('timeline-chart')"
+TICKS = (
+    "[...document.querySelectorAll('#timeline-chart .axis.time text')].map((t) => t.textContent)"
+)
+READOUT = "document.querySelector('#timeline .readout').textContent"
+
+
+def embedded(page: Path) -> dict[str, Any]:
+    """The data in a page, as a browser takes it: up to the first end of the element."""
+    text = page.read_text()
+    start = text.index('id="data">') + len('id="data">')
+    value = json.loads(text[start : text.index("</script", start)])
+    assert isinstance(value, dict)
+    return value
+
+
+def with_frames(process: dict[str, Any]) -> dict[str, Any]:
+    """The report in a page, its numbers of frames replaced by the frames."""
+    report: dict[str, Any] = process["report"]
+    for site in report["call_sites"]:
+        site["frames"] = [process["frames"][number] for number in site["frames"]]
+    return report
+
+
+class PageTest(unittest.TestCase):
+    """One run of three processes: well, out of memory, killed; with hostile names."""
+
+    run_folder: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        holder = tempfile.TemporaryDirectory(prefix="memshim-page.")
+        cls.addClassCleanup(holder.cleanup)
+        made = run([MAKE_RUN, holder.name]).check()
+        cls.run_folder = Path(made.stdout.strip().splitlines()[-1])
+
+    @classmethod
+    def folder(cls, end: str) -> Path:
+        """Of the process that ended so: a folder whose report.json says it."""
+        for path in sorted(cls.run_folder.glob("*/report.json")):
+            report = json.loads(path.read_text())
+            fatal = [oom for oom in report["oom_events"] if not oom["recovered"]]
+            state = "oom" if fatal else report["process"]["state"]
+            if state == end:
+                return path.parent
+        raise AssertionError(end)
+
+
+class Data(PageTest):
+    def test_the_page_of_a_process_holds_its_report(self) -> None:
+        for end in ("ended", "oom", "killed"):
+            folder = self.folder(end)
+            page = embedded(folder / "report.html")
+            self.assertEqual(len(page["processes"]), 1)
+            report = json.loads((folder / "report.json").read_text())
+            self.assertGreater(len(report["call_sites"]), 50)
+            self.assertEqual(with_frames(page["processes"][0]), report)
+
+    def test_the_page_of_a_run_holds_all_processes(self) -> None:
+        page = embedded(self.run_folder / "report.html")
+        run_report = json.loads((self.run_folder / "report.json").read_text())
+        del run_report["processes"]
+        self.assertEqual(page["run"], run_report)
+        self.assertEqual(len(page["processes"]), 3)
+        for process in page["processes"]:
+            report = json.loads((self.run_folder / process["folder"] / "report.json").read_text())
+            self.assertEqual(with_frames(process), report)
+
+    def test_the_timeline_has_the_peaks_of_the_report(self) -> None:
+        folder = self.folder("ended")
+        process = embedded(folder / "report.html")["processes"][0]
+        device = process["report"]["devices"][0]
+        series = process["series"][0]
+        for line in ("reserved", "charged"):
+            values = series[line].get("max", series[line]["last"])
+            self.assertEqual(max(values), device[f"peak_{line}_bytes"])
+        self.assertEqual(series["cap"]["last"][-1], device["cap_bytes"])
+        self.assertEqual(len(series["at"]), len(series["live"]["last"]))
+
+    def test_the_command_writes_the_same_page(self) -> None:
+        folder = self.folder("oom")
+        out = self.run_folder / "by-command.html"
+        self.addCleanup(out.unlink)
+        run([CLI, "report", folder, "--format", "html", "--output", out]).check()
+        self.assertEqual(out.read_bytes(), (folder / "report.html").read_bytes())
+        self.assertEqual(
+            run([CLI, "report", folder, "--format=html"]).check().stdout, out.read_text()
+        )
+
+    def test_no_byte_of_a_name_ends_the_data(self) -> None:
+        text = (self.run_folder / "report.html").read_text()
+        start = text.index('id="data">')
+        data = text[start : text.index("</script", start)]
+        self.assertNotIn("<", data)
+        self.assertNotIn("\u2028", data)
+        names = json.dumps(embedded(self.run_folder / "report.html"))
+        self.assertIn("<script>", names)
+
+    def test_pages_are_small(self) -> None:
+        for page in self.run_folder.rglob("report.html"):
+            self.assertLess(page.stat().st_size, MOST_BYTES)
+
+
+class Shown(PageTest):
+    browser: Browser
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        chromium = find_chromium()
+        if chromium is None:
+            raise unittest.SkipTest("no Chromium here: scripts/setup.sh --browser installs it")
+        super().setUpClass()
+        cls.browser = Browser(chromium)
+        cls.addClassCleanup(cls.browser.close)
+
+    def setUp(self) -> None:
+        self.page = self.folder("oom")
+        self.report = json.loads((self.page / "report.json").read_text())
+        self.browser.open(self.page / "report.html")
+
+    def tearDown(self) -> None:
+        self.assertEqual(self.browser.complaints, [])
+        self.assertEqual([url for url in self.browser.requests if not url.startswith("file:")], [])
+
+    def text(self, selector: str) -> str:
+        text = self.browser.ask(f"document.querySelector({json.dumps(selector)}).innerText")
+        assert isinstance(text, str)
+        return text
+
+    def column(self, table: str, number: int) -> list[str]:
+        cells = self.browser.ask(
+            f"[...document.querySelectorAll('#{table} tbody tr')]"
+            f".map((row) => row.cells[{number}].textContent)"
+        )
+        assert isinstance(cells, list)
+        return cells
+
+    def test_the_answer_is_that_of_the_text(self) -> None:
+        fatal = [oom for oom in self.report["oom_events"] if not oom["recovered"]]
+        self.assertIn(fatal[-1]["sentence"], self.text("#answer"))
+        peak = re.search(
+            r"peak +live (.+?) +reserved (.+?) +charged (.+)",
+            (self.page / "report.txt").read_text(),
+        )
+        assert peak
+        figures = self.text("#answer .figures")
+        for number in peak.groups():
+            self.assertIn(number, figures)
+
+    def test_a_run_that_went_well(self) -> None:
+        folder = self.folder("ended")
+        self.browser.open(folder / "report.html")
+        first = re.search(r"Peak .+ on device 0", (folder / "report.txt").read_text())
+        assert first
+        self.assertIn(first.group().replace(" charged on", " on"), self.text("#answer .sentence"))
+        self.assertIn("No out-of-memory.", self.text("#answer .sentence"))
+
+    def test_dragging_enlarges_the_timeline(self) -> None:
+        whole = self.browser.ask(TICKS)
+        left, top, width, _ = self.browser.box(CHART)
+        self.browser.drag(left + 0.4 * width, left + 0.6 * width, top + 120)
+        self.browser.wait_for(f"JSON.stringify({TICKS}) !== {json.dumps(json.dumps(whole))}")
+        self.assertNotEqual(self.browser.ask(TICKS), whole)
+        self.browser.click("[...document.querySelectorAll('#timeline button')].at(-1)")
+        self.browser.wait_for(f"{TICKS}.length === {len(whole)}")
+        self.assertEqual(self.browser.ask(TICKS), whole)
+
+    def test_the_cursor_tells_the_values(self) -> None:
+        left, top, width, _ = self.browser.box(CHART)
+        self.browser.mouse("mouseMoved", left + 0.3 * width, top + 120)
+        first = self.browser.ask(READOUT)
+        self.browser.mouse("mouseMoved", left + 0.8 * width, top + 120)
+        second = self.browser.ask(READOUT)
+        self.assertNotEqual(first, second)
+        for line in ("live", "reserved", "charged", "cap"):
+            self.assertIn(line, second)
+
+    def test_the_keyboard_moves_and_enlarges(self) -> None:
+        self.browser.ask(f"{CHART}.focus()")
+        before = self.browser.ask(READOUT)
+        for _ in range(5):
+            self.browser.press("ArrowLeft")
+        self.assertNotEqual(self.browser.ask(READOUT), before)
+        whole = self.browser.ask(TICKS)
+        self.browser.press("+", "+")
+        self.assertNotEqual(self.browser.ask(TICKS), whole)
+        self.browser.press("0", "0")
+        self.assertEqual(self.browser.ask(TICKS), whole)
+
+    def test_marks_of_the_timeline(self) -> None:
+        marks = "document.querySelectorAll('#timeline-chart .oom').length"
+        self.assertEqual(self.browser.ask(marks), len(self.report["oom_events"]))
+        self.assertGreater(
+            self.browser.ask("document.querySelectorAll('#timeline-chart .step').length"), 0
+        )
+        self.assertGreater(
+            self.browser.ask("document.querySelectorAll('#timeline-chart .tag').length"), 0
+        )
+
+    def test_a_click_enlarges_a_frame(self) -> None:
+        bars = "[...document.querySelectorAll('#flame-chart .frame')]"
+        width = "querySelector('rect').getBoundingClientRect().width"
+        narrow = f"{bars}.findLast((bar) => bar.{width} < 300)"
+        name = self.browser.ask(f"{narrow}.getAttribute('aria-label')")
+        self.browser.click(narrow)
+        chosen = f"{bars}.find((bar) => bar.getAttribute('aria-label') === {json.dumps(name)})"
+        self.browser.wait_for(f"{chosen}.{width} > 1000")
+        self.browser.click(f"{bars}[0]")
+        self.browser.wait_for(f"{chosen}.{width} < 300")
+
+    def test_search_in_the_flame_graph(self) -> None:
+        self.browser.click("document.getElementById('flame-search')")
+        self.browser.type("train.py")
+        self.assertGreater(
+            self.browser.ask("document.querySelectorAll('#flame-chart .frame.found').length"), 0
+        )
+        # Every site but the one of hostile names is of train.py, and those without a stack.
+        held = sum(
+            site["at_peak_bytes"] + site["forwarded_at_peak_bytes"]
+            for site in self.report["call_sites"]
+            if any((frame["file"] or "").endswith("train.py") for frame in site["frames"])
+        )
+        everything = sum(
+            site["at_peak_bytes"] + site["forwarded_at_peak_bytes"]
+            for site in self.report["call_sites"]
+        )
+        self.assertIn(f"{100 * held / everything:.1f} %", self.text("#flame-found"))
+
+    def test_the_flame_graph_can_be_turned(self) -> None:
+        names = (
+            "[...document.querySelectorAll('#flame-chart .frame')].slice(1, 2)"
+            ".map((bar) => bar.getAttribute('aria-label'))"
+        )
+        before = self.browser.ask(names)
+        self.browser.click("[...document.querySelectorAll('#flame input[type=checkbox]')].at(-1)")
+        self.assertNotEqual(self.browser.ask(names), before)
+
+    def test_tables_sort(self) -> None:
+        heads = self.browser.ask(
+            "[...document.querySelectorAll('#sites th')].map((head) => head.innerText.trim())"
+        )
+        column = heads.index("Allocations")
+        expected = sorted((site["allocations"] for site in self.report["call_sites"]), reverse=True)
+        head = f"document.querySelectorAll('#sites th button')[{column}]"
+        self.browser.click(head)
+        shown = self.column("sites", column)
+        self.assertEqual(shown, [f"{count:,}" for count in expected[: len(shown)]])
+        self.browser.click(head)
+        shown = self.column("sites", column)
+        self.assertEqual(shown, [f"{count:,}" for count in expected[::-1][: len(shown)]])
+
+    def test_tables_filter_and_group(self) -> None:
+        self.browser.click("document.querySelector('#sites input[type=search]')")
+        self.browser.type("train.py:205")
+        self.assertEqual(self.column("sites", 0), ["train.py:205 in step"])
+        self.browser.ask(
+            "(() => { const by = document.querySelector('#sites select'); by.value = 2;"
+            " by.dispatchEvent(new Event('change')); })()"
+        )
+        kinds = {site["kind"] for site in self.report["call_sites"]}
+        self.assertEqual(set(self.column("sites", 0)), kinds)
+
+    def test_a_row_shows_its_stack(self) -> None:
+        row = "document.querySelector('#sites tbody tr')"
+        self.browser.click(f"{row}.cells[0]")
+        self.assertEqual(self.browser.ask(f"{row}.nextSibling.className"), "stack")
+        self.assertIn("train.py", self.browser.ask(f"{row}.nextSibling.textContent"))
+
+    def test_light_and_dark(self) -> None:
+        ground = "getComputedStyle(document.body).backgroundColor"
+        theme = "document.getElementById('theme')"
+        seen = {}
+        for _ in range(3):
+            self.browser.click(theme)
+            seen[self.browser.ask("document.documentElement.dataset.theme")] = self.browser.ask(
+                ground
+            )
+        self.assertEqual(set(seen), {"auto", "light", "dark"})
+        self.assertNotEqual(seen["light"], seen["dark"])
+        for wanted in ("light", "dark"):
+            self.browser.call(
+                "Emulation.setEmulatedMedia",
+                features=[{"name": "prefers-color-scheme", "value": wanted}],
+            )
+            self.assertEqual(self.browser.ask(ground), seen[wanted])
+
+    def test_names_are_text(self) -> None:
+        hostile = next(site for site in self.report["call_sites"] if site["id"] == 7)
+        names = [
+            frame["function"] for frame in hostile["frames"] if "<script>" in frame["function"]
+        ]
+        self.assertEqual(len(names), 1)
+        bars = "[...document.querySelectorAll('#flame-chart .frame')]"
+        labels = self.browser.ask(f"{bars}.map((bar) => bar.getAttribute('aria-label'))")
+        self.assertEqual(sum(label.startswith(names[0]) for label in labels), 1)
+        self.assertIn("<b>", self.text("#run"))
+        self.assertEqual(self.browser.ask("document.querySelectorAll('script').length"), 3)
+        self.assertEqual(self.browser.ask("document.querySelectorAll('b').length"), 6)
+
+    def test_the_page_of_a_run(self) -> None:
+        self.browser.open(self.run_folder / "report.html")
+        self.assertEqual(len(self.column("ranks", 0)), 3)
+        self.assertIn("OUT OF MEMORY", self.text("#answer .sentence"))
+        self.browser.ask(
+            "(() => { const which = document.querySelector('#choices select'); which.value = 0;"
+            " which.dispatchEvent(new Event('change')); })()"
+        )
+        self.browser.wait_for("document.querySelector('#timeline-chart') !== null")
+
+
+if __name__ == "__main__":
+    unittest.main()
