@@ -9,8 +9,10 @@
 
 #include "shim/sites/python_layout.h"
 
-/* All of these only read a variable, or this thread's own slot; none takes a lock or needs the GIL
- * (Python/pystate.c, pylifecycle.c of each version). */
+/* All of these only read a variable, or this thread's own slot; none takes a lock or needs the GIL.
+ * Of Python/pystate.c: own_thread asks whether the slot was made and reads it (pthread_getspecific;
+ * newer versions: a thread-local variable), the interpreters' head and main are loads. finalizing
+ * and running_thread were read in the machine code of 3.11 and 3.12 alone. */
 struct ms_python_interpreter {
     struct ms_python_layout layout;
     uint64_t code_type;              /* address of PyCode_Type */

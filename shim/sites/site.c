@@ -50,6 +50,10 @@ void ms_sites_prepare(void)
     }
     if (mode == MS_STACKS_NATIVE || mode == MS_STACKS_FULL) {
         ms_native_prepare();
+        const char *lacks = ms_native_refusal();
+        if (lacks != NULL) {
+            MS_LOG_ONCE(MS_LOG_INFO, "%s", lacks);
+        }
     }
     ms_intern_lock();
     if (!atomic_load_explicit(&ready, memory_order_relaxed) && ms_intern_open() &&
@@ -217,6 +221,10 @@ static __attribute__((noinline, cold)) uint32_t meet(const struct stack *stack, 
         return 0;
     }
     const int saved_errno = errno;
+    const char *python_lacks = ms_python_refusal();
+    if (python_lacks != NULL) {
+        MS_LOG_ONCE(MS_LOG_WARN, "%s", python_lacks);
+    }
     ms_intern_modules(&stack->native, trace, &modules);
     ms_intern_lock();
     const uint32_t id = meet_locked(stack, &modules, trace);

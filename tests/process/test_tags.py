@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import unittest
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from machine import SHIM, ProcessTest, Result, process_folders, program, run
+from machine import CLI, SHIM, ProcessTest, Result, process_folders, program, run
 
 NVTX = program("nvtx_job")
 CALLED, BY_NVTX = 0, 1
@@ -66,6 +67,13 @@ class TagTest(ProcessTest):
         command = program(job) if isinstance(job, str) else job
         return self.run_under_shim(command, scenario, **settings).check()
 
+    def reported(self, form: str) -> dict[str, Any]:
+        (folder,) = process_folders(self.output)
+        command: list[str | Path] = [CLI, "report", folder, "--format", form, "--output", "-"]
+        value = json.loads(run(command).check().stdout)
+        assert isinstance(value, dict)
+        return value
+
     def told(self) -> Told:
         (folder,) = process_folders(self.output)
         return told_in(folder)
@@ -104,6 +112,30 @@ class Tags(TagTest):
                 ("end", (b"thread",)),
             ],
         )
+
+    def test_rows_of_the_timeline(self) -> None:
+        self.run_job("tags_job", "nested")
+        events = self.reported("timeline")["traceEvents"]
+        rows = {
+            event["tid"]: event["args"]["name"]
+            for event in events
+            if event["name"] == "thread_name" and event["args"]["name"].startswith("tags of")
+        }
+        self.assertEqual(len(rows), 2, "two threads opened tags")
+        spans: dict[int, list[tuple[str, float, float]]] = {row: [] for row in rows}
+        for event in events:
+            if event["ph"] == "X" and event["tid"] in spans:
+                begin = float(event["ts"])
+                spans[event["tid"]].append((event["name"], begin, begin + float(event["dur"])))
+        main, other = sorted(spans.values(), key=lambda row: min(begin for _, begin, _ in row))
+        names = [
+            [name for name, _, _ in sorted(row, key=lambda each: each[1])] for row in (main, other)
+        ]
+        self.assertEqual(sorted(names[0]), ["again", "early", "forward", "forward"])
+        self.assertEqual(names[1], ["thread", "inner"])
+        (_, outer_begin, outer_end), (_, begin, end) = sorted(other, key=lambda each: each[1])
+        self.assertLessEqual(outer_begin, begin)
+        self.assertLessEqual(end, outer_end)
 
     def test_a_tag_from_before_the_trace_in_which_nothing_happens(self) -> None:
         self.run_job("tags_job", "unseen")
@@ -170,6 +202,12 @@ for name in ["d\\u00e9but", "fin"]:  # in the same buffer, one after the other
         told = self.told()
         self.assertEqual(told.steps, [(1, CALLED)])
         self.assertEqual(told.allocations, {5: ("d\u00e9but".encode(),), 3: (b"fin",)})
+        at_peak = {
+            tuple(each["path"]): (each["bytes"], each["at_peak_bytes"], each["live_bytes"])
+            for each in self.reported("json")["tags"]
+        }
+        sizes = {("d\u00e9but",): 5 * KIB, ("fin",): 3 * KIB}
+        self.assertEqual(at_peak, {path: (size,) * 3 for path, size in sizes.items()})
 
     def test_steps(self) -> None:
         self.run_job("tags_job", "steps")
