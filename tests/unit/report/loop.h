@@ -18,8 +18,8 @@ enum loop_site {
     LOOP_OWN_UPDATE,    /* train > Mine.step, which is no part of PyTorch */
     LOOP_EVALUATION,    /* train > evaluate > Module._call_impl > Net.forward */
     LOOP_TEACHER,       /* train, another line > Module._call_impl > Net.forward */
-    LOOP_IN_STEP,       /* Trainer.step > Module._call_impl > Net.forward */
-    LOOP_STEP_ITSELF,   /* Trainer.step */
+    LOOP_IN_STEP,       /* <module> > Trainer.step > Module._call_impl > Net.forward */
+    LOOP_STEP_ITSELF,   /* <module> > Trainer.step */
     LOOP_COPY,          /* <module> > copy.deepcopy */
     LOOP_RECOMPUTED,    /* autograd's thread > Module._call_impl > Net.forward */
     LOOP_PREFETCH,      /* Thread._bootstrap > Loader.run */
