@@ -17,7 +17,7 @@ struct optimizer {
     uint32_t caller; /* Python node */
     uint32_t site;   /* the newest of its sites */
     bool torch;      /* it is one of torch.optim's */
-    uint64_t gaps, first_gap, last_gap, longest;
+    uint64_t gaps, last_gap, longest;
     uint64_t last_ns;    /* of its newest birth: a step ends there */
     struct times begins; /* of steps */
 };
@@ -123,8 +123,9 @@ static struct optimizer *find_optimizer(struct ms_steps *steps, uint32_t caller)
 static void note_optimizer(struct ms_steps *steps, uint32_t site, const struct ms_doings *is,
                            uint64_t time_ns)
 {
-    struct optimizer *optimizer = find_optimizer(steps, is->caller);
     const uint64_t gap = gap_number(steps);
+    /* Before the first pass it has nothing to step by: that makes its state. */
+    struct optimizer *optimizer = gap > 0 ? find_optimizer(steps, is->caller) : NULL;
 
     if (!optimizer) {
         return;
@@ -142,7 +143,6 @@ static void note_optimizer(struct ms_steps *steps, uint32_t site, const struct m
     const uint64_t passes = gap - optimizer->last_gap;
 
     optimizer->longest = passes > optimizer->longest ? passes : optimizer->longest;
-    optimizer->first_gap = optimizer->gaps == 0 ? gap : optimizer->first_gap;
     optimizer->last_gap = gap;
     optimizer->gaps++;
     note_time(&optimizer->begins, begin_ns == UINT64_MAX ? time_ns : begin_ns);
@@ -245,7 +245,7 @@ static uint64_t fate_of(const ms_steps_t *steps, const ms_site_table_t *table, u
 /* It came again and again, and did not cease. */
 static bool is_steady(const struct optimizer *optimizer, uint64_t passes)
 {
-    return optimizer->first_gap > 0 && passes - optimizer->last_gap <= optimizer->longest;
+    return passes - optimizer->last_gap <= optimizer->longest;
 }
 
 /* The line that called an optimizer most often; a foreign `step` only where torch.optim's are not
