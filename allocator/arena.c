@@ -59,6 +59,16 @@ void ms_arenas_destroy(ms_arenas_t *arenas)
     ms_pages_unmap(arenas, sizeof(*arenas));
 }
 
+struct ms_event_sink *ms_arenas_sink(struct ms_arenas *arenas)
+{
+    return &arenas->sink;
+}
+
+uint64_t ms_arenas_live_bytes(const struct ms_arenas *arenas)
+{
+    return arenas->stats.live_bytes;
+}
+
 static void tell(struct ms_arenas *arenas, enum ms_event_kind kind, const struct ms_tensor *tensor,
                  uint32_t site, uint64_t block_id)
 {

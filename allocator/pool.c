@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/pool_internal.h"
+#include "allocator/ahead.h"
 
 /* The unit of backing: the device's granule, but not smaller than is worth a driver call. */
 #define SMALLEST_UNIT_BYTES ((uint64_t)2 << 20)
@@ -81,6 +81,7 @@ void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
     if (pool->segments != NULL) {
         ms_pages_unmap(pool->segments, ms_pointers_bytes(pool->segment_room));
     }
+    ms_ahead_end(pool);
     ms_index_destroy(&pool->index);
     ms_orders_destroy(&pool->orders);
     ms_slab_destroy(&pool->range_slab);

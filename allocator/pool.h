@@ -155,6 +155,16 @@ bool ms_pool_touch_around(ms_pool_t *pool, ms_addr_t addr, struct ms_touched *ou
  * room, at most max_bytes; one standstill for all of it. Returns the bytes promoted. */
 uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes);
 
+/* A step of the training begins; where nobody says so, steps are found. Where nothing is foretold,
+ * this does what ms_pool_promote does. Returns the bytes promoted. */
+uint64_t ms_pool_step(ms_pool_t *pool);
+
+/* Brings back what is about to be used, as far as the last step foretells it, and what there will
+ * be room for until then; one standstill for all of it. Nothing where the choice does not foretell.
+ * A load and no more while nothing is due: for every birth and launch. Returns the bytes promoted.
+ */
+uint64_t ms_pool_promote_ahead(ms_pool_t *pool);
+
 /* Likewise, of what lies in the range. MS_ERR_NO_MEMORY: not all of it has room, nothing moved. */
 ms_status_t ms_pool_promote_range(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 

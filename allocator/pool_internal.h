@@ -7,6 +7,7 @@
 #ifndef MEMSHIM_ALLOCATOR_POOL_INTERNAL_H
 #define MEMSHIM_ALLOCATOR_POOL_INTERNAL_H
 
+#include "allocator/forecast.h"
 #include "allocator/lock.h"
 #include "allocator/order.h"
 #include "allocator/pool.h"
@@ -72,7 +73,8 @@ struct ms_segment {
     struct ms_chunk **slots; /* one for each granule: what backs it; null for nothing */
     uint64_t slot_count;
     enum ms_region region;
-    bool plain; /* one chunk of plain_alloc: slot 0 stands for all of it */
+    bool plain;           /* one chunk of plain_alloc: slot 0 stands for all of it */
+    struct ms_heat *heat; /* one for each slot, state lock; null: nobody asked. See ahead.h */
 
     /* From the first tensor in it on; null before. */
     struct ms_granule *granules; /* one for each slot */
@@ -148,6 +150,26 @@ struct ms_moving {
     bool broken;                /* contents could not be put back: nothing is moved any more */
 };
 
+/* Listens, and passes on. */
+struct ms_ear {
+    struct ms_pool *pool;
+    struct ms_event_sink sink;
+};
+
+/* Spilling and promoting ahead of use: see ahead.c. State lock. */
+struct ms_ahead {
+    struct ms_forecast forecast; /* births null: memory has not been short yet */
+    struct ms_ear pool_ear, arenas_ear;
+    uint64_t live_bytes;  /* of blocks that are no arenas, and tensors */
+    uint64_t look_tick;   /* when what is on the host is looked at again */
+    uint64_t steps;       /* of the forecast, when the next four were begun anew */
+    uint64_t spills;      /* in this step */
+    uint64_t idle_bytes;  /* the least that lay idle since the last one */
+    uint64_t again_bytes; /* what the second and later ones were for */
+    uint64_t trim_bytes;  /* how much less than foretold is enough */
+    _Atomic bool due;     /* that time has come */
+};
+
 struct ms_pool {
     struct ms_pool_config config;
     const struct ms_device_ops *ops;
@@ -170,6 +192,7 @@ struct ms_pool {
     struct ms_chunk *spares;                 /* growth lock: created, charged, mapped nowhere */
     struct ms_repair repair;
     struct ms_moving moving;
+    struct ms_ahead ahead;
 };
 
 static inline uint64_t ms_round_up(uint64_t bytes, uint64_t unit)
@@ -589,6 +612,9 @@ void ms_arenas_bury(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes);
  */
 void ms_arenas_around(struct ms_arenas *arenas, const struct ms_segment *segment, ms_addr_t *addr,
                       uint64_t *bytes);
+/* Who is told; and the live bytes. State lock. */
+struct ms_event_sink *ms_arenas_sink(struct ms_arenas *arenas);
+uint64_t ms_arenas_live_bytes(const struct ms_arenas *arenas);
 /* The segment is about to be forgotten. State lock. */
 void ms_arenas_segment_gone(struct ms_arenas *arenas, const struct ms_segment *segment);
 

@@ -15,7 +15,7 @@
  * Blocks of which a part is on the host fall to pieces when they are freed, as arenas with holes
  * do: their host chunks drain (holes.c). A host chunk under a tensor that dies is one of a hole
  * from then on. */
-#include "allocator/pool_internal.h"
+#include "allocator/ahead.h"
 #include "allocator/tensors.h"
 
 /* Moved ahead of need, at most, and as a part of the cap. */
@@ -47,6 +47,7 @@ struct search {
     uint64_t enough_bytes;
     ms_addr_t begin, end; /* where they begin */
     bool only_count;
+    bool foretold; /* next uses have been looked for */
 };
 
 /* As a part of the run so far, in 2^-32. */
@@ -55,6 +56,18 @@ static uint64_t part_of(uint64_t at, uint64_t now)
     uint64_t part =
         now == 0 ? 0 : (uint64_t)((double)at / (double)now * (double)(UINT64_C(1) << 32));
     return least(part, UINT64_C(1) << 32);
+}
+
+/* As a place in the run, like candidate->now. */
+static uint64_t next_use(const struct ms_pool *pool, const struct search *search,
+                         const struct ms_chunk *chunk)
+{
+    uint64_t tick = search->foretold ? ms_ahead_next_use(pool, chunk) : MS_NEVER;
+    uint64_t clock = pool->repair.clock > 0 ? pool->repair.clock : pool->next_id;
+    return tick == MS_NEVER || clock == 0
+               ? UINT64_MAX
+               : ((uint64_t)1 << 32) + (uint64_t)((double)(tick - pool->ahead.forecast.tick) /
+                                                  (double)clock * (double)(UINT64_C(1) << 32));
 }
 
 static void found(struct ms_pool *pool, struct search *search, struct ms_chunk *chunk,
@@ -69,7 +82,7 @@ static void found(struct ms_pool *pool, struct search *search, struct ms_chunk *
     candidate->addr = chunk->segment->base + chunk->slot * pool->granule_bytes;
     candidate->bytes = chunk->bytes;
     candidate->now = UINT64_C(1) << 32;
-    candidate->next_use = UINT64_MAX;
+    candidate->next_use = next_use(pool, search, chunk);
     candidate->returns = chunk->returns;
     uint64_t rank = choice->rank(choice->ctx, candidate);
     search->heap[search->count++] = (struct ms_victim){
@@ -281,6 +294,10 @@ static struct ms_chunk *pick(struct ms_pool *pool, struct search *search, bool t
     *bytes = 0;
     ms_lock_acquire(&pool->state);
     pool->moving.under_way = take;
+    search->foretold = ms_ahead_knows(pool);
+    if (search->foretold) {
+        ms_ahead_look(pool);
+    }
     search_all(pool, search);
     ms_victims_order(search->heap, search->count);
     while (search->count > 0 && *bytes < enough_bytes) {
@@ -344,12 +361,23 @@ static void note_returns(struct ms_pool *pool, struct ms_chunk *list)
     ms_lock_release(&pool->state);
 }
 
+/* With what will be wanted soon. */
+static uint64_t ahead_of_need(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t more = least(atomic_load(&pool->config.budget->cap_bytes) / AHEAD_PART, AHEAD_BYTES);
+    ms_lock_acquire(&pool->state);
+    if (ms_ahead_knows(pool)) {
+        more = ms_ahead_more_bytes(pool, bytes);
+    }
+    ms_lock_release(&pool->state);
+    return bytes + more - more % pool->granule_bytes;
+}
+
 /* Host chunks for the best victims, staged; *bytes: how much. */
 static ms_status_t prepare(struct ms_pool *pool, uint64_t needed_bytes, uint64_t *bytes)
 {
     uint64_t room = room_on_host(pool);
-    uint64_t ahead = least(atomic_load(&pool->config.budget->cap_bytes) / AHEAD_PART, AHEAD_BYTES);
-    uint64_t enough = least(needed_bytes + ahead - ahead % pool->granule_bytes, room);
+    uint64_t enough = least(ahead_of_need(pool, needed_bytes), room);
     if (enough < needed_bytes) {
         return MS_ERR_NO_MEMORY;
     }
@@ -389,6 +417,7 @@ ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *t
     if (!ms_spill_possible(pool)) {
         return MS_ERR_NO_MEMORY;
     }
+    ms_ahead_begin(pool);
     ms_status_t status = make_room(pool, ms_round_up(bytes, pool->granule_bytes), taken_bytes);
     finish(pool);
     return status;
@@ -425,6 +454,17 @@ static uint64_t promote(struct ms_pool *pool, struct search search, uint64_t lea
     return moved_bytes;
 }
 
+/* Room in the budget for so much, from holes, as far as they go. */
+static void make_holes_room(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t room = budget_room(pool);
+    uint64_t taken_bytes = 0;
+    if (bytes > room) {
+        (void)ms_holes_make_room(pool, ms_holes_room(pool, bytes - room), &taken_bytes);
+        (void)ms_backing_release_spares(pool);
+    }
+}
+
 uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes)
 {
     uint64_t moved_bytes = 0;
@@ -433,9 +473,59 @@ uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes)
     if (pool->count.spill.spilled_bytes > 0 && ms_spill_possible(pool)) {
         (void)ms_backing_release_spares(pool);
         ms_holes_recover(pool);
+        make_holes_room(pool, least(max_bytes, pool->count.spill.spilled_bytes));
         bool for_all = budget_room(pool) >= pool->count.host_backed_bytes;
         struct search search = {.held_too = for_all, .end = UINT64_MAX};
         moved_bytes = promote(pool, search, 0, max_bytes);
+    }
+    (void)ms_backing_release_spares(pool);
+    ms_promise_settle(pool);
+    ms_lock_release(&pool->growth);
+    return moved_bytes;
+}
+
+uint64_t ms_pool_step(ms_pool_t *pool)
+{
+    return ms_ahead_step(pool) ? 0 : ms_pool_promote(pool, UINT64_MAX);
+}
+
+/* How much of what is on the host comes back now: see ahead.c. Growth lock. */
+static uint64_t wanted_back(struct ms_pool *pool)
+{
+    uint64_t bytes = 0;
+    struct search search = {.held_too = true, .end = UINT64_MAX};
+    ms_victims_need(pool, pool->count.host_backed_bytes / pool->granule_bytes + 1);
+    search.heap = pool->repair.victims;
+    search.room = pool->repair.victim_room;
+    search.enough_bytes = UINT64_MAX;
+    ms_lock_acquire(&pool->state);
+    search.foretold = ms_ahead_knows(pool);
+    if (search.foretold) {
+        ms_ahead_look(pool);
+        search_all(pool, &search);
+        ms_victims_order(search.heap, search.count);
+        bytes = ms_ahead_promote_bytes(pool, search.heap, search.count);
+    }
+    ms_ahead_looked(pool);
+    ms_lock_release(&pool->state);
+    return bytes;
+}
+
+uint64_t ms_pool_promote_ahead(ms_pool_t *pool)
+{
+    uint64_t moved_bytes = 0;
+    if (!atomic_load_explicit(&pool->ahead.due, memory_order_relaxed)) {
+        return 0;
+    }
+    ms_lock_acquire(&pool->growth);
+    pool->moving.refused = false;
+    if (ms_spill_possible(pool)) {
+        (void)ms_backing_release_spares(pool);
+        ms_holes_recover(pool);
+        uint64_t bytes = wanted_back(pool);
+        make_holes_room(pool, bytes);
+        struct search search = {.held_too = true, .end = UINT64_MAX};
+        moved_bytes = bytes > 0 ? promote(pool, search, 0, bytes) : 0;
     }
     (void)ms_backing_release_spares(pool);
     ms_promise_settle(pool);
@@ -571,6 +661,7 @@ static struct ms_touched touch(struct ms_pool *pool, struct ms_segment *segment,
     if (segment->granules != NULL) {
         touch_granules(pool, segment, addr, bytes);
     }
+    ms_ahead_use(pool, segment, addr, bytes);
     return (struct ms_touched){addr, bytes, bytes_on_host(pool, segment, addr, bytes)};
 }
 

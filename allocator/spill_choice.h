@@ -5,6 +5,7 @@
 #ifndef MEMSHIM_ALLOCATOR_SPILL_CHOICE_H
 #define MEMSHIM_ALLOCATOR_SPILL_CHOICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "allocator/device_ops.h"
@@ -22,7 +23,7 @@ struct ms_spill_candidate {
     uint64_t now;      /* 2^32 */
     uint64_t last_use; /* birth or told use, the latest of all that touches the chunk */
     uint64_t born;     /* of the block; of tensors it is not known: 0 */
-    uint64_t next_use; /* predicted; UINT64_MAX: nobody did */
+    uint64_t next_use; /* predicted, later than now; UINT64_MAX: nobody did */
     uint32_t site;     /* of the block; 0: unknown */
     uint8_t kind;      /* enum ms_memory_kind */
     uint8_t returns;   /* how often it came back from the host and soon had to go again */
@@ -33,9 +34,14 @@ struct ms_spill_candidate {
 struct ms_spill_choice {
     uint64_t (*rank)(void *ctx, const struct ms_spill_candidate *candidate);
     void *ctx;
+    bool foretells; /* next_use is wanted; contents also move ahead of need and of use */
 };
 
 /* The one in use where the pool's configuration names none: what was used least recently. */
 extern const struct ms_spill_choice ms_spill_choice_lru;
+
+/* What is used last, as the last step of the training foretells it; where that is not known, what
+ * was used least recently. */
+extern const struct ms_spill_choice ms_spill_choice_predict;
 
 #endif

@@ -102,6 +102,9 @@ void ms_segment_remove(struct ms_pool *pool, struct ms_segment *segment)
     ms_slab_give(&pool->range_slab, segment->first);
     ms_starts_destroy(&segment->starts);
     ms_granules_drop(pool, segment);
+    if (segment->heat != NULL) {
+        ms_pages_unmap(segment->heat, segment->slot_count * sizeof(*segment->heat));
+    }
     ms_pages_unmap(segment->slots, ms_pointers_bytes(segment->slot_count));
     ms_slab_give(&pool->segment_slab, segment);
 }

@@ -8,10 +8,12 @@
 #include "allocator/arena.h"
 #include "allocator/proxy.h"
 #include "report/replay_oracle.h"
+#include "report/replay_uses.h"
 
 #define NS_PER_S      UINT64_C(1000000000)
 #define WAIT_LIMIT_NS NS_PER_S /* of the dry device's time */
 #define FORGET_EVERY  64       /* operations */
+#define WARM_UP_STEPS 4        /* what is spilled in them is not what every step costs */
 
 /* Tensors inside arenas, and calls without a stream, work on a stream of their own. */
 #define COMMON_STREAM (MS_RECORDED_STREAMS + 1)
@@ -20,6 +22,9 @@ const char *const ms_policy_names[MS_POLICY_COUNT] = {
     [MS_POLICY_DEFAULT] = "default", [MS_POLICY_HIGHEST] = "highest", [MS_POLICY_OLDEST] = "oldest",
     [MS_POLICY_NEWEST] = "newest",   [MS_POLICY_GAP] = "gap",         [MS_POLICY_ORACLE] = "oracle",
 };
+
+const char *const ms_spill_policy_names[MS_SPILL_POLICY_COUNT] = {
+    [MS_SPILL_PREDICT] = "predict", [MS_SPILL_LRU] = "lru"};
 
 const char *const ms_operation_names[MS_OPERATION_KIND_COUNT] = {
     [MS_OPERATION_ALLOC] = "alloc",
@@ -57,6 +62,10 @@ struct replay {
     uint64_t own_marks, own_queries;         /* calls for it: not the pool's */
     bool over;                               /* what the pool does now is not the run's */
     uint64_t boundary_calls, boundary_moves; /* at the beginning of the third step */
+    struct ms_buffer uses;                   /* of what persists; where live memory is spilled */
+    size_t next_use;
+    uint64_t step_peak_bytes;       /* live, and charged beside, in this step */
+    struct ms_moved boundary_moved; /* when the warm-up was over */
 };
 
 static uint64_t now_ns(void)
@@ -153,11 +162,31 @@ static void work(struct replay *replay, const struct ms_operation *operation, ms
     }
 }
 
-/* Its last use, as far as anybody knows: what of it lies on the host is read from there. */
-static void use_last(struct replay *replay, ms_addr_t addr, uint64_t bytes)
+/* What of it lies on the host is read from there, and written there. */
+static void use(struct replay *replay, ms_addr_t addr, uint64_t bytes, bool written)
 {
     if (replay->config->spill_bytes > 0) {
-        replay->result->used_on_host_bytes += ms_pool_touch(replay->pool, addr, bytes);
+        const uint64_t on_host = ms_pool_touch(replay->pool, addr, bytes);
+
+        replay->result->used_on_host_bytes += written ? 2 * on_host : on_host;
+    }
+}
+
+/* What persists is used as the model says. */
+static void use_kept(struct replay *replay, size_t operation)
+{
+    for (; replay->next_use < ms_recorded_uses_count(&replay->uses); replay->next_use++) {
+        const struct ms_recorded_use *used = ms_recorded_use_at(&replay->uses, replay->next_use);
+        const struct ms_operation *birth = ms_recording_at(replay->recording, used->birth);
+        const bool tensor =
+            birth->kind == MS_OPERATION_BORN && replay->config->mode == MS_REPLAY_NATIVE;
+
+        if (used->operation > operation) {
+            return;
+        }
+        use(replay,
+            tensor ? replay->base_of[birth->arena] + birth->offset : replay->addr_of[birth->object],
+            birth->bytes, used->written);
     }
 }
 
@@ -225,9 +254,19 @@ static void end_timing(struct replay *replay, uint64_t start_ns)
     }
 }
 
+static void note_step_peak(struct replay *replay)
+{
+    const uint64_t bytes = replay->live_bytes + replay->charged_beside;
+
+    if (bytes > replay->step_peak_bytes) {
+        replay->step_peak_bytes = bytes;
+    }
+}
+
 static void grow_live(struct replay *replay, uint64_t bytes)
 {
     replay->live_bytes += bytes;
+    note_step_peak(replay);
     if (replay->live_bytes > replay->result->peak_live_bytes) {
         replay->result->peak_live_bytes = replay->live_bytes;
     }
@@ -285,7 +324,7 @@ static void release(struct replay *replay, const struct ms_operation *operation)
         lose_arena(replay, operation->arena);
     } else {
         replay->live_bytes -= operation->bytes;
-        use_last(replay, addr, operation->bytes);
+        use(replay, addr, operation->bytes, false);
         work(replay, operation, addr);
     }
 
@@ -325,7 +364,7 @@ static void died(struct replay *replay, const struct ms_operation *operation)
     const ms_addr_t addr = replay->base_of[operation->arena] + operation->offset;
 
     replay->live_bytes -= operation->bytes;
-    use_last(replay, addr, operation->bytes);
+    use(replay, addr, operation->bytes, false);
     work(replay, operation, addr);
 
     const uint64_t start_ns = begin_timing(replay);
@@ -342,6 +381,7 @@ static void charge(struct replay *replay, const struct ms_operation *operation)
     if (operation->kind == MS_OPERATION_CHARGE) {
         ms_budget_impose(&replay->budget, MS_OWNER_FORWARDED, operation->bytes);
         replay->charged_beside += operation->bytes;
+        note_step_peak(replay);
         return;
     }
 
@@ -360,11 +400,50 @@ static uint64_t moves_so_far(struct replay *replay)
     return stats.chunks_moved;
 }
 
+/* The bytes over the cap had to go down once and up once, whatever was chosen. */
+static uint64_t least_of_step(const struct replay *replay)
+{
+    const uint64_t cap = replay->config->cap_bytes;
+
+    return replay->step_peak_bytes > cap ? 2 * (replay->step_peak_bytes - cap) : 0;
+}
+
+/* At the end of a step. */
+static void account_for_spill(struct replay *replay)
+{
+    struct ms_replay_result *result = replay->result;
+    struct ms_moved *warm = &result->warm;
+    struct ms_pool_stats stats;
+
+    ms_pool_stats(replay->pool, &stats);
+
+    const struct ms_moved now = {.down_bytes = stats.spill.down_bytes,
+                                 .up_bytes = stats.spill.up_bytes,
+                                 .used_bytes = result->used_on_host_bytes,
+                                 .halts = stats.spill.halts,
+                                 .stall_ns = stats.spill.stall_ns};
+    const struct ms_moved *then = &replay->boundary_moved;
+
+    if (result->steps <= WARM_UP_STEPS) {
+        replay->boundary_moved = now;
+    } else {
+        *warm = (struct ms_moved){.down_bytes = now.down_bytes - then->down_bytes,
+                                  .up_bytes = now.up_bytes - then->up_bytes,
+                                  .used_bytes = now.used_bytes - then->used_bytes,
+                                  .halts = now.halts - then->halts,
+                                  .stall_ns = now.stall_ns - then->stall_ns,
+                                  .least_bytes = warm->least_bytes + least_of_step(replay),
+                                  .steps = warm->steps + 1};
+    }
+    replay->step_peak_bytes = replay->live_bytes + replay->charged_beside;
+}
+
 static void begin_step(struct replay *replay)
 {
     replay->result->steps++;
     if (replay->config->spill_bytes > 0) {
-        (void)ms_pool_promote(replay->pool, UINT64_MAX);
+        account_for_spill(replay);
+        (void)ms_pool_step(replay->pool);
     }
     if (replay->result->steps == 3) {
         replay->boundary_calls = replay->result->driver_calls;
@@ -537,6 +616,7 @@ static void play_all(struct replay *replay)
         if (operation->kind != MS_OPERATION_MAP) {
             status = give_access(replay);
         }
+        use_kept(replay, i);
         if (steps_every > 0 && i % steps_every == 0) {
             begin_step(replay);
         }
@@ -548,6 +628,7 @@ static void play_all(struct replay *replay)
             return;
         }
         replay->result->operations++;
+        (void)ms_pool_promote_ahead(replay->pool);
     }
 }
 
@@ -592,6 +673,9 @@ static bool set_up_tables(struct replay *replay)
             return false;
         }
     }
+    if (replay->config->spill_bytes > 0 && !ms_recorded_uses(recording, &replay->uses)) {
+        return false;
+    }
     return replay->addr_of && replay->base_of && replay->freezing && replay->working;
 }
 
@@ -624,6 +708,9 @@ static bool set_up_device(struct replay *replay)
                                         .host_limit_bytes = config->host_limit_bytes,
                                         .spill_limit_bytes = config->spill_bytes,
                                         .halt_limit_ns = WAIT_LIMIT_NS,
+                                        .spill_choice = config->spill_policy == MS_SPILL_LRU
+                                                            ? &ms_spill_choice_lru
+                                                            : &ms_spill_choice_predict,
                                         .choice = choice_of(replay)};
 
     return ms_pool_create(&pool, &replay->pool) == MS_OK &&
@@ -694,6 +781,7 @@ static void tear_down(struct replay *replay)
         ms_dry_destroy(replay->dry);
     }
     ms_oracle_delete(replay->oracle);
+    ms_buffer_free(&replay->uses);
     free(replay->addr_of);
     free(replay->base_of);
     free(replay->freezing);

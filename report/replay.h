@@ -30,6 +30,11 @@ enum ms_replay_policy {
 };
 
 extern const char *const ms_policy_names[MS_POLICY_COUNT];
+
+/* What live memory is spilled first (allocator/spill_choice.h). */
+enum ms_spill_policy { MS_SPILL_PREDICT, MS_SPILL_LRU, MS_SPILL_POLICY_COUNT };
+
+extern const char *const ms_spill_policy_names[MS_SPILL_POLICY_COUNT];
 extern const char *const ms_operation_names[MS_OPERATION_KIND_COUNT];
 
 /* Calls that a driver would have got, by what they cost. */
@@ -88,6 +93,7 @@ struct ms_replay_config {
     uint64_t spill_bytes;      /* most live memory on the host at a time; 0: none is spilled */
     enum ms_replay_mode mode;
     enum ms_replay_policy policy;
+    enum ms_spill_policy spill_policy;
     uint64_t lag;         /* an operation's work is done so many operations later; 0: at once */
     uint64_t steps_every; /* a step is so many operations; 0: as the recording says */
     bool charges;         /* what the driver took beside the pool counts */
@@ -103,6 +109,15 @@ struct ms_replay_failure {
     uint64_t charged_bytes, live_bytes, free_bytes, hole_bytes, pending_bytes, largest_free_bytes;
 };
 
+/* What spilling cost in whole steps after the warm-up. */
+struct ms_moved {
+    uint64_t down_bytes, up_bytes;
+    uint64_t used_bytes;  /* where they lay on the host */
+    uint64_t least_bytes; /* the bytes over the cap of each step, once down and once up */
+    uint64_t halts, stall_ns;
+    uint64_t steps; /* 0: the recording has too few, or does not tell of them */
+};
+
 struct ms_replay_result {
     bool host_memory; /* of this machine: it ran out, nothing below holds */
     struct ms_replay_failure failure;
@@ -112,8 +127,10 @@ struct ms_replay_result {
     uint64_t calls[MS_REPLAY_CALL_COUNT];
     uint64_t modelled_ns, modelled_p99_ns;
     struct ms_pool_stats pool;   /* at the end */
-    uint64_t used_on_host_bytes; /* that lay on the host when they were used last, at their death */
-    uint64_t invalid_reports;    /* births over live tensors, deaths of none */
+    uint64_t used_on_host_bytes; /* that lay on the host when they were used: see replay_uses.h;
+                                    twice where they were also written */
+    struct ms_moved warm;
+    uint64_t invalid_reports;     /* births over live tensors, deaths of none */
     uint64_t driver_calls, moves; /* in all: calls but for marks; chunks that moved */
     uint64_t steps;               /* 0: not known */
     uint64_t calls_after_second_step, moves_after_second_step;

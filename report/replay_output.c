@@ -167,6 +167,35 @@ static void add_calls(const struct ms_replay_answer *answer, struct ms_buffer *o
     }
 }
 
+static uint64_t moved_bytes(const struct ms_moved *moved)
+{
+    return moved->down_bytes + moved->up_bytes + moved->used_bytes;
+}
+
+static void add_warm(const struct ms_moved *warm, struct ms_buffer *out)
+{
+    char down[MS_UNIT_TEXT_BYTES], up[MS_UNIT_TEXT_BYTES], used[MS_UNIT_TEXT_BYTES];
+    char stall[MS_UNIT_TEXT_BYTES], halts[MS_UNIT_TEXT_BYTES], times[MS_UNIT_TEXT_BYTES];
+
+    if (warm->steps == 0) {
+        return;
+    }
+    add_bytes(out, "moved a step, warm", moved_bytes(warm) / warm->steps);
+    ms_buffer_format(out, "  %-22s %12s   down, %s up, %s used on the host\n", "",
+                     ms_bytes_text(warm->down_bytes / warm->steps, down, sizeof(down)),
+                     ms_bytes_text(warm->up_bytes / warm->steps, up, sizeof(up)),
+                     ms_bytes_text(warm->used_bytes / warm->steps, used, sizeof(used)));
+    ms_buffer_format(out, "  %-22s %12s   (%s standstills)\n", "stall a step",
+                     ms_duration_text(warm->stall_ns / warm->steps, stall, sizeof(stall)),
+                     ms_decimal_text(ratio(warm->halts, warm->steps), halts, sizeof(halts)));
+    add_bytes(out, "least possible", warm->least_bytes / warm->steps);
+    if (warm->least_bytes > 0) {
+        ms_buffer_format(
+            out, "  %-22s %12s\n", "moved / least possible",
+            ms_decimal_text(ratio(moved_bytes(warm), warm->least_bytes), times, sizeof(times)));
+    }
+}
+
 static void add_spill(const struct ms_replay_answer *answer, struct ms_buffer *out)
 {
     const struct ms_replay_result *result = answer->result;
@@ -185,6 +214,7 @@ static void add_spill(const struct ms_replay_answer *answer, struct ms_buffer *o
     }
     ms_buffer_format(out, "  %-22s %12s   (%" PRIu64 " standstills)\n", "modelled stall",
                      ms_duration_text(spill->stall_ns, stall, sizeof(stall)), spill->halts);
+    add_warm(&result->warm, out);
 }
 
 static void add_warnings(const struct ms_replay_answer *answer, struct ms_buffer *out)
@@ -333,6 +363,24 @@ static void json_rates(struct ms_json *json, const struct ms_replay_result *resu
     ms_json_count(json, "elapsed_ns", result->elapsed_ns);
 }
 
+static void json_warm(struct ms_json *json, const struct ms_moved *warm)
+{
+    if (warm->steps == 0) {
+        ms_json_null(json, "warm");
+        return;
+    }
+    ms_json_open(json, "warm", '{');
+    ms_json_count(json, "steps", warm->steps);
+    ms_json_count(json, "spilled_bytes", warm->down_bytes);
+    ms_json_count(json, "promoted_bytes", warm->up_bytes);
+    ms_json_count(json, "used_on_host_bytes", warm->used_bytes);
+    ms_json_count(json, "moved_bytes", moved_bytes(warm));
+    ms_json_count(json, "least_bytes", warm->least_bytes);
+    ms_json_count(json, "standstills", warm->halts);
+    ms_json_count(json, "modelled_stall_ns", warm->stall_ns);
+    ms_json_close(json, '}');
+}
+
 static void json_spill(struct ms_json *json, const struct ms_replay_answer *answer)
 {
     const struct ms_spill_stats *spill = &answer->result->pool.spill;
@@ -350,6 +398,8 @@ static void json_spill(struct ms_json *json, const struct ms_replay_answer *answ
     ms_json_count(json, "thrashed_bytes", spill->thrashed_bytes);
     ms_json_count(json, "standstills", spill->halts);
     ms_json_count(json, "modelled_stall_ns", spill->stall_ns);
+    ms_json_text(json, "policy", ms_spill_policy_names[answer->config->spill_policy]);
+    json_warm(json, &answer->result->warm);
     ms_json_close(json, '}');
 }
 

@@ -32,8 +32,12 @@ static const char usage[] =
     "  --host-limit SIZE     most host memory that may stand behind holes; default: no limit\n"
     "  --spill SIZE      let live memory go to the host, at most so much at a time; default: "
     "none.\n"
-    "                    A range counts as used at its birth and right before its death, for that\n"
-    "                    is all that a recording tells; what has room comes back between steps\n"
+    "                    What is used when is a model (report/replay_uses.h): a range at its "
+    "birth\n"
+    "                    and right before its death; what persists, besides: parameters forward,\n"
+    "                    backward and at a step's end, the optimizer's state at a step's end\n"
+    "  --spill-policy P  predict (default): what is used last, as the last step foretells it; or\n"
+    "                    lru: what was used least recently, back between steps where room is\n"
     "  --without-charges     leave out what the driver took beside the pool (contexts, ...)\n"
     "  --mode native|tensor  native (default): segments and pages as they were asked for; tensor:\n"
     "                    every tensor a block of its own, placed by the pool\n"
@@ -55,6 +59,7 @@ struct call {
     bool device_given, min_cap, json, without_charges;
     enum ms_replay_mode mode;
     enum ms_replay_policy policy;
+    enum ms_spill_policy spill_policy;
 };
 
 /* ---- the call ---- */
@@ -85,12 +90,24 @@ static bool take_policy(const char *value, struct call *call)
     return false;
 }
 
+static bool take_spill_policy(const char *value, struct call *call)
+{
+    for (int i = 0; i < MS_SPILL_POLICY_COUNT; i++) {
+        if (strcmp(ms_spill_policy_names[i], value) == 0) {
+            call->spill_policy = (enum ms_spill_policy)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 enum option {
     CAP,
     FRACTION,
     DEVICE_MEMORY,
     HOST_LIMIT,
     SPILL,
+    SPILL_POLICY,
     MODE,
     POLICY,
     LAG,
@@ -112,6 +129,7 @@ static const struct {
     [DEVICE_MEMORY] = {"--device-memory", "a size as in 80GiB"},
     [HOST_LIMIT] = {"--host-limit", "a size as in 4GiB"},
     [SPILL] = {"--spill", "a size as in 4GiB"},
+    [SPILL_POLICY] = {"--spill-policy", "predict or lru"},
     [MODE] = {"--mode", "native or tensor"},
     [POLICY] = {"--policy", "default, highest, oldest, newest, gap or oracle"},
     [LAG] = {"--lag", "a number of operations, at most 1000000"},
@@ -137,6 +155,8 @@ static bool take_value(enum option option, const char *value, struct call *call)
         return ms_parse_bytes(value, &call->host_limit_bytes);
     case SPILL:
         return ms_parse_bytes(value, &call->spill_bytes);
+    case SPILL_POLICY:
+        return take_spill_policy(value, call);
     case MODE:
         return take_mode(value, call);
     case POLICY:
@@ -334,6 +354,7 @@ static int replay(const struct call *call, const struct ms_recording *recording,
         .spill_bytes = call->spill_bytes,
         .mode = call->mode,
         .policy = call->policy,
+        .spill_policy = call->spill_policy,
         .lag = call->lag,
         .steps_every = call->steps_every,
         .charges = !call->without_charges,

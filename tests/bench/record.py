@@ -3,8 +3,9 @@
     .venv/bin/python tests/bench/record.py [NAME...]
 
 Each workload of overhead.py runs once under memshim in native mode, memory ample, on the simulated
-GPU. The trace is written as the CSV that `memshim replay` reads, call sites left out, with a line
-`step` where a step of the training ends. Of several ranks each has a trace of its own.
+GPU. The trace is written as the CSV that `memshim replay` reads, with a line `step` where a step of
+the training ends. Call sites are left out but for the traces named NAME-sites, where they are
+numbers: what is spilled is chosen by them. Of several ranks each has a trace of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from overhead import (
     BUILD,
     CONFIGURATIONS,
+    GPT,
     ROOT,
     WORKLOADS,
     BenchError,
@@ -31,6 +33,15 @@ from overhead import (
 
 TRACES = ROOT / "tests" / "traces"
 MOST_BYTES = 8 << 20
+
+# Recorded with their call sites.
+SITES = (
+    Workload("gpt-fixed-sites", "gpt.py", f"{GPT} --batch 8 --steps 12", fixed=True),
+    Workload("unet-fixed-sites", "unet.py", "--sizes 192 --steps 12", fixed=True),
+    Workload("gpt-variable-sites", "gpt.py", f"{GPT} --batch 12 --vary --steps 20"),
+    Workload("encoder-decoder-sites", "encoder_decoder.py", "--batch 48 --steps 20"),
+    Workload("moe-sites", "moe.py", "--layers 6 --length 1024 --steps 12", fixed=True),
+)
 
 
 @dataclass(frozen=True)
@@ -48,8 +59,8 @@ def traces_of(workload: Workload) -> list[Trace]:
     return [Trace(f"{workload.name}-rank{rank}", workload, rank) for rank in range(workload.ranks)]
 
 
-def with_steps(rows: Iterable[str], births: Sequence[int]) -> Iterator[str]:
-    """The rows without their sites, and `step` after each of these numbers of births."""
+def with_steps(rows: Iterable[str], births: Sequence[int], sites: bool) -> Iterator[str]:
+    """The rows, with or without their sites, and `step` after each of these numbers of births."""
     ends = iter(births)
     end = next(ends, None)
     seen = 0
@@ -60,7 +71,7 @@ def with_steps(rows: Iterable[str], births: Sequence[int]) -> Iterator[str]:
                 yield ",step" + "," * (len(fields) - 2)
                 end = next(ends, None)
             seen += 1
-        if number:
+        if number and not sites:
             fields[5] = ""
         yield ",".join(fields)
 
@@ -75,7 +86,7 @@ def csv_of(folder: Path) -> list[str]:
     return result.stdout.splitlines()
 
 
-def record(worker: Worker, workload: Workload) -> None:
+def record(worker: Worker, workload: Workload, sites: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="memshim-record.") as name:
         folder = Path(name)
         run = worker.run_in(folder, workload)
@@ -84,7 +95,7 @@ def record(worker: Worker, workload: Workload) -> None:
         processes = sorted((folder / "memshim/latest").glob("*/"))
         for trace, process in zip(traces_of(workload), processes, strict=True):
             said = worker.of(json_lines(folder / f"rank{trace.rank}.out"), "driver")
-            rows = with_steps(csv_of(process), [line["births"] for line in said])
+            rows = with_steps(csv_of(process), [line["births"] for line in said], sites)
             text = "\n".join(rows) + "\n"
             path = TRACES / f"{trace.name}.csv.gz"
             # No time and no name in it: the same run gives the same file.
@@ -104,7 +115,7 @@ def read_me() -> str:
         "| trace | made by `memshim run --` |",
         "|---|---|",
     ]
-    for workload in WORKLOADS:
+    for workload in (*WORKLOADS, *SITES):
         for trace in traces_of(workload):
             start = (
                 "python" if workload.ranks == 1 else f"torchrun --nproc-per-node {workload.ranks}"
@@ -116,13 +127,16 @@ def read_me() -> str:
 
 def main() -> None:
     try:
-        names = pick(sys.argv[1:], [workload.name for workload in WORKLOADS], "workload")
+        all_names = [workload.name for workload in (*WORKLOADS, *SITES)]
+        names = pick(sys.argv[1:], all_names, "workload")
         TRACES.mkdir(exist_ok=True)
         native = next(each for each in CONFIGURATIONS if each.name == "memshim native")
-        with Worker(native) as worker:
-            for workload in WORKLOADS:
-                if workload.name in names:
-                    record(worker, workload)
+        for workloads, stacks in ((WORKLOADS, "off"), (SITES, "full")):
+            wanted = [workload for workload in workloads if workload.name in names]
+            environment = {**native.environment, "MEMSHIM_STACKS": stacks}
+            with Worker(replace(native, environment=environment)) as worker:
+                for workload in wanted:
+                    record(worker, workload, workloads is SITES)
     except BenchError as error:
         sys.exit(f"record.py: {error}")
     (TRACES / "README.md").write_text(read_me())

@@ -1,0 +1,301 @@
+/* What the forecast says of the pool's memory: see ahead.h.
+ *
+ *   down   what is used last goes first; and at once as much as the rest of the step will want,
+ *          which is how much more will live at its fullest than lives now
+ *   up     what is used next comes first, once its use is near; but only what need not go again
+ *          before it is used. One standstill for all that may come by then */
+#include "allocator/ahead.h"
+
+/* Near is within this part of a step; looked for as often. */
+enum { NEAR_PART = 24, LOOK_PART = 48 };
+
+static uint64_t less(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* On the device, and nothing lives there; or not taken from it yet. */
+static uint64_t idle_bytes(const struct ms_pool *pool)
+{
+    return pool->count.free_bytes + pool->count.quiet_granules * pool->granule_bytes +
+           ms_budget_free_bytes(pool->config.budget);
+}
+
+/* ---- how much too much was spilled: memory packs more tightly when it is short */
+
+static void learn_trim(struct ms_pool *pool)
+{
+    struct ms_ahead *ahead = &pool->ahead;
+    if (ahead->forecast.steps != ahead->steps) {
+        if (ahead->spills == 1) {
+            ahead->trim_bytes += ahead->idle_bytes;
+        }
+        ahead->trim_bytes = less(ahead->trim_bytes, ahead->again_bytes);
+        ahead->steps = ahead->forecast.steps;
+        ahead->spills = 0;
+        ahead->again_bytes = 0;
+    }
+    uint64_t idle = idle_bytes(pool);
+    ahead->idle_bytes = idle < ahead->idle_bytes ? idle : ahead->idle_bytes;
+}
+
+/* ---- listening: state lock */
+
+static void hear(struct ms_pool *pool, const struct ms_event *event)
+{
+    struct ms_ahead *ahead = &pool->ahead;
+    switch (event->kind) {
+    case MS_EVENT_BLOCK_ALLOC:
+    case MS_EVENT_TENSOR_BORN:
+        ahead->live_bytes += event->bytes;
+        ms_forecast_born(&ahead->forecast, event->id, event->addr, event->bytes, event->site,
+                         ahead->live_bytes);
+        learn_trim(pool);
+        break;
+    case MS_EVENT_BLOCK_FREE:
+        if (event->aux != 0) {
+            return; /* it was forgotten when it became an arena */
+        }
+        /* fall through */
+    case MS_EVENT_BLOCK_ARENA:
+    case MS_EVENT_TENSOR_DIED:
+        ahead->live_bytes -= event->bytes;
+        ms_forecast_died(&ahead->forecast, event->id);
+        break;
+    default:
+        return;
+    }
+    if (ahead->forecast.tick >= ahead->look_tick && pool->count.spill.spilled_bytes > 0) {
+        atomic_store_explicit(&pool->ahead.due, true, memory_order_relaxed);
+    }
+}
+
+static void hear_and_tell(void *ctx, const struct ms_event *event)
+{
+    const struct ms_ear *ear = ctx;
+    hear(ear->pool, event);
+    if (ear->sink.emit != NULL) {
+        ear->sink.emit(ear->sink.ctx, event);
+    }
+}
+
+/* Puts the ear before the sink. */
+static void listen(struct ms_pool *pool, struct ms_ear *ear, struct ms_event_sink *sink)
+{
+    if (sink->emit != hear_and_tell) {
+        *ear = (struct ms_ear){.pool = pool, .sink = *sink};
+        *sink = (struct ms_event_sink){.emit = hear_and_tell, .ctx = ear};
+    }
+}
+
+void ms_ahead_begin(struct ms_pool *pool)
+{
+    struct ms_ahead *ahead = &pool->ahead;
+    const struct ms_spill_choice *choice = pool->config.spill_choice;
+    if (pool->config.spill_limit_bytes == 0 || choice == NULL || !choice->foretells) {
+        return;
+    }
+    ms_lock_acquire(&pool->state);
+    if (ahead->forecast.births == NULL && ms_forecast_init(&ahead->forecast)) {
+        ahead->live_bytes = pool->count.live_bytes - pool->count.arena_bytes;
+        if (pool->repair.arenas != NULL) {
+            ahead->live_bytes += ms_arenas_live_bytes(pool->repair.arenas);
+        }
+    }
+    if (ahead->forecast.births != NULL) {
+        listen(pool, &ahead->pool_ear, &pool->config.sink);
+        if (pool->repair.arenas != NULL) {
+            listen(pool, &ahead->arenas_ear, ms_arenas_sink(pool->repair.arenas));
+        }
+    }
+    ms_lock_release(&pool->state);
+}
+
+void ms_ahead_end(struct ms_pool *pool)
+{
+    struct ms_ahead *ahead = &pool->ahead;
+    ms_lock_acquire(&pool->state);
+    if (pool->config.sink.emit == hear_and_tell) {
+        pool->config.sink = ahead->pool_ear.sink;
+    }
+    if (pool->repair.arenas != NULL && ms_arenas_sink(pool->repair.arenas)->emit == hear_and_tell) {
+        *ms_arenas_sink(pool->repair.arenas) = ahead->arenas_ear.sink;
+    }
+    ms_forecast_destroy(&ahead->forecast);
+    ms_lock_release(&pool->state);
+}
+
+bool ms_ahead_knows(const struct ms_pool *pool)
+{
+    return pool->ahead.forecast.births != NULL && ms_forecast_knows(&pool->ahead.forecast);
+}
+
+bool ms_ahead_step(struct ms_pool *pool)
+{
+    ms_lock_acquire(&pool->state);
+    if (pool->ahead.forecast.births != NULL) {
+        ms_forecast_step(&pool->ahead.forecast);
+        pool->ahead.look_tick = 0;
+    }
+    bool knows = ms_ahead_knows(pool);
+    ms_lock_release(&pool->state);
+    return knows;
+}
+
+/* ---- heat of slots */
+
+/* Null when the host is out of memory. */
+static struct ms_heat *heat_of(struct ms_segment *segment)
+{
+    if (segment->heat == NULL && !segment->plain) {
+        segment->heat = ms_pages_map(segment->slot_count * sizeof(*segment->heat));
+    }
+    return segment->heat;
+}
+
+/* The slots that the range touches. */
+static void slots_of(const struct ms_pool *pool, const struct ms_segment *segment, ms_addr_t addr,
+                     uint64_t bytes, uint64_t *from, uint64_t *to)
+{
+    *from = (addr - segment->base) / pool->granule_bytes;
+    *to = (addr - segment->base + bytes - 1) / pool->granule_bytes + 1;
+    *to = *to < segment->slot_count ? *to : segment->slot_count;
+}
+
+void ms_ahead_use(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr, uint64_t bytes)
+{
+    if (pool->ahead.forecast.births == NULL || bytes == 0 || heat_of(segment) == NULL) {
+        return;
+    }
+    uint64_t from = 0;
+    uint64_t to = 0;
+    slots_of(pool, segment, addr, bytes, &from, &to);
+    for (uint64_t slot = from; slot < to; slot++) {
+        ms_heat_use(&pool->ahead.forecast, &segment->heat[slot]);
+    }
+}
+
+/* What is known of one live birth, for the slots that it touches. */
+static void look_at_birth(struct ms_pool *pool, const struct ms_birth *birth)
+{
+    uint64_t next_use = ms_forecast_next_use(&pool->ahead.forecast, birth);
+    struct ms_segment *segment = ms_segment_of(pool, birth->addr);
+    if (next_use == MS_NEVER || segment == NULL || segment->heat == NULL) {
+        return;
+    }
+    uint64_t from = 0;
+    uint64_t to = 0;
+    slots_of(pool, segment, birth->addr, birth->bytes, &from, &to);
+    for (uint64_t slot = from; slot < to; slot++) {
+        struct ms_heat *heat = &segment->heat[slot];
+        heat->next_use = next_use < heat->next_use ? next_use : heat->next_use;
+        heat->known++;
+    }
+}
+
+void ms_ahead_look(struct ms_pool *pool)
+{
+    const struct ms_forecast *forecast = &pool->ahead.forecast;
+    for (size_t at = 0; at < pool->segment_count; at++) {
+        struct ms_segment *segment = pool->segments[at];
+        struct ms_heat *heat = heat_of(segment);
+        for (uint64_t slot = 0; heat != NULL && slot < segment->slot_count; slot++) {
+            heat[slot].next_use = MS_NEVER;
+            heat[slot].known = 0;
+        }
+    }
+    for (uint64_t number = ms_forecast_oldest(forecast); number <= forecast->last; number++) {
+        const struct ms_birth *birth = &forecast->births[number % MS_FORECAST_BIRTHS];
+        if (birth->died == 0) {
+            look_at_birth(pool, birth);
+        }
+    }
+}
+
+uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk)
+{
+    const struct ms_segment *segment = chunk->segment;
+    uint64_t soonest = MS_NEVER;
+    if (segment->heat == NULL) {
+        return MS_NEVER;
+    }
+    uint64_t end = chunk->slot + chunk->bytes / pool->granule_bytes;
+    for (uint64_t slot = chunk->slot; slot < end; slot++) {
+        const struct ms_heat *heat = &segment->heat[slot];
+        uint64_t next_use = heat->next_use;
+        /* Something lives there that the last step has no like of. */
+        bool older = segment->granules != NULL ? segment->granules[slot].tensors > heat->known
+                                               : heat->known == 0;
+        if (older) {
+            uint64_t again = ms_heat_next_use(&pool->ahead.forecast, heat);
+            next_use = again < next_use ? again : next_use;
+        }
+        soonest = next_use < soonest ? next_use : soonest;
+    }
+    return soonest;
+}
+
+/* ---- how much */
+
+uint64_t ms_ahead_more_bytes(struct ms_pool *pool, uint64_t bytes)
+{
+    struct ms_ahead *ahead = &pool->ahead;
+    const struct ms_forecast *forecast = &ahead->forecast;
+    uint64_t most = ms_forecast_need(forecast, ms_forecast_step_end(forecast));
+    uint64_t more = less(less(most, ahead->live_bytes), ahead->trim_bytes);
+    ahead->again_bytes += ahead->spills > 0 ? bytes + more : 0;
+    ahead->spills++;
+    ahead->idle_bytes = UINT64_MAX;
+    return more;
+}
+
+/* How much of what lives will have to be on the host at a time until the tick, if the pool holds as
+ * much as it could. What is reserved and holds nothing is as good as free: holes give way. */
+static uint64_t must_stay(struct ms_pool *pool, uint64_t until)
+{
+    const struct ms_pool_counters *count = &pool->count;
+    uint64_t room = count->reserved_bytes + ms_budget_free_bytes(pool->config.budget);
+    uint64_t held = less(room + count->host_backed_bytes, idle_bytes(pool));
+    uint64_t waste = less(held, pool->ahead.live_bytes);
+    uint64_t most = ms_forecast_need(&pool->ahead.forecast, until);
+    most = most > pool->ahead.live_bytes ? most : pool->ahead.live_bytes;
+    return less(most + waste, room);
+}
+
+uint64_t ms_ahead_promote_bytes(struct ms_pool *pool, struct ms_victim *heap, size_t count)
+{
+    const struct ms_forecast *forecast = &pool->ahead.forecast;
+    uint64_t near = forecast->tick + forecast->period / NEAR_PART;
+    uint64_t left = 0;
+    uint64_t bytes = 0;
+    uint64_t last_use = 0;
+    uint64_t stay = 0;
+    for (size_t at = 0; at < count; at++) {
+        left += heap[at].chunk->bytes;
+    }
+    while (count > 0) {
+        const struct ms_chunk *chunk = ms_victims_pop(heap, &count).chunk;
+        uint64_t next_use = ms_ahead_next_use(pool, chunk);
+        if (next_use == MS_NEVER || (bytes == 0 && next_use > near)) {
+            break;
+        }
+        if (next_use != last_use) {
+            stay = must_stay(pool, next_use);
+            last_use = next_use;
+        }
+        if (left < chunk->bytes + stay) {
+            break;
+        }
+        left -= chunk->bytes;
+        bytes += chunk->bytes;
+    }
+    return bytes;
+}
+
+void ms_ahead_looked(struct ms_pool *pool)
+{
+    struct ms_ahead *ahead = &pool->ahead;
+    uint64_t pause = ahead->forecast.period / LOOK_PART;
+    ahead->look_tick = ahead->forecast.tick + (pause > 0 ? pause : 1);
+    atomic_store_explicit(&ahead->due, false, memory_order_relaxed);
+}
