@@ -79,7 +79,10 @@ class Flame {
           oninput: (event) => { this.query = event.target.value.toLowerCase(); this.draw(); },
         })),
         this.hasPython ? option("pythonOnly", "Python only", "Leave native functions out where a stack has Python ones") : null,
-        option("inverted", "innermost first", "Who asked for memory above, their callers below")),
+        option("inverted", "innermost first", "Who asked for memory above, their callers below"),
+        ["python", "native"].map((language) => element("span", { class: "key" },
+          element("span", { class: `swatch ${language}` }), ` ${language}`)),
+        element("span", { class: "key" }, element("span", { class: "swatch found" }), " found by the search")),
       this.readout, this.node);
     this.draw();
   }

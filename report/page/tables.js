@@ -194,15 +194,19 @@ function callTable({ device }) {
   };
   const rows = [
     ...Object.entries(device.driver_calls).map(([call, count]) => ({ call, count, meaning: meaning[call] ?? "" })),
-    { call: "allocations", count: device.allocations, meaning: "that the program made" },
-    { call: "frees", count: device.frees, meaning: "that the program made" },
-    { call: "refused", count: device.failed_allocations, meaning: "allocations that failed" },
+    { call: "allocations", count: device.allocations, meaning: "asked of the driver by the program or its framework" },
+    { call: "frees", count: device.frees, meaning: "asked of the driver by the program or its framework" },
+    { call: "refused", count: device.failed_allocations, meaning: "of those allocations" },
+    ...(device.tensors ? [
+      { call: "tensors born", count: device.tensors.births, meaning: "inside memory that the framework held" },
+      { call: "tensors died", count: device.tensors.deaths, meaning: "inside memory that the framework held" },
+    ] : []),
   ];
-  return table("calls", "Driver calls", rows, [
+  return table("calls", "Calls", rows, [
     { key: "call", title: "Call" },
     { key: "count", title: "Times", number: countText },
     { key: "meaning", title: "Which is" },
-  ], { explanation: "What the pool asked of the driver, and what the program asked of the pool." });
+  ], { explanation: "The first five: what memshim's pool asked of the driver. Below: what was asked of memshim." });
 }
 
 function showTables(view) {
