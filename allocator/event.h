@@ -62,7 +62,9 @@ enum ms_event_kind {
                            at all. Of no device (0) */
     MS_EVENT_TAG_END,   /* id: the thread; aux: the tag that ended */
     MS_EVENT_USE,       /* addr, bytes of a block or tensor that the device was asked to touch;
-                           aux: 1 where it lay on the host. Told under memory pressure only */
+                           aux: 1 where it lay on the host. Told once memory was short, for each at
+                           most once in a window, and 4,096 in all: a window ends with a step, and
+                           every 64 ms */
     MS_EVENT_SPILL,     /* addr, bytes: their contents moved to host memory; aux: ns that the
                            device was held for it: the sum over all is all. CHUNK and MAP events
                            tell of the chunks, those of their places before this one */

@@ -15,6 +15,7 @@
 #include "shim/elf.h"
 #include "shim/gate.h"
 #include "shim/resolve.h"
+#include "shim/stubs.h"
 #include "shim/verbs.h"
 
 #ifndef __LP64__
@@ -121,14 +122,33 @@ static bool is_verb(void *handle, const char *name)
     return handle != RTLD_NEXT && handle != RTLD_DEFAULT && ms_verbs_known(name);
 }
 
-/* A function of the driver's without a row; other libraries have names that begin with "cu", too.
- */
-static void note_unhooked(const char *name)
+/* A function of the driver's that nobody knows; other libraries have names that begin with "cu",
+ * too. */
+static void *unknown_function(const char *name)
 {
-    if (name != NULL && name[0] == 'c' && name[1] == 'u' && ms_resolve() != &ms_real_none &&
-        ms_real_find(name) != NULL) {
-        ms_gate_note_unhooked(name);
+    return name != NULL && name[0] == 'c' && name[1] == 'u' && !ms_gate_is_harmless(name) &&
+                   ms_resolve() != &ms_real_none
+               ? ms_real_find(name)
+               : NULL;
+}
+
+static bool is_found_by_caller(void *handle)
+{
+    return handle == RTLD_NEXT || handle == RTLD_DEFAULT;
+}
+
+/* What the real function found for a name without a row. Where it finds by the address of its
+ * caller (RTLD_NEXT, RTLD_DEFAULT) it is asked by the jump, and the answer is the driver's own. */
+static struct answer stub_for(void *function, void *handle, void *found, const char *name)
+{
+    if (function == NULL) {
+        return (struct answer){NULL, 0};
     }
+    if (is_found_by_caller(handle)) {
+        ms_gate_note_unknown(name);
+        return (struct answer){NULL, 0};
+    }
+    return (struct answer){found == function ? ms_stub_for(name, found) : found, 1};
 }
 
 struct answer ms_answer_dlsym(void *handle, const char *name)
@@ -139,10 +159,12 @@ struct answer ms_answer_dlsym(void *handle, const char *name)
     }
     int row = ms_hook_of_symbol(name);
     if (row < 0) {
-        note_unhooked(name);
+        void *unknown = unknown_function(name);
+        bool ask = unknown != NULL && !is_found_by_caller(handle);
+        return stub_for(unknown, handle, ask ? next(handle, name) : NULL, name);
     }
-    if (row < 0 || handle == RTLD_NEXT) {
-        return (struct answer){NULL, row >= 0 && nothing_next(row)};
+    if (handle == RTLD_NEXT) {
+        return (struct answer){NULL, nothing_next(row)};
     }
     return (struct answer){hook_for(next(handle, name), handle, row), 1};
 }
@@ -156,10 +178,12 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
     }
     int row = ms_hook_of_symbol(name);
     if (row < 0) {
-        note_unhooked(name);
+        void *unknown = unknown_function(name);
+        bool ask = unknown != NULL && !is_found_by_caller(handle);
+        return stub_for(unknown, handle, ask ? next(handle, name, version) : NULL, name);
     }
-    if (row < 0 || handle == RTLD_NEXT) {
-        return (struct answer){NULL, row >= 0 && nothing_next(row)};
+    if (handle == RTLD_NEXT) {
+        return (struct answer){NULL, nothing_next(row)};
     }
     return (struct answer){hook_for(next(handle, name, version), handle, row), 1};
 }

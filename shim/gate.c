@@ -89,12 +89,15 @@ static void refuse(const char *text, const char *name)
     pthread_mutex_unlock(&lock);
 }
 
-void ms_gate_note_unhooked(const char *name)
+bool ms_gate_is_harmless(const char *name)
 {
     /* What only tells something of the driver's keeps to that in drivers to come. */
-    if (ms_gate_class_of(name) != MS_GATE_HARMLESS && strstr(name, "Get") == NULL) {
-        refuse("the program asked the driver for %s, which memshim does not know", name);
-    }
+    return ms_gate_class_of(name) == MS_GATE_HARMLESS || strstr(name, "Get") != NULL;
+}
+
+void ms_gate_note_unknown(const char *name)
+{
+    refuse("the program uses the driver's %s, which memshim does not know", name);
 }
 
 const char *ms_gate_refusal(void)
@@ -251,7 +254,8 @@ bool ms_gate_close(uint64_t timeout_ns)
     if (!seen) {
         refuse("this system has no membarrier(2) for expedited private use%s", "");
     }
-    if (!seen || !all_left(timeout_ns)) {
+    /* Who left meanwhile may have said why it cannot stay closed. */
+    if (!seen || !all_left(timeout_ns) || ms_gate_refusal() != NULL) {
         ms_gate_open();
         return false;
     }

@@ -128,8 +128,12 @@ void ms_gate_watch_launches(bool watch);
  * marks of its version and flavour. */
 enum ms_gate_class ms_gate_class_of(const char *name);
 
-/* The program was given this function of the driver's, and no hook stands in front of it. */
-void ms_gate_note_unhooked(const char *name);
+/* Whether a function of that name may go out without a hook in front of it. */
+bool ms_gate_is_harmless(const char *name);
+
+/* The program calls this function, or may from here on, and nothing stands in front of it: the gate
+ * is never closed again. */
+void ms_gate_note_unknown(const char *name);
 
 /* Why the gate cannot be closed in this process, as a sentence's end ("this system has no ...");
  * null where it can. Once given it stays, and so does the text. */

@@ -8,6 +8,7 @@
 
 #include "shim/elf.h"
 #include "shim/gate.h"
+#include "shim/stubs.h"
 
 #define DRIVER_SONAME "libcuda.so.1"
 
@@ -250,14 +251,12 @@ void *ms_hook_for(void *address, const struct ms_query *query)
     }
 }
 
-/* What the driver's resolver answers with goes out as a hook, or is noted at the gate. */
-static void *hook_or_note(void *address, const struct ms_query *query)
+/* What the driver's resolver answers with goes out as a hook, or behind a stub. */
+static void *hook_or_stub(void *address, const struct ms_query *query)
 {
     void *hook = ms_hook_for(address, query);
-    if (hook == address) {
-        ms_gate_note_unhooked(query->name);
-    }
-    return hook;
+    return hook == address && !ms_gate_is_harmless(query->name) ? ms_stub_for(query->name, address)
+                                                                : hook;
 }
 
 CUresult ms_serve_cuGetProcAddress(const char *symbol, void **pfn, int driverVersion,
@@ -266,7 +265,7 @@ CUresult ms_serve_cuGetProcAddress(const char *symbol, void **pfn, int driverVer
     CUresult result = MS_REAL(cuGetProcAddress)(symbol, pfn, driverVersion, flags);
     ms_resolve_note_road();
     if (result == CUDA_SUCCESS && pfn != NULL && *pfn != NULL) {
-        *pfn = hook_or_note(*pfn, &(struct ms_query){symbol, driverVersion, flags});
+        *pfn = hook_or_stub(*pfn, &(struct ms_query){symbol, driverVersion, flags});
     }
     return result;
 }
@@ -277,7 +276,7 @@ CUresult ms_serve_cuGetProcAddress_v2(const char *symbol, void **pfn, int driver
     CUresult result = MS_REAL(cuGetProcAddress_v2)(symbol, pfn, driverVersion, flags, symbolFound);
     ms_resolve_note_road();
     if (result == CUDA_SUCCESS && pfn != NULL && *pfn != NULL) {
-        *pfn = hook_or_note(*pfn, &(struct ms_query){symbol, driverVersion, flags});
+        *pfn = hook_or_stub(*pfn, &(struct ms_query){symbol, driverVersion, flags});
     }
     return result;
 }

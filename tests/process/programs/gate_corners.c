@@ -342,24 +342,90 @@ static void forks_during_a_standstill(void)
 
 /* --- what cannot be seen through -------------------------------------------------------------- */
 
+/* With more arguments than come in registers, and floating ones. */
+typedef CUresult (*frob_t)(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
+                           uint64_t g, double x, float y);
+static atomic_uint frobs;
+
+static CUresult frob(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f,
+                     uint64_t g, double x, float y)
+{
+    bool same = a == 1 && b == 2 && c == 3 && d == 4 && e == 5 && f == 6 && g == 7 && x == 8.5 &&
+                y == 9.25F;
+    atomic_fetch_add(&frobs, 1);
+    return same ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult call(frob_t function)
+{
+    return function(1, 2, 3, 4, 5, 6, 7, 8.5, 9.25F);
+}
+
 static void function_that_nobody_knows(void)
 {
-    gate_asked("cuMemGetInfo_v2");
-    gate_asked("cuFrobGetState");
+    EXPECT(gate_stub("cuMemGetInfo_v2", (void *)frob) == (void *)frob);
+    EXPECT(gate_stub("cuFrobGetState", (void *)frob) == (void *)frob);
+    frob_t stub = (frob_t)gate_stub("cuFrobAsync_ptsz", (void *)frob);
+    EXPECT(stub != frob);
+    EXPECT((frob_t)gate_stub("cuFrobAsync_ptsz", (void *)frob) == stub);
     EXPECT(gate_why_not() == NULL);
     MUST(gate_halt(0, LONG_NS));
     gate_resume(0);
-    gate_asked("cuFrobAsync_ptsz");
-    EXPECT(strstr(gate_why_not(), "cuFrobAsync_ptsz") != NULL);
+    for (unsigned calls = 1; calls <= 3; calls++) {
+        errno = EDOM;
+        MUST(call(stub));
+        EXPECT(errno == EDOM && frobs == calls);
+        EXPECT(strstr(gate_why_not(), "cuFrobAsync_ptsz") != NULL);
+    }
     EXPECT(gate_halt(0, LONG_NS) == MS_ERR_NOT_SUPPORTED);
     EXPECT(gate_halt(0, LONG_NS) == MS_ERR_NOT_SUPPORTED);
     MUST(cuMemsetD8(area, 1, AREA_BYTES));
 }
 
+static frob_t first_stub;
+
+static void *call_stub(void *unused)
+{
+    (void)unused;
+    atomic_store(&reached, true);
+    MUST(call(first_stub));
+    return NULL;
+}
+
+/* Its first call waits until contents have moved; after it they move no more. */
+static void first_call_during_a_standstill(void)
+{
+    first_stub = (frob_t)gate_stub("cuFrobAsync", (void *)frob);
+    MUST(gate_halt(0, LONG_NS));
+    pthread_t other = run(call_stub);
+    wait_for(&reached);
+    nap_ms(20);
+    EXPECT(frobs == 0);
+    gate_resume(0);
+    pthread_join(other, NULL);
+    EXPECT(frobs == 1);
+    EXPECT(gate_halt(0, LONG_NS) == MS_ERR_NOT_SUPPORTED);
+}
+
+/* Each has a stub of its own; where there are none left, to ask is enough. */
+static void more_functions_than_stubs(void)
+{
+    static const char functions[1000];
+    int stubs = 0;
+    while (gate_stub("cuFrobAsync", (void *)&functions[stubs]) != (void *)&functions[stubs]) {
+        EXPECT(gate_why_not() == NULL);
+        stubs++;
+    }
+    EXPECT(stubs >= 64 && stubs < 1000);
+    EXPECT(gate_why_not() != NULL);
+    EXPECT(gate_halt(0, LONG_NS) == MS_ERR_NOT_SUPPORTED);
+}
+
 /* A form of a known function that has no hook. */
 static void form_that_nobody_knows(void)
 {
-    gate_asked("cuMemcpyAsync_v9");
+    frob_t stub = (frob_t)gate_stub("cuMemcpyAsync_v9", (void *)frob);
+    MUST(call(stub));
     EXPECT(gate_halt(0, LONG_NS) == MS_ERR_NOT_SUPPORTED);
 }
 
@@ -392,6 +458,8 @@ static void system_without_membarrier(void)
     X(threads_that_die)                    \
     X(forks_during_a_standstill)           \
     X(function_that_nobody_knows)          \
+    X(first_call_during_a_standstill)      \
+    X(more_functions_than_stubs)           \
     X(form_that_nobody_knows)              \
     X(system_without_membarrier)
 

@@ -6,6 +6,8 @@
 #include "shim/gate.h"
 #include "shim/hook.h"
 #include "shim/serve/device.h"
+#include "shim/serve/heat.h"
+#include "shim/stubs.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -68,6 +70,16 @@ EXPORT int gate_stand(int device, uint64_t timeout_ns, uint64_t stand_ns)
     return status;
 }
 
+EXPORT uint64_t gate_host_bytes(int device, uint64_t addr)
+{
+    return ms_pool_touch(ms_device_get(device)->pool, addr, 0);
+}
+
+EXPORT void gate_look(const void *function, void **parameters)
+{
+    ms_heat_launch(function, parameters, NULL);
+}
+
 EXPORT void gate_inside(void (*function)(void *), void *argument)
 {
     ms_gate_enter();
@@ -80,7 +92,7 @@ EXPORT const char *gate_why_not(void)
     return ms_gate_refusal();
 }
 
-EXPORT void gate_asked(const char *name)
+EXPORT void *gate_stub(const char *name, void *function)
 {
-    ms_gate_note_unhooked(name);
+    return ms_gate_is_harmless(name) ? function : ms_stub_for(name, function);
 }

@@ -15,13 +15,19 @@ int gate_copy_wait(int device);
  * between. The status of the halt; -1 where launches or copies reached the driver meanwhile. */
 int gate_stand(int device, uint64_t timeout_ns, uint64_t stand_ns);
 
+/* How much of the block that addr lies in is on the host; it counts as used from here on. */
+uint64_t gate_host_bytes(int device, uint64_t addr);
+
+/* What a launch costs more once it is looked at: the look alone. */
+void gate_look(const void *function, void **parameters);
+
 /* Runs function inside a counted call, as a callback of the driver's would. */
 void gate_inside(void (*function)(void *), void *argument);
 
 /* Why the gate cannot be closed; null where it can. */
 const char *gate_why_not(void);
 
-/* What the program would be told of a function that it asks the driver for. */
-void gate_asked(const char *name);
+/* What the program would be given that asks the driver for a function without a hook. */
+void *gate_stub(const char *name, void *function);
 
 #endif

@@ -1,0 +1,232 @@
+/* Fills the device with blocks, asks the device to touch all of them but a few, and allocates one
+ * more: what goes to the host must lie in the few.
+ *
+ * Arguments: the way in which they are touched, or "list" for the names of all. Says which blocks
+ * have bytes on the host, by number, in the order of their births. */
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cuda.h>
+
+#include "gate_entry.h"
+#include "say.h"
+#include "simgpu.h"
+
+enum { BLOCKS = 28, ROUNDS = 32 };
+#define BLOCK_BYTES ((size_t)8 << 20)
+
+static const char *const image = "simgpu-module\n"
+                                 "kernel plain 0:8 8:4 16:8 24:4\n"
+                                 "kernel structure 0:4 8:24 32:8\n"
+                                 "kernel undeclared\n";
+
+static CUdeviceptr block[BLOCKS];
+static CUstream stream;
+static CUmodule module;
+static CUlibrary library;
+
+static bool is_cold(int i)
+{
+    return i == 11 || i == 17;
+}
+
+static CUfunction function(const char *name)
+{
+    CUfunction found;
+    MUST(cuModuleGetFunction(&found, module, name));
+    return found;
+}
+
+static void launch(CUfunction what, void **parameters, void **extra)
+{
+    MUST(cuLaunchKernel(what, 1, 1, 1, 1, 1, 1, 0, stream, parameters, extra));
+}
+
+static void launch_with(CUfunction what, CUdeviceptr at)
+{
+    uint32_t number = 7;
+    uint64_t bytes = BLOCK_BYTES;
+    void *parameters[] = {&bytes, &number, &at, &number};
+    launch(what, parameters, NULL);
+}
+
+/* ---- ways */
+
+static void parameter(CUdeviceptr at)
+{
+    launch_with(function("plain"), at + BLOCK_BYTES / 2);
+}
+
+static void structure(CUdeviceptr at)
+{
+    uint32_t number = 7;
+    uint64_t bytes = BLOCK_BYTES;
+    struct {
+        uint32_t size;
+        uint64_t stride;
+        CUdeviceptr data;
+    } tensor = {3, 4, at};
+    void *parameters[] = {&number, &tensor, &bytes};
+    launch(function("structure"), parameters, NULL);
+}
+
+static void buffer(CUdeviceptr at)
+{
+    struct {
+        uint64_t bytes;
+        uint32_t number;
+        CUdeviceptr data;
+        uint32_t last;
+    } all = {BLOCK_BYTES, 7, at, 9};
+    size_t size = 28;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &all, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    launch(function("plain"), NULL, extra);
+}
+
+static void kernel(CUdeviceptr at)
+{
+    CUkernel found;
+    MUST(cuLibraryGetKernel(&found, library, "plain"));
+    launch_with((CUfunction)found, at);
+}
+
+static void copy_from(CUdeviceptr at)
+{
+    uint64_t word;
+    MUST(cuMemcpyDtoHAsync(&word, at + 4096, sizeof word, stream));
+}
+
+static void copy_within(CUdeviceptr at)
+{
+    MUST(cuMemcpyDtoDAsync(at, at + 4096, 512, stream));
+}
+
+static void set(CUdeviceptr at)
+{
+    MUST(cuMemsetD8Async(at, 1, 512, stream));
+}
+
+static void undeclared(CUdeviceptr at)
+{
+    launch_with(function("undeclared"), at);
+}
+
+static void untouched(CUdeviceptr at)
+{
+    (void)at;
+}
+
+static void all_but_cold(void (*way)(CUdeviceptr at))
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        if (!is_cold(i)) {
+            way(block[i]);
+        }
+    }
+}
+
+static CUgraphExec capture(void (*way)(CUdeviceptr at))
+{
+    CUgraph captured;
+    CUgraphExec exec;
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    all_but_cold(way);
+    MUST(cuStreamEndCapture(stream, &captured));
+    MUST(cuGraphInstantiate(&exec, captured, 0));
+    MUST(cuGraphDestroy(captured));
+    return exec;
+}
+
+static void mixed(CUdeviceptr at)
+{
+    void (*const ways[])(CUdeviceptr) = {parameter, structure, set, copy_within};
+    ways[at / BLOCK_BYTES % 4](at);
+}
+
+#define WAYS(X)    \
+    X(parameter)   \
+    X(structure)   \
+    X(buffer)      \
+    X(kernel)      \
+    X(copy_from)   \
+    X(copy_within) \
+    X(set)         \
+    X(mixed)       \
+    X(undeclared)  \
+    X(untouched)
+
+static const struct {
+    const char *name;
+    void (*way)(CUdeviceptr at);
+} ways[] = {
+#define WAY(name) {#name, name},
+    WAYS(WAY)};
+
+/* ---- main */
+
+static void begin(void)
+{
+    CUcontext context;
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuModuleLoadData(&module, image));
+    MUST(cuLibraryLoadData(&library, image, NULL, NULL, 0, NULL, NULL, 0));
+}
+
+/* While little is allocated nothing is asked, and nothing looked at. */
+static void below_the_threshold(void)
+{
+    MUST(cuMemAlloc(&block[0], BLOCK_BYTES));
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        ways[w].way(block[0]);
+    }
+    MUST(cuStreamSynchronize(stream));
+    EXPECT(simgpu_calls("cuFuncGetParamInfo") == 0);
+    EXPECT(simgpu_calls("cuKernelGetParamInfo") == 0);
+    MUST(cuMemFree(block[0]));
+}
+
+static void run(void (*way)(CUdeviceptr at), bool graph)
+{
+    CUdeviceptr more;
+    for (int i = 0; i < BLOCKS; i++) {
+        MUST(cuMemAlloc(&block[i], BLOCK_BYTES));
+    }
+    if (graph) {
+        CUgraphExec exec = capture(way);
+        MUST(cuGraphLaunch(exec, stream));
+    }
+    for (int round = 0; !graph && round < ROUNDS; round++) {
+        all_but_cold(way);
+    }
+    MUST(cuMemAlloc(&more, BLOCK_BYTES));
+    MUST(cuStreamSynchronize(stream));
+    for (int i = 0; i < BLOCKS; i++) {
+        if (gate_host_bytes(0, block[i]) != 0) {
+            (void)printf("%d\n", i);
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    EXPECT(argc >= 2);
+    bool list = strcmp(argv[1], "list") == 0;
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        if (list) {
+            (void)puts(ways[w].name);
+        } else if (strcmp(argv[1], ways[w].name) == 0) {
+            begin();
+            below_the_threshold();
+            run(ways[w].way, argc > 2);
+            return 0;
+        }
+    }
+    EXPECT(list);
+    return 0;
+}
