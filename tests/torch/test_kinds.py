@@ -1,0 +1,87 @@
+"""What memshim says memory was for, against the bytes that each script counts itself."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+import harness
+
+
+@harness.needs_torch
+class Kinds(unittest.TestCase):
+    """Parameters, gradients and optimizer state are named right, to 5 % of their bytes."""
+
+    def check_job(self, script: str, *arguments: str, ranks: int = 1) -> list[dict[str, Any]]:
+        with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+            start = harness.torchrun(ranks) if ranks > 1 else [sys.executable]
+            result = harness.run_command(
+                [harness.CLI, "run", "--", *start, harness.WORKLOADS / script, *arguments],
+                MEMSHIM_OUTPUT=f"{folder}/out",
+                SIMGPU_DEVICES=ranks,
+                SIMGPU_CONTENTS="none",
+            )
+            reports, _ = harness.reports_in(Path(folder) / "out")
+        ends = sorted(result.check().lines("end"), key=lambda line: int(line["rank"]))
+        reports.sort(key=lambda report: int(report["process"]["rank"] or 0))
+        self.assertEqual(len(ends), ranks)
+        for end, report in zip(ends, reports, strict=True):
+            self.check_report(report, end)
+        return reports
+
+    def check_report(self, report: dict[str, Any], end: dict[str, Any]) -> None:
+        asked = {kind["kind"]: kind["bytes"] for kind in report["kinds"]}
+        truth = {
+            "parameters": end["parameter_bytes"],
+            "gradients": end["gradient_bytes"] * end["updates"],
+            "optimizer state": end["optimizer_bytes"],
+        }
+        for kind, size in truth.items():
+            self.assertAlmostEqual(asked[kind] / size, 1, delta=0.05, msg=f"{kind}: {asked}")
+        at_peak = sum(kind["at_peak_bytes"] for kind in report["kinds"])
+        self.assertEqual(at_peak, report["devices"][0]["peak_live_bytes"])
+        self.assertEqual(asked.get("unknown", 0), 0)
+
+    def test_accumulated_gradients(self) -> None:
+        few = ("--steps", "2", "--accumulation", "3", "--tokens", "16")
+        self.check_job("asv_transformer.py", *few)
+
+    def test_a_moving_average(self) -> None:
+        few = ("--steps", "2", "--batch", "2", "--supervisions", "2", "--latent-steps", "2")
+        (report,) = self.check_job("peptide_recurrent.py", *few)
+        kept = next(k for k in report["kinds"] if k["kind"] == "other persistent")
+        model = next(k for k in report["kinds"] if k["kind"] == "parameters")
+        self.assertGreaterEqual(kept["bytes"], model["bytes"])
+
+    def test_two_ranks_in_training_and_validation(self) -> None:
+        few = ("--epochs", "2", "--batches", "2", "--validation-batches", "1", "--layers", "2")
+        for report in self.check_job("spectrum_finetune.py", *few, ranks=2):
+            self.assertIn("communication", {kind["kind"] for kind in report["kinds"]})
+
+    def test_master_copies(self) -> None:
+        small = ("--layers", "2", "--width", "256", "--heads", "4", "--vocabulary", "4000")
+        few = ("--steps", "2", "--accumulation", "3", "--length", "64")
+        self.check_job("lm512m.py", *small, *few)
+
+    def test_mixture_of_experts(self) -> None:
+        few = ("--steps", "4", "--layers", "2", "--evaluate-every", "2", "--length", "64")
+        (report,) = self.check_job("moe.py", *few)
+        reasons = [row["kind_reason"] for row in report["call_sites"]]
+        self.assertTrue(all(reasons))
+
+    def test_sharded_parameters(self) -> None:
+        small = ("--layers", "2", "--length", "64", "--width", "128", "--evaluate-every", "0")
+        for report in self.check_job(
+            "moe.py", *small, "--steps", "3", "--sharding", "fsdp2", ranks=2
+        ):
+            self.assertIn("communication", {kind["kind"] for kind in report["kinds"]})
+
+    def test_an_optimizer_that_asks_for_no_memory(self) -> None:
+        self.check_job("detector.py", "--steps", "5", "--size", "128")
+
+
+if __name__ == "__main__":
+    unittest.main()
