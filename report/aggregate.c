@@ -443,6 +443,7 @@ void ms_aggregate_apply(struct ms_aggregate *aggregate, const struct ms_event *e
         break;
     case MS_EVENT_USE:
         aggregate->host_uses += event->aux == 1;
+        aggregate->host_use_bytes += event->aux == 1 ? event->bytes : 0;
         break;
     case MS_EVENT_MAP:
         aggregate->driver_calls[MS_CALL_MAP]++;

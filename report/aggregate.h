@@ -65,7 +65,7 @@ struct ms_aggregate {
     uint64_t torch_ooms;                    /* OutOfMemoryErrors that PyTorch raised */
     uint64_t spilled_bytes, promoted_bytes; /* all that was ever moved */
     uint64_t held_ns;                       /* that the device waited for it */
-    uint64_t host_uses;                     /* of what lay on the host (MS_EVENT_USE) */
+    uint64_t host_uses, host_use_bytes;     /* of what lay on the host (MS_EVENT_USE) */
     uint64_t driver_calls[MS_CALL_COUNT];
     uint64_t kind_events[32]; /* by enum ms_event_kind */
 };

@@ -9,6 +9,7 @@
 
 #define SCHEMA "memshim-report/1"
 
+#define LISTED_MOVED_SITES 20
 #define MOST_SITES         1000
 #define MOST_SITES_OF_MANY 30 /* in a run's report, which holds those of all its processes */
 
@@ -160,8 +161,49 @@ static void add_uuid(struct ms_json *json, const struct ms_model_device *device)
     ms_json_text(json, "uuid", text);
 }
 
-static void add_spill(struct ms_json *json, const struct ms_aggregate *sums)
+/* The lines of code of what moved, those with most of it first. */
+static void add_moved_lines(struct ms_json *json, const struct ms_model *model, int device)
 {
+    struct ms_buffer lines = {0};
+
+    ms_moved_lines(model, device, &lines);
+    ms_json_open(json, "sites", '[');
+    for (size_t i = 0; i < ms_moved_line_count(&lines) && i < LISTED_MOVED_SITES; i++) {
+        const struct ms_moved_line *line = (const struct ms_moved_line *)lines.at + i;
+
+        ms_json_open(json, NULL, '{');
+        ms_json_text(json, "line", line->text.at);
+        ms_json_count(json, "spilled_bytes", line->spilled_bytes);
+        ms_json_count(json, "spilled_blocks", line->spilled_blocks);
+        ms_json_count(json, "promoted_bytes", line->promoted_bytes);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, ']');
+    ms_moved_lines_free(&lines);
+}
+
+/* What would have been enough; null where that is more than the device has. */
+static void add_enough(struct ms_json *json, const struct ms_aggregate *sums)
+{
+    const uint64_t cap_bytes = ms_cap_without_spill(sums);
+    const uint64_t total_bytes = sums->now.total_bytes;
+    char number[MS_UNIT_TEXT_BYTES];
+
+    ms_json_count(json, "estimated_cap_without_bytes", cap_bytes);
+    if (cap_bytes > total_bytes) {
+        ms_json_null(json, "estimated_fraction_without");
+    } else {
+        const double fraction = (double)cap_bytes / (double)total_bytes;
+
+        ms_json_number(json, "estimated_fraction_without",
+                       ms_decimal_text((int64_t)(fraction * 1e6), number, sizeof(number)));
+    }
+}
+
+static void add_spill(struct ms_json *json, const struct ms_model *model, int index)
+{
+    const struct ms_aggregate *sums = &model->devices[index].sums;
+
     ms_json_open(json, "spill", '{');
     ms_json_count(json, "spills", sums->kind_events[MS_EVENT_SPILL]);
     ms_json_count(json, "spilled_bytes", sums->spilled_bytes);
@@ -169,11 +211,20 @@ static void add_spill(struct ms_json *json, const struct ms_aggregate *sums)
     ms_json_count(json, "promoted_bytes", sums->promoted_bytes);
     ms_json_count(json, "held_ns", sums->held_ns);
     ms_json_count(json, "host_uses", sums->host_uses);
+    if (sums->kind_events[MS_EVENT_USE] > 0) {
+        ms_json_count(json, "estimated_bus_bytes", sums->host_use_bytes);
+    } else {
+        ms_json_null(json, "estimated_bus_bytes");
+    }
+    ms_json_count(json, "peak_host_bytes", sums->peak_host_chunk_bytes);
+    add_enough(json, sums);
+    add_moved_lines(json, model, index);
     ms_json_close(json, '}');
 }
 
-static void add_device(struct ms_json *json, const struct ms_model_device *device, int index)
+static void add_device(struct ms_json *json, const struct ms_model *model, int index)
 {
+    const struct ms_model_device *device = &model->devices[index];
     static const char *const calls[MS_CALL_COUNT] = {"create", "map", "set_access", "unmap",
                                                      "release"};
     const struct ms_aggregate *sums = &device->sums;
@@ -207,7 +258,7 @@ static void add_device(struct ms_json *json, const struct ms_model_device *devic
     add_peak(json, sums);
     ms_json_count(json, "peak_host_pinned_bytes", sums->peak_host_pinned_bytes);
     ms_json_count(json, "peak_host_chunk_bytes", sums->peak_host_chunk_bytes);
-    add_spill(json, sums);
+    add_spill(json, model, index);
     ms_json_close(json, '}');
 }
 
@@ -302,7 +353,7 @@ void ms_format_json_limited(const struct ms_model *model, struct ms_json *json, 
     ms_json_open(json, "devices", '[');
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
         if (model->devices[i].used) {
-            add_device(json, &model->devices[i], i);
+            add_device(json, model, i);
         }
     }
     ms_json_close(json, ']');

@@ -26,6 +26,25 @@ void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model);
 /* report.txt: what was live at the device's peak, by kind. */
 void ms_text_add_kinds(struct ms_buffer *out, const struct ms_model *model, int device);
 
+/* What of a line of code's memory moved to host memory, and back; its sites taken together. */
+struct ms_moved_line {
+    struct ms_buffer text; /* ended by a zero byte */
+    uint64_t spilled_bytes, spilled_blocks, promoted_bytes;
+};
+
+/* Those with most of it first. Ended by ms_moved_lines_free. */
+void ms_moved_lines(const struct ms_model *model, int device, struct ms_buffer *lines);
+void ms_moved_lines_free(struct ms_buffer *lines);
+
+static inline size_t ms_moved_line_count(const struct ms_buffer *lines)
+{
+    return lines->bytes / sizeof(struct ms_moved_line);
+}
+
+/* report.txt: what moved to host memory and back on the device, what that cost, and whose it was.
+ */
+void ms_text_add_spill(struct ms_buffer *out, const struct ms_model *model, int device);
+
 /* report.txt: who held most at the device's peak. */
 void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int device);
 

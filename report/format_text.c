@@ -115,6 +115,8 @@ static const char *advice(const struct ms_model_oom *oom)
         return "the holes are pinned where they are: see the table below for who holds what";
     case MS_VERDICT_OTHER_PROCESS:
         return "nvidia-smi names the other processes; end them or take another device";
+    case MS_VERDICT_SPILL_LIMIT:
+        return "a larger MEMSHIM_SPILL_LIMIT, where the host has the memory; or a smaller batch";
     default:
         return "a smaller batch or shape, or a larger device: by at least what was short";
     }
@@ -231,8 +233,9 @@ static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
     }
 }
 
-static void add_device(const struct ms_model_device *device, int index, struct ms_buffer *out)
+static void add_device(const struct ms_model *model, int index, struct ms_buffer *out)
 {
+    const struct ms_model_device *device = &model->devices[index];
     const struct ms_aggregate *sums = &device->sums;
 
     ms_buffer_format(out, "\nDevice %d  ", index);
@@ -261,11 +264,7 @@ static void add_device(const struct ms_model_device *device, int index, struct m
                          BYTES(sums->peak_host_chunk_bytes));
     }
     if (sums->spilled_bytes > 0) {
-        ms_buffer_format(out,
-                         "  spilled to host memory: %s in %s moves; back: %s; the device "
-                         "waited %s for it\n",
-                         BYTES(sums->spilled_bytes), COUNT(sums->kind_events[MS_EVENT_SPILL]),
-                         BYTES(sums->promoted_bytes), DURATION(sums->held_ns));
+        ms_text_add_spill(out, model, index);
     }
     if (sums->peak_host_pinned_bytes > 0) {
         ms_buffer_format(out, "  pinned host memory: at most %s\n",
@@ -407,7 +406,7 @@ void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
     add_ooms(model, out);
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
         if (model->devices[i].used) {
-            add_device(&model->devices[i], i, out);
+            add_device(model, i, out);
         }
     }
     add_tensor_note(model, out);

@@ -204,6 +204,7 @@ static void add_thresholds(const struct timeline *timeline)
 
 /* ---- what the program named: its steps, and the tags of each of its threads ---- */
 
+#define MOVES_ROW   98
 #define STEPS_ROW   99 /* rows 1 to 64 are the devices' */
 #define THREADS_ROW 100
 #define MOST_ROWS   256 /* of threads; more share the last one */
@@ -221,6 +222,26 @@ static void add_span(const struct timeline *timeline, int64_t row, const char *n
     snprintf(number, sizeof(number), "%" PRIu64 ".%03" PRIu64, ns / 1000, ns % 1000);
     ms_json_number(json, "dur", number);
     ms_json_close(json, '}');
+}
+
+static void add_moves(const struct timeline *timeline)
+{
+    const struct ms_buffer *moves = &timeline->model->moves;
+    const struct ms_model_move *all = (const struct ms_model_move *)moves->at;
+    const size_t count = moves->bytes / sizeof(*all);
+    char name[64], bytes[MS_UNIT_TEXT_BYTES];
+
+    if (count > 0) {
+        name_row(timeline, MOVES_ROW, "to host memory and back");
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t begin_ns =
+            all[i].time_ns > all[i].held_ns ? all[i].time_ns - all[i].held_ns : 0;
+
+        snprintf(name, sizeof(name), "%s %s, device %d", all[i].down ? "spill" : "promote",
+                 ms_bytes_text(all[i].bytes, bytes, sizeof(bytes)), all[i].device);
+        add_span(timeline, MOVES_ROW, name, begin_ns, all[i].time_ns);
+    }
 }
 
 /* A step lasts until the next one that is known. */
@@ -313,6 +334,7 @@ void ms_timeline_add(struct ms_json *json, const struct ms_model *model, uint64_
     }
     add_ooms(&timeline);
     add_thresholds(&timeline);
+    add_moves(&timeline);
     add_steps(&timeline);
     add_tags(&timeline);
 }

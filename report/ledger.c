@@ -58,3 +58,18 @@ size_t ms_ledger(const struct ms_counters *counters, struct ms_ledger_row rows[M
         counters->cap_bytes > charged ? counters->cap_bytes - charged : 0);
     return list.count;
 }
+
+#define EMERGENCY_PERCENT 97 /* of the cap (MEMSHIM_THRESHOLDS): from there on cold memory moves \
+                              */
+
+uint64_t ms_cap_without_spill(const struct ms_aggregate *aggregate)
+{
+    const struct ms_counters *peak = ms_aggregate_at_peak(aggregate);
+    uint64_t bytes = ms_aggregate_peak_live(aggregate).live_bytes +
+                     peak->owner_bytes[MS_OWNER_FORWARDED] + peak->owner_bytes[MS_OWNER_CONTEXT];
+
+    if (!peak->outside_tensors) {
+        bytes += peak->owner_bytes[MS_OWNER_APPLICATION];
+    }
+    return bytes / EMERGENCY_PERCENT * 100;
+}

@@ -21,4 +21,8 @@ struct ms_ledger_row {
  * number. */
 size_t ms_ledger(const struct ms_counters *counters, struct ms_ledger_row rows[MS_LEDGER_ROWS]);
 
+/* Estimated: the least cap with which nothing would have had to move to the host: what was live at
+ * its peak, what cannot move beside it, and the room that is kept free ahead of need. */
+uint64_t ms_cap_without_spill(const struct ms_aggregate *aggregate);
+
 #endif

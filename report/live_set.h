@@ -8,7 +8,7 @@
 
 struct ms_live {
     uint64_t key; /* 0: none */
-    uint64_t bytes;
+    uint64_t addr, bytes;
     uint64_t born_ns;
     uint32_t site;
     uint32_t born_phase, born_epoch; /* site_fates.h */

@@ -18,6 +18,9 @@
 /* So many allocations after an out-of-memory are more than a program makes that only ends. */
 #define WENT_ON_ALLOCATIONS 64
 
+#define MOST_MOVES  10000 /* that the timeline shows */
+#define ONE_MOVE_NS 1000000
+
 /* An out-of-memory on its way through the replay. */
 struct pending {
     struct ms_model_oom oom;
@@ -103,6 +106,27 @@ static void add_oom(struct replay *replay, const struct ms_log_entry *entry, con
         memcpy(&pending->oom.record, payload, sizeof(pending->oom.record));
         pending->oom.verdict = ms_verdict_parts(&pending->oom.record.state,
                                                 &pending->oom.short_bytes, NULL, 0, NULL, 0);
+    }
+}
+
+/* Those of one standstill follow each other within its own time. */
+static void add_move(struct ms_model *model, const struct ms_event *event, uint64_t time_ns)
+{
+    struct ms_model_move *all = (struct ms_model_move *)model->moves.at;
+    const size_t count = model->moves.bytes / sizeof(*all);
+    const bool down = event->kind == MS_EVENT_SPILL;
+    struct ms_model_move *last = count > 0 ? &all[count - 1] : NULL;
+
+    if (!last || last->device != event->device || last->down != down ||
+        time_ns - last->time_ns > ONE_MOVE_NS) {
+        last = count < MOST_MOVES ? ms_buffer_extend(&model->moves, sizeof(*last)) : NULL;
+    }
+    if (last) {
+        last->time_ns = time_ns;
+        last->held_ns += event->aux;
+        last->bytes += event->bytes;
+        last->device = event->device;
+        last->down = down;
     }
 }
 
@@ -260,6 +284,9 @@ static void replay_event(struct replay *replay, const struct ms_event *event, ui
                             ms_steps_birth(replay->steps, event->site, time_ns));
     }
     ms_site_table_apply(replay->model->sites, event, time_ns);
+    if (event->kind == MS_EVENT_SPILL || event->kind == MS_EVENT_PROMOTE) {
+        add_move(replay->model, event, time_ns);
+    }
     if (event->bytes >= replay->smallest_open[event->device] && ms_event_is_allocation(event)) {
         meet(replay, event->device, event->bytes);
     }
@@ -684,6 +711,7 @@ void ms_model_delete(struct ms_model *model)
     ms_buffer_free(&model->tags.open);
     ms_buffer_free(&model->ooms);
     ms_buffer_free(&model->thresholds);
+    ms_buffer_free(&model->moves);
     ms_buffer_free(&model->notes);
     ms_buffer_free(&model->warnings);
     munmap(model, sizeof(*model));

@@ -40,6 +40,13 @@ struct ms_model_threshold {
     uint64_t time_ns, device, state, charged_bytes;
 };
 
+/* Contents that moved to host memory, or back, in one standstill. */
+struct ms_model_move {
+    uint64_t time_ns, held_ns, bytes;
+    uint8_t device;
+    bool down;
+};
+
 /* Steps as far as the program told them. */
 struct ms_model_steps {
     struct ms_buffer times; /* struct ms_model_step, in order: of one in `stride` that were read */
@@ -87,6 +94,7 @@ struct ms_model {
     struct ms_model_tags tags;
     struct ms_buffer ooms;       /* struct ms_model_oom, in order */
     struct ms_buffer thresholds; /* struct ms_model_threshold, in order */
+    struct ms_buffer moves;      /* struct ms_model_move, in order: the first so many */
     struct ms_buffer notes;      /* lines, each ended by a zero byte */
     uint64_t note_count;
     uint64_t events;          /* told by the program */

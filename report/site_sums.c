@@ -5,6 +5,7 @@
 
 #include "report/buffer.h"
 #include "report/live_set.h"
+#include "report/site_moves.h"
 
 #define PAGE_SITES 256u
 #define PAGES      (MS_SITE_LIMIT / PAGE_SITES)
@@ -57,6 +58,7 @@ struct ms_site_table {
     uint64_t birth_ns;         /* the newest */
     struct ms_buffer past;     /* struct ms_past: died since the last birth */
     struct ms_buffer outlived; /* uint64_t, by pass */
+    struct ms_moves moves;     /* whose sites are not looked up yet */
 };
 
 static void *pages(size_t bytes)
@@ -91,6 +93,7 @@ void ms_site_table_delete(ms_site_table_t *table)
     ms_live_free(&table->live);
     ms_buffer_free(&table->past);
     ms_buffer_free(&table->outlived);
+    ms_moves_free(&table->moves);
     munmap(table, sizeof(*table));
 }
 
@@ -389,6 +392,7 @@ static void remember(struct ms_site_table *table, const struct ms_event *event, 
     struct ms_live *live = key ? ms_live_add(&table->live, key) : NULL;
 
     if (live) {
+        live->addr = event->addr;
         live->bytes = event->bytes;
         live->born_ns = time_ns;
         live->site = site_of(event);
@@ -577,10 +581,48 @@ static void apply_host(struct ms_site_table *table, struct device *device,
     }
 }
 
+/* ---- moves to host memory and back ---- */
+
+/* Of what was live while they were told: before that changes. */
+static void settle_moves(struct ms_site_table *table)
+{
+    if (ms_moves_count(&table->moves) == 0) {
+        return;
+    }
+    ms_moves_sort(&table->moves);
+    for (size_t i = 0; i < table->live.room; i++) {
+        const struct ms_live *live = &table->live.slots[i];
+        struct ms_moved moved = {0};
+
+        if (live->key != 0 && live->key < PINNED_KEY) {
+            moved = ms_moves_of(&table->moves, live->device, live->addr, live->bytes);
+        }
+        if (moved.down_bytes + moved.up_bytes > 0) {
+            struct site *site =
+                use_site(&table->devices[live->device & (MS_DEVICE_COUNT - 1)], live->site);
+
+            if (site) {
+                site->sums.spilled_bytes += moved.down_bytes;
+                site->sums.promoted_bytes += moved.up_bytes;
+                site->sums.spilled_blocks += moved.down_bytes > 0;
+            }
+        }
+    }
+    ms_moves_free(&table->moves);
+}
+
+static bool changes_what_lives(const struct ms_event *event)
+{
+    return event->kind >= MS_EVENT_BLOCK_ALLOC && event->kind <= MS_EVENT_TENSOR_DIED;
+}
+
 void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, uint64_t time_ns)
 {
     struct device *device = &table->devices[event->device & (MS_DEVICE_COUNT - 1)];
 
+    if (changes_what_lives(event)) {
+        settle_moves(table);
+    }
     switch (event->kind) {
     case MS_EVENT_TENSOR_BORN:
         apply_birth(table, device, event, time_ns);
@@ -604,6 +646,10 @@ void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, u
     case MS_EVENT_HOST_ALLOC:
     case MS_EVENT_HOST_FREE:
         apply_host(table, device, event, time_ns);
+        break;
+    case MS_EVENT_SPILL:
+    case MS_EVENT_PROMOTE:
+        ms_moves_add(&table->moves, event);
         break;
     default:
         break;
@@ -683,6 +729,7 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms
         return;
     }
     settle_fresh(device);
+    settle_moves(table);
     forget_device(table, index);
     set_now(device, &sums->now);
     if (device->peak_bytes != sums->peak_live.live_bytes) {
@@ -697,6 +744,7 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms
 
 void ms_site_table_finish(ms_site_table_t *table)
 {
+    settle_moves(table);
     judge_past(table, true);
     for (size_t i = 0; i < table->live.room; i++) {
         const struct ms_live *live = &table->live.slots[i];

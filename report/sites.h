@@ -65,10 +65,12 @@ struct ms_site_sums {
     uint64_t forwarded_bytes;    /* at the end */
     uint64_t forwarded_at_peak_bytes;
     uint64_t pinned_bytes, pinned_peak_bytes;
-    uint64_t lifetime_ns;              /* of all that were freed, summed */
-    uint64_t first_ns, last_ns;        /* of its allocations */
-    double estimated_at_peak_bytes;    /* with sampling */
-    double estimated_at_peak_variance; /* the standard error's square */
+    uint64_t spilled_bytes, promoted_bytes; /* of its, moved to host memory, and back */
+    uint64_t spilled_blocks;                /* how many of its moved there, or a part of them */
+    uint64_t lifetime_ns;                   /* of all that were freed, summed */
+    uint64_t first_ns, last_ns;             /* of its allocations */
+    double estimated_at_peak_bytes;         /* with sampling */
+    double estimated_at_peak_variance;      /* the standard error's square */
 };
 
 #endif

@@ -35,6 +35,8 @@ const char *ms_verdict_name(enum ms_verdict verdict)
         return "fragmentation";
     case MS_VERDICT_OTHER_PROCESS:
         return "other_process";
+    case MS_VERDICT_SPILL_LIMIT:
+        return "spill_limit";
     default:
         return "demand";
     }
@@ -73,6 +75,13 @@ static struct analysis analyse(const struct ms_oom_state *state)
     return a;
 }
 
+/* Whether what was short could have gone to the host, but for the limit. */
+static bool is_limited(const struct ms_oom_state *state, const struct analysis *a)
+{
+    return state->spill_limit_bytes > 0 && a->short_bytes > state->spill_left_bytes &&
+           a->wanted_bytes <= a->room_bytes;
+}
+
 static enum ms_verdict decide(const struct ms_oom_state *state, const struct analysis *a)
 {
     const uint64_t device = state->device_total_bytes;
@@ -89,6 +98,9 @@ static enum ms_verdict decide(const struct ms_oom_state *state, const struct ana
     /* Where either would have helped, the one that takes more away is the reason. */
     if (fits_without_holes && !(fits_without_cap && cap_takes_bytes > a->holes_bytes)) {
         return MS_VERDICT_FRAGMENTATION;
+    }
+    if (is_limited(state, a)) {
+        return MS_VERDICT_SPILL_LIMIT;
     }
     if (a->needed_bytes > device) {
         return MS_VERDICT_DEMAND;
@@ -223,6 +235,20 @@ static void say_others(const struct ms_oom_state *state, const struct analysis *
              ms_bytes_text(a->needed_bytes, sum, sizeof(sum)));
 }
 
+static void say_limit(const struct ms_oom_state *state, const struct analysis *a, char *text,
+                      size_t text_bytes)
+{
+    char used[MS_UNIT_TEXT_BYTES], limit[MS_UNIT_TEXT_BYTES], enough[MS_UNIT_TEXT_BYTES];
+    const uint64_t used_bytes = minus(state->spill_limit_bytes, state->spill_left_bytes);
+
+    snprintf(text, text_bytes,
+             "%s of the %s of host memory that live memory may move to are taken; with %s of it "
+             "(MEMSHIM_SPILL_LIMIT) the request would have fitted",
+             ms_bytes_text(used_bytes, used, sizeof(used)),
+             ms_bytes_text(state->spill_limit_bytes, limit, sizeof(limit)),
+             ms_bytes_text(plus(used_bytes, a->short_bytes), enough, sizeof(enough)));
+}
+
 enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *short_bytes,
                                  char *what, size_t what_bytes, char *why, size_t why_bytes)
 {
@@ -232,6 +258,7 @@ enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *sho
         [MS_VERDICT_CAP] = say_cap,
         [MS_VERDICT_FRAGMENTATION] = say_fragmentation,
         [MS_VERDICT_OTHER_PROCESS] = say_others,
+        [MS_VERDICT_SPILL_LIMIT] = say_limit,
     };
     const struct analysis a = analyse(state);
     const enum ms_verdict verdict = decide(state, &a);

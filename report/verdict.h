@@ -11,6 +11,7 @@ enum ms_verdict {
     MS_VERDICT_FRAGMENTATION, /* free bytes enough, but in ranges that could not be repaired (where
                                  that and the cap both would explain it: more than the cap takes) */
     MS_VERDICT_OTHER_PROCESS, /* it would have fitted without what other processes hold */
+    MS_VERDICT_SPILL_LIMIT, /* more of what is cold could have gone to the host, were it allowed */
     MS_VERDICT_COUNT
 };
 
@@ -34,6 +35,8 @@ struct ms_oom_state {
     uint64_t largest_free_bytes;  /* largest single range that was free */
     uint64_t driver_free_bytes;   /* what the driver itself says is free */
     uint64_t other_process_bytes; /* device total - driver free - charged */
+    uint64_t spill_limit_bytes;   /* most live memory that may lie on the host; 0: none may */
+    uint64_t spill_left_bytes;    /* of that, what was left at this moment */
     uint32_t site;
     uint8_t source;         /* enum ms_oom_source */
     uint8_t fraction_known; /* whether cap came from a fraction */

@@ -6,6 +6,7 @@
 #include "report/verdict.h"
 #include "shim/log.h"
 #include "shim/serve/overhead.h"
+#include "shim/serve/spill.h"
 #include "shim/session.h"
 #include "shim/sites/site.h"
 
@@ -36,6 +37,8 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
             stats.free_bytes - stats.pending_bytes + ms_device_takeable_bytes(device, &stats);
         state->pending_bytes = stats.pending_bytes;
         state->largest_free_bytes = stats.largest_free_bytes;
+        state->spill_limit_bytes = device->spill_limit_bytes;
+        state->spill_left_bytes = ms_spill_left_bytes(device, &stats);
     } else {
         state->live_bytes = tensors.births != 0 ? tensors.live_bytes : state->forwarded_bytes;
     }

@@ -55,6 +55,14 @@ void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config)
     config->halt_limit_ns = HALT_LIMIT_NS;
 }
 
+uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
+{
+    uint64_t host =
+        less(device->host_limit_bytes, stats->host_reserve_bytes + stats->host_backed_bytes);
+    uint64_t spill = less(device->spill_limit_bytes, stats->spill.spilled_bytes);
+    return spill < host ? spill : host;
+}
+
 /* What the device could not do without at this moment: neither free nor in holes. */
 static uint64_t needed_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
 {

@@ -9,6 +9,9 @@
  * road has been looked for. */
 void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config);
 
+/* What may still be spilled. */
+uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_pool_stats *stats);
+
 /* Live memory of the device crosses the last threshold: enough of what is cold goes to the host to
  * be below it again. Caches have been trimmed. No lock of a pool is held. */
 void ms_spill_ahead(struct ms_device *device, uint64_t level_bytes);

@@ -23,8 +23,9 @@ enum {
     PAGE_BYTES = 64 * 1024,
     PAGE_WORDS = PAGE_BYTES / 4,
     PAGES_MAX = 64, /* of a block */
-    PHASE_OPERATIONS = 150,
-    LOW_PHASE = 4, /* each of so many phases is one with little memory */
+    PHASE_OPERATIONS = 160,
+    STEP_OPERATIONS = 20,
+    LOW_PHASE = 3, /* each of so many phases is one with little memory */
     FAIL_OPERATIONS = 25
 };
 
@@ -33,6 +34,7 @@ static CUcontext context;
 static unsigned long operations;
 static uint64_t first_seed, most_pages; /* alive in a thread */
 static bool failing;
+static pthread_barrier_t phases; /* all threads have much, or little */
 static void (*step)(void);
 static _Atomic uint64_t checked, refused, failed;
 
@@ -237,7 +239,10 @@ static void *work(void *argument)
     for (unsigned long i = 0; i < operations; i++) {
         unsigned long phase = i / PHASE_OPERATIONS;
         bool low = phase % LOW_PHASE == LOW_PHASE - 1;
-        if (self->number == 0 && step != NULL && i % (PHASE_OPERATIONS / 3) == 0) {
+        if (i % PHASE_OPERATIONS == 0) {
+            (void)pthread_barrier_wait(&phases);
+        }
+        if (self->number == 0 && step != NULL && i % STEP_OPERATIONS == 0) {
             step();
         }
         if (self->number == 0 && failing && i % FAIL_OPERATIONS == 0) {
@@ -248,7 +253,7 @@ static void *work(void *argument)
                self->pages + PAGES_MAX <= most_pages && refused < operations) {
             make_block(self);
         }
-        operate(self, low ? most_pages / 3 : most_pages);
+        operate(self, low ? most_pages / 4 : most_pages);
     }
     return NULL;
 }
@@ -297,6 +302,7 @@ int main(int argc, char **argv)
         prepare(&workers[i], i);
     }
     failing = fail;
+    MUST(pthread_barrier_init(&phases, NULL, THREADS));
     for (int i = 0; i < THREADS; i++) {
         MUST(pthread_create(&workers[i].thread, NULL, work, &workers[i]));
     }
