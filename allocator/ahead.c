@@ -28,7 +28,7 @@ static void learn_trim(struct ms_pool *pool)
     struct ms_ahead *ahead = &pool->ahead;
     if (ahead->forecast.steps != ahead->steps) {
         if (ahead->spills == 1) {
-            ahead->trim_bytes += ahead->idle_bytes;
+            ahead->trim_bytes += less(ahead->idle_bytes, pool->granule_bytes);
         }
         ahead->trim_bytes = less(ahead->trim_bytes, ahead->again_bytes);
         ahead->steps = ahead->forecast.steps;

@@ -454,13 +454,17 @@ static uint64_t promote(struct ms_pool *pool, struct search search, uint64_t lea
     return moved_bytes;
 }
 
-/* Room in the budget for so much, from holes, as far as they go. */
-static void make_holes_room(struct ms_pool *pool, uint64_t bytes)
+/* Room in the budget for so much, from what is idle and from holes, as far as they go. */
+static void make_idle_room(struct ms_pool *pool, uint64_t bytes)
 {
-    uint64_t room = budget_room(pool);
+    uint64_t missing = less(bytes, budget_room(pool));
     uint64_t taken_bytes = 0;
-    if (bytes > room) {
-        (void)ms_holes_make_room(pool, ms_holes_room(pool, bytes - room), &taken_bytes);
+    if (missing > 0) {
+        ms_marks_take(pool, false);
+        (void)ms_marks_poll(pool);
+        (void)ms_backing_unmap_idle(pool, missing, &taken_bytes);
+        missing = ms_holes_room(pool, less(missing, taken_bytes));
+        (void)ms_holes_make_room(pool, missing, &taken_bytes);
         (void)ms_backing_release_spares(pool);
     }
 }
@@ -473,7 +477,7 @@ uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes)
     if (pool->count.spill.spilled_bytes > 0 && ms_spill_possible(pool)) {
         (void)ms_backing_release_spares(pool);
         ms_holes_recover(pool);
-        make_holes_room(pool, least(max_bytes, pool->count.spill.spilled_bytes));
+        make_idle_room(pool, least(max_bytes, pool->count.spill.spilled_bytes));
         bool for_all = budget_room(pool) >= pool->count.host_backed_bytes;
         struct search search = {.held_too = for_all, .end = UINT64_MAX};
         moved_bytes = promote(pool, search, 0, max_bytes);
@@ -523,7 +527,7 @@ uint64_t ms_pool_promote_ahead(ms_pool_t *pool)
         (void)ms_backing_release_spares(pool);
         ms_holes_recover(pool);
         uint64_t bytes = wanted_back(pool);
-        make_holes_room(pool, bytes);
+        make_idle_room(pool, bytes);
         struct search search = {.held_too = true, .end = UINT64_MAX};
         moved_bytes = bytes > 0 ? promote(pool, search, 0, bytes) : 0;
     }
