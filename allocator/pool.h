@@ -143,13 +143,15 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
  * tensor is, nothing. */
 uint64_t ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
-/* The whole tensor or block that addr lies in, and what that is. False: there is none. */
+/* The whole tensor or block that each address lies in, and what that is: 0 bytes where none is. Some
+ * tens of addresses at most. */
 struct ms_touched {
     ms_addr_t addr;
     uint64_t bytes;
     uint64_t host_bytes; /* of it on the host */
 };
-bool ms_pool_touch_around(ms_pool_t *pool, ms_addr_t addr, struct ms_touched *out);
+void ms_pool_touch_each(ms_pool_t *pool, const ms_addr_t *addrs, size_t count,
+                        struct ms_touched *out);
 
 /* Brings spilled memory back to the device, the most recently used first, as far as the budget has
  * room, at most max_bytes; one standstill for all of it. Returns the bytes promoted. */

@@ -671,23 +671,25 @@ static struct ms_touched touch(struct ms_pool *pool, struct ms_segment *segment,
 
 static struct ms_touched touch_in_pool(struct ms_pool *pool, ms_addr_t addr, uint64_t bytes)
 {
-    struct ms_touched touched = {0};
-    ms_lock_acquire(&pool->state);
     struct ms_segment *segment = ms_segment_of(pool, addr);
-    if (segment != NULL && !segment->plain) {
-        touched = touch(pool, segment, addr, bytes);
-    }
-    ms_lock_release(&pool->state);
-    return touched;
+    return segment != NULL && !segment->plain ? touch(pool, segment, addr, bytes)
+                                              : (struct ms_touched){0};
 }
 
 uint64_t ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes)
 {
-    return touch_in_pool(pool, addr, bytes).host_bytes;
+    ms_lock_acquire(&pool->state);
+    struct ms_touched touched = touch_in_pool(pool, addr, bytes);
+    ms_lock_release(&pool->state);
+    return touched.host_bytes;
 }
 
-bool ms_pool_touch_around(ms_pool_t *pool, ms_addr_t addr, struct ms_touched *out)
+void ms_pool_touch_each(ms_pool_t *pool, const ms_addr_t *addrs, size_t count,
+                        struct ms_touched *out)
 {
-    *out = touch_in_pool(pool, addr, 0);
-    return out->bytes > 0;
+    ms_lock_acquire(&pool->state);
+    for (size_t i = 0; i < count; i++) {
+        out[i] = touch_in_pool(pool, addrs[i], 0);
+    }
+    ms_lock_release(&pool->state);
 }

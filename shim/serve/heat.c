@@ -19,7 +19,8 @@ struct table {
     _Atomic uint64_t entries[1u << TABLE_BITS];
 };
 
-#define MOMENT_CALLS 8u /* within so many calls, once touched is as good as twice */
+#define FRESH_MAX    16u
+#define MOMENT_CALLS 64u /* within so many calls, once touched is as good as twice */
 
 /* Uses are told once for the same block or tensor within a window, which ends with a step, and
  * after this time anyway. */
@@ -84,15 +85,16 @@ static uint16_t window_now(void)
     return (uint16_t)now;
 }
 
-static void tell(const struct ms_device *device, const struct ms_touched *use)
+static void tell(const struct ms_device *device, const struct ms_touched *use, uint16_t in_window)
 {
     uint64_t key = 0;
     _Atomic uint64_t *entry = entry_of(&told, use->addr, &key);
-    uint64_t now = key | window_now();
+    uint64_t now = key | in_window;
     if (atomic_load_explicit(entry, memory_order_relaxed) == now ||
-        atomic_fetch_add_explicit(&told_in_window, 1, memory_order_relaxed) >= TOLD_IN_A_WINDOW) {
+        atomic_load_explicit(&told_in_window, memory_order_relaxed) >= TOLD_IN_A_WINDOW) {
         return;
     }
+    atomic_fetch_add_explicit(&told_in_window, 1, memory_order_relaxed);
     atomic_store_explicit(entry, now, memory_order_relaxed);
     struct ms_event event = {
         .kind = MS_EVENT_USE,
@@ -106,24 +108,36 @@ static void tell(const struct ms_device *device, const struct ms_touched *use)
 
 /* ---- addresses */
 
-static void touch(uint64_t addr)
+/* Those of one call that have to be told to the pool: some at a time, for the sake of its lock. */
+struct fresh {
+    uint32_t now;
+    uint32_t count;
+    ms_addr_t addrs[FRESH_MAX];
+};
+
+/* Whose an address is, is known by who knows it. */
+static void touch_all(struct fresh *fresh)
 {
-    int used = ms_devices_used();
+    struct ms_touched uses[FRESH_MAX];
+    uint16_t in_window = fresh->count > 0 ? window_now() : 0;
+    int used = fresh->count > 0 ? ms_devices_used() : 0;
     for (int d = 0; used > 0 && d < MS_DEVICES_MAX; d++) {
         const struct ms_device *device = ms_device_get(d);
-        if (device == NULL) {
+        used -= device != NULL;
+        if (device == NULL || device->pool == NULL) {
             continue;
         }
-        used--;
-        struct ms_touched use;
-        if (device->pool != NULL && ms_pool_touch_around(device->pool, addr, &use)) {
-            tell(device, &use);
-            return;
+        ms_pool_touch_each(device->pool, fresh->addrs, fresh->count, uses);
+        for (uint32_t i = 0; i < fresh->count; i++) {
+            if (uses[i].bytes > 0) {
+                tell(device, &uses[i], in_window);
+            }
         }
     }
+    fresh->count = 0;
 }
 
-static void look(uint64_t value, uint32_t now)
+static void look(struct fresh *fresh, uint64_t value)
 {
     if (!ms_heat_may_hold(value)) {
         return;
@@ -131,11 +145,14 @@ static void look(uint64_t value, uint32_t now)
     uint64_t key = 0;
     _Atomic uint64_t *entry = entry_of(&touched, value, &key);
     uint64_t seen = atomic_load_explicit(entry, memory_order_relaxed);
-    if (seen >> WHEN_BITS == key >> WHEN_BITS && (uint16_t)(now - seen) < MOMENT_CALLS) {
+    if (seen >> WHEN_BITS == key >> WHEN_BITS && (uint16_t)(fresh->now - seen) < MOMENT_CALLS) {
         return;
     }
-    atomic_store_explicit(entry, key | (uint16_t)now, memory_order_relaxed);
-    touch(value);
+    atomic_store_explicit(entry, key | (uint16_t)fresh->now, memory_order_relaxed);
+    fresh->addrs[fresh->count++] = value;
+    if (fresh->count == FRESH_MAX) {
+        touch_all(fresh);
+    }
 }
 
 static uint32_t count_call(void)
@@ -145,26 +162,27 @@ static uint32_t count_call(void)
     return now;
 }
 
-void ms_heat_look(uint64_t value)
-{
-    look(value, count_call());
-}
-
 void ms_heat_look_at_each(const uint64_t *values, size_t count)
 {
-    uint32_t now = count_call();
+    struct fresh fresh;
+    fresh.now = count_call();
+    fresh.count = 0;
     for (size_t i = 0; i < count; i++) {
-        look(values[i], now);
+        look(&fresh, values[i]);
     }
+    touch_all(&fresh);
 }
 
-static void look_at_word(void *now, uint64_t value)
+static void look_at_word(void *fresh, uint64_t value)
 {
-    look(value, *(const uint32_t *)now);
+    look(fresh, value);
 }
 
 void ms_heat_launch(const void *function, void **parameters, void **extra)
 {
-    uint32_t now = count_call();
-    ms_parameters_each(function, parameters, extra, look_at_word, &now);
+    struct fresh fresh;
+    fresh.now = count_call();
+    fresh.count = 0;
+    ms_parameters_each(function, parameters, extra, look_at_word, &fresh);
+    touch_all(&fresh);
 }

@@ -32,17 +32,14 @@ void ms_heat_reach(uint64_t addr, uint64_t bytes);
 /* Whether a value may be an address of the pool's. */
 bool ms_heat_may_hold(uint64_t value);
 
-/* The device is asked to touch what lies there, all of the block or tensor; nothing where the value
+/* The device is asked to touch what lies there, all of the block or tensor; nothing where a value
  * is no such address. Only while heat is on. */
-void ms_heat_look(uint64_t value);
 void ms_heat_look_at_each(const uint64_t *values, size_t count);
 
 /* The same of a launch that the driver took. The arrays are as cuLaunchKernel was given them. */
 void ms_heat_launch(const void *function, void **parameters, void **extra);
 
-/* One call of the driver's that launches, evaluated, and what it was given looked at. */
-#define MS_HEATED(call, function, parameters, extra) \
-    ms_heat_launched((call), (function), (parameters), (extra))
+/* What a launch was given looked at, where the driver took it; its result as it was. */
 static inline CUresult ms_heat_launched(CUresult result, const void *function, void **parameters,
                                         void **extra)
 {

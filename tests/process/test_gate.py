@@ -91,7 +91,7 @@ class Cost(ProcessTest):
 
     @unittest.skipUnless(shutil.which("valgrind"), "callgrind counts")
     def test_launch(self) -> None:
-        few, many = 1000, 3000
+        few, many = 1000, 9000
         per_launch = (self.instructions(many) - self.instructions(few)) / (many - few)
         self.assertGreater(per_launch, 5)
         self.assertLessEqual(per_launch, MOST_INSTRUCTIONS)
