@@ -75,11 +75,12 @@ static struct analysis analyse(const struct ms_oom_state *state)
     return a;
 }
 
-/* Whether what was short could have gone to the host, but for the limit. */
+/* Whether something was spilled, and as much again as the request would have made it fit, but for
+ * the limit. */
 static bool is_limited(const struct ms_oom_state *state, const struct analysis *a)
 {
-    return state->spill_limit_bytes > 0 && a->short_bytes > state->spill_left_bytes &&
-           a->wanted_bytes <= a->room_bytes;
+    return state->spill_left_bytes < state->spill_limit_bytes &&
+           a->wanted_bytes > state->spill_left_bytes && a->wanted_bytes <= a->room_bytes;
 }
 
 static enum ms_verdict decide(const struct ms_oom_state *state, const struct analysis *a)
@@ -92,15 +93,15 @@ static enum ms_verdict decide(const struct ms_oom_state *state, const struct ana
     if (a->torch_refused) {
         return MS_VERDICT_CAP;
     }
+    if (is_limited(state, a)) {
+        return MS_VERDICT_SPILL_LIMIT;
+    }
     if (a->short_bytes == 0) {
         return MS_VERDICT_FRAGMENTATION;
     }
     /* Where either would have helped, the one that takes more away is the reason. */
     if (fits_without_holes && !(fits_without_cap && cap_takes_bytes > a->holes_bytes)) {
         return MS_VERDICT_FRAGMENTATION;
-    }
-    if (is_limited(state, a)) {
-        return MS_VERDICT_SPILL_LIMIT;
     }
     if (a->needed_bytes > device) {
         return MS_VERDICT_DEMAND;
@@ -246,7 +247,7 @@ static void say_limit(const struct ms_oom_state *state, const struct analysis *a
              "(MEMSHIM_SPILL_LIMIT) the request would have fitted",
              ms_bytes_text(used_bytes, used, sizeof(used)),
              ms_bytes_text(state->spill_limit_bytes, limit, sizeof(limit)),
-             ms_bytes_text(plus(used_bytes, a->short_bytes), enough, sizeof(enough)));
+             ms_bytes_text(plus(used_bytes, a->wanted_bytes), enough, sizeof(enough)));
 }
 
 enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *short_bytes,

@@ -36,7 +36,7 @@ struct ms_oom_state {
     uint64_t driver_free_bytes;   /* what the driver itself says is free */
     uint64_t other_process_bytes; /* device total - driver free - charged */
     uint64_t spill_limit_bytes;   /* most live memory that may lie on the host; 0: none may */
-    uint64_t spill_left_bytes;    /* of that, what was left at this moment */
+    uint64_t spill_left_bytes;    /* for how large a request there was still room there */
     uint32_t site;
     uint8_t source;         /* enum ms_oom_source */
     uint8_t fraction_known; /* whether cap came from a fraction */

@@ -60,7 +60,8 @@ uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_poo
     uint64_t host =
         less(device->host_limit_bytes, stats->host_reserve_bytes + stats->host_backed_bytes);
     uint64_t spill = less(device->spill_limit_bytes, stats->spill.spilled_bytes);
-    return spill < host ? spill : host;
+    /* A request touches a granule more than it has, mostly. */
+    return less(spill < host ? spill : host, device->granule_bytes);
 }
 
 /* What the device could not do without at this moment: neither free nor in holes. */

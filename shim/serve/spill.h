@@ -9,7 +9,7 @@
  * road has been looked for. */
 void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config);
 
-/* What may still be spilled. */
+/* For how large a request there is still room to spill. */
 uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_pool_stats *stats);
 
 /* Live memory of the device crosses the last threshold: enough of what is cold goes to the host to

@@ -1,14 +1,102 @@
-"""Live memory goes to the host and comes back, and nothing about it changes."""
+"""Live memory goes to the host and comes back, and nothing about it changes.
+
+MEMSHIM_SPILL_OPERATIONS: operations of the program that checks contents, in all of its threads
+(default 6,000); and of the one whose driver calls fail, a hundredth of a million's.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import unittest
+from typing import Any
 
-from machine import ProcessTest
+from machine import MIB, ProcessTest, Result, only_report, program
+
+THREADS = 4
+OPERATIONS = int(os.environ.get("MEMSHIM_SPILL_OPERATIONS", "6000")) // THREADS
+FAILING_OPERATIONS = max(min(OPERATIONS, 10000 // THREADS), 400)
+CAP_BYTES = 136 * MIB
+CONTEXT_BYTES = 8 * MIB
+LIVE_MIB = 48  # of a thread: 192 MiB, 1.5 times what the cap leaves
 
 
 class Spill(ProcessTest):
-    pass
+    def job(self, operations: int, *arguments: str, **settings: Any) -> Result:
+        """More alive than the cap allows; MEMSHIM_SPILL and the like by `settings`."""
+        return self.run_under_shim(
+            program("spill_job"),
+            "7",
+            str(operations),
+            str(LIVE_MIB),
+            *arguments,
+            timeout_s=600 if OPERATIONS <= 10000 else 3600,
+            **{
+                "MEMSHIM_LIMIT": CAP_BYTES,
+                "MEMSHIM_SPILL_LIMIT": "512MiB",
+                "SIMGPU_MEMORY": "1GiB",
+                "SIMGPU_CONTEXT": CONTEXT_BYTES,
+                "SIMGPU_DELAY_US": "0-50",
+                **settings,
+            },
+        )
+
+    def device(self) -> dict[str, Any]:
+        device = only_report(self.output)["devices"][0]
+        assert isinstance(device, dict)
+        self.assertLessEqual(device["peak_charged_bytes"], CAP_BYTES)
+        return device
+
+    def test_contents(self) -> None:
+        result = self.job(OPERATIONS).check()
+        account = json.loads(result.stdout)
+        self.assertEqual(account["refused"], 0)
+        self.assertGreater(account["checked"], OPERATIONS)
+        device = self.device()
+        self.assertGreater(device["peak_live_bytes"], 1.4 * (CAP_BYTES - CONTEXT_BYTES))
+        spill = device["spill"]
+        # Of 1,000,000 operations these are thousands.
+        self.assertGreater(spill["spills"], OPERATIONS * THREADS // 300)
+        self.assertGreater(spill["promotes"], OPERATIONS * THREADS // 1000)
+        self.assertGreater(spill["held_ns"], 0)
+        self.assertGreaterEqual(spill["peak_host_bytes"], 32 * MIB)
+        # Every byte that moved was somebody's, but for what lay free beside it.
+        moved = sum(site["spilled_bytes"] for site in spill["sites"])
+        self.assertLessEqual(moved, spill["spilled_bytes"])
+        self.assertGreater(moved, spill["spilled_bytes"] // 2)
+        self.assertIn("make_block", spill["sites"][0]["line"])
+        # A cap at which this would have fitted, and not one that was enough anyway.
+        self.assertGreater(spill["estimated_cap_without_bytes"], device["peak_live_bytes"])
+
+    def test_what_is_said(self) -> None:
+        stderr = self.job(300).check().stderr
+        for line in (": warning, ", ": emergency, ", "They keep their addresses"):
+            self.assertEqual(stderr.count(line), 1, stderr)
+
+    def test_every_call_failing_in_turn(self) -> None:
+        result = self.job(FAILING_OPERATIONS, "fail", MEMSHIM_LOG="off").check()
+        self.assertGreater(json.loads(result.stdout)["checked"], FAILING_OPERATIONS)
+        self.assertGreater(self.device()["spill"]["spills"], 0)
+
+    def test_off(self) -> None:
+        result = self.job(50, MEMSHIM_SPILL="off")
+        self.assertEqual(result.status, 1)
+        self.assertIn("an allocation gave 2", result.stderr)
+        report = only_report(self.output)
+        self.assertEqual(report["devices"][0]["spill"]["spills"], 0)
+        self.assertIn(report["oom_events"][-1]["verdict"], ("cap", "fragmentation"))
+
+    def test_the_limit(self) -> None:
+        result = self.job(50, MEMSHIM_SPILL_LIMIT="16MiB")
+        self.assertEqual(result.status, 1)
+        last = only_report(self.output)["oom_events"][-1]
+        self.assertEqual(last["verdict"], "spill_limit")
+        self.assertIn("of the 16.0 MiB of host memory", last["sentence"])
+
+    def test_a_device_without_the_road(self) -> None:
+        result = self.job(50, SIMGPU_HOST_NUMA=0)
+        self.assertEqual(result.status, 1)
+        self.assertEqual(self.device()["spill"]["spills"], 0)
 
 
 if __name__ == "__main__":

@@ -70,12 +70,20 @@ static uint32_t word_of(uint32_t content, unsigned word)
     return content + word * 2654435761u;
 }
 
+/* Threads may find something at once; one of them ends the program. */
+static void end(void)
+{
+    static pthread_mutex_t ending = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&ending);
+    exit(1);
+}
+
 /* Whether the call did what it does; it must, but where calls are made to fail. */
 static bool done(int result, const char *call)
 {
     if (result != 0 && !failing) {
         (void)fprintf(stderr, "%s gave %d\n", call, result);
-        exit(1);
+        end();
     }
     failed += result != 0;
     return result == 0;
@@ -90,7 +98,7 @@ static void settle(struct slot *slot)
         if (slot->host[i] != word_of(slot->content, i)) {
             (void)fprintf(stderr, "word %u of a page is %08x, not %08x\n", i, slot->host[i],
                           word_of(slot->content, i));
-            exit(1);
+            end();
         }
     }
     checked += slot->busy && slot->check;

@@ -63,7 +63,7 @@ Test(verdict, spill_limit)
     expect(&state, MS_VERDICT_SPILL_LIMIT, 1 * GIB + 400 * MIB,
            "OUT OF MEMORY: asked for 2.00 GiB, 1.39 GiB short of the device (24.00 GiB). "
            "spill_limit: 3.00 GiB of the 4.00 GiB of host memory that live memory may move to are "
-           "taken; with 4.39 GiB of it (MEMSHIM_SPILL_LIMIT) the request would have fitted.");
+           "taken; with 5.00 GiB of it (MEMSHIM_SPILL_LIMIT) the request would have fitted.");
 }
 
 Test(verdict, what_no_spill_makes_fit_is_demand)
@@ -72,6 +72,7 @@ Test(verdict, what_no_spill_makes_fit_is_demand)
     struct ms_oom_state state = full(23 * GIB, 25 * GIB);
 
     state.spill_limit_bytes = 64 * GIB;
+    state.spill_left_bytes = 1 * GIB;
     cr_expect_eq(ms_verdict_decide(&state, NULL, text, sizeof(text)), MS_VERDICT_DEMAND);
     state.requested_bytes = 2 * GIB; /* there was room, and still it could not go there */
     state.spill_left_bytes = 64 * GIB;
