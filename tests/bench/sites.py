@@ -2,13 +2,17 @@
 
     scripts/simgpu.sh python tests/bench/sites.py [--rounds N] [--steps N] [--json FILE]
 
-Every configuration trains the same small GPT in processes of its own, round after round, one after
-the other, so that the machine's moods are shared; of all its equal steps the one with the least CPU
-time of the process counts. Columns:
+Every configuration trains the same small GPT in a process of its own. They take turns, step by
+step, so that whatever else the machine does falls on all of them alike. What counts is the lower
+quartile of the CPU times of a configuration's steps, less that of its base: other programs only
+ever add to them. Columns:
 
   cpu ms     of a step
-  x off      the same over that with MEMSHIM_STACKS=off (`record` over plain PyTorch)
+  added      CPU ms that are added to a step of `off`, where nothing is recorded of where memory is
+             asked for (`record`: to one of plain PyTorch)
+  x          with them over without them
   ns         what is added to each allocation of the step
+  +-         its standard error (by resampling)
 
 `record` is torch.cuda.memory._record_memory_history(stacks="all") without memshim. The last line is
 the host memory that 100,000 distinct stacks take.
@@ -19,9 +23,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
+import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +36,20 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
 MODES = ("off", "native", "python", "full")
 PLAIN, RECORD = "plain", "record"
+BASES = {
+    "off": "off",
+    "native": "off",
+    "python": "off",
+    "full": "off",
+    "plain": "plain",
+    "record": "plain",
+}
 STACKS = 100_000
-WARM_STEPS = 5
+WARM_STEPS = 8
 
 
-def train(steps: int, record: bool) -> None:
-    """The job: says each step's CPU milliseconds, and how many allocations a step makes."""
+def train(record: bool) -> None:
+    """The job: a step for each line of input, whose CPU milliseconds and allocations it says."""
     import time
 
     import torch
@@ -57,52 +72,104 @@ def train(steps: int, record: bool) -> None:
     ids = torch.zeros(2, 32, dtype=torch.long, device="cuda")
     if record:
         torch.cuda.memory._record_memory_history(stacks="all", max_entries=100_000)
-    times = []
-    allocations = 0
-    for _ in range(steps + WARM_STEPS):
-        before = torch.cuda.memory_stats()["allocation.all.allocated"]
-        start = time.process_time()
+
+    def step() -> None:
         model(ids).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
-        times.append((time.process_time() - start) * 1e3)
+
+    for _ in range(WARM_STEPS):
+        step()
+    for _ in sys.stdin:
+        step()  # the others' steps have taken the caches
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        start = time.process_time_ns()
+        step()
+        cpu_ns = time.process_time_ns() - start
         allocations = torch.cuda.memory_stats()["allocation.all.allocated"] - before
-    print(json.dumps({"cpu_ms": times[WARM_STEPS:], "allocations": allocations}))
+        print(cpu_ns, allocations, flush=True)
 
 
-def run_once(what: str, steps: int, folder: Path) -> dict[str, Any]:
-    """One process of one configuration."""
+def start(what: str, folder: Path) -> subprocess.Popen[str]:
+    """The process of one configuration."""
     settings = {"SIMGPU_CONTENTS": "none", "MEMSHIM_LOG": "off", "MEMSHIM_OUTPUT": str(folder)}
     if what in MODES:
         settings |= {"LD_PRELOAD": str(BUILD / "libmemshim.so"), "MEMSHIM_STACKS": what}
-    arguments = ["--train", str(steps), *(["--record"] if what == RECORD else [])]
-    output = subprocess.run(
-        [ROOT / "scripts" / "simgpu.sh", sys.executable, __file__, *arguments],
+    return subprocess.Popen(
+        [
+            ROOT / "scripts" / "simgpu.sh",
+            *(sys.executable, "-W", "ignore", __file__, "--train"),
+            *(["--record"] if what == RECORD else []),
+        ],
         env={**os.environ, "OMP_NUM_THREADS": "1", **settings},
-        check=True,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-    ).stdout
-    answer: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return answer
+    )
+
+
+def take_turn(job: subprocess.Popen[str]) -> tuple[int, int]:
+    """CPU nanoseconds and allocations of its next step."""
+    assert job.stdin is not None and job.stdout is not None
+    job.stdin.write("\n")
+    job.stdin.flush()
+    cpu_ns, allocations = job.stdout.readline().split()
+    return int(cpu_ns), int(allocations)
+
+
+def measure_round(steps: int, cpu_ns: dict[str, list[int]]) -> int:
+    """Appends each configuration's steps. Returns how many allocations a step makes."""
+    allocations = 0
+    with tempfile.TemporaryDirectory(prefix="memshim-bench.") as folder:
+        jobs = {what: start(what, Path(folder)) for what in BASES}
+        for turn in range(steps):
+            order = list(jobs)
+            for what in order[turn % len(order) :] + order[: turn % len(order)]:
+                taken, allocations = take_turn(jobs[what])
+                cpu_ns[what].append(taken)
+        for job in jobs.values():
+            job.communicate()
+            if job.returncode != 0:
+                raise SystemExit(f"the job of one configuration ended with {job.returncode}")
+    return allocations
+
+
+def quartile(values: Sequence[int]) -> float:
+    """The lower one."""
+    return sorted(values)[len(values) // 4]
+
+
+def standard_error(with_ns: list[int], without_ns: list[int]) -> float:
+    """Of the difference of their quartiles."""
+    draws = random.Random(1)
+    return statistics.stdev(
+        quartile(draws.choices(with_ns, k=len(with_ns)))
+        - quartile(draws.choices(without_ns, k=len(without_ns)))
+        for _ in range(200)
+    )
 
 
 def measure(rounds: int, steps: int) -> list[dict[str, Any]]:
     """A row for each configuration."""
-    least: dict[str, float] = {}
+    cpu_ns: dict[str, list[int]] = {what: [] for what in BASES}
     allocations = 0
-    with tempfile.TemporaryDirectory(prefix="memshim-bench.") as folder:
-        for _ in range(rounds):
-            for what in (*MODES, PLAIN, RECORD):
-                answer = run_once(what, steps, Path(folder))
-                least[what] = min(least.get(what, float("inf")), *answer["cpu_ms"])
-                allocations = answer["allocations"]
+    for _ in range(rounds):
+        allocations = measure_round(steps, cpu_ns)
     rows = []
-    for what, cpu_ms in least.items():
-        base = least[PLAIN] if what in (PLAIN, RECORD) else least["off"]
-        added_ns = (cpu_ms - base) * 1e6 / allocations
-        rows.append({"what": what, "cpu_ms": cpu_ms, "ratio": cpu_ms / base, "added_ns": added_ns})
-    print(f"{allocations} allocations a step")
+    for what, base in BASES.items():
+        taken_ns, base_ns = quartile(cpu_ns[what]), quartile(cpu_ns[base])
+        rows.append(
+            {
+                "what": what,
+                "cpu_ms": taken_ns / 1e6,
+                "added_ms": (taken_ns - base_ns) / 1e6,
+                "ratio": taken_ns / base_ns,
+                "added_ns": (taken_ns - base_ns) / allocations,
+                "error_ns": standard_error(cpu_ns[what], cpu_ns[base]) / allocations,
+                "steps_ns": cpu_ns[what],
+            }
+        )
+    print(f"{allocations} allocations a step, {rounds * steps} steps of each")
     return rows
 
 
@@ -132,19 +199,22 @@ def bytes_per_stack() -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The cost of call sites in PyTorch.")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--train", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--train", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--record", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.train:
-        train(options.train, options.record)
+        train(options.record)
         return
     rows = measure(options.rounds, options.steps)
-    print(f"{'stacks':<10}{'cpu ms':>9}{'x off':>8}{'ns':>8}")
+    print(f"{'stacks':<10}{'cpu ms':>9}{'added':>8}{'x':>8}{'ns':>8}{'+-':>6}")
     for row in rows:
-        print(f"{row['what']:<10}{row['cpu_ms']:9.3f}{row['ratio']:8.3f}{row['added_ns']:8.0f}")
+        print(
+            f"{row['what']:<10}{row['cpu_ms']:9.3f}{row['added_ms']:8.3f}{row['ratio']:8.3f}"
+            f"{row['added_ns']:8.0f}{row['error_ns']:6.0f}"
+        )
     by = {row["what"]: row["added_ns"] for row in rows}
     print(f"full over record, each allocation: {by['full'] / by[RECORD]:.2f}")
     each = bytes_per_stack()
