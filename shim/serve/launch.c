@@ -319,7 +319,7 @@ CUresult ms_serve_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
 }
 
 CUresult ms_serve_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
-                                       CUgraphExecUpdateResultInfo_v1 *resultInfo)
+                                       CUgraphExecUpdateResultInfo *resultInfo)
 {
     return made(MS_REAL(cuGraphExecUpdate_v2)(hGraphExec, hGraph, resultInfo), &hGraphExec, hGraph);
 }

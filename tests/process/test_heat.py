@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from typing import Any
 
 from machine import BUILD, PROGRAMS, ProcessTest, program, run
 
@@ -12,7 +13,7 @@ OLDEST = 0
 
 
 class Heat(ProcessTest):
-    def spilled(self, *arguments: str, **settings: object) -> set[int]:
+    def spilled(self, *arguments: str, **settings: Any) -> set[int]:
         """The blocks of heat_job that have bytes on the host; it fills the device."""
         result = run(
             [program("heat_job"), *arguments],
