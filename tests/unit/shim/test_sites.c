@@ -106,6 +106,16 @@ void ms_python_capture(uint32_t depth, struct ms_python_stack *out)
     *out = now.python;
 }
 
+const char *ms_native_refusal(void)
+{
+    return NULL;
+}
+
+const char *ms_python_refusal(void)
+{
+    return NULL;
+}
+
 bool ms_python_code(uint64_t code, struct ms_python_code *out)
 {
     out->version = 3 << 8 | 11;
