@@ -226,6 +226,8 @@ static void step(struct world *world)
     stage->tells_lies = world->seed % 4 == 0 && world->op > world->ops / 8 * 7;
     if (kind == 99 && stage->config.spill_limit_bytes > 0) {
         (void)ms_pool_promote(stage->pool, draw(&world->dice, 32 * MIB));
+    } else if (kind == 98 && stage->config.spill_limit_bytes > 0 && draw(&world->dice, 4) == 0) {
+        (void)ms_pool_step(stage->pool);
     } else if (kind < 6) {
         surroundings(world);
     } else if (kind < 6 + world->framework_share) {
@@ -233,6 +235,7 @@ static void step(struct world *world)
     } else {
         program_step(&world->program);
     }
+    (void)ms_pool_promote_ahead(stage->pool);
 }
 
 /* ---- worlds */
@@ -265,6 +268,7 @@ static void begin(struct world *world, uint64_t seed, uint64_t ops)
     if (draw(dice, 2) == 0) {
         config.host_limit_bytes += draw(dice, 2) * cap_bytes;
         config.spill_limit_bytes = draw(dice, config.host_limit_bytes / MIB + 1) * MIB;
+        config.spill_choice = draw(dice, 2) == 0 ? &ms_spill_choice_predict : NULL;
     }
     stage_begin(&world->stage, &config);
     program_begin(&world->program, &world->stage, draw(dice, UINT64_MAX),

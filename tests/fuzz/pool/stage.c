@@ -278,6 +278,7 @@ void stage_begin(struct stage *stage, const struct stage_config *config)
                                   .host_limit_bytes = config->host_limit_bytes,
                                   .choice = config->choice,
                                   .spill_limit_bytes = config->spill_limit_bytes,
+                                  .spill_choice = config->spill_choice,
                                   .halt_limit_ns = config->wait_limit_ns};
     if (ms_pool_create(&pool, &stage->pool) != MS_OK ||
         ms_arenas_create(0, stage->pool, sink, &stage->arenas) != MS_OK) {

@@ -25,6 +25,7 @@ struct stage_config {
     uint64_t cap_bytes, total_bytes;
     uint64_t host_limit_bytes, spill_limit_bytes;
     const struct ms_choice *choice;
+    const struct ms_spill_choice *spill_choice;
     const struct ms_dry_costs *costs;
     uint64_t wait_limit_ns;
     bool crowded; /* several threads play: what depends on nobody else playing is not checked */

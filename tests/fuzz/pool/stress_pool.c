@@ -82,7 +82,10 @@ static void step(struct worker *self)
         framework_step(&self->framework);
     } else if (kind == 98 && draw(&self->dice, 2) == 0) {
         (void)ms_pool_promote(stage.pool, draw(&self->dice, 32 * MIB));
+    } else if (kind == 98 && draw(&self->dice, 2) == 0) {
+        (void)ms_pool_step(stage.pool);
     } else if (kind == 98) {
+        (void)ms_pool_promote_ahead(stage.pool);
         (void)ms_pool_trim(stage.pool, draw(&self->dice, 32 * MIB));
     } else {
         ms_dry_advance(stage.dry, draw(&self->dice, 100000));
@@ -114,6 +117,7 @@ static void begin(uint64_t seed)
         .total_bytes = CAP_BYTES + draw(&chance, 2) * CAP_BYTES,
         .host_limit_bytes = CAP_BYTES,
         .spill_limit_bytes = seed % 2 == 0 ? CAP_BYTES : 0,
+        .spill_choice = &ms_spill_choice_predict,
         .wait_limit_ns = WAIT_NS,
         .crowded = true,
     };
