@@ -28,6 +28,8 @@
     MS_DRIVER_ROW(cuGraphMemcpyNodeGetParams)            \
     MS_DRIVER_ROW(cuGraphMemsetNodeGetParams)            \
     MS_DRIVER_ROW(cuGraphNodeGetType)                    \
+    MS_DRIVER_ROW(cuMemAdvise)                           \
+    MS_DRIVER_ROW(cuMemHostGetDevicePointer_v2)          \
     MS_DRIVER_ROW(cuMemcpy3DPeer)                        \
     MS_DRIVER_ROW(cuMemcpy3DPeer_ptds)                   \
     MS_DRIVER_ROW(cuMemcpy3DPeerAsync)                   \

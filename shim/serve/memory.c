@@ -1,5 +1,6 @@
 /* cuMemAlloc and its relatives. */
 #include "shim/caller.h"
+#include "shim/serve/birth.h"
 #include "shim/serve/release.h"
 
 #define PITCH_BYTES                                                              \
@@ -97,6 +98,9 @@ CUresult ms_serve_cuMemFree_v2(CUdeviceptr_v2 dptr)
     }
     if (!ms_ledger_take(MS_SPACE_DEVICE, dptr, &grant)) {
         return MS_REAL(cuMemFree_v2)(dptr);
+    }
+    if (ms_birth_is(&grant)) {
+        return ms_birth_free(&grant);
     }
     CUresult result = MS_REAL(cuMemFree_v2)(dptr);
     ms_forwarded_freed(&grant, result);

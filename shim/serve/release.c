@@ -2,6 +2,7 @@
  * Blocks of the pool are in no ledger: the pool finds them by address as fast. */
 #include "shim/serve/release.h"
 
+#include "shim/serve/birth.h"
 #include "shim/serve/driver.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/oom.h"
@@ -104,6 +105,10 @@ CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_s
     }
     if (ms_device_crosses_threshold(device)) {
         look_closer(device);
+    }
+    if (status == MS_ERR_NO_MEMORY && stream == MS_STREAM_DEVICE &&
+        ms_birth_on_host(device, bytes, request.site, out)) {
+        return CUDA_SUCCESS;
     }
     if (status == MS_ERR_NO_MEMORY) {
         return ms_oom_refuse(device, bytes);
@@ -315,6 +320,9 @@ void ms_release_forwarded(const struct ms_grant *grant)
         ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name, back,
                               grant->site);
         ms_device_discharge(device, MS_OWNER_FORWARDED, back);
+    }
+    if (ms_birth_is(grant)) {
+        ms_birth_gone(grant);
     }
     if (grant->kind == MS_GRANT_OUTSIDE) {
         ms_mempool_correct(grant->holder, 0);

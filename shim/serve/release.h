@@ -20,7 +20,10 @@ bool ms_release_block(struct ms_device *likely, CUdeviceptr_v2 addr, ms_stream_t
 enum ms_taking {
     MS_TAKING_SLABS, /* by address, small ones several in a slab (pages.h) */
     MS_TAKING_SMALL, /* small, of unknown address: together, in whole slabs */
-    MS_TAKING_WHOLE  /* by itself */
+    MS_TAKING_WHOLE, /* by itself */
+    /* Nothing of the device's (birth.h): */
+    MS_TAKING_MANAGED_HOST,
+    MS_TAKING_PINNED_HOST
 };
 
 /* A call that the driver answers and that takes device memory.

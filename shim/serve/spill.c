@@ -47,6 +47,10 @@ void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config)
         limit = ms_host_spill_bytes(ms_options(), environ, ms_host_available_bytes(""));
     }
     device->spill_limit_bytes = limit;
+    if (device->granule_bytes == 0 || device->no_host_road != NULL) {
+        device->birth_limit_bytes =
+            ms_host_spill_bytes(ms_options(), environ, ms_host_available_bytes(""));
+    }
     if (device->host_limit_bytes < limit) {
         device->host_limit_bytes = limit;
     }

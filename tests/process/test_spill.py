@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import unittest
+from pathlib import Path
 from typing import Any
 
-from machine import MIB, ProcessTest, Result, only_report, program
+from machine import MIB, ProcessTest, Result, only_report, program, run
 
 THREADS = 4
 OPERATIONS = int(os.environ.get("MEMSHIM_SPILL_OPERATIONS", "6000")) // THREADS
@@ -24,14 +26,12 @@ LIVE_MIB = 48  # of a thread: 192 MiB, 1.5 times what the cap leaves
 class Spill(ProcessTest):
     def job(self, operations: int, *arguments: str, **settings: Any) -> Result:
         """More alive than the cap allows; MEMSHIM_SPILL and the like by `settings`."""
-        return self.run_under_shim(
-            program("spill_job"),
-            "7",
-            str(operations),
-            str(LIVE_MIB),
-            *arguments,
+        return run(
+            [program("spill_job"), "7", str(operations), str(LIVE_MIB), *arguments],
+            shim=True,
             timeout_s=600 if OPERATIONS <= 10000 else 3600,
             **{
+                "MEMSHIM_OUTPUT": self.output,
                 "MEMSHIM_LIMIT": CAP_BYTES,
                 "MEMSHIM_SPILL_LIMIT": "512MiB",
                 "SIMGPU_MEMORY": "1GiB",
@@ -97,6 +97,31 @@ class Spill(ProcessTest):
         result = self.job(50, SIMGPU_HOST_NUMA=0)
         self.assertEqual(result.status, 1)
         self.assertEqual(self.device()["spill"]["spills"], 0)
+
+    def test_born_on_the_host(self) -> None:
+        """Without the road new blocks lie on the host, as far as the limit goes."""
+        cases: tuple[dict[str, Any], ...] = (
+            {"SIMGPU_HOST_NUMA": 0},
+            {"SIMGPU_HOST_NUMA": 0, "SIMGPU_FAIL": "cuMemAllocManaged@*=801"},
+            {"SIMGPU_NO_VMM": 1},
+        )
+        for settings in cases:
+            with self.subTest(settings), tempfile.TemporaryDirectory() as folder:
+                result = self.job(400, "plain", **settings, MEMSHIM_OUTPUT=folder).check()
+                self.assertEqual(json.loads(result.stdout)["refused"], 0)
+                managed = "SIMGPU_FAIL" not in settings
+                place = "managed memory on the host" if managed else "pinned host memory"
+                self.assertEqual(result.stderr.count(f"it lies in {place}"), 1, result.stderr)
+                device = only_report(Path(folder))["devices"][0]
+                self.assertLessEqual(device["peak_charged_bytes"], CAP_BYTES)
+                self.assertGreater(device["peak_host_pinned_bytes"], 32 * MIB)
+        refusals: tuple[dict[str, Any], ...] = (
+            {"MEMSHIM_SPILL": "off"},
+            {"MEMSHIM_SPILL_LIMIT": "8MiB"},
+        )
+        for settings in refusals:
+            with self.subTest(settings):
+                self.assertEqual(self.job(50, "plain", SIMGPU_HOST_NUMA=0, **settings).status, 1)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@
  * freed, so that there is room for what was moved.
  *
  * Arguments: seed, operations a thread, most MiB alive in a thread, and "fail" to have calls of the
- * driver fail, one after the other. Ends with a line of JSON. */
+ * driver fail, one after the other, or "plain" for allocations by cuMemAlloc alone. Ends with a
+ * line of JSON. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -33,7 +34,7 @@ static struct driver cu;
 static CUcontext context;
 static unsigned long operations;
 static uint64_t first_seed, most_pages; /* alive in a thread */
-static bool failing;
+static bool failing, plain;
 static pthread_barrier_t phases; /* all threads have much, or little */
 static void (*step)(void);
 static _Atomic uint64_t checked, refused, failed;
@@ -171,8 +172,9 @@ static void make_block(struct worker *self)
     uint64_t draw = next_random(&self->seed);
     unsigned pages = 1 + (unsigned)(draw % PAGES_MAX);
     CUresult result =
-        draw / 1024 % 2 ? cu.cuMemAlloc(&block->at, (size_t)pages * PAGE_BYTES)
-                        : cu.cuMemAllocAsync(&block->at, (size_t)pages * PAGE_BYTES, self->stream);
+        (plain || draw / 1024 % 2)
+            ? cu.cuMemAlloc(&block->at, (size_t)pages * PAGE_BYTES)
+            : cu.cuMemAllocAsync(&block->at, (size_t)pages * PAGE_BYTES, self->stream);
     if (result != CUDA_SUCCESS) {
         refused++;
         (void)done(failing ? 0 : (int)result, "an allocation");
@@ -196,8 +198,9 @@ static void drop_block(struct worker *self, unsigned which)
     for (unsigned page = 0; page < block->pages; page++) {
         check_page(self, block, page);
     }
-    bool freed = next_random(&self->seed) % 2 ? DONE(cu.cuMemFree(block->at))
-                                              : DONE(cu.cuMemFreeAsync(block->at, self->stream));
+    bool freed = (plain || next_random(&self->seed) % 2)
+                     ? DONE(cu.cuMemFree(block->at))
+                     : DONE(cu.cuMemFreeAsync(block->at, self->stream));
     if (freed) {
         self->pages -= block->pages;
         *block = self->blocks[--self->count];
@@ -300,6 +303,7 @@ int main(int argc, char **argv)
     operations = strtoul(argv[2], NULL, 10);
     most_pages = strtoull(argv[3], NULL, 10) * MIB / PAGE_BYTES;
     bool fail = argc == 5 && strcmp(argv[4], "fail") == 0;
+    plain = argc == 5 && strcmp(argv[4], "plain") == 0;
     *(void **)&step = dlsym(RTLD_DEFAULT, "memshim_step");
     cu = driver_open();
     MUST(cu.cuInit(0));
