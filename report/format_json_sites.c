@@ -361,7 +361,11 @@ static void add_steps(struct ms_json *json, const struct ms_model *model)
     } else {
         add_found_steps(json, found);
     }
-    ms_json_count(json, "backward_passes", found->passes);
+    if (found->whole) {
+        ms_json_count(json, "backward_passes", found->passes);
+    } else {
+        ms_json_null(json, "backward_passes");
+    }
     if (found->evaluations_known) {
         ms_json_count(json, "evaluations", found->evaluations);
         ms_json_count(json, "evaluation_batches", found->evaluation_batches);

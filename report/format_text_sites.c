@@ -142,7 +142,9 @@ void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
         ms_buffer_format(out, "unknown: %s", found->why);
     } else {
         ms_buffer_add(out, ms_count_text(steps, count, sizeof(count)));
-        add_passes(out, found, steps);
+        if (found->whole) {
+            add_passes(out, found, steps);
+        }
     }
     add_evaluations(out, found);
     if (told) {

@@ -562,14 +562,27 @@ static bool start_steps(struct replay *replay)
     return replay->steps != NULL;
 }
 
+/* Why steps cannot be counted; null where they can. */
+static const char *missing_of(const struct ms_model *model)
+{
+    if (model->first_detail_ns != 0) {
+        return "the trace's beginning is gone";
+    }
+    if (model->header.lost_events > 0) {
+        return "the disk had no room for some of the trace";
+    }
+    if (ms_definitions_sampling_bytes(model->definitions) > 0) {
+        return "sampled: most allocations have no call site";
+    }
+    return NULL;
+}
+
 static void finish_steps(struct replay *replay)
 {
     struct ms_model *model = replay->model;
 
     ms_site_table_finish(model->sites);
-    ms_steps_judge(replay->steps, model->sites,
-                   model->first_detail_ns == 0 && model->header.lost_events == 0,
-                   &model->recurrence);
+    ms_steps_judge(replay->steps, model->sites, missing_of(model), &model->recurrence);
     ms_steps_delete(replay->steps);
 }
 

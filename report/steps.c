@@ -378,13 +378,13 @@ static void find_evaluations(const ms_steps_t *steps, const ms_site_table_t *tab
     }
 }
 
-void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, bool whole,
+void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const char *missing,
                     struct ms_recurrence *found)
 {
-    *found = (struct ms_recurrence){.every = 1};
+    *found = (struct ms_recurrence){.every = 1, .whole = !missing};
     found->passes = (steps->phase + 1) / 2;
-    if (!whole) {
-        found->why = "the trace's beginning is gone";
+    if (missing) {
+        found->why = missing;
     } else if (found->passes == 0) {
         found->why = "no backward pass was seen";
     } else {

@@ -31,7 +31,8 @@ struct ms_recurrence {
     bool known;      /* count is; else `why` says why not */
     const char *why; /* a clause: "no backward pass was seen" */
     uint64_t count;  /* optimizer steps */
-    uint64_t passes; /* backward passes */
+    uint64_t passes; /* backward passes; no more than were seen where it is not whole */
+    bool whole;      /* of every allocation its site was known */
     bool evaluations_known;
     uint64_t evaluations;        /* phases: rows of batches between two steps */
     uint64_t evaluation_batches; /* calls of a model in them */
@@ -41,8 +42,10 @@ struct ms_recurrence {
                                     model, others when the one before ended; the receiver's to free */
 };
 
-/* At the end of a trace, `table` being that of the same events. whole: its beginning was seen. */
-void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, bool whole,
+/* At the end of a trace, `table` being that of the same events. missing: a clause that says why
+ * some allocations, or their sites, were not seen, so that nothing can be counted; null: all were.
+ */
+void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const char *missing,
                     struct ms_recurrence *found);
 
 #endif

@@ -183,7 +183,7 @@ struct ms_recurrence loop_end(struct loop *loop)
     struct ms_recurrence found;
 
     ms_site_table_finish(loop->table);
-    ms_steps_judge(loop->steps, loop->table, true, &found);
+    ms_steps_judge(loop->steps, loop->table, NULL, &found);
     ms_buffer_free(&found.begins);
     return found;
 }

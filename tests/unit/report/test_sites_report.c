@@ -303,6 +303,36 @@ Test(sites_report, sampled_sites_are_estimated)
     ms_model_delete(model);
 }
 
+/* A pass of which no allocation was sampled is not seen: counted steps would be too few. */
+Test(sites_report, steps_are_not_counted_in_what_was_sampled)
+{
+    const struct ms_sampling_definition sampling = {16 << 20};
+
+    for (int sampled = 0; sampled < 2; sampled++) {
+        ms_trace_t *trace = begin();
+
+        if (sampled) {
+            cr_assert(ms_trace_define(trace, MS_DEFINE_SAMPLING, &sampling, sizeof(sampling)));
+        }
+        for (uint64_t step = 0; step < 4; step++) {
+            born(trace, 10 + 2 * step, MIB, 3);
+            born(trace, 11 + 2 * step, MIB, 95); /* in a backward pass */
+        }
+        ms_trace_close(trace, true, 0);
+
+        struct ms_model *model = must_read(ms_trace_dir(trace));
+        char *text = formatted(model, ms_format_text), *json = formatted(model, ms_format_json);
+
+        cr_assert_eq(strstr(text, "  steps  unknown: sampled: ") != NULL, sampled, "%s", text);
+        cr_assert_eq(strstr(json, "\"why\": \"sampled: ") != NULL, sampled);
+        cr_assert_not_null(
+            strstr(json, sampled ? "\"backward_passes\": null" : "\"backward_passes\": 4"));
+        free(text);
+        free(json);
+        ms_model_delete(model);
+    }
+}
+
 /* ---- damage ---- */
 
 static void save(const char *path, const char *bytes, size_t count)
