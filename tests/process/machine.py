@@ -52,6 +52,7 @@ def environment(shim: bool, **settings: Any) -> dict[str, str]:
     """The environment of a run: the simulated GPU's libraries first, memshim preloaded or not.
 
     Variables of the simulated GPU and of memshim that are set around the tests are not passed on.
+    What is about spilling switches it on: elsewhere memory that runs out has to be seen to.
     """
     kept = {
         name: value
@@ -61,6 +62,7 @@ def environment(shim: bool, **settings: Any) -> dict[str, str]:
     kept["LD_LIBRARY_PATH"] = str(SIMGPU)
     if shim:
         kept["LD_PRELOAD"] = str(SHIM)
+    kept["MEMSHIM_SPILL"] = "off"
     for name, value in settings.items():
         kept[name] = str(value)
     return kept

@@ -18,7 +18,9 @@ class Doctor(ProcessTest):
     def ask(self, *arguments: str, status: int = 0, **settings: Any) -> dict[str, Any]:
         """Its findings as JSON, which say the same as the lines of the text."""
         value = json.loads(
-            run([CLI, "doctor", "--json", *arguments], **settings).check(status).stdout
+            run([CLI, "doctor", "--json", *arguments], **{"MEMSHIM_SPILL": "auto", **settings})
+            .check(status)
+            .stdout
         )
         assert isinstance(value, dict)
         self.assertEqual(value["schema"], "memshim-doctor/1")

@@ -32,6 +32,7 @@ class Spill(ProcessTest):
             timeout_s=600 if OPERATIONS <= 10000 else 3600,
             **{
                 "MEMSHIM_OUTPUT": self.output,
+                "MEMSHIM_SPILL": "auto",
                 "MEMSHIM_LIMIT": CAP_BYTES,
                 "MEMSHIM_SPILL_LIMIT": "512MiB",
                 "SIMGPU_MEMORY": "1GiB",

@@ -79,7 +79,8 @@ Preload = Path | Sequence[Path] | None
 def environment(preload: Preload = None, **settings: object) -> dict[str, str]:
     """This process's environment with these variables; None removes one.
 
-    Variables of the simulated GPU and of memshim that are set here are not passed on.
+    Variables of the simulated GPU and of memshim that are set here are not passed on. What is about
+    spilling switches it on: elsewhere memory that runs out has to be seen to.
     """
     kept = {
         name: value
@@ -90,6 +91,7 @@ def environment(preload: Preload = None, **settings: object) -> dict[str, str]:
     if (Path(sys.prefix) / "bin" / "python").exists():
         kept["MEMSHIM_VENV"] = sys.prefix
     kept["OMP_NUM_THREADS"] = "1"
+    kept["MEMSHIM_SPILL"] = "off"
     if preload is not None:
         paths = [preload] if isinstance(preload, Path) else preload
         kept["LD_PRELOAD"] = ":".join(str(path) for path in paths)

@@ -31,7 +31,7 @@ class Spill(unittest.TestCase):
                 MEMSHIM_LIMIT=cap_bytes,
                 SIMGPU_MEMORY="64GiB",
                 SIMGPU_CONTENTS="none",
-                **settings,
+                **{"MEMSHIM_SPILL": "auto", **settings},
             )
             (report,), _ = harness.reports_in(Path(folder) / "out")
             return result, report
