@@ -19,6 +19,7 @@ class Heat(ProcessTest):
             [program("heat_job"), *arguments],
             LD_PRELOAD=SHIM,
             MEMSHIM_OUTPUT=self.output,
+            MEMSHIM_SPILL="auto",
             MEMSHIM_THRESHOLDS="0.5,0.998,0.999",
             SIMGPU_MEMORY="256MiB",
             SIMGPU_CONTEXT="28MiB",

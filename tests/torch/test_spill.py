@@ -76,7 +76,7 @@ class Spill(unittest.TestCase):
 
     def test_the_limit_of_spilling(self) -> None:
         job = (*PEPTIDE, "--steps", "1")
-        cap_bytes = int(self.need_bytes(*job) * PART)
+        cap_bytes = int(self.need_bytes(*job) * 0.7)
         result, report = self.run_job(*job, cap_bytes=cap_bytes, MEMSHIM_SPILL_LIMIT="64MiB")
         self.assertEqual(result.status, 1, result.describe())
         self.assertEqual(report["oom_events"][-1]["verdict"], "spill_limit")
