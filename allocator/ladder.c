@@ -78,9 +78,9 @@ static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, enum sourc
     if (source != LIVE) {
         return source == HOLES ? ms_holes_make_room(pool, bytes, taken_bytes) : MS_ERR_NO_MEMORY;
     }
-    uint64_t from_holes = ms_holes_room(pool, bytes);
+    uint64_t from_holes = ms_holes_room(pool, bytes); /* which must be covered on the host too */
     if (bytes > from_holes) {
-        ms_status_t status = ms_spill_make_room(pool, bytes - from_holes, taken_bytes);
+        ms_status_t status = ms_spill_make_room(pool, bytes - from_holes, from_holes, taken_bytes);
         if (status != MS_OK) {
             return status;
         }
@@ -321,6 +321,30 @@ static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request,
     return status;
 }
 
+static bool any_pending(struct ms_pool *pool)
+{
+    ms_lock_acquire(&pool->state);
+    bool pending = pool->count.pending_bytes > 0;
+    ms_lock_release(&pool->state);
+    return pending;
+}
+
+/* Live memory moves. Not for what is free but for its work: the standstill would wait for that
+ * work too, and has the less to move. */
+static ms_status_t spill(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
+                         struct ms_block_info *out)
+{
+    uint64_t left_ns = pool->config.wait_limit_ns;
+    for (unsigned turn = 0; left_ns > 0 && any_pending(pool); turn++) {
+        ms_marks_take(pool, true);
+        if (!ms_marks_wait(pool, turn, &left_ns)) {
+            break;
+        }
+        (void)ms_marks_poll(pool);
+    }
+    return ms_spill_possible(pool) ? grow(pool, request, bytes, LIVE, out) : MS_ERR_NO_MEMORY;
+}
+
 ms_status_t ms_ladder_climb(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                             struct ms_block_info *out)
 {
@@ -328,7 +352,7 @@ ms_status_t ms_ladder_climb(struct ms_pool *pool, const struct ms_request *reque
     ms_status_t status = climb(pool, request, bytes, out);
     pool->moving.refused = false;
     if (status == MS_ERR_NO_MEMORY && request->may_wait && ms_spill_possible(pool)) {
-        status = grow(pool, request, bytes, LIVE, out);
+        status = spill(pool, request, bytes, out);
     }
     ms_promise_settle(pool);
     ms_lock_release(&pool->growth);

@@ -17,6 +17,9 @@
 /* One copy of this size keeps the bus busy; more of them keep more engines busy. */
 #define COPY_PIECE_BYTES ((uint64_t)64 << 20)
 
+/* A rest is at most this many times what the refusal took. */
+enum { REST_MOST = 4 };
+
 static uint64_t now_ns(const struct ms_pool *pool)
 {
     return pool->ops->now_ns != NULL ? pool->ops->now_ns(pool->ops->ctx) : ms_clock_ns();
@@ -379,9 +382,31 @@ static ms_status_t exchange_all(struct ms_pool *pool, struct ms_chunk *list, str
     return status;
 }
 
+/* Asked in vain twice on end, the device is let alone as long as the last time took, and each time
+ * for longer: a program that it is always refused to loses little more than that part of its time.
+ * The first time the next request may ask again, for it may be the program's last. */
+static void rest(struct ms_pool *pool, uint64_t asked_ns)
+{
+    struct ms_moving *moving = &pool->moving;
+    uint64_t now = now_ns(pool);
+    moving->rest_until_ns = now + (now - asked_ns) * moving->refusals;
+    moving->refusals += moving->refusals < REST_MOST ? 1 : 0;
+}
+
+bool ms_move_rests(const struct ms_pool *pool)
+{
+    return pool->moving.refusals > 1 && now_ns(pool) < pool->moving.rest_until_ns;
+}
+
 static ms_status_t hold(struct ms_pool *pool)
 {
+    uint64_t asked_ns = now_ns(pool);
     ms_status_t status = pool->ops->halt(pool->ops->ctx, pool->config.halt_limit_ns);
+    if (status == MS_OK) {
+        pool->moving.refusals = 0;
+    } else {
+        rest(pool, asked_ns);
+    }
     ms_lock_acquire(&pool->state);
     *(status == MS_OK ? &pool->count.spill.halts : &pool->count.spill.halts_refused) += 1;
     ms_lock_release(&pool->state);

@@ -331,13 +331,29 @@ ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *
     return range != NULL ? MS_OK : MS_ERR_NOT_OURS;
 }
 
-/* All that it lies on. */
+/* The slots of all that the block lies on. */
+static void slots_around(const struct ms_pool *pool, const struct ms_range *range, uint64_t *from,
+                         uint64_t *to)
+{
+    uint64_t offset = range->addr - range->segment->base;
+    *from = offset / pool->granule_bytes;
+    *to = (offset + range->bytes - 1) / pool->granule_bytes + 1;
+}
+
 static ms_status_t bring_back(struct ms_pool *pool, const struct ms_range *range)
 {
-    uint64_t granule = pool->granule_bytes;
-    uint64_t offset = range->addr - range->segment->base;
-    return ms_spill_bring_back(pool, range->segment, offset / granule,
-                               (offset + range->bytes - 1) / granule + 1);
+    uint64_t from = 0;
+    uint64_t to = 0;
+    slots_around(pool, range, &from, &to);
+    return ms_spill_bring_back(pool, range->segment, from, to);
+}
+
+static bool known_on_host(struct ms_pool *pool, const struct ms_range *range)
+{
+    uint64_t from = 0;
+    uint64_t to = 0;
+    slots_around(pool, range, &from, &to);
+    return ms_spill_known_on_host(pool, range->segment, from, to);
 }
 
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
@@ -346,13 +362,15 @@ ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
     ms_lock_acquire(&pool->state);
     struct ms_range *range = ms_pool_block_around(pool, addr);
     bool unbacked = false;
+    bool known = false;
     uint64_t from = 0;
     uint64_t to = 0;
-    if (range != NULL) {
-        range->pinned = true;
-    }
     if (range != NULL && pool->granule_bytes != 0) {
         slots_of(pool, range, &from, &to);
+        known = known_on_host(pool, range);
+    }
+    if (range != NULL) {
+        range->pinned = true;
     }
     if (range != NULL && range->live.holes != NULL) {
         ms_granules_pin(range->segment, from, to);
@@ -363,7 +381,7 @@ ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
     pool->moving.refused = false;
     ms_status_t status = unbacked ? ms_holes_back(pool, range->segment, from, to) : MS_OK;
     if (status == MS_OK && range != NULL && pool->count.spill.spilled_bytes > 0) {
-        status = bring_back(pool, range);
+        status = known ? MS_ERR_NO_MEMORY : bring_back(pool, range);
         (void)ms_backing_release_spares(pool);
         ms_promise_settle(pool);
     }
@@ -467,13 +485,14 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
     if (may_wait && bytes <= atomic_load(&pool->config.budget->cap_bytes) &&
         lacking_bytes(pool, bytes) > 0) {
         uint64_t taken_bytes = 0;
-        (void)ms_spill_make_room(pool, lacking_bytes(pool, bytes), &taken_bytes);
+        (void)ms_spill_make_room(pool, lacking_bytes(pool, bytes), 0, &taken_bytes);
         (void)ms_backing_release_spares(pool);
     }
     bool enough = lacking_bytes(pool, bytes) == 0;
     if (!enough) {
-        /* Otherwise the caller's charge comes first. */
+        /* Otherwise the caller's charge comes first. What was promised in vain may be enough. */
         ms_promise_settle(pool);
+        enough = lacking_bytes(pool, bytes) == 0;
     }
     ms_lock_release(&pool->growth);
     return enough;

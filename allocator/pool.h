@@ -143,8 +143,8 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
  * tensor is, nothing. */
 uint64_t ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
-/* The whole tensor or block that each address lies in, and what that is: 0 bytes where none is. Some
- * tens of addresses at most. */
+/* The whole tensor or block that each address lies in, and what that is: 0 bytes where none is.
+ * Some tens of addresses at most. */
 struct ms_touched {
     ms_addr_t addr;
     uint64_t bytes;

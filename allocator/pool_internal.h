@@ -147,6 +147,8 @@ struct ms_moving {
     uint64_t since_ns;          /* of the standstill: up to where its time is accounted for */
     struct ms_range *cut;       /* free memory that moves along, linked by free.batch_next; busy */
     bool refused;               /* the device did not stand still for the request under way */
+    unsigned refusals;          /* so often on end */
+    uint64_t rest_until_ns;     /* and it is not asked again before this time */
     bool broken;                /* contents could not be put back: nothing is moved any more */
 };
 
@@ -184,6 +186,7 @@ struct ms_pool {
     struct ms_slab range_slab;
     struct ms_pool_counters count;
     uint64_t next_id, end_id; /* ids taken from the process's, not yet given to a block */
+    uint64_t first_id;        /* that it ever took */
 
     struct ms_segment **segments; /* by address */
     size_t segment_count, segment_room;
@@ -532,18 +535,24 @@ void ms_move_unstage(struct ms_pool *pool);
 ms_status_t ms_move(struct ms_pool *pool, struct ms_chunk *list, enum ms_location to,
                     uint64_t *moved_bytes);
 
+/* Whether the device has refused to stand still more than once on end, a short time ago. */
+bool ms_move_rests(const struct ms_pool *pool);
+
 /* ---- spill.c. Growth lock held, state lock not. */
 
 /* Whether contents can move at all: at this moment, for the request under way. */
 bool ms_spill_possible(struct ms_pool *pool);
 
-/* How much, up to `enough_bytes` or a little more, ms_spill_make_room could move. */
-uint64_t ms_spill_room(struct ms_pool *pool, uint64_t enough_bytes);
-
 /* Makes spares of at least `bytes` of device chunks behind live memory, whose contents move to the
- * host; adds all to *taken_bytes. Waits for the device to stand still, a bounded time.
- * MS_ERR_NO_MEMORY: not so much can be moved, or not now. */
-ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes);
+ * host, where kept_bytes of the room stay for others; adds all to *taken_bytes. Waits for the
+ * device to stand still, a bounded time. MS_ERR_NO_MEMORY: not so much can be moved, or not now. */
+ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t kept_bytes,
+                               uint64_t *taken_bytes);
+
+/* Whether something on the host in these slots was pinned there, for want of room: its identity may
+ * be known by now, and it stays. State lock. */
+bool ms_spill_known_on_host(const struct ms_pool *pool, const struct ms_segment *segment,
+                            uint64_t from, uint64_t to);
 
 /* Brings all that lies on the host in these slots back. MS_ERR_NO_MEMORY: there is no room. */
 ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,

@@ -162,9 +162,10 @@ static ms_status_t spill_for(struct ms_pool *pool, struct ms_proxy *proxy)
     bool pending = false;
     uint64_t had = obtainable(pool, proxy->bytes, &pending);
     uint64_t taken_bytes = 0;
-    ms_status_t status = had < proxy->bytes
-                             ? ms_spill_make_room(pool, proxy->bytes - had, &taken_bytes)
-                             : MS_ERR_NO_MEMORY;
+    /* What moves to the host is no longer there to cover anything. */
+    bool serves = had < proxy->bytes && coverable(pool, proxy->bytes) >= proxy->bytes;
+    ms_status_t status =
+        serves ? ms_spill_make_room(pool, proxy->bytes - had, 0, &taken_bytes) : MS_ERR_NO_MEMORY;
     (void)ms_backing_release_spares(pool);
     if (status == MS_OK && !has_room(pool, proxy->bytes, &pending)) {
         status = MS_ERR_NO_MEMORY;
@@ -691,11 +692,13 @@ ms_status_t ms_proxy_pin(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_inf
     if (segment != NULL) {
         uint64_t end = proxy->slot + slots_of(pool, proxy);
         ms_lock_acquire(&pool->state);
+        bool known = ms_spill_known_on_host(pool, segment, proxy->slot, end);
         ms_granules_pin(segment, proxy->slot, end);
         ms_lock_release(&pool->state);
         status = ms_holes_back(pool, segment, proxy->slot, end);
         if (status == MS_OK && pool->count.spill.spilled_bytes > 0) {
-            status = ms_spill_bring_back(pool, segment, proxy->slot, end);
+            status =
+                known ? MS_ERR_NO_MEMORY : ms_spill_bring_back(pool, segment, proxy->slot, end);
             (void)ms_backing_release_spares(pool);
             ms_promise_settle(pool);
         }

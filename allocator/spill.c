@@ -63,7 +63,7 @@ static uint64_t next_use(const struct ms_pool *pool, const struct search *search
                          const struct ms_chunk *chunk)
 {
     uint64_t tick = search->foretold ? ms_ahead_next_use(pool, chunk) : MS_NEVER;
-    uint64_t clock = pool->repair.clock > 0 ? pool->repair.clock : pool->next_id;
+    uint64_t clock = pool->repair.clock > 0 ? pool->repair.clock : pool->next_id - pool->first_id;
     return tick == MS_NEVER || clock == 0
                ? UINT64_MAX
                : ((uint64_t)1 << 32) + (uint64_t)((double)(tick - pool->ahead.forecast.tick) /
@@ -155,15 +155,15 @@ static bool look_at_block(struct ms_pool *pool, const struct ms_chunk *chunk,
                           const struct ms_range *range, struct ms_spill_candidate *candidate)
 {
     const struct ms_arena *arena = range->live.holes;
-    uint64_t now = pool->next_id;
+    uint64_t now = pool->next_id - pool->first_id;
     uint64_t used = range->live.used > range->live.id ? range->live.used : range->live.id;
-    uint64_t last_use = part_of(used, now);
+    uint64_t last_use = part_of(used - pool->first_id, now);
     if (range->pinned || (arena != NULL && (arena->frozen || pool->repair.frozen))) {
         return false;
     }
     candidate->kind = arena == NULL ? MS_KIND_BLOCK : MS_KIND_TENSOR;
     candidate->site = range->site;
-    candidate->born = part_of(range->live.id, now);
+    candidate->born = part_of(range->live.id - pool->first_id, now);
     if (arena != NULL && inside_arena(pool, chunk, arena)) {
         if (!look_at_granules(pool, chunk->segment, chunk, &last_use)) {
             return false;
@@ -327,25 +327,15 @@ bool ms_spill_possible(struct ms_pool *pool)
 {
     return pool->config.spill_limit_bytes > 0 && pool->ops->halt != NULL &&
            pool->granule_bytes != 0 && !pool->moving.refused && !pool->moving.broken &&
-           !pool->repair.no_host && !pool->ops->capturing(pool->ops->ctx);
+           !pool->repair.no_host && !pool->ops->capturing(pool->ops->ctx) && !ms_move_rests(pool);
 }
 
-/* What the limits leave. */
-static uint64_t room_on_host(struct ms_pool *pool)
+/* What the limits leave, and others do not need. */
+static uint64_t room_on_host(struct ms_pool *pool, uint64_t kept_bytes)
 {
     uint64_t room = least(less(pool->config.spill_limit_bytes, pool->count.spill.spilled_bytes),
-                          ms_promise_host_room(pool));
+                          less(ms_promise_host_room(pool), kept_bytes));
     return room - room % pool->granule_bytes;
-}
-
-uint64_t ms_spill_room(struct ms_pool *pool, uint64_t enough_bytes)
-{
-    struct search search = {.down = true, .held_too = true, .end = UINT64_MAX, .only_count = true};
-    search.enough_bytes = least(enough_bytes, room_on_host(pool));
-    ms_lock_acquire(&pool->state);
-    search_all(pool, &search);
-    ms_lock_release(&pool->state);
-    return least(search.bytes, room_on_host(pool));
 }
 
 /* Those that have come back soon before, and once more. */
@@ -374,9 +364,10 @@ static uint64_t ahead_of_need(struct ms_pool *pool, uint64_t bytes)
 }
 
 /* Host chunks for the best victims, staged; *bytes: how much. */
-static ms_status_t prepare(struct ms_pool *pool, uint64_t needed_bytes, uint64_t *bytes)
+static ms_status_t prepare(struct ms_pool *pool, uint64_t needed_bytes, uint64_t kept_bytes,
+                           uint64_t *bytes)
 {
-    uint64_t room = room_on_host(pool);
+    uint64_t room = room_on_host(pool, kept_bytes);
     uint64_t enough = least(ahead_of_need(pool, needed_bytes), room);
     if (enough < needed_bytes) {
         return MS_ERR_NO_MEMORY;
@@ -389,10 +380,11 @@ static ms_status_t prepare(struct ms_pool *pool, uint64_t needed_bytes, uint64_t
     return status == MS_OK ? ms_move_stage(pool, *bytes, MS_LOCATION_HOST) : status;
 }
 
-static ms_status_t make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes)
+static ms_status_t make_room(struct ms_pool *pool, uint64_t bytes, uint64_t kept_bytes,
+                             uint64_t *taken_bytes)
 {
     uint64_t staged_bytes = 0;
-    ms_status_t status = prepare(pool, bytes, &staged_bytes);
+    ms_status_t status = prepare(pool, bytes, kept_bytes, &staged_bytes);
     if (status != MS_OK) {
         return MS_ERR_NO_MEMORY;
     }
@@ -412,13 +404,15 @@ static ms_status_t make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *tak
     return status > 0 ? status : MS_ERR_NO_MEMORY;
 }
 
-ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes)
+ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t kept_bytes,
+                               uint64_t *taken_bytes)
 {
     if (!ms_spill_possible(pool)) {
         return MS_ERR_NO_MEMORY;
     }
     ms_ahead_begin(pool);
-    ms_status_t status = make_room(pool, ms_round_up(bytes, pool->granule_bytes), taken_bytes);
+    ms_status_t status =
+        make_room(pool, ms_round_up(bytes, pool->granule_bytes), kept_bytes, taken_bytes);
     finish(pool);
     return status;
 }
@@ -554,6 +548,35 @@ static struct ms_chunk *hosts_in(struct ms_segment *segment, uint64_t from, uint
     return list;
 }
 
+static bool pinned_at(const struct ms_pool *pool, const struct ms_segment *segment, uint64_t slot)
+{
+    ms_addr_t addr = segment->base + slot * pool->granule_bytes;
+    if (segment->granules != NULL && segment->granules[slot].pinned) {
+        return true;
+    }
+    const struct ms_range *range = segment->first;
+    while (range != NULL && range->addr < addr + pool->granule_bytes) {
+        bool apart = range->addr + range->bytes <= addr;
+        if (!apart && range->state == MS_RANGE_LIVE && range->pinned) {
+            return true;
+        }
+        range = range->next;
+    }
+    return false;
+}
+
+bool ms_spill_known_on_host(const struct ms_pool *pool, const struct ms_segment *segment,
+                            uint64_t from, uint64_t to)
+{
+    for (uint64_t slot = from; slot < to; slot++) {
+        const struct ms_chunk *chunk = segment->slots[slot];
+        if (chunk != NULL && chunk->host && pinned_at(pool, segment, slot)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                                 uint64_t to)
 {
@@ -570,7 +593,7 @@ ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment
     uint64_t room = budget_room(pool);
     if (room < bytes) {
         /* What has been marked as not to be moved is not among the victims. */
-        (void)ms_spill_make_room(pool, bytes - room, &moved_bytes);
+        (void)ms_spill_make_room(pool, bytes - room, 0, &moved_bytes);
         (void)ms_backing_release_spares(pool);
     }
     ms_status_t status =
@@ -600,10 +623,9 @@ ms_status_t ms_pool_promote_range(ms_pool_t *pool, ms_addr_t addr, uint64_t byte
                                 .begin = addr - (addr - segment->base) % pool->granule_bytes,
                                 .end = addr + bytes};
         struct search all = search;
-        if (ms_spill_possible(pool)) {
-            (void)pick(pool, &all, false, UINT64_MAX, UINT64_MAX, &wanted_bytes);
-        }
-        uint64_t moved_bytes = promote(pool, search, wanted_bytes, UINT64_MAX);
+        (void)pick(pool, &all, false, UINT64_MAX, UINT64_MAX, &wanted_bytes);
+        uint64_t moved_bytes =
+            ms_spill_possible(pool) ? promote(pool, search, wanted_bytes, UINT64_MAX) : 0;
         status = moved_bytes == wanted_bytes ? MS_OK : MS_ERR_NO_MEMORY;
         (void)ms_backing_release_spares(pool);
         ms_promise_settle(pool);

@@ -344,6 +344,7 @@ static uint64_t next_id(struct ms_pool *pool)
     if (pool->next_id == pool->end_id) {
         pool->next_id = ms_ids_take(IDS_AT_A_TIME);
         pool->end_id = pool->next_id + IDS_AT_A_TIME;
+        pool->first_id = pool->first_id != 0 ? pool->first_id : pool->next_id;
     }
     return pool->next_id++;
 }

@@ -180,6 +180,9 @@ static void touch_pages(struct framework *framework, const struct segment *segme
         if (segment->frozen || segment->pinned[page]) {
             model_touch(&stage->model, MODEL_KEPT, addr, segment->page_bytes, by);
         }
+        if (segment->pinned[page]) {
+            model_touch(&stage->model, MODEL_PINNED, addr, segment->page_bytes, by);
+        }
     }
     atomic_fetch_add(&stage->page_bytes, (uint64_t)by * (to - from) * segment->page_bytes);
 }
@@ -635,7 +638,10 @@ static void look_at_page(struct framework *framework, bool pin)
     if (segment == NULL || segment->page[page] == NULL) {
         return;
     }
-    if (pin && !segment->pinned[page]) {
+    if (pin && segment->pinned[page]) {
+        struct ms_proxy_info info;
+        (void)ms_proxy_pin(stage->pool, segment->page[page], &info); /* stays where it is */
+    } else if (pin) {
         struct ms_proxy_info info;
         ms_status_t status = ms_proxy_pin(stage->pool, segment->page[page], &info);
         /* There may be no room to bring back what is on the host. */
@@ -644,6 +650,8 @@ static void look_at_page(struct framework *framework, bool pin)
             model_wrong(&stage->model, "a pin is answered with %d", status);
         }
         segment->pinned[page] = true;
+        model_touch(&stage->model, MODEL_PINNED, segment->base + page * segment->page_bytes,
+                    segment->page_bytes, 1);
         if (!segment->frozen) {
             model_touch(&stage->model, MODEL_KEPT, segment->base + page * segment->page_bytes,
                         segment->page_bytes, 1);

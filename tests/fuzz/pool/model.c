@@ -105,7 +105,10 @@ void model_unmapping(struct model *model, ms_addr_t addr, uint64_t bytes)
         if (cell[k].touch[MODEL_LIVE] != 0 && !model->halted) {
             model_wrong(model, "the backing at %#lx is taken from under something live", at);
         }
-        if (cell[k].touch[MODEL_KEPT] != 0) {
+        /* Of what stays, contents that are on the host may move once more: back, to be pinned. */
+        bool comes_back = model->halted && cell[k].touch[MODEL_PINNED] == 0 &&
+                          model->chunk[cell[k].chunk].location == MS_LOCATION_HOST;
+        if (cell[k].touch[MODEL_KEPT] != 0 && !comes_back) {
             model_wrong(model, "backing is taken at %#lx, which is pinned or frozen", at);
         }
         if (cell[k].touch[MODEL_INSIDE] != 0 && model->nothing_taken && !model->halted) {

@@ -26,6 +26,7 @@ enum model_touch {
     MODEL_ARENA,    /* blocks that are arenas, and pages that a framework mapped */
     MODEL_INSIDE,   /* those of them that hold the whole granule; by MODEL_ARENA */
     MODEL_KEPT,     /* things that were pinned or frozen */
+    MODEL_PINNED,   /* those of them whose identity may be known */
     MODEL_STRANDED, /* tensors that could not be backed at their birth */
     MODEL_TOUCHES
 };

@@ -192,6 +192,9 @@ static void release(struct program *program, size_t at)
     for (unsigned k = 0; k < block.kept; k++) {
         model_touch(&stage->model, MODEL_KEPT, info->addr, info->bytes, -1);
     }
+    if (info->pinned) {
+        model_touch(&stage->model, MODEL_PINNED, info->addr, info->bytes, -1);
+    }
     model_remove_block(&stage->model, info->addr);
     program->block[at] = program->block[--program->blocks];
     ms_status_t status = ms_pool_free(stage->pool, info->addr, stream);
@@ -220,12 +223,13 @@ static void look_up(struct program *program, struct program_block *block)
     struct ms_block_info *info = &block->info;
     struct ms_block_info found;
     ms_addr_t addr = info->addr + roll(program, info->bytes);
-    if (roll(program, 20) == 0 && !block->held) {
-        /* Where it cannot be brought back from the host it is pinned all the same. */
-        block->held = ms_pool_pin(stage->pool, addr) == MS_OK;
-        info->pinned = true;
-        if (block->held) {
+    if (roll(program, 20) == 0) {
+        /* Where it cannot be brought back from the host it is pinned all the same, there. */
+        (void)ms_pool_pin(stage->pool, addr);
+        if (!info->pinned) {
+            info->pinned = true;
             keep(program, block);
+            model_touch(&stage->model, MODEL_PINNED, info->addr, info->bytes, 1);
         }
     }
     (void)ms_pool_touch(stage->pool, addr, roll(program, 2) * (info->addr + info->bytes - addr));

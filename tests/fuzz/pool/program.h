@@ -12,7 +12,6 @@ struct program_block {
     unsigned born; /* the place of its stream; ON_DEVICE */
     uint32_t used; /* a bit for each place whose stream was given work on it */
     unsigned kept; /* why nothing may be taken out of it: pinned, frozen */
-    bool held;     /* pinned, and all of it on the device since */
     bool frozen;   /* a tensor of it was born while a stream captured */
 };
 

@@ -348,6 +348,7 @@ Test(spill, free_memory_keeps_its_order)
     rig_check(rig);
     check_contents(rig, &cold);
     ms_dry_set_stalled(rig->dry, false);
+    ms_dry_advance(rig->dry, RIG_WAIT_NS);
     struct ms_block_info more = write_new(rig, 2 * MIB);
     check_contents(rig, &cold);
     check_contents(rig, &more);
@@ -485,5 +486,121 @@ Test(spill, what_is_born_is_hot)
     rig_free(rig, block, MS_STREAM_DEVICE);
     rig_free(rig, more, MS_STREAM_DEVICE);
     ms_arenas_destroy(arenas);
+    rig_end(rig);
+}
+
+/* Pinned where it lies, for want of a standstill: its identity may be known from then on. */
+Test(spill, what_is_pinned_on_the_host_stays_there)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info cold = write_new(rig, 1 * MIB);
+    struct ms_block_info beside = write_new(rig, 1 * MIB);
+    struct ms_block_info large = write_new(rig, CAP_BYTES - 2 * MIB);
+    struct ms_block_info more = write_new(rig, 2 * MIB);
+    cr_assert_eq(ms_pool_touch(rig->pool, cold.addr, 0), 1 * MIB, "it is on the host");
+    cr_assert_eq(ms_pool_touch(rig->pool, beside.addr, 0), 1 * MIB);
+    ms_dry_fail(rig->dry, MS_DRY_HALT, 1, MS_ERR_NOT_READY);
+    cr_assert_eq(ms_pool_pin(rig->pool, cold.addr), MS_ERR_NO_MEMORY);
+    rig_free(rig, more, MS_STREAM_DEVICE);
+    (void)ms_pool_trim(rig->pool, 0);
+    cr_assert_eq(ms_pool_pin(rig->pool, cold.addr), MS_ERR_NO_MEMORY);
+    cr_assert_eq(ms_pool_pin(rig->pool, beside.addr), MS_ERR_NO_MEMORY);
+    cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 0);
+    cr_assert_eq(ms_pool_promote_range(rig->pool, cold.addr, 1 * MIB), MS_OK, "nothing may move");
+    cr_assert_eq(spill_stats(rig).up_bytes, 0);
+    check_contents(rig, &cold);
+    check_contents(rig, &beside);
+    check_contents(rig, &large);
+    rig_end(rig);
+}
+
+/* What holes are owed and what is spilled share the host: where it cannot take both, nothing moves.
+ */
+Test(spill, not_in_vain)
+{
+    struct rig *rig = rig_make_as((struct rig_wishes){.granule_bytes = GRANULE,
+                                                      .total_bytes = 4 * CAP_BYTES,
+                                                      .cap_bytes = CAP_BYTES,
+                                                      .host_limit_bytes = 20 * MIB,
+                                                      .spill_limit_bytes = 20 * MIB});
+    ms_arenas_t *arenas = NULL;
+    struct ms_event_sink none = {0};
+    cr_assert_eq(ms_arenas_create(3, rig->pool, none, &arenas), MS_OK);
+    struct ms_block_info arena = rig_alloc(rig, 32 * MIB, MS_STREAM_DEVICE);
+    cr_assert_eq(ms_arenas_born(arenas, arena.addr, 2 * MIB, 0, UINT64_MAX), MS_OK);
+    ms_dry_write(rig->dry, arena.addr, 2 * MIB, 1000);
+    struct ms_block_info block = write_new(rig, 32 * MIB);
+    struct ms_block_info more;
+    cr_assert_eq(rig_try(rig, 22 * MIB, MS_STREAM_DEVICE, &more), MS_ERR_NO_MEMORY);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), 0);
+    cr_assert_eq(spill_stats(rig).down_bytes, 0);
+    rig_check(rig);
+    more = write_new(rig, 20 * MIB);
+    cr_assert(ms_dry_holds(rig->dry, arena.addr, 2 * MIB, 1000));
+    check_contents(rig, &block);
+    rig_free(rig, arena, MS_STREAM_DEVICE);
+    ms_arenas_destroy(arenas);
+    rig_end(rig);
+}
+
+/* What is free but for its work is waited for: the standstill would wait for that too. */
+Test(spill, frees_in_flight_first)
+{
+    struct rig *rig = spilling_rig();
+    cr_assert_eq(ms_dry_stream_create(rig->dry, 1), MS_OK);
+    struct ms_block_info freed = rig_alloc(rig, 32 * MIB, 1);
+    struct ms_block_info kept = write_new(rig, 32 * MIB);
+    cr_assert_eq(ms_dry_work(rig->dry, 1, freed.id, freed.addr, freed.bytes, 100000), MS_OK);
+    rig_free(rig, freed, 1);
+    struct ms_block_info block = write_new(rig, 48 * MIB);
+    cr_assert_eq(spill_stats(rig).down_bytes, 16 * MIB);
+    check_contents(rig, &kept);
+    check_contents(rig, &block);
+    rig_end(rig);
+}
+
+/* Asked in vain for a second time, the device is let alone for as long as that took. */
+Test(spill, refused_standstills_grow_rare)
+{
+    struct rig *rig = spilling_rig();
+    cr_assert_eq(ms_dry_stream_create(rig->dry, 1), MS_OK);
+    struct ms_block_info block = write_new(rig, CAP_BYTES);
+    rig_work(rig, block, 1);
+    ms_dry_set_stalled(rig->dry, true);
+    struct ms_block_info more;
+    for (int k = 0; k < 50; k++) {
+        cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_ERR_NO_MEMORY);
+    }
+    cr_assert_eq(spill_stats(rig).halts_refused, 2);
+    ms_dry_advance(rig->dry, RIG_WAIT_NS);
+    for (int k = 0; k < 50; k++) {
+        cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_ERR_NO_MEMORY);
+    }
+    cr_assert_eq(spill_stats(rig).halts_refused, 3);
+    ms_dry_set_stalled(rig->dry, false);
+    cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_ERR_NO_MEMORY);
+    ms_dry_advance(rig->dry, 2 * RIG_WAIT_NS);
+    cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_OK);
+    check_contents(rig, &block);
+    rig_end(rig);
+}
+
+/* While a stream captures, nothing comes back. */
+Test(spill, no_range_is_promoted_during_a_capture)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info cold = write_new(rig, 8 * MIB);
+    struct ms_block_info large = write_new(rig, CAP_BYTES - 8 * MIB);
+    struct ms_block_info more = write_new(rig, 8 * MIB);
+    rig_free(rig, more, MS_STREAM_DEVICE);
+    (void)ms_pool_trim(rig->pool, 0);
+    uint64_t halts = ms_dry_calls(rig->dry, MS_DRY_HALT);
+    ms_dry_set_capturing(rig->dry, true);
+    cr_assert_eq(ms_pool_promote_range(rig->pool, cold.addr, 8 * MIB), MS_ERR_NO_MEMORY);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), halts);
+    ms_dry_set_capturing(rig->dry, false);
+    cr_assert_eq(ms_pool_promote_range(rig->pool, cold.addr, 8 * MIB), MS_OK);
+    check_contents(rig, &cold);
+    check_contents(rig, &large);
     rig_end(rig);
 }
