@@ -57,6 +57,11 @@ static bool has_no_stack(const struct evidence *e)
     return !e->site || e->is.doing == MS_DOING_UNKNOWN;
 }
 
+static bool is_captured(const struct evidence *e)
+{
+    return e->fate == MS_FATE_CAPTURED;
+}
+
 static bool in_graph(const struct evidence *e)
 {
     return passed(e, MS_PASSED_GRAPH);
@@ -203,6 +208,7 @@ static const struct rule {
     bool (*fits)(const struct evidence *e);
     const char *reason;
 } rules[] = {
+    {MS_KIND_GRAPHS, is_captured, "in an arena that the capture of a CUDA graph froze"},
     {MS_KIND_UNKNOWN, has_no_stack, "it has no stack"},
     {MS_KIND_GRAPHS, in_graph, "asked for while a CUDA graph was captured"},
     {MS_KIND_WORKSPACE, is_workspace, "a library's workspace, by the native frames"},

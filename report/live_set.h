@@ -14,6 +14,7 @@ struct ms_live {
     uint32_t born_phase, born_epoch; /* site_fates.h */
     uint8_t device;
     bool arena;
+    bool captured; /* born in an arena that a capture froze */
 };
 
 /* A hash table with linear probing, in pages of its own; at most half full. */

@@ -15,6 +15,7 @@ enum ms_fate {
     MS_FATE_SPENT,    /* born in a pass, died in it */
     MS_FATE_OUTLIVED, /* born in a pass, died between two later ones, or never */
     MS_FATE_REUSED,   /* born in a pass, died in a later one: a gradient of a gradient */
+    MS_FATE_CAPTURED, /* born in an arena that the capture of a CUDA graph froze, whatever then */
     MS_FATE_COUNT
 };
 
@@ -33,6 +34,7 @@ struct ms_past {
     uint64_t bytes, died_ns;
     uint32_t born_phase, born_epoch;
     uint32_t device;
+    bool captured; /* its fate is decided */
 };
 
 /* phase: in which it died. in_pass: of an odd phase, before the end of the pass. at_end: nothing

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "report/buffer.h"
+#include "report/frozen.h"
 #include "report/live_set.h"
 #include "report/site_moves.h"
 
@@ -59,6 +60,7 @@ struct ms_site_table {
     struct ms_buffer past;     /* struct ms_past: died since the last birth */
     struct ms_buffer outlived; /* uint64_t, by pass */
     struct ms_moves moves;     /* whose sites are not looked up yet */
+    struct ms_frozen frozen;
 };
 
 static void *pages(size_t bytes)
@@ -94,6 +96,7 @@ void ms_site_table_delete(ms_site_table_t *table)
     ms_buffer_free(&table->past);
     ms_buffer_free(&table->outlived);
     ms_moves_free(&table->moves);
+    ms_frozen_free(&table->frozen);
     munmap(table, sizeof(*table));
 }
 
@@ -237,9 +240,10 @@ static void note_outlived(struct ms_site_table *table, const struct ms_past *pas
     }
 }
 
-static void settle_past(struct ms_site_table *table, const struct ms_past *past, enum ms_fate fate)
+static void settle_past(struct ms_site_table *table, const struct ms_past *past, enum ms_fate told)
 {
     const struct device *device = &table->devices[past->device];
+    const enum ms_fate fate = past->captured ? MS_FATE_CAPTURED : told;
 
     ms_fates_add(past->fates, fate, past->bytes);
     ms_fates_add_at_peak(past->fates, fate, past, device->peak);
@@ -337,6 +341,7 @@ static struct ms_past past_of(struct site *site, const struct ms_live *live, uin
                             .born_phase = live->born_phase,
                             .born_epoch = live->born_epoch,
                             .device = live->device,
+                            .captured = live->captured,
                             .died_ns = time_ns};
 }
 
@@ -399,6 +404,8 @@ static void remember(struct ms_site_table *table, const struct ms_event *event, 
         live->device = event->device;
         live->born_phase = table->phase;
         live->born_epoch = (uint32_t)table->devices[event->device].last_epoch;
+        live->captured = event->kind == MS_EVENT_TENSOR_BORN &&
+                         ms_frozen_has(&table->frozen, event->device, event->addr);
     }
 }
 
@@ -494,6 +501,7 @@ static void apply_death(struct ms_site_table *table, struct device *device,
         settle_fresh(device);
     }
     if (event->kind == MS_EVENT_BLOCK_FREE && event->aux == 1) {
+        ms_frozen_take(&table->frozen, event->device, event->addr);
         return; /* an arena: its bytes were not live */
     }
 
@@ -647,6 +655,9 @@ void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, u
     case MS_EVENT_HOST_FREE:
         apply_host(table, device, event, time_ns);
         break;
+    case MS_EVENT_ARENA_FROZEN:
+        ms_frozen_add(&table->frozen, event);
+        break;
     case MS_EVENT_SPILL:
     case MS_EVENT_PROMOTE:
         ms_moves_add(&table->moves, event);
@@ -730,6 +741,7 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms
     }
     settle_fresh(device);
     settle_moves(table);
+    ms_frozen_free(&table->frozen); /* arenas may have come and gone */
     forget_device(table, index);
     set_now(device, &sums->now);
     if (device->peak_bytes != sums->peak_live.live_bytes) {

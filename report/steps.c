@@ -344,7 +344,8 @@ static int bits(uint64_t word)
 }
 
 /* A call that nothing is kept of for a backward is an evaluation's, but for a part of the step
- * itself (a teacher, a generator): that runs in every step, and its results outlive a pass. */
+ * itself (a teacher, a generator): that runs in every step, and its results outlive a pass. Of what
+ * was captured, no fate is known. */
 static uint64_t evaluating(const ms_steps_t *steps, const ms_site_table_t *table,
                            const struct ms_recurrence *found)
 {
@@ -356,6 +357,7 @@ static uint64_t evaluating(const ms_steps_t *steps, const ms_site_table_t *table
         const bool every_step = 10 * call->gaps >= 9 * rounds;
 
         if (fate_of(steps, table, call->caller, true, MS_FATE_BACKWARD) == 0 &&
+            fate_of(steps, table, call->caller, true, MS_FATE_CAPTURED) == 0 &&
             !(every_step && fate_of(steps, table, call->caller, true, MS_FATE_CROSSED) > 0)) {
             calls |= UINT64_C(1) << i;
         }

@@ -156,8 +156,11 @@ void loop_stop(struct loop *loop)
 
 uint64_t loop_born(struct loop *loop, enum loop_site site, uint64_t bytes)
 {
-    const struct ms_event event = {
-        .kind = MS_EVENT_TENSOR_BORN, .site = site, .id = ++loop->next_id, .bytes = bytes};
+    const struct ms_event event = {.kind = MS_EVENT_TENSOR_BORN,
+                                   .site = site,
+                                   .id = ++loop->next_id,
+                                   .addr = loop->addr,
+                                   .bytes = bytes};
 
     loop->time_ns += 1000;
     ms_site_table_enter(loop->table, ms_steps_birth(loop->steps, site, loop->time_ns));

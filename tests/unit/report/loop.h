@@ -34,6 +34,7 @@ struct loop {
     ms_steps_t *steps;
     ms_site_table_t *table;
     uint64_t time_ns, next_id;
+    uint64_t addr; /* of what is born */
 };
 
 void loop_start(struct loop *loop);

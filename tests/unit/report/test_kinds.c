@@ -152,3 +152,70 @@ Test(kinds, at_the_peak_add_up)
     cr_assert_gt(held, 0);
     cr_assert_eq(told, held);
 }
+
+static void tell_arena(enum ms_event_kind kind, uint64_t addr, uint8_t device)
+{
+    const struct ms_event event = {.kind = (uint8_t)kind,
+                                   .device = device,
+                                   .addr = addr,
+                                   .bytes = 100 * BYTES,
+                                   .aux = kind == MS_EVENT_BLOCK_FREE};
+
+    ms_site_table_apply(loop.table, &event, loop.time_ns);
+}
+
+static void warm_up_and_capture(uint64_t arena)
+{
+    loop.addr = arena;
+    loop_moment(&loop, LOOP_FORWARD, BYTES);
+    tell_arena(MS_EVENT_ARENA_FROZEN, arena, 0);
+    loop_moment(&loop, LOOP_FORWARD, 2 * BYTES);
+    loop_born(&loop, LOOP_GRADIENT, 4 * BYTES);
+    loop_moment(&loop, LOOP_UNKNOWN, 8 * BYTES);
+}
+
+/* Whatever asked for it, and however long it lived; what the same lines do elsewhere is as ever. */
+Test(kinds, of_an_arena_that_a_capture_froze)
+{
+    enum { ARENA = 1 << 20 };
+
+    warm_up_and_capture(ARENA);
+    loop.addr = ARENA + 100 * BYTES; /* right behind it */
+    loop_moment(&loop, LOOP_FORWARD, 16 * BYTES);
+    loop.addr = ARENA - 1;
+    loop_moment(&loop, LOOP_FORWARD, 32 * BYTES);
+    loop.addr = ARENA + 100 * BYTES - 1;
+    loop_born(&loop, LOOP_FORWARD, 64 * BYTES);
+    loop_end(&loop);
+    expect(LOOP_GRADIENT, MS_KIND_GRAPHS, 4 * BYTES);
+    expect(LOOP_UNKNOWN, MS_KIND_GRAPHS, 8 * BYTES);
+    expect(LOOP_FORWARD, MS_KIND_GRAPHS, 66 * BYTES);
+
+    const struct ms_site_kinds kinds = loop_kinds(&loop, LOOP_FORWARD);
+
+    cr_assert_eq(kinds.bytes[MS_KIND_TEMPORARY], 49 * BYTES);
+}
+
+/* Its addresses are another arena's then. Others stay frozen, in whatever order they were. */
+Test(kinds, of_an_arena_after_a_frozen_one)
+{
+    enum { ARENA = 1 << 20, NEXT = 2 << 20, FIRST = 1 << 19 };
+
+    warm_up_and_capture(ARENA);
+    tell_arena(MS_EVENT_ARENA_FROZEN, NEXT, 0);
+    tell_arena(MS_EVENT_ARENA_FROZEN, FIRST, 0);
+    tell_arena(MS_EVENT_ARENA_FROZEN, 4 << 20, 1);
+    tell_arena(MS_EVENT_BLOCK_FREE, ARENA, 0);
+    loop.addr = ARENA;
+    loop_moment(&loop, LOOP_UPDATE, BYTES);
+    loop.addr = 4 << 20; /* another device's */
+    loop_moment(&loop, LOOP_UPDATE, BYTES);
+    loop.addr = NEXT + BYTES;
+    loop_moment(&loop, LOOP_STATE, 2 * BYTES);
+    loop.addr = FIRST + BYTES;
+    loop_moment(&loop, LOOP_INPUT, 4 * BYTES);
+    loop_end(&loop);
+    expect(LOOP_UPDATE, MS_KIND_TEMPORARY, 2 * BYTES);
+    expect(LOOP_STATE, MS_KIND_GRAPHS, 2 * BYTES);
+    expect(LOOP_INPUT, MS_KIND_GRAPHS, 4 * BYTES);
+}
