@@ -23,6 +23,7 @@ __attribute__((format(printf, 6, 7))) static void say(struct ms_doctor_findings 
     struct ms_doctor_finding *finding = &out->list[out->count++];
     va_list arguments;
     va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it is started right above */
     (void)vsnprintf(finding->says, sizeof(finding->says), format, arguments);
     va_end(arguments);
     finding->topic = topic;

@@ -61,7 +61,7 @@ static bool next_line(FILE *from, char *line, size_t line_bytes)
 
 static bool read_answer(FILE *from, struct ms_doctor_python *out)
 {
-    char line[64];
+    char line[64] = "";
     bool whole = next_line(from, out->path, sizeof(out->path)) &&
                  next_line(from, out->implementation, sizeof(out->implementation)) &&
                  next_line(from, line, sizeof(line)) &&

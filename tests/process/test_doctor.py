@@ -93,7 +93,9 @@ class Doctor(ProcessTest):
         device = report["devices"][0]
         self.assertFalse(device["spill_offered"] or device["spill_proved"])
         self.assertEqual(device["down_bytes_per_s"], 0)
-        self.assertEqual(self.finding(report, "spill")[0], "limited")
+        level, says = self.finding(report, "spill")
+        self.assertEqual(level, "limited")
+        self.assertIn("the driver offers no host memory", says)
         self.assertTrue(device["managed_at_birth"])
 
     def test_host_chunks_that_fault(self) -> None:
