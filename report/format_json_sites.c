@@ -219,19 +219,22 @@ static void add_attribution(struct ms_json *json, const struct ms_model *model, 
 static void add_kinds(struct ms_json *json, const struct ms_model *model, int device,
                       const struct ms_buffer *rows)
 {
-    struct ms_kind_row all[MS_KIND_COUNT];
+    struct ms_kind_row all[MS_KIND_ROWS];
 
     ms_kind_rows(model, device, rows, all);
-    for (int i = 0; i < MS_KIND_COUNT; i++) {
-        if (all[i].sites == 0 && all[i].at_peak_bytes == 0) {
+    for (int i = 0; i < MS_KIND_ROWS; i++) {
+        if (all[i].sites == 0 && all[i].at_peak_bytes == 0 && all[i].driver_at_peak_bytes == 0 &&
+            all[i].driver_bytes == 0) {
             continue;
         }
         ms_json_open(json, NULL, '{');
         ms_json_integer(json, "device", device);
-        ms_json_text(json, "kind", ms_kind_name((enum ms_kind)i));
+        ms_json_text(json, "kind", all[i].name);
         ms_json_count(json, "at_peak_bytes", all[i].at_peak_bytes);
         ms_json_count(json, "live_bytes", all[i].live_bytes);
         ms_json_count(json, "bytes", all[i].bytes);
+        ms_json_count(json, "driver_at_peak_bytes", all[i].driver_at_peak_bytes);
+        ms_json_count(json, "driver_bytes", all[i].driver_bytes);
         ms_json_count(json, "sites", all[i].sites);
         ms_json_add_site_line(json, "largest_line", model, all[i].largest_site);
         ms_json_close(json, '}');

@@ -164,13 +164,13 @@ static int by_bytes(const void *a, const void *b)
 
     return left->at_peak_bytes > right->at_peak_bytes   ? -1
            : left->at_peak_bytes < right->at_peak_bytes ? 1
-                                                        : left->kind - right->kind;
+                                                        : strcmp(left->name, right->name);
 }
 
 void ms_text_add_kinds(struct ms_buffer *out, const struct ms_model *model, int device)
 {
     const struct ms_moment peak = ms_aggregate_peak_live(&model->devices[device].sums);
-    struct ms_kind_row all[MS_KIND_COUNT];
+    struct ms_kind_row all[MS_KIND_ROWS];
     struct ms_buffer rows = {0};
     char bytes[MS_UNIT_TEXT_BYTES], share[MS_UNIT_TEXT_BYTES];
 
@@ -180,13 +180,13 @@ void ms_text_add_kinds(struct ms_buffer *out, const struct ms_model *model, int 
     ms_site_rows(model, device, &rows);
     ms_kind_rows(model, device, &rows, all);
     ms_buffer_free(&rows);
-    qsort(all, MS_KIND_COUNT, sizeof(*all), by_bytes);
+    qsort(all, MS_KIND_ROWS, sizeof(*all), by_bytes);
     ms_buffer_add(out, "\nWhat was live when live bytes peaked, and most of it\n");
-    for (int i = 0; i < MS_KIND_COUNT && all[i].at_peak_bytes > 0; i++) {
+    for (int i = 0; i < MS_KIND_ROWS && all[i].at_peak_bytes > 0; i++) {
         ms_buffer_format(
             out, "  %11s  %7s  %-16s  ", ms_bytes_text(all[i].at_peak_bytes, bytes, sizeof(bytes)),
             ms_percent_text(all[i].at_peak_bytes, peak.live_bytes, share, sizeof(share)),
-            ms_kind_name((enum ms_kind)all[i].kind));
+            all[i].name);
         ms_site_add_line(model, all[i].largest_site, out);
         ms_buffer_add(out, "\n");
     }

@@ -27,13 +27,24 @@ static void add(struct list *list, struct ms_ledger_row row, uint64_t bytes)
     }
 }
 
+struct ms_ledger_row ms_ledger_charged(const struct ms_counters *counters,
+                                       enum ms_charge_reason reason)
+{
+    const uint64_t chunks =
+        counters->owner_bytes[MS_OWNER_POOL] + counters->owner_bytes[MS_OWNER_APPLICATION];
+    const bool under_tensors =
+        reason == MS_CHARGE_ALLOCATION && counters->outside_tensors && chunks == 0;
+    struct ms_ledger_row row = reasons[reason];
+
+    row.bytes = under_tensors ? 0 : counters->reason_bytes[reason];
+    return row;
+}
+
 size_t ms_ledger(const struct ms_counters *counters, struct ms_ledger_row rows[MS_LEDGER_ROWS])
 {
     const uint64_t live = ms_counters_live(counters);
     const uint64_t reserved = ms_counters_reserved(counters);
     const uint64_t charged = ms_counters_charged(counters);
-    const uint64_t chunks =
-        counters->owner_bytes[MS_OWNER_POOL] + counters->owner_bytes[MS_OWNER_APPLICATION];
     struct list list = {rows, 0};
 
     add(&list, (struct ms_ledger_row){"tensors", "live tensors", 0, false}, counters->tensor_bytes);
@@ -47,20 +58,18 @@ size_t ms_ledger(const struct ms_counters *counters, struct ms_ledger_row rows[M
             counters->owner_bytes[MS_OWNER_APPLICATION]);
     }
     for (int reason = 0; reason < MS_CHARGE_REASON_COUNT; reason++) {
-        /* Where the pool is off, forwarded allocations are the ground under the tensors, and in the
-         * rows above. */
-        if (reason == MS_CHARGE_ALLOCATION && counters->outside_tensors && chunks == 0) {
-            continue;
-        }
-        add(&list, reasons[reason], counters->reason_bytes[reason]);
+        const struct ms_ledger_row row = ms_ledger_charged(counters, (enum ms_charge_reason)reason);
+
+        add(&list, row, row.bytes);
     }
     add(&list, (struct ms_ledger_row){"free", "free below the cap", 0, false},
         counters->cap_bytes > charged ? counters->cap_bytes - charged : 0);
     return list.count;
 }
 
-#define EMERGENCY_PERCENT 97 /* of the cap (MEMSHIM_THRESHOLDS): from there on cold memory moves \
-                              */
+#define EMERGENCY_PERCENT                                                  \
+    97 /* of the cap (MEMSHIM_THRESHOLDS): from there on cold memory moves \
+        */
 
 uint64_t ms_cap_without_spill(const struct ms_aggregate *aggregate)
 {

@@ -21,6 +21,11 @@ struct ms_ledger_row {
  * number. */
 size_t ms_ledger(const struct ms_counters *counters, struct ms_ledger_row rows[MS_LEDGER_ROWS]);
 
+/* The row of what was charged without chunks for that reason. No bytes where the pool is off and it
+ * is the ground under the tensors, which are counted themselves. */
+struct ms_ledger_row ms_ledger_charged(const struct ms_counters *counters,
+                                       enum ms_charge_reason reason);
+
 /* Estimated: the least cap with which nothing would have had to move to the host: what was live at
  * its peak, what cannot move beside it, and the room that is kept free ahead of need. */
 uint64_t ms_cap_without_spill(const struct ms_aggregate *aggregate);

@@ -13,7 +13,6 @@ struct ms_live {
     uint32_t site;
     uint32_t born_phase, born_epoch; /* site_fates.h */
     uint8_t device;
-    bool arena;
     bool captured; /* born in an arena that a capture froze */
 };
 

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/ledger.h"
+
 #define FUNCTION_BYTES 72u /* of a function's name in one line: C++ knows longer ones */
 
 /* ---- rows ---- */
@@ -70,7 +72,7 @@ void ms_site_kinds(const struct ms_model *model, int device, uint32_t site,
 }
 
 /* What fates do not tell of (a gap in the trace) counts with the rest of the site. */
-static void add_kinds(struct ms_kind_row all[MS_KIND_COUNT], const struct ms_site_row *row,
+static void add_kinds(struct ms_kind_row all[MS_KIND_ROWS], const struct ms_site_row *row,
                       const struct ms_site_kinds *kinds)
 {
     uint64_t told = 0;
@@ -94,13 +96,32 @@ static void add_kinds(struct ms_kind_row all[MS_KIND_COUNT], const struct ms_sit
     all[kinds->kind].live_bytes += row->sums.live_bytes;
 }
 
-void ms_kind_rows(const struct ms_model *model, int device, const struct ms_buffer *rows,
-                  struct ms_kind_row all[MS_KIND_COUNT])
+static void add_charges(struct ms_kind_row all[MS_KIND_ROWS], const struct ms_aggregate *sums)
 {
-    memset(all, 0, MS_KIND_COUNT * sizeof(*all));
-    for (int i = 0; i < MS_KIND_COUNT; i++) {
-        all[i].kind = (uint8_t)i;
+    const struct ms_counters *at_peak = ms_aggregate_at_peak(sums);
+
+    for (int i = 0; i < MS_CHARGE_REASON_COUNT; i++) {
+        const enum ms_charge_reason reason = (enum ms_charge_reason)i;
+        const struct ms_ledger_row row = ms_ledger_charged(&sums->now, reason);
+
+        all[MS_KIND_COUNT + i].name = row.name;
+
+        struct ms_kind_row *kind =
+            &all[reason == MS_CHARGE_NCCL ? (int)MS_KIND_COMMUNICATION : MS_KIND_COUNT + i];
+
+        kind->driver_bytes += row.bytes;
+        kind->driver_at_peak_bytes += ms_ledger_charged(at_peak, reason).bytes;
     }
+}
+
+void ms_kind_rows(const struct ms_model *model, int device, const struct ms_buffer *rows,
+                  struct ms_kind_row all[MS_KIND_ROWS])
+{
+    memset(all, 0, MS_KIND_ROWS * sizeof(*all));
+    for (int i = 0; i < MS_KIND_COUNT; i++) {
+        all[i].name = ms_kind_name((enum ms_kind)i);
+    }
+    add_charges(all, &model->devices[device].sums);
     for (size_t i = 0; i < ms_site_row_count(rows); i++) {
         const struct ms_site_row *row = ms_site_row_at(rows, i);
         struct ms_site_kinds kinds;

@@ -48,18 +48,25 @@ struct ms_attribution ms_attribute(const struct ms_model *model, const struct ms
 void ms_site_kinds(const struct ms_model *model, int device, uint32_t site,
                    struct ms_site_kinds *kinds);
 
+/* A row for each kind, and behind them one for each reason for which the driver itself holds memory
+ * (enum ms_charge_reason), named as the ledger has it; what NCCL holds is communication. */
+#define MS_KIND_ROWS (MS_KIND_COUNT + MS_CHARGE_REASON_COUNT)
+
 /* All memory of one kind on a device. */
 struct ms_kind_row {
-    uint8_t kind; /* enum ms_kind */
-    uint64_t at_peak_bytes, live_bytes, bytes;
-    uint64_t sites;        /* that have some */
+    const char *name;
+    uint64_t at_peak_bytes, live_bytes, bytes; /* of blocks and tensors */
+    /* Charged beside them, at that same moment and at the end. */
+    uint64_t driver_at_peak_bytes, driver_bytes;
+    uint64_t sites;        /* that have blocks or tensors of it */
     uint32_t largest_site; /* of those, at the peak, or over all where none was live then */
     uint64_t largest_bytes;
 };
 
-/* By kind; at_peak_bytes add up to what was live when the device's live bytes peaked. */
+/* at_peak_bytes add up to what was live when the device's live bytes peaked; with those of the
+ * driver, to all that was charged then but for holes and chunks that the program made itself. */
 void ms_kind_rows(const struct ms_model *model, int device, const struct ms_buffer *rows,
-                  struct ms_kind_row kinds[MS_KIND_COUNT]);
+                  struct ms_kind_row kinds[MS_KIND_ROWS]);
 
 /* "python", "backward", "other". */
 const char *ms_site_thread(const struct ms_model *model, uint32_t site);

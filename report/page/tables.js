@@ -146,9 +146,11 @@ function kindTable({ report, device }) {
     { key: "at_peak_bytes", title: "At peak", number: bytesText, share: device.peak.live_bytes },
     { key: "live_bytes", title: "Live at the end", number: bytesText },
     { key: "bytes", title: "Bytes in all", number: bytesText },
+    { key: "driver_at_peak_bytes", title: "Driver's, then", number: bytesText },
     { key: "sites", title: "Sites", number: countText },
     { key: "largest_line", title: "Largest at", wide: true },
-  ], { sortBy: "at_peak_bytes", explanation: "Told from each call site's stack and from how long its memory lived." });
+  ], { sortBy: "at_peak_bytes", explanation: "Told from each call site's stack and from how long its memory lived. " +
+    "Driver's, then: what the driver held beside live bytes when those peaked, by its reason." });
 }
 
 function ledgerTable({ device }) {

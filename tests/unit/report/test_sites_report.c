@@ -303,6 +303,65 @@ Test(sites_report, sampled_sites_are_estimated)
     ms_model_delete(model);
 }
 
+static void charge(ms_trace_t *trace, enum ms_owner owner, enum ms_charge_reason reason,
+                   uint64_t bytes)
+{
+    tell(trace,
+         (struct ms_event){.kind = MS_EVENT_CHARGE, .owner = owner, .bytes = bytes, .aux = reason});
+}
+
+static struct ms_kind_row row_named(const struct ms_kind_row rows[MS_KIND_ROWS], const char *name)
+{
+    int i = 0;
+
+    while (i < MS_KIND_ROWS && strcmp(rows[i].name, name) != 0) {
+        i++;
+    }
+    cr_assert_lt(i, MS_KIND_ROWS, "no kind is named %s", name);
+    return rows[i];
+}
+
+/* What the driver holds stands beside the live bytes of the kinds, which stay those of the peak. */
+Test(sites_report, kinds_of_what_the_driver_holds)
+{
+    ms_trace_t *trace = begin();
+    struct ms_kind_row kinds[MS_KIND_ROWS];
+    struct ms_buffer rows = {0};
+    uint64_t live = 0, charged = 0;
+
+    charge(trace, MS_OWNER_FORWARDED, MS_CHARGE_NCCL, 32 * MIB);
+    charge(trace, MS_OWNER_FORWARDED, MS_CHARGE_ARRAY, 8 * MIB);
+    born(trace, 10, 100 * MIB, 3);
+    tell(trace, (struct ms_event){.kind = MS_EVENT_TENSOR_DIED, .id = 10, .bytes = 100 * MIB});
+    charge(trace, MS_OWNER_FORWARDED, MS_CHARGE_NCCL, 16 * MIB);
+    ms_trace_close(trace, true, 0);
+
+    struct ms_model *model = must_read(ms_trace_dir(trace));
+    char *json = formatted(model, ms_format_json), *text = formatted(model, ms_format_text);
+
+    ms_site_rows(model, 0, &rows);
+    ms_kind_rows(model, 0, &rows, kinds);
+    ms_buffer_free(&rows);
+    for (int i = 0; i < MS_KIND_ROWS; i++) {
+        live += kinds[i].at_peak_bytes;
+        charged += kinds[i].driver_at_peak_bytes;
+    }
+    cr_assert_eq(live, 100 * MIB);
+    cr_assert_eq(charged, 440 * MIB);
+    cr_assert_eq(row_named(kinds, "communication").driver_at_peak_bytes, 32 * MIB);
+    cr_assert_eq(row_named(kinds, "communication").driver_bytes, 48 * MIB);
+    cr_assert_eq(row_named(kinds, "nccl").driver_bytes, 0);
+    cr_assert_eq(row_named(kinds, "arrays").driver_at_peak_bytes, 8 * MIB);
+    cr_assert_eq(row_named(kinds, "context").driver_at_peak_bytes, 400 * MIB);
+    cr_assert_eq(row_named(kinds, "context").at_peak_bytes, 0);
+    cr_assert_not_null(strstr(json, "\"kind\": \"arrays\""));
+    cr_assert_null(strstr(json, "\"kind\": \"managed\""));
+    cr_assert_null(strstr(strstr(text, "What was live"), "context"));
+    free(json);
+    free(text);
+    ms_model_delete(model);
+}
+
 /* A pass of which no allocation was sampled is not seen: counted steps would be too few. */
 Test(sites_report, steps_are_not_counted_in_what_was_sampled)
 {
