@@ -17,7 +17,8 @@ USAGE
 }
 
 run_ctest() {
-    local arguments=(--test-dir "$1" --output-on-failure --output-junit "$2"
+    # Two at once: half of them wait for streams and for each other most of the time.
+    local arguments=(--test-dir "$1" --parallel 2 --output-on-failure --output-junit "$2"
         --test-output-size-passed 1000000 --test-output-size-failed 10000000)
     if [[ -n $3 ]]; then arguments+=(-R "$3"); fi
     ctest "${arguments[@]}"
