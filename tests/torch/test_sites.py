@@ -12,7 +12,7 @@ from typing import Any
 
 import harness
 
-sys.path.insert(0, str(harness.ROOT / "tests" / "process"))
+sys.path.append(str(harness.ROOT / "tests" / "process"))  # it has files of the same names
 
 import sites  # noqa: E402
 from sites import TENSOR, Trace  # noqa: E402
