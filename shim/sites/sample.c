@@ -34,7 +34,11 @@ static double exponential(void)
         const double first = uniform();
         double last = first;
         bool odd = true;
-        for (double next = uniform(); next < last; next = uniform()) {
+        for (;;) {
+            const double next = uniform();
+            if (next >= last) {
+                break;
+            }
             last = next;
             odd = !odd;
         }

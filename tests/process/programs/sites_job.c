@@ -7,7 +7,11 @@
 #include "driver.h"
 #include "say.h"
 
-#define PLACE __attribute__((noinline, noclone))
+#ifdef __clang__
+#    define PLACE __attribute__((noinline))
+#else
+#    define PLACE __attribute__((noinline, noclone))
+#endif
 
 static struct driver cu;
 static CUcontext context;

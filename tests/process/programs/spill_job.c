@@ -56,11 +56,10 @@ struct slot {
 
 struct worker {
     pthread_t thread;
-    unsigned number;
     uint64_t seed;
     CUstream stream;
     struct block blocks[BLOCKS];
-    unsigned count;
+    unsigned number, count;
     uint64_t pages;
     struct slot slots[SLOTS];
     unsigned next_slot;
@@ -227,7 +226,8 @@ static void operate(struct worker *self, uint64_t limit_pages)
     struct block *one = &self->blocks[draw / 128 % (self->count + (self->count == 0))];
     struct block *other = &self->blocks[(draw >> 40) % (self->count + (self->count == 0))];
     unsigned what = self->count == 0 ? 99 : (unsigned)(draw % 100);
-    if (self->pages > limit_pages) {
+    bool room = self->count < BLOCKS && self->pages + PAGES_MAX <= limit_pages;
+    if (self->pages > limit_pages || (what >= 90 && !room && self->count > 0)) {
         drop_block(self, (unsigned)(one - self->blocks));
     } else if (what < 50) {
         check_page(self, one, (unsigned)(draw / 4096 % one->pages));
@@ -236,10 +236,8 @@ static void operate(struct worker *self, uint64_t limit_pages)
     } else if (what < 90) {
         copy_page(self, one, (unsigned)(draw / 4096 % one->pages), other,
                   (unsigned)((draw >> 20) % other->pages));
-    } else if (self->count < BLOCKS && self->pages + PAGES_MAX <= limit_pages) {
+    } else if (room) {
         make_block(self);
-    } else if (self->count > 0) {
-        drop_block(self, (unsigned)(one - self->blocks));
     }
 }
 

@@ -471,7 +471,7 @@ Test(spill, what_is_born_is_hot)
     }
     cr_assert_eq(on_host, 8 * MIB, "%lu bytes of the first-born are on the host",
                  (unsigned long)on_host);
-    ms_addr_t reborn = arena.addr + 15 * 4 * MIB;
+    ms_addr_t reborn = arena.addr + 60 * MIB;
     cr_assert_eq(ms_arenas_died(arenas, reborn, 4 * MIB, UINT64_MAX), MS_OK);
     struct ms_block_info more = write_new(rig, 2 * MIB); /* in which the host sees what is done */
     cr_assert_eq(ms_arenas_born(arenas, reborn, 4 * MIB, 0, UINT64_MAX), MS_OK);

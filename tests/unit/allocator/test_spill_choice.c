@@ -53,7 +53,7 @@ Test(spill_choice, what_dies_as_it_did)
         play_step(&forecast, &id, 0);
     }
     ms_forecast_step(&forecast);
-    cr_assert_eq(forecast.period, 2 * STEP_BIRTHS);
+    cr_assert_eq(forecast.period, UINT64_C(2) * STEP_BIRTHS);
     check_half_step(&forecast, &id);
     cr_assert_eq(ms_forecast_need(&forecast, ms_forecast_step_end(&forecast)), STEP_BIRTHS * MIB);
     cr_assert_eq(ms_forecast_need(&forecast, forecast.tick + 3), (STEP_BIRTHS / 2 + 3) * MIB);
@@ -69,7 +69,7 @@ Test(spill_choice, steps_that_nobody_tells_are_found)
         play_step(&forecast, &id, 0);
     }
     cr_assert_geq(forecast.steps, 2);
-    cr_assert_eq(forecast.period, 2 * STEP_BIRTHS);
+    cr_assert_eq(forecast.period, UINT64_C(2) * STEP_BIRTHS);
     cr_assert(ms_forecast_knows(&forecast));
     ms_forecast_destroy(&forecast);
 }
@@ -116,7 +116,7 @@ Test(spill_choice, more_births_than_are_kept)
     struct ms_forecast forecast;
     cr_assert(ms_forecast_init(&forecast));
     ms_forecast_step(&forecast);
-    for (uint64_t id = 1; id <= 3 * MS_FORECAST_BIRTHS; id++) {
+    for (uint64_t id = 1; id <= UINT64_C(3) * MS_FORECAST_BIRTHS; id++) {
         ms_forecast_born(&forecast, id, GRANULE, MIB, (uint32_t)(id % 1000) + 1, MIB);
     }
     ms_forecast_died(&forecast, 1);
@@ -253,7 +253,7 @@ Test(spill_choice, steps_that_repeat_move_little_more_than_the_least)
     cr_assert_leq(predicted.moved_bytes * 10, least * 13, "%lu MiB",
                   (unsigned long)(predicted.moved_bytes / MIB));
     cr_assert_eq(predicted.used_bytes, 0, "all came back in time");
-    cr_assert_leq(predicted.halts, 2 * STEPS, "once down and once up a step");
+    cr_assert_leq(predicted.halts, UINT64_C(2) * STEPS, "once down and once up a step");
     struct cost lru = cost_of(&ms_spill_choice_lru);
     cr_assert_leq(predicted.moved_bytes * 10, lru.moved_bytes * 6, "%lu and %lu MiB",
                   (unsigned long)(predicted.moved_bytes / MIB),

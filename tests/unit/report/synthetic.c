@@ -149,6 +149,7 @@ static void define(ms_trace_t *trace, uint32_t kind, const void *is, size_t byte
     char payload[1024];
 
     memcpy(payload, is, bytes);
+    /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): names have no end of their own */
     memcpy(payload + bytes, text, strlen(text));
     if (!ms_trace_define(trace, kind, payload, bytes + strlen(text))) {
         (void)fprintf(stderr, "a definition was refused\n");
@@ -178,6 +179,7 @@ static void define_code(ms_trace_t *trace, uint32_t id, uint32_t line, const cha
                           sizeof(code.is) + (size_t)bytes + sizeof(table));
 }
 
+/* NOLINTBEGIN(misc-misleading-bidirectional): that is what makes the names hostile */
 static void define_site(ms_trace_t *trace, uint32_t id)
 {
     const bool hostile = id == 7, backward = id >= 90;
@@ -214,6 +216,7 @@ void synthetic_define(ms_trace_t *trace)
         define_site(trace, id);
     }
 }
+/* NOLINTEND(misc-misleading-bidirectional) */
 
 struct ms_oom_state synthetic_oom(uint64_t requested_bytes, enum ms_oom_source source)
 {

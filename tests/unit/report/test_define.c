@@ -244,7 +244,8 @@ Test(define, kept_for_good_and_bounded)
 
     cr_assert_gt(model->recycled_events, 0);
     cr_assert_eq(ms_definitions_site_count(model->definitions), defined);
-    cr_assert_geq(defined, 4 * (MS_EXTENT_BYTES - 256) / (8 + sizeof(struct ms_site_definition)));
+    cr_assert_geq(defined,
+                  UINT64_C(4) * (MS_EXTENT_BYTES - 256) / (8 + sizeof(struct ms_site_definition)));
     expect_site(model, 1);
     expect_site(model, defined);
     cr_assert_eq(model->lost_definitions, 2);

@@ -4,7 +4,9 @@
 
 #include "loop.h"
 
-enum { STEPS = 6, PARAMETERS = 8, BYTES = 1000 };
+#define BYTES UINT64_C(1000)
+
+enum { STEPS = 6, PARAMETERS = 8 };
 
 static struct loop loop;
 
@@ -128,7 +130,7 @@ Test(kinds, of_a_site_that_makes_two)
     const struct ms_site_kinds kinds = loop_kinds(&loop, LOOP_GRADIENT);
 
     cr_assert_eq(kinds.bytes[MS_KIND_GRADIENTS], STEPS * BYTES);
-    cr_assert_eq(kinds.bytes[MS_KIND_TEMPORARY], 3 * STEPS * BYTES);
+    cr_assert_eq(kinds.bytes[MS_KIND_TEMPORARY], 3 * BYTES * STEPS);
     cr_assert_eq(kinds.kind, MS_KIND_GRADIENTS, "at the peak it is the gradient: %s", kinds.reason);
     cr_assert_eq(kinds.second, MS_KIND_TEMPORARY);
 }

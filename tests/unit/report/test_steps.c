@@ -3,7 +3,9 @@
 
 #include "loop.h"
 
-enum { PARAMETERS = 8, BYTES = 1000 };
+#define BYTES UINT64_C(1000)
+
+enum { PARAMETERS = 8 };
 
 static struct loop loop;
 static uint64_t gradients[PARAMETERS];

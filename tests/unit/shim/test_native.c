@@ -451,7 +451,7 @@ Test(native, needs_little_stack)
     cr_assert(pthread_attr_setstack(&attr, low_end, bytes) == 0);
     cr_assert(pthread_create(&thread, &attr, near_the_guard, NULL) == 0);
     pthread_join(thread, NULL);
-    cr_assert_eq(took, 2 * DEPTH);
+    cr_assert_eq(took, UINT64_C(2) * DEPTH);
     cr_assert(last.cut);
 }
 
@@ -732,7 +732,7 @@ Test(native, knows_modules)
     cr_assert(realpath("/proc/self/exe", real) != NULL);
     cr_assert_str_eq(path, real);
     for (uint32_t i = 0; i < module.build_id_bytes; i++) {
-        (void)snprintf(text + 2 * i, 3, "%02x", module.build_id[i]);
+        (void)snprintf(text + (size_t)2 * i, 3, "%02x", module.build_id[i]);
     }
     (void)snprintf(command, sizeof(command), "readelf -n '%s' | grep 'Build ID'", real);
     FILE *notes = popen(command, "r");

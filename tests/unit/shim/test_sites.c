@@ -326,7 +326,7 @@ Test(sites, code_loaded_anew_at_the_same_place_is_another)
     STAND_AT(0x300010, 0x400020);
     const uint32_t apart = ms_site_capture(1);
     generation = 1; /* something was unloaded, and module 2 lies anew where it was */
-    renewed_module = 2 * MODULE_BYTES;
+    renewed_module = UINT64_C(2) * MODULE_BYTES;
     STAND_AT(0x100010, 0x200020);
     const uint32_t second = ms_site_capture(1);
     cr_assert_neq(second, first);
