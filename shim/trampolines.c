@@ -91,8 +91,8 @@ enum {
 #define DOOR_FORWARDED DOOR_SERVED
 #define DOOR_WATCHED   DOOR_SERVED
 
-/* A call that nobody serves: it passes the gate. */
-#define DOOR_GATED(symbol, base, params, args)                   \
+/* A call that nobody serves: it passes the gate, and `after`, an expression, is what follows it. */
+#define PASSING(symbol, params, args, after)                     \
     static CUresult door_##symbol params                         \
     {                                                            \
         const struct ms_real_functions *real = real_functions(); \
@@ -102,27 +102,16 @@ enum {
         ms_gate_enter();                                         \
         CUresult result = real->symbol args;                     \
         ms_gate_leave();                                         \
+        after;                                                   \
         return result;                                           \
     }                                                            \
     EXPORTED(symbol, params)
 
-/* As above. Whatever lies at a parameter that is no address is none of the pool's. */
-#define DOOR_TOUCHES(symbol, base, params, args)                 \
-    static CUresult door_##symbol params                         \
-    {                                                            \
-        const struct ms_real_functions *real = real_functions(); \
-        if (real->symbol == NULL) {                              \
-            return CUDA_ERROR_NOT_FOUND;                         \
-        }                                                        \
-        ms_gate_enter();                                         \
-        CUresult result = real->symbol args;                     \
-        ms_gate_leave();                                         \
-        if (ms_heat_is_on()) {                                   \
-            LOOK_AT args;                                        \
-        }                                                        \
-        return result;                                           \
-    }                                                            \
-    EXPORTED(symbol, params)
+#define DOOR_GATED(symbol, base, params, args) PASSING(symbol, params, args, (void)0)
+
+/* Whatever lies at a parameter that is no address is none of the pool's. */
+#define DOOR_TOUCHES(symbol, base, params, args) \
+    PASSING(symbol, params, args, ms_heat_is_on() ? LOOK_AT args : (void)0)
 #define LOOK_AT(first, second, third, ...) \
     ms_heat_look_at_each(                  \
         (const uint64_t[]){(uint64_t)(first), (uint64_t)(second), (uint64_t)(third)}, 3)

@@ -7,6 +7,8 @@
 #include <cuda.h>
 #include <cudaTypedefs.h>
 
+#include "say.h"
+
 /* Name, and the version of its interface (cudaTypedefs.h). */
 #define DRIVER_FUNCTIONS(X)                 \
     X(cuInit, 2000)                         \
@@ -79,5 +81,17 @@ struct driver {
 
 /* Ends the program, with the reason, where the driver cannot be reached. */
 struct driver driver_open(void);
+
+/* The same, and device 0's primary context, made current on this thread; left in *context. */
+static inline struct driver driver_use(CUcontext *context)
+{
+    const struct driver cu = driver_open();
+    CUdevice device;
+    MUST(cu.cuInit(0));
+    MUST(cu.cuDeviceGet(&device, 0));
+    MUST(cu.cuDevicePrimaryCtxRetain(context, device));
+    MUST(cu.cuCtxSetCurrent(*context));
+    return cu;
+}
 
 #endif

@@ -17,17 +17,7 @@
                              .message.field = (value)})
 
 static struct driver cu;
-
-static void use_device(void)
-{
-    CUdevice device;
-    CUcontext context;
-    cu = driver_open();
-    MUST(cu.cuInit(0));
-    MUST(cu.cuDeviceGet(&device, 0));
-    MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
-    MUST(cu.cuCtxSetCurrent(context));
-}
+static CUcontext context;
 
 static void allocate(size_t kib)
 {
@@ -41,7 +31,7 @@ static void ranges(void)
     nvtxEventAttributes_t plain = NVTX_ATTRIBUTES(NVTX_MESSAGE_TYPE_ASCII, ascii, "colored");
     nvtxEventAttributes_t wide =
         NVTX_ATTRIBUTES(NVTX_MESSAGE_TYPE_UNICODE, unicode, L"\x20ac \x1f600 \xd800");
-    use_device();
+    cu = driver_use(&context);
     nvtxMarkA("mark");
     EXPECT(nvtxRangePushA("outer") == 0);
     allocate(1);
@@ -66,7 +56,7 @@ static void ranges(void)
 /* Each domain nests by itself. */
 static void domains(void)
 {
-    use_device();
+    cu = driver_use(&context);
     nvtxDomainHandle_t one = nvtxDomainCreateA("one");
     nvtxDomainHandle_t two = nvtxDomainCreateW(L"tw\xf6");
     nvtxStringHandle_t text = nvtxDomainRegisterStringA(one, "registered");
@@ -91,7 +81,7 @@ static void domains(void)
 static void steps(void)
 {
     nvtxEventAttributes_t step = NVTX_ATTRIBUTES(NVTX_MESSAGE_TYPE_ASCII, ascii, "step");
-    use_device();
+    cu = driver_use(&context);
     nvtxRangePushA("steps");
     for (int i = 0; i < 3; i++) {
         nvtxRangePushA("step");
@@ -106,7 +96,7 @@ static void bad_input(void)
 {
     nvtxEventAttributes_t attributes =
         NVTX_ATTRIBUTES(NVTX_MESSAGE_TYPE_REGISTERED, registered, (nvtxStringHandle_t)0x7);
-    use_device();
+    cu = driver_use(&context);
     EXPECT(nvtxRangePushA(NULL) == 0);
     EXPECT(nvtxRangePushW(NULL) == 1);
     EXPECT(nvtxRangePushEx(NULL) == 2);

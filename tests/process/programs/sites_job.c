@@ -16,16 +16,6 @@
 static struct driver cu;
 static CUcontext context;
 
-static void use_device(void)
-{
-    CUdevice device;
-    cu = driver_open();
-    MUST(cu.cuInit(0));
-    MUST(cu.cuDeviceGet(&device, 0));
-    MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
-    MUST(cu.cuCtxSetCurrent(context));
-}
-
 static PLACE CUdeviceptr allocate(size_t bytes)
 {
     CUdeviceptr block;
@@ -68,7 +58,7 @@ static void *worker(void *unused)
 static void known(void)
 {
     pthread_t threads[2];
-    use_device();
+    cu = driver_use(&context);
     alpha();
     beta();
     gamma_();
@@ -141,7 +131,7 @@ static PLACE void refused(void)
 
 static void kinds(void)
 {
-    use_device();
+    cu = driver_use(&context);
     pitch();
     managed();
     pinned();
@@ -173,7 +163,7 @@ static PLACE void through(const char *path, size_t bytes)
 /* Each is unloaded before the next is loaded, which the loader puts into the same place. */
 static void libraries(char **paths)
 {
-    use_device();
+    cu = driver_use(&context);
     for (size_t i = 0; paths[i] != NULL; i++) {
         through(paths[i], (i + 1) * MIB);
     }
@@ -220,7 +210,7 @@ static unsigned long status_kib(const char *key)
 static void distinct(unsigned count, unsigned depth)
 {
     int sum = 0;
-    use_device();
+    cu = driver_use(&context);
     sum += right(0, depth);
     unsigned long before = status_kib("RssAnon:");
     for (unsigned i = 0; i < count; i++) {
@@ -235,7 +225,7 @@ static void distinct(unsigned count, unsigned depth)
 static PLACE void many_sizes(unsigned count)
 {
     uint64_t random = 7, total = 0;
-    use_device();
+    cu = driver_use(&context);
     for (unsigned i = 0; i < count; i++) {
         size_t bytes = ((size_t)512 << next_random(&random) % 12) + next_random(&random) % 512;
         CUdeviceptr block = allocate(bytes);

@@ -25,16 +25,6 @@
 static struct driver cu;
 static CUcontext context;
 
-static void use_device(void)
-{
-    CUdevice device;
-    cu = driver_open();
-    MUST(cu.cuInit(0));
-    MUST(cu.cuDeviceGet(&device, 0));
-    MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
-    MUST(cu.cuCtxSetCurrent(context));
-}
-
 static PLACE void allocate(void)
 {
     CUdeviceptr block;
@@ -96,7 +86,7 @@ static void fork_while_capturing(int children, char *self)
 {
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
-    use_device();
+    cu = driver_use(&context);
     for (uintptr_t i = 0; i < THREADS; i++) {
         MUST(pthread_create(&threads[i], NULL, meet_new_places, (void *)(i + 1)));
     }
@@ -202,7 +192,7 @@ static void handlers(int flags)
     MUST(sigaltstack(&stack, NULL));
     MUST(sigaction(SIGALRM, &action, NULL));
     MUST(pthread_sigmask(SIG_BLOCK, &alarms, NULL)); /* the driver's threads do not get it */
-    use_device();
+    cu = driver_use(&context);
     MUST(pthread_sigmask(SIG_UNBLOCK, &alarms, NULL));
     MUST(setitimer(ITIMER_REAL, &often, NULL));
     for (unsigned i = 0; in_shim < ENOUGH && time(NULL) < until; i++) {
@@ -240,7 +230,7 @@ static void guard_page(size_t left_bytes)
     enum { BYTES = 1 << 18, PAGE = 4096 };
     pthread_attr_t attributes;
     pthread_t thread;
-    use_device();
+    cu = driver_use(&context);
     low_end = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     EXPECT(low_end != MAP_FAILED);
     MUST(mprotect(low_end, PAGE, PROT_NONE));
@@ -268,7 +258,7 @@ static void made_code(void)
     /* sub $8, %rsp; call *%rdi; add $8, %rsp; ret */
     static const uint8_t code[] = {0x48, 0x83, 0xec, 8, 0xff, 0xd7, 0x48, 0x83, 0xc4, 8, 0xc3};
     const int all = PROT_READ | PROT_WRITE | PROT_EXEC;
-    use_device();
+    cu = driver_use(&context);
     for (int i = 0; i < 100; i++) { /* a page that comes and goes */
         uint8_t *page = mmap(NULL, 4096, all, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         EXPECT(page != MAP_FAILED);
@@ -304,7 +294,7 @@ static void frame_pointers(void)
     const uint64_t values[] = {0,        1,        8,          0x1000,     UINT64_MAX,
                                here + 1, here - 8, here - 512, here + 512, here + (1u << 23)};
     uint64_t random = 7;
-    use_device();
+    cu = driver_use(&context);
     for (int i = 0; i < 2000; i++) {
         const uint64_t wild = next_random(&random);
         const uint64_t value = i < 10 ? values[i] : i % 2 ? wild : here - 8192 + wild % (1u << 18);
@@ -315,7 +305,7 @@ static void frame_pointers(void)
 #else
 static void made_code(void)
 {
-    use_device();
+    cu = driver_use(&context);
     allocate();
 }
 
@@ -338,7 +328,7 @@ int main(int count, char **arguments)
     } else if (strcmp(name, "guard-page") == 0) {
         guard_page((size_t)atoi(number));
     } else if (strcmp(name, "deep") == 0) {
-        use_device();
+        cu = driver_use(&context);
         EXPECT(deep((unsigned)atoi(number)) > 0);
     } else if (strcmp(name, "made-code") == 0) {
         made_code();

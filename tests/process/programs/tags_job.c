@@ -13,16 +13,6 @@
 static struct driver cu;
 static CUcontext context;
 
-static void use_device(void)
-{
-    CUdevice device;
-    cu = driver_open();
-    MUST(cu.cuInit(0));
-    MUST(cu.cuDeviceGet(&device, 0));
-    MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
-    MUST(cu.cuCtxSetCurrent(context));
-}
-
 /* Each allocation has a size of its own, by which the test knows it. */
 static void allocate(size_t kib)
 {
@@ -61,7 +51,7 @@ static void nested(void)
 {
     memshim_tag_push("early");
     memshim_tag_push("forward");
-    use_device();
+    cu = driver_use(&context);
     allocate(1);
     memshim_tag_pop();
     allocate(2);
@@ -84,14 +74,14 @@ static void nested(void)
 static void unseen(void)
 {
     memshim_tag_push("early");
-    use_device();
+    cu = driver_use(&context);
     memshim_tag_pop();
 }
 
 static void bad_input(void)
 {
     char longest[1000];
-    use_device();
+    cu = driver_use(&context);
     memshim_tag_pop();
     memshim_tag_push(NULL);
     allocate(1);
@@ -117,7 +107,7 @@ static void bad_input(void)
 static void deep(void)
 {
     char name[16];
-    use_device();
+    cu = driver_use(&context);
     for (int i = 1; i <= 100; i++) {
         (void)snprintf(name, sizeof(name), "level %d", i);
         memshim_tag_push(name);
@@ -134,7 +124,7 @@ static void deep(void)
 static void many(void)
 {
     char name[32];
-    use_device();
+    cu = driver_use(&context);
     memshim_tag_push("known");
     memshim_tag_pop();
     for (int i = 0; i < 100000; i++) {
@@ -188,7 +178,7 @@ static void threads(void)
     pthread_t all[8];
     pthread_t other;
     unsigned arrivals = 0;
-    use_device();
+    cu = driver_use(&context);
     MUST(pthread_create(&other, NULL, meet, &arrivals));
     (void)meet(&arrivals);
     MUST(pthread_join(other, NULL));
@@ -206,7 +196,7 @@ static void threads(void)
 static void steps(void)
 {
     memshim_step(); /* before there is a trace */
-    use_device();
+    cu = driver_use(&context);
     for (size_t i = 0; i < 3; i++) {
         memshim_step();
         allocate(1 + i);
@@ -221,7 +211,7 @@ static void child_of(int status)
         memshim_tag_push("child");
         memshim_step();
         if (status == 8) {
-            use_device();
+            cu = driver_use(&context);
             allocate(2);
             in_thread(worker, (void *)3); /* the parent's other threads are not the child's */
         }
@@ -236,7 +226,7 @@ static void child_of(int status)
 /* A child of a process that uses the device tells nothing. */
 static void fork_after(void)
 {
-    use_device();
+    cu = driver_use(&context);
     memshim_tag_push("parent");
     child_of(7);
     allocate(1);
@@ -274,7 +264,7 @@ static void no_device(void)
 
 static void pairs(void)
 {
-    use_device();
+    cu = driver_use(&context);
     for (int i = 0; i < 200000; i++) {
         memshim_tag_push("forward");
         memshim_tag_pop();
