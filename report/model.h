@@ -16,6 +16,7 @@
 #include "report/sites.h"
 #include "report/stacks.h"
 #include "report/steps.h"
+#include "report/survey.h"
 #include "report/verdict.h"
 
 struct ms_model_device {
@@ -107,6 +108,7 @@ struct ms_model {
     bool one_event_torn;       /* the sums may miss one event, told at the moment of the kill */
     struct ms_buffer warnings; /* what is wrong with the file: lines, each ended by a zero byte */
     uint64_t warning_count;
+    struct ms_survey *survey; /* null until ms_model_survey; owned */
 };
 
 /* Reads the trace at `path` (a file, or the folder that holds trace.mshm). Null and a sentence in
@@ -117,6 +119,10 @@ struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes);
 /* Gives the call sites their names, for the forms that show them; see ms_stacks_new. */
 void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
                          const char *modules_dir);
+
+/* Takes the survey (survey.h), after ms_model_name_sites; once. The forms leave out what it tells
+ * where there is none. */
+void ms_model_survey(struct ms_model *model, enum ms_survey_depth depth);
 
 void ms_model_delete(struct ms_model *model);
 
