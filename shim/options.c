@@ -250,6 +250,18 @@ static bool parse_spill_limit(const char *text, struct ms_options *out)
     return true;
 }
 
+/* As the report reads it again (report/batch.c). */
+static bool parse_batch(const char *text, struct ms_options *out)
+{
+    double samples;
+    if (text[strspn(text, "0123456789")] != '\0' || scan_number(text, &samples) == NULL ||
+        samples < 1 || samples > UINT32_MAX) {
+        return false;
+    }
+    out->batch = (uint32_t)samples;
+    return true;
+}
+
 static bool parse_wait(const char *text, struct ms_options *out)
 {
     double milliseconds;

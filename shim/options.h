@@ -41,6 +41,7 @@ struct ms_options {
     uint64_t wait_ns;                       /* MEMSHIM_WAIT_MS */
     double thresholds[3];                   /* MEMSHIM_THRESHOLDS, of the cap, rising */
     const char *run_id;                     /* MEMSHIM_RUN_ID, null where not set */
+    uint32_t batch;                         /* MEMSHIM_BATCH, 0: not told; for the report alone */
 };
 
 /* Read from the environment at the first call, warnings said then; the same object ever after. */

@@ -114,16 +114,36 @@ Test(options, caps)
 
 Test(options, bad_values_keep_the_default_and_are_named)
 {
-    static const char *const bad[] = {
-        "MEMSHIM_FRACTION=1.5",      "MEMSHIM_FRACTION=20GiB",  "MEMSHIM_FRACTION=0:",
-        "MEMSHIM_FRACTION=64:0.5",   "MEMSHIM_FRACTION=0:0.5,", "MEMSHIM_FRACTION=a:0.5",
-        "MEMSHIM_FRACTION=0:0.5,1:", "MEMSHIM_LIMIT=0.9",       "MEMSHIM_LIMIT=12",
-        "MEMSHIM_LIMIT=-4GiB",       "MEMSHIM_POOL=yes",        "MEMSHIM_TORCH=tensors",
-        "MEMSHIM_LOG=verbose",       "MEMSHIM_LOG=WARN",        "MEMSHIM_TRACE=1",
-        "MEMSHIM_TRACE_LIMIT=12",    "MEMSHIM_WAIT_MS=-1",      "MEMSHIM_WAIT_MS=1s",
-        "MEMSHIM_WAIT_MS=600001",    "MEMSHIM_THRESHOLDS=0.9",  "MEMSHIM_THRESHOLDS=0.9,0.8,0.99",
-        "MEMSHIM_RUN_ID=../up",      "MEMSHIM_RUN_ID=a/b",      "MEMSHIM_THRESHOLDS=0.7,0.8,0.9,1",
-        "MEMSHIM_RUN_ID=.hidden",    "MEMSHIM_FRACTION=0.5:0.5"};
+    static const char *const bad[] = {"MEMSHIM_FRACTION=1.5",
+                                      "MEMSHIM_FRACTION=20GiB",
+                                      "MEMSHIM_FRACTION=0:",
+                                      "MEMSHIM_FRACTION=64:0.5",
+                                      "MEMSHIM_FRACTION=0:0.5,",
+                                      "MEMSHIM_FRACTION=a:0.5",
+                                      "MEMSHIM_FRACTION=0:0.5,1:",
+                                      "MEMSHIM_LIMIT=0.9",
+                                      "MEMSHIM_LIMIT=12",
+                                      "MEMSHIM_LIMIT=-4GiB",
+                                      "MEMSHIM_POOL=yes",
+                                      "MEMSHIM_TORCH=tensors",
+                                      "MEMSHIM_LOG=verbose",
+                                      "MEMSHIM_LOG=WARN",
+                                      "MEMSHIM_TRACE=1",
+                                      "MEMSHIM_BATCH=0",
+                                      "MEMSHIM_BATCH=32.5",
+                                      "MEMSHIM_BATCH=many",
+                                      "MEMSHIM_BATCH=99999999999",
+                                      "MEMSHIM_TRACE_LIMIT=12",
+                                      "MEMSHIM_WAIT_MS=-1",
+                                      "MEMSHIM_WAIT_MS=1s",
+                                      "MEMSHIM_WAIT_MS=600001",
+                                      "MEMSHIM_THRESHOLDS=0.9",
+                                      "MEMSHIM_THRESHOLDS=0.9,0.8,0.99",
+                                      "MEMSHIM_RUN_ID=../up",
+                                      "MEMSHIM_RUN_ID=a/b",
+                                      "MEMSHIM_THRESHOLDS=0.7,0.8,0.9,1",
+                                      "MEMSHIM_RUN_ID=.hidden",
+                                      "MEMSHIM_FRACTION=0.5:0.5"};
     struct ms_options defaults;
     parse("HOME=/", &defaults);
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
