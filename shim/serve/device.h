@@ -31,7 +31,7 @@ struct ms_spill_watch {
     unsigned looks;
     uint64_t down_bytes; /* spilled in all, when that was looked at last */
     uint64_t steps;      /* told by the program, likewise */
-    uint64_t stretch_ns, stretch_end_ns;
+    uint64_t stretch_step, stretch_ns, stretch_end_ns;
     uint64_t peak_bytes,
         last_peak_bytes; /* live on device and host, in this stretch and the last */
 };
