@@ -3,7 +3,8 @@
  *   down   what is used last goes first; and at once as much as the rest of the step will want,
  *          which is how much more will live at its fullest than lives now
  *   up     what is used next comes first, once its use is near; but only what need not go again
- *          before it is used. One standstill for all that may come by then */
+ *          before it is used. One standstill for all that may come by then. What nobody knows a
+ *          next use of comes when there is room for it all through a step */
 #include "allocator/ahead.h"
 
 /* Near is within this part of a step; looked for as often. */
@@ -266,6 +267,7 @@ uint64_t ms_ahead_promote_bytes(struct ms_pool *pool, struct ms_victim *heap, si
 {
     const struct ms_forecast *forecast = &pool->ahead.forecast;
     uint64_t near = forecast->tick + forecast->period / NEAR_PART;
+    bool begins = forecast->tick <= forecast->step_tick + forecast->period / LOOK_PART;
     uint64_t left = 0;
     uint64_t bytes = 0;
     uint64_t last_use = 0;
@@ -276,9 +278,12 @@ uint64_t ms_ahead_promote_bytes(struct ms_pool *pool, struct ms_victim *heap, si
     while (count > 0) {
         const struct ms_chunk *chunk = ms_victims_pop(heap, &count).chunk;
         uint64_t next_use = ms_ahead_next_use(pool, chunk);
-        if (next_use == MS_NEVER || (bytes == 0 && next_use > near)) {
+        bool unknown = next_use == MS_NEVER;
+        if (unknown ? chunk->returns > 0 || (bytes == 0 && !begins)
+                    : bytes == 0 && next_use > near) {
             break;
         }
+        next_use = unknown ? forecast->tick + forecast->period : next_use;
         if (next_use != last_use) {
             stay = must_stay(pool, next_use);
             last_use = next_use;

@@ -157,9 +157,13 @@ void ms_pool_touch_each(ms_pool_t *pool, const ms_addr_t *addrs, size_t count,
  * room, at most max_bytes; one standstill for all of it. Returns the bytes promoted. */
 uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes);
 
-/* A step of the training begins; where nobody says so, steps are found. Where nothing is foretold,
- * this does what ms_pool_promote does. Returns the bytes promoted. */
-uint64_t ms_pool_step(ms_pool_t *pool);
+/* A step of the training begins; where nobody says so, steps are found. Returns what
+ * ms_pool_foretells does. */
+bool ms_pool_step(ms_pool_t *pool);
+
+/* Whether it is foretold what is used next. Then ms_pool_promote_ahead knows what comes back, and
+ * when; else it is for the caller to say, by ms_pool_promote. */
+bool ms_pool_foretells(ms_pool_t *pool);
 
 /* Brings back what is about to be used, as far as the last step foretells it, and what there will
  * be room for until then; one standstill for all of it. Nothing where the choice does not foretell.

@@ -482,9 +482,17 @@ uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes)
     return moved_bytes;
 }
 
-uint64_t ms_pool_step(ms_pool_t *pool)
+bool ms_pool_step(ms_pool_t *pool)
 {
-    return ms_ahead_step(pool) ? 0 : ms_pool_promote(pool, UINT64_MAX);
+    return ms_ahead_step(pool);
+}
+
+bool ms_pool_foretells(ms_pool_t *pool)
+{
+    ms_lock_acquire(&pool->state);
+    bool foretells = ms_ahead_knows(pool);
+    ms_lock_release(&pool->state);
+    return foretells;
 }
 
 /* How much of what is on the host comes back now: see ahead.c. Growth lock. */

@@ -443,7 +443,9 @@ static void begin_step(struct replay *replay)
     replay->result->steps++;
     if (replay->config->spill_bytes > 0) {
         account_for_spill(replay);
-        (void)ms_pool_step(replay->pool);
+        if (!ms_pool_step(replay->pool)) {
+            (void)ms_pool_promote(replay->pool, UINT64_MAX);
+        }
     }
     if (replay->result->steps == 3) {
         replay->boundary_calls = replay->result->driver_calls;

@@ -1,7 +1,13 @@
-/* Back from the host, without knowing the future: memory is watched over a stretch of time, a
- * training step where the program tells of steps, else a second and more. What the device would
- * have had room for at the worst moment of two such stretches comes back. Where that was wrong, and
- * it had to go again, the stretches grow. */
+/* What goes to the host first and what comes back ahead of its use, the pool foretells from the
+ * last step of the training (allocator/forecast.h): it is told the steps that the program tells of,
+ * and finds them where it tells of none.
+ *
+ * Back from the host where nothing is foretold (the first steps, steps that are not alike, a
+ * program without steps): memory is watched over a stretch of time, a training step where the
+ * program tells of steps, else a second and more. What the device would have had room for at the
+ * worst moment of two such stretches comes back. Where that was wrong, and it had to go again, the
+ * stretches grow.
+ */
 #include "shim/serve/spill.h"
 
 #include <time.h>
@@ -57,6 +63,7 @@ void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config)
     config->host_limit_bytes = device->host_limit_bytes;
     config->spill_limit_bytes = limit;
     config->halt_limit_ns = HALT_LIMIT_NS;
+    config->spill_choice = &ms_spill_choice_predict;
 }
 
 uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
@@ -151,11 +158,10 @@ static void sample(struct ms_device *device, struct ms_spill_watch *watch, bool 
 static bool stretch_over(struct ms_spill_watch *watch)
 {
     uint64_t now = now_ns();
-    uint64_t steps = ms_steps_told();
-    bool told = steps != 0;
-    bool over = now >= watch->stretch_end_ns && (!told || steps != watch->steps);
+    bool told = watch->steps != 0;
+    bool over = now >= watch->stretch_end_ns && (!told || watch->steps != watch->stretch_step);
     if (over) {
-        watch->steps = steps;
+        watch->stretch_step = watch->steps;
         watch->stretch_end_ns = told ? now : now + watch->stretch_ns;
     }
     return over;
@@ -165,7 +171,7 @@ static void begin_watch(struct ms_spill_watch *watch, uint64_t down_bytes)
 {
     watch->begun = true;
     watch->down_bytes = down_bytes;
-    watch->steps = ms_steps_told();
+    watch->stretch_step = watch->steps;
     watch->stretch_ns = STRETCH_NS;
     watch->stretch_end_ns = watch->steps != 0 ? 0 : now_ns() + STRETCH_NS;
     watch->last_peak_bytes = UINT64_MAX; /* one whole stretch at least */
@@ -189,9 +195,22 @@ static void bring_back(struct ms_device *device, struct ms_spill_watch *watch,
     watch->promoted = watch->promoted || moved != 0;
 }
 
+/* The pool is told at the first birth of the step, which counts as the last step's: as its like
+ * did. */
+static void tell_step(struct ms_device *device, struct ms_spill_watch *watch)
+{
+    uint64_t steps = ms_steps_told();
+    if (steps != watch->steps) {
+        watch->steps = steps;
+        (void)ms_pool_step(device->pool);
+    }
+}
+
 static void look(struct ms_device *device, struct ms_spill_watch *watch)
 {
     struct ms_spill_stats stats;
+    tell_step(device, watch);
+    (void)ms_pool_promote_ahead(device->pool);
     ms_pool_spill_stats(device->pool, &stats);
     say_spilled(device, &stats);
     if (!watch->begun) {
@@ -215,7 +234,7 @@ static void look(struct ms_device *device, struct ms_spill_watch *watch)
         uint64_t before = watch->last_peak_bytes;
         watch->last_peak_bytes = peak;
         watch->peak_bytes = 0;
-        if (!ms_captures_running()) {
+        if (!ms_captures_running() && !ms_pool_foretells(device->pool)) {
             bring_back(device, watch, stats.spilled_bytes, before > peak ? before : peak);
         }
     }

@@ -227,7 +227,7 @@ static void step(struct world *world)
     if (kind == 99 && stage->config.spill_limit_bytes > 0) {
         (void)ms_pool_promote(stage->pool, draw(&world->dice, 32 * MIB));
     } else if (kind == 98 && stage->config.spill_limit_bytes > 0 && draw(&world->dice, 4) == 0) {
-        (void)ms_pool_step(stage->pool);
+        (void)(ms_pool_step(stage->pool) || ms_pool_promote(stage->pool, UINT64_MAX));
     } else if (kind < 6) {
         surroundings(world);
     } else if (kind < 6 + world->framework_share) {

@@ -83,7 +83,7 @@ static void step(struct worker *self)
     } else if (kind == 98 && draw(&self->dice, 2) == 0) {
         (void)ms_pool_promote(stage.pool, draw(&self->dice, 32 * MIB));
     } else if (kind == 98 && draw(&self->dice, 2) == 0) {
-        (void)ms_pool_step(stage.pool);
+        (void)(ms_pool_step(stage.pool) || ms_pool_promote(stage.pool, UINT64_MAX));
     } else if (kind == 98) {
         (void)ms_pool_promote_ahead(stage.pool);
         (void)ms_pool_trim(stage.pool, draw(&self->dice, 32 * MIB));

@@ -191,7 +191,9 @@ static void work(struct job *job, uint32_t site)
 static void train(struct job *job, int layers)
 {
     struct ms_block_info activation[16];
-    (void)ms_pool_step(job->rig->pool);
+    if (!ms_pool_step(job->rig->pool)) {
+        (void)ms_pool_promote(job->rig->pool, UINT64_MAX);
+    }
     for (int k = 0; k < layers; k++) {
         activation[k] = birth(job, BLOCK_BYTES, 10 + (uint32_t)k);
         work(job, 2);
