@@ -1,0 +1,288 @@
+/* Linear and stream-ordered memory, what is told of an address, and the way to functions. */
+#include <cudaTypedefs.h>
+#include <string.h>
+
+#include "tests/gpu/assume.h"
+
+static enum verdict large_blocks_charge_granules(const struct gpu *gpu)
+{
+    CUdeviceptr at;
+    (void)gpu;
+    size_t before = gpu_free_bytes();
+    WORKS(cuMemAlloc(&at, 64 * MIB));
+    GIVES(before - gpu_free_bytes(), 64 * MIB);
+    WORKS(cuMemFree(at));
+    GIVES(before - gpu_free_bytes(), 0);
+    return HOLDS;
+}
+
+static enum verdict small_blocks_share(const struct gpu *gpu)
+{
+    enum { BLOCKS = 16 };
+    CUdeviceptr at[BLOCKS];
+    (void)gpu;
+    size_t before = gpu_free_bytes();
+    for (int i = 0; i < BLOCKS; i++) {
+        WORKS(cuMemAlloc(&at[i], 4 * KIB));
+        SO(at[i] % 256 == 0);
+    }
+    SO(before - gpu_free_bytes() <= 2 * MIB);
+    for (int i = 0; i < BLOCKS; i++) {
+        WORKS(cuMemFree(at[i]));
+    }
+    return HOLDS;
+}
+
+static enum verdict refusals(const struct gpu *gpu)
+{
+    CUdeviceptr block = 0;
+    CUdeviceptr other = 0;
+    size_t pitch = 0;
+    (void)gpu;
+    GIVES(cuMemAlloc(&block, 0), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemFree(0), CUDA_SUCCESS);
+    GIVES(cuMemFree((CUdeviceptr)0x1234000), CUDA_ERROR_INVALID_VALUE);
+    GIVES(cuMemAlloc(&block, 4096 * GIB), CUDA_ERROR_OUT_OF_MEMORY);
+    GIVES(cuMemAllocPitch(&block, &pitch, 4096 * GIB, 4, 4), CUDA_ERROR_OUT_OF_MEMORY);
+    WORKS(cuMemAlloc(&block, MIB));
+    GIVES(cuMemFree(block + 256), CUDA_ERROR_INVALID_VALUE);
+    WORKS(cuMemFree(block));
+    GIVES(cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
+    WORKS(cuMemAlloc(&other, MIB));
+    WORKS(cuMemFree(other));
+    return HOLDS;
+}
+
+static enum verdict pitches(const struct gpu *gpu)
+{
+    CUdeviceptr block;
+    size_t pitch = 0;
+    (void)gpu;
+    WORKS(cuMemAllocPitch(&block, &pitch, 1000, 77, 4));
+    GIVES(pitch % 512, 0);
+    GIVES(pitch, 1024);
+    WORKS(cuMemFree(block));
+    return HOLDS;
+}
+
+static enum verdict free_waits_for_the_device(const struct gpu *gpu)
+{
+    CUstream stream;
+    CUdeviceptr block;
+    CUdeviceptr other;
+    WORKS(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    WORKS(cuMemAlloc(&block, 4 * MIB));
+    WORKS(cuMemAlloc(&other, 4 * MIB));
+    WORKS(gpu_spin(gpu, 20000000, stream));
+    WORKS(gpu_fill(gpu, block, 4 * MIB, 1, stream));
+    WORKS(cuMemFree(other));
+    GIVES(cuStreamQuery(stream), CUDA_SUCCESS);
+    WORKS(cuMemFree(block));
+    WORKS(cuStreamDestroy(stream));
+    return HOLDS;
+}
+
+static enum verdict either_call_frees(const struct gpu *gpu)
+{
+    CUdeviceptr one;
+    CUdeviceptr two;
+    (void)gpu;
+    WORKS(cuMemAlloc(&one, MIB));
+    WORKS(cuMemFreeAsync(one, NULL));
+    WORKS(cuMemAllocAsync(&two, MIB, NULL));
+    WORKS(cuMemFree(two));
+    WORKS(cuCtxSynchronize());
+    return HOLDS;
+}
+
+static enum verdict same_stream_reuses_at_once(const struct gpu *gpu)
+{
+    CUdeviceptr one;
+    CUdeviceptr two;
+    CUstream stream;
+    WORKS(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    WORKS(gpu_spin(gpu, 5000000, stream));
+    WORKS(cuMemAllocAsync(&one, 8 * MIB, stream));
+    WORKS(gpu_fill(gpu, one, 8 * MIB, 4, stream));
+    WORKS(cuMemFreeAsync(one, stream));
+    WORKS(cuMemAllocAsync(&two, 8 * MIB, stream));
+    SO(one == two);
+    WORKS(cuMemFreeAsync(two, stream));
+    WORKS(cuStreamSynchronize(stream));
+    WORKS(cuStreamDestroy(stream));
+    return HOLDS;
+}
+
+static enum verdict out_of_memory_at_the_call(const struct gpu *gpu)
+{
+    CUdeviceptr at;
+    CUstream stream;
+    (void)gpu;
+    WORKS(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    GIVES(cuMemAllocAsync(&at, 4096 * GIB, stream), CUDA_ERROR_OUT_OF_MEMORY);
+    WORKS(cuMemAllocAsync(&at, MIB, stream));
+    WORKS(cuMemFreeAsync(at, stream));
+    WORKS(cuStreamSynchronize(stream));
+    WORKS(cuStreamDestroy(stream));
+    return HOLDS;
+}
+
+static enum verdict pool_defaults(const struct gpu *gpu)
+{
+    CUmemoryPool pool;
+    cuuint64_t threshold = 1;
+    int on[3] = {0};
+    WORKS(cuDeviceGetDefaultMemPool(&pool, gpu->device));
+    WORKS(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    GIVES(threshold, 0);
+    WORKS(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, &on[0]));
+    WORKS(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &on[1]));
+    WORKS(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &on[2]));
+    SO(on[0] == 1 && on[1] == 1 && on[2] == 1);
+    return HOLDS;
+}
+
+static enum verdict pools_count(const struct gpu *gpu)
+{
+    CUmemoryPool pool;
+    CUdeviceptr at;
+    cuuint64_t used = 0;
+    cuuint64_t reserved = 1;
+    WORKS(cuDeviceGetDefaultMemPool(&pool, gpu->device));
+    WORKS(cuCtxSynchronize());
+    WORKS(cuMemAllocAsync(&at, 10 * MIB, NULL));
+    WORKS(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
+    GIVES(used, 10 * MIB);
+    WORKS(cuMemFreeAsync(at, NULL));
+    WORKS(cuCtxSynchronize());
+    WORKS(cuMemPoolTrimTo(pool, 0));
+    WORKS(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
+    GIVES(reserved, 0);
+    return HOLDS;
+}
+
+static enum verdict identity(const struct gpu *gpu)
+{
+    CUdeviceptr block;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    unsigned kind = 0;
+    int ordinal = -1;
+    WORKS(cuMemAlloc(&block, 5 * MIB));
+    WORKS(cuMemGetAddressRange(&base, &bytes, block + MIB));
+    SO(base == block);
+    GIVES(bytes, 5 * MIB);
+    WORKS(cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, block + 1));
+    GIVES(kind, CU_MEMORYTYPE_DEVICE);
+    WORKS(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, block + 1));
+    GIVES(ordinal, gpu->device);
+    WORKS(cuMemFree(block));
+    GIVES(cuPointerGetAttribute(&kind, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                (CUdeviceptr)(uintptr_t)&kind),
+          CUDA_ERROR_INVALID_VALUE);
+    return HOLDS;
+}
+
+static enum verdict totals_agree(const struct gpu *gpu)
+{
+    size_t free = 0;
+    size_t total = 0;
+    size_t device_total = 0;
+    WORKS(cuMemGetInfo(&free, &total));
+    WORKS(cuDeviceTotalMem(&device_total, gpu->device));
+    GIVES(total - device_total, 0);
+    SO(free < total);
+    return HOLDS;
+}
+
+static enum verdict contexts_cost(const struct gpu *gpu)
+{
+    CUcontext second;
+    size_t before = gpu_free_bytes();
+#if CUDA_VERSION >= 13000
+    WORKS(cuCtxCreate(&second, NULL, 0, gpu->device));
+#else
+    WORKS(cuCtxCreate(&second, 0, gpu->device));
+#endif
+    WORKS(cuCtxSetCurrent(gpu->context));
+    SO(gpu_free_bytes() < before);
+    WORKS(cuCtxDestroy(second));
+    WORKS(cuCtxSetCurrent(gpu->context));
+    return HOLDS;
+}
+
+static enum verdict reset_frees(const struct gpu *gpu)
+{
+    CUdeviceptr block;
+    CUcontext context;
+    WORKS(cuMemAlloc(&block, 64 * MIB));
+    WORKS(cuDevicePrimaryCtxReset(gpu->device));
+    WORKS(cuDevicePrimaryCtxRetain(&context, gpu->device));
+    WORKS(cuCtxSetCurrent(context));
+    GIVES(cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
+    return HOLDS;
+}
+
+static enum verdict parameters_are_told(const struct gpu *gpu)
+{
+    static const size_t offsets[] = {0, 8, 16, 24};
+    static const size_t sizes[] = {8, 8, 4, 8};
+    size_t offset = 99;
+    size_t bytes = 99;
+    NEEDS(!gpu_is_simulated(), "its kernels have no declared parameters here");
+    for (size_t i = 0; i < sizeof offsets / sizeof *offsets; i++) {
+        WORKS(cuFuncGetParamInfo(gpu->check, i, &offset, &bytes));
+        GIVES(offset, offsets[i]);
+        GIVES(bytes, sizes[i]);
+    }
+    GIVES(cuFuncGetParamInfo(gpu->check, 4, &offset, &bytes), CUDA_ERROR_INVALID_VALUE);
+    return HOLDS;
+}
+
+/* Versions and flavours stay exact. */
+static enum verdict resolver(const struct gpu *gpu)
+{
+    void *plain = NULL;
+    void *per_thread = NULL;
+    void *old = NULL;
+    void *none = &plain;
+    CUdriverProcAddressQueryResult found;
+    (void)gpu;
+    WORKS(cuGetProcAddress("cuMemAllocAsync", &plain, 11020, CU_GET_PROC_ADDRESS_DEFAULT, &found));
+    GIVES(found, CU_GET_PROC_ADDRESS_SUCCESS);
+    WORKS(cuGetProcAddress("cuMemAllocAsync", &per_thread, 11020,
+                           CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, NULL));
+    SO(plain != per_thread);
+    WORKS(cuGetProcAddress("cuMemAlloc", &plain, 3020, CU_GET_PROC_ADDRESS_DEFAULT, NULL));
+    (void)cuGetProcAddress("cuMemAlloc", &old, 2000, CU_GET_PROC_ADDRESS_DEFAULT, NULL);
+    SO(plain != old);
+    (void)cuGetProcAddress("cuNoSuchFunction", &none, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &found);
+    GIVES(found, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    SO(none == NULL);
+    (void)cuGetProcAddress("cuMemAllocAsync", &none, 10000, CU_GET_PROC_ADDRESS_DEFAULT, &found);
+    GIVES(found, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    return HOLDS;
+}
+
+const struct assumption assume_memory[] = {
+    {"cuMemAlloc of whole granules takes its bytes at once, cuMemFree gives them back",
+     large_blocks_charge_granules, false},
+    {"small blocks share a granule and lie at multiples of 256", small_blocks_share, false},
+    {"what is refused by cuMemAlloc and cuMemFree, and by which error", refusals, false},
+    {"pitches are multiples of 512", pitches, false},
+    {"cuMemFree waits for the work of the device", free_waits_for_the_device, false},
+    {"cuMemFreeAsync frees cuMemAlloc's memory, and cuMemFree a stream's", either_call_frees,
+     false},
+    {"a stream gets at once what it freed", same_stream_reuses_at_once, false},
+    {"cuMemAllocAsync is out of memory at the call, and nothing sticks", out_of_memory_at_the_call,
+     false},
+    {"a pool keeps nothing and reuses all ways unless told", pool_defaults, false},
+    {"a pool's used bytes are those asked for, and a trimmed pool is empty", pools_count, false},
+    {"an address tells its block, kind and device; an unknown one is refused", identity, false},
+    {"cuMemGetInfo and cuDeviceTotalMem agree on the total", totals_agree, false},
+    {"a context takes device memory", contexts_cost, false},
+    {"a kernel's parameters are told", parameters_are_told, false},
+    {"the resolver answers by version and flavour", resolver, false},
+    {"a reset of the context frees its memory", reset_frees, true},
+    {NULL, NULL, false},
+};

@@ -1,0 +1,114 @@
+/* Tries every assumption that the simulated GPU makes about the real driver, and prints a line of
+ * JSON for each: {"assumption": ..., "holds": true, false or null (not tried), "saw": ...}. The
+ * exit status is 0 whatever holds; 1 where there is no device.
+ *
+ * assumptions [FIRST]: from that number on. */
+#include "tests/gpu/assume.h"
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const struct assumption *const groups[] = {assume_mapping, assume_memory, assume_order,
+                                                  assume_host};
+static char seen[256];
+/* A child that is stuck is left behind; the driver's calls take a fraction of this. */
+static const unsigned patience_s = 20;
+
+enum verdict assume_saw(enum verdict verdict, const char *what, long long value)
+{
+    (void)snprintf(seen, sizeof seen, value != 0 ? "%s (%lld)" : "%s", what, value);
+    return verdict;
+}
+
+static const struct assumption *assumption(unsigned number)
+{
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+        for (const struct assumption *row = groups[g]; row->says != NULL; row++) {
+            if (number-- == 0) {
+                return row;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void say(const struct assumption *row, enum verdict verdict, const char *saw)
+{
+    static const char *const words[] = {[HOLDS] = "true", [DIFFERS] = "false", [UNTRIED] = "null"};
+    (void)printf("{\"assumption\": \"%s\", \"holds\": %s, \"saw\": \"", row->says, words[verdict]);
+    for (const char *at = saw; *at != '\0'; at++) {
+        (void)printf(*at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
+    }
+    (void)printf("\"}\n");
+    (void)fflush(stdout);
+}
+
+/* Tries one after the other from this number on, as far as one process can, and says through the
+ * pipe which is next. Ends the process. */
+static void try_some(unsigned number, int pipe_end)
+{
+    struct gpu gpu;
+    const struct assumption *row;
+    bool go_on = true;
+    (void)alarm(patience_s);
+    gpu_open(&gpu);
+    for (unsigned first = number; go_on && (row = assumption(number)) != NULL; number++) {
+        if (row->alone && number != first) {
+            break;
+        }
+        (void)alarm(patience_s);
+        seen[0] = '\0';
+        enum verdict verdict = row->try(&gpu);
+        say(row, verdict, seen);
+        go_on = verdict != DIFFERS && !row->alone;
+        unsigned next = number + 1;
+        EXPECT(write(pipe_end, &next, sizeof next) == sizeof next);
+    }
+    _exit(0);
+}
+
+/* One process's share, from *number on, which is moved on; false: there is no device. */
+static bool try_in_child(unsigned *number, bool first)
+{
+    int ends[2];
+    int status = 0;
+    bool got_somewhere = false;
+    MUST(pipe(ends));
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        (void)close(ends[0]);
+        try_some(*number, ends[1]);
+    }
+    (void)close(ends[1]);
+    for (unsigned next; read(ends[0], &next, sizeof next) == sizeof next;) {
+        *number = next;
+        got_somewhere = true;
+    }
+    (void)close(ends[0]);
+    EXPECT(waitpid(child, &status, 0) == child);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+        return true;
+    }
+    if (first && !got_somewhere && WIFEXITED(status)) {
+        return false;
+    }
+    (void)snprintf(seen, sizeof seen, WIFSIGNALED(status) ? "signal %d" : "exit status %d",
+                   WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    say(assumption(*number), DIFFERS, seen);
+    (*number)++;
+    return true;
+}
+
+/* A process that only starts others: none of them inherits a driver. */
+int main(int argc, char **argv)
+{
+    unsigned number = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
+    for (bool first = true; assumption(number) != NULL; first = false) {
+        if (!try_in_child(&number, first)) {
+            return 1;
+        }
+    }
+    return 0;
+}

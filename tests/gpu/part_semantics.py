@@ -1,0 +1,174 @@
+"""Part 2: the test programs on the real driver, contents looked at by kernels, and everything that
+the simulated GPU assumes of the real one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from world import MIB, ROOT, Fail, Part, Skip, World, expect, main, only_device
+
+# Programs whose account has to be the same with memshim and without.
+SAME = (
+    ("driver linked", "driver_linked_job", ()),
+    ("driver resolved", "driver_resolved_job", ()),
+    ("streams, linked", "streams_linked_job", ("1", "150")),
+    ("streams, resolved", "streams_resolved_job", ("2", "150")),
+    ("life: plain", "life_job", ("plain",)),
+    ("life: fork afterwards", "life_job", ("fork-after",)),
+    ("life: fork before", "life_job", ("fork-before",)),
+    ("life: fork while threads allocate", "life_job", ("fork-busy",)),
+    ("life: exec", "life_job", ("exec",)),
+    ("life: libraries opened and closed", "life_job", ("libraries",)),
+    ("life: freed in an exit handler", "life_job", ("exit-handler",)),
+)
+POINTER = re.compile(r"0x[0-9a-f]+")
+REUSE_LIVE_MIB = 192
+
+
+def account(text: str) -> str:
+    return POINTER.sub("POINTER", text)
+
+
+def compare(world: World, program: Path, *arguments: str, **settings: Any) -> None:
+    alone = world.run([program, *arguments], **settings)
+    alone.check()
+    under = world.run([program, *arguments], shim=True, **settings)
+    under.check()
+    if account(alone.stdout) == account(under.stdout):
+        return
+    for one, other in zip(alone.stdout.splitlines(), under.stdout.splitlines(), strict=False):
+        if account(one) != account(other):
+            raise Fail(f"without memshim '{one[:120]}', with it '{other[:120]}'")
+    raise Fail("one of the accounts is shorter")
+
+
+def runtime_folders(world: World) -> list[str]:
+    """Folders in which a CUDA runtime may lie: the toolkit's and those beside PyTorch."""
+    folders = [Path("/usr/local/cuda/lib64")]
+    if world.python:
+        site = world.run(
+            [world.python, "-c", "import importlib.util as u; print(u.find_spec('torch').origin)"]
+        )
+        packages = Path(site.stdout.strip()).parent.parent if site.status == 0 else Path("/nowhere")
+        folders += [*packages.glob("nvidia/*/lib"), packages / "torch" / "lib"]
+    return [str(folder) for folder in folders if folder.is_dir()]
+
+
+def dynamic_runtime(world: World, version: int) -> None:
+    program = world.program(f"runtime_dynamic{'12' if version == 12 else ''}_job")
+    if world.simulated:
+        compare(world, program)
+        return
+    name = f"libcudart.so.{version}"
+    for folder in runtime_folders(world):
+        if (Path(folder) / name).exists():
+            compare(world, program, LD_LIBRARY_PATH=f"{world.libraries}:{folder}".strip(":"))
+            return
+    raise Skip(f"no {name} here")
+
+
+def static_runtime(world: World) -> None:
+    """nvcc's default. Built here, with the toolkit's own."""
+    if world.simulated:
+        compare(world, world.program("runtime_static_job"))
+        return
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    if not Path(nvcc).exists():
+        raise Skip("no nvcc here")
+    target = world.work / "runtime_static_job"
+    source = ROOT / "tests" / "process" / "programs" / "runtime_job.c"
+    world.run([nvcc, "-cudart", "static", "-o", target, source], timeout_s=60).check()
+    compare(world, target)
+
+
+def reuse(
+    part: Part, name: str, seconds: float, shim: bool, needs_spill: bool = False, **settings: Any
+) -> None:
+    with part.case(name, needs_s=seconds + 5):
+        world = part.world
+        output = world.output("reuse")
+        result = world.run(
+            [world.program("gpu_reuse"), "7", f"{seconds:g}", str(REUSE_LIVE_MIB)],
+            shim=shim,
+            timeout_s=seconds + 30,
+            MEMSHIM_OUTPUT=output,
+            SIMGPU_DELAY_US="0-100",
+            **settings,
+        )
+        found = result.lines("reuse")
+        if found and found[0]["wrong_bytes"]:
+            raise Fail(f"{found[0]['wrong_bytes']} bytes were not as written")
+        result.check()
+        expect(found[0]["blocks"] > 50, f"only {found[0]['blocks']} blocks in {seconds:g} s")
+        if shim:
+            device = only_device(output)
+            cap = device["cap_bytes"]
+            charged = device["peak_charged_bytes"]
+            expect(charged <= cap, f"{charged} bytes were charged under a cap of {cap}")
+            if needs_spill:
+                expect(device["spill"]["spilled_bytes"] > 0, "nothing was spilled")
+        part.figure(f"semantics/{name}", found[0]["blocks"], "blocks")
+
+
+def context_bytes(world: World) -> int:
+    """What the device loses to this program's context, measured by one that needs hardly more."""
+    output = world.output("context")
+    world.run(
+        [world.program("trainer"), "--steps", "1", "--layers", "1", "--width", "64"],
+        shim=True,
+        MEMSHIM_OUTPUT=output,
+    ).check()
+    device = only_device(output)
+    return int(device["peak"]["charged_bytes"] - device["peak"]["reserved_bytes"])
+
+
+def assumptions(part: Part) -> None:
+    """What the driver does otherwise than the simulated one fails here, by its name."""
+    world = part.world
+    with part.case("assumptions: all were tried"):
+        result = world.run([world.program("gpu_assumptions")], timeout_s=60)
+        rows = [row for row in result.lines() if "assumption" in row]
+        for row in rows:
+            with part.case(f"assumption: {row['assumption']}"):
+                if row["holds"] is None:
+                    raise Skip(row["saw"])
+                expect(row["holds"], row["saw"])
+        result.check()
+        part.figure("semantics/assumptions", len(rows))
+
+
+def run(part: Part) -> None:
+    world = part.world
+    for name, program, arguments in SAME:
+        with part.case(f"same account: {name}"):
+            compare(world, world.program(program), *arguments)
+    for version in (13, 12):
+        with part.case(f"same account: runtime {version}, dynamic"):
+            dynamic_runtime(world, version)
+    with part.case("same account: runtime, static"):
+        static_runtime(world)
+    assumptions(part)
+    each_s = max(0.5, min(6.0, world.left_s() / 6))
+    reuse(part, "contents after every reuse, the driver alone", each_s / 2, False)
+    reuse(part, "contents after every reuse", each_s, True)
+    with part.case("room for the context is known"):
+        others = context_bytes(world)
+    limit = others + (REUSE_LIVE_MIB + 112) * MIB
+    reuse(part, "contents after every reuse, memory short", each_s, True, MEMSHIM_LIMIT=limit)
+    short = others + int(0.8 * REUSE_LIVE_MIB) * MIB
+    reuse(
+        part,
+        "contents after every reuse, at 0.8 x need, spilling",
+        each_s,
+        True,
+        needs_spill=True,
+        MEMSHIM_LIMIT=short,
+        MEMSHIM_SPILL="auto",
+    )
+
+
+if __name__ == "__main__":
+    main(run)

@@ -1,0 +1,173 @@
+"""What a check found: results.json for programs, results.md, a page, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import targets
+
+SCHEMA = "memshim-gpu-check/1"
+STATUSES = ("pass", "fail", "skipped")
+# Where the simulated GPU runs no kernels, times and ratios say nothing of real hardware.
+SIMULATED = (
+    "On the **simulated GPU**: this shows that the check runs. No figure here says anything of a "
+    "real device."
+)
+
+
+@dataclass
+class Case:
+    name: str
+    status: str
+    reason: str
+    seconds: float
+
+
+@dataclass
+class PartResult:
+    name: str
+    budget_s: float
+    seconds: float = 0
+    ended: str = "not run"  # "done", "cut off" or "failed" afterwards
+    cases: list[Case] = field(default_factory=list)
+    figures: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def take(self, line: str) -> Case | None:
+        """One line that the part said; the case, where it is one."""
+        try:
+            value = json.loads(line)
+        except ValueError:
+            return None
+        if not isinstance(value, dict):
+            return None
+        if "figure" in value:
+            self.figures[value["figure"]] = {"value": value["value"], "unit": value["unit"]}
+        if "case" not in value:
+            return None
+        case = Case(value["case"], value["status"], value["reason"], round(value["seconds"], 2))
+        self.cases.append(case)
+        return case
+
+
+@dataclass
+class Results:
+    """Everything, whole at any time: it is written after every part."""
+
+    when: str
+    commit: str
+    machine: dict[str, Any]  # device, driver, and what else was found on the machine
+    minutes: float
+    limit_bytes: int
+    parts: list[PartResult]
+
+    def cases(self) -> Iterator[Case]:
+        for part in self.parts:
+            yield from part.cases
+
+    def count(self, status: str) -> int:
+        return sum(case.status == status for case in self.cases())
+
+    def figures(self) -> dict[str, dict[str, Any]]:
+        return {name: row for part in self.parts for name, row in part.figures.items()}
+
+    def targets(self) -> list[dict[str, str]]:
+        """On the simulated GPU none is reached or missed."""
+        known = {
+            name: row["value"] for name, row in self.figures().items() if row["value"] is not None
+        }
+        rows: list[dict[str, str]] = targets.rows(
+            known, {case.name: case.status for case in self.cases()}
+        )
+        if self.machine["simulated"]:
+            for row in rows:
+                row["status"] = "unknown"
+        return rows
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "when": self.when,
+            "commit": self.commit,
+            "machine": self.machine,
+            "minutes": self.minutes,
+            "limit_bytes": self.limit_bytes,
+            "totals": {status: self.count(status) for status in STATUSES},
+            "targets": self.targets(),
+            "parts": [
+                {key: value for key, value in asdict(part).items() if key != "figures"}
+                for part in self.parts
+            ],
+            "figures": self.figures(),
+        }
+
+    def write(self, folder: Path) -> None:
+        """Each file is replaced at once, so that one of them is there whatever happens."""
+        for name, text in (
+            ("results.json", json.dumps(self.as_json(), indent=1) + "\n"),
+            ("results.md", page(self)),
+        ):
+            beside = folder / f".{name}"
+            beside.write_text(text)
+            beside.replace(folder / name)
+
+
+def cell(text: object) -> str:
+    """Inert in a table."""
+    return str(text).replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+
+
+def table(heads: list[str], rows: list[list[object]]) -> list[str]:
+    lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return lines + ["| " + " | ".join(cell(value) for value in row) + " |" for row in rows] + [""]
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def page(results: Results) -> str:
+    machine = results.machine
+    totals = ", ".join(f"{results.count(status)} {status}" for status in STATUSES)
+    lines = [
+        f"# {machine['device']}, driver {machine['driver']}",
+        "",
+        f"{results.when}, commit {results.commit}, `{machine['command']}`: {totals}.",
+        "",
+    ]
+    if machine["simulated"]:
+        lines += [SIMULATED, ""]
+    facts = ("memshim", "cuda", "total_bytes", "kernel", "glibc", "python", "torch", "cpus")
+    lines += [", ".join(f"{key} {machine[key]}" for key in facts if machine.get(key)) + ".", ""]
+    lines += ["## The figures to reach", ""]
+    lines += table(
+        ["what", "target", "reached", ""],
+        [[row["what"], row["target"], row["reached"], row["status"]] for row in results.targets()],
+    )
+    lines += ["## Parts", ""]
+    parts: list[list[object]] = []
+    for part in results.parts:
+        counts = [sum(case.status == status for case in part.cases) for status in STATUSES]
+        seconds = f"{part.seconds:.0f} of {part.budget_s:.0f}"
+        parts.append([part.name, *counts, seconds, part.ended])
+    lines += table(["part", *STATUSES, "seconds", "ended"], parts)
+    for status, title in (("fail", "Failed"), ("skipped", "Skipped")):
+        found: list[list[object]] = [
+            [part.name, case.name, case.reason]
+            for part in results.parts
+            for case in part.cases
+            if case.status == status
+        ]
+        if found:
+            lines += [f"## {title}", "", *table(["part", "case", "why"], found)]
+    figures: list[list[object]] = [
+        [name, number(row["value"]), row["unit"]] for name, row in results.figures().items()
+    ]
+    if figures:
+        lines += ["## Figures", "", *table(["what", "value", "unit"], figures)]
+    return "\n".join(lines)

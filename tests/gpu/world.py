@@ -1,0 +1,337 @@
+"""What every part of the check stands on: the machine, commands with and without memshim, times by
+which to end, and the lines in which a part says what it found.
+
+A part is a program (part_*.py) that check.py starts with the settings of `World` in its
+environment. It writes one JSON line for each thing it has found, at once, so that what it had when
+its time was up is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+PREFIX = "GPU_CHECK_"
+NO_KERNELS = "kernels do nothing on the simulated GPU"
+PR_SET_CHILD_SUBREAPER = 36
+# Parts end by themselves this long before they would be killed.
+SPARE_S = 2.0
+
+
+class Skip(Exception):
+    """A case that cannot be tried here, and why."""
+
+
+class Fail(Exception):
+    """A case that was tried and did not hold."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended: its status as subprocess gives it (-N: signal N) and what it said."""
+
+    command: Sequence[str]
+    status: int
+    stdout: str
+    stderr: str
+    timed_out: bool
+
+    def check(self, status: int = 0) -> Result:
+        if self.timed_out:
+            raise Fail(f"{self.name()} did not end in time: {self.last_words()}")
+        if self.status != status:
+            raise Fail(f"{self.name()} ended with status {self.status}: {self.last_words()}")
+        return self
+
+    def name(self) -> str:
+        return " ".join(Path(part).name if "/" in part else part for part in self.command)[:120]
+
+    def last_words(self) -> str:
+        lines = [
+            line
+            for line in (self.stderr + "\n" + self.stdout).splitlines()
+            if line.strip() and not line.startswith("memshim: ")
+        ]
+        errors = [line for line in lines if "Error" in line or "error" in line]
+        return (errors or lines or ["it said nothing"])[-1].strip()[:300]
+
+    def lines(self, event: str | None = None) -> list[dict[str, Any]]:
+        """The JSON lines of its output; with an event's name, only those."""
+        found = []
+        for line in self.stdout.splitlines():
+            with contextlib.suppress(ValueError):
+                value = json.loads(line) if line.startswith("{") else None
+                if isinstance(value, dict) and event in (None, value.get("event")):
+                    found.append(value)
+        return found
+
+
+def adopt_orphans() -> None:
+    """What this process's children leave behind becomes its child, and so can be ended."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    for folder in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):
+            found += [int(word) for word in (folder / "children").read_text().split()]
+    return found
+
+
+def end_descendants() -> None:
+    """Kills everything that this process has started, directly or not, and waits for its end."""
+    while True:
+        living = children_of(os.getpid())
+        if not living:
+            return
+        for child in living:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+        for child in living:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(child, 0)
+
+
+@dataclass(frozen=True)
+class World:
+    """Where this check runs. Times are of time.monotonic, which all processes share."""
+
+    build: Path
+    work: Path  # for what is thrown away at the end
+    out: Path  # for what is kept
+    python: str  # an interpreter with PyTorch; "": there is none
+    libraries: str  # for LD_LIBRARY_PATH: what was carried here and this machine lacks
+    simulated: bool
+    limit_bytes: int  # the most device memory that a part may use at a time
+    deadline: float
+
+    def exported(self) -> dict[str, str]:
+        return {
+            PREFIX + "BUILD": str(self.build),
+            PREFIX + "WORK": str(self.work),
+            PREFIX + "OUT": str(self.out),
+            PREFIX + "PYTHON": self.python,
+            PREFIX + "LIBRARIES": self.libraries,
+            PREFIX + "SIMULATED": "1" if self.simulated else "",
+            PREFIX + "LIMIT": str(self.limit_bytes),
+            PREFIX + "DEADLINE": repr(self.deadline),
+        }
+
+    @staticmethod
+    def imported() -> World:
+        env = os.environ
+        return World(
+            build=Path(env[PREFIX + "BUILD"]),
+            work=Path(env[PREFIX + "WORK"]),
+            out=Path(env[PREFIX + "OUT"]),
+            python=env[PREFIX + "PYTHON"],
+            libraries=env[PREFIX + "LIBRARIES"],
+            simulated=env[PREFIX + "SIMULATED"] == "1",
+            limit_bytes=int(env[PREFIX + "LIMIT"]),
+            deadline=float(env[PREFIX + "DEADLINE"]),
+        )
+
+    def left_s(self) -> float:
+        """Seconds that this part still has."""
+        return self.deadline - time.monotonic() - SPARE_S
+
+    def need(self, seconds: float) -> None:
+        """Skips the case unless there is as much time."""
+        if self.left_s() < seconds:
+            raise Skip(f"no time left (it wants {seconds:.0f} s)")
+
+    @property
+    def shim(self) -> Path:
+        return self.build / "libmemshim.so"
+
+    @property
+    def cli(self) -> Path:
+        return self.build / "memshim"
+
+    def program(self, name: str) -> Path:
+        """A C program of tests/gpu or tests/process, as built."""
+        for folder in ("gpu", "process"):
+            path = self.build / "tests" / folder / name
+            if path.exists():
+                return path
+        raise Skip(f"this build has no {name}")
+
+    def need_python(self) -> str:
+        if not self.python:
+            raise Skip("no python3 with PyTorch here")
+        return self.python
+
+    def environment(self, shim: bool, settings: Mapping[str, object]) -> dict[str, str]:
+        """A command's environment: ours without what is about memshim, PyTorch's allocator or the
+        simulated GPU, then these; None removes one. Running out is to be seen unless a part says
+        otherwise, so spilling is off."""
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SIMGPU_", "MEMSHIM_", "PYTORCH_", PREFIX))
+            and name != "LD_PRELOAD"
+        }
+        kept["MEMSHIM_SPILL"] = "off"
+        kept["MEMSHIM_OUTPUT"] = str(self.work / "memshim-out")
+        paths = [self.libraries, os.environ.get("LD_LIBRARY_PATH", "")]
+        if self.simulated:
+            paths.insert(0, str(self.build / "simgpu"))
+            kept["MEMSHIM_BUILD"] = str(self.build)
+            kept["SIMGPU_SHARED"] = str(self.work / "devices")
+            kept["SIMGPU_MEMORY"] = "64GiB"
+            kept["OMP_NUM_THREADS"] = "1"
+            if self.python:
+                kept["MEMSHIM_VENV"] = str(Path(self.python).parent.parent)
+        kept["LD_LIBRARY_PATH"] = ":".join(path for path in paths if path)
+        if shim:
+            kept["LD_PRELOAD"] = str(self.shim)
+        for name, value in settings.items():
+            kept.pop(name, None)
+            if value is not None:
+                kept[name] = str(value)
+        return kept
+
+    def start(
+        self,
+        command: Sequence[str | Path],
+        shim: bool = False,
+        torch: bool = False,
+        **settings: object,
+    ) -> subprocess.Popen[str]:
+        words = [str(part) for part in command]
+        if torch and self.simulated:
+            words.insert(0, str(ROOT / "scripts" / "simgpu.sh"))
+        return subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            cwd=self.work,
+            env=self.environment(shim, settings),
+        )
+
+    def run(
+        self,
+        command: Sequence[str | Path],
+        shim: bool = False,
+        torch: bool = False,
+        timeout_s: float = 60,
+        **settings: object,
+    ) -> Result:
+        """A command to its end, or until this much time, or this part's, is up. `torch`: a Python
+        program that wants PyTorch's libraries, of which the simulated GPU has doubles."""
+        process = self.start(command, shim, torch, **settings)
+        timed_out = False
+        try:
+            stdout, stderr = process.communicate(timeout=max(0.1, min(timeout_s, self.left_s())))
+        except subprocess.TimeoutExpired:
+            timed_out = True
+            process.kill()
+            end_descendants()
+            stdout, stderr = process.communicate()
+        return Result(
+            [str(part) for part in command], process.returncode, stdout, stderr, timed_out
+        )
+
+    def run_python(self, script: str, *arguments: object, **settings: Any) -> Result:
+        """A Python program of this folder, with PyTorch."""
+        command: list[str | Path] = [self.need_python(), HERE / script, *map(str, arguments)]
+        return self.run(command, torch=True, **settings)
+
+    def output(self, name: str) -> Path:
+        """A new folder for what memshim leaves of one run."""
+        path = self.work / f"output-{name}-{time.monotonic_ns()}"
+        path.mkdir()
+        return path
+
+
+def reports(output: Path) -> list[dict[str, Any]]:
+    """The reports of the processes that left one there."""
+    return [
+        json.loads(path.read_text())
+        for path in sorted(output.glob("*/*/report.json"))
+        if "latest" not in path.parts
+    ]
+
+
+def only_device(output: Path) -> dict[str, Any]:
+    """The first device of the one report there."""
+    found = reports(output)
+    if len(found) != 1:
+        raise Fail(f"{len(found)} reports where one was expected")
+    device = found[0]["devices"][0]
+    assert isinstance(device, dict)
+    return device
+
+
+class Part:
+    """One part's cases, each of which passes, fails or is skipped, with figures."""
+
+    def __init__(self) -> None:
+        adopt_orphans()
+        self.world = World.imported()
+
+    def say(self, **values: object) -> None:
+        sys.stdout.write(json.dumps(values) + "\n")
+        sys.stdout.flush()
+
+    def figure(self, name: str, value: float | None, unit: str = "") -> None:
+        """A number worth keeping, under a name that targets.py may know."""
+        self.say(figure=name, value=value, unit=unit)
+
+    @contextlib.contextmanager
+    def case(self, name: str, needs_s: float = 0) -> Iterator[None]:
+        """What happens inside is the case; it fails by an exception, and the part goes on."""
+        start = time.monotonic()
+        status, reason = "pass", ""
+        try:
+            self.world.need(needs_s)
+            yield
+        except Skip as why:
+            status, reason = "skipped", str(why)
+        except Fail as why:
+            status, reason = "fail", str(why)
+        except Exception as error:
+            status, reason = "fail", f"{type(error).__name__}: {error}"
+            traceback.print_exc()
+        self.say(case=name, status=status, reason=reason, seconds=time.monotonic() - start)
+
+    def needs_kernels(self) -> None:
+        """At the end of a case whose outcome says nothing where no kernel runs."""
+        if self.world.simulated:
+            raise Skip(f"it ran through, but {NO_KERNELS}")
+
+
+def expect(condition: bool, reason: str) -> None:
+    if not condition:
+        raise Fail(reason)
+
+
+def main(run: Callable[[Part], None]) -> None:
+    """A part's program."""
+    part = Part()
+
+    def stop(*_: object) -> None:
+        end_descendants()
+        os._exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
+    run(part)
+    end_descendants()
