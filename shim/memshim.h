@@ -24,6 +24,7 @@
 #define MEMSHIM_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,6 +65,33 @@ MEMSHIM_API void memshim_tag_pop(void);
 /* A training step begins here. A program that says so once is believed: steps are then no longer
  * found by memshim itself. An NVTX range named `step` says the same. */
 MEMSHIM_API void memshim_step(void);
+
+/* How a device stands, as far as this process uses it. Members are only ever added at the end. What
+ * is only told in `memshim top` and in the report is in the README; so is this as Python's ctypes
+ * has it. */
+struct memshim_stats {
+    size_t size;          /* set by the caller: sizeof(struct memshim_stats) */
+    uint64_t total_bytes; /* of the device */
+    uint64_t cap_bytes;   /* most that the process may be charged for */
+    uint64_t
+        used_bytes; /* charged against the cap: reserved, what the driver served, the context */
+    uint64_t peak_used_bytes; /* the most that was charged so far */
+    uint64_t free_bytes;      /* below the cap and charged to nobody */
+    uint64_t live_bytes; /* asked for and not given back; in a framework's segments, its tensors */
+    uint64_t reserved_bytes; /* device memory that the pool holds for it */
+    uint64_t host_bytes; /* host memory in its place: spilled, behind holes, or set aside for it */
+    uint64_t spilled_bytes, promoted_bytes; /* moved to host memory, and back, all in all */
+    uint64_t spill_wait_ns;                 /* that the device was held for these moves */
+    uint64_t refusals;                      /* allocation calls refused as out of memory */
+    uint64_t status;      /* 0 normal, 1 warning, 2 critical, 3 emergency (MEMSHIM_THRESHOLDS) */
+    double fragmentation; /* 1 - live / reserved, from 0 to 1 */
+};
+
+/* Reads the device of this CUDA ordinal, with and without a trace: some microseconds, no call into
+ * the driver. 0; -1, and *stats as it was, where the process has not used that device yet, in a
+ * fork child, and where stats is null or stats->size is not set. Members beyond what this memshim
+ * knows are set to 0. */
+MEMSHIM_API int memshim_stats(int device, struct memshim_stats *stats);
 
 /* "0.1.0". Never null. */
 MEMSHIM_API const char *memshim_version(void);

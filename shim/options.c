@@ -262,6 +262,21 @@ static bool parse_batch(const char *text, struct ms_options *out)
     return true;
 }
 
+static bool parse_status_every(const char *text, struct ms_options *out)
+{
+    const double longest = 1e6; /* seconds: 11 days */
+    double number = 0;
+    const char *unit = text[0] != '\0' ? scan_number(text, &number) : text;
+    const bool seconds = unit != NULL && strcmp(unit, "s") == 0;
+    if (unit == NULL || (unit[0] != '\0' && !seconds) || number > longest ||
+        (text[0] != '\0' && (seconds ? number < 1e-3 : number < 1 || number != (int)number))) {
+        return false;
+    }
+    out->status_steps = seconds ? 0 : (uint64_t)number;
+    out->status_ns = seconds ? (uint64_t)(number * 1e9) : 0;
+    return true;
+}
+
 static bool parse_wait(const char *text, struct ms_options *out)
 {
     double milliseconds;

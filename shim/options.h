@@ -41,6 +41,8 @@ struct ms_options {
     uint64_t wait_ns;                       /* MEMSHIM_WAIT_MS */
     double thresholds[3];                   /* MEMSHIM_THRESHOLDS, of the cap, rising */
     const char *run_id;                     /* MEMSHIM_RUN_ID, null where not set */
+    uint64_t status_steps;                  /* MEMSHIM_STATUS_EVERY; 0: not by steps */
+    uint64_t status_ns;                     /* the same; 0: not by time */
     uint32_t batch;                         /* MEMSHIM_BATCH, 0: not told; for the report alone */
 };
 

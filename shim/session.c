@@ -16,6 +16,8 @@
 #include "shim/memshim.h"
 #include "shim/options.h"
 #include "shim/sites/site.h"
+#include "shim/stats.h"
+#include "shim/status.h"
 #include "shim/torch.h"
 
 #define EARLY_BYTES 4096 /* of notes and versions from before the trace */
@@ -192,6 +194,7 @@ void ms_session_device(int device, const char *name, const uint8_t *uuid, uint64
     }
     if (first) {
         say_device(device, name, total_bytes, cap_bytes);
+        ms_status_begin();
     }
 }
 
@@ -206,6 +209,9 @@ void ms_session_oom(int device, const struct ms_oom_state *state)
     char sentence[1024];
     uint64_t short_bytes;
     bool from_torch = state->source == MS_OOM_TORCH;
+    if (!from_torch) {
+        ms_stats_note_refusal(device);
+    }
     ms_trace_t *open = ms_session_trace();
     if (open != NULL) {
         ms_trace_oom(open, (uint8_t)device, state);

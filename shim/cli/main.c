@@ -6,6 +6,7 @@
 #include "shim/cli/cli.h"
 #include "shim/cli/probe.h"
 #include "shim/options.h"
+#include "shim/stats.h"
 
 static void write_out(void *ctx, const char *text)
 {
@@ -35,6 +36,11 @@ static int coverage_command(int argc, char **argv)
     return print_table(argc, argv, ms_hooks_print);
 }
 
+static int statistics_command(int argc, char **argv)
+{
+    return print_table(argc, argv, ms_statistics_print);
+}
+
 static int version_command(int argc, char **argv)
 {
     (void)argc;
@@ -58,6 +64,7 @@ static const struct command {
      "what this machine can do: driver, devices, spill, PyTorch: memshim doctor [--json]"},
     {"options", options_command, "every option, its values and its default"},
     {"coverage", coverage_command, "every function of the driver that memshim stands in front of"},
+    {"statistics", statistics_command, "every figure that is told while a process runs"},
     {"version", version_command, "the version"},
     {"probe-host", ms_cli_probe_host, NULL},
     {"probe-mapping", ms_cli_probe_mapping, NULL},
@@ -72,7 +79,7 @@ static int help_command(int argc, char **argv)
                  "A memory pool, a hard cap and a post-mortem for training on CUDA devices.\n\n");
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (commands[i].usage != NULL) {
-            (void)printf("  %-9s %s\n", commands[i].name, commands[i].usage);
+            (void)printf("  %-10s %s\n", commands[i].name, commands[i].usage);
         }
     }
     (void)printf("\nWithout this executable: LD_PRELOAD=libmemshim.so COMMAND...\n");

@@ -11,6 +11,7 @@
 #include "shim/serve/stream.h"
 #include "shim/session.h"
 #include "shim/sites/site.h"
+#include "shim/status.h"
 
 /* Ids of blocks that no pool served: far above the allocator's own, which count from 1. */
 #define FIRST_FORWARDED_ID (1ULL << 62)
@@ -106,6 +107,7 @@ CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_s
     if (ms_device_crosses_threshold(device)) {
         look_closer(device);
     }
+    ms_status_look();
     if (status == MS_ERR_NO_MEMORY && stream == MS_STREAM_DEVICE &&
         ms_birth_on_host(device, bytes, request.site, out)) {
         return CUDA_SUCCESS;

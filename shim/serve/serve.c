@@ -17,6 +17,7 @@
 #include "shim/serve/stream.h"
 #include "shim/serve/vmm.h"
 #include "shim/sites/site.h"
+#include "shim/status.h"
 
 /* Each of these once for the process: what follows from it holds for all of it. */
 static void say_status(const struct ms_device *device, ms_status_t status)
@@ -64,6 +65,7 @@ void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_
     if (bytes > 0 && atomic_load_explicit(&d->host_made, memory_order_relaxed)) {
         ms_spill_look(d);
     }
+    ms_status_look();
 }
 
 /* Locks in the order in which they are taken inside each other: what may hold another comes first.

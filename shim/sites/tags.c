@@ -11,6 +11,7 @@
 #include "shim/memshim.h"
 #include "shim/session.h"
 #include "shim/sites/tag_names.h"
+#include "shim/status.h"
 
 struct entry {
     uint32_t tag; /* that of the entry below where this one has no name of its own */
@@ -214,6 +215,7 @@ void ms_step(enum ms_step_source source)
 {
     uint64_t step = atomic_fetch_add_explicit(&steps[source], 1, memory_order_relaxed) + 1;
     ms_session_emit(&(struct ms_event){.kind = MS_EVENT_STEP, .id = step, .aux = source});
+    ms_status_step();
 }
 
 uint64_t ms_steps_told(void)

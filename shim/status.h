@@ -1,0 +1,34 @@
+/* MEMSHIM_STATUS_EVERY: a line on how the devices stand, every so many steps or seconds.
+ *
+ * No thread of its own: it is looked at where memory is born and where a step begins. A process
+ * that does neither for a while says nothing meanwhile, and has nothing new to say. */
+#ifndef MEMSHIM_SHIM_STATUS_H
+#define MEMSHIM_SHIM_STATUS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+extern _Atomic bool ms_status_on;
+
+/* A device is used for the first time: from here on lines are due, where they are asked for. */
+void ms_status_begin(void);
+
+void ms_status_look_closer(void);
+void ms_status_step_closer(void);
+
+/* Memory was born, or a step began: says the line where it is due. No lock of this library is
+ * held. */
+static inline void ms_status_look(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&ms_status_on, memory_order_relaxed), 0)) {
+        ms_status_look_closer();
+    }
+}
+static inline void ms_status_step(void)
+{
+    if (__builtin_expect(atomic_load_explicit(&ms_status_on, memory_order_relaxed), 0)) {
+        ms_status_step_closer();
+    }
+}
+
+#endif
