@@ -70,6 +70,29 @@ class Spill(ProcessTest):
         # A cap at which this would have fitted, and not one that was enough anyway.
         self.assertGreater(spill["estimated_cap_without_bytes"], device["peak_live_bytes"])
 
+    def test_steps_that_repeat(self) -> None:
+        """What is used comes back before it is; also where the program tells no steps."""
+        steps, warm_up = 9, 4
+        for told in ((), ("told",)):
+            with self.subTest(told), tempfile.TemporaryDirectory() as folder:
+                run(
+                    [program("step_job"), str(steps), *told],
+                    shim=True,
+                    MEMSHIM_OUTPUT=folder,
+                    MEMSHIM_SPILL="auto",
+                    MEMSHIM_LIMIT=CAP_BYTES,
+                    SIMGPU_MEMORY="1GiB",
+                    SIMGPU_CONTEXT=CONTEXT_BYTES,
+                ).check()
+                device = only_report(Path(folder))["devices"][0]
+                over_bytes = device["peak_live_bytes"] - (CAP_BYTES - CONTEXT_BYTES)
+                self.assertGreater(over_bytes, 8 * MIB)
+                spill = device["spill"]
+                self.assertGreater(spill["promotes"], steps - warm_up)
+                self.assertGreater(spill["promoted_bytes"], (steps - warm_up) * over_bytes)
+                # The optimizer's state lies there in the first steps, and no more.
+                self.assertLess(spill["estimated_bus_bytes"], warm_up * 2 * over_bytes)
+
     def test_what_is_said(self) -> None:
         stderr = self.job(300).check().stderr
         for line in (": warning, ", ": emergency, ", "They keep their addresses"):
