@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MS_GROWTH_SAMPLES 256u /* steps at which live bytes are taken, at most */
+#define MS_GROWTH_SAMPLES 512u /* steps at which live bytes are taken, at most */
 #define MS_GROWTH_FEWEST  8u   /* with fewer samples nothing is said */
 #define MS_GROWING_SITES  50u
 

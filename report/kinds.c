@@ -302,17 +302,38 @@ static void choose(struct ms_site_kinds *kinds, const char *const reasons[MS_KIN
     kinds->reason = reasons[kinds->kind];
 }
 
+static void gather(struct evidence *evidence, const ms_definitions_t *definitions,
+                   const ms_landmarks_t *landmarks, const ms_site_table_t *table,
+                   ms_stacks_t *stacks, uint8_t device, uint32_t site)
+{
+    *evidence = (struct evidence){.site = ms_definitions_site(definitions, site),
+                                  .is = *ms_landmarks_of(landmarks, site),
+                                  .marks = marks_of(stacks, site)};
+    ms_site_table_fates(table, device, site, &evidence->fates);
+}
+
+void ms_kinds_by_fate(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks,
+                      const ms_site_table_t *table, ms_stacks_t *stacks, uint8_t device,
+                      uint32_t site, uint8_t kinds[MS_FATE_COUNT])
+{
+    struct evidence evidence;
+
+    gather(&evidence, definitions, landmarks, table, stacks, device, site);
+    for (int fate = 0; fate < MS_FATE_COUNT; fate++) {
+        evidence.fate = (enum ms_fate)fate;
+        kinds[fate] = (uint8_t)rule_for(&evidence)->kind;
+    }
+}
+
 void ms_kinds_judge(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks,
                     const ms_site_table_t *table, ms_stacks_t *stacks, uint8_t device,
                     uint32_t site, struct ms_site_kinds *kinds)
 {
-    struct evidence evidence = {.site = ms_definitions_site(definitions, site),
-                                .is = *ms_landmarks_of(landmarks, site),
-                                .marks = marks_of(stacks, site)};
+    struct evidence evidence;
     const char *reasons[MS_KIND_COUNT] = {[MS_KIND_UNKNOWN] = "it holds nothing that was followed"};
 
     *kinds = (struct ms_site_kinds){0};
-    ms_site_table_fates(table, device, site, &evidence.fates);
+    gather(&evidence, definitions, landmarks, table, stacks, device, site);
     for (int fate = 0; fate < MS_FATE_COUNT; fate++) {
         if (evidence.fates.bytes[fate] == 0) {
             continue;

@@ -37,6 +37,11 @@ struct ms_site_kinds {
 /* "optimizer state", as people read it. */
 const char *ms_kind_name(enum ms_kind kind);
 
+/* What the site's bytes are that have each fate, by the same rules. */
+void ms_kinds_by_fate(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks,
+                      const ms_site_table_t *table, ms_stacks_t *stacks, uint8_t device,
+                      uint32_t site, uint8_t kinds[MS_FATE_COUNT]);
+
 /* stacks: null where no names are known, which leaves workspaces and communication unseen. */
 void ms_kinds_judge(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks,
                     const ms_site_table_t *table, ms_stacks_t *stacks, uint8_t device,

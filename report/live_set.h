@@ -12,6 +12,7 @@ struct ms_live {
     uint64_t born_ns;
     uint32_t site;
     uint32_t born_phase, born_epoch; /* site_fates.h */
+    uint32_t birth;                  /* its number, of a block or tensor */
     uint8_t device;
     bool captured; /* born in an arena that a capture froze */
 };

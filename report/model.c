@@ -21,18 +21,12 @@
 #define MOST_MOVES  10000 /* that the timeline shows */
 #define ONE_MOVE_NS 1000000
 
-/* An out-of-memory on its way through the replay. */
-struct pending {
-    struct ms_model_oom oom;
-    uint64_t event; /* told before it */
-};
-
 struct replay {
     struct ms_model *model;
     struct ms_reader *reader;
     struct ms_codec *codec;
     ms_steps_t *steps;
-    struct ms_buffer pending; /* struct pending, by event */
+    struct ms_buffer pending; /* struct ms_model_oom, by event: on their way through the replay */
     size_t next_pending;
     /* By device: the smallest request that has failed and not been met since. */
     uint64_t smallest_open[MS_DEVICE_COUNT];
@@ -97,15 +91,14 @@ static void add_note(struct ms_model *model, const char *text, size_t bytes)
 
 static void add_oom(struct replay *replay, const struct ms_log_entry *entry, const char *payload)
 {
-    struct pending *pending = ms_buffer_extend(&replay->pending, sizeof(*pending));
+    struct ms_model_oom *oom = ms_buffer_extend(&replay->pending, sizeof(*oom));
 
-    if (pending) {
-        pending->event = entry->event;
-        pending->oom.time_ns = entry->time_ns;
-        pending->oom.device = entry->device & (MS_DEVICE_COUNT - 1);
-        memcpy(&pending->oom.record, payload, sizeof(pending->oom.record));
-        pending->oom.verdict = ms_verdict_parts(&pending->oom.record.state,
-                                                &pending->oom.short_bytes, NULL, 0, NULL, 0);
+    if (oom) {
+        oom->event = entry->event;
+        oom->time_ns = entry->time_ns;
+        oom->device = entry->device & (MS_DEVICE_COUNT - 1);
+        memcpy(&oom->record, payload, sizeof(oom->record));
+        oom->verdict = ms_verdict_parts(&oom->record.state, &oom->short_bytes, NULL, 0, NULL, 0);
     }
 }
 
@@ -209,22 +202,22 @@ static void read_log(struct replay *replay, struct ms_extent_place *place)
 /* Out-of-memories that came before the event of this ordinal. */
 static void start_pending(struct replay *replay, uint64_t event)
 {
-    const struct pending *all = (const struct pending *)replay->pending.at;
+    const struct ms_model_oom *all = (const struct ms_model_oom *)replay->pending.at;
     const size_t count = replay->pending.bytes / sizeof(*all);
 
     while (replay->next_pending < count && all[replay->next_pending].event <= event) {
-        const struct pending *pending = &all[replay->next_pending];
+        const struct ms_model_oom *pending = &all[replay->next_pending];
 
         replay->next_pending++;
 
-        struct ms_model_device *device = use_device(replay->model, pending->oom.device);
-        uint64_t *smallest = &replay->smallest_open[pending->oom.device];
+        struct ms_model_device *device = use_device(replay->model, pending->device);
+        uint64_t *smallest = &replay->smallest_open[pending->device];
 
         if (device) {
-            ms_aggregate_oom(&device->sums, pending->oom.record.state.source == MS_OOM_TORCH);
+            ms_aggregate_oom(&device->sums, pending->record.state.source == MS_OOM_TORCH);
         }
-        if (pending->oom.record.state.requested_bytes < *smallest) {
-            *smallest = pending->oom.record.state.requested_bytes;
+        if (pending->record.state.requested_bytes < *smallest) {
+            *smallest = pending->record.state.requested_bytes;
         }
     }
 }
@@ -233,11 +226,11 @@ static void start_pending(struct replay *replay, uint64_t event)
  * been got over. */
 static void meet(struct replay *replay, uint64_t device, uint64_t bytes)
 {
-    struct pending *all = (struct pending *)replay->pending.at;
+    struct ms_model_oom *all = (struct ms_model_oom *)replay->pending.at;
     uint64_t smallest = UINT64_MAX;
 
     for (size_t i = 0; i < replay->next_pending; i++) {
-        struct ms_model_oom *oom = &all[i].oom;
+        struct ms_model_oom *oom = &all[i];
         const uint64_t requested = oom->record.state.requested_bytes;
 
         if (oom->device != device || oom->recovered) {
@@ -314,6 +307,31 @@ static bool take_bases(struct replay *replay, bool after_gap)
     return true;
 }
 
+/* What follows is read from there. */
+static void begin_window(struct replay *replay, uint64_t sequence, uint64_t start_time_ns,
+                         bool after_gap)
+{
+    struct ms_model_window *window = ms_buffer_extend(&replay->model->windows, sizeof(*window));
+
+    if (window) {
+        *window = (struct ms_model_window){.sequence = sequence,
+                                           .first_event = replay->next_event,
+                                           .start_time_ns = start_time_ns,
+                                           .births = ms_site_table_births(replay->model->sites),
+                                           .after_gap = after_gap};
+    }
+}
+
+static void end_window(struct replay *replay)
+{
+    const size_t count = replay->model->windows.bytes / sizeof(struct ms_model_window);
+    struct ms_model_window *all = (struct ms_model_window *)replay->model->windows.at;
+
+    if (count > 0) {
+        all[count - 1].count = (uint32_t)(replay->next_event - all[count - 1].first_event);
+    }
+}
+
 static void read_window(struct replay *replay, struct ms_extent_place *place)
 {
     struct ms_model *model = replay->model;
@@ -336,6 +354,7 @@ static void read_window(struct replay *replay, struct ms_extent_place *place)
         replay->complete = true;
     }
     replay->next_event = header->first_event;
+    begin_window(replay, place->sequence, header->start_time_ns, after_gap);
     ms_codec_reset(replay->codec, header->start_time_ns);
 
     const uint8_t *at = (const uint8_t *)replay->reader->extent + header->payload_offset;
@@ -355,6 +374,7 @@ static void read_window(struct replay *replay, struct ms_extent_place *place)
         left -= bytes;
         count++;
     }
+    end_window(replay);
     if (left > 0 || count != place->count) {
         ms_model_warn(model, "a window is damaged after %" PRIu32 " of its %" PRIu32 " events",
                       count, place->count);
@@ -371,16 +391,18 @@ static void read_tail(struct replay *replay)
         replay->complete = false;
         return;
     }
+    begin_window(replay, 0, 0, false);
     while (replay->next_event < reader->tail_end) {
         const struct ms_timed_event *timed = ms_reader_tail(reader, replay->next_event);
 
         if (!timed) {
             ms_model_warn(replay->model, "the newest events are damaged; they were left out");
             replay->complete = false;
-            return;
+            break;
         }
         replay_event(replay, &timed->event, timed->time_ns);
     }
+    end_window(replay);
 }
 
 /* ---- device pages ---- */
@@ -467,19 +489,19 @@ static void read_page_sums(struct replay *replay, struct ms_extent_place *place)
 static void finish_ooms(struct replay *replay)
 {
     struct ms_model *model = replay->model;
-    const struct pending *all = (const struct pending *)replay->pending.at;
+    const struct ms_model_oom *all = (const struct ms_model_oom *)replay->pending.at;
     const size_t count = replay->pending.bytes / sizeof(*all);
     const bool ended_well = model->end == MS_PROCESS_ENDED && model->header.exit_known &&
                             model->header.exit_status == 0;
 
     for (size_t i = 0; i < count; i++) {
-        const struct ms_aggregate *sums = &model->devices[all[i].oom.device].sums;
+        const struct ms_aggregate *sums = &model->devices[all[i].device].sums;
         struct ms_model_oom *oom = ms_buffer_extend(&model->ooms, sizeof(*oom));
 
         if (!oom) {
             return;
         }
-        *oom = all[i].oom;
+        *oom = all[i];
         oom->recovered |= ended_well || sums->allocations + sums->births >
                                             oom->record.allocations + WENT_ON_ALLOCATIONS;
     }
@@ -488,7 +510,7 @@ static void finish_ooms(struct replay *replay)
 /* The log is in order but for what a damaged one claims. */
 static void check_pending(struct replay *replay)
 {
-    const struct pending *all = (const struct pending *)replay->pending.at;
+    const struct ms_model_oom *all = (const struct ms_model_oom *)replay->pending.at;
     const size_t count = replay->pending.bytes / sizeof(*all);
 
     for (size_t i = 1; i < count; i++) {
@@ -709,6 +731,7 @@ struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes)
 
 void ms_model_delete(struct ms_model *model)
 {
+    ms_survey_delete(model->survey);
     ms_stacks_delete(model->stacks);
     ms_site_table_delete(model->sites);
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
@@ -724,6 +747,7 @@ void ms_model_delete(struct ms_model *model)
     ms_buffer_free(&model->tags.open);
     ms_buffer_free(&model->ooms);
     ms_buffer_free(&model->thresholds);
+    ms_buffer_free(&model->windows);
     ms_buffer_free(&model->moves);
     ms_buffer_free(&model->notes);
     ms_buffer_free(&model->warnings);
@@ -735,6 +759,12 @@ void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
 {
     ms_stacks_delete(model->stacks);
     model->stacks = ms_stacks_new(model->definitions, effort, modules_dir);
+}
+
+void ms_model_survey(struct ms_model *model, enum ms_survey_depth depth)
+{
+    ms_survey_delete(model->survey);
+    model->survey = ms_survey_new(model, depth);
 }
 
 const struct ms_model_oom *ms_model_fatal_oom(const struct ms_model *model)

@@ -30,6 +30,7 @@ struct ms_model_device {
 
 struct ms_model_oom {
     uint64_t time_ns;
+    uint64_t event; /* told before it */
     uint64_t device;
     struct ms_log_oom record;
     enum ms_verdict verdict;
@@ -46,6 +47,14 @@ struct ms_model_move {
     uint64_t time_ns, held_ns, bytes;
     uint8_t device;
     bool down;
+};
+
+/* Records that were read one after the other, so that they can be read again. */
+struct ms_model_window {
+    uint64_t sequence; /* of the window in the trace; 0: the tail */
+    uint64_t first_event, start_time_ns;
+    uint32_t count, births; /* read; blocks and tensors born before them */
+    bool after_gap;
 };
 
 /* Steps as far as the program told them. */
@@ -95,6 +104,7 @@ struct ms_model {
     struct ms_model_tags tags;
     struct ms_buffer ooms;       /* struct ms_model_oom, in order */
     struct ms_buffer thresholds; /* struct ms_model_threshold, in order */
+    struct ms_buffer windows;    /* struct ms_model_window, in order */
     struct ms_buffer moves;      /* struct ms_model_move, in order: the first so many */
     struct ms_buffer notes;      /* lines, each ended by a zero byte */
     uint64_t note_count;

@@ -83,6 +83,7 @@ int ms_report_write(const char *dir, char *why, size_t why_bytes)
     model = ms_model_new(dir, why, why_bytes);
     if (model) {
         ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
+        ms_model_survey(model, MS_SURVEY_SUMS);
         written = ms_report_save(model, why, why_bytes);
         ms_model_delete(model);
     }

@@ -33,6 +33,7 @@ struct ms_past {
     struct ms_fates *fates; /* its site's */
     uint64_t bytes, died_ns;
     uint32_t born_phase, born_epoch;
+    uint32_t birth; /* its number */
     uint32_t device;
     bool captured; /* its fate is decided */
 };

@@ -59,7 +59,9 @@ struct ms_site_table {
     uint64_t birth_ns;         /* the newest */
     struct ms_buffer past;     /* struct ms_past: died since the last birth */
     struct ms_buffer outlived; /* uint64_t, by pass */
-    struct ms_moves moves;     /* whose sites are not looked up yet */
+    struct ms_buffer told;     /* uint8_t, by birth: what ms_site_table_told returns */
+    uint32_t births;
+    struct ms_moves moves; /* whose sites are not looked up yet */
     struct ms_frozen frozen;
 };
 
@@ -95,6 +97,7 @@ void ms_site_table_delete(ms_site_table_t *table)
     ms_live_free(&table->live);
     ms_buffer_free(&table->past);
     ms_buffer_free(&table->outlived);
+    ms_buffer_free(&table->told);
     ms_moves_free(&table->moves);
     ms_frozen_free(&table->frozen);
     munmap(table, sizeof(*table));
@@ -240,11 +243,19 @@ static void note_outlived(struct ms_site_table *table, const struct ms_past *pas
     }
 }
 
+static inline void tell(struct ms_site_table *table, uint32_t birth, int told)
+{
+    if (birth < table->told.bytes) {
+        table->told.at[birth] = (char)told;
+    }
+}
+
 static void settle_past(struct ms_site_table *table, const struct ms_past *past, enum ms_fate told)
 {
     const struct device *device = &table->devices[past->device];
     const enum ms_fate fate = past->captured ? MS_FATE_CAPTURED : told;
 
+    tell(table, past->birth, (int)fate);
     ms_fates_add(past->fates, fate, past->bytes);
     ms_fates_add_at_peak(past->fates, fate, past, device->peak);
     ms_fates_add_at_peak(past->fates, fate, past, device->candidate);
@@ -340,6 +351,7 @@ static struct ms_past past_of(struct site *site, const struct ms_live *live, uin
                             .bytes = live->bytes,
                             .born_phase = live->born_phase,
                             .born_epoch = live->born_epoch,
+                            .birth = live->birth,
                             .device = live->device,
                             .captured = live->captured,
                             .died_ns = time_ns};
@@ -404,6 +416,7 @@ static void remember(struct ms_site_table *table, const struct ms_event *event, 
         live->device = event->device;
         live->born_phase = table->phase;
         live->born_epoch = (uint32_t)table->devices[event->device].last_epoch;
+        live->birth = table->births;
         live->captured = event->kind == MS_EVENT_TENSOR_BORN &&
                          ms_frozen_has(&table->frozen, event->device, event->addr);
     }
@@ -421,6 +434,17 @@ static struct ms_live forget(struct ms_site_table *table, const struct ms_event 
     return live;
 }
 
+/* The numbers wrap in a run that no reader has memory for. */
+static inline void count_birth(struct ms_site_table *table)
+{
+    char *told = ms_buffer_extend(&table->told, 1);
+
+    if (told) {
+        *told = (char)MS_TOLD_NOTHING;
+    }
+    table->births++;
+}
+
 /* A block or a tensor begins to be live. */
 static struct site *grow(struct ms_site_table *table, struct device *device,
                          const struct ms_event *event, uint64_t time_ns)
@@ -433,6 +457,7 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
     device->live_bytes += event->bytes;
     table->phase_blocks++;
     remember(table, event, event->id, time_ns);
+    count_birth(table);
     if (!site) {
         return NULL;
     }
@@ -522,6 +547,9 @@ static void apply_arena(struct ms_site_table *table, struct device *device,
     const struct ms_live live = forget(table, event, event->id, time_ns);
     struct site *site = shrink(table, device, &live);
 
+    if (live.key) {
+        tell(table, live.birth, MS_TOLD_ARENA);
+    }
     if (site && live.key) {
         site->sums.allocations--;
         site->sums.bytes -= live.bytes;
@@ -789,6 +817,16 @@ bool ms_site_table_fates(const ms_site_table_t *table, uint8_t index, uint32_t i
                sizeof(fates->at_peak_bytes));
     }
     return true;
+}
+
+uint8_t ms_site_table_told(const ms_site_table_t *table, uint32_t birth)
+{
+    return birth < table->told.bytes ? (uint8_t)table->told.at[birth] : MS_TOLD_NOTHING;
+}
+
+uint32_t ms_site_table_births(const ms_site_table_t *table)
+{
+    return table->births;
 }
 
 uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass)

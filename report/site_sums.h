@@ -52,6 +52,15 @@ struct ms_site_fates {
 bool ms_site_table_fates(const ms_site_table_t *table, uint8_t device, uint32_t site,
                          struct ms_site_fates *fates);
 
+/* What became of one block or tensor, by the number of its birth: they are counted from 0 over all
+ * devices, in the order of BLOCK_ALLOC and TENSOR_BORN events. An enum ms_fate, or one of these. */
+enum { MS_TOLD_ARENA = MS_FATE_COUNT, MS_TOLD_NOTHING, MS_TOLD_COUNT };
+
+uint8_t ms_site_table_told(const ms_site_table_t *table, uint32_t birth);
+
+/* So far. */
+uint32_t ms_site_table_births(const ms_site_table_t *table);
+
 /* Bytes that were born in the pass of that number, from 0, and outlived it: gradients, mostly. */
 uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass);
 

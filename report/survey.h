@@ -40,7 +40,7 @@ struct ms_survey_bucket {
 
 /* ---- moments ---- */
 
-#define MS_SURVEY_SLICES   48u /* moments spread over the run: the highest of each slice */
+#define MS_SURVEY_SLICES   64u /* moments spread over the run: the highest of each slice */
 #define MS_SURVEY_OOMS     16u /* out-of-memories that have one: the last so many */
 #define MS_SURVEY_HOLDINGS 200u
 
@@ -153,9 +153,16 @@ struct ms_survey_device {
     struct ms_headroom headroom;
 };
 
+/* What was live on the device at an out-of-memory. */
+struct ms_survey_oom {
+    bool known; /* the records reach it */
+    uint64_t kind_bytes[MS_KIND_COUNT];
+};
+
 struct ms_survey {
     uint64_t bucket_ns; /* length of a bucket; of a map's column: twice that */
-    struct ms_survey_device devices[64];
+    struct ms_survey_device devices[MS_DEVICE_COUNT];
+    struct ms_buffer ooms; /* struct ms_survey_oom, of each that the model has */
 };
 
 enum ms_survey_depth {
@@ -183,6 +190,13 @@ static inline const struct ms_holding *ms_survey_holding_at(const struct ms_surv
                                                             size_t index)
 {
     return (const struct ms_holding *)device->holdings.at + index;
+}
+
+/* By its index in the model. */
+static inline const struct ms_survey_oom *ms_survey_oom_at(const struct ms_survey *survey,
+                                                           size_t index)
+{
+    return (const struct ms_survey_oom *)survey->ooms.at + index;
 }
 
 /* The moment of the out-of-memory of that index in the model; null where it has none. */

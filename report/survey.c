@@ -1,0 +1,351 @@
+#include "report/survey.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "report/encoding.h"
+#include "report/model.h"
+#include "report/reader.h"
+#include "report/survey_internal.h"
+
+struct pass {
+    const struct ms_model *model;
+    struct ms_survey *survey;
+    struct ms_reader *reader;
+    struct ms_codec *codec;
+    struct ms_live_set live;
+    struct ms_look looks[MS_DEVICE_COUNT];
+    uint32_t births;
+    uint64_t event; /* the number of the next one */
+    size_t next_oom;
+};
+
+static void *pages(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* Null where the device has none in the model, or memory ran out. */
+static struct ms_look *look_at(struct pass *pass, unsigned device)
+{
+    struct ms_look *look = &pass->looks[device % MS_DEVICE_COUNT];
+
+    return look->sites ? look : NULL;
+}
+
+/* ---- out-of-memories ---- */
+
+static void note_oom(struct pass *pass, size_t index)
+{
+    const struct ms_model_oom *oom = ms_model_oom_at(pass->model, index);
+    struct ms_survey_oom *to = (struct ms_survey_oom *)pass->survey->ooms.at + index;
+    struct ms_look *look = look_at(pass, (unsigned)oom->device);
+
+    if (!look) {
+        return;
+    }
+    ms_look_pass(look, pass->survey->bucket_ns, oom->time_ns);
+    to->known = true;
+    memcpy(to->kind_bytes, look->kind_bytes, sizeof(to->kind_bytes));
+    if (index + MS_SURVEY_OOMS >= ms_model_oom_count(pass->model)) {
+        ms_look_moment(look, MS_MOMENT_OOM, oom->time_ns, index);
+    }
+}
+
+/* Those that came before the event of this number. */
+static void pass_ooms(struct pass *pass, uint64_t event)
+{
+    while (pass->next_oom < pass->survey->ooms.bytes / sizeof(struct ms_survey_oom) &&
+           ms_model_oom_at(pass->model, pass->next_oom)->event <= event) {
+        note_oom(pass, pass->next_oom);
+        pass->next_oom++;
+    }
+}
+
+/* ---- records ---- */
+
+static void take_event(struct pass *pass, const struct ms_event *event, uint64_t time_ns)
+{
+    struct ms_look *look = look_at(pass, event->device);
+    uint32_t birth = 0;
+
+    pass_ooms(pass, pass->event);
+    pass->event++;
+    if (event->kind == MS_EVENT_BLOCK_ALLOC || event->kind == MS_EVENT_TENSOR_BORN) {
+        birth = pass->births++;
+    }
+    if (!look || !ms_event_has_device(event)) {
+        return;
+    }
+    ms_look_pass(look, pass->survey->bucket_ns, time_ns);
+    switch (event->kind) {
+    case MS_EVENT_BLOCK_ALLOC:
+    case MS_EVENT_TENSOR_BORN:
+        ms_look_birth(look, &pass->live, event, birth, time_ns);
+        break;
+    case MS_EVENT_BLOCK_FREE:
+    case MS_EVENT_TENSOR_DIED:
+        ms_look_death(look, &pass->live, event, time_ns);
+        break;
+    default:
+        ms_look_note_highest(look);
+        break;
+    }
+    ms_aggregate_apply(&look->sums, event, time_ns);
+}
+
+static void take_bases(struct pass *pass)
+{
+    const struct ms_extent_header *header = (const struct ms_extent_header *)pass->reader->extent;
+    const struct ms_base *base = (const struct ms_base *)(header + 1);
+
+    for (uint32_t i = 0; i < header->base_count; i++) {
+        struct ms_look *look =
+            base[i].device < MS_DEVICE_COUNT ? look_at(pass, (unsigned)base[i].device) : NULL;
+
+        if (look) {
+            ms_look_pass(look, pass->survey->bucket_ns, header->start_time_ns);
+            ms_look_rebase(look, &pass->live, &base[i].sums);
+        }
+    }
+}
+
+static struct ms_extent_place *find_place(struct pass *pass, uint64_t sequence, size_t *from)
+{
+    const struct ms_buffer *windows = &pass->reader->windows;
+
+    for (size_t i = *from; i < ms_reader_count(windows); i++) {
+        if (ms_reader_place(windows, i)->sequence == sequence) {
+            *from = i + 1;
+            return ms_reader_place(windows, i);
+        }
+    }
+    return NULL;
+}
+
+/* The same records of it that the model has read. A window that was recycled since is left out:
+ * what it told of stays as it was. */
+static void read_window(struct pass *pass, const struct ms_model_window *window,
+                        struct ms_extent_place *place)
+{
+    const struct ms_extent_header *header = (const struct ms_extent_header *)pass->reader->extent;
+
+    if (!ms_reader_load(pass->reader, place) || header->first_event != window->first_event) {
+        return;
+    }
+
+    const uint8_t *at = (const uint8_t *)pass->reader->extent + header->payload_offset;
+    uint64_t left = place->committed_bytes;
+
+    if (window->after_gap) {
+        take_bases(pass);
+    }
+    ms_codec_reset(pass->codec, window->start_time_ns);
+    for (uint32_t i = 0; i < window->count; i++) {
+        struct ms_event event;
+        uint64_t time_ns;
+        const size_t bytes = ms_decode(pass->codec, at, left, &event, &time_ns);
+
+        if (bytes == 0) {
+            return;
+        }
+        take_event(pass, &event, time_ns);
+        at += bytes;
+        left -= bytes;
+    }
+}
+
+/* Under a writer that lives, they have been packed since, or more. */
+static void read_tail(struct pass *pass, const struct ms_model_window *window)
+{
+    for (uint32_t i = 0; i < window->count && !pass->reader->running; i++) {
+        const uint64_t number = window->first_event + i;
+        const struct ms_timed_event *timed =
+            number >= pass->reader->tail_first && number < pass->reader->tail_end
+                ? ms_reader_tail(pass->reader, number)
+                : NULL;
+
+        if (timed) {
+            take_event(pass, &timed->event, timed->time_ns);
+        }
+    }
+}
+
+static void read_windows(struct pass *pass)
+{
+    const struct ms_model_window *all = (const struct ms_model_window *)pass->model->windows.at;
+    size_t from = 0;
+
+    for (size_t i = 0; i < pass->model->windows.bytes / sizeof(*all); i++) {
+        struct ms_extent_place *place =
+            all[i].sequence ? find_place(pass, all[i].sequence, &from) : NULL;
+
+        pass->births = all[i].births;
+        pass->event = all[i].first_event;
+        if (place) {
+            read_window(pass, &all[i], place);
+        } else if (all[i].sequence == 0) {
+            read_tail(pass, &all[i]);
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+static int by_count(const void *a, const void *b)
+{
+    const struct ms_temporary *left = a, *right = b;
+
+    if (left->count != right->count) {
+        return left->count > right->count ? -1 : 1;
+    }
+    return left->site < right->site ? -1 : left->site > right->site;
+}
+
+static void list_temporaries(const struct ms_look *look)
+{
+    struct ms_survey_device *to = look->to;
+    struct ms_buffer all = {0};
+
+    for (uint32_t id = 0; id < look->site_count; id++) {
+        const struct ms_look_site *site = &look->sites[id];
+        const struct ms_temporary row = {.site = id,
+                                         .count = site->temporaries,
+                                         .bytes = site->temporary_bytes,
+                                         .lifetime_ns = site->temporary_ns};
+
+        if (row.count > 0) {
+            ms_buffer_append(&all, (const char *)&row, sizeof(row));
+        }
+    }
+    to->temporary_count = all.bytes / sizeof(struct ms_temporary);
+    if (to->temporary_count > 0) {
+        qsort(all.at, to->temporary_count, sizeof(struct ms_temporary), by_count);
+    }
+    to->temporary_count =
+        to->temporary_count < MS_SURVEY_TEMPORARIES ? to->temporary_count : MS_SURVEY_TEMPORARIES;
+    if (to->temporary_count > 0) {
+        memcpy(to->temporaries, all.at, to->temporary_count * sizeof(struct ms_temporary));
+    }
+    ms_buffer_free(&all);
+}
+
+static bool begin_devices(struct pass *pass)
+{
+    for (unsigned i = 0; i < MS_DEVICE_COUNT; i++) {
+        struct ms_survey_device *to = &pass->survey->devices[i];
+
+        if (!pass->model->devices[i].used) {
+            continue;
+        }
+        to->buckets = pages(MS_SURVEY_BUCKETS * sizeof(*to->buckets));
+        if (!to->buckets || !ms_look_begin(&pass->looks[i], pass->model, (uint8_t)i, to)) {
+            return false;
+        }
+        to->used = true;
+        ms_survey_set_clock(pass->model, &to->growth);
+    }
+    return ms_model_oom_count(pass->model) == 0 ||
+           ms_buffer_extend(&pass->survey->ooms,
+                            ms_model_oom_count(pass->model) * sizeof(struct ms_survey_oom));
+}
+
+static void finish(struct pass *pass)
+{
+    pass_ooms(pass, UINT64_MAX);
+    for (unsigned i = 0; i < MS_DEVICE_COUNT; i++) {
+        struct ms_look *look = look_at(pass, i);
+
+        if (look) {
+            ms_look_finish(look, pass->survey->bucket_ns);
+            ms_survey_judge_growth(look);
+            ms_survey_judge_headroom(look);
+            list_temporaries(look);
+        }
+    }
+}
+
+static bool run(struct pass *pass)
+{
+    char why[PATH_MAX + 512];
+    bool read = false;
+
+    if (begin_devices(pass) && ms_reader_open(pass->reader, pass->model->path, why, sizeof(why))) {
+        /* Another run's trace may have taken its place. */
+        read = pass->reader->header.trace_id == pass->model->header.trace_id;
+        if (read) {
+            read_windows(pass);
+            finish(pass);
+        }
+        ms_reader_close(pass->reader);
+    }
+    for (unsigned i = 0; i < MS_DEVICE_COUNT; i++) {
+        ms_look_end(&pass->looks[i]);
+    }
+    ms_live_free(&pass->live);
+    return read;
+}
+
+struct ms_survey *ms_survey_new(const struct ms_model *model, enum ms_survey_depth depth)
+{
+    struct ms_survey *survey = pages(sizeof(*survey));
+    struct pass *pass = pages(sizeof(*pass));
+    struct ms_reader *reader = pages(sizeof(*reader));
+    struct ms_codec *codec = pages(sizeof(*codec));
+    bool read = false;
+
+    (void)depth;
+    if (survey && pass && reader && codec) {
+        survey->bucket_ns = model->duration_ns / MS_SURVEY_BUCKETS + 1;
+        *pass = (struct pass){.model = model, .survey = survey, .reader = reader, .codec = codec};
+        read = run(pass);
+    }
+    if (codec) {
+        munmap(codec, sizeof(*codec));
+    }
+    if (reader) {
+        munmap(reader, sizeof(*reader));
+    }
+    if (pass) {
+        munmap(pass, sizeof(*pass));
+    }
+    if (!read) {
+        ms_survey_delete(survey);
+        survey = NULL;
+    }
+    return survey;
+}
+
+void ms_survey_delete(struct ms_survey *survey)
+{
+    if (!survey) {
+        return;
+    }
+    for (unsigned i = 0; i < MS_DEVICE_COUNT; i++) {
+        struct ms_survey_device *device = &survey->devices[i];
+
+        if (device->buckets) {
+            munmap(device->buckets, MS_SURVEY_BUCKETS * sizeof(*device->buckets));
+        }
+        ms_buffer_free(&device->moments);
+        ms_buffer_free(&device->holdings);
+    }
+    ms_buffer_free(&survey->ooms);
+    munmap(survey, sizeof(*survey));
+}
+
+const struct ms_survey_moment *ms_survey_oom_moment(const struct ms_survey_device *device,
+                                                    size_t oom)
+{
+    for (size_t i = 0; i < ms_survey_moment_count(device); i++) {
+        const struct ms_survey_moment *moment = ms_survey_moment_at(device, i);
+
+        if (moment->kind == MS_MOMENT_OOM && moment->oom == oom) {
+            return moment;
+        }
+    }
+    return NULL;
+}
