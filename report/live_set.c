@@ -56,7 +56,8 @@ struct ms_live *ms_live_add(struct ms_live_set *set, uint64_t key)
 
 struct ms_live *ms_live_find(const struct ms_live_set *set, uint64_t key)
 {
-    struct ms_live *slot = set->room ? slot_of(set, key) : NULL;
+    /* An empty place has the key 0, which is nobody's. */
+    struct ms_live *slot = set->room && key ? slot_of(set, key) : NULL;
 
     return slot && slot->key == key ? slot : NULL;
 }

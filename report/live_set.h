@@ -27,7 +27,7 @@ struct ms_live_set {
  * Good until the next call. Null where there is no memory. */
 struct ms_live *ms_live_add(struct ms_live_set *set, uint64_t key);
 
-/* Takes it out into `live`. False where it is not in. */
+/* Takes it out into `live`. False where it is not in: 0 never is. */
 bool ms_live_take(struct ms_live_set *set, uint64_t key, struct ms_live *live);
 
 /* Null where it is not in. Good until the next call. */
