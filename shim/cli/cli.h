@@ -13,6 +13,9 @@ int ms_cli_run(int argc, char **argv);
  */
 int ms_cli_replay(int argc, char **argv);
 
+/* Shows how running processes stand. 1 where none is found, or one could not be read. */
+int ms_cli_top(int argc, char **argv);
+
 /* Says what this machine can do for memshim. 1 where memshim could not serve at all. */
 int ms_cli_doctor(int argc, char **argv);
 

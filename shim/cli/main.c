@@ -58,6 +58,7 @@ static const struct command {
 } commands[] = {
     {"run", ms_cli_run, "run a command under memshim: memshim run [--fraction F] -- COMMAND..."},
     {"report", ms_cli_report, "say where the memory was: memshim report [DIR|TRACE...]"},
+    {"top", ms_cli_top, "how running processes stand: memshim top [DIR|PID] [--once] [--json]"},
     {"replay", ms_cli_replay,
      "would a recorded run have fitted: memshim replay TRACE [--cap SIZE|--min-cap]"},
     {"doctor", ms_cli_doctor,
@@ -68,7 +69,8 @@ static const struct command {
     {"version", version_command, "the version"},
     {"probe-host", ms_cli_probe_host, NULL},
     {"probe-mapping", ms_cli_probe_mapping, NULL},
-    {"help", help_command, "this text; COMMAND --help says more about run, report, replay, doctor"},
+    {"help", help_command,
+     "this text; COMMAND --help says more about run, report, top, replay, doctor"},
 };
 
 static int help_command(int argc, char **argv)
