@@ -163,8 +163,8 @@ class Check:
 
     def machine(self) -> dict[str, Any]:
         """What there is, as memshim's doctor and NVML tell it."""
-        command = [self.world.cli, "doctor", "--json", "--python", self.world.python or "python3"]
-        said = self.world.run(command, timeout_s=60)
+        python = self.world.python or "python3"
+        said = self.world.run([self.world.cli, "doctor", "--json", "--python", python])
         try:
             doctor = json.loads(said.stdout)
         except ValueError:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from world import Part, expect, main
 
 
 def run(part: Part) -> None:
     world = part.world
-    command = [world.cli, "doctor", "--json", "--python", world.python or "python3"]
+    asked = ("--python", world.python or "python3")
+    command: list[str | Path] = [world.cli, "doctor", "--json", *asked]
     with part.case("doctor: memshim can serve here"):
         result = world.run(command).check()
         doctor = json.loads(result.stdout)
@@ -26,7 +28,7 @@ def run(part: Part) -> None:
             bool(device["spill_proved"]), "no; what does not fit would lie on the host from birth"
         )
     with part.case("doctor: the text says the same"):
-        text = world.run([world.cli, "doctor", *command[3:]]).check().stdout
+        text = world.run([world.cli, "doctor", *asked]).check().stdout
         (world.out / "doctor.txt").write_text(text)
         expect(len(text.splitlines()) > 3, "it says nothing")
 

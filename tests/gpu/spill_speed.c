@@ -1,0 +1,69 @@
+/* Fills the device beyond its limit with blocks that nothing uses meanwhile, so that each
+ * allocation moves another's bytes to the host; with "up", frees what is on the device, tells steps
+ * until the rest has come back, and looks at it. Under memshim, whose report says what moved in
+ * what time.
+ *
+ * spill_speed BATCH_MIB BATCHES down|up prints {"event": "spill", "slowest_ns", "median_ns" (of an
+ * allocation), "wrong_bytes"}. */
+#include <dlfcn.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/gpu/gpu.h"
+
+enum { BATCHES_MAX = 256, STEPS_TOLD = 40, STEP_US = 20000 };
+
+static struct gpu gpu;
+
+static int by_value(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a;
+    uint64_t right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+int main(int argc, char **argv)
+{
+    static CUdeviceptr at[BATCHES_MAX];
+    static uint64_t took_ns[BATCHES_MAX];
+    void (*step)(void);
+    uint64_t wrong = 0;
+    EXPECT(argc == 4);
+    size_t bytes = strtoull(argv[1], NULL, 10) * MIB;
+    unsigned count = (unsigned)strtoul(argv[2], NULL, 10);
+    EXPECT(bytes > 0 && count > 1 && count <= BATCHES_MAX);
+    void *address = dlsym(RTLD_DEFAULT, "memshim_step");
+    EXPECT(address != NULL);
+    memcpy(&step, &address, sizeof address);
+    gpu_open(&gpu);
+    for (unsigned i = 0; i < count; i++) {
+        uint64_t start_ns = gpu_now_ns();
+        MUST(cuMemAlloc(&at[i], bytes));
+        took_ns[i] = gpu_now_ns() - start_ns;
+        MUST(gpu_fill(&gpu, at[i], bytes, i, NULL));
+        MUST(cuCtxSynchronize());
+        step();
+    }
+    if (strcmp(argv[3], "up") == 0) {
+        for (unsigned i = count / 2; i < count; i++) {
+            MUST(cuMemFree(at[i]));
+        }
+        for (int i = 0; i < STEPS_TOLD; i++) {
+            CUdeviceptr small;
+            step();
+            MUST(cuMemAlloc(&small, MIB)); /* memory comes back at calls of the program */
+            MUST(cuMemFree(small));
+            (void)usleep(STEP_US);
+        }
+        count /= 2;
+    }
+    for (unsigned i = 0; i < count; i++) {
+        wrong += gpu_mismatches(&gpu, at[i], bytes, i);
+    }
+    qsort(took_ns, count, sizeof *took_ns, by_value);
+    (void)printf("{\"event\": \"spill\", \"slowest_ns\": %llu, \"median_ns\": %llu, "
+                 "\"wrong_bytes\": %llu}\n",
+                 (unsigned long long)took_ns[count - 1], (unsigned long long)took_ns[count / 2],
+                 (unsigned long long)wrong);
+    return wrong == 0 ? 0 : 1;
+}
