@@ -8,8 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "report/formats.h"
-#include "report/merged.h"
+#include "report/cli_forms.h"
 #include "report/report_files.h"
 #include "report/traces.h"
 
@@ -17,21 +16,26 @@
 #define WRONG_CALL     2
 #define WHY_BYTES      (PATH_MAX + 512)
 
-enum form { FORM_TEXT, FORM_JSON, FORM_TIMELINE, FORM_FOLDED, FORM_HTML };
-
 static const char usage[] =
-    "Usage: memshim report [DIR|TRACE...] [--format text|json|html|timeline|folded]\n"
-    "                      [--output FILE|-] [--modules DIR]\n"
+    "Usage: memshim report [DIR|TRACE...] [--format FORM] [--output FILE|-] [--modules DIR]\n"
+    "                      [--device N]\n"
     "Says where the memory was, from the traces of processes that ended, were killed, or still run."
     "\n\n"
     "  DIR       an output folder (its latest run), a run's folder (all its processes together) "
     "or\n"
     "            a process's folder; default: the latest run in MEMSHIM_OUTPUT, or in memshim-out\n"
     "  TRACE     a trace.mshm\n"
-    "  --format  text (default), json (report/schema.json), html (a page for the\n"
-    "            browser, one file), timeline (opens in Perfetto) or folded\n"
-    "            (stacks of what was live at the peak, for flame-graph tools and speedscope)\n"
+    "  --format  text        what a person reads first (default)\n"
+    "            json        all of it, for programs (report/schema.json)\n"
+    "            html        a page for the browser, one file\n"
+    "            timeline    opens in Perfetto\n"
+    "            folded      stacks of what was live at the peak, for flame-graph tools and "
+    "speedscope\n"
+    "            pprof       a profile for go tool pprof, speedscope and their like, packed by "
+    "gzip\n"
+    "            csv         of one process and device: what memshim replay reads\n"
     "  --output  where to write it; default -, which is the terminal\n"
+    "  --device  csv: of a process with several devices; default: the one with most events\n"
     "  --modules where to look for the program's libraries that are not at their own paths here, "
     "to\n"
     "            name what is in their code\n\n"
@@ -39,9 +43,10 @@ static const char usage[] =
     "report.json, timeline.json and report.html beside each trace whose process has ended.\n";
 
 struct call {
-    enum form form;
+    enum ms_form form;
     const char *output;  /* null: the terminal */
     const char *modules; /* null: none */
+    int device;          /* -1: the one with most events */
     bool plain;          /* neither --format nor --output was given */
     struct ms_buffer traces;
 };
@@ -111,9 +116,16 @@ static bool wants_page(const struct ms_model *model)
            (model->end == MS_PROCESS_ENDED && !is_current(model, MS_REPORT_PAGE));
 }
 
+struct reading {
+    const char *modules; /* null: none */
+    bool write_files;    /* that are missing beside the traces */
+    bool survey;         /* of this depth is wanted; the files need a whole one */
+    enum ms_survey_depth depth;
+};
+
 /* Reads every trace once. `each` (may be null) sees each model. False where one could not be read
  * or its files not be written; what could is in `merged`. */
-static bool read_traces(const struct ms_buffer *traces, const char *modules, bool write_files,
+static bool read_traces(const struct ms_buffer *traces, const struct reading *how,
                         struct ms_merged *merged,
                         void (*each)(void *ctx, const struct ms_model *model), void *ctx)
 {
@@ -128,12 +140,15 @@ static bool read_traces(const struct ms_buffer *traces, const char *modules, boo
             whole = false;
             continue;
         }
-        ms_model_name_sites(model, MS_STACKS_LINES, modules);
-        if (write_files && wants_files(model) && !ms_report_save(model, why, sizeof(why))) {
+        ms_model_name_sites(model, MS_STACKS_LINES, how->modules);
+        if (how->survey || how->write_files) {
+            ms_model_survey(model, how->write_files ? MS_SURVEY_WHOLE : how->depth);
+        }
+        if (how->write_files && wants_files(model) && !ms_report_save(model, why, sizeof(why))) {
             (void)fprintf(stderr, "memshim report: %s\n", why);
             whole = false;
         }
-        if (write_files && wants_page(model)) {
+        if (how->write_files && wants_page(model)) {
             whole &= save_page(model);
         }
         ms_merged_add(merged, model);
@@ -166,6 +181,7 @@ static void add_to_page(void *ctx, const struct ms_model *model)
 
 int ms_report_complete(const char *run_dir)
 {
+    const struct reading how = {.write_files = true};
     struct ms_buffer traces = {0}, html = {0};
     struct ms_merged merged;
     struct ms_page page;
@@ -178,7 +194,7 @@ int ms_report_complete(const char *run_dir)
         whole = false;
     } else {
         ms_page_begin(&page, &html, ms_traces_count(&traces));
-        whole = read_traces(&traces, NULL, true, &merged, add_to_page, &page);
+        whole = read_traces(&traces, &how, &merged, add_to_page, &page);
         ms_page_end(&page, &merged);
         if (merged.ranks.bytes > 0) {
             whole &= save_merged(&merged, run_dir, MS_REPORT_JSON, ms_merged_json) &&
@@ -200,23 +216,6 @@ static int wrong(const char *what, const char *given)
     return WRONG_CALL;
 }
 
-static bool find_form(const char *name, enum form *form)
-{
-    static const char *const names[] = {[FORM_TEXT] = "text",
-                                        [FORM_JSON] = "json",
-                                        [FORM_TIMELINE] = "timeline",
-                                        [FORM_FOLDED] = "folded",
-                                        [FORM_HTML] = "html"};
-
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strcmp(names[i], name) == 0) {
-            *form = (enum form)i;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The value of "--name=VALUE", or of "--name VALUE", where `next` is the word after; empty where it
  * is missing. Null where `word` is another one. */
 static const char *value_of(const char *name, const char *word, const char *next)
@@ -235,18 +234,31 @@ static const char *value_of(const char *name, const char *word, const char *next
     return next ? next : "";
 }
 
+static bool take_device(const char *text, int *device)
+{
+    char *end;
+    const long number = strtol(text, &end, 10);
+
+    *device = (int)number;
+    return end != text && *end == '\0' && number >= 0 && number < MS_DEVICE_COUNT;
+}
+
 /* A word that begins with a dash. -1 where it is good, else the exit status. */
 static int parse_option(const char *word, const char *next, struct call *call, bool *took_next)
 {
     const char *form = value_of("--format", word, next);
     const char *output = value_of("--output", word, next);
     const char *modules = value_of("--modules", word, next);
+    const char *device = value_of("--device", word, next);
 
-    if (!form && !output && !modules) {
+    if (!form && !output && !modules && !device) {
         return wrong("there is no option", word);
     }
-    if (form && !find_form(form, &call->form)) {
-        return wrong("--format is text, json, html, timeline or folded, not", form);
+    if (form && !ms_form_find(form, &call->form)) {
+        return wrong("--format is " MS_FORM_NAMES ", not", form);
+    }
+    if (device && !take_device(device, &call->device)) {
+        return wrong("--device wants a device's number, 0 to 63, not", device);
     }
     if (output && output[0] == '\0') {
         return wrong("--output wants a file, or - for the terminal, not", output);
@@ -314,59 +326,7 @@ static int find_latest(struct call *call)
     return -1;
 }
 
-/* One process gives its own report, several a merged one. */
-struct output {
-    const struct call *call;
-    struct ms_buffer single; /* of the last process */
-    struct ms_buffer all;    /* the timeline, the stacks or the page of all processes */
-    struct ms_json json;
-    struct ms_page page;
-    int64_t processes;
-};
-
-static void add_folded(struct output *output, const struct ms_model *model)
-{
-    const struct ms_file_header *header = &model->header;
-    char name[MS_PROGRAM_BYTES + MS_HOST_BYTES + 64] = "";
-
-    if (ms_traces_count(&output->call->traces) > 1 && header->rank >= 0) {
-        snprintf(name, sizeof(name), "rank %d", (int)header->rank);
-    } else if (ms_traces_count(&output->call->traces) > 1) {
-        snprintf(name, sizeof(name), "%s pid %d on %s", header->program, (int)header->pid,
-                 header->host);
-    }
-    ms_folded_add(&output->all, model, name);
-}
-
-static void take_model(void *ctx, const struct ms_model *model)
-{
-    struct output *output = ctx;
-
-    if (output->call->form == FORM_TIMELINE) {
-        const uint64_t start_unix_ns = model->header.start_unix_ns;
-        const bool several = ms_traces_count(&output->call->traces) > 1;
-
-        if (output->processes == 0) {
-            ms_timeline_begin(&output->json, start_unix_ns, model->header.command);
-        }
-        /* Several processes meet on the wall clock, and two hosts may have the same pid. */
-        ms_timeline_add(&output->json, model, several ? 0 : start_unix_ns,
-                        several ? output->processes + 1 : model->header.pid);
-    } else if (output->call->form == FORM_FOLDED) {
-        add_folded(output, model);
-    } else if (output->call->form == FORM_HTML) {
-        if (output->processes == 0) {
-            ms_page_begin(&output->page, &output->all, ms_traces_count(&output->call->traces));
-        }
-        ms_page_add(&output->page, model);
-    } else {
-        ms_buffer_free(&output->single);
-        (output->call->form == FORM_JSON ? ms_format_json : ms_format_text)(model, &output->single);
-    }
-    output->processes++;
-}
-
-static int put(const struct call *call, const struct ms_buffer *out)
+static bool put(const struct call *call, const struct ms_buffer *out)
 {
     const char *name = call->output ? call->output : "the standard output";
     int error = 0;
@@ -385,50 +345,47 @@ static int put(const struct call *call, const struct ms_buffer *out)
     if (error) {
         (void)fprintf(stderr, "memshim report: %s cannot be written: %s\n", name, strerror(error));
     }
-    return error ? 1 : 0;
+    return error == 0;
 }
 
 static int write_report(const struct call *call)
 {
-    struct output output = {.call = call};
+    const struct reading how = {.modules = call->modules,
+                                .write_files = call->plain,
+                                .survey = ms_form_wants_survey(call->form),
+                                .depth =
+                                    call->form == MS_FORM_HTML ? MS_SURVEY_WHOLE : MS_SURVEY_SUMS};
+    struct ms_forms forms;
     struct ms_merged merged;
-    struct ms_buffer out = {0};
-    int status;
+    bool good;
 
-    output.json = (struct ms_json){.out = &output.all, .dense = true};
+    ms_forms_begin(&forms, call->form, ms_traces_count(&call->traces), call->device);
     ms_merged_begin(&merged);
-    status = read_traces(&call->traces, call->modules, call->plain, &merged, take_model, &output)
-                 ? 0
-                 : 1;
-    if (output.processes == 0) {
-        status = 1;
-    } else if (output.all.bytes > 0) {
-        if (call->form == FORM_TIMELINE) {
-            ms_timeline_end(&output.json);
-        } else if (call->form == FORM_HTML) {
-            ms_page_end(&output.page, &merged);
-        }
-        status |= put(call, &output.all);
-    } else if (output.processes == 1) {
-        status |= put(call, &output.single);
+    good = read_traces(&call->traces, &how, &merged, ms_forms_take, &forms);
+    if (forms.processes == 0) {
+        good = false;
     } else {
-        (call->form == FORM_JSON ? ms_merged_json : ms_merged_text)(&merged, &out);
-        status |= put(call, &out);
+        good &= ms_forms_end(&forms, &merged) && put(call, &forms.out);
     }
-    ms_buffer_free(&out);
-    ms_buffer_free(&output.single);
-    ms_buffer_free(&output.all);
+    ms_forms_free(&forms);
     ms_merged_free(&merged);
-    return status;
+    return good ? 0 : 1;
 }
 
 int ms_cli_report(int argc, char **argv)
 {
-    struct call call = {0};
+    struct call call = {.device = -1};
     int status = parse(argc, argv, &call);
 
     if (status < 0 && call.traces.bytes == 0) {
         status = find_latest(&call);
+    }
+    if (status < 0 && ms_form_is_of_one(call.form) && ms_traces_count(&call.traces) > 1) {
+        (void)fprintf(stderr,
+                      "memshim report: this form is of one process, and there are %zu; name the "
+                      "folder of one, such as %s\n",
+                      ms_traces_count(&call.traces), ms_traces_at(&call.traces, 0));
+        status = WRONG_CALL;
     }
     if (status < 0) {
         status = write_report(&call);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/format_sites.h"
 #include "report/formats.h"
 #include "report/site_rows.h"
 
@@ -40,7 +41,7 @@ static void add_frame(struct ms_buffer *out, const struct ms_frame *frame)
     }
 }
 
-static const char *without_stack(const struct ms_model *model, uint32_t id)
+const char *ms_site_without_stack(const struct ms_model *model, uint32_t id)
 {
     const struct ms_site_definition *site = ms_definitions_site(model->definitions, id);
 
@@ -60,7 +61,7 @@ static void add_row(struct ms_buffer *out, const struct ms_model *model, const c
         ms_buffer_add(out, ";");
     }
     if (count == 0) {
-        ms_buffer_add(out, without_stack(model, row->site));
+        ms_buffer_add(out, ms_site_without_stack(model, row->site));
     }
     for (size_t i = count; i-- > 0;) {
         add_frame(out, &frames[i]);

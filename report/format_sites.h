@@ -20,6 +20,9 @@ void ms_json_add_frame_table(struct ms_json *json, const char *key,
 void ms_json_add_site_line(struct ms_json *json, const char *key, const struct ms_model *model,
                            uint32_t site);
 
+/* What stands for the frames of a site that has none: "[no call site]". */
+const char *ms_site_without_stack(const struct ms_model *model, uint32_t site);
+
 /* report.txt: the line on training steps. */
 void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model);
 

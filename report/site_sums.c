@@ -20,6 +20,7 @@
 /* What a site holds at one moment. */
 struct held {
     uint64_t bytes, forwarded_bytes;
+    uint64_t count; /* of blocks and tensors */
     double estimate, variance;
 };
 
@@ -463,6 +464,7 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
     }
     keep(device, site);
     site->now.bytes += event->bytes;
+    site->now.count++;
     add_estimate(table, &site->now, event->bytes, 1);
     if (site->sums.allocations == 0) {
         site->fates.first_phase = table->phase;
@@ -510,6 +512,7 @@ static struct site *shrink(struct ms_site_table *table, struct device *device,
     if (site) {
         keep(device, site);
         take(&site->now.bytes, live->bytes);
+        take(&site->now.count, 1);
         if (live->key) {
             add_estimate(table, &site->now, live->bytes, -1);
         }
@@ -717,6 +720,7 @@ static void forget_device(struct ms_site_table *table, uint8_t device)
 static struct held all_of(const struct ms_counters *counters)
 {
     return (struct held){.bytes = ms_counters_live(counters),
+                         .count = counters->blocks + counters->tensors,
                          .forwarded_bytes = counters->owner_bytes[MS_OWNER_FORWARDED]};
 }
 
@@ -856,6 +860,7 @@ bool ms_site_table_read(const ms_site_table_t *table, uint8_t index, uint32_t id
     *sums = site->sums;
     sums->live_bytes = site->now.bytes;
     sums->at_peak_bytes = at_peak.bytes;
+    sums->at_peak_count = at_peak.count;
     sums->forwarded_bytes = site->now.forwarded_bytes;
     sums->forwarded_at_peak_bytes = at_peak.forwarded_bytes;
     sums->estimated_at_peak_bytes = at_peak.estimate;

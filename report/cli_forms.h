@@ -1,0 +1,58 @@
+/* What `memshim report` can write: one form, of one process or of several together. */
+#ifndef MEMSHIM_REPORT_CLI_FORMS_H
+#define MEMSHIM_REPORT_CLI_FORMS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "report/buffer.h"
+#include "report/formats.h"
+#include "report/merged.h"
+#include "report/pprof.h"
+
+enum ms_form {
+    MS_FORM_TEXT,
+    MS_FORM_JSON,
+    MS_FORM_HTML,
+    MS_FORM_TIMELINE,
+    MS_FORM_FOLDED,
+    MS_FORM_PPROF,
+    MS_FORM_CSV,
+    MS_FORM_COUNT
+};
+
+#define MS_FORM_NAMES "text, json, html, timeline, folded, pprof or csv"
+
+/* False where there is none of that name. */
+bool ms_form_find(const char *name, enum ms_form *form);
+
+/* Whether the form can tell of one process only. */
+bool ms_form_is_of_one(enum ms_form form);
+
+/* Whether the form shows what a survey tells. */
+bool ms_form_wants_survey(enum ms_form form);
+
+struct ms_forms {
+    enum ms_form form;
+    size_t expected; /* processes, if all can be read */
+    int device;      /* of a form that is of one; -1: the one with most events */
+    size_t processes;
+    struct ms_buffer out;
+    struct ms_json json;
+    struct ms_page page;
+    struct ms_pprof pprof;
+    bool failed; /* and said on stderr why */
+};
+
+void ms_forms_begin(struct ms_forms *forms, enum ms_form form, size_t expected, int device);
+
+/* One process more; ctx is the struct ms_forms. */
+void ms_forms_take(void *ctx, const struct ms_model *model);
+
+/* Completes `out`. merged: of the same processes, at least one. False where it failed. */
+bool ms_forms_end(struct ms_forms *forms, const struct ms_merged *merged);
+
+void ms_forms_free(struct ms_forms *forms);
+
+#endif

@@ -1,0 +1,59 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "report/exports.h"
+#include "report/recording.h"
+#include "report/site_rows.h"
+
+#define LINE_BYTES 200 /* of a site's name: a row of the form has 4,096 in all */
+
+/* So that it ends in no part of a character. */
+static size_t cut_length(const struct ms_buffer *text)
+{
+    size_t bytes = text->bytes < LINE_BYTES ? text->bytes : LINE_BYTES;
+
+    while (bytes < text->bytes && bytes > 0 && (text->at[bytes] & 0xc0) == 0x80) {
+        bytes--;
+    }
+    return bytes;
+}
+
+/* A site's name begins with its number, so that no two sites become one. */
+static void name_sites(struct ms_recording *recording, const struct ms_model *model)
+{
+    const uint32_t count = ms_definitions_site_count(model->definitions);
+    struct ms_buffer name = {0};
+
+    for (uint32_t site = 1; site <= count && !name.failed; site++) {
+        name.bytes = 0;
+        ms_buffer_format(&name, "%" PRIu32, site);
+        if (model->stacks && ms_stacks_own_frame(model->stacks, site)) {
+            ms_buffer_add(&name, " ");
+            ms_site_add_line(model, site, &name);
+        }
+        name.bytes = cut_length(&name);
+        (void)ms_recording_site(recording, name.at, name.bytes);
+    }
+    ms_buffer_free(&name);
+}
+
+bool ms_csv_export(const struct ms_model *model, int device, struct ms_buffer *out,
+                   uint64_t *left_out, char *why, size_t why_bytes)
+{
+    struct ms_recording recording;
+    bool written = false;
+
+    if (!ms_recording_begin(&recording)) {
+        (void)snprintf(why, why_bytes, "%s: no memory to read it", model->path);
+    } else if (ms_recording_read_trace(&recording, model->path, device, why, why_bytes)) {
+        name_sites(&recording, model);
+        ms_recording_format_csv(&recording, out);
+        *left_out = recording.left_out + recording.recycled_events;
+        written = !out->failed;
+        if (!written) {
+            (void)snprintf(why, why_bytes, "%s: no memory to write it as csv", model->path);
+        }
+    }
+    ms_recording_free(&recording);
+    return written;
+}

@@ -1,0 +1,34 @@
+#include "report/protobuf.h"
+
+#define WIRE_VARINT 0u
+#define WIRE_BYTES  2u
+
+void ms_protobuf_varint(struct ms_buffer *out, uint64_t value)
+{
+    char bytes[10];
+    size_t count = 0;
+
+    for (; value > 0x7f; value >>= 7) {
+        bytes[count++] = (char)(0x80 | (value & 0x7f));
+    }
+    bytes[count++] = (char)value;
+    ms_buffer_append(out, bytes, count);
+}
+
+static void add_key(struct ms_buffer *out, uint32_t field, uint32_t wire)
+{
+    ms_protobuf_varint(out, (uint64_t)field << 3 | wire);
+}
+
+void ms_protobuf_number(struct ms_buffer *out, uint32_t field, uint64_t value)
+{
+    add_key(out, field, WIRE_VARINT);
+    ms_protobuf_varint(out, value);
+}
+
+void ms_protobuf_bytes(struct ms_buffer *out, uint32_t field, const char *at, size_t bytes)
+{
+    add_key(out, field, WIRE_BYTES);
+    ms_protobuf_varint(out, bytes);
+    ms_buffer_append(out, at, bytes);
+}
