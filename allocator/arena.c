@@ -188,6 +188,7 @@ static inline void leave(struct ms_pool *pool, struct ms_segment *segment, ms_ad
 static void freeze(struct ms_arenas *arenas, struct ms_arena *arena)
 {
     arena->frozen = true;
+    arenas->stats.frozen_arenas++;
     if (arenas->sink.emit != NULL) {
         arenas->sink.emit(arenas->sink.ctx, &(struct ms_event){.kind = MS_EVENT_ARENA_FROZEN,
                                                                .device = arenas->device,

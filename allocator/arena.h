@@ -24,6 +24,7 @@ struct ms_arenas_stats {
     uint64_t live_bytes;
     uint64_t peak_live_bytes;
     uint64_t births, deaths;
+    uint64_t frozen_arenas;   /* ever: something was born in them while a stream captured */
     uint64_t invalid_reports; /* answered with MS_ERR_INVALID */
     bool mismatched; /* the framework's own total once differed from our sum; set for good */
 };

@@ -69,6 +69,9 @@ enum ms_event_kind {
                            device was held for it: the sum over all is all. CHUNK and MAP events
                            tell of the chunks, those of their places before this one */
     MS_EVENT_PROMOTE,   /* addr, bytes: and back; aux likewise */
+    MS_EVENT_LOOK,      /* bytes: what the driver itself says is free; aux: what other processes
+                           hold, UINT64_MAX where that is not known. Told where charged bytes have
+                           risen by 1/64 of the device since the last one */
     MS_EVENT_KIND_COUNT
 };
 

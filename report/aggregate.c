@@ -344,6 +344,17 @@ static void apply_proxy(struct ms_aggregate *aggregate, const struct ms_event *e
     }
 }
 
+static void apply_look(struct ms_aggregate *aggregate, const struct ms_event *event)
+{
+    struct ms_counters *now = &aggregate->now;
+
+    keep_peak(aggregate);
+    now->looks++;
+    now->looked_free_bytes = event->bytes;
+    now->looked_others_bytes = event->aux;
+    now->looked_charged_bytes = ms_counters_charged(now);
+}
+
 static void apply_move(struct ms_aggregate *aggregate, const struct ms_event *event)
 {
     if (event->kind == MS_EVENT_SPILL) {
@@ -440,6 +451,9 @@ void ms_aggregate_apply(struct ms_aggregate *aggregate, const struct ms_event *e
     case MS_EVENT_SPILL:
     case MS_EVENT_PROMOTE:
         apply_move(aggregate, event);
+        break;
+    case MS_EVENT_LOOK:
+        apply_look(aggregate, event);
         break;
     case MS_EVENT_USE:
         aggregate->host_uses += event->aux == 1;

@@ -1,4 +1,6 @@
-/* Where the bytes of a device were at one moment, a row for each holder. */
+/* Where the bytes of a device were at one moment, a row for each holder. Every row is measured, or
+ * estimated, by itself; none is what the others leave. What is left when all are taken from the
+ * device's total is a row of its own: unexplained. */
 #ifndef MEMSHIM_REPORT_LEDGER_H
 #define MEMSHIM_REPORT_LEDGER_H
 
@@ -7,19 +9,48 @@
 #include <stdint.h>
 
 #include "report/aggregate.h"
+#include "report/kinds.h"
+#include "report/verdict.h"
 
-#define MS_LEDGER_ROWS 24
+#define MS_LEDGER_ROWS (MS_KIND_COUNT + MS_CHARGE_REASON_COUNT + 8)
+
+struct ms_model;
+struct ms_survey_moment;
+
+enum ms_ledger_part {
+    MS_LEDGER_LIVE,   /* in the pool */
+    MS_LEDGER_HOLES,  /* reserved by the pool, and not live */
+    MS_LEDGER_DRIVER, /* charged beside the pool */
+    MS_LEDGER_OTHERS,
+    MS_LEDGER_FREE,
+    MS_LEDGER_UNEXPLAINED
+};
 
 struct ms_ledger_row {
-    const char *name; /* one word, for report.json */
+    const char *name; /* for report.json */
     const char *what; /* for people */
     uint64_t bytes;
     bool estimated; /* measured around the driver's own doing, not at an allocation */
+    bool negative;  /* MS_LEDGER_UNEXPLAINED: so much is counted twice */
+    uint8_t part;   /* enum ms_ledger_part */
+    uint8_t kind;   /* MS_LEDGER_LIVE: enum ms_kind, MS_KIND_COUNT where kinds are not known */
 };
 
-/* The rows that hold something, charged ones first, then what is free below the cap. Returns their
- * number. */
+/* The rows that hold something, charged ones first. Where the device was looked at (MS_EVENT_LOOK):
+ * also what other processes hold, what is free above the cap, and, even where it is 0, what is
+ * unexplained: then all of them are the device's total. Returns their number. */
 size_t ms_ledger(const struct ms_counters *counters, struct ms_ledger_row rows[MS_LEDGER_ROWS]);
+
+/* The same when live bytes of the device peaked, and at an out-of-memory; live bytes by kind where
+ * the survey knows it. */
+size_t ms_ledger_at_peak(const struct ms_model *model, int device,
+                         struct ms_ledger_row rows[MS_LEDGER_ROWS]);
+size_t ms_ledger_at_oom(const struct ms_model *model, size_t oom,
+                        struct ms_ledger_row rows[MS_LEDGER_ROWS]);
+
+/* The survey's moments of these; null where it has none. */
+const struct ms_survey_moment *ms_ledger_peak_moment(const struct ms_model *model, int device);
+const struct ms_survey_moment *ms_ledger_oom_moment(const struct ms_model *model, size_t oom);
 
 /* The row of what was charged without chunks for that reason. No bytes where the pool is off and it
  * is the ground under the tensors, which are counted themselves. */

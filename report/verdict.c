@@ -1,5 +1,6 @@
 #include "report/verdict.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -37,6 +38,8 @@ const char *ms_verdict_name(enum ms_verdict verdict)
         return "other_process";
     case MS_VERDICT_SPILL_LIMIT:
         return "spill_limit";
+    case MS_VERDICT_GROWTH:
+        return "growth";
     default:
         return "demand";
     }
@@ -204,6 +207,22 @@ static void say_cap(const struct ms_oom_state *state, const struct analysis *a, 
     }
 }
 
+/* " (because ...)", or nothing. */
+static const char *pinned_text(const struct ms_oom_state *state)
+{
+    static const char *const texts[MS_PINNED_BY_COUNT] = {
+        [MS_PINNED_BY_NOTHING] = "",
+        [MS_PINNED_BY_TORCH_OFF] =
+            " (they are PyTorch's, which MEMSHIM_TORCH=off leaves to itself)",
+        [MS_PINNED_BY_POOL_OFF] = " (MEMSHIM_POOL=off: nothing is repaired)",
+        [MS_PINNED_BY_CAPTURE] = " (CUDA graphs replay into what was allocated under a capture)",
+        [MS_PINNED_BY_NO_HOST] = " (no host memory could stand in for them)",
+        [MS_PINNED_BY_TENSORS] = " (beside live tensors, in pieces too small to be moved)",
+    };
+
+    return state->pinned_by < MS_PINNED_BY_COUNT ? texts[state->pinned_by] : "";
+}
+
 static void say_fragmentation(const struct ms_oom_state *state, const struct analysis *a,
                               char *text, size_t text_bytes)
 {
@@ -212,28 +231,64 @@ static void say_fragmentation(const struct ms_oom_state *state, const struct ana
     ms_bytes_text(state->largest_free_bytes, largest, sizeof(largest));
     if (a->holes_bytes == 0) {
         snprintf(text, text_bytes,
-                 "the bytes were free, but in no range that could serve the request; the largest "
+                 "the bytes were free, but in no range that could serve the request%s; the largest "
                  "was %s",
-                 largest);
+                 pinned_text(state), largest);
         return;
     }
     snprintf(text, text_bytes,
-             "%s lie free in holes that could not be given elsewhere; the largest free range was "
+             "%s lie free in holes that could not be given elsewhere%s; the largest free range was "
              "%s",
-             ms_bytes_text(a->holes_bytes, holes, sizeof(holes)), largest);
+             ms_bytes_text(a->holes_bytes, holes, sizeof(holes)), pinned_text(state), largest);
+}
+
+/* "python3 (pid 4711): 1.90 GiB"; of a damaged trace the name may be anything. */
+static int say_other(const struct ms_other_process *other, char *text, size_t text_bytes)
+{
+    char bytes[MS_UNIT_TEXT_BYTES], name[MS_OTHER_NAME_BYTES];
+    size_t length = 0;
+
+    for (; length + 1 < sizeof(name) && other->name[length]; length++) {
+        const char letter = other->name[length];
+
+        name[length] = '?';
+        if (letter > ' ' && letter < 0x7f) {
+            name[length] = letter;
+        }
+    }
+    name[length] = '\0';
+    ms_bytes_text(other->bytes, bytes, sizeof(bytes));
+    return snprintf(text, text_bytes, "%s%spid %" PRIu64 ": %s", name, name[0] ? ", " : "",
+                    other->pid, bytes);
+}
+
+void ms_others_text(const struct ms_others *others, char *text, size_t text_bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint32_t i = 0; others->known && i < MS_OTHERS_NAMED && others->named[i].bytes > 0; i++) {
+        char other[MS_UNIT_TEXT_BYTES * 3];
+
+        (void)say_other(&others->named[i], other, sizeof(other));
+        if (used + sizeof("; ") + sizeof(other) > text_bytes) {
+            break;
+        }
+        used += (size_t)snprintf(text + used, text_bytes - used, "%s%s", i ? "; " : "", other);
+    }
 }
 
 static void say_others(const struct ms_oom_state *state, const struct analysis *a, char *text,
                        size_t text_bytes)
 {
-    char others[MS_UNIT_TEXT_BYTES], sum[MS_UNIT_TEXT_BYTES];
+    char others[MS_UNIT_TEXT_BYTES], sum[MS_UNIT_TEXT_BYTES], who[MS_SENTENCE_BYTES / 4];
 
-    (void)state;
+    ms_others_text(&state->others, who, sizeof(who));
     snprintf(text, text_bytes,
-             "other processes hold %s of the device; without them the %s in use and asked for "
-             "would have fitted",
-             ms_bytes_text(a->others_bytes, others, sizeof(others)),
-             ms_bytes_text(a->needed_bytes, sum, sizeof(sum)));
+             "other processes hold %s of the device%s%s%s; without them the %s in use and asked "
+             "for would have fitted",
+             ms_bytes_text(a->others_bytes, others, sizeof(others)), who[0] ? " (" : "", who,
+             who[0] ? ")" : "", ms_bytes_text(a->needed_bytes, sum, sizeof(sum)));
 }
 
 static void say_limit(const struct ms_oom_state *state, const struct analysis *a, char *text,
@@ -263,7 +318,7 @@ enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *sho
     };
     const struct analysis a = analyse(state);
     const enum ms_verdict verdict = decide(state, &a);
-    char reason[MS_SENTENCE_BYTES / 2];
+    char reason[MS_SENTENCE_BYTES / 2] = "";
 
     if (short_bytes) {
         *short_bytes = a.short_bytes;

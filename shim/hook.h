@@ -125,7 +125,9 @@ void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_
  * moved any more. Nothing where the range is not memory of ours. The guard is set. */
 void ms_serve_pin(uint64_t addr, uint64_t bytes);
 
-/* The framework raises its out-of-memory error for a request of this size. The guard is set. */
-void ms_oom_from_torch(int device, uint64_t requested_bytes);
+/* The framework raises its out-of-memory error for a request of this size. cached_bytes: free in
+ * its segments by its own count, where its tensors are not seen one by one; else 0. The guard is
+ * set. */
+void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_bytes);
 
 #endif

@@ -123,8 +123,14 @@ void OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved,
                    torch_device_t device)
 {
     int ordinal = cuda_ordinal(device);
+    uint64_t cached_bytes = 0;
+    /* The one thing that is PyTorch's then: why it ran out. */
+    if (ms_options()->torch == MS_TORCH_OFF && (device & 0xff) == TORCH_CUDA) {
+        ordinal = (int8_t)(device >> 8);
+        cached_bytes = total_reserved > total_allocated ? total_reserved - total_allocated : 0;
+    }
     if (ordinal >= 0 && bytes > 0 && ms_guard_enter(__builtin_return_address(0))) {
-        ms_oom_from_torch(ordinal, (uint64_t)bytes);
+        ms_oom_from_torch(ordinal, (uint64_t)bytes, cached_bytes);
         ms_guard_leave();
     }
     out_of_memory_t real = atomic_load_explicit(&real_out_of_memory, memory_order_relaxed);

@@ -13,13 +13,15 @@
 #include "shim/serve/driver_ops.h"
 #include "shim/serve/heat.h"
 #include "shim/serve/host_road.h"
+#include "shim/serve/look.h"
 #include "shim/serve/mempool.h"
 #include "shim/serve/nvml.h"
 #include "shim/serve/spill.h"
 #include "shim/serve/stream.h"
 #include "shim/session.h"
 
-#define FALL_PERCENT 5u /* of the cap: how far below a threshold it is left */
+#define FALL_PERCENT 5u  /* of the cap: how far below a threshold it is left */
+#define LOOKS        64u /* at the device, while charged bytes rise from nothing to all of it */
 
 static struct ms_device *_Atomic devices[MS_DEVICES_MAX];
 static _Atomic int used;
@@ -82,7 +84,8 @@ static bool furnish(struct ms_device *device)
         ms_options_cap_bytes(options, device->ordinal, device->total_bytes, &device->fraction);
     ms_driver_ops_init(device);
     ms_budget_init(&device->budget, cap_bytes);
-    atomic_store(&device->rise_bytes, (uint64_t)(options->thresholds[0] * (double)cap_bytes));
+    atomic_store(&device->rise_bytes, 1); /* the first look */
+    atomic_store(&device->look_bytes, 1);
     if (options->pool) {
         device->host_limit_bytes = device->granule_bytes ? ms_host_road_open(device) : 0;
         struct ms_pool_config config = {
@@ -367,11 +370,32 @@ static void look_at_launches(void)
     }
 }
 
+static void look_if_due(struct ms_device *device, uint64_t charged)
+{
+    uint64_t due = atomic_load(&device->look_bytes);
+    uint64_t next = charged + device->total_bytes / LOOKS;
+    if (charged >= due && atomic_compare_exchange_strong(&device->look_bytes, &due, next)) {
+        ms_device_look(device);
+    }
+}
+
+static void set_rise(struct ms_device *device, int state, uint64_t cap)
+{
+    uint64_t look = atomic_load(&device->look_bytes);
+    uint64_t level =
+        state < 3 ? (uint64_t)(ms_options()->thresholds[state] * (double)cap) : UINT64_MAX;
+    atomic_store(&device->rise_bytes, look < level ? look : level);
+    if (atomic_load(&device->host_made)) {
+        atomic_store(&device->rise_bytes, 0);
+    }
+}
+
 void ms_device_cross_threshold(struct ms_device *device)
 {
     uint64_t charged = atomic_load(&device->budget.charged_bytes);
     const double *levels = ms_options()->thresholds;
     uint64_t cap = atomic_load(&device->budget.cap_bytes);
+    look_if_due(device, charged);
     uint64_t slack = cap / 100 * FALL_PERCENT;
     int before = atomic_load(&device->threshold);
     int state = 0;
@@ -383,15 +407,12 @@ void ms_device_cross_threshold(struct ms_device *device)
         }
     }
     if (state == before || !atomic_compare_exchange_strong(&device->threshold, &before, state)) {
+        set_rise(device, before, cap);
         return;
     }
     uint64_t present = state ? (uint64_t)(levels[state - 1] * (double)cap) : 0;
     atomic_store(&device->fall_bytes, present > slack ? present - slack : 0);
-    atomic_store(&device->rise_bytes,
-                 state < 3 ? (uint64_t)(levels[state] * (double)cap) : UINT64_MAX);
-    if (atomic_load(&device->host_made)) {
-        atomic_store(&device->rise_bytes, 0);
-    }
+    set_rise(device, state, cap);
     struct ms_event event = {
         .kind = MS_EVENT_THRESHOLD,
         .device = device->ordinal,

@@ -59,7 +59,8 @@ struct ms_device {
     struct ms_spill_watch spill_watch;
     uint64_t birth_limit_bytes;      /* most that may lie on the host from its birth (birth.h) */
     _Atomic uint64_t birth_bytes;    /* that does */
-    _Atomic bool host_made;          /* a host chunk was asked for: some may stand behind tensors */
+    _Atomic bool host_made;          /* a host chunk was asked for, some may stand behind tensors;
+                                        or launches are looked at: spill.h looks at each birth */
     _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */
     _Atomic uint64_t withdrawn_mask; /* bit d: it could once, and shall not any more */
     _Atomic uint64_t pool_peer_mask; /* the part of access_mask that cuMemPoolSetAccess asked for */
@@ -70,7 +71,9 @@ struct ms_device {
     _Atomic uint64_t small_bytes;          /* sum of small arrays (MS_TAKING_SMALL) */
 
     _Atomic int threshold;            /* 0 normal, 1 warning, 2 critical, 3 emergency */
-    _Atomic uint64_t rise_bytes;      /* charged at or above this: the next threshold is crossed */
+    _Atomic uint64_t rise_bytes;      /* charged at or above this: the next threshold is crossed,
+                                         or a look is due */
+    _Atomic uint64_t look_bytes;      /* charged at or above this: a look is due (look.h) */
     _Atomic uint64_t fall_bytes;      /* charged below this: the present one is left */
     _Atomic unsigned thresholds_said; /* bit t: its line was written */
 

@@ -1,6 +1,7 @@
 /* NVML by name. Its declarations are repeated here (NVML API reference, nvmlDeviceGetMemoryInfo,
- * nvmlDeviceGetHandleByUUID, nvmlSystemGetDriverVersion): the toolkit's headers need not have
- * nvml.h. */
+ * nvmlDeviceGetHandleByUUID, nvmlSystemGetDriverVersion,
+ * nvmlDeviceGetComputeRunningProcesses_v3, nvmlDeviceGetGraphicsRunningProcesses_v3): the toolkit's
+ * headers need not have nvml.h. */
 #include "shim/serve/nvml.h"
 
 #include <dlfcn.h>
@@ -10,14 +11,26 @@
 
 #define NVML_OK 0
 
+#define PROCESSES_MAX 64u
+
 struct nvml_memory {
     unsigned long long total, free, used; /* bytes */
 };
+
+/* nvmlProcessInfo_t of versions 2 and 3. */
+struct nvml_process {
+    unsigned pid;
+    unsigned long long bytes; /* all ones: not available */
+    unsigned gpu_instance, compute_instance;
+};
+
+typedef int (*list_t)(void *device, unsigned *count, struct nvml_process *processes);
 
 struct nvml {
     int (*handle_by_uuid)(const char *uuid, void **device);
     int (*memory_info)(void *device, struct nvml_memory *memory);
     int (*driver_version)(char *version, unsigned bytes);
+    list_t compute, graphics; /* null: an old driver */
 };
 
 static struct nvml missing; /* stands for: asked for, not there */
@@ -33,6 +46,8 @@ static bool load(struct nvml *nvml)
     *(void **)&nvml->handle_by_uuid = dlsym(library, "nvmlDeviceGetHandleByUUID");
     *(void **)&nvml->memory_info = dlsym(library, "nvmlDeviceGetMemoryInfo");
     *(void **)&nvml->driver_version = dlsym(library, "nvmlSystemGetDriverVersion");
+    *(void **)&nvml->compute = dlsym(library, "nvmlDeviceGetComputeRunningProcesses_v3");
+    *(void **)&nvml->graphics = dlsym(library, "nvmlDeviceGetGraphicsRunningProcesses_v3");
     return init && nvml->handle_by_uuid && nvml->memory_info && nvml->driver_version &&
            init() == NVML_OK;
 }
@@ -59,22 +74,62 @@ static const struct nvml *nvml(void)
     return known == &missing ? NULL : known;
 }
 
-bool ms_nvml_used_bytes(const uint8_t *uuid, uint64_t *used_bytes)
+static bool find_device(const struct nvml *functions, const uint8_t *uuid, void **device)
 {
     char text[48];
     snprintf(text, sizeof text,
              "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", uuid[0],
              uuid[1], uuid[2], uuid[3], uuid[4], uuid[5], uuid[6], uuid[7], uuid[8], uuid[9],
              uuid[10], uuid[11], uuid[12], uuid[13], uuid[14], uuid[15]);
+    return functions && functions->handle_by_uuid(text, device) == NVML_OK;
+}
+
+bool ms_nvml_used_bytes(const uint8_t *uuid, uint64_t *used_bytes)
+{
     const struct nvml *functions = nvml();
     void *device = NULL;
     struct nvml_memory memory = {0};
-    if (!functions || functions->handle_by_uuid(text, &device) != NVML_OK ||
+    if (!find_device(functions, uuid, &device) ||
         functions->memory_info(device, &memory) != NVML_OK) {
         return false;
     }
     *used_bytes = memory.used;
     return true;
+}
+
+/* Adds those of one list that are not there yet: a process may compute and draw. */
+static bool add_processes(list_t list, void *device, struct ms_nvml_process *out, size_t room,
+                          size_t *count)
+{
+    struct nvml_process found[PROCESSES_MAX];
+    unsigned found_count = PROCESSES_MAX;
+    if (!list || list(device, &found_count, found) != NVML_OK || found_count > PROCESSES_MAX) {
+        return false;
+    }
+    for (unsigned i = 0; i < found_count; i++) {
+        size_t same = 0;
+        while (same < *count && out[same].pid != found[i].pid) {
+            same++;
+        }
+        if (same == room || found[i].bytes == UINT64_MAX) {
+            return false;
+        }
+        if (same == *count) {
+            out[(*count)++] =
+                (struct ms_nvml_process){.pid = found[i].pid, .bytes = found[i].bytes};
+        }
+    }
+    return true;
+}
+
+bool ms_nvml_processes(const uint8_t *uuid, struct ms_nvml_process *out, size_t room, size_t *count)
+{
+    const struct nvml *functions = atomic_load_explicit(&published, memory_order_acquire);
+    void *device = NULL;
+    *count = 0;
+    return functions != &missing && find_device(functions, uuid, &device) &&
+           add_processes(functions->compute, device, out, room, count) &&
+           add_processes(functions->graphics, device, out, room, count);
 }
 
 bool ms_nvml_driver_version(char *version, unsigned version_bytes)

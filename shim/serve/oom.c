@@ -5,14 +5,36 @@
 
 #include "report/verdict.h"
 #include "shim/log.h"
+#include "shim/options.h"
+#include "shim/serve/look.h"
 #include "shim/serve/overhead.h"
 #include "shim/serve/spill.h"
+#include "shim/serve/stream.h"
 #include "shim/session.h"
 #include "shim/sites/site.h"
 
 static uint64_t owned(const struct ms_device *device, enum ms_owner owner)
 {
     return atomic_load(&device->budget.by_owner_bytes[owner]);
+}
+
+/* Why what lies free could not be given elsewhere, if anything does. */
+static enum ms_pinned_by pinned_by(const struct ms_device *device, const struct ms_pool_stats *pool,
+                                   const struct ms_arenas_stats *tensors)
+{
+    if (!device->pool) {
+        return MS_PINNED_BY_POOL_OFF;
+    }
+    if (ms_options()->torch == MS_TORCH_OFF) {
+        return MS_PINNED_BY_TORCH_OFF;
+    }
+    if (tensors->frozen_arenas > 0 || ms_captures_running()) {
+        return MS_PINNED_BY_CAPTURE;
+    }
+    if (pool->hole_bytes > ms_device_takeable_bytes(device, pool)) {
+        return pool->frozen ? MS_PINNED_BY_NOTHING : MS_PINNED_BY_NO_HOST;
+    }
+    return MS_PINNED_BY_TENSORS;
 }
 
 static void fill(struct ms_device *device, struct ms_oom_state *state)
@@ -28,9 +50,9 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
     state->charged_bytes = state->pool_bytes + state->application_bytes + state->forwarded_bytes +
                            state->context_bytes;
     struct ms_arenas_stats tensors;
+    struct ms_pool_stats stats = {0};
     ms_arenas_stats(device->arenas, &tensors);
     if (device->pool) {
-        struct ms_pool_stats stats;
         ms_pool_stats(device->pool, &stats);
         state->live_bytes = stats.live_bytes - stats.arena_bytes + tensors.live_bytes;
         state->reclaimable_bytes =
@@ -45,6 +67,7 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
     uint64_t used_bytes = device->total_bytes;
     if (ms_device_used_bytes(device, &used_bytes) && used_bytes <= device->total_bytes) {
         state->driver_free_bytes = device->total_bytes - used_bytes;
+        state->driver_free_known = 1;
     } else {
         /* The driver does not answer now (a capture): nobody else is blamed. */
         used_bytes = state->charged_bytes;
@@ -53,6 +76,8 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
     }
     state->other_process_bytes =
         used_bytes > state->charged_bytes ? used_bytes - state->charged_bytes : 0;
+    ms_device_others(device, &state->others);
+    state->pinned_by = (uint8_t)pinned_by(device, &stats, &tensors);
     state->fraction_known = device->fraction > 0;
     state->fraction = device->fraction;
     state->site = ms_site_capture(UINT64_MAX); /* so large that sampling never passes it over */
@@ -88,7 +113,7 @@ CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void ms_oom_from_torch(int device, uint64_t requested_bytes)
+void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_bytes)
 {
     struct ms_device *d = ms_device_get(device);
     if (!d) {
@@ -96,6 +121,7 @@ void ms_oom_from_torch(int device, uint64_t requested_bytes)
     }
     struct ms_oom_state state;
     fill(d, &state);
+    state.live_bytes -= cached_bytes < state.live_bytes ? cached_bytes : state.live_bytes;
     state.requested_bytes = requested_bytes;
     state.refused_bytes = atomic_exchange(&d->last_oom_bytes, 0);
     state.source = MS_OOM_TORCH;

@@ -128,6 +128,7 @@ static struct ms_event any_event(uint64_t *random)
     case MS_EVENT_USE:
     case MS_EVENT_SPILL:
     case MS_EVENT_PROMOTE:
+    case MS_EVENT_LOOK:
         event.aux = any_number(random);
         break;
     case MS_EVENT_STEP:
@@ -145,7 +146,8 @@ static struct ms_event any_event(uint64_t *random)
         event.id = any_number(random);
     }
     if (event.kind != MS_EVENT_CHUNK_CREATE && event.kind != MS_EVENT_CHUNK_RELEASE &&
-        event.kind != MS_EVENT_CAP && event.kind != MS_EVENT_THRESHOLD) {
+        event.kind != MS_EVENT_CAP && event.kind != MS_EVENT_THRESHOLD &&
+        event.kind != MS_EVENT_LOOK) {
         event.addr = any_number(random);
     }
     return event;

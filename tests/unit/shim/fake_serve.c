@@ -116,8 +116,9 @@ void ms_serve_pin(uint64_t addr, uint64_t bytes)
     atomic_store(&pinned, addr + bytes);
 }
 
-void ms_oom_from_torch(int device, uint64_t requested_bytes)
+void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_bytes)
 {
+    (void)cached_bytes;
     (void)device;
     (void)requested_bytes;
     serve("oom");
