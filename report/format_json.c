@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/format_json_survey.h"
 #include "report/format_sites.h"
 #include "report/ledger.h"
 #include "report/units.h"
@@ -259,12 +260,13 @@ static void add_device(struct ms_json *json, const struct ms_model *model, int i
     ms_json_count(json, "peak_host_pinned_bytes", sums->peak_host_pinned_bytes);
     ms_json_count(json, "peak_host_chunk_bytes", sums->peak_host_chunk_bytes);
     add_spill(json, model, index);
+    ms_json_add_survey(json, model, index);
     ms_json_close(json, '}');
 }
 
-static void add_oom(struct ms_json *json, const struct ms_model *model,
-                    const struct ms_model_oom *oom)
+static void add_oom(struct ms_json *json, const struct ms_model *model, size_t index)
 {
+    const struct ms_model_oom *oom = ms_model_oom_at(model, index);
     char sentence[MS_SENTENCE_BYTES];
 
     (void)ms_verdict_decide(&oom->record.state, NULL, sentence, sizeof(sentence));
@@ -280,7 +282,9 @@ static void add_oom(struct ms_json *json, const struct ms_model *model,
     ms_json_text(json, "sentence", sentence);
     ms_json_count(json, "largest_free_bytes", oom->record.state.largest_free_bytes);
     ms_json_flag(json, "recovered", oom->recovered);
+    ms_json_count(json, "waiting_bytes", oom->record.state.pending_bytes);
     add_ledger(json, &oom->record.counters);
+    ms_json_add_oom_kinds(json, model, index);
     ms_json_close(json, '}');
 }
 
@@ -290,7 +294,7 @@ static void add_ooms(struct ms_json *json, const struct ms_model *model, size_t 
 
     ms_json_open(json, "oom_events", '[');
     for (size_t i = count > most ? count - most : 0; i < count; i++) {
-        add_oom(json, model, ms_model_oom_at(model, i));
+        add_oom(json, model, i);
     }
     ms_json_close(json, ']');
 }

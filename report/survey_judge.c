@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/site_rows.h"
+#include "report/batch.h"
 #include "report/survey_internal.h"
 
 #define NS_PER_HOUR 3.6e12
@@ -261,6 +261,7 @@ void ms_survey_judge_headroom(struct ms_look *look)
 
     headroom->why = why_unknown(look);
     headroom->known = !headroom->why;
+    headroom->batch = ms_batch_samples(look->model->header.options);
     headroom->persistent_bytes = look->fixed_at_peak;
     headroom->per_step_bytes = look->scaling_at_peak;
     headroom->beside_bytes = charged > reserved ? charged - reserved : 0;
