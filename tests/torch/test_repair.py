@@ -269,6 +269,8 @@ TREES = """
 """
 
 DEVICES = """
+    meet = threading.Barrier(2)
+
     def work(device, failed):
         try:
             draw = random.Random(20 + device)
@@ -277,6 +279,8 @@ DEVICES = """
             for _ in range(3):
                 kept = [Kept(draw.randint(1, 3 * MIB), draw, f"cuda:{device}") for _ in range(4)]
                 churn(live, 250, 90 * MIB, draw, f"cuda:{device}")
+                # However the machine is loaded, a device holds what both want of it at once.
+                meet.wait()
                 across = [one.there.to(f"cuda:{there}") for one in kept]
                 churn(guests, 100, 30 * MIB, draw, f"cuda:{there}")
                 for one, copy in zip(kept, across):
@@ -284,6 +288,7 @@ DEVICES = """
                     assert torch.equal(copy.cpu(), one.host)
         except BaseException as error:
             failed.append(repr(error))
+            meet.abort()
             raise
     failed = []
     threads = [threading.Thread(target=work, args=(device, failed)) for device in (0, 1)]
