@@ -44,7 +44,7 @@ PARTS = {
     "workloads": 12,
 }
 DEFAULT_MINUTES = 9.0
-DEFAULT_LIMIT_BYTES = 16 * GIB
+DEFAULT_LIMIT_BYTES = 44 * GIB
 SIMULATED_LIMIT_BYTES = 1 * GIB
 # At the end: for the last part's end, and for writing.
 RESERVE_S = 5.0

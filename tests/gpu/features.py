@@ -30,7 +30,7 @@ class Digest:
 
     def add(self, *tensors: torch.Tensor) -> None:
         for tensor in tensors:
-            self.hash.update(tensor.detach().float().cpu().numpy().tobytes())
+            self.hash.update(tensor.detach().cpu().float().numpy().tobytes())
 
 
 def small_model() -> nn.Module:
@@ -212,7 +212,7 @@ def recovery(digest: Digest) -> None:
         try:
             for n in range(size):
                 held.append(torch.empty(each, dtype=torch.uint8, device="cuda"))
-                held[-1][:1024].fill_(n)
+                held[-1][:1024].copy_(torch.full((1024,), n, dtype=torch.uint8))
             break
         except torch.cuda.OutOfMemoryError:
             held.clear()

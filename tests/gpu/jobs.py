@@ -86,7 +86,7 @@ class Server:
         program: str,
         arguments: Sequence[object],
         timeout_s: float,
-        **settings: object,
+        **settings: Any,
     ) -> Result:
         """One job to its end."""
         with self.lock:
@@ -126,8 +126,8 @@ class Server:
 def servers(
     world: World, *wanted: Configuration, contents: str = "none"
 ) -> Iterator[dict[str, Server]]:
-    """Of each configuration one, by its name; they load PyTorch at the same time. `contents`: of the
-    simulated GPU; where none are wanted, what jobs hold is counted and not stored."""
+    """Of each configuration one, by its name; they load PyTorch at the same time. `contents`: of
+    the simulated GPU; where none are wanted, what jobs hold is counted and not stored."""
     made = {configuration.name: Server(world, configuration, contents) for configuration in wanted}
     try:
         yield made
@@ -171,9 +171,7 @@ def outcome(result: Result, output: Path | None) -> Trained:
     )
 
 
-def train(
-    server: Server, *arguments: object, timeout_s: float = 120, **settings: object
-) -> Trained:
+def train(server: Server, *arguments: object, timeout_s: float = 120, **settings: Any) -> Trained:
     output = server.world.output("train") if server.configuration.shim else None
     if output:
         settings = {"MEMSHIM_OUTPUT": output, **settings}

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from world import MIB, ROOT, Fail, Part, Skip, World, expect, main, only_device
+from world import MIB, ROOT, Fail, Part, Skip, World, context_bytes, expect, main, only_device
 
 # Programs whose account has to be the same with memshim and without.
 SAME = (
@@ -111,18 +111,6 @@ def reuse(
             if needs_spill:
                 expect(device["spill"]["spilled_bytes"] > 0, "nothing was spilled")
         part.figure(f"semantics/{name}", found[0]["blocks"], "blocks")
-
-
-def context_bytes(world: World) -> int:
-    """What the device loses to this program's context, measured by one that needs hardly more."""
-    output = world.output("context")
-    world.run(
-        [world.program("trainer"), "--steps", "1", "--layers", "1", "--width", "64"],
-        shim=True,
-        MEMSHIM_OUTPUT=output,
-    ).check()
-    device = only_device(output)
-    return int(device["peak"]["charged_bytes"] - device["peak"]["reserved_bytes"])
 
 
 def assumptions(part: Part) -> None:

@@ -281,6 +281,15 @@ def only_device(output: Path) -> dict[str, Any]:
     return device
 
 
+def context_bytes(world: World) -> int:
+    """What the device loses to a C program's context, measured by one that needs hardly more."""
+    output = world.output("context")
+    sizes = ("--steps", "1", "--layers", "1", "--width", "64")
+    world.run([world.program("trainer"), *sizes], shim=True, MEMSHIM_OUTPUT=output).check()
+    peak = only_device(output)["peak"]
+    return int(peak["charged_bytes"] - peak["reserved_bytes"])
+
+
 class Part:
     """One part's cases, each of which passes, fails or is skipped, with figures."""
 
