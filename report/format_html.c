@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "report/format_sites.h"
+#include "report/format_survey.h"
 #include "report/formats.h"
 #include "report/merged.h"
 #include "report/page/page.h"
@@ -16,6 +17,7 @@
 #define MOST_THRESHOLDS 200
 #define MOST_TAGS       500
 #define MOST_RANGES     4000
+#define MOST_MOVES      2000
 #define ENDING_BYTES    65536 /* for what stands around the processes: the run's own members */
 
 /* ---- the timeline ---- */
@@ -113,6 +115,26 @@ static void add_ranges(struct ms_json *json, const struct ms_model *model, size_
                   model->tags.left_out + (count > most ? count - most : 0));
 }
 
+/* ---- what moved to host memory, and back ---- */
+
+static void add_moves(struct ms_json *json, const struct ms_model *model, size_t most)
+{
+    const struct ms_model_move *all = (const struct ms_model_move *)model->moves.at;
+    const size_t count = model->moves.bytes / sizeof(*all);
+
+    ms_json_open(json, "moves", '[');
+    for (size_t i = 0; i < count && i < most; i++) {
+        ms_json_open(json, NULL, '{');
+        ms_json_integer(json, "device", all[i].device);
+        ms_json_flag(json, "down", all[i].down);
+        ms_json_count(json, "time_ns", all[i].time_ns);
+        ms_json_count(json, "held_ns", all[i].held_ns);
+        ms_json_count(json, "bytes", all[i].bytes);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, ']');
+}
+
 /* ---- one process ---- */
 
 static uint64_t left_out(size_t count, size_t most)
@@ -136,6 +158,7 @@ static void add_process(struct ms_json *json, const struct ms_model *model, size
     ms_json_text(json, "folder", strrchr(model->dir, '/') ? strrchr(model->dir, '/') + 1 : "");
     ms_json_integer(json, "main_device", ms_model_main_device(model));
     ms_format_json_limited(model, json, "report", NULL, &limits);
+    ms_json_add_surveys(json, model, &frames, scale);
     ms_json_add_frame_table(json, "frames", &frames);
     ms_json_count(json, "ooms_left_out", left_out(ms_model_oom_count(model), limits.ooms));
     ms_json_count(
@@ -149,6 +172,7 @@ static void add_process(struct ms_json *json, const struct ms_model *model, size
     }
     ms_json_close(json, ']');
     add_ranges(json, model, MOST_RANGES / scale);
+    add_moves(json, model, MOST_MOVES / scale);
     ms_json_close(json, '}');
     ms_frame_table_free(&frames);
 }

@@ -409,6 +409,22 @@ void ms_json_add_site_line(struct ms_json *json, const char *key, const struct m
     ms_buffer_free(&line);
 }
 
+void ms_json_add_site_name(struct ms_json *json, const struct ms_model *model, int device,
+                           uint32_t site, struct ms_frame_table *table)
+{
+    const struct ms_site_definition *definition = ms_definitions_site(model->definitions, site);
+    struct ms_site_kinds kinds;
+
+    ms_site_kinds(model, device, site, &kinds);
+    ms_json_count(json, "id", site);
+    ms_json_integer(json, "device", device);
+    ms_json_text(json, "kind", ms_kind_name(kinds.kind));
+    add_kind_reason(json, &kinds);
+    add_tag_path(json, "tags", model, definition ? definition->tag : 0);
+    ms_json_add_site_line(json, "line", model, site);
+    add_frames(json, model, site, table);
+}
+
 void ms_json_add_sites(struct ms_json *json, const struct ms_model *model,
                        const struct ms_json_limits *limits)
 {

@@ -20,6 +20,11 @@ void ms_json_add_frame_table(struct ms_json *json, const char *key,
 void ms_json_add_site_line(struct ms_json *json, const char *key, const struct ms_model *model,
                            uint32_t site);
 
+/* Members that tell who a site is: id, device, kind, kind_reason, tags, line, frames (numbers in the
+ * table). */
+void ms_json_add_site_name(struct ms_json *json, const struct ms_model *model, int device,
+                           uint32_t site, struct ms_frame_table *table);
+
 /* What stands for the frames of a site that has none: "[no call site]". */
 const char *ms_site_without_stack(const struct ms_model *model, uint32_t site);
 

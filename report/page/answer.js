@@ -34,7 +34,23 @@ function verdictOf(view) {
       `(${percentText(device.peak_charged_bytes, device.cap_bytes)}) on device ${device.index}.${ooms}`));
 }
 
-function figuresOf(device) {
+// What it would come to: the slope, and the batch that would fit.
+function trendFigures({ survey }) {
+  if (!survey) return [];
+  const { growth, headroom } = survey;
+  const steepest = growth.sites[0];
+  const cap = growth.cap_at_step && !growth.by_time ? `; the cap at step ${countText(growth.cap_at_step)}` : "";
+  return [
+    figure("Slope", !growth.known ? "-" : steepest ? slopeText(growth.sites.reduce((sum, row) => sum + row.bytes_per_step, 0), growth) : "none",
+      !growth.known ? growth.why : steepest ? `${countText(growth.sites.length)} sites grow${cap}` : "nothing grows from step to step"),
+    figure("Largest batch", !headroom.known ? "-" : headroom.largest_batch ? `${countText(headroom.largest_batch)} samples`
+      : `${headroom.unbounded ? "over " : ""}${headroom.largest_factor.toFixed(2)} \u00d7`,
+    !headroom.known ? headroom.why : `that fits the cap, by estimate${headroom.batch ? `; now ${countText(headroom.batch)}` : ", of this run's"}`),
+  ];
+}
+
+function figuresOf(view) {
+  const { device } = view;
   const fragmentation = device.fragmentation_at_peak;
   const spill = device.spill;
   return element("dl", { class: "figures" },
@@ -45,7 +61,8 @@ function figuresOf(device) {
     figure("Fragmentation", fragmentation === null ? "-" : percentText(fragmentation, 1),
       "of reserved, not live, at its peak"),
     figure("Spilled", bytesText(spill.spilled_bytes),
-      spill.spilled_bytes > 0 ? `${countText(spill.spills)} moves to host memory` : "nothing moved to host memory"));
+      spill.spilled_bytes > 0 ? `${countText(spill.spills)} moves to host memory` : "nothing moved to host memory"),
+    trendFigures(view));
 }
 
 function rankTable(view) {
@@ -81,5 +98,5 @@ function showAnswer(view) {
     element("span", { class: "quiet" },
       ` on ${process.host}, pid ${process.pid}, ${process.start_time.slice(0, 16).replace("T", " ")} UTC, ` +
       `ran ${durationText(process.duration_ns)}, ${ended}`));
-  replace("answer", verdictOf(view), device ? figuresOf(device) : null, rankTable(view));
+  replace("answer", verdictOf(view), device ? figuresOf(view) : null, rankTable(view));
 }

@@ -1,18 +1,7 @@
-// The flame graph: whose memory was live at the device's peak, by the stack that asked for it.
+// The flame graph: whose memory was live at a recorded moment, by the stack that asked for it.
 
 const FLAME_ROW = 19;
 const LEAST_WIDTH = 3; // narrower ones are not drawn; their parents' widths tell of them
-
-function frameName(frame) {
-  if (!frame.file) return frame.function;
-  const file = frame.file.split("/").at(-1);
-  return `${frame.function}  ${file}${frame.line ? `:${frame.line}` : ""}`;
-}
-
-// Bytes of the device at its peak, forwarded ones beside those of the pool: as --format folded.
-function atPeakBytes(site) {
-  return site.at_peak_bytes + site.forwarded_at_peak_bytes;
-}
 
 // Outermost frame first.
 function stackOf(site, frames, pythonOnly) {
@@ -20,14 +9,13 @@ function stackOf(site, frames, pythonOnly) {
   const python = all.filter((frame) => frame.language === "python");
   const shown = pythonOnly && python.length > 0 ? python : all;
   if (shown.length > 0) return shown.map((frame) => ({ name: frameName(frame), frame }));
-  return [{ name: site.id === null ? "[sites that are not listed]" : "[no call site]", frame: null }];
+  return [{ name: site.place, frame: null }];
 }
 
 function treeOf(sites, frames, { pythonOnly, inverted }) {
   const root = { name: "all", frame: null, bytes: 0, own: 0, children: new Map() };
   for (const site of sites) {
-    const bytes = atPeakBytes(site);
-    if (bytes === 0) continue;
+    const { bytes } = site;
     const stack = stackOf(site, frames, pythonOnly);
     if (inverted) stack.reverse();
     let node = root;
@@ -44,16 +32,23 @@ function treeOf(sites, frames, { pythonOnly, inverted }) {
 
 class Flame {
   constructor(view) {
-    this.device = view.device;
+    this.view = view;
     this.frames = view.process.frames;
-    this.sites = view.report.call_sites.filter((site) => site.device === view.device.index);
-    const python = this.sites.some((site) => site.frames.some((number) => this.frames[number].language === "python"));
+    this.sites = liveAt(view, view.moment);
+    const python = this.frames.some((frame) => frame.language === "python");
     this.options = { pythonOnly: python, inverted: false };
     this.hasPython = python;
     this.query = "";
     this.node = element("div", { class: "chart" });
     this.readout = element("div", { class: "readout", role: "status" });
     this.build();
+  }
+
+  // Another moment: the same options, all of it in sight.
+  showMoment() {
+    this.sites = liveAt(this.view, this.view.moment);
+    this.build();
+    this.draw();
   }
 
   build() {
@@ -70,8 +65,8 @@ class Flame {
       onchange: (event) => { this.options[key] = event.target.checked; this.build(); this.draw(); },
     }), ` ${text}`);
     replace("flame",
-      heading(`Who held the memory of device ${this.device.index} when live bytes peaked`,
-        "Each bar is a function; its width is the bytes that it and those it called had asked for and not freed. " +
+      heading("Who held that memory",
+        "Each bar is a function; its width is the bytes that it and those it called had asked for and not freed at the moment chosen above. " +
         "Callers stand above those they called. Click a bar to enlarge it, the topmost to go back."),
       element("div", { class: "controls" },
         element("label", {}, "Search ", element("input", {
@@ -84,6 +79,7 @@ class Flame {
           element("span", { class: `swatch ${language}` }), ` ${language}`)),
         element("span", { class: "key" }, element("span", { class: "swatch found" }), " found by the search")),
       this.readout, this.node);
+    this.view.onMoment.push(() => this.showMoment());
     this.draw();
   }
 

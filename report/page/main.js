@@ -2,6 +2,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const THEMES = ["auto", "light", "dark"];
+const SECTIONS = ["timeline", "moment", "flame", "growth", "headroom", "map", "pinning", "tables"];
 
 function storedTheme() {
   try {
@@ -26,6 +27,7 @@ function themeButton() {
     const next = THEMES[(THEMES.indexOf(document.documentElement.dataset.theme) + 1) % THEMES.length];
     setTheme(next);
     node.textContent = label();
+    for (const tell of shown?.onTheme ?? []) tell();
   });
   node.id = "theme";
   return node;
@@ -36,12 +38,55 @@ function processName(process) {
   return rank === null ? `${program} (pid ${pid})` : `rank ${rank}`;
 }
 
+// What the views share: the data, the moment that was chosen, and who is told of a change.
+function viewOf(process, device) {
+  const survey = device ? process.surveys.find((each) => each.device === device.index) ?? null : null;
+  const moments = survey?.moments ?? (device ? [peakMoment(device)] : []);
+  const moment = moments.find(({ what }) => what === "peak") ?? moments[0] ?? null;
+  const view = {
+    data, process, report: process.report, device, survey, moments, moment,
+    asked: moment?.time_ns ?? 0,
+    sites: device ? new Sites(process, device) : null,
+    onMoment: [],
+    onTheme: [],
+    // asked: the time that a person pointed at.
+    chooseMoment(chosen, asked) {
+      Object.assign(view, { moment: chosen, asked });
+      for (const tell of view.onMoment) tell();
+    },
+  };
+  return view;
+}
+
+function showCharts(view) {
+  view.onMoment.length = 0;
+  view.onTheme.length = 0;
+  showTimeline(view);
+  showMoments(view);
+  showFlame(view);
+  showGrowth(view);
+  showHeadroom(view);
+  showMap(view);
+}
+
+// Links to the parts that there are.
+function showContents() {
+  const heads = [...document.querySelectorAll("main h2")].filter((head) => head.textContent);
+  replace("contents", heads.map((head) => {
+    const part = head.closest("section");
+    return element("a", { href: `#${part.id}` }, part.dataset.title ?? head.textContent);
+  }));
+}
+
+let shown = null;
+
 function show(chosen, index) {
   const process = data.processes[chosen];
-  const report = process.report;
-  const devices = report.devices;
+  const { devices } = process.report;
   const device = devices.find((each) => each.index === index) ?? devices[0] ?? null;
-  const view = { data, process, report, device };
+  const view = viewOf(process, device);
+  const charts = device && typeof d3 !== "undefined";
+  shown = view;
   replace("choices",
     data.processes.length > 1
       ? choice("Process", data.processes.map((each, i) => [i, processName(each)]), chosen, (i) => show(i, data.processes[i].main_device))
@@ -51,16 +96,26 @@ function show(chosen, index) {
       : null,
     themeButton());
   showAnswer(view);
-  if (device && typeof d3 !== "undefined") {
-    showTimeline(view);
-    showFlame(view);
-  } else if (device) {
-    replace("timeline", element("p", { class: "explanation" },
-      "This memshim was built without d3, which draws the charts: the tables are here, the timeline is in timeline.json."));
-  }
-  showTables(view);
-  showFooter(report);
-  window.onresize = debounced(() => { if (device && typeof d3 !== "undefined") { showTimeline(view); showFlame(view); } });
+  for (const id of SECTIONS) replace(id);
+  showFooter(process.report);
+  // The answer is on the screen before the charts are drawn.
+  afterPaint(() => {
+    if (shown !== view) return;
+    if (charts) showCharts(view);
+    else if (device) {
+      replace("timeline", element("p", { class: "explanation" },
+        "This memshim was built without d3, which draws the charts: the tables are here, the timeline is in timeline.json."));
+    }
+    replace("pinning", pinTable(view), arenaTable(view));
+    showTables(view);
+    showContents();
+    document.body.dataset.shown = "whole";
+  });
+  window.onresize = debounced(() => { if (charts) showCharts(view); });
+}
+
+function afterPaint(act) {
+  requestAnimationFrame(() => setTimeout(act, 0));
 }
 
 function debounced(act) {
@@ -91,4 +146,7 @@ function firstShown() {
 }
 
 setTheme(storedTheme() ?? "auto");
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
+  for (const tell of shown?.onTheme ?? []) tell();
+});
 if (data.processes.length > 0) show(firstShown(), data.processes[firstShown()].main_device);

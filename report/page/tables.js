@@ -1,138 +1,28 @@
-// Tables that can be sorted, filtered and copied.
+// The tables of what the run did.
 
-const ROWS_AT_FIRST = 25;
-
-// columns: key, title; `number` formats numbers (aligned right, largest first); `share` of a whole
-// is drawn as a bar behind the number.
-// details: of a row, the lines that a click on it shows below. beside: more controls.
-function table(id, title, rows, columns, { explanation = "", sortBy = null, details = null, beside = null } = {}) {
-  const state = { column: columns.find(({ key }) => key === sortBy) ?? null, down: true, filter: "", all: false };
-  const body = element("tbody");
-  const count = element("span", { class: "quiet" });
-  const more = button("Show all", "All rows", () => { state.all = true; draw(); });
-  const cell = (row, { key, number }) => (number ? number(row[key] ?? 0, row) : String(row[key] ?? ""));
-  const chosen = () => {
-    const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = rows.filter((row) => {
-      const text = columns.map((column) => cell(row, column)).join(" ").toLowerCase();
-      return words.every((word) => text.includes(word));
-    });
-    if (!state.column) return found;
-    const { key, number } = state.column;
-    const order = (a, b) => (number ? (a[key] ?? -1) - (b[key] ?? -1) : String(a[key] ?? "").localeCompare(String(b[key] ?? "")));
-    return found.sort((a, b) => (state.down ? order(b, a) : order(a, b)));
-  };
-  const rowOf = (row) => {
-    const cells = columns.map((column) => {
-      const share = column.share ? Math.max(0, Math.min(1, (row[column.key] ?? 0) / column.share)) : 0;
-      return element("td", {
-        class: column.number ? "number" : column.wide ? "wide" : null,
-        title: column.title_of ? column.title_of(row) : null,
-        style: share > 0 ? `--share: ${(100 * share).toFixed(2)}%` : null,
-      }, cell(row, column));
-    });
-    const text = details ? details(row) : "";
-    if (!text) return element("tr", {}, cells);
-    const node = element("tr", { class: "more", tabindex: 0, "aria-expanded": "false" }, cells);
-    const toggle = () => {
-      const open = node.getAttribute("aria-expanded") === "true";
-      if (open) node.nextSibling.remove();
-      else node.after(element("tr", { class: "stack" }, element("td", { colspan: columns.length }, text)));
-      node.setAttribute("aria-expanded", String(!open));
-    };
-    node.addEventListener("click", toggle);
-    node.addEventListener("keydown", (event) => { if (event.key === "Enter") toggle(); });
-    return node;
-  };
-  const draw = () => {
-    const found = chosen();
-    const shown = state.all ? found : found.slice(0, ROWS_AT_FIRST);
-    body.replaceChildren(...shown.map(rowOf));
-    count.textContent = found.length === rows.length ? `${countText(rows.length)} rows` : `${countText(found.length)} of ${countText(rows.length)} rows`;
-    more.hidden = shown.length === found.length;
-    heads.forEach((head, i) => head.setAttribute("aria-sort",
-      columns[i] !== state.column ? "none" : state.down ? "descending" : "ascending"));
-  };
-  const heads = columns.map((column) => element("th", { scope: "col", class: column.number ? "number" : null },
-    button(column.title, `Sort by ${column.title}`, () => {
-      state.down = state.column === column ? !state.down : Boolean(column.number);
-      state.column = column;
-      draw();
-    })));
-  const copy = button("Copy", "The rows shown by the filter, as tab-separated text", () => {
-    const raw = (row, { key, number }) => (number ? String(row[key] ?? "") : cell(row, { key }));
-    const lines = [columns.map((column) => column.key), ...chosen().map((row) => columns.map((column) => raw(row, column)))];
-    copyText(lines.map((line) => line.map((text) => text.replace(/[\t\r\n]/g, " ")).join("\t")).join("\n"),
-      () => { copy.textContent = "Copied"; setTimeout(() => { copy.textContent = "Copy"; }, 1500); });
-  });
-  const filter = rows.length > 8 ? element("label", {}, "Filter ", element("input", {
-    type: "search", oninput: (event) => { state.filter = event.target.value; draw(); },
-  })) : null;
-  draw();
-  return element("section", { class: "table", id },
-    heading(title, explanation),
-    element("div", { class: "controls" }, beside, filter, copy, count),
-    element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, heads)), body)),
-    more);
-}
-
-// The same memory by something coarser than the stack: sums of the sites that have it in common.
-const GROUPS = [
-  { name: "call stack", by: null },
-  { name: "line", by: (site) => site.place },
-  { name: "kind", by: (site) => site.kind },
-  { name: "tags", by: (site) => site.tag || "(no tag)" },
-];
-const SUMMED = ["peak", "live_bytes", "bytes", "allocations", "frees", "lifetime_ns"];
-
-function grouped(sites, by) {
-  if (!by) return sites;
-  const groups = new Map();
-  for (const site of sites) {
-    const name = by(site);
-    const group = groups.get(name) ?? { place: name, kinds: new Set(), tags: new Set(), sites: 0 };
-    groups.set(name, group);
-    for (const key of SUMMED) group[key] = (group[key] ?? 0) + site[key];
-    group.kinds.add(site.kind);
-    group.tags.add(site.tag);
-    group.sites += 1;
-  }
-  return [...groups.values()].map((group) => ({
-    ...group,
-    kind: [...group.kinds].join(", "),
-    tag: [...group.tags].filter(Boolean).join(", "),
-    mean_lifetime_ns: group.frees > 0 ? group.lifetime_ns / group.frees : null,
-  }));
-}
-
-function siteTable({ report, device, process }, group = 0) {
-  const sites = report.call_sites.filter((site) => site.device === device.index).map((site) => ({
+function siteTable(view) {
+  const { report, device, sites, survey } = view;
+  const slopes = new Map((survey?.growth.sites ?? []).map((row) => [row.site, row.bytes_per_step]));
+  const rows = report.call_sites.filter((site) => site.device === device.index).map((site) => ({
     ...site,
-    place: site.line ?? (site.id === null ? "[sites that are not listed]" : "[no call site]"),
-    tag: site.tags.join(" / "),
+    ...sites.named(site),
     peak: atPeakBytes(site),
     lifetime_ns: (site.mean_lifetime_ns ?? 0) * site.frees,
-    stack: site.frames.map((number) => frameName(process.frames[number])).join("\n"),
+    growth: slopes.get(site.id) ?? null,
   }));
-  const tagged = sites.some((site) => site.tag);
-  const by = choice("By", GROUPS.map(({ name }, i) => [i, name]), group, (i) =>
-    document.getElementById("sites").replaceWith(siteTable({ report, device, process }, i)));
-  return table("sites", "Call sites", grouped(sites, GROUPS[group].by), [
-    { key: "place", title: "Where", wide: true },
-    ...(group > 0 ? [{ key: "sites", title: "Stacks", number: countText }] : []),
-    { key: "kind", title: "Kind", title_of: (row) => row.kind_reason },
-    ...(tagged ? [{ key: "tag", title: "Tags" }] : []),
-    { key: "peak", title: "At peak", number: bytesText, share: device.peak.live_bytes },
-    { key: "live_bytes", title: "Live at the end", number: bytesText },
-    ...(group > 0 ? [] : [{ key: "peak_bytes", title: "Most at once", number: bytesText }]),
-    { key: "bytes", title: "Bytes in all", number: bytesText },
-    { key: "allocations", title: "Allocations", number: countText },
-    { key: "frees", title: "Frees", number: countText },
-    { key: "mean_lifetime_ns", title: "Mean lifetime", number: (ns, row) => (row.mean_lifetime_ns === null ? "-" : durationText(ns)) },
+  return groupedTable(view, "sites", "Call sites", rows, [
+    { key: "peak", title: "At peak", number: bytesText, share: device.peak.live_bytes, sum: true },
+    { key: "live_bytes", title: "Live at the end", number: bytesText, sum: true },
+    { key: "peak_bytes", title: "Most at once", number: bytesText },
+    { key: "growth", title: "Growth a step", number: signedBytesText, sum: true },
+    { key: "bytes", title: "Bytes in all", number: bytesText, sum: true },
+    { key: "allocations", title: "Allocations", number: countText, sum: true },
+    { key: "frees", title: "Frees", number: countText, sum: true },
+    { key: "lifetime_ns", sum: true, hidden: true },
+    { key: "mean_lifetime", title: "Mean lifetime", number: durationText,
+      of: (row) => (row.frees > 0 ? row.lifetime_ns / row.frees : null) },
   ], {
     sortBy: "peak",
-    beside: by,
-    details: group > 0 ? null : (row) => row.stack,
     explanation: "Who asked for memory, by the line a person knows it by; a click on a row shows its whole stack, innermost first. " +
       "At peak: live when the device's live bytes peaked.",
   });
@@ -160,6 +50,50 @@ function ledgerTable({ device }) {
     { key: "bytes", title: "Bytes", number: bytesText, share: device.cap_bytes },
     { key: "how", title: "Known" },
   ], { explanation: "The rows add up to the cap. Holes are reserved and not live; free is below the cap and not charged." });
+}
+
+function temporaryTable(view) {
+  const { survey, sites } = view;
+  if (!survey || survey.temporaries.length === 0) return null;
+  const rows = survey.temporaries.map((row) => ({ ...sites.get(row.site), ...row }));
+  return groupedTable(view, "temporaries", "Temporary allocations", rows, [
+    { key: "count", title: "Times", number: countText, share: survey.temporary_allocations, sum: true },
+    { key: "bytes", title: "Bytes in all", number: bytesText, sum: true },
+    { key: "lifetime_ns", sum: true, hidden: true },
+    { key: "mean_bytes", title: "Mean size", number: bytesText, of: (row) => row.bytes / Math.max(1, row.count) },
+    { key: "mean_lifetime", title: "Mean lifetime", number: durationText, of: (row) => row.lifetime_ns / Math.max(1, row.count) },
+  ], {
+    sortBy: "count",
+    explanation: "Freed before the device's next allocation began: work for nothing, if it is often. " +
+      `In all ${countText(survey.temporary_allocations)}, of ${bytesText(survey.temporary_bytes)}.`,
+  });
+}
+
+function sizeTable({ survey }) {
+  if (!survey || survey.sizes.length === 0) return null;
+  const most = Math.max(...survey.sizes.map(({ count }) => count));
+  const mostBytes = Math.max(...survey.sizes.map(({ bytes }) => bytes));
+  const rows = survey.sizes.map((row) => ({ ...row, to_bytes: 2 * row.from_bytes }));
+  return table("sizes", "Sizes", rows, [
+    { key: "from_bytes", title: "From", number: bytesText },
+    { key: "to_bytes", title: "To less than", number: bytesText },
+    { key: "count", title: "Allocations", number: countText, share: most },
+    { key: "bytes", title: "Bytes in all", number: bytesText, share: mostBytes },
+  ], { sortBy: "from_bytes", up: true, explanation: "How large the blocks and tensors were that were asked for, over the whole run." });
+}
+
+function spilledTable({ device }) {
+  if (device.spill.sites.length === 0) return null;
+  return table("spilled", "What moved to host memory", device.spill.sites, [
+    { key: "line", title: "Where", wide: true },
+    { key: "spilled_bytes", title: "Moved to the host", number: bytesText, share: device.spill.spilled_bytes },
+    { key: "spilled_blocks", title: "Blocks", number: countText },
+    { key: "promoted_bytes", title: "Moved back", number: bytesText },
+  ], {
+    sortBy: "spilled_bytes",
+    explanation: `The device's work waited ${durationText(device.spill.held_ns)} for it in all. The least cap with which nothing would have ` +
+      `had to move: ${bytesText(device.spill.estimated_cap_without_bytes)}, by estimate.`,
+  });
 }
 
 function oomTable({ report, process }) {
@@ -212,6 +146,6 @@ function callTable({ device }) {
 }
 
 function showTables(view) {
-  replace("tables", [kindTable, siteTable, ledgerTable, oomTable, tagTable, callTable]
+  replace("tables", [kindTable, siteTable, ledgerTable, oomTable, spilledTable, temporaryTable, sizeTable, tagTable, callTable]
     .map((make) => (view.device || make === oomTable ? make(view) : null)));
 }

@@ -1,13 +1,30 @@
-// The timeline: what one device held over the run, with a cursor and a part of it enlarged.
+// The timeline: what one device held over the run, with a cursor and a part of it enlarged. Live
+// bytes are stacked by kind where the trace tells kinds; a click chooses a recorded moment.
 
 const LINES = [
-  { key: "live", title: "live", note: "in use by the program" },
-  { key: "reserved", title: "reserved", note: "device memory that the pool held" },
-  { key: "charged", title: "charged", note: "all that counts against the cap" },
-  { key: "cap", title: "cap", note: "what may be charged" },
+  { key: "live", title: "live", note: "In use by the program" },
+  { key: "reserved", title: "reserved", note: "Device memory that the pool held" },
+  { key: "charged", title: "charged", note: "All that counts against the cap: reserved, what the driver took, the context" },
+  { key: "cap", title: "cap", note: "What may be charged" },
 ];
 const ROW = 16;
 const MOST_TAG_ROWS = 8;
+const LEAST_MARK = 5; // pixels: a move to the host is short beside the run, and has to be seen
+
+// What stands between live and charged, above the kinds.
+const BESIDE = [
+  { key: "holes", title: "holes", note: "Reserved and not live: free, or freed and waiting for work of its stream" },
+  { key: "application", title: "program's own chunks", note: "Physical memory that the program made itself, without known tensors" },
+  { key: "forwarded", title: "driver's allocations", note: "Served by the driver: arrays, managed memory, NCCL" },
+  { key: "context", title: "context", note: "What the driver took by itself: context, modules, graphs" },
+];
+
+// The layers of the stack from the ground up; together they are what is charged.
+function layersOf(survey) {
+  if (!survey) return [];
+  return [...KINDS.map((kind) => ({ key: kindClass(kind), title: kind, values: survey.lines[kind], note: "Live memory of this kind" })),
+    ...BESIDE.map((each) => ({ ...each, values: survey.lines[each.key] }))].filter(({ values }) => values);
+}
 
 // A point a bucket: what each line was at its lowest, its highest and in the end; and one for the
 // time until the next bucket in which something happened.
@@ -46,7 +63,12 @@ function tagRows(ranges) {
 
 class Timeline {
   constructor(view) {
-    const { process, device, report } = view;
+    const { process, device, report, survey } = view;
+    this.view = view;
+    this.survey = survey;
+    this.layers = layersOf(survey);
+    this.host = d3.max(survey?.host_bytes ?? [0]);
+    this.moves = process.moves.filter((move) => move.device === device.index);
     this.series = process.series.find((each) => each.device === device.index);
     this.duration = Math.max(report.process.duration_ns, 1);
     this.points = pointsOf(this.series, this.duration);
@@ -62,21 +84,48 @@ class Timeline {
     this.toCap = device.peak_charged_bytes > 0.4 * device.cap_bytes;
     this.node = element("div", { class: "chart" });
     this.readout = element("div", { class: "readout", role: "status" });
+    this.kindReadout = element("div", { class: "readout" });
   }
 
   show() {
     replace("timeline",
       heading(`Memory of device ${this.device.index} over time`,
-        "Across: time since the run began. Up: bytes. Drag over a part to enlarge it; the strip below shows " +
-        "where it lies in the whole run. With the keyboard: arrows move the cursor, + and - enlarge, 0 shows all."),
+        "Across: time since the run began. Up: bytes; the coloured layers are live memory, by what it was to the program. " +
+        "A click shows below who was live then. Drag over a part to enlarge it; the strip at the bottom shows where it lies " +
+        "in the whole run. With the keyboard: arrows move the cursor, Enter is the click, + and - enlarge, 0 shows all."),
       element("div", { class: "controls" }, this.legend(),
         element("label", {}, element("input", {
           type: "checkbox", checked: this.toCap,
           onchange: (event) => { this.toCap = event.target.checked; this.draw(); },
         }), " up to the cap"),
         button("Show all", "The whole run (0)", () => this.zoom(0, this.duration))),
-      this.readout, this.node);
+      element("div", { class: "controls" }, this.layerLegend(), this.markLegend()),
+      this.readout, this.kindReadout, this.node);
+    this.view.onMoment.push(() => this.showMoment());
     this.draw();
+  }
+
+  layerLegend() {
+    return this.layers.map(({ key, title, note }) => element("label", { class: "key", title: note },
+      element("input", {
+        type: "checkbox", checked: true,
+        onchange: (event) => {
+          if (event.target.checked) this.hidden.delete(key);
+          else this.hidden.add(key);
+          this.draw();
+        },
+      }), element("span", { class: `swatch layer ${key}` }), ` ${title}`));
+  }
+
+  // Only of what is there.
+  markLegend() {
+    const marks = [
+      this.ooms.length > 0 && ["bad", "\u25bc", "out of memory"],
+      this.thresholds.length > 0 && ["warn", "\u25c6", "a threshold was crossed"],
+      this.survey && ["quiet", "\u2502", "a recorded moment"],
+    ];
+    return marks.filter(Boolean).map(([kind, sign, text]) =>
+      element("span", { class: "key" }, element("span", { class: `sign ${kind}` }, sign), ` ${text}`));
   }
 
   legend() {
@@ -114,7 +163,8 @@ class Timeline {
   draw() {
     const width = Math.max(480, this.node.clientWidth || 960);
     const margin = { left: 76, right: 16, top: 18 };
-    const rows = (this.steps.times_ns.length > 0 ? 1 : 0) + this.tags.length;
+    const rows = (this.survey ? 1 : 0) + (this.moves.length > 0 ? 1 : 0) + (this.host > 0 ? 1 : 0) +
+      (this.steps.times_ns.length > 0 ? 1 : 0) + this.tags.length;
     this.plot = { left: margin.left, right: width - margin.right, top: margin.top, bottom: margin.top + 260 };
     const rowsTop = this.plot.bottom + 26;
     const stripTop = rowsTop + rows * ROW + 10;
@@ -127,6 +177,7 @@ class Timeline {
       .attr("x", this.plot.left).attr("y", 0).attr("width", this.plot.right - this.plot.left).attr("height", stripTop);
     this.drawAxes(svg);
     const inside = svg.append("g").attr("clip-path", "url(#plot-clip)");
+    this.drawLayers(inside);
     this.drawLines(inside, this.x, this.y);
     this.drawMarks(inside);
     this.drawRows(svg, inside, rowsTop);
@@ -138,6 +189,7 @@ class Timeline {
     this.node.replaceChildren(svg.node());
     if (focused) svg.node().focus();
     this.moveCursor(this.cursor);
+    if (this.view.moment) this.showMoment();
   }
 
   drawAxes(svg) {
@@ -156,11 +208,27 @@ class Timeline {
     }
   }
 
+  // Each layer stands on those below it that are shown.
+  drawLayers(parent) {
+    const shown = this.layers.filter(({ key }) => !this.hidden.has(key));
+    if (shown.length === 0) return;
+    const width = this.survey.bucket_ns;
+    const buckets = shown[0].values.map((_, i) => ({ from: Math.min(i * width, this.duration), sums: [] }));
+    for (const { values } of shown) {
+      buckets.forEach(({ sums }, i) => sums.push((sums.at(-1) ?? 0) + values[i]));
+    }
+    const ends = [...buckets, { ...buckets.at(-1), from: this.duration }];
+    shown.forEach(({ key }, layer) => {
+      parent.append("path").attr("class", `layer ${key}`).attr("d", d3.area().curve(d3.curveStepAfter)
+        .x(({ from }) => this.x(from)).y0(({ sums }) => this.y(sums[layer - 1] ?? 0)).y1(({ sums }) => this.y(sums[layer]))(ends));
+    });
+  }
+
   drawLines(parent, x, y) {
     const points = this.points;
     const ends = points.length > 0 ? [...points, { ...points.at(-1), from: points.at(-1).to }] : [];
     for (const { key } of this.visible()) {
-      if (key === "live") {
+      if (key === "live" && this.layers.length === 0) {
         parent.append("path").attr("class", "fill live").attr("d", d3.area().curve(d3.curveStepAfter)
           .x((point) => x(point.from)).y0(y(0)).y1((point) => y(point.live.max))(ends));
       }
@@ -196,6 +264,36 @@ class Timeline {
     let y = top;
     const label = (text) => svg.append("text").attr("class", "row-label").attr("x", this.plot.left - 8)
       .attr("y", y + ROW - 5).attr("text-anchor", "end").text(text);
+    if (this.survey) {
+      label("moments");
+      for (const moment of this.survey.moments) {
+        const title = `recorded: ${momentName(moment)}, ${momentText(moment.time_ns, this.duration)}, ${bytesText(moment.live_bytes)} live`;
+        const mark = inside.append("g").attr("class", "moment").datum(moment)
+          .on("click", () => this.view.chooseMoment(moment, moment.time_ns));
+        mark.append("rect").attr("x", this.x(moment.time_ns) - 2).attr("y", y).attr("width", 4).attr("height", ROW - 3);
+        mark.append("title").text(title);
+      }
+      y += ROW;
+    }
+    if (this.moves.length > 0) {
+      label("spill moves");
+      for (const move of this.moves) {
+        const width = Math.max(move.held_ns, (LEAST_MARK * (this.window[1] - this.window[0])) / (this.plot.right - this.plot.left));
+        const what = move.down ? "moved to host memory" : "moved back to the device";
+        this.span(inside, move.down ? "move down" : "move up", y, move.time_ns, move.time_ns + width, "",
+          `${bytesText(move.bytes)} ${what}, work held for ${durationText(move.held_ns)}`);
+      }
+      y += ROW;
+    }
+    if (this.host > 0) {
+      label("on the host");
+      const height = d3.scaleLinear([0, this.host], [y + ROW - 3, y]);
+      const buckets = this.survey.host_bytes.map((bytes, i) => ({ from: Math.min(i * this.survey.bucket_ns, this.duration), bytes }));
+      inside.append("path").attr("class", "host").attr("d", d3.area().curve(d3.curveStepAfter).x(({ from }) => this.x(from))
+        .y0(height(0)).y1(({ bytes }) => height(bytes))([...buckets, { ...buckets.at(-1), from: this.duration }]))
+        .append("title").text(`Host memory behind the device's addresses: at most ${bytesText(this.host)}`);
+      y += ROW;
+    }
     const times = this.steps.times_ns;
     if (times.length > 0) {
       label("steps");
@@ -231,10 +329,24 @@ class Timeline {
     const brush = d3.brushX().extent([[left, top], [right, bottom]]).on("end", () => {
       const chosen = d3.event.selection;
       if (chosen) this.zoom(this.x.invert(chosen[0]), this.x.invert(chosen[1]));
+      else if (d3.event.sourceEvent) this.choose(this.x.invert(d3.mouse(svg.node())[0]));
     });
     svg.append("g").attr("class", "brush").call(brush)
       .on("mousemove", () => this.moveCursor(this.x.invert(d3.mouse(svg.node())[0])))
       .on("dblclick", () => this.zoom(0, this.duration));
+  }
+
+  // Of the recorded moments the one nearest in time.
+  choose(time) {
+    this.moveCursor(time);
+    if (this.survey) this.view.chooseMoment(nearestMoment(this.survey.moments, this.cursor), this.cursor);
+  }
+
+  showMoment() {
+    const chosen = this.view.moment;
+    d3.select(this.node).selectAll(".moment").classed("chosen", (moment) => moment === chosen);
+    this.momentLine?.attr("x1", this.x(chosen.time_ns)).attr("x2", this.x(chosen.time_ns))
+      .attr("visibility", chosen.time_ns < this.window[0] || chosen.time_ns > this.window[1] ? "hidden" : "visible");
   }
 
   drawStrip(svg, top) {
@@ -261,6 +373,9 @@ class Timeline {
   }
 
   drawCursor(svg, bottom) {
+    if (this.view.moment) {
+      this.momentLine = svg.append("line").attr("class", "moment-line").attr("y1", this.plot.top).attr("y2", bottom);
+    }
     this.cursorLine = svg.append("line").attr("class", "cursor").attr("y1", this.plot.top).attr("y2", bottom);
   }
 
@@ -279,6 +394,10 @@ class Timeline {
         const range = min === max ? bytesText(last) : `${bytesText(min)} to ${bytesText(max)}`;
         return element("span", {}, element("span", { class: `swatch ${key}` }), ` ${title} `, element("b", {}, range));
       }));
+    const bucket = this.survey ? Math.floor(this.cursor / this.survey.bucket_ns) : 0;
+    this.kindReadout.replaceChildren(...this.layers.filter(({ values }) => values[Math.min(bucket, values.length - 1)] > 0)
+      .map(({ key, title, values }) => element("span", {}, element("span", { class: `swatch layer ${key}` }), ` ${title} `,
+        element("b", {}, bytesText(values[Math.min(bucket, values.length - 1)])))));
   }
 
   key(event) {
@@ -292,6 +411,7 @@ class Timeline {
     const keys = {
       ArrowLeft: () => move(Math.max(0, this.cursor - span / 200)),
       ArrowRight: () => move(Math.min(this.duration, this.cursor + span / 200)),
+      Enter: () => this.choose(this.cursor),
       Home: () => move(0),
       End: () => move(this.duration),
       "+": () => near(0.5),

@@ -61,3 +61,7 @@ function tickText(ns, step) {
   const decimals = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step / 1e9) - 1e-9)));
   return `${(ns / 1e9).toFixed(decimals)} s`;
 }
+
+function signedBytesText(bytes) {
+  return bytes === 0 ? "0" : `${bytes > 0 ? "+" : "-"}${bytesText(Math.abs(bytes))}`;
+}

@@ -311,7 +311,7 @@ class Shown(PageTest):
         self.assertEqual(sum(label.startswith(names[0]) for label in labels), 1)
         self.assertIn("<b>", self.text("#run"))
         self.assertEqual(self.browser.ask("document.querySelectorAll('script').length"), 3)
-        self.assertEqual(self.browser.ask("document.querySelectorAll('b').length"), 6)
+        self.assertEqual(self.browser.ask("document.querySelectorAll('#run b').length"), 0)
 
     def test_the_page_of_a_run(self) -> None:
         self.browser.open(self.run_folder / "report.html")

@@ -8,7 +8,60 @@
 #include <unistd.h>
 
 #include "report/cli_report.h"
+#include "report/definitions.h"
 #include "synthetic.h"
+
+#define STEPS       12
+#define ARENA       0x7f0000000000
+#define SLOT        (8 * MIB)
+#define CHURN_BYTES (512 * 16000) /* the most that synthetic_churn puts into a slot of the arena \
+                                   */
+#define GROWING_SITE  100
+#define GROWING_BYTES (UINT64_C(128) << 10)
+#define HOST_CHUNK    900
+
+/* What grows: a tensor a step that is never freed, behind those that come and go. */
+static void grow(struct synthetic *run, uint64_t step)
+{
+    const struct ms_event tensor = {
+        .kind = MS_EVENT_TENSOR_BORN,
+        .id = ++run->next_id,
+        .addr = ARENA + step * SLOT + CHURN_BYTES,
+        .bytes = GROWING_BYTES,
+        .site = GROWING_SITE,
+        .aux = run->arena_id,
+    };
+
+    ms_trace_emit(run->trace, &tensor);
+}
+
+static void define_growing(ms_trace_t *trace)
+{
+    const struct ms_site_definition site = {
+        .id = GROWING_SITE, .native = 1, .python = 90, .tag = 1, .thread = MS_THREAD_PYTHON};
+
+    (void)ms_trace_define(trace, MS_DEFINE_SITE, &site, sizeof(site));
+}
+
+/* A slot of the arena moves to host memory, or back. */
+static void move_slot(ms_trace_t *trace, bool down)
+{
+    const struct ms_event chunk = {
+        .kind = down ? MS_EVENT_CHUNK_CREATE : MS_EVENT_CHUNK_RELEASE,
+        .id = HOST_CHUNK,
+        .bytes = SLOT,
+        .aux = MS_LOCATION_HOST,
+    };
+    const struct ms_event move = {
+        .kind = down ? MS_EVENT_SPILL : MS_EVENT_PROMOTE,
+        .addr = ARENA,
+        .bytes = SLOT,
+        .aux = 1500000,
+    };
+
+    ms_trace_emit(trace, &chunk);
+    ms_trace_emit(trace, &move);
+}
 
 static ms_trace_t *begin(const char *output, int rank, struct synthetic *run)
 {
@@ -28,13 +81,18 @@ static ms_trace_t *begin(const char *output, int rank, struct synthetic *run)
 
     synthetic_begin(run, trace, (uint64_t)rank + 1);
     synthetic_define(trace);
-    for (uint64_t step = 1; step <= 4; step++) {
+    define_growing(trace);
+    for (uint64_t step = 1; step <= STEPS; step++) {
         const struct ms_event begins = {.kind = MS_EVENT_STEP, .id = step};
         struct ms_event tag = {.kind = MS_EVENT_TAG_BEGIN, .id = 77, .aux = 1 + step % 2};
 
         ms_trace_emit(trace, &begins);
         ms_trace_emit(trace, &tag);
-        synthetic_churn(run, 5000);
+        grow(run, step);
+        synthetic_churn(run, 2000);
+        if (step == STEPS / 2 || step == STEPS - 2) {
+            move_slot(trace, step == STEPS / 2);
+        }
         tag.kind = MS_EVENT_TAG_END;
         ms_trace_emit(trace, &tag);
     }
