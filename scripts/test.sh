@@ -33,29 +33,8 @@ torch_tests() {
     done
 }
 
-# run_torch_tests PYTHON LOG [NAME...]: those of that name (module.Class.test), or all.
-run_torch_tests() {
-    local python=$1 log=$2 folder=$MEMSHIM_ROOT/tests/torch status=0 what
-    shift 2
-    what=(-m unittest discover -v -s "$folder" -t "$folder")
-    if [[ $# -gt 0 ]]; then
-        what=(-c 'import sys, unittest; sys.path.insert(0, sys.argv.pop(1)); unittest.main(None)'
-            "$folder" -v "$@")
-    fi
-    MEMSHIM_BUILD=$MEMSHIM_BUILD MEMSHIM_VENV=$(dirname "$(dirname "$python")") \
-        "$python" "${what[@]}" 2>&1 | tee "$log" || status=$?
-    return "$status"
-}
-
-# The names in unittest's own list of what failed.
-failed_torch_tests() {
-    if [[ -e $1 ]]; then
-        sed -nE 's/^(FAIL|ERROR): [^ ]+ \(([A-Za-z0-9_.]+)\).*/\2/p' "$1" | sort -u
-    fi
-}
-
 main() {
-    local torch=no sanitize='' again=no python='' which=()
+    local torch=no sanitize='' again='' python='' which=()
     while [[ $# -gt 0 ]]; do
         case $1 in
         --torch) torch=yes ;;
@@ -68,7 +47,7 @@ main() {
             shift
             ;;
         --again)
-            again=yes
+            again=--again
             which=(--rerun-failed)
             ;;
         -h | --help)
@@ -93,27 +72,27 @@ main() {
     fi
     part "build" build_memshim "$MEMSHIM_BUILD" "-DMEMSHIM_SANITIZE=$sanitize"
 
-    local junit=$MEMSHIM_BUILD/ctest.xml log=$MEMSHIM_BUILD/torch.log file names=()
+    local junit=$MEMSHIM_BUILD/ctest.xml logs=$MEMSHIM_BUILD/torch-logs log file
     local failed=$MEMSHIM_BUILD/Testing/Temporary/LastTestsFailed.log
-    if [[ $again == yes ]]; then
-        [[ -s $junit ]] || die "--again: no tests were run in $MEMSHIM_BUILD before"
-        mapfile -t names < <(failed_torch_tests "$log")
-    else
-        rm -f "$failed" "$log"
+    if [[ -z $again ]]; then
+        rm -rf "$failed" "$logs"
+    elif [[ ! -s $junit ]]; then
+        die "--again: no tests were run in $MEMSHIM_BUILD before"
     fi
-    if [[ $again == no || -s $failed ]]; then
+    if [[ -z $again || -s $failed ]]; then
         rm -f "$junit"
         part "ctest" run_ctest "$MEMSHIM_BUILD" "$junit" "${which[@]}" || true
         [[ -s $junit ]] || die "ctest left no result"
         tally+=(--ctest "$junit")
     fi
     if [[ $torch == yes && -n $(torch_tests) ]]; then
-        # A run without its last line was cut off: all of it again.
-        if [[ -n $python && $again == yes ]] && grep -qsE '^OK( |$)' "$log"; then
-            say "none of PyTorch's tests had failed"
-        elif [[ -n $python ]]; then
-            part "tests/torch" run_torch_tests "$python" "$log" "${names[@]}" || true
-            tally+=(--unittest "$log")
+        if [[ -n $python ]]; then
+            part "tests/torch" env "MEMSHIM_BUILD=$MEMSHIM_BUILD" \
+                "MEMSHIM_VENV=$(dirname "$(dirname "$python")")" \
+                "$python" "$MEMSHIM_ROOT/tests/torch/run_tests.py" "$logs" ${again:+"$again"} || true
+            for log in "$logs"/*.log; do
+                if [[ -e $log ]]; then tally+=(--unittest "$log"); fi
+            done
         else
             while read -r file; do
                 tally+=(--skipped "$file=no PyTorch here")
