@@ -10,8 +10,13 @@
 #define WHY_BYTES (PATH_MAX + 512)
 
 static const char *const names[MS_FORM_COUNT] = {
-    [MS_FORM_TEXT] = "text",         [MS_FORM_JSON] = "json",     [MS_FORM_HTML] = "html",
-    [MS_FORM_TIMELINE] = "timeline", [MS_FORM_FOLDED] = "folded", [MS_FORM_PPROF] = "pprof",
+    [MS_FORM_TEXT] = "text",
+    [MS_FORM_JSON] = "json",
+    [MS_FORM_HTML] = "html",
+    [MS_FORM_TIMELINE] = "timeline",
+    [MS_FORM_FOLDED] = "folded",
+    [MS_FORM_PPROF] = "pprof",
+    [MS_FORM_SNAPSHOT] = "torch-snapshot",
     [MS_FORM_CSV] = "csv",
 };
 
@@ -28,7 +33,7 @@ bool ms_form_find(const char *name, enum ms_form *form)
 
 bool ms_form_is_of_one(enum ms_form form)
 {
-    return form == MS_FORM_CSV;
+    return form == MS_FORM_CSV || form == MS_FORM_SNAPSHOT;
 }
 
 bool ms_form_wants_survey(enum ms_form form)
@@ -37,12 +42,13 @@ bool ms_form_wants_survey(enum ms_form form)
            form == MS_FORM_TIMELINE;
 }
 
-void ms_forms_begin(struct ms_forms *forms, enum ms_form form, size_t expected, int device)
+void ms_forms_begin(struct ms_forms *forms, enum ms_form form, size_t expected,
+                    const struct ms_form_choice *choice)
 {
     memset(forms, 0, sizeof(*forms));
     forms->form = form;
     forms->expected = expected;
-    forms->device = device;
+    forms->choice = *choice;
     forms->json = (struct ms_json){.out = &forms->out, .dense = true};
     ms_pprof_begin(&forms->pprof);
 }
@@ -87,7 +93,7 @@ static void take_csv(struct ms_forms *forms, const struct ms_model *model)
     char why[WHY_BYTES] = "";
     uint64_t left_out = 0;
 
-    if (!ms_csv_export(model, forms->device, &forms->out, &left_out, why, sizeof(why))) {
+    if (!ms_csv_export(model, forms->choice.device, &forms->out, &left_out, why, sizeof(why))) {
         (void)fprintf(stderr, "memshim report: %s\n", why);
         forms->failed = true;
     } else if (left_out > 0) {
@@ -95,6 +101,19 @@ static void take_csv(struct ms_forms *forms, const struct ms_model *model)
                       "memshim report: %s: %" PRIu64 " events are not in the csv: they, or what "
                       "they end, are older than the records\n",
                       model->path, left_out);
+    }
+}
+
+static void take_snapshot(struct ms_forms *forms, const struct ms_model *model)
+{
+    const struct ms_moment_name usual = {.word =
+                                             ms_model_fatal_oom(model) ? MS_AT_OOM : MS_AT_PEAK};
+    const struct ms_moment_name *moment = forms->choice.at ? &forms->choice.moment : &usual;
+    char why[WHY_BYTES] = "";
+
+    if (!ms_snapshot_export(model, moment, &forms->out, why, sizeof(why))) {
+        (void)fprintf(stderr, "memshim report: %s\n", why);
+        forms->failed = true;
     }
 }
 
@@ -114,6 +133,9 @@ void ms_forms_take(void *ctx, const struct ms_model *model)
         break;
     case MS_FORM_PPROF:
         ms_pprof_add(&forms->pprof, model);
+        break;
+    case MS_FORM_SNAPSHOT:
+        take_snapshot(forms, model);
         break;
     case MS_FORM_CSV:
         take_csv(forms, model);

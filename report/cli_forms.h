@@ -9,6 +9,7 @@
 #include "report/buffer.h"
 #include "report/formats.h"
 #include "report/merged.h"
+#include "report/moment.h"
 #include "report/pprof.h"
 
 enum ms_form {
@@ -18,11 +19,12 @@ enum ms_form {
     MS_FORM_TIMELINE,
     MS_FORM_FOLDED,
     MS_FORM_PPROF,
+    MS_FORM_SNAPSHOT,
     MS_FORM_CSV,
     MS_FORM_COUNT
 };
 
-#define MS_FORM_NAMES "text, json, html, timeline, folded, pprof or csv"
+#define MS_FORM_NAMES "text, json, html, timeline, folded, pprof, torch-snapshot or csv"
 
 /* False where there is none of that name. */
 bool ms_form_find(const char *name, enum ms_form *form);
@@ -33,10 +35,18 @@ bool ms_form_is_of_one(enum ms_form form);
 /* Whether the form shows what a survey tells. */
 bool ms_form_wants_survey(enum ms_form form);
 
+/* What may be chosen of some forms. */
+struct ms_form_choice {
+    int device; /* csv; -1: the one with most events */
+    bool at;    /* torch-snapshot: `moment` was named; else the out-of-memory that ended the run, or
+                   its peak */
+    struct ms_moment_name moment;
+};
+
 struct ms_forms {
     enum ms_form form;
     size_t expected; /* processes, if all can be read */
-    int device;      /* of a form that is of one; -1: the one with most events */
+    struct ms_form_choice choice;
     size_t processes;
     struct ms_buffer out;
     struct ms_json json;
@@ -45,7 +55,8 @@ struct ms_forms {
     bool failed; /* and said on stderr why */
 };
 
-void ms_forms_begin(struct ms_forms *forms, enum ms_form form, size_t expected, int device);
+void ms_forms_begin(struct ms_forms *forms, enum ms_form form, size_t expected,
+                    const struct ms_form_choice *choice);
 
 /* One process more; ctx is the struct ms_forms. */
 void ms_forms_take(void *ctx, const struct ms_model *model);

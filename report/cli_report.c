@@ -18,7 +18,7 @@
 
 static const char usage[] =
     "Usage: memshim report [DIR|TRACE...] [--format FORM] [--output FILE|-] [--modules DIR]\n"
-    "                      [--device N]\n"
+    "                      [--at MOMENT] [--device N]\n"
     "Says where the memory was, from the traces of processes that ended, were killed, or still run."
     "\n\n"
     "  DIR       an output folder (its latest run), a run's folder (all its processes together) "
@@ -33,8 +33,12 @@ static const char usage[] =
     "speedscope\n"
     "            pprof       a profile for go tool pprof, speedscope and their like, packed by "
     "gzip\n"
+    "            torch-snapshot  of one process: opens in PyTorch's memory_viz\n"
     "            csv         of one process and device: what memshim replay reads\n"
     "  --output  where to write it; default -, which is the terminal\n"
+    "  --at      torch-snapshot: peak, oom, end, a time into the run such as 40m or 2.5s, or "
+    "step:N;\n"
+    "            default: the out-of-memory that ended the run, else the peak\n"
     "  --device  csv: of a process with several devices; default: the one with most events\n"
     "  --modules where to look for the program's libraries that are not at their own paths here, "
     "to\n"
@@ -46,8 +50,8 @@ struct call {
     enum ms_form form;
     const char *output;  /* null: the terminal */
     const char *modules; /* null: none */
-    int device;          /* -1: the one with most events */
-    bool plain;          /* neither --format nor --output was given */
+    struct ms_form_choice choice;
+    bool plain; /* neither --format nor --output was given */
     struct ms_buffer traces;
 };
 
@@ -250,16 +254,21 @@ static int parse_option(const char *word, const char *next, struct call *call, b
     const char *output = value_of("--output", word, next);
     const char *modules = value_of("--modules", word, next);
     const char *device = value_of("--device", word, next);
+    const char *at = value_of("--at", word, next);
 
-    if (!form && !output && !modules && !device) {
+    if (!form && !output && !modules && !device && !at) {
         return wrong("there is no option", word);
     }
     if (form && !ms_form_find(form, &call->form)) {
         return wrong("--format is " MS_FORM_NAMES ", not", form);
     }
-    if (device && !take_device(device, &call->device)) {
+    if (device && !take_device(device, &call->choice.device)) {
         return wrong("--device wants a device's number, 0 to 63, not", device);
     }
+    if (at && !ms_moment_parse(at, &call->choice.moment)) {
+        return wrong("--at is " MS_MOMENT_WORDS ", not", at);
+    }
+    call->choice.at |= at != NULL;
     if (output && output[0] == '\0') {
         return wrong("--output wants a file, or - for the terminal, not", output);
     }
@@ -359,7 +368,7 @@ static int write_report(const struct call *call)
     struct ms_merged merged;
     bool good;
 
-    ms_forms_begin(&forms, call->form, ms_traces_count(&call->traces), call->device);
+    ms_forms_begin(&forms, call->form, ms_traces_count(&call->traces), &call->choice);
     ms_merged_begin(&merged);
     good = read_traces(&call->traces, &how, &merged, ms_forms_take, &forms);
     if (forms.processes == 0) {
@@ -374,7 +383,7 @@ static int write_report(const struct call *call)
 
 int ms_cli_report(int argc, char **argv)
 {
-    struct call call = {.device = -1};
+    struct call call = {.choice.device = -1};
     int status = parse(argc, argv, &call);
 
     if (status < 0 && call.traces.bytes == 0) {
