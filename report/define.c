@@ -43,6 +43,7 @@ static bool next(struct ms_trace *trace)
         return false;
     }
     fresh.header->payload_offset = sizeof(*fresh.header);
+    trace->site_offsets[trace->sites_count] = fresh.offset;
     ms_mapped_publish(trace, fresh.header, MS_EXTENT_SITES, ++trace->sites_count);
     if (trace->sites.header) {
         ms_mapped_seal(trace->sites.header);

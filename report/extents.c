@@ -52,17 +52,11 @@ void ms_mapped_seal(struct ms_extent_header *header)
 
 /* ---- windows ---- */
 
-static uint32_t ring_at(const struct ms_trace *trace, uint32_t index)
-{
-    return (trace->ring_first + index) % trace->ring_room;
-}
-
-/* The oldest full window makes room for the next one. Needs `growing`. */
-static int recycle_window(struct ms_trace *trace, struct ms_mapped *extent)
+int ms_window_recycle(struct ms_trace *trace, struct ms_mapped *extent)
 {
     int error;
 
-    extent->offset = trace->ring[ring_at(trace, 0)];
+    extent->offset = trace->ring[ms_ring_at(trace, 0)];
     extent->header = ms_trace_file_map(&trace->file, extent->offset, &error);
     if (!extent->header) {
         return error;
@@ -74,8 +68,10 @@ static int recycle_window(struct ms_trace *trace, struct ms_mapped *extent)
     atomic_thread_fence(memory_order_release);
     atomic_store_explicit(&extent->header->committed, 0, memory_order_release);
     atomic_store_explicit(&extent->header->payload_checksum, 0, memory_order_release);
-    trace->ring_first = ring_at(trace, 1);
+    trace->ring_first = ms_ring_at(trace, 1);
     trace->ring_count--;
+    trace->digest.folded -= trace->digest.folded > 0;
+    trace->digest.covered -= trace->digest.covered > 0;
     return 0;
 }
 
@@ -89,10 +85,16 @@ static int next_window(struct ms_trace *trace, struct ms_mapped *extent)
         if (!error) {
             return 0;
         }
+        /* More room may come later; the digest reckons with what there is. */
+        trace->ring_limit =
+            trace->ring_count + 2 > MS_MIN_WINDOWS ? trace->ring_count + 2 : MS_MIN_WINDOWS;
         atomic_store_explicit(&trace->header->disk_full, 1, memory_order_relaxed);
     }
     if (trace->ring_count > 1) {
-        return recycle_window(trace, extent);
+        ms_digest_cover(trace);
+    }
+    if (trace->ring_count > 1) {
+        return ms_window_recycle(trace, extent);
     }
     return error;
 }
@@ -112,7 +114,7 @@ bool ms_window_prepare(struct ms_trace *trace)
     ms_spin_release(&trace->lock);
     if (retired.header) {
         ms_mapped_seal(retired.header);
-        trace->ring[ring_at(trace, trace->ring_count)] = retired.offset;
+        trace->ring[ms_ring_at(trace, trace->ring_count)] = retired.offset;
         trace->ring_count++;
         ms_mapped_drop(&retired);
     }
@@ -121,6 +123,7 @@ bool ms_window_prepare(struct ms_trace *trace)
         ms_spin_acquire(&trace->lock);
         trace->spare = spare;
         ms_spin_release(&trace->lock);
+        ms_digest_ahead(trace);
     }
     ms_lock_release(&trace->growing);
     return ready;

@@ -12,6 +12,8 @@
  *     DEVICE           struct ms_device_page: one device, its sums and its timeline
  *     SITES            definitions (struct ms_site_entry + its payload, definitions.h, padded to 8
  *                      bytes), never dropped either
+ *     DIGEST           struct ms_digest_part and a part of a digest (digest.h): what the events
+ * came to whose windows were recycled. Two digests are written in turn
  *
  * An event is told by a plain record in the tail, and packed some time later, together with others:
  * into the window in use, its device's sums and its timeline. So what a trace says is what was
@@ -44,7 +46,7 @@
 #define MS_TRACE_FILE   "trace.mshm"
 #define MS_FORMAT_MAGIC "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
 #define MS_FORMAT_MAJOR 3
-#define MS_FORMAT_MINOR 0
+#define MS_FORMAT_MINOR 1
 #define MS_BYTE_ORDER   0x01020304u
 #define MS_EXTENT_BYTES 262144u
 #define MS_EXTENT_MAGIC 0x5848534du /* "MSHX" */
@@ -113,7 +115,8 @@ enum ms_extent_kind {
     MS_EXTENT_WINDOW = 1,
     MS_EXTENT_LOG = 2,
     MS_EXTENT_DEVICE = 3,
-    MS_EXTENT_SITES = 4
+    MS_EXTENT_SITES = 4,
+    MS_EXTENT_DIGEST = 5
 };
 
 struct ms_extent_header {

@@ -9,6 +9,8 @@ struct range {
     uint8_t device;
 };
 
+_Static_assert(sizeof(struct range) == MS_FROZEN_RANGE_BYTES, "told in the header");
+
 static size_t count_of(const struct ms_frozen *frozen)
 {
     return frozen->ranges.bytes / sizeof(struct range);

@@ -9,6 +9,8 @@
 #include "allocator/event.h"
 #include "report/buffer.h"
 
+#define MS_FROZEN_RANGE_BYTES 24u /* of one in `ranges`, which can be copied */
+
 struct ms_frozen {
     struct ms_buffer ranges; /* private */
 };

@@ -18,19 +18,17 @@
 /* So many allocations after an out-of-memory are more than a program makes that only ends. */
 #define WENT_ON_ALLOCATIONS 64
 
-#define MOST_MOVES  10000 /* that the timeline shows */
-#define ONE_MOVE_NS 1000000
-
 struct replay {
     struct ms_model *model;
     struct ms_reader *reader;
     struct ms_codec *codec;
-    ms_steps_t *steps;
+    struct ms_digest digest;  /* the model's parts that events go into */
     struct ms_buffer pending; /* struct ms_model_oom, by event: on their way through the replay */
     size_t next_pending;
     /* By device: the smallest request that has failed and not been met since. */
     uint64_t smallest_open[MS_DEVICE_COUNT];
     uint64_t next_event; /* the ordinal that the next record should have */
+    bool from_digest;    /* the next window is the first after it */
     bool complete;       /* nothing is missing from first_detail_ns to next_event */
     uint64_t sums_read;  /* from the devices' pages: a bit a device */
 };
@@ -99,27 +97,6 @@ static void add_oom(struct replay *replay, const struct ms_log_entry *entry, con
         oom->device = entry->device & (MS_DEVICE_COUNT - 1);
         memcpy(&oom->record, payload, sizeof(oom->record));
         oom->verdict = ms_verdict_parts(&oom->record.state, &oom->short_bytes, NULL, 0, NULL, 0);
-    }
-}
-
-/* Those of one standstill follow each other within its own time. */
-static void add_move(struct ms_model *model, const struct ms_event *event, uint64_t time_ns)
-{
-    struct ms_model_move *all = (struct ms_model_move *)model->moves.at;
-    const size_t count = model->moves.bytes / sizeof(*all);
-    const bool down = event->kind == MS_EVENT_SPILL;
-    struct ms_model_move *last = count > 0 ? &all[count - 1] : NULL;
-
-    if (!last || last->device != event->device || last->down != down ||
-        time_ns - last->time_ns > ONE_MOVE_NS) {
-        last = count < MOST_MOVES ? ms_buffer_extend(&model->moves, sizeof(*last)) : NULL;
-    }
-    if (last) {
-        last->time_ns = time_ns;
-        last->held_ns += event->aux;
-        last->bytes += event->bytes;
-        last->device = event->device;
-        last->down = down;
     }
 }
 
@@ -262,7 +239,7 @@ static void replay_event(struct replay *replay, const struct ms_event *event, ui
     replay->next_event++;
     replay->model->read_events++;
     if (!ms_event_has_device(event)) {
-        ms_model_take_event(replay->model, event, time_ns);
+        ms_digest_take(&replay->digest, event, time_ns);
         return;
     }
 
@@ -272,14 +249,7 @@ static void replay_event(struct replay *replay, const struct ms_event *event, ui
         return;
     }
     fold_event(device, event, time_ns);
-    if (event->kind == MS_EVENT_TENSOR_BORN || event->kind == MS_EVENT_BLOCK_ALLOC) {
-        ms_site_table_enter(replay->model->sites,
-                            ms_steps_birth(replay->steps, event->site, time_ns));
-    }
-    ms_site_table_apply(replay->model->sites, event, time_ns);
-    if (event->kind == MS_EVENT_SPILL || event->kind == MS_EVENT_PROMOTE) {
-        add_move(replay->model, event, time_ns);
-    }
+    ms_digest_take(&replay->digest, event, time_ns);
     if (event->bytes >= replay->smallest_open[event->device] && ms_event_is_allocation(event)) {
         meet(replay, event->device, event->bytes);
     }
@@ -349,12 +319,14 @@ static void read_window(struct replay *replay, struct ms_extent_place *place)
         replay->complete = false;
         return;
     }
-    if (after_gap) {
+    model->beginning_lost |= after_gap;
+    if (after_gap || replay->from_digest) {
         model->first_detail_ns = header->start_time_ns;
         replay->complete = true;
     }
     replay->next_event = header->first_event;
-    begin_window(replay, place->sequence, header->start_time_ns, after_gap);
+    begin_window(replay, place->sequence, header->start_time_ns, after_gap || replay->from_digest);
+    replay->from_digest = false;
     ms_codec_reset(replay->codec, header->start_time_ns);
 
     const uint8_t *at = (const uint8_t *)replay->reader->extent + header->payload_offset;
@@ -580,14 +552,50 @@ static bool start_steps(struct replay *replay)
     struct ms_model *model = replay->model;
 
     model->landmarks = ms_landmarks_new(model->definitions);
-    replay->steps = model->landmarks ? ms_steps_new(model->landmarks) : NULL;
-    return replay->steps != NULL;
+    replay->digest =
+        (struct ms_digest){.sites = model->sites,
+                           .steps = model->landmarks ? ms_steps_new(model->landmarks) : NULL,
+                           .told = &model->steps,
+                           .tags = &model->tags,
+                           .moves = &model->moves,
+                           .moments = &model->digest_moments};
+    return replay->digest.steps != NULL;
+}
+
+/* Begins with what the events came to whose records are gone. False where there is no memory. */
+static bool take_digest(struct replay *replay)
+{
+    struct ms_model *model = replay->model;
+    struct ms_buffer bytes = {0};
+    const bool found = ms_reader_digest(replay->reader, &bytes);
+    const bool loaded = found && ms_digest_load(&replay->digest, bytes.at, bytes.bytes);
+
+    ms_buffer_free(&bytes);
+    if (loaded) {
+        model->digest_events = replay->digest.end_event;
+        replay->next_event = replay->digest.end_event;
+        replay->from_digest = true;
+        return true;
+    }
+    if (!found) {
+        return true;
+    }
+    ms_model_warn(model, "what the oldest events came to is damaged; it was left out");
+    ms_steps_delete(replay->digest.steps);
+    ms_site_table_delete(model->sites);
+    ms_told_free(&model->steps, &model->tags, &model->moves);
+    ms_digest_moments_free(&model->digest_moments);
+    model->steps = (struct ms_model_steps){0};
+    model->tags = (struct ms_model_tags){0};
+    model->sites = replay->digest.sites = ms_site_table_new();
+    replay->digest.steps = ms_steps_new(model->landmarks);
+    return model->sites && replay->digest.steps;
 }
 
 /* Why steps cannot be counted; null where they can. */
 static const char *missing_of(const struct ms_model *model)
 {
-    if (model->first_detail_ns != 0) {
+    if (model->beginning_lost) {
         return "the trace's beginning is gone";
     }
     if (model->header.lost_events > 0) {
@@ -604,8 +612,8 @@ static void finish_steps(struct replay *replay)
     struct ms_model *model = replay->model;
 
     ms_site_table_finish(model->sites);
-    ms_steps_judge(replay->steps, model->sites, missing_of(model), &model->recurrence);
-    ms_steps_delete(replay->steps);
+    ms_steps_judge(replay->digest.steps, model->sites, missing_of(model), &model->recurrence);
+    ms_steps_delete(replay->digest.steps);
 }
 
 static bool read_all(struct replay *replay)
@@ -625,8 +633,17 @@ static bool read_all(struct replay *replay)
     if (!start_steps(replay)) {
         return false;
     }
+    if (!take_digest(replay)) {
+        return false;
+    }
     for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
-        read_window(replay, ms_reader_place(&reader->windows, i));
+        struct ms_extent_place *place = ms_reader_place(&reader->windows, i);
+
+        if (place->first_event < model->digest_events) {
+            model->read_events += place->count; /* in the digest, and still there */
+        } else {
+            read_window(replay, place);
+        }
     }
     read_tail(replay);
     /* Under a writer that lives: what the newest events name was defined before them. */
@@ -748,6 +765,7 @@ void ms_model_delete(struct ms_model *model)
     ms_buffer_free(&model->ooms);
     ms_buffer_free(&model->thresholds);
     ms_buffer_free(&model->windows);
+    ms_digest_moments_free(&model->digest_moments);
     ms_buffer_free(&model->moves);
     ms_buffer_free(&model->notes);
     ms_buffer_free(&model->warnings);

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "report/buffer.h"
+#include "report/digest.h"
 #include "report/format.h"
 #include "report/kinds.h"
 #include "report/landmarks.h"
@@ -17,7 +18,9 @@
 #include "report/stacks.h"
 #include "report/steps.h"
 #include "report/survey.h"
+#include "report/told.h"
 #include "report/verdict.h"
+#include "report/what_if.h"
 
 struct ms_model_device {
     bool used;
@@ -42,43 +45,12 @@ struct ms_model_threshold {
     uint64_t time_ns, device, state, charged_bytes;
 };
 
-/* Contents that moved to host memory, or back, in one standstill. */
-struct ms_model_move {
-    uint64_t time_ns, held_ns, bytes;
-    uint8_t device;
-    bool down;
-};
-
 /* Records that were read one after the other, so that they can be read again. */
 struct ms_model_window {
     uint64_t sequence; /* of the window in the trace; 0: the tail */
     uint64_t first_event, start_time_ns;
     uint32_t count, births; /* read; blocks and tensors born before them */
     bool after_gap;
-};
-
-/* Steps as far as the program told them. */
-struct ms_model_steps {
-    struct ms_buffer times; /* struct ms_model_step, in order: of one in `stride` that were read */
-    uint64_t count, stride; /* read */
-    uint64_t number;        /* of the last one: those before it may be in no record any more */
-    bool by_source[MS_STEP_SOURCE_COUNT];
-};
-
-struct ms_model_step {
-    uint64_t number, time_ns;
-};
-
-/* When a tag was on a thread's stack. */
-struct ms_model_range {
-    uint64_t begin_ns, end_ns; /* end: UINT64_MAX where it did not end */
-    uint64_t thread, tag;
-};
-
-struct ms_model_tags {
-    struct ms_buffer ranges; /* struct ms_model_range, in the order of their beginning */
-    struct ms_buffer open;   /* size_t: which of them have not ended */
-    uint64_t left_out;       /* that there was no place for */
 };
 
 enum ms_process_end {
@@ -113,12 +85,17 @@ struct ms_model {
     uint64_t lost_events;     /* no room for their records; they are in the sums */
     uint64_t recycled_events; /* older than the records that were kept; they are in the sums */
     uint64_t lost_entries, lost_definitions;
-    uint64_t first_detail_ns;  /* time from which every record is there */
+    uint64_t first_detail_ns; /* time from which every record is there */
+    uint64_t digest_events;   /* the first so many are known from a digest (digest.h); 0: none */
+    struct ms_digest_moments digest_moments; /* who held what while they were told */
+    bool beginning_lost;       /* older ones are in no record and in no digest: sums by call site,
+                                  kinds and steps are of the rest */
     bool sums_exact;           /* false: a damaged trace; the sums are those that could be read */
     bool one_event_torn;       /* the sums may miss one event, told at the moment of the kill */
     struct ms_buffer warnings; /* what is wrong with the file: lines, each ended by a zero byte */
     uint64_t warning_count;
     struct ms_survey *survey; /* null until ms_model_survey; owned */
+    struct ms_what_if what_if;
 };
 
 /* Reads the trace at `path` (a file, or the folder that holds trace.mshm). Null and a sentence in

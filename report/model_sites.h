@@ -1,4 +1,4 @@
-/* What the model takes of call sites, steps and tags while a trace is read. */
+/* What the model takes of call sites while a trace is read. */
 #ifndef MEMSHIM_REPORT_MODEL_SITES_H
 #define MEMSHIM_REPORT_MODEL_SITES_H
 
@@ -10,8 +10,5 @@ void ms_model_read_definitions(struct ms_model *model, struct ms_reader *reader)
 
 /* Warns of those that were damaged. */
 void ms_model_check_definitions(struct ms_model *model);
-
-/* An event of no device: a step, a tag. */
-void ms_model_take_event(struct ms_model *model, const struct ms_event *event, uint64_t time_ns);
 
 #endif

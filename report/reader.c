@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "report/checksum.h"
+#include "report/digest.h"
 #include "report/encoding.h"
 
 #define MOST_TRIES 10000 /* to read sums that change meanwhile */
@@ -102,7 +103,7 @@ static bool read_header(struct ms_reader *reader, char *why, size_t why_bytes)
 static bool is_plausible(const struct ms_reader *reader, const struct ms_extent_header *header)
 {
     return header->magic == MS_EXTENT_MAGIC && header->trace_id == reader->header.trace_id &&
-           header->kind >= MS_EXTENT_WINDOW && header->kind <= MS_EXTENT_SITES &&
+           header->kind >= MS_EXTENT_WINDOW && header->kind <= MS_EXTENT_DIGEST &&
            header->payload_offset >= sizeof(*header) && header->payload_offset <= MS_EXTENT_BYTES &&
            header->base_count <= MS_DEVICE_COUNT &&
            header->payload_offset ==
@@ -119,10 +120,9 @@ static void note_place(struct ms_reader *reader, const struct ms_extent_header *
                        uint64_t offset)
 {
     struct ms_buffer *const places[] = {
-        [MS_EXTENT_WINDOW] = &reader->windows,
-        [MS_EXTENT_LOG] = &reader->logs,
-        [MS_EXTENT_DEVICE] = &reader->devices,
-        [MS_EXTENT_SITES] = &reader->sites,
+        [MS_EXTENT_WINDOW] = &reader->windows, [MS_EXTENT_LOG] = &reader->logs,
+        [MS_EXTENT_DEVICE] = &reader->devices, [MS_EXTENT_SITES] = &reader->sites,
+        [MS_EXTENT_DIGEST] = &reader->digests,
     };
     struct ms_extent_place *place = ms_buffer_extend(places[header->kind], sizeof(*place));
 
@@ -175,6 +175,7 @@ static void find_extents(struct ms_reader *reader)
     sort(&reader->logs);
     sort(&reader->devices);
     sort(&reader->sites);
+    sort(&reader->digests);
 }
 
 /* Before the windows: what a writer that lives packs meanwhile is found there, and it packs an
@@ -245,6 +246,10 @@ bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_
     }
     if (opened) {
         reader->running = is_held(reader->fd);
+        /* Its header was read before: it may have closed the trace in between. */
+        opened = reader->running || read_header(reader, why, why_bytes);
+    }
+    if (opened) {
         read_tail(reader);
         find_extents(reader);
     } else {
@@ -265,6 +270,7 @@ void ms_reader_close(struct ms_reader *reader)
     ms_buffer_free(&reader->logs);
     ms_buffer_free(&reader->devices);
     ms_buffer_free(&reader->sites);
+    ms_buffer_free(&reader->digests);
     reader->fd = -1;
     reader->extent = NULL;
 }
@@ -302,6 +308,65 @@ bool ms_reader_load(struct ms_reader *reader, struct ms_extent_place *place)
     place->committed_bytes = bytes;
     place->count = (uint32_t)(header->committed >> 32);
     return true;
+}
+
+/* One part of a digest: of the one that `first` tells of, and the next in order. Null where it is
+ * not. */
+static const char *load_part(struct ms_reader *reader, struct ms_extent_place *place,
+                             const struct ms_digest_part *first, uint32_t number, size_t *bytes)
+{
+    struct ms_digest_part part;
+
+    if (!ms_reader_load(reader, place) || place->committed_bytes < sizeof(part)) {
+        return NULL;
+    }
+
+    const struct ms_extent_header *header = (const struct ms_extent_header *)reader->extent;
+    const char *at = reader->extent + header->payload_offset;
+
+    memcpy(&part, at, sizeof(part));
+    *bytes = place->committed_bytes - sizeof(part);
+    return part.generation == first->generation && part.part == number &&
+                   part.parts == first->parts && part.total_bytes == first->total_bytes
+               ? at + sizeof(part)
+               : NULL;
+}
+
+/* The parts of one digest have sequences in a row; that of the first is here. */
+static bool load_digest(struct ms_reader *reader, size_t index, struct ms_buffer *digest)
+{
+    const size_t count = ms_reader_count(&reader->digests);
+    struct ms_digest_part first;
+    size_t bytes;
+
+    if (!ms_reader_load(reader, ms_reader_place(&reader->digests, index))) {
+        return false;
+    }
+    memcpy(&first, reader->extent + sizeof(struct ms_extent_header), sizeof(first));
+    for (uint32_t i = 0; i < first.parts; i++) {
+        const char *part =
+            index + i < count
+                ? load_part(reader, ms_reader_place(&reader->digests, index + i), &first, i, &bytes)
+                : NULL;
+
+        if (!part) {
+            return false;
+        }
+        ms_buffer_append(digest, part, bytes);
+    }
+    return !digest->failed && digest->bytes == first.total_bytes && digest->bytes > 0 &&
+           ms_checksum(digest->at, digest->bytes) == first.checksum;
+}
+
+bool ms_reader_digest(struct ms_reader *reader, struct ms_buffer *digest)
+{
+    for (size_t i = ms_reader_count(&reader->digests); i-- > 0;) {
+        digest->bytes = 0;
+        if (load_digest(reader, i, digest)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool ms_reader_sums(const struct ms_reader *reader, const struct ms_extent_place *place,

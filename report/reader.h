@@ -28,7 +28,8 @@ struct ms_reader {
     bool header_damaged;          /* its checksum does not fit: names may be wrong */
     bool running;                 /* its process still holds the file */
     bool cut;                     /* the file ends inside an extent */
-    struct ms_buffer windows, logs, devices, sites; /* struct ms_extent_place, by sequence */
+    struct ms_buffer windows, logs, devices, sites,
+        digests;                   /* struct ms_extent_place, by sequence */
     struct ms_tail tail;           /* the newest events; read with ms_reader_tail */
     uint64_t tail_first, tail_end; /* the numbers of those that it holds: end is not one of them */
     uint64_t strange_extents;      /* of no kind that is known, damaged, or of another trace */
@@ -53,6 +54,9 @@ static inline struct ms_extent_place *ms_reader_place(const struct ms_buffer *pl
 {
     return (struct ms_extent_place *)places->at + index;
 }
+
+/* The bytes of the newest digest (digest.h) that is whole. False where there is none. */
+bool ms_reader_digest(struct ms_reader *reader, struct ms_buffer *digest);
 
 /* An event of the tail by its number, from tail_first to tail_end - 1: only one that no window has,
  * which are read after it (or, where events were lost, that is not in a device's sums): another may

@@ -7,6 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Of more backward passes than these not every single one is followed: those of weeks. */
+#define MS_MOST_PASSES (1u << 20)
+
 enum ms_fate {
     MS_FATE_MOMENT,   /* born between two passes, died before the second */
     MS_FATE_BACKWARD, /* born before a pass, died in it */
@@ -34,6 +37,7 @@ struct ms_past {
     uint64_t bytes, died_ns;
     uint32_t born_phase, born_epoch;
     uint32_t birth; /* its number */
+    uint32_t site;
     uint32_t device;
     bool captured; /* its fate is decided */
 };

@@ -10,6 +10,8 @@ struct range {
     bool down;
 };
 
+_Static_assert(sizeof(struct range) == MS_MOVES_RANGE_BYTES, "told in the header");
+
 void ms_moves_add(struct ms_moves *moves, const struct ms_event *event)
 {
     struct range *range = ms_buffer_extend(&moves->ranges, sizeof(*range));

@@ -9,6 +9,8 @@
 #include "allocator/event.h"
 #include "report/buffer.h"
 
+#define MS_MOVES_RANGE_BYTES 32u /* of one in `ranges`, which can be copied */
+
 struct ms_moves {
     struct ms_buffer ranges; /* private */
 };

@@ -3,68 +3,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "report/buffer.h"
-#include "report/frozen.h"
-#include "report/live_set.h"
-#include "report/site_moves.h"
-
-#define PAGE_SITES 256u
-#define PAGES      (MS_SITE_LIMIT / PAGE_SITES)
-
-/* What is told by its address and not by an id, which are never so large. */
-#define FORWARDED_KEY (UINT64_C(1) << 63)
-#define PINNED_KEY    (UINT64_C(1) << 62)
+#include "report/site_table.h"
 
 #define HALVINGS 10 /* of the exponent, before a short series is exact enough */
-
-/* What a site holds at one moment. */
-struct held {
-    uint64_t bytes, forwarded_bytes;
-    uint64_t count; /* of blocks and tensors */
-    double estimate, variance;
-};
-
-/* A moment of a device at which its live bytes stood highest is an epoch: a number. What a site
- * held then is what it holds now, until it changes; right before its first change it is kept. Two
- * such moments may matter at a time, and have an even and an odd number: the peak, and the birth of
- * the newest block, which is the peak unless that turns out to be an arena (aggregate.h). */
-struct site {
-    struct ms_site_sums sums;
-    struct held now;
-    struct {
-        uint64_t epoch;
-        struct held held;
-    } kept[2];
-    struct ms_fates fates;
-};
-
-struct device {
-    struct site **pages; /* PAGES of them, each of PAGE_SITES sites, made when used */
-    uint32_t end;        /* highest site seen, + 1 */
-    uint64_t live_bytes, peak_bytes;
-    uint64_t last_epoch, peak;
-    uint64_t fresh_id;                   /* the newest block; 0: none, or no arena to be */
-    uint32_t fresh_site;                 /* of it */
-    uint64_t fresh_site_bytes;           /* what that held with it */
-    uint64_t candidate, candidate_bytes; /* 0: the newest block made no peak */
-};
-
-struct ms_site_table {
-    struct device devices[MS_DEVICE_COUNT];
-    struct ms_live_set live;
-    uint64_t sampling_bytes;
-    uint32_t phase;            /* of the events to come */
-    uint32_t past_phase;       /* of those in `past` */
-    uint64_t phase_blocks;     /* born in this phase, and live */
-    uint64_t most_left;        /* gradients of a pass: the most */
-    uint64_t birth_ns;         /* the newest */
-    struct ms_buffer past;     /* struct ms_past: died since the last birth */
-    struct ms_buffer outlived; /* uint64_t, by pass */
-    struct ms_buffer told;     /* uint8_t, by birth: what ms_site_table_told returns */
-    uint32_t births;
-    struct ms_moves moves; /* whose sites are not looked up yet */
-    struct ms_frozen frozen;
-};
 
 static void *pages(size_t bytes)
 {
@@ -86,13 +27,13 @@ void ms_site_table_delete(ms_site_table_t *table)
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
         struct device *device = &table->devices[i];
 
-        for (uint32_t page = 0; device->pages && page * PAGE_SITES < device->end; page++) {
+        for (uint32_t page = 0; device->pages && page * MS_PAGE_SITES < device->end; page++) {
             if (device->pages[page]) {
-                munmap(device->pages[page], PAGE_SITES * sizeof(struct site));
+                munmap(device->pages[page], MS_PAGE_SITES * sizeof(struct site));
             }
         }
         if (device->pages) {
-            munmap(device->pages, PAGES * sizeof(void *));
+            munmap(device->pages, MS_SITE_PAGES * sizeof(void *));
         }
     }
     ms_live_free(&table->live);
@@ -130,38 +71,39 @@ double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes)
 
 static struct site *find_site(const struct device *device, uint32_t id)
 {
-    struct site *page = device->pages && id < device->end ? device->pages[id / PAGE_SITES] : NULL;
+    struct site *page =
+        device->pages && id < device->end ? device->pages[id / MS_PAGE_SITES] : NULL;
 
-    return page ? &page[id % PAGE_SITES] : NULL;
+    return page ? &page[id % MS_PAGE_SITES] : NULL;
 }
 
-static __attribute__((noinline, cold)) struct site *make_page(struct device *device, uint32_t id)
+__attribute__((noinline, cold)) struct site *ms_site_table_place(struct device *device, uint32_t id)
 {
     if (!device->pages) {
-        device->pages = pages(PAGES * sizeof(void *));
+        device->pages = pages(MS_SITE_PAGES * sizeof(void *));
     }
     if (!device->pages) {
         return NULL;
     }
 
-    struct site **page = &device->pages[id / PAGE_SITES];
+    struct site **page = &device->pages[id / MS_PAGE_SITES];
 
     if (!*page) {
-        *page = pages(PAGE_SITES * sizeof(**page));
+        *page = pages(MS_PAGE_SITES * sizeof(**page));
     }
     if (!*page) {
         return NULL;
     }
     device->end = id >= device->end ? id + 1 : device->end;
-    return &(*page)[id % PAGE_SITES];
+    return &(*page)[id % MS_PAGE_SITES];
 }
 
 /* Null where memory ran out. */
 static inline struct site *use_site(struct device *device, uint32_t id)
 {
-    return id < device->end && device->pages[id / PAGE_SITES]
-               ? &device->pages[id / PAGE_SITES][id % PAGE_SITES]
-               : make_page(device, id);
+    return id < device->end && device->pages[id / MS_PAGE_SITES]
+               ? &device->pages[id / MS_PAGE_SITES][id % MS_PAGE_SITES]
+               : ms_site_table_place(device, id);
 }
 
 static inline void keep_at(struct site *site, uint64_t epoch)
@@ -238,6 +180,9 @@ static void note_outlived(struct ms_site_table *table, const struct ms_past *pas
 {
     const size_t end = ((size_t)past->born_phase / 2 + 1) * sizeof(uint64_t);
 
+    if (past->born_phase / 2 >= MS_MOST_PASSES) {
+        return;
+    }
     if (end <= table->outlived.bytes ||
         ms_buffer_extend(&table->outlived, end - table->outlived.bytes)) {
         ((uint64_t *)table->outlived.at)[past->born_phase / 2] += past->bytes;
@@ -246,8 +191,8 @@ static void note_outlived(struct ms_site_table *table, const struct ms_past *pas
 
 static inline void tell(struct ms_site_table *table, uint32_t birth, int told)
 {
-    if (birth < table->told.bytes) {
-        table->told.at[birth] = (char)told;
+    if (birth - table->told_first < table->told.bytes) {
+        table->told.at[birth - table->told_first] = (char)told;
     }
 }
 
@@ -353,6 +298,7 @@ static struct ms_past past_of(struct site *site, const struct ms_live *live, uin
                             .born_phase = live->born_phase,
                             .born_epoch = live->born_epoch,
                             .birth = live->birth,
+                            .site = live->site,
                             .device = live->device,
                             .captured = live->captured,
                             .died_ns = time_ns};
@@ -825,7 +771,9 @@ bool ms_site_table_fates(const ms_site_table_t *table, uint8_t index, uint32_t i
 
 uint8_t ms_site_table_told(const ms_site_table_t *table, uint32_t birth)
 {
-    return birth < table->told.bytes ? (uint8_t)table->told.at[birth] : MS_TOLD_NOTHING;
+    return birth - table->told_first < table->told.bytes
+               ? (uint8_t)table->told.at[birth - table->told_first]
+               : MS_TOLD_NOTHING;
 }
 
 uint32_t ms_site_table_births(const ms_site_table_t *table)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "report/aggregate.h"
+#include "report/buffer.h"
 #include "report/site_fates.h"
 #include "report/sites.h"
 
@@ -21,6 +22,21 @@ void ms_site_table_delete(ms_site_table_t *table);
 
 /* Sites were given by chance from here on (struct ms_sampling_definition). */
 void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes);
+
+/* Whatever ms_site_table_told would say of births up to now is not asked for: its memory can go. */
+void ms_site_table_hush(ms_site_table_t *table);
+
+/* Puts all of the table down (words.h), and into one that is new: then what was live has the first
+ * numbers of births. False where that is no table: then this one is good for nothing. Of the same
+ * build only: the structs lie there as they are. */
+struct ms_words_in;
+
+void ms_site_table_store(const ms_site_table_t *table, struct ms_buffer *out);
+bool ms_site_table_load(ms_site_table_t *table, struct ms_words_in *in);
+
+/* What each site holds now: calls `each` for those with live bytes. */
+void ms_site_table_each_held(const ms_site_table_t *table, uint8_t device,
+                             void (*each)(void *ctx, uint32_t site, uint64_t bytes), void *ctx);
 
 /* The phase (steps.h) that the events from here on belong to; it never falls. */
 void ms_site_table_enter(ms_site_table_t *table, uint32_t phase);

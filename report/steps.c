@@ -3,6 +3,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "report/words.h"
+
 #define MOST_LINES 64u   /* that call optimizers; as many that call models: bits of a word */
 #define MOST_TIMES 4096u /* of steps that are kept */
 
@@ -71,6 +73,61 @@ void ms_steps_delete(ms_steps_t *steps)
         ms_buffer_free(&steps->gaps);
         munmap(steps, sizeof(*steps));
     }
+}
+
+void ms_steps_look(ms_steps_t *steps, const ms_landmarks_t *landmarks)
+{
+    steps->landmarks = landmarks;
+}
+
+/* ---- put down ---- */
+
+/* Without what is private to this process. */
+static struct ms_steps plain_of(const ms_steps_t *steps)
+{
+    struct ms_steps plain = *steps;
+
+    plain.landmarks = NULL;
+    plain.gaps = (struct ms_buffer){0};
+    for (uint32_t i = 0; i < MOST_LINES; i++) {
+        plain.optimizers[i].begins.at = (struct ms_buffer){0};
+    }
+    return plain;
+}
+
+void ms_steps_store(const ms_steps_t *steps, struct ms_buffer *out)
+{
+    const struct ms_steps plain = plain_of(steps);
+
+    ms_words_put_bytes(out, &plain, sizeof(plain));
+    ms_words_put_buffer(out, &steps->gaps, sizeof(struct gap));
+    for (uint32_t i = 0; i < steps->optimizer_count; i++) {
+        ms_words_put_buffer(out, &steps->optimizers[i].begins.at, sizeof(uint64_t));
+    }
+}
+
+bool ms_steps_load(ms_steps_t *steps, struct ms_words_in *in)
+{
+    const ms_landmarks_t *landmarks = steps->landmarks;
+    struct ms_steps read;
+
+    ms_words_get_bytes(in, &read, sizeof(read));
+    if (in->failed || read.optimizer_count > MOST_LINES || read.call_count > MOST_LINES ||
+        read.calling > read.call_count) {
+        return false;
+    }
+    ms_buffer_free(&steps->gaps);
+    *steps = plain_of(&read);
+    steps->landmarks = landmarks;
+    ms_words_get_buffer(in, &steps->gaps, sizeof(struct gap), MS_MOST_PASSES + 1);
+    for (uint32_t i = 0; i < steps->optimizer_count; i++) {
+        ms_words_get_buffer(in, &steps->optimizers[i].begins.at, sizeof(uint64_t), MOST_TIMES);
+    }
+
+    const size_t gaps = steps->gaps.bytes / sizeof(struct gap);
+    const uint64_t wanted = (uint64_t)steps->phase / 2 + 1;
+
+    return !in->failed && gaps == (wanted <= MS_MOST_PASSES ? wanted : MS_MOST_PASSES + 1);
 }
 
 /* ---- as it happens ---- */
@@ -183,6 +240,21 @@ static void note_call(struct ms_steps *steps, const struct ms_doings *is, uint64
     call->last_gap = gap;
 }
 
+/* Those of too many passes are not told apart. False where there is no memory. */
+static bool begin_gap(ms_steps_t *steps, uint64_t time_ns)
+{
+    if (steps->gaps.bytes / sizeof(struct gap) <= MS_MOST_PASSES) {
+        struct gap *gap = ms_buffer_extend(&steps->gaps, sizeof(*gap));
+
+        if (!gap) {
+            return false;
+        }
+        *gap = (struct gap){.begin_ns = time_ns};
+    }
+    steps->phase++;
+    return true;
+}
+
 uint32_t ms_steps_birth(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
 {
     const struct ms_doings *is = ms_landmarks_of(steps->landmarks, site);
@@ -195,14 +267,8 @@ uint32_t ms_steps_birth(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
         steps->calling = 0;
         return steps->phase;
     }
-    if (steps->phase % 2 == 1) {
-        struct gap *gap = ms_buffer_extend(&steps->gaps, sizeof(*gap));
-
-        if (!gap) {
-            return steps->phase;
-        }
-        gap->begin_ns = time_ns;
-        steps->phase++;
+    if (steps->phase % 2 == 1 && !begin_gap(steps, time_ns)) {
+        return steps->phase;
     }
     if (is->caller == 0) {
         steps->calling = 0;
@@ -389,6 +455,8 @@ void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const
         found->why = missing;
     } else if (found->passes == 0) {
         found->why = "no backward pass was seen";
+    } else if (found->passes > MS_MOST_PASSES) {
+        found->why = "there were more backward passes than can be told apart";
     } else {
         find_steps(steps, table, found);
         find_evaluations(steps, table, found);

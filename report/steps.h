@@ -18,10 +18,18 @@
 #include "report/site_sums.h"
 
 typedef struct ms_steps ms_steps_t;
+struct ms_words_in;
 
 /* landmarks outlives it. Null: no host memory. */
 ms_steps_t *ms_steps_new(const ms_landmarks_t *landmarks);
 void ms_steps_delete(ms_steps_t *steps);
+
+/* Other landmarks from here on: more sites have become known. */
+void ms_steps_look(ms_steps_t *steps, const ms_landmarks_t *landmarks);
+
+/* As ms_site_table_store and _load; landmarks are not among it. */
+void ms_steps_store(const ms_steps_t *steps, struct ms_buffer *out);
+bool ms_steps_load(ms_steps_t *steps, struct ms_words_in *in);
 
 /* Memory is asked for, in the order of the trace. Returns the phase that it belongs to. */
 uint32_t ms_steps_birth(ms_steps_t *steps, uint32_t site, uint64_t time_ns);

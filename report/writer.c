@@ -136,6 +136,18 @@ void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
     ms_spin_release(&trace->lock);
 }
 
+/* For the digest: who held what then. Needs the lock. */
+static void note_oom(struct ms_trace *trace, uint8_t device)
+{
+    struct ms_trace_digest *digest = &trace->digest;
+    const uint32_t count = atomic_load_explicit(&digest->oom_count, memory_order_relaxed);
+
+    if (count < MS_DIGEST_OOMS) {
+        digest->ooms[count] = (struct ms_fold_oom){trace->told, device};
+        atomic_store_explicit(&digest->oom_count, count + 1, memory_order_release);
+    }
+}
+
 void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *state)
 {
     const int saved = errno;
@@ -165,6 +177,9 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
         };
         const bool put = put_entry(trace, entry, &payload);
 
+        if (put) {
+            note_oom(trace, device);
+        }
         if (put || tries > 0) {
             ms_aggregate_oom(sums, state->source == MS_OOM_TORCH);
             ms_sums_commit(trace, device, trace->packed);

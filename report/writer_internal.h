@@ -7,7 +7,9 @@
 
 #include "allocator/lock.h"
 #include "report/clock.h"
+#include "report/digest.h"
 #include "report/encoding.h"
+#include "report/fold.h"
 #include "report/format.h"
 #include "report/spin.h"
 #include "report/trace_file.h"
@@ -16,10 +18,32 @@
 #define MS_MIN_WINDOWS 4u
 #define MS_MAX_LOGS    16u
 
+#define MS_DIGEST_PARTS 1024u /* extents of one digest, at most */
+
 /* An extent that is mapped. */
 struct ms_mapped {
     struct ms_extent_header *header;
     uint64_t offset;
+};
+
+/* The extents of one of the two digests. */
+struct ms_digest_slot {
+    uint64_t *offsets; /* pages of their own, MS_DIGEST_PARTS */
+    uint32_t count;
+};
+
+/* All under `growing`, but for the list of out-of-memories, which grows under `lock`. */
+struct ms_trace_digest {
+    ms_fold_t *fold;          /* null: nothing is folded yet, or `off` */
+    bool off;                 /* for good */
+    uint32_t folded, covered; /* of the ring's windows: the oldest so many; covered: in the digest
+                                 that was written last */
+    uint32_t site_extent;     /* definitions: the extent to be read next, */
+    uint64_t site_bytes;      /* from there on */
+    uint64_t generation;
+    struct ms_digest_slot slots[2];
+    struct ms_fold_oom ooms[MS_DIGEST_OOMS];
+    _Atomic uint32_t oom_count;
 };
 
 struct ms_trace {
@@ -54,6 +78,9 @@ struct ms_trace {
     uint32_t sites_count, sites_room; /* extents; likewise */
     uint64_t *ring;                   /* offsets of full windows, oldest first; under `growing` */
     uint32_t ring_room, ring_first, ring_count;
+    uint32_t ring_limit; /* windows that there is room for, the one in use and the next with them */
+    uint64_t *site_offsets; /* of the extents of definitions, sites_room; under `growing` */
+    struct ms_trace_digest digest;
     char dir[PATH_MAX];
 };
 
@@ -108,6 +135,24 @@ void ms_window_switch(struct ms_trace *trace, uint64_t now_ns);
 /* Seals the window that is full and makes the spare one ready. Called without the lock; false
  * where there is no room. */
 bool ms_window_prepare(struct ms_trace *trace);
+
+static inline uint32_t ms_ring_at(const struct ms_trace *trace, uint32_t index)
+{
+    return (trace->ring_first + index) % trace->ring_room;
+}
+
+/* The oldest full window makes room: gives its extent, mapped. Needs `growing`. 0 or an errno. */
+int ms_window_recycle(struct ms_trace *trace, struct ms_mapped *extent);
+
+/* Folds one more window, where the trace is about to be full. Needs `growing`. */
+void ms_digest_ahead(struct ms_trace *trace);
+
+/* Before a window is recycled: what was in it is in a digest, if there can be one. Needs `growing`.
+ */
+void ms_digest_cover(struct ms_trace *trace);
+
+/* Frees what it took, but for the file. */
+void ms_digest_close(struct ms_trace *trace);
 
 /* Packs what waits in the tail, also where that needs a new window. What finds no room is counted
  * as lost. Needs the lock, which it lets go in between where may_grow. */

@@ -182,10 +182,31 @@ static void say(char *note, size_t note_bytes, const char *output, int error, co
     }
 }
 
+static void unmap_list(uint64_t *list, size_t count)
+{
+    if (list) {
+        munmap(list, count * sizeof(*list));
+    }
+}
+
+/* Pages that are touched only where they are needed. False where there are none. */
+static bool make_lists(struct ms_trace *trace)
+{
+    trace->ring = ms_trace_pages(trace->ring_room * sizeof(uint64_t));
+    trace->site_offsets = ms_trace_pages(trace->sites_room * sizeof(uint64_t));
+    for (int slot = 0; slot < 2; slot++) {
+        trace->digest.slots[slot].offsets = ms_trace_pages(MS_DIGEST_PARTS * sizeof(uint64_t));
+    }
+    return trace->ring && trace->site_offsets && trace->digest.slots[0].offsets &&
+           trace->digest.slots[1].offsets;
+}
+
 static void free_handle(struct ms_trace *trace)
 {
-    if (trace->ring) {
-        munmap(trace->ring, trace->ring_room * sizeof(*trace->ring));
+    unmap_list(trace->ring, trace->ring_room);
+    unmap_list(trace->site_offsets, trace->sites_room);
+    for (int slot = 0; slot < 2; slot++) {
+        unmap_list(trace->digest.slots[slot].offsets, MS_DIGEST_PARTS);
     }
     munmap(trace, sizeof(*trace));
 }
@@ -212,12 +233,13 @@ ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note, size
             : (uint32_t)(limit / MS_EXTENT_BYTES < UINT32_MAX / 2 ? limit / MS_EXTENT_BYTES
                                                                   : UINT32_MAX / 2);
     trace->sites_room = trace->ring_room / 2;
-    trace->ring = ms_trace_pages(trace->ring_room * sizeof(*trace->ring));
+    trace->ring_limit = trace->ring_room;
 
-    int error = trace->ring ? begin_at(trace, config->output_dir, &config->process) : ENOMEM;
+    const bool listed = make_lists(trace);
+    int error = listed ? begin_at(trace, config->output_dir, &config->process) : ENOMEM;
     int fallback_error = error;
 
-    if (error && trace->ring && fallback) {
+    if (error && listed && fallback) {
         fallback_error = begin_at(trace, fallback, &config->process);
     }
     if (error) {
@@ -274,6 +296,7 @@ void ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
             ms_trace_file_cut(&trace->file, trace->spare.offset);
         }
         ms_trace_file_touch(&trace->file);
+        ms_digest_close(trace);
         release_extents(trace);
         ms_trace_file_close(&trace->file);
     }

@@ -79,8 +79,23 @@ static const struct {
     {LOOP_UNKNOWN, MS_THREAD_OTHER, {{NULL, NULL}}},
 };
 
+/* Where definitions go: into a table, which finds those that are there already, and further. */
+struct target {
+    ms_definitions_t *to;
+    void (*define)(void *ctx, uint32_t kind, const void *payload, size_t bytes); /* may be null */
+    void *ctx;
+};
+
+static void add(const struct target *target, uint32_t kind, const void *payload, size_t bytes)
+{
+    ms_definitions_add(target->to, kind, payload, bytes);
+    if (target->define) {
+        target->define(target->ctx, kind, payload, bytes);
+    }
+}
+
 /* A node for each frame of each stack, but the same one for the same beginning of two stacks. */
-static uint32_t define_frame(ms_definitions_t *to, uint32_t caller, const char *file,
+static uint32_t define_frame(const struct target *target, uint32_t caller, const char *file,
                              const char *function)
 {
     struct {
@@ -92,8 +107,9 @@ static uint32_t define_frame(ms_definitions_t *to, uint32_t caller, const char *
                      .function_bytes = (uint32_t)strlen(function)}};
     uint32_t id = 1;
 
-    for (const struct ms_python_definition *is; (is = ms_definitions_python(to, id)); id++) {
-        const struct ms_code_read *read = ms_definitions_code(to, is->code);
+    for (const struct ms_python_definition *is; (is = ms_definitions_python(target->to, id));
+         id++) {
+        const struct ms_code_read *read = ms_definitions_code(target->to, is->code);
 
         if (is->caller == caller && strcmp(read->file, file) == 0 &&
             strcmp(read->function, function) == 0) {
@@ -103,7 +119,7 @@ static uint32_t define_frame(ms_definitions_t *to, uint32_t caller, const char *
     code.is.id = id;
     /* One code object for each function: a sign of one belongs to all of its frames. */
     for (uint32_t each = 1; each < id; each++) {
-        const struct ms_code_read *read = ms_definitions_code(to, each);
+        const struct ms_code_read *read = ms_definitions_code(target->to, each);
 
         if (read && strcmp(read->file, file) == 0 && strcmp(read->function, function) == 0) {
             code.is.id = each;
@@ -112,36 +128,46 @@ static uint32_t define_frame(ms_definitions_t *to, uint32_t caller, const char *
     if (code.is.id == id) {
         memcpy(code.text, file, code.is.file_bytes);
         memcpy(code.text + code.is.file_bytes, function, code.is.function_bytes);
-        ms_definitions_add(to, MS_DEFINE_CODE, &code,
-                           sizeof(code.is) + code.is.file_bytes + code.is.function_bytes);
+        add(target, MS_DEFINE_CODE, &code,
+            sizeof(code.is) + code.is.file_bytes + code.is.function_bytes);
     }
 
     const struct ms_python_definition node = {.id = id, .caller = caller, .code = code.is.id};
 
-    ms_definitions_add(to, MS_DEFINE_PYTHON, &node, sizeof(node));
+    add(target, MS_DEFINE_PYTHON, &node, sizeof(node));
     return id;
 }
 
-static void define_sites(ms_definitions_t *to)
+static void define_sites(const struct target *target)
 {
     for (size_t i = 0; i < sizeof(stacks) / sizeof(stacks[0]); i++) {
         uint32_t node = 0;
 
         for (size_t k = 0; k < MOST_DEPTH && stacks[i].frames[k].file; k++) {
-            node = define_frame(to, node, stacks[i].frames[k].file, stacks[i].frames[k].function);
+            node =
+                define_frame(target, node, stacks[i].frames[k].file, stacks[i].frames[k].function);
         }
 
         const struct ms_site_definition site = {
             .id = stacks[i].site, .python = node, .thread = stacks[i].thread};
 
-        ms_definitions_add(to, MS_DEFINE_SITE, &site, sizeof(site));
+        add(target, MS_DEFINE_SITE, &site, sizeof(site));
     }
+}
+
+void loop_define(void (*define)(void *ctx, uint32_t kind, const void *payload, size_t bytes),
+                 void *ctx)
+{
+    const struct target target = {ms_definitions_new(), define, ctx};
+
+    define_sites(&target);
+    ms_definitions_delete(target.to);
 }
 
 void loop_start(struct loop *loop)
 {
     *loop = (struct loop){.definitions = ms_definitions_new(), .table = ms_site_table_new()};
-    define_sites(loop->definitions);
+    define_sites(&(struct target){.to = loop->definitions});
     loop->landmarks = ms_landmarks_new(loop->definitions);
     loop->steps = ms_steps_new(loop->landmarks);
 }

@@ -37,6 +37,10 @@ struct loop {
     uint64_t addr; /* of what is born */
 };
 
+/* The definitions of all sites, one by one. */
+void loop_define(void (*define)(void *ctx, uint32_t kind, const void *payload, size_t bytes),
+                 void *ctx);
+
 void loop_start(struct loop *loop);
 void loop_stop(struct loop *loop);
 

@@ -236,7 +236,7 @@ Test(damage, what_is_no_trace_is_said_clearly)
     begin();
     ((struct ms_file_header *)content)->version_major = 9;
     put(content, content_bytes);
-    expect_error("version 9.0");
+    expect_error("version 9.1");
     put("short", 5);
     expect_error("too short");
     put("", 0);

@@ -1,0 +1,38 @@
+/* Folding windows into a digest in the traced process. One caller at a time; pages of its own,
+ * which grow with what is live at once, with the call sites and with the backward passes, not with
+ * the number of events: about 72 bytes for each live block, 500 for each call site and device, 24
+ * for each pass (of 2^20 at most), and the definitions of call sites once more. */
+#ifndef MEMSHIM_REPORT_FOLD_H
+#define MEMSHIM_REPORT_FOLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "report/buffer.h"
+#include "report/format.h"
+
+typedef struct ms_fold ms_fold_t;
+
+/* An out-of-memory, whose moment is kept. */
+struct ms_fold_oom {
+    uint64_t event; /* told before it */
+    uint32_t device;
+};
+
+/* Null where there is no memory. */
+ms_fold_t *ms_fold_new(void);
+void ms_fold_delete(ms_fold_t *fold); /* null: nothing */
+
+/* A definition, before the first event that names it. */
+void ms_fold_define(ms_fold_t *fold, uint32_t kind, const void *payload, size_t bytes);
+
+/* The next window, whole at `header`; ooms: all so far, by event. False where it is not the next
+ * one (some events have no records), or there is no memory: then nothing can be folded any more. */
+bool ms_fold_window(ms_fold_t *fold, const struct ms_extent_header *header,
+                    const struct ms_fold_oom *ooms, size_t oom_count);
+
+/* The digest of all that was folded. */
+void ms_fold_store(const ms_fold_t *fold, struct ms_buffer *out);
+
+#endif
