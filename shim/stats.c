@@ -24,7 +24,7 @@ static uint64_t reserved_bytes(struct ms_device *device, const struct ms_arenas_
     if (arenas->births > 0) {
         bytes += atomic_load(&device->budget.by_owner_bytes[MS_OWNER_APPLICATION]);
         if (bytes == 0) {
-            bytes = atomic_load(&device->budget.by_owner_bytes[MS_OWNER_FORWARDED]);
+            bytes = atomic_load(&device->forwarded_call_bytes);
         }
     }
     return bytes;
@@ -44,7 +44,8 @@ void ms_stats_read(struct ms_device *device, struct memshim_stats *out)
         .cap_bytes = atomic_load(&device->budget.cap_bytes),
         .used_bytes = atomic_load(&device->budget.charged_bytes),
         .peak_used_bytes = atomic_load(&device->budget.peak_charged_bytes),
-        .live_bytes = pool.live_bytes - pool.arena_bytes + arenas.live_bytes,
+        .live_bytes = pool.live_bytes - pool.arena_bytes + arenas.live_bytes +
+                      atomic_load(&device->forwarded_live_bytes),
         .reserved_bytes = reserved_bytes(device, &arenas),
         .host_bytes = pool.host_reserve_bytes + pool.host_backed_bytes,
         .spilled_bytes = pool.spill.down_bytes,

@@ -22,14 +22,13 @@ static int mapped_trace(long pid, char *path, size_t path_bytes)
     char maps[64];
     char *line = NULL;
     size_t room = 0;
-    ssize_t length;
     (void)snprintf(maps, sizeof(maps), "/proc/%ld/maps", pid);
     FILE *file = fopen(maps, "re");
     path[0] = '\0';
     if (file == NULL) {
         return errno;
     }
-    while (path[0] == '\0' && (length = getline(&line, &room, file)) > 0) {
+    while (path[0] == '\0' && getline(&line, &room, file) > 0) {
         const char *at = strchr(line, '/');
         const char *name = at != NULL ? strrchr(line, '/') : NULL;
         if (name != NULL && strcmp(name, "/" MS_TRACE_FILE "\n") == 0) {

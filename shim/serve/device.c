@@ -312,6 +312,9 @@ void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner ow
         .bytes = bytes,
         .aux = (uint64_t)reason,
     };
+    if (reason == MS_CHARGE_ALLOCATION) {
+        atomic_fetch_add(&device->forwarded_call_bytes, more ? bytes : -bytes);
+    }
     ms_session_emit(&event);
 }
 

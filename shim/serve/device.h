@@ -69,6 +69,9 @@ struct ms_device {
 
     _Atomic uint64_t first_overhead_bytes; /* what its first measured context took */
     _Atomic uint64_t small_bytes;          /* sum of small arrays (MS_TAKING_SMALL) */
+    /* Of what the driver served: live blocks that are no arenas, and all that is charged for calls
+     * that allocate. */
+    _Atomic uint64_t forwarded_live_bytes, forwarded_call_bytes;
 
     _Atomic int threshold;            /* 0 normal, 1 warning, 2 critical, 3 emergency */
     _Atomic uint64_t rise_bytes;      /* charged at or above this: the next threshold is crossed,

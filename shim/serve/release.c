@@ -28,9 +28,14 @@ static _Thread_local struct {
     uint64_t frees;
 } last_arena __attribute__((tls_model("initial-exec")));
 
-static void emit_block(const struct ms_device *device, enum ms_event_kind kind,
+static void emit_block(struct ms_device *device, enum ms_event_kind kind,
                        const struct ms_grant *grant)
 {
+    if (kind == MS_EVENT_BLOCK_ALLOC) {
+        atomic_fetch_add(&device->forwarded_live_bytes, grant->bytes);
+    } else if (kind == MS_EVENT_BLOCK_ARENA || !grant->arena) {
+        atomic_fetch_sub(&device->forwarded_live_bytes, grant->bytes);
+    }
     struct ms_event event = {
         .kind = (uint8_t)kind,
         .device = device->ordinal,

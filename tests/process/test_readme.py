@@ -9,7 +9,7 @@ import unittest
 from machine import CLI, ROOT, run
 
 README = ROOT / "README.md"
-TABLES = ("options", "coverage")
+TABLES = ("options", "coverage", "statistics")
 
 
 def table(name: str) -> str:
