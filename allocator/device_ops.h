@@ -75,6 +75,10 @@ struct ms_device_ops {
     /* Whether a stream of the process captures at this moment; does not block. */
     bool (*capturing)(void *ctx);
 
+    /* What is spilled is about to be chosen: tells the pool (ms_pool_touch) of the uses that it has
+     * not heard of yet. The caller holds no lock but the growth lock. May be null. */
+    void (*tell_uses)(void *ctx);
+
     /* Standstill, for moving contents. halt returns MS_OK once nothing runs on the device or on a
      * peer with access to it, and nothing that the process asks for can start, until resume: calls
      * that queue work wait at the gate meanwhile. MS_ERR_NOT_READY, and the gate open again: that

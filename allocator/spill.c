@@ -411,6 +411,9 @@ ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t ke
         return MS_ERR_NO_MEMORY;
     }
     ms_ahead_begin(pool);
+    if (pool->ops->tell_uses != NULL) {
+        pool->ops->tell_uses(pool->ops->ctx);
+    }
     ms_status_t status =
         make_room(pool, ms_round_up(bytes, pool->granule_bytes), kept_bytes, taken_bytes);
     finish(pool);

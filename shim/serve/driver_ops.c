@@ -6,6 +6,7 @@
 #include "shim/log.h"
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
+#include "shim/serve/heat.h"
 #include "shim/serve/host_bytes.h"
 #include "shim/serve/reservations.h"
 #include "shim/serve/standstill.h"
@@ -189,6 +190,12 @@ static ms_status_t unmap(void *ctx, ms_addr_t addr, uint64_t bytes)
     return ms_status_from(result);
 }
 
+static void tell_uses(void *ctx)
+{
+    (void)ctx;
+    ms_heat_settle();
+}
+
 static bool capturing(void *ctx)
 {
     (void)ctx;
@@ -247,6 +254,7 @@ void ms_driver_ops_init(struct ms_device *device)
         .stream_wait = ms_mark_stream_wait,
         .mark_release = ms_mark_release,
         .capturing = capturing,
+        .tell_uses = tell_uses,
         .halt = ms_standstill_halt,
         .resume = ms_standstill_resume,
         .copy = ms_standstill_copy,

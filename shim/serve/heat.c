@@ -1,5 +1,10 @@
-/* Values that may be addresses, the pool, and the trace. What was touched a moment ago is passed
- * over: a table remembers by address when that was, counted in launches and copies. */
+/* Values that may be addresses, the pool, and the trace.
+ *
+ * A launch only notes what it touches: in a ring, from which the pool is told at the next birth and
+ * before it chooses what is spilled, many at once. Nothing is lost by that, for the pool counts
+ * time in births. What was touched a moment ago, or has been noted and not told yet, is passed
+ * over: a table remembers by address when that was, counted in launches and copies. Whatever is
+ * lost where threads meet, or when the ring runs over, costs speed, never correctness. */
 #include "shim/serve/heat.h"
 
 #include <time.h>
@@ -12,15 +17,20 @@
 /* Blocks begin at multiples of this, and a tensor is hardly ever shorter. */
 #define UNIT_SHIFT 9u
 
-/* A table of units: the address's upper bits, and in the lower ones when it was entered. */
+/* A table of units, two to a place: the address's upper bits, and in the lower ones when it was
+ * entered. */
 #define WHEN_BITS  16u
-#define TABLE_BITS 11u
+#define TABLE_BITS 12u
 struct table {
-    _Atomic uint64_t entries[1u << TABLE_BITS];
+    _Atomic uint64_t entries[1u << TABLE_BITS][2];
 };
 
 #define FRESH_MAX    16u
-#define MOMENT_CALLS 64u /* within so many calls, once touched is as good as twice */
+#define MOMENT_CALLS 64u   /* within so many calls, once touched is as good as twice */
+#define LATEST_CALLS 8192u /* after so many what was noted is told anyway */
+#define NOTED_BITS   12u
+#define NOTED_MAX    (1u << NOTED_BITS)
+#define TOLD_AT_ONCE 64u /* addresses: some at a time, for the sake of the pool's lock */
 
 /* Uses are told once for the same block or tensor within a window, which ends with a step, and
  * after this time anyway. */
@@ -37,7 +47,15 @@ static _Atomic uint32_t told_in_window;
 
 void ms_heat_begin(void)
 {
-    atomic_store(&ms_heat_on, ms_options()->spill);
+    if (ms_options()->spill) {
+        atomic_store(&ms_heat_on, true);
+        for (int d = 0; d < MS_DEVICES_MAX; d++) {
+            struct ms_device *device = ms_device_get(d);
+            if (device != NULL) {
+                ms_device_host_made(device); /* its births are when the pool is told */
+            }
+        }
+    }
 }
 
 void ms_heat_fork_child(void)
@@ -61,12 +79,32 @@ bool ms_heat_may_hold(uint64_t value)
            value < atomic_load_explicit(&reach_end, memory_order_relaxed);
 }
 
-/* The entry of an address; *key: what it would be, but for when. */
-static _Atomic uint64_t *entry_of(struct table *table, uint64_t addr, uint64_t *key)
+/* The entry of an address at this time (its lower bits count): its own, else the one of the two
+ * that is older. *seen: what it says. */
+static inline _Atomic uint64_t *entry_of(struct table *table, uint64_t addr, uint64_t when,
+                                         uint64_t *seen)
 {
     uint64_t unit = addr >> UNIT_SHIFT;
-    *key = unit << WHEN_BITS;
-    return &table->entries[unit * UINT64_C(0x9e3779b97f4a7c15) >> (64 - TABLE_BITS)];
+    _Atomic uint64_t *pair =
+        table->entries[unit * UINT64_C(0x9e3779b97f4a7c15) >> (64 - TABLE_BITS)];
+    uint64_t first = atomic_load_explicit(&pair[0], memory_order_relaxed);
+    uint64_t second = atomic_load_explicit(&pair[1], memory_order_relaxed);
+    bool other =
+        first >> WHEN_BITS != unit &&
+        (second >> WHEN_BITS == unit || (uint16_t)(when - second) > (uint16_t)(when - first));
+    *seen = other ? second : first;
+    return &pair[other];
+}
+
+static inline bool is_of(uint64_t entry, uint64_t addr)
+{
+    return entry >> WHEN_BITS == addr >> UNIT_SHIFT;
+}
+
+static inline void enter(_Atomic uint64_t *entry, uint64_t addr, uint64_t when)
+{
+    uint64_t key = addr >> UNIT_SHIFT << WHEN_BITS;
+    atomic_store_explicit(entry, key | (uint16_t)when, memory_order_relaxed);
 }
 
 /* ---- uses in the trace */
@@ -87,15 +125,14 @@ static uint16_t window_now(void)
 
 static void tell(const struct ms_device *device, const struct ms_touched *use, uint16_t in_window)
 {
-    uint64_t key = 0;
-    _Atomic uint64_t *entry = entry_of(&told, use->addr, &key);
-    uint64_t now = key | in_window;
-    if (atomic_load_explicit(entry, memory_order_relaxed) == now ||
+    uint64_t seen = 0;
+    _Atomic uint64_t *entry = entry_of(&told, use->addr, in_window, &seen);
+    if ((is_of(seen, use->addr) && (uint16_t)seen == in_window) ||
         atomic_load_explicit(&told_in_window, memory_order_relaxed) >= TOLD_IN_A_WINDOW) {
         return;
     }
     atomic_fetch_add_explicit(&told_in_window, 1, memory_order_relaxed);
-    atomic_store_explicit(entry, now, memory_order_relaxed);
+    enter(entry, use->addr, in_window);
     struct ms_event event = {
         .kind = MS_EVENT_USE,
         .device = device->ordinal,
@@ -106,35 +143,85 @@ static void tell(const struct ms_device *device, const struct ms_touched *use, u
     ms_session_emit(&event);
 }
 
-/* ---- addresses */
+/* ---- from launches to the pool */
 
-/* Those of one call that have to be told to the pool: some at a time, for the sake of its lock. */
-struct fresh {
-    uint32_t now;
-    uint32_t count;
-    ms_addr_t addrs[FRESH_MAX];
-};
+static struct {
+    _Atomic ms_addr_t addrs[NOTED_MAX];
+    _Atomic uint32_t begin, end; /* counted on and on: told, noted */
+    _Atomic uint32_t calls;      /* when they were told last */
+    atomic_flag telling;
+} noted;
 
 /* Whose an address is, is known by who knows it. */
-static void touch_all(struct fresh *fresh)
+static void tell_pools(const ms_addr_t *addrs, size_t count)
 {
-    struct ms_touched uses[FRESH_MAX];
-    uint16_t in_window = fresh->count > 0 ? window_now() : 0;
-    int used = fresh->count > 0 ? ms_devices_used() : 0;
+    struct ms_touched uses[TOLD_AT_ONCE];
+    uint16_t in_window = window_now();
+    int used = ms_devices_used();
     for (int d = 0; used > 0 && d < MS_DEVICES_MAX; d++) {
         const struct ms_device *device = ms_device_get(d);
         used -= device != NULL;
         if (device == NULL || device->pool == NULL) {
             continue;
         }
-        ms_pool_touch_each(device->pool, fresh->addrs, fresh->count, uses);
-        for (uint32_t i = 0; i < fresh->count; i++) {
+        ms_pool_touch_each(device->pool, addrs, count, uses);
+        for (size_t i = 0; i < count; i++) {
             if (uses[i].bytes > 0) {
                 tell(device, &uses[i], in_window);
             }
         }
     }
+}
+
+void ms_heat_settle(void)
+{
+    uint32_t begin = atomic_load_explicit(&noted.begin, memory_order_relaxed);
+    uint32_t end = atomic_load_explicit(&noted.end, memory_order_relaxed);
+    if (begin == end || atomic_flag_test_and_set(&noted.telling)) {
+        return;
+    }
+    begin = atomic_load(&noted.begin);
+    end = atomic_load(&noted.end);
+    atomic_store(&noted.calls, atomic_load_explicit(&calls, memory_order_relaxed));
+    begin = end - begin > NOTED_MAX ? end - NOTED_MAX : begin;
+    while (begin != end) {
+        ms_addr_t addrs[TOLD_AT_ONCE];
+        size_t count = 0;
+        for (; begin != end && count < TOLD_AT_ONCE; begin++) {
+            /* Empty: whoever noted it has not come to writing it yet. */
+            addrs[count] = atomic_exchange(&noted.addrs[begin % NOTED_MAX], 0);
+            count += addrs[count] != 0;
+        }
+        tell_pools(addrs, count);
+    }
+    atomic_store(&noted.begin, end);
+    atomic_flag_clear(&noted.telling);
+}
+
+/* ---- addresses */
+
+/* Those of one call that have to be told to the pool. */
+struct fresh {
+    uint32_t now, moment; /* what was touched within so many calls is passed over */
+    uint32_t count;
+    ms_addr_t addrs[FRESH_MAX];
+};
+
+static void note(struct fresh *fresh)
+{
+    if (fresh->count == 0) {
+        return;
+    }
+    uint32_t at = atomic_fetch_add_explicit(&noted.end, fresh->count, memory_order_relaxed);
+    for (uint32_t i = 0; i < fresh->count; i++) {
+        atomic_store_explicit(&noted.addrs[(at + i) % NOTED_MAX], fresh->addrs[i],
+                              memory_order_relaxed);
+    }
+    uint32_t waiting = at + fresh->count - atomic_load_explicit(&noted.begin, memory_order_relaxed);
     fresh->count = 0;
+    if (waiting > NOTED_MAX - FRESH_MAX) {
+        ms_heat_settle();
+    }
 }
 
 static void look(struct fresh *fresh, uint64_t value)
@@ -142,35 +229,41 @@ static void look(struct fresh *fresh, uint64_t value)
     if (!ms_heat_may_hold(value)) {
         return;
     }
-    uint64_t key = 0;
-    _Atomic uint64_t *entry = entry_of(&touched, value, &key);
-    uint64_t seen = atomic_load_explicit(entry, memory_order_relaxed);
-    if (seen >> WHEN_BITS == key >> WHEN_BITS && (uint16_t)(fresh->now - seen) < MOMENT_CALLS) {
+    uint64_t seen = 0;
+    _Atomic uint64_t *entry = entry_of(&touched, value, fresh->now, &seen);
+    if (is_of(seen, value) && (uint16_t)(fresh->now - seen) < fresh->moment) {
         return;
     }
-    atomic_store_explicit(entry, key | (uint16_t)fresh->now, memory_order_relaxed);
+    enter(entry, value, fresh->now);
     fresh->addrs[fresh->count++] = value;
     if (fresh->count == FRESH_MAX) {
-        touch_all(fresh);
+        note(fresh);
     }
 }
 
-static uint32_t count_call(void)
+static void begin_call(struct fresh *fresh)
 {
     uint32_t now = atomic_load_explicit(&calls, memory_order_relaxed) + 1;
+    uint32_t untold = now - atomic_load_explicit(&noted.calls, memory_order_relaxed);
     atomic_store_explicit(&calls, now, memory_order_relaxed);
-    return now;
+    if (untold > LATEST_CALLS) {
+        ms_heat_settle();
+        atomic_store_explicit(&noted.calls, now, memory_order_relaxed);
+        untold = 0;
+    }
+    fresh->now = now;
+    fresh->moment = untold > MOMENT_CALLS ? untold : MOMENT_CALLS;
+    fresh->count = 0;
 }
 
 void ms_heat_look_at_each(const uint64_t *values, size_t count)
 {
     struct fresh fresh;
-    fresh.now = count_call();
-    fresh.count = 0;
+    begin_call(&fresh);
     for (size_t i = 0; i < count; i++) {
         look(&fresh, values[i]);
     }
-    touch_all(&fresh);
+    note(&fresh);
 }
 
 static void look_at_word(void *fresh, uint64_t value)
@@ -181,8 +274,7 @@ static void look_at_word(void *fresh, uint64_t value)
 void ms_heat_launch(const void *function, void **parameters, void **extra)
 {
     struct fresh fresh;
-    fresh.now = count_call();
-    fresh.count = 0;
+    begin_call(&fresh);
     ms_parameters_each(function, parameters, extra, look_at_word, &fresh);
-    touch_all(&fresh);
+    note(&fresh);
 }

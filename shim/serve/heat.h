@@ -5,7 +5,9 @@
  * memory are not seen: that costs speed, never correctness.
  *
  * Nothing is looked at before memory pressure first passed the warning threshold; then for good.
- * No call into the driver but the questions of parameters.h; no lock but the pool's state lock. */
+ * What is noted is told to the pool later, at births and before it chooses what is spilled
+ * (ms_heat_settle). No call into the driver but the questions of parameters.h; no lock but, now and
+ * then, the pool's state lock. */
 #ifndef MEMSHIM_SHIM_SERVE_HEAT_H
 #define MEMSHIM_SHIM_SERVE_HEAT_H
 
@@ -31,6 +33,10 @@ void ms_heat_reach(uint64_t addr, uint64_t bytes);
 
 /* Whether a value may be an address of the pool's. */
 bool ms_heat_may_hold(uint64_t value);
+
+/* The pools are told of what was noted since the last time. No lock but a pool's growth lock is
+ * held. */
+void ms_heat_settle(void);
 
 /* The device is asked to touch what lies there, all of the block or tensor; nothing where a value
  * is no such address. Only while heat is on. */

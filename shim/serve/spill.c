@@ -16,6 +16,7 @@
 #include "report/verdict.h"
 #include "shim/gate.h"
 #include "shim/log.h"
+#include "shim/serve/heat.h"
 #include "shim/serve/host_bytes.h"
 #include "shim/serve/stream.h"
 #include "shim/sites/tags.h"
@@ -243,6 +244,7 @@ static void look(struct ms_device *device, struct ms_spill_watch *watch)
 void ms_spill_look(struct ms_device *device)
 {
     struct ms_spill_watch *watch = &device->spill_watch;
+    ms_heat_settle();
     if (device->spill_limit_bytes == 0) {
         say_host_backed(device);
     } else if (!atomic_flag_test_and_set(&watch->busy)) {

@@ -16,8 +16,9 @@ uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_poo
  * be below it again. Caches have been trimmed. No lock of a pool is held. */
 void ms_spill_ahead(struct ms_device *device, uint64_t level_bytes);
 
-/* Once a host chunk has been made (device->host_made), after each birth and allocation: says what
- * has to be said, and brings back what has had room for a while. No lock of a pool is held. */
+/* Once launches are looked at or a host chunk has been made (device->host_made), after each birth
+ * and allocation: tells the pool what was used, says what has to be said, and brings back what is
+ * used soon or has had room for a while. No lock of a pool is held. */
 void ms_spill_look(struct ms_device *device);
 
 #endif
