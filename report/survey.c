@@ -8,6 +8,7 @@
 #include "report/model.h"
 #include "report/reader.h"
 #include "report/survey_internal.h"
+#include "report/survey_map.h"
 
 struct pass {
     const struct ms_model *model;
@@ -16,6 +17,8 @@ struct pass {
     struct ms_codec *codec;
     struct ms_live_set live;
     struct ms_look looks[MS_DEVICE_COUNT];
+    struct ms_map *map; /* null: addresses are not asked for */
+    bool scouting;
     uint32_t births;
     uint64_t event; /* the number of the next one */
     size_t next_oom;
@@ -67,11 +70,25 @@ static void pass_ooms(struct pass *pass, uint64_t event)
 
 /* ---- records ---- */
 
+/* At the peak of live bytes, the first time that they stand there. */
+static void note_pins(struct pass *pass, const struct ms_look *look, uint64_t time_ns)
+{
+    const struct ms_aggregate *sums = &pass->model->devices[look->device].sums;
+
+    if (!look->to->pins && look->live_bytes == ms_aggregate_peak_live(sums).live_bytes) {
+        look->to->pins = ms_map_pins(pass->map, &pass->live, look->device, time_ns);
+    }
+}
+
 static void take_event(struct pass *pass, const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_look *look = look_at(pass, event->device);
     uint32_t birth = 0;
 
+    if (pass->scouting) {
+        ms_map_scout(pass->map, event, time_ns);
+        return;
+    }
     pass_ooms(pass, pass->event);
     pass->event++;
     if (event->kind == MS_EVENT_BLOCK_ALLOC || event->kind == MS_EVENT_TENSOR_BORN) {
@@ -81,10 +98,18 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
         return;
     }
     ms_look_pass(look, pass->survey->bucket_ns, time_ns);
+    if (pass->map) {
+        ms_map_pass(pass->map, pass->survey, &pass->live, time_ns);
+        ms_map_take(pass->map, event,
+                    ms_site_table_told(pass->model->sites, birth) == MS_TOLD_ARENA);
+    }
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
     case MS_EVENT_TENSOR_BORN:
         ms_look_birth(look, &pass->live, event, birth, time_ns);
+        if (pass->map) {
+            note_pins(pass, look, time_ns);
+        }
         break;
     case MS_EVENT_BLOCK_FREE:
     case MS_EVENT_TENSOR_DIED:
@@ -140,7 +165,7 @@ static void read_window(struct pass *pass, const struct ms_model_window *window,
     const uint8_t *at = (const uint8_t *)pass->reader->extent + header->payload_offset;
     uint64_t left = place->committed_bytes;
 
-    if (window->after_gap) {
+    if (window->after_gap && !pass->scouting) {
         take_bases(pass);
     }
     ms_codec_reset(pass->codec, window->start_time_ns);
@@ -256,6 +281,9 @@ static bool begin_devices(struct pass *pass)
 static void finish(struct pass *pass)
 {
     pass_ooms(pass, UINT64_MAX);
+    if (pass->map) {
+        ms_map_pass(pass->map, pass->survey, &pass->live, UINT64_MAX);
+    }
     for (unsigned i = 0; i < MS_DEVICE_COUNT; i++) {
         struct ms_look *look = look_at(pass, i);
 
@@ -276,6 +304,12 @@ static bool run(struct pass *pass)
     if (begin_devices(pass) && ms_reader_open(pass->reader, pass->model->path, why, sizeof(why))) {
         /* Another run's trace may have taken its place. */
         read = pass->reader->header.trace_id == pass->model->header.trace_id;
+        if (read && pass->map) {
+            pass->scouting = true;
+            read_windows(pass);
+            pass->scouting = false;
+            ms_map_choose(pass->map, pass->model, pass->survey);
+        }
         if (read) {
             read_windows(pass);
             finish(pass);
@@ -295,14 +329,16 @@ struct ms_survey *ms_survey_new(const struct ms_model *model, enum ms_survey_dep
     struct pass *pass = pages(sizeof(*pass));
     struct ms_reader *reader = pages(sizeof(*reader));
     struct ms_codec *codec = pages(sizeof(*codec));
+    struct ms_map map = {0};
     bool read = false;
 
-    (void)depth;
     if (survey && pass && reader && codec) {
         survey->bucket_ns = model->duration_ns / MS_SURVEY_BUCKETS + 1;
         *pass = (struct pass){.model = model, .survey = survey, .reader = reader, .codec = codec};
+        pass->map = depth == MS_SURVEY_WHOLE ? &map : NULL;
         read = run(pass);
     }
+    ms_map_free(&map);
     if (codec) {
         munmap(codec, sizeof(*codec));
     }
@@ -329,6 +365,12 @@ void ms_survey_delete(struct ms_survey *survey)
 
         if (device->buckets) {
             munmap(device->buckets, MS_SURVEY_BUCKETS * sizeof(*device->buckets));
+        }
+        if (device->segments) {
+            munmap(device->segments, MS_MAP_SEGMENTS * sizeof(*device->segments));
+        }
+        if (device->pins) {
+            munmap(device->pins, sizeof(*device->pins));
         }
         ms_buffer_free(&device->moments);
         ms_buffer_free(&device->holdings);
