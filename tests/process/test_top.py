@@ -175,6 +175,38 @@ class Figures(TopTest):
     def status(self) -> str:
         return str(self.only_device()["status"])
 
+    def test_spilled(self) -> None:
+        with self.job(MEMSHIM_SPILL="auto", MEMSHIM_THRESHOLDS="0.92,0.95,0.97") as job:
+            for _ in range(4):
+                job.do(f"weights {40 * MIB}")
+            held = job.known["held_bytes"]
+            device = self.check_now(job, held, "emergency")
+            # What is live and not on the device is on the host.
+            self.assertGreater(held, device["reserved_bytes"])
+            self.assertGreaterEqual(device["host_bytes"], held - device["reserved_bytes"])
+            self.assertGreaterEqual(device["spilled_bytes"], device["host_bytes"])
+            self.assertGreater(device["spill_wait_ns"], 0)
+            self.assertEqual(device["promoted_bytes"], 0)
+
+    def test_while_it_changes(self) -> None:
+        with self.job() as job:
+            job.do(f"weights {10 * MIB}")
+            assert job.process.stdin is not None and job.process.stdout is not None
+            job.process.stdin.write("rounds 15000 0\n")
+            job.process.stdin.flush()
+            events, looks = [0], 0
+            while not select.select([job.process.stdout], [], [], 0)[0]:
+                (process,) = self.seen("--sites", "0")
+                (device,) = process["devices"]
+                self.assertIn(device["live_bytes"], (10 * MIB, 11 * MIB))
+                self.assertGreaterEqual(device["used_bytes"], device["reserved_bytes"])
+                events.append(process["events"])
+                looks += 1
+            self.assertGreater(looks, 2)
+            self.assertEqual(events, sorted(events))
+            job.answer()
+            self.assertEqual(self.only_device()["live_bytes"], 10 * MIB)
+
     def test_without_a_trace(self) -> None:
         with self.job(MEMSHIM_TRACE="off") as job:
             before = job.known["device_bytes"]

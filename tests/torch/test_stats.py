@@ -1,0 +1,76 @@
+"""What a training loop asks memshim: the README's example, beside what PyTorch itself says."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+import harness
+
+JOB = """
+    import json
+    import torch
+
+    assert memshim_stats() is None
+    layer = torch.nn.Linear(1024, 1024).cuda()
+    batch = torch.ones(64, 1024).cuda()
+    for _ in range(3):
+        layer(batch).sum().backward()
+    hole = torch.empty(64 << 20, dtype=torch.uint8, device="cuda")
+    kept = torch.empty(8 << 20, dtype=torch.uint8, device="cuda")
+    del hole
+    torch.cuda.synchronize()
+    stats = memshim_stats(torch.cuda.current_device())
+    free, total = torch.cuda.mem_get_info()
+    print(json.dumps({
+        "event": "end",
+        "stats": {name: getattr(stats, name) for name, _ in stats._fields_},
+        "allocated": torch.cuda.memory_allocated(),
+        "reserved": torch.cuda.memory_reserved(),
+        "total": total,
+        "elsewhere": memshim_stats(1) is not None,
+    }))
+"""
+
+
+def readme_example() -> str:
+    text = (harness.ROOT / "README.md").read_text()
+    found = re.search(r"<!-- ctypes -->\n```python\n(.*?)```\n<!-- end -->", text, re.DOTALL)
+    assert found, "README.md has no example"
+    return found[1]
+
+
+@harness.needs_torch
+class Stats(unittest.TestCase):
+    def test_native_mode(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+            result = harness.run(
+                readme_example() + textwrap.dedent(JOB),
+                preload=harness.SHIM,
+                MEMSHIM_OUTPUT=Path(folder) / "out",
+                MEMSHIM_FRACTION="0.5",
+                MEMSHIM_STATUS_EVERY="0.001s",
+            ).check()
+        self.assertRegex(result.stderr, r"status: device 0: normal, used [\d.]+ MiB of 12\.00 GiB")
+        (end,) = result.lines("end")
+        stats = end["stats"]
+        self.assertEqual(stats["cap_bytes"], end["total"])
+        self.assertEqual(stats["total_bytes"], 2 * end["total"])
+        self.assertEqual(stats["live_bytes"], end["allocated"])
+        self.assertGreaterEqual(stats["used_bytes"], stats["reserved_bytes"])
+        self.assertEqual(stats["free_bytes"], stats["cap_bytes"] - stats["used_bytes"])
+        wanted = 1 - stats["live_bytes"] / stats["reserved_bytes"]
+        self.assertAlmostEqual(stats["fragmentation"], wanted)
+        self.assertEqual((stats["status"], stats["refusals"], stats["host_bytes"]), (0, 0, 0))
+        self.assertFalse(end["elsewhere"])
+
+    def test_without_memshim(self) -> None:
+        script = readme_example() + "assert memshim_stats() is None\n"
+        harness.run(script).check()
+
+
+if __name__ == "__main__":
+    unittest.main()
