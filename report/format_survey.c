@@ -1,6 +1,5 @@
 #include "report/format_survey.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,10 +15,26 @@ struct names {
     struct ms_buffer sites; /* uint32_t */
 };
 
+static void name_site(struct names *names, uint32_t site)
+{
+    ms_buffer_append(&names->sites, (const char *)&site, sizeof(site));
+}
+
 static void add_site(struct ms_json *json, const char *key, struct names *names, uint32_t site)
 {
     ms_json_count(json, key, site);
-    ms_buffer_append(&names->sites, (const char *)&site, sizeof(site));
+    name_site(names, site);
+}
+
+/* Those that the report itself names by number. */
+static void name_listed(struct names *names, const struct ms_survey_device *device)
+{
+    for (size_t i = 0; i < device->growth.count; i++) {
+        name_site(names, device->growth.sites[i].site);
+    }
+    for (size_t i = 0; i < device->temporary_count; i++) {
+        name_site(names, device->temporaries[i].site);
+    }
 }
 
 static int by_number(const void *a, const void *b)
@@ -247,115 +262,6 @@ static void add_pins(struct ms_json *json, const struct ms_survey_pins *pins, st
     ms_json_close(json, '}');
 }
 
-/* ---- sizes, temporaries ---- */
-
-static void add_sizes(struct ms_json *json, const struct ms_survey_device *device)
-{
-    ms_json_open(json, "sizes", '[');
-    for (size_t i = 0; i < MS_SURVEY_SIZES; i++) {
-        if (device->sizes[i].count > 0) {
-            ms_json_open(json, NULL, '{');
-            ms_json_count(json, "from_bytes", UINT64_C(1) << i);
-            ms_json_count(json, "count", device->sizes[i].count);
-            ms_json_count(json, "bytes", device->sizes[i].bytes);
-            ms_json_close(json, '}');
-        }
-    }
-    ms_json_close(json, ']');
-}
-
-static void add_temporaries(struct ms_json *json, const struct ms_survey_device *device,
-                            struct names *names)
-{
-    ms_json_count(json, "temporary_allocations", device->temporary_allocations);
-    ms_json_count(json, "temporary_bytes", device->temporary_bytes);
-    ms_json_open(json, "temporaries", '[');
-    for (size_t i = 0; i < device->temporary_count; i++) {
-        const struct ms_temporary *temporary = &device->temporaries[i];
-
-        ms_json_open(json, NULL, '{');
-        add_site(json, "site", names, temporary->site);
-        ms_json_count(json, "count", temporary->count);
-        ms_json_count(json, "bytes", temporary->bytes);
-        ms_json_count(json, "lifetime_ns", temporary->lifetime_ns);
-        ms_json_close(json, '}');
-    }
-    ms_json_close(json, ']');
-}
-
-/* ---- trends ---- */
-
-static void add_double(struct ms_json *json, const char *key, double value)
-{
-    char text[400];
-
-    if (!isfinite(value)) {
-        ms_json_null(json, key);
-        return;
-    }
-    snprintf(text, sizeof(text), "%.3f", value);
-    ms_json_number(json, key, text);
-}
-
-static void add_growing_site(struct ms_json *json, const struct ms_growing_site *site,
-                             struct names *names)
-{
-    ms_json_open(json, NULL, '{');
-    add_site(json, "site", names, site->site);
-    ms_json_text(json, "kind", ms_kind_name((enum ms_kind)site->kind));
-    add_double(json, "bytes_per_step", site->bytes_per_step);
-    add_double(json, "error", site->error);
-    add_double(json, "bytes_per_hour", site->bytes_per_hour);
-    ms_json_count(json, "since_step", site->since_step);
-    ms_json_count(json, "since_ns", site->since_ns);
-    ms_json_count(json, "grown_bytes", site->grown_bytes);
-    ms_json_count(json, "cap_at_step", site->cap_at_step);
-    ms_json_close(json, '}');
-}
-
-static void add_growth(struct ms_json *json, const struct ms_growth *growth, struct names *names)
-{
-    ms_json_open(json, "growth", '{');
-    ms_json_flag(json, "known", growth->known);
-    ms_json_text(json, "why", growth->why);
-    ms_json_flag(json, "by_time", growth->clock.by_time);
-    ms_json_open(json, "whole", '{');
-    add_double(json, "bytes_per_step", growth->whole.bytes_per_step);
-    add_double(json, "error", growth->whole.error);
-    ms_json_close(json, '}');
-    ms_json_count(json, "cap_at_step", growth->cap_at_step);
-    ms_json_open(json, "sites", '[');
-    for (size_t i = 0; i < growth->count; i++) {
-        add_growing_site(json, &growth->sites[i], names);
-    }
-    ms_json_close(json, ']');
-    ms_json_close(json, '}');
-}
-
-static void add_headroom(struct ms_json *json, const struct ms_headroom *headroom)
-{
-    ms_json_open(json, "headroom", '{');
-    ms_json_flag(json, "known", headroom->known);
-    ms_json_text(json, "why", headroom->why);
-    ms_json_count(json, "batch", headroom->batch);
-    ms_json_count(json, "persistent_bytes", headroom->persistent_bytes);
-    ms_json_count(json, "per_step_bytes", headroom->per_step_bytes);
-    ms_json_count(json, "beside_bytes", headroom->beside_bytes);
-    ms_json_count(json, "cap_bytes", headroom->cap_bytes);
-    ms_json_open(json, "factors", '[');
-    for (size_t i = 0; i < MS_HEADROOM_FACTORS; i++) {
-        ms_json_open(json, NULL, '{');
-        add_double(json, "factor", (double)ms_headroom_factor_ppm(i) / 1e6);
-        ms_json_count(json, "peak_bytes", headroom->peak_bytes[i]);
-        ms_json_close(json, '}');
-    }
-    ms_json_close(json, ']');
-    add_double(json, "largest_factor", headroom->largest_factor);
-    ms_json_flag(json, "unbounded", headroom->unbounded);
-    ms_json_count(json, "largest_batch", headroom->largest_batch);
-    ms_json_close(json, '}');
-}
-
 /* ---- the whole ---- */
 
 static void add_device(struct ms_json *json, const struct ms_model *model, int index,
@@ -376,10 +282,7 @@ static void add_device(struct ms_json *json, const struct ms_model *model, int i
     ms_json_close(json, ']');
     add_map(json, device, names, MS_MAP_SEGMENTS / scale);
     add_pins(json, device->pins, names);
-    add_sizes(json, device);
-    add_temporaries(json, device, names);
-    add_growth(json, &device->growth, names);
-    add_headroom(json, &device->headroom);
+    name_listed(names, device);
     ms_json_close(json, '}');
 }
 

@@ -35,22 +35,24 @@ function verdictOf(view) {
 }
 
 // What it would come to: the slope, and the batch that would fit.
-function trendFigures({ survey }) {
-  if (!survey) return [];
-  const { growth, headroom } = survey;
-  const steepest = growth.sites[0];
-  const cap = growth.cap_at_step && !growth.by_time ? `; the cap at step ${countText(growth.cap_at_step)}` : "";
+function trendFigures({ slope, growth, headroom }) {
+  const together = (key) => growth.reduce((sum, row) => sum + row[key], 0);
+  const grows = () => slopeText({
+    bytes_per_step: slope.by === "step" ? together("bytes_per_step") : null, bytes_per_hour: together("bytes_per_hour"),
+  });
+  const cap = slope?.cap_at_step ? `; the cap in step ${countText(slope.cap_at_step)}` : "";
+  const largest = headroom?.estimated_largest_factor;
   return [
-    figure("Slope", !growth.known ? "-" : steepest ? slopeText(growth.sites.reduce((sum, row) => sum + row.bytes_per_step, 0), growth) : "none",
-      !growth.known ? growth.why : steepest ? `${countText(growth.sites.length)} sites grow${cap}` : "nothing grows from step to step"),
-    figure("Largest batch", !headroom.known ? "-" : headroom.largest_batch ? `${countText(headroom.largest_batch)} samples`
-      : `${headroom.unbounded ? "over " : ""}${headroom.largest_factor.toFixed(2)} \u00d7`,
-    !headroom.known ? headroom.why : `that fits the cap, by estimate${headroom.batch ? `; now ${countText(headroom.batch)}` : ", of this run's"}`),
+    slope ? figure("Growth", slope.why !== null ? "-" : growth.length > 0 ? grows() : "none",
+      slope.why ?? (growth.length > 0 ? `of ${countText(growth.length)} call sites${cap}` : "no call site keeps more and more")) : null,
+    headroom ? figure("Largest batch", headroom.why !== null ? "-"
+      : headroom.estimated_largest_batch !== null ? `${headroom.unbounded ? "over " : ""}${countText(headroom.estimated_largest_batch)} samples`
+      : headroom.unbounded ? `over ${largest} \u00d7` : `${largest.toFixed(2)} \u00d7`,
+    headroom.why ?? `that fits the cap, by estimate; ${headroom.batch === null ? "this run's is 1 \u00d7" : `now ${countText(headroom.batch)}`}`) : null,
   ];
 }
 
-function figuresOf(view) {
-  const { device } = view;
+function figuresOf(device) {
   const fragmentation = device.fragmentation_at_peak;
   const spill = device.spill;
   return element("dl", { class: "figures" },
@@ -62,7 +64,7 @@ function figuresOf(view) {
       "of reserved, not live, at its peak"),
     figure("Spilled", bytesText(spill.spilled_bytes),
       spill.spilled_bytes > 0 ? `${countText(spill.spills)} moves to host memory` : "nothing moved to host memory"),
-    trendFigures(view));
+    trendFigures(device));
 }
 
 function rankTable(view) {
@@ -98,5 +100,5 @@ function showAnswer(view) {
     element("span", { class: "quiet" },
       ` on ${process.host}, pid ${process.pid}, ${process.start_time.slice(0, 16).replace("T", " ")} UTC, ` +
       `ran ${durationText(process.duration_ns)}, ${ended}`));
-  replace("answer", verdictOf(view), device ? figuresOf(view) : null, rankTable(view));
+  replace("answer", verdictOf(view), device ? figuresOf(device) : null, rankTable(view));
 }

@@ -1,8 +1,8 @@
 // The tables of what the run did.
 
 function siteTable(view) {
-  const { report, device, sites, survey } = view;
-  const slopes = new Map((survey?.growth.sites ?? []).map((row) => [row.site, row.bytes_per_step]));
+  const { report, device, sites } = view;
+  const slopes = new Map((device.growth ?? []).map((row) => [row.site, row.bytes_per_step]));
   const rows = report.call_sites.filter((site) => site.device === device.index).map((site) => ({
     ...site,
     ...sites.named(site),
@@ -53,32 +53,30 @@ function ledgerTable({ device }) {
 }
 
 function temporaryTable(view) {
-  const { survey, sites } = view;
-  if (!survey || survey.temporaries.length === 0) return null;
-  const rows = survey.temporaries.map((row) => ({ ...sites.get(row.site), ...row }));
+  const { sites, device: { temporary } } = view;
+  if (!temporary || temporary.sites.length === 0) return null;
+  const rows = temporary.sites.map((row) => ({ ...sites.get(row.site), ...row, lifetime_ns: row.mean_lifetime_ns * row.allocations }));
   return groupedTable(view, "temporaries", "Temporary allocations", rows, [
-    { key: "count", title: "Times", number: countText, share: survey.temporary_allocations, sum: true },
+    { key: "allocations", title: "Times", number: countText, share: temporary.allocations, sum: true },
     { key: "bytes", title: "Bytes in all", number: bytesText, sum: true },
     { key: "lifetime_ns", sum: true, hidden: true },
-    { key: "mean_bytes", title: "Mean size", number: bytesText, of: (row) => row.bytes / Math.max(1, row.count) },
-    { key: "mean_lifetime", title: "Mean lifetime", number: durationText, of: (row) => row.lifetime_ns / Math.max(1, row.count) },
+    { key: "mean_bytes", title: "Mean size", number: bytesText, of: (row) => row.bytes / Math.max(1, row.allocations) },
+    { key: "mean_lifetime", title: "Mean lifetime", number: durationText, of: (row) => row.lifetime_ns / Math.max(1, row.allocations) },
   ], {
-    sortBy: "count",
-    explanation: "Freed before the device's next allocation began: work for nothing, if it is often. " +
-      `In all ${countText(survey.temporary_allocations)}, of ${bytesText(survey.temporary_bytes)}.`,
+    sortBy: "allocations",
+    explanation: "Freed before the device's next allocation began: work for nothing, where it is often. " +
+      `In all ${countText(temporary.allocations)}, of ${bytesText(temporary.bytes)}.`,
   });
 }
 
-function sizeTable({ survey }) {
-  if (!survey || survey.sizes.length === 0) return null;
-  const most = Math.max(...survey.sizes.map(({ count }) => count));
-  const mostBytes = Math.max(...survey.sizes.map(({ bytes }) => bytes));
-  const rows = survey.sizes.map((row) => ({ ...row, to_bytes: 2 * row.from_bytes }));
+function sizeTable({ device: { histogram } }) {
+  if (!histogram || histogram.length === 0) return null;
+  const rows = histogram.map((row) => ({ ...row, to_bytes: 2 * row.from_bytes }));
   return table("sizes", "Sizes", rows, [
     { key: "from_bytes", title: "From", number: bytesText },
     { key: "to_bytes", title: "To less than", number: bytesText },
-    { key: "count", title: "Allocations", number: countText, share: most },
-    { key: "bytes", title: "Bytes in all", number: bytesText, share: mostBytes },
+    { key: "count", title: "Allocations", number: countText, share: Math.max(...rows.map(({ count }) => count)) },
+    { key: "bytes", title: "Bytes in all", number: bytesText, share: Math.max(...rows.map(({ bytes }) => bytes)) },
   ], { sortBy: "from_bytes", up: true, explanation: "How large the blocks and tensors were that were asked for, over the whole run." });
 }
 
@@ -105,6 +103,7 @@ function oomTable({ report, process }) {
     { key: "source", title: "Told by" },
     { key: "requested_bytes", title: "Asked for", number: bytesText },
     { key: "short_bytes", title: "Short by", number: bytesText },
+    { key: "waiting_bytes", title: "Freed, but waits", title_of: () => "For work that was queued before the free", number: bytesText },
     { key: "verdict", title: "Verdict" },
     { key: "end", title: "End" },
     { key: "line", title: "Where", wide: true },
