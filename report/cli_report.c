@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "report/cli_forms.h"
+#include "report/cli_words.h"
 #include "report/report_files.h"
 #include "report/traces.h"
 
@@ -147,6 +148,7 @@ static bool read_traces(const struct ms_buffer *traces, const struct reading *ho
         ms_model_name_sites(model, MS_STACKS_LINES, how->modules);
         if (how->survey || how->write_files) {
             ms_model_survey(model, how->write_files ? MS_SURVEY_WHOLE : how->depth);
+            ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
         }
         if (how->write_files && wants_files(model) && !ms_report_save(model, why, sizeof(why))) {
             (void)fprintf(stderr, "memshim report: %s\n", why);
@@ -220,24 +222,6 @@ static int wrong(const char *what, const char *given)
     return WRONG_CALL;
 }
 
-/* The value of "--name=VALUE", or of "--name VALUE", where `next` is the word after; empty where it
- * is missing. Null where `word` is another one. */
-static const char *value_of(const char *name, const char *word, const char *next)
-{
-    const size_t length = strlen(name);
-
-    if (strncmp(word, name, length) != 0) {
-        return NULL;
-    }
-    if (word[length] == '=') {
-        return word + length + 1;
-    }
-    if (word[length] != '\0') {
-        return NULL;
-    }
-    return next ? next : "";
-}
-
 static bool take_device(const char *text, int *device)
 {
     char *end;
@@ -250,11 +234,11 @@ static bool take_device(const char *text, int *device)
 /* A word that begins with a dash. -1 where it is good, else the exit status. */
 static int parse_option(const char *word, const char *next, struct call *call, bool *took_next)
 {
-    const char *form = value_of("--format", word, next);
-    const char *output = value_of("--output", word, next);
-    const char *modules = value_of("--modules", word, next);
-    const char *device = value_of("--device", word, next);
-    const char *at = value_of("--at", word, next);
+    const char *form = ms_cli_value("--format", word, next);
+    const char *output = ms_cli_value("--output", word, next);
+    const char *modules = ms_cli_value("--modules", word, next);
+    const char *device = ms_cli_value("--device", word, next);
+    const char *at = ms_cli_value("--at", word, next);
 
     if (!form && !output && !modules && !device && !at) {
         return wrong("there is no option", word);
