@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "report/cli_diff.h"
 #include "report/cli_report.h"
 #include "shim/cli/cli.h"
 #include "shim/cli/probe.h"
@@ -59,6 +60,8 @@ static const struct command {
     {"run", ms_cli_run, "run a command under memshim: memshim run [--fraction F] -- COMMAND..."},
     {"report", ms_cli_report, "say where the memory was: memshim report [DIR|TRACE...]"},
     {"top", ms_cli_top, "how running processes stand: memshim top [DIR|PID] [--once] [--json]"},
+    {"diff", ms_cli_diff,
+     "what one run, rank or moment held that another did not: memshim diff A B"},
     {"replay", ms_cli_replay,
      "would a recorded run have fitted: memshim replay TRACE [--cap SIZE|--min-cap]"},
     {"doctor", ms_cli_doctor,
