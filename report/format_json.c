@@ -336,6 +336,7 @@ static void add_trace(struct ms_json *json, const struct ms_model *model)
     ms_json_count(json, "events_in_detail", model->read_events);
     ms_json_count(json, "detail_since_ns", model->first_detail_ns);
     ms_json_count(json, "recycled_events", model->recycled_events);
+    ms_json_flag(json, "sites_exact", !model->beginning_lost && model->lost_events == 0);
     ms_json_count(json, "lost_events", model->lost_events);
     ms_json_count(json, "lost_definitions", model->lost_definitions);
     ms_json_flag(json, "sums_exact", model->sums_exact && !model->one_event_torn);

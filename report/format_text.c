@@ -333,7 +333,8 @@ static void add_exactness(const struct ms_model *model, struct ms_buffer *out)
         ms_buffer_add(out, "sums and peaks of the whole run, but for one event told when the "
                            "process was killed");
     } else {
-        ms_buffer_add(out, "sums, peaks and out-of-memories of the whole run");
+        ms_buffer_format(out, "sums, peaks%s and out-of-memories of the whole run",
+                         model->beginning_lost ? "" : ", call sites, kinds, steps");
     }
     if (model->events == model->read_events) {
         ms_buffer_format(out, "; every one of %s events in detail.\n", COUNT(model->events));

@@ -639,9 +639,7 @@ static bool read_all(struct replay *replay)
     for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
         struct ms_extent_place *place = ms_reader_place(&reader->windows, i);
 
-        if (place->first_event < model->digest_events) {
-            model->read_events += place->count; /* in the digest, and still there */
-        } else {
+        if (place->first_event >= model->digest_events) { /* others are in the digest */
             read_window(replay, place);
         }
     }
@@ -707,7 +705,9 @@ static bool read_model(struct ms_model *model, struct ms_reader *reader, struct 
         return false;
     }
     model->lost_events = model->header.lost_events;
-    model->recycled_events = model->header.recycled_events;
+    model->recycled_events = model->header.recycled_events > model->digest_events
+                                 ? model->header.recycled_events
+                                 : model->digest_events;
     model->lost_entries = model->header.lost_entries;
     model->events =
         model->header.events > model->read_events ? model->header.events : model->read_events;

@@ -83,7 +83,7 @@ struct ms_model {
     uint64_t events;          /* told by the program */
     uint64_t read_events;     /* of them in records that were read */
     uint64_t lost_events;     /* no room for their records; they are in the sums */
-    uint64_t recycled_events; /* older than the records that were kept; they are in the sums */
+    uint64_t recycled_events; /* older than the records that were read; they are in the sums */
     uint64_t lost_entries, lost_definitions;
     uint64_t first_detail_ns; /* time from which every record is there */
     uint64_t digest_events;   /* the first so many are known from a digest (digest.h); 0: none */

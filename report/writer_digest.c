@@ -1,8 +1,8 @@
 /* The digest of a bounded trace (digest.h), as the writer keeps it.
  *
- * Full windows are folded one at a time, oldest first, once the trace is three quarters full; the
+ * Full windows are folded one at a time, oldest first, once the trace is seven eighths full; the
  * digest is written when a window has to make room that the last one does not cover, which is once
- * for a quarter of the trace's windows: so its size does not count. All under `growing`: no event
+ * for an eighth of the trace's windows: so its size does not count. All under `growing`: no event
  * waits for it but in the thread that ran into a full window.
  *
  * Where something fails (no memory, lost events, a digest larger than a quarter of the trace's
@@ -94,7 +94,7 @@ void ms_digest_ahead(struct ms_trace *trace)
 {
     const uint32_t room = trace->ring_limit;
 
-    if (!trace->digest.off && trace->ring_count + 2 > room - room / 4 &&
+    if (!trace->digest.off && trace->ring_count + 2 > room - room / 8 &&
         trace->digest.folded < trace->ring_count && !fold_window(trace)) {
         give_up(trace);
     }
