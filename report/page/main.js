@@ -87,6 +87,7 @@ function show(chosen, index) {
   const view = viewOf(process, device);
   const charts = device && typeof d3 !== "undefined";
   shown = view;
+  document.body.dataset.shown = "answer";
   replace("choices",
     data.processes.length > 1
       ? choice("Process", data.processes.map((each, i) => [i, processName(each)]), chosen, (i) => show(i, data.processes[i].main_device))

@@ -1,2 +1,2 @@
 # The page in a browser; the run that it is of comes from the unit tests' generator.
-list(APPEND suites test_page)
+list(APPEND suites test_page test_page_views)

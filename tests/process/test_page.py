@@ -117,7 +117,9 @@ class Data(PageTest):
             self.assertLess(page.stat().st_size, MOST_BYTES)
 
 
-class Shown(PageTest):
+class BrowserTest(PageTest):
+    """In Chromium: nothing is complained of, and nothing is asked for but the page."""
+
     browser: Browser
 
     @classmethod
@@ -129,10 +131,9 @@ class Shown(PageTest):
         cls.browser = Browser(chromium)
         cls.addClassCleanup(cls.browser.close)
 
-    def setUp(self) -> None:
-        self.page = self.folder("oom")
-        self.report = json.loads((self.page / "report.json").read_text())
-        self.browser.open(self.page / "report.html")
+    def show(self, page: Path) -> None:
+        self.browser.open(page)
+        self.browser.wait_for("document.body.dataset.shown === 'whole'")
 
     def tearDown(self) -> None:
         self.assertEqual(self.browser.complaints, [])
@@ -151,6 +152,13 @@ class Shown(PageTest):
         assert isinstance(cells, list)
         return cells
 
+
+class Shown(BrowserTest):
+    def setUp(self) -> None:
+        self.page = self.folder("oom")
+        self.report = json.loads((self.page / "report.json").read_text())
+        self.show(self.page / "report.html")
+
     def test_the_answer_is_that_of_the_text(self) -> None:
         fatal = [oom for oom in self.report["oom_events"] if not oom["recovered"]]
         self.assertIn(fatal[-1]["sentence"], self.text("#answer"))
@@ -165,7 +173,7 @@ class Shown(PageTest):
 
     def test_a_run_that_went_well(self) -> None:
         folder = self.folder("ended")
-        self.browser.open(folder / "report.html")
+        self.show(folder / "report.html")
         first = re.search(r"Peak .+ on device 0", (folder / "report.txt").read_text())
         assert first
         self.assertIn(first.group().replace(" charged on", " on"), self.text("#answer .sentence"))
@@ -314,14 +322,15 @@ class Shown(PageTest):
         self.assertEqual(self.browser.ask("document.querySelectorAll('#run b').length"), 0)
 
     def test_the_page_of_a_run(self) -> None:
-        self.browser.open(self.run_folder / "report.html")
+        self.show(self.run_folder / "report.html")
         self.assertEqual(len(self.column("ranks", 0)), 3)
         self.assertIn("OUT OF MEMORY", self.text("#answer .sentence"))
         self.browser.ask(
             "(() => { const which = document.querySelector('#choices select'); which.value = 0;"
             " which.dispatchEvent(new Event('change')); })()"
         )
-        self.browser.wait_for("document.querySelector('#timeline-chart') !== null")
+        self.browser.wait_for("document.body.dataset.shown === 'whole'")
+        self.assertIn("rank 0", self.text("#run"))
 
 
 if __name__ == "__main__":

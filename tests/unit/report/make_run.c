@@ -11,13 +11,15 @@
 #include "report/definitions.h"
 #include "synthetic.h"
 
-#define STEPS       12
-#define ARENA       0x7f0000000000
-#define SLOT        (8 * MIB)
-#define CHURN_BYTES (512 * 16000) /* the most that synthetic_churn puts into a slot of the arena \
-                                   */
+#define STEPS 12
+#define ARENA 0x7f0000000000
+#define SLOT  (8 * MIB)
+#define CHURN_BYTES                                                              \
+    (512 * 16000) /* the most that synthetic_churn puts into a slot of the arena \
+                   */
 #define GROWING_SITE  100
 #define GROWING_BYTES (UINT64_C(128) << 10)
+#define DEVICE_CHUNK  7 /* of synthetic_begin */
 #define HOST_CHUNK    900
 
 /* What grows: a tensor a step that is never freed, behind those that come and go. */
@@ -43,7 +45,14 @@ static void define_growing(ms_trace_t *trace)
     (void)ms_trace_define(trace, MS_DEFINE_SITE, &site, sizeof(site));
 }
 
-/* A slot of the arena moves to host memory, or back. */
+static void tell_range(ms_trace_t *trace, uint8_t kind, uint64_t chunk, uint64_t bytes)
+{
+    const struct ms_event event = {.kind = kind, .id = chunk, .addr = ARENA, .bytes = bytes};
+
+    ms_trace_emit(trace, &event);
+}
+
+/* The first slot of the arena moves to host memory, or back. */
 static void move_slot(ms_trace_t *trace, bool down)
 {
     const struct ms_event chunk = {
@@ -59,8 +68,15 @@ static void move_slot(ms_trace_t *trace, bool down)
         .aux = 1500000,
     };
 
-    ms_trace_emit(trace, &chunk);
+    if (down) {
+        ms_trace_emit(trace, &chunk);
+    }
+    tell_range(trace, MS_EVENT_UNMAP, down ? DEVICE_CHUNK : HOST_CHUNK, SLOT);
+    tell_range(trace, MS_EVENT_MAP, down ? HOST_CHUNK : DEVICE_CHUNK, SLOT);
     ms_trace_emit(trace, &move);
+    if (!down) {
+        ms_trace_emit(trace, &chunk);
+    }
 }
 
 static ms_trace_t *begin(const char *output, int rank, struct synthetic *run)
@@ -82,6 +98,8 @@ static ms_trace_t *begin(const char *output, int rank, struct synthetic *run)
     synthetic_begin(run, trace, (uint64_t)rank + 1);
     synthetic_define(trace);
     define_growing(trace);
+    tell_range(trace, MS_EVENT_RANGE_RESERVE, 0, 4 * GIB);
+    tell_range(trace, MS_EVENT_MAP, DEVICE_CHUNK, 4 * GIB);
     for (uint64_t step = 1; step <= STEPS; step++) {
         const struct ms_event begins = {.kind = MS_EVENT_STEP, .id = step};
         struct ms_event tag = {.kind = MS_EVENT_TAG_BEGIN, .id = 77, .aux = 1 + step % 2};
