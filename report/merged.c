@@ -6,9 +6,12 @@
 #include <string.h>
 
 #include "report/formats.h"
+#include "report/site_rows.h"
 #include "report/units.h"
 
 #define SCHEMA "memshim-run-report/1"
+
+#define MOST_HOLDINGS 64 /* of a process: the largest */
 
 static size_t rank_count(const struct ms_merged *merged)
 {
@@ -30,6 +33,8 @@ void ms_merged_free(struct ms_merged *merged)
 {
     ms_buffer_free(&merged->ranks);
     ms_buffer_free(&merged->members);
+    ms_buffer_free(&merged->holdings);
+    ms_site_match_free(&merged->match);
 }
 
 static void fill_oom(struct ms_rank *rank, const struct ms_model *model)
@@ -78,12 +83,38 @@ static void fill(struct ms_rank *rank, const struct ms_model *model)
     fill_oom(rank, model);
 }
 
+/* number: of the process. */
+static void add_holdings(struct ms_merged *merged, const struct ms_model *model, int device,
+                         size_t number)
+{
+    struct ms_buffer rows = {0};
+
+    ms_site_rows(model, device, &rows);
+    for (size_t i = 0; i < ms_site_row_count(&rows) && i < MOST_HOLDINGS; i++) {
+        const struct ms_site_row *row = ms_site_row_at(&rows, i);
+        struct ms_rank_holding *holding =
+            ms_site_row_at_peak(row) > 0 ? ms_buffer_extend(&merged->holdings, sizeof(*holding))
+                                         : NULL;
+
+        if (holding) {
+            *holding = (struct ms_rank_holding){
+                .site = ms_site_match_add(&merged->match, model, row->site),
+                .rank = number,
+                .bytes = ms_site_row_at_peak(row)};
+        }
+    }
+    ms_buffer_free(&rows);
+}
+
 void ms_merged_add(struct ms_merged *merged, const struct ms_model *model)
 {
     struct ms_rank *rank = ms_buffer_extend(&merged->ranks, sizeof(*rank));
 
     if (rank) {
         fill(rank, model);
+        if (rank->main_device >= 0) {
+            add_holdings(merged, model, rank->main_device, rank_count(merged) - 1);
+        }
         ms_format_json_member(model, &merged->json, rank->folder);
     }
 }
@@ -159,6 +190,91 @@ const struct ms_rank *ms_merged_outlier(const struct ms_merged *merged, uint64_t
         }
     }
     return outlier;
+}
+
+/* By site, then by process: two stacks of a process may read the same. */
+static int by_site(const void *a, const void *b)
+{
+    const struct ms_rank_holding *left = a, *right = b;
+
+    if (left->site != right->site) {
+        return left->site < right->site ? -1 : 1;
+    }
+    return left->rank < right->rank ? -1 : left->rank > right->rank;
+}
+
+/* The middle of what each process holds, of which `count` hold more than nothing; sorts them. */
+static uint64_t median_of(uint64_t *bytes, size_t count, size_t processes)
+{
+    const size_t middle = (processes - 1) / 2, zeros = processes - count;
+
+    qsort(bytes, count, sizeof(*bytes), by_value);
+    return middle < zeros ? 0 : bytes[middle - zeros];
+}
+
+/* Of the holdings of one site, `count` of them. */
+static struct ms_outlier_site compare(const struct ms_rank_holding *holdings, size_t count,
+                                      size_t outlier, size_t processes, uint64_t *scratch)
+{
+    struct ms_outlier_site site = {.site = holdings->site};
+    size_t used = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0 && holdings[i].rank == holdings[i - 1].rank) {
+            scratch[used - 1] += holdings[i].bytes;
+        } else {
+            scratch[used++] = holdings[i].bytes;
+        }
+        site.bytes += holdings[i].rank == outlier ? holdings[i].bytes : 0;
+    }
+    site.median_bytes = median_of(scratch, used, processes);
+    return site;
+}
+
+static bool find_site(struct ms_rank_holding *holdings, size_t count, size_t outlier, bool more,
+                      size_t processes, uint64_t *scratch, struct ms_outlier_site *found)
+{
+    uint64_t furthest = 0;
+
+    qsort(holdings, count, sizeof(*holdings), by_site);
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first + 1; end < count && holdings[end].site == holdings[first].site;) {
+            end++;
+        }
+
+        const struct ms_outlier_site site =
+            compare(&holdings[first], end - first, outlier, processes, scratch);
+        const uint64_t from = more ? site.median_bytes : site.bytes;
+        const uint64_t to = more ? site.bytes : site.median_bytes;
+
+        if (to > from && to - from > furthest) {
+            furthest = to - from;
+            *found = site;
+        }
+    }
+    return furthest > 0;
+}
+
+bool ms_merged_outlier_site(const struct ms_merged *merged, struct ms_outlier_site *found)
+{
+    uint64_t median;
+    const struct ms_rank *outlier = ms_merged_outlier(merged, &median);
+    const size_t count = merged->holdings.bytes / sizeof(struct ms_rank_holding);
+    struct ms_buffer holdings = {0}, scratch = {0};
+    bool known = false;
+
+    if (outlier && count > 0) {
+        ms_buffer_append(&holdings, merged->holdings.at, merged->holdings.bytes);
+        if (!holdings.failed && ms_buffer_extend(&scratch, count * sizeof(uint64_t))) {
+            known = find_site((struct ms_rank_holding *)holdings.at, count,
+                              (size_t)(outlier - rank_at(merged, 0)),
+                              outlier->peak_charged_bytes > median, rank_count(merged),
+                              (uint64_t *)scratch.at, found);
+        }
+    }
+    ms_buffer_free(&holdings);
+    ms_buffer_free(&scratch);
+    return known;
 }
 
 /* ---- text ---- */
@@ -237,6 +353,20 @@ static void add_outlier(const struct ms_merged *merged, struct ms_buffer *out)
     }
 }
 
+static void add_outlier_site(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    char bytes[MS_UNIT_TEXT_BYTES], middle[MS_UNIT_TEXT_BYTES];
+    struct ms_outlier_site site;
+
+    if (ms_merged_outlier_site(merged, &site)) {
+        ms_buffer_add(out, "  most of that: ");
+        ms_site_match_add_line(&merged->match, site.site, out);
+        ms_buffer_format(out, ": %s there, %s in the median process.\n",
+                         ms_bytes_text(site.bytes, bytes, sizeof(bytes)),
+                         ms_bytes_text(site.median_bytes, middle, sizeof(middle)));
+    }
+}
+
 static void add_row(const struct ms_rank *rank, struct ms_buffer *out)
 {
     char live[MS_UNIT_TEXT_BYTES], reserved[MS_UNIT_TEXT_BYTES], charged[MS_UNIT_TEXT_BYTES];
@@ -288,6 +418,7 @@ void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out)
                      ms_duration_text(end > start ? end - start : 0, duration, sizeof(duration)));
     add_answer(merged, out);
     add_outlier(merged, out);
+    add_outlier_site(merged, out);
     ms_buffer_add(out, "\n  rank  device    peak live     reserved      charged          cap"
                        "    share   fragm.   ooms  ended\n");
     for (size_t i = 0; i < rank_count(merged); i++) {
@@ -329,11 +460,21 @@ void ms_merged_json_run(const struct ms_merged *merged, struct ms_json *json)
 {
     const struct ms_rank *dead = ms_merged_first_dead(merged);
     const struct ms_rank *outlier = ms_merged_outlier(merged, NULL);
+    struct ms_outlier_site site;
 
     ms_json_text(json, "schema", SCHEMA);
     ms_json_text(json, "run_id", rank_count(merged) ? rank_at(merged, 0)->run_id : "");
     ms_json_text(json, "first_dead", dead ? dead->folder : NULL);
     ms_json_text(json, "outlier", outlier ? outlier->folder : NULL);
+    if (ms_merged_outlier_site(merged, &site)) {
+        ms_json_open(json, "outlier_site", '{');
+        ms_site_match_json(&merged->match, site.site, json);
+        ms_json_count(json, "bytes", site.bytes);
+        ms_json_count(json, "median_bytes", site.median_bytes);
+        ms_json_close(json, '}');
+    } else {
+        ms_json_null(json, "outlier_site");
+    }
     ms_json_open(json, "ranks", '[');
     for (size_t i = 0; i < rank_count(merged); i++) {
         add_rank(json, rank_at(merged, i));

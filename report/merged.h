@@ -10,6 +10,7 @@
 #include "report/buffer.h"
 #include "report/json.h"
 #include "report/model.h"
+#include "report/site_match.h"
 
 /* What is kept of each process. */
 struct ms_rank {
@@ -31,10 +32,19 @@ struct ms_rank {
     char sentence[MS_SENTENCE_BYTES];
 };
 
+/* What a call site held on the main device of one process when its live bytes peaked. */
+struct ms_rank_holding {
+    size_t site; /* of the match */
+    size_t rank; /* in the order of adding */
+    uint64_t bytes;
+};
+
 struct ms_merged {
-    struct ms_buffer ranks;   /* struct ms_rank, in the order of adding */
-    struct ms_buffer members; /* the processes' own reports, as JSON */
-    struct ms_json json;      /* into members */
+    struct ms_buffer ranks; /* struct ms_rank, in the order of adding */
+    struct ms_site_match match;
+    struct ms_buffer holdings; /* struct ms_rank_holding: the largest of each process */
+    struct ms_buffer members;  /* the processes' own reports, as JSON */
+    struct ms_json json;       /* into members */
 };
 
 void ms_merged_begin(struct ms_merged *merged);
@@ -52,5 +62,15 @@ const struct ms_rank *ms_merged_first_dead(const struct ms_merged *merged);
 /* The process whose charged peak is furthest from the median of all, by more than a tenth of it;
  * null where there is none, and for fewer than three. median_bytes may be null. */
 const struct ms_rank *ms_merged_outlier(const struct ms_merged *merged, uint64_t *median_bytes);
+
+/* The call site by which the outlier differs most from the median of all, in the direction in which
+ * its peak does. */
+struct ms_outlier_site {
+    size_t site; /* of merged->match */
+    uint64_t bytes, median_bytes;
+};
+
+/* False where nobody stands out, or no call site tells why. */
+bool ms_merged_outlier_site(const struct ms_merged *merged, struct ms_outlier_site *found);
 
 #endif

@@ -67,13 +67,17 @@ function figuresOf(device) {
     trendFigures(device));
 }
 
+function standsOut({ outlier_site: site }) {
+  return site ? `stands out: ${site.line} ${bytesText(site.bytes)}, median ${bytesText(site.median_bytes)}` : "stands out";
+}
+
 function rankTable(view) {
   const { run } = view.data;
   if (run.ranks.length < 2) return null;
   const rows = run.ranks.map((rank) => ({
     ...rank,
     ended: (rank.exit === null ? rank.state : `exit ${rank.exit}`) + (rank.died_of_oom ? ", out of memory" : ""),
-    remark: [rank.folder === run.first_dead ? "died first" : "", rank.folder === run.outlier ? "stands out" : ""]
+    remark: [rank.folder === run.first_dead ? "died first" : "", rank.folder === run.outlier ? standsOut(run) : ""]
       .filter(Boolean).join(", "),
   }));
   return table("ranks", "Processes of this run", rows, [
