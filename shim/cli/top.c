@@ -357,8 +357,12 @@ int ms_cli_top(int argc, char **argv)
         return status;
     }
     if (!find(&call, &found, why, sizeof(why))) {
-        (void)fprintf(stderr, "memshim top: %s\n", why);
-        return 1;
+        /* What collects figures for good may be started before the first run. */
+        const bool waits = call.prometheus != NULL && !call.once;
+        (void)fprintf(stderr, "memshim top: %s%s\n", why, waits ? "; waiting for one" : "");
+        if (!waits) {
+            return 1;
+        }
     }
     status = call.once ? look(&call, &found, &screen) : watch(&call, &found);
     ms_buffer_free(&screen.last);

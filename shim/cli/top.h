@@ -56,6 +56,7 @@ struct ms_top_sites {
     bool of_end;            /* it had ended then: there is nothing newer */
     uint64_t steps;         /* told or found; 0: none, or unknown */
     bool whole;             /* false: it could not be read */
+    bool sampled;           /* not every allocation has a call site */
     struct ms_buffer sites; /* struct ms_top_site, the largest of each device first */
 };
 

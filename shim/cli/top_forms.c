@@ -124,9 +124,11 @@ static void add_process(struct ms_json *json, const struct ms_top_frame *frame, 
     if (sites->whole) {
         ms_json_count(json, "steps", sites->steps);
         ms_json_text(json, "sites_time", ms_date_text(sites->unix_ns, read, sizeof(read)));
+        ms_json_flag(json, "sites_sampled", sites->sampled);
     } else {
         ms_json_null(json, "steps");
         ms_json_null(json, "sites_time");
+        ms_json_null(json, "sites_sampled");
     }
     ms_json_open(json, "devices", '[');
     for (size_t i = 0; i < ms_top_device_count(process); i++) {

@@ -97,6 +97,7 @@ void ms_top_sites_read(const char *path, struct ms_top_sites *out)
         return;
     }
     out->whole = true;
+    out->sampled = ms_definitions_sampling_bytes(model->definitions) > 0;
     out->of_end = model->end != MS_PROCESS_RUNNING;
     out->steps = model->steps.count > 0 ? model->steps.number : model->recurrence.count;
     ms_model_name_sites(model, MS_STACKS_NAMES, NULL);

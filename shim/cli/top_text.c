@@ -125,8 +125,9 @@ static void add_sites(const struct ms_top_frame *frame, size_t index,
         if (shown++ == 0) {
             const uint64_t age_ns =
                 frame->unix_ns > sites->unix_ns ? frame->unix_ns - sites->unix_ns : 0;
-            ms_buffer_format(out, "\n  live, pid %" PRId32 " device %u", process->pid,
-                             (unsigned)device->index);
+            ms_buffer_format(out, "\n  live, pid %" PRId32 " device %u%s", process->pid,
+                             (unsigned)device->index,
+                             sites->sampled ? ", only what was sampled" : "");
             if (age_ns > NS_PER_S) {
                 ms_buffer_format(out, " (%s ago)", ms_duration_text(age_ns, age, sizeof(age)));
             }

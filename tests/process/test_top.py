@@ -239,6 +239,7 @@ class Figures(TopTest):
                 lines, {"hold_weights (top_job)": 12 * MIB, "hold_activation (top_job)": MIB}
             )
             self.assertEqual([site["live_bytes"] for site in device["sites"]], [12 * MIB, MIB])
+            self.assertFalse(process["sites_sampled"])
             (process,) = self.seen("--sites", "1")
             self.assertEqual(len(process["devices"][0]["sites"]), 1)
             text = self.top().check().stdout
@@ -492,6 +493,27 @@ class Prometheus(TopTest):
             text = self.top().check().stdout
             self.assertEqual(len([line for line in text.splitlines() if " normal " in line]), 1)
             self.assertNotIn("\u202e", text)
+
+    def test_waits_for_the_first_run(self) -> None:
+        file = self.folder / "memshim.prom"
+        command = [str(CLI), "top", str(self.output), "--prometheus", str(file), "--interval=0.1"]
+        watcher = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        try:
+            with self.job() as job:
+                samples: list[Any] = []
+                end = time.monotonic() + 60
+                while not samples and time.monotonic() < end:
+                    time.sleep(0.05)
+                    families = parse_prometheus(file.read_text()) if file.exists() else {}
+                    samples = families.get("memshim_used_bytes", ("", []))[1]
+                ((labels, value),) = samples
+                self.assertEqual(labels["pid"], str(job.known["pid"]))
+                self.assertEqual(value, job.known["device_bytes"])
+        finally:
+            watcher.terminate()
+            stderr = watcher.communicate()[1]
+        self.assertIn("waiting for one", stderr)
+        self.assertEqual(watcher.returncode, 0)
 
     def test_cannot_be_written(self) -> None:
         with self.job():
