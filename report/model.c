@@ -575,6 +575,7 @@ static bool take_digest(struct replay *replay)
         model->digest_events = replay->digest.end_event;
         replay->next_event = replay->digest.end_event;
         replay->from_digest = true;
+        ms_site_table_copy_live(model->sites, &model->digest_live);
         return true;
     }
     if (!found) {
@@ -766,6 +767,7 @@ void ms_model_delete(struct ms_model *model)
     ms_buffer_free(&model->thresholds);
     ms_buffer_free(&model->windows);
     ms_digest_moments_free(&model->digest_moments);
+    ms_buffer_free(&model->digest_live);
     ms_buffer_free(&model->moves);
     ms_buffer_free(&model->notes);
     ms_buffer_free(&model->warnings);

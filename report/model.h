@@ -88,6 +88,7 @@ struct ms_model {
     uint64_t first_detail_ns; /* time from which every record is there */
     uint64_t digest_events;   /* the first so many are known from a digest (digest.h); 0: none */
     struct ms_digest_moments digest_moments; /* who held what while they were told */
+    struct ms_buffer digest_live;            /* struct ms_live: what was live after them */
     bool beginning_lost;       /* older ones are in no record and in no digest: sums by call site,
                                   kinds and steps are of the rest */
     bool sums_exact;           /* false: a damaged trace; the sums are those that could be read */

@@ -199,6 +199,17 @@ bool ms_site_table_load(ms_site_table_t *table, struct ms_words_in *in)
 
 /* ---- what is held ---- */
 
+void ms_site_table_copy_live(const ms_site_table_t *table, struct ms_buffer *to)
+{
+    for (size_t i = 0; i < table->live.room; i++) {
+        const struct ms_live *live = &table->live.slots[i];
+
+        if (live->key != 0 && live->key < PINNED_KEY) {
+            ms_buffer_append(to, (const char *)live, sizeof(*live));
+        }
+    }
+}
+
 void ms_site_table_each_held(const ms_site_table_t *table, uint8_t index,
                              void (*each)(void *ctx, uint32_t site, uint64_t bytes), void *ctx)
 {

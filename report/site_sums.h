@@ -34,6 +34,9 @@ struct ms_words_in;
 void ms_site_table_store(const ms_site_table_t *table, struct ms_buffer *out);
 bool ms_site_table_load(ms_site_table_t *table, struct ms_words_in *in);
 
+/* Appends what is live and not forwarded or pinned: struct ms_live. */
+void ms_site_table_copy_live(const ms_site_table_t *table, struct ms_buffer *to);
+
 /* What each site holds now: calls `each` for those with live bytes. */
 void ms_site_table_each_held(const ms_site_table_t *table, uint8_t device,
                              void (*each)(void *ctx, uint32_t site, uint64_t bytes), void *ctx);

@@ -138,6 +138,54 @@ static void take_bases(struct pass *pass)
     }
 }
 
+/* What was live when the records begin, where a digest tells. */
+static void adopt(struct pass *pass)
+{
+    const struct ms_buffer *all = &pass->model->digest_live;
+
+    for (size_t i = 0; i < all->bytes / sizeof(struct ms_live); i++) {
+        const struct ms_live *live = (const struct ms_live *)all->at + i;
+        struct ms_look *look = look_at(pass, live->device);
+
+        if (look) {
+            ms_look_adopt(look, &pass->live, live);
+        }
+    }
+}
+
+/* Who held what at some moments is known also where the records are gone. */
+static void read_digest(struct pass *pass)
+{
+    const struct ms_digest_moments *moments = &pass->model->digest_moments;
+    const struct ms_digest_moment *all = (const struct ms_digest_moment *)moments->heads.at;
+    const struct ms_digest_holding *holdings =
+        (const struct ms_digest_holding *)moments->holdings.at;
+    const size_t ooms = ms_model_oom_count(pass->model);
+
+    for (size_t i = 0; i < moments->heads.bytes / sizeof(*all); i++) {
+        struct ms_look *look = look_at(pass, all[i].device);
+
+        if (!look) {
+            continue;
+        }
+        ms_look_pass(look, pass->survey->bucket_ns, all[i].time_ns);
+        ms_look_hold(look, holdings + all[i].first, all[i].count, all[i].time_ns);
+        for (size_t oom = pass->next_oom; oom < ooms && all[i].oom; oom++) {
+            const struct ms_model_oom *is = ms_model_oom_at(pass->model, oom);
+
+            if (is->event == all[i].event && is->device == all[i].device) {
+                note_oom(pass, oom);
+                pass->next_oom = oom + 1;
+                break;
+            }
+        }
+    }
+    while (pass->next_oom < ooms &&
+           ms_model_oom_at(pass->model, pass->next_oom)->event < pass->model->digest_events) {
+        pass->next_oom++;
+    }
+}
+
 static struct ms_extent_place *find_place(struct pass *pass, uint64_t sequence, size_t *from)
 {
     const struct ms_buffer *windows = &pass->reader->windows;
@@ -167,6 +215,9 @@ static void read_window(struct pass *pass, const struct ms_model_window *window,
 
     if (window->after_gap && !pass->scouting) {
         take_bases(pass);
+        if (window->first_event == pass->model->digest_events) {
+            adopt(pass);
+        }
     }
     ms_codec_reset(pass->codec, window->start_time_ns);
     for (uint32_t i = 0; i < window->count; i++) {
@@ -311,6 +362,7 @@ static bool run(struct pass *pass)
             ms_map_choose(pass->map, pass->model, pass->survey);
         }
         if (read) {
+            read_digest(pass);
             read_windows(pass);
             finish(pass);
         }

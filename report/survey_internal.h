@@ -2,6 +2,7 @@
 #ifndef MEMSHIM_REPORT_SURVEY_INTERNAL_H
 #define MEMSHIM_REPORT_SURVEY_INTERNAL_H
 
+#include "report/digest.h"
 #include "report/live_set.h"
 #include "report/model.h"
 #include "report/survey.h"
@@ -55,6 +56,13 @@ void ms_look_birth(struct ms_look *look, struct ms_live_set *live, const struct 
                    uint32_t birth, uint64_t time_ns);
 void ms_look_death(struct ms_look *look, struct ms_live_set *live, const struct ms_event *event,
                    uint64_t time_ns);
+
+/* Only who held what at that moment is known: it stands so until more is. */
+void ms_look_hold(struct ms_look *look, const struct ms_digest_holding *holdings, size_t count,
+                  uint64_t time_ns);
+
+/* After ms_look_rebase: this, which is live, is known all the same. */
+void ms_look_adopt(struct ms_look *look, struct ms_live_set *live, const struct ms_live *known);
 
 /* Records are missing: what is live from here on has no site. */
 void ms_look_rebase(struct ms_look *look, struct ms_live_set *live,

@@ -238,3 +238,45 @@ void ms_look_rebase(struct ms_look *look, struct ms_live_set *live, const struct
     look->newest = 0;
     note_rise(look, look->slice_ns);
 }
+
+void ms_look_hold(struct ms_look *look, const struct ms_digest_holding *holdings, size_t count,
+                  uint64_t time_ns)
+{
+    ms_look_note_highest(look);
+    for (uint32_t id = 0; id < look->site_count; id++) {
+        if (look->sites[id].bytes > 0) {
+            keep(look, &look->sites[id]);
+            look->sites[id].bytes = 0;
+        }
+    }
+    memset(look->kind_bytes, 0, sizeof(look->kind_bytes));
+    look->live_bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct ms_look_site *site = site_of(look, (uint32_t)holdings[i].site);
+
+        keep(look, site);
+        site->bytes += holdings[i].bytes;
+        look->kind_bytes[site->kind] += holdings[i].bytes;
+        look->live_bytes += holdings[i].bytes;
+    }
+    note_rise(look, time_ns);
+}
+
+void ms_look_adopt(struct ms_look *look, struct ms_live_set *live, const struct ms_live *known)
+{
+    const uint8_t told = ms_site_table_told(look->model->sites, known->birth);
+    struct ms_look_site *unknown = site_of(look, 0), *site = site_of(look, known->site);
+    struct ms_live *adopted = ms_live_add(live, known->key);
+
+    if (!adopted || unknown->bytes < known->bytes) {
+        return;
+    }
+    *adopted = *known;
+    adopted->site = known->site < look->site_count ? known->site : 0;
+    unknown->bytes -= known->bytes;
+    take(&look->kind_bytes[unknown->kinds[MS_TOLD_NOTHING]], known->bytes);
+    keep(look, site);
+    site->bytes += known->bytes;
+    look->kind_bytes[site->kinds[told]] += known->bytes;
+    look->scaling_bytes += site->scaling >> told & 1 ? known->bytes : 0;
+}

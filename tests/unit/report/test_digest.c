@@ -13,6 +13,7 @@
 
 #include "loop.h"
 #include "report/model.h"
+#include "report/survey.h"
 #include "synthetic.h"
 
 enum { PARAMETERS = 20, ACTIVATIONS = 30, SITES = LOOP_UNKNOWN + 1, OOMS = 5, KILLS = 30 };
@@ -281,6 +282,49 @@ Test(digest, who_held_what_at_each_out_of_memory_is_kept, .timeout = 60)
     }
     cr_assert_geq(found, OOMS - 1, "all but those of the newest records");
     cr_assert_gt(instants, 4);
+    ms_model_delete(model);
+}
+
+/* The ledger's, as the survey has it. */
+static void expect_moment(const struct ms_survey_device *device, size_t oom, const uint64_t *held)
+{
+    const struct ms_survey_moment *moment = ms_survey_oom_moment(device, oom);
+    uint64_t seen = 0, expected = 0;
+
+    cr_assert_not_null(moment);
+    for (size_t i = 0; i < moment->count; i++) {
+        const struct ms_holding *holding = ms_survey_holding_at(device, moment->first + i);
+
+        cr_assert_eq(holding->bytes, held[holding->site], "site %u", holding->site);
+        seen += holding->bytes;
+    }
+    for (int site = 0; site < SITES; site++) {
+        expected += held[site];
+    }
+    cr_assert_eq(seen, expected);
+    cr_assert_eq(moment->live_bytes, expected);
+}
+
+Test(digest, the_survey_begins_with_what_was_live, .timeout = 60)
+{
+    static struct run run;
+    struct ms_model *model = run_steps(&run, 1 * MIB, 4000);
+
+    ms_model_survey(model, MS_SURVEY_SUMS);
+    cr_assert_not_null(model->survey);
+
+    const struct ms_survey_device *device = &model->survey->devices[0];
+
+    for (size_t i = 0; i < OOMS; i++) {
+        expect_moment(device, i, run.oom_held[i]);
+    }
+
+    const struct ms_survey_bucket *last = &device->buckets[MS_SURVEY_BUCKETS - 1];
+    const uint64_t state = run.held[LOOP_STATE], parameters = run.held[LOOP_PARAMETER];
+
+    cr_assert_eq(last->last_bytes[MS_KIND_OPTIMIZER], state);
+    cr_assert_eq(last->last_bytes[MS_KIND_PARAMETERS], parameters);
+    cr_assert_eq(last->last_bytes[MS_KIND_UNKNOWN], 0);
     ms_model_delete(model);
 }
 
