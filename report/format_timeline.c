@@ -2,7 +2,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "report/site_rows.h"
+#include "report/strings.h"
+#include "report/survey.h"
 #include "report/units.h"
 
 struct timeline {
@@ -133,6 +137,176 @@ static void add_counters(const struct timeline *timeline, int device)
     }
 }
 
+/* ---- what a survey tells ---- */
+
+static void begin_counter(const struct timeline *timeline, int device, const char *what,
+                          uint64_t time_ns)
+{
+    char name[64];
+
+    (void)snprintf(name, sizeof(name), "device %d %s", device, what);
+    begin_event(timeline, name, "C");
+    add_time(timeline, time_ns);
+    ms_json_open(timeline->json, "args", '{');
+}
+
+static void end_counter(struct ms_json *json)
+{
+    ms_json_close(json, '}');
+    ms_json_close(json, '}');
+}
+
+/* Kinds are drawn above each other, and together are what is live; so is what is charged beside. */
+static void add_lines(const struct timeline *timeline, int device, uint64_t time_ns,
+                      const uint64_t bytes[MS_SURVEY_LINES], const bool shown[MS_SURVEY_LINES])
+{
+    static const char *const beside[] = {[MS_SURVEY_HOLES] = "holes",
+                                         [MS_SURVEY_FORWARDED] = "forwarded",
+                                         [MS_SURVEY_CONTEXT] = "context",
+                                         [MS_SURVEY_APPLICATION] = "application"};
+    struct ms_json *json = timeline->json;
+
+    begin_counter(timeline, device, "live by kind", time_ns);
+    for (int line = 0; line < MS_KIND_COUNT; line++) {
+        if (shown[line]) {
+            ms_json_count(json, ms_kind_name((enum ms_kind)line), bytes[line]);
+        }
+    }
+    end_counter(json);
+    begin_counter(timeline, device, "beside live", time_ns);
+    for (int line = MS_KIND_COUNT; line < MS_SURVEY_LINES; line++) {
+        ms_json_count(json, beside[line], bytes[line]);
+    }
+    end_counter(json);
+}
+
+static void add_kinds(const struct timeline *timeline, int device)
+{
+    const struct ms_survey *survey = timeline->model->survey;
+    const struct ms_survey_bucket *buckets = survey->devices[device].buckets;
+    bool shown[MS_SURVEY_LINES] = {false};
+
+    for (uint32_t i = 0; i < MS_SURVEY_BUCKETS; i++) {
+        for (int line = 0; line < MS_KIND_COUNT; line++) {
+            shown[line] |= (buckets[i].highest_bytes[line] | buckets[i].last_bytes[line]) != 0;
+        }
+    }
+    for (uint32_t i = 0; i < MS_SURVEY_BUCKETS; i++) {
+        const uint64_t end_ns = (i + UINT64_C(1)) * survey->bucket_ns;
+
+        if (buckets[i].highest_ns / survey->bucket_ns == i) {
+            add_lines(timeline, device, buckets[i].highest_ns, buckets[i].highest_bytes, shown);
+        } else if (i > 0 && memcmp(buckets[i].last_bytes, buckets[i - 1].last_bytes,
+                                   sizeof(buckets[i].last_bytes)) == 0) {
+            continue; /* nothing happened */
+        }
+        add_lines(timeline, device, end_ns - 1, buckets[i].last_bytes, shown);
+    }
+}
+
+#define SITES_SHOWN 10
+
+/* Lines of code, as they are named: those whose sites held most at one of the moments. */
+struct lines {
+    struct ms_strings names;
+    struct ms_buffer text;
+    size_t shown[SITES_SHOWN]; /* numbers of names */
+    uint64_t most[SITES_SHOWN];
+    size_t count;
+};
+
+static size_t line_of(struct lines *lines, const struct ms_model *model, uint32_t site)
+{
+    lines->text.bytes = 0;
+    ms_site_add_line(model, site, &lines->text);
+    return ms_strings_add(&lines->names, lines->text.at ? lines->text.at : "", lines->text.bytes,
+                          NULL);
+}
+
+/* Keeps the largest, in their order. */
+static void rank_line(struct lines *lines, size_t name, uint64_t bytes)
+{
+    size_t at = 0;
+
+    while (at < lines->count && lines->shown[at] != name) {
+        at++;
+    }
+    if (at == lines->count) {
+        if (lines->count < SITES_SHOWN) {
+            lines->count++;
+        } else if (bytes <= lines->most[--at]) {
+            return;
+        }
+        lines->most[at] = 0;
+    }
+    if (bytes > lines->most[at]) {
+        for (; at > 0 && lines->most[at - 1] < bytes; at--) {
+            lines->shown[at] = lines->shown[at - 1];
+            lines->most[at] = lines->most[at - 1];
+        }
+        lines->shown[at] = name;
+        lines->most[at] = bytes;
+    }
+}
+
+static void add_sites_then(const struct timeline *timeline, int device, struct lines *lines,
+                           const struct ms_survey_moment *moment)
+{
+    const struct ms_survey_device *survey = &timeline->model->survey->devices[device];
+    uint64_t bytes[SITES_SHOWN] = {0}, shown = 0;
+
+    for (size_t i = 0; i < moment->count; i++) {
+        const struct ms_holding *holding = ms_survey_holding_at(survey, moment->first + i);
+        const size_t name = line_of(lines, timeline->model, holding->site);
+
+        for (size_t k = 0; k < lines->count; k++) {
+            if (lines->shown[k] == name) {
+                bytes[k] += holding->bytes;
+                shown += holding->bytes;
+            }
+        }
+    }
+    begin_counter(timeline, device, "live by site", moment->time_ns);
+    for (size_t k = 0; k < lines->count; k++) {
+        ms_json_count(timeline->json, ms_strings_at(&lines->names, lines->shown[k], NULL),
+                      bytes[k]);
+    }
+    ms_json_count(timeline->json, "all others",
+                  moment->live_bytes > shown ? moment->live_bytes - shown : 0);
+    end_counter(timeline->json);
+}
+
+static void add_sites(const struct timeline *timeline, int device)
+{
+    const struct ms_survey_device *survey = &timeline->model->survey->devices[device];
+    struct lines lines = {.count = 0};
+
+    for (size_t i = 0; i < ms_survey_moment_count(survey); i++) {
+        const struct ms_survey_moment *moment = ms_survey_moment_at(survey, i);
+
+        for (size_t k = 0; k < moment->count && k < SITES_SHOWN; k++) {
+            const struct ms_holding *holding = ms_survey_holding_at(survey, moment->first + k);
+
+            rank_line(&lines, line_of(&lines, timeline->model, holding->site), holding->bytes);
+        }
+    }
+    for (size_t i = 0; i < ms_survey_moment_count(survey); i++) {
+        add_sites_then(timeline, device, &lines, ms_survey_moment_at(survey, i));
+    }
+    ms_strings_free(&lines.names);
+    ms_buffer_free(&lines.text);
+}
+
+static void add_survey(const struct timeline *timeline, int device)
+{
+    const struct ms_survey *survey = timeline->model->survey;
+
+    if (survey && survey->bucket_ns > 0 && survey->devices[device].buckets) {
+        add_kinds(timeline, device);
+        add_sites(timeline, device);
+    }
+}
+
 static void begin_instant(const struct timeline *timeline, const char *name, uint64_t device,
                           uint64_t time_ns)
 {
@@ -244,6 +418,25 @@ static void add_moves(const struct timeline *timeline)
     }
 }
 
+/* Those that the program did not tell of. */
+static void add_found_steps(const struct timeline *timeline)
+{
+    const struct ms_recurrence *found = &timeline->model->recurrence;
+    const uint64_t *begins = (const uint64_t *)found->begins.at;
+    const size_t count = found->known ? found->begins.bytes / sizeof(*begins) : 0;
+    char name[64];
+
+    if (count > 0) {
+        name_row(timeline, STEPS_ROW, "steps, found by the recurrence of call sites");
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t end_ns = i + 1 < count ? begins[i + 1] : timeline->model->duration_ns;
+
+        (void)snprintf(name, sizeof(name), "step %" PRIu64, i * found->every + 1);
+        add_span(timeline, STEPS_ROW, name, begins[i], end_ns);
+    }
+}
+
 /* A step lasts until the next one that is known. */
 static void add_steps(const struct timeline *timeline)
 {
@@ -252,9 +445,11 @@ static void add_steps(const struct timeline *timeline)
     const size_t count = times->bytes / sizeof(*all);
     char name[64];
 
-    if (count > 0) {
-        name_row(timeline, STEPS_ROW, "steps");
+    if (count == 0) {
+        add_found_steps(timeline);
+        return;
     }
+    name_row(timeline, STEPS_ROW, "steps");
     for (size_t i = 0; i < count; i++) {
         const uint64_t end_ns = i + 1 < count ? all[i + 1].time_ns : timeline->model->duration_ns;
 
@@ -329,6 +524,7 @@ void ms_timeline_add(struct ms_json *json, const struct ms_model *model, uint64_
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
         if (model->devices[i].used) {
             add_counters(&timeline, i);
+            add_survey(&timeline, i);
             add_peaks(&timeline, i);
         }
     }
