@@ -12,7 +12,7 @@ fail() {
 usage() {
     cat <<'USAGE'
 Usage: scripts/gpu_check.sh [--minutes M] [--out DIR] [--build DIR] [--only PART]... [--simulated]
-       scripts/gpu_check.sh --make-build DIR
+       scripts/gpu_check.sh --make-build DIR [--build DIR]
 
   --minutes M       the whole may take (9); shared out among the parts
   --out DIR         for results.json, results.md and what goes with them (tests/gpu/<device>-<driver>)
@@ -21,9 +21,9 @@ Usage: scripts/gpu_check.sh [--minutes M] [--out DIR] [--build DIR] [--only PART
   --only PART       doctor, semantics, torch, others, costs, speed, fragmentation, spill, gate or
                     workloads; may be repeated
   --simulated       on the simulated GPU: shows that the check runs, says nothing about hardware
-  --make-build DIR  builds here, and puts into DIR what another machine needs, libraries included;
-                    to be named there by --build
-MEMSHIM_LIMIT is the most device memory that a part uses at a time (16GiB). The exit status is 1 where
+  --make-build DIR  puts into DIR what another machine needs of a build (made here, or the one named),
+                    libraries included; to be named there by --build
+MEMSHIM_LIMIT is the most device memory that a part uses at a time (44GiB). The exit status is 1 where
 something failed, 2 where nothing could be checked.
 USAGE
 }
@@ -50,14 +50,12 @@ carried_libraries() {
 }
 
 make_build() {
-    local folder="$1" built="${MEMSHIM_BUILD:-$root/build}" library program
-    [ -n "$folder" ] || fail "--make-build takes a folder"
+    local folder="$1" built="$2" library program
     [ ! -e "$folder" ] || [ -z "$(ls -A "$folder")" ] || fail "$folder is not empty"
-    build_here "$built"
     mkdir -p "$folder/tests/gpu" "$folder/tests/process" "$folder/lib" "$folder/simgpu"
     cp "$built/memshim" "$built/libmemshim.so" "$folder"
     cp "$built"/simgpu/lib*.so.* "$built/simgpu/launch" "$folder/simgpu"
-    for program in "$built"/tests/gpu/gpu_* "$built"/tests/process/{driver,streams}_{linked,resolved}_job \
+    for program in "$built"/tests/gpu/{gpu_*,libgpu_*.so} "$built"/tests/process/{driver,streams}_{linked,resolved}_job \
         "$built"/tests/process/runtime_{dynamic,dynamic12,static}_job \
         "$built"/tests/process/{life_job,trainer}; do
         cp "$program" "$folder/${program#"$built"/}"
@@ -77,11 +75,13 @@ newest_glibc() {
 
 arguments=()
 build=""
+made=""
 while [ $# -gt 0 ]; do
     case "$1" in
     --make-build)
-        make_build "${2:-}"
-        exit 0
+        made="${2:-}"
+        [ -n "$made" ] || fail "--make-build takes a folder"
+        shift
         ;;
     --build)
         build="${2:-}"
@@ -100,5 +100,9 @@ command -v python3 >/dev/null || fail "there is no python3"
 if [ -z "$build" ]; then
     build="${MEMSHIM_BUILD:-$root/build}"
     build_here "$build"
+fi
+if [ -n "$made" ]; then
+    make_build "$made" "$build"
+    exit 0
 fi
 exec python3 -B "$root/tests/gpu/check.py" --build "$build" "${arguments[@]}"

@@ -46,9 +46,13 @@ PARTS = {
 DEFAULT_MINUTES = 9.0
 DEFAULT_LIMIT_BYTES = 44 * GIB
 SIMULATED_LIMIT_BYTES = 1 * GIB
+# Of these nothing is left to do without PyTorch.
+WANT_TORCH = ("torch", "speed", "fragmentation", "workloads")
 # At the end: for the last part's end, and for writing.
 RESERVE_S = 5.0
 GRACE_S = 2.0
+# Parts are asked to end by themselves so long, or this share, before they would be ended.
+SPARE_S, SPARE_SHARE = 2.0, 0.1
 # What a carried build brings for machines that lack it.
 CARRIED = "lib"
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB|TiB)?")
@@ -128,6 +132,11 @@ def find_python(wanted: str) -> str:
         if path and has_torch(path):
             return path
     return ""
+
+
+def tell(case: Case) -> None:
+    why = f": {case.reason}" if case.reason else ""
+    print(f"  {case.status:<8}{case.name}{why}", flush=True)
 
 
 class Check:
@@ -218,7 +227,8 @@ class Check:
         return out.resolve()
 
     def run(self) -> None:
-        weights = [PARTS[part.name] for part in self.results.parts]
+        without = () if self.world.python else WANT_TORCH
+        weights = [0.1 if part.name in without else PARTS[part.name] for part in self.results.parts]
         for i, part in enumerate(self.results.parts):
             left_s = self.end - time.monotonic()
             part.budget_s = round(left_s * weights[i] / sum(weights[i:]), 1)
@@ -232,7 +242,7 @@ class Check:
     def run_part(self, part: PartResult) -> None:
         """Everything that the part started is ended with it."""
         begin = time.monotonic()
-        deadline = begin + part.budget_s
+        deadline = begin + part.budget_s - min(SPARE_S, SPARE_SHARE * part.budget_s)
         print(f"gpu_check: {part.name} (at most {part.budget_s:.0f} s)", flush=True)
         world = World(**{**vars(self.world), "deadline": deadline})
         with (self.world.work / f"{part.name}.log").open("w+") as log:
@@ -260,20 +270,23 @@ class Check:
             log.seek(0)
             words = log.read()
         part.seconds = round(time.monotonic() - begin, 1)
+        whole: Case | None = None
         if part.ended == "failed":
             last = (words.strip().splitlines() or ["it said nothing"])[-1][:300]
-            part.cases.append(Case(f"{part.name} as a whole", "fail", last, part.seconds))
+            whole = Case(f"{part.name} as a whole", "fail", last, part.seconds)
         if part.ended == "cut off":
             why = f"its {part.budget_s:.0f} s were over"
-            part.cases.append(Case(f"the rest of {part.name}", "skipped", why, part.seconds))
+            whole = Case(f"the rest of {part.name}", "skipped", why, part.seconds)
+        if whole:
+            part.cases.append(whole)
+            tell(whole)
 
     def read(self, part: PartResult, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
             case = part.take(line)
             if case:
-                why = f": {case.reason}" if case.reason else ""
-                print(f"  {case.status:<8}{case.name}{why}", flush=True)
+                tell(case)
 
 
 def known_part(text: str) -> str:

@@ -52,28 +52,35 @@ class Server:
     def __init__(self, world: World, configuration: Configuration, contents: str) -> None:
         self.world = world
         self.configuration = configuration
+        self.contents = contents
         self.lock = threading.Lock()
+        self.log = world.work / f"serve-{time.monotonic_ns()}.log"
+        self.process: subprocess.Popen[str] | None = None
+        # All at once they would keep each other waiting where there are few processors.
+        if not world.simulated:
+            self.process = self.start()
+        self.ready = False
+
+    def start(self) -> subprocess.Popen[str]:
+        world = self.world
         command = [world.need_python(), str(HERE / "serve.py")]
-        settings: dict[str, object] = {**COMMON, **configuration.settings}
+        settings: dict[str, object] = {**COMMON, **self.configuration.settings}
         if world.simulated:
             command.insert(0, str(ROOT / "scripts" / "simgpu.sh"))
-            settings["SIMGPU_CONTENTS"] = contents
-        name = "".join(c if c.isalnum() else "-" for c in configuration.name)
-        self.log = world.work / f"serve-{name}-{time.monotonic_ns()}.log"
+            settings["SIMGPU_CONTENTS"] = self.contents
         with self.log.open("w") as log:
-            self.process = subprocess.Popen(
+            return subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=world.work,
-                env=world.environment(configuration.shim, settings),
+                env=world.environment(self.configuration.shim, settings),
             )
-        self.ready = False
 
     def answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
+        assert self.process is not None and self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
             words = (self.log.read_text().strip().splitlines() or ["it said nothing"])[-1]
@@ -90,6 +97,7 @@ class Server:
     ) -> Result:
         """One job to its end."""
         with self.lock:
+            self.process = self.process or self.start()
             if not self.ready:
                 self.answer()
                 self.ready = True
@@ -111,9 +119,13 @@ class Server:
             self.process.stdin.flush()
             status = int(self.answer()["status"])
         texts = [file.read_text(errors="replace") if file.exists() else "" for file in files]
-        return Result([program, *words], status, texts[0], texts[1], timed_out=status == TIMED_OUT)
+        timed_out = status == TIMED_OUT
+        ended = timed_out and left_s <= timeout_s
+        return Result([program, *words], status, texts[0], texts[1], timed_out, ended)
 
     def close(self) -> None:
+        if self.process is None:
+            return
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()

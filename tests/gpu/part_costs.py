@@ -54,7 +54,8 @@ def run(part: Part) -> None:
                 part.figure(f"{name}, p99", row["p99_ns"] / 1000, "us")
         result.check()
     file = world.out / "costs.csv"
-    with part.case("costs: memshim replay takes the table", needs_s=3):
+    with part.case("costs: memshim replay takes the table"):
+        part.world.need(3)
         expect(bool(rows), "nothing was measured")
         file.write_text(table(rows))
         command = [str(world.cli), "replay", str(TRACE), "--cap", "64GiB", "--costs", str(file)]

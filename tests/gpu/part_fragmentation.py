@@ -21,9 +21,9 @@ from jobs import (
 from world import MIB, Fail, Part, Skip, expect, main
 
 CONFIGURATIONS = (FULL, NATIVE, EXPANDABLE, ASYNC, TENSOR)
-JOB = ("--vary", "--checkpoint", "--steps", 20, "--warm-up", 1)
-REAL = ("--batch", 24, "--length", 512, "--width", 768)
-SMALL = ("--batch", 24, "--length", 512, "--width", 256, "--layers", 3)
+JOB = ("--vary", "--checkpoint", "--warm-up", 1)
+REAL = ("--steps", 20, "--batch", 24, "--length", 512, "--width", 768)
+SMALL = ("--steps", 4, "--batch", 8, "--length", 512, "--width", 256, "--layers", 2)
 GRANULE = 2 * MIB
 # Of peak live bytes: how near to the smallest limit the search goes, and where it begins.
 TOLERANCE = 0.003
@@ -83,7 +83,8 @@ class Search:
 def search(part: Part, server: Server, peak_bytes: int, at_once: int) -> None:
     """Live bytes are the job's, so the same for all of them."""
     name = server.configuration.name
-    with part.case(f"smallest limit: {name}", needs_s=2 * TRIAL_S):
+    with part.case(f"smallest limit: {name}"):
+        part.world.need(2 * TRIAL_S)
         size = SMALL if part.world.simulated else REAL
         ample = train(server, *JOB, *size)
         this = Search(part, server, ample, at_once)
@@ -102,7 +103,8 @@ def run(part: Part) -> None:
         return
     with servers(world, *CONFIGURATIONS) as made:
         ample: list[Trained] = []
-        with part.case("fragmentation: the job with ample memory", needs_s=2 * TRIAL_S):
+        with part.case("fragmentation: the job with ample memory"):
+            part.world.need(2 * TRIAL_S)
             size = SMALL if world.simulated else REAL
             ample.append(train(made[NATIVE.name], *JOB, *size))
             part.figure("fragmentation/peak live", ample[0].live_bytes / MIB, "MiB")

@@ -59,7 +59,8 @@ def try_one(part: Part, name: str) -> None:
 
 def run(part: Part) -> None:
     for name in FRAMEWORKS:
-        with part.case(f"other frameworks: {name}", needs_s=5):
+        with part.case(f"other frameworks: {name}"):
+            part.world.need(5)
             try_one(part, name)
 
 

@@ -88,11 +88,13 @@ def measure(
             name = configuration.name
             if turn and not found[name].runs:
                 continue
-            with part.case(f"speed, {shapes} shapes, run {turn + 1}: {name}", needs_s=START_S):
+            with part.case(f"speed, {shapes} shapes, run {turn + 1}: {name}"):
+                part.world.need(START_S)
                 run_once(nvml, made[name], found[name], job)
                 tell(part, shapes, name, found[name], nvml is not None)
         if shapes == "variable" and found[FULL.name].runs:
-            with part.case(f"speed, {shapes} shapes, run {turn + 1}: {TIGHT}", needs_s=START_S):
+            with part.case(f"speed, {shapes} shapes, run {turn + 1}: {TIGHT}"):
+                part.world.need(START_S)
                 ample = found[FULL.name].runs[0]
                 limit = int(ample.live_bytes * TIGHT_RATIO) + ample.others_bytes
                 run_once(nvml, made[FULL.name], found[TIGHT], job, MEMSHIM_LIMIT=limit)
@@ -103,7 +105,8 @@ def pairs(part: Part, made: dict[str, Server]) -> None:
     """From Python, one size: what a call costs on the way through PyTorch."""
     for configuration in CONFIGURATIONS:
         name = configuration.name
-        with part.case(f"alloc + free pairs: {name}", needs_s=START_S):
+        with part.case(f"alloc + free pairs: {name}"):
+            part.world.need(START_S)
             server = made[name]
             settings: dict[str, object] = {}
             if configuration.shim:

@@ -65,7 +65,8 @@ def bandwidth(part: Part) -> None:
 
 def same_losses(part: Part, server: Server, job: list[object]) -> None:
     ample: list[Trained] = []
-    with part.case("losses: memshim native, spilling at 0.8 x need", needs_s=2 * START_S):
+    with part.case("losses: memshim native, spilling at 0.8 x need"):
+        part.world.need(2 * START_S)
         ample.append(train(server, *job, "--deterministic"))
         limit = ample[0].others_bytes + int(0.8 * ample[0].live_bytes)
         short = train(server, *job, "--deterministic", MEMSHIM_LIMIT=limit, **SPILLING)
@@ -78,7 +79,8 @@ def steps(part: Part, made: dict[str, Server], job: list[object]) -> None:
     """Need: what is alive at the peak."""
     ample: list[Trained] = []
     server = made[FULL.name]
-    with part.case("spill: a step with ample memory", needs_s=START_S):
+    with part.case("spill: a step with ample memory"):
+        part.world.need(START_S)
         ample.append(train(server, *job))
         part.figure("spill/need", ample[0].live_bytes / MIB, "MiB")
         part.figure("spill/step with ample memory", milliseconds(ample[0]), "ms")
@@ -86,17 +88,20 @@ def steps(part: Part, made: dict[str, Server], job: list[object]) -> None:
         return
     need, others = ample[0].live_bytes, ample[0].others_bytes
     for share in PARTS:
-        with part.case(f"spill: a step at {share:g} x need", needs_s=START_S):
+        with part.case(f"spill: a step at {share:g} x need"):
+            part.world.need(START_S)
             limit = others + int(share * need)
             short = train(server, *job, MEMSHIM_LIMIT=limit, **SPILLING)
             expect(short.device["peak_charged_bytes"] <= limit, "more was charged than the limit")
             part.figure(f"spill/step at {share:g} x need", milliseconds(short), "ms")
-        with part.case(f"spill: a step on managed memory at {share:g} x need", needs_s=START_S):
+        with part.case(f"spill: a step on managed memory at {share:g} x need"):
+            part.world.need(START_S)
             cap = int(share * need)
             library = part.world.program(MANAGED)
             managed = train(made[OTHER.name], *job, "--managed", library, GPU_CHECK_MANAGED_CAP=cap)
             part.figure(f"spill/step managed at {share:g} x need", milliseconds(managed), "ms")
-    with part.case("spill: a step with PyTorch's save_on_cpu hooks", needs_s=START_S):
+    with part.case("spill: a step with PyTorch's save_on_cpu hooks"):
+        part.world.need(START_S)
         offloaded = train(made[NATIVE.name], *job, "--offload")
         part.figure("spill/step with save_on_cpu", milliseconds(offloaded), "ms")
         part.figure("spill/save_on_cpu, peak live", offloaded.live_bytes / need, "x need")

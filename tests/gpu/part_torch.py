@@ -52,7 +52,8 @@ def same(reference: Trained, other: Trained) -> None:
 def losses(part: Part, made: dict[str, Server]) -> None:
     job = (*JOB, *(SMALL if part.world.simulated else REAL))
     found: list[Trained] = []
-    with part.case("the job is deterministic without memshim", needs_s=10):
+    with part.case("the job is deterministic without memshim"):
+        part.world.need(10)
         found += [train(made[NATIVE.name], *job), train(made[NATIVE.name], *job)]
         same(*found[:2])
     if len(found) < 2:
@@ -61,13 +62,15 @@ def losses(part: Part, made: dict[str, Server]) -> None:
     for configuration in (FULL, TENSOR):
         server = made[configuration.name]
         ample: list[Trained] = []
-        with part.case(f"losses: {configuration.name}, ample memory", needs_s=5):
+        with part.case(f"losses: {configuration.name}, ample memory"):
+            part.world.need(5)
             ample.append(train(server, *job))
             same(found[0], ample[0])
             part.needs_kernels()
         if not ample:
             continue
-        with part.case(f"losses: {configuration.name}, a limit just above live", needs_s=5):
+        with part.case(f"losses: {configuration.name}, a limit just above live"):
+            part.world.need(5)
             limit = int(ample[0].live_bytes * TIGHT) + ample[0].others_bytes + SLACK_BYTES
             tight = train(server, *job, MEMSHIM_LIMIT=limit)
             same(found[0], tight)
@@ -89,7 +92,8 @@ def digest(server: Server, name: str) -> str:
 
 def recovered(part: Part, server: Server) -> None:
     """Under a limit: refused, said, and gone on."""
-    with part.case("out of memory and recovery, in the report, too", needs_s=5):
+    with part.case("out of memory and recovery, in the report, too"):
+        part.world.need(5)
         output = part.world.output("recovery")
         result = server.run(
             "features",

@@ -1,5 +1,5 @@
-"""Part 10: the five workloads of tests/workloads at their sizes, the shortest first, as many as time
-allows. Fewer steps than a training has; the shapes are what counts."""
+"""Part 10: the five workloads of tests/workloads at their sizes, the shortest first, as many as
+time allows. Fewer steps than a training has; the shapes are what counts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def try_one(part: Part, workload: Workload) -> None:
 
 def run(part: Part) -> None:
     for workload in WORKLOADS:
-        with part.case(f"workload: {workload.name}", needs_s=LEAST_S):
+        with part.case(f"workload: {workload.name}"):
+            part.world.need(LEAST_S)
             try_one(part, workload)
 
 

@@ -1,5 +1,5 @@
-"""Runs train.py or features.py again and again, each time in a child of its own, without importing
-PyTorch anew: what takes seconds, and touches no device.
+"""Runs train.py, features.py or pairs.py again and again, each time in a child of its own, without
+importing PyTorch anew: what takes seconds, and touches no device.
 
 Reads a JSON object a line: {"program", "arguments", "environment", "timeout_s", "stdout",
 "stderr"}, the last two names of files; answers each with a line {"status"}. What is settled when
@@ -16,7 +16,10 @@ import sys
 import time
 from typing import Any
 
-import features  # noqa: F401  imported here so that children need not
+# Imported here so that children need not; an optimizer imports PyTorch's compiler.
+import features  # noqa: F401
+import pairs  # noqa: F401
+import torch._dynamo  # noqa: F401
 import train  # noqa: F401
 
 

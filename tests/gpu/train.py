@@ -147,8 +147,8 @@ def train(options: argparse.Namespace) -> None:
         losses=[float(loss.item()).hex() for loss in losses],
         steps_per_s=options.steps / measured,
         step_s=statistics.median(each[-options.steps :]) if options.each else None,
-        peak_live_bytes=torch.cuda.max_memory_allocated(),
-        peak_reserved_bytes=torch.cuda.max_memory_reserved(),
+        peak_live_bytes=0 if options.managed else torch.cuda.max_memory_allocated(),
+        peak_reserved_bytes=0 if options.managed else torch.cuda.max_memory_reserved(),
     )
 
 

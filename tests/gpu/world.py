@@ -28,8 +28,6 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 PREFIX = "GPU_CHECK_"
 NO_KERNELS = "kernels do nothing on the simulated GPU"
 PR_SET_CHILD_SUBREAPER = 36
-# Parts end by themselves this long before they would be killed.
-SPARE_S = 2.0
 
 
 class Skip(Exception):
@@ -49,8 +47,11 @@ class Result:
     stdout: str
     stderr: str
     timed_out: bool
+    out_of_time: bool = False  # not the command's own time was up, but the part's
 
     def check(self, status: int = 0) -> Result:
+        if self.out_of_time:
+            raise Skip("no time left: it was ended")
         if self.timed_out:
             raise Fail(f"{self.name()} did not end in time: {self.last_words()}")
         if self.status != status:
@@ -148,12 +149,12 @@ class World:
 
     def left_s(self) -> float:
         """Seconds that this part still has."""
-        return self.deadline - time.monotonic() - SPARE_S
+        return self.deadline - time.monotonic()
 
     def need(self, seconds: float) -> None:
         """Skips the case unless there is as much time."""
         if self.left_s() < seconds:
-            raise Skip(f"no time left (it wants {seconds:.0f} s)")
+            raise Skip("no time left")
 
     @property
     def shim(self) -> Path:
@@ -177,14 +178,13 @@ class World:
         return self.python
 
     def environment(self, shim: bool, settings: Mapping[str, object]) -> dict[str, str]:
-        """A command's environment: ours without what is about memshim, PyTorch's allocator or the
-        simulated GPU, then these; None removes one. Running out is to be seen unless a part says
-        otherwise, so spilling is off."""
+        """A command's environment: ours without what is about memshim or PyTorch's allocator, then
+        these; None removes one. Running out is to be seen unless a part says otherwise, so spilling
+        is off."""
         kept = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("SIMGPU_", "MEMSHIM_", "PYTORCH_", PREFIX))
-            and name != "LD_PRELOAD"
+            if not name.startswith(("MEMSHIM_", "PYTORCH_", PREFIX)) and name != "LD_PRELOAD"
         }
         kept["MEMSHIM_SPILL"] = "off"
         kept["MEMSHIM_OUTPUT"] = str(self.work / "memshim-out")
@@ -193,7 +193,7 @@ class World:
             paths.insert(0, str(self.build / "simgpu"))
             kept["MEMSHIM_BUILD"] = str(self.build)
             kept["SIMGPU_SHARED"] = str(self.work / "devices")
-            kept["SIMGPU_MEMORY"] = "64GiB"
+            kept.setdefault("SIMGPU_MEMORY", "64GiB")
             kept["OMP_NUM_THREADS"] = "1"
             if self.python:
                 kept["MEMSHIM_VENV"] = str(Path(self.python).parent.parent)
@@ -237,18 +237,21 @@ class World:
     ) -> Result:
         """A command to its end, or until this much time, or this part's, is up. `torch`: a Python
         program that wants PyTorch's libraries, of which the simulated GPU has doubles."""
+        left_s = self.left_s()
+        if left_s <= 0:
+            raise Skip("no time left")
         process = self.start(command, shim, torch, **settings)
         timed_out = False
         try:
-            stdout, stderr = process.communicate(timeout=max(0.1, min(timeout_s, self.left_s())))
+            stdout, stderr = process.communicate(timeout=min(timeout_s, left_s))
         except subprocess.TimeoutExpired:
             timed_out = True
             process.kill()
             end_descendants()
             stdout, stderr = process.communicate()
-        return Result(
-            [str(part) for part in command], process.returncode, stdout, stderr, timed_out
-        )
+        words = [str(part) for part in command]
+        ended = timed_out and left_s <= timeout_s
+        return Result(words, process.returncode, stdout, stderr, timed_out, ended)
 
     def run_python(self, script: str, *arguments: object, **settings: Any) -> Result:
         """A Python program of this folder, with PyTorch."""
@@ -306,12 +309,11 @@ class Part:
         self.say(figure=name, value=value, unit=unit)
 
     @contextlib.contextmanager
-    def case(self, name: str, needs_s: float = 0) -> Iterator[None]:
+    def case(self, name: str) -> Iterator[None]:
         """What happens inside is the case; it fails by an exception, and the part goes on."""
         start = time.monotonic()
         status, reason = "pass", ""
         try:
-            self.world.need(needs_s)
             yield
         except Skip as why:
             status, reason = "skipped", str(why)

@@ -1,0 +1,198 @@
+"""scripts/gpu_check.sh on the simulated GPU, without PyTorch: it runs through, keeps to its time,
+and leaves results that say what is so."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+from pathlib import Path
+from typing import Any
+
+from machine import BUILD, ROOT, ProcessTest, Result
+
+SCRIPT = ROOT / "scripts" / "gpu_check.sh"
+# Far more than it takes: how fast it is on a busy machine is nothing to fail for.
+MINUTES = "4"
+PARTS = ("doctor", "semantics", "costs", "spill", "gate")
+WITHOUT_TORCH = ("torch", "speed", "fragmentation", "workloads")
+# Cases that are left out on the simulated GPU, and nothing else may be.
+LEFT_OUT = (
+    "assumption: a kernel's parameters are told",
+    "gate: all that CUPTI knows to start work passes it",
+    "spill: a training job",
+    "spill: back up, contents as written",  # where it cannot be told from the way down
+)
+
+
+class GpuCheck(ProcessTest):
+    def environment(self) -> dict[str, str]:
+        return {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SIMGPU_", "MEMSHIM_", "LD_"))
+        }
+
+    def check(self, *arguments: str | Path, build: Path = BUILD, **settings: str) -> Result:
+        command = [SCRIPT, "--simulated", "--build", build, "--python", "none", *arguments]
+        words = [str(part) for part in command]
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            timeout=500,
+            env={**self.environment(), **settings},
+            check=False,
+        )
+        return Result(words, done.returncode, done.stdout, done.stderr)
+
+    def results(self) -> dict[str, Any]:
+        value = json.loads((self.folder / "out" / "results.json").read_text())
+        assert isinstance(value, dict)
+        return value
+
+    def test_everything_that_needs_no_pytorch(self) -> None:
+        wanted = [word for name in PARTS for word in ("--only", name)]
+        result = self.check("--minutes", MINUTES, "--out", self.folder / "out", *wanted)
+        result.check()
+        found = self.results()
+        self.assertEqual(found["schema"], "memshim-gpu-check/1")
+        self.assertTrue(found["machine"]["simulated"])
+        self.assertEqual(found["machine"]["device"], "Simulated GPU")
+        self.assertEqual([part["name"] for part in found["parts"]], list(PARTS))
+        cases = {case["name"]: case for part in found["parts"] for case in part["cases"]}
+        for part in found["parts"]:
+            self.assertEqual(part["ended"], "done", result.describe())
+            self.assertTrue(part["cases"], part["name"])
+        skipped = {name for name, case in cases.items() if case["status"] == "skipped"}
+        self.assertLessEqual(skipped, set(LEFT_OUT), result.describe())
+        self.assertTrue(all(cases[name]["reason"] for name in skipped))
+        self.assertGreaterEqual(
+            sum(name.startswith("assumption: ") for name in cases), 55, sorted(cases)
+        )
+        for name in ("same account: driver linked", "contents after every reuse, memory short"):
+            self.assertEqual(cases[name]["status"], "pass")
+        figures = found["figures"]
+        for call in ("create", "map", "set_access", "unmap", "release"):
+            for mebibytes in (2, 16, 32, 128):
+                for where in ("device", "host"):
+                    self.assertGreater(
+                        figures[f"costs/{call} {mebibytes} MiB, {where}"]["value"], 0
+                    )
+        # What was measured where no kernel runs reaches no target and misses none.
+        self.assertEqual({row["status"] for row in found["targets"]}, {"unknown"})
+        self.assertEqual(len(found["targets"]), 7)
+        page = (self.folder / "out" / "results.md").read_text()
+        self.assertIn("**simulated GPU**", page)
+        self.assertIn("| doctor |", page)
+        costs = (self.folder / "out" / "costs.csv").read_text()
+        self.assertIn("call,bytes,median_ns,p99_ns\n", costs)
+
+    def test_what_differs_fails_by_its_name(self) -> None:
+        """A device that says otherwise than the simulated one does."""
+        result = self.check(
+            *("--minutes", "2", "--out", self.folder / "out", "--only", "semantics"),
+            SIMGPU_FAIL="cuMemGetAddressRange_v2@*=1",
+        )
+        result.check(1)
+        (part,) = self.results()["parts"]
+        failed = {case["name"] for case in part["cases"] if case["status"] == "fail"}
+        self.assertIn("assumption: the range of a mapped address is its mapping", failed)
+        self.assertNotIn("assumption: contents move with the chunk", failed)
+
+    def test_time_is_kept_and_what_was_found_is_written(self) -> None:
+        start = time.monotonic()
+        result = self.check("--minutes", "0.15", "--out", self.folder / "out")
+        took_s = time.monotonic() - start
+        self.assertIn(result.status, (0, 1), result.describe())
+        self.assertLess(took_s, 60)
+        found = self.results()
+        self.assertEqual(len(found["parts"]), 10)
+        for part in found["parts"]:
+            if part["name"] in WITHOUT_TORCH and part["ended"] == "done":
+                self.assertEqual({case["status"] for case in part["cases"]}, {"skipped"})
+
+    def test_stopped(self) -> None:
+        out = self.folder / "out"
+        command = [str(SCRIPT), "--simulated", "--build", str(BUILD), "--python", "none"]
+        process = subprocess.Popen(
+            [*command, "--minutes", MINUTES, "--out", str(out), "--only", "semantics"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environment(),
+        )
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "pass" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+        (part,) = self.results()["parts"]
+        self.assertTrue(part["cases"])
+
+    def test_wrong_calls(self) -> None:
+        for arguments, words in (
+            (("--minutes", "soon"), "takes minutes"),
+            (("--minutes", "0"), "takes minutes"),
+            (("--only", "everything"), "there is no part 'everything'"),
+            (("--frobnicate",), "--frobnicate"),
+            (("--out", "/proc/nowhere"), "--out"),
+        ):
+            with self.subTest(arguments):
+                result = self.check(*arguments).check(2)
+                self.assertIn(words, result.stderr)
+                self.assertNotIn("Traceback", result.stderr)
+        self.assertIn("there is no folder", self.check(build=self.folder / "none").check(2).stderr)
+        self.assertIn("has no libmemshim.so", self.check(build=self.folder).check(2).stderr)
+        self.assertIn("MEMSHIM_LIMIT is a size", self.check(MEMSHIM_LIMIT="much").check(2).stderr)
+
+    def test_no_device(self) -> None:
+        """Where there is no driver, it says so and how to try without one."""
+        if Path("/dev/nvidiactl").exists():
+            self.skipTest("there is a GPU here")
+        done = subprocess.run(
+            [SCRIPT, "--build", BUILD, "--python", "none", "--out", self.folder / "out"],
+            capture_output=True,
+            text=True,
+            env=self.environment(),
+            timeout=120,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--simulated", done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
+
+@unittest.skipUnless(shutil.which("ldconfig") or Path("/sbin/ldconfig").exists(), "no ldconfig")
+class CarriedBuild(ProcessTest):
+    def test_it_runs_from_anywhere(self) -> None:
+        folder = self.folder / "carried"
+        made = subprocess.run(
+            [SCRIPT, "--make-build", folder, "--build", BUILD],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PATH": "/sbin:" + os.environ["PATH"]},
+            timeout=300,
+            check=False,
+        )
+        self.assertEqual(made.returncode, 0, made.stdout + made.stderr)
+        self.assertTrue(list((folder / "lib").glob("libunwind.so.8*")))
+        parts = ("--only", "doctor", "--only", "gate", "--minutes", "2")
+        where = ("--build", str(folder), "--out", str(self.folder / "out"))
+        checked = subprocess.run(
+            [str(SCRIPT), "--simulated", "--python", "none", *where, *parts],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
