@@ -148,6 +148,7 @@ static bool read_traces(const struct ms_buffer *traces, const struct reading *ho
         ms_model_name_sites(model, MS_STACKS_LINES, how->modules);
         if (how->survey || how->write_files) {
             ms_model_survey(model, how->write_files ? MS_SURVEY_WHOLE : how->depth);
+            ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
         }
         if (how->write_files && wants_files(model) && !ms_report_save(model, why, sizeof(why))) {
             (void)fprintf(stderr, "memshim report: %s\n", why);

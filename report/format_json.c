@@ -7,12 +7,15 @@
 #include "report/format_sites.h"
 #include "report/ledger.h"
 #include "report/units.h"
+#include "report/verdict_report.h"
+#include "report/what_if.h"
 
 #define SCHEMA "memshim-report/1"
 
-#define LISTED_MOVED_SITES 20
-#define MOST_SITES         1000
-#define MOST_SITES_OF_MANY 30 /* in a run's report, which holds those of all its processes */
+#define LISTED_MOVED_SITES  20
+#define LISTED_PINNED_SITES 20
+#define MOST_SITES          1000
+#define MOST_SITES_OF_MANY  30 /* in a run's report, which holds those of all its processes */
 
 const char *ms_threshold_name(uint64_t state)
 {
@@ -102,32 +105,34 @@ static void add_process(struct ms_json *json, const struct ms_model *model)
     ms_json_close(json, '}');
 }
 
-static void add_ledger(struct ms_json *json, const struct ms_counters *counters)
+static void add_ledger(struct ms_json *json, const struct ms_ledger_row *rows, size_t count)
 {
-    struct ms_ledger_row rows[MS_LEDGER_ROWS];
-    const size_t count = ms_ledger(counters, rows);
-
     ms_json_open(json, "ledger", '[');
     for (size_t i = 0; i < count; i++) {
         ms_json_open(json, NULL, '{');
         ms_json_text(json, "name", rows[i].name);
-        ms_json_count(json, "bytes", rows[i].bytes);
+        if (rows[i].negative) {
+            ms_json_integer(json, "bytes", -(int64_t)(rows[i].bytes & INT64_MAX));
+        } else {
+            ms_json_count(json, "bytes", rows[i].bytes);
+        }
         ms_json_flag(json, "exact", !rows[i].estimated);
         ms_json_close(json, '}');
     }
     ms_json_close(json, ']');
 }
 
-static void add_peak(struct ms_json *json, const struct ms_aggregate *sums)
+static void add_peak(struct ms_json *json, const struct ms_model *model, int index)
 {
-    const struct ms_moment peak = ms_aggregate_peak_live(sums);
+    const struct ms_moment peak = ms_aggregate_peak_live(&model->devices[index].sums);
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
 
     ms_json_open(json, "peak", '{');
     ms_json_count(json, "time_ns", peak.time_ns);
     ms_json_count(json, "live_bytes", peak.live_bytes);
     ms_json_count(json, "reserved_bytes", peak.reserved_bytes);
     ms_json_count(json, "charged_bytes", peak.charged_bytes);
-    add_ledger(json, ms_aggregate_at_peak(sums));
+    add_ledger(json, rows, ms_ledger_at_peak(model, index, rows));
     ms_json_close(json, '}');
 }
 
@@ -142,6 +147,38 @@ static void add_tensors(struct ms_json *json, const struct ms_aggregate *sums)
     ms_json_count(json, "deaths", sums->deaths);
     ms_json_count(json, "peak_live_bytes", sums->peak_tensor_bytes);
     ms_json_close(json, '}');
+}
+
+/* What PyTorch held reserved when it counted most; null where it reported no tensors. */
+static void add_torch(struct ms_json *json, const struct ms_model *model, int index)
+{
+    const uint64_t bytes = ms_what_if_torch_bytes(model, index);
+
+    if (bytes > 0) {
+        ms_json_count(json, "torch_reserved_bytes", bytes);
+    } else {
+        ms_json_null(json, "torch_reserved_bytes");
+    }
+}
+
+/* Who asked for pinned host memory, those with most of it at once first. */
+static void add_pinned(struct ms_json *json, const struct ms_model *model, int index)
+{
+    struct ms_buffer lines = {0};
+
+    ms_pinned_lines(model, index, &lines);
+    ms_json_open(json, "host_pinned", '[');
+    for (size_t i = 0; i < ms_pinned_line_count(&lines) && i < LISTED_PINNED_SITES; i++) {
+        const struct ms_pinned_line *line = (const struct ms_pinned_line *)lines.at + i;
+
+        ms_json_open(json, NULL, '{');
+        ms_json_add_site_line(json, "line", model, line->site);
+        ms_json_count(json, "bytes", line->bytes);
+        ms_json_count(json, "peak_bytes", line->peak_bytes);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, ']');
+    ms_buffer_free(&lines);
 }
 
 static void add_uuid(struct ms_json *json, const struct ms_model_device *device)
@@ -256,20 +293,46 @@ static void add_device(struct ms_json *json, const struct ms_model *model, int i
     }
     ms_json_close(json, '}');
     add_tensors(json, sums);
-    add_peak(json, sums);
+    add_peak(json, model, index);
+    add_torch(json, model, index);
     ms_json_count(json, "peak_host_pinned_bytes", sums->peak_host_pinned_bytes);
+    add_pinned(json, model, index);
     ms_json_count(json, "peak_host_chunk_bytes", sums->peak_host_chunk_bytes);
     add_spill(json, model, index);
     ms_json_add_survey(json, model, index);
     ms_json_close(json, '}');
 }
 
+/* Who else had memory on the device; null where NVML did not tell. */
+static void add_others(struct ms_json *json, const struct ms_others *others)
+{
+    if (!others->known) {
+        ms_json_null(json, "other_processes");
+        return;
+    }
+    ms_json_open(json, "other_processes", '[');
+    for (size_t i = 0; i < MS_OTHERS_NAMED && others->named[i].bytes > 0; i++) {
+        const struct ms_other_process *other = &others->named[i];
+
+        ms_json_open(json, NULL, '{');
+        ms_json_count(json, "pid", other->pid);
+        ms_json_part(json, "name", other->name, strnlen(other->name, sizeof(other->name)));
+        ms_json_count(json, "bytes", other->bytes);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, ']');
+}
+
 static void add_oom(struct ms_json *json, const struct ms_model *model, size_t index)
 {
     const struct ms_model_oom *oom = ms_model_oom_at(model, index);
-    char sentence[MS_SENTENCE_BYTES];
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+    struct ms_judgement judgement;
+    char sentence[3 * MS_SENTENCE_BYTES];
 
-    (void)ms_verdict_decide(&oom->record.state, NULL, sentence, sizeof(sentence));
+    ms_judge(model, index, &judgement);
+    (void)snprintf(sentence, sizeof(sentence), "OUT OF MEMORY: %s. %s.", judgement.what,
+                   judgement.why);
     ms_json_open(json, NULL, '{');
     ms_json_count(json, "time_ns", oom->time_ns);
     ms_json_count(json, "device", oom->device);
@@ -278,12 +341,18 @@ static void add_oom(struct ms_json *json, const struct ms_model *model, size_t i
     ms_json_add_site_line(json, "line", model, oom->record.state.site);
     ms_json_count(json, "requested_bytes", oom->record.state.requested_bytes);
     ms_json_count(json, "short_bytes", oom->short_bytes);
-    ms_json_text(json, "verdict", ms_verdict_name(oom->verdict));
+    if (judgement.step > 0) {
+        ms_json_count(json, "step", judgement.step);
+    } else {
+        ms_json_null(json, "step");
+    }
+    ms_json_text(json, "verdict", ms_verdict_name(judgement.verdict));
     ms_json_text(json, "sentence", sentence);
     ms_json_count(json, "largest_free_bytes", oom->record.state.largest_free_bytes);
     ms_json_flag(json, "recovered", oom->recovered);
     ms_json_count(json, "waiting_bytes", oom->record.state.pending_bytes);
-    add_ledger(json, &oom->record.counters);
+    add_others(json, &oom->record.state.others);
+    add_ledger(json, rows, ms_ledger_at_oom(model, index, rows));
     ms_json_add_oom_kinds(json, model, index);
     ms_json_close(json, '}');
 }
@@ -363,6 +432,7 @@ void ms_format_json_limited(const struct ms_model *model, struct ms_json *json, 
     }
     ms_json_close(json, ']');
     add_ooms(json, model, limits->ooms);
+    ms_what_if_json(json, model);
     add_thresholds(json, model, limits->thresholds);
     ms_json_add_sites(json, model, limits);
     add_lines(json, "notes", &model->notes, model->note_count);

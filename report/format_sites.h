@@ -20,13 +20,19 @@ void ms_json_add_frame_table(struct ms_json *json, const char *key,
 void ms_json_add_site_line(struct ms_json *json, const char *key, const struct ms_model *model,
                            uint32_t site);
 
-/* Members that tell who a site is: id, device, kind, kind_reason, tags, line, frames (numbers in the
- * table). */
+/* Members that tell who a site is: id, device, kind, kind_reason, tags, line, frames (numbers in
+ * the table). */
 void ms_json_add_site_name(struct ms_json *json, const struct ms_model *model, int device,
                            uint32_t site, struct ms_frame_table *table);
 
 /* What stands for the frames of a site that has none: "[no call site]". */
 const char *ms_site_without_stack(const struct ms_model *model, uint32_t site);
+
+/* report.txt: the answer: of the out-of-memory that ended the run, or of the device where none did;
+ * and where the bytes of the device were at that moment, or at its peak. */
+void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model, bool name_device);
+void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model, int device);
+void ms_text_add_ledger(struct ms_buffer *out, const struct ms_model *model, int device);
 
 /* report.txt: the line on training steps. */
 void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model);

@@ -77,83 +77,6 @@ static void add_head(const struct ms_model *model, struct ms_buffer *out)
     }
 }
 
-/* The three largest holders, in one line. */
-static void add_holders(const struct ms_counters *counters, struct ms_buffer *out)
-{
-    struct ms_ledger_row rows[MS_LEDGER_ROWS];
-    const size_t count = ms_ledger(counters, rows);
-    bool shown[MS_LEDGER_ROWS] = {false};
-
-    for (int place = 0; place < 3; place++) {
-        size_t largest = count;
-
-        for (size_t i = 0; i < count; i++) {
-            const bool free = strcmp(rows[i].name, "free") == 0;
-
-            if (!shown[i] && !free && (largest == count || rows[i].bytes > rows[largest].bytes)) {
-                largest = i;
-            }
-        }
-        if (largest == count) {
-            break;
-        }
-        shown[largest] = true;
-        ms_buffer_format(out, "%s%s %s", place ? ", " : "", BYTES(rows[largest].bytes),
-                         rows[largest].what);
-    }
-    ms_buffer_add(out, "\n");
-}
-
-static const char *advice(const struct ms_model_oom *oom)
-{
-    switch (oom->verdict) {
-    case MS_VERDICT_CAP:
-        return oom->short_bytes == 0
-                   ? "raise or drop set_per_process_memory_fraction in the program"
-                   : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT, by at least what was short";
-    case MS_VERDICT_FRAGMENTATION:
-        return "the holes are pinned where they are: see the table below for who holds what";
-    case MS_VERDICT_OTHER_PROCESS:
-        return "nvidia-smi names the other processes; end them or take another device";
-    case MS_VERDICT_SPILL_LIMIT:
-        return "a larger MEMSHIM_SPILL_LIMIT, where the host has the memory; or a smaller batch";
-    default:
-        return "a smaller batch or shape, or a larger device: by at least what was short";
-    }
-}
-
-static void add_oom_answer(const struct ms_model *model, const struct ms_model_oom *oom,
-                           struct ms_buffer *out)
-{
-    char what[MS_SENTENCE_BYTES], why[MS_SENTENCE_BYTES];
-
-    (void)ms_verdict_parts(&oom->record.state, NULL, what, sizeof(what), why, sizeof(why));
-    ms_buffer_format(out, "OUT OF MEMORY after %s", DURATION(oom->time_ns));
-    if (has_several_devices(model)) {
-        ms_buffer_format(out, " on device %" PRIu64, oom->device);
-    }
-    ms_buffer_format(out, ": %s.\n", what);
-    if (ms_site_frame(model, oom->record.state.site)) {
-        ms_buffer_add(out, "  asked  ");
-        ms_site_add_line(model, oom->record.state.site, out);
-        ms_buffer_add(out, "\n");
-    }
-    ms_buffer_format(out, "  why    %s.\n", why);
-    ms_buffer_add(out, "  holds  ");
-    add_holders(&oom->record.counters, out);
-    ms_buffer_format(out, "  next   %s\n", advice(oom));
-}
-
-static uint64_t recovered_ooms(const struct ms_model *model)
-{
-    uint64_t count = 0;
-
-    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
-        count += ms_model_oom_at(model, i)->recovered;
-    }
-    return count;
-}
-
 static void add_fragmentation(const struct ms_aggregate *sums, struct ms_buffer *out)
 {
     const int64_t ppm = ms_aggregate_fragmentation_ppm(sums);
@@ -163,48 +86,6 @@ static void add_fragmentation(const struct ms_aggregate *sums, struct ms_buffer 
     } else {
         ms_buffer_format(out, "fragmentation %s when reserved bytes peaked",
                          PERCENT((uint64_t)ppm, 1000000));
-    }
-}
-
-static void add_good_answer(const struct ms_model *model, struct ms_buffer *out)
-{
-    const int main_device = ms_model_main_device(model);
-
-    if (main_device < 0) {
-        ms_buffer_add(out, "No device was used, as far as the trace tells.\n");
-        return;
-    }
-
-    const struct ms_aggregate *sums = &model->devices[main_device].sums;
-    const uint64_t cap = sums->peak_charged.cap_bytes;
-
-    ms_buffer_format(out, "Peak %s of %s (%s) charged on device %d, after %s.\n",
-                     BYTES(sums->peak_charged.charged_bytes), BYTES(cap),
-                     PERCENT(sums->peak_charged.charged_bytes, cap), main_device,
-                     DURATION(sums->peak_charged.time_ns));
-    ms_buffer_format(out, "  live   at most %s; ", BYTES(ms_aggregate_peak_live(sums).live_bytes));
-    add_fragmentation(sums, out);
-    ms_buffer_add(out, "\n  holds  ");
-    add_holders(ms_aggregate_at_peak(sums), out);
-    if (ms_model_oom_count(model) == 0) {
-        ms_buffer_format(out, "  ooms   no out-of-memory%s\n",
-                         model->end == MS_PROCESS_RUNNING ? " so far" : "");
-    } else {
-        ms_buffer_format(out, "  ooms   %s, all recovered from\n", COUNT(recovered_ooms(model)));
-    }
-}
-
-static void add_table(const char *title, const struct ms_counters *counters, struct ms_buffer *out)
-{
-    struct ms_ledger_row rows[MS_LEDGER_ROWS];
-    const size_t count = ms_ledger(counters, rows);
-    const uint64_t cap = counters->cap_bytes;
-
-    ms_buffer_format(out, "\n%s   (= exact, ~ estimated)\n", title);
-    for (size_t i = 0; i < count; i++) {
-        ms_buffer_format(out, "  %11s  %7s  %-12s  %-48s  %s\n", BYTES(rows[i].bytes),
-                         PERCENT(rows[i].bytes, cap), rows[i].name, rows[i].what,
-                         rows[i].estimated ? "~" : "=");
     }
 }
 
@@ -387,21 +268,22 @@ static void add_versions(const struct ms_model *model, struct ms_buffer *out)
 
 void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
 {
-    const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
     const int main_device = ms_model_main_device(model);
 
     add_head(model, out);
-    if (fatal) {
-        add_oom_answer(model, fatal, out);
-        add_table("Where the bytes were at that moment", &fatal->record.counters, out);
+    if (ms_model_fatal_oom(model)) {
+        ms_text_add_oom_answer(out, model, has_several_devices(model));
+    } else if (main_device >= 0) {
+        ms_text_add_good_answer(out, model, main_device);
     } else {
-        add_good_answer(model, out);
+        ms_buffer_add(out, "No device was used, as far as the trace tells.\n");
     }
     ms_text_add_steps(out, model);
     if (main_device >= 0) {
-        add_table("Where the bytes were when live bytes peaked",
-                  ms_aggregate_at_peak(&model->devices[main_device].sums), out);
-        ms_text_add_kinds(out, model, main_device);
+        ms_text_add_ledger(out, model, main_device);
+        if (!ms_ledger_peak_moment(model, main_device)) {
+            ms_text_add_kinds(out, model, main_device);
+        }
         ms_text_add_sites(out, model, main_device);
     }
     add_ooms(model, out);

@@ -83,18 +83,40 @@ static void add_live(struct list *list, const struct ms_counters *counters,
     add(list, row, counters->block_bytes);
 }
 
+/* Of live bytes. Chunks on the host are told by their size, which is all that is known where some
+ * of them hold nothing; live bytes that no chunk on the device can hold are there in any case. */
+static uint64_t on_host(const struct ms_counters *counters)
+{
+    const uint64_t live = ms_counters_live(counters);
+    const uint64_t chunks = smaller(counters->host_chunk_bytes, live);
+    const uint64_t least = chunks > 0 ? minus(live, ms_counters_reserved(counters)) : 0;
+
+    return chunks > least ? chunks : least;
+}
+
 static void add_charged(struct list *list, const struct ms_counters *counters)
 {
     const struct ms_ledger_row holes = {.name = "holes",
                                         .what = "reserved by the pool, not live",
                                         .part = MS_LEDGER_HOLES,
                                         .kind = MS_KIND_COUNT};
+    const struct ms_ledger_row host = {.name = "on_host",
+                                       .what = "of the live bytes, in host memory",
+                                       .estimated = true,
+                                       .negative = true,
+                                       .part = MS_LEDGER_ON_HOST,
+                                       .kind = MS_KIND_COUNT};
     const struct ms_ledger_row application = {.name = "application",
                                               .what = "chunks that the program made itself",
                                               .part = MS_LEDGER_DRIVER,
                                               .kind = MS_KIND_COUNT};
 
-    add(list, holes, minus(ms_counters_reserved(counters), ms_counters_live(counters)));
+    const uint64_t live = ms_counters_live(counters);
+    const uint64_t reserved = ms_counters_reserved(counters);
+    const uint64_t away = on_host(counters);
+
+    add(list, host, away);
+    add(list, holes, minus(reserved, live - away));
     if (!counters->outside_tensors) {
         add(list, application, counters->owner_bytes[MS_OWNER_APPLICATION]);
     }
@@ -186,7 +208,10 @@ static void add_unexplained(struct list *list, uint64_t total_bytes)
     uint64_t sum_bytes = 0;
 
     for (size_t i = 0; i < list->count; i++) {
-        sum_bytes += smaller(list->rows[i].bytes, UINT64_MAX - sum_bytes);
+        const uint64_t bytes = list->rows[i].bytes;
+
+        sum_bytes = list->rows[i].negative ? minus(sum_bytes, bytes)
+                                           : sum_bytes + smaller(bytes, UINT64_MAX - sum_bytes);
     }
     row.negative = sum_bytes > total_bytes;
     row.bytes = row.negative ? sum_bytes - total_bytes : total_bytes - sum_bytes;

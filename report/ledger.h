@@ -18,9 +18,10 @@ struct ms_model;
 struct ms_survey_moment;
 
 enum ms_ledger_part {
-    MS_LEDGER_LIVE,   /* in the pool */
-    MS_LEDGER_HOLES,  /* reserved by the pool, and not live */
-    MS_LEDGER_DRIVER, /* charged beside the pool */
+    MS_LEDGER_LIVE,    /* in the pool */
+    MS_LEDGER_ON_HOST, /* of them: not on the device; negative */
+    MS_LEDGER_HOLES,   /* reserved by the pool, and not live */
+    MS_LEDGER_DRIVER,  /* charged beside the pool */
     MS_LEDGER_OTHERS,
     MS_LEDGER_FREE,
     MS_LEDGER_UNEXPLAINED
@@ -31,7 +32,7 @@ struct ms_ledger_row {
     const char *what; /* for people */
     uint64_t bytes;
     bool estimated; /* measured around the driver's own doing, not at an allocation */
-    bool negative;  /* MS_LEDGER_UNEXPLAINED: so much is counted twice */
+    bool negative;  /* bytes are to be taken off; unexplained: so much is counted twice */
     uint8_t part;   /* enum ms_ledger_part */
     uint8_t kind;   /* MS_LEDGER_LIVE: enum ms_kind, MS_KIND_COUNT where kinds are not known */
 };

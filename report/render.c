@@ -13,7 +13,8 @@
 
 /* What is read in less than a second: nobody waits longer for the end of a job than for its work.
  */
-#define QUICK_BYTES (UINT64_C(64) << 20)
+#define QUICK_BYTES      (UINT64_C(64) << 20)
+#define QUICK_OPERATIONS (MS_WHAT_IF_OPERATIONS / 4)
 
 static bool save(const struct ms_model *model, const char *name,
                  void (*format)(const struct ms_model *, struct ms_buffer *), char *why,
@@ -84,6 +85,7 @@ int ms_report_write(const char *dir, char *why, size_t why_bytes)
     if (model) {
         ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
         ms_model_survey(model, MS_SURVEY_SUMS);
+        ms_what_if_try(model, QUICK_OPERATIONS);
         written = ms_report_save(model, why, why_bytes);
         ms_model_delete(model);
     }

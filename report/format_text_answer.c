@@ -1,0 +1,361 @@
+/* report.txt: the answer, which comes first, and the ledger behind it. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/format_sites.h"
+#include "report/ledger.h"
+#include "report/site_rows.h"
+#include "report/units.h"
+#include "report/verdict_report.h"
+#include "report/what_if.h"
+
+#define HOLDERS 3
+#define NAMES   32
+
+/* A number's text that lives as long as the expression it is written in. */
+#define BYTES(value)    ms_bytes_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+#define COUNT(value)    ms_count_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+#define DURATION(value) ms_duration_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+#define DECIMAL(value)  ms_decimal_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+#define PERCENT(part, whole) \
+    ms_percent_text((part), (whole), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+
+static const struct ms_survey_device *surveyed(const struct ms_model *model, int device)
+{
+    return model->survey ? &model->survey->devices[device] : NULL;
+}
+
+/* ---- who holds most ---- */
+
+static void add_largest_rows(const struct ms_ledger_row *rows, size_t count, struct ms_buffer *out)
+{
+    bool shown[MS_LEDGER_ROWS] = {false};
+
+    for (int place = 0; place < HOLDERS; place++) {
+        size_t largest = count;
+
+        for (size_t i = 0; i < count; i++) {
+            const bool counts = rows[i].part == MS_LEDGER_LIVE || rows[i].part == MS_LEDGER_HOLES ||
+                                rows[i].part == MS_LEDGER_DRIVER;
+
+            if (!shown[i] && counts && (largest == count || rows[i].bytes > rows[largest].bytes)) {
+                largest = i;
+            }
+        }
+        if (largest == count) {
+            break;
+        }
+        shown[largest] = true;
+        ms_buffer_format(out, "%s%s %s", place ? ", " : "", BYTES(rows[largest].bytes),
+                         rows[largest].what);
+    }
+}
+
+/* The lines of code that held most, or, where they are not known, the rows of the ledger. */
+static void add_holders(const struct ms_model *model, int device,
+                        const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
+                        size_t row_count, struct ms_buffer *out)
+{
+    struct ms_held_line lines[HOLDERS];
+    const size_t count = moment && ms_definitions_site_count(model->definitions) > 0
+                             ? ms_held_lines(model, device, moment, MS_KIND_COUNT, lines, HOLDERS)
+                             : 0;
+
+    ms_buffer_add(out, "  holds  ");
+    for (size_t i = 0; i < count; i++) {
+        ms_buffer_format(out, "%s%s (%s) ", i ? "\n         " : "", BYTES(lines[i].bytes),
+                         PERCENT(lines[i].bytes, moment->live_bytes));
+        ms_buffer_add(out, lines[i].text.at);
+        ms_buffer_format(out, "   %s", ms_kind_name((enum ms_kind)lines[i].kind));
+    }
+    ms_held_lines_free(lines, count);
+    if (count == 0) {
+        add_largest_rows(rows, row_count, out);
+    }
+    ms_buffer_add(out, "\n");
+}
+
+/* ---- the ledger ---- */
+
+/* "other_processes" as people write it. */
+static const char *plain_name(const char *name, char text[NAMES])
+{
+    size_t i = 0;
+
+    for (; name[i] && i + 1 < NAMES; i++) {
+        text[i] = name[i];
+        if (name[i] == '_') {
+            text[i] = ' ';
+        }
+    }
+    text[i] = '\0';
+    return text;
+}
+
+static void add_row(const struct ms_model *model, int device, const struct ms_survey_moment *moment,
+                    const struct ms_ledger_row *row, uint64_t whole_bytes, struct ms_buffer *out)
+{
+    struct ms_held_line line;
+    char name[NAMES], bytes[MS_UNIT_TEXT_BYTES + 1] = "-";
+
+    ms_bytes_text(row->bytes, bytes + 1, MS_UNIT_TEXT_BYTES);
+    ms_buffer_format(out, "  %s %11s  %7s  %-16s  ", row->estimated ? "~" : "=",
+                     bytes + !row->negative, PERCENT(row->bytes, whole_bytes),
+                     plain_name(row->name, name));
+    if (row->kind != MS_KIND_COUNT && moment &&
+        ms_held_lines(model, device, moment, row->kind, &line, 1) == 1) {
+        ms_buffer_add(out, line.text.at);
+        if (line.bytes < row->bytes) {
+            ms_buffer_format(out, " (%s of it)", BYTES(line.bytes));
+        }
+        ms_held_lines_free(&line, 1);
+    } else {
+        ms_buffer_add(out, row->what);
+    }
+    ms_buffer_add(out, "\n");
+}
+
+/* Rows are parts of the device where it was looked at, else of the cap. */
+static void add_rows(const struct ms_model *model, int device,
+                     const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
+                     size_t count, const struct ms_counters *counters, struct ms_buffer *out)
+{
+    const bool whole = count > 0 && rows[count - 1].part == MS_LEDGER_UNEXPLAINED;
+    const uint64_t whole_bytes = whole ? counters->total_bytes : counters->cap_bytes;
+
+    ms_buffer_format(out, "\nWhere the %s of %s were %s   (= exact, ~ estimated)\n",
+                     BYTES(whole_bytes), whole ? "the device" : "the cap",
+                     ms_model_fatal_oom(model) ? "at that moment" : "when live bytes peaked");
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].part != MS_LEDGER_UNEXPLAINED || rows[i].bytes > 0) {
+            add_row(model, device, moment, &rows[i], whole_bytes, out);
+        }
+    }
+}
+
+void ms_text_add_ledger(struct ms_buffer *out, const struct ms_model *model, int device)
+{
+    const size_t fatal = ms_judged_fatal(model);
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+
+    if (fatal != SIZE_MAX) {
+        add_rows(model, device, ms_ledger_oom_moment(model, fatal), rows,
+                 ms_ledger_at_oom(model, fatal, rows),
+                 &ms_model_oom_at(model, fatal)->record.counters, out);
+    } else {
+        add_rows(model, device, ms_ledger_peak_moment(model, device), rows,
+                 ms_ledger_at_peak(model, device, rows),
+                 ms_aggregate_at_peak(&model->devices[device].sums), out);
+    }
+}
+
+/* ---- what would fit ---- */
+
+static int64_t millionths(double value)
+{
+    return (int64_t)(value * 100 + 0.5) * 10000;
+}
+
+static void add_headroom(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_survey_device *survey = surveyed(model, device);
+    const struct ms_headroom *headroom = survey ? &survey->headroom : NULL;
+
+    if (!headroom || !headroom->known || headroom->largest_factor <= 0) {
+        return;
+    }
+    ms_buffer_format(out, "  fits   ");
+    if (headroom->unbounded) {
+        ms_buffer_add(out, "more than 32 times this batch (~)");
+    } else if (headroom->batch > 0) {
+        ms_buffer_format(out, "batch %s instead of %s (~)", COUNT(headroom->largest_batch),
+                         COUNT(headroom->batch));
+    } else {
+        ms_buffer_format(out, "%s times this batch (~)",
+                         DECIMAL(millionths(headroom->largest_factor)));
+    }
+    ms_buffer_format(out, ": %s stay, %s follow the batch\n", BYTES(headroom->persistent_bytes),
+                     BYTES(headroom->per_step_bytes));
+}
+
+static void add_torch(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const uint64_t bytes = ms_what_if_torch_bytes(model, device);
+
+    if (bytes > 0) {
+        ms_buffer_format(out,
+                         "  torch  PyTorch held %s in its segments for this: alone it would "
+                         "have needed that at most\n",
+                         BYTES(bytes));
+    }
+}
+
+/* ---- what grows ---- */
+
+static void add_growing(const struct ms_model *model, const struct ms_growth *growth,
+                        const struct ms_growing_site *site, struct ms_buffer *out)
+{
+    ms_buffer_add(out, "  GROWS  ");
+    ms_site_add_line(model, site->site, out);
+    if (growth->clock.by_time) {
+        ms_buffer_format(out, ": %s more every hour (~)\n", BYTES((uint64_t)site->bytes_per_hour));
+        return;
+    }
+    ms_buffer_format(out, ": %s more every step since step %s, %s by now",
+                     BYTES((uint64_t)site->bytes_per_step), COUNT(site->since_step),
+                     BYTES(site->grown_bytes));
+    if (site->cap_at_step > 0) {
+        ms_buffer_format(out, "; it hits the cap at step %s (~)", COUNT(site->cap_at_step));
+    }
+    ms_buffer_add(out, "\n");
+}
+
+static void add_growth(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_survey_device *survey = surveyed(model, device);
+    const struct ms_growth *growth = survey ? &survey->growth : NULL;
+
+    if (!growth || !growth->known) {
+        return;
+    }
+    for (size_t i = 0; i < growth->count && i < HOLDERS; i++) {
+        add_growing(model, growth, &growth->sites[i], out);
+    }
+    if (growth->count == 0 && growth->clock.by_time) {
+        ms_buffer_add(out, "  grows  nothing, as far as time tells (steps are not known)\n");
+    } else if (growth->count == 0) {
+        const double slope = growth->whole.bytes_per_step;
+
+        ms_buffer_format(out, "  grows  nothing (slope %s%s +- %s a step over %s steps)\n",
+                         slope <= -0.5 ? "-" : "",
+                         BYTES((uint64_t)(slope < 0 ? -slope + 0.5 : slope + 0.5)),
+                         BYTES((uint64_t)(growth->whole.error + 0.5)),
+                         COUNT(growth->clock.step[growth->clock.count - 1]));
+    }
+}
+
+/* ---- it ran out ---- */
+
+static const char *advice(const struct ms_judgement *judgement)
+{
+    switch (judgement->verdict) {
+    case MS_VERDICT_CAP:
+        return judgement->short_bytes == 0
+                   ? "raise or drop set_per_process_memory_fraction in the program"
+                   : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT, by at least what was short";
+    case MS_VERDICT_FRAGMENTATION:
+        return "the holes are pinned where they are: report.html shows which, and by whom";
+    case MS_VERDICT_OTHER_PROCESS:
+        return "end the other processes, or take another device";
+    case MS_VERDICT_SPILL_LIMIT:
+        return "a larger MEMSHIM_SPILL_LIMIT, where the host has the memory; or a smaller batch";
+    case MS_VERDICT_GROWTH:
+        return "look at what that line keeps: a list, a metric or a cache that holds on to tensors";
+    default:
+        return "a smaller batch or shape, or a larger device: by at least what was short";
+    }
+}
+
+/* What no setting would have changed. */
+static void add_else(const struct ms_model *model, const struct ms_judgement *judgement, int device,
+                     struct ms_buffer *out)
+{
+    if (judgement->verdict != MS_VERDICT_GROWTH) {
+        add_headroom(model, device, out);
+        return;
+    }
+    ms_buffer_format(out, "  else   %s of the live bytes came by growth; ",
+                     BYTES(judgement->grown_bytes));
+    if (surveyed(model, device)->growth.clock.by_time) {
+        ms_buffer_add(out, "a larger cap would have delayed the end\n");
+    } else {
+        ms_buffer_format(out,
+                         "no cap or fraction would have carried it more than %s steps further\n",
+                         COUNT(judgement->further_steps));
+    }
+}
+
+void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model, bool name_device)
+{
+    const size_t index = ms_judged_fatal(model);
+    const struct ms_model_oom *oom = ms_model_oom_at(model, index);
+    const int device = (int)oom->device;
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+    struct ms_judgement judgement;
+
+    ms_judge(model, index, &judgement);
+    ms_buffer_add(out, "OUT OF MEMORY ");
+    if (judgement.step > 0) {
+        ms_buffer_format(out, "at step %s, ", COUNT(judgement.step));
+    }
+    ms_buffer_format(out, "after %s", DURATION(oom->time_ns));
+    if (name_device) {
+        ms_buffer_format(out, " on device %d", device);
+    }
+    ms_buffer_format(out, ": %s.\n", judgement.what);
+    if (ms_site_frame(model, oom->record.state.site)) {
+        ms_buffer_add(out, "  asked  ");
+        ms_site_add_line(model, oom->record.state.site, out);
+        ms_buffer_add(out, "\n");
+    }
+    ms_buffer_format(out, "  why    %s.\n", judgement.why);
+    add_holders(model, device, ms_ledger_oom_moment(model, index), rows,
+                ms_ledger_at_oom(model, index, rows), out);
+    ms_buffer_format(out, "  next   %s\n", advice(&judgement));
+    add_else(model, &judgement, device, out);
+    ms_what_if_text(out, model);
+    add_torch(model, device, out);
+}
+
+/* ---- it ran ---- */
+
+static void add_fragmentation(const struct ms_aggregate *sums, struct ms_buffer *out)
+{
+    const int64_t ppm = ms_aggregate_fragmentation_ppm(sums);
+
+    if (ppm < 0) {
+        ms_buffer_add(out, "nothing was reserved");
+    } else {
+        ms_buffer_format(out, "fragmentation %s when reserved bytes peaked",
+                         PERCENT((uint64_t)ppm, 1000000));
+    }
+}
+
+static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
+{
+    const size_t count = ms_model_oom_count(model);
+
+    if (count == 0) {
+        ms_buffer_format(out, "  ooms   no out-of-memory%s\n",
+                         model->end == MS_PROCESS_RUNNING ? " so far" : "");
+    } else {
+        ms_buffer_format(out, "  ooms   %s, all recovered from\n", COUNT(count));
+    }
+}
+
+void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model, int device)
+{
+    const struct ms_aggregate *sums = &model->devices[device].sums;
+    const struct ms_moment *peak = &sums->peak_charged;
+    const uint64_t step = ms_step_at(model, peak->time_ns);
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+
+    ms_buffer_format(out, "Peak %s of %s (%s) charged on device %d, after %s",
+                     BYTES(peak->charged_bytes), BYTES(peak->cap_bytes),
+                     PERCENT(peak->charged_bytes, peak->cap_bytes), device,
+                     DURATION(peak->time_ns));
+    if (step > 0) {
+        ms_buffer_format(out, ", at step %s", COUNT(step));
+    }
+    ms_buffer_format(out, ".\n  live   at most %s; ",
+                     BYTES(ms_aggregate_peak_live(sums).live_bytes));
+    add_fragmentation(sums, out);
+    ms_buffer_add(out, "\n");
+    add_holders(model, device, ms_ledger_peak_moment(model, device), rows,
+                ms_ledger_at_peak(model, device, rows), out);
+    add_ooms(model, out);
+    add_headroom(model, device, out);
+    add_torch(model, device, out);
+    add_growth(model, device, out);
+}

@@ -1,0 +1,134 @@
+/* What would have been enough, as the forms say it. */
+#include "report/buffer.h"
+#include "report/json.h"
+#include "report/model.h"
+#include "report/units.h"
+#include "report/verdict_report.h"
+#include "report/what_if.h"
+
+#define MILLIONTHS 1000000
+
+#define BYTES(value) ms_bytes_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+
+static const struct ms_counters *counters_of(const struct ms_model *model, int device)
+{
+    const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
+
+    return fatal && (int)fatal->device == device
+               ? &fatal->record.counters
+               : ms_aggregate_at_peak(&model->devices[device].sums);
+}
+
+uint64_t ms_what_if_torch_bytes(const struct ms_model *model, int device)
+{
+    const struct ms_counters *counters = counters_of(model, device);
+
+    return model->devices[device].sums.births > 0 ? counters->arena_bytes + counters->proxy_bytes
+                                                  : 0;
+}
+
+/* Rounded up, so that the cap is not less: in millionths, a whole number of thousandths. */
+static int64_t fraction(uint64_t cap_bytes, uint64_t device_bytes)
+{
+    return (int64_t)((double)cap_bytes / (double)device_bytes * 1000 + 0.999) * 1000;
+}
+
+/* ---- report.json ---- */
+
+static void add_fraction(struct ms_json *json, const char *key, uint64_t cap_bytes,
+                         uint64_t device_bytes)
+{
+    char number[MS_UNIT_TEXT_BYTES];
+
+    if (cap_bytes == 0 || cap_bytes > device_bytes) {
+        ms_json_null(json, key);
+    } else {
+        ms_json_number(json, key,
+                       ms_decimal_text(fraction(cap_bytes, device_bytes), number, sizeof(number)));
+    }
+}
+
+static void add_cap(struct ms_json *json, const char *key, const struct ms_what_if_cap *cap,
+                    uint64_t device_bytes)
+{
+    if (cap->cap_bytes == 0) {
+        ms_json_null(json, key);
+        return;
+    }
+    ms_json_open(json, key, '{');
+    ms_json_count(json, "cap_bytes", cap->cap_bytes);
+    add_fraction(json, "fraction", cap->cap_bytes, device_bytes);
+    ms_json_count(json, "too_small_bytes", cap->too_small_bytes);
+    ms_json_count(json, "peak_host_bytes", cap->host_bytes);
+    ms_json_close(json, '}');
+}
+
+void ms_what_if_json(struct ms_json *json, const struct ms_model *model)
+{
+    const struct ms_what_if *found = &model->what_if;
+
+    if (!found->tried && !found->why) {
+        ms_json_null(json, "what_if");
+        return;
+    }
+    ms_json_open(json, "what_if", '{');
+    ms_json_text(json, "why", found->why);
+    ms_json_count(json, "oom", found->oom);
+    ms_json_count(json, "request_bytes", found->request_bytes);
+    add_cap(json, "without_spill", &found->plain, found->device_bytes);
+    add_cap(json, "with_spill", &found->spilled, found->device_bytes);
+    if (found->tried) {
+        ms_json_flag(json, "own_cap_with_spill", found->own_cap_spilled);
+    } else {
+        ms_json_null(json, "own_cap_with_spill");
+    }
+    ms_json_count(json, "own_cap_host_bytes", found->own_cap_host_bytes);
+    ms_json_count(json, "replays", found->replays);
+    ms_json_close(json, '}');
+}
+
+/* ---- report.txt ---- */
+
+static void add_cap_text(struct ms_buffer *out, const struct ms_what_if_cap *cap,
+                         uint64_t device_bytes)
+{
+    char number[MS_UNIT_TEXT_BYTES];
+
+    ms_buffer_add(out, BYTES(cap->cap_bytes));
+    if (cap->cap_bytes <= device_bytes) {
+        ms_buffer_format(
+            out, " (fraction %s)",
+            ms_decimal_text(fraction(cap->cap_bytes, device_bytes), number, sizeof(number)));
+    } else {
+        ms_buffer_add(out, ", more than the device has,");
+    }
+}
+
+void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model)
+{
+    const struct ms_what_if *found = &model->what_if;
+
+    if (!found->tried) {
+        if (found->why) {
+            ms_buffer_format(out, "  tried  nothing: %s\n", found->why);
+        }
+        return;
+    }
+    ms_buffer_add(out, "  tried  ");
+    if (found->plain.cap_bytes > 0) {
+        ms_buffer_add(out, "a cap of ");
+        add_cap_text(out, &found->plain, found->device_bytes);
+        ms_buffer_add(out, " carries it past this request");
+    } else {
+        ms_buffer_add(out, "no cap was found that carries it past this request");
+    }
+    if (found->own_cap_spilled) {
+        ms_buffer_format(out, "; this cap does with spilling, %s on the host",
+                         BYTES(found->own_cap_host_bytes));
+    } else if (found->spilled.cap_bytes > 0) {
+        ms_buffer_add(out, "; with spilling ");
+        add_cap_text(out, &found->spilled, found->device_bytes);
+        ms_buffer_format(out, " does, %s on the host", BYTES(found->spilled.host_bytes));
+    }
+    ms_buffer_add(out, " (replayed)\n");
+}

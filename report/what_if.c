@@ -1,0 +1,50 @@
+#include "report/what_if.h"
+
+#include "report/model.h"
+#include "report/verdict_report.h"
+#include "report/what_if_search.h"
+
+/* A clause; null where it can be tried. */
+static const char *obstacle(const struct ms_model *model, const struct ms_model_oom *oom,
+                            uint64_t most_operations)
+{
+    if (model->devices[oom->device].sums.now.total_bytes == 0) {
+        return "the size of the device is not known";
+    }
+    if (model->first_detail_ns != 0 || model->lost_events > 0 || !model->sums_exact) {
+        return "not every event of the run is in the trace";
+    }
+    if (model->events > most_operations / 4) {
+        return "the run has too many events to be replayed for a report: memshim replay does it";
+    }
+    return NULL;
+}
+
+void ms_what_if_try(struct ms_model *model, uint64_t most_operations)
+{
+    const size_t index = ms_judged_fatal(model);
+    struct ms_what_if *found = &model->what_if;
+
+    if (index == SIZE_MAX) {
+        return;
+    }
+
+    const struct ms_model_oom *oom = ms_model_oom_at(model, index);
+    const struct ms_oom_state *state = &oom->record.state;
+    const struct ms_what_if_case is = {
+        .path = model->path, .device = oom->device, .time_ns = oom->time_ns, .state = state};
+
+    *found = (struct ms_what_if){.why = obstacle(model, oom, most_operations),
+                                 .oom = index,
+                                 .device_bytes = model->devices[oom->device].sums.now.total_bytes,
+                                 .request_bytes = state->refused_bytes > state->requested_bytes
+                                                      ? state->refused_bytes
+                                                      : state->requested_bytes};
+    if (found->why) {
+        return;
+    }
+    found->tried = ms_what_if_search(&is, most_operations, found);
+    if (!found->tried) {
+        found->why = "the trace could not be replayed";
+    }
+}

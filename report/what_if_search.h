@@ -1,0 +1,21 @@
+/* The search behind what_if.h, apart from the model: the pool's headers and the model's share
+ * names.
+ */
+#ifndef MEMSHIM_REPORT_WHAT_IF_SEARCH_H
+#define MEMSHIM_REPORT_WHAT_IF_SEARCH_H
+
+#include "report/verdict.h"
+#include "report/what_if.h"
+
+struct ms_what_if_case {
+    const char *path;         /* of the trace */
+    uint64_t device, time_ns; /* of the out-of-memory */
+    const struct ms_oom_state *state;
+};
+
+/* Fills the caps, and counts the replays; the sizes of `found` are told. False where the trace
+ * could not be replayed. */
+bool ms_what_if_search(const struct ms_what_if_case *is, uint64_t most_operations,
+                       struct ms_what_if *found);
+
+#endif
