@@ -354,8 +354,8 @@ static struct ms_map_cell cell_of(const struct row *row, uint64_t row_bytes)
     struct ms_map_cell cell = {.state = MS_MAP_LIVE};
     uint64_t most = 0;
 
-    for (uint8_t state = 0; state < sizeof(parts) / sizeof(parts[0]); state++) {
-        cell.state = parts[state] > parts[cell.state] ? state : cell.state;
+    for (unsigned state = 0; state < sizeof(parts) / sizeof(parts[0]); state++) {
+        cell.state = parts[state] > parts[cell.state] ? (uint8_t)state : cell.state;
     }
     for (size_t i = 0; i < CELL_SITES; i++) {
         if (row->sites[i].bytes > most) {
@@ -364,7 +364,7 @@ static struct ms_map_cell cell_of(const struct row *row, uint64_t row_bytes)
         }
     }
     cell.live_share = row->live_bytes < row_bytes
-                          ? (uint8_t)((double)row->live_bytes / (double)row_bytes * UINT8_MAX + 0.5)
+                          ? (uint8_t)((double)row->live_bytes / (double)row_bytes * UINT8_MAX)
                           : UINT8_MAX;
     return cell;
 }

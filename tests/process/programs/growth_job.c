@@ -1,0 +1,54 @@
+/* A training whose truth is known: each step works in a buffer of its own; for the first WARM steps
+ * a cache grows; from the step named by the argument on a list keeps one block more each step
+ * (none: 0). At the end it asks for more than the device has. */
+#define MEMSHIM_WEAK
+#include "driver.h"
+#include "say.h"
+#include "shim/memshim.h"
+
+enum { STEPS = 40, WARM = 10 };
+#define LEAK_BYTES  (64 * KIB)
+#define CACHE_BYTES (256 * KIB)
+#define WORK_BYTES  (8 * MIB)
+
+static struct driver cu;
+
+static __attribute__((noinline)) CUdeviceptr keep_in_list(void)
+{
+    CUdeviceptr block;
+    MUST(cu.cuMemAlloc(&block, LEAK_BYTES));
+    return block;
+}
+
+static __attribute__((noinline)) CUdeviceptr warm_up(void)
+{
+    CUdeviceptr block;
+    MUST(cu.cuMemAlloc(&block, CACHE_BYTES));
+    return block;
+}
+
+static __attribute__((noinline)) void work(int step)
+{
+    CUdeviceptr block;
+    MUST(cu.cuMemAlloc(&block, WORK_BYTES + (size_t)(step % 3) * MIB));
+    MUST(cu.cuMemFree(block));
+}
+
+int main(int argc, char **argv)
+{
+    const int leak_from = argc > 1 ? atoi(argv[1]) : 0;
+    CUcontext context;
+    CUdeviceptr block;
+    cu = driver_use(&context);
+    for (int step = 1; step <= STEPS; step++) {
+        memshim_step();
+        work(step);
+        if (step <= WARM) {
+            (void)warm_up();
+        }
+        if (leak_from > 0 && step >= leak_from) {
+            (void)keep_in_list();
+        }
+    }
+    return cu.cuMemAlloc(&block, (size_t)1 << 40) == CUDA_ERROR_OUT_OF_MEMORY ? 0 : 1;
+}
