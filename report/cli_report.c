@@ -10,6 +10,7 @@
 
 #include "report/cli_forms.h"
 #include "report/cli_words.h"
+#include "report/progress.h"
 #include "report/report_files.h"
 #include "report/traces.h"
 
@@ -138,9 +139,13 @@ static bool read_traces(const struct ms_buffer *traces, const struct reading *ho
 
     for (size_t i = 0; i < ms_traces_count(traces); i++) {
         char why[WHY_BYTES] = "";
+
+        ms_progress_begin();
+
         struct ms_model *model = ms_model_new(ms_traces_at(traces, i), why, sizeof(why));
 
         if (!model) {
+            ms_progress_end();
             (void)fprintf(stderr, "memshim report: %s\n", why);
             whole = false;
             continue;
@@ -150,6 +155,7 @@ static bool read_traces(const struct ms_buffer *traces, const struct reading *ho
             ms_model_survey(model, how->write_files ? MS_SURVEY_WHOLE : how->depth);
             ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
         }
+        ms_progress_end();
         if (how->write_files && wants_files(model) && !ms_report_save(model, why, sizeof(why))) {
             (void)fprintf(stderr, "memshim report: %s\n", why);
             whole = false;

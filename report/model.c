@@ -11,6 +11,7 @@
 
 #include "report/encoding.h"
 #include "report/model_sites.h"
+#include "report/progress.h"
 #include "report/reader.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -640,6 +641,7 @@ static bool read_all(struct replay *replay)
     for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
         struct ms_extent_place *place = ms_reader_place(&reader->windows, i);
 
+        ms_progress_note("reading", i, ms_reader_count(&reader->windows));
         if (place->first_event >= model->digest_events) { /* others are in the digest */
             read_window(replay, place);
         }

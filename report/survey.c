@@ -6,6 +6,7 @@
 
 #include "report/encoding.h"
 #include "report/model.h"
+#include "report/progress.h"
 #include "report/reader.h"
 #include "report/survey_internal.h"
 #include "report/survey_map.h"
@@ -259,6 +260,7 @@ static void read_windows(struct pass *pass)
         struct ms_extent_place *place =
             all[i].sequence ? find_place(pass, all[i].sequence, &from) : NULL;
 
+        ms_progress_note("looking again", i, pass->model->windows.bytes / sizeof(*all));
         pass->births = all[i].births;
         pass->event = all[i].first_event;
         if (place) {
