@@ -3,8 +3,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "report/units.h"
+#include "shim/identity.h"
 #include "shim/life.h"
 #include "shim/log.h"
 #include "shim/options.h"
@@ -18,6 +20,7 @@
 #define NO_STEP_NS (60 * NS_PER_S)
 
 _Atomic bool ms_status_on;
+static _Atomic int32_t rank = -1; /* -1: unknown */
 static _Atomic uint64_t
     due_ns; /* CLOCK_MONOTONIC; with steps: when it is said that there are none */
 
@@ -32,9 +35,12 @@ static uint64_t coarse_ns(void)
 void ms_status_begin(void)
 {
     const struct ms_options *options = ms_options();
+    struct ms_identity self;
     if (options->status_steps == 0 && options->status_ns == 0) {
         return;
     }
+    ms_identity_ranks(environ, &self);
+    atomic_store(&rank, self.rank);
     atomic_store(&due_ns,
                  coarse_ns() + (options->status_steps != 0 ? NO_STEP_NS : options->status_ns));
     atomic_store(&ms_status_on, true);
@@ -63,9 +69,14 @@ static void say_device(const char *when, int ordinal, const struct memshim_stats
 static void say(void)
 {
     const uint64_t step = ms_steps_told();
-    char when[40] = "";
+    const int32_t own = atomic_load(&rank);
+    char when[64] = "";
+    int used = 0;
+    if (own >= 0) {
+        used = snprintf(when, sizeof(when), "rank %" PRId32 ", ", own);
+    }
     if (step > 0) {
-        (void)snprintf(when, sizeof(when), "step %" PRIu64 ", ", step);
+        (void)snprintf(when + used, sizeof(when) - (size_t)used, "step %" PRIu64 ", ", step);
     }
     for (int ordinal = 0; ordinal < MS_DEVICES_MAX; ordinal++) {
         struct ms_device *device = ms_device_get(ordinal);

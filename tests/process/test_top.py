@@ -609,12 +609,12 @@ class StatusLine(TopTest):
         )
 
     def test_by_time(self) -> None:
-        with self.job(MEMSHIM_STATUS_EVERY="0.05s") as job:
+        with self.job(MEMSHIM_STATUS_EVERY="0.05s", RANK=3) as job:
             job.do("rounds 20 20")
             lines = self.lines(job.end())
         self.assertGreaterEqual(len(lines), 2)
         self.assertLessEqual(len(lines), 20)
-        self.assertIn("status: device 0: normal, used", lines[0])
+        self.assertIn("status: rank 3, device 0: normal, used", lines[0])
 
     def test_only_where_it_is_asked_for(self) -> None:
         quiet: dict[str, Any] = {"MEMSHIM_STATUS_EVERY": "1", "MEMSHIM_LOG": "off"}
