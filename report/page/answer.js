@@ -12,6 +12,20 @@ function fatalOom(report) {
   return fatal.findLast((oom) => oom.source === "torch") ?? fatal.at(-1) ?? null;
 }
 
+// What a replay of the run's own trace found to be enough.
+function remedies({ what_if, devices }, oom) {
+  const { without_spill, with_spill, own_cap_with_spill, own_cap_host_bytes } = what_if ?? {};
+  const cap = ({ cap_bytes, fraction }) => `a cap of ${bytesText(cap_bytes)}${fraction === null ? ", more than the device has," : ` (fraction ${fraction})`}`;
+  const reserved = devices.find(({ index }) => index === oom.device)?.torch_reserved_bytes;
+  const lines = [
+    own_cap_with_spill && `It would have gone on under its own cap with cold memory moved to the host: ${bytesText(own_cap_host_bytes)} of it.`,
+    without_spill && `Without moving anything, ${cap(without_spill)} would have carried it past this request.`,
+    with_spill && !own_cap_with_spill && `With cold memory moved to the host, ${cap(with_spill)} would have.`,
+    reserved && `PyTorch held ${bytesText(reserved)} reserved: at most that is what it would have needed alone.`,
+  ].filter(Boolean);
+  return lines.length > 0 ? element("ul", { id: "remedies" }, lines.map((text) => element("li", {}, text))) : null;
+}
+
 function verdictOf(view) {
   const { report, device } = view;
   const oom = fatalOom(report);
@@ -19,7 +33,8 @@ function verdictOf(view) {
     return element("div", { class: "verdict bad" },
       element("p", { class: "sentence" }, oom.sentence),
       element("p", {}, `After ${durationText(oom.time_ns)}, on device ${oom.device}`,
-        oom.line ? `, asked for by ${oom.line}` : "", "."));
+        oom.step ? ` in step ${countText(oom.step)}` : "", oom.line ? `, asked for by ${oom.line}` : "", "."),
+      remedies(report, oom));
   }
   if (!device) {
     return element("div", { class: "verdict" },

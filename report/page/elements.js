@@ -14,7 +14,7 @@ function element(tag, attributes = {}, ...children) {
 }
 
 function replace(id, ...children) {
-  document.getElementById(id).replaceChildren(...children.flat().filter((child) => child !== null));
+  document.getElementById(id).replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
 }
 
 function button(text, title, act) {

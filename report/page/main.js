@@ -2,7 +2,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const THEMES = ["auto", "light", "dark"];
-const SECTIONS = ["timeline", "moment", "flame", "growth", "headroom", "map", "pinning", "tables"];
+const SECTIONS = ["timeline", "moment", "flame", "ledgers", "growth", "headroom", "map", "pinning", "tables"];
 
 function storedTheme() {
   try {
@@ -107,7 +107,8 @@ function show(chosen, index) {
       replace("timeline", element("p", { class: "explanation" },
         "This memshim was built without d3, which draws the charts: the tables are here, the timeline is in timeline.json."));
     }
-    replace("pinning", pinTable(view), arenaTable(view));
+    replace("ledgers", device ? ledgerTable(view) : null);
+    replace("pinning", device ? [pinTable(view), arenaTable(view)] : null);
     showTables(view);
     showContents();
     document.body.dataset.shown = "whole";

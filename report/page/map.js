@@ -6,8 +6,9 @@ const MAP_STATES = [
   { key: "hole", title: "backed hole", note: "Device memory stands behind it, and nothing in it is live" },
   { key: "taken", title: "hole taken back", note: "A hole whose device memory was taken for use elsewhere" },
   { key: "spilled", title: "spilled", note: "Live, moved to host memory; its address is the same" },
+  { key: "onhost", title: "hole on the host", note: "Free, and backed by host memory" },
 ];
-const [MAP_NOTHING, MAP_LIVE, , , MAP_SPILLED] = MAP_STATES.keys();
+const [MAP_NOTHING, MAP_LIVE, , , MAP_SPILLED, MAP_HOLE_ON_HOST] = MAP_STATES.keys();
 const SHARES = 8; // of a cell, as format_survey.c tells it
 const MAP_WIDE = 84; // pixels to the left of the cells, as in the timeline
 const CELL_HIGH = 3;
@@ -17,7 +18,8 @@ const FAINTEST = 0.35;
 function cellsOf(row) {
   const cells = [];
   for (let i = 0; i < row.length; i += 4) {
-    for (let n = 0; n < row[i + 3]; n++) cells.push({ state: row[i], share: row[i + 1], site: row[i + 2] });
+    const state = row[i] === MAP_SPILLED && row[i + 1] === 0 ? MAP_HOLE_ON_HOST : row[i];
+    for (let n = 0; n < row[i + 3]; n++) cells.push({ state, share: row[i + 1], site: row[i + 2] });
   }
   return cells;
 }
@@ -26,7 +28,9 @@ class SegmentMap {
   constructor(view) {
     this.view = view;
     this.duration = Math.max(view.report.process.duration_ns, 1);
-    this.segments = view.survey.segments.map((segment) => ({ ...segment, cells: segment.rows.map(cellsOf) }));
+    // What came and went between two columns has nothing to show.
+    this.segments = view.survey.segments.map((segment) => ({ ...segment, cells: segment.rows.map(cellsOf) }))
+      .filter(({ cells }) => cells.some((row) => row.some(({ state }) => state !== MAP_NOTHING)));
     this.columns = d3.max(this.segments, ({ cells }) => d3.max(cells, (row) => row.length)) ?? 0;
     this.readout = element("div", { class: "readout", role: "status", id: "map-readout" });
     this.node = element("div", { class: "chart", id: "map-chart" });
@@ -34,6 +38,7 @@ class SegmentMap {
   }
 
   show() {
+    const there = (state) => this.segments.some(({ cells }) => cells.some((row) => row.some((cell) => cell.state === state)));
     const kinds = KINDS.filter((kind) => this.segments.some(({ cells }) => cells.some((row) =>
       row.some((cell) => cell.state === MAP_LIVE && this.view.sites.get(cell.site).kind === kind))));
     replace("map",
@@ -43,7 +48,7 @@ class SegmentMap {
         "the arrow keys, to see whose it is."),
       element("div", { class: "controls" },
         kinds.map((kind) => element("span", { class: "key" }, element("span", { class: `swatch layer ${kindClass(kind)}` }), ` ${kind}`)),
-        MAP_STATES.slice(MAP_LIVE + 1).map(({ key, title, note }) => element("span", { class: "key", title: note },
+        MAP_STATES.filter((_, state) => state !== MAP_LIVE && there(state)).map(({ key, title, note }) => element("span", { class: "key", title: note },
           element("span", { class: `swatch map-${key}` }), ` ${title}`))),
       this.readout, this.node);
     this.view.onTheme.push(() => this.draw());
@@ -87,7 +92,7 @@ class SegmentMap {
     context.putImageData(image, 0, 0);
     const [left, right] = this.x.range();
     Object.assign(canvas.style, { marginLeft: `${left}px`, width: `${right - left}px`, height: `${CELL_HIGH * segment.cells.length}px` });
-    const name = `${segment.framework ? "the framework's own range" : "segment"} ${number + 1}`;
+    const name = `${segment.framework ? "Range of the framework's own" : "Segment"}, ${number + 1}`;
     const node = element("div", {
       class: "segment", tabindex: 0, role: "group",
       "aria-label": `${name}, ${bytesText(segment.bytes)} of addresses from ${segment.address}`,
@@ -180,5 +185,5 @@ function arenaTable(view) {
     { key: "largest_hole_bytes", title: "Largest hole", number: bytesText },
     { key: "tensors", title: "Tensors", number: countText },
     { key: "holders", title: "Most of it live by", wide: true },
-  ], { sortBy: "backed_hole_bytes", rowsAtFirst: 10 });
+  ], { sortBy: "backed_hole_bytes", rowsAtFirst: 10, short: "Arenas" });
 }

@@ -7,7 +7,7 @@ const FEWEST_TO_FILTER = 6;
 // is drawn as a bar behind the number.
 // details: of a row, the lines that a click on it shows below. beside: more controls.
 function table(id, title, rows, columns, {
-  explanation = "", sortBy = null, details = null, beside = null, up = false, rowsAtFirst = ROWS_AT_FIRST,
+  explanation = "", sortBy = null, details = null, beside = null, up = false, short = title, rowsAtFirst = ROWS_AT_FIRST,
 } = {}) {
   const state = { column: columns.find(({ key }) => key === sortBy) ?? null, down: !up, filter: "", all: false };
   const body = element("tbody");
@@ -29,7 +29,7 @@ function table(id, title, rows, columns, {
     const cells = columns.map((column) => {
       const share = column.share ? Math.max(0, Math.min(1, (row[column.key] ?? 0) / column.share)) : 0;
       return element("td", {
-        class: column.number ? "number" : column.wide ? "wide" : null,
+        class: column.number ? "number" : column.wide ? `wide ${column.key}` : null,
         title: column.title_of ? column.title_of(row) : null,
         style: share > 0 ? `--share: ${(100 * share).toFixed(2)}%` : null,
       }, column.swatch ? element("span", { class: `swatch layer ${column.swatch(row)}` }) : null, cell(row, column));
@@ -72,7 +72,7 @@ function table(id, title, rows, columns, {
     type: "search", oninput: (event) => { state.filter = event.target.value; draw(); },
   })) : null;
   draw();
-  return element("section", { class: "table", id },
+  return element("section", { class: "table", id, "data-title": short },
     title ? heading(title, explanation) : null,
     element("div", { class: "controls" }, beside, filter, copy, count),
     element("div", { class: "scroll" }, element("table", {}, element("thead", {}, element("tr", {}, heads)), body)),

@@ -14,7 +14,7 @@ function siteTable(view) {
     { key: "peak", title: "At peak", number: bytesText, share: device.peak.live_bytes, sum: true },
     { key: "live_bytes", title: "Live at the end", number: bytesText, sum: true },
     { key: "peak_bytes", title: "Most at once", number: bytesText },
-    { key: "growth", title: "Growth a step", number: signedBytesText, sum: true },
+    ...(slopes.size > 0 ? [{ key: "growth", title: "Growth a step", number: signedBytesText, sum: true }] : []),
     { key: "bytes", title: "Bytes in all", number: bytesText, sum: true },
     { key: "allocations", title: "Allocations", number: countText, sum: true },
     { key: "frees", title: "Frees", number: countText, sum: true },
@@ -32,24 +32,55 @@ function kindTable({ report, device }) {
   const kinds = report.kinds.filter((kind) => kind.device === device.index);
   if (kinds.length === 0) return null;
   return table("kinds", "What the memory was to the program", kinds, [
-    { key: "kind", title: "Kind" },
+    { key: "kind", title: "Kind", swatch: (row) => (KINDS.includes(row.kind) ? kindClass(row.kind) : "none") },
     { key: "at_peak_bytes", title: "At peak", number: bytesText, share: device.peak.live_bytes },
     { key: "live_bytes", title: "Live at the end", number: bytesText },
     { key: "bytes", title: "Bytes in all", number: bytesText },
     { key: "driver_at_peak_bytes", title: "Driver's, then", number: bytesText },
     { key: "sites", title: "Sites", number: countText },
     { key: "largest_line", title: "Largest at", wide: true },
-  ], { sortBy: "at_peak_bytes", explanation: "Told from each call site's stack and from how long its memory lived. " +
+  ], { sortBy: "at_peak_bytes", short: "Kinds", explanation: "Told from each call site's stack and from how long its memory lived. " +
     "Driver's, then: what the driver held beside live bytes when those peaked, by its reason." });
 }
 
-function ledgerTable({ device }) {
-  const rows = device.peak.ledger.map((row) => ({ ...row, how: row.exact ? "exact" : "estimated" }));
-  return table("ledger", "Where the bytes of the device were when live bytes peaked", rows, [
-    { key: "name", title: "What" },
-    { key: "bytes", title: "Bytes", number: bytesText, share: device.cap_bytes },
+const LEDGER_NAMES = {
+  tensors: "live tensors", blocks: "live blocks", on_host: "of them in host memory", other_processes: "other processes",
+  application: "the program's own chunks", forwarded: "served by the driver", driver_pools: "the driver's pools",
+  nccl: "NCCL", ipc: "opened from other processes", free: "free below the cap", free_above_cap: "free above the cap",
+};
+
+// At the peak, and at each out-of-memory of the device.
+function ledgers({ report, device }) {
+  return [{ name: "when live bytes peaked", rows: device.peak.ledger },
+    ...report.oom_events.filter((oom) => oom.device === device.index && oom.ledger)
+      .map((oom) => ({ name: `at the out-of-memory after ${durationText(oom.time_ns)}`, rows: oom.ledger, fatal: !oom.recovered }))];
+}
+
+function ledgerTable(view, chosen = null) {
+  const all = ledgers(view);
+  const at = chosen ?? Math.max(0, all.findLastIndex(({ fatal }) => fatal));
+  const rows = all[at].rows.map((row) => ({
+    ...row, what: LEDGER_NAMES[row.name] ?? row.name, kind: row.name, how: row.exact ? "exact" : "estimated",
+  }));
+  return table("ledger", `Where the bytes of the device were ${all[at].name}`, rows, [
+    { key: "what", title: "What", swatch: (row) => (KINDS.includes(row.kind) ? kindClass(row.kind) : "none") },
+    { key: "bytes", title: "Bytes", number: (bytes) => (bytes < 0 ? signedBytesText(bytes) : bytesText(bytes)), share: view.device.total_bytes },
     { key: "how", title: "Known" },
-  ], { explanation: "The rows add up to the cap. Holes are reserved and not live; free is below the cap and not charged." });
+  ], {
+    short: "Ledger",
+    beside: all.length > 1 ? choice("Moment", all.map(({ name }, i) => [i, name]), at, (i) =>
+      document.getElementById("ledger").replaceWith(ledgerTable(view, i))) : null,
+    explanation: "The whole device, row by row; each row is known by itself, and what is left over is unexplained. Holes are reserved and not live.",
+  });
+}
+
+function pinnedTable({ device }) {
+  if (!device.host_pinned || device.host_pinned.length === 0) return null;
+  return table("host-pinned", "Pinned host memory", device.host_pinned, [
+    { key: "line", title: "Where", wide: true },
+    { key: "peak_bytes", title: "Most at once", number: bytesText, share: device.peak_host_pinned_bytes },
+    { key: "bytes", title: "At the end", number: bytesText },
+  ], { sortBy: "peak_bytes", explanation: "Host memory that the device reaches; not charged to it." });
 }
 
 function temporaryTable(view) {
@@ -96,15 +127,22 @@ function spilledTable({ device }) {
 
 function oomTable({ report, process }) {
   if (report.oom_events.length === 0) return null;
-  const rows = report.oom_events.map((oom) => ({ ...oom, end: oom.recovered ? "recovered" : "not recovered" }));
+  const others = report.oom_events.some(({ other_processes }) => other_processes?.length > 0);
+  const rows = report.oom_events.map((oom) => ({
+    ...oom,
+    end: oom.recovered ? "recovered" : "not recovered",
+    others: (oom.other_processes ?? []).map(({ pid, name, bytes }) => `${name || "?"} (pid ${pid}) ${bytesText(bytes)}`).join(", "),
+  }));
   return table("ooms", "Out-of-memories", rows, [
     { key: "time_ns", title: "After", number: durationText },
+    ...(report.oom_events.some(({ step }) => step) ? [{ key: "step", title: "Step", number: countText }] : []),
     { key: "device", title: "Device", number: String },
     { key: "source", title: "Told by" },
     { key: "requested_bytes", title: "Asked for", number: bytesText },
     { key: "short_bytes", title: "Short by", number: bytesText },
     { key: "waiting_bytes", title: "Freed, but waits", title_of: () => "For work that was queued before the free", number: bytesText },
     { key: "verdict", title: "Verdict" },
+    ...(others ? [{ key: "others", title: "Other processes", wide: true }] : []),
     { key: "end", title: "End" },
     { key: "line", title: "Where", wide: true },
     { key: "sentence", title: "In words", wide: true },
@@ -145,6 +183,6 @@ function callTable({ device }) {
 }
 
 function showTables(view) {
-  replace("tables", [kindTable, siteTable, ledgerTable, oomTable, spilledTable, temporaryTable, sizeTable, tagTable, callTable]
+  replace("tables", [kindTable, siteTable, oomTable, spilledTable, pinnedTable, temporaryTable, sizeTable, tagTable, callTable]
     .map((make) => (view.device || make === oomTable ? make(view) : null)));
 }

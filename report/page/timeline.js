@@ -84,7 +84,7 @@ class Timeline {
     this.toCap = device.peak_charged_bytes > 0.4 * device.cap_bytes;
     this.node = element("div", { class: "chart" });
     this.readout = element("div", { class: "readout", role: "status" });
-    this.kindReadout = element("div", { class: "readout" });
+    this.kindReadout = element("div", { class: "readout kinds" });
   }
 
   show() {
@@ -249,8 +249,9 @@ class Timeline {
     const peak = this.device.peak;
     const mark = parent.append("g").attr("class", "peak");
     mark.append("line").attr("x1", this.x(peak.time_ns)).attr("x2", this.x(peak.time_ns)).attr("y1", top).attr("y2", bottom);
-    mark.append("text").attr("x", this.x(peak.time_ns)).attr("y", top - 5).text("peak of live").attr("text-anchor",
-      this.x(peak.time_ns) > (this.plot.left + this.plot.right) / 2 ? "end" : "start");
+    const late = this.x(peak.time_ns) > (this.plot.left + this.plot.right) / 2;
+    mark.append("text").attr("x", this.x(peak.time_ns) + (late ? -10 : 10)).attr("y", top - 5).text("peak of live")
+      .attr("text-anchor", late ? "end" : "start");
     for (const oom of this.ooms) {
       const at = parent.append("g").attr("class", oom.recovered ? "oom recovered" : "oom")
         .attr("transform", `translate(${this.x(oom.time_ns)},0)`);
@@ -297,13 +298,9 @@ class Timeline {
     const times = this.steps.times_ns;
     if (times.length > 0) {
       label("steps");
-      // Told steps say when each begins, found ones when each ends: there the first has no beginning.
-      const found = this.steps.source === "recurrence";
       times.forEach((at, i) => {
-        const from = found ? times[i - 1] : at;
-        const to = found ? at : times[i + 1] ?? this.duration;
-        const name = String(i * this.steps.every + 1);
-        if (from !== undefined) this.span(inside, `step ${i % 2 ? "odd" : "even"}`, y, from, to, name, `step ${name}`);
+        const name = countText(i * this.steps.every + 1);
+        this.span(inside, `step ${i % 2 ? "odd" : "even"}`, y, at, times[i + 1] ?? this.duration, name, `step ${name}`);
       });
       y += ROW;
     }
@@ -395,8 +392,9 @@ class Timeline {
         return element("span", {}, element("span", { class: `swatch ${key}` }), ` ${title} `, element("b", {}, range));
       }));
     const bucket = this.survey ? Math.floor(this.cursor / this.survey.bucket_ns) : 0;
-    this.kindReadout.replaceChildren(...this.layers.filter(({ values }) => values[Math.min(bucket, values.length - 1)] > 0)
-      .map(({ key, title, values }) => element("span", {}, element("span", { class: `swatch layer ${key}` }), ` ${title} `,
+    // Those that are 0 too: the chart must not move under the pointer.
+    this.kindReadout.replaceChildren(...this.layers.map(({ key, title, values }) =>
+      element("span", {}, element("span", { class: `swatch layer ${key}` }), ` ${title} `,
         element("b", {}, bytesText(values[Math.min(bucket, values.length - 1)])))));
   }
 

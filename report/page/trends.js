@@ -9,12 +9,12 @@ function slopeText({ bytes_per_step, bytes_per_hour }) {
 
 function growthSentence({ slope, growth }) {
   if (slope.why !== null) return `Whether anything grows is not known: ${slope.why}.`;
-  const error = slope.error_bytes_per_step === null ? "" : ` (\u00b1 ${bytesText(slope.error_bytes_per_step)})`;
-  const whole = `Live bytes, taken ${slope.by === "step" ? "where steps begin" : "at equal distances in time"} after the first quarter ` +
-    `of the run, changed by ${slopeText(slope)}${error}`;
-  if (growth.length === 0) return `Nothing grows. ${whole}.`;
+  // By time a run's own beginning and end would make a slope of nothing.
+  const whole = slope.by === "time" ? "Steps are not known: looked at in parts of equal time."
+    : `Live bytes where steps begin, after the first quarter of the run, changed by ${slopeText(slope)} (\u00b1 ${bytesText(slope.error_bytes_per_step)}).`;
+  if (growth.length === 0) return `Nothing grows. ${whole}`;
   const cap = slope.cap_at_step === null ? "" : `; at that rate the cap is met in step ${countText(slope.cap_at_step)}`;
-  return `${growth.length === 1 ? "One call site keeps" : `${countText(growth.length)} call sites keep`} more and more memory${cap}. ${whole}.`;
+  return `${growth.length === 1 ? "One call site keeps" : `${countText(growth.length)} call sites keep`} more and more memory${cap}. ${whole}`;
 }
 
 function showGrowth(view) {

@@ -325,8 +325,13 @@ class Shown(BrowserTest):
         self.show(self.run_folder / "report.html")
         self.assertEqual(len(self.column("ranks", 0)), 3)
         self.assertIn("OUT OF MEMORY", self.text("#answer .sentence"))
+        ranks = [
+            process["report"]["process"]["rank"]
+            for process in embedded(self.run_folder / "report.html")["processes"]
+        ]
         self.browser.ask(
-            "(() => { const which = document.querySelector('#choices select'); which.value = 0;"
+            "(() => { const which = document.querySelector('#choices select');"
+            f" which.value = {ranks.index(0)};"
             " which.dispatchEvent(new Event('change')); })()"
         )
         self.browser.wait_for("document.body.dataset.shown === 'whole'")
