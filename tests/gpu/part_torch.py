@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from jobs import FULL, NATIVE, TENSOR, Server, Trained, servers, train
 from world import GIB, MIB, Fail, Part, Skip, expect, main, reports
@@ -38,6 +39,10 @@ NOT_IN_TENSOR_MODE = (
 )
 # On the simulated GPU they want compilers or kernels.
 NEED_KERNELS = ("compile", "reduce-overhead")
+WAY_OUT = "MEMSHIM_POOL=off"
+# PyTorch's own, in a tree of its source; packages leave them out.
+OWN_TESTS = "test/test_cuda.py"
+OWN_TESTS_S = 60.0
 
 
 def same(reference: Trained, other: Trained) -> None:
@@ -86,7 +91,10 @@ def digest(server: Server, name: str) -> str:
     settings: dict[str, object] = {}
     if server.configuration.shim:
         settings["MEMSHIM_OUTPUT"] = server.world.output(name)
-    result = server.run("features", (name,), FEATURE_S, **settings).check()
+    result = server.run("features", (name,), FEATURE_S, **settings)
+    if result.status != 0 and name == "multiprocessing" and WAY_OUT in result.stderr:
+        raise Skip(f"memory of the pool is not shared, and the way out is named: {WAY_OUT}")
+    result.check()
     return str(result.lines("feature")[0]["digest"])
 
 
@@ -135,6 +143,19 @@ def feature(part: Part, made: dict[str, Server], name: str) -> None:
             part.needs_kernels()
 
 
+def own_tests(part: Part) -> None:
+    world = part.world
+    with part.case("PyTorch's own tests of memory"):
+        probe = "import importlib.util as u; print(u.find_spec('torch').origin)"
+        found = world.run([world.python, "-c", probe]).check()
+        tests = Path(found.stdout.strip()).parent.parent / OWN_TESTS
+        if not tests.exists():
+            raise Skip("they are not installed")
+        world.need(OWN_TESTS_S)
+        command: list[str | Path] = [world.python, tests, "-k", "caching", "-k", "memory"]
+        world.run(command, shim=True, torch=True, timeout_s=world.left_s()).check()
+
+
 def run(part: Part) -> None:
     world = part.world
     if not world.python:
@@ -153,6 +174,7 @@ def run(part: Part) -> None:
                     raise Skip("no time left")
             else:
                 feature(part, made, name)
+    own_tests(part)
 
 
 if __name__ == "__main__":

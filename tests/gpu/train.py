@@ -46,7 +46,7 @@ class Model(nn.Module):
         mask = nn.Transformer.generate_square_subsequent_mask(length, device=ids.device)
         for layer in self.layers:
             if self.checkpointing:
-                x = checkpoint(layer, x, mask, use_reentrant=False)
+                x = checkpoint(layer, x, mask, None, True, use_reentrant=False)
             else:
                 x = layer(x, mask, is_causal=True)
         logits: torch.Tensor = self.head(x)
