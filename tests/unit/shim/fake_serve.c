@@ -10,6 +10,8 @@
 #include "shim/session.h"
 #include "shim/sites/nvtx.h"
 #include "shim/sites/site.h"
+#include "shim/stats.h"
+#include "shim/status.h"
 
 static _Atomic int served;
 
@@ -63,6 +65,15 @@ char *ms_nvtx_path(const void *caller)
 }
 
 void ms_sites_prepare(void)
+{
+}
+
+void ms_stats_note_refusal(int device)
+{
+    (void)device;
+}
+
+void ms_status_begin(void)
 {
 }
 
