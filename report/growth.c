@@ -3,11 +3,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PARTS       4u   /* of the time that something grows: it has to rise in each */
+#define PARTS       6u   /* of the time that something grows, at most: it has to rise in each */
+#define PART        4u   /* steps of a part, at least */
 #define WORTH_SPLIT 0.25 /* what is left of the squared error where there are two lines */
 #define MOST_SPLITS 8
 #define NORMAL      1.4826 /* of a median deviation: a standard deviation */
 #define CONFIDENCE  1.96
+#define CLEARLY     5 /* so many errors away from 0: there are many sites to be wrong about */
 
 /* ---- a robust line ---- */
 
@@ -172,13 +174,14 @@ static void keep_what_stays(const uint64_t *bytes, size_t count, uint64_t *stays
 static bool rises_throughout(const uint64_t *stays, size_t first, size_t count)
 {
     const size_t steps = count - 1 - first;
+    const size_t parts = steps / PART < PARTS ? steps / PART : PARTS;
     const uint64_t rise = stays[count - 1] - stays[first];
 
-    for (size_t part = 0; part < PARTS; part++) {
-        const size_t from = first + part * steps / PARTS;
-        const size_t to = first + (part + 1) * steps / PARTS;
+    for (size_t part = 0; part < parts; part++) {
+        const size_t from = first + part * steps / parts;
+        const size_t to = first + (part + 1) * steps / parts;
 
-        if (stays[to] - stays[from] < rise / (UINT64_C(4) * PARTS) || stays[to] == stays[from]) {
+        if (stays[to] - stays[from] < rise / (4 * parts) || stays[to] == stays[from]) {
             return false;
         }
     }
@@ -209,7 +212,7 @@ bool ms_growth_find(const uint64_t *x, const uint64_t *bytes, size_t count, stru
 
     const double grown = slope->bytes_per_step * (double)(x[count - 1] - x[first]);
 
-    return slope->bytes_per_step > 2 * slope->error &&
+    return slope->bytes_per_step > CLEARLY * slope->error &&
            grown >
                3 * spread_around(x + first, bytes + first, count - first, slope->bytes_per_step);
 }

@@ -15,6 +15,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+# As make_run.c has them.
+STEPS = 12
+GROWING, GROWING_BYTES = 100, 128 << 10
+
 TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -109,8 +113,8 @@ def check_timeline(path: Path) -> None:
     phases = {event["ph"] for event in events}
     assert phases == {"M", "C", "i", "X"}, phases
     spans = [event for event in events if event["ph"] == "X"]
-    assert sum(event["name"].startswith("step ") for event in spans) == 4, spans
-    assert sum(event["name"] == "forward" for event in spans) == 2, spans
+    assert sum(event["name"].startswith("step ") for event in spans) == STEPS, spans
+    assert sum(event["name"] == "forward" for event in spans) == STEPS / 2, spans
     assert all(event["dur"] >= 0 and isinstance(event["tid"], int) for event in spans)
     for event in events:
         assert isinstance(event["name"], str) and isinstance(event["pid"], int)
@@ -119,13 +123,31 @@ def check_timeline(path: Path) -> None:
             continue
         assert isinstance(event["ts"], (int, float)) and event["ts"] >= 0
         if event["ph"] == "C":
-            assert event["args"].keys() == {"bytes"}
+            assert event["args"] and all(isinstance(n, int) for n in event["args"].values())
     counters = {event["name"] for event in events if event["ph"] == "C"}
-    assert counters == {f"device 0 {line}" for line in ("live", "reserved", "charged", "cap")}
+    lines = {f"device 0 {line}" for line in ("live", "reserved", "charged", "cap")}
+    assert lines <= counters, counters
+    # What is drawn by kind is what was live: at its highest, and where it ends.
+    (kinds,) = (name for name in counters if "by kind" in name)
+    drawn = [event["args"] for event in events if event["name"] == kinds]
+    assert max(sum(args.values()) for args in drawn) > 0, kinds
 
 
 HOSTILE = 'a"b;c\n<script>\x1b[2J\ufffd d\u202e\\'
 STEP = re.compile(r"train\.py:(\d+) in step")
+
+
+def check_survey(document: dict[str, Any]) -> None:
+    """What grows, and what was live at each out-of-memory, as make_run told it."""
+    device = document["devices"][0]
+    (growing,) = device["growth"]
+    assert growing["site"] == GROWING and growing["bytes_per_step"] == GROWING_BYTES, growing
+    assert growing["since_step"] == 1, growing
+    assert sum(row["count"] for row in device["histogram"]) == device["tensors"]["births"]
+    # Nothing was asked for or freed after them.
+    live = sum(site["live_bytes"] for site in document["call_sites"])
+    for oom in document["oom_events"]:
+        assert sum(kind["bytes"] for kind in oom["kinds"]) == live, oom
 
 
 def check_sites(document: dict[str, Any]) -> None:
@@ -140,7 +162,7 @@ def check_sites(document: dict[str, Any]) -> None:
     assert held == sorted(held, reverse=True) and held[0] > 0
     for site in sites:
         assert site["bytes"] >= site["peak_bytes"] or site["id"] is None
-        if site["id"] is None or site["id"] in (0, 7):
+        if site["id"] is None or site["id"] in (0, 7, GROWING):
             continue
         if site["id"] >= 90:
             assert site["thread"] == "backward", site
@@ -161,7 +183,7 @@ def check_sites(document: dict[str, Any]) -> None:
     assert attribution["with_site_bytes"] == device["peak_live_bytes"] - unknown
     paths = {tuple(tag["path"]): tag["at_peak_bytes"] for tag in document["tags"]}
     assert paths.keys() == {("forward",), ("forward", HOSTILE)}, paths.keys()
-    assert document["steps"]["count"] == 4 and len(document["steps"]["times_ns"]) == 4
+    assert document["steps"]["count"] == len(document["steps"]["times_ns"]) == STEPS
 
 
 FOLDED = re.compile(r"((?:[^;\n]+;)*[^;\n]+) (\d+)")
@@ -217,6 +239,7 @@ def main() -> None:
             document = check_report(schema, folder / "report.json")
             states.append(document["process"]["state"])
             check_sites(document)
+            check_survey(document)
             check_folded([make_run, "--folded"], folder, document)
             check_timeline(folder / "timeline.json")
             check_schema_bites(schema, document)
