@@ -11,9 +11,10 @@
 #include "report/report_files.h"
 #include "report/units.h"
 
-/* What is read in less than a second: nobody waits longer for the end of a job than for its work.
+/* What is read twice in less than a second (10,000,000 events, in 65 MB, take 1.8 s of one core):
+ * nobody waits longer for the end of a job than for its work.
  */
-#define QUICK_BYTES      (UINT64_C(64) << 20)
+#define QUICK_BYTES      (UINT64_C(32) << 20)
 #define QUICK_OPERATIONS (MS_WHAT_IF_OPERATIONS / 4)
 
 static bool save(const struct ms_model *model, const char *name,
