@@ -202,12 +202,14 @@ static void apply_block(struct ms_aggregate *aggregate, const struct ms_event *e
                         uint64_t time_ns)
 {
     struct ms_counters *now = &aggregate->now;
+    const uint64_t forwarded_bytes = event->owner == MS_OWNER_FORWARDED ? event->bytes : 0;
 
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
         settle_fresh(aggregate);
         keep_peak(aggregate);
         now->block_bytes += event->bytes;
+        now->forwarded_block_bytes += forwarded_bytes;
         now->blocks++;
         aggregate->allocations++;
         note_fresh(aggregate, event, time_ns);
@@ -222,6 +224,7 @@ static void apply_block(struct ms_aggregate *aggregate, const struct ms_event *e
             take(&now->arenas, 1);
         } else {
             take(&now->block_bytes, event->bytes);
+            take(&now->forwarded_block_bytes, forwarded_bytes);
         }
         take(&now->blocks, 1);
         aggregate->frees++;
@@ -229,6 +232,7 @@ static void apply_block(struct ms_aggregate *aggregate, const struct ms_event *e
     default: /* MS_EVENT_BLOCK_ARENA */
         keep_peak(aggregate);
         take(&now->block_bytes, event->bytes);
+        take(&now->forwarded_block_bytes, forwarded_bytes);
         now->arena_bytes += event->bytes;
         now->arenas++;
         if (event->id == aggregate->fresh_id) {

@@ -24,9 +24,10 @@ enum ms_driver_call {
 
 /* What holds at one moment on one device. */
 struct ms_counters {
-    uint64_t block_bytes;  /* live blocks as asked for, without arenas */
-    uint64_t tensor_bytes; /* live tensors, in arenas and in the program's own mappings */
-    uint64_t arena_bytes;  /* whole arenas, live tensors and holes */
+    uint64_t block_bytes;           /* live blocks as asked for, without arenas */
+    uint64_t tensor_bytes;          /* live tensors, in arenas and in the program's own mappings */
+    uint64_t arena_bytes;           /* whole arenas, live tensors and holes */
+    uint64_t forwarded_block_bytes; /* of block_bytes: what the driver served; charged by reason */
     uint64_t blocks, arenas, tensors;
     uint64_t owner_bytes[MS_OWNER_COUNT];          /* charged, by enum ms_owner */
     uint64_t reason_bytes[MS_CHARGE_REASON_COUNT]; /* charged without chunks, by its reason */

@@ -45,13 +45,18 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* With the pool off the framework's segments are forwarded allocations: the ground under the
+ * tensors, which are counted themselves. */
+static bool driver_is_ground(const struct ms_counters *counters)
+{
+    return counters->outside_tensors && counters->owner_bytes[MS_OWNER_POOL] == 0 &&
+           counters->owner_bytes[MS_OWNER_APPLICATION] == 0;
+}
+
 struct ms_ledger_row ms_ledger_charged(const struct ms_counters *counters,
                                        enum ms_charge_reason reason)
 {
-    const uint64_t chunks =
-        counters->owner_bytes[MS_OWNER_POOL] + counters->owner_bytes[MS_OWNER_APPLICATION];
-    const bool under_tensors =
-        reason == MS_CHARGE_ALLOCATION && counters->outside_tensors && chunks == 0;
+    const bool under_tensors = reason == MS_CHARGE_ALLOCATION && driver_is_ground(counters);
     struct ms_ledger_row row = reasons[reason];
 
     row.bytes = under_tensors ? 0 : counters->reason_bytes[reason];
@@ -85,9 +90,8 @@ static void add_live(struct list *list, const struct ms_counters *counters,
 
 /* Of live bytes. Chunks on the host are told by their size, which is all that is known where some
  * of them hold nothing; live bytes that no chunk on the device can hold are there in any case. */
-static uint64_t on_host(const struct ms_counters *counters)
+static uint64_t on_host(const struct ms_counters *counters, uint64_t live)
 {
-    const uint64_t live = ms_counters_live(counters);
     const uint64_t chunks = smaller(counters->host_chunk_bytes, live);
     const uint64_t least = chunks > 0 ? minus(live, ms_counters_reserved(counters)) : 0;
 
@@ -100,11 +104,17 @@ static void add_charged(struct list *list, const struct ms_counters *counters)
                                         .what = "reserved by the pool, not live",
                                         .part = MS_LEDGER_HOLES,
                                         .kind = MS_KIND_COUNT};
+    const struct ms_ledger_row forwarded = {
+        .name = "live_forwarded",
+        .what = "of the live bytes, what the driver served: it is below",
+        .negative = true,
+        .part = MS_LEDGER_ELSEWHERE,
+        .kind = MS_KIND_COUNT};
     const struct ms_ledger_row host = {.name = "on_host",
                                        .what = "of the live bytes, in host memory",
                                        .estimated = true,
                                        .negative = true,
-                                       .part = MS_LEDGER_ON_HOST,
+                                       .part = MS_LEDGER_ELSEWHERE,
                                        .kind = MS_KIND_COUNT};
     const struct ms_ledger_row application = {.name = "application",
                                               .what = "chunks that the program made itself",
@@ -113,10 +123,13 @@ static void add_charged(struct list *list, const struct ms_counters *counters)
 
     const uint64_t live = ms_counters_live(counters);
     const uint64_t reserved = ms_counters_reserved(counters);
-    const uint64_t away = on_host(counters);
+    const uint64_t below =
+        driver_is_ground(counters) ? 0 : smaller(counters->forwarded_block_bytes, live);
+    const uint64_t away = on_host(counters, live - below);
 
+    add(list, forwarded, below);
     add(list, host, away);
-    add(list, holes, minus(reserved, live - away));
+    add(list, holes, minus(reserved, live - below - away));
     if (!counters->outside_tensors) {
         add(list, application, counters->owner_bytes[MS_OWNER_APPLICATION]);
     }

@@ -18,10 +18,10 @@ struct ms_model;
 struct ms_survey_moment;
 
 enum ms_ledger_part {
-    MS_LEDGER_LIVE,    /* in the pool */
-    MS_LEDGER_ON_HOST, /* of them: not on the device; negative */
-    MS_LEDGER_HOLES,   /* reserved by the pool, and not live */
-    MS_LEDGER_DRIVER,  /* charged beside the pool */
+    MS_LEDGER_LIVE,      /* in the pool */
+    MS_LEDGER_ELSEWHERE, /* of them: not in device chunks of the pool; negative */
+    MS_LEDGER_HOLES,     /* reserved by the pool, and not live */
+    MS_LEDGER_DRIVER,    /* charged beside the pool */
     MS_LEDGER_OTHERS,
     MS_LEDGER_FREE,
     MS_LEDGER_UNEXPLAINED

@@ -60,7 +60,9 @@ struct analysis {
 static struct analysis analyse(const struct ms_oom_state *state)
 {
     const uint64_t given = plus(state->reclaimable_bytes, state->pending_bytes);
-    const uint64_t chunks = plus(state->pool_bytes, state->application_bytes);
+    const bool forwarded = state->pinned_by == MS_PINNED_BY_POOL_OFF;
+    const uint64_t chunks = plus(plus(state->pool_bytes, state->application_bytes),
+                                 forwarded ? state->forwarded_bytes : 0);
     const uint64_t left = minus(state->device_total_bytes, state->other_process_bytes);
     const uint64_t wanted = larger(state->requested_bytes, state->refused_bytes);
     struct analysis a = {

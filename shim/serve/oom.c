@@ -62,7 +62,7 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
         state->spill_limit_bytes = device->spill_limit_bytes;
         state->spill_left_bytes = ms_spill_left_bytes(device, &stats);
     } else {
-        state->live_bytes = tensors.births != 0 ? tensors.live_bytes : state->forwarded_bytes;
+        state->live_bytes = atomic_load(&device->forwarded_live_bytes) + tensors.live_bytes;
     }
     uint64_t used_bytes = device->total_bytes;
     if (ms_device_used_bytes(device, &used_bytes) && used_bytes <= device->total_bytes) {

@@ -1,0 +1,172 @@
+"""Why memory ran out: each reason planted, and named; the ledger beside the device's own count."""
+
+from __future__ import annotations
+
+import json
+import unittest
+from pathlib import Path
+from typing import Any
+
+from machine import GIB, MIB, ProcessTest, only_report, process_folders, program
+
+CONTEXT = 64 * MIB
+WORLD: dict[str, Any] = {"SIMGPU_MEMORY": "1GiB", "SIMGPU_CONTEXT": CONTEXT}
+
+
+class Planted(ProcessTest):
+    def report(self, *arguments: str, status: int = 1, **settings: Any) -> dict[str, Any]:
+        result = self.run_under_shim(
+            program("verdict_job"), *arguments, **{**WORLD, **settings}
+        ).check(status)
+        self.said = result.stderr
+        self.seen = result.stdout
+        return only_report(self.output)
+
+    def text(self) -> str:
+        (folder,) = process_folders(self.output)
+        return (folder / "report.txt").read_text()
+
+    def only_oom(self, report: dict[str, Any]) -> dict[str, Any]:
+        (event,) = report["oom_events"]
+        assert isinstance(event, dict)
+        return event
+
+
+class Verdicts(Planted):
+    def test_demand(self) -> None:
+        event = self.only_oom(self.report("ask", "600", "600"))
+        self.assertEqual(event["verdict"], "demand")
+        self.assertEqual(event["short_bytes"], 1200 * MIB + CONTEXT - GIB)
+        self.assertFalse(event["recovered"])
+        self.assertIn("demand: what is in use and the request come to 1.23 GiB", self.said)
+        self.assertRegex(self.text(), r"holds  600\.0 MiB \(100\.0 %\) ask")
+
+    def test_cap(self) -> None:
+        report = self.report("ask", "300", "300", MEMSHIM_FRACTION="0.5")
+        event = self.only_oom(report)
+        self.assertEqual(event["verdict"], "cap")
+        self.assertEqual(event["short_bytes"], 600 * MIB + CONTEXT - GIB // 2)
+        self.assertIn("which the device (1.00 GiB) has; the cap does not allow it", self.said)
+
+    def test_what_would_have_been_enough(self) -> None:
+        """Replayed: 664 MiB are needed, in hundredths of the device; with less it fails."""
+        tried = self.report("ask", "300", "300", MEMSHIM_FRACTION="0.5")["what_if"]
+        need = 600 * MIB + CONTEXT
+        enough = tried["without_spill"]
+        self.assertGreaterEqual(enough["cap_bytes"], need)
+        self.assertLess(enough["cap_bytes"], need + GIB // 50)
+        self.assertLess(enough["too_small_bytes"], need)
+        self.assertAlmostEqual(enough["fraction"], enough["cap_bytes"] / GIB, delta=0.002)
+        # The first block may move to the host; the request itself has to fit.
+        self.assertTrue(tried["own_cap_with_spill"])
+        self.assertGreater(tried["own_cap_host_bytes"], 0)
+        self.assertLess(tried["with_spill"]["cap_bytes"], GIB // 2)
+        self.assertRegex(self.text(), r"tried  a cap of .* \(fraction 0\.6\d*\) carries it past")
+
+    def test_the_fraction_that_suffices_does(self) -> None:
+        tried = self.report("ask", "300", "300", MEMSHIM_FRACTION="0.5")["what_if"]
+        folder = self.output
+        self.output = Path(f"{folder}-again")
+        enough = self.report(
+            "ask", "300", "300", status=0, MEMSHIM_FRACTION=tried["without_spill"]["fraction"]
+        )
+        self.assertEqual(enough["oom_events"], [])
+        self.assertIsNone(enough["what_if"])
+
+    def test_holes_that_the_driver_serves(self) -> None:
+        event = self.only_oom(self.report("holes", MEMSHIM_POOL="off"))
+        self.assertEqual(event["verdict"], "fragmentation")
+        self.assertIn("500.0 MiB lie free in holes", event["sentence"])
+        self.assertIn("MEMSHIM_POOL=off", event["sentence"])
+
+    def test_the_same_holes_are_no_obstacle_for_the_pool(self) -> None:
+        self.assertEqual(self.report("holes", status=0)["oom_events"], [])
+
+    def test_other_process(self) -> None:
+        shared = {"SIMGPU_SHARED": self.folder / "device"}
+        with self.running(program("verdict_job"), "hold", "500", **WORLD, **shared) as other:
+            assert other.stdout
+            self.assertEqual(other.stdout.readline(), "ready\n")
+            event = self.only_oom(self.report("ask", "300", "300", **shared))
+        self.assertEqual(event["verdict"], "other_process")
+        (who,) = event["other_processes"]
+        self.assertEqual(who["pid"], other.pid)
+        self.assertEqual(who["bytes"], 500 * MIB + CONTEXT)
+        self.assertIn(f"pid {other.pid}: 564.0 MiB", self.said)
+        self.assertEqual(row(event["ledger"], "other_processes"), 500 * MIB + CONTEXT)
+
+    def test_growth(self) -> None:
+        report = self.report("grow")
+        event = report["oom_events"][-1]
+        self.assertEqual(event["verdict"], "growth")
+        self.assertRegex(
+            event["sentence"], r"growth: keep_one_more .* kept 2\.0 MiB more every step"
+        )
+        # 1 GiB less the context and the 64 MiB that come and go, 2 MiB a step.
+        self.assertAlmostEqual(event["step"], (GIB - CONTEXT - 64 * MIB) / (2 * MIB), delta=2)
+        self.assertIn("growth: keep_one_more", self.text())
+        self.assertIn("would have carried it more than 0 steps further", self.text())
+
+    def test_spill_limit(self) -> None:
+        event = self.report(
+            "ask", "400", "400", "150", "150", MEMSHIM_SPILL="auto", MEMSHIM_SPILL_LIMIT="64MiB"
+        )["oom_events"][-1]
+        self.assertEqual(event["verdict"], "spill_limit")
+        self.assertIn("MEMSHIM_SPILL_LIMIT", self.said)
+
+    def test_recovered_is_told_from_what_ended_it(self) -> None:
+        first, last = self.report("search")["oom_events"]
+        self.assertTrue(first["recovered"])
+        self.assertFalse(last["recovered"])
+        self.assertRegex(self.text().splitlines()[1], r"^OUT OF MEMORY .* asked for 601\.0 MiB")
+
+
+def row(ledger: list[dict[str, Any]], name: str) -> int:
+    return sum(entry["bytes"] for entry in ledger if entry["name"] == name)
+
+
+class Ledger(Planted):
+    def check(self, ledger: list[dict[str, Any]]) -> None:
+        self.assertEqual(sum(entry["bytes"] for entry in ledger), GIB)
+        self.assertLess(abs(row(ledger, "unexplained")), GIB // 100)
+        self.assertEqual(row(ledger, "context"), CONTEXT)
+        self.assertEqual(row(ledger, "arrays"), 16 * MIB)
+        # Charged in full, though the driver puts none of it on the device before it is touched:
+        # this one row is the most that it can be.
+        self.assertEqual(row(ledger, "managed"), 8 * MIB)
+        self.assertEqual(row(ledger, "unknown") + row(ledger, "live_forwarded"), 300 * MIB)
+
+    def test_at_the_out_of_memory_and_at_the_peak(self) -> None:
+        report = self.report("ledger")
+        used = json.loads(self.seen)["used_bytes"]
+        event = self.only_oom(report)
+        self.check(event["ledger"])
+        self.check(report["devices"][0]["peak"]["ledger"])
+        free = row(event["ledger"], "free") + row(event["ledger"], "free_above_cap")
+        self.assertEqual(free, GIB - used)
+        self.assertEqual(row(event["ledger"], "other_processes"), 0)
+
+    def test_with_another_process_and_a_cap(self) -> None:
+        shared = {"SIMGPU_SHARED": self.folder / "device"}
+        with self.running(program("verdict_job"), "hold", "100", **WORLD, **shared) as other:
+            assert other.stdout
+            self.assertEqual(other.stdout.readline(), "ready\n")
+            report = self.report("ledger", MEMSHIM_FRACTION="0.75", **shared)
+        used = json.loads(self.seen)["used_bytes"]
+        for ledger in (self.only_oom(report)["ledger"], report["devices"][0]["peak"]["ledger"]):
+            self.check(ledger)
+            self.assertEqual(row(ledger, "other_processes"), 100 * MIB + CONTEXT)
+        event = self.only_oom(report)
+        free = row(event["ledger"], "free") + row(event["ledger"], "free_above_cap")
+        self.assertEqual(free, GIB - used - 100 * MIB - CONTEXT)
+        self.assertGreater(row(event["ledger"], "free_above_cap"), 0)
+
+    def test_pinned_host_memory_by_site(self) -> None:
+        device = self.report("ledger")["devices"][0]
+        (site,) = device["host_pinned"]
+        self.assertEqual(site["bytes"], 24 * MIB)
+        self.assertIn("ledger", site["line"])
+
+
+if __name__ == "__main__":
+    unittest.main()
