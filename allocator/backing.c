@@ -40,7 +40,7 @@ static void count_host(struct ms_pool *pool, enum ms_event_kind kind, struct ms_
     default:
         count->host_backed_bytes -= bytes;
         count->host_reserve_bytes += bytes;
-        count->spill.spilled_bytes -= chunk->spilled ? bytes : 0;
+        ms_spill_less(pool, chunk->spilled ? bytes : 0);
         chunk->spilled = false;
         break;
     }

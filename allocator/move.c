@@ -225,7 +225,7 @@ static void put_back(struct ms_pool *pool, struct ms_chunk *chunk, bool spilled)
         if (spilled) {
             ms_lock_acquire(&pool->state);
             chunk->spilled = true;
-            pool->count.spill.spilled_bytes += chunk->bytes;
+            ms_spill_again(pool, chunk->bytes);
             ms_lock_release(&pool->state);
         }
         if (ms_backing_give_access(pool, segment, slot, end) == MS_OK) {
@@ -309,6 +309,7 @@ static void note_spilled(struct ms_pool *pool, struct ms_chunk *list)
     for (; list != NULL; list = list->next) {
         list->spilled = true;
         stats->spilled_bytes += list->bytes;
+        pool->moving.room_bytes -= list->bytes;
     }
     if (stats->peak_spilled_bytes < stats->spilled_bytes) {
         stats->peak_spilled_bytes = stats->spilled_bytes;

@@ -33,6 +33,8 @@ struct ms_pool_config {
     const struct ms_choice *choice; /* null: ms_choice_default; outlives the pool */
     uint64_t spill_limit_bytes;     /* most of it that live memory may be spilled to; 0: nothing is
                                        spilled, and ops->halt is never called */
+    struct ms_budget *spill_budget; /* what pools may spill together; null: this one has its own
+                                       limit alone; outlives the pool */
     uint64_t halt_limit_ns;         /* longest wait for the device to stand still */
     const struct ms_spill_choice *spill_choice; /* null: ms_spill_choice_lru; outlives the pool */
 };

@@ -144,6 +144,7 @@ struct ms_moving {
     bool under_way;             /* both locks to change: chunks behind live blocks change */
     struct ms_segment *staging; /* addresses to copy to; null: none were needed yet */
     uint64_t staged;            /* its first slots, which have a chunk of one granule each */
+    uint64_t room_bytes;        /* charged to the budget of all that is spilled, and not spilled */
     uint64_t since_ns;          /* of the standstill: up to where its time is accounted for */
     struct ms_range *cut;       /* free memory that moves along, linked by free.batch_next; busy */
     bool refused;               /* the device did not stand still for the request under way */
@@ -542,6 +543,11 @@ bool ms_move_rests(const struct ms_pool *pool);
 
 /* Whether contents can move at all: at this moment, for the request under way. */
 bool ms_spill_possible(struct ms_pool *pool);
+
+/* So much is not spilled any more; or, after a move that failed, is again, for which there was
+ * room before it. */
+void ms_spill_less(struct ms_pool *pool, uint64_t bytes);
+void ms_spill_again(struct ms_pool *pool, uint64_t bytes);
 
 /* Makes spares of at least `bytes` of device chunks behind live memory, whose contents move to the
  * host, where kept_bytes of the room stay for others; adds all to *taken_bytes. Waits for the

@@ -333,9 +333,48 @@ bool ms_spill_possible(struct ms_pool *pool)
 /* What the limits leave, and others do not need. */
 static uint64_t room_on_host(struct ms_pool *pool, uint64_t kept_bytes)
 {
+    const struct ms_budget *shared = pool->config.spill_budget;
     uint64_t room = least(less(pool->config.spill_limit_bytes, pool->count.spill.spilled_bytes),
                           less(ms_promise_host_room(pool), kept_bytes));
+    room = shared != NULL ? least(room, ms_budget_free_bytes(shared)) : room;
     return room - room % pool->granule_bytes;
+}
+
+/* Room in the budget that pools share: taken before anything moves, and what did not move given
+ * back. */
+static bool take_room(struct ms_pool *pool, uint64_t bytes)
+{
+    struct ms_budget *shared = pool->config.spill_budget;
+    if (shared != NULL && !ms_budget_charge(shared, MS_OWNER_POOL, bytes)) {
+        return false;
+    }
+    pool->moving.room_bytes = bytes;
+    return true;
+}
+
+static void leave_room(struct ms_pool *pool)
+{
+    struct ms_budget *shared = pool->config.spill_budget;
+    if (shared != NULL) {
+        ms_budget_discharge(shared, MS_OWNER_POOL, pool->moving.room_bytes);
+    }
+    pool->moving.room_bytes = 0;
+}
+
+void ms_spill_less(struct ms_pool *pool, uint64_t bytes)
+{
+    pool->count.spill.spilled_bytes -= bytes;
+    if (pool->config.spill_budget != NULL) {
+        ms_budget_discharge(pool->config.spill_budget, MS_OWNER_POOL, bytes);
+    }
+}
+
+void ms_spill_again(struct ms_pool *pool, uint64_t bytes)
+{
+    pool->count.spill.spilled_bytes += bytes;
+    if (pool->config.spill_budget != NULL) {
+        ms_budget_impose(pool->config.spill_budget, MS_OWNER_POOL, bytes);
+    }
 }
 
 /* Those that have come back soon before, and once more. */
@@ -374,6 +413,9 @@ static ms_status_t prepare(struct ms_pool *pool, uint64_t needed_bytes, uint64_t
     }
     (void)pick_down(pool, false, enough, room, bytes);
     if (*bytes < needed_bytes) {
+        return MS_ERR_NO_MEMORY;
+    }
+    if (!take_room(pool, *bytes)) {
         return MS_ERR_NO_MEMORY;
     }
     ms_status_t status = ms_promise_host_spare(pool, *bytes);
@@ -416,6 +458,7 @@ ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t ke
     }
     ms_status_t status =
         make_room(pool, ms_round_up(bytes, pool->granule_bytes), kept_bytes, taken_bytes);
+    leave_room(pool);
     finish(pool);
     return status;
 }

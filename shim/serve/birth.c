@@ -5,20 +5,9 @@
 #include "shim/serve/driver.h"
 #include "shim/serve/host_bytes.h"
 #include "shim/serve/release.h"
+#include "shim/serve/spill.h"
 #include "shim/serve/stream.h"
 #include "shim/session.h"
-
-/* False: not so many are left. */
-static bool reserve(struct ms_device *device, uint64_t bytes)
-{
-    uint64_t used = atomic_load(&device->birth_bytes);
-    do {
-        if (bytes > device->birth_limit_bytes || used > device->birth_limit_bytes - bytes) {
-            return false;
-        }
-    } while (!atomic_compare_exchange_weak(&device->birth_bytes, &used, used + bytes));
-    return true;
-}
 
 /* A hint that the driver refuses leaves the memory good, but on the device as it pleases. */
 static bool make_managed(const struct ms_device *device, uint64_t bytes, CUdeviceptr_v2 *out)
@@ -68,7 +57,9 @@ bool ms_birth_on_host(struct ms_device *device, uint64_t bytes, uint32_t site, C
     struct ms_context *context = ms_context_current();
     struct ms_grant displaced = {0};
     char text[24];
-    if (!context || context->device != device || ms_captures_running() || !reserve(device, bytes)) {
+    bool road = device->granule_bytes != 0 && device->no_host_road == NULL;
+    if (road || !context || context->device != device || ms_captures_running() ||
+        !ms_budget_charge(ms_spill_budget(), MS_OWNER_FORWARDED, bytes)) {
         return false;
     }
     struct ms_grant grant = {.bytes = bytes,
@@ -85,7 +76,7 @@ bool ms_birth_on_host(struct ms_device *device, uint64_t bytes, uint32_t site, C
     grant.name = made ? *out : 0;
     grant.taking = managed ? MS_TAKING_MANAGED_HOST : MS_TAKING_PINNED_HOST;
     if (!made || !ms_ledger_put(&grant, &displaced)) {
-        atomic_fetch_sub(&device->birth_bytes, bytes);
+        ms_budget_discharge(ms_spill_budget(), MS_OWNER_FORWARDED, bytes);
         if (made) {
             (void)(managed ? MS_REAL(cuMemFree_v2)(*out)
                            : MS_REAL(cuMemFreeHost)((void *)(uintptr_t)*out));
@@ -129,6 +120,6 @@ CUresult ms_birth_free(const struct ms_grant *grant)
 
 void ms_birth_gone(const struct ms_grant *grant)
 {
-    atomic_fetch_sub(&ms_device_get(grant->device)->birth_bytes, grant->bytes);
+    ms_budget_discharge(ms_spill_budget(), MS_OWNER_FORWARDED, grant->bytes);
     emit(MS_EVENT_HOST_FREE, grant);
 }

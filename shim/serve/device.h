@@ -57,8 +57,6 @@ struct ms_device {
     uint64_t host_limit_bytes;  /* most host memory that the pool may take; 0: none */
     uint64_t spill_limit_bytes; /* most of it that live memory may be spilled to; 0: none */
     struct ms_spill_watch spill_watch;
-    uint64_t birth_limit_bytes;      /* most that may lie on the host from its birth (birth.h) */
-    _Atomic uint64_t birth_bytes;    /* that does */
     _Atomic bool host_made;          /* a host chunk was asked for, some may stand behind tensors;
                                         or launches are looked at: spill.h looks at each birth */
     _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */

@@ -10,6 +10,7 @@
  */
 #include "shim/serve/spill.h"
 
+#include <pthread.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -47,22 +48,35 @@ static uint64_t level_bytes(const struct ms_device *device, int state)
                       (double)atomic_load(&device->budget.cap_bytes));
 }
 
+/* Of all devices of the process together: what they have on the host, and may have. */
+static struct ms_budget on_host;
+
+static void begin_budget(void)
+{
+    ms_budget_init(&on_host,
+                   ms_host_spill_bytes(ms_options(), environ, ms_host_available_bytes("")));
+}
+
+struct ms_budget *ms_spill_budget(void)
+{
+    static pthread_once_t begun = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&begun, begin_budget);
+    return &on_host;
+}
+
 void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config)
 {
     uint64_t limit = 0;
     if (device->granule_bytes != 0 && device->no_host_road == NULL) {
-        limit = ms_host_spill_bytes(ms_options(), environ, ms_host_available_bytes(""));
+        limit = atomic_load(&ms_spill_budget()->cap_bytes);
     }
     device->spill_limit_bytes = limit;
-    if (device->granule_bytes == 0 || device->no_host_road != NULL) {
-        device->birth_limit_bytes =
-            ms_host_spill_bytes(ms_options(), environ, ms_host_available_bytes(""));
-    }
     if (device->host_limit_bytes < limit) {
         device->host_limit_bytes = limit;
     }
     config->host_limit_bytes = device->host_limit_bytes;
     config->spill_limit_bytes = limit;
+    config->spill_budget = ms_spill_budget();
     config->halt_limit_ns = HALT_LIMIT_NS;
     config->spill_choice = &ms_spill_choice_predict;
 }
@@ -71,7 +85,7 @@ uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_poo
 {
     uint64_t host =
         less(device->host_limit_bytes, stats->host_reserve_bytes + stats->host_backed_bytes);
-    uint64_t spill = less(device->spill_limit_bytes, stats->spill.spilled_bytes);
+    uint64_t spill = device->spill_limit_bytes != 0 ? ms_budget_free_bytes(ms_spill_budget()) : 0;
     /* A request touches a granule more than it has, mostly. */
     return less(spill < host ? spill : host, device->granule_bytes);
 }

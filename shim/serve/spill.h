@@ -5,6 +5,10 @@
 
 #include "shim/serve/device.h"
 
+/* What live memory may take of the host, all devices of the process together: what is spilled, and
+ * what lies there from its birth (birth.h). */
+struct ms_budget *ms_spill_budget(void);
+
 /* Fills device->spill_limit_bytes, and what of the pool's configuration follows from it. The host
  * road has been looked for. */
 void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config);

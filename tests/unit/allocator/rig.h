@@ -38,6 +38,7 @@ struct rig_wishes {
     const struct ms_choice *choice;
     uint64_t spill_limit_bytes;
     const struct ms_spill_choice *spill_choice;
+    struct ms_budget *spill_budget;
 };
 
 static inline struct rig *rig_make_as(struct rig_wishes wishes)
@@ -56,6 +57,7 @@ static inline struct rig *rig_make_as(struct rig_wishes wishes)
                                     .host_limit_bytes = wishes.host_limit_bytes,
                                     .choice = wishes.choice,
                                     .spill_limit_bytes = wishes.spill_limit_bytes,
+                                    .spill_budget = wishes.spill_budget,
                                     .halt_limit_ns = RIG_WAIT_NS,
                                     .spill_choice = wishes.spill_choice};
     cr_assert_eq(ms_pool_create(&config, &rig->pool), MS_OK);

@@ -243,6 +243,46 @@ Test(spill, the_limit)
     rig_end(rig);
 }
 
+/* Two devices, and what they may have on the host together: what one gives back the other gets. */
+Test(spill, pools_share_the_limit)
+{
+    struct ms_budget shared;
+    ms_budget_init(&shared, 24 * MIB);
+    struct rig_wishes wishes = {.granule_bytes = GRANULE,
+                                .total_bytes = 4 * CAP_BYTES,
+                                .cap_bytes = CAP_BYTES,
+                                .host_limit_bytes = 2 * CAP_BYTES,
+                                .spill_limit_bytes = 24 * MIB,
+                                .spill_budget = &shared};
+    struct rig *one = rig_make_as(wishes);
+    struct rig *other = rig_make_as(wishes);
+    struct ms_block_info none;
+    struct ms_block_info first[2] = {write_new(one, CAP_BYTES / 2), write_new(one, CAP_BYTES / 2)};
+    struct ms_block_info second = write_new(other, CAP_BYTES);
+    struct ms_block_info more = write_new(one, 16 * MIB);
+    cr_assert_eq(atomic_load(&shared.charged_bytes), 16 * MIB);
+    cr_assert_eq(rig_try(other, 16 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
+    struct ms_block_info last = write_new(other, 8 * MIB);
+    cr_assert_eq(atomic_load(&shared.charged_bytes), 24 * MIB);
+    cr_assert_eq(rig_try(one, 2 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
+    /* Back, by a promotion that fails first, and by frees. */
+    rig_free(one, more, MS_STREAM_DEVICE);
+    (void)ms_pool_trim(one->pool, 0);
+    ms_dry_fail(one->dry, MS_DRY_MAP, 1, 999);
+    (void)ms_pool_promote(one->pool, UINT64_MAX);
+    (void)ms_pool_promote(one->pool, UINT64_MAX);
+    cr_assert_eq(atomic_load(&shared.charged_bytes), 8 * MIB);
+    more = write_new(other, 16 * MIB);
+    rig_free(other, second, MS_STREAM_DEVICE);
+    check_contents(one, &first[0]);
+    check_contents(one, &first[1]);
+    check_contents(other, &last);
+    check_contents(other, &more);
+    rig_end(one);
+    rig_end(other);
+    cr_assert_eq(atomic_load(&shared.charged_bytes), 0);
+}
+
 /* Every call that a spill and a promotion make fails in turn: contents and books are kept. */
 static void play_with_failure(enum ms_dry_op op, uint64_t nth, bool *reached)
 {
