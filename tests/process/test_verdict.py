@@ -83,7 +83,7 @@ class Verdicts(Planted):
         self.assertEqual(self.report("holes", status=0)["oom_events"], [])
 
     def test_other_process(self) -> None:
-        shared = {"SIMGPU_SHARED": self.folder / "device"}
+        shared: dict[str, Any] = {"SIMGPU_SHARED": self.folder / "device"}
         with self.running(program("verdict_job"), "hold", "500", **WORLD, **shared) as other:
             assert other.stdout
             self.assertEqual(other.stdout.readline(), "ready\n")
@@ -147,7 +147,7 @@ class Ledger(Planted):
         self.assertEqual(row(event["ledger"], "other_processes"), 0)
 
     def test_with_another_process_and_a_cap(self) -> None:
-        shared = {"SIMGPU_SHARED": self.folder / "device"}
+        shared: dict[str, Any] = {"SIMGPU_SHARED": self.folder / "device"}
         with self.running(program("verdict_job"), "hold", "100", **WORLD, **shared) as other:
             assert other.stdout
             self.assertEqual(other.stdout.readline(), "ready\n")
