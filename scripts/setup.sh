@@ -14,7 +14,8 @@ OLDEST_CUDA=12040
 BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-dev libunwind-dev
     libdw-dev libcriterion-dev zlib1g-dev node-d3 python3 python3-dev python3-venv)
 LINT_PACKAGES=(clang-format clang-tidy shellcheck)
-BROWSER_PACKAGES=(chromium)
+# The page's browser; and protoc, which reads the profile that a report writes.
+BROWSER_PACKAGES=(chromium protobuf-compiler)
 BENCH_PACKAGES=(valgrind libmimalloc-dev)
 # The versions that the tests were written against. cuda.h, crt/, the profiler's header and NVTX come
 # apart.
@@ -210,7 +211,7 @@ Usage: scripts/setup.sh [--torch] [--lint] [--browser] [--bench]
 Installs what the build and the tests need and this machine lacks, as root or with sudo.
   --torch   PyTorch as well, into the project's venv
   --lint    the formatters and checkers that scripts/lint.sh runs
-  --browser Chromium, in which tests open the page
+  --browser Chromium and protoc, in which tests open what a report writes
   --bench   what scripts/bench.sh needs
 MEMSHIM_BUILD names another build folder than build, MEMSHIM_VENV another venv than .venv.
 USAGE
