@@ -18,6 +18,7 @@
 #define MOST_TAGS       500
 #define MOST_RANGES     4000
 #define MOST_MOVES      2000
+#define COARSE          32    /* one in so many of what there is room for otherwise: little */
 #define ENDING_BYTES    65536 /* for what stands around the processes: the run's own members */
 
 /* ---- the timeline ---- */
@@ -62,8 +63,9 @@ static bool is_flat(const struct ms_series *series, enum ms_line line)
     return true;
 }
 
-/* Only buckets in which something happened: `at` has their numbers. */
-static void add_series(struct ms_json *json, const struct ms_model *model, int device)
+/* Only buckets in which something happened: `at` has their numbers. Where there is little room,
+ * `last` alone. */
+static void add_series(struct ms_json *json, const struct ms_model *model, int device, size_t scale)
 {
     static const char *const lines[MS_LINE_COUNT] = {"live", "reserved", "charged", "cap"};
     const struct ms_series *series = ms_model_series(&model->devices[device]);
@@ -80,7 +82,7 @@ static void add_series(struct ms_json *json, const struct ms_model *model, int d
     ms_json_close(json, ']');
     for (int line = 0; line < MS_LINE_COUNT; line++) {
         ms_json_open(json, lines[line], '{');
-        if (!is_flat(series, line)) {
+        if (scale < COARSE && !is_flat(series, line)) {
             add_values(json, series, "min", VALUE_MIN, line);
             add_values(json, series, "max", VALUE_MAX, line);
         }
@@ -167,7 +169,7 @@ static void add_process(struct ms_json *json, const struct ms_model *model, size
     ms_json_open(json, "series", '[');
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
         if (model->devices[i].used) {
-            add_series(json, model, i);
+            add_series(json, model, i, scale);
         }
     }
     ms_json_close(json, ']');

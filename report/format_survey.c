@@ -7,7 +7,8 @@
 #include "report/site_rows.h"
 
 #define FEWEST_HOLDINGS 10
-#define SHARES          8 /* how finely the live share of a cell is told */
+#define COARSEST        16 /* where there is room for less than one in so many: nothing of it */
+#define SHARES          8  /* how finely the live share of a cell is told */
 
 /* ---- which sites are named ---- */
 
@@ -292,7 +293,7 @@ void ms_json_add_surveys(struct ms_json *json, const struct ms_model *model,
     struct names names[MS_DEVICE_COUNT] = {0};
 
     ms_json_open(json, "surveys", '[');
-    for (int i = 0; model->survey && i < MS_DEVICE_COUNT; i++) {
+    for (int i = 0; model->survey && scale <= COARSEST && i < MS_DEVICE_COUNT; i++) {
         if (model->survey->devices[i].used) {
             add_device(json, model, i, &names[i], scale);
         }

@@ -62,7 +62,7 @@ function trendFigures({ slope, growth, headroom }) {
       slope.why ?? (growth.length > 0 ? `of ${countText(growth.length)} call sites${cap}` : "no call site keeps more and more")) : null,
     headroom ? figure("Largest batch", headroom.why !== null ? "-"
       : headroom.estimated_largest_batch !== null ? `${headroom.unbounded ? "over " : ""}${countText(headroom.estimated_largest_batch)} samples`
-      : headroom.unbounded ? `over ${largest} \u00d7` : `${largest.toFixed(2)} \u00d7`,
+      : headroom.unbounded ? `over ${largest} \u00d7` : `${factorText(largest)} \u00d7`,
     headroom.why ?? `that fits the cap, by estimate; ${headroom.batch === null ? "this run's is 1 \u00d7" : `now ${countText(headroom.batch)}`}`) : null,
   ];
 }

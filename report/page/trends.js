@@ -41,13 +41,18 @@ function showGrowth(view) {
     ], { sortBy: "bytes_per_hour" }) : null);
 }
 
+// Never more than it is.
+function factorText(factor) {
+  return (Math.floor(factor * 100) / 100).toFixed(2);
+}
+
 function headroomSentence(headroom) {
   if (headroom.why !== null) return `What a larger batch would need is not known: ${headroom.why}.`;
   const samples = headroom.estimated_largest_batch === null ? "" : `, which is ${countText(headroom.estimated_largest_batch)} samples`;
   const today = headroom.batch === null ? "" : ` (${countText(headroom.batch)} samples)`;
   if (headroom.unbounded) return `By estimate even ${headroom.factors.at(-1).factor} times this batch${today} fits.`;
   if (headroom.estimated_largest_factor === 0) return "By estimate no batch fits beside what stays.";
-  return `By estimate ${headroom.estimated_largest_factor.toFixed(2)} times this batch${today} fits${samples}: ` +
+  return `By estimate ${factorText(headroom.estimated_largest_factor)} times this batch${today} fits${samples}: ` +
     `${bytesText(headroom.estimated_persistent_bytes)} stay whatever the batch, ${bytesText(headroom.estimated_per_step_bytes)} follow it.`;
 }
 

@@ -81,7 +81,17 @@ static void tell_run(const char *output)
     ms_trace_close(trace, true, 0);
 }
 
-/* Pages of one and of eight such processes. */
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+
+    for (const char *at = strstr(text, part); at; at = strstr(at + 1, part)) {
+        count++;
+    }
+    return count;
+}
+
+/* Pages of one and of eight such processes: none is left out. */
 Test(page, is_small)
 {
     struct ms_buffer json = {0};
@@ -104,6 +114,7 @@ Test(page, is_small)
     ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
     ms_format_json(model, &json);
     cr_assert_gt(json.bytes, MS_PAGE_MOST_BYTES, "%zu bytes fit a page", json.bytes);
+    ms_model_survey(model, MS_SURVEY_WHOLE);
     for (size_t processes = 1; processes <= 8; processes += 7) {
         struct ms_buffer html = {0};
         struct ms_merged merged;
@@ -118,6 +129,7 @@ Test(page, is_small)
         ms_page_end(&page, &merged);
         cr_expect_lt(html.bytes, MS_PAGE_MOST_BYTES);
         ms_buffer_append(&html, "", 1);
+        cr_expect_eq(count_of(html.at, "\"main_device\":"), processes);
         cr_expect_not_null(strstr(html.at, "\"function\":\"name 600x"),
                            "the largest holder is there");
         cr_expect_null(strstr(html.at, "\"function\":\"name 1x"), "the smallest is left out");
