@@ -13,6 +13,7 @@ from typing import Any
 
 from machine import CLI, ProcessTest, only_report, program
 
+TRACES = Path(__file__).resolve().parents[1] / "traces"
 HEADER = "time_us,op,id,bytes,stream,site"
 GRANULE = 2 << 20
 
@@ -132,6 +133,7 @@ class Replay(ProcessTest):
             ((path, "--cap"), "--cap is a size as in 20GiB, not ''"),
             ((path, "--fraction=1.5"), "--fraction is a fraction 0 < f <= 1, not '1.5'"),
             ((path, "--policy", "best"), "--policy is default, highest"),
+            ((path, "--spill-policy", "best"), "--spill-policy is predict or lru, not 'best'"),
             ((path, "--mode", "fast"), "--mode is native or tensor, not 'fast'"),
             ((path, "--lag", "-1"), "--lag is a number"),
             ((path, "--device", "64"), "--device is a device's number"),
@@ -154,6 +156,26 @@ class Replay(ProcessTest):
         for policy in ("default", "highest", "oldest", "newest", "gap", "oracle"):
             answer = self.answer(self.write(OUTER), "--policy", policy, "--min-cap")
             self.assertEqual(answer["policy"], policy)
+
+    def test_spilling(self) -> None:
+        """A training at 0.85 of what it needs: foresight moves little more than it must."""
+        trace = TRACES / "gpt-fixed.csv.gz"
+        live_bytes = self.answer(trace)["peak_live_bytes"]
+        cap = ("--cap", str(live_bytes * 85 // 100))
+        self.assertFalse(self.answer(trace, *cap, status=1)["completed"])
+        moved = {}
+        for policy in ("predict", "lru"):
+            answer = self.answer(trace, *cap, "--spill", "64GiB", "--spill-policy", policy)
+            self.assertTrue(answer["completed"])
+            self.assertIsNone(answer["violation"])
+            spill = answer["spill"]
+            self.assertEqual(spill["policy"], policy)
+            self.assertGreater(spill["peak_spilled_bytes"], 0.1 * live_bytes)
+            self.assertGreater(spill["warm"]["steps"], 3)
+            moved[policy] = spill["warm"]["moved_bytes"]
+        self.assertGreaterEqual(moved["predict"], spill["warm"]["least_bytes"])
+        self.assertLessEqual(moved["predict"], 1.3 * spill["warm"]["least_bytes"])
+        self.assertLess(moved["predict"], 0.6 * moved["lru"])
 
 
 class ReplayOfATrace(ProcessTest):
