@@ -9,8 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct assumption *const groups[] = {assume_mapping, assume_memory, assume_order,
-                                                  assume_host};
+enum { GROUPS = 4 };
+
+static const struct assumption *const groups[GROUPS] = {assume_mapping, assume_memory, assume_order,
+                                                        assume_host};
 static char seen[256];
 /* A child that is stuck is left behind; the driver's calls take a fraction of this. */
 static const unsigned patience_s = 20;
@@ -23,7 +25,7 @@ enum verdict assume_saw(enum verdict verdict, const char *what, long long value)
 
 static const struct assumption *assumption(unsigned number)
 {
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+    for (size_t g = 0; g < GROUPS; g++) {
         for (const struct assumption *row = groups[g]; row->says != NULL; row++) {
             if (number-- == 0) {
                 return row;

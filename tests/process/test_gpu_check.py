@@ -8,12 +8,16 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 import unittest
 from pathlib import Path
 from typing import Any
 
 from machine import BUILD, ROOT, ProcessTest, Result
+
+sys.path.insert(0, str(ROOT / "tests" / "gpu"))
+import targets  # noqa: E402
 
 SCRIPT = ROOT / "scripts" / "gpu_check.sh"
 # Far more than it takes: how fast it is on a busy machine is nothing to fail for.
@@ -27,6 +31,70 @@ LEFT_OUT = (
     "spill: a training job",
     "spill: back up, contents as written",  # where it cannot be told from the way down
 )
+
+
+FIGURES = {
+    "speed/fixed/PyTorch native": 10.0,
+    "speed/fixed/memshim native, tags full": 9.95,
+    "speed/variable/PyTorch native": 8.0,
+    "speed/variable/memshim native, tags full": 8.1,
+    "speed/variable/memshim native at 1.05 x live": 7.5,
+    "fragmentation/memshim native, tags full": 1.012,
+    "fragmentation/PyTorch native": 1.11,
+    "fragmentation/PyTorch expandable": 1.015,
+    "spill/pinned copy down": 20.0,
+    "spill/pinned copy up": 22.0,
+    "spill/copy down": 19.0,
+    "spill/copy up": 20.0,
+    "spill/spill down": 15.0,
+    "spill/spill up": 16.0,
+    "spill/step at 0.9 x need": 40.0,
+    "spill/step managed at 0.9 x need": 100.0,
+}
+
+
+class Targets(unittest.TestCase):
+    """The figures to reach: which of them tell that one is reached, missed, or not known."""
+
+    def status(self, cases: dict[str, str] | None = None, **changed: float | None) -> list[str]:
+        """With these figures changed, or left out where None; '_' stands for what no name has."""
+        figures = dict(FIGURES)
+        for name, value in changed.items():
+            (known,) = [figure for figure in FIGURES if figure.replace(" ", "_").endswith(name)]
+            figures.pop(known)
+            if value is not None:
+                figures[known] = value
+        given = {"losses: native": "pass"} if cases is None else cases
+        return [row["status"] for row in targets.rows(figures, given)]
+
+    def test_all_reached(self) -> None:
+        self.assertEqual(self.status(), ["pass"] * 7)
+
+    def test_missed_and_unknown(self) -> None:
+        missed = ("fail", "unknown")
+        for row, change in enumerate(
+            (
+                {"variable/memshim_native,_tags_full": 7.9},
+                {"memshim_native_at_1.05_x_live": 7.2},
+                {"fragmentation/memshim_native,_tags_full": 1.016},
+                {"spill/spill_up": 15.3},
+                {"spill/copy_up": 19.7},
+                {"spill/step_at_0.9_x_need": 51.0},
+            )
+        ):
+            (name,) = change
+            for value, status in zip((change[name], None), missed, strict=True):
+                with self.subTest(name, value=value):
+                    self.assertEqual(self.status(None, **{name: value})[row], status)
+
+    def test_losses(self) -> None:
+        for statuses, wanted in (
+            (("pass", "fail"), "fail"),
+            (("pass", "skipped"), "unknown"),
+            ((), "unknown"),
+        ):
+            cases = {f"losses: {n}": status for n, status in enumerate(statuses)}
+            self.assertEqual(self.status(cases)[-1], wanted)
 
 
 class GpuCheck(ProcessTest):
