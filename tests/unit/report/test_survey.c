@@ -11,7 +11,14 @@
 #define ARENA  (8 * CHUNK)
 #define CHUNKS (ARENA / CHUNK)
 
-enum { SITE_LEAK = 5, SITE_WARM = 6, SITE_BIG = 8, SITE_BRIEF = 9, SITE_PIN = 11 };
+enum {
+    SITE_LEAK = 5,
+    SITE_WARM = 6,
+    SITE_BIG = 8,
+    SITE_BRIEF = 9,
+    SITE_PIN = 11,
+    SITE_BACKWARD = 95
+};
 
 static ms_trace_t *trace;
 static uint64_t next_id = 1000;
@@ -285,6 +292,54 @@ Test(survey, sizes_and_temporaries_are_counted)
     cr_assert_eq(device->temporary_count, 1);
     cr_expect_eq(device->temporaries[0].site, SITE_BRIEF);
     cr_expect_eq(device->temporaries[0].count, 20);
+}
+
+/* ---- headroom ---- */
+
+#define GRADIENT_BYTES MIB
+#define KEPT_BYTES     (512 * MIB - GRADIENT_BYTES)
+#define PASS_BYTES     (64 * MIB)
+
+/* What an optimizer's step keeps stays; what a backward pass asks for and is done with follows the
+ * batch. The step needs a moment's memory that does not, and that is not at the peak of this run,
+ * but would be at that of a small one. */
+static void train_for_headroom(void)
+{
+    for (uint64_t step = 1; step <= 10; step++) {
+        emit((struct ms_event){.kind = MS_EVENT_STEP, .id = step});
+
+        const uint64_t gradient = block(SITE_BACKWARD, GRADIENT_BYTES);
+
+        release(block(SITE_BACKWARD, PASS_BYTES), PASS_BYTES);
+        if (step == 1) {
+            block(SITE_BIG, KEPT_BYTES);
+        }
+        release(block(SITE_BRIEF, PASS_BYTES / 2), PASS_BYTES / 2);
+        release(gradient, GRADIENT_BYTES);
+    }
+}
+
+Test(survey, headroom_tells_what_follows_the_batch)
+{
+    train_for_headroom();
+
+    const struct ms_headroom *headroom = &survey(MS_SURVEY_SUMS)->headroom;
+
+    cr_assert(headroom->known, "%s", headroom->why);
+    cr_expect_eq(headroom->persistent_bytes, KEPT_BYTES + GRADIENT_BYTES);
+    cr_expect_eq(headroom->per_step_bytes, PASS_BYTES);
+    for (size_t i = 0; i < MS_HEADROOM_FACTORS; i++) {
+        const uint64_t factor = ms_headroom_factor_ppm(i);
+        const uint64_t pass = PASS_BYTES * factor / 1000000;
+
+        cr_expect_eq(headroom->peak_bytes[i],
+                     KEPT_BYTES + GRADIENT_BYTES + (pass > PASS_BYTES / 2 ? pass : PASS_BYTES / 2),
+                     "factor %zu", (size_t)factor);
+    }
+    /* The cap is 1 GiB: half of it is kept, and eight times 64 MiB are the other half. */
+    cr_expect_not(headroom->unbounded);
+    cr_expect_float_eq(headroom->largest_factor, 8.0, 1e-9);
+    cr_expect_eq(headroom->batch, 0);
 }
 
 /* ---- addresses ---- */
