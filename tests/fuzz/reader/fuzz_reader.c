@@ -1,5 +1,5 @@
 /* The reader over any bytes: none may crash it, hang it, or make it take memory without bound. One
- * harness: for libFuzzer , and over the committed corpus in every build.
+ * harness: for libFuzzer (CMakeLists.txt), and over the committed corpus in every build.
  *
  *   fuzz_reader FILE|FOLDER...          every form of a report of each
  *   fuzz_reader --squeeze TRACE OUTPUT  one more for the corpus (sparse.h) */
@@ -12,37 +12,33 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "report/formats.h"
+#include "report/cli_forms.h"
 #include "report/merged.h"
 #include "report/model.h"
-#include "report/recording.h"
+#include "report/what_if.h"
 #include "sparse.h"
+
+#define MOST_OPERATIONS 2000 /* of a replay: it is not what is tried here */
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes);
 
-static void format_page(const struct ms_model *model, struct ms_buffer *out)
+static void write_form(const struct ms_model *model, enum ms_form form)
 {
+    const struct ms_form_choice choice = {.device = -1};
     struct ms_merged alone;
-    struct ms_page page;
+    struct ms_forms forms;
 
+    ms_forms_begin(&forms, form, 1, &choice);
+    ms_forms_take(&forms, model);
     ms_merged_begin(&alone);
     ms_merged_add(&alone, model);
-    ms_page_begin(&page, out, 1);
-    ms_page_add(&page, model);
-    ms_page_end(&page, &alone);
+    (void)ms_forms_end(&forms, &alone);
+    ms_forms_free(&forms);
     ms_merged_free(&alone);
-}
-
-static void format_folded(const struct ms_model *model, struct ms_buffer *out)
-{
-    ms_folded_add(out, model, "");
 }
 
 static void report(const char *path)
 {
-    static void (*const forms[])(const struct ms_model *, struct ms_buffer *) = {
-        ms_format_text, ms_format_json, ms_format_timeline, format_folded, format_page,
-    };
     char why[PATH_MAX + 512] = "";
     struct ms_model *model = ms_model_new(path, why, sizeof(why));
 
@@ -53,27 +49,12 @@ static void report(const char *path)
         return;
     }
     ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        struct ms_buffer out = {0};
-
-        forms[i](model, &out);
-        ms_buffer_free(&out);
+    ms_model_survey(model, MS_SURVEY_WHOLE);
+    ms_what_if_try(model, MOST_OPERATIONS);
+    for (int form = 0; form < MS_FORM_COUNT; form++) {
+        write_form(model, (enum ms_form)form);
     }
     ms_model_delete(model);
-}
-
-static void record(const char *path)
-{
-    char why[PATH_MAX + 512] = "";
-    struct ms_recording recording;
-    struct ms_buffer out = {0};
-
-    if (ms_recording_begin(&recording) &&
-        ms_recording_read_trace(&recording, path, -1, why, sizeof(why))) {
-        ms_recording_format_csv(&recording, &out);
-    }
-    ms_buffer_free(&out);
-    ms_recording_free(&recording);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
@@ -85,7 +66,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     if (fd >= 0 && sparse_expand(input, bytes, &trace) && ms_buffer_write(&trace, fd) == 0) {
         report(path);
-        record(path);
     }
     ms_buffer_free(&trace);
     if (fd >= 0) {

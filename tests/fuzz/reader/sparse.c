@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "report/checksum.h"
+#include "report/digest.h"
 #include "report/format.h"
 
 #define GAP_BYTES 16u /* zeros that are worth a new piece */
@@ -15,6 +16,22 @@ static void mend_header(struct ms_file_header *header)
     header->version_minor = MS_FORMAT_MINOR;
     header->extent_bytes = MS_EXTENT_BYTES;
     header->checksum = ms_checksum(header, offsetof(struct ms_file_header, checksum));
+}
+
+/* One part only. */
+static void mend_digest(char *payload, uint64_t committed)
+{
+    struct ms_digest_part part;
+
+    if (committed > sizeof(part) &&
+        committed <= MS_EXTENT_BYTES - sizeof(struct ms_extent_header)) {
+        memcpy(&part, payload, sizeof(part));
+        part.part = 0;
+        part.parts = 1;
+        part.total_bytes = committed - sizeof(part);
+        part.checksum = ms_checksum(payload + sizeof(part), (size_t)part.total_bytes);
+        memcpy(payload, &part, sizeof(part));
+    }
 }
 
 /* Sizes are left as they are: the reader has to bear them. */
@@ -30,6 +47,9 @@ static void mend_extent(char *extent, uint64_t trace_id, uint8_t flags)
         header->magic = MS_EXTENT_MAGIC;
         header->trace_id = trace_id;
         header->checksum = ms_extent_checksum(header, header->sequence);
+    }
+    if ((flags & SPARSE_PAYLOADS) && header->kind == MS_EXTENT_DIGEST) {
+        mend_digest(extent + sizeof(*header), committed);
     }
     if ((flags & SPARSE_PAYLOADS) && header->payload_offset <= MS_EXTENT_BYTES &&
         committed <= MS_EXTENT_BYTES - header->payload_offset) {
