@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/batch.h"
 #include "report/format_sites.h"
 #include "report/ledger.h"
 #include "report/site_rows.h"
@@ -101,7 +102,7 @@ static void add_row(const struct ms_model *model, int device, const struct ms_su
 
     ms_bytes_text(row->bytes, bytes + 1, MS_UNIT_TEXT_BYTES);
     ms_buffer_format(out, "  %s %11s  %7s  %-16s  ", row->estimated ? "~" : "=",
-                     bytes + !row->negative, PERCENT(row->bytes, whole_bytes),
+                     bytes + !row->negative, row->negative ? "" : PERCENT(row->bytes, whole_bytes),
                      plain_name(row->name, name));
     if (row->kind != MS_KIND_COUNT && moment &&
         ms_held_lines(model, device, moment, row->kind, &line, 1) == 1) {
@@ -257,12 +258,34 @@ static const char *advice(const struct ms_judgement *judgement)
     }
 }
 
+/* The largest batch, or, where nobody told how large it was, the part of it. */
+static void add_factor(const struct ms_model *model, const struct ms_judgement *judgement,
+                       struct ms_buffer *out)
+{
+    const uint32_t batch = ms_batch_samples(model->header.options);
+
+    if (judgement->fitting_factor <= 0) {
+        return;
+    }
+    ms_buffer_add(out, "  fits   ");
+    if (batch > 0) {
+        ms_buffer_format(out, "batch %s instead of %s (~)",
+                         COUNT((uint64_t)(judgement->fitting_factor * batch)), COUNT(batch));
+    } else {
+        ms_buffer_format(out, "%s of this batch (~)",
+                         DECIMAL(millionths(judgement->fitting_factor)));
+    }
+    ms_buffer_add(out, judgement->factor_is_bound
+                           ? " at most: the step had not asked for all it needs\n"
+                           : "\n");
+}
+
 /* What no setting would have changed. */
 static void add_else(const struct ms_model *model, const struct ms_judgement *judgement, int device,
                      struct ms_buffer *out)
 {
     if (judgement->verdict != MS_VERDICT_GROWTH) {
-        add_headroom(model, device, out);
+        add_factor(model, judgement, out);
         return;
     }
     ms_buffer_format(out, "  else   %s of the live bytes came by growth; ",

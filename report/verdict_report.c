@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/ledger.h"
 #include "report/site_rows.h"
 #include "report/units.h"
 
@@ -217,6 +218,47 @@ static void say_growth(const struct ms_model *model, const struct ms_growth *gro
     ms_buffer_free(&line);
 }
 
+/* ---- what would have fitted ---- */
+
+/* Parameters and what goes with them stay whatever the batch; all else follows it, and so does the
+ * request. Kinds that only later steps would tell count as following. */
+static double factor_at(const struct ms_survey_moment *moment, const struct ms_oom_state *state)
+{
+    const uint64_t stays = moment->kind_bytes[MS_KIND_PARAMETERS] +
+                           moment->kind_bytes[MS_KIND_GRADIENTS] +
+                           moment->kind_bytes[MS_KIND_OPTIMIZER];
+    const uint64_t beside = state->context_bytes + state->forwarded_bytes + stays;
+    const uint64_t follows = moment->live_bytes > stays ? moment->live_bytes - stays : 0;
+    const uint64_t left = state->device_total_bytes > state->other_process_bytes
+                              ? state->device_total_bytes - state->other_process_bytes
+                              : 0;
+    const uint64_t room = left < state->cap_bytes ? left : state->cap_bytes;
+
+    return room > beside && state->requested_bytes > 0
+               ? (double)(room - beside) / ((double)follows + (double)state->requested_bytes)
+               : 0;
+}
+
+static void judge_factor(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
+{
+    const struct ms_model_oom *at = ms_model_oom_at(model, oom);
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
+    const struct ms_headroom *headroom =
+        model->survey ? &model->survey->devices[at->device].headroom : NULL;
+
+    if (headroom && headroom->known && headroom->largest_factor > 0 &&
+        headroom->largest_factor < 1) {
+        judgement->fitting_factor = headroom->largest_factor;
+    } else if (moment) {
+        judgement->fitting_factor = factor_at(moment, &at->record.state);
+        judgement->factor_is_bound = true;
+    }
+    /* As much as was asked for: then it is not the batch that was too large. */
+    if (judgement->fitting_factor >= 1) {
+        judgement->fitting_factor = 0;
+    }
+}
+
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
 {
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);
@@ -227,6 +269,9 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     judgement->verdict =
         ms_verdict_parts(&at->record.state, &judgement->short_bytes, judgement->what,
                          sizeof(judgement->what), judgement->why, sizeof(judgement->why));
+    if (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP) {
+        judge_factor(model, oom, judgement);
+    }
     if (!growth || at->recovered || judgement->short_bytes == 0) {
         return;
     }
