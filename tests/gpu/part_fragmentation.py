@@ -18,7 +18,7 @@ from jobs import (
     servers,
     train,
 )
-from world import MIB, Fail, Part, Skip, expect, main
+from world import MIB, Fail, Part, Skip, main
 
 CONFIGURATIONS = (FULL, NATIVE, EXPANDABLE, ASYNC, TENSOR)
 JOB = ("--vary", "--checkpoint", "--warm-up", 1)
@@ -38,12 +38,10 @@ class Search:
         self.part = part
         self.server = server
         self.ample = ample
-        self.trials = 0
         self.end_s = TRIAL_S * at_once
 
     def completes(self, limit_bytes: int) -> bool:
         """With so much for the pool or for PyTorch."""
-        self.trials += 1
         size = SMALL if self.part.world.simulated else REAL
         arguments: list[object] = [*JOB, *size]
         if not self.server.configuration.shim:
@@ -61,8 +59,8 @@ class Search:
             result.check()
         return result.status == 0
 
-    def smallest(self) -> tuple[int, int]:
-        """A limit with which it completes, and the largest below at which it is known not to."""
+    def smallest(self) -> int:
+        """To the tolerance; where time does not allow that, what is known is the reason to skip."""
         live = self.ample.live_bytes
         fails, works = live - GRANULE, int(live * FIRST_GUESS)
         while not self.completes(works):
@@ -71,28 +69,27 @@ class Search:
                 raise Fail(f"it does not complete with {WIDEST:g} x its live bytes")
         while works - fails > max(GRANULE, TOLERANCE * live):
             if self.part.world.left_s() < self.end_s:
-                break
+                raise Skip(
+                    f"no time left: between {fails / live:.3f} and {works / live:.3f} x live"
+                )
             middle = (works + fails) // 2
             if self.completes(middle):
                 works = middle
             else:
                 fails = middle
-        return works, fails
+        return works
 
 
-def search(part: Part, server: Server, peak_bytes: int, at_once: int) -> None:
-    """Live bytes are the job's, so the same for all of them."""
+def search(part: Part, server: Server, at_once: int) -> None:
     name = server.configuration.name
     with part.case(f"smallest limit: {name}"):
         part.world.need(2 * TRIAL_S)
         size = SMALL if part.world.simulated else REAL
         ample = train(server, *JOB, *size)
-        this = Search(part, server, ample, at_once)
-        works, fails = this.smallest()
-        part.figure(f"fragmentation/{name}", works / ample.live_bytes, "x peak live")
-        part.figure(f"fragmentation/{name}, not with", fails / ample.live_bytes, "x peak live")
-        part.figure(f"fragmentation/{name}, ample", ample.reserved_bytes / ample.live_bytes, "x")
-        expect(this.trials > 0 and peak_bytes > 0, "nothing was tried")
+        live = ample.live_bytes
+        part.figure(f"fragmentation/{name}, ample", ample.reserved_bytes / live, "x peak live")
+        smallest = Search(part, server, ample, at_once).smallest()
+        part.figure(f"fragmentation/{name}", smallest / live, "x peak live")
 
 
 def run(part: Part) -> None:
@@ -114,9 +111,7 @@ def run(part: Part) -> None:
         peak = ample[0].reserved_bytes
         at_once = 1 if world.simulated else max(1, min(5, world.limit_bytes // (2 * peak)))
         with ThreadPoolExecutor(at_once) as threads:
-            list(
-                threads.map(lambda one: search(part, made[one.name], peak, at_once), CONFIGURATIONS)
-            )
+            list(threads.map(lambda one: search(part, made[one.name], at_once), CONFIGURATIONS))
 
 
 if __name__ == "__main__":

@@ -147,10 +147,33 @@ static void one_round(struct worker *self)
     use_kept(self, stream);
 }
 
+/* As much is kept from the beginning as may be, however little time there is. */
+static void keep_all(struct worker *self)
+{
+    for (int i = 0; i < KEPT; i++) {
+        struct kept *one = &self->kept[i];
+        one->bytes = kept_max_bytes / KEPT;
+        one->byte = (unsigned)i;
+        CUresult result = cuMemAllocAsync(&one->at, one->bytes, self->streams[0]);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+            one->at = 0;
+            atomic_fetch_add(&refused, 1);
+            continue;
+        }
+        MUST(result);
+        MUST(gpu_fill(&gpu, one->at, one->bytes, one->byte, self->streams[0]));
+        self->kept_bytes += one->bytes;
+    }
+    for (int i = 1; i < STREAMS; i++) {
+        order(self->streams[0], self->streams[i]);
+    }
+}
+
 static void *work(void *argument)
 {
     struct worker *self = argument;
     MUST(cuCtxSetCurrent(gpu.context));
+    keep_all(self);
     for (unsigned round = 0; gpu_now_ns() < end_ns; round++) {
         one_round(self);
         if (round % 64 == 0) {
@@ -207,6 +230,7 @@ int main(int argc, char **argv)
         prepare(&workers[i], i);
     }
     MUST(cuCtxSynchronize());
+    EXPECT(kept_max_bytes >= KEPT);
     end_ns = gpu_now_ns() + (uint64_t)(strtod(argv[2], NULL) * 1e9);
     for (int i = 0; i < THREADS; i++) {
         MUST(pthread_create(&workers[i].thread, NULL, work, &workers[i]));
