@@ -239,7 +239,8 @@ static inline bool is_in_pieces(const struct ms_pool *pool, const struct ms_rang
 {
     const struct ms_arena *holes = range->live.holes;
     return range->mixed && ((holes != NULL && holes->unbacked_bytes > 0) ||
-                            pool->count.host_backed_bytes > 0 || pool->moving.under_way);
+                            pool->count.host_backed_bytes > 0 || pool->moving.under_way ||
+                            pool->moving.broken);
 }
 
 /* The block has left the index. */

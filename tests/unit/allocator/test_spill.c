@@ -329,6 +329,85 @@ Test(spill, any_call_fails, .timeout = 120)
     cr_assert_gt(plays, 50);
 }
 
+/* Room for a charge of the caller's is made by a spill of which a call fails. */
+Test(spill, room_is_made_while_calls_fail, .timeout = 120)
+{
+    uint64_t plays = 0;
+    for (int op = 0; op < MS_DRY_OP_COUNT; op++) {
+        bool reached = true;
+        for (uint64_t nth = 1; reached; nth++, plays++) {
+            struct rig *rig = spilling_rig();
+            struct ms_block_info block[8];
+            for (int k = 0; k < 8; k++) {
+                block[k] = write_new(rig, 8 * MIB);
+            }
+            uint64_t before = ms_dry_calls(rig->dry, (enum ms_dry_op)op);
+            ms_dry_fail(rig->dry, (enum ms_dry_op)op, nth, 999);
+            bool made = ms_pool_make_room(rig->pool, 12 * MIB, true);
+            reached = ms_dry_calls(rig->dry, (enum ms_dry_op)op) - before >= nth;
+            ms_dry_fail(rig->dry, (enum ms_dry_op)op, 0, MS_OK);
+            cr_assert_eq(made, ms_budget_free_bytes(&rig->budget) >= 12 * MIB);
+            cr_assert(made || reached, "it was refused, and nothing had failed");
+            rig_check(rig);
+            for (int k = 0; k < 8; k++) {
+                check_contents(rig, &block[k]);
+            }
+            cr_assert(ms_pool_make_room(rig->pool, 12 * MIB, true), "and then it works");
+            rig_end(rig);
+        }
+    }
+    cr_assert_gt(plays, 15);
+}
+
+/* A step of the exchange fails, and so does one of undoing it. What that takes the contents of is
+ * told apart: it is not accessible; all else is as it was, and the books are kept. */
+static void play_with_two_failures(enum ms_dry_op first, enum ms_dry_op then, uint64_t nth,
+                                   uint64_t then_nth, unsigned *lost)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block[8];
+    for (int k = 0; k < 8; k++) {
+        block[k] = write_new(rig, 8 * MIB);
+    }
+    ms_dry_fail(rig->dry, first, nth, 999);
+    ms_dry_fail(rig->dry, then, then_nth, 999);
+    (void)ms_pool_make_room(rig->pool, 12 * MIB, true);
+    ms_dry_fail(rig->dry, first, 0, MS_OK);
+    ms_dry_fail(rig->dry, then, 0, MS_OK);
+    struct ms_dry_stats device;
+    ms_dry_stats(rig->dry, &device);
+    cr_assert_eq(device.used_bytes, atomic_load(&rig->budget.by_owner_bytes[MS_OWNER_POOL]));
+    uint64_t halts = ms_dry_calls(rig->dry, MS_DRY_HALT);
+    unsigned lost_here = 0;
+    for (int k = 0; k < 8; k++) {
+        bool there = ms_dry_accessible(rig->dry, block[k].addr, block[k].bytes);
+        lost_here += !there;
+        cr_assert(!there || ms_dry_holds(rig->dry, block[k].addr, block[k].bytes, block[k].id));
+    }
+    cr_assert_leq(lost_here, 2);
+    if (lost_here > 0) {
+        (void)ms_pool_make_room(rig->pool, 24 * MIB, true);
+        cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), halts, "nothing is moved any more");
+    }
+    *lost += lost_here;
+    for (int k = 0; k < 8; k++) {
+        rig_free(rig, block[k], MS_STREAM_DEVICE);
+    }
+    rig_end(rig);
+}
+
+Test(spill, two_calls_fail_on_end, .timeout = 120)
+{
+    static const enum ms_dry_op ops[] = {MS_DRY_MAP, MS_DRY_SET_ACCESS, MS_DRY_UNMAP};
+    unsigned lost = 0;
+    for (size_t pair = 0; pair < 9; pair++) {
+        for (uint64_t at = 0; at < 200 && pair / 3 != pair % 3; at++) {
+            play_with_two_failures(ops[pair / 3], ops[pair % 3], 1 + at / 10, 1 + at % 10, &lost);
+        }
+    }
+    cr_assert_gt(lost, 0, "no two of them were on end");
+}
+
 /* Small blocks that share a chunk move together, with what is free between them, which nobody gets
  * meanwhile; it drains when the last of them is freed. */
 Test(spill, blocks_that_share_a_chunk)
