@@ -10,6 +10,14 @@
 
 static const char *folder;
 
+static void hold(ms_trace_t *trace, uint64_t id, uint32_t site, uint64_t bytes)
+{
+    const struct ms_event block = {
+        .kind = MS_EVENT_BLOCK_ALLOC, .id = id, .addr = id << 40, .bytes = bytes, .site = site};
+
+    ms_trace_emit(trace, &block);
+}
+
 /* One rank that charges so much at its peak, and runs out of memory after so many events. */
 static void rank(int number, uint64_t peak_bytes, int dies_at_ms)
 {
@@ -26,6 +34,10 @@ static void rank(int number, uint64_t peak_bytes, int dies_at_ms)
 
     ms_trace_device(trace, 0, "GPU", NULL, 24 * GIB, 23 * GIB);
     ms_trace_emit(trace, &chunk);
+    synthetic_define(trace);
+    hold(trace, 1, 5, GIB);
+    hold(trace, 2, 9, peak_bytes / 4);
+    hold(trace, 3, 11, 4 * GIB);
     if (dies_at_ms) {
         ms_trace_oom(trace, 0, &state);
     }
@@ -43,6 +55,7 @@ static void merge(struct ms_merged *merged)
         struct ms_model *model = ms_model_new(ms_traces_at(&traces, i), why, sizeof(why));
 
         cr_assert_not_null(model, "%s", why);
+        ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
         ms_merged_add(merged, model);
         ms_model_delete(model);
     }
@@ -68,6 +81,12 @@ Test(merged, ranks_in_order_the_first_dead_and_the_outlier)
     cr_assert_eq(ms_merged_outlier(&merged, &median)->rank, 10);
     cr_assert_eq(median, 10 * GIB);
 
+    struct ms_outlier_site site;
+
+    cr_assert(ms_merged_outlier_site(&merged, &site));
+    cr_assert_eq(site.bytes, 5 * GIB);
+    cr_assert_eq(site.median_bytes, 10 * GIB / 4);
+
     struct ms_buffer out = {0};
 
     ms_merged_text(&merged, &out);
@@ -76,6 +95,9 @@ Test(merged, ranks_in_order_the_first_dead_and_the_outlier)
     cr_assert_not_null(strstr(out.at, "rank 3 died first. OUT OF MEMORY: asked for 30.00 GiB"));
     cr_assert_not_null(strstr(out.at, "2 of 12 processes ran out of memory"));
     cr_assert_not_null(strstr(out.at, "rank 10 stands out: its peak was 20.00 GiB"));
+    cr_assert_not_null(strstr(out.at, "most of that: train.py:209 in step: 5.00 GiB there, "
+                                      "2.50 GiB in the median process"),
+                       "%s", out.at);
     ms_buffer_free(&out);
     ms_merged_free(&merged);
 }
@@ -91,5 +113,9 @@ Test(merged, a_run_that_went_well)
     merge(&merged);
     cr_assert_null(ms_merged_first_dead(&merged));
     cr_assert_null(ms_merged_outlier(&merged, NULL));
+
+    struct ms_outlier_site site;
+
+    cr_assert_not(ms_merged_outlier_site(&merged, &site));
     ms_merged_free(&merged);
 }
