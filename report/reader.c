@@ -13,6 +13,7 @@
 #include "report/checksum.h"
 #include "report/digest.h"
 #include "report/encoding.h"
+#include "report/mapped.h"
 
 #define MOST_TRIES 10000 /* to read sums that change meanwhile */
 
@@ -208,14 +209,16 @@ const struct ms_timed_event *ms_reader_tail(const struct ms_reader *reader, uint
                : NULL;
 }
 
-/* A process that lives holds a lock on its trace. */
-static bool is_held(int fd)
+/* A process that lives holds a lock on its trace. Some network file systems have none, and a
+ * program may close what it did not open: then its mappings tell. */
+static bool is_held(const struct ms_reader *reader)
 {
-    if (flock(fd, LOCK_SH | LOCK_NB) == 0) {
-        (void)flock(fd, LOCK_UN);
-        return false;
+    if (flock(reader->fd, LOCK_SH | LOCK_NB) == 0) {
+        (void)flock(reader->fd, LOCK_UN);
+    } else if (errno == EWOULDBLOCK) {
+        return true;
     }
-    return errno == EWOULDBLOCK;
+    return reader->header.state == MS_TRACE_OPEN && ms_is_mapped_by(reader->header.pid, reader->fd);
 }
 
 bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_t why_bytes)
@@ -245,7 +248,7 @@ bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_
         }
     }
     if (opened) {
-        reader->running = is_held(reader->fd);
+        reader->running = is_held(reader);
         /* Its header was read before: it may have closed the trace in between. */
         opened = reader->running || read_header(reader, why, why_bytes);
     }

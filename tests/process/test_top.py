@@ -295,6 +295,16 @@ class Processes(TopTest):
             self.assertIn("killed", self.top(folders[dies.known["pid"]]).check().stdout)
             self.assertIn("there is no process", self.refused(str(dies.known["pid"])))
 
+    def test_the_lock_is_gone(self) -> None:
+        with self.job() as job:
+            job.do(f"weights {6 * MIB}")
+            job.do("unlock")
+            (process,) = self.seen()
+            self.assertEqual((process["state"], process["killed"]), ("running", 0))
+            os.kill(job.process.pid, signal.SIGKILL)
+            job.process.wait()
+            self.assertEqual(self.seen()[0]["state"], "killed")
+
     def test_ranks(self) -> None:
         def settings(rank: int) -> dict[str, Any]:
             return {

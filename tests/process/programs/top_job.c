@@ -6,6 +6,7 @@
  *   born AT N, died AT N      a tensor of N bytes at that offset of it
  *   refuse N                  the same as weights, which has to fail
  *   step                      a training step begins
+ *   unlock                    its trace's descriptor is closed, and the lock on it with it
  *   child                     a fork child asks for statistics, and tells steps
  *   rounds N, MS              N blocks made and given back, so many milliseconds apart
  * The end of the input ends it with the status that is its argument. */
@@ -91,6 +92,22 @@ static void ask_in_child(void)
     EXPECT(waitpid(child, &status, 0) == child && status == 0);
 }
 
+/* As programs do that close all descriptors but three. */
+static void close_trace(void)
+{
+    int closed = 0;
+    for (int fd = 3; fd < 4096; fd++) {
+        char name[32], path[512];
+        (void)snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+        const ssize_t length = readlink(name, path, sizeof path - 1);
+        if (length > 0) {
+            path[length] = '\0';
+            closed += strstr(path, "/trace.mshm") != NULL && close(fd) == 0;
+        }
+    }
+    EXPECT(closed == 1);
+}
+
 static void obey(const char *line)
 {
     char word[16] = "";
@@ -112,6 +129,8 @@ static void obey(const char *line)
         refuse(first);
     } else if (strcmp(word, "step") == 0) {
         memshim_step();
+    } else if (strcmp(word, "unlock") == 0) {
+        close_trace();
     } else if (strcmp(word, "child") == 0) {
         ask_in_child();
     } else {
