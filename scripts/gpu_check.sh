@@ -3,6 +3,7 @@
 set -euo pipefail
 
 root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+default_build="${MEMSHIM_BUILD:-$root/build}"
 
 fail() {
     echo "gpu_check.sh: $1" >&2
@@ -32,9 +33,11 @@ USAGE
 build_here() {
     local folder="$1"
     command -v cmake >/dev/null || fail "there is no cmake to build with; name a build by --build"
-    # shellcheck source=scripts/setup.sh
-    source "$root/scripts/setup.sh"
-    build_memshim "$folder" >&2 ||
+    (
+        # shellcheck source=scripts/setup.sh
+        source "$root/scripts/setup.sh"
+        build_memshim "$folder"
+    ) >&2 ||
         fail "memshim cannot be built here; make a build elsewhere (--make-build) and name it by --build"
 }
 
@@ -98,7 +101,7 @@ while [ $# -gt 0 ]; do
 done
 command -v python3 >/dev/null || fail "there is no python3"
 if [ -z "$build" ]; then
-    build="${MEMSHIM_BUILD:-$root/build}"
+    build="$default_build"
     build_here "$build"
 fi
 if [ -n "$made" ]; then

@@ -19,6 +19,10 @@ SIMULATED = (
 )
 
 
+# Of the page, which is to stay one: there are a hundred.
+LEFT_OUT = "costs/"
+
+
 @dataclass
 class Case:
     name: str
@@ -166,8 +170,11 @@ def page(results: Results) -> str:
         if found:
             lines += [f"## {title}", "", *table(["part", "case", "why"], found)]
     figures: list[list[object]] = [
-        [name, number(row["value"]), row["unit"]] for name, row in results.figures().items()
+        [name, number(row["value"]), row["unit"]]
+        for name, row in results.figures().items()
+        if not name.startswith(LEFT_OUT)
     ]
     if figures:
         lines += ["## Figures", "", *table(["what", "value", "unit"], figures)]
+        lines += ["What the driver's calls cost stands in `costs.csv`.", ""]
     return "\n".join(lines)
