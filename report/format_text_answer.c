@@ -166,7 +166,11 @@ static void add_headroom(const struct ms_model *model, int device, struct ms_buf
     if (!headroom || !headroom->known || headroom->largest_factor <= 0) {
         return;
     }
-    ms_buffer_format(out, "  fits   ");
+    if (headroom->unbounded && headroom->per_step_bytes < headroom->persistent_bytes / 100) {
+        ms_buffer_add(out, "  fits   the peak does not follow the batch (~)\n");
+        return;
+    }
+    ms_buffer_add(out, "  fits   ");
     if (headroom->unbounded) {
         ms_buffer_add(out, "more than 32 times this batch (~)");
     } else if (headroom->batch > 0) {
