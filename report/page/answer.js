@@ -59,9 +59,9 @@ function trendFigures({ slope, growth, headroom }) {
   const largest = headroom?.estimated_largest_factor;
   return [
     slope ? figure("Growth", slope.why !== null ? "-" : growth.length > 0 ? grows() : "none",
-      slope.why ?? (growth.length > 0 ? `of ${countText(growth.length)} call sites${cap}` : "no call site keeps more and more")) : null,
+      slope.why ?? (growth.length > 0 ? `of ${countOf(growth.length, "call site")}${cap}` : "no call site keeps more and more")) : null,
     headroom ? figure("Largest batch", headroom.why !== null ? "-"
-      : headroom.estimated_largest_batch !== null ? `${headroom.unbounded ? "over " : ""}${countText(headroom.estimated_largest_batch)} samples`
+      : headroom.estimated_largest_batch !== null ? `${headroom.unbounded ? "over " : ""}${countOf(headroom.estimated_largest_batch, "sample")}`
       : headroom.unbounded ? `over ${largest} \u00d7` : `${factorText(largest)} \u00d7`,
     headroom.why ?? `that fits the cap, by estimate; ${headroom.batch === null ? "this run's is 1 \u00d7" : `now ${countText(headroom.batch)}`}`) : null,
   ];

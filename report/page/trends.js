@@ -48,8 +48,8 @@ function factorText(factor) {
 
 function headroomSentence(headroom) {
   if (headroom.why !== null) return `What a larger batch would need is not known: ${headroom.why}.`;
-  const samples = headroom.estimated_largest_batch === null ? "" : `, which is ${countText(headroom.estimated_largest_batch)} samples`;
-  const today = headroom.batch === null ? "" : ` (${countText(headroom.batch)} samples)`;
+  const samples = headroom.estimated_largest_batch === null ? "" : `, which is ${countOf(headroom.estimated_largest_batch, "sample")}`;
+  const today = headroom.batch === null ? "" : ` (${countOf(headroom.batch, "sample")})`;
   if (headroom.unbounded) return `By estimate even ${headroom.factors.at(-1).factor} times this batch${today} fits.`;
   if (headroom.estimated_largest_factor === 0) return "By estimate no batch fits beside what stays.";
   return `By estimate ${factorText(headroom.estimated_largest_factor)} times this batch${today} fits${samples}: ` +
@@ -83,7 +83,7 @@ class HeadroomChart {
         ["follows", row.estimated_peak_live_bytes - headroom.estimated_persistent_bytes, "follows the batch"],
         ["beside", headroom.beside_bytes, "beside live memory: context, what the driver serves"],
       ];
-      const samples = row.batch === null ? "" : `, ${countText(row.batch)} samples`;
+      const samples = row.batch === null ? "" : `, ${countOf(row.batch, "sample")}`;
       svg.append("text").attr("class", "row-label").attr("x", left - 8).attr("y", y + 15).attr("text-anchor", "end")
         .text(`${row.factor === 1 ? "this batch" : `\u00d7 ${row.factor}`}${samples}`);
       let from = 0;

@@ -65,3 +65,7 @@ function tickText(ns, step) {
 function signedBytesText(bytes) {
   return bytes === 0 ? "0" : `${bytes > 0 ? "+" : "-"}${bytesText(Math.abs(bytes))}`;
 }
+
+function countOf(count, name) {
+  return `${countText(count)} ${name}${count === 1 ? "" : "s"}`;
+}
