@@ -1,6 +1,8 @@
 /* What the nodes of instantiated graphs touch. An instantiated graph cannot be asked, so that its
  * nodes are read when it is made, which is also before memory is short; and what is known of it is
- * dropped with it. Nothing with MEMSHIM_SPILL=off. */
+ * dropped with it. What copies, memsets and child graphs in it are given later by themselves
+ * (cuGraphExecMemcpyNodeSetParams and the like, cuGraphExecNodeSetParams) is not seen: they count
+ * as touching what they did when it was made. Nothing with MEMSHIM_SPILL=off. */
 #ifndef MEMSHIM_SHIM_SERVE_GRAPH_HEAT_H
 #define MEMSHIM_SHIM_SERVE_GRAPH_HEAT_H
 
