@@ -44,7 +44,7 @@ static uint64_t add(struct ms_snapshot *snapshot, const struct ms_event *event, 
     return add_entry(snapshot, event->device, &entry);
 }
 
-/* Those of the model that came before the time. */
+/* Those of the model that came before the time; what happened at the same time was before them. */
 static void add_ooms(struct ms_snapshot *snapshot, uint64_t time_ns)
 {
     while (snapshot->next_oom < ms_model_oom_count(snapshot->model)) {
@@ -61,7 +61,7 @@ static void add_ooms(struct ms_snapshot *snapshot, uint64_t time_ns)
             .bytes = state->requested_bytes,
         };
 
-        if (oom->time_ns > time_ns) {
+        if (oom->time_ns >= time_ns) {
             return;
         }
         snapshot->next_oom++;

@@ -221,7 +221,11 @@ class Csv(ExportsTest):
 
     def test_it_names_the_lines_of_code(self) -> None:
         rows = list(csv.DictReader(io.StringIO(self.export("csv", self.folders[1]).decode())))
-        self.assertIn("1 train.py:201 in step", {row["site"] for row in rows})
+        sites = {row["site"] for row in rows} - {""}
+        self.assertIn("1 train.py:201 in step", sites)
+        numbers = [int(site.split()[0]) for site in sites]
+        self.assertGreater(len(numbers), 90)
+        self.assertEqual(len(numbers), len(set(numbers)))
 
 
 class Folded(ExportsTest):
@@ -337,6 +341,12 @@ class Hostile(ExportsTest):
         lines = [site["line"] for site in self.diff(self.folders[0], self.folders[1])["sites"]]
         self.assertTrue(any("<script>" in line for line in lines))
         self.assertTrue(all(line.isprintable() for line in lines))
+        for site in self.diff(self.folders[0], self.folders[1])["sites"]:
+            for frame in site["frames"]:
+                self.assertTrue((frame["function"] + frame["file"]).isprintable(), frame)
+            functions = [frame["function"] for frame in site["frames"]]
+            if len(functions) > 1:
+                self.assertEqual(functions[:1] + functions[2:], ["libjob.so+0x1234", "main"])
 
     def test_documents(self) -> None:
         for form in ("json", "timeline"):
