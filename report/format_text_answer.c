@@ -303,6 +303,20 @@ static void add_else(const struct ms_model *model, const struct ms_judgement *ju
     }
 }
 
+/* Whose live tensors keep free memory beside them. Known where the survey looked at addresses. */
+static void add_pins(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_survey_device *survey = surveyed(model, device);
+    const struct ms_survey_pins *pins = survey ? survey->pins : NULL;
+
+    for (size_t i = 0; pins && i < pins->site_count && i < HOLDERS; i++) {
+        ms_buffer_format(out, "%s%s beside %s live of ", i ? "         " : "  pins   ",
+                         BYTES(pins->sites[i].pinned_bytes), BYTES(pins->sites[i].live_bytes));
+        ms_site_add_line(model, pins->sites[i].site, out);
+        ms_buffer_add(out, i ? "\n" : "   (when live bytes peaked)\n");
+    }
+}
+
 void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model, bool name_device)
 {
     const size_t index = ms_judged_fatal(model);
@@ -330,6 +344,9 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     add_holders(model, device, ms_ledger_oom_moment(model, index), rows,
                 ms_ledger_at_oom(model, index, rows), out);
     ms_buffer_format(out, "  next   %s\n", advice(&judgement));
+    if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
+        add_pins(model, device, out);
+    }
     add_else(model, &judgement, device, out);
     ms_what_if_text(out, model);
     add_torch(model, device, out);
