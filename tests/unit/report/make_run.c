@@ -11,12 +11,12 @@
 #include "report/definitions.h"
 #include "synthetic.h"
 
-#define STEPS 12
-#define ARENA 0x7f0000000000
-#define SLOT  (8 * MIB)
-#define CHURN_BYTES                                                              \
-    (512 * 16000) /* the most that synthetic_churn puts into a slot of the arena \
-                   */
+/* Of the arena: slots, of which synthetic_churn fills no more than so much. */
+#define ARENA       0x7f0000000000
+#define SLOT        (8 * MIB)
+#define CHURN_BYTES (UINT64_C(512) * 16000)
+
+#define STEPS         12
 #define GROWING_SITE  100
 #define GROWING_BYTES (UINT64_C(128) << 10)
 #define DEVICE_CHUNK  7 /* of synthetic_begin */
