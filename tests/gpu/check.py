@@ -50,6 +50,8 @@ SIMULATED_LIMIT_BYTES = 1 * GIB
 WANT_TORCH = ("torch", "speed", "fragmentation", "workloads")
 # At the end: for the last part's end, and for writing.
 RESERVE_S = 5.0
+# A first look at the machine may take so long, whatever the minutes.
+LOOK_S = 60.0
 GRACE_S = 2.0
 # Parts are asked to end by themselves so long, or this share, before they would be ended.
 SPARE_S, SPARE_SHARE = 2.0, 0.1
@@ -157,7 +159,7 @@ class Check:
             libraries=missing_libraries(build, work),
             simulated=options.simulated,
             limit_bytes=size(limit) if limit else default,
-            deadline=self.end,
+            deadline=max(self.end, self.start + LOOK_S),
         )
         machine = self.machine()
         self.world = World(**{**vars(self.world), "out": self.make_out(machine)})

@@ -21,7 +21,7 @@ import targets  # noqa: E402
 
 SCRIPT = ROOT / "scripts" / "gpu_check.sh"
 # Far more than it takes: how fast it is on a busy machine is nothing to fail for.
-MINUTES = "4"
+MINUTES = "8"
 PARTS = ("doctor", "semantics", "costs", "spill", "gate")
 WITHOUT_TORCH = ("torch", "speed", "fragmentation", "workloads")
 # Cases that are left out on the simulated GPU, and nothing else may be.
@@ -163,7 +163,7 @@ class GpuCheck(ProcessTest):
     def test_what_differs_fails_by_its_name(self) -> None:
         """A device that says otherwise than the simulated one does."""
         result = self.check(
-            *("--minutes", "2", "--out", self.folder / "out", "--only", "semantics"),
+            *("--minutes", MINUTES, "--out", self.folder / "out", "--only", "semantics"),
             SIMGPU_FAIL="cuMemGetAddressRange_v2@*=1",
         )
         result.check(1)
@@ -177,7 +177,8 @@ class GpuCheck(ProcessTest):
         result = self.check("--minutes", "0.15", "--out", self.folder / "out")
         took_s = time.monotonic() - start
         self.assertIn(result.status, (0, 1), result.describe())
-        self.assertLess(took_s, 60)
+        # Nine seconds, and a machine that is busy with other tests.
+        self.assertLess(took_s, 120)
         found = self.results()
         self.assertEqual(len(found["parts"]), 10)
         for part in found["parts"]:
