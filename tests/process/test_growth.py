@@ -3,7 +3,6 @@ program whose truth is known."""
 
 from __future__ import annotations
 
-import sys
 import unittest
 from typing import Any
 
@@ -55,4 +54,4 @@ class GrowthTest(ProcessTest):
 
 
 if __name__ == "__main__":
-    sys.exit(unittest.main())
+    unittest.main()

@@ -83,12 +83,17 @@ TestSuite(survey, .init = begin, .fini = end);
 
 /* ---- growth ---- */
 
+static uint64_t big_bytes(unsigned step)
+{
+    return 10 * MIB + UINT64_C(4096) * (step % 7);
+}
+
 static void train(unsigned leak_from)
 {
     for (unsigned step = 1; step <= STEPS; step++) {
         emit((struct ms_event){.kind = MS_EVENT_STEP, .id = step});
 
-        const uint64_t big = block(SITE_BIG, 10 * MIB + step % 7 * 4096);
+        const uint64_t big = block(SITE_BIG, big_bytes(step));
 
         if (step >= leak_from) {
             block(SITE_LEAK, 1000);
@@ -96,7 +101,7 @@ static void train(unsigned leak_from)
         if (step <= 10) {
             block(SITE_WARM, 5000);
         }
-        release(big, 10 * MIB + step % 7 * 4096);
+        release(big, big_bytes(step));
     }
 }
 
@@ -285,10 +290,10 @@ Test(survey, sizes_and_temporaries_are_counted)
     const struct ms_survey_device *device = survey(MS_SURVEY_SUMS);
 
     cr_expect_eq(device->sizes[9].count, 20);
-    cr_expect_eq(device->sizes[9].bytes, 20 * 700);
+    cr_expect_eq(device->sizes[9].bytes, UINT64_C(20) * 700);
     cr_expect_eq(device->sizes[10].count, 2);
     cr_expect_eq(device->temporary_allocations, 20);
-    cr_expect_eq(device->temporary_bytes, 20 * 700);
+    cr_expect_eq(device->temporary_bytes, UINT64_C(20) * 700);
     cr_assert_eq(device->temporary_count, 1);
     cr_expect_eq(device->temporaries[0].site, SITE_BRIEF);
     cr_expect_eq(device->temporaries[0].count, 20);
@@ -411,7 +416,8 @@ Test(survey, the_map_shows_what_lies_where)
     }
     cr_expect_eq(segment->cells[0][MS_MAP_COLUMNS - 1].site, SITE_BIG);
     cr_expect_eq(segment->cells[0][MS_MAP_COLUMNS - 1].live_share, 255);
-    cr_expect_eq(segment->cells[4 * MS_MAP_ROWS / CHUNKS][MS_MAP_COLUMNS - 1].site, SITE_PIN);
+    cr_expect_eq(segment->cells[UINT64_C(4) * MS_MAP_ROWS / CHUNKS][MS_MAP_COLUMNS - 1].site,
+                 SITE_PIN);
 }
 
 Test(survey, pins_name_who_keeps_holes)
