@@ -78,7 +78,7 @@ function figuresOf(device) {
     figure("Fragmentation", fragmentation === null ? "-" : percentText(fragmentation, 1),
       "of reserved, not live, at its peak"),
     figure("Spilled", bytesText(spill.spilled_bytes),
-      spill.spilled_bytes > 0 ? `${countText(spill.spills)} moves to host memory` : "nothing moved to host memory"),
+      spill.spilled_bytes > 0 ? `${countOf(spill.spills, "move")} to host memory` : "nothing moved to host memory"),
     trendFigures(device));
 }
 

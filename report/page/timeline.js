@@ -174,7 +174,7 @@ class Timeline {
       .attr("tabindex", 0).attr("role", "img").attr("id", "timeline-chart")
       .attr("aria-label", `Memory of device ${this.device.index} over time; the arrow keys move the cursor`);
     svg.append("clipPath").attr("id", "plot-clip").append("rect")
-      .attr("x", this.plot.left).attr("y", 0).attr("width", this.plot.right - this.plot.left).attr("height", stripTop);
+      .attr("x", this.plot.left).attr("y", 0).attr("width", this.plot.right - this.plot.left + 8).attr("height", stripTop);
     this.drawAxes(svg);
     const inside = svg.append("g").attr("clip-path", "url(#plot-clip)");
     this.drawLayers(inside);
