@@ -238,9 +238,9 @@ static ms_status_t not_live(struct ms_pool *pool, ms_addr_t addr)
 static inline bool is_in_pieces(const struct ms_pool *pool, const struct ms_range *range)
 {
     const struct ms_arena *holes = range->live.holes;
-    return range->mixed && ((holes != NULL && holes->unbacked_bytes > 0) ||
-                            pool->count.host_backed_bytes > 0 || pool->moving.under_way ||
-                            pool->moving.broken);
+    return range->mixed &&
+           ((holes != NULL && holes->unbacked_bytes > 0) || pool->count.host_backed_bytes > 0 ||
+            pool->moving.under_way || pool->moving.broken);
 }
 
 /* The block has left the index. */
