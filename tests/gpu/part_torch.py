@@ -49,8 +49,8 @@ def same(reference: Trained, other: Trained) -> None:
     for step, (one, two) in enumerate(zip(reference.losses, other.losses, strict=True), 1):
         if one != two:
             raise Fail(
-                f"step {step}: {float.fromhex(one):.9g} without memshim, "
-                f"{float.fromhex(two):.9g} with it"
+                f"step {step}: {float.fromhex(one):.17g} without memshim, "
+                f"{float.fromhex(two):.17g} with it"
             )
 
 
