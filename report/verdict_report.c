@@ -11,6 +11,9 @@
 
 #define MOST_LOOKED_AT 100 /* holdings, before lines are put together */
 
+/* Where no steps are known, a program that is still setting itself up grows as well. */
+#define FEWEST_NS_BY_TIME (UINT64_C(600) * 1000000000)
+
 #define BYTES(value) ms_bytes_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
 #define COUNT(value) ms_count_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
 
@@ -272,7 +275,8 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     if (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP) {
         judge_factor(model, oom, judgement);
     }
-    if (!growth || at->recovered || judgement->short_bytes == 0) {
+    if (!growth || at->recovered || judgement->short_bytes == 0 ||
+        (growth->clock.by_time && at->time_ns < FEWEST_NS_BY_TIME)) {
         return;
     }
     judgement->grown_bytes = grown_bytes(growth, &bytes_per_step);

@@ -4,6 +4,8 @@
 #include "report/verdict_report.h"
 #include "report/what_if_search.h"
 
+#define MOST_DEVICES 4 /* a replay of more memory than these have takes its time, and helps nobody */
+
 /* A clause; null where it can be tried. */
 static const char *obstacle(const struct ms_model *model, const struct ms_model_oom *oom,
                             uint64_t most_operations)
@@ -13,6 +15,10 @@ static const char *obstacle(const struct ms_model *model, const struct ms_model_
     }
     if (model->first_detail_ns != 0 || model->lost_events > 0 || !model->sums_exact) {
         return "not every event of the run is in the trace";
+    }
+    if (oom->record.state.requested_bytes / MOST_DEVICES >
+        model->devices[oom->device].sums.now.total_bytes) {
+        return "it asked for more than four such devices have";
     }
     if (model->events > most_operations / 4) {
         return "the run has too many events to be replayed for a report: memshim replay does it";

@@ -15,6 +15,7 @@
 #include "shim/serve/stream.h"
 
 #define COPY_STREAMS 4u
+#define WAIT_TRIES   4u
 #define STREAMS_FEW  64u
 #define NAP_NS       50000u
 
@@ -219,6 +220,17 @@ ms_status_t ms_standstill_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t
     return ms_status_from(result);
 }
 
+/* A wait that failed may not have waited, and what a copy still reads or writes must not be
+ * unmapped: only a device that is lost fails every time. */
+static CUresult wait_for(CUstream stream)
+{
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (unsigned tries = 0; result != CUDA_SUCCESS && tries < WAIT_TRIES; tries++) {
+        result = ms_driver()->cuStreamSynchronize(stream);
+    }
+    return result;
+}
+
 /* Waits as long as it takes: nothing but these copies is in the streams. */
 ms_status_t ms_standstill_copy_wait(void *ctx)
 {
@@ -230,7 +242,7 @@ ms_status_t ms_standstill_copy_wait(void *ctx)
     struct ms_scope scope;
     ms_scope_enter_context(copier->context, &scope);
     for (unsigned i = 0; i < COPY_STREAMS; i++) {
-        note(copier, ms_driver()->cuStreamSynchronize(copier->streams[i]));
+        note(copier, wait_for(copier->streams[i]));
     }
     ms_scope_leave(&scope);
     CUresult result = copier->first_failure;
