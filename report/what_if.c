@@ -4,7 +4,8 @@
 #include "report/verdict_report.h"
 #include "report/what_if_search.h"
 
-#define MOST_DEVICES 4 /* a replay of more memory than these have takes its time, and helps nobody */
+#define MOST_DEVICES \
+    4 /* a replay of more memory than these have takes its time, and helps nobody */
 
 /* A clause; null where it can be tried. */
 static const char *obstacle(const struct ms_model *model, const struct ms_model_oom *oom,
