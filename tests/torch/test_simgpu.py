@@ -360,7 +360,7 @@ class Ranks(unittest.TestCase):
             assert x.tolist() == [2.0]
             dist.barrier()
             dist.destroy_process_group()
-            print("done", rank)
+            print(f"done {rank}\\n", end="")  # in one piece: ranks share the pipe
             """,
             ranks=2,
             SIMGPU_DEVICES=2,
