@@ -83,6 +83,11 @@ static void search(void)
     }
 }
 
+static int ordinal_in(torch_device_t device)
+{
+    return (int8_t)(device >> 8);
+}
+
 /* The ordinal where the report is one to act upon, -1 elsewhere. */
 static int cuda_ordinal(torch_device_t device)
 {
@@ -102,7 +107,7 @@ static int cuda_ordinal(torch_device_t device)
     }
     atomic_store_explicit(&reported, true, memory_order_relaxed);
     atomic_store_explicit(&settled, atomic_load(&searched), memory_order_release);
-    return (int8_t)(device >> 8);
+    return ordinal_in(device);
 }
 
 void USAGE(void *ptr, int64_t bytes, size_t total_allocated, size_t total_reserved,
@@ -126,7 +131,7 @@ void OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved,
     uint64_t cached_bytes = 0;
     /* The one thing that is PyTorch's then: why it ran out. */
     if (ms_options()->torch == MS_TORCH_OFF && (device & 0xff) == TORCH_CUDA) {
-        ordinal = (int8_t)(device >> 8);
+        ordinal = ordinal_in(device);
         cached_bytes = total_reserved > total_allocated ? total_reserved - total_allocated : 0;
     }
     if (ordinal >= 0 && bytes > 0 && ms_guard_enter(__builtin_return_address(0))) {
