@@ -92,7 +92,7 @@ static int ordinal_in(torch_device_t device)
 static int cuda_ordinal(torch_device_t device)
 {
     if (atomic_load_explicit(&settled, memory_order_acquire)) {
-        return (device & 0xff) == TORCH_CUDA ? (int8_t)(device >> 8) : -1;
+        return (device & 0xff) == TORCH_CUDA ? ordinal_in(device) : -1;
     }
     if (!atomic_load_explicit(&searched, memory_order_acquire)) {
         search();
