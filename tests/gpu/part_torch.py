@@ -60,7 +60,9 @@ def losses(part: Part, made: dict[str, Server]) -> None:
     with part.case("the job is deterministic without memshim"):
         part.world.need(10)
         found += [train(made[NATIVE.name], *job), train(made[NATIVE.name], *job)]
-        same(*found[:2])
+        # What no kernel writes is what lay there before.
+        if not part.world.simulated:
+            same(*found[:2])
     if len(found) < 2:
         return
     part.figure("torch/peak live", found[0].live_bytes, "bytes")
@@ -70,21 +72,21 @@ def losses(part: Part, made: dict[str, Server]) -> None:
         with part.case(f"losses: {configuration.name}, ample memory"):
             part.world.need(5)
             ample.append(train(server, *job))
-            same(found[0], ample[0])
             part.needs_kernels()
+            same(found[0], ample[0])
         if not ample:
             continue
         with part.case(f"losses: {configuration.name}, a limit just above live"):
             part.world.need(5)
             limit = int(ample[0].live_bytes * TIGHT) + ample[0].others_bytes + SLACK_BYTES
             tight = train(server, *job, MEMSHIM_LIMIT=limit)
-            same(found[0], tight)
             calls = tight.device["driver_calls"]
             part.figure(
                 f"torch/{configuration.name}, chunks moved at {TIGHT} x live",
                 max(0, calls["map"] - calls["create"]),
             )
             part.needs_kernels()
+            same(found[0], tight)
 
 
 def digest(server: Server, name: str) -> str:
