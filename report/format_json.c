@@ -70,15 +70,6 @@ static void add_options(struct ms_json *json, const char *options)
     ms_json_close(json, '}');
 }
 
-static void add_rank(struct ms_json *json, const char *key, int32_t rank, int32_t unknown)
-{
-    if (rank == unknown) {
-        ms_json_null(json, key);
-    } else {
-        ms_json_integer(json, key, rank);
-    }
-}
-
 static void add_process(struct ms_json *json, const struct ms_model *model)
 {
     const struct ms_file_header *header = &model->header;
@@ -87,9 +78,9 @@ static void add_process(struct ms_json *json, const struct ms_model *model)
     ms_json_open(json, "process", '{');
     ms_json_text(json, "run_id", header->run_id);
     ms_json_integer(json, "pid", header->pid);
-    add_rank(json, "rank", header->rank, -1);
-    add_rank(json, "local_rank", header->local_rank, -1);
-    add_rank(json, "world_size", header->world_size, 0);
+    ms_json_integer_unless(json, "rank", header->rank, -1);
+    ms_json_integer_unless(json, "local_rank", header->local_rank, -1);
+    ms_json_integer_unless(json, "world_size", header->world_size, 0);
     ms_json_text(json, "host", header->host);
     ms_json_text(json, "program", header->program);
     ms_json_text(json, "command", header->command);

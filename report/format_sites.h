@@ -34,6 +34,9 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
 void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model, int device);
 void ms_text_add_ledger(struct ms_buffer *out, const struct ms_model *model, int device);
 
+/* A clause. */
+void ms_text_add_fragmentation(struct ms_buffer *out, const struct ms_aggregate *sums);
+
 /* report.txt: the line on training steps. */
 void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model);
 

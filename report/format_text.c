@@ -77,18 +77,6 @@ static void add_head(const struct ms_model *model, struct ms_buffer *out)
     }
 }
 
-static void add_fragmentation(const struct ms_aggregate *sums, struct ms_buffer *out)
-{
-    const int64_t ppm = ms_aggregate_fragmentation_ppm(sums);
-
-    if (ppm < 0) {
-        ms_buffer_add(out, "nothing was reserved");
-    } else {
-        ms_buffer_format(out, "fragmentation %s when reserved bytes peaked",
-                         PERCENT((uint64_t)ppm, 1000000));
-    }
-}
-
 static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
 {
     const size_t count = ms_model_oom_count(model);
@@ -128,7 +116,7 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
                      BYTES(sums->peak_reserved.reserved_bytes),
                      BYTES(sums->peak_charged.charged_bytes));
     ms_buffer_add(out, "  ");
-    add_fragmentation(sums, out);
+    ms_text_add_fragmentation(out, sums);
     ms_buffer_format(out, "\n  allocations %s, frees %s, refused %s\n", COUNT(sums->allocations),
                      COUNT(sums->frees), COUNT(sums->failed_allocations));
     if (sums->births > 0) {

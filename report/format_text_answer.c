@@ -354,7 +354,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
 
 /* ---- it ran ---- */
 
-static void add_fragmentation(const struct ms_aggregate *sums, struct ms_buffer *out)
+void ms_text_add_fragmentation(struct ms_buffer *out, const struct ms_aggregate *sums)
 {
     const int64_t ppm = ms_aggregate_fragmentation_ppm(sums);
 
@@ -394,7 +394,7 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
     }
     ms_buffer_format(out, ".\n  live   at most %s; ",
                      BYTES(ms_aggregate_peak_live(sums).live_bytes));
-    add_fragmentation(sums, out);
+    ms_text_add_fragmentation(out, sums);
     ms_buffer_add(out, "\n");
     add_holders(model, device, ms_ledger_peak_moment(model, device), rows,
                 ms_ledger_at_peak(model, device, rows), out);

@@ -131,6 +131,15 @@ void ms_json_null(struct ms_json *json, const char *key)
     ms_buffer_add(json->out, "null");
 }
 
+void ms_json_integer_unless(struct ms_json *json, const char *key, int64_t value, int64_t unknown)
+{
+    if (value == unknown) {
+        ms_json_null(json, key);
+    } else {
+        ms_json_integer(json, key, value);
+    }
+}
+
 void ms_json_number(struct ms_json *json, const char *key, const char *number)
 {
     begin_member(json, key);

@@ -25,6 +25,9 @@ void ms_json_integer(struct ms_json *json, const char *key, int64_t value);
 void ms_json_flag(struct ms_json *json, const char *key, bool value);
 void ms_json_null(struct ms_json *json, const char *key);
 
+/* null where the value is the one that stands for not known. */
+void ms_json_integer_unless(struct ms_json *json, const char *key, int64_t value, int64_t unknown);
+
 /* A number that is already written as JSON wants it. */
 void ms_json_number(struct ms_json *json, const char *key, const char *number);
 

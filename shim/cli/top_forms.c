@@ -87,15 +87,6 @@ static void add_device(struct ms_json *json, const struct ms_top_frame *frame, s
     ms_json_close(json, '}');
 }
 
-static void add_rank(struct ms_json *json, const char *key, int32_t rank, int32_t unknown)
-{
-    if (rank == unknown) {
-        ms_json_null(json, key);
-    } else {
-        ms_json_integer(json, key, rank);
-    }
-}
-
 static void add_process(struct ms_json *json, const struct ms_top_frame *frame, size_t index)
 {
     const struct ms_top_process *process = &frame->processes[index];
@@ -105,9 +96,9 @@ static void add_process(struct ms_json *json, const struct ms_top_frame *frame, 
     ms_json_text(json, "path", process->path);
     ms_json_text(json, "run_id", process->run_id);
     ms_json_integer(json, "pid", process->pid);
-    add_rank(json, "rank", process->rank, -1);
-    add_rank(json, "local_rank", process->local_rank, -1);
-    add_rank(json, "world_size", process->world_size, 0);
+    ms_json_integer_unless(json, "rank", process->rank, -1);
+    ms_json_integer_unless(json, "local_rank", process->local_rank, -1);
+    ms_json_integer_unless(json, "world_size", process->world_size, 0);
     ms_json_text(json, "host", process->host);
     ms_json_text(json, "program", process->program);
     ms_json_text(json, "command", process->command);
