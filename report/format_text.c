@@ -73,7 +73,8 @@ static void add_head(const struct ms_model *model, struct ms_buffer *out)
     } else if (model->end == MS_PROCESS_ENDED) {
         ms_buffer_add(out, "exit status unknown\n");
     } else {
-        ms_buffer_add(out, model->end == MS_PROCESS_RUNNING ? "still running\n" : "was killed\n");
+        ms_buffer_add(out, model->end == MS_PROCESS_RUNNING ? "still running\n"
+                                                            : "was killed, or aborted\n");
     }
 }
 
