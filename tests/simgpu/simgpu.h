@@ -2,7 +2,8 @@
  * What tests may ask of the simulated GPU beyond the CUDA driver API: exported by its libcuda.so.1,
  * found with dlsym or by linking it.
  *
- * Settings come from the environment, read once, when the library is loaded:
+ * Settings come from the environment, read when the library is loaded, and
+ * by cuInit of a child that was forked since (but for SIMGPU_FAIL):
  *
  *   SIMGPU_DEVICES=1            number of devices, 1 to 16
  *   SIMGPU_MEMORY=24GiB         memory of each device

@@ -80,6 +80,7 @@ static CUresult create_device(struct sim_device *device, int index)
 
 CUresult sim_devices_create(void)
 {
+    sim_settings_of_child();
     sim_account_open();
     CUresult status = open_backing(&sim_host_backing, "simgpu-host", 0);
     for (int i = 0; i < (int)sim_settings.devices && status == CUDA_SUCCESS; i++) {

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 struct sim_settings sim_settings;
+static pid_t reader;
 
 static void complain(const char *name, const char *given, const char *allowed)
 {
@@ -145,6 +147,7 @@ static const char *read_text(const char *name)
 
 void sim_settings_read(void)
 {
+    reader = getpid();
     sim_settings = (struct sim_settings){
         .devices = 1,
         .memory_bytes = 24ull << 30,
@@ -176,4 +179,11 @@ void sim_settings_read(void)
     sim_settings.vmm = !no_vmm;
     sim_settings.fail = read_text("SIMGPU_FAIL");
     sim_settings.shared = read_text("SIMGPU_SHARED");
+}
+
+void sim_settings_of_child(void)
+{
+    if (reader != getpid()) {
+        sim_settings_read();
+    }
 }

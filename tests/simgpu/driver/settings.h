@@ -34,4 +34,8 @@ extern struct sim_settings sim_settings;
 /* Reads the environment. Called once, before anything else. */
 void sim_settings_read(void);
 
+/* Reads it anew where this process was forked from the one that did. Called by cuInit: a child of a
+ * process that has not used the driver is a process like any other. */
+void sim_settings_of_child(void);
+
 #endif

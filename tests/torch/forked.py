@@ -1,0 +1,227 @@
+"""Runs scripts in processes forked from one that has imported PyTorch: the import costs several
+times what a small job does.
+
+    run = forked.run("moe.py", "--steps", "2", ranks=2, SIMGPU_MEMORY="1GiB")
+    run.result.check()          # of all ranks: the first status that is not 0, and what they said
+    run.reports                 # report.json of each rank
+    run.folder                  # what memshim left, until the tests of this process end
+
+The process that forks has not used the driver: each child is a process like any other to memshim
+and to the simulated GPU, reads its own settings, and leaves a trace of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import importlib
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import harness
+
+# All that the scripts of tests/workloads import sooner or later.
+MODULES = (
+    *("torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.optim"),
+    *("torch.distributed.tensor", "torch.utils.checkpoint"),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job that has ended. Reports and texts are in the order of ranks."""
+
+    result: harness.Result
+    reports: Sequence[dict[str, Any]]
+    texts: Sequence[str]
+    folder: Path  # the run's, with a folder for each process
+
+    def process_folder(self, rank: int = 0) -> Path:
+        folders = {int(r["process"]["rank"] or 0): Path(r["trace"]).parent for r in self.reports}
+        return folders[rank]
+
+
+# ---- the process that forks ----
+
+
+def become(request: dict[str, Any], rank: int) -> None:
+    """What is left of this process's life is the job's."""
+    folder = Path(request["folder"])
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(folder / f"{name}.{rank}", os.O_WRONLY | os.O_CREAT, 0o600), number)
+    os.environ.update(request["settings"])
+    if request["ranks"] > 1:
+        os.environ.update({"RANK": str(rank), "LOCAL_RANK": str(rank)})
+    script, *arguments = request["command"]
+    sys.argv = [script, *arguments]
+    sys.path[0] = str(Path(script).parent)
+    runpy.run_path(script, run_name="__main__")
+
+
+def wait_for(children: Sequence[int], timeout_s: float) -> list[int]:
+    """Their exit statuses; those that are not through in time are killed."""
+    deadline = time.monotonic() + timeout_s
+    statuses: dict[int, int] = {}
+    while len(statuses) < len(children):
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid:
+            statuses[pid] = os.waitstatus_to_exitcode(status)
+        elif time.monotonic() > deadline:
+            for child in set(children) - set(statuses):
+                os.kill(child, signal.SIGKILL)
+            deadline += timeout_s
+        else:
+            time.sleep(0.01)
+    return [statuses[child] for child in children]
+
+
+def serve() -> tuple[dict[str, Any], int] | None:
+    """Returns in every child, with what it is to do; at the end of the requests, in the parent."""
+    requests, replies = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for name in MODULES:
+        importlib.import_module(name)
+    for line in requests:
+        request = json.loads(line)
+        children = []
+        for rank in range(request["ranks"]):
+            child = os.fork()
+            if child == 0:
+                requests.close()
+                replies.close()
+                return request, rank
+            children.append(child)
+        replies.write(json.dumps(wait_for(children, request["timeout_s"])) + "\n")
+        replies.flush()
+    return None
+
+
+def main() -> None:
+    task = serve()
+    if task:
+        become(*task)
+
+
+# ---- the tests' side ----
+
+
+class Forks:
+    """The process that forks, and a folder for what its children leave."""
+
+    def __init__(self) -> None:
+        self.folder = tempfile.TemporaryDirectory(prefix="memshim-test.")
+        self.errors = Path(self.folder.name) / "errors"
+        self.jobs = 0
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [str(harness.SIMGPU), sys.executable, __file__],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=harness.environment(harness.SHIM),
+                start_new_session=True,
+            )
+        atexit.register(self.close)
+
+    def close(self) -> None:
+        pipe(self.process.stdin).close()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        pipe(self.process.stdout).close()
+        self.folder.cleanup()
+
+    def run(self, request: dict[str, Any]) -> list[int]:
+        requests, replies = pipe(self.process.stdin), pipe(self.process.stdout)
+        requests.write(json.dumps(request) + "\n")
+        requests.flush()
+        reply = replies.readline()
+        if not reply:
+            raise AssertionError(f"the process that forks is gone\n{self.errors.read_text()}")
+        statuses: list[int] = json.loads(reply)
+        return statuses
+
+
+def pipe(end: IO[str] | None) -> IO[str]:
+    assert end is not None
+    return end
+
+
+@functools.cache
+def forks() -> Forks:
+    return Forks()
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def ranks_settings(ranks: int) -> dict[str, str]:
+    """What torchrun tells its workers."""
+    return {
+        "WORLD_SIZE": str(ranks),
+        "LOCAL_WORLD_SIZE": str(ranks),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+    }
+
+
+def run(
+    script: str | Path, *arguments: str, ranks: int = 1, timeout_s: float = 200, **settings: object
+) -> Run:
+    """Runs a script, by its path or by its name in tests/workloads, as so many ranks."""
+    server = forks()
+    server.jobs += 1
+    folder = Path(server.folder.name) / str(server.jobs)
+    folder.mkdir()
+    all_settings = {
+        "MEMSHIM_OUTPUT": folder / "out",
+        "MEMSHIM_RUN_ID": "run",
+        "SIMGPU_DEVICES": ranks,
+        "SIMGPU_SHARED": folder / "devices",
+        "SIMGPU_CONTENTS": "none",
+        **(ranks_settings(ranks) if ranks > 1 else {}),
+        **settings,
+    }
+    request = {
+        "command": [str(harness.WORKLOADS / script), *arguments],
+        "ranks": ranks,
+        "folder": str(folder),
+        "timeout_s": timeout_s,
+        "settings": {name: str(value) for name, value in all_settings.items()},
+    }
+    statuses = server.run(request)
+    status = next((each for each in statuses if each != 0), 0)
+    said = [
+        "".join((folder / f"{name}.{rank}").read_text() for rank in range(ranks))
+        for name in ("stdout", "stderr")
+    ]
+    result = harness.Result(request["command"], status, *said)
+    reports, texts = harness.reports_in(folder / "out")
+    order = sorted(
+        range(len(reports)), key=lambda i: int(reports[i]["process"]["rank"] or 0)
+    )
+    return Run(
+        result, [reports[i] for i in order], [texts[i] for i in order], folder / "out" / "run"
+    )
+
+
+if __name__ == "__main__":
+    main()
