@@ -11,7 +11,7 @@
 #include "allocator/device_ops.h"
 
 enum ms_memory_kind {
-    MS_KIND_UNKNOWN,
+    MS_KIND_UNTOLD,
     MS_KIND_BLOCK, /* of a block that holds no tensors that anybody told of */
     MS_KIND_TENSOR
 };

@@ -2,23 +2,24 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
-#include "report/encoding.h"
-#include "report/reader.h"
+#include "report/records.h"
 
 struct pass {
     const struct ms_events_visitor *visitor;
-    struct ms_reader reader;
+    struct ms_reader *reader;
     struct ms_codec codec;
     uint64_t next_event; /* the number that the next one should have */
     bool gap;            /* events before it are missing */
+    uint64_t damaged_windows;
 };
 
 static void tell_gap(struct pass *pass, const struct ms_extent_header *header)
 {
     const struct ms_base *base = (const struct ms_base *)(header + 1);
 
-    for (uint32_t i = 0; i < header->base_count; i++) {
+    for (uint32_t i = 0; pass->visitor->gap && i < header->base_count; i++) {
         if (base[i].device < MS_DEVICE_COUNT) {
             pass->visitor->gap(pass->visitor->ctx, (uint8_t)base[i].device, &base[i].sums,
                                header->start_time_ns);
@@ -28,39 +29,32 @@ static void tell_gap(struct pass *pass, const struct ms_extent_header *header)
 
 static void visit_window(struct pass *pass, struct ms_extent_place *place)
 {
-    struct ms_reader *reader = &pass->reader;
-    const struct ms_extent_header *header = (const struct ms_extent_header *)reader->extent;
-    uint64_t left = place->committed_bytes;
-    size_t bytes = 1;
+    const struct ms_extent_header *header = (const struct ms_extent_header *)pass->reader->extent;
+    struct ms_records records;
+    struct ms_event event;
+    uint64_t time_ns;
 
-    if (!ms_reader_load(reader, place)) {
+    if (!ms_reader_load(pass->reader, place)) {
         pass->gap = true;
+        pass->damaged_windows++;
         return;
     }
     if (pass->gap || header->first_event != pass->next_event) {
         tell_gap(pass, header);
     }
-    ms_codec_reset(&pass->codec, header->start_time_ns);
-    while (left > 0 && bytes > 0) {
-        const uint8_t *at = (const uint8_t *)reader->extent + header->payload_offset +
-                            (place->committed_bytes - left);
-        struct ms_event event;
-        uint64_t time_ns;
-
-        bytes = ms_decode(&pass->codec, at, left, &event, &time_ns);
-        if (bytes > 0) {
-            pass->visitor->event(pass->visitor->ctx, &event, time_ns);
-            left -= bytes;
-        }
+    records = ms_records_begin(&pass->codec, header, place->committed_bytes);
+    while (ms_records_next(&records, &event, &time_ns)) {
+        pass->visitor->event(pass->visitor->ctx, &event, time_ns);
     }
-    pass->gap = left > 0;
+    pass->gap = records.left_bytes > 0;
+    pass->damaged_windows += pass->gap;
     pass->next_event = header->first_event + place->count;
 }
 
 /* What no window has yet; after a gap it tells of nothing that is known. */
 static void visit_tail(struct pass *pass)
 {
-    const struct ms_reader *reader = &pass->reader;
+    const struct ms_reader *reader = pass->reader;
 
     if (pass->gap || pass->next_event < reader->tail_first) {
         return;
@@ -69,31 +63,51 @@ static void visit_tail(struct pass *pass)
         const struct ms_timed_event *timed = ms_reader_tail(reader, number);
 
         if (!timed) {
+            pass->damaged_windows++;
             return;
         }
         pass->visitor->event(pass->visitor->ctx, &timed->event, timed->time_ns);
     }
 }
 
-bool ms_events_visit(const char *path, const struct ms_events_visitor *visitor, char *why,
-                     size_t why_bytes)
+bool ms_events_walk(struct ms_reader *reader, const struct ms_events_visitor *visitor,
+                    uint64_t *damaged_windows)
 {
-    struct pass *pass = calloc(1, sizeof(*pass));
-    bool opened = false;
+    struct pass *pass =
+        mmap(NULL, sizeof(*pass), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    if (!pass) {
-        (void)snprintf(why, why_bytes, "%s: no memory to read it", path);
+    if (pass == MAP_FAILED) {
         return false;
     }
     pass->visitor = visitor;
-    opened = ms_reader_open(&pass->reader, path, why, why_bytes);
-    for (size_t i = 0; opened && i < ms_reader_count(&pass->reader.windows); i++) {
-        visit_window(pass, ms_reader_place(&pass->reader.windows, i));
+    pass->reader = reader;
+    for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
+        visit_window(pass, ms_reader_place(&reader->windows, i));
     }
-    if (opened) {
-        visit_tail(pass);
-        ms_reader_close(&pass->reader);
+    visit_tail(pass);
+    *damaged_windows = pass->damaged_windows;
+    munmap(pass, sizeof(*pass));
+    return true;
+}
+
+bool ms_events_visit(const char *path, const struct ms_events_visitor *visitor, char *why,
+                     size_t why_bytes)
+{
+    struct ms_reader *reader = calloc(1, sizeof(*reader));
+    uint64_t damaged_windows;
+    bool read = false;
+
+    if (!reader) {
+        (void)snprintf(why, why_bytes, "%s: no memory to read it", path);
+        return false;
     }
-    free(pass);
-    return opened;
+    if (ms_reader_open(reader, path, why, why_bytes)) {
+        read = ms_events_walk(reader, visitor, &damaged_windows);
+        if (!read) {
+            (void)snprintf(why, why_bytes, "%s: no memory to read it", path);
+        }
+        ms_reader_close(reader);
+    }
+    free(reader);
+    return read;
 }

@@ -3,8 +3,8 @@
 #include <sys/mman.h>
 
 #include "report/digest.h"
-#include "report/encoding.h"
 #include "report/landmarks.h"
+#include "report/records.h"
 
 struct ms_fold {
     ms_definitions_t *definitions;
@@ -131,21 +131,15 @@ bool ms_fold_window(ms_fold_t *fold, const struct ms_extent_header *header,
                     const struct ms_fold_oom *ooms, size_t oom_count)
 {
     const uint64_t committed = atomic_load_explicit(&header->committed, memory_order_acquire);
-    const uint8_t *at = (const uint8_t *)header + header->payload_offset;
-    uint64_t left = committed & UINT32_MAX;
+    struct ms_records records;
+    struct ms_event event;
+    uint64_t time_ns;
 
     if (header->first_event != fold->digest.end_event || !look(fold)) {
         return false;
     }
-    ms_codec_reset(&fold->codec, header->start_time_ns);
-    while (left > 0) {
-        struct ms_event event;
-        uint64_t time_ns;
-        const size_t bytes = ms_decode(&fold->codec, at, left, &event, &time_ns);
-
-        if (bytes == 0) {
-            return false;
-        }
+    records = ms_records_begin(&fold->codec, header, committed & UINT32_MAX);
+    while (ms_records_next(&records, &event, &time_ns)) {
         if (fold->ooms < oom_count) {
             take_ooms(fold, ooms, oom_count);
         }
@@ -153,12 +147,10 @@ bool ms_fold_window(ms_fold_t *fold, const struct ms_extent_header *header,
         fold->devices |= ms_event_has_device(&event) ? UINT64_C(1) << event.device : 0;
         fold->digest.end_event++;
         fold->digest.end_ns = time_ns;
-        at += bytes;
-        left -= bytes;
     }
     ms_site_table_hush(fold->digest.sites);
     take_instant(fold);
-    return fold->digest.end_event == header->first_event + (committed >> 32);
+    return records.left_bytes == 0 && records.count == committed >> 32;
 }
 
 void ms_fold_store(const ms_fold_t *fold, struct ms_buffer *out)

@@ -91,6 +91,23 @@ bool ms_live_take(struct ms_live_set *set, uint64_t key, struct ms_live *live)
     return true;
 }
 
+void ms_live_forget(struct ms_live_set *set, uint8_t device)
+{
+    struct ms_live_set others = {0};
+
+    for (size_t i = 0; i < set->room; i++) {
+        const struct ms_live *live = &set->slots[i];
+        struct ms_live *kept =
+            live->key && live->device != device ? ms_live_add(&others, live->key) : NULL;
+
+        if (kept) {
+            *kept = *live;
+        }
+    }
+    ms_live_free(set);
+    *set = others;
+}
+
 void ms_live_free(struct ms_live_set *set)
 {
     if (set->slots) {

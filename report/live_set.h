@@ -33,6 +33,9 @@ bool ms_live_take(struct ms_live_set *set, uint64_t key, struct ms_live *live);
 /* Null where it is not in. Good until the next call. */
 struct ms_live *ms_live_find(const struct ms_live_set *set, uint64_t key);
 
+/* Takes out all that is the device's. */
+void ms_live_forget(struct ms_live_set *set, uint8_t device);
+
 void ms_live_free(struct ms_live_set *set);
 
 #endif

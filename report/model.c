@@ -9,10 +9,10 @@
 #include <sys/stat.h>
 #include <time.h>
 
-#include "report/encoding.h"
 #include "report/model_sites.h"
 #include "report/progress.h"
 #include "report/reader.h"
+#include "report/records.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 
@@ -328,29 +328,18 @@ static void read_window(struct replay *replay, struct ms_extent_place *place)
     replay->next_event = header->first_event;
     begin_window(replay, place->sequence, header->start_time_ns, after_gap || replay->from_digest);
     replay->from_digest = false;
-    ms_codec_reset(replay->codec, header->start_time_ns);
 
-    const uint8_t *at = (const uint8_t *)replay->reader->extent + header->payload_offset;
-    uint64_t left = place->committed_bytes;
-    uint32_t count = 0;
+    struct ms_records records = ms_records_begin(replay->codec, header, place->committed_bytes);
+    struct ms_event event;
+    uint64_t time_ns;
 
-    while (left > 0) {
-        struct ms_event event;
-        uint64_t time_ns;
-        const size_t bytes = ms_decode(replay->codec, at, left, &event, &time_ns);
-
-        if (bytes == 0) {
-            break;
-        }
+    while (ms_records_next(&records, &event, &time_ns)) {
         replay_event(replay, &event, time_ns);
-        at += bytes;
-        left -= bytes;
-        count++;
     }
     end_window(replay);
-    if (left > 0 || count != place->count) {
+    if (records.left_bytes > 0 || records.count != place->count) {
         ms_model_warn(model, "a window is damaged after %" PRIu32 " of its %" PRIu32 " events",
-                      count, place->count);
+                      records.count, place->count);
         replay->complete = false;
     }
 }

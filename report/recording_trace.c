@@ -4,7 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "report/encoding.h"
+#include "report/events.h"
 #include "report/reader.h"
 #include "report/recording.h"
 
@@ -12,55 +12,8 @@
 
 struct source {
     struct ms_reader reader;
-    struct ms_codec codec;
     uint64_t events[MS_DEVICE_COUNT];
-    uint64_t damaged_windows;
 };
-
-/* Hands every event that can be read to `each`, in order. */
-static void for_each_event(struct source *source,
-                           void (*each)(void *ctx, const struct ms_event *event, uint64_t time_ns),
-                           void *ctx)
-{
-    struct ms_reader *reader = &source->reader;
-    uint64_t next_event = 0;
-
-    source->damaged_windows = 0;
-    for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
-        struct ms_extent_place *place = ms_reader_place(&reader->windows, i);
-        const struct ms_extent_header *header = (const struct ms_extent_header *)reader->extent;
-        struct ms_event event;
-        uint64_t time_ns, left;
-        size_t bytes = 1;
-
-        if (!ms_reader_load(reader, place)) {
-            source->damaged_windows++;
-            continue;
-        }
-        ms_codec_reset(&source->codec, header->start_time_ns);
-        for (left = place->committed_bytes; left > 0 && bytes > 0; left -= bytes) {
-            const uint8_t *at = (const uint8_t *)reader->extent + header->payload_offset +
-                                (place->committed_bytes - left);
-
-            bytes = ms_decode(&source->codec, at, left, &event, &time_ns);
-            if (bytes > 0) {
-                each(ctx, &event, time_ns);
-            }
-        }
-        source->damaged_windows += left > 0;
-        next_event = header->first_event + place->count;
-    }
-    next_event = next_event < reader->tail_first ? reader->tail_first : next_event;
-    for (; next_event < reader->tail_end; next_event++) {
-        const struct ms_timed_event *timed = ms_reader_tail(reader, next_event);
-
-        if (!timed) {
-            source->damaged_windows++;
-            break;
-        }
-        each(ctx, &timed->event, timed->time_ns);
-    }
-}
 
 static void count_event(void *ctx, const struct ms_event *event, uint64_t time_ns)
 {
@@ -177,27 +130,33 @@ static unsigned busiest(const struct source *source)
     return device;
 }
 
+static bool no_memory(const struct source *source, char *why, size_t why_bytes)
+{
+    (void)snprintf(why, why_bytes, "%s: no memory to read it", source->reader.path);
+    return false;
+}
+
 static bool read_events(struct source *source, struct ms_recording *recording, int device,
                         char *why, size_t why_bytes)
 {
     struct taking taking = {.recording = recording};
+    const struct ms_events_visitor count = {.ctx = source, .event = count_event};
+    const struct ms_events_visitor take = {.ctx = &taking, .event = take_event};
 
-    for_each_event(source, count_event, source);
+    if (!ms_events_walk(&source->reader, &count, &recording->damaged_windows)) {
+        return no_memory(source, why, why_bytes);
+    }
     taking.device = device < 0 ? busiest(source) : (unsigned)device;
     if (source->events[taking.device] == 0) {
         (void)snprintf(why, why_bytes, "%s: it has no event of device %u", source->reader.path,
                        taking.device);
         return false;
     }
-    for_each_event(source, take_event, &taking);
     recording->device = taking.device;
-    recording->damaged_windows = source->damaged_windows;
     recording->recycled_events = source->reader.header.recycled_events;
-    if (!ms_recording_end(recording)) {
-        (void)snprintf(why, why_bytes, "%s: no memory to read it", source->reader.path);
-        return false;
-    }
-    return true;
+    return (ms_events_walk(&source->reader, &take, &recording->damaged_windows) &&
+            ms_recording_end(recording)) ||
+           no_memory(source, why, why_bytes);
 }
 
 bool ms_recording_read_trace(struct ms_recording *recording, const char *path, int device,

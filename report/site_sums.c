@@ -69,14 +69,6 @@ double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes)
 
 /* ---- sites ---- */
 
-static struct site *find_site(const struct device *device, uint32_t id)
-{
-    struct site *page =
-        device->pages && id < device->end ? device->pages[id / MS_PAGE_SITES] : NULL;
-
-    return page ? &page[id % MS_PAGE_SITES] : NULL;
-}
-
 __attribute__((noinline, cold)) struct site *ms_site_table_place(struct device *device, uint32_t id)
 {
     if (!device->pages) {
@@ -121,11 +113,6 @@ static inline void keep(const struct device *device, struct site *site)
     if (device->candidate) {
         keep_at(site, device->candidate);
     }
-}
-
-static struct held held_at(const struct site *site, uint64_t epoch)
-{
-    return site->kept[epoch & 1].epoch == epoch ? site->kept[epoch & 1].held : site->now;
 }
 
 /* ---- peaks ---- */
@@ -646,23 +633,6 @@ void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, u
 
 /* ---- gaps ---- */
 
-static void forget_device(struct ms_site_table *table, uint8_t device)
-{
-    struct ms_live_set others = {0};
-
-    for (size_t i = 0; i < table->live.room; i++) {
-        const struct ms_live *live = &table->live.slots[i];
-        struct ms_live *kept =
-            live->key && live->device != device ? ms_live_add(&others, live->key) : NULL;
-
-        if (kept) {
-            *kept = *live;
-        }
-    }
-    ms_live_free(&table->live);
-    table->live = others;
-}
-
 static struct held all_of(const struct ms_counters *counters)
 {
     return (struct held){.bytes = ms_counters_live(counters),
@@ -674,7 +644,7 @@ static struct held all_of(const struct ms_counters *counters)
 static void set_unknown(struct device *device, uint64_t epoch, const struct ms_counters *counters)
 {
     for (uint32_t id = 0; id < device->end; id++) {
-        struct site *site = find_site(device, id);
+        struct site *site = ms_site_table_find(device, id);
 
         if (site) {
             site->kept[epoch & 1].epoch = epoch;
@@ -687,7 +657,7 @@ static void set_unknown(struct device *device, uint64_t epoch, const struct ms_c
 static void set_now(struct device *device, const struct ms_counters *counters)
 {
     for (uint32_t id = 0; id < device->end; id++) {
-        struct site *site = find_site(device, id);
+        struct site *site = ms_site_table_find(device, id);
 
         if (site) {
             keep(device, site);
@@ -720,7 +690,7 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms
     settle_fresh(device);
     settle_moves(table);
     ms_frozen_free(&table->frozen); /* arenas may have come and gone */
-    forget_device(table, index);
+    ms_live_forget(&table->live, index);
     set_now(device, &sums->now);
     if (device->peak_bytes != sums->peak_live.live_bytes) {
         device->peak_bytes = sums->peak_live.live_bytes;
@@ -730,7 +700,7 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms
     set_fresh(device, sums);
 }
 
-/* ---- reading ---- */
+/* ---- the end ---- */
 
 void ms_site_table_finish(ms_site_table_t *table)
 {
@@ -739,7 +709,8 @@ void ms_site_table_finish(ms_site_table_t *table)
     for (size_t i = 0; i < table->live.room; i++) {
         const struct ms_live *live = &table->live.slots[i];
         const bool is_block = live->key && !(live->key & (FORWARDED_KEY | PINNED_KEY));
-        struct site *site = is_block ? find_site(&table->devices[live->device], live->site) : NULL;
+        struct site *site =
+            is_block ? ms_site_table_find(&table->devices[live->device], live->site) : NULL;
 
         if (site) {
             const struct ms_past past = past_of(site, live, 0);
@@ -747,78 +718,4 @@ void ms_site_table_finish(ms_site_table_t *table)
             settle_past(table, &past, ms_fate_of(live->born_phase, table->past_phase, false, true));
         }
     }
-}
-
-bool ms_site_table_fates(const ms_site_table_t *table, uint8_t index, uint32_t id,
-                         struct ms_site_fates *fates)
-{
-    const struct device *device = &table->devices[index & (MS_DEVICE_COUNT - 1)];
-    const struct site *site = find_site(device, id);
-    const uint64_t peak = device->candidate ? device->candidate : device->peak;
-
-    if (!site) {
-        return false;
-    }
-    *fates = (struct ms_site_fates){.first_phase = site->fates.first_phase,
-                                    .last_phase = site->fates.last_phase};
-    memcpy(fates->bytes, site->fates.bytes, sizeof(fates->bytes));
-    if (peak && site->fates.at_peak[peak & 1].epoch == peak) {
-        memcpy(fates->at_peak_bytes, site->fates.at_peak[peak & 1].bytes,
-               sizeof(fates->at_peak_bytes));
-    }
-    return true;
-}
-
-uint8_t ms_site_table_told(const ms_site_table_t *table, uint32_t birth)
-{
-    return birth - table->told_first < table->told.bytes
-               ? (uint8_t)table->told.at[birth - table->told_first]
-               : MS_TOLD_NOTHING;
-}
-
-uint32_t ms_site_table_births(const ms_site_table_t *table)
-{
-    return table->births;
-}
-
-uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass)
-{
-    return pass < table->outlived.bytes / sizeof(uint64_t)
-               ? ((const uint64_t *)table->outlived.at)[pass]
-               : 0;
-}
-
-uint32_t ms_site_table_end(const ms_site_table_t *table, uint8_t device)
-{
-    return table->devices[device & (MS_DEVICE_COUNT - 1)].end;
-}
-
-bool ms_site_table_read(const ms_site_table_t *table, uint8_t index, uint32_t id,
-                        struct ms_site_sums *sums)
-{
-    const struct device *device = &table->devices[index & (MS_DEVICE_COUNT - 1)];
-    const struct site *site = find_site(device, id);
-
-    if (!site) {
-        return false;
-    }
-
-    const struct held at_peak = held_at(site, device->candidate ? device->candidate : device->peak);
-
-    *sums = site->sums;
-    sums->live_bytes = site->now.bytes;
-    sums->at_peak_bytes = at_peak.bytes;
-    sums->at_peak_count = at_peak.count;
-    sums->forwarded_bytes = site->now.forwarded_bytes;
-    sums->forwarded_at_peak_bytes = at_peak.forwarded_bytes;
-    sums->estimated_at_peak_bytes = at_peak.estimate;
-    sums->estimated_at_peak_variance = at_peak.variance > 0 ? at_peak.variance : 0;
-    if (device->fresh_id && device->fresh_site == id &&
-        device->fresh_site_bytes > sums->peak_bytes) {
-        sums->peak_bytes = device->fresh_site_bytes;
-    }
-    return sums->allocations + sums->frees + sums->live_bytes + sums->at_peak_bytes +
-               sums->forwarded_bytes + sums->forwarded_at_peak_bytes + sums->pinned_bytes +
-               sums->pinned_peak_bytes >
-           0;
 }

@@ -69,4 +69,13 @@ struct ms_site_table {
  * MS_SITE_LIMIT. */
 struct site *ms_site_table_place(struct device *device, uint32_t id);
 
+/* Null where it has none. */
+static inline struct site *ms_site_table_find(const struct device *device, uint32_t id)
+{
+    struct site *page =
+        device->pages && id < device->end ? device->pages[id / MS_PAGE_SITES] : NULL;
+
+    return page ? &page[id % MS_PAGE_SITES] : NULL;
+}
+
 #endif

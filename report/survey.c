@@ -4,10 +4,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "report/encoding.h"
 #include "report/model.h"
 #include "report/progress.h"
 #include "report/reader.h"
+#include "report/records.h"
 #include "report/survey_internal.h"
 #include "report/survey_map.h"
 
@@ -211,8 +211,9 @@ static void read_window(struct pass *pass, const struct ms_model_window *window,
         return;
     }
 
-    const uint8_t *at = (const uint8_t *)pass->reader->extent + header->payload_offset;
-    uint64_t left = place->committed_bytes;
+    struct ms_records records = ms_records_begin(pass->codec, header, place->committed_bytes);
+    struct ms_event event;
+    uint64_t time_ns;
 
     if (window->after_gap && !pass->scouting) {
         take_bases(pass);
@@ -220,18 +221,8 @@ static void read_window(struct pass *pass, const struct ms_model_window *window,
             adopt(pass);
         }
     }
-    ms_codec_reset(pass->codec, window->start_time_ns);
-    for (uint32_t i = 0; i < window->count; i++) {
-        struct ms_event event;
-        uint64_t time_ns;
-        const size_t bytes = ms_decode(pass->codec, at, left, &event, &time_ns);
-
-        if (bytes == 0) {
-            return;
-        }
+    while (records.count < window->count && ms_records_next(&records, &event, &time_ns)) {
         take_event(pass, &event, time_ns);
-        at += bytes;
-        left -= bytes;
     }
 }
 

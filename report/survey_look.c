@@ -196,30 +196,13 @@ void ms_look_death(struct ms_look *look, struct ms_live_set *live, const struct 
     }
 }
 
-static void forget_live(struct ms_live_set *live, uint8_t device)
-{
-    struct ms_live_set others = {0};
-
-    for (size_t i = 0; i < live->room; i++) {
-        const struct ms_live *each = &live->slots[i];
-        struct ms_live *kept =
-            each->key && each->device != device ? ms_live_add(&others, each->key) : NULL;
-
-        if (kept) {
-            *kept = *each;
-        }
-    }
-    ms_live_free(live);
-    *live = others;
-}
-
 void ms_look_rebase(struct ms_look *look, struct ms_live_set *live, const struct ms_aggregate *sums)
 {
     const uint64_t live_bytes = ms_counters_live(&sums->now);
     struct ms_look_site *unknown = site_of(look, 0);
 
     ms_look_note_highest(look);
-    forget_live(live, look->device);
+    ms_live_forget(live, look->device);
     for (uint32_t id = 0; id < look->site_count; id++) {
         struct ms_look_site *site = &look->sites[id];
 
