@@ -72,6 +72,11 @@ enum ms_event_kind {
     MS_EVENT_LOOK,      /* bytes: what the driver itself says is free; aux: what other processes
                            hold, UINT64_MAX where that is not known. Told where charged bytes have
                            risen by 1/64 of the device since the last one */
+    MS_EVENT_WAITS, /* bytes that are free and wait from now on: the work queued before they were
+                       freed is not known to be done, so that only their own stream may have
+                       them. Told where they have changed by 1/512 of the device since the last
+                       one, or to 0; at most 256 times, and once more for every 32 blocks that
+                       were allocated or freed */
     MS_EVENT_KIND_COUNT
 };
 

@@ -91,6 +91,7 @@ struct ms_segment {
 struct ms_pool_counters {
     uint64_t live_blocks, live_bytes, arena_bytes, set_aside_bytes;
     uint64_t reserved_bytes, free_bytes, pending_bytes;
+    uint64_t waits_told, waiting_told_bytes; /* MS_EVENT_WAITS: how many, and the last one's */
     uint64_t allocations, frees, failed_allocations;
     uint64_t chunks_created, chunks_released, chunks_moved, maps, unmaps, set_accesses;
     uint64_t quiet_granules;

@@ -275,6 +275,36 @@ static struct ms_batch *younger_of(struct ms_batch *a, struct ms_batch *b)
     return a == NULL || a->sequence > b->sequence ? a : b;
 }
 
+enum {
+    WAITS_TOLD_ALWAYS = 256,
+    BLOCKS_A_WAIT = 32,
+    WAITS_OF_DEVICE = 512 /* what is told is a change by so large a part of it */
+};
+
+static __attribute__((noinline, cold)) void tell_waits(struct ms_pool *pool)
+{
+    struct ms_pool_counters *count = &pool->count;
+    uint64_t blocks = count->allocations + count->frees;
+    if (count->waits_told < WAITS_TOLD_ALWAYS + blocks / BLOCKS_A_WAIT) {
+        count->waits_told++;
+        count->waiting_told_bytes = count->pending_bytes;
+        ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_WAITS,
+                                              .owner = MS_OWNER_POOL,
+                                              .bytes = count->pending_bytes});
+    }
+}
+
+static inline void note_waits(struct ms_pool *pool)
+{
+    uint64_t now = pool->count.pending_bytes;
+    uint64_t told = pool->count.waiting_told_bytes;
+    uint64_t change = now > told ? now - told : told - now;
+    bool over = now == 0 && told != 0;
+    if (__builtin_expect(over || change > pool->ops->total_bytes / WAITS_OF_DEVICE, 0)) {
+        tell_waits(pool);
+    }
+}
+
 struct ms_range *ms_range_make_free(struct ms_pool *pool, struct ms_range *range,
                                     struct ms_batch *batch)
 {
@@ -297,6 +327,7 @@ struct ms_range *ms_range_make_free(struct ms_pool *pool, struct ms_range *range
     order->ranges++;
     pool->count.free_bytes += range->bytes;
     pool->count.pending_bytes += batch != NULL ? range->bytes : 0;
+    note_waits(pool);
     return range;
 }
 
@@ -378,6 +409,7 @@ void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
                                           .bytes = request->bytes,
                                           .stream = request->stream,
                                           .aux = range->bytes});
+    note_waits(pool);
 }
 
 ms_status_t ms_range_carve(struct ms_pool *pool, struct ms_range *range, uint64_t bytes,

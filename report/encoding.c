@@ -60,6 +60,7 @@ static const uint8_t fields_of[MS_EVENT_KIND_COUNT] = {
     [MS_EVENT_SPILL] = FIELD_ADDR | FIELD_BYTES | FIELD_AUX,
     [MS_EVENT_PROMOTE] = FIELD_ADDR | FIELD_BYTES | FIELD_AUX,
     [MS_EVENT_LOOK] = FIELD_BYTES | FIELD_AUX,
+    [MS_EVENT_WAITS] = FIELD_BYTES,
 };
 
 void ms_codec_reset(struct ms_codec *codec, uint64_t start_time_ns)

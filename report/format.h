@@ -29,8 +29,10 @@
  * ahead of use; what was never written is zero. An extent whose trace_id is not the header's is not
  * of this trace.
  *
- * Versions: another MAJOR cannot be read. Another MINOR has other sums (struct ms_aggregate): no
- * reader of this version reads it either, so far. */
+ * Versions: another MAJOR cannot be read. Another MINOR has other sums (struct ms_aggregate)
+ * or kinds of event. A newer one than the reader's is not read, nor one older than
+ * MS_FORMAT_OLDEST_MINOR.
+ *   2  MS_EVENT_WAITS */
 #ifndef MEMSHIM_REPORT_FORMAT_H
 #define MEMSHIM_REPORT_FORMAT_H
 
@@ -43,15 +45,16 @@
 #include "report/series.h"
 #include "report/verdict.h"
 
-#define MS_TRACE_FILE   "trace.mshm"
-#define MS_FORMAT_MAGIC "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
-#define MS_FORMAT_MAJOR 3
-#define MS_FORMAT_MINOR 1
-#define MS_BYTE_ORDER   0x01020304u
-#define MS_EXTENT_BYTES 262144u
-#define MS_EXTENT_MAGIC 0x5848534du /* "MSHX" */
-#define MS_TAIL_OFFSET  131072u
-#define MS_TAIL_EVENTS  128u /* a power of two */
+#define MS_TRACE_FILE          "trace.mshm"
+#define MS_FORMAT_MAGIC        "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
+#define MS_FORMAT_MAJOR        3
+#define MS_FORMAT_MINOR        2
+#define MS_FORMAT_OLDEST_MINOR 1 /* that is read: its sums are the same */
+#define MS_BYTE_ORDER          0x01020304u
+#define MS_EXTENT_BYTES        262144u
+#define MS_EXTENT_MAGIC        0x5848534du /* "MSHX" */
+#define MS_TAIL_OFFSET         131072u
+#define MS_TAIL_EVENTS         128u /* a power of two */
 
 #define MS_RUN_ID_BYTES  256
 #define MS_HOST_BYTES    256

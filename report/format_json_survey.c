@@ -165,9 +165,29 @@ static void add_temporary(struct ms_json *json, const struct ms_model *model,
     ms_json_close(json, '}');
 }
 
+/* ---- waits ---- */
+
+static void add_waits(struct ms_json *json, const struct ms_survey *survey,
+                      const struct ms_survey_device *device)
+{
+    const bool any = device->most_waiting_bytes > 0;
+
+    ms_json_open(json, "waits", '{');
+    ms_json_count(json, "most_bytes", device->most_waiting_bytes);
+    add_count_or_null(json, "most_ns", device->most_waiting_ns, any);
+    ms_json_count(json, "bucket_ns", survey->bucket_ns);
+    ms_json_open(json, "most_in_bucket_bytes", '[');
+    for (size_t i = 0; any && i < MS_SURVEY_BUCKETS; i++) {
+        ms_json_count(json, NULL, device->buckets[i].most_waiting_bytes);
+    }
+    ms_json_close(json, ']');
+    ms_json_close(json, '}');
+}
+
 void ms_json_add_survey(struct ms_json *json, const struct ms_model *model, int index)
 {
-    static const char *const members[] = {"slope", "growth", "headroom", "histogram", "temporary"};
+    static const char *const members[] = {"slope",     "growth",    "headroom",
+                                          "histogram", "temporary", "waits"};
     const struct ms_survey_device *device =
         model->survey && model->survey->devices[index].used ? &model->survey->devices[index] : NULL;
 
@@ -182,6 +202,7 @@ void ms_json_add_survey(struct ms_json *json, const struct ms_model *model, int 
     add_headroom(json, &device->headroom);
     add_histogram(json, device);
     add_temporary(json, model, device);
+    add_waits(json, model->survey, device);
 }
 
 void ms_json_add_oom_kinds(struct ms_json *json, const struct ms_model *model, size_t index)

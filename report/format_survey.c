@@ -107,6 +107,11 @@ static void add_lines(struct ms_json *json, const struct ms_survey_device *devic
         ms_json_count(json, NULL, device->buckets[i].host_bytes);
     }
     ms_json_close(json, ']');
+    ms_json_open(json, "waiting_bytes", '['); /* empty: nothing ever waited */
+    for (size_t i = 0; device->most_waiting_bytes > 0 && i < MS_SURVEY_BUCKETS; i++) {
+        ms_json_count(json, NULL, device->buckets[i].most_waiting_bytes);
+    }
+    ms_json_close(json, ']');
 }
 
 /* ---- moments ---- */

@@ -84,7 +84,8 @@ static bool read_header(struct ms_reader *reader, char *why, size_t why_bytes)
         return say(why, why_bytes, reader->path,
                    "was written on a machine of another byte order, or is damaged");
     }
-    if (header->version_major != MS_FORMAT_MAJOR || header->version_minor != MS_FORMAT_MINOR) {
+    if (header->version_major != MS_FORMAT_MAJOR || header->version_minor > MS_FORMAT_MINOR ||
+        header->version_minor < MS_FORMAT_OLDEST_MINOR) {
         snprintf(
             text, sizeof(text),
             "has format version %u.%u; this memshim reads %u.%u: use the memshim that wrote it",

@@ -116,6 +116,9 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
     case MS_EVENT_TENSOR_DIED:
         ms_look_death(look, &pass->live, event, time_ns);
         break;
+    case MS_EVENT_WAITS:
+        ms_look_waits(look, event->bytes, time_ns);
+        break;
     default:
         ms_look_note_highest(look);
         break;

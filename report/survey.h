@@ -36,6 +36,7 @@ struct ms_survey_bucket {
     uint64_t highest_bytes[MS_SURVEY_LINES]; /* at that moment in it at which live was highest */
     uint64_t highest_ns;                     /* when that was */
     uint64_t host_bytes;                     /* at the end: chunks that lie in host memory */
+    uint64_t most_waiting_bytes;             /* in it: see MS_EVENT_WAITS */
 };
 
 /* ---- moments ---- */
@@ -149,6 +150,7 @@ struct ms_survey_device {
     struct ms_temporary temporaries[MS_SURVEY_TEMPORARIES]; /* most of them first */
     size_t temporary_count;
     uint64_t temporary_allocations, temporary_bytes; /* of all sites */
+    uint64_t most_waiting_bytes, most_waiting_ns;    /* of all buckets, and when that was first */
     struct ms_growth growth;
     struct ms_headroom headroom;
 };

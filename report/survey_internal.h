@@ -28,6 +28,7 @@ struct ms_look {
     uint64_t kind_bytes[MS_KIND_COUNT], live_bytes; /* now */
     uint64_t scaling_bytes;                         /* of them: they follow the batch */
     struct ms_aggregate sums;                       /* now: what is charged, reserved, the cap */
+    uint64_t waiting_bytes;                         /* now */
 
     /* The bucket of time that is open, and the slice. */
     uint32_t bucket, slice;
@@ -56,6 +57,9 @@ void ms_look_birth(struct ms_look *look, struct ms_live_set *live, const struct 
                    uint32_t birth, uint64_t time_ns);
 void ms_look_death(struct ms_look *look, struct ms_live_set *live, const struct ms_event *event,
                    uint64_t time_ns);
+
+/* So much waits from now on. */
+void ms_look_waits(struct ms_look *look, uint64_t bytes, uint64_t time_ns);
 
 /* Only who held what at that moment is known: it stands so until more is. */
 void ms_look_hold(struct ms_look *look, const struct ms_digest_holding *holdings, size_t count,

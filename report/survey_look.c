@@ -196,12 +196,27 @@ void ms_look_death(struct ms_look *look, struct ms_live_set *live, const struct 
     }
 }
 
+void ms_look_waits(struct ms_look *look, uint64_t bytes, uint64_t time_ns)
+{
+    struct ms_survey_bucket *bucket = &look->to->buckets[look->bucket];
+
+    look->waiting_bytes = bytes;
+    if (bytes > bucket->most_waiting_bytes) {
+        bucket->most_waiting_bytes = bytes;
+    }
+    if (bytes > look->to->most_waiting_bytes) {
+        look->to->most_waiting_bytes = bytes;
+        look->to->most_waiting_ns = time_ns;
+    }
+}
+
 void ms_look_rebase(struct ms_look *look, struct ms_live_set *live, const struct ms_aggregate *sums)
 {
     const uint64_t live_bytes = ms_counters_live(&sums->now);
     struct ms_look_site *unknown = site_of(look, 0);
 
     ms_look_note_highest(look);
+    look->waiting_bytes = 0; /* the next event tells */
     ms_live_forget(live, look->device);
     for (uint32_t id = 0; id < look->site_count; id++) {
         struct ms_look_site *site = &look->sites[id];

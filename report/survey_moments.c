@@ -102,6 +102,7 @@ static void open_bucket(struct ms_look *look, uint64_t time_ns)
 {
     look->highest_bytes = look->live_bytes;
     look->to->buckets[look->bucket].highest_ns = time_ns;
+    look->to->buckets[look->bucket].most_waiting_bytes = look->waiting_bytes;
     look->rising = true;
 }
 

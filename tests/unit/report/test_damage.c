@@ -231,12 +231,37 @@ static void expect_error(const char *part)
     cr_assert_not_null(strstr(why, part), "%s", why);
 }
 
+Test(damage, a_trace_of_the_oldest_version_that_is_read_gives_all_that_it_holds)
+{
+    struct ms_file_header *header;
+    char why[512] = "";
+    struct ms_model *model;
+
+    begin();
+    header = (struct ms_file_header *)content;
+    header->version_minor = MS_FORMAT_OLDEST_MINOR;
+    header->checksum = ms_checksum(header, offsetof(struct ms_file_header, checksum));
+    put(content, content_bytes);
+    model = ms_model_new(path, why, sizeof(why));
+    cr_assert_not_null(model, "%s", why);
+    cr_assert_eq(model->warning_count, 0);
+    cr_assert_eq(model->read_events, model->events);
+    ms_model_delete(model);
+}
+
 Test(damage, what_is_no_trace_is_said_clearly)
 {
     begin();
     ((struct ms_file_header *)content)->version_major = 9;
     put(content, content_bytes);
-    expect_error("version 9.1");
+    expect_error("version 9.");
+    ((struct ms_file_header *)content)->version_major = MS_FORMAT_MAJOR;
+    ((struct ms_file_header *)content)->version_minor = MS_FORMAT_MINOR + 1;
+    put(content, content_bytes);
+    expect_error("use the memshim that wrote it");
+    ((struct ms_file_header *)content)->version_minor = MS_FORMAT_OLDEST_MINOR - 1;
+    put(content, content_bytes);
+    expect_error("use the memshim that wrote it");
     put("short", 5);
     expect_error("too short");
     put("", 0);

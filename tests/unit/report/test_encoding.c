@@ -147,7 +147,7 @@ static struct ms_event any_event(uint64_t *random)
     }
     if (event.kind != MS_EVENT_CHUNK_CREATE && event.kind != MS_EVENT_CHUNK_RELEASE &&
         event.kind != MS_EVENT_CAP && event.kind != MS_EVENT_THRESHOLD &&
-        event.kind != MS_EVENT_LOOK) {
+        event.kind != MS_EVENT_LOOK && event.kind != MS_EVENT_WAITS) {
         event.addr = any_number(random);
     }
     return event;

@@ -1,6 +1,7 @@
 /* The survey of a run that is made up, so that the truth is known. */
 #include <criterion/criterion.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "report/model.h"
 #include "synthetic.h"
@@ -450,4 +451,33 @@ Test(survey, sums_alone_have_no_addresses)
 
     cr_expect_eq(device->segment_count, 0);
     cr_expect_null(device->pins);
+}
+
+/* ---- waits ---- */
+
+static void waits(uint64_t bytes)
+{
+    emit((struct ms_event){.kind = MS_EVENT_WAITS, .bytes = bytes});
+}
+
+Test(survey, what_waits_is_a_line_of_the_timeline)
+{
+    waits(4 * MIB);
+    waits(96 * MIB);
+    waits(32 * MIB);
+    cr_assert_eq(usleep(20000), 0); /* the last buckets have no event */
+
+    const struct ms_survey_device *device = survey(MS_SURVEY_SUMS);
+    size_t most = 0;
+
+    cr_expect_eq(device->most_waiting_bytes, 96 * MIB);
+    for (size_t i = 1; i < MS_SURVEY_BUCKETS; i++) {
+        most = device->buckets[i].most_waiting_bytes > device->buckets[most].most_waiting_bytes
+                   ? i
+                   : most;
+    }
+    cr_expect_eq(device->buckets[most].most_waiting_bytes, 96 * MIB);
+    cr_expect_eq(most, device->most_waiting_ns / model->survey->bucket_ns);
+    cr_expect_eq(device->buckets[MS_SURVEY_BUCKETS - 1].most_waiting_bytes, 32 * MIB,
+                 "it stands until the next is told");
 }
