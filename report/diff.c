@@ -49,12 +49,12 @@ static void add_peak(struct adding *adding, int device)
     ms_site_rows(adding->model, device, &rows);
     for (size_t i = 0; i < ms_site_row_count(&rows); i++) {
         const struct ms_site_sums *sums = &ms_site_row_at(&rows, i)->sums;
-        struct ms_diff_row *row =
-            sums->at_peak_bytes > 0
-                ? row_of(adding->diff, adding->model, device, ms_site_row_at(&rows, i)->site)
-                : NULL;
+        struct ms_diff_row *row = sums->peak_bytes > 0 ? row_of(adding->diff, adding->model, device,
+                                                                ms_site_row_at(&rows, i)->site)
+                                                       : NULL;
 
         if (row) {
+            row->most_bytes[adding->side] += sums->peak_bytes;
             row->bytes[adding->side] += sums->at_peak_bytes;
             row->count[adding->side] += sums->at_peak_count;
             side->live_bytes += sums->at_peak_bytes;
@@ -198,9 +198,9 @@ bool ms_diff_add(struct ms_diff *diff, enum ms_diff_side_name side, const struct
     return at_peak || add_moment(&adding, why, why_bytes);
 }
 
-static uint64_t distance(const struct ms_diff_row *row)
+static uint64_t distance(const uint64_t bytes[MS_DIFF_SIDES])
 {
-    const uint64_t a = row->bytes[MS_DIFF_A], b = row->bytes[MS_DIFF_B];
+    const uint64_t a = bytes[MS_DIFF_A], b = bytes[MS_DIFF_B];
 
     return a > b ? a - b : b - a;
 }
@@ -212,10 +212,74 @@ static int by_difference(const void *a, const void *b)
     if (left->born_bytes != right->born_bytes) {
         return left->born_bytes > right->born_bytes ? -1 : 1;
     }
-    if (distance(left) != distance(right)) {
-        return distance(left) > distance(right) ? -1 : 1;
+    if (distance(left->bytes) != distance(right->bytes)) {
+        return distance(left->bytes) > distance(right->bytes) ? -1 : 1;
+    }
+    if (distance(left->most_bytes) != distance(right->most_bytes)) {
+        return distance(left->most_bytes) > distance(right->most_bytes) ? -1 : 1;
     }
     return left->site < right->site ? -1 : left->site > right->site;
+}
+
+/* ---- by line of code ---- */
+
+static int by_line_difference(const void *a, const void *b)
+{
+    const struct ms_diff_line *left = a, *right = b;
+
+    if (distance(left->bytes) != distance(right->bytes)) {
+        return distance(left->bytes) > distance(right->bytes) ? -1 : 1;
+    }
+    return left->text < right->text ? -1 : left->text > right->text;
+}
+
+/* The number of the text of the row's line. What a backward pass computes again is asked for by the
+ * same line. */
+static size_t line_text(struct ms_diff *diff, const struct ms_diff_row *row)
+{
+    static const char backward[] = ", backward";
+    const size_t ending = sizeof(backward) - 1;
+    struct ms_buffer text = {0};
+    size_t bytes, number;
+
+    ms_site_match_add_line(&diff->match, row->site, &text);
+    bytes = text.bytes;
+    if (bytes > ending && memcmp(text.at + bytes - ending, backward, ending) == 0) {
+        bytes -= ending;
+    }
+    number = ms_strings_add(&diff->line_texts, text.at ? text.at : "", bytes, NULL);
+    ms_buffer_free(&text);
+    return number;
+}
+
+/* Lines are numbered as their texts are: one new text is one new line. */
+static void collect_lines(struct ms_diff *diff)
+{
+    for (size_t i = 0; i < ms_diff_count(diff); i++) {
+        const struct ms_diff_row *row = ms_diff_at(diff, i);
+        const uint64_t both = row->bytes[MS_DIFF_A] + row->bytes[MS_DIFF_B];
+        const size_t number = both > 0 ? line_text(diff, row) : SIZE_MAX;
+        struct ms_diff_line *line = NULL;
+
+        if (number == ms_diff_line_count(diff)) {
+            line = ms_buffer_extend(&diff->lines, sizeof(*line));
+            if (line) {
+                *line = (struct ms_diff_line){.text = number};
+            }
+        } else if (number < ms_diff_line_count(diff)) {
+            line = (struct ms_diff_line *)diff->lines.at + number;
+        }
+        if (line) {
+            line->bytes[MS_DIFF_A] += row->bytes[MS_DIFF_A];
+            line->bytes[MS_DIFF_B] += row->bytes[MS_DIFF_B];
+            line->kind = both > line->largest_bytes ? row->kind : line->kind;
+            line->largest_bytes = both > line->largest_bytes ? both : line->largest_bytes;
+        }
+    }
+    if (diff->lines.bytes > 0) {
+        qsort(diff->lines.at, ms_diff_line_count(diff), sizeof(struct ms_diff_line),
+              by_line_difference);
+    }
 }
 
 static void predict(struct ms_diff *diff)
@@ -228,10 +292,20 @@ static void predict(struct ms_diff *diff)
 
     for (size_t i = 0; i < ms_diff_count(diff); i++) {
         struct ms_diff_row *row = ms_diff_at(diff, i);
-        const uint64_t bytes[2] = {row->bytes[small], row->bytes[large]};
+        const bool at_peak = row->bytes[small] > 0 || row->bytes[large] > 0;
+        const uint64_t *from = at_peak ? row->bytes : row->most_bytes;
+        const uint64_t bytes[2] = {from[small], from[large]};
 
         row->fit = ms_fit_find(x, bytes);
-        ms_prediction_add(prediction, &row->fit);
+        if (at_peak) {
+            ms_prediction_add(prediction, &row->fit);
+        }
+    }
+    for (size_t i = 0; i < ms_diff_line_count(diff); i++) {
+        struct ms_diff_line *line = (struct ms_diff_line *)diff->lines.at + i;
+        const uint64_t bytes[2] = {line->bytes[small], line->bytes[large]};
+
+        line->fit = ms_fit_find(x, bytes);
     }
     prediction->beside_bytes = larger->charged_peak_bytes > larger->live_peak_bytes
                                    ? larger->charged_peak_bytes - larger->live_peak_bytes
@@ -242,6 +316,7 @@ static void predict(struct ms_diff *diff)
 
 void ms_diff_sort(struct ms_diff *diff)
 {
+    collect_lines(diff);
     if (diff->predicts) {
         predict(diff);
     }
@@ -254,4 +329,6 @@ void ms_diff_free(struct ms_diff *diff)
 {
     ms_site_match_free(&diff->match);
     ms_buffer_free(&diff->rows);
+    ms_strings_free(&diff->line_texts);
+    ms_buffer_free(&diff->lines);
 }

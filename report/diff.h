@@ -31,13 +31,26 @@ struct ms_diff_row {
     size_t site;  /* of the match */
     uint8_t kind; /* enum ms_kind */
     uint64_t bytes[MS_DIFF_SIDES], count[MS_DIFF_SIDES];
-    uint64_t born_bytes, born_count; /* of B: since the moment of A */
-    struct ms_fit fit;               /* where a prediction was asked for */
+    uint64_t most_bytes[MS_DIFF_SIDES]; /* that it ever held; of peaks alone, else 0 */
+    uint64_t born_bytes, born_count;    /* of B: since the moment of A */
+    struct ms_fit
+        fit; /* where a prediction was asked for; of most_bytes where neither peak has it */
+};
+
+/* A line of code: all its sites together, of the forward and of what backward computes again. */
+struct ms_diff_line {
+    size_t text;            /* in `lines` */
+    uint8_t kind;           /* enum ms_kind: of its largest site */
+    uint64_t largest_bytes; /* that */
+    uint64_t bytes[MS_DIFF_SIDES];
+    struct ms_fit fit;
 };
 
 struct ms_diff {
     struct ms_site_match match;
     struct ms_buffer rows; /* struct ms_diff_row, by the number of the site; then as sorted */
+    struct ms_strings line_texts;
+    struct ms_buffer lines; /* struct ms_diff_line, once sorted; the largest difference first */
     struct ms_diff_side sides[MS_DIFF_SIDES];
     bool between; /* A and B are moments of one process, A the earlier: born_* is told */
     bool predicts;
@@ -61,6 +74,16 @@ static inline size_t ms_diff_count(const struct ms_diff *diff)
 static inline struct ms_diff_row *ms_diff_at(const struct ms_diff *diff, size_t index)
 {
     return (struct ms_diff_row *)diff->rows.at + index;
+}
+
+static inline size_t ms_diff_line_count(const struct ms_diff *diff)
+{
+    return diff->lines.bytes / sizeof(struct ms_diff_line);
+}
+
+static inline const struct ms_diff_line *ms_diff_line_at(const struct ms_diff *diff, size_t index)
+{
+    return (const struct ms_diff_line *)diff->lines.at + index;
 }
 
 /* diff_output.c */

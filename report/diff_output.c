@@ -7,7 +7,9 @@
 #include "report/units.h"
 
 #define SCHEMA            "memshim-diff/1"
-#define MOST_ROWS         40
+#define MOST_LINES        20
+#define MOST_ROWS         20
+#define MOST_ELSEWHERE    5
 #define MOMENT_TEXT_BYTES 96
 
 /* ---- text ---- */
@@ -95,7 +97,8 @@ static void add_row(const struct ms_diff *diff, const struct ms_diff_row *row,
 
 static bool is_worth_a_row(const struct ms_diff *diff, const struct ms_diff_row *row)
 {
-    return row->bytes[MS_DIFF_A] != row->bytes[MS_DIFF_B] || row->born_bytes > 0 || diff->predicts;
+    return row->bytes[MS_DIFF_A] != row->bytes[MS_DIFF_B] || row->born_bytes > 0 ||
+           (diff->predicts && row->bytes[MS_DIFF_A] > 0);
 }
 
 static void add_rows(const struct ms_diff *diff, struct ms_buffer *out)
@@ -113,14 +116,98 @@ static void add_rows(const struct ms_diff *diff, struct ms_buffer *out)
             continue;
         }
         if (shown++ == 0) {
-            ms_buffer_format(out, "\n  %11s  %11s  %12s%s  %-16s  call site\n", "A", "B", "change",
-                             diff->between ? "         born  blocks" : "", "kind");
+            ms_buffer_format(out, "\n  %11s  %11s  %12s%s  %-16s  call site, by its whole stack\n",
+                             "A", "B", "change", diff->between ? "         born  blocks" : "",
+                             "kind");
         }
         add_row(diff, row, out);
     }
     if (left > 0) {
         ms_buffer_format(out, "  and %zu more with a smaller difference (--format json has all)\n",
                          left);
+    }
+}
+
+/* What was live at neither peak may have changed all the same. */
+static void add_elsewhere(const struct ms_diff *diff, struct ms_buffer *out)
+{
+    char a[MS_UNIT_TEXT_BYTES], b[MS_UNIT_TEXT_BYTES], change[MS_UNIT_TEXT_BYTES + 1];
+    size_t shown = 0;
+
+    for (size_t i = 0; i < ms_diff_count(diff) && shown < MOST_ELSEWHERE; i++) {
+        const struct ms_diff_row *row = ms_diff_at(diff, i);
+        const uint64_t *most = row->most_bytes;
+
+        if (row->bytes[MS_DIFF_A] > 0 || row->bytes[MS_DIFF_B] > 0 ||
+            most[MS_DIFF_A] == most[MS_DIFF_B]) {
+            continue;
+        }
+        if (shown++ == 0) {
+            ms_buffer_add(out, "\nLive at neither peak: the most that each ever held\n");
+        }
+        add_change(most[MS_DIFF_A], most[MS_DIFF_B], change, sizeof(change));
+        ms_buffer_format(out, "  %11s  %11s  %12s  %-16s  ",
+                         ms_bytes_text(most[MS_DIFF_A], a, sizeof(a)),
+                         ms_bytes_text(most[MS_DIFF_B], b, sizeof(b)), change,
+                         ms_kind_name((enum ms_kind)row->kind));
+        ms_site_match_add_line(&diff->match, row->site, out);
+        if (diff->predicts) {
+            ms_buffer_format(out, "   %s", ms_shape_name((enum ms_shape)row->fit.shape));
+        }
+        ms_buffer_add(out, "\n");
+    }
+}
+
+/* ---- lines of code ---- */
+
+/* "4.00x less", "the same". */
+static void add_factor(const uint64_t bytes[MS_DIFF_SIDES], struct ms_buffer *out)
+{
+    const uint64_t a = bytes[MS_DIFF_A], b = bytes[MS_DIFF_B];
+    const uint64_t larger = a > b ? a : b, smaller = a > b ? b : a;
+    char number[MS_UNIT_TEXT_BYTES], text[MS_UNIT_TEXT_BYTES + 8] = "";
+
+    if (larger - smaller <= larger / 200) {
+        (void)snprintf(text, sizeof(text), "the same");
+    } else if (smaller == 0) {
+        (void)snprintf(text, sizeof(text), "%s", a > b ? "gone" : "new");
+    } else {
+        const double factor = (double)larger / (double)smaller;
+
+        (void)snprintf(text, sizeof(text), "%sx %s",
+                       factor < 1e6 ? ms_decimal_text((int64_t)(factor * 100 + 0.5) * 10000, number,
+                                                      sizeof(number))
+                                    : "> 1000000",
+                       a > b ? "less" : "more");
+    }
+    ms_buffer_format(out, "  %-12s", text);
+}
+
+/* Sites of one line whose stacks differ between the runs are told together. */
+static void add_lines(const struct ms_diff *diff, struct ms_buffer *out)
+{
+    char a[MS_UNIT_TEXT_BYTES], b[MS_UNIT_TEXT_BYTES];
+    size_t shown = 0;
+
+    for (size_t i = 0; i < ms_diff_line_count(diff) && shown < MOST_LINES; i++) {
+        const struct ms_diff_line *line = ms_diff_line_at(diff, i);
+
+        if (line->bytes[MS_DIFF_A] == line->bytes[MS_DIFF_B] && !diff->predicts) {
+            continue;
+        }
+        if (shown++ == 0) {
+            ms_buffer_format(out, "\n  %11s  %11s  %-12s  %-16s  line of code\n", "A", "B",
+                             "factor", "kind");
+        }
+        ms_buffer_format(out, "  %11s  %11s", ms_bytes_text(line->bytes[MS_DIFF_A], a, sizeof(a)),
+                         ms_bytes_text(line->bytes[MS_DIFF_B], b, sizeof(b)));
+        add_factor(line->bytes, out);
+        ms_buffer_format(out, "  %-16s  %s", ms_kind_name((enum ms_kind)line->kind),
+                         ms_strings_at(&diff->line_texts, line->text, NULL));
+        if (diff->predicts) {
+            ms_buffer_format(out, "   %s", ms_shape_name((enum ms_shape)line->fit.shape));
+        }
+        ms_buffer_add(out, "\n");
     }
 }
 
@@ -185,7 +272,11 @@ void ms_diff_text(const struct ms_diff *diff, struct ms_buffer *out)
     if (diff->predicts) {
         add_prediction(&diff->prediction, out);
     }
+    if (!diff->between) {
+        add_lines(diff, out);
+    }
     add_rows(diff, out);
+    add_elsewhere(diff, out);
 }
 
 /* ---- JSON ---- */
@@ -222,6 +313,9 @@ static void add_json_row(const struct ms_diff *diff, const struct ms_diff_row *r
     if (diff->between) {
         ms_json_count(json, "born_bytes", row->born_bytes);
         ms_json_count(json, "born_count", row->born_count);
+    } else {
+        ms_json_count(json, "a_most_bytes", row->most_bytes[MS_DIFF_A]);
+        ms_json_count(json, "b_most_bytes", row->most_bytes[MS_DIFF_B]);
     }
     if (diff->predicts) {
         ms_json_text(json, "shape", ms_shape_name((enum ms_shape)row->fit.shape));
@@ -236,6 +330,27 @@ static void add_json_x(struct ms_json *json, const char *key, double x)
     ms_json_number(json, key,
                    x < 1e12 ? ms_decimal_text((int64_t)(x * 1000000 + 0.5), text, sizeof(text))
                             : "1000000000000");
+}
+
+static void add_json_line(const struct ms_diff *diff, const struct ms_diff_line *line,
+                          struct ms_json *json)
+{
+    const uint64_t a = line->bytes[MS_DIFF_A], b = line->bytes[MS_DIFF_B];
+
+    ms_json_open(json, NULL, '{');
+    ms_json_text(json, "line", ms_strings_at(&diff->line_texts, line->text, NULL));
+    ms_json_text(json, "kind", ms_kind_name((enum ms_kind)line->kind));
+    ms_json_count(json, "a_bytes", a);
+    ms_json_count(json, "b_bytes", b);
+    if (a > 0) {
+        add_json_x(json, "factor", (double)b / (double)a);
+    } else {
+        ms_json_null(json, "factor");
+    }
+    if (diff->predicts) {
+        ms_json_text(json, "shape", ms_shape_name((enum ms_shape)line->fit.shape));
+    }
+    ms_json_close(json, '}');
 }
 
 static void add_json_prediction(const struct ms_prediction *prediction, struct ms_json *json)
@@ -274,6 +389,11 @@ void ms_diff_json(const struct ms_diff *diff, struct ms_buffer *out)
     if (diff->predicts) {
         add_json_prediction(&diff->prediction, &json);
     }
+    ms_json_open(&json, "lines", '[');
+    for (size_t i = 0; i < ms_diff_line_count(diff); i++) {
+        add_json_line(diff, ms_diff_line_at(diff, i), &json);
+    }
+    ms_json_close(&json, ']');
     ms_json_open(&json, "sites", '[');
     for (size_t i = 0; i < ms_diff_count(diff); i++) {
         add_json_row(diff, ms_diff_at(diff, i), &json);

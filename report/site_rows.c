@@ -189,6 +189,37 @@ static void add_short(const char *text, struct ms_buffer *out)
     ms_buffer_add(out, cut ? "..." : "");
 }
 
+/* Without what it returns, its template's arguments and its own: no one reads them in a line. What
+ * does not look like a name of C++ stays as it is. */
+static void add_native(const char *function, struct ms_buffer *out)
+{
+    static const char anonymous[] = "(anonymous namespace)";
+    char name[FUNCTION_BYTES + 1];
+    size_t bytes = 0, depth = 0;
+
+    for (const char *at = function; *at && bytes < FUNCTION_BYTES; at++) {
+        if (strncmp(at, anonymous, sizeof(anonymous) - 1) == 0) {
+            at += sizeof(anonymous) - 2;
+            bytes -= bytes >= 2 && depth == 0 ? 2 : 0; /* the "::" before it */
+            continue;
+        }
+        if (*at == '(' && depth == 0) {
+            break;
+        }
+        if (*at == ' ' && depth == 0) {
+            bytes = 0;
+            continue;
+        }
+        depth -= *at == '>' && depth > 0;
+        if (depth == 0 && *at != '<' && *at != '>') {
+            name[bytes++] = *at;
+        }
+        depth += *at == '<';
+    }
+    name[bytes] = '\0';
+    add_short(bytes > 0 && depth == 0 ? name : function, out);
+}
+
 static void add_unknown(const struct ms_model *model, uint32_t id, struct ms_buffer *out)
 {
     const struct ms_site_definition *site = ms_definitions_site(model->definitions, id);
@@ -215,7 +246,7 @@ void ms_site_add_line(const struct ms_model *model, uint32_t site, struct ms_buf
         }
         ms_buffer_add(out, " in ");
     }
-    add_short(frame->function, out);
+    (frame->language == MS_FRAME_NATIVE ? add_native : add_short)(frame->function, out);
     if (!frame->file && frame->module && !strchr(frame->function, '+')) {
         ms_buffer_add(out, " (");
         ms_buffer_add_plain(out, base_name(frame->module));

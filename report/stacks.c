@@ -227,7 +227,9 @@ const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site)
             backward = frame;
         }
     }
-    if (python) {
+    /* Python of a library says more than what called it (PyNode), and less than an operation that
+     * PyTorch carries out by way of some Python of its own. */
+    if (python && !(backward && !strstr(backward->function, "::PyNode::"))) {
         return python;
     }
     if (native || backward) {

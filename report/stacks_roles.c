@@ -145,5 +145,12 @@ bool ms_is_library_script(const char *file, const char *function)
 
 bool ms_is_backward_operation(const char *function)
 {
-    return begins(function, "torch::autograd::") && strstr(function, "::apply(");
+    /* Beside an operation's own: gradients are added up, and summed to the shape of what they are
+     * of.
+     */
+    static const char *const others[] = {"torch::autograd::InputBuffer::add(",
+                                         "torch::autograd::InputMetadata::reduce_grad(", NULL};
+
+    return (begins(function, "torch::autograd::") && strstr(function, "::apply(")) ||
+           begins_with_one_of(function, others);
 }
