@@ -89,6 +89,9 @@ static void add_sums(struct ms_json *json, const struct ms_site_sums *sums, bool
     ms_json_count(json, "forwarded_at_peak_bytes", sums->forwarded_at_peak_bytes);
     ms_json_count(json, "pinned_host_bytes", sums->pinned_bytes);
     ms_json_count(json, "peak_pinned_host_bytes", sums->pinned_peak_bytes);
+    ms_json_count(json, "spilled_bytes", sums->spilled_bytes);
+    ms_json_count(json, "spilled_blocks", sums->spilled_blocks);
+    ms_json_count(json, "promoted_bytes", sums->promoted_bytes);
     if (sums->frees > 0) {
         ms_json_count(json, "mean_lifetime_ns", sums->lifetime_ns / sums->frees);
     } else {
@@ -168,6 +171,9 @@ static struct ms_site_sums sum_from(const struct ms_buffer *rows, size_t first)
         all.forwarded_at_peak_bytes += sums->forwarded_at_peak_bytes;
         all.pinned_bytes += sums->pinned_bytes;
         all.pinned_peak_bytes += sums->pinned_peak_bytes;
+        all.spilled_bytes += sums->spilled_bytes;
+        all.spilled_blocks += sums->spilled_blocks;
+        all.promoted_bytes += sums->promoted_bytes;
         all.lifetime_ns += sums->lifetime_ns;
         all.first_ns = sums->first_ns < all.first_ns ? sums->first_ns : all.first_ns;
         all.last_ns = sums->last_ns > all.last_ns ? sums->last_ns : all.last_ns;

@@ -28,8 +28,17 @@ static void add_site(struct ms_json *json, const char *key, struct names *names,
 }
 
 /* Those that the report itself names by number. */
-static void name_listed(struct names *names, const struct ms_survey_device *device)
+static void name_listed(struct names *names, const struct ms_model *model, int index)
 {
+    const struct ms_survey_device *device = &model->survey->devices[index];
+
+    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
+        const struct ms_model_oom *oom = ms_model_oom_at(model, i);
+
+        if (oom->device == (uint64_t)index) {
+            name_site(names, oom->record.state.site);
+        }
+    }
     for (size_t i = 0; i < device->growth.count; i++) {
         name_site(names, device->growth.sites[i].site);
     }
@@ -288,7 +297,7 @@ static void add_device(struct ms_json *json, const struct ms_model *model, int i
     ms_json_close(json, ']');
     add_map(json, device, names, MS_MAP_SEGMENTS / scale);
     add_pins(json, device->pins, names);
-    name_listed(names, device);
+    name_listed(names, model, index);
     ms_json_close(json, '}');
 }
 

@@ -46,7 +46,21 @@ function verdictOf(view) {
   return element("div", { class: "verdict" },
     element("p", { class: "sentence" },
       `Peak ${bytesText(device.peak_charged_bytes)} of ${bytesText(device.cap_bytes)} ` +
-      `(${percentText(device.peak_charged_bytes, device.cap_bytes)}) on device ${device.index}.${ooms}`));
+      `(${percentText(device.peak_charged_bytes, device.cap_bytes)}) on device ${device.index}.${ooms}`),
+    [growthTold(device), spillTold(device)].filter(Boolean).map((text) => element("p", {}, text)));
+}
+
+// What a run that went well has to be told all the same.
+function growthTold({ slope, growth }) {
+  if (!growth || growth.length === 0) return "";
+  const [first] = growth;
+  const cap = slope.cap_at_step === null ? "" : `, and the cap will be met in step ${countText(slope.cap_at_step)}`;
+  return `It grows: ${first.line ?? "a call site"} keeps ${slopeText(first)} more${growth.length > 1 ? `, ${countOf(growth.length - 1, "other call site")} too` : ""}${cap}.`;
+}
+
+function spillTold({ spill }) {
+  return spill.spills === 0 ? "" : `The device ran short: ${bytesText(spill.spilled_bytes)} moved to host memory in ${countOf(spill.spills, "move")}, ` +
+    `${bytesText(spill.promoted_bytes)} back; its work waited ${durationText(spill.held_ns)} for it.`;
 }
 
 // What it would come to: the slope, and the batch that would fit.
@@ -62,23 +76,26 @@ function trendFigures({ slope, growth, headroom }) {
       slope.why ?? (growth.length > 0 ? `of ${countOf(growth.length, "call site")}${cap}` : "no call site keeps more and more")) : null,
     headroom ? figure("Largest batch", headroom.why !== null ? "-"
       : headroom.estimated_largest_batch !== null ? `${headroom.unbounded ? "over " : ""}${countOf(headroom.estimated_largest_batch, "sample")}`
-      : headroom.unbounded ? `over ${largest} \u00d7` : `${factorText(largest)} \u00d7`,
-    headroom.why ?? `that fits the cap, by estimate; ${headroom.batch === null ? "this run's is 1 \u00d7" : `now ${countText(headroom.batch)}`}`) : null,
+      : headroom.unbounded ? `over ${largest}\u00a0\u00d7` : `${factorText(largest)}\u00a0\u00d7`,
+    headroom.why ?? `that fits the cap, by estimate; ${headroom.batch === null ? "this run's is 1\u00a0\u00d7" : `now ${countText(headroom.batch)}`}`) : null,
   ];
 }
 
 function figuresOf(device) {
   const fragmentation = device.fragmentation_at_peak;
   const spill = device.spill;
+  const onHost = -(device.peak.ledger.find(({ name }) => name === "on_host")?.bytes ?? 0);
   return element("dl", { class: "figures" },
-    figure("Peak live", bytesText(device.peak_live_bytes), "in use by the program"),
+    figure("Peak live", bytesText(device.peak_live_bytes),
+      onHost > 0 ? `in use by the program, ${bytesText(onHost)} of it in host memory` : "in use by the program"),
     figure("Peak reserved", bytesText(device.peak_reserved_bytes), "device memory the pool held"),
     figure("Peak charged", bytesText(device.peak_charged_bytes), "all that counts against the cap"),
     figure("Cap", bytesText(device.cap_bytes), `of ${bytesText(device.total_bytes)} on the device`),
     figure("Fragmentation", fragmentation === null ? "-" : percentText(fragmentation, 1),
       "of reserved, not live, at its peak"),
     figure("Spilled", bytesText(spill.spilled_bytes),
-      spill.spilled_bytes > 0 ? `${countOf(spill.spills, "move")} to host memory` : "nothing moved to host memory"),
+      spill.spilled_bytes > 0 ? `${countOf(spill.spills, "move")} to host memory` : spill.peak_host_bytes > 0
+        ? `nothing moved; up to ${bytesText(spill.peak_host_bytes)} of host memory stood by or in use` : "nothing moved to host memory"),
     trendFigures(device));
 }
 

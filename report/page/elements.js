@@ -42,6 +42,6 @@ async function copyText(text, done) {
   done();
 }
 
-function heading(title, explanation) {
-  return [element("h2", {}, title), element("p", { class: "explanation" }, explanation)];
+function heading(title, ...explanation) {
+  return [element("h2", {}, title), element("p", { class: "explanation" }, ...explanation)];
 }

@@ -1,6 +1,7 @@
 // The flame graph: whose memory was live at a recorded moment, by the stack that asked for it.
 
 const FLAME_ROW = 19;
+const FLAME_FONT = "12px system-ui, \"DejaVu Sans\", sans-serif"; // as the style sheet has it
 const LEAST_WIDTH = 3; // narrower ones are not drawn; their parents' widths tell of them
 
 // Outermost frame first.
@@ -39,6 +40,9 @@ class Flame {
     this.options = { pythonOnly: python, inverted: false };
     this.hasPython = python;
     this.query = "";
+    this.ruler = document.createElement("canvas").getContext("2d");
+    this.ruler.font = FLAME_FONT;
+    this.moment = element("b", { id: "flame-moment" });
     this.node = element("div", { class: "chart" });
     this.readout = element("div", { class: "readout", role: "status" });
     this.build();
@@ -53,6 +57,7 @@ class Flame {
 
   build() {
     const tree = treeOf(this.sites, this.frames, this.options);
+    this.moment.textContent = momentTitle(this.view);
     this.root = d3.hierarchy(tree, (node) => [...node.children.values()]).sum((node) => node.own)
       .sort((a, b) => b.value - a.value);
     d3.partition()(this.root);
@@ -66,8 +71,8 @@ class Flame {
     }), ` ${text}`);
     replace("flame",
       heading("Who held that memory",
-        "Each bar is a function; its width is the bytes that it and those it called had asked for and not freed at the moment chosen above. " +
-        "Callers stand above those they called. Click a bar to enlarge it, the topmost to go back."),
+        "Each bar is a function; its width is the bytes that it and those it called had asked for and not freed. Callers stand " +
+        "above those they called. Click a bar to enlarge it, the topmost to go back. Shown: the moment chosen above, ", this.moment),
       element("div", { class: "controls" },
         element("label", {}, "Search ", element("input", {
           type: "search", id: "flame-search", placeholder: "function or file",
@@ -121,11 +126,17 @@ class Flame {
       .on("keydown", () => { if (d3.event.key === "Enter") this.enlarge(node); })
       .on("mouseenter", () => this.tell(node)).on("focus", () => this.tell(node));
     group.append("rect").attr("width", Math.max(0.5, wide - 1)).attr("height", FLAME_ROW - 1);
-    const room = Math.floor((wide - 8) / 6.7);
-    if (room >= 3) {
-      group.append("text").attr("x", 4).attr("y", FLAME_ROW - 6)
-        .text(name.length > room ? `${name.slice(0, room - 1)}…` : name);
-    }
+    const text = this.fitted(name, wide - 8);
+    // In a picture of its own, which cuts off what its font makes wider than was measured.
+    if (text) group.append("svg").attr("width", wide - 2).attr("height", FLAME_ROW).append("text").attr("x", 4).attr("y", FLAME_ROW - 6).text(text);
+  }
+
+  // As much of a name as so many pixels hold; nothing where that is too little to read.
+  fitted(name, pixels) {
+    const needed = this.ruler.measureText(name).width;
+    if (needed <= pixels) return name;
+    const room = Math.floor((name.length * pixels) / needed) - 1;
+    return room >= 3 ? `${name.slice(0, room)}\u2026` : "";
   }
 
   enlarge(node) {

@@ -38,17 +38,44 @@ function processName(process) {
   return rank === null ? `${program} (pid ${pid})` : `rank ${rank}`;
 }
 
-// What the views share: the data, the moment that was chosen, and who is told of a change.
+const LEAST_BUCKETS = 4; // of the timeline: what may be enlarged to the whole width
+
+// What the views share: the data, the part of the run that is shown, the moment that was chosen, and
+// who is told of a change.
 function viewOf(process, device) {
   const survey = device ? process.surveys.find((each) => each.device === device.index) ?? null : null;
   const moments = survey?.moments ?? (device ? [peakMoment(device)] : []);
   const moment = moments.find(({ what }) => what === "peak") ?? moments[0] ?? null;
+  const duration = Math.max(process.report.process.duration_ns, 1);
+  const bucket = process.series.find((each) => each.device === device?.index)?.bucket_ns ?? 0;
   const view = {
+    duration,
+    window: [0, duration],
     data, process, report: process.report, device, survey, moments, moment,
     asked: moment?.time_ns ?? 0,
     sites: device ? new Sites(process, device) : null,
     onMoment: [],
     onTheme: [],
+    onZoom: [],
+    zoom(from, to) {
+      const span = Math.max(Math.min(duration, bucket * LEAST_BUCKETS), Math.min(duration, to - from));
+      const start = Math.max(0, Math.min(duration - span, from));
+      view.window = [start, start + span];
+      for (const tell of view.onZoom) tell();
+    },
+    // By so much, with what lies at `time` staying where it is.
+    zoomAt(time, factor) {
+      const [from, to] = view.window;
+      view.zoom(time - (time - from) * factor, time + (to - time) * factor);
+    },
+    zoomKeys(time) {
+      const near = () => view.zoomAt(time, 0.5);
+      return { "+": near, "=": near, "-": () => view.zoomAt(time, 2), 0: () => view.zoom(0, duration) };
+    },
+    // Of the recorded moments the one nearest in time.
+    chooseTime(time) {
+      if (view.survey) view.chooseMoment(nearestMoment(view.survey.moments, time), time);
+    },
     // asked: the time that a person pointed at.
     chooseMoment(chosen, asked) {
       Object.assign(view, { moment: chosen, asked });
@@ -61,6 +88,7 @@ function viewOf(process, device) {
 function showCharts(view) {
   view.onMoment.length = 0;
   view.onTheme.length = 0;
+  view.onZoom.length = 0;
   showTimeline(view);
   showMoments(view);
   showFlame(view);

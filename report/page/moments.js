@@ -40,8 +40,16 @@ class Moments {
       : `Who was live on device ${device.index} at the ${momentName(moment)}, ${momentText(moment.time_ns, duration)}`;
     this.note.textContent = (asked !== moment.time_ns
       ? `You chose ${momentText(asked, duration)}; this is the nearest moment at which every live block is known. ` : "") +
-      `${bytesText(moment.live_bytes)} were live then. Choose another moment here or by a click in the timeline.`;
+      `${bytesText(moment.live_bytes)} were live then${this.besideText()}. Choose another moment here or by a click in the timeline.`;
     this.list.replaceChildren(this.table());
+  }
+
+  // At the peak the list has what the driver served as well.
+  besideText() {
+    const { moment, report, device } = this.view;
+    const beside = moment.what !== "peak" ? 0
+      : d3.sum(report.call_sites.filter((site) => site.device === device.index), (site) => site.forwarded_at_peak_bytes);
+    return beside > 0 ? `; the list has ${bytesText(beside)} that the driver served (NCCL, arrays) too` : "";
   }
 
   table() {

@@ -35,9 +35,17 @@ class Sites {
       kind: site.kind,
       kind_reason: site.kind_reason ?? "",
       tag: site.tags.join(" / "),
+      inner: this.innermost(site),
       frames: site.frames,
       stack: site.frames.map((number) => frameName(this.frames[number])).join("\n"),
     };
+  }
+
+  // The innermost Python frame; nothing where that is the place itself.
+  innermost({ frames, line }) {
+    const frame = this.frames[frames.find((each) => this.frames[each].language === "python")];
+    const itself = frame?.file && line?.startsWith(`${frame.file.split("/").at(-1)}:${frame.line} `);
+    return frame && !itself ? frameName(frame) : "";
   }
 
   // id: null for all those that are not listed.
@@ -50,6 +58,11 @@ const MOMENT_NAMES = { peak: "peak of live bytes", oom: "out-of-memory", end: "e
 
 function momentName(moment) {
   return MOMENT_NAMES[moment.what] ?? moment.what;
+}
+
+function momentTitle({ moment, duration }) {
+  const time = momentText(moment.time_ns, duration);
+  return moment.what === "high" ? time : `${time}, ${momentName(moment)}`;
 }
 
 function nearestMoment(moments, time) {

@@ -4,7 +4,7 @@ const ROWS_AT_FIRST = 25;
 const FEWEST_TO_FILTER = 6;
 
 // columns: key, title; `number` formats numbers (aligned right, largest first); `share` of a whole
-// is drawn as a bar behind the number.
+// is drawn as a bar behind the number; `under`: the row's member that is written below, quietly.
 // details: of a row, the lines that a click on it shows below. beside: more controls.
 function table(id, title, rows, columns, {
   explanation = "", sortBy = null, details = null, beside = null, up = false, short = title, rowsAtFirst = ROWS_AT_FIRST,
@@ -17,7 +17,7 @@ function table(id, title, rows, columns, {
   const chosen = () => {
     const words = state.filter.toLowerCase().split(/\s+/).filter(Boolean);
     const found = rows.filter((row) => {
-      const text = columns.map((column) => cell(row, column)).join(" ").toLowerCase();
+      const text = columns.map((column) => `${cell(row, column)} ${row[column.under] ?? ""}`).join(" ").toLowerCase();
       return words.every((word) => text.includes(word));
     });
     if (!state.column) return found;
@@ -32,7 +32,8 @@ function table(id, title, rows, columns, {
         class: column.number ? "number" : column.wide ? `wide ${column.key}` : null,
         title: column.title_of ? column.title_of(row) : null,
         style: share > 0 ? `--share: ${(100 * share).toFixed(2)}%` : null,
-      }, column.swatch ? element("span", { class: `swatch layer ${column.swatch(row)}` }) : null, cell(row, column));
+      }, column.swatch ? element("span", { class: `swatch layer ${column.swatch(row)}` }) : null, cell(row, column),
+      row[column.under] ? element("span", { class: "quiet under" }, row[column.under]) : null);
     });
     const text = details ? details(row) : "";
     if (!text) return element("tr", {}, cells);
@@ -51,7 +52,7 @@ function table(id, title, rows, columns, {
     const found = chosen();
     const shown = state.all ? found : found.slice(0, rowsAtFirst);
     body.replaceChildren(...shown.map(rowOf));
-    count.textContent = found.length === rows.length ? `${countText(rows.length)} rows` : `${countText(found.length)} of ${countText(rows.length)} rows`;
+    count.textContent = found.length === rows.length ? countOf(rows.length, "row") : `${countText(found.length)} of ${countText(rows.length)} rows`;
     more.hidden = shown.length === found.length;
     heads.forEach((head, i) => head.setAttribute("aria-sort",
       columns[i] !== state.column ? "none" : state.down ? "descending" : "ascending"));
@@ -81,7 +82,7 @@ function table(id, title, rows, columns, {
 
 // The same memory by something coarser than the stack: sums of the sites that have it in common.
 const GROUPS = [
-  { name: "call stack", by: null },
+  { name: null, by: null },
   { name: "line", by: (site) => site.place },
   { name: "kind", by: (site) => site.kind },
   { name: "tags", by: (site) => site.tag || "(no tag)" },
@@ -103,22 +104,34 @@ function grouped(sites, by, columns) {
   }));
 }
 
+// Of rows that one line of code leads to by several ways: the innermost function, which tells them
+// apart.
+function toldApart(rows) {
+  const times = new Map();
+  for (const { place } of rows) times.set(place, (times.get(place) ?? 0) + 1);
+  return rows.map((row) => (times.get(row.place) > 1 && row.inner ? { ...row, innermost: row.inner } : row));
+}
+
 // A table of sites (Sites.named, and numbers), which can be grouped. Columns with `sum` add up over
-// a group, those with `of` are told from its sums; others are for single sites only.
-function groupedTable(view, id, title, rows, columns, { group = 0, onGroup = () => {}, ...options } = {}) {
-  const by = choice("By", GROUPS.map(({ name }, i) => [i, name]), group, (i) => {
+// a group, those with `of` are told from its sums; others are for single sites only. one, many: what
+// a row is, and what a group has several of; lead: columns that come first, of single rows; kinds:
+// whether they say something.
+function groupedTable(view, id, title, rows, columns, options = {}) {
+  const { group = 0, onGroup = () => {}, one = "call stack", many = "Stacks", lead = [], kinds = true, ...others } = options;
+  const by = choice("By", GROUPS.map(({ name }, i) => [i, name ?? one]).filter(([, name]) => kinds || name !== "kind"), group, (i) => {
     onGroup(i);
-    document.getElementById(id).replaceWith(groupedTable(view, id, title, rows, columns, { ...options, group: i, onGroup }));
+    document.getElementById(id).replaceWith(groupedTable(view, id, title, rows, columns, { ...options, group: i }));
   });
   const single = group === 0;
   const tagged = rows.some((row) => row.tag);
-  const shown = single ? rows : grouped(rows, GROUPS[group].by, columns);
+  const shown = single ? toldApart(rows) : grouped(rows, GROUPS[group].by, columns);
   const told = columns.filter(({ of }) => of);
   return table(id, title, shown.map((row) => ({ ...row, ...Object.fromEntries(told.map(({ key, of }) => [key, of(row)])) })), [
-    { key: "place", title: "Where", wide: true },
-    ...(single ? [] : [{ key: "sites", title: "Stacks", number: countText }]),
-    { key: "kind", title: "Kind", swatch: (row) => (KINDS.includes(row.kind) ? kindClass(row.kind) : "none"), title_of: (row) => row.kind_reason },
+    ...(single ? lead : []),
+    { key: "place", title: "Where", wide: true, under: "innermost" },
+    ...(single ? [] : [{ key: "sites", title: many, number: countText }]),
+    ...(!kinds ? [] : [{ key: "kind", title: "Kind", swatch: (row) => (KINDS.includes(row.kind) ? kindClass(row.kind) : "none"), title_of: (row) => row.kind_reason }]),
     ...(tagged ? [{ key: "tag", title: "Tags" }] : []),
     ...columns.filter(({ sum, of, hidden }) => !hidden && (single || sum || of)),
-  ], { ...options, beside: by, details: single ? (row) => row.stack : null });
+  ], { ...others, beside: by, details: single ? (row) => row.stack : null });
 }

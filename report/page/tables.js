@@ -46,7 +46,14 @@ function kindTable({ report, device }) {
 const LEDGER_NAMES = {
   tensors: "live tensors", blocks: "live blocks", on_host: "of them in host memory", other_processes: "other processes",
   application: "the program's own chunks", forwarded: "served by the driver", driver_pools: "the driver's pools",
-  nccl: "NCCL", ipc: "opened from other processes", free: "free below the cap", free_above_cap: "free above the cap",
+  live_forwarded: "of them served by the driver, counted below", nccl: "NCCL", ipc: "opened from other processes", free: "free below the cap", free_above_cap: "free above the cap",
+};
+
+// The layers of the timeline that they are in.
+const LEDGER_LAYERS = {
+  holes: "holes", application: "application", context: "context", modules: "context", launches: "context", graphs: "context",
+  limits: "context", forwarded: "forwarded", arrays: "forwarded", managed: "forwarded", nccl: "forwarded", driver_pools: "forwarded",
+  ipc: "forwarded",
 };
 
 // At the peak, and at each out-of-memory of the device.
@@ -60,10 +67,10 @@ function ledgerTable(view, chosen = null) {
   const all = ledgers(view);
   const at = chosen ?? Math.max(0, all.findLastIndex(({ fatal }) => fatal));
   const rows = all[at].rows.map((row) => ({
-    ...row, what: LEDGER_NAMES[row.name] ?? row.name, kind: row.name, how: row.exact ? "exact" : "estimated",
+    ...row, what: LEDGER_NAMES[row.name] ?? row.name, how: row.exact ? "exact" : "estimated",
   }));
   return table("ledger", `Where the bytes of the device were ${all[at].name}`, rows, [
-    { key: "what", title: "What", swatch: (row) => (KINDS.includes(row.kind) ? kindClass(row.kind) : "none") },
+    { key: "what", title: "What", swatch: ({ name }) => (KINDS.includes(name) ? kindClass(name) : LEDGER_LAYERS[name] ?? "none") },
     { key: "bytes", title: "Bytes", number: (bytes) => (bytes < 0 ? signedBytesText(bytes) : bytesText(bytes)), share: view.device.total_bytes },
     { key: "how", title: "Known" },
   ], {
@@ -74,13 +81,19 @@ function ledgerTable(view, chosen = null) {
   });
 }
 
-function pinnedTable({ device }) {
-  if (!device.host_pinned || device.host_pinned.length === 0) return null;
-  return table("host-pinned", "Pinned host memory", device.host_pinned, [
-    { key: "line", title: "Where", wide: true },
-    { key: "peak_bytes", title: "Most at once", number: bytesText, share: device.peak_host_pinned_bytes },
-    { key: "bytes", title: "At the end", number: bytesText },
-  ], { sortBy: "peak_bytes", explanation: "Host memory that the device reaches; not charged to it." });
+// Of the call sites those that have some of it.
+function sitesWith({ report, device, sites }, ...keys) {
+  return report.call_sites.filter((site) => site.device === device.index && keys.some((key) => site[key] > 0))
+    .map((site) => ({ ...site, ...sites.named(site) }));
+}
+
+function pinnedTable(view) {
+  const rows = sitesWith(view, "peak_pinned_host_bytes");
+  if (rows.length === 0) return null;
+  return groupedTable(view, "host-pinned", "Pinned host memory", rows, [
+    { key: "peak_pinned_host_bytes", title: "Most at once", number: bytesText, share: view.device.peak_host_pinned_bytes },
+    { key: "pinned_host_bytes", title: "At the end", number: bytesText, sum: true },
+  ], { kinds: false, sortBy: "peak_pinned_host_bytes", explanation: "Host memory that the device reaches; not charged to it." });
 }
 
 function temporaryTable(view) {
@@ -111,42 +124,50 @@ function sizeTable({ device: { histogram } }) {
   ], { sortBy: "from_bytes", up: true, explanation: "How large the blocks and tensors were that were asked for, over the whole run." });
 }
 
-function spilledTable({ device }) {
-  if (device.spill.sites.length === 0) return null;
-  return table("spilled", "What moved to host memory", device.spill.sites, [
-    { key: "line", title: "Where", wide: true },
-    { key: "spilled_bytes", title: "Moved to the host", number: bytesText, share: device.spill.spilled_bytes },
-    { key: "spilled_blocks", title: "Blocks", number: countText },
-    { key: "promoted_bytes", title: "Moved back", number: bytesText },
+function spilledTable(view) {
+  const { spill } = view.device;
+  const rows = sitesWith(view, "spilled_bytes", "promoted_bytes");
+  if (rows.length === 0) return null;
+  return groupedTable(view, "spilled", "What moved to host memory", rows, [
+    { key: "spilled_bytes", title: "Moved to the host", number: bytesText, share: spill.spilled_bytes, sum: true },
+    { key: "spilled_blocks", title: "Blocks", number: countText, sum: true },
+    { key: "promoted_bytes", title: "Moved back", number: bytesText, sum: true },
   ], {
     sortBy: "spilled_bytes",
-    explanation: `The device's work waited ${durationText(device.spill.held_ns)} for it in all. The least cap with which nothing would have ` +
-      `had to move: ${bytesText(device.spill.estimated_cap_without_bytes)}, by estimate.`,
+    explanation: `The device's work waited ${durationText(spill.held_ns)} for it in all. The least cap with which nothing would have ` +
+      `had to move: ${bytesText(spill.estimated_cap_without_bytes)}, by estimate.`,
   });
 }
 
-function oomTable({ report, process }) {
+function oomTable(view) {
+  const { report, process } = view;
   if (report.oom_events.length === 0) return null;
+  const several = report.oom_events.some(({ device }) => device !== report.oom_events[0].device);
   const others = report.oom_events.some(({ other_processes }) => other_processes?.length > 0);
   const rows = report.oom_events.map((oom) => ({
+    ...(view.sites?.get(oom.site) ?? {}),
     ...oom,
-    end: oom.recovered ? "recovered" : "not recovered",
+    place: oom.line ?? "[no call site]",
+    end: `${oom.source}, ${oom.recovered ? "recovered" : "not recovered"}`,
     others: (oom.other_processes ?? []).map(({ pid, name, bytes }) => `${name || "?"} (pid ${pid}) ${bytesText(bytes)}`).join(", "),
   }));
-  return table("ooms", "Out-of-memories", rows, [
-    { key: "time_ns", title: "After", number: durationText },
-    ...(report.oom_events.some(({ step }) => step) ? [{ key: "step", title: "Step", number: countText }] : []),
-    { key: "device", title: "Device", number: String },
-    { key: "source", title: "Told by" },
-    { key: "requested_bytes", title: "Asked for", number: bytesText },
+  return groupedTable(view, "ooms", "Out-of-memories", rows, [
+    { key: "requested_bytes", title: "Asked for", number: bytesText, sum: true },
     { key: "short_bytes", title: "Short by", number: bytesText },
-    { key: "waiting_bytes", title: "Freed, but waits", title_of: () => "For work that was queued before the free", number: bytesText },
+    ...(report.oom_events.some(({ waiting_bytes }) => waiting_bytes > 0)
+      ? [{ key: "waiting_bytes", title: "Freed, but waits", title_of: () => "For work that was queued before the free", number: bytesText }] : []),
     { key: "verdict", title: "Verdict" },
     ...(others ? [{ key: "others", title: "Other processes", wide: true }] : []),
-    { key: "end", title: "End" },
-    { key: "line", title: "Where", wide: true },
+    { key: "end", title: "Told by" },
     { key: "sentence", title: "In words", wide: true },
-  ], { explanation: process.ooms_left_out > 0 ? `The last ones; ${countText(process.ooms_left_out)} earlier ones are in report.json.` : "" });
+  ], {
+    one: "event", many: "Times", kinds: false, lead: [
+      { key: "time_ns", title: "After", number: durationText },
+      ...(report.oom_events.some(({ step }) => step) ? [{ key: "step", title: "Step", number: countText }] : []),
+      ...(several ? [{ key: "device", title: "Device", number: String }] : []),
+    ],
+    explanation: process.ooms_left_out > 0 ? `The last ones; ${countText(process.ooms_left_out)} earlier ones are in report.json.` : "",
+  });
 }
 
 function tagTable({ report, device }) {
@@ -157,7 +178,9 @@ function tagTable({ report, device }) {
     { key: "at_peak_bytes", title: "At peak", number: bytesText, share: device.peak.live_bytes },
     { key: "live_bytes", title: "Live at the end", number: bytesText },
     { key: "bytes", title: "Bytes in all", number: bytesText },
-  ], { sortBy: "at_peak_bytes", explanation: "Memory asked for while the tag was set; an inner tag's is not counted to the outer one again." });
+  ], { sortBy: "at_peak_bytes", explanation: "Memory asked for while the tag was set: NVTX ranges and the program's own. An inner tag's is not counted to the " +
+    "outer one again. Tables of call sites and of out-of-memories can be grouped by it (By: tags); sizes, calls and the ledger are " +
+    "counted for the device as a whole, without it." });
 }
 
 function callTable({ device }) {

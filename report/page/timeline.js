@@ -8,7 +8,9 @@ const LINES = [
   { key: "cap", title: "cap", note: "What may be charged" },
 ];
 const ROW = 16;
+const MARGIN = { left: 84, right: 16, top: 18 }; // pixels around the plot; the map stands below it
 const MOST_TAG_ROWS = 8;
+const TAG_LABEL = "tags, NVTX";
 const LEAST_MARK = 5; // pixels: a move to the host is short beside the run, and has to be seen
 
 // What stands between live and charged, above the kinds.
@@ -18,6 +20,9 @@ const BESIDE = [
   { key: "forwarded", title: "driver's allocations", note: "Served by the driver: arrays, managed memory, NCCL" },
   { key: "context", title: "context", note: "What the driver took by itself: context, modules, graphs" },
 ];
+
+// A line of its own beside them: it is known a bucket of the survey, not of the series.
+const WAITING = { key: "waiting", title: "freed, but waits", note: "Freed by the program while work of a stream that may use it is still queued: a part of the holes" };
 
 // The layers of the stack from the ground up; together they are what is charged.
 function layersOf(survey) {
@@ -70,14 +75,16 @@ class Timeline {
     this.host = d3.max(survey?.host_bytes ?? [0]);
     this.moves = process.moves.filter((move) => move.device === device.index);
     this.series = process.series.find((each) => each.device === device.index);
-    this.duration = Math.max(report.process.duration_ns, 1);
+    this.duration = view.duration;
     this.points = pointsOf(this.series, this.duration);
     this.ooms = report.oom_events.filter((oom) => oom.device === device.index);
     this.thresholds = report.thresholds.filter((each) => each.device === device.index);
     this.steps = report.steps;
-    this.tags = tagRows(process.tag_ranges).slice(0, MOST_TAG_ROWS);
+    const rows = tagRows(process.tag_ranges);
+    this.tags = rows.slice(0, MOST_TAG_ROWS);
+    this.tagsLeftOut = process.tag_ranges_left_out + d3.sum(rows.slice(MOST_TAG_ROWS), ({ ranges }) => ranges.length);
+    this.waiting = d3.max(survey?.waiting_bytes ?? [0]) > 0 ? survey.waiting_bytes : null;
     this.device = device;
-    this.window = [0, this.duration];
     this.cursor = device.peak.time_ns;
     this.hidden = new Set();
     // A cap far above everything else would press the lines to the ground.
@@ -98,58 +105,63 @@ class Timeline {
           type: "checkbox", checked: this.toCap,
           onchange: (event) => { this.toCap = event.target.checked; this.draw(); },
         }), " up to the cap"),
-        button("Show all", "The whole run (0)", () => this.zoom(0, this.duration))),
+        button("Show all", "The whole run (0)", () => this.view.zoom(0, this.duration))),
       element("div", { class: "controls" }, this.layerLegend(), this.markLegend()),
-      this.readout, this.kindReadout, this.node);
+      this.readout, this.kindReadout, this.node, this.notes());
     this.view.onMoment.push(() => this.showMoment());
+    this.view.onZoom.push(() => this.draw());
     this.draw();
   }
 
-  layerLegend() {
-    return this.layers.map(({ key, title, note }) => element("label", { class: "key", title: note },
+  // What the picture cannot say of itself.
+  notes() {
+    return [
+      this.host > 0 && this.layers.length > 0 ? "Live memory that lies on the host is in the coloured layers too, and not in what is charged: " +
+        "the layers may then reach above that line." : "",
+      this.tagsLeftOut > 0 ? `${countOf(this.tagsLeftOut, "more range")} of tags ${this.tagsLeftOut === 1 ? "is" : "are"} not drawn; the table of tags counts ${this.tagsLeftOut === 1 ? "it" : "them"} too.` : "",
+    ].filter(Boolean).map((text) => element("p", { class: "explanation" }, text));
+  }
+
+  toggle({ key, title, note }, swatch) {
+    return element("label", { class: "key", title: note },
       element("input", {
-        type: "checkbox", checked: true,
+        type: "checkbox", checked: !this.hidden.has(key),
         onchange: (event) => {
           if (event.target.checked) this.hidden.delete(key);
           else this.hidden.add(key);
           this.draw();
         },
-      }), element("span", { class: `swatch layer ${key}` }), ` ${title}`));
+      }), element("span", { class: `swatch ${swatch}` }), ` ${title}`);
+  }
+
+  legend() {
+    return [...LINES.map((line) => this.toggle(line, line.key)), this.waiting ? this.toggle(WAITING, WAITING.key) : null];
+  }
+
+  layerLegend() {
+    return this.layers.map((layer) => this.toggle(layer, `layer ${layer.key}`));
   }
 
   // Only of what is there.
   markLegend() {
     const marks = [
       this.ooms.length > 0 && ["bad", "\u25bc", "out of memory"],
-      this.thresholds.length > 0 && ["warn", "\u25c6", "a threshold was crossed"],
+      ...["warning", "critical", "emergency"].filter((name) => this.thresholds.some(({ state }) => state === name))
+        .map((name) => [name, "\u25c6", `memory ${name}`]),
+      this.moves.some(({ down }) => down) && ["bad", "\u25a0", "moved to the host"],
+      this.moves.some(({ down }) => !down) && ["live", "\u25a0", "moved back"],
       this.survey && ["quiet", "\u2502", "a recorded moment"],
     ];
     return marks.filter(Boolean).map(([kind, sign, text]) =>
       element("span", { class: "key" }, element("span", { class: `sign ${kind}` }, sign), ` ${text}`));
   }
 
-  legend() {
-    return LINES.map(({ key, title, note }) => element("label", { class: "key", title: note },
-      element("input", {
-        type: "checkbox", checked: true,
-        onchange: (event) => {
-          if (event.target.checked) this.hidden.delete(key);
-          else this.hidden.add(key);
-          this.draw();
-        },
-      }), element("span", { class: `swatch ${key}` }), ` ${title}`));
-  }
-
   visible() {
     return LINES.filter(({ key }) => !this.hidden.has(key));
   }
 
-  zoom(from, to) {
-    const least = Math.min(this.duration, this.series.bucket_ns * 4);
-    const span = Math.max(least, Math.min(this.duration, to - from));
-    const start = Math.max(0, Math.min(this.duration - span, from));
-    this.window = [start, start + span];
-    this.draw();
+  get window() {
+    return this.view.window;
   }
 
   // From what shows in the window, so that an enlarged part fills the chart.
@@ -162,10 +174,9 @@ class Timeline {
 
   draw() {
     const width = Math.max(480, this.node.clientWidth || 960);
-    const margin = { left: 76, right: 16, top: 18 };
     const rows = (this.survey ? 1 : 0) + (this.moves.length > 0 ? 1 : 0) + (this.host > 0 ? 1 : 0) +
       (this.steps.times_ns.length > 0 ? 1 : 0) + this.tags.length;
-    this.plot = { left: margin.left, right: width - margin.right, top: margin.top, bottom: margin.top + 260 };
+    this.plot = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: MARGIN.top + 260 };
     const rowsTop = this.plot.bottom + 26;
     const stripTop = rowsTop + rows * ROW + 10;
     this.x = d3.scaleLinear(this.window, [this.plot.left, this.plot.right]);
@@ -179,6 +190,7 @@ class Timeline {
     const inside = svg.append("g").attr("clip-path", "url(#plot-clip)");
     this.drawLayers(inside);
     this.drawLines(inside, this.x, this.y);
+    this.drawWaiting(inside);
     this.drawMarks(inside);
     this.drawRows(svg, inside, rowsTop);
     this.drawBrush(svg);
@@ -237,6 +249,13 @@ class Timeline {
       parent.append("path").attr("class", `line ${key}`).attr("d", d3.line().curve(d3.curveStepAfter)
         .x((point) => x(point.from)).y((point) => y(point[key].max))(ends));
     }
+  }
+
+  drawWaiting(parent) {
+    if (!this.waiting || this.hidden.has(WAITING.key)) return;
+    const points = this.waiting.map((bytes, i) => ({ from: Math.min(i * this.survey.bucket_ns, this.duration), bytes }));
+    parent.append("path").attr("class", `line ${WAITING.key}`).attr("d", d3.line().curve(d3.curveStepAfter)
+      .x(({ from }) => this.x(from)).y(({ bytes }) => this.y(bytes))([...points, { ...points.at(-1), from: this.duration }]));
   }
 
   drawMarks(parent) {
@@ -305,7 +324,7 @@ class Timeline {
       y += ROW;
     }
     this.tags.forEach((row, i) => {
-      if (this.tags[i - 1]?.thread !== row.thread) label("tags");
+      if (i === 0) label(TAG_LABEL);
       for (const range of row.ranges) this.span(inside, "tag", y, range.begin_ns, range.end_ns, range.name, range.name);
       y += ROW;
     });
@@ -325,18 +344,17 @@ class Timeline {
     const { left, right, top, bottom } = this.plot;
     const brush = d3.brushX().extent([[left, top], [right, bottom]]).on("end", () => {
       const chosen = d3.event.selection;
-      if (chosen) this.zoom(this.x.invert(chosen[0]), this.x.invert(chosen[1]));
+      if (chosen) this.view.zoom(this.x.invert(chosen[0]), this.x.invert(chosen[1]));
       else if (d3.event.sourceEvent) this.choose(this.x.invert(d3.mouse(svg.node())[0]));
     });
     svg.append("g").attr("class", "brush").call(brush)
       .on("mousemove", () => this.moveCursor(this.x.invert(d3.mouse(svg.node())[0])))
-      .on("dblclick", () => this.zoom(0, this.duration));
+      .on("dblclick", () => this.view.zoom(0, this.duration));
   }
 
-  // Of the recorded moments the one nearest in time.
   choose(time) {
     this.moveCursor(time);
-    if (this.survey) this.view.chooseMoment(nearestMoment(this.survey.moments, this.cursor), this.cursor);
+    this.view.chooseTime(this.cursor);
   }
 
   showMoment() {
@@ -364,8 +382,8 @@ class Timeline {
     if (!whole) group.call(brush.move, this.window.map(x));
     brush.on("end", () => {
       const chosen = d3.event.selection;
-      if (chosen) this.zoom(x.invert(chosen[0]), x.invert(chosen[1]));
-      else if (d3.event.sourceEvent) this.zoom(0, this.duration);
+      if (chosen) this.view.zoom(x.invert(chosen[0]), x.invert(chosen[1]));
+      else if (d3.event.sourceEvent) this.view.zoom(0, this.duration);
     });
   }
 
@@ -393,29 +411,25 @@ class Timeline {
       }));
     const bucket = this.survey ? Math.floor(this.cursor / this.survey.bucket_ns) : 0;
     // Those that are 0 too: the chart must not move under the pointer.
-    this.kindReadout.replaceChildren(...this.layers.map(({ key, title, values }) =>
-      element("span", {}, element("span", { class: `swatch layer ${key}` }), ` ${title} `,
-        element("b", {}, bytesText(values[Math.min(bucket, values.length - 1)])))));
+    const told = ({ key, title, values }, swatch) => element("span", {}, element("span", { class: `swatch ${swatch}` }), ` ${title} `,
+      element("b", {}, bytesText(values[Math.min(bucket, values.length - 1)])));
+    this.kindReadout.replaceChildren(...this.layers.map((layer) => told(layer, `layer ${layer.key}`)),
+      ...(this.waiting ? [told({ ...WAITING, values: this.waiting }, WAITING.key)] : []));
   }
 
   key(event) {
     const span = this.window[1] - this.window[0];
     const move = (to) => {
-      if (to < this.window[0] || to > this.window[1]) this.zoom(to - span / 2, to + span / 2);
+      if (to < this.window[0] || to > this.window[1]) this.view.zoom(to - span / 2, to + span / 2);
       this.moveCursor(to);
     };
-    const near = (factor) => this.zoom(this.cursor - (this.cursor - this.window[0]) * factor,
-      this.cursor + (this.window[1] - this.cursor) * factor);
     const keys = {
       ArrowLeft: () => move(Math.max(0, this.cursor - span / 200)),
       ArrowRight: () => move(Math.min(this.duration, this.cursor + span / 200)),
       Enter: () => this.choose(this.cursor),
       Home: () => move(0),
       End: () => move(this.duration),
-      "+": () => near(0.5),
-      "=": () => near(0.5),
-      "-": () => near(2),
-      0: () => this.zoom(0, this.duration),
+      ...this.view.zoomKeys(this.cursor),
     };
     if (keys[event.key] && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();

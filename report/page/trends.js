@@ -1,6 +1,7 @@
 // Where it goes: what grows from step to step, and what a larger batch would need.
 
 const MOST_OF_CAP = 1.6; // as far as the bars of the headroom reach; longer ones are cut there
+const BESIDE_BARS = 1.15; // of the longest bar: the width where all are far from the cap
 
 // By steps where they are known, else by time.
 function slopeText({ bytes_per_step, bytes_per_hour }) {
@@ -60,19 +61,19 @@ class HeadroomChart {
   constructor({ headroom, cap_bytes }) {
     this.headroom = headroom;
     this.cap = cap_bytes;
-    this.most = MOST_OF_CAP * cap_bytes;
     // Where this batch fits, from it to the first that does not; else from the first that fits.
     const own = headroom.factors.find(({ factor }) => factor === 1);
     const short = headroom.factors.find(({ factor, fits }) => factor >= 1 && !fits);
     const first = own.fits ? 1 : headroom.factors.find(({ fits }) => fits)?.factor ?? 1;
     this.rows = headroom.factors.filter(({ factor }) => factor >= first && factor <= Math.max(2, short?.factor ?? Infinity));
+    this.most = Math.min(MOST_OF_CAP * cap_bytes, BESIDE_BARS * d3.max(this.rows, (row) => row.estimated_peak_charged_bytes));
     this.node = element("div", { class: "chart", id: "headroom-chart" });
   }
 
   draw() {
     const { headroom, rows, cap } = this;
     const width = Math.max(480, this.node.clientWidth || 960);
-    const [left, right, top, high] = [150, width - 190, 22, 26];
+    const [left, right, top, high] = [150, width - 250, 22, 26];
     const x = d3.scaleLinear([0, this.most], [left, right]).clamp(true);
     const svg = d3.create("svg").attr("width", width).attr("height", top + rows.length * high + 6).attr("role", "img")
       .attr("aria-label", headroomSentence(headroom));
@@ -94,11 +95,13 @@ class HeadroomChart {
       }
       const needed = row.estimated_peak_charged_bytes;
       svg.append("text").attr("class", row.fits ? "fits" : "short").attr("x", right + 10).attr("y", y + 15)
-        .text(`${bytesText(needed)}: ${row.fits ? `${bytesText(cap - needed)} to spare` : `${bytesText(needed - cap)} short`}`);
+        .text(`needs ${bytesText(needed)}: ${row.fits ? `${bytesText(cap - needed)} to spare` : `${bytesText(needed - cap)} short`}`);
     });
     const mark = svg.append("g").attr("class", "cap-mark");
-    mark.append("line").attr("x1", x(cap)).attr("x2", x(cap)).attr("y1", top - 6).attr("y2", top + rows.length * high);
-    mark.append("text").attr("x", x(cap)).attr("y", top - 9).attr("text-anchor", "middle").text(`cap ${bytesText(cap)}`);
+    const inside = cap <= this.most;
+    if (inside) mark.append("line").attr("x1", x(cap)).attr("x2", x(cap)).attr("y1", top - 6).attr("y2", top + rows.length * high);
+    mark.append("text").attr("x", x(cap)).attr("y", top - 9).attr("text-anchor", inside ? "middle" : "end")
+      .text(`cap ${bytesText(cap)}${inside ? "" : ", further to the right \u2192"}`);
     this.node.replaceChildren(svg.node());
   }
 }

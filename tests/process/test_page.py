@@ -284,6 +284,20 @@ class Shown(BrowserTest):
         kinds = {site["kind"] for site in self.report["call_sites"]}
         self.assertEqual(set(self.column("sites", 0)), kinds)
 
+    def test_out_of_memories_by_tag(self) -> None:
+        """Where it is known, whose request it was."""
+        events = self.report["oom_events"]
+        self.assertEqual(len(self.column("ooms", 0)), len(events))
+        sites = {site["id"]: site for site in self.report["call_sites"]}
+        tags = {" / ".join(sites[event["site"]]["tags"]) for event in events}
+        self.assertIn("<script>", next(iter(tags)))
+        self.browser.ask(
+            "(() => { const by = document.querySelector('#ooms select'); by.value = 3;"
+            " by.dispatchEvent(new Event('change')); })()"
+        )
+        self.assertEqual(set(self.column("ooms", 0)), tags)
+        self.assertEqual(self.column("ooms", 1), [str(len(events))])
+
     def test_a_row_shows_its_stack(self) -> None:
         row = "document.querySelector('#sites tbody tr')"
         self.browser.click(f"{row}.cells[0]")

@@ -9,7 +9,7 @@ from typing import Any
 from test_page import CHART, BrowserTest, PageTest, embedded
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-LEFT, RIGHT = 76, 16  # of the timeline's plot
+LEFT, RIGHT = 84, 16  # of the timeline's plot
 MOMENT = "document.getElementById('moment-choice')"
 FLAME = "document.querySelector('#flame-chart .frame').getAttribute('aria-label')"
 MAP_READOUT = "document.getElementById('map-readout').innerText"
@@ -125,8 +125,13 @@ class Views(BrowserTest):
         together = sum(row["bytes_per_step"] for row in growth)
         self.assertIn(f"+{bytes_text(int(together))} a step", figures)
         self.assertIn(f"the cap in step {self.device['slope']['cap_at_step']:,}", figures)
-        self.assertIn(f"over {headroom['estimated_largest_factor']:.0f} ×", figures)
+        largest = headroom["estimated_largest_factor"]
+        self.assertIn(f"over {largest:.0f}\N{NO-BREAK SPACE}×", figures)
         self.assertIn(bytes_text(self.device["spill"]["spilled_bytes"]), figures)
+        told = self.text("#answer .verdict")
+        self.assertIn(f"It grows: {growth[0]['line']} keeps", told)
+        self.assertIn(f"met in step {self.device['slope']['cap_at_step']:,}", told)
+        self.assertIn("The device ran short", told)
 
     def test_every_part_has_a_link(self) -> None:
         links = self.browser.ask(
@@ -167,6 +172,81 @@ class Views(BrowserTest):
         self.assertEqual(self.count("#timeline-chart .host"), 1)
         crossed = [each for each in self.report["thresholds"] if each["device"] == 0]
         self.assertEqual(self.count("#timeline-chart .threshold"), len(crossed))
+
+    def test_what_is_free_and_waits(self) -> None:
+        waits = self.device["waits"]
+        self.assertGreater(waits["most_bytes"], 0)
+        self.assertEqual(max(self.survey["waiting_bytes"]), waits["most_bytes"])
+        self.assertEqual(self.count("#timeline-chart .line.waiting"), 1)
+        part = (waits["most_ns"] // waits["bucket_ns"] + 0.5) * waits["bucket_ns"]
+        part /= self.report["process"]["duration_ns"]
+        left, top, width, _ = self.browser.box(CHART)
+        self.browser.mouse("mouseMoved", left + LEFT + part * (width - LEFT - RIGHT), top + 120)
+        told = self.browser.ask("document.querySelectorAll('#timeline .readout')[1].innerText")
+        self.assertIn(f"freed, but waits {bytes_text(waits['most_bytes'])}", told)
+        box = "document.querySelector('#timeline .controls label:has(.swatch.waiting) input')"
+        self.browser.click(box)
+        self.assertEqual(self.count("#timeline-chart .line.waiting"), 0)
+        self.browser.click(box)
+        self.assertEqual(self.count("#timeline-chart .line.waiting"), 1)
+
+    # ---- the part of the run that is shown ----
+
+    def ticks(self, chart: str) -> list[str]:
+        texts = self.browser.ask(
+            f"[...document.querySelectorAll('{chart} .axis.time text')].map((t) => t.textContent)"
+        )
+        assert isinstance(texts, list)
+        return texts
+
+    def test_the_map_shows_what_the_timeline_shows(self) -> None:
+        whole = self.ticks("#map")
+        self.assertEqual(whole, self.ticks("#timeline-chart"))
+        left, top, width, _ = self.browser.box(CHART)
+        self.browser.drag(left + 0.4 * width, left + 0.6 * width, top + 120)
+        part = self.ticks("#timeline-chart")
+        self.assertNotEqual(part, whole)
+        self.assertEqual(self.ticks("#map"), part)
+
+        # Its cells are those of that part: fewer, and wider.
+        columns = "document.querySelector('#map canvas').width"
+        self.assertLess(self.browser.ask(columns), 32)
+        left, top, width, height = self.browser.box("document.querySelector('#map .cells')")
+        self.browser.drag(left + 0.2 * width, left + 0.7 * width, top + height / 2)
+        self.assertNotIn(self.ticks("#map"), (part, whole))
+        self.assertEqual(self.ticks("#timeline-chart"), self.ticks("#map"))
+        self.browser.ask("document.querySelector('#map .segment').focus()")
+        self.browser.press("0", "0")
+        self.assertEqual(self.ticks("#map"), whole)
+        self.assertEqual(self.ticks("#timeline-chart"), whole)
+        self.assertEqual(self.browser.ask(columns), 128)
+
+    def marked(self, chart: str) -> float:
+        """Where the line of the chosen moment stands."""
+        at = self.browser.ask(
+            f"document.querySelector('{chart} .moment-line').getBoundingClientRect().left"
+        )
+        return float(at)
+
+    def test_a_moment_is_marked_in_every_chart(self) -> None:
+        for index in (1, len(self.moments) - 2):
+            self.choose(MOMENT, index)
+            self.assertAlmostEqual(self.marked("#timeline-chart"), self.marked("#map"), delta=1)
+            title = self.browser.ask("document.getElementById('moment-title').textContent")
+            when = self.browser.ask("document.getElementById('flame-moment').textContent")
+            self.assertIn(when.split(",")[0], title)
+
+    def test_a_click_in_the_map_chooses_a_moment(self) -> None:
+        before = self.marked("#timeline-chart")
+        left, top, width, height = self.browser.box("document.querySelector('#map .cells')")
+        x, y = left + 0.25 * width, top + height / 2
+        self.browser.mouse("mouseMoved", x, y)
+        self.browser.mouse("mousePressed", x, y, 1)
+        self.browser.mouse("mouseReleased", x, y)
+        at = 0.25 * self.report["process"]["duration_ns"]
+        times = [abs(moment["time_ns"] - at) for moment in self.moments]
+        self.assert_moment(times.index(min(times)))
+        self.assertNotEqual(self.marked("#timeline-chart"), before)
 
     # ---- moments ----
 
@@ -340,6 +420,32 @@ class Views(BrowserTest):
         shown = self.column("temporaries", self.head("temporaries", "Times"))
         counts = sum(int(text.replace(",", "")) for text in shown)
         self.assertEqual(counts, sum(row["allocations"] for row in temporary["sites"]))
+
+    def test_what_moved_by_tag(self) -> None:
+        """Of the tensors that moved, by the tags at their birth; they may be of a part."""
+        moved: dict[str, int] = {}
+        for site in self.report["call_sites"]:
+            if site["spilled_bytes"] > 0:
+                tags = " / ".join(site["tags"]) or "(no tag)"
+                moved[tags] = moved.get(tags, 0) + site["spilled_bytes"]
+        self.assertGreater(len(moved), 0)
+        self.choose("document.querySelector('#spilled select')", 3)
+        shown = self.column("spilled", self.head("spilled", "Moved to the host"))
+        names = self.column("spilled", 0)
+        self.assertEqual(
+            dict(zip(names, shown, strict=True)),
+            {tags: bytes_text(part) for tags, part in moved.items()},
+        )
+
+    def test_ranges_are_rows_of_the_timeline(self) -> None:
+        ranges = self.process["tag_ranges"]
+        titles = self.browser.ask(
+            "[...document.querySelectorAll('#timeline-chart .tag title')]"
+            ".map((title) => title.textContent)"
+        )
+        self.assertEqual(len(titles), len(ranges))
+        for told in ranges:
+            self.assertTrue(any(title.startswith(f"{told['name']}: ") for title in titles))
 
     def head(self, table: str, title: str) -> int:
         heads = self.browser.ask(

@@ -15,10 +15,13 @@
 #define ARENA       0x7f0000000000
 #define SLOT        (8 * MIB)
 #define CHURN_BYTES (UINT64_C(512) * 16000)
+#define MOVED_SLOT  (ARENA + 3 * SLOT)
 
 #define STEPS         12
+#define HOSTILE_SITE  7 /* of synthetic_define */
 #define GROWING_SITE  100
 #define GROWING_BYTES (UINT64_C(128) << 10)
+#define WAITING_BYTES (300 * MIB)
 #define DEVICE_CHUNK  7 /* of synthetic_begin */
 #define HOST_CHUNK    900
 
@@ -45,14 +48,15 @@ static void define_growing(ms_trace_t *trace)
     (void)ms_trace_define(trace, MS_DEFINE_SITE, &site, sizeof(site));
 }
 
-static void tell_range(ms_trace_t *trace, uint8_t kind, uint64_t chunk, uint64_t bytes)
+static void tell_range(ms_trace_t *trace, uint8_t kind, uint64_t chunk, uint64_t addr,
+                       uint64_t bytes)
 {
-    const struct ms_event event = {.kind = kind, .id = chunk, .addr = ARENA, .bytes = bytes};
+    const struct ms_event event = {.kind = kind, .id = chunk, .addr = addr, .bytes = bytes};
 
     ms_trace_emit(trace, &event);
 }
 
-/* The first slot of the arena moves to host memory, or back. */
+/* A slot of the arena, in which something has grown, moves to host memory, or back. */
 static void move_slot(ms_trace_t *trace, bool down)
 {
     const struct ms_event chunk = {
@@ -63,7 +67,7 @@ static void move_slot(ms_trace_t *trace, bool down)
     };
     const struct ms_event move = {
         .kind = down ? MS_EVENT_SPILL : MS_EVENT_PROMOTE,
-        .addr = ARENA,
+        .addr = MOVED_SLOT,
         .bytes = SLOT,
         .aux = 1500000,
     };
@@ -71,8 +75,8 @@ static void move_slot(ms_trace_t *trace, bool down)
     if (down) {
         ms_trace_emit(trace, &chunk);
     }
-    tell_range(trace, MS_EVENT_UNMAP, down ? DEVICE_CHUNK : HOST_CHUNK, SLOT);
-    tell_range(trace, MS_EVENT_MAP, down ? HOST_CHUNK : DEVICE_CHUNK, SLOT);
+    tell_range(trace, MS_EVENT_UNMAP, down ? DEVICE_CHUNK : HOST_CHUNK, MOVED_SLOT, SLOT);
+    tell_range(trace, MS_EVENT_MAP, down ? HOST_CHUNK : DEVICE_CHUNK, MOVED_SLOT, SLOT);
     ms_trace_emit(trace, &move);
     if (!down) {
         ms_trace_emit(trace, &chunk);
@@ -98,8 +102,8 @@ static ms_trace_t *begin(const char *output, int rank, struct synthetic *run)
     synthetic_begin(run, trace, (uint64_t)rank + 1);
     synthetic_define(trace);
     define_growing(trace);
-    tell_range(trace, MS_EVENT_RANGE_RESERVE, 0, 4 * GIB);
-    tell_range(trace, MS_EVENT_MAP, DEVICE_CHUNK, 4 * GIB);
+    tell_range(trace, MS_EVENT_RANGE_RESERVE, 0, ARENA, 4 * GIB);
+    tell_range(trace, MS_EVENT_MAP, DEVICE_CHUNK, ARENA, 4 * GIB);
     for (uint64_t step = 1; step <= STEPS; step++) {
         const struct ms_event begins = {.kind = MS_EVENT_STEP, .id = step};
         struct ms_event tag = {.kind = MS_EVENT_TAG_BEGIN, .id = 77, .aux = 1 + step % 2};
@@ -109,7 +113,11 @@ static ms_trace_t *begin(const char *output, int rank, struct synthetic *run)
         grow(run, step);
         synthetic_churn(run, 2000);
         if (step == STEPS / 2 || step == STEPS - 2) {
+            const struct ms_event waits = {.kind = MS_EVENT_WAITS,
+                                           .bytes = step == STEPS / 2 ? WAITING_BYTES : 0};
+
             move_slot(trace, step == STEPS / 2);
+            ms_trace_emit(trace, &waits);
         }
         tag.kind = MS_EVENT_TAG_END;
         ms_trace_emit(trace, &tag);
@@ -142,6 +150,7 @@ int main(int argc, char **argv)
 
     for (int source = 0; source < 2; source++) {
         state.source = (uint8_t)source;
+        state.site = HOSTILE_SITE;
         ms_trace_oom(died, 0, &state);
     }
     ms_trace_close(died, true, 1);
