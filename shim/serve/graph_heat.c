@@ -1,4 +1,5 @@
-/* For each instantiated graph the addresses of the pool's that its nodes name, each once. */
+/* For each instantiated graph the addresses of the pool's that its nodes name, by node; and for its
+ * launches all of them, each once. */
 #include "shim/serve/graph_heat.h"
 
 #include <pthread.h>
@@ -10,43 +11,62 @@
 #include "shim/serve/heat.h"
 #include "shim/serve/parameters.h"
 
-#define BUCKETS    64u
-#define FIRST_ROOM 64u
-#define VALUES_MAX ((size_t)1 << 16) /* of one graph */
-#define LEVELS_MAX 8                 /* of child graphs in child graphs */
+#define BUCKETS     64u
+#define FIRST_ROOM  64u
+#define TOUCHES_MAX ((size_t)1 << 16) /* of one graph */
+#define LEVELS_MAX  8                 /* of child graphs in child graphs */
 
-struct values {
-    uint64_t *at;
+/* What a node touches, by its place among those of its graph; what its child graph does is its. */
+struct touch {
+    size_t node;
+    uint64_t value;
+};
+
+struct touches {
+    struct touch *at;
     size_t count, room;
 };
 
 struct graph {
     const void *exec;
     struct graph *next;
-    struct values values;
+    CUgraphNode *nodes; /* as the program calls them */
+    size_t node_count;
+    struct touches touches;
+    uint64_t *values; /* each once, ascending; made of the touches when it is launched */
+    size_t value_count;
+    bool stale; /* the touches have changed since */
 };
 
 static struct graph *graphs[BUCKETS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t lock =
+    PTHREAD_MUTEX_INITIALIZER; /* never held across a call of the driver */
 
-/* ---- values */
+/* ---- touches */
+
+/* The touches of one node are read. */
+struct reading {
+    struct touches *touches;
+    size_t node;
+};
 
 static void add(void *ctx, uint64_t value)
 {
-    struct values *values = ctx;
-    if (!ms_heat_may_hold(value) || values->count == VALUES_MAX) {
+    const struct reading *reading = ctx;
+    struct touches *touches = reading->touches;
+    if (!ms_heat_may_hold(value) || touches->count == TOUCHES_MAX) {
         return;
     }
-    if (values->count == values->room) {
-        size_t room = values->room != 0 ? values->room * 2 : FIRST_ROOM;
-        uint64_t *wider = realloc(values->at, room * sizeof *wider);
+    if (touches->count == touches->room) {
+        size_t room = touches->room != 0 ? touches->room * 2 : FIRST_ROOM;
+        struct touch *wider = realloc(touches->at, room * sizeof *wider);
         if (wider == NULL) {
             return;
         }
-        values->at = wider;
-        values->room = room;
+        touches->at = wider;
+        touches->room = room;
     }
-    values->at[values->count++] = value;
+    touches->at[touches->count++] = (struct touch){reading->node, value};
 }
 
 static int compare(const void *a, const void *b)
@@ -56,78 +76,152 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void keep_each_once(struct values *values)
+/* Where there is no memory for it a launch touches what it did before the change. */
+static void make_values(struct graph *graph)
 {
+    const struct touches *touches = &graph->touches;
+    uint64_t *values = malloc((touches->count + 1) * sizeof *values);
     size_t kept = 0;
-    if (values->count > 1) {
-        qsort(values->at, values->count, sizeof *values->at, compare);
+    if (values == NULL) {
+        return;
     }
-    for (size_t i = 0; i < values->count; i++) {
-        if (kept == 0 || values->at[kept - 1] != values->at[i]) {
-            values->at[kept++] = values->at[i];
+    for (size_t i = 0; i < touches->count; i++) {
+        values[i] = touches->at[i].value;
+    }
+    qsort(values, touches->count, sizeof *values, compare);
+    for (size_t i = 0; i < touches->count; i++) {
+        if (kept == 0 || values[kept - 1] != values[i]) {
+            values[kept++] = values[i];
         }
     }
-    values->count = kept;
+    free(graph->values);
+    graph->values = values;
+    graph->value_count = kept;
+    graph->stale = false;
 }
 
 /* ---- nodes */
 
-static void add_kernel(struct values *values, const CUDA_KERNEL_NODE_PARAMS_v2 *node)
-{
-    if (node->func == NULL && node->kern != NULL) {
-        ms_parameters_note_kernel(node->kern);
-    }
-    ms_parameters_each(node->func != NULL ? (const void *)node->func : node->kern,
-                       node->kernelParams, node->extra, add, values);
-}
+static void add_graph(struct reading *reading, CUgraph graph, int level);
 
-static void add_graph(struct values *values, CUgraph graph, int level);
+static void add_params(struct reading *reading, const CUgraphNodeParams *params, int level)
+{
+    const CUDA_KERNEL_NODE_PARAMS_v3 *kernel = &params->kernel;
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        if (kernel->func == NULL && kernel->kern != NULL) {
+            ms_parameters_note_kernel(kernel->kern);
+        }
+        ms_parameters_each(kernel->func != NULL ? (const void *)kernel->func : kernel->kern,
+                           kernel->kernelParams, kernel->extra, add, reading);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        add(reading, params->memcpy.copyParams.dstDevice);
+        add(reading, params->memcpy.copyParams.srcDevice);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        add(reading, params->memset.dst);
+        break;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        if (level < LEVELS_MAX) {
+            add_graph(reading, params->graph.graph, level + 1);
+        }
+        break;
+    default:
+        break;
+    }
+}
 
 /* What cannot be read is not read. */
-static void add_node(struct values *values, CUgraphNode node, int level)
+static void add_node(struct reading *reading, CUgraphNode node, int level)
 {
     const struct ms_driver_functions *driver = ms_driver();
-    CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
     CUDA_KERNEL_NODE_PARAMS_v2 kernel = {0};
-    CUDA_MEMCPY3D_v2 copy = {0};
     CUDA_MEMSET_NODE_PARAMS_v1 set = {0};
-    CUgraph child = NULL;
-    if (driver->cuGraphNodeGetType(node, &type) != CUDA_SUCCESS) {
+    CUresult result = driver->cuGraphNodeGetType(node, &params.type);
+    if (result != CUDA_SUCCESS) {
         return;
     }
-    if (type == CU_GRAPH_NODE_TYPE_KERNEL && driver->cuGraphKernelNodeGetParams_v2 != NULL &&
-        driver->cuGraphKernelNodeGetParams_v2(node, &kernel) == CUDA_SUCCESS) {
-        add_kernel(values, &kernel);
-    } else if (type == CU_GRAPH_NODE_TYPE_MEMCPY &&
-               driver->cuGraphMemcpyNodeGetParams(node, &copy) == CUDA_SUCCESS) {
-        add(values, copy.dstDevice);
-        add(values, copy.srcDevice);
-    } else if (type == CU_GRAPH_NODE_TYPE_MEMSET &&
-               driver->cuGraphMemsetNodeGetParams(node, &set) == CUDA_SUCCESS) {
-        add(values, set.dst);
-    } else if (type == CU_GRAPH_NODE_TYPE_GRAPH && level < LEVELS_MAX &&
-               driver->cuGraphChildGraphNodeGetGraph(node, &child) == CUDA_SUCCESS) {
-        add_graph(values, child, level + 1);
+    if (params.type == CU_GRAPH_NODE_TYPE_KERNEL && driver->cuGraphKernelNodeGetParams_v2 != NULL) {
+        result = driver->cuGraphKernelNodeGetParams_v2(node, &kernel);
+        params.kernel.func = kernel.func;
+        params.kernel.kern = kernel.kern;
+        params.kernel.kernelParams = kernel.kernelParams;
+        params.kernel.extra = kernel.extra;
+    } else if (params.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+        result = driver->cuGraphMemcpyNodeGetParams(node, &params.memcpy.copyParams);
+    } else if (params.type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        result = driver->cuGraphMemsetNodeGetParams(node, &set);
+        params.memset.dst = set.dst;
+    } else if (params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+        result = driver->cuGraphChildGraphNodeGetGraph(node, &params.graph.graph);
+    } else {
+        return;
+    }
+    if (result == CUDA_SUCCESS) {
+        add_params(reading, &params, level);
     }
 }
 
-static void add_graph(struct values *values, CUgraph graph, int level)
+/* Its nodes, to be freed; null where it has none or they cannot be had. */
+static CUgraphNode *nodes_of(CUgraph graph, size_t *count)
 {
     const struct ms_driver_functions *driver = ms_driver();
-    size_t count = 0;
-    if (driver->cuGraphGetNodes(graph, NULL, &count) != CUDA_SUCCESS || count == 0) {
-        return;
+    *count = 0;
+    if (driver->cuGraphGetNodes(graph, NULL, count) != CUDA_SUCCESS || *count == 0) {
+        return NULL;
     }
-    CUgraphNode *nodes = calloc(count, sizeof(CUgraphNode));
-    if (nodes != NULL && driver->cuGraphGetNodes(graph, nodes, &count) == CUDA_SUCCESS) {
-        for (size_t i = 0; i < count; i++) {
-            add_node(values, nodes[i], level);
-        }
+    CUgraphNode *nodes = calloc(*count, sizeof(CUgraphNode));
+    if (nodes != NULL && driver->cuGraphGetNodes(graph, nodes, count) != CUDA_SUCCESS) {
+        free(nodes);
+        nodes = NULL;
+    }
+    return nodes;
+}
+
+/* A child graph. */
+static void add_graph(struct reading *reading, CUgraph graph, int level)
+{
+    size_t count;
+    CUgraphNode *nodes = nodes_of(graph, &count);
+    for (size_t i = 0; nodes != NULL && i < count; i++) {
+        add_node(reading, nodes[i], level);
     }
     free(nodes);
 }
 
 /* ---- graphs */
+
+static void delete_graph(struct graph *graph)
+{
+    if (graph != NULL) {
+        free(graph->nodes);
+        free(graph->touches.at);
+        free(graph->values);
+        free(graph);
+    }
+}
+
+/* Null where nothing can be read. */
+static struct graph *read_graph(const void *exec, CUgraph from)
+{
+    struct graph *graph = calloc(1, sizeof *graph);
+    if (graph == NULL) {
+        return NULL;
+    }
+    graph->exec = exec;
+    graph->stale = true;
+    graph->nodes = nodes_of(from, &graph->node_count);
+    if (graph->nodes == NULL) {
+        free(graph);
+        return NULL;
+    }
+    for (size_t i = 0; i < graph->node_count; i++) {
+        add_node(&(struct reading){&graph->touches, i}, graph->nodes[i], 0);
+    }
+    return graph;
+}
 
 static struct graph **place_of(const void *exec)
 {
@@ -139,60 +233,101 @@ static struct graph **place_of(const void *exec)
     return place;
 }
 
-void ms_graph_heat_gone(const void *exec)
+/* What was known before; the caller's. */
+static struct graph *exchange(const void *exec, struct graph *graph)
 {
     pthread_mutex_lock(&lock);
     struct graph **place = place_of(exec);
-    struct graph *gone = *place;
-    if (gone != NULL) {
-        *place = gone->next;
+    struct graph *before = *place;
+    struct graph *next = before != NULL ? before->next : NULL;
+    if (graph != NULL) {
+        graph->next = next;
     }
+    *place = graph != NULL ? graph : next;
     pthread_mutex_unlock(&lock);
-    if (gone != NULL) {
-        free(gone->values.at);
-        free(gone);
-    }
+    return before;
+}
+
+void ms_graph_heat_gone(const void *exec)
+{
+    delete_graph(exchange(exec, NULL));
 }
 
 void ms_graph_heat_made(const void *exec, CUgraph graph)
 {
+    if (ms_options()->spill) {
+        delete_graph(exchange(exec, read_graph(exec, graph)));
+    }
+}
+
+void ms_graph_heat_updated(const void *exec, CUgraph graph)
+{
+    struct graph *now = ms_options()->spill ? read_graph(exec, graph) : NULL;
+    struct graph *before = exchange(exec, NULL);
+    if (now != NULL && before != NULL && now->node_count <= before->node_count) {
+        CUgraphNode *names = before->nodes;
+        before->nodes = now->nodes;
+        now->nodes = names;
+        now->node_count = before->node_count;
+    }
+    delete_graph(before);
+    delete_graph(exchange(exec, now));
+}
+
+/* The place of a node among the graph's; a new one for a node inside a child graph. */
+static size_t place_of_node(struct graph *graph, CUgraphNode node)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        if (graph->nodes[i] == node) {
+            return i;
+        }
+    }
+    CUgraphNode *more = realloc(graph->nodes, (graph->node_count + 1) * sizeof(CUgraphNode));
+    if (more == NULL) {
+        return SIZE_MAX;
+    }
+    graph->nodes = more;
+    graph->nodes[graph->node_count] = node;
+    return graph->node_count++;
+}
+
+void ms_graph_heat_set(const void *exec, CUgraphNode node, const CUgraphNodeParams *params)
+{
     if (!ms_options()->spill) {
         return;
     }
-    struct values values = {0};
-    ms_graph_heat_gone(exec);
-    add_graph(&values, graph, 0);
-    keep_each_once(&values);
-    struct graph *made = values.count != 0 ? malloc(sizeof *made) : NULL;
-    if (made == NULL) {
-        free(values.at);
-        return;
-    }
-    *made = (struct graph){.exec = exec, .values = values};
-    pthread_mutex_lock(&lock);
-    struct graph **place = place_of(exec);
-    made->next = *place;
-    *place = made;
-    pthread_mutex_unlock(&lock);
-}
-
-void ms_graph_heat_kernel(const void *exec, const CUDA_KERNEL_NODE_PARAMS_v2 *node)
-{
+    struct touches fresh = {0};
+    add_params(&(struct reading){&fresh, 0}, params, 0);
     pthread_mutex_lock(&lock);
     struct graph *graph = *place_of(exec);
     if (graph != NULL) {
-        add_kernel(&graph->values, node);
-        keep_each_once(&graph->values);
+        struct touches *touches = &graph->touches;
+        size_t place = place_of_node(graph, node);
+        size_t kept = 0;
+        for (size_t i = 0; i < touches->count; i++) {
+            if (touches->at[i].node != place) {
+                touches->at[kept++] = touches->at[i];
+            }
+        }
+        touches->count = kept;
+        for (size_t i = 0; i < fresh.count; i++) {
+            add(&(struct reading){touches, place}, fresh.at[i].value);
+        }
+        graph->stale = true;
     }
     pthread_mutex_unlock(&lock);
+    free(fresh.at);
 }
 
 void ms_graph_heat_launched(const void *exec)
 {
     pthread_mutex_lock(&lock);
-    const struct graph *graph = *place_of(exec);
+    struct graph *graph = *place_of(exec);
     if (graph != NULL) {
-        ms_heat_look_at_each(graph->values.at, graph->values.count);
+        if (graph->stale) {
+            make_values(graph);
+        }
+        ms_heat_look_at_each(graph->values, graph->value_count);
     }
     pthread_mutex_unlock(&lock);
 }

@@ -310,30 +310,6 @@ CUresult ms_serve_cuGraphExecDestroy(CUgraphExec hGraphExec)
     return destroyed(destroy_graph, hGraphExec);
 }
 
-CUresult ms_serve_cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph,
-                                    CUgraphNode *hErrorNode_out,
-                                    CUgraphExecUpdateResult *updateResult_out)
-{
-    return made(MS_REAL(cuGraphExecUpdate)(hGraphExec, hGraph, hErrorNode_out, updateResult_out),
-                &hGraphExec, hGraph);
-}
-
-CUresult ms_serve_cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
-                                       CUgraphExecUpdateResultInfo *resultInfo)
-{
-    return made(MS_REAL(cuGraphExecUpdate_v2)(hGraphExec, hGraph, resultInfo), &hGraphExec, hGraph);
-}
-
-CUresult ms_serve_cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
-                                                    const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
-{
-    CUresult result = MS_REAL(cuGraphExecKernelNodeSetParams_v2)(hGraphExec, hNode, nodeParams);
-    if (result == CUDA_SUCCESS) {
-        ms_graph_heat_kernel(hGraphExec, nodeParams);
-    }
-    return result;
-}
-
 /* --- launches --------------------------------------------------------------------------------- */
 
 /* Whether a launch of this function takes nothing that was not measured before: the function has

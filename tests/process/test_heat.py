@@ -45,6 +45,25 @@ class Heat(ProcessTest):
                 self.assertTrue(spilled)
                 self.assertLessEqual(spilled, COLD)
 
+    def test_changed_graphs(self) -> None:
+        """What a node is given later takes the place of what it touched before."""
+        changes = (
+            ("parameter", "kernel"),
+            ("parameter", "any"),
+            ("parameter", "update"),
+            ("parameter", "set_after_update"),
+            ("parameter", "child"),
+            ("mixed", "update"),
+            ("mixed", "child"),
+            ("copy_within", "copy"),
+            ("set", "set"),
+        )
+        for way, change in changes:
+            with self.subTest(way=way, change=change):
+                spilled = self.spilled(way, change)
+                self.assertTrue(spilled)
+                self.assertLessEqual(spilled, COLD)
+
     def test_what_is_not_known_is_not_read(self) -> None:
         """Then the oldest goes: it is the heat that the tests above see."""
         for way in ("untouched", "undeclared"):

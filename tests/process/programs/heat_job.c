@@ -1,8 +1,9 @@
 /* Fills the device with blocks, asks the device to touch all of them but a few, and allocates one
  * more: what goes to the host must lie in the few.
  *
- * Arguments: the way in which they are touched, or "list" for the names of all. Says which blocks
- * have bytes on the host, by number, in the order of their births. */
+ * Arguments: the way in which they are touched, or "list" for the names of all; then "graph" to
+ * have a graph do it, or the way in which a graph that touched the few is changed to. Says which
+ * blocks have bytes on the host, by number, in the order of their births. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #include "say.h"
 #include "simgpu.h"
 
-enum { BLOCKS = 28, ROUNDS = 32 };
+enum { BLOCKS = 28, ROUNDS = 32, BIRTHS = 80, COLD = 11, COLD_TOO = 17 };
 #define BLOCK_BYTES ((size_t)8 << 20)
 
 static const char *const image = "simgpu-module\n"
@@ -26,10 +27,17 @@ static CUdeviceptr block[BLOCKS];
 static CUstream stream;
 static CUmodule module;
 static CUlibrary library;
+static unsigned turn;
+static bool astray; /* what is cold is touched, in place of the others */
 
 static bool is_cold(int i)
 {
-    return i == 11 || i == 17;
+    return i == COLD || i == COLD_TOO;
+}
+
+static CUdeviceptr aim(int i)
+{
+    return astray ? block[i % 2 ? COLD : COLD_TOO] : block[i];
 }
 
 static CUfunction function(const char *name)
@@ -123,27 +131,32 @@ static void all_but_cold(void (*way)(CUdeviceptr at))
 {
     for (int i = 0; i < BLOCKS; i++) {
         if (!is_cold(i)) {
-            way(block[i]);
+            way(aim(i));
         }
     }
 }
 
-static CUgraphExec capture(void (*way)(CUdeviceptr at))
+static CUgraph capture(void (*way)(CUdeviceptr at))
 {
     CUgraph captured;
-    CUgraphExec exec;
+    turn = 0;
     MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     all_but_cold(way);
     MUST(cuStreamEndCapture(stream, &captured));
-    MUST(cuGraphInstantiate(&exec, captured, 0));
-    MUST(cuGraphDestroy(captured));
+    return captured;
+}
+
+static CUgraphExec instantiate(CUgraph graph)
+{
+    CUgraphExec exec;
+    MUST(cuGraphInstantiate(&exec, graph, 0));
     return exec;
 }
 
 static void mixed(CUdeviceptr at)
 {
     void (*const ways[])(CUdeviceptr) = {parameter, structure, set, copy_within};
-    ways[at / BLOCK_BYTES % 4](at);
+    ways[turn++ % 4](at);
 }
 
 #define WAYS(X)    \
@@ -164,6 +177,108 @@ static const struct {
 } ways[] = {
 #define WAY(name) {#name, name},
     WAYS(WAY)};
+
+/* ---- graphs that are changed */
+
+static void change_kernel(CUgraphExec exec, CUgraphNode node, CUdeviceptr at)
+{
+    uint32_t number = 7;
+    uint64_t bytes = BLOCK_BYTES;
+    void *parameters[] = {&bytes, &number, &at, &number};
+    CUDA_KERNEL_NODE_PARAMS params;
+    MUST(cuGraphKernelNodeGetParams(node, &params));
+    params.kernelParams = parameters;
+    MUST(cuGraphExecKernelNodeSetParams(exec, node, &params));
+}
+
+static void change_kernel_as_any(CUgraphExec exec, CUgraphNode node, CUdeviceptr at)
+{
+    uint32_t number = 7;
+    uint64_t bytes = BLOCK_BYTES;
+    void *parameters[] = {&bytes, &number, &at, &number};
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    MUST(cuGraphKernelNodeGetParams(node, &kernel));
+    memcpy(&params.kernel, &kernel, sizeof params.kernel);
+    params.kernel.kernelParams = parameters;
+    MUST(cuGraphExecNodeSetParams(exec, node, &params));
+}
+
+static void change_copy(CUgraphExec exec, CUgraphNode node, CUdeviceptr at)
+{
+    CUcontext context;
+    CUDA_MEMCPY3D params;
+    MUST(cuCtxGetCurrent(&context));
+    MUST(cuGraphMemcpyNodeGetParams(node, &params));
+    params.dstDevice = at;
+    params.srcDevice = at + 4096;
+    MUST(cuGraphExecMemcpyNodeSetParams(exec, node, &params, context));
+}
+
+static void change_set(CUgraphExec exec, CUgraphNode node, CUdeviceptr at)
+{
+    CUcontext context;
+    CUDA_MEMSET_NODE_PARAMS params;
+    MUST(cuCtxGetCurrent(&context));
+    MUST(cuGraphMemsetNodeGetParams(node, &params));
+    params.dst = at;
+    MUST(cuGraphExecMemsetNodeSetParams(exec, node, &params, context));
+}
+
+static void change_nodes(CUgraphExec exec, CUgraph graph,
+                         void (*change)(CUgraphExec exec, CUgraphNode node, CUdeviceptr at))
+{
+    CUgraphNode nodes[BLOCKS];
+    size_t count = BLOCKS;
+    MUST(cuGraphGetNodes(graph, nodes, &count));
+    for (int i = 0, node = 0; i < BLOCKS; i++) {
+        if (!is_cold(i)) {
+            EXPECT((size_t)node < count);
+            change(exec, nodes[node++], aim(i));
+        }
+    }
+}
+
+static CUgraphExec in_a_child(void (*way)(CUdeviceptr at))
+{
+    CUgraph outer;
+    CUgraphNode node;
+    MUST(cuGraphCreate(&outer, 0));
+    MUST(cuGraphAddChildGraphNode(&node, outer, NULL, 0, capture(way)));
+    CUgraphExec exec = instantiate(outer);
+    astray = false;
+    MUST(cuGraphExecChildGraphNodeSetParams(exec, node, capture(way)));
+    return exec;
+}
+
+/* It touched what is cold, and now touches all else. */
+static CUgraphExec changed(void (*way)(CUdeviceptr at), const char *how)
+{
+    bool update = strcmp(how, "update") == 0;
+    bool set_after_update = strcmp(how, "set_after_update") == 0;
+    astray = true;
+    if (strcmp(how, "child") == 0) {
+        return in_a_child(way);
+    }
+    CUgraph graph = capture(way);
+    CUgraphExec exec = instantiate(graph);
+    astray = set_after_update;
+    if (update || set_after_update) {
+        CUgraphExecUpdateResultInfo result;
+        MUST(cuGraphExecUpdate(exec, capture(way), &result));
+    }
+    astray = false;
+    if (set_after_update) {
+        change_nodes(exec, graph, change_kernel);
+    } else if (!update) {
+        change_nodes(exec, graph,
+                     strcmp(how, "copy") == 0     ? change_copy
+                     : strcmp(how, "set") == 0    ? change_set
+                     : strcmp(how, "kernel") == 0 ? change_kernel
+                                                  : change_kernel_as_any);
+    }
+    return exec;
+}
 
 /* ---- main */
 
@@ -191,17 +306,31 @@ static void below_the_threshold(void)
     MUST(cuMemFree(block[0]));
 }
 
-static void run(void (*way)(CUdeviceptr at), bool graph)
+/* What was touched before is touched no more: the pool counts time in births, and what looks at
+ * calls in calls. */
+static void let_time_pass(void)
+{
+    for (int i = 0; i < BIRTHS; i++) {
+        CUdeviceptr at;
+        MUST(cuMemAlloc(&at, 4096));
+        set(at);
+        MUST(cuMemFree(at));
+    }
+}
+
+static void run(void (*way)(CUdeviceptr at), const char *graph)
 {
     CUdeviceptr more;
     for (int i = 0; i < BLOCKS; i++) {
         MUST(cuMemAlloc(&block[i], BLOCK_BYTES));
     }
-    if (graph) {
-        CUgraphExec exec = capture(way);
+    if (graph != NULL) {
+        CUgraphExec exec =
+            strcmp(graph, "graph") == 0 ? instantiate(capture(way)) : changed(way, graph);
+        let_time_pass(); /* a copy that is captured counts as asked for */
         MUST(cuGraphLaunch(exec, stream));
     }
-    for (int round = 0; !graph && round < ROUNDS; round++) {
+    for (int round = 0; graph == NULL && round < ROUNDS; round++) {
         all_but_cold(way);
     }
     MUST(cuMemAlloc(&more, BLOCK_BYTES));
@@ -223,7 +352,7 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[1], ways[w].name) == 0) {
             begin();
             below_the_threshold();
-            run(ways[w].way, argc > 2);
+            run(ways[w].way, argc > 2 ? argv[2] : NULL);
             return 0;
         }
     }
