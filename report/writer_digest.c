@@ -132,8 +132,7 @@ static bool put_part(struct ms_trace *trace, uint64_t offset, struct ms_digest_p
     if (!header) {
         return false;
     }
-    atomic_store_explicit(&header->sequence, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
+    ms_mapped_withdraw(header);
     header->start_time_ns = 0;
     header->first_event = 0;
     header->base_count = 0;
