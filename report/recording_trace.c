@@ -20,7 +20,7 @@ static void count_event(void *ctx, const struct ms_event *event, uint64_t time_n
     struct source *source = ctx;
 
     (void)time_ns;
-    source->events[event->device & (MS_DEVICE_COUNT - 1)]++;
+    source->events[event->device & (MS_DEVICE_COUNT - 1)] += ms_event_has_device(event);
 }
 
 struct taking {
@@ -82,7 +82,7 @@ static void take_event(void *ctx, const struct ms_event *event, uint64_t time_ns
     const uint64_t time_us = time_ns / NS_PER_US;
     struct ms_complaint complaint;
 
-    if (event->device != taking->device) {
+    if (event->kind != MS_EVENT_STEP && event->device != taking->device) {
         return;
     }
     switch (event->kind) {
@@ -108,6 +108,9 @@ static void take_event(void *ctx, const struct ms_event *event, uint64_t time_ns
         break;
     case MS_EVENT_ARENA_FROZEN:
         complaint = ms_recording_freeze(recording, time_us, event->addr);
+        break;
+    case MS_EVENT_STEP: /* the process's, and so each device's */
+        complaint = ms_recording_step(recording, time_us);
         break;
     case MS_EVENT_RANGE_RESERVE:
     case MS_EVENT_RANGE_FREE:

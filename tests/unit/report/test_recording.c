@@ -270,3 +270,34 @@ Test(recording, a_trace)
     cr_assert_not_null(strstr(why, "it has no event of device 5"), "%s", why);
     ms_recording_free(&recording);
 }
+
+Test(recording, steps_go_from_a_trace_into_a_csv)
+{
+    static struct synthetic run;
+    ms_trace_t *trace = synthetic_open(synthetic_folder());
+    struct ms_recording recording, again;
+    struct ms_buffer out = {0};
+    char why[PATH_MAX + 512] = "";
+
+    synthetic_begin(&run, trace, 1);
+    for (uint64_t step = 1; step <= 5; step++) {
+        ms_trace_emit(trace, &(struct ms_event){.kind = MS_EVENT_STEP, .id = step});
+        synthetic_churn(&run, 100);
+    }
+    ms_trace_close(trace, true, 0);
+    cr_assert(ms_recording_begin(&recording));
+    cr_assert(ms_recording_read_trace(&recording, ms_trace_dir(trace), -1, why, sizeof(why)), "%s",
+              why);
+    cr_assert_eq(recording.steps, 5);
+    ms_recording_format_csv(&recording, &out);
+    ms_buffer_append(&out, "", 1);
+    again = read_text(out.at);
+    cr_assert_eq(again.steps, 5);
+    cr_assert_eq(ms_recording_count(&again), ms_recording_count(&recording));
+    for (size_t i = 0; i < ms_recording_count(&again); i++) {
+        cr_assert_eq(ms_recording_at(&again, i)->kind, ms_recording_at(&recording, i)->kind);
+    }
+    ms_buffer_free(&out);
+    ms_recording_free(&again);
+    ms_recording_free(&recording);
+}
