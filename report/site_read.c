@@ -58,6 +58,11 @@ uint32_t ms_site_table_end(const ms_site_table_t *table, uint8_t device)
     return table->devices[device & (MS_DEVICE_COUNT - 1)].end;
 }
 
+uint32_t ms_site_table_after(const ms_site_table_t *table, uint8_t device, uint32_t site)
+{
+    return ms_site_after(&table->devices[device & (MS_DEVICE_COUNT - 1)], site);
+}
+
 bool ms_site_table_read(const ms_site_table_t *table, uint8_t index, uint32_t id,
                         struct ms_site_sums *sums)
 {

@@ -29,7 +29,8 @@ void ms_site_rows(const struct ms_model *model, int device, struct ms_buffer *ro
 {
     const uint32_t end = ms_site_table_end(model->sites, (uint8_t)device);
 
-    for (uint32_t site = 0; site < end; site++) {
+    for (uint32_t site = 0; site < end;
+         site = ms_site_table_after(model->sites, (uint8_t)device, site)) {
         struct ms_site_row row = {.site = site};
 
         if (ms_site_table_read(model->sites, (uint8_t)device, site, &row.sums)) {

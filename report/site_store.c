@@ -29,7 +29,7 @@ static void store_device(const struct device *device, struct ms_buffer *out)
 
     plain.pages = NULL;
     ms_words_put_bytes(out, &plain, sizeof(plain));
-    for (uint32_t id = 0; id < device->end; id++) {
+    for (uint32_t id = 0; id < device->end; id = ms_site_after(device, id)) {
         const struct site *page = device->pages[id / MS_PAGE_SITES];
 
         if (page && !is_nothing(&page[id % MS_PAGE_SITES])) {
@@ -216,7 +216,7 @@ void ms_site_table_each_held(const ms_site_table_t *table, uint8_t index,
 {
     const struct device *device = &table->devices[index & (MS_DEVICE_COUNT - 1)];
 
-    for (uint32_t id = 0; id < device->end; id++) {
+    for (uint32_t id = 0; id < device->end; id = ms_site_after(device, id)) {
         const struct site *page = device->pages[id / MS_PAGE_SITES];
 
         if (page && page[id % MS_PAGE_SITES].now.bytes > 0) {

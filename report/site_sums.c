@@ -643,7 +643,7 @@ static struct held all_of(const struct ms_counters *counters)
 /* What was live at the epoch had no site that is known. */
 static void set_unknown(struct device *device, uint64_t epoch, const struct ms_counters *counters)
 {
-    for (uint32_t id = 0; id < device->end; id++) {
+    for (uint32_t id = 0; id < device->end; id = ms_site_after(device, id)) {
         struct site *site = ms_site_table_find(device, id);
 
         if (site) {
@@ -656,7 +656,7 @@ static void set_unknown(struct device *device, uint64_t epoch, const struct ms_c
 /* What is live from here on. */
 static void set_now(struct device *device, const struct ms_counters *counters)
 {
-    for (uint32_t id = 0; id < device->end; id++) {
+    for (uint32_t id = 0; id < device->end; id = ms_site_after(device, id)) {
         struct site *site = ms_site_table_find(device, id);
 
         if (site) {

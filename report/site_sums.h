@@ -57,6 +57,9 @@ void ms_site_table_finish(ms_site_table_t *table);
 /* Ids of sites seen on the device are below it. */
 uint32_t ms_site_table_end(const ms_site_table_t *table, uint8_t device);
 
+/* From one id to the next one to look at: those in between did nothing on the device. */
+uint32_t ms_site_table_after(const ms_site_table_t *table, uint8_t device, uint32_t site);
+
 /* False where the site did nothing on the device. */
 bool ms_site_table_read(const ms_site_table_t *table, uint8_t device, uint32_t site,
                         struct ms_site_sums *sums);

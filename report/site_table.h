@@ -69,6 +69,16 @@ struct ms_site_table {
  * MS_SITE_LIMIT. */
 struct site *ms_site_table_place(struct device *device, uint32_t id);
 
+/* The next id, without those of whole pages that were never used: a damaged trace's are far apart.
+ */
+static inline uint32_t ms_site_after(const struct device *device, uint32_t id)
+{
+    for (id++; id < device->end && id % MS_PAGE_SITES == 0 && !device->pages[id / MS_PAGE_SITES];) {
+        id += MS_PAGE_SITES;
+    }
+    return id;
+}
+
 /* Null where it has none. */
 static inline struct site *ms_site_table_find(const struct device *device, uint32_t id)
 {

@@ -294,7 +294,8 @@ static uint64_t fate_of(const ms_steps_t *steps, const ms_site_table_t *table, u
     for (int device = 0; device < MS_DEVICE_COUNT; device++) {
         const uint32_t end = ms_site_table_end(table, (uint8_t)device);
 
-        for (uint32_t site = 1; site < end; site++) {
+        for (uint32_t site = 1; site < end;
+             site = ms_site_table_after(table, (uint8_t)device, site)) {
             const struct ms_doings *is = ms_landmarks_of(steps->landmarks, site);
             struct ms_site_fates fates;
 

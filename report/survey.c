@@ -282,7 +282,7 @@ static void list_temporaries(const struct ms_look *look)
     struct ms_survey_device *to = look->to;
     struct ms_buffer all = {0};
 
-    for (uint32_t id = 0; id < look->site_count; id++) {
+    for (uint32_t id = 0; id < look->site_count; id = ms_look_next(look, id)) {
         const struct ms_look_site *site = &look->sites[id];
         const struct ms_temporary row = {.site = id,
                                          .count = site->temporaries,

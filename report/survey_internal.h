@@ -46,6 +46,12 @@ struct ms_look {
     uint64_t whole[MS_GROWTH_SAMPLES];
 };
 
+/* From one site to the next one to look at: those in between hold nothing. */
+static inline uint32_t ms_look_next(const struct ms_look *look, uint32_t site)
+{
+    return ms_site_table_after(look->model->sites, look->device, site);
+}
+
 /* ---- survey_look.c: what is live, and whose ---- */
 
 bool ms_look_begin(struct ms_look *look, const struct ms_model *model, uint8_t device,

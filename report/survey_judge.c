@@ -161,7 +161,7 @@ void ms_survey_judge_growth(struct ms_look *look)
     }
     growth->known = true;
     take_whole(look);
-    for (uint32_t id = 0; id < look->site_count; id++) {
+    for (uint32_t id = 0; id < look->site_count; id = ms_look_next(look, id)) {
         if (look->sites[id].samples > 0) {
             take_site(look, id, &growing);
         }

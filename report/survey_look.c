@@ -218,7 +218,7 @@ void ms_look_rebase(struct ms_look *look, struct ms_live_set *live, const struct
     ms_look_note_highest(look);
     look->waiting_bytes = 0; /* the next event tells */
     ms_live_forget(live, look->device);
-    for (uint32_t id = 0; id < look->site_count; id++) {
+    for (uint32_t id = 0; id < look->site_count; id = ms_look_next(look, id)) {
         struct ms_look_site *site = &look->sites[id];
 
         if (site->bytes > 0) {
@@ -241,7 +241,7 @@ void ms_look_hold(struct ms_look *look, const struct ms_digest_holding *holdings
                   uint64_t time_ns)
 {
     ms_look_note_highest(look);
-    for (uint32_t id = 0; id < look->site_count; id++) {
+    for (uint32_t id = 0; id < look->site_count; id = ms_look_next(look, id)) {
         if (look->sites[id].bytes > 0) {
             keep(look, &look->sites[id]);
             look->sites[id].bytes = 0;

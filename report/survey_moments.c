@@ -55,7 +55,7 @@ static void add_holdings(const struct ms_look *look, struct ms_survey_moment *mo
     struct ms_buffer all = {0};
     size_t count;
 
-    for (uint32_t id = 0; id < look->site_count; id++) {
+    for (uint32_t id = 0; id < look->site_count; id = ms_look_next(look, id)) {
         const struct ms_look_site *site = &look->sites[id];
         const struct ms_holding holding = {
             .site = id,
@@ -195,7 +195,7 @@ static uint64_t *samples_of(struct ms_look *look, struct ms_look_site *site)
 static void sample(struct ms_look *look)
 {
     look->whole[look->next_sample] = look->live_bytes;
-    for (uint32_t id = 0; id < look->site_count; id++) {
+    for (uint32_t id = 0; id < look->site_count; id = ms_look_next(look, id)) {
         struct ms_look_site *site = &look->sites[id];
         uint64_t *samples = site->bytes > 0 ? samples_of(look, site) : NULL;
 
