@@ -150,6 +150,25 @@ static void add_torch(struct ms_json *json, const struct ms_model *model, int in
     } else {
         ms_json_null(json, "torch_reserved_bytes");
     }
+    ms_overhead_json(json, model, index);
+}
+
+static void add_most(struct ms_json *json, const char *key, uint64_t bytes)
+{
+    if (bytes > 0) {
+        ms_json_count(json, key, bytes);
+    } else {
+        ms_json_null(json, key);
+    }
+}
+
+/* Of loading, and of training. */
+static void add_parts(struct ms_json *json, const struct ms_model *model, int index)
+{
+    const struct ms_survey_device *device = model->survey ? &model->survey->devices[index] : NULL;
+
+    add_most(json, "peak_before_steps_bytes", device ? device->most_before_steps_bytes : 0);
+    add_most(json, "peak_in_steps_bytes", device ? device->most_in_steps_bytes : 0);
 }
 
 /* Who asked for pinned host memory, those with most of it at once first. */
@@ -286,6 +305,7 @@ static void add_device(struct ms_json *json, const struct ms_model *model, int i
     add_tensors(json, sums);
     add_peak(json, model, index);
     add_torch(json, model, index);
+    add_parts(json, model, index);
     ms_json_count(json, "peak_host_pinned_bytes", sums->peak_host_pinned_bytes);
     add_pinned(json, model, index);
     ms_json_count(json, "peak_host_chunk_bytes", sums->peak_host_chunk_bytes);

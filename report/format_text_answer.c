@@ -184,9 +184,37 @@ static void add_headroom(const struct ms_model *model, int device, struct ms_buf
                      BYTES(headroom->per_step_bytes));
 }
 
+static int64_t ratio_of(uint64_t bytes, uint64_t of_bytes)
+{
+    return millionths((double)bytes / (double)of_bytes);
+}
+
+/* The least that would have done, as the replays found it, beside PyTorch's. */
+static void add_overhead(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_overhead *found = &model->what_if.overhead;
+    const uint64_t bytes = ms_what_if_torch_bytes(model, device);
+
+    ms_buffer_format(out,
+                     "  least  %s beside context and libraries would have done (replayed): %s "
+                     "times the peak of live bytes",
+                     BYTES(found->min_cap_bytes),
+                     DECIMAL(ratio_of(found->min_cap_bytes, found->peak_live_bytes)));
+    if (bytes > 0) {
+        ms_buffer_format(out, "; PyTorch alone %s (%s) at most", BYTES(bytes),
+                         DECIMAL(ratio_of(bytes, found->peak_live_bytes)));
+    }
+    ms_buffer_add(out, "\n");
+}
+
 static void add_torch(const struct ms_model *model, int device, struct ms_buffer *out)
 {
     const uint64_t bytes = ms_what_if_torch_bytes(model, device);
+
+    if (model->what_if.overhead.min_cap_bytes > 0 && model->what_if.overhead.device == device) {
+        add_overhead(model, device, out);
+        return;
+    }
 
     if (bytes > 0) {
         ms_buffer_format(out,
@@ -366,6 +394,19 @@ void ms_text_add_fragmentation(struct ms_buffer *out, const struct ms_aggregate 
     }
 }
 
+/* A checkpoint that is loaded may need as much as training does. */
+static void add_loading(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_survey_device *survey = surveyed(model, device);
+    const uint64_t before = survey ? survey->most_before_steps_bytes : 0;
+    const uint64_t during = survey ? survey->most_in_steps_bytes : 0;
+
+    if (during > 0 && before > during / 2) {
+        ms_buffer_format(out, "  loads  at most %s live before the first step, %s since\n",
+                         BYTES(before), BYTES(during));
+    }
+}
+
 static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
 {
     const size_t count = ms_model_oom_count(model);
@@ -398,6 +439,7 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
     ms_buffer_add(out, "\n");
     add_holders(model, device, ms_ledger_peak_moment(model, device), rows,
                 ms_ledger_at_peak(model, device, rows), out);
+    add_loading(model, device, out);
     add_ooms(model, out);
     add_headroom(model, device, out);
     add_torch(model, device, out);

@@ -87,6 +87,38 @@ void ms_what_if_json(struct ms_json *json, const struct ms_model *model)
     ms_json_close(json, '}');
 }
 
+/* As a decimal, of 1 for the same. */
+static void add_ratio(struct ms_json *json, const char *key, uint64_t bytes, uint64_t of_bytes)
+{
+    char number[MS_UNIT_TEXT_BYTES];
+
+    if (bytes == 0 || of_bytes == 0) {
+        ms_json_null(json, key);
+    } else {
+        ms_json_number(json, key,
+                       ms_decimal_text((int64_t)((double)bytes / (double)of_bytes * 1e6 + 0.5),
+                                       number, sizeof(number)));
+    }
+}
+
+void ms_overhead_json(struct ms_json *json, const struct ms_model *model, int device)
+{
+    const struct ms_overhead *found = &model->what_if.overhead;
+    const bool known = found->min_cap_bytes > 0 && found->device == device;
+
+    if (!known && !(found->why && found->device == device)) {
+        ms_json_null(json, "overhead");
+        return;
+    }
+    ms_json_open(json, "overhead", '{');
+    ms_json_text(json, "why", found->why);
+    ms_json_count(json, "min_cap_bytes", found->min_cap_bytes);
+    add_ratio(json, "ratio", found->min_cap_bytes, found->peak_live_bytes);
+    add_ratio(json, "torch_ratio", ms_what_if_torch_bytes(model, device), found->peak_live_bytes);
+    ms_json_count(json, "replays", found->replays);
+    ms_json_close(json, '}');
+}
+
 /* ---- report.txt ---- */
 
 static void add_cap_text(struct ms_buffer *out, const struct ms_what_if_cap *cap,

@@ -151,6 +151,9 @@ struct ms_survey_device {
     size_t temporary_count;
     uint64_t temporary_allocations, temporary_bytes; /* of all sites */
     uint64_t most_waiting_bytes, most_waiting_ns;    /* of all buckets, and when that was first */
+    /* Most live bytes before the first step began, and from then on. 0: not known, or nothing was.
+     */
+    uint64_t most_before_steps_bytes, most_in_steps_bytes;
     struct ms_growth growth;
     struct ms_headroom headroom;
 };

@@ -108,8 +108,22 @@ static void count_size(struct ms_survey_device *to, uint64_t bytes)
     size->bytes += bytes;
 }
 
+/* What a checkpoint needs while it is loaded is told apart from what training needs. */
+static void note_most(struct ms_look *look, uint64_t time_ns)
+{
+    const struct ms_growth_clock *clock = &look->to->growth.clock;
+    uint64_t *most = clock->count > 0 && time_ns < clock->time_ns[0]
+                         ? &look->to->most_before_steps_bytes
+                         : &look->to->most_in_steps_bytes;
+
+    if (clock->count > 0 && !clock->by_time && look->live_bytes > *most) {
+        *most = look->live_bytes;
+    }
+}
+
 static void note_rise(struct ms_look *look, uint64_t time_ns)
 {
+    note_most(look, time_ns);
     look->risen = true;
     if (look->live_bytes > look->highest_bytes) {
         look->highest_bytes = look->live_bytes;

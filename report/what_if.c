@@ -1,11 +1,19 @@
 #include "report/what_if.h"
 
+#include "report/formats.h"
 #include "report/model.h"
 #include "report/verdict_report.h"
 #include "report/what_if_search.h"
 
 #define MOST_DEVICES \
     4 /* a replay of more memory than these have takes its time, and helps nobody */
+
+#define SEARCH 16 /* replays that the least memory is found with, or a few less */
+
+static bool is_whole(const struct ms_model *model)
+{
+    return model->first_detail_ns == 0 && model->lost_events == 0 && model->sums_exact;
+}
 
 /* A clause; null where it can be tried. */
 static const char *obstacle(const struct ms_model *model, const struct ms_model_oom *oom,
@@ -14,7 +22,7 @@ static const char *obstacle(const struct ms_model *model, const struct ms_model_
     if (model->devices[oom->device].sums.now.total_bytes == 0) {
         return "the size of the device is not known";
     }
-    if (model->first_detail_ns != 0 || model->lost_events > 0 || !model->sums_exact) {
+    if (!is_whole(model)) {
         return "not every event of the run is in the trace";
     }
     if (oom->record.state.requested_bytes / MOST_DEVICES >
@@ -27,12 +35,29 @@ static const char *obstacle(const struct ms_model *model, const struct ms_model_
     return NULL;
 }
 
+static void try_overhead(const struct ms_model *model, uint64_t most_operations,
+                         struct ms_overhead *found)
+{
+    *found = (struct ms_overhead){.device = ms_model_main_device(model)};
+    if (found->device < 0) {
+        found->why = "no device was used";
+    } else if (!is_whole(model)) {
+        found->why = "not every event of the run is in the trace";
+    } else if (model->events > most_operations / SEARCH) {
+        found->why = "the run has too many events to be replayed for a report: memshim replay "
+                     "--min-cap does it";
+    } else if (!ms_overhead_search(model->path, found)) {
+        found->why = "the trace could not be replayed";
+    }
+}
+
 void ms_what_if_try(struct ms_model *model, uint64_t most_operations)
 {
     const size_t index = ms_judged_fatal(model);
     struct ms_what_if *found = &model->what_if;
 
     if (index == SIZE_MAX) {
+        try_overhead(model, most_operations, &found->overhead);
         return;
     }
 

@@ -21,6 +21,16 @@ struct ms_what_if_cap {
     uint64_t host_bytes;      /* most live memory on the host at cap_bytes */
 };
 
+/* The least memory beside what the driver takes with which a run completes, nothing of it on the
+ * host. Over the peak of live bytes that is the overhead ratio. */
+struct ms_overhead {
+    const char *why;        /* a clause: why it is not known; null before anybody asked */
+    int device;             /* the main one */
+    uint64_t min_cap_bytes; /* 0: not known */
+    uint64_t peak_live_bytes;
+    unsigned replays;
+};
+
 struct ms_what_if {
     bool tried;
     const char *why;                      /* a clause: why not; null before anybody asked */
@@ -31,10 +41,11 @@ struct ms_what_if {
     bool own_cap_spilled;        /* with the run's own cap it completes, if live memory may move */
     uint64_t own_cap_host_bytes; /* and needs so much there */
     unsigned replays;
+    struct ms_overhead overhead; /* of a run that no out-of-memory ended */
 };
 
-/* Of the out-of-memory that ended the run, into model->what_if. Reads the trace once more. Nothing
- * where there is none; `why` where it cannot be told. most_operations: a bound of its time. */
+/* Of the out-of-memory that ended the run, or else its overhead, into model->what_if. Reads the
+ * trace once more. `why` where it cannot be told. most_operations: a bound of its time. */
 void ms_what_if_try(struct ms_model *model, uint64_t most_operations);
 
 /* What PyTorch held reserved, in its segments or pages, when live bytes of the device peaked, or at
@@ -44,6 +55,9 @@ uint64_t ms_what_if_torch_bytes(const struct ms_model *model, int device);
 
 /* The member what_if of report.json. */
 void ms_what_if_json(struct ms_json *json, const struct ms_model *model);
+
+/* The member overhead of a device in report.json. */
+void ms_overhead_json(struct ms_json *json, const struct ms_model *model, int device);
 
 /* report.txt: the lines that end an out-of-memory's answer. */
 void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model);

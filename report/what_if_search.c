@@ -137,3 +137,22 @@ bool ms_what_if_search(const struct ms_what_if_case *is, uint64_t most_operation
     ms_call_costs_free(&costs);
     return found->replays > 0;
 }
+
+bool ms_overhead_search(const char *path, struct ms_overhead *found)
+{
+    struct ms_recording recording;
+    struct ms_call_costs costs = {0};
+    const struct ms_replay_config config = {.host_limit_bytes = MS_REPLAY_AMPLE_BYTES,
+                                            .costs = &costs};
+    struct ms_replay_result result;
+    char why[512];
+
+    if (ms_recording_begin(&recording) && ms_call_costs_default(&costs) &&
+        ms_recording_read_trace(&recording, path, found->device, why, sizeof(why))) {
+        found->peak_live_bytes = recording.peak_live_bytes;
+        found->min_cap_bytes = ms_replay_min_cap(&recording, &config, 0, &result, &found->replays);
+    }
+    ms_recording_free(&recording);
+    ms_call_costs_free(&costs);
+    return found->min_cap_bytes > 0 && found->peak_live_bytes > 0;
+}

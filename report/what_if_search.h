@@ -18,4 +18,8 @@ struct ms_what_if_case {
 bool ms_what_if_search(const struct ms_what_if_case *is, uint64_t most_operations,
                        struct ms_what_if *found);
 
+/* Fills min_cap_bytes, peak_live_bytes and replays; the device is told. False where the trace could
+ * not be replayed, or completes with nothing. */
+bool ms_overhead_search(const char *path, struct ms_overhead *found);
+
 #endif

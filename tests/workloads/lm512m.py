@@ -84,6 +84,7 @@ def train(job: Job, options: argparse.Namespace) -> None:
     job.say_model(network, master_bytes=tensor_bytes(masters.copies))
     if options.resume:
         resume(job, options.resume, network, masters)
+    average = [p.detach().float() for p in network.parameters() if job.rank == options.average_on]
     model = job.parallel(network)
     shape = (options.micro_batch, options.length + 1)
     for _ in range(options.steps):
@@ -96,6 +97,8 @@ def train(job: Job, options: argparse.Namespace) -> None:
             del logits
         masters.step()
         job.note_state(network, masters.optimizer)
+        if average:
+            torch._foreach_lerp_(average, masters.copies, 0.001)
         network.zero_grad()
         job.say_step(loss=loss.item())
         del loss
@@ -115,6 +118,9 @@ def parse() -> argparse.ArgumentParser:
     parser.add_argument("--width", type=int, default=1280)
     parser.add_argument("--heads", type=int, default=20)
     parser.add_argument("--layers", type=int, default=24)
+    parser.add_argument(
+        "--average-on", type=int, default=-1, metavar="RANK", help="it keeps a moving average"
+    )
     parser.add_argument("--save", metavar="FILE", help="write a checkpoint at the end")
     parser.add_argument("--resume", metavar="FILE", help="load a checkpoint at the start")
     parser.add_argument("--seed", type=int, default=1)

@@ -83,7 +83,7 @@ def train(job: Job, options: argparse.Namespace) -> None:
     job.say_model(network, average_bytes=sum(p.numel() * 2 for p in average.parameters()))
     model = job.parallel(network)
     if options.compile:
-        model = torch.compile(model)
+        model = torch.compile(model, backend=options.compile)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4)
     for _ in range(options.steps):
         spectrum = torch.rand((options.batch, options.peaks, 2), generator=generator)
@@ -117,7 +117,13 @@ def parse() -> argparse.ArgumentParser:
     parser.add_argument("--heads", type=int, default=8)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--no-spectrum-loss", action="store_true")
-    parser.add_argument("--compile", action="store_true", help="use torch.compile")
+    parser.add_argument(
+        "--compile",
+        nargs="?",
+        const="inductor",
+        metavar="BACKEND",
+        help="use torch.compile, with this backend",
+    )
     parser.add_argument("--seed", type=int, default=1)
     return parser
 
