@@ -107,7 +107,8 @@ CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_s
         int attempts = ATTEMPTS;
         do {
             status = ms_pool_alloc(device->pool, &request, &block);
-        } while (status == MS_ERR_NO_MEMORY && --attempts > 0 && fits_now(device, bytes));
+        } while (status == MS_ERR_NO_MEMORY && --attempts > 0 &&
+                 (fits_now(device, bytes) || ms_spill_others_give(device, bytes)));
     }
     if (ms_device_crosses_threshold(device)) {
         look_closer(device);

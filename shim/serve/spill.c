@@ -90,6 +90,24 @@ uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_poo
     return less(spill < host ? spill : host, device->granule_bytes);
 }
 
+bool ms_spill_others_give(const struct ms_device *device, uint64_t bytes)
+{
+    uint64_t free_bytes = ms_budget_free_bytes(ms_spill_budget());
+    if (device->spill_limit_bytes == 0 || free_bytes >= bytes || ms_captures_running()) {
+        return false;
+    }
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        struct ms_device *other = ms_device_get(d);
+        if (other == NULL || other == device || other->pool == NULL ||
+            ms_pool_peak_host_backed_bytes(other->pool) == 0) {
+            continue;
+        }
+        (void)ms_device_make_room(other, ms_options()->wait_ns);
+        (void)ms_pool_make_room(other->pool, 0, false);
+    }
+    return ms_budget_free_bytes(ms_spill_budget()) > free_bytes;
+}
+
 /* What the device could not do without at this moment: neither free nor in holes. */
 static uint64_t needed_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
 {

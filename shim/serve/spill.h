@@ -16,6 +16,11 @@ void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config)
 /* For how large a request there is still room to spill. */
 uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_pool_stats *stats);
 
+/* Where others have what this device would need of that: gives back what their pools hold of it and
+ * need no more, which they find when they are used and may not have been lately. Waits for their
+ * work as an allocation may. False: nothing came of it. No lock of a pool is held. */
+bool ms_spill_others_give(const struct ms_device *device, uint64_t bytes);
+
 /* Live memory of the device crosses the last threshold: enough of what is cold goes to the host to
  * be below it again. Caches have been trimmed. No lock of a pool is held. */
 void ms_spill_ahead(struct ms_device *device, uint64_t level_bytes);

@@ -18,12 +18,12 @@
 #define MAX_RULES 64
 
 /* Fails calls of a function. `function` is the first of its base where the rule is for all of them.
- */
+ * Read while another is put in its place it may be some of both, for one call. */
 struct fail_rule {
-    int function;
-    bool whole_base;
-    uint64_t call_number; /* counted from the start of the process; 0: every call */
-    CUresult error;
+    _Atomic int function;
+    _Atomic bool whole_base;
+    _Atomic uint64_t call_number; /* counted from the start of the process; 0: every call */
+    _Atomic CUresult error;
 };
 
 const struct sim_function_info sim_functions[SIM_FUNCTIONS] = {
@@ -226,13 +226,16 @@ static int find_function(const char *name, size_t length, bool *whole_base)
     return -1;
 }
 
-static bool add_rule(struct fail_rule rule)
+static bool add_rule(const struct fail_rule *rule)
 {
     int count = atomic_load(&rule_count);
     if (count == MAX_RULES) {
         return false;
     }
-    rules[count] = rule;
+    rules[count].function = rule->function;
+    rules[count].whole_base = rule->whole_base;
+    rules[count].call_number = rule->call_number;
+    rules[count].error = rule->error;
     atomic_store_explicit(&rule_count, count + 1, memory_order_release);
     return true;
 }
@@ -270,7 +273,10 @@ static bool parse_rule(const char *text, size_t length)
         return false;
     }
     struct fail_rule rule = {0};
-    rule.function = find_function(text, (size_t)(at - text), &rule.whole_base);
+    bool whole_base = false;
+    CUresult error = CUDA_SUCCESS;
+    rule.function = find_function(text, (size_t)(at - text), &whole_base);
+    rule.whole_base = whole_base;
     if (rule.function < 0) {
         return false;
     }
@@ -281,8 +287,11 @@ static bool parse_rule(const char *text, size_t length)
             return false;
         }
     }
-    return parse_error(equals + 1, length - (size_t)(equals + 1 - text), &rule.error) &&
-           add_rule(rule);
+    if (!parse_error(equals + 1, length - (size_t)(equals + 1 - text), &error)) {
+        return false;
+    }
+    rule.error = error;
+    return add_rule(&rule);
 }
 
 static void parse_rules(const char *text)
@@ -303,7 +312,9 @@ static void parse_rules(const char *text)
 int simgpu_fail(const char *function, uint64_t call_number, int error)
 {
     struct fail_rule rule = {.error = (CUresult)error};
-    rule.function = find_function(function, strlen(function), &rule.whole_base);
+    bool whole_base = false;
+    rule.function = find_function(function, strlen(function), &whole_base);
+    rule.whole_base = whole_base;
     if (rule.function < 0) {
         return -1;
     }
@@ -311,7 +322,7 @@ int simgpu_fail(const char *function, uint64_t call_number, int error)
         rule.call_number = call_number + simgpu_calls(function);
     }
     sim_lock();
-    bool added = add_rule(rule);
+    bool added = add_rule(&rule);
     sim_unlock();
     return added ? 0 : -1;
 }
