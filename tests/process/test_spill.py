@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -29,7 +30,7 @@ class Spill(ProcessTest):
         return run(
             [program("spill_job"), "7", str(operations), str(LIVE_MIB), *arguments],
             shim=True,
-            timeout_s=600 if OPERATIONS <= 10000 else 3600,
+            timeout_s=600 if OPERATIONS <= 10000 else 7200,
             **{
                 "MEMSHIM_OUTPUT": self.output,
                 "MEMSHIM_SPILL": "auto",
@@ -117,6 +118,44 @@ class Spill(ProcessTest):
         last = only_report(self.output)["oom_events"][-1]
         self.assertEqual(last["verdict"], "spill_limit")
         self.assertIn("of the 16.0 MiB of host memory", last["sentence"])
+
+    def share(self, block_mib: int, devices: int, **settings: Any) -> Result:
+        return run(
+            [program("share_job"), str(block_mib), str(devices)],
+            shim=True,
+            **{
+                "MEMSHIM_OUTPUT": self.output,
+                "MEMSHIM_SPILL": "auto",
+                "MEMSHIM_LIMIT": "72MiB",
+                "SIMGPU_DEVICES": devices,
+                "SIMGPU_MEMORY": "256MiB",
+                "SIMGPU_CONTEXT": CONTEXT_BYTES,
+                **settings,
+            },
+        ).check()
+
+    def test_devices_share_the_limit(self) -> None:
+        """What one has taken is not the other's; what it needs no more is."""
+        result = self.share(4, 2, MEMSHIM_SPILL_LIMIT="48MiB")
+        on_device, on_host = 64 // 4, 48 // 4
+        self.assertEqual(
+            [int(blocks) for blocks in result.stdout.split()],
+            [on_device + on_host, on_device, on_host],
+        )
+        for device in only_report(self.output)["devices"]:
+            self.assertEqual(device["spill"]["peak_host_bytes"], 48 * MIB)
+
+    def test_ranks_share_what_the_host_has(self) -> None:
+        limits = []
+        for ranks in (1, 4):
+            with tempfile.TemporaryDirectory() as folder:
+                settings = {"MEMSHIM_OUTPUT": folder, "LOCAL_WORLD_SIZE": ranks}
+                stderr = self.share(1, 1, **settings).stderr
+            found = re.search(r"\(at most ([0-9.]+) ([KMG])iB may\)", stderr)
+            assert found is not None, stderr
+            limits.append(float(found[1]) * 1024 ** "KMG".index(found[2]))
+        # Others take and leave memory meanwhile.
+        self.assertAlmostEqual(limits[0] / limits[1], 4, delta=1)
 
     def test_a_device_without_the_road(self) -> None:
         result = self.job(50, SIMGPU_HOST_NUMA=0)
