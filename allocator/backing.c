@@ -1,4 +1,5 @@
 #include "allocator/pool_internal.h"
+#include "allocator/views.h"
 
 /* The largest chunk that is made, in granules: 32 MiB where the granule is 2 MiB. A chunk costs
  * some 230 us whatever its size, so large requests want few; but it cannot be split, so that
@@ -541,7 +542,7 @@ static uint64_t idle_chunks_of(struct ms_pool *pool, enum ms_region region, uint
     return found_bytes;
 }
 
-uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
+static uint64_t count_idle(struct ms_pool *pool, uint64_t enough_bytes)
 {
     uint64_t found_bytes = 0;
     ms_lock_acquire(&pool->state);
@@ -550,6 +551,13 @@ uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
     }
     ms_lock_release(&pool->state);
     return found_bytes;
+}
+
+uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
+{
+    uint64_t found_bytes = count_idle(pool, enough_bytes);
+    bool more = found_bytes < enough_bytes && ms_views_return(pool);
+    return more ? count_idle(pool, enough_bytes) : found_bytes;
 }
 
 /* Cuts the run out of its idle range, as a busy range of its own. Null: the host has no memory. */
@@ -643,14 +651,21 @@ static ms_status_t unmap_idle_of(struct ms_pool *pool, enum ms_region region, ui
     return MS_OK;
 }
 
-ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
-                                  uint64_t *taken_bytes)
+static ms_status_t unmap_idle(struct ms_pool *pool, uint64_t enough_bytes, uint64_t *taken_bytes)
 {
     ms_status_t status = MS_OK;
     for (int region = 0; region < MS_REGIONS && status == MS_OK; region++) {
         status = unmap_idle_of(pool, region, enough_bytes, taken_bytes);
     }
     return status;
+}
+
+ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
+                                  uint64_t *taken_bytes)
+{
+    ms_status_t status = unmap_idle(pool, enough_bytes, taken_bytes);
+    bool more = status == MS_OK && *taken_bytes < enough_bytes && ms_views_return(pool);
+    return more ? unmap_idle(pool, enough_bytes, taken_bytes) : status;
 }
 
 /* ---- the end */
@@ -676,9 +691,15 @@ static void drop_segment(struct ms_pool *pool, struct ms_segment *segment, bool 
             (void)ops->plain_free(ops->ctx, segment->base);
         } else if (!device_gone) {
             (void)ops->unmap(ops->ctx, segment->base + slot * pool->granule_bytes, chunk->bytes);
-            (void)ops->chunk_release(ops->ctx, chunk->handle);
         }
         tell(pool, MS_EVENT_UNMAP, chunk);
+        if (chunk->twin != NULL) {
+            chunk->twin->twin = NULL; /* the last mapping takes the chunk along */
+            continue;
+        }
+        if (!device_gone && !segment->plain) {
+            (void)ops->chunk_release(ops->ctx, chunk->handle);
+        }
         drop_chunk(pool, chunk);
     }
     if (!segment->plain && segment->foreign == NULL) {

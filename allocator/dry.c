@@ -273,7 +273,7 @@ static ms_status_t map(void *ctx, ms_addr_t addr, uint64_t bytes, ms_handle_t ha
                 (struct dry_slot){.chunk = handle, .first = k == 0};
         }
         in->mappings++;
-        chunk_of(dry, handle)->mappings++;
+        dry->mapped_twice += ++chunk_of(dry, handle)->mappings == 2 ? 1 : 0;
         dry->stats.mappings++;
     }
     pthread_mutex_unlock(&dry->lock);
@@ -340,7 +340,7 @@ static ms_status_t unmap(void *ctx, ms_addr_t addr, uint64_t bytes)
             struct dry_slot *slot = &in->slots[(addr - in->base) / granule + k];
             if (slot->first) {
                 struct dry_chunk *chunk = chunk_of(dry, slot->chunk);
-                chunk->mappings--;
+                dry->mapped_twice -= --chunk->mappings == 1 ? 1 : 0;
                 in->mappings--;
                 dry->stats.mappings--;
                 end_if_unused(dry, chunk);

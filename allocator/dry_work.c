@@ -142,9 +142,36 @@ static bool wait_for(struct ms_dry *dry, const struct dry_clock *clock, uint64_t
 
 /* ---- queueing */
 
+/* Whether two ranges at different addresses share bytes of a chunk that is mapped at both. */
+static bool share_bytes(struct ms_dry *dry, ms_addr_t a, uint64_t a_bytes, ms_addr_t b,
+                        uint64_t b_bytes)
+{
+    uint64_t granule = dry->ops.granule_bytes;
+    for (ms_addr_t at = a; at < a + a_bytes; at = at / granule * granule + granule) {
+        uint64_t offset = 0;
+        const struct dry_chunk *chunk = ms_dry_chunk_behind(dry, at, &offset);
+        uint64_t end = granule - at % granule < a + a_bytes - at ? at / granule * granule + granule
+                                                                 : a + a_bytes;
+        if (chunk == NULL || chunk->mappings < 2) {
+            continue;
+        }
+        for (ms_addr_t there = b; there < b + b_bytes;
+             there = there / granule * granule + granule) {
+            uint64_t other_offset = 0;
+            uint64_t left = granule - there % granule;
+            uint64_t length = left < b + b_bytes - there ? left : b + b_bytes - there;
+            if (ms_dry_chunk_behind(dry, there, &other_offset) == chunk &&
+                offset < other_offset + length && other_offset < offset + (end - at)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* Work of another owner on these bytes that neither `after` nor the host's knowledge puts behind.
- */
-static const struct dry_piece *conflict(const struct ms_dry *dry, const struct dry_clock *after,
+ * Without `after` only what was queued at these addresses. */
+static const struct dry_piece *conflict(struct ms_dry *dry, const struct dry_clock *after,
                                         uint64_t owner, ms_addr_t addr, uint64_t bytes)
 {
     for (int k = 0; k < MS_DRY_STREAMS; k++) {
@@ -152,7 +179,11 @@ static const struct dry_piece *conflict(const struct ms_dry *dry, const struct d
              piece = piece->next) {
             bool apart = piece->addr >= addr + bytes || addr >= piece->addr + piece->bytes;
             bool before = after != NULL && piece->sequence <= after->seen[k];
-            if (!apart && !before && (piece->owner != owner || owner == 0)) {
+            if (before || (piece->owner == owner && owner != 0)) {
+                continue;
+            }
+            if (!apart || (after != NULL && dry->mapped_twice > 0 &&
+                           share_bytes(dry, addr, bytes, piece->addr, piece->bytes))) {
                 return piece;
             }
         }

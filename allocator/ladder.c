@@ -15,6 +15,7 @@
  * Taking comes before waiting wherever it serves: nothing synchronizes in an allocation that could
  * be served without. */
 #include "allocator/pool_internal.h"
+#include "allocator/views.h"
 
 /* Requests of this many granules and more (32 MiB) are backed by large chunks. Below, what a chunk
  * that cannot be split would keep for one small block weighs more than the calls it saves. */
@@ -67,6 +68,11 @@ static ms_status_t reuse_any(struct ms_pool *pool, const struct ms_request *requ
 
 /* ---- expand and take */
 
+static bool may_change_backing(struct ms_pool *pool)
+{
+    return !pool->ops->capturing(pool->ops->ctx);
+}
+
 /* Where a fill's chunks come from, each with those before it. */
 enum source { BUDGET, IDLE, HOLES, LIVE };
 
@@ -110,6 +116,25 @@ static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes, enum so
 
 enum where { BEST, FRESH };
 
+/* A block on claimed granules of which the first or the last, or both, are views. */
+static ms_status_t fill_view(struct ms_pool *pool, const struct ms_request *request,
+                             struct ms_view *view, enum source source, struct ms_block_info *out)
+{
+    ms_status_t status = take_chunks(pool, view->bytes, source);
+    if (status != MS_OK) {
+        ms_view_give_up(pool, view);
+        return status;
+    }
+    status = ms_view_back(pool, view);
+    if (status == MS_OK) {
+        ms_lock_acquire(&pool->state);
+        ms_range_make_live(pool, view->block, request, out);
+        ms_lock_release(&pool->state);
+    }
+    (void)ms_backing_release_spares(pool);
+    return status;
+}
+
 /* Finds a place and claims it, backs it, and makes the block. */
 static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *request,
                               uint64_t bytes, enum where where, enum source source,
@@ -118,15 +143,23 @@ static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *req
     struct ms_place place;
     bool idle = true;
     struct ms_range *range = NULL;
+    struct ms_view_plan plan;
+    struct ms_view view;
+    bool viewed = where == BEST && source != BUDGET && may_change_backing(pool);
     ms_lock_acquire(&pool->state);
     bool found = where == FRESH ? ms_place_fresh(pool, bytes, &place)
                                 : ms_place_best(pool, request->stream, bytes, true, &place);
+    viewed = viewed && ms_view_find(pool, bytes, found ? place.new_chunks : UINT64_MAX, &plan) &&
+             ms_view_claim(pool, &plan, &view);
     /* What the budget cannot give is not begun: undoing costs as much as doing. */
-    if (found &&
+    if (!viewed && found &&
         (source != BUDGET || place.unbacked_bytes <= ms_budget_free_bytes(pool->config.budget))) {
         range = ms_place_claim(pool, &place, bytes, &idle);
     }
     ms_lock_release(&pool->state);
+    if (viewed) {
+        return fill_view(pool, request, &view, source, out);
+    }
     if (range == NULL) {
         return MS_ERR_NO_MEMORY;
     }
@@ -224,11 +257,6 @@ static ms_status_t reuse_when_done(struct ms_pool *pool, const struct ms_request
         }
     }
     return status;
-}
-
-static bool may_change_backing(struct ms_pool *pool)
-{
-    return !pool->ops->capturing(pool->ops->ctx);
 }
 
 /* Chunks move under the request: idle ones; those of holes, where nothing that is backed serves. */

@@ -131,8 +131,8 @@ static void consider_at(struct search *search, const struct gap *gap, ms_addr_t 
 {
     struct ms_place place = {.first = gap->first, .addr = addr};
     place.unbacked_bytes = unbacked_bytes(search->granule, &place, search->bytes);
-    uint64_t cost = new_chunks(search->granule, gap, addr, search->bytes) +
-                    (place.unbacked_bytes != 0 ? BACKING_COST : 0);
+    place.new_chunks = new_chunks(search->granule, gap, addr, search->bytes);
+    uint64_t cost = place.new_chunks + (place.unbacked_bytes != 0 ? BACKING_COST : 0);
     uint64_t gap_bytes = gap->end - gap->begin;
     bool better = cost < search->best_cost;
     if (cost == search->best_cost) {
@@ -226,7 +226,10 @@ bool ms_place_fresh(struct ms_pool *pool, uint64_t bytes, struct ms_place *out)
     if (hole == NULL) {
         return false;
     }
-    *out = (struct ms_place){.first = hole, .addr = hole->addr, .unbacked_bytes = new_bytes};
+    *out = (struct ms_place){.first = hole,
+                             .addr = hole->addr,
+                             .unbacked_bytes = new_bytes,
+                             .new_chunks = new_bytes / pool->granule_bytes};
     return true;
 }
 

@@ -582,6 +582,8 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
                                   .holes_taken = count->holes_taken,
                                   .holes_backed = count->holes_backed,
                                   .frozen = pool->repair.frozen,
+                                  .views = count->views,
+                                  .views_made = count->views_made,
                                   .spill = count->spill};
     out->largest_free_bytes = largest_of(&pool->orders.idle);
     for (const struct ms_order *order = pool->orders.first; order != NULL; order = order->next) {

@@ -37,6 +37,7 @@ struct ms_pool_config {
                                        limit alone; outlives the pool */
     uint64_t halt_limit_ns;         /* longest wait for the device to stand still */
     const struct ms_spill_choice *spill_choice; /* null: ms_spill_choice_lru; outlives the pool */
+    bool views; /* a chunk may be mapped at two addresses: see views.h */
 };
 
 /* Whom blocks belong to, as the caller sees it: the caller makes it, and keeps it for as long as
@@ -96,6 +97,7 @@ struct ms_pool_stats {
     uint64_t host_backed_bytes;  /* host chunks that stand behind arenas now */
     uint64_t peak_host_backed_bytes;
     uint64_t holes_taken, holes_backed; /* chunks taken out of holes, and put (back) under births */
+    uint64_t views, views_made;         /* chunks that are mapped twice: now, and ever */
     bool frozen;                        /* nothing is taken any more, for good */
     struct ms_spill_stats spill;
 };

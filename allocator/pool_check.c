@@ -11,7 +11,7 @@ struct walk {
     size_t why_bytes;
     bool failed;
     struct ms_pool_counters sum;
-    uint64_t idle_ranges, batched_ranges, holes;
+    uint64_t idle_ranges, batched_ranges, holes, lent_ranges, twins;
 };
 
 __attribute__((format(printf, 3, 4))) static bool check(struct walk *walk, bool holds,
@@ -127,11 +127,48 @@ static void check_range(struct walk *walk, const struct ms_range *range)
         check_free(walk, range);
     } else if (range->state == MS_RANGE_LIVE) {
         check_live(walk, range);
+    } else if (range->state == MS_RANGE_LENT) {
+        walk->lent_ranges++;
     } else if (range->state == MS_RANGE_HOLE) {
         walk->holes++;
         check(walk, range->next == NULL || range->next->state != MS_RANGE_HOLE,
               "holes at %#lx are not joined", addr);
     }
+}
+
+/* Of the two mappings of a chunk the one that counts. */
+static bool before_twin(const struct ms_chunk *chunk)
+{
+    return chunk->segment->base + chunk->slot < chunk->twin->segment->base + chunk->twin->slot;
+}
+
+/* A chunk that is mapped twice: cut at one offset, what is before it belongs to the one mapping and
+ * what is behind it to the other, so that no byte is handed out twice. */
+static void check_view(struct walk *walk, const struct ms_chunk *chunk)
+{
+    uint64_t granule = walk->pool->granule_bytes;
+    const struct ms_chunk *twin = chunk->twin;
+    unsigned long slot = (unsigned long)chunk->slot;
+    const struct ms_range *lent = chunk->lent;
+    const struct ms_range *others = twin->lent;
+    if (lent == NULL || others == NULL || twin->twin != chunk || twin->handle != chunk->handle ||
+        chunk->bytes != granule || chunk->host || chunk->spilled) {
+        check(walk, false, "slot %lu is no view of its twin", slot);
+        return;
+    }
+    walk->twins++;
+    uint64_t offset = lent->addr - chunk->segment->base - chunk->slot * granule;
+    uint64_t others_offset = others->addr - twin->segment->base - twin->slot * granule;
+    check(walk,
+          lent->state == MS_RANGE_LENT && lent->segment == chunk->segment &&
+              offset + lent->bytes <= granule && offset < granule,
+          "slot %lu has lent what is not its own", slot);
+    check(walk,
+          lent->bytes + others->bytes == granule &&
+              (offset == 0 ? others_offset == lent->bytes
+                           : others_offset == 0 && offset == others->bytes),
+          "slot %lu and its twin have lent %lu and %lu bytes", slot, (unsigned long)lent->bytes,
+          (unsigned long)others->bytes);
 }
 
 static void check_slots(struct walk *walk, const struct ms_segment *segment)
@@ -144,7 +181,10 @@ static void check_slots(struct walk *walk, const struct ms_segment *segment)
         uint64_t count = segment->plain ? 1 : chunk->bytes / walk->pool->granule_bytes;
         check(walk, chunk->segment == segment && chunk->slot <= slot && slot < chunk->slot + count,
               "slot %lu names a chunk that lies elsewhere", (unsigned long)slot);
-        if (chunk->slot == slot) {
+        if (chunk->slot == slot && chunk->twin != NULL) {
+            check_view(walk, chunk);
+        }
+        if (chunk->slot == slot && (chunk->twin == NULL || before_twin(chunk))) {
             *(chunk->host ? &walk->sum.host_backed_bytes : &walk->sum.reserved_bytes) +=
                 chunk->bytes;
             walk->sum.spill.spilled_bytes += chunk->spilled ? chunk->bytes : 0;
@@ -265,6 +305,13 @@ static void check_sums(struct walk *walk)
     check(walk, !pool->moving.under_way, "contents are moving, and nobody moves them");
     check_sum(walk, "host chunks set aside", walk->sum.host_reserve_bytes,
               count->host_reserve_bytes);
+    uint64_t views = 0;
+    for (const struct ms_chunk *view = pool->views; view != NULL; view = view->next) {
+        views++;
+    }
+    check_sum(walk, "views", views, count->views);
+    check_sum(walk, "mappings of views", walk->twins, 2 * count->views);
+    check_sum(walk, "parts of views", walk->lent_ranges, 2 * count->views);
     check_sum(walk, "promised", pool->repair.promised_bytes,
               atomic_load(&pool->config.budget->promised_bytes));
     check(walk, count->owed_bytes <= pool->repair.promised_bytes + count->host_reserve_bytes,

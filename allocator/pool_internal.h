@@ -29,6 +29,10 @@ struct ms_chunk {
     bool spilled;               /* on the host, where it took the place of a device chunk */
     uint8_t returns;            /* as in struct ms_spill_candidate; of what lies on it */
     uint64_t promoted; /* the standstill that its contents came from the host in; 0: none */
+
+    /* Of a chunk that is mapped twice: see views.h. Null elsewhere. Growth lock. */
+    struct ms_chunk *twin; /* the same chunk in its other place */
+    struct ms_range *lent; /* the part of its granule that the twin has */
 };
 
 /* A block, or a framework's reservation, with what its holes owe and whether they may be taken. */
@@ -98,6 +102,7 @@ struct ms_pool_counters {
     uint64_t owed_bytes; /* of arenas and proxies, not backed: see promise.c */
     uint64_t host_reserve_bytes, host_backed_bytes, peak_host_backed_bytes;
     uint64_t holes_taken, holes_backed;
+    uint64_t views, views_made;
     struct ms_spill_stats spill;
 };
 
@@ -195,6 +200,7 @@ struct ms_pool {
 
     struct ms_slab chunk_slab, segment_slab; /* growth lock */
     struct ms_chunk *spares;                 /* growth lock: created, charged, mapped nowhere */
+    struct ms_chunk *views;                  /* growth lock: one of each pair of twins */
     struct ms_repair repair;
     struct ms_moving moving;
     struct ms_ahead ahead;
@@ -580,6 +586,7 @@ struct ms_place {
     struct ms_range *first;  /* free or hole; addr lies in it or in those that follow */
     ms_addr_t addr;          /* where the block begins */
     uint64_t unbacked_bytes; /* of its granules */
+    uint64_t new_chunks;     /* of its granules, those that no live block touches yet */
 };
 
 /* The best place for a request on `stream`; without `holes_too`, of those that need no backing.

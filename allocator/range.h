@@ -4,8 +4,8 @@
  * (a block), free (backed, ready for somebody), a hole (no backing, last use known complete), busy
  * (the holder of the growth lock is changing what stands behind it), stuck (a device call that may
  * not fail did: set aside for good), draining (a freed arena's, on host memory, which no block may
- * have) or foreign (a framework's own reservation, whole). All of this is covered by the pool's
- * state lock. */
+ * have), foreign (a framework's own reservation, whole) or lent (bytes of a chunk that its other
+ * mapping has: see views.h). All of this is covered by the pool's state lock. */
 #ifndef MEMSHIM_ALLOCATOR_RANGE_H
 #define MEMSHIM_ALLOCATOR_RANGE_H
 
@@ -22,7 +22,8 @@ enum ms_range_state {
     MS_RANGE_BUSY,
     MS_RANGE_STUCK,
     MS_RANGE_DRAINING,
-    MS_RANGE_FOREIGN
+    MS_RANGE_FOREIGN,
+    MS_RANGE_LENT
 };
 
 struct ms_range {

@@ -713,7 +713,8 @@ static bool set_up_device(struct replay *replay)
                                         .spill_choice = config->spill_policy == MS_SPILL_LRU
                                                             ? &ms_spill_choice_lru
                                                             : &ms_spill_choice_predict,
-                                        .choice = choice_of(replay)};
+                                        .choice = choice_of(replay),
+                                        .views = config->views};
 
     return ms_pool_create(&pool, &replay->pool) == MS_OK &&
            ms_arenas_create(0, replay->pool, sink, &replay->arenas) == MS_OK;

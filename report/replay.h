@@ -96,6 +96,7 @@ struct ms_replay_config {
     enum ms_spill_policy spill_policy;
     uint64_t lag;         /* an operation's work is done so many operations later; 0: at once */
     uint64_t steps_every; /* a step is so many operations; 0: as the recording says */
+    bool views;           /* a chunk may be mapped at two addresses */
     bool charges;         /* what the driver took beside the pool counts */
     bool timed;           /* the pool's own time is measured */
     bool checked;         /* every live byte is seen to be backed, and the pool to be valid */

@@ -155,6 +155,10 @@ static void add_calls(const struct ms_replay_answer *answer, struct ms_buffer *o
     ms_buffer_format(out, "  %-22s %12" PRIu64 "   (holes taken %" PRIu64 ", backed %" PRIu64 ")\n",
                      "chunk moves", result->moves, result->pool.holes_taken,
                      result->pool.holes_backed);
+    if (result->pool.views_made > 0) {
+        ms_buffer_format(out, "  %-22s %12" PRIu64 "   (%" PRIu64 " at the end)\n", "views made",
+                         result->pool.views_made, result->pool.views);
+    }
     if (has_steps(result)) {
         add_rate(out, "a step after the 2nd", result->calls_after_second_step,
                  result->moves_after_second_step, (int64_t)result->steps - 2);
@@ -332,6 +336,7 @@ static void json_calls(struct ms_json *json, const struct ms_replay_result *resu
     ms_json_count(json, "chunk_moves", result->moves);
     ms_json_count(json, "holes_taken", result->pool.holes_taken);
     ms_json_count(json, "holes_backed", result->pool.holes_backed);
+    ms_json_count(json, "views_made", result->pool.views_made);
 }
 
 static void json_rate(struct ms_json *json, const char *key, uint64_t calls, uint64_t moves,

@@ -230,6 +230,11 @@ static bool parse_sample_bytes(const char *text, struct ms_options *out)
     return ms_parse_bytes(text, &out->sample_bytes);
 }
 
+static bool parse_views(const char *text, struct ms_options *out)
+{
+    return parse_switch(text, &out->views);
+}
+
 static bool parse_spill(const char *text, struct ms_options *out)
 {
     bool on = strcmp(text, "auto") == 0;

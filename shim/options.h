@@ -34,6 +34,7 @@ struct ms_options {
     enum ms_stacks_mode stacks;             /* MEMSHIM_STACKS */
     uint32_t stack_depth;                   /* MEMSHIM_STACK_DEPTH, of either stack */
     uint64_t sample_bytes;                  /* MEMSHIM_SAMPLE_BYTES, 0: every allocation */
+    bool views;                             /* MEMSHIM_VIEWS */
     bool spill;                             /* MEMSHIM_SPILL */
     uint64_t spill_limit_bytes;             /* MEMSHIM_SPILL_LIMIT, 0: from what the host has */
     bool trace;                             /* MEMSHIM_TRACE */

@@ -41,6 +41,9 @@ static const char usage[] =
     "  --without-charges     leave out what the driver took beside the pool (contexts, ...)\n"
     "  --mode native|tensor  native (default): segments and pages as they were asked for; tensor:\n"
     "                    every tensor a block of its own, placed by the pool\n"
+    "  --views           what the pool places may lie on views: a partly used chunk is mapped "
+    "once\n"
+    "                    more, at another address, for its free bytes (MEMSHIM_VIEWS=on)\n"
     "  --policy P        which chunk is taken out of holes: default, highest, oldest, newest, gap\n"
     "                    or oracle, which knows the future\n"
     "  --lag N           work on the device is done N operations later; default 0\n"
@@ -56,7 +59,7 @@ struct call {
     uint64_t cap_bytes, device_bytes, host_limit_bytes, spill_bytes; /* 0: not given */
     double fraction;                                                 /* 0: not given */
     uint64_t lag, steps_every, device;
-    bool device_given, min_cap, json, without_charges;
+    bool device_given, min_cap, json, without_charges, views;
     enum ms_replay_mode mode;
     enum ms_replay_policy policy;
     enum ms_spill_policy spill_policy;
@@ -117,6 +120,7 @@ enum option {
     TO_CSV,
     MIN_CAP, /* from here on without a value */
     WITHOUT_CHARGES,
+    VIEWS,
     JSON,
     OPTIONS
 };
@@ -139,6 +143,7 @@ static const struct {
     [TO_CSV] = {"--to-csv", "a file, or - for the terminal"},
     [MIN_CAP] = {"--min-cap", NULL},
     [WITHOUT_CHARGES] = {"--without-charges", NULL},
+    [VIEWS] = {"--views", NULL},
     [JSON] = {"--json", NULL},
 };
 
@@ -179,6 +184,9 @@ static bool take_value(enum option option, const char *value, struct call *call)
         return true;
     case WITHOUT_CHARGES:
         call->without_charges = true;
+        return true;
+    case VIEWS:
+        call->views = true;
         return true;
     default:
         call->json = true;
@@ -357,6 +365,7 @@ static int replay(const struct call *call, const struct ms_recording *recording,
         .spill_policy = call->spill_policy,
         .lag = call->lag,
         .steps_every = call->steps_every,
+        .views = call->views,
         .charges = !call->without_charges,
         .timed = true,
         .checked = true,

@@ -94,6 +94,7 @@ static bool furnish(struct ms_device *device)
             .budget = &device->budget,
             .sink = ms_session_sink(),
             .wait_limit_ns = options->wait_ns,
+            .views = options->views,
         };
         ms_spill_configure(device, &config);
         if (ms_pool_create(&config, &device->pool) != MS_OK) {

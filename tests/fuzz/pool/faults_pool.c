@@ -70,6 +70,7 @@ static void begin(struct scene *scene, uint64_t seed)
         .host_limit_bytes = kind == 0 ? 0 : CAP_BYTES,
         .spill_limit_bytes = kind == 5 ? CAP_BYTES : 0,
         .wait_limit_ns = WAIT_NS,
+        .views = seed / KINDS % 2 == 1,
     };
     stage_begin(&scene->stage, &config);
     program_begin(&scene->program, &scene->stage, seed, CAP_BYTES / 6);
@@ -130,7 +131,7 @@ static bool happened(const struct scene *scene, const struct fault *fault)
 }
 
 /* What the scenes moved without any fault: that it was something. */
-static uint64_t spilled_bytes, promoted_bytes;
+static uint64_t spilled_bytes, promoted_bytes, views_made;
 
 static void count_moved(struct scene *scene)
 {
@@ -138,6 +139,7 @@ static void count_moved(struct scene *scene)
     ms_pool_stats(scene->stage.pool, &stats);
     spilled_bytes += stats.spill.down_bytes;
     promoted_bytes += stats.spill.up_bytes;
+    views_made += stats.views_made;
 }
 
 static bool fine(const struct scene *scene, const struct fault *fault, uint64_t at)
@@ -376,7 +378,7 @@ int main(int argc, char **argv)
     free(scene);
     printf("%" PRIu64 " scenarios, played %" PRIu64
            " times with a call of the device failing; %" PRIu64 " granules spilled, %" PRIu64
-           " promoted in them\n",
-           scenarios, plays, spilled_bytes / GRANULE, promoted_bytes / GRANULE);
+           " promoted, %" PRIu64 " views made in them\n",
+           scenarios, plays, spilled_bytes / GRANULE, promoted_bytes / GRANULE, views_made);
     return good ? 0 : 1;
 }

@@ -33,7 +33,7 @@ struct world {
 };
 
 struct score {
-    uint64_t served, refused, births, moved, taken, backed, on_host, spilled, promoted;
+    uint64_t served, refused, births, moved, taken, backed, on_host, spilled, promoted, views;
 };
 
 /* ---- what happens around the pool */
@@ -264,6 +264,7 @@ static void begin(struct world *world, uint64_t seed, uint64_t ops)
         .choice = some_choice(dice),
         .costs = &ms_dry_default_costs,
         .wait_limit_ns = WAIT_NS,
+        .views = seed / 2 % 2 == 1,
     };
     if (draw(dice, 2) == 0) {
         config.host_limit_bytes += draw(dice, 2) * cap_bytes;
@@ -298,6 +299,7 @@ static void count(struct world *world, struct score *score)
     score->backed += stats.holes_backed;
     score->spilled += stats.spill.down_bytes / GRANULE;
     score->promoted += stats.spill.up_bytes / GRANULE;
+    score->views += stats.views_made;
     score->on_host += stats.peak_host_backed_bytes != 0 ? 1 : 0;
 }
 
@@ -397,8 +399,8 @@ int main(int argc, char **argv)
     printf("%" PRIu64 " operations: %" PRIu64 " allocations served, %" PRIu64 " refused, %" PRIu64
            " chunks moved; %" PRIu64 " births, %" PRIu64 " chunks taken out of holes, %" PRIu64
            " put back, %" PRIu64 " worlds with some on the host, %" PRIu64
-           " granules spilled, %" PRIu64 " promoted\n",
+           " granules spilled, %" PRIu64 " promoted, %" PRIu64 " views made\n",
            ops, score.served, score.refused, score.moved, score.births, score.taken, score.backed,
-           score.on_host, score.spilled, score.promoted);
+           score.on_host, score.spilled, score.promoted, score.views);
     return good ? 0 : 1;
 }

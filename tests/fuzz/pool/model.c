@@ -293,7 +293,7 @@ static void chunk_released(struct model *model, struct model_chunk *chunk,
                            const struct ms_event *event)
 {
     bool on_host = chunk->location == MS_LOCATION_HOST;
-    if (chunk->addr != 0) {
+    if (chunk->addr != 0 || chunk->also != 0) {
         model_wrong(model, "chunk %lu is released while mapped", (unsigned long)event->id);
     }
     if (event->aux != (uint64_t)chunk->location) {
@@ -304,13 +304,39 @@ static void chunk_released(struct model *model, struct model_chunk *chunk,
     chunk->bytes = 0;
 }
 
+/* False: it is there already, or twice, or is not there. */
+static bool place_chunk(const struct model *model, struct model_chunk *chunk, ms_addr_t addr,
+                        bool maps)
+{
+    ms_addr_t *place = &chunk->addr;
+    if (maps && chunk->addr != 0) {
+        bool viewed =
+            model->views && chunk->bytes == GRANULE && chunk->location == MS_LOCATION_DEVICE;
+        place = &chunk->also;
+        if (!viewed || chunk->also != 0) {
+            return false;
+        }
+    } else if (!maps && chunk->addr != addr) {
+        place = &chunk->also;
+    }
+    if (!maps && *place != addr) {
+        return false;
+    }
+    *place = maps ? addr : 0;
+    if (chunk->addr == 0) {
+        chunk->addr = chunk->also;
+        chunk->also = 0;
+    }
+    return true;
+}
+
 static void chunk_moved(struct model *model, struct model_chunk *chunk,
                         const struct ms_event *event)
 {
     bool maps = event->kind == MS_EVENT_MAP;
     size_t count = 0;
     struct model_cell *cell = cells_of(model, event->addr, event->bytes, &count);
-    if (maps ? chunk->addr != 0 : chunk->addr != event->addr) {
+    if (!place_chunk(model, chunk, event->addr, maps)) {
         model_wrong(model, "chunk %lu is %s at %#lx, and lies at %#lx", (unsigned long)event->id,
                     maps ? "mapped" : "unmapped", (unsigned long)event->addr,
                     (unsigned long)chunk->addr);
@@ -321,7 +347,6 @@ static void chunk_moved(struct model *model, struct model_chunk *chunk,
         }
         cell[k].told = maps ? event->id : 0;
     }
-    chunk->addr = maps ? event->addr : 0;
     model->told.mappings += maps ? 1 : -1;
     if (chunk->location == MS_LOCATION_HOST) {
         model->told.host_mapped_bytes += maps ? chunk->bytes : -chunk->bytes;
@@ -491,6 +516,38 @@ static size_t place_of(const struct model *model, ms_addr_t addr)
     return low;
 }
 
+/* The part of a block on one granule, whose chunk lies elsewhere too: no block may have it there.
+ */
+static void check_view(struct model *model, ms_addr_t addr, uint64_t bytes)
+{
+    size_t count = 0;
+    const struct model_cell *cell = cells_of(model, addr, bytes, &count);
+    const struct model_chunk *chunk = count == 1 ? &model->chunk[cell->told] : NULL;
+    if (chunk == NULL || chunk->also == 0) {
+        return;
+    }
+    ms_addr_t granule = addr / GRANULE * GRANULE;
+    ms_addr_t from = (chunk->addr == granule ? chunk->also : chunk->addr) + (addr - granule);
+    for (size_t at = place_of(model, from + bytes); at-- > 0;) {
+        if (model->block[at].addr + model->block[at].bytes > from) {
+            model_wrong(model, "the bytes at %#lx are those at %#lx, of another block",
+                        (unsigned long)addr, (unsigned long)model->block[at].addr);
+        }
+        break;
+    }
+}
+
+static void check_views(struct model *model, ms_addr_t addr, uint64_t bytes)
+{
+    ms_addr_t end = addr + bytes;
+    while (model->views && addr < end) {
+        ms_addr_t next = (addr / GRANULE + 1) * GRANULE;
+        next = next < end ? next : end;
+        check_view(model, addr, next - addr);
+        addr = next;
+    }
+}
+
 static void check_block(struct model *model, size_t at, const struct ms_request *request,
                         const struct ms_block_info *info)
 {
@@ -511,6 +568,7 @@ static void check_block(struct model *model, size_t at, const struct ms_request 
     if (!covered(model, info->addr, info->bytes)) {
         model_wrong(model, "block at %#lx has no backing", addr);
     }
+    check_views(model, info->addr, info->bytes);
 }
 
 void model_add_block(struct model *model, const struct ms_request *request,
@@ -553,24 +611,37 @@ bool model_is_block(struct model *model, ms_addr_t addr)
     return found;
 }
 
+/* Whether something lives in the cell, or in the other place of its chunk. */
+static bool in_use(const struct model *model, const struct model_cell *cell)
+{
+    const struct model_chunk *chunk = &model->chunk[cell->chunk];
+    const struct model_cell *other =
+        chunk->also == 0 ? cell : &model->cell[(chunk->also - model->first_addr) / GRANULE];
+    return cell->touch[MODEL_LIVE] + cell->touch[MODEL_ARENA] + other->touch[MODEL_LIVE] +
+               other->touch[MODEL_ARENA] !=
+           0;
+}
+
 uint64_t model_reclaimable_bytes(struct model *model)
 {
     uint64_t bytes = 0;
     lock(model);
     for (size_t k = 0; k < model->cells;) {
-        ms_handle_t chunk = model->cell[k].chunk;
-        if (chunk == 0) {
+        ms_handle_t handle = model->cell[k].chunk;
+        if (handle == 0 || handle >= model->chunks) {
             k++;
             continue;
         }
+        const struct model_chunk *chunk = &model->chunk[handle];
+        bool counts =
+            chunk->location == MS_LOCATION_DEVICE && model->first_addr + k * GRANULE != chunk->also;
         uint64_t run_bytes = 0;
-        bool busy = chunk >= model->chunks || model->chunk[chunk].location == MS_LOCATION_HOST;
         do {
-            busy |= model->cell[k].touch[MODEL_LIVE] + model->cell[k].touch[MODEL_ARENA] != 0;
+            counts = counts && !in_use(model, &model->cell[k]);
             run_bytes += GRANULE;
             k++;
-        } while (k < model->cells && model->cell[k].chunk == chunk);
-        bytes += busy ? 0 : run_bytes;
+        } while (k < model->cells && run_bytes < chunk->bytes);
+        bytes += counts ? run_bytes : 0;
     }
     unlock(model);
     return bytes;

@@ -41,6 +41,7 @@ struct model_cell {
 struct model_chunk {
     uint64_t bytes; /* 0: none of this handle is there, by the events */
     ms_addr_t addr; /* 0: not mapped */
+    ms_addr_t also; /* where views are allowed: its other place; 0: none */
     ms_handle_t handle;
     enum ms_location location;
 };
@@ -73,6 +74,7 @@ struct model {
     struct model_chunk plain_chunk[MODEL_PLAIN_CHUNKS];
     struct model_block block[MODEL_BLOCKS]; /* by address */
     size_t blocks;
+    bool views;         /* chunks of one granule may be mapped twice */
     bool over;          /* the pool goes, with all that lives in it */
     bool nothing_taken; /* from now on, out of arenas: reports were found wrong */
     bool halted;        /* the device is held: backing may change under what lives */

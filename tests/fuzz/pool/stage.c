@@ -264,6 +264,7 @@ void stage_begin(struct stage *stage, const struct stage_config *config)
         !model_begin(&stage->model, config->granule_bytes == 0, &stage->budget)) {
         abort();
     }
+    stage->model.views = config->views;
     (void)pthread_rwlock_init(&stage->gate, NULL);
     find_first_address(stage);
     stage->ops = watched;
@@ -279,7 +280,8 @@ void stage_begin(struct stage *stage, const struct stage_config *config)
                                   .choice = config->choice,
                                   .spill_limit_bytes = config->spill_limit_bytes,
                                   .spill_choice = config->spill_choice,
-                                  .halt_limit_ns = config->wait_limit_ns};
+                                  .halt_limit_ns = config->wait_limit_ns,
+                                  .views = config->views};
     if (ms_pool_create(&pool, &stage->pool) != MS_OK ||
         ms_arenas_create(0, stage->pool, sink, &stage->arenas) != MS_OK) {
         abort();

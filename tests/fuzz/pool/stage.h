@@ -28,6 +28,7 @@ struct stage_config {
     const struct ms_spill_choice *spill_choice;
     const struct ms_dry_costs *costs;
     uint64_t wait_limit_ns;
+    bool views;
     bool crowded; /* several threads play: what depends on nobody else playing is not checked */
 };
 

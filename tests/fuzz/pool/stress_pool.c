@@ -119,6 +119,7 @@ static void begin(uint64_t seed)
         .spill_limit_bytes = seed % 2 == 0 ? CAP_BYTES : 0,
         .spill_choice = &ms_spill_choice_predict,
         .wait_limit_ns = WAIT_NS,
+        .views = seed / 2 % 2 == 1,
         .crowded = true,
     };
     stage_begin(&stage, &config);
