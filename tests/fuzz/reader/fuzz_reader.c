@@ -1,8 +1,10 @@
 /* The reader over any bytes: none may crash it, hang it, or make it take memory without bound. One
  * harness: for libFuzzer (CMakeLists.txt), and over the committed corpus in every build.
  *
- *   fuzz_reader FILE|FOLDER...          every form of a report of each
- *   fuzz_reader --squeeze TRACE OUTPUT  one more for the corpus (sparse.h) */
+ *   fuzz_reader FILE|FOLDER...          every form of a report of each, and its diff with itself
+ *   fuzz_reader --squeeze TRACE OUTPUT  one more for the corpus (sparse.h)
+ *
+ * Of libFuzzer: -max_len=32000 -close_fd_mask=2, over a copy of the corpus. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
@@ -13,28 +15,57 @@
 #include <unistd.h>
 
 #include "report/cli_forms.h"
+#include "report/diff.h"
 #include "report/merged.h"
 #include "report/model.h"
 #include "report/what_if.h"
 #include "sparse.h"
 
-#define MOST_OPERATIONS 2000 /* of a replay: it is not what is tried here */
+#define MOST_OPERATIONS 200 /* of a replay: it is not what is tried here */
+#define PAGE_BYTES      4096u
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes);
 
-static void write_form(const struct ms_model *model, enum ms_form form)
+static void write_forms(const struct ms_model *model)
 {
     const struct ms_form_choice choice = {.device = -1};
     struct ms_merged alone;
-    struct ms_forms forms;
 
-    ms_forms_begin(&forms, form, 1, &choice);
-    ms_forms_take(&forms, model);
     ms_merged_begin(&alone);
     ms_merged_add(&alone, model);
-    (void)ms_forms_end(&forms, &alone);
-    ms_forms_free(&forms);
+    for (int form = 0; form < MS_FORM_COUNT; form++) {
+        struct ms_forms forms;
+
+        ms_forms_begin(&forms, (enum ms_form)form, 1, &choice);
+        ms_forms_take(&forms, model);
+        (void)ms_forms_end(&forms, &alone);
+        ms_forms_free(&forms);
+    }
     ms_merged_free(&alone);
+}
+
+/* between: two moments of the one run, so that B tells what was born since A. */
+static void compare(const struct ms_model *model, bool between)
+{
+    const uint64_t since_ns[MS_DEVICE_COUNT] = {0};
+    struct ms_diff diff = {.between = between};
+    struct ms_buffer out = {0};
+    char why[PATH_MAX + 512] = "";
+
+    diff.predicts = !between && ms_prediction_parse("batch=1,2", &diff.prediction);
+    for (int side = 0; side < MS_DIFF_SIDES; side++) {
+        diff.sides[side].path = model->path;
+        diff.sides[side].moment.word = between && side == MS_DIFF_B ? MS_AT_END : MS_AT_PEAK;
+        if (!ms_diff_add(&diff, (enum ms_diff_side_name)side, model,
+                         between && side == MS_DIFF_B ? since_ns : NULL, why, sizeof(why))) {
+            break;
+        }
+    }
+    ms_diff_sort(&diff);
+    ms_diff_text(&diff, &out);
+    ms_diff_json(&diff, &out);
+    ms_buffer_free(&out);
+    ms_diff_free(&diff);
 }
 
 static void report(const char *path)
@@ -51,10 +82,26 @@ static void report(const char *path)
     ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
     ms_model_survey(model, MS_SURVEY_WHOLE);
     ms_what_if_try(model, MOST_OPERATIONS);
-    for (int form = 0; form < MS_FORM_COUNT; form++) {
-        write_form(model, (enum ms_form)form);
-    }
+    write_forms(model);
+    compare(model, false);
+    compare(model, true);
     ms_model_delete(model);
+}
+
+/* Only pages that hold something: a trace is mostly holes. */
+static bool write_pages(const struct ms_buffer *trace, int fd)
+{
+    static const char nothing[PAGE_BYTES];
+    bool written = ftruncate(fd, (off_t)trace->bytes) == 0;
+
+    for (size_t at = 0; at < trace->bytes && written; at += PAGE_BYTES) {
+        const size_t left = trace->bytes - at;
+        const size_t bytes = left < PAGE_BYTES ? left : PAGE_BYTES;
+
+        written = memcmp(trace->at + at, nothing, bytes) == 0 ||
+                  pwrite(fd, trace->at + at, bytes, (off_t)at) == (ssize_t)bytes;
+    }
+    return written;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
@@ -64,7 +111,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes)
     const int fd = memfd_create("fuzz_reader", MFD_CLOEXEC);
 
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (fd >= 0 && sparse_expand(input, bytes, &trace) && ms_buffer_write(&trace, fd) == 0) {
+    if (fd >= 0 && sparse_expand(input, bytes, &trace) && write_pages(&trace, fd)) {
         report(path);
     }
     ms_buffer_free(&trace);
