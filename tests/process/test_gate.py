@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import BUILD, PROGRAMS, ProcessTest, Result, program, run
+from machine import BUILD, PROGRAMS, SANITIZER, ProcessTest, Result, program, run
 
 STANDSTILLS = int(os.environ.get("GATE_STANDSTILLS", "1000"))
 SHIM = PROGRAMS / "libgate_memshim.so"
@@ -89,6 +89,7 @@ class Cost(ProcessTest):
         self.assertTrue(ours, shown)
         return sum(ours)
 
+    @unittest.skipIf(SANITIZER.exists(), "a sanitizer's instructions are not memshim's")
     @unittest.skipUnless(shutil.which("valgrind"), "callgrind counts")
     def test_launch(self) -> None:
         few, many = 1000, 9000

@@ -196,7 +196,10 @@ void sim_account_uncharge(int device, uint64_t bytes)
 
 uint64_t sim_account_used_here(int device)
 {
-    return own_line->used_bytes[device];
+    lock_file();
+    uint64_t used = own_line->used_bytes[device];
+    unlock_file();
+    return used;
 }
 
 /* This file is part of the NVML double, too, and so uses nothing else of the driver's. */
