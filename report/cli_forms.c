@@ -7,6 +7,7 @@
 
 #include "report/exports.h"
 
+#define EARLIER_NS UINT64_C(3600000000000)
 #define WHY_BYTES (PATH_MAX + 512)
 
 static const char *const names[MS_FORM_COUNT] = {
@@ -53,16 +54,20 @@ void ms_forms_begin(struct ms_forms *forms, enum ms_form form, size_t expected,
     ms_pprof_begin(&forms->pprof);
 }
 
-/* One of several meets the others on the wall clock, and two hosts may have the same pid. */
+/* Several meet on the wall clock, told since a while before the first of them: others may have
+ * started before it, and a double has no room for the nanoseconds of a date. Two hosts may have the
+ * same pid. */
 static void take_timeline(struct ms_forms *forms, const struct ms_model *model)
 {
-    const uint64_t start_unix_ns = model->header.start_unix_ns;
+    const uint64_t started_ns = model->header.start_unix_ns;
     const bool several = forms->expected > 1;
 
     if (forms->processes == 0) {
-        ms_timeline_begin(&forms->json, start_unix_ns, model->header.command);
+        forms->start_unix_ns =
+            started_ns - (several && started_ns > EARLIER_NS ? EARLIER_NS : UINT64_C(0));
+        ms_timeline_begin(&forms->json, forms->start_unix_ns, model->header.command);
     }
-    ms_timeline_add(&forms->json, model, several ? 0 : start_unix_ns,
+    ms_timeline_add(&forms->json, model, forms->start_unix_ns,
                     several ? (int64_t)forms->processes + 1 : model->header.pid);
 }
 

@@ -48,6 +48,7 @@ struct ms_forms {
     size_t expected; /* processes, if all can be read */
     struct ms_form_choice choice;
     size_t processes;
+    uint64_t start_unix_ns; /* time 0 of a timeline */
     struct ms_buffer out;
     struct ms_json json;
     struct ms_page page;

@@ -76,7 +76,10 @@ static uint64_t function_id(struct ms_pprof *pprof, const struct ms_frame *frame
     if (added) {
         ms_protobuf_number(&pprof->message, FUNCTION_ID, id);
         ms_protobuf_number(&pprof->message, FUNCTION_NAME, key[0]);
-        ms_protobuf_number(&pprof->message, FUNCTION_SYSTEM, key[0]);
+        /* Where both are the same, pprof shortens the name as one of C++: `<module>` to nothing. */
+        if (frame->language == MS_FRAME_NATIVE) {
+            ms_protobuf_number(&pprof->message, FUNCTION_SYSTEM, key[0]);
+        }
         ms_protobuf_number(&pprof->message, FUNCTION_FILE, key[1]);
         put_message(pprof, PROFILE_FUNCTION);
     }

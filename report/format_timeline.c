@@ -378,10 +378,10 @@ static void add_thresholds(const struct timeline *timeline)
 
 /* ---- what the program named: its steps, and the tags of each of its threads ---- */
 
-#define MOVES_ROW   98
 #define STEPS_ROW   99 /* rows 1 to 64 are the devices' */
 #define THREADS_ROW 100
-#define MOST_ROWS   256 /* of threads; more share the last one */
+#define MOST_ROWS   256                       /* of threads; more share the last one */
+#define MOVES_ROW   (THREADS_ROW + MOST_ROWS) /* of device 0; then those of the others */
 
 static void add_span(const struct timeline *timeline, int64_t row, const char *name,
                      uint64_t begin_ns, uint64_t end_ns)
@@ -398,23 +398,30 @@ static void add_span(const struct timeline *timeline, int64_t row, const char *n
     ms_json_close(json, '}');
 }
 
+/* As long as the device's work was held, up to the move; spans of a row may not overlap. */
 static void add_moves(const struct timeline *timeline)
 {
     const struct ms_buffer *moves = &timeline->model->moves;
     const struct ms_model_move *all = (const struct ms_model_move *)moves->at;
-    const size_t count = moves->bytes / sizeof(*all);
+    uint64_t ended_ns[MS_DEVICE_COUNT] = {0};
+    bool named[MS_DEVICE_COUNT] = {false};
     char name[64], bytes[MS_UNIT_TEXT_BYTES];
 
-    if (count > 0) {
-        name_row(timeline, MOVES_ROW, "to host memory and back");
-    }
-    for (size_t i = 0; i < count; i++) {
-        const uint64_t begin_ns =
+    for (size_t i = 0; i < moves->bytes / sizeof(*all); i++) {
+        const int device = all[i].device, row = MOVES_ROW + device;
+        const uint64_t held_from_ns =
             all[i].time_ns > all[i].held_ns ? all[i].time_ns - all[i].held_ns : 0;
+        const uint64_t begin_ns = held_from_ns > ended_ns[device] ? held_from_ns : ended_ns[device];
 
+        if (!named[device]) {
+            named[device] = true;
+            snprintf(name, sizeof(name), "device %d to host memory and back", device);
+            name_row(timeline, row, name);
+        }
         snprintf(name, sizeof(name), "%s %s, device %d", all[i].down ? "spill" : "promote",
-                 ms_bytes_text(all[i].bytes, bytes, sizeof(bytes)), all[i].device);
-        add_span(timeline, MOVES_ROW, name, begin_ns, all[i].time_ns);
+                 ms_bytes_text(all[i].bytes, bytes, sizeof(bytes)), device);
+        add_span(timeline, row, name, begin_ns, all[i].time_ns);
+        ended_ns[device] = all[i].time_ns;
     }
 }
 

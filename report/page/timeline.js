@@ -298,9 +298,11 @@ class Timeline {
     if (this.moves.length > 0) {
       label("spill moves");
       for (const move of this.moves) {
-        const width = Math.max(move.held_ns, (LEAST_MARK * (this.window[1] - this.window[0])) / (this.plot.right - this.plot.left));
+        // Told when it was done.
+        const least = (LEAST_MARK * (this.window[1] - this.window[0])) / (this.plot.right - this.plot.left);
+        const from = Math.max(0, move.time_ns - move.held_ns);
         const what = move.down ? "moved to host memory" : "moved back to the device";
-        this.span(inside, move.down ? "move down" : "move up", y, move.time_ns, move.time_ns + width, "",
+        this.span(inside, move.down ? "move down" : "move up", y, from, Math.max(move.time_ns, from + least), "",
           `${bytesText(move.bytes)} ${what}, work held for ${durationText(move.held_ns)}`);
       }
       y += ROW;

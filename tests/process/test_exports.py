@@ -16,6 +16,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+import documents
 from machine import BUILD, CLI, ROOT, run
 
 MAKE_RUN = BUILD / "tests" / "unit" / "report" / "unit_report_make_run"
@@ -76,6 +77,7 @@ class ExportsTest(unittest.TestCase):
 
     def report(self, folder: Path) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self.export("json", folder))
+        documents.check(document, documents.REPORT)
         return document
 
     def diff(self, *arguments: Path | str) -> dict[str, Any]:
@@ -133,6 +135,13 @@ class Pprof(ExportsTest):
                 value = strings[label["str"][0]] if "str" in label else label.get("num", [0])[0]
                 labels.add((strings[label["key"][0]], value))
         self.assertIn((("libjob.so+0x1234", 0), ("step", 201), ("main", 10)), stacks)
+        # pprof takes a function whose two names are the same for one of C++.
+        system = {
+            strings[function["name"][0]]: "system_name" in function
+            for function in profile["function"]
+        }
+        self.assertTrue(system["libjob.so+0x1234"])
+        self.assertFalse(system["main"])
         self.assertLessEqual({("device", 0), ("rank", 0), ("tag", "forward")}, labels)
         self.assertIn("kind", {key for key, _ in labels})
         modules = [strings[mapping["filename"][0]] for mapping in profile["mapping"]]
@@ -239,6 +248,24 @@ class Folded(ExportsTest):
 
 
 class Timeline(ExportsTest):
+    def test_it_is_of_the_trace_event_format(self) -> None:
+        for path in (*self.folders, self.run_folder):
+            trace = json.loads(self.export("timeline", path))
+            documents.check(trace, documents.TRACE_EVENTS)
+            self.nested([event for event in trace["traceEvents"] if event["ph"] == "X"])
+
+    def nested(self, spans: list[dict[str, Any]]) -> None:
+        """Of one row: each is inside the one before it, or after it."""
+        self.assertGreater(len(spans), 12)
+        within: dict[tuple[int, int], list[int]] = {}
+        for span in sorted(spans, key=lambda each: (each["ts"], -each["dur"])):
+            ends = within.setdefault((span["pid"], span["tid"]), [])
+            start_ns, dur_ns = round(1000 * span["ts"]), round(1000 * span["dur"])
+            while ends and ends[-1] <= start_ns:
+                ends.pop()
+            ends.append(start_ns + dur_ns)
+            self.assertEqual(ends[-1], min(ends), span)
+
     def test_kinds_and_sites_are_what_is_live(self) -> None:
         events = json.loads(self.export("timeline", self.folders[1]))["traceEvents"]
         peak = self.report(self.folders[1])["devices"][0]["peak_live_bytes"]

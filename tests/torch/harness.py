@@ -27,6 +27,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "process"))  # it has files of the same names
+
+from documents import read_report  # noqa: E402
+
 BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
 SHIM = BUILD / "libmemshim.so"
 CLI = BUILD / "memshim"
@@ -198,7 +202,7 @@ class Job:
 def reports_in(output: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The reports of the latest run in an output folder: the parsed ones and the texts."""
     folders = [p for p in sorted((output / "latest").glob("*/")) if (p / "trace.mshm").exists()]
-    reports = [json.loads((folder / "report.json").read_text()) for folder in folders]
+    reports = [read_report(folder / "report.json") for folder in folders]
     return reports, [(folder / "report.txt").read_text() for folder in folders]
 
 

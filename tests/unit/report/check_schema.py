@@ -1,8 +1,6 @@
 """Makes a run, completes its reports, and holds every document against report/schema.json.
 
-Usage: check_schema.py MAKE_RUN SCHEMA. The part of JSON Schema that the file uses is implemented
-here, so that the check needs nothing but Python; where the jsonschema package is present, it is
-asked as well.
+Usage: check_schema.py MAKE_RUN SCHEMA. Where the jsonschema package is present, it is asked too.
 """
 
 from __future__ import annotations
@@ -15,88 +13,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "process"))
+import documents  # noqa: E402
+
 # As make_run.c has them.
 STEPS = 12
 GROWING, GROWING_BYTES = 100, 128 << 10
 
-TYPES: dict[str, tuple[type, ...]] = {
-    "object": (dict,),
-    "array": (list,),
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "null": (type(None),),
-}
-
-
-def is_type(value: Any, name: str) -> bool:  # noqa: ANN401
-    if isinstance(value, bool) and name != "boolean":
-        return False
-    return isinstance(value, TYPES[name])
-
-
-class Schema:
-    def __init__(self, root: dict[str, Any]) -> None:
-        self.root = root
-
-    def errors(self, value: Any, schema: dict[str, Any], where: str) -> list[str]:  # noqa: ANN401
-        if "$ref" in schema:
-            target: Any = self.root
-            for part in schema["$ref"].removeprefix("#/").split("/"):
-                target = target[part]
-            return self.errors(value, target, where)
-        if "oneOf" in schema:
-            tries = [self.errors(value, choice, where) for choice in schema["oneOf"]]
-            if sum(not found for found in tries) == 1:
-                return []
-            return min(tries, key=len) or [f"{where}: fits several"]
-        return self.plain_errors(value, schema, where)
-
-    def plain_errors(self, value: Any, schema: dict[str, Any], where: str) -> list[str]:  # noqa: ANN401
-        found: list[str] = []
-        names = schema.get("type", [])
-        names = [names] if isinstance(names, str) else names
-        if names and not any(is_type(value, name) for name in names):
-            return [f"{where}: {value!r} is not {names}"]
-        if "const" in schema and value != schema["const"]:
-            found.append(f"{where}: {value!r} is not {schema['const']!r}")
-        if "enum" in schema and value not in schema["enum"]:
-            found.append(f"{where}: {value!r} is none of {schema['enum']}")
-        if isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
-            found.append(f"{where}: {value!r} does not match {schema['pattern']}")
-        if isinstance(value, (int, float)):
-            if value < schema.get("minimum", value) or value > schema.get("maximum", value):
-                found.append(f"{where}: {value} is out of range")
-        elif isinstance(value, list):
-            for number, item in enumerate(value):
-                found += self.errors(item, schema.get("items", {}), f"{where}[{number}]")
-        elif isinstance(value, dict):
-            found += self.object_errors(value, schema, where)
-        return found
-
-    def object_errors(self, value: dict[str, Any], schema: dict[str, Any], where: str) -> list[str]:
-        known = schema.get("properties", {})
-        other = schema.get("additionalProperties", {})
-        found = [
-            f"{where}: {name} is missing"
-            for name in schema.get("required", [])
-            if name not in value
-        ]
-        for name, member in value.items():
-            if name in known:
-                found += self.errors(member, known[name], f"{where}.{name}")
-            elif other is False:
-                found.append(f"{where}: {name} is not described")
-            else:
-                found += self.errors(member, other, f"{where}.{name}")
-        return found
-
 
 def check_report(schema: dict[str, Any], path: Path) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    found = Schema(schema).errors(document, schema, "$")
-    assert not found, f"{path}: {found[:5]}"
+    documents.check(document, documents.REPORT)
     try:
         import jsonschema
     except ImportError:
@@ -106,8 +33,9 @@ def check_report(schema: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def check_timeline(path: Path) -> None:
-    """The trace-event form: what Perfetto needs of each event."""
+    """The trace-event form: what there is to see."""
     document = json.loads(path.read_text(encoding="utf-8"))
+    documents.check(document, documents.TRACE_EVENTS)
     events = document["traceEvents"]
     assert 10 < len(events) < 20000, len(events)
     phases = {event["ph"] for event in events}
@@ -115,15 +43,7 @@ def check_timeline(path: Path) -> None:
     spans = [event for event in events if event["ph"] == "X"]
     assert sum(event["name"].startswith("step ") for event in spans) == STEPS, spans
     assert sum(event["name"] == "forward" for event in spans) == STEPS / 2, spans
-    assert all(event["dur"] >= 0 and isinstance(event["tid"], int) for event in spans)
-    for event in events:
-        assert isinstance(event["name"], str) and isinstance(event["pid"], int)
-        if event["ph"] == "M":
-            assert isinstance(event["args"]["name"], str)
-            continue
-        assert isinstance(event["ts"], (int, float)) and event["ts"] >= 0
-        if event["ph"] == "C":
-            assert event["args"] and all(isinstance(n, int) for n in event["args"].values())
+    assert all(event["args"] for event in events if event["ph"] == "C")
     counters = {event["name"] for event in events if event["ph"] == "C"}
     lines = {f"device 0 {line}" for line in ("live", "reserved", "charged", "cap")}
     assert lines <= counters, counters
@@ -215,7 +135,7 @@ def check_schema_bites(schema: dict[str, Any], document: dict[str, Any]) -> None
             device["surprise"] = 1
         else:
             device["peak_live_bytes"] = "many"
-        assert Schema(schema).errors(broken, schema, "$"), change
+        assert documents.Schema(schema).errors(broken, schema, "$"), change
 
 
 def main() -> None:
