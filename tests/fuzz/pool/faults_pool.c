@@ -4,6 +4,8 @@
  *
  *   faults_pool [--scenarios N] [--seed S] */
 #include <inttypes.h>
+#include <limits.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -169,7 +171,9 @@ static bool play(struct scene *scene, uint64_t seed, const struct fault *fault, 
         step(scene);
         bool now = !*reached && happened(scene, fault);
         *reached = *reached || now;
-        stage_compare(stage, now || at % VALID_EVERY == 0);
+        /* Up to the failure it is the scene that was looked at without one. */
+        bool known = fault->nth != 0 && !*reached;
+        stage_compare(stage, now || (!known && at % VALID_EVERY == 0));
         good = fine(scene, fault, at);
     }
     if (good && fault->nth == 0) {
@@ -364,6 +368,8 @@ int main(int argc, char **argv)
             return 2;
         }
     }
+    /* Thousands of devices come and go: what one leaves is kept for the next. */
+    (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
     struct scene *scene = malloc(sizeof(*scene));
     uint64_t plays = 0;
     bool good = scene != NULL && last_rung();

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/slab.h"
+
 bool model_begin(struct model *model, bool plain, struct ms_budget *budget)
 {
     memset(model, 0, sizeof(*model));
@@ -15,13 +17,14 @@ bool model_begin(struct model *model, bool plain, struct ms_budget *budget)
     pthread_mutexattr_destroy(&recursive);
     model->plain = plain;
     model->budget = budget;
-    model->cell = calloc(MODEL_CELLS, sizeof(*model->cell));
+    /* Pages of the system's: the heap would have to clear them all each time. */
+    model->cell = ms_pages_map(MODEL_CELLS * sizeof(*model->cell));
     return model->cell != NULL;
 }
 
 void model_end(struct model *model)
 {
-    free(model->cell);
+    ms_pages_unmap(model->cell, MODEL_CELLS * sizeof(*model->cell));
     free(model->chunk);
     pthread_mutex_destroy(&model->lock);
 }

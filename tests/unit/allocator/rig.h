@@ -34,7 +34,7 @@ static inline void rig_note(void *ctx, const struct ms_event *event)
 
 struct rig_wishes {
     uint64_t granule_bytes, total_bytes, cap_bytes, host_limit_bytes;
-    bool no_host;
+    bool no_host, views;
     const struct ms_choice *choice;
     uint64_t spill_limit_bytes;
     const struct ms_spill_choice *spill_choice;
@@ -59,7 +59,8 @@ static inline struct rig *rig_make_as(struct rig_wishes wishes)
                                     .spill_limit_bytes = wishes.spill_limit_bytes,
                                     .spill_budget = wishes.spill_budget,
                                     .halt_limit_ns = RIG_WAIT_NS,
-                                    .spill_choice = wishes.spill_choice};
+                                    .spill_choice = wishes.spill_choice,
+                                    .views = wishes.views};
     cr_assert_eq(ms_pool_create(&config, &rig->pool), MS_OK);
     return rig;
 }
