@@ -51,19 +51,20 @@ static void compare(const struct ms_model *model, bool between)
     struct ms_diff diff = {.between = between};
     struct ms_buffer out = {0};
     char why[PATH_MAX + 512] = "";
+    bool good = true;
 
     diff.predicts = !between && ms_prediction_parse("batch=1,2", &diff.prediction);
-    for (int side = 0; side < MS_DIFF_SIDES; side++) {
+    for (int side = 0; side < MS_DIFF_SIDES && good; side++) {
         diff.sides[side].path = model->path;
         diff.sides[side].moment.word = between && side == MS_DIFF_B ? MS_AT_END : MS_AT_PEAK;
-        if (!ms_diff_add(&diff, (enum ms_diff_side_name)side, model,
-                         between && side == MS_DIFF_B ? since_ns : NULL, why, sizeof(why))) {
-            break;
-        }
+        good = ms_diff_add(&diff, (enum ms_diff_side_name)side, model,
+                           between && side == MS_DIFF_B ? since_ns : NULL, why, sizeof(why));
     }
-    ms_diff_sort(&diff);
-    ms_diff_text(&diff, &out);
-    ms_diff_json(&diff, &out);
+    if (good) {
+        ms_diff_sort(&diff);
+        ms_diff_text(&diff, &out);
+        ms_diff_json(&diff, &out);
+    }
     ms_buffer_free(&out);
     ms_diff_free(&diff);
 }
