@@ -127,10 +127,10 @@ struct ms_repair {
     /* Growth lock. */
     struct ms_epoch_mark under_way[MS_EPOCHS_UNDER_WAY]; /* oldest first */
     unsigned marks;
-    uint64_t marked_clock;    /* the clock at the last mark */
-    struct ms_chunk *reserve; /* host chunks, mapped nowhere */
-    uint64_t promised_bytes;  /* our part of the budget's */
-    bool no_host;             /* the device cannot reach host chunks */
+    uint64_t marked_clock;           /* the clock at the last mark */
+    struct ms_chunk *reserve;        /* host chunks, mapped nowhere */
+    _Atomic uint64_t promised_bytes; /* our part of the budget's; read without the lock, too */
+    bool no_host;                    /* the device cannot reach host chunks */
     struct ms_victim *victims;
     size_t victim_room;
     struct ms_slab proxy_slab;
