@@ -25,6 +25,8 @@ CUDA_WHEELS=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'
 TORCH_WHEELS=('torch==2.15.*' numpy greenlet)
 TORCH_WHEELS_ELSE=('torch>=2.6' numpy greenlet)
 LINT_WHEELS=('ruff==0.17.5' 'mypy==2.4.1')
+# A viewer of flame graphs; Debian has none.
+FLAME_WHEELS=('flamegraph-textual==0.1.2')
 
 say() { printf 'memshim: %s\n' "$*"; }
 die() {
@@ -178,6 +180,15 @@ install_lint_tools() {
     fi
 }
 
+# Where tests open what a report writes.
+install_viewers() {
+    install_packages "${BROWSER_PACKAGES[@]}"
+    need_venv
+    if ! "$MEMSHIM_VENV/bin/python" -c 'import flamegraph_textual' 2>/dev/null; then
+        venv_pip "${FLAME_WHEELS[@]}" || die "the viewer of flame graphs could not be installed"
+    fi
+}
+
 # build_memshim FOLDER [CMAKE-ARGUMENT...]: configures and builds.
 build_memshim() {
     local folder=$1
@@ -211,7 +222,7 @@ Usage: scripts/setup.sh [--torch] [--lint] [--browser] [--bench]
 Installs what the build and the tests need and this machine lacks, as root or with sudo.
   --torch   PyTorch as well, into the project's venv
   --lint    the formatters and checkers that scripts/lint.sh runs
-  --browser Chromium and protoc, in which tests open what a report writes
+  --browser Chromium, protoc and a viewer of flame graphs: tests open in them what a report writes
   --bench   what scripts/bench.sh needs
 MEMSHIM_BUILD names another build folder than build, MEMSHIM_VENV another venv than .venv.
 USAGE
@@ -235,7 +246,7 @@ setup_main() {
     install_packages "${BUILD_PACKAGES[@]}"
     find_cuda_headers
     if [[ $lint == yes ]]; then install_lint_tools; fi
-    if [[ $browser == yes ]]; then install_packages "${BROWSER_PACKAGES[@]}"; fi
+    if [[ $browser == yes ]]; then install_viewers; fi
     if [[ $bench == yes ]]; then install_packages "${BENCH_PACKAGES[@]}"; fi
     if [[ $torch == yes ]]; then
         install_torch || die "PyTorch could not be installed into $MEMSHIM_VENV"

@@ -3,14 +3,17 @@ report.json says, and holds no name that could do anything there."""
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
 import json
+import os
 import pickle
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -237,7 +240,55 @@ class Csv(ExportsTest):
         self.assertEqual(len(numbers), len(set(numbers)))
 
 
+# In the interpreter that has it: what the viewer of flame graphs makes of standard input. Its own
+# root stands above the outermost frames.
+FLAME = """
+import json, sys
+from flamegraph_textual.parsers import parse
+
+profile = parse(sys.stdin.buffer.read(), "stdin")
+told, todo = [], [(frame, []) for frame in profile.root_stack.children]
+while todo:
+    frame, callers = todo.pop()
+    stack = callers + [frame.name]
+    own = [value - sum(child.values[i] for child in frame.children)
+           for i, value in enumerate(frame.values)]
+    told.append([stack, own])
+    todo += [(child, stack) for child in frame.children]
+json.dump({"values": profile.root_stack.values, "stacks": told}, sys.stdout)
+"""
+
+
+def flame_python() -> str | None:
+    """An interpreter that has the viewer of flame graphs."""
+    venv = Path(os.environ.get("MEMSHIM_VENV", ROOT / ".venv"))
+    for python in (sys.executable, str(venv / "bin" / "python")):
+        asked = [python, "-c", "import flamegraph_textual"]
+        with contextlib.suppress(OSError):
+            if subprocess.run(asked, capture_output=True).returncode == 0:
+                return python
+    return None
+
+
 class Folded(ExportsTest):
+    def test_a_flame_graph_is_made_of_it(self) -> None:
+        python = flame_python()
+        if python is None:
+            self.skipTest("no viewer of flame graphs: scripts/setup.sh --browser installs one")
+        text = self.export("folded", self.folders[1])
+        done = subprocess.run([python, "-c", FLAME], input=text, capture_output=True, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        graph = json.loads(done.stdout)
+        self.assertEqual(
+            graph["values"], [self.report(self.folders[1])["devices"][0]["peak_live_bytes"]]
+        )
+        seen = {";".join(stack): own for stack, (own,) in graph["stacks"] if own > 0}
+        wanted: dict[str, int] = {}
+        for line in text.decode().splitlines():
+            stack, held = line.rsplit(" ", 1)
+            wanted[stack] = wanted.get(stack, 0) + int(held)
+        self.assertEqual(seen, wanted)
+
     def test_every_line_is_frames_and_a_number(self) -> None:
         text = self.export("folded", self.folders[1]).decode()
         matches = [FOLDED.fullmatch(line) for line in text.splitlines()]
