@@ -175,10 +175,12 @@ static void take_back(struct ms_snapshot *snapshot, const struct ms_event *event
 static void before_end(struct ms_snapshot *snapshot, const struct ms_event *event, uint64_t time_ns)
 {
     const struct ms_standing *standing = ms_instant_find(&snapshot->instant, event->id);
+    /* A damaged trace may end on one device what was born on another. */
+    const bool known = standing && standing->device == event->device;
 
-    if (standing && event->kind == MS_EVENT_BLOCK_ARENA) {
+    if (known && event->kind == MS_EVENT_BLOCK_ARENA) {
         take_back(snapshot, event, standing);
-    } else if (standing) {
+    } else if (known) {
         note_death(snapshot, event, standing, time_ns);
     }
     if (event->kind == MS_EVENT_BLOCK_FREE) {
