@@ -8,7 +8,7 @@
 #include "report/exports.h"
 
 #define EARLIER_NS UINT64_C(3600000000000)
-#define WHY_BYTES (PATH_MAX + 512)
+#define WHY_BYTES  (PATH_MAX + 512)
 
 static const char *const names[MS_FORM_COUNT] = {
     [MS_FORM_TEXT] = "text",
@@ -71,12 +71,22 @@ static void take_timeline(struct ms_forms *forms, const struct ms_model *model)
                     several ? (int64_t)forms->processes + 1 : model->header.pid);
 }
 
+void ms_forms_add_page(struct ms_page *page, const struct ms_model *model)
+{
+    if (!ms_page_add(page, model)) {
+        (void)fprintf(stderr,
+                      "memshim report: %s is not in the page: so many processes leave no room for "
+                      "it; a page of its own: memshim report %s --format html\n",
+                      model->path, model->dir);
+    }
+}
+
 static void take_page(struct ms_forms *forms, const struct ms_model *model)
 {
     if (forms->processes == 0) {
         ms_page_begin(&forms->page, &forms->out, forms->expected);
     }
-    ms_page_add(&forms->page, model);
+    ms_forms_add_page(&forms->page, model);
 }
 
 static void take_folded(struct ms_forms *forms, const struct ms_model *model)

@@ -59,6 +59,9 @@ struct ms_forms {
 void ms_forms_begin(struct ms_forms *forms, enum ms_form form, size_t expected,
                     const struct ms_form_choice *choice);
 
+/* One process more in a page; says on stderr where it has no room. */
+void ms_forms_add_page(struct ms_page *page, const struct ms_model *model);
+
 /* One process more; ctx is the struct ms_forms. */
 void ms_forms_take(void *ctx, const struct ms_model *model);
 

@@ -108,7 +108,7 @@ static bool save_page(const struct ms_model *model)
     ms_merged_begin(&alone);
     ms_merged_add(&alone, model);
     ms_page_begin(&page, &out, 1);
-    ms_page_add(&page, model);
+    ms_forms_add_page(&page, model);
     ms_page_end(&page, &alone);
     saved = save_in(&out, model->dir, MS_REPORT_PAGE) == 0;
     ms_buffer_free(&out);
@@ -188,7 +188,7 @@ static bool save_merged(const struct ms_merged *merged, const char *run_dir, con
 
 static void add_to_page(void *ctx, const struct ms_model *model)
 {
-    ms_page_add(ctx, model);
+    ms_forms_add_page(ctx, model);
 }
 
 int ms_report_complete(const char *run_dir)

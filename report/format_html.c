@@ -193,7 +193,7 @@ void ms_page_begin(struct ms_page *page, struct ms_buffer *out, size_t processes
     ms_json_open(&page->json, "processes", '[');
 }
 
-void ms_page_add(struct ms_page *page, const struct ms_model *model)
+bool ms_page_add(struct ms_page *page, const struct ms_model *model)
 {
     struct ms_buffer *out = page->json.out;
     const struct ms_json before = page->json;
@@ -202,11 +202,13 @@ void ms_page_add(struct ms_page *page, const struct ms_model *model)
     for (size_t scale = 1; scale <= MOST_SITES / FEWEST_SITES; scale *= 2) {
         add_process(&page->json, model, scale);
         if (out->bytes - start <= page->share_bytes) {
-            return;
+            return true;
         }
         out->bytes = start;
         page->json = before;
     }
+    page->left_out++;
+    return false;
 }
 
 void ms_page_end(struct ms_page *page, const struct ms_merged *merged)
@@ -214,6 +216,7 @@ void ms_page_end(struct ms_page *page, const struct ms_merged *merged)
     struct ms_json *json = &page->json;
 
     ms_json_close(json, ']');
+    ms_json_count(json, "processes_left_out", page->left_out);
     ms_json_open(json, "run", '{');
     ms_merged_json_run(merged, json);
     ms_json_close(json, '}');

@@ -50,12 +50,14 @@ void ms_folded_add(struct ms_buffer *out, const struct ms_model *model, const ch
 struct ms_page {
     struct ms_json json;
     size_t share_bytes; /* that each process may take */
+    size_t left_out;    /* processes that take more whatever is left out of them */
 };
 
 struct ms_merged;
 
 void ms_page_begin(struct ms_page *page, struct ms_buffer *out, size_t processes);
-void ms_page_add(struct ms_page *page, const struct ms_model *model);
+/* False where the process has no room: the page says how many have none. */
+bool ms_page_add(struct ms_page *page, const struct ms_model *model);
 
 /* merged: of the same processes. */
 void ms_page_end(struct ms_page *page, const struct ms_merged *merged);

@@ -156,12 +156,20 @@ function debounced(act) {
   };
 }
 
+// Processes whose data would have made the page too large.
+function leftOut() {
+  const count = data.processes_left_out;
+  return count > 0
+    ? element("p", { class: "warning" }, `${countText(count)} of ${countText(count + data.processes.length)} processes are not in this page, which has no room for so many; memshim report makes a page of each.`)
+    : null;
+}
+
 function showFooter(report) {
   const { trace, versions, process } = report;
   const detail = trace.events === trace.events_in_detail
     ? `every one of ${countText(trace.events)} events in detail`
     : `${countText(trace.events_in_detail)} of ${countText(trace.events)} events in detail, since ${durationText(trace.detail_since_ns)}`;
-  replace("footer",
+  replace("footer", leftOut(),
     trace.warnings.map((text) => element("p", { class: "warning" }, text)),
     element("p", {}, `${trace.sums_exact ? "Sums, peaks and out-of-memories are exact" : "The trace is damaged: figures are what could be read of it"}; ${detail}.`),
     element("p", {}, `memshim ${versions.memshim}`, versions.torch ? `, PyTorch ${versions.torch}` : "",
@@ -180,3 +188,4 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   for (const tell of shown?.onTheme ?? []) tell();
 });
 if (data.processes.length > 0) show(firstShown(), data.processes[firstShown()].main_device);
+else replace("footer", leftOut());

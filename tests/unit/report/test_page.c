@@ -91,6 +91,25 @@ static size_t count_of(const char *text, const char *part)
     return count;
 }
 
+/* So many processes share the page that one has no room at all. */
+static void expect_said(const struct ms_model *model)
+{
+    struct ms_buffer html = {0};
+    struct ms_merged merged;
+    struct ms_page page;
+
+    ms_merged_begin(&merged);
+    ms_merged_add(&merged, model);
+    ms_page_begin(&page, &html, 5000);
+    cr_expect_not(ms_page_add(&page, model));
+    cr_expect_not(ms_page_add(&page, model));
+    ms_page_end(&page, &merged);
+    ms_buffer_append(&html, "", 1);
+    cr_expect_not_null(strstr(html.at, "\"processes\":[],\"processes_left_out\":2"));
+    ms_merged_free(&merged);
+    ms_buffer_free(&html);
+}
+
 /* Pages of one and of eight such processes: none is left out. */
 Test(page, is_small)
 {
@@ -124,7 +143,7 @@ Test(page, is_small)
         ms_page_begin(&page, &html, processes);
         for (size_t i = 0; i < processes; i++) {
             ms_merged_add(&merged, model);
-            ms_page_add(&page, model);
+            cr_expect(ms_page_add(&page, model));
         }
         ms_page_end(&page, &merged);
         cr_expect_lt(html.bytes, MS_PAGE_MOST_BYTES);
@@ -137,6 +156,7 @@ Test(page, is_small)
         ms_merged_free(&merged);
         ms_buffer_free(&html);
     }
+    expect_said(model);
     ms_model_delete(model);
     ms_buffer_free(&json);
     ms_buffer_free(&traces);
