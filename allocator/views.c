@@ -14,14 +14,15 @@ struct pieces {
     unsigned looked_at;
 };
 
-/* Whether the chunk behind addr may be mapped once more. `range`: an idle one that lies on it. */
+/* Whether the chunk behind addr may be mapped once more: no part of it is lent already, and what is
+ * pinned stays alone. `range`: an idle one that lies on it. */
 static bool may_view(const struct ms_pool *pool, const struct ms_range *range, ms_addr_t addr)
 {
     const struct ms_segment *segment = range->segment;
     ms_addr_t begin = addr / pool->granule_bytes * pool->granule_bytes;
     ms_addr_t end = begin + pool->granule_bytes;
     const struct ms_chunk *chunk = segment->slots[(begin - segment->base) / pool->granule_bytes];
-    if (chunk->bytes != pool->granule_bytes || chunk->twin != NULL) {
+    if (chunk->bytes != pool->granule_bytes) {
         return false;
     }
     while (range->addr > begin) {
