@@ -3,7 +3,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define INNERMOST 8u /* native frames that say what memory is taken for */
+#define INNERMOST 8u     /* native frames that say what memory is taken for */
+#define EARLIEST  10000u /* sites among which the first call of a model is looked for */
 
 /* What a native stack shows. */
 enum mark { MARK_WORKSPACE = 1, MARK_COMMUNICATION = 2, MARK_TRANSFER = 4 };
@@ -13,6 +14,7 @@ struct evidence {
     struct ms_doings is;
     uint32_t marks; /* enum mark */
     struct ms_site_fates fates;
+    bool after_model;  /* it first asked for memory when a model had been called */
     enum ms_fate fate; /* of the bytes in question */
 };
 
@@ -39,12 +41,12 @@ const char *ms_kind_name(enum ms_kind kind)
 
 static bool stays(const struct evidence *e)
 {
-    return e->fate == MS_FATE_KEPT;
+    return e->fate == MS_FATE_KEPT || e->fate == MS_FATE_OPEN;
 }
 
 static bool outlives(const struct evidence *e)
 {
-    return e->fate == MS_FATE_KEPT || e->fate == MS_FATE_CROSSED || e->fate == MS_FATE_OUTLIVED;
+    return stays(e) || e->fate == MS_FATE_CROSSED || e->fate == MS_FATE_OUTLIVED;
 }
 
 static bool passed(const struct evidence *e, uint32_t landmark)
@@ -164,6 +166,33 @@ static bool is_result(const struct evidence *e)
     return in_forward(e) && e->fate == MS_FATE_CROSSED;
 }
 
+static bool has_python(const struct evidence *e)
+{
+    return e->site->python != 0;
+}
+
+/* The run ended before a pass: what it asked for in earlier steps tells, and in the first that it
+ * did so since a model was called. What always stayed stays. */
+static bool is_under_way(const struct evidence *e)
+{
+    const bool of_step = in_forward(e) || (e->after_model && has_python(e));
+    const uint64_t *bytes = e->fates.bytes;
+    const uint64_t passing = bytes[MS_FATE_BACKWARD] + (in_forward(e) ? bytes[MS_FATE_CROSSED] : 0);
+
+    if (e->fate != MS_FATE_OPEN || bytes[MS_FATE_KEPT] > passing) {
+        return false;
+    }
+    return passing > 0 ? passing >= bytes[MS_FATE_MOMENT] : of_step && bytes[MS_FATE_MOMENT] == 0;
+}
+
+static bool is_under_way_briefly(const struct evidence *e)
+{
+    const uint64_t *bytes = e->fates.bytes;
+    const uint64_t brief = bytes[MS_FATE_MOMENT] + (in_forward(e) ? 0 : bytes[MS_FATE_CROSSED]);
+
+    return e->fate == MS_FATE_OPEN && brief > bytes[MS_FATE_KEPT] && brief >= bytes[MS_FATE_OPEN];
+}
+
 /* What is copied once and stays is no input of a step. */
 static bool is_input(const struct evidence *e)
 {
@@ -177,11 +206,6 @@ static bool is_input(const struct evidence *e)
 static bool is_crossing(const struct evidence *e)
 {
     return e->fate == MS_FATE_CROSSED;
-}
-
-static bool has_python(const struct evidence *e)
-{
-    return e->site->python != 0;
 }
 
 static bool is_kept(const struct evidence *e)
@@ -225,8 +249,11 @@ static const struct rule {
     {MS_KIND_ACTIVATIONS, is_reused, "made in a backward pass for the backward of that"},
     {MS_KIND_PERSISTENT, is_copy, "a copy of a whole model, and it stayed"},
     {MS_KIND_PARAMETERS, is_parameter, "a module was made, moved or converted, and it stayed"},
-    {MS_KIND_PERSISTENT, is_kept_by_module, "a module asked for it in a call, and it stayed"},
     {MS_KIND_INPUTS, is_input, "copied to the device outside of modules, again and again"},
+    {MS_KIND_ACTIVATIONS, is_under_way,
+     "made since a model was called; no backward pass came since"},
+    {MS_KIND_TEMPORARY, is_under_way_briefly, "its like died before the next backward pass"},
+    {MS_KIND_PERSISTENT, is_kept_by_module, "a module asked for it in a call, and it stayed"},
     {MS_KIND_ACTIVATIONS, is_saved, "made before a backward pass, and it died in that"},
     {MS_KIND_ACTIVATIONS, is_result, "a module made it, and it outlived the backward pass"},
     {MS_KIND_PERSISTENT, is_kept, "it stayed, and no other rule fits"},
@@ -302,6 +329,19 @@ static void choose(struct ms_site_kinds *kinds, const char *const reasons[MS_KIN
     kinds->reason = reasons[kinds->kind];
 }
 
+/* Sites are numbered as they are first met. */
+static bool is_after_model(const ms_landmarks_t *landmarks, uint32_t site)
+{
+    const uint32_t end = site < EARLIEST ? site : EARLIEST;
+
+    for (uint32_t earlier = 1; earlier < end; earlier++) {
+        if (ms_landmarks_of(landmarks, earlier)->doing == MS_DOING_FORWARD) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void gather(struct evidence *evidence, const ms_definitions_t *definitions,
                    const ms_landmarks_t *landmarks, const ms_site_table_t *table,
                    ms_stacks_t *stacks, uint8_t device, uint32_t site)
@@ -310,6 +350,8 @@ static void gather(struct evidence *evidence, const ms_definitions_t *definition
                                   .is = *ms_landmarks_of(landmarks, site),
                                   .marks = marks_of(stacks, site)};
     ms_site_table_fates(table, device, site, &evidence->fates);
+    evidence->after_model =
+        evidence->fates.bytes[MS_FATE_OPEN] > 0 && is_after_model(landmarks, site);
 }
 
 void ms_kinds_by_fate(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks,

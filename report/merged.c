@@ -153,7 +153,12 @@ static int by_value(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static uint64_t median_peak(const struct ms_merged *merged)
+static uint64_t peak_of(const struct ms_rank *rank, bool by_live)
+{
+    return by_live ? rank->peak_live_bytes : rank->peak_charged_bytes;
+}
+
+static uint64_t median_peak(const struct ms_merged *merged, bool by_live)
 {
     struct ms_buffer sorted = {0};
     const size_t count = rank_count(merged);
@@ -162,7 +167,7 @@ static uint64_t median_peak(const struct ms_merged *merged)
 
     if (values && count > 0) {
         for (size_t i = 0; i < count; i++) {
-            values[i] = rank_at(merged, i)->peak_charged_bytes;
+            values[i] = peak_of(rank_at(merged, i), by_live);
         }
         qsort(values, count, sizeof(*values), by_value);
         median = values[(count - 1) / 2];
@@ -171,25 +176,31 @@ static uint64_t median_peak(const struct ms_merged *merged)
     return median;
 }
 
-const struct ms_rank *ms_merged_outlier(const struct ms_merged *merged, uint64_t *median_bytes)
+static struct ms_outlier find_outlier(const struct ms_merged *merged, bool by_live)
 {
-    const uint64_t median = median_peak(merged);
-    const struct ms_rank *outlier = NULL;
-    uint64_t furthest = median / 10;
+    struct ms_outlier found = {.by_live = by_live, .median_bytes = median_peak(merged, by_live)};
+    uint64_t furthest = found.median_bytes / 10;
 
-    if (median_bytes) {
-        *median_bytes = median;
-    }
     for (size_t i = 0; rank_count(merged) > 2 && i < rank_count(merged); i++) {
-        const uint64_t peak = rank_at(merged, i)->peak_charged_bytes;
-        const uint64_t distance = peak > median ? peak - median : median - peak;
+        const uint64_t peak = peak_of(rank_at(merged, i), by_live);
+        const uint64_t distance =
+            peak > found.median_bytes ? peak - found.median_bytes : found.median_bytes - peak;
 
         if (distance > furthest) {
             furthest = distance;
-            outlier = rank_at(merged, i);
+            found.rank = rank_at(merged, i);
+            found.bytes = peak;
         }
     }
-    return outlier;
+    return found;
+}
+
+struct ms_outlier ms_merged_outlier(const struct ms_merged *merged)
+{
+    const struct ms_outlier charged = find_outlier(merged, false);
+    const struct ms_outlier live = find_outlier(merged, true);
+
+    return charged.rank || !live.rank ? charged : live;
 }
 
 /* By site, then by process: two stacks of a process may read the same. */
@@ -257,18 +268,17 @@ static bool find_site(struct ms_rank_holding *holdings, size_t count, size_t out
 
 bool ms_merged_outlier_site(const struct ms_merged *merged, struct ms_outlier_site *found)
 {
-    uint64_t median;
-    const struct ms_rank *outlier = ms_merged_outlier(merged, &median);
+    const struct ms_outlier outlier = ms_merged_outlier(merged);
     const size_t count = merged->holdings.bytes / sizeof(struct ms_rank_holding);
     struct ms_buffer holdings = {0}, scratch = {0};
     bool known = false;
 
-    if (outlier && count > 0) {
+    if (outlier.rank && count > 0) {
         ms_buffer_append(&holdings, merged->holdings.at, merged->holdings.bytes);
         if (!holdings.failed && ms_buffer_extend(&scratch, count * sizeof(uint64_t))) {
             known = find_site((struct ms_rank_holding *)holdings.at, count,
-                              (size_t)(outlier - rank_at(merged, 0)),
-                              outlier->peak_charged_bytes > median, rank_count(merged),
+                              (size_t)(outlier.rank - rank_at(merged, 0)),
+                              outlier.bytes > outlier.median_bytes, rank_count(merged),
                               (uint64_t *)scratch.at, found);
         }
     }
@@ -340,14 +350,14 @@ static void add_answer(const struct ms_merged *merged, struct ms_buffer *out)
 static void add_outlier(const struct ms_merged *merged, struct ms_buffer *out)
 {
     char peak[MS_UNIT_TEXT_BYTES], middle[MS_UNIT_TEXT_BYTES];
-    uint64_t median;
-    const struct ms_rank *outlier = ms_merged_outlier(merged, &median);
+    const struct ms_outlier outlier = ms_merged_outlier(merged);
 
-    ms_bytes_text(median, middle, sizeof(middle));
-    if (outlier) {
-        add_name(outlier, out);
-        ms_buffer_format(out, " stands out: its peak was %s, the median of all is %s.\n",
-                         ms_bytes_text(outlier->peak_charged_bytes, peak, sizeof(peak)), middle);
+    ms_bytes_text(outlier.median_bytes, middle, sizeof(middle));
+    if (outlier.rank) {
+        add_name(outlier.rank, out);
+        ms_buffer_format(out, " stands out: its peak %swas %s, the median of all is %s.\n",
+                         outlier.by_live ? "of live bytes " : "",
+                         ms_bytes_text(outlier.bytes, peak, sizeof(peak)), middle);
     } else {
         ms_buffer_format(out, "No process stands out: the median peak is %s.\n", middle);
     }
@@ -459,13 +469,13 @@ static void add_rank(struct ms_json *json, const struct ms_rank *rank)
 void ms_merged_json_run(const struct ms_merged *merged, struct ms_json *json)
 {
     const struct ms_rank *dead = ms_merged_first_dead(merged);
-    const struct ms_rank *outlier = ms_merged_outlier(merged, NULL);
+    const struct ms_outlier outlier = ms_merged_outlier(merged);
     struct ms_outlier_site site;
 
     ms_json_text(json, "schema", SCHEMA);
     ms_json_text(json, "run_id", rank_count(merged) ? rank_at(merged, 0)->run_id : "");
     ms_json_text(json, "first_dead", dead ? dead->folder : NULL);
-    ms_json_text(json, "outlier", outlier ? outlier->folder : NULL);
+    ms_json_text(json, "outlier", outlier.rank ? outlier.rank->folder : NULL);
     if (ms_merged_outlier_site(merged, &site)) {
         ms_json_open(json, "outlier_site", '{');
         ms_site_match_json(&merged->match, site.site, json);

@@ -60,8 +60,15 @@ void ms_merged_json(const struct ms_merged *merged, struct ms_buffer *out);
 const struct ms_rank *ms_merged_first_dead(const struct ms_merged *merged);
 
 /* The process whose charged peak is furthest from the median of all, by more than a tenth of it;
- * null where there is none, and for fewer than three. median_bytes may be null. */
-const struct ms_rank *ms_merged_outlier(const struct ms_merged *merged, uint64_t *median_bytes);
+ * where none is, the one whose peak of live bytes is. Rank null where there is neither, and for
+ * fewer than three. */
+struct ms_outlier {
+    const struct ms_rank *rank;
+    bool by_live; /* the sizes are of live bytes, not of charged ones */
+    uint64_t bytes, median_bytes;
+};
+
+struct ms_outlier ms_merged_outlier(const struct ms_merged *merged);
 
 /* The call site by which the outlier differs most from the median of all, in the direction in which
  * its peak does. */

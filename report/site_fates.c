@@ -13,7 +13,7 @@ enum ms_fate ms_fate_of(uint32_t born_phase, uint32_t phase, bool in_pass, bool 
         return born_phase == phase ? MS_FATE_SPENT : MS_FATE_REUSED;
     }
     if (at_end) {
-        return MS_FATE_KEPT;
+        return born_phase == phase ? MS_FATE_OPEN : MS_FATE_KEPT;
     }
     if (born_phase == phase) {
         return MS_FATE_MOMENT;

@@ -18,6 +18,7 @@ enum ms_fate {
     MS_FATE_SPENT,    /* born in a pass, died in it */
     MS_FATE_OUTLIVED, /* born in a pass, died between two later ones, or never */
     MS_FATE_REUSED,   /* born in a pass, died in a later one: a gradient of a gradient */
+    MS_FATE_OPEN, /* born since the last pass, or before any, and the run ended: no pass has told */
     MS_FATE_CAPTURED, /* born in an arena that the capture of a CUDA graph froze, whatever then */
     MS_FATE_COUNT
 };

@@ -37,7 +37,9 @@ static enum ms_pinned_by pinned_by(const struct ms_device *device, const struct 
     return MS_PINNED_BY_TENSORS;
 }
 
-static void fill(struct ms_device *device, struct ms_oom_state *state)
+/* refused: by the ladder, which took what it could out of holes before it gave up. What is left of
+ * them is then not to be had, if a graph may replay into some. */
+static void fill(struct ms_device *device, bool refused, struct ms_oom_state *state)
 {
     memset(state, 0, sizeof *state);
     state->cap_bytes = atomic_load(&device->budget.cap_bytes);
@@ -55,8 +57,10 @@ static void fill(struct ms_device *device, struct ms_oom_state *state)
     if (device->pool) {
         ms_pool_stats(device->pool, &stats);
         state->live_bytes = stats.live_bytes - stats.arena_bytes + tensors.live_bytes;
-        state->reclaimable_bytes =
-            stats.free_bytes - stats.pending_bytes + ms_device_takeable_bytes(device, &stats);
+        state->reclaimable_bytes = stats.free_bytes - stats.pending_bytes;
+        if (!refused || tensors.frozen_arenas == 0) {
+            state->reclaimable_bytes += ms_device_takeable_bytes(device, &stats);
+        }
         state->pending_bytes = stats.pending_bytes;
         state->largest_free_bytes = stats.largest_free_bytes;
         state->spill_limit_bytes = device->spill_limit_bytes;
@@ -104,7 +108,7 @@ static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
 CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
 {
     struct ms_oom_state state;
-    fill(device, &state);
+    fill(device, true, &state);
     state.requested_bytes = requested_bytes;
     state.source = MS_OOM_DRIVER;
     atomic_store(&device->last_oom_bytes, requested_bytes);
@@ -120,10 +124,11 @@ void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_byt
         return;
     }
     struct ms_oom_state state;
-    fill(d, &state);
+    const uint64_t refused_bytes = atomic_exchange(&d->last_oom_bytes, 0);
+    fill(d, refused_bytes != 0, &state);
     state.live_bytes -= cached_bytes < state.live_bytes ? cached_bytes : state.live_bytes;
     state.requested_bytes = requested_bytes;
-    state.refused_bytes = atomic_exchange(&d->last_oom_bytes, 0);
+    state.refused_bytes = refused_bytes;
     state.source = MS_OOM_TORCH;
     ms_session_oom(device, &state);
 }

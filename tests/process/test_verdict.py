@@ -82,6 +82,18 @@ class Verdicts(Planted):
     def test_the_same_holes_are_no_obstacle_for_the_pool(self) -> None:
         self.assertEqual(self.report("holes", status=0)["oom_events"], [])
 
+    def test_holes_that_a_graph_replays_into(self) -> None:
+        event = self.only_oom(self.report("captured"))
+        self.assertEqual(event["verdict"], "fragmentation")
+        self.assertIn("500.0 MiB lie free in holes", event["sentence"])
+        self.assertIn("CUDA graphs replay into what was allocated", event["sentence"])
+
+    def test_holes_that_no_host_memory_could_stand_in_for(self) -> None:
+        event = self.only_oom(self.report("holes", SIMGPU_HOST_NUMA=0))
+        self.assertEqual(event["verdict"], "fragmentation")
+        self.assertIn("500.0 MiB lie free in holes", event["sentence"])
+        self.assertIn("no host memory could stand in for them", event["sentence"])
+
     def test_other_process(self) -> None:
         shared: dict[str, Any] = {"SIMGPU_SHARED": self.folder / "device"}
         with self.running(program("verdict_job"), "hold", "500", **WORLD, **shared) as other:

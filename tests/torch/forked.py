@@ -46,10 +46,7 @@ class Run:
     reports: Sequence[dict[str, Any]]
     texts: Sequence[str]
     folder: Path  # the run's, with a folder for each process
-
-    def process_folder(self, rank: int = 0) -> Path:
-        folders = {int(r["process"]["rank"] or 0): Path(r["trace"]).parent for r in self.reports}
-        return folders[rank]
+    folders: Sequence[Path]  # those, in the order of ranks
 
 
 # ---- the process that forks ----
@@ -215,11 +212,14 @@ def run(
     ]
     result = harness.Result(request["command"], status, *said)
     reports, texts = harness.reports_in(folder / "out")
-    order = sorted(
-        range(len(reports)), key=lambda i: int(reports[i]["process"]["rank"] or 0)
-    )
+    folders = [Path(p).parent for p in sorted((folder / "out" / "run").glob("*/trace.mshm"))]
+    order = sorted(range(len(reports)), key=lambda i: int(reports[i]["process"]["rank"] or 0))
     return Run(
-        result, [reports[i] for i in order], [texts[i] for i in order], folder / "out" / "run"
+        result,
+        [reports[i] for i in order],
+        [texts[i] for i in order],
+        folder / "out" / "run",
+        [folders[i] for i in order],
     )
 
 

@@ -4,6 +4,7 @@
  *   verdict_job search        a request is refused, served after a free, and a larger one refused
  *   verdict_job hold SIZE     allocates, says so, and waits to be killed
  *   verdict_job holes         a framework's segment with holes in it that nobody may take
+ *   verdict_job captured      the same, of which a part was born while a stream was capturing
  *   verdict_job grow          every step keeps 2 MiB more, until one is refused
  *   verdict_job ledger        memory of every kind; says what the device counts as its own
  */
@@ -48,12 +49,29 @@ static void hold(size_t bytes)
     (void)pause();
 }
 
+static void be_born(CUdeviceptr at, size_t bytes)
+{
+    if (memshim_range_born) {
+        memshim_range_born(0, (const void *)at, bytes);
+    }
+}
+
 static void holes(void)
 {
+    be_born(ask(600 * MIB), 100 * MIB);
+    (void)ask(400 * MIB);
+}
+
+/* A graph may replay into all of the segment, whatever the framework has dropped of it since. */
+static void captured(void)
+{
     CUdeviceptr segment = ask(600 * MIB);
-    if (memshim_range_born) {
-        memshim_range_born(0, (const void *)segment, 100 * MIB);
-    }
+    CUstream stream;
+    CUgraph graph;
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    be_born(segment, 100 * MIB);
+    MUST(cu.cuStreamEndCapture(stream, &graph));
     (void)ask(400 * MIB);
 }
 
@@ -111,6 +129,8 @@ int main(int argc, char **argv)
         hold(strtoull(argv[2], NULL, 10) * MIB);
     } else if (strcmp(argv[1], "holes") == 0) {
         holes();
+    } else if (strcmp(argv[1], "captured") == 0) {
+        captured();
     } else if (strcmp(argv[1], "grow") == 0) {
         grow();
     } else if (strcmp(argv[1], "ledger") == 0) {

@@ -94,6 +94,31 @@ Test(kinds, of_gradients_that_are_dropped_at_once)
     expect(LOOP_BACKWARD, MS_KIND_TEMPORARY, UINT64_C(1) * STEPS * (PARAMETERS + 100) * BYTES);
 }
 
+/* Nothing has died, and no pass has come: what a call of the model asked for is no part of it. */
+Test(kinds, of_a_run_that_ends_in_its_first_step)
+{
+    loop_born(&loop, LOOP_FORWARD, BYTES);
+    loop_end(&loop);
+    expect(LOOP_PARAMETER, MS_KIND_PARAMETERS, BYTES);
+    expect(LOOP_COPY, MS_KIND_PERSISTENT, BYTES);
+    expect(LOOP_FORWARD, MS_KIND_ACTIVATIONS, BYTES);
+}
+
+/* What the last step began is as what the same lines made before. */
+Test(kinds, of_a_run_that_ends_within_a_step)
+{
+    train(false);
+    loop_born(&loop, LOOP_INPUT, BYTES);
+    loop_born(&loop, LOOP_FORWARD, BYTES);
+    loop_born(&loop, LOOP_EVALUATION, BYTES);
+    loop_born(&loop, LOOP_KEPT, BYTES);
+    loop_end(&loop);
+    expect(LOOP_INPUT, MS_KIND_TEMPORARY, UINT64_C(1) * (STEPS + 1) * BYTES);
+    expect(LOOP_FORWARD, MS_KIND_ACTIVATIONS, UINT64_C(1) * (STEPS + 1) * BYTES);
+    expect(LOOP_EVALUATION, MS_KIND_TEMPORARY, UINT64_C(1) * (STEPS + 1) * BYTES);
+    expect(LOOP_KEPT, MS_KIND_PERSISTENT, UINT64_C(1) * (STEPS + 1) * BYTES);
+}
+
 Test(kinds, of_what_fsdp_gathers)
 {
     loop_moment(&loop, LOOP_GATHERED, BYTES);

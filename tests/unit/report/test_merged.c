@@ -65,7 +65,6 @@ static void merge(struct ms_merged *merged)
 Test(merged, ranks_in_order_the_first_dead_and_the_outlier)
 {
     struct ms_merged merged;
-    uint64_t median;
 
     folder = synthetic_folder();
     for (int i = 0; i < 12; i++) {
@@ -78,8 +77,10 @@ Test(merged, ranks_in_order_the_first_dead_and_the_outlier)
         cr_assert_eq(((struct ms_rank *)merged.ranks.at)[i].rank, i, "2 comes before 10");
     }
     cr_assert_eq(ms_merged_first_dead(&merged)->rank, 3);
-    cr_assert_eq(ms_merged_outlier(&merged, &median)->rank, 10);
-    cr_assert_eq(median, 10 * GIB);
+    const struct ms_outlier outlier = ms_merged_outlier(&merged);
+
+    cr_assert_eq(outlier.rank->rank, 10);
+    cr_assert_eq(outlier.median_bytes, 10 * GIB);
 
     struct ms_outlier_site site;
 
@@ -112,7 +113,7 @@ Test(merged, a_run_that_went_well)
     }
     merge(&merged);
     cr_assert_null(ms_merged_first_dead(&merged));
-    cr_assert_null(ms_merged_outlier(&merged, NULL));
+    cr_assert_null(ms_merged_outlier(&merged).rank);
 
     struct ms_outlier_site site;
 
