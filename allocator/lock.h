@@ -7,6 +7,7 @@
 #define MEMSHIM_ALLOCATOR_LOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct {
@@ -29,6 +30,14 @@ static inline void ms_lock_acquire(ms_lock_t *lock)
                          0)) {
         ms_lock_wait(lock);
     }
+}
+
+/* False where somebody holds it. */
+static inline bool ms_lock_try(ms_lock_t *lock)
+{
+    uint32_t expected = 0;
+    return atomic_compare_exchange_strong_explicit(&lock->word, &expected, 1, memory_order_acquire,
+                                                   memory_order_relaxed);
 }
 
 static inline void ms_lock_release(ms_lock_t *lock)

@@ -19,6 +19,11 @@ struct ms_fold {
     uint64_t windows, every; /* a set is taken after one in so many windows */
     size_t ooms;             /* done */
     struct ms_codec codec;
+
+    /* The window that is being folded. */
+    bool inside;
+    struct ms_records records;
+    uint32_t window_events; /* that it has records of */
 };
 
 ms_fold_t *ms_fold_new(void)
@@ -127,19 +132,43 @@ static void take_instant(struct ms_fold *fold)
 
 /* ---- windows ---- */
 
-bool ms_fold_window(ms_fold_t *fold, const struct ms_extent_header *header,
-                    const struct ms_fold_oom *ooms, size_t oom_count)
+static bool begin_window(struct ms_fold *fold, const struct ms_extent_header *header)
 {
     const uint64_t committed = atomic_load_explicit(&header->committed, memory_order_acquire);
-    struct ms_records records;
-    struct ms_event event;
-    uint64_t time_ns;
 
     if (header->first_event != fold->digest.end_event || !look(fold)) {
         return false;
     }
-    records = ms_records_begin(&fold->codec, header, committed & UINT32_MAX);
-    while (ms_records_next(&records, &event, &time_ns)) {
+    fold->records = ms_records_begin(&fold->codec, header, committed & UINT32_MAX);
+    fold->window_events = (uint32_t)(committed >> 32);
+    fold->inside = true;
+    return true;
+}
+
+static enum ms_fold_state end_window(struct ms_fold *fold)
+{
+    fold->inside = false;
+    ms_site_table_hush(fold->digest.sites);
+    take_instant(fold);
+    return fold->records.left_bytes == 0 && fold->records.count == fold->window_events
+               ? MS_FOLD_DONE
+               : MS_FOLD_FAILED;
+}
+
+enum ms_fold_state ms_fold_some(ms_fold_t *fold, const struct ms_extent_header *header,
+                                const struct ms_fold_oom *ooms, size_t oom_count,
+                                uint64_t most_records)
+{
+    struct ms_event event;
+    uint64_t time_ns;
+
+    if (!fold->inside && !begin_window(fold, header)) {
+        return MS_FOLD_FAILED;
+    }
+    for (; most_records > 0; most_records--) {
+        if (!ms_records_next(&fold->records, &event, &time_ns)) {
+            return end_window(fold);
+        }
         if (fold->ooms < oom_count) {
             take_ooms(fold, ooms, oom_count);
         }
@@ -148,9 +177,7 @@ bool ms_fold_window(ms_fold_t *fold, const struct ms_extent_header *header,
         fold->digest.end_event++;
         fold->digest.end_ns = time_ns;
     }
-    ms_site_table_hush(fold->digest.sites);
-    take_instant(fold);
-    return records.left_bytes == 0 && records.count == committed >> 32;
+    return MS_FOLD_MORE;
 }
 
 void ms_fold_store(const ms_fold_t *fold, struct ms_buffer *out)

@@ -27,12 +27,20 @@ void ms_fold_delete(ms_fold_t *fold); /* null: nothing */
 /* A definition, before the first event that names it. */
 void ms_fold_define(ms_fold_t *fold, uint32_t kind, const void *payload, size_t bytes);
 
-/* The next window, whole at `header`; ooms: all so far, by event. False where it is not the next
- * one (some events have no records), or there is no memory: then nothing can be folded any more. */
-bool ms_fold_window(ms_fold_t *fold, const struct ms_extent_header *header,
-                    const struct ms_fold_oom *ooms, size_t oom_count);
+enum ms_fold_state {
+    MS_FOLD_MORE,  /* the window has more records */
+    MS_FOLD_DONE,  /* the next window is next */
+    MS_FOLD_FAILED /* it is not the next one (some events have no records), or there is no memory:
+                      nothing can be folded any more */
+};
 
-/* The digest of all that was folded. */
+/* So many records more of the next window, whole at `header`, where it stays until it is done;
+ * ooms: all so far, by event. */
+enum ms_fold_state ms_fold_some(ms_fold_t *fold, const struct ms_extent_header *header,
+                                const struct ms_fold_oom *ooms, size_t oom_count,
+                                uint64_t most_records);
+
+/* The digest of all that was folded; no window is half done. */
 void ms_fold_store(const ms_fold_t *fold, struct ms_buffer *out);
 
 #endif

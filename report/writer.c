@@ -60,6 +60,11 @@ static RARE bool make_ready(struct ms_trace *trace, uint8_t device)
     while (!trace->closed && (device < MS_DEVICE_COUNT || device == NO_DEVICE)) {
         if (trace->told - trace->packed == MS_TAIL_EVENTS) {
             ms_tail_pack(trace, true);
+            if (atomic_load_explicit(&trace->digest.due, memory_order_relaxed)) {
+                ms_spin_release(&trace->lock);
+                ms_digest_step(trace);
+                ms_spin_acquire(&trace->lock);
+            }
         } else if (trace->retired.header) {
             ms_spin_release(&trace->lock);
             (void)ms_window_prepare(trace);

@@ -1,6 +1,7 @@
 /* The digest of a bounded trace (digest.h), as the writer keeps it.
  *
- * Full windows are folded one at a time, oldest first, once the trace is seven eighths full; the
+ * Full windows are folded, oldest first, once the trace is seven eighths full, some records at a
+ * time, twice as many as are told meanwhile, so that no single event pays for a whole window; the
  * digest is written when a window has to make room that the last one does not cover, which is once
  * for an eighth of the trace's windows: so its size does not count. All under `growing`: no event
  * waits for it but in the thread that ran into a full window.
@@ -13,21 +14,24 @@
 #include "report/digest.h"
 #include "report/writer_internal.h"
 
-#define LEAST_BYTES (UINT64_C(8) << 20) /* that a digest may have, whatever the limit */
+#define STEP_RECORDS (UINT64_C(2) * MS_TAIL_EVENTS)
+#define LEAST_BYTES  (UINT64_C(8) << 20) /* that a digest may have, whatever the limit */
 #define PART_BYTES \
     (MS_EXTENT_BYTES - sizeof(struct ms_extent_header) - sizeof(struct ms_digest_part))
 
-static void give_up(struct ms_trace *trace)
+void ms_digest_close(struct ms_trace *trace)
 {
-    trace->digest.off = true;
+    atomic_store_explicit(&trace->digest.due, false, memory_order_relaxed);
+    ms_trace_file_unmap(trace->digest.folding);
+    trace->digest.folding = NULL;
     ms_fold_delete(trace->digest.fold);
     trace->digest.fold = NULL;
 }
 
-void ms_digest_close(struct ms_trace *trace)
+static void give_up(struct ms_trace *trace)
 {
-    ms_fold_delete(trace->digest.fold);
-    trace->digest.fold = NULL;
+    trace->digest.off = true;
+    ms_digest_close(trace);
 }
 
 /* ---- folding ---- */
@@ -67,37 +71,70 @@ static bool fold_definitions(struct ms_trace *trace)
     return true;
 }
 
-/* The oldest full window that is not folded yet. Needs `growing`. */
-static bool fold_window(struct ms_trace *trace)
+/* So many records of the oldest full window that is not folded yet. Needs `growing`. */
+static bool fold_some(struct ms_trace *trace, uint64_t most_records)
 {
     struct ms_trace_digest *digest = &trace->digest;
+    const size_t ooms = atomic_load_explicit(&digest->oom_count, memory_order_acquire);
+    enum ms_fold_state state;
     int error;
 
-    if (!digest->fold) {
-        digest->fold = ms_fold_new();
+    if (!digest->folding) {
+        digest->fold = digest->fold ? digest->fold : ms_fold_new();
+        if (!digest->fold || !fold_definitions(trace)) {
+            return false;
+        }
+        digest->folding =
+            ms_trace_file_map(&trace->file, trace->ring[ms_ring_at(trace, digest->folded)], &error);
+        if (!digest->folding) {
+            return false;
+        }
     }
-    if (!digest->fold || !fold_definitions(trace)) {
-        return false;
+    state = ms_fold_some(digest->fold, digest->folding, digest->ooms, ooms, most_records);
+    if (state != MS_FOLD_MORE) {
+        ms_trace_file_unmap(digest->folding);
+        digest->folding = NULL;
+        digest->folded += state == MS_FOLD_DONE;
     }
+    return state != MS_FOLD_FAILED;
+}
 
-    const uint64_t offset = trace->ring[ms_ring_at(trace, digest->folded)];
-    struct ms_extent_header *header = ms_trace_file_map(&trace->file, offset, &error);
-    const size_t ooms = atomic_load_explicit(&digest->oom_count, memory_order_acquire);
-    const bool folded = header && ms_fold_window(digest->fold, header, digest->ooms, ooms);
+/* No window is half folded, and one at least is folded whole. Needs `growing`. */
+static bool finish_folding(struct ms_trace *trace)
+{
+    bool good = true;
 
-    ms_trace_file_unmap(header);
-    digest->folded += folded;
-    return folded;
+    while (good && (trace->digest.folding || trace->digest.folded == 0)) {
+        good = fold_some(trace, UINT64_MAX);
+    }
+    return good;
 }
 
 void ms_digest_ahead(struct ms_trace *trace)
 {
-    const uint32_t room = trace->ring_limit;
+    const uint32_t begin = trace->ring_limit - trace->ring_limit / 8;
+    const uint32_t folded = trace->digest.folded;
 
-    if (!trace->digest.off && trace->ring_count + 2 > room - room / 8 &&
-        trace->digest.folded < trace->ring_count && !fold_window(trace)) {
-        give_up(trace);
+    atomic_store_explicit(&trace->digest.due,
+                          !trace->digest.off && trace->ring_count + 2 > begin + folded &&
+                              folded < trace->ring_count,
+                          memory_order_relaxed);
+}
+
+void ms_digest_step(struct ms_trace *trace)
+{
+    if (!ms_lock_try(&trace->growing)) {
+        return;
     }
+    if (atomic_load_explicit(&trace->digest.due, memory_order_relaxed)) {
+        if (!fold_some(trace, STEP_RECORDS)) {
+            give_up(trace);
+        }
+        if (!trace->digest.folding) {
+            ms_digest_ahead(trace);
+        }
+    }
+    ms_lock_release(&trace->growing);
 }
 
 /* ---- writing ---- */
@@ -200,7 +237,7 @@ void ms_digest_cover(struct ms_trace *trace)
 
     /* More than once where the disk is full: then the digest's own extents come first. */
     while (!digest->off && digest->covered == 0) {
-        if ((digest->folded == 0 && !fold_window(trace)) || !commit(trace)) {
+        if (!finish_folding(trace) || !commit(trace)) {
             give_up(trace);
         }
     }

@@ -34,8 +34,10 @@ struct ms_digest_slot {
 
 /* All under `growing`, but for the list of out-of-memories, which grows under `lock`. */
 struct ms_trace_digest {
-    ms_fold_t *fold;          /* null: nothing is folded yet, or `off` */
-    bool off;                 /* for good */
+    ms_fold_t *fold;                  /* null: nothing is folded yet, or `off` */
+    bool off;                         /* for good */
+    struct ms_extent_header *folding; /* the window that is half folded, mapped; null: none */
+    _Atomic bool due;                 /* something is to be folded: ms_digest_step */
     uint32_t folded, covered; /* of the ring's windows: the oldest so many; covered: in the digest
                                  that was written last */
     uint32_t site_extent;     /* definitions: the extent to be read next, */
@@ -148,8 +150,12 @@ static inline uint32_t ms_ring_at(const struct ms_trace *trace, uint32_t index)
 /* The oldest full window makes room: gives its extent, mapped. Needs `growing`. 0 or an errno. */
 int ms_window_recycle(struct ms_trace *trace, struct ms_mapped *extent);
 
-/* Folds one more window, where the trace is about to be full. Needs `growing`. */
+/* Sees whether something is to be folded: the trace is about to be full. Needs `growing`. */
 void ms_digest_ahead(struct ms_trace *trace);
+
+/* Folds some records, where it is due and nobody is in the way. Called without the lock, now and
+ * then. */
+void ms_digest_step(struct ms_trace *trace);
 
 /* Before a window is recycled: what was in it is in a digest, if there can be one. Needs `growing`.
  */

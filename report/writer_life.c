@@ -87,6 +87,8 @@ static void release_extents(struct ms_trace *trace)
         ms_mapped_drop(&trace->device_extents[device]);
         trace->pages[device] = NULL;
     }
+    ms_trace_file_unmap(trace->digest.folding);
+    trace->digest.folding = NULL;
     ms_trace_file_unmap(trace->header);
     trace->header = NULL;
 }

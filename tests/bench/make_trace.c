@@ -1,0 +1,97 @@
+/* A trace of a training-like run, as long as it is asked for, told through the real writer; with
+ * what the traced process itself pays at its end. What reports cost is measured on it (reports.py).
+ *
+ * Usage: make_trace OUTPUT EVENTS [LIMIT_BYTES]. Prints, as one line of JSON, the trace's folder,
+ * how long the longest event took to tell, and how long the report at exit. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "report/render.h"
+#include "synthetic.h"
+
+#define EVENTS_A_STEP 1000
+#define TOO_MUCH      (30 * GIB)
+
+static struct synthetic run;
+
+static uint64_t now_ns(clockid_t clock)
+{
+    struct timespec now;
+
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* The longest of so many events, in CPU time of the thread: others may have the core meanwhile. */
+static uint64_t churn(uint64_t events)
+{
+    uint64_t longest_ns = 0, before_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
+
+    for (uint64_t i = 0; i < events; i++) {
+        synthetic_churn(&run, 1);
+
+        const uint64_t after_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
+
+        longest_ns = after_ns - before_ns > longest_ns ? after_ns - before_ns : longest_ns;
+        before_ns = after_ns;
+    }
+    return longest_ns;
+}
+
+static uint64_t train(ms_trace_t *trace, uint64_t events)
+{
+    uint64_t longest_ns = 0;
+
+    for (uint64_t step = 1; step <= events / EVENTS_A_STEP; step++) {
+        const struct ms_event begin = {.kind = MS_EVENT_STEP, .id = step};
+        uint64_t took_ns;
+
+        ms_trace_emit(trace, &begin);
+        took_ns = churn(EVENTS_A_STEP - 1);
+        longest_ns = took_ns > longest_ns ? took_ns : longest_ns;
+    }
+    return longest_ns;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3 && argc != 4) {
+        (void)fprintf(stderr, "usage: make_trace OUTPUT EVENTS [LIMIT_BYTES]\n");
+        return 2;
+    }
+
+    struct ms_trace_config config = synthetic_config(argv[1]);
+    const struct ms_oom_state oom = synthetic_oom(TOO_MUCH, MS_OOM_TORCH);
+    char why[PATH_MAX + 512] = "";
+
+    config.limit_bytes = argc == 4 ? strtoull(argv[3], NULL, 10) : 0;
+
+    ms_trace_t *trace = ms_trace_open(&config, why, sizeof(why));
+
+    if (!trace) {
+        (void)fprintf(stderr, "make_trace: %s\n", why);
+        return 1;
+    }
+    synthetic_define(trace);
+    synthetic_begin(&run, trace, 1);
+
+    const uint64_t longest_ns = train(trace, strtoull(argv[2], NULL, 10));
+
+    ms_trace_oom(trace, 0, &oom);
+    ms_trace_close(trace, true, 1);
+
+    const uint64_t before_ns = now_ns(CLOCK_MONOTONIC), user_ns = now_ns(CLOCK_PROCESS_CPUTIME_ID);
+    const int error = ms_report_write(ms_trace_dir(trace), why, sizeof(why));
+
+    (void)printf("{\"folder\": \"%s\", \"longest_event_us\": %" PRIu64 ", \"report_at_exit\": %s, "
+                 "\"wall_ms\": %" PRIu64 ", \"cpu_ms\": %" PRIu64 "}\n",
+                 ms_trace_dir(trace), longest_ns / 1000, error ? "false" : "true",
+                 (now_ns(CLOCK_MONOTONIC) - before_ns) / 1000000,
+                 (now_ns(CLOCK_PROCESS_CPUTIME_ID) - user_ns) / 1000000);
+    if (error) {
+        (void)fprintf(stderr, "%s\n", why);
+    }
+    return 0;
+}
