@@ -47,15 +47,20 @@ function verdictOf(view) {
     element("p", { class: "sentence" },
       `Peak ${bytesText(device.peak_charged_bytes)} of ${bytesText(device.cap_bytes)} ` +
       `(${percentText(device.peak_charged_bytes, device.cap_bytes)}) on device ${device.index}.${ooms}`),
-    [growthTold(device), spillTold(device)].filter(Boolean).map((text) => element("p", {}, text)));
+    [beginningTold(device), growthTold(device), spillTold(device)].filter(Boolean).map((text) => element("p", {}, text)));
+}
+
+// As while a checkpoint is loaded, with its state in two copies.
+function beginningTold({ peak_before_steps_bytes: before, peak_in_steps_bytes: within }) {
+  return before > within && within !== null ? `The most was live before the first step began: ${bytesText(before)}; in steps, at most ${bytesText(within)}.` : "";
 }
 
 // What a run that went well has to be told all the same.
 function growthTold({ slope, growth }) {
   if (!growth || growth.length === 0) return "";
   const [first] = growth;
-  const cap = slope.cap_at_step === null ? "" : `, and the cap will be met in step ${countText(slope.cap_at_step)}`;
-  return `It grows: ${first.line ?? "a call site"} keeps ${slopeText(first)} more${growth.length > 1 ? `, ${countOf(growth.length - 1, "other call site")} too` : ""}${cap}.`;
+  const cap = slope.cap_at_step === null ? "" : `, and the cap is met in step ${countText(slope.cap_at_step)}`;
+  return `It grows: ${first.line ?? "a call site"}, by ${slopeText(first)}${growth.length > 1 ? `, ${countOf(growth.length - 1, "other call site")} too` : ""}${cap}.`;
 }
 
 function spillTold({ spill }) {
@@ -81,6 +86,13 @@ function trendFigures({ slope, growth, headroom }) {
   ];
 }
 
+// Of a run whose trace was replayed.
+function overheadFigure({ overhead }) {
+  if (!overhead || overhead.ratio === null) return null;
+  return figure("Overhead ratio", overhead.ratio.toFixed(3), "the least device memory that carries it, by its peak of live bytes" +
+    (overhead.torch_ratio === null ? "" : `; PyTorch alone: at most ${overhead.torch_ratio.toFixed(3)}`));
+}
+
 function figuresOf(device) {
   const fragmentation = device.fragmentation_at_peak;
   const spill = device.spill;
@@ -96,7 +108,7 @@ function figuresOf(device) {
     figure("Spilled", bytesText(spill.spilled_bytes),
       spill.spilled_bytes > 0 ? `${countOf(spill.spills, "move")} to host memory` : spill.peak_host_bytes > 0
         ? `nothing moved; up to ${bytesText(spill.peak_host_bytes)} of host memory stood by or in use` : "nothing moved to host memory"),
-    trendFigures(device));
+    trendFigures(device), overheadFigure(device));
 }
 
 function standsOut({ outlier_site: site }) {

@@ -160,7 +160,7 @@ class SegmentMap {
 
   axisOf(width) {
     const svg = d3.create("svg").attr("width", width).attr("height", 24).attr("aria-hidden", "true");
-    const { step, ticks } = timeTicks(...this.view.window, Math.max(3, width / 110));
+    const { step, ticks } = timeTicks(...this.view.window, Math.max(3, (width - MARGIN.left - MARGIN.right) / TICK_WIDE));
     const along = svg.append("g").attr("class", "axis time");
     for (const at of ticks) {
       const x = MARGIN.left + this.x(at);

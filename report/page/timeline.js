@@ -8,6 +8,7 @@ const LINES = [
   { key: "cap", title: "cap", note: "What may be charged" },
 ];
 const ROW = 16;
+const TICK_WIDE = 110; // pixels
 const MARGIN = { left: 84, right: 16, top: 18 }; // pixels around the plot; the map stands below it
 const MOST_TAG_ROWS = 8;
 const TAG_LABEL = "tags, NVTX";
@@ -213,7 +214,7 @@ class Timeline {
         .attr("text-anchor", "end").text(bytes === 0 ? "0" : bytesText(bytes));
     }
     const along = svg.append("g").attr("class", "axis time");
-    const { step, ticks } = timeTicks(...this.window, Math.max(3, (right - left) / 110));
+    const { step, ticks } = timeTicks(...this.window, Math.max(3, (right - left) / TICK_WIDE));
     for (const at of ticks) {
       along.append("line").attr("x1", this.x(at)).attr("x2", this.x(at)).attr("y1", bottom).attr("y2", bottom + 5);
       along.append("text").attr("x", this.x(at)).attr("y", bottom + 18).attr("text-anchor", "middle").text(tickText(at, step));

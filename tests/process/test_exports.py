@@ -231,6 +231,13 @@ class Csv(ExportsTest):
             self.assertGreater(answer["recording"]["operations"], 10000)
             self.assertEqual(answer, self.replay(folder))
 
+    def test_no_cell_is_a_formula(self) -> None:
+        """What is read again is exact; a name stands behind its number, so that a spreadsheet sees
+        text."""
+        for folder in self.folders:
+            for row in csv.reader(io.StringIO(self.export("csv", folder).decode())):
+                self.assertFalse([cell for cell in row if cell.startswith(("=", "+", "-", "@"))])
+
     def test_it_names_the_lines_of_code(self) -> None:
         rows = list(csv.DictReader(io.StringIO(self.export("csv", self.folders[1]).decode())))
         sites = {row["site"] for row in rows} - {""}

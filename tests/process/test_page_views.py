@@ -129,7 +129,7 @@ class Views(BrowserTest):
         self.assertIn(f"over {largest:.0f}\N{NO-BREAK SPACE}×", figures)
         self.assertIn(bytes_text(self.device["spill"]["spilled_bytes"]), figures)
         told = self.text("#answer .verdict")
-        self.assertIn(f"It grows: {growth[0]['line']} keeps", told)
+        self.assertIn(f"It grows: {growth[0]['line']}, by +128.0 KiB a step", told)
         self.assertIn(f"met in step {self.device['slope']['cap_at_step']:,}", told)
         self.assertIn("The device ran short", told)
 
