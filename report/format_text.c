@@ -209,9 +209,11 @@ static void add_exactness(const struct ms_model *model, struct ms_buffer *out)
     if (model->events == model->read_events) {
         ms_buffer_format(out, "; every one of %s events in detail.\n", COUNT(model->events));
     } else {
-        ms_buffer_format(out, "; the last %s of %s events in detail (since %s).\n",
-                         COUNT(model->read_events), COUNT(model->events),
-                         DURATION(model->first_detail_ns));
+        ms_buffer_format(
+            out,
+            "; the last %s of %s events in detail (since %s), and with them growth and "
+            "the map of addresses.\n",
+            COUNT(model->read_events), COUNT(model->events), DURATION(model->first_detail_ns));
     }
     if (model->lost_events > 0) {
         ms_buffer_format(out,
