@@ -55,7 +55,8 @@ def environment(shim: bool, **settings: Any) -> dict[str, str]:
     """The environment of a run: the simulated GPU's libraries first, memshim preloaded or not.
 
     Variables of the simulated GPU and of memshim that are set around the tests are not passed on.
-    What is about spilling switches it on: elsewhere memory that runs out has to be seen to.
+    What is about spilling switches it on: elsewhere memory that runs out has to be seen to, unless
+    MEMSHIM_TEST_SPILL, around the tests, says otherwise.
     """
     kept = {
         name: value
@@ -65,7 +66,7 @@ def environment(shim: bool, **settings: Any) -> dict[str, str]:
     kept["LD_LIBRARY_PATH"] = str(SIMGPU)
     if shim:
         kept["LD_PRELOAD"] = str(SHIM)
-    kept["MEMSHIM_SPILL"] = "off"
+    kept["MEMSHIM_SPILL"] = os.environ.get("MEMSHIM_TEST_SPILL", "off")
     for name, value in settings.items():
         kept[name] = str(value)
     if SANITIZER.exists() and "LD_PRELOAD" in kept:

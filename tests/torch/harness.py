@@ -95,7 +95,7 @@ def environment(preload: Preload = None, **settings: object) -> dict[str, str]:
     if (Path(sys.prefix) / "bin" / "python").exists():
         kept["MEMSHIM_VENV"] = sys.prefix
     kept["OMP_NUM_THREADS"] = "1"
-    kept["MEMSHIM_SPILL"] = "off"
+    kept["MEMSHIM_SPILL"] = os.environ.get("MEMSHIM_TEST_SPILL", "off")
     if preload is not None:
         paths = [preload] if isinstance(preload, Path) else preload
         kept["LD_PRELOAD"] = ":".join(str(path) for path in paths)

@@ -167,7 +167,10 @@ void sim_arena_free(struct sim_device *device, char *address, uint64_t occupied_
 
 uint64_t simgpu_used_bytes(int device)
 {
-    return sim_device_of(device) ? sim_account_used_here(device) : UINT64_MAX;
+    sim_lock();
+    uint64_t used = sim_device_of(device) ? sim_account_used_here(device) : UINT64_MAX;
+    sim_unlock();
+    return used;
 }
 
 uint64_t simgpu_used_bytes_all(int device)
