@@ -78,6 +78,30 @@ static void add_head(const struct ms_model *model, struct ms_buffer *out)
     }
 }
 
+/* PyTorch raises an out-of-memory of its own behind the driver's refusals. */
+static bool is_behind_torchs(const struct ms_model *model, size_t index)
+{
+    const struct ms_model_oom *oom = ms_model_oom_at(model, index);
+
+    for (size_t i = index + 1; i < ms_model_oom_count(model); i++) {
+        const struct ms_model_oom *later = ms_model_oom_at(model, i);
+
+        if (later->device == oom->device && later->record.state.source == MS_OOM_TORCH) {
+            return oom->record.state.source == MS_OOM_DRIVER &&
+                   later->record.state.refused_bytes == oom->record.state.requested_bytes;
+        }
+    }
+    return false;
+}
+
+static const char *what_became(const struct ms_model *model, size_t index)
+{
+    if (ms_model_oom_at(model, index)->recovered) {
+        return "recovered";
+    }
+    return is_behind_torchs(model, index) ? "behind PyTorch's" : "not recovered";
+}
+
 static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
 {
     const size_t count = ms_model_oom_count(model);
@@ -99,7 +123,7 @@ static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
             DURATION(oom->time_ns), oom->device,
             oom->record.state.source == MS_OOM_TORCH ? "PyTorch" : "driver",
             BYTES(oom->record.state.requested_bytes), BYTES(oom->short_bytes),
-            ms_verdict_name(oom->verdict), oom->recovered ? "recovered" : "not recovered");
+            ms_verdict_name(oom->verdict), what_became(model, i));
     }
 }
 

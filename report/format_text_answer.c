@@ -14,6 +14,8 @@
 #define HOLDERS 3
 #define NAMES   32
 
+#define ALARMING_PPM 300000 /* fragmentation that a reader would ask about */
+
 /* A number's text that lives as long as the expression it is written in. */
 #define BYTES(value)    ms_bytes_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
 #define COUNT(value)    ms_count_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
@@ -433,10 +435,15 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
     if (step > 0) {
         ms_buffer_format(out, ", at step %s", COUNT(step));
     }
-    ms_buffer_format(out, ".\n  live   at most %s; ",
-                     BYTES(ms_aggregate_peak_live(sums).live_bytes));
+    ms_buffer_format(out, ".\n  live   at most %s, reserved at most %s; ",
+                     BYTES(ms_aggregate_peak_live(sums).live_bytes),
+                     BYTES(sums->peak_reserved.reserved_bytes));
     ms_text_add_fragmentation(out, sums);
-    ms_buffer_add(out, "\n");
+    ms_buffer_add(out,
+                  ms_aggregate_fragmentation_ppm(sums) > ALARMING_PPM && sums->births > 0
+                      ? "\n         (PyTorch had cached the rest; it is taken back when memory "
+                        "is short)\n"
+                      : "\n");
     add_holders(model, device, ms_ledger_peak_moment(model, device), rows,
                 ms_ledger_at_peak(model, device, rows), out);
     add_loading(model, device, out);
