@@ -23,16 +23,22 @@ class Views(ProcessTest):
     def test_off_unless_asked_for(self) -> None:
         self.assertEqual(self.job("row", MEMSHIM_LIMIT=12 * MIB), "refused")
 
+    def test_bytes_change_hands_when_their_last_use_is_over(self) -> None:
+        told = self.job(
+            "handover", MEMSHIM_LIMIT=12 * MIB, MEMSHIM_VIEWS="on", SIMGPU_DELAY_US=50000
+        )
+        self.assertEqual(told, "kept")
+
     def test_every_byte_is_kept(self) -> None:
         for seed in ("1", "2"):
             with self.subTest(seed=seed):
                 told = self.job(
                     "random",
                     seed,
-                    "150",
+                    "200",
                     MEMSHIM_LIMIT=64 * MIB,
                     MEMSHIM_VIEWS="on",
-                    SIMGPU_DELAY_US=200,
+                    SIMGPU_DELAY_US=1000,
                 )
                 self.assertIn("every byte as it was written", told)
 
