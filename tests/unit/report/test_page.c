@@ -102,10 +102,9 @@ static void expect_said(const struct ms_model *model)
     ms_merged_add(&merged, model);
     ms_page_begin(&page, &html, 5000);
     cr_expect_not(ms_page_add(&page, model));
-    cr_expect_not(ms_page_add(&page, model));
     ms_page_end(&page, &merged);
     ms_buffer_append(&html, "", 1);
-    cr_expect_not_null(strstr(html.at, "\"processes\":[],\"processes_left_out\":2"));
+    cr_expect_not_null(strstr(html.at, "\"processes\":[],\"processes_left_out\":1"));
     ms_merged_free(&merged);
     ms_buffer_free(&html);
 }
