@@ -276,7 +276,7 @@ static void collect_lines(struct ms_diff *diff)
             line->largest_bytes = both > line->largest_bytes ? both : line->largest_bytes;
         }
     }
-    if (diff->lines.bytes > 0) {
+    if (diff->lines.at) {
         qsort(diff->lines.at, ms_diff_line_count(diff), sizeof(struct ms_diff_line),
               by_line_difference);
     }

@@ -211,7 +211,10 @@ def run(
         for name in ("stdout", "stderr")
     ]
     result = harness.Result(request["command"], status, *said)
-    reports, texts = harness.reports_in(folder / "out")
+    try:
+        reports, texts = harness.reports_in(folder / "out")
+    except FileNotFoundError as error:
+        raise AssertionError(f"a process left no report\n{result.describe()}") from error
     folders = [Path(p).parent for p in sorted((folder / "out" / "run").glob("*/trace.mshm"))]
     order = sorted(range(len(reports)), key=lambda i: int(reports[i]["process"]["rank"] or 0))
     return Run(

@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import tempfile
+import textwrap
 import unittest
 from pathlib import Path
 from typing import Any
@@ -313,8 +314,10 @@ def merged(run: forked.Run) -> dict[str, Any]:
 class Language(unittest.TestCase):
     """4. A language model with master copies of its weights."""
 
-    SHORT = () if FULL else ("--layers", "2", "--width", "256", "--heads", "4")
-    JOB = ("lm512m.py", *SHORT, *(() if FULL else ("--vocabulary", "4000", "--length", "256")))
+    MODEL = ("lm512m.py",) + (
+        () if FULL else ("--layers", "2", "--width", "256", "--heads", "4", "--vocabulary", "4000")
+    )
+    JOB = (*MODEL, "--length", "1024" if FULL else "256")
     MEMORY = "44GiB" if FULL else "24GiB"
 
     def test_peak_by_kind(self) -> None:
@@ -335,7 +338,7 @@ class Language(unittest.TestCase):
 
     def test_a_batch_that_is_too_large_is_demand_not_fragmentation(self) -> None:
         report, event = failed(
-            *(*self.JOB[:-2], "--micro-batch", "8", "--length", "2048", "--steps", "1"),
+            *(*self.MODEL, "--micro-batch", "8", "--length", "2048", "--steps", "1"),
             *("--accumulation", "1"),
             SIMGPU_MEMORY="44GiB" if FULL else "1GiB",
         )
@@ -358,6 +361,22 @@ class Language(unittest.TestCase):
         self.assertEqual(said["outlier_site"]["median_bytes"], 0)
         for rank in said["ranks"]:
             self.assertGreater(rank["peak_charged_bytes"], rank["peak_live_bytes"])
+        self.check_dashboard(run)
+
+    def check_dashboard(self, run: forked.Run) -> None:
+        """Used of the cap, status and fragmentation of each rank, as memshim top has them."""
+        top = subprocess.run(
+            [harness.CLI, "top", run.folder, "--once", "--json"], capture_output=True, check=True
+        )
+        processes = json.loads(top.stdout)["processes"]
+        self.assertEqual(sorted(process["rank"] for process in processes), [0, 1, 2, 3])
+        for process in processes:
+            (device,) = process["devices"]
+            report = run.reports[process["rank"]]["devices"][0]
+            self.assertEqual(device["peak_used_bytes"], report["peak_charged_bytes"])
+            self.assertEqual(device["cap_bytes"], report["cap_bytes"])
+            self.assertEqual(device["status"], "normal")
+            self.assertIsNotNone(device["fragmentation"])
 
     def test_loading_is_told_apart_from_training(self) -> None:
         with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
@@ -493,6 +512,75 @@ class Mixture(unittest.TestCase):
         names = json.dumps(timeline)
         for state in reached:
             self.assertIn(state, names)
+
+
+# Enough events that a trace of 1 MiB drops the first of them.
+LONG = """
+    import torch
+
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(*(torch.nn.Linear(64, 64) for _ in range(4))).cuda()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, foreach=False)
+    kept = [torch.empty(1 << 20, device="cuda")]
+    for step in range(20):
+        loss = model(torch.ones(8 if step == 7 else 4, 64, device="cuda")).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        kept.append(torch.empty(1 << 18, device="cuda"))
+        for i in range(6000):
+            torch.empty(i * 64, device="cuda")
+    del kept[1:]
+    model(torch.ones(4, 64, device="cuda")).sum().backward()
+"""
+
+
+@harness.needs_torch
+class Bounded(unittest.TestCase):
+    """A trace that holds the last events alone, beside one that holds all."""
+
+    def runs(self) -> tuple[forked.Run, forked.Run]:
+        with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+            script = Path(folder) / "long.py"
+            script.write_text(textwrap.dedent(LONG))
+            whole = forked.run(script)
+            bounded = forked.run(script, MEMSHIM_TRACE_LIMIT="1MiB")
+        whole.result.check()
+        bounded.result.check()
+        return whole, bounded
+
+    def test_the_same_sums_and_the_same_diff(self) -> None:
+        whole, bounded = self.runs()
+        (all_events,), (last_events,) = whole.reports, bounded.reports
+        self.assertGreater(last_events["trace"]["detail_since_ns"], 0)
+        self.assertEqual(all_events["trace"]["detail_since_ns"], 0)
+        # What dies on which side of a backward pass's end, two threads decide anew in every run.
+        for row, again in zip(all_events["kinds"], last_events["kinds"], strict=True):
+            self.assertEqual(row["kind"], again["kind"])
+            self.assertAlmostEqual(row["bytes"], again["bytes"], delta=row["bytes"] // 50)
+            self.assertAlmostEqual(
+                row["at_peak_bytes"], again["at_peak_bytes"], delta=row["at_peak_bytes"] // 50
+            )
+        device, same = all_events["devices"][0], last_events["devices"][0]
+        for key in ("peak_live_bytes", "peak_reserved_bytes", "peak_charged_bytes", "tensors"):
+            self.assertEqual(device[key], same[key], key)
+        self.assertEqual(all_events["steps"]["count"], last_events["steps"]["count"])
+        keys = ("line", "allocations", "bytes", "peak_bytes", "at_peak_bytes")
+        self.assertEqual(
+            sorted([str(site[key]) for key in keys] for site in all_events["call_sites"]),
+            sorted([str(site[key]) for key in keys] for site in last_events["call_sites"]),
+        )
+        for site in diff(whole, bounded)["sites"]:
+            self.assertEqual(site["change_bytes"], 0)
+            self.assertEqual(site["a_most_bytes"], site["b_most_bytes"])
+
+        since_s = last_events["trace"]["detail_since_ns"] / 2e9
+        early = f"{bounded.folders[0]}@{since_s:.6f}s"
+        said = subprocess.run(
+            [harness.CLI, "diff", early, bounded.folders[0]], capture_output=True, text=True
+        )
+        self.assertEqual(said.returncode, 1, said.stdout)
+        self.assertIn("the records of that moment are gone", said.stderr)
 
 
 # Four of every five blocks die again; each segment of 20 MiB keeps the fifth.
