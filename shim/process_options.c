@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "shim/hot.h"
 #include "shim/life.h"
 #include "shim/log.h"
 #include "shim/options.h"
@@ -20,7 +21,7 @@ struct own_options {
     char run_id[RUN_ID_CHARACTERS];
 };
 
-static const struct own_options *_Atomic own;
+MS_HOT_DATA static const struct own_options *_Atomic own;
 
 static void say(void *ctx, const char *sentence)
 {
@@ -48,12 +49,9 @@ static void own_strings(struct own_options *mine)
     }
 }
 
-const struct ms_options *ms_options(void)
+static __attribute__((noinline, cold)) const struct ms_options *read_options(void)
 {
-    const struct own_options *published = atomic_load_explicit(&own, memory_order_acquire);
-    if (published != NULL) {
-        return &published->parsed;
-    }
+    const struct own_options *published = NULL;
     struct own_options *mine =
         mmap(NULL, sizeof(*mine), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mine == MAP_FAILED) {
@@ -73,6 +71,12 @@ const struct ms_options *ms_options(void)
     struct ms_options again;
     ms_options_parse(environ, &again, say, NULL);
     return &mine->parsed;
+}
+
+MS_HOT const struct ms_options *ms_options(void)
+{
+    const struct own_options *published = atomic_load_explicit(&own, memory_order_acquire);
+    return __builtin_expect(published != NULL, 1) ? &published->parsed : read_options();
 }
 
 void ms_options_of_child(void)

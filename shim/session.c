@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "report/render.h"
+#include "shim/hot.h"
 #include "shim/identity.h"
 #include "shim/life.h"
 #include "shim/log.h"
@@ -24,7 +25,7 @@
 #define VERSIONS    4
 
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic(ms_trace_t *) trace;
+MS_HOT_DATA static _Atomic(ms_trace_t *) trace;
 static bool open_tried;                   /* under opening */
 static bool device_noted[MS_DEVICES_MAX]; /* under opening */
 
@@ -35,12 +36,12 @@ static struct early_version {
     char what[16], version[64];
 } early_versions[VERSIONS]; /* under early */
 
-ms_trace_t *ms_session_trace(void)
+MS_HOT ms_trace_t *ms_session_trace(void)
 {
     return atomic_load_explicit(&trace, memory_order_acquire);
 }
 
-void ms_session_emit(const struct ms_event *event)
+MS_HOT void ms_session_emit(const struct ms_event *event)
 {
     ms_trace_t *open = ms_session_trace();
     if (open != NULL) {
@@ -48,7 +49,7 @@ void ms_session_emit(const struct ms_event *event)
     }
 }
 
-static void emit_to_session(void *ctx, const struct ms_event *event)
+MS_HOT static void emit_to_session(void *ctx, const struct ms_event *event)
 {
     (void)ctx;
     ms_session_emit(event);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "report/units.h"
+#include "shim/hot.h"
 #include "shim/identity.h"
 #include "shim/life.h"
 #include "shim/log.h"
@@ -19,7 +20,7 @@
 /* So long after its begin a program that tells its steps has told one. */
 #define NO_STEP_NS (60 * NS_PER_S)
 
-_Atomic bool ms_status_on;
+MS_HOT_DATA _Atomic bool ms_status_on;
 static _Atomic int32_t rank = -1; /* -1: unknown */
 static _Atomic uint64_t
     due_ns; /* CLOCK_MONOTONIC; with steps: when it is said that there are none */

@@ -18,6 +18,7 @@
 
 #include "shim/elf.h"
 #include "shim/hook.h"
+#include "shim/hot.h"
 #include "shim/log.h"
 #include "shim/options.h"
 #include "shim/resolve.h"
@@ -40,10 +41,10 @@ __attribute__((visibility("default"))) void USAGE(void *ptr, int64_t bytes, size
 __attribute__((visibility("default"))) void
 OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved, torch_device_t device);
 
-static _Atomic(usage_t) real_usage;
+MS_HOT_DATA static _Atomic(usage_t) real_usage;
 static _Atomic(out_of_memory_t) real_out_of_memory;
 static _Atomic bool searched, reported;
-static _Atomic bool settled; /* reports are to be acted upon, for good */
+MS_HOT_DATA static _Atomic bool settled; /* reports are to be acted upon, for good */
 
 /* PyTorch's version stands in version.py of its package, beside the folder of its libraries. */
 static void note_version(const char *libc10_path)
@@ -89,11 +90,8 @@ static int ordinal_in(torch_device_t device)
 }
 
 /* The ordinal where the report is one to act upon, -1 elsewhere. */
-static int cuda_ordinal(torch_device_t device)
+static __attribute__((noinline, cold)) int first_ordinal(torch_device_t device)
 {
-    if (atomic_load_explicit(&settled, memory_order_acquire)) {
-        return (device & 0xff) == TORCH_CUDA ? ordinal_in(device) : -1;
-    }
     if (!atomic_load_explicit(&searched, memory_order_acquire)) {
         search();
     }
@@ -110,8 +108,16 @@ static int cuda_ordinal(torch_device_t device)
     return ordinal_in(device);
 }
 
-void USAGE(void *ptr, int64_t bytes, size_t total_allocated, size_t total_reserved,
-           torch_device_t device)
+static inline int cuda_ordinal(torch_device_t device)
+{
+    if (__builtin_expect(!atomic_load_explicit(&settled, memory_order_acquire), 0)) {
+        return first_ordinal(device);
+    }
+    return (device & 0xff) == TORCH_CUDA ? ordinal_in(device) : -1;
+}
+
+MS_HOT void USAGE(void *ptr, int64_t bytes, size_t total_allocated, size_t total_reserved,
+                  torch_device_t device)
 {
     int ordinal = cuda_ordinal(device);
     if (ordinal >= 0 && bytes != 0 && ms_guard_enter(__builtin_return_address(0))) {

@@ -6,12 +6,13 @@
 
 #include "shim/gate.h"
 #include "shim/hook.h"
+#include "shim/hot.h"
 #include "shim/life.h"
 #include "shim/resolve.h"
 #include "shim/serve/heat.h"
 
 _Thread_local struct ms_guard ms_guard;
-_Atomic int ms_door;
+MS_HOT_DATA _Atomic int ms_door;
 
 const void *ms_caller(void)
 {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/hot.h"
 #include "shim/log.h"
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
@@ -23,14 +24,14 @@
 #define FALL_PERCENT 5u  /* of the cap: how far below a threshold it is left */
 #define LOOKS        64u /* at the device, while charged bytes rise from nothing to all of it */
 
-static struct ms_device *_Atomic devices[MS_DEVICES_MAX];
+MS_HOT_DATA static struct ms_device *_Atomic devices[MS_DEVICES_MAX];
 static _Atomic int used;
 
 /* Stands in the table while one thread makes the device. A lock instead would be held while the
  * driver is asked and the trace is opened. */
 static struct ms_device in_the_making;
 
-struct ms_device *ms_device_get(int ordinal)
+MS_HOT struct ms_device *ms_device_get(int ordinal)
 {
     if (ordinal < 0 || ordinal >= MS_DEVICES_MAX) {
         return NULL;

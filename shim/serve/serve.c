@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 
 #include "shim/hook.h"
+#include "shim/hot.h"
 #include "shim/log.h"
 #include "shim/serve/context.h"
 #include "shim/serve/device.h"
@@ -46,7 +47,7 @@ static void say_status(const struct ms_device *device, ms_status_t status)
     }
 }
 
-void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
+MS_HOT void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
 {
     struct ms_device *d = ms_device_get(device);
     if (!d || bytes == 0) {

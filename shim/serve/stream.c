@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "shim/gate.h"
+#include "shim/hot.h"
 #include "shim/serve/device.h"
 #include "shim/serve/driver.h"
 
@@ -32,8 +33,8 @@ static struct stream *by_id[BUCKETS];
 static _Atomic ms_stream_t last_id;
 static _Atomic uint64_t last_thread;
 static _Atomic uint64_t epoch; /* moves on when a stream goes: what a thread remembers is void */
-static _Atomic int captures;   /* streams that capture, or are about to */
-static _Atomic int hold_offs;  /* threads between ms_capture_hold_off and ms_capture_let_on */
+MS_HOT_DATA static _Atomic int captures; /* streams that capture, or are about to */
+static _Atomic int hold_offs; /* threads between ms_capture_hold_off and ms_capture_let_on */
 
 /* What a thread remembers, so that the same stream again costs no lock. */
 struct memory {
@@ -351,7 +352,7 @@ void ms_streams_forget(const struct ms_context *context)
 
 /* --- captures -------------------------------------------------------------------------------- */
 
-bool ms_captures_running(void)
+MS_HOT bool ms_captures_running(void)
 {
     return atomic_load(&captures) != 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "shim/hot.h"
 #include "shim/log.h"
 #include "shim/options.h"
 #include "shim/session.h"
@@ -35,7 +36,7 @@ struct site {
     _Atomic uint32_t generation;
 };
 
-static _Atomic bool ready;
+MS_HOT_DATA static _Atomic bool ready;
 static struct ms_pages sites; /* struct site, by id; written under the lock */
 static struct ms_index site_index = {.shared = true};
 static uint32_t site_count;             /* under the lock */
@@ -261,9 +262,8 @@ static uint32_t sampled_out(uint64_t mean_bytes, ms_trace_t *trace)
     return id;
 }
 
-uint32_t ms_site_capture(uint64_t bytes)
+static __attribute__((noinline)) uint32_t capture(const struct ms_options *options, uint64_t bytes)
 {
-    const struct ms_options *options = ms_options();
     ms_trace_t *trace = ms_session_trace();
     struct stack stack;
     if (trace == NULL || !atomic_load_explicit(&ready, memory_order_acquire)) {
@@ -280,6 +280,13 @@ uint32_t ms_site_capture(uint64_t bytes)
     }
     const uint32_t id = find(&stack);
     return __builtin_expect(id != 0, 1) ? id : meet(&stack, trace);
+}
+
+MS_HOT uint32_t ms_site_capture(uint64_t bytes)
+{
+    const struct ms_options *options = ms_options();
+    const bool nothing = options->stacks == MS_STACKS_OFF && options->sample_bytes == 0;
+    return nothing && ms_tag_current() == 0 ? 0 : capture(options, bytes);
 }
 
 /* --- Fork ------------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "shim/hot.h"
 #include "shim/log.h"
 #include "shim/memshim.h"
 #include "shim/session.h"
@@ -32,6 +33,8 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
 /* Threads that have a tag << 32 | the tag of the only one; 0 where there are several, and after
  * that until the one that is left pushes or pops again. */
 static _Atomic uint64_t tagged;
+
+MS_HOT_DATA static _Atomic bool pushed; /* some thread has pushed a tag since the process began */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t ending; /* its destructor ends what a thread left open */
@@ -79,8 +82,11 @@ static void publish(int change)
                                  &tagged, &seen, next, memory_order_relaxed, memory_order_relaxed));
 }
 
-uint32_t ms_tag_current(void)
+MS_HOT uint32_t ms_tag_current(void)
 {
+    if (__builtin_expect(!atomic_load_explicit(&pushed, memory_order_relaxed), 1)) {
+        return 0;
+    }
     if (here.depth > 0) {
         if (here.told != here.depth) {
             tell_open();
@@ -150,6 +156,7 @@ static uint32_t innermost_of(uint16_t owner)
 
 int ms_tag_push(uint16_t owner, const char *name, size_t bytes, uint32_t color)
 {
+    atomic_store_explicit(&pushed, true, memory_order_relaxed);
     uint32_t around = innermost_of(owner);
     int level = around > 0 ? here.entries[around - 1].level + 1 : 0;
     if (here.depth == MS_TAG_DEPTH_MAX) {
