@@ -2,7 +2,8 @@
 
     .venv/bin/python tests/bench/replays.py [--json FILE] [--traces NAME...]
 
-For each trace, in native mode (PyTorch's placement, repaired) and in tensor mode (the pool's own):
+For each trace, in native mode (PyTorch's placement, repaired), in tensor mode (the pool's own) and
+in tensor mode with views:
 
   overhead   smallest cap with which it completes with nothing on the host, over its peak live bytes
   calls      the driver's calls at a cap of 1.02 x peak live, in total and a step after the second;
@@ -27,7 +28,7 @@ from overhead import BUILD, CAP_RATIO, ROOT, BenchError, cell, pick
 
 TRACES = ROOT / "tests" / "traces"
 SUFFIX = ".csv.gz"
-MODES = ("native", "tensor")
+MODES = ("native", "tensor", "views")
 POLICIES = ("default", "highest", "oldest", "newest", "gap", "oracle")
 
 
@@ -48,7 +49,8 @@ class Row:
 
 
 def replay(trace: Path, mode: str, *options: str) -> dict[str, Any]:
-    command = [BUILD / "memshim", "replay", trace, "--mode", mode, "--json", *options]
+    how = ("tensor", "--views") if mode == "views" else (mode,)
+    command = [BUILD / "memshim", "replay", trace, "--mode", *how, "--json", *options]
     result = subprocess.run(command, capture_output=True, text=True)
     if not result.stdout:
         raise BenchError(f"memshim replay {trace.name}: {result.stderr.strip()}")
