@@ -308,8 +308,8 @@ static void distrust(struct ms_arenas *arenas)
     }
 }
 
-ms_status_t ms_arenas_born(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes, uint32_t site,
-                           uint64_t total_bytes)
+__attribute__((hot)) ms_status_t ms_arenas_born(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes,
+                                                uint32_t site, uint64_t total_bytes)
 {
     struct ms_pool *pool = arenas->pool;
     bool capturing = pool != NULL && pool->ops->capturing(pool->ops->ctx);
@@ -329,7 +329,8 @@ ms_status_t ms_arenas_born(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes, 
 
 /* ---- deaths */
 
-static inline bool bury(struct ms_arenas *arenas, struct ms_segment *segment, ms_addr_t addr)
+static inline __attribute__((hot)) bool bury(struct ms_arenas *arenas, struct ms_segment *segment,
+                                             ms_addr_t addr)
 {
     struct ms_tensor tensor;
     if (!ms_tensors_take(&arenas->tensors, segment, addr, &tensor)) {
@@ -345,8 +346,8 @@ static inline bool bury(struct ms_arenas *arenas, struct ms_segment *segment, ms
     return true;
 }
 
-ms_status_t ms_arenas_died(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes,
-                           uint64_t total_bytes)
+__attribute__((hot)) ms_status_t ms_arenas_died(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes,
+                                                uint64_t total_bytes)
 {
     (void)bytes; /* the birth's size is the one that was counted */
     ms_status_t status = MS_ERR_INVALID;

@@ -3,7 +3,7 @@
 #include "allocator/pool_internal.h"
 
 enum {
-    FIRST_SLOTS = 4096,
+    FIRST_SLOTS = 1024,
     MOVE_AT_A_TIME = 8 /* slots of the old table, with each birth */
 };
 
@@ -321,8 +321,9 @@ static bool last_mark_down_to(const struct ms_segment *segment, uint64_t floor, 
 
 /* ---- what all that is for */
 
-bool ms_tensors_overlap(const struct ms_tensors *tensors, const struct ms_segment *segment,
-                        ms_addr_t addr, uint64_t bytes)
+__attribute__((hot)) bool ms_tensors_overlap(const struct ms_tensors *tensors,
+                                             const struct ms_segment *segment, ms_addr_t addr,
+                                             uint64_t bytes)
 {
     if (tensors->tree != NULL && tree_overlap(tensors, addr, bytes)) {
         return true;
@@ -368,8 +369,8 @@ static inline void span(struct ms_segment *segment, ms_addr_t addr, uint64_t byt
     }
 }
 
-bool ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
-                    const struct ms_tensor *tensor)
+__attribute__((hot)) bool ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
+                                         const struct ms_tensor *tensor)
 {
     if (!in_hash(segment, tensor->addr)) {
         return tree_add(tensors, tensor);
@@ -383,8 +384,8 @@ bool ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
     return true;
 }
 
-bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment, ms_addr_t addr,
-                     struct ms_tensor *out)
+__attribute__((hot)) bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment,
+                                          ms_addr_t addr, struct ms_tensor *out)
 {
     if (in_hash(segment, addr) && hash_take(tensors, addr, out)) {
         unmark(segment, begin_mark(segment, addr));
