@@ -122,7 +122,7 @@ static RARE void note_threshold(struct ms_trace *trace, const struct ms_event *e
     }
 }
 
-void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
+__attribute__((hot)) void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
 {
     if (event->kind == MS_EVENT_NONE || event->kind >= MS_EVENT_KIND_COUNT ||
         event->owner >= MS_OWNER_COUNT) {
