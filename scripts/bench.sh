@@ -15,7 +15,8 @@ Usage: scripts/bench.sh [--only SECTION]... [--quick] [--json FILE] [--runs N] [
 All on the simulated GPU, whose driver costs next to nothing. The sections, all where none is named:
   cost       a call's instructions (callgrind) and time, without memshim, with it, and with it but
              no trace
-  hot        alloc + free pairs: memshim's pool, mimalloc, PyTorch's own allocator from C++
+  hot        alloc + free pairs: memshim's pool, mimalloc, PyTorch's own allocator from C++, with
+             expandable segments and without
   replay     the recorded runs of tests/traces through the pool: overhead ratio, calls, moves
   sites      call sites in a PyTorch step: CPU time by MEMSHIM_STACKS, beside PyTorch's own recording
              of stacks; host memory a distinct stack
@@ -114,9 +115,15 @@ subject() {
             MEMSHIM_LOG=off MEMSHIM_OUTPUT="$OUTPUT")
         ;;
     torch) settings=(PYTORCH_ALLOC_CONF=expandable_segments:False) ;;
+    expandable)
+        program=${program%expandable}torch
+        settings=(PYTORCH_ALLOC_CONF=expandable_segments:True)
+        ;;
     esac
     local command=("$program" "$2")
-    if [[ $1 == torch ]]; then command=("$MEMSHIM_ROOT/scripts/simgpu.sh" "${command[@]}"); fi
+    if [[ $program == *_torch ]]; then
+        command=("$MEMSHIM_ROOT/scripts/simgpu.sh" "${command[@]}")
+    fi
     [[ -x $program ]] || return 0
     for ((run = 0; run < RUNS; run++)); do
         env SIMGPU_MEMORY=64GiB SIMGPU_CONTENTS=none MEMSHIM_BUILD="$MEMSHIM_BUILD" \
@@ -130,7 +137,7 @@ subject() {
 
 section_hot() {
     local cases=(one_1 one_2 one_4 mixed_1 mixed_2 mixed_4 beside_1000 beside_1000000 among_1000
-        among_1000000) subjects=(memshim mimalloc torch) name each ns
+        among_1000000) subjects=(memshim mimalloc torch expandable) name each ns
     if [[ $QUICK == yes ]]; then cases=(one_1 mixed_1); fi
     printf '%-34s' "nanoseconds a pair"
     printf ' %16s' "${subjects[@]}"

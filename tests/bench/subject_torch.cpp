@@ -1,6 +1,7 @@
 // PyTorch's own caching allocator, called as its tensors call it. A stream a thread.
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/PeerToPeerAccess.h>
 #include <cuda_runtime_api.h>
 
 #include <cstdlib>
@@ -15,7 +16,10 @@ static thread_local cudaStream_t stream;
 
 void subject_begin(void)
 {
-    c10::cuda::CUDACachingAllocator::init(c10::cuda::device_count());
+    const int devices = c10::cuda::device_count();
+    // Expandable segments ask it; PyTorch makes it where its own start does.
+    c10::cuda::detail::init_p2p_access_cache(devices);
+    c10::cuda::CUDACachingAllocator::init(devices);
 }
 
 void subject_begin_thread(void)
