@@ -3,8 +3,10 @@ report.json says, and holds no name that could do anything there."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import csv
+import functools
 import gzip
 import io
 import json
@@ -59,6 +61,15 @@ def text_format(text: str) -> dict[str, list[Any]]:
     return top
 
 
+@functools.cache
+def run_of_three() -> Path:
+    """Made once for all tests of a process."""
+    holder = tempfile.TemporaryDirectory(prefix="memshim-exports.")
+    atexit.register(holder.cleanup)
+    made = run([MAKE_RUN, holder.name]).check()
+    return Path(made.stdout.strip().splitlines()[-1])
+
+
 class ExportsTest(unittest.TestCase):
     """One run of three processes: well, out of memory, killed; with hostile names."""
 
@@ -67,10 +78,7 @@ class ExportsTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        holder = tempfile.TemporaryDirectory(prefix="memshim-exports.")
-        cls.addClassCleanup(holder.cleanup)
-        made = run([MAKE_RUN, holder.name]).check()
-        cls.run_folder = Path(made.stdout.strip().splitlines()[-1])
+        cls.run_folder = run_of_three()
         cls.folders = sorted(path.parent for path in cls.run_folder.glob("*/trace.mshm"))
 
     def export(self, form: str, *paths: Path | str) -> bytes:

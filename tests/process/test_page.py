@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import re
 import tempfile
@@ -38,6 +40,15 @@ def with_frames(process: dict[str, Any]) -> dict[str, Any]:
     return report
 
 
+@functools.cache
+def run_of_three() -> Path:
+    """Made once for all tests of a process."""
+    holder = tempfile.TemporaryDirectory(prefix="memshim-page.")
+    atexit.register(holder.cleanup)
+    made = run([MAKE_RUN, holder.name]).check()
+    return Path(made.stdout.strip().splitlines()[-1])
+
+
 class PageTest(unittest.TestCase):
     """One run of three processes: well, out of memory, killed; with hostile names."""
 
@@ -45,10 +56,7 @@ class PageTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        holder = tempfile.TemporaryDirectory(prefix="memshim-page.")
-        cls.addClassCleanup(holder.cleanup)
-        made = run([MAKE_RUN, holder.name]).check()
-        cls.run_folder = Path(made.stdout.strip().splitlines()[-1])
+        cls.run_folder = run_of_three()
 
     @classmethod
     def folder(cls, end: str) -> Path:
