@@ -65,14 +65,16 @@ static void begin(struct scene *scene, uint64_t seed)
     scene->seed = seed;
     scene->dice.state = seed;
     unsigned kind = (unsigned)(seed % KINDS);
+    bool views = seed / KINDS % 2 == 1;
+    bool short_of_memory = kind == 5 || (views && kind == 0);
     struct stage_config config = {
         .granule_bytes = kind == 4 ? 0 : GRANULE,
-        .cap_bytes = kind == 5 ? SPILL_CAP_BYTES : CAP_BYTES,
+        .cap_bytes = short_of_memory ? SPILL_CAP_BYTES : CAP_BYTES,
         .total_bytes = CAP_BYTES + draw(&scene->dice, 2) * CAP_BYTES,
         .host_limit_bytes = kind == 0 ? 0 : CAP_BYTES,
         .spill_limit_bytes = kind == 5 ? CAP_BYTES : 0,
         .wait_limit_ns = WAIT_NS,
-        .views = seed / KINDS % 2 == 1,
+        .views = views,
     };
     stage_begin(&scene->stage, &config);
     program_begin(&scene->program, &scene->stage, seed, CAP_BYTES / 6);

@@ -114,8 +114,8 @@ static int handover(void)
 struct block {
     CUdeviceptr at; /* 0: none */
     size_t bytes;
-    unsigned char fill;
     unsigned char *host; /* where its bytes arrive */
+    unsigned char fill;
     bool under_way;
 };
 
