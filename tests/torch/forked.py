@@ -197,8 +197,9 @@ def run(
         **(ranks_settings(ranks) if ranks > 1 else {}),
         **settings,
     }
+    command = [str(harness.WORKLOADS / script), *arguments]
     request = {
-        "command": [str(harness.WORKLOADS / script), *arguments],
+        "command": command,
         "ranks": ranks,
         "folder": str(folder),
         "timeout_s": timeout_s,
@@ -210,7 +211,7 @@ def run(
         "".join((folder / f"{name}.{rank}").read_text() for rank in range(ranks))
         for name in ("stdout", "stderr")
     ]
-    result = harness.Result(request["command"], status, *said)
+    result = harness.Result(command, status, *said)
     try:
         reports, texts = harness.reports_in(folder / "out")
     except FileNotFoundError as error:
