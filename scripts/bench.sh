@@ -18,8 +18,8 @@ All on the simulated GPU, whose driver costs next to nothing. The sections, all 
   hot        alloc + free pairs: memshim's pool, mimalloc, PyTorch's own allocator from C++, with
              expandable segments and without
   replay     the recorded runs of tests/traces through the pool: overhead ratio, calls, moves
-  sites      call sites in a PyTorch step: CPU time by MEMSHIM_STACKS, beside PyTorch's own recording
-             of stacks; host memory a distinct stack
+  sites      CPU time of a PyTorch step: alone, in both modes without stacks, by MEMSHIM_STACKS, and
+             with PyTorch's own recording of stacks; host memory a distinct stack
   workloads  real PyTorch, memshim native and tensor mode, PyTorch native and expandable segments:
              overhead ratio, reserved over live, driver calls, chunk moves, CPU time a step (hours
              on a small machine; minutes with --quick)

@@ -1,4 +1,5 @@
-"""What call sites cost in a PyTorch training step, beside PyTorch's own recording of stacks.
+"""What memshim and its call sites cost in a PyTorch training step, beside PyTorch's own recording
+of stacks.
 
     scripts/simgpu.sh python tests/bench/sites.py [--rounds N] [--steps N] [--json FILE]
 
@@ -9,13 +10,15 @@ ever add to them. Columns:
 
   cpu ms     of a step
   added      CPU ms that are added to a step of `off`, where nothing is recorded of where memory is
-             asked for (`record`: to one of plain PyTorch)
+             asked for (`off`, `tensor` and `record`: to one of plain PyTorch)
   x          with them over without them
   ns         what is added to each allocation of the step
   +-         its standard error (by resampling)
 
-`record` is torch.cuda.memory._record_memory_history(stacks="all") without memshim. The last line is
-the host memory that 100,000 distinct stacks take.
+`tensor` is tensor mode, without stacks as `off`; `record` is
+torch.cuda.memory._record_memory_history(stacks="all") without memshim. A process has a bias of its
+own, of some percent, which +- does not see: only rounds, each with new processes, even it out. The
+last line is the host memory that 100,000 distinct stacks take.
 """
 
 from __future__ import annotations
@@ -35,13 +38,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
 MODES = ("off", "native", "python", "full")
-PLAIN, RECORD = "plain", "record"
+TENSOR, RECORD = "tensor", "record"
 BASES = {
-    "off": "off",
+    "plain": "plain",
+    "off": "plain",
+    "tensor": "plain",
     "native": "off",
     "python": "off",
     "full": "off",
-    "plain": "plain",
     "record": "plain",
 }
 STACKS = 100_000
@@ -93,8 +97,11 @@ def train(record: bool) -> None:
 def start(what: str, folder: Path) -> subprocess.Popen[str]:
     """The process of one configuration."""
     settings = {"SIMGPU_CONTENTS": "none", "MEMSHIM_LOG": "off", "MEMSHIM_OUTPUT": str(folder)}
-    if what in MODES:
-        settings |= {"LD_PRELOAD": str(BUILD / "libmemshim.so"), "MEMSHIM_STACKS": what}
+    if what in MODES or what == TENSOR:
+        settings |= {"LD_PRELOAD": str(BUILD / "libmemshim.so")}
+        settings |= {"MEMSHIM_STACKS": what if what in MODES else "off"}
+    if what == TENSOR:
+        settings |= {"MEMSHIM_TORCH": "tensor"}
     return subprocess.Popen(
         [
             ROOT / "scripts" / "simgpu.sh",
@@ -125,8 +132,9 @@ def measure_round(steps: int, cpu_ns: dict[str, list[int]]) -> int:
         for turn in range(steps):
             order = list(jobs)
             for what in order[turn % len(order) :] + order[: turn % len(order)]:
-                taken, allocations = take_turn(jobs[what])
+                taken, counted = take_turn(jobs[what])
                 cpu_ns[what].append(taken)
+                allocations = max(allocations, counted)  # PyTorch counts none in tensor mode
         for job in jobs.values():
             job.communicate()
             if job.returncode != 0:
