@@ -65,8 +65,12 @@ main() {
     *) die "--sanitize is address or thread, not '$sanitize'" ;;
     esac
 
-    # Criterion's sandbox does not start under the thread sanitizer.
-    if [[ $sanitize == thread ]]; then which+=(-E '^(allocator|report|shim|simgpu)\.'); fi
+    # Criterion's sandbox does not start under the thread sanitizer. Whoever walks stacks reads what is
+    # none of its own, which the other takes for an overflow.
+    case $sanitize in
+    thread) which+=(-E '^(allocator|report|shim|simgpu)\.') ;;
+    address) which+=(-E '^shim\.native$') ;;
+    esac
 
     local tally=()
     part "install" setup_main
