@@ -90,7 +90,7 @@ struct ms_dry {
     struct dry_plain *plains;
     struct dry_chunk *chunks; /* by handle - 1; handles are handed out once */
     uint64_t chunk_count, chunk_room;
-    uint64_t mapped_twice;    /* chunks at several addresses */
+    uint64_t mapped_twice; /* chunks at several addresses */
     struct ms_dry_stats stats;
 
     struct dry_stream streams[MS_DRY_STREAMS];
