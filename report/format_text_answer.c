@@ -444,10 +444,10 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
                       ? "\n         (PyTorch had cached the rest; it is taken back when memory "
                         "is short)\n"
                       : "\n");
+    add_ooms(model, out);
     add_holders(model, device, ms_ledger_peak_moment(model, device), rows,
                 ms_ledger_at_peak(model, device, rows), out);
     add_loading(model, device, out);
-    add_ooms(model, out);
     add_headroom(model, device, out);
     add_torch(model, device, out);
     add_growth(model, device, out);
