@@ -112,7 +112,7 @@ subject() {
     memshim)
         program=${program%memshim}driver
         settings=(LD_LIBRARY_PATH="$MEMSHIM_BUILD/simgpu" LD_PRELOAD="$MEMSHIM_BUILD/libmemshim.so"
-            MEMSHIM_LOG=off MEMSHIM_OUTPUT="$OUTPUT")
+            MEMSHIM_LOG=off MEMSHIM_STACKS=off MEMSHIM_OUTPUT="$OUTPUT")
         ;;
     torch) settings=(PYTORCH_ALLOC_CONF=expandable_segments:False) ;;
     expandable)
