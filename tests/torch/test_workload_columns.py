@@ -490,7 +490,7 @@ class Mixture(unittest.TestCase):
         """The states in their order, each said once on stderr and told on the timeline."""
         run = job(
             *(*self.JOB, "--steps", "4", "--evaluate-every", "0"),
-            SIMGPU_MEMORY="3200MiB" if FULL else "680MiB",
+            SIMGPU_MEMORY="2600MiB" if FULL else "680MiB",
             MEMSHIM_SPILL="auto",
         )
         (report,) = run.reports
