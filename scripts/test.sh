@@ -72,6 +72,9 @@ main() {
     address) which+=(-E '^shim\.native$') ;;
     esac
 
+    # Read by the address sanitizer alone.
+    export LSAN_OPTIONS=suppressions=$MEMSHIM_ROOT/tests/unit/leaks.supp
+
     local tally=()
     part "install" setup_main
     if [[ $torch == yes ]]; then
