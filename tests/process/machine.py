@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -22,6 +24,7 @@ SHIM = BUILD / "libmemshim.so"
 CLI = BUILD / "memshim"
 SIMGPU = BUILD / "simgpu"
 PROGRAMS = BUILD / "tests" / "process"
+MAKE_RUN = BUILD / "tests" / "unit" / "report" / "unit_report_make_run"
 MIB = 1 << 20
 GIB = 1 << 30
 # Where the build was made with a sanitizer: it names that one's library, and all takes longer.
@@ -155,6 +158,15 @@ def only_report(output: Path) -> dict[str, Any]:
 def without_pointers(text: str) -> str:
     """A program's account, with what may differ from run to run taken out."""
     return re.sub(r"0x[0-9a-f]+", "POINTER", text)
+
+
+@functools.cache
+def run_of_three() -> Path:
+    """One that went well, one out of memory, one killed; made once for all tests of a process."""
+    holder = tempfile.TemporaryDirectory(prefix="memshim-test.")
+    atexit.register(holder.cleanup)
+    made = run([MAKE_RUN, holder.name]).check()
+    return Path(made.stdout.strip().splitlines()[-1])
 
 
 class ProcessTest(unittest.TestCase):

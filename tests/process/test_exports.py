@@ -3,10 +3,8 @@ report.json says, and holds no name that could do anything there."""
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import csv
-import functools
 import gzip
 import io
 import json
@@ -16,15 +14,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
 
 import documents
-from machine import BUILD, CLI, ROOT, run
+from machine import CLI, ROOT, run_of_three
 
-MAKE_RUN = BUILD / "tests" / "unit" / "report" / "unit_report_make_run"
 PROTO = ROOT / "tests" / "process" / "profile.proto"
 FOLDED = re.compile(r"((?:[^;\n]+;)*[^;\n]+) (\d+)")
 VALUES = ("alloc_objects", "alloc_space", "inuse_objects", "inuse_space")
@@ -59,15 +55,6 @@ def text_format(text: str) -> dict[str, list[Any]]:
                 value[1:-1] if value.startswith('"') else value == "true" or int(value)
             )
     return top
-
-
-@functools.cache
-def run_of_three() -> Path:
-    """Made once for all tests of a process."""
-    holder = tempfile.TemporaryDirectory(prefix="memshim-exports.")
-    atexit.register(holder.cleanup)
-    made = run([MAKE_RUN, holder.name]).check()
-    return Path(made.stdout.strip().splitlines()[-1])
 
 
 class ExportsTest(unittest.TestCase):

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
-import functools
 import json
 import re
-import tempfile
 import unittest
 from pathlib import Path
 from typing import Any
 
 from browser import Browser, find_chromium
-from machine import BUILD, CLI, run
+from machine import CLI, run, run_of_three
 
-MAKE_RUN = BUILD / "tests" / "unit" / "report" / "unit_report_make_run"
 MOST_BYTES = 5 << 20
 CHART = "document.getElementById('timeline-chart')"
 TICKS = (
@@ -38,15 +34,6 @@ def with_frames(process: dict[str, Any]) -> dict[str, Any]:
     for site in report["call_sites"]:
         site["frames"] = [process["frames"][number] for number in site["frames"]]
     return report
-
-
-@functools.cache
-def run_of_three() -> Path:
-    """Made once for all tests of a process."""
-    holder = tempfile.TemporaryDirectory(prefix="memshim-page.")
-    atexit.register(holder.cleanup)
-    made = run([MAKE_RUN, holder.name]).check()
-    return Path(made.stdout.strip().splitlines()[-1])
 
 
 class PageTest(unittest.TestCase):
