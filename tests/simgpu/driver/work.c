@@ -19,6 +19,9 @@
 /* With SIMGPU_CONTENTS=none nothing larger than this is moved. */
 #define SMALL_CONTENTS_BYTES (64u << 10)
 
+/* At once, of a set: it is read again while it is near. */
+#define FILL_BYTES ((size_t)32 << 10)
+
 bool sim_work_takes_time(const struct sim_work *work)
 {
     switch (work->kind) {
@@ -120,31 +123,48 @@ static void run_copy(const struct sim_copy *copy)
         return;
     }
     for (size_t z = 0; z < copy->depth; z++) {
+        char *to = copy->to + z * copy->to_slice;
+        const char *from = copy->from + z * copy->from_slice;
         for (size_t y = 0; y < copy->height; y++) {
-            char *to = copy->to + z * copy->to_slice + y * copy->to_pitch;
-            simgpu_note_write((uint64_t)to, copy->width);
-            begin_unseen();
-            memmove(to, copy->from + z * copy->from_slice + y * copy->from_pitch, copy->width);
-            end_unseen();
+            simgpu_note_write((uint64_t)(to + y * copy->to_pitch), copy->width);
         }
+        begin_unseen();
+        for (size_t y = 0; y < copy->height; y++) {
+            memmove(to + y * copy->to_pitch, from + y * copy->from_pitch, copy->width);
+        }
+        end_unseen();
+    }
+}
+
+/* The first element becomes the row: what is there already is copied behind itself. */
+static void fill_row(char *row, const struct sim_set *set)
+{
+    size_t bytes = set->width * set->element_bytes;
+    memcpy(row, &set->value, set->element_bytes);
+    for (size_t done = set->element_bytes; done < bytes;) {
+        size_t part = done < bytes - done ? done : bytes - done;
+        part = part < FILL_BYTES ? part : FILL_BYTES;
+        memcpy(row + done, row, part);
+        done += part;
     }
 }
 
 static void run_set(const struct sim_set *set)
 {
-    if (is_dropped(set->width * set->element_bytes, set->height, 1)) {
+    size_t bytes = set->width * set->element_bytes;
+    if (bytes == 0 || is_dropped(bytes, set->height, 1)) {
         return;
     }
     for (size_t y = 0; y < set->height; y++) {
         char *row = set->to + y * set->pitch;
-        simgpu_note_write((uint64_t)row, set->width * set->element_bytes);
+        simgpu_note_write((uint64_t)row, bytes);
+        begin_unseen();
         if (set->element_bytes == 1) {
-            memset(row, (int)set->value, set->width);
-            continue;
+            memset(row, (int)set->value, bytes);
+        } else {
+            fill_row(row, set);
         }
-        for (size_t x = 0; x < set->width; x++) {
-            memcpy(row + x * set->element_bytes, &set->value, set->element_bytes);
-        }
+        end_unseen();
     }
 }
 
