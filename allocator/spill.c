@@ -377,14 +377,16 @@ void ms_spill_again(struct ms_pool *pool, uint64_t bytes)
     }
 }
 
-/* Those that have come back soon before, and once more. */
+/* Those that have come back soon before, and once more. Where steps are foretold nothing is held:
+ * what comes and goes in each of them is what does not fit, and comes when it is used. */
 static void note_returns(struct ms_pool *pool, struct ms_chunk *list)
 {
     struct ms_spill_stats *stats = &pool->count.spill;
     ms_lock_acquire(&pool->state);
+    uint8_t most = ms_ahead_knows(pool) ? 1 : UINT8_MAX;
     for (struct ms_chunk *chunk = list; chunk != NULL; chunk = chunk->next) {
         bool soon = chunk->promoted != 0 && stats->halts - chunk->promoted <= SOON_HALTS;
-        chunk->returns = !soon ? 0 : chunk->returns < UINT8_MAX ? chunk->returns + 1 : UINT8_MAX;
+        chunk->returns = !soon ? 0 : chunk->returns < most ? chunk->returns + 1 : most;
         stats->thrashed_bytes += chunk->returns >= THRASH_RETURNS ? chunk->bytes : 0;
     }
     ms_lock_release(&pool->state);
