@@ -520,7 +520,8 @@ uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes)
         (void)ms_backing_release_spares(pool);
         ms_holes_recover(pool);
         make_idle_room(pool, least(max_bytes, pool->count.spill.spilled_bytes));
-        bool for_all = budget_room(pool) >= pool->count.host_backed_bytes;
+        bool for_all = max_bytes >= pool->count.spill.spilled_bytes &&
+                       budget_room(pool) >= pool->count.host_backed_bytes;
         struct search search = {.held_too = for_all, .end = UINT64_MAX};
         moved_bytes = promote(pool, search, 0, max_bytes);
     }
