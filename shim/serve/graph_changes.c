@@ -1,6 +1,9 @@
-/* Instantiated graphs whose nodes are given other parameters: what they touch from then on is
- * noted. */
+/* Instantiated graphs whose nodes are given other parameters, or switched on and off: what they
+ * touch from then on is noted. */
 #include "shim/serve/graph_heat.h"
+
+#include <stddef.h>
+#include <string.h>
 
 /* --- whole graphs ----------------------------------------------------------------------------- */
 
@@ -38,31 +41,35 @@ static CUresult set(CUresult result, CUgraphExec exec, CUgraphNode node,
     return result;
 }
 
+/* Each form of a kernel's parameters begins with the one before it. */
+_Static_assert(offsetof(CUDA_KERNEL_NODE_PARAMS_v3, kern) == sizeof(CUDA_KERNEL_NODE_PARAMS_v1) &&
+                   offsetof(CUDA_KERNEL_NODE_PARAMS_v2, kern) ==
+                       sizeof(CUDA_KERNEL_NODE_PARAMS_v1) &&
+                   sizeof(CUDA_KERNEL_NODE_PARAMS_v2) <= sizeof(CUDA_KERNEL_NODE_PARAMS_v3),
+               "they are copied");
+
+static CUresult set_kernel(CUresult result, CUgraphExec exec, CUgraphNode node, const void *kernel,
+                           size_t bytes)
+{
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    if (result == CUDA_SUCCESS) {
+        memcpy(&params.kernel, kernel, bytes);
+    }
+    return set(result, exec, node, &params);
+}
+
 CUresult ms_serve_cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                                  const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
-    CUresult result = MS_REAL(cuGraphExecKernelNodeSetParams)(hGraphExec, hNode, nodeParams);
-    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-    if (result == CUDA_SUCCESS) {
-        params.kernel.func = nodeParams->func;
-        params.kernel.kernelParams = nodeParams->kernelParams;
-        params.kernel.extra = nodeParams->extra;
-    }
-    return set(result, hGraphExec, hNode, &params);
+    return set_kernel(MS_REAL(cuGraphExecKernelNodeSetParams)(hGraphExec, hNode, nodeParams),
+                      hGraphExec, hNode, nodeParams, sizeof *nodeParams);
 }
 
 CUresult ms_serve_cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                                     const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
-    CUresult result = MS_REAL(cuGraphExecKernelNodeSetParams_v2)(hGraphExec, hNode, nodeParams);
-    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-    if (result == CUDA_SUCCESS) {
-        params.kernel.func = nodeParams->func;
-        params.kernel.kern = nodeParams->kern;
-        params.kernel.kernelParams = nodeParams->kernelParams;
-        params.kernel.extra = nodeParams->extra;
-    }
-    return set(result, hGraphExec, hNode, &params);
+    return set_kernel(MS_REAL(cuGraphExecKernelNodeSetParams_v2)(hGraphExec, hNode, nodeParams),
+                      hGraphExec, hNode, nodeParams, sizeof *nodeParams);
 }
 
 CUresult ms_serve_cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
@@ -102,4 +109,14 @@ CUresult ms_serve_cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode h
 {
     return set(MS_REAL(cuGraphExecNodeSetParams)(hGraphExec, hNode, nodeParams), hGraphExec, hNode,
                nodeParams);
+}
+
+CUresult ms_serve_cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                        unsigned int isEnabled)
+{
+    CUresult result = MS_REAL(cuGraphNodeSetEnabled)(hGraphExec, hNode, isEnabled);
+    if (result == CUDA_SUCCESS) {
+        ms_graph_heat_enabled(hGraphExec, hNode, isEnabled != 0);
+    }
+    return result;
 }

@@ -27,15 +27,20 @@ struct touches {
     size_t count, room;
 };
 
+struct node {
+    CUgraphNode name; /* as the program calls it */
+    bool off;
+};
+
 struct graph {
     const void *exec;
     struct graph *next;
-    CUgraphNode *nodes; /* as the program calls them */
+    struct node *nodes;
     size_t node_count;
     struct touches touches;
     uint64_t *values; /* each once, ascending; made of the touches when it is launched */
     size_t value_count;
-    bool stale; /* the touches have changed since */
+    bool stale; /* the touches have changed since, or which nodes are off */
 };
 
 static struct graph *graphs[BUCKETS];
@@ -81,15 +86,17 @@ static void make_values(struct graph *graph)
 {
     const struct touches *touches = &graph->touches;
     uint64_t *values = malloc((touches->count + 1) * sizeof *values);
+    size_t count = 0;
     size_t kept = 0;
     if (values == NULL) {
         return;
     }
     for (size_t i = 0; i < touches->count; i++) {
-        values[i] = touches->at[i].value;
+        values[count] = touches->at[i].value;
+        count += !graph->nodes[touches->at[i].node].off;
     }
-    qsort(values, touches->count, sizeof *values, compare);
-    for (size_t i = 0; i < touches->count; i++) {
+    qsort(values, count, sizeof *values, compare);
+    for (size_t i = 0; i < count; i++) {
         if (kept == 0 || values[kept - 1] != values[i]) {
             values[kept++] = values[i];
         }
@@ -145,10 +152,7 @@ static void add_node(struct reading *reading, CUgraphNode node, int level)
     }
     if (params.type == CU_GRAPH_NODE_TYPE_KERNEL && driver->cuGraphKernelNodeGetParams_v2 != NULL) {
         result = driver->cuGraphKernelNodeGetParams_v2(node, &kernel);
-        params.kernel.func = kernel.func;
-        params.kernel.kern = kernel.kern;
-        params.kernel.kernelParams = kernel.kernelParams;
-        params.kernel.extra = kernel.extra;
+        memcpy(&params.kernel, &kernel, sizeof kernel); /* a form begins with the one before it */
     } else if (params.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
         result = driver->cuGraphMemcpyNodeGetParams(node, &params.memcpy.copyParams);
     } else if (params.type == CU_GRAPH_NODE_TYPE_MEMSET) {
@@ -210,16 +214,20 @@ static struct graph *read_graph(const void *exec, CUgraph from)
     if (graph == NULL) {
         return NULL;
     }
-    graph->exec = exec;
-    graph->stale = true;
-    graph->nodes = nodes_of(from, &graph->node_count);
+    CUgraphNode *names = nodes_of(from, &graph->node_count);
+    graph->nodes = names != NULL ? calloc(graph->node_count, sizeof *graph->nodes) : NULL;
     if (graph->nodes == NULL) {
+        free(names);
         free(graph);
         return NULL;
     }
+    graph->exec = exec;
+    graph->stale = true;
     for (size_t i = 0; i < graph->node_count; i++) {
-        add_node(&(struct reading){&graph->touches, i}, graph->nodes[i], 0);
+        graph->nodes[i].name = names[i];
+        add_node(&(struct reading){&graph->touches, i}, names[i], 0);
     }
+    free(names);
     return graph;
 }
 
@@ -265,29 +273,30 @@ void ms_graph_heat_updated(const void *exec, CUgraph graph)
     struct graph *now = ms_options()->spill ? read_graph(exec, graph) : NULL;
     struct graph *before = exchange(exec, NULL);
     if (now != NULL && before != NULL && now->node_count <= before->node_count) {
-        CUgraphNode *names = before->nodes;
+        struct node *nodes = before->nodes;
         before->nodes = now->nodes;
-        now->nodes = names;
+        now->nodes = nodes;
         now->node_count = before->node_count;
     }
     delete_graph(before);
     delete_graph(exchange(exec, now));
 }
 
-/* The place of a node among the graph's; a new one for a node inside a child graph. */
+/* The place of a node among the graph's; a new one for a node inside a child graph. SIZE_MAX: no
+ * memory. */
 static size_t place_of_node(struct graph *graph, CUgraphNode node)
 {
     for (size_t i = 0; i < graph->node_count; i++) {
-        if (graph->nodes[i] == node) {
+        if (graph->nodes[i].name == node) {
             return i;
         }
     }
-    CUgraphNode *more = realloc(graph->nodes, (graph->node_count + 1) * sizeof(CUgraphNode));
+    struct node *more = realloc(graph->nodes, (graph->node_count + 1) * sizeof *more);
     if (more == NULL) {
         return SIZE_MAX;
     }
     graph->nodes = more;
-    graph->nodes[graph->node_count] = node;
+    graph->nodes[graph->node_count] = (struct node){.name = node};
     return graph->node_count++;
 }
 
@@ -300,9 +309,9 @@ void ms_graph_heat_set(const void *exec, CUgraphNode node, const CUgraphNodePara
     add_params(&(struct reading){&fresh, 0}, params, 0);
     pthread_mutex_lock(&lock);
     struct graph *graph = *place_of(exec);
-    if (graph != NULL) {
+    size_t place = graph != NULL ? place_of_node(graph, node) : SIZE_MAX;
+    if (place != SIZE_MAX) {
         struct touches *touches = &graph->touches;
-        size_t place = place_of_node(graph, node);
         size_t kept = 0;
         for (size_t i = 0; i < touches->count; i++) {
             if (touches->at[i].node != place) {
@@ -317,6 +326,18 @@ void ms_graph_heat_set(const void *exec, CUgraphNode node, const CUgraphNodePara
     }
     pthread_mutex_unlock(&lock);
     free(fresh.at);
+}
+
+void ms_graph_heat_enabled(const void *exec, CUgraphNode node, bool on)
+{
+    pthread_mutex_lock(&lock);
+    struct graph *graph = *place_of(exec);
+    size_t place = graph != NULL ? place_of_node(graph, node) : SIZE_MAX;
+    if (place != SIZE_MAX) {
+        graph->nodes[place].off = !on;
+        graph->stale = true;
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 void ms_graph_heat_launched(const void *exec)

@@ -49,12 +49,15 @@ class Heat(ProcessTest):
         """What a node is given later takes the place of what it touched before."""
         changes = (
             ("parameter", "kernel"),
+            ("parameter", "kernel_v1"),
             ("parameter", "any"),
             ("parameter", "update"),
             ("parameter", "set_after_update"),
             ("parameter", "child"),
             ("mixed", "update"),
             ("mixed", "child"),
+            ("mixed", "off"),
+            ("mixed", "on"),
             ("copy_within", "copy"),
             ("set", "set"),
         )

@@ -28,7 +28,8 @@ static CUstream stream;
 static CUmodule module;
 static CUlibrary library;
 static unsigned turn;
-static bool astray; /* what is cold is touched, in place of the others */
+static bool astray;   /* what is cold is touched, in place of the others */
+static bool cold_too; /* it is touched as well */
 
 static bool is_cold(int i)
 {
@@ -130,7 +131,7 @@ static void untouched(CUdeviceptr at)
 static void all_but_cold(void (*way)(CUdeviceptr at))
 {
     for (int i = 0; i < BLOCKS; i++) {
-        if (!is_cold(i)) {
+        if (cold_too || !is_cold(i)) {
             way(aim(i));
         }
     }
@@ -189,6 +190,18 @@ static void change_kernel(CUgraphExec exec, CUgraphNode node, CUdeviceptr at)
     MUST(cuGraphKernelNodeGetParams(node, &params));
     params.kernelParams = parameters;
     MUST(cuGraphExecKernelNodeSetParams(exec, node, &params));
+}
+
+/* By the first form of the call, which knows no kernels. */
+static void change_kernel_v1(CUgraphExec exec, CUgraphNode node, CUdeviceptr at)
+{
+    uint32_t number = 7;
+    uint64_t bytes = BLOCK_BYTES;
+    void *parameters[] = {&bytes, &number, &at, &number};
+    CUDA_KERNEL_NODE_PARAMS_v1 params = {function("plain"), 1, 1, 1, 1, 1, 1, 0, parameters, NULL};
+    CUresult (*set_v1)(CUgraphExec, CUgraphNode, const CUDA_KERNEL_NODE_PARAMS_v1 *) = NULL;
+    MUST(cuGetProcAddress("cuGraphExecKernelNodeSetParams", (void **)&set_v1, 11000, 0, NULL));
+    MUST(set_v1(exec, node, &params));
 }
 
 static void change_kernel_as_any(CUgraphExec exec, CUgraphNode node, CUdeviceptr at)
@@ -251,6 +264,27 @@ static CUgraphExec in_a_child(void (*way)(CUdeviceptr at))
     return exec;
 }
 
+/* What touches the few is off: it was switched off, or everything was and all else is on again. */
+static CUgraphExec with_nodes_off(void (*way)(CUdeviceptr at), bool everything)
+{
+    CUgraphNode nodes[BLOCKS];
+    size_t count = BLOCKS;
+    cold_too = true;
+    CUgraph graph = capture(way);
+    CUgraphExec exec = instantiate(graph);
+    MUST(cuGraphGetNodes(graph, nodes, &count));
+    EXPECT(count == BLOCKS);
+    for (int i = 0; i < BLOCKS; i++) {
+        if (everything || is_cold(i)) {
+            MUST(cuGraphNodeSetEnabled(exec, nodes[i], 0));
+        }
+        if (everything && !is_cold(i)) {
+            MUST(cuGraphNodeSetEnabled(exec, nodes[i], 1));
+        }
+    }
+    return exec;
+}
+
 /* It touched what is cold, and now touches all else. */
 static CUgraphExec changed(void (*way)(CUdeviceptr at), const char *how)
 {
@@ -259,6 +293,10 @@ static CUgraphExec changed(void (*way)(CUdeviceptr at), const char *how)
     astray = true;
     if (strcmp(how, "child") == 0) {
         return in_a_child(way);
+    }
+    if (strcmp(how, "off") == 0 || strcmp(how, "on") == 0) {
+        astray = false;
+        return with_nodes_off(way, strcmp(how, "on") == 0);
     }
     CUgraph graph = capture(way);
     CUgraphExec exec = instantiate(graph);
@@ -272,10 +310,11 @@ static CUgraphExec changed(void (*way)(CUdeviceptr at), const char *how)
         change_nodes(exec, graph, change_kernel);
     } else if (!update) {
         change_nodes(exec, graph,
-                     strcmp(how, "copy") == 0     ? change_copy
-                     : strcmp(how, "set") == 0    ? change_set
-                     : strcmp(how, "kernel") == 0 ? change_kernel
-                                                  : change_kernel_as_any);
+                     strcmp(how, "copy") == 0        ? change_copy
+                     : strcmp(how, "set") == 0       ? change_set
+                     : strcmp(how, "kernel") == 0    ? change_kernel
+                     : strcmp(how, "kernel_v1") == 0 ? change_kernel_v1
+                                                     : change_kernel_as_any);
     }
     return exec;
 }
