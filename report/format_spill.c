@@ -85,18 +85,22 @@ void ms_moved_lines_free(struct ms_buffer *lines)
 
 /* ---- report.txt ---- */
 
+/* Neither figure rounded down: with that it would not have been enough. */
 static void add_enough(struct ms_buffer *out, const struct ms_aggregate *sums)
 {
     const uint64_t cap_bytes = ms_cap_without_spill(sums);
     const uint64_t total_bytes = sums->now.total_bytes;
     char fraction[MS_UNIT_TEXT_BYTES];
 
-    ms_buffer_format(out, "    a cap of %s~ would have needed none of it", BYTES(cap_bytes));
+    ms_buffer_format(out, "    a cap of %s~ would have needed none of it",
+                     BYTES(cap_bytes + cap_bytes / 200));
     if (cap_bytes <= total_bytes && total_bytes > 0) {
+        const double thousandths = (double)cap_bytes / (double)total_bytes * 1e3;
+        const int64_t up = thousandths > (double)(int64_t)thousandths;
+
         ms_buffer_format(
             out, " (fraction %s)\n",
-            ms_decimal_text((int64_t)((double)cap_bytes / (double)total_bytes * 1e3) * 1000,
-                            fraction, sizeof(fraction)));
+            ms_decimal_text(((int64_t)thousandths + up) * 1000, fraction, sizeof(fraction)));
     } else {
         ms_buffer_add(out, "; the device has less\n");
     }

@@ -314,5 +314,5 @@ uint64_t ms_cap_without_spill(const struct ms_aggregate *aggregate)
     if (!peak->outside_tensors) {
         bytes += peak->owner_bytes[MS_OWNER_APPLICATION];
     }
-    return bytes / EMERGENCY_PERCENT * 100;
+    return (bytes / EMERGENCY_PERCENT + 2) * 100; /* not rounded down */
 }
