@@ -154,7 +154,7 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
         COUNT(sums->driver_calls[MS_CALL_SET_ACCESS]), COUNT(sums->driver_calls[MS_CALL_UNMAP]),
         COUNT(sums->driver_calls[MS_CALL_RELEASE]));
     if (sums->peak_host_chunk_bytes > 0) {
-        ms_buffer_format(out, "  host memory for holes: at most %s, not charged\n",
+        ms_buffer_format(out, "  host memory in the device's place: at most %s, not charged\n",
                          BYTES(sums->peak_host_chunk_bytes));
     }
     if (sums->spilled_bytes > 0) {

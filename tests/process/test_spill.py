@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import MIB, ProcessTest, Result, only_report, program, run
+from machine import MIB, ProcessTest, Result, only_report, process_folders, program, run
 
 THREADS = 4
 OPERATIONS = int(os.environ.get("MEMSHIM_SPILL_OPERATIONS", "6000")) // THREADS
@@ -22,6 +22,20 @@ FAILING_OPERATIONS = max(min(OPERATIONS, 10000 // THREADS), 400)
 CAP_BYTES = 136 * MIB
 CONTEXT_BYTES = 8 * MIB
 LIVE_MIB = 48  # of a thread: 192 MiB, 1.5 times what the cap leaves
+
+# Of report.txt.
+LEDGER = re.compile(
+    r"  host memory in the device's place: at most (?P<peak>[\d.]+) MiB, not charged\n"
+    r"  spilled to host memory: (?P<down>[\d.]+) MiB in (?P<downs>\d+) moves; "
+    r"back: (?P<up>[\d.]+) MiB in (?P<ups>\d+); the device waited .* for it\n"
+    r"    used there over the bus: (?P<bus>[\d.]+) M?i?B~ in (?P<uses>\d+) uses\n"
+    r"    a cap of (?P<cap>[\d.]+) MiB~ would have needed none of it "
+    r"\(fraction (?P<fraction>[\d.]+)\)\n"
+    r"(?P<sites>(?:    .*\n)*)"
+)
+SITE = re.compile(
+    r"(?P<down>[\d.]+) MiB in (?P<blocks>\d+) blocks, back (?P<up>[\d.]+) MiB: make_cold .*"
+)
 
 
 class Spill(ProcessTest):
@@ -98,6 +112,94 @@ class Spill(ProcessTest):
         stderr = self.job(300).check().stderr
         for line in (": warning, ", ": emergency, ", "They keep their addresses"):
             self.assertEqual(stderr.count(line), 1, stderr)
+
+    def account(self, *arguments: str, **settings: Any) -> tuple[Result, Path]:
+        """ledger_job, and where its report is."""
+        output = Path(tempfile.mkdtemp(dir=self.folder))
+        result = run(
+            [program("ledger_job"), *arguments],
+            shim=True,
+            **{
+                "MEMSHIM_OUTPUT": output,
+                "MEMSHIM_SPILL": "auto",
+                "MEMSHIM_LIMIT": CAP_BYTES,
+                "SIMGPU_MEMORY": "1GiB",
+                "SIMGPU_CONTEXT": CONTEXT_BYTES,
+                **settings,
+            },
+        ).check()
+        (folder,) = process_folders(output)
+        return result, folder
+
+    def test_the_ledger(self) -> None:
+        """What the report says of it is what the program knows by itself."""
+        delay_us = 5000
+        result, folder = self.account("moved", SIMGPU_DELAY_US=f"{delay_us}-{delay_us}")
+        said = json.loads(result.stdout)
+        text = (folder / "report.txt").read_text()
+        found = re.search(LEDGER, text)
+        assert found is not None, text
+        # Live: 12 cold blocks, 16 hot ones and 8 blocks' worth more. Only the cold ones have to go,
+        # and once that is over all of them are back.
+        block_mib = 4
+        spilled = float(found["down"])
+        self.assertGreaterEqual(spilled, 36 * block_mib - (CAP_BYTES - CONTEXT_BYTES) / MIB)
+        self.assertLessEqual(spilled, 12 * block_mib)
+        self.assertEqual(float(found["up"]), spilled)
+        self.assertEqual(float(found["peak"]), spilled)
+        # Each byte of them was written once while it lay there.
+        self.assertEqual(float(found["bus"]), spilled)
+        self.assertGreaterEqual(int(found["uses"]), spilled / block_mib)
+        self.assertLessEqual(int(found["uses"]), 12)
+        self.assertEqual(found["sites"].count("\n"), 1, text)
+        site = re.fullmatch(SITE, found["sites"].strip())
+        assert site is not None, text
+        self.assertEqual(float(site["down"]), spilled)
+        self.assertEqual(float(site["up"]), spilled)
+        self.assertIn(int(site["blocks"]), range(int(spilled) // block_mib, 13))
+        # No move without a copy, and no copy is faster than that.
+        held = only_report(folder.parents[1])["devices"][0]["spill"]["held_ns"]
+        moves = int(found["downs"]) + int(found["ups"])
+        self.assertGreaterEqual(held, moves * delay_us * 1000)
+        self.assertLessEqual(held, said["down_ns"] + said["up_ns"])
+        # With what would have been enough nothing moves; with what is too little something does.
+        for cap, moves in (
+            ({"MEMSHIM_LIMIT": found["cap"] + "MiB"}, False),
+            ({"MEMSHIM_LIMIT": "", "MEMSHIM_FRACTION": found["fraction"]}, False),
+            ({"MEMSHIM_LIMIT": f"{36 * block_mib + CONTEXT_BYTES // MIB - 1}MiB"}, True),
+        ):
+            with self.subTest(cap):
+                _, folder = self.account("moved", **cap)
+                self.assertEqual(
+                    "spilled to host memory" in (folder / "report.txt").read_text(), moves
+                )
+
+    def test_thrashing(self) -> None:
+        """Said once; from then on what came and went stays, and what is used was never moved."""
+        times = 24
+        result, folder = self.account("thrash", str(times), MEMSHIM_STACKS="off")
+        self.assertEqual(result.stderr.count("and back over and over"), 1, result.stderr)
+        found = re.search(LEDGER, (folder / "report.txt").read_text())
+        assert found is not None
+        # Not held, 16 MiB would come back each time.
+        self.assertLess(float(found["up"]), times * 16 / 2)
+        # What is used each step never lay there; the cold ones are looked at once.
+        self.assertLessEqual(float(found["bus"]), 12 * 4)
+        # Steps that are foretold move what does not fit, and nobody says that it stays.
+        stderr = (
+            run(
+                [program("step_job"), "12", "told"],
+                shim=True,
+                MEMSHIM_OUTPUT=self.output,
+                MEMSHIM_SPILL="auto",
+                MEMSHIM_LIMIT=CAP_BYTES,
+                SIMGPU_MEMORY="1GiB",
+                SIMGPU_CONTEXT=CONTEXT_BYTES,
+            )
+            .check()
+            .stderr
+        )
+        self.assertNotIn("over and over", stderr)
 
     def test_every_call_failing_in_turn(self) -> None:
         result = self.job(FAILING_OPERATIONS, "fail", MEMSHIM_LOG="off").check()
