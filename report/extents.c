@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
+#include "report/cancel.h"
 #include "report/checksum.h"
 #include "report/writer_internal.h"
 
@@ -13,15 +14,16 @@ void *ms_trace_pages(size_t bytes)
 
 int ms_mapped_new(struct ms_trace *trace, struct ms_mapped *extent)
 {
+    const int cancellation = ms_cancel_hold();
     int error = ms_trace_file_grow(&trace->file, &extent->offset);
 
-    if (error) {
-        return error;
+    if (!error) {
+        extent->header = ms_trace_file_map(&trace->file, extent->offset, &error);
+        if (!extent->header) {
+            ms_trace_file_cut(&trace->file, extent->offset);
+        }
     }
-    extent->header = ms_trace_file_map(&trace->file, extent->offset, &error);
-    if (!extent->header) {
-        ms_trace_file_cut(&trace->file, extent->offset);
-    }
+    ms_cancel_let(cancellation);
     return error;
 }
 

@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include "report/cancel.h"
+
 #define SPINS    200   /* about as long as packing takes */
 #define SLEEP_NS 20000 /* what a holder that lost its processor is given */
 
@@ -17,6 +19,7 @@ static void pause_briefly(void)
 void ms_spin_wait(ms_spin_t *lock)
 {
     const struct timespec a_while = {.tv_nsec = SLEEP_NS};
+    const int cancellation = ms_cancel_hold();
 
     do {
         for (int spin = 0; spin < SPINS && atomic_load_explicit(&lock->held, memory_order_relaxed);
@@ -27,4 +30,5 @@ void ms_spin_wait(ms_spin_t *lock)
             (void)clock_nanosleep(CLOCK_MONOTONIC, 0, &a_while, NULL);
         }
     } while (atomic_exchange_explicit(&lock->held, 1, memory_order_acquire));
+    ms_cancel_let(cancellation);
 }

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "report/cancel.h"
 #include "shim/hook.h"
 
 #define NAME_MAX_CHARS 128u
@@ -249,17 +250,19 @@ static bool all_left(uint64_t timeout_ns)
 
 bool ms_gate_close(uint64_t timeout_ns)
 {
+    const int cancellation = ms_cancel_hold();
     set_closed(true);
     bool seen = barrier();
     if (!seen) {
         refuse("this system has no membarrier(2) for expedited private use%s", "");
     }
     /* Who left meanwhile may have said why it cannot stay closed. */
-    if (!seen || !all_left(timeout_ns) || ms_gate_refusal() != NULL) {
+    bool stays = seen && all_left(timeout_ns) && ms_gate_refusal() == NULL;
+    if (!stays) {
         ms_gate_open();
-        return false;
     }
-    return true;
+    ms_cancel_let(cancellation);
+    return stays;
 }
 
 void ms_gate_open(void)

@@ -7,7 +7,7 @@
 const char *ms_environment(char *const *environment, const char *name)
 {
     size_t length = strlen(name);
-    for (char *const *variable = environment; *variable != NULL; variable++) {
+    for (char *const *variable = environment; variable != NULL && *variable != NULL; variable++) {
         if (strncmp(*variable, name, length) == 0 && (*variable)[length] == '=') {
             const char *value = *variable + length + 1;
             return *value != '\0' ? value : NULL;

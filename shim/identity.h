@@ -15,8 +15,8 @@ struct ms_identity {
     int32_t world_size; /* 0: unknown */
 };
 
-/* Reads a value from `environment` (NAME=value strings, null at the end); null where it is not set
- * or empty. */
+/* Reads a value from `environment` (NAME=value strings, null at the end; itself null after
+ * clearenv); null where it is not set or empty. */
 const char *ms_environment(char *const *environment, const char *name);
 
 /* torchrun's run, else Slurm's, else `fallback` (null: the process has none of its own, "run"),

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "report/cancel.h"
 #include "shim/gate.h"
 #include "shim/hook.h"
 #include "shim/identity.h"
@@ -42,9 +43,15 @@ const char *ms_life_start_dir(void)
 /* --- Fork --------------------------------------------------------------------------------------
  */
 
+/* A signal's handler may fork, too: what this thread holds inside a call it cannot wait for. */
+static bool forks_inside_a_call(void)
+{
+    return ms_guard.inside;
+}
+
 static void before_fork(void)
 {
-    if (!ms_life_inert()) {
+    if (!ms_life_inert() && !forks_inside_a_call()) {
         ms_sites_fork_prepare();
         ms_serve_fork_prepare();
         ms_session_fork_prepare();
@@ -54,7 +61,7 @@ static void before_fork(void)
 
 static void after_fork_in_parent(void)
 {
-    if (!ms_life_inert()) {
+    if (!ms_life_inert() && !forks_inside_a_call()) {
         ms_gate_fork_parent();
         ms_session_fork_parent();
         ms_serve_fork_parent();
@@ -112,9 +119,15 @@ static void at_exit(int status, void *unused)
     if (armed_pid != getpid()) {
         return; /* a child made by a bare clone, which no fork handler saw */
     }
+    if (ms_guard.inside) {
+        ms_session_left(); /* by a signal's handler: what this thread holds is never let go */
+        return;
+    }
+    const int cancellation = ms_cancel_hold();
     ms_torch_end();
     ms_serve_exit();
     ms_session_end(status);
+    ms_cancel_let(cancellation);
 }
 
 /* --- Load --------------------------------------------------------------------------------------

@@ -1,11 +1,14 @@
 #include "shim/log.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "report/cancel.h"
 #include "shim/life.h"
 #include "shim/options.h"
 #include "shim/session.h"
@@ -16,6 +19,28 @@
 bool ms_log_enabled(enum ms_log_level level)
 {
     return !ms_life_inert() && level <= ms_options()->log;
+}
+
+/* A pipe that nobody reads any more ends whoever writes to it, by a signal: not for a line of ours.
+ * What was pending before is the program's own. */
+static void write_line(const char *line, size_t bytes)
+{
+    static const struct timespec at_once = {0};
+    const int cancellation = ms_cancel_hold();
+    sigset_t broken_pipe;
+    sigset_t pending;
+    sigset_t before;
+    (void)sigemptyset(&broken_pipe);
+    (void)sigaddset(&broken_pipe, SIGPIPE);
+    (void)sigpending(&pending);
+    (void)pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
+    /* A closed stderr is nobody's error. */
+    if (write(STDERR_FILENO, line, bytes) < 0 && errno == EPIPE &&
+        sigismember(&pending, SIGPIPE) != 1) {
+        (void)sigtimedwait(&broken_pipe, NULL, &at_once);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    ms_cancel_let(cancellation);
 }
 
 __attribute__((format(printf, 2, 0))) static void put_line(bool note, const char *format,
@@ -31,8 +56,7 @@ __attribute__((format(printf, 2, 0))) static void put_line(bool note, const char
             ms_session_note(text);
         }
         line[length] = '\n';
-        ssize_t written = write(STDERR_FILENO, line, length + 1);
-        (void)written; /* a closed stderr is nobody's error */
+        write_line(line, length + 1);
     }
     errno = saved_errno;
 }

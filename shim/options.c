@@ -468,7 +468,7 @@ void ms_options_parse(char *const *environment, struct ms_options *out, ms_optio
             parse_one(&options[i], options[i].fallback, out, warn, ctx);
         }
     }
-    for (char *const *variable = environment; *variable != NULL; variable++) {
+    for (char *const *variable = environment; variable != NULL && *variable != NULL; variable++) {
         if (strncmp(*variable, PREFIX, PREFIX_CHARACTERS) != 0) {
             continue;
         }
@@ -550,7 +550,7 @@ char *ms_options_set_text(char *const *environment, char *text, size_t text_byte
 {
     size_t used = 0;
     text[0] = '\0';
-    for (char *const *variable = environment; *variable != NULL; variable++) {
+    for (char *const *variable = environment; variable != NULL && *variable != NULL; variable++) {
         size_t length = strlen(*variable);
         if (is_told(*variable) && used + length + 2 <= text_bytes) {
             memcpy(text + used, *variable, length);

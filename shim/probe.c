@@ -141,7 +141,7 @@ static int run_probe(const char *name, const char *argument)
     if (!find_command(command, sizeof command)) {
         return MS_PROBE_UNKNOWN;
     }
-    while (environ[count]) {
+    while (environ && environ[count]) {
         count++;
     }
     char **environment = calloc(count + 1, sizeof *environment);

@@ -251,6 +251,14 @@ void ms_session_end(int status)
     say_end(dir, why);
 }
 
+void ms_session_left(void)
+{
+    ms_trace_t *open = ms_session_trace();
+    if (open != NULL) {
+        say_end(ms_trace_dir(open), "the program ended inside a call, in a signal's handler");
+    }
+}
+
 /* --- Fork --------------------------------------------------------------------------------------
  */
 

@@ -33,6 +33,10 @@ void ms_session_version(const char *what, const char *version);
 /* The process ends: closes the trace, writes the report, says where it is. */
 void ms_session_end(int status);
 
+/* The process ends in the midst of a call, whose locks are not given back: says what can be done
+ * with the trace, which is that of a killed process. */
+void ms_session_left(void);
+
 /* Around fork. The child lets go of the parent's trace. */
 void ms_session_fork_prepare(void);
 void ms_session_fork_parent(void);

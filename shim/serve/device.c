@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/cancel.h"
 #include "shim/hot.h"
 #include "shim/log.h"
 #include "shim/serve/context.h"
@@ -162,6 +163,7 @@ struct ms_device *ms_device_use(int ordinal)
             break;
         }
     }
+    const int cancellation = ms_cancel_hold();
     struct ms_device *device = make(ordinal);
     if (device) {
         ms_session_device(ordinal, device->name, device->uuid, device->total_bytes,
@@ -171,6 +173,7 @@ struct ms_device *ms_device_use(int ordinal)
         }
     }
     atomic_store_explicit(&devices[ordinal], device, memory_order_release);
+    ms_cancel_let(cancellation);
     return device;
 }
 

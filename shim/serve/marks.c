@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "report/cancel.h"
 #include "shim/serve/context.h"
 #include "shim/serve/driver.h"
 #include "shim/serve/driver_ops.h"
@@ -238,7 +239,7 @@ static uint64_t now_ns(void)
 }
 
 /* Polls: the driver's own wait for an event has no limit. */
-ms_status_t ms_mark_wait(void *ctx, ms_mark_t mark, uint64_t timeout_ns)
+static ms_status_t wait_for(void *ctx, ms_mark_t mark, uint64_t timeout_ns)
 {
     uint64_t start = now_ns();
     uint64_t nap_ns = FIRST_NAP_NS;
@@ -253,6 +254,14 @@ ms_status_t ms_mark_wait(void *ctx, ms_mark_t mark, uint64_t timeout_ns)
         nanosleep(&nap, NULL);
         nap_ns = nap_ns * 2 < LONGEST_NAP_NS ? nap_ns * 2 : LONGEST_NAP_NS;
     }
+}
+
+ms_status_t ms_mark_wait(void *ctx, ms_mark_t mark, uint64_t timeout_ns)
+{
+    const int cancellation = ms_cancel_hold();
+    ms_status_t status = wait_for(ctx, mark, timeout_ns);
+    ms_cancel_let(cancellation);
+    return status;
 }
 
 ms_status_t ms_mark_stream_wait(void *ctx, ms_stream_t stream, ms_mark_t mark)

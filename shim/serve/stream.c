@@ -8,6 +8,7 @@
 
 #include "shim/gate.h"
 #include "shim/hot.h"
+#include "shim/life.h"
 #include "shim/serve/device.h"
 #include "shim/serve/driver.h"
 
@@ -52,6 +53,7 @@ static _Thread_local struct memory memory __attribute__((tls_model("initial-exec
 
 static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end_key;
+static bool thread_ends_seen;
 
 static size_t bucket_of(uint64_t value)
 {
@@ -183,7 +185,7 @@ static CUresult adopt(CUstream handle, struct ms_stream_view *out)
 static void thread_ended(void *value)
 {
     uint64_t thread = (uint64_t)(uintptr_t)value;
-    for (;;) {
+    while (!ms_life_inert()) {
         pthread_mutex_lock(&lock);
         struct stream *s = NULL;
         for (size_t b = 0; b < BUCKETS && !s; b++) {
@@ -210,9 +212,7 @@ static void thread_ended(void *value)
 
 static void make_thread_end_key(void)
 {
-    if (pthread_key_create(&thread_end_key, thread_ended) != 0) {
-        thread_end_key = 0;
-    }
+    thread_ends_seen = pthread_key_create(&thread_end_key, thread_ended) == 0;
 }
 
 static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
@@ -226,7 +226,9 @@ static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
     if (memory.thread == 0) {
         memory.thread = atomic_fetch_add(&last_thread, 1) + 1;
         pthread_once(&thread_end_once, make_thread_end_key);
-        pthread_setspecific(thread_end_key, (void *)(uintptr_t)memory.thread);
+        if (thread_ends_seen) { /* else its stream stays known, and is marked as the device is */
+            pthread_setspecific(thread_end_key, (void *)(uintptr_t)memory.thread);
+        }
     }
     pthread_mutex_lock(&lock);
     struct stream *s = NULL;

@@ -3,18 +3,20 @@ business with a device at all."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import unittest
+from typing import Any
 
 from machine import ProcessTest, process_folders, program, report_of, run
 
 
 class Life(ProcessTest):
-    def scenario(self, name: str, traces: int, status: int = 0) -> None:
+    def scenario(self, name: str, traces: int, status: int = 0, **settings: Any) -> None:
         command = (program("life_job"), name)
-        alone = run(command).check(status)
-        under = self.run_under_shim(*command).check(status)
+        alone = run(command, **settings).check(status)
+        under = self.run_under_shim(*command, **settings).check(status)
         self.assertEqual(alone.stdout, under.stdout)
         folders = process_folders(self.output)
         self.assertEqual(len(folders), traces, under.describe())
@@ -56,6 +58,37 @@ class Life(ProcessTest):
 
     def test_quick_exit(self) -> None:
         self.scenario("quick", 1, 4)
+
+    def test_exit_in_a_handler(self) -> None:
+        """What the interrupted call holds is never let go: the process must end all the same."""
+        self.scenario("exit-in-handler", 1)
+
+    def test_fork_in_a_handler(self) -> None:
+        self.scenario("fork-in-handler", 1)
+
+    def test_cancelled_threads(self) -> None:
+        self.scenario("cancel", 1)
+
+    def test_all_keys_of_threads_taken(self) -> None:
+        self.scenario("no-keys", 1)
+
+    def test_environment_cleared(self) -> None:
+        """With it went the output folder: what is written lies where the program started."""
+        command = (program("life_job"), "no-environment")
+        self.run_under_shim(*command, cwd=self.folder).check()
+        self.assertEqual(len(process_folders(self.folder / "memshim-out")), 1)
+
+    def test_nobody_reads_stderr(self) -> None:
+        """The line's write meets a pipe without a reader, which ends a process by a signal."""
+        reader, writer = os.pipe()
+        os.close(reader)
+        self.addCleanup(os.close, writer)
+
+        def onto_the_pipe() -> None:
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+            os.dup2(writer, 2)
+
+        self.scenario("plain", 1, preexec=onto_the_pipe)
 
 
 class Bystanders(ProcessTest):

@@ -2,8 +2,10 @@
  * go on as without memshim. One scenario a run: life_job NAME. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -153,6 +155,101 @@ static void small_files(void)
     }
 }
 
+/* Handlers that do what they should not, and that works as long as nobody holds a lock for good. */
+static _Atomic int handled;
+
+static void leave_in_handler(int signal)
+{
+    (void)signal;
+    exit(0);
+}
+
+static void fork_in_handler(int signal)
+{
+    (void)signal;
+    pid_t child = fork();
+    if (child == 0) {
+        _exit(0);
+    }
+    (void)waitpid(child, NULL, 0);
+    handled++;
+}
+
+/* In a handler that interrupts a call as good as always. */
+static void interrupt_calls(void (*handler)(int), suseconds_t period_us, int times)
+{
+    const struct itimerval every = {{0, period_us}, {0, period_us}};
+    const struct itimerval never = {{0, 0}, {0, 0}};
+    CUdeviceptr block;
+    use_device();
+    EXPECT(signal(SIGALRM, handler) != SIG_ERR);
+    MUST(setitimer(ITIMER_REAL, &every, NULL));
+    while (handled < times) {
+        MUST(cu.cuMemAllocAsync(&block, 100 * KIB, NULL));
+        MUST(cu.cuMemFreeAsync(block, NULL));
+    }
+    MUST(setitimer(ITIMER_REAL, &never, NULL));
+}
+
+static void *churn_until_cancelled(void *unused)
+{
+    (void)unused;
+    CUdeviceptr block;
+    MUST(cu.cuCtxSetCurrent(context));
+    for (;;) {
+        MUST(cu.cuMemAllocAsync(&block, 100 * KIB, NULL));
+        MUST(cu.cuMemFreeAsync(block, NULL));
+        pthread_testcancel();
+    }
+}
+
+/* Threads end where they ask for it, and not in the midst of a call. */
+static void cancel_threads(void)
+{
+    pthread_t threads[4];
+    use_device();
+    for (int round = 0; round < 50; round++) {
+        for (int i = 0; i < 4; i++) {
+            MUST(pthread_create(&threads[i], NULL, churn_until_cancelled, NULL));
+        }
+        (void)usleep(1000);
+        for (int i = 0; i < 4; i++) {
+            MUST(pthread_cancel(threads[i]));
+        }
+        for (int i = 0; i < 4; i++) {
+            MUST(pthread_join(threads[i], NULL));
+        }
+        use_device();
+    }
+}
+
+/* All thread-specific keys there are belong to the program, and so do their values. */
+static void foreign_value(void *value)
+{
+    (void)printf("the program's destructor got %p\n", value);
+}
+
+static void *use_own_stream(void *unused)
+{
+    (void)unused;
+    CUdeviceptr block;
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuMemAllocAsync(&block, MIB, CU_STREAM_PER_THREAD));
+    MUST(cu.cuMemFreeAsync(block, CU_STREAM_PER_THREAD));
+    return NULL;
+}
+
+static void no_keys_left(void)
+{
+    pthread_key_t key;
+    pthread_t thread;
+    while (pthread_key_create(&key, foreign_value) == 0) {
+    }
+    use_device();
+    MUST(pthread_create(&thread, NULL, use_own_stream, NULL));
+    MUST(pthread_join(thread, NULL));
+}
+
 static CUdeviceptr last_block;
 
 static void free_at_exit(void)
@@ -210,6 +307,17 @@ int main(int argc, char **argv)
         exit_in_thread();
     } else if (strcmp(scenario, "small-files") == 0) {
         small_files();
+    } else if (strcmp(scenario, "no-environment") == 0) {
+        MUST(clearenv());
+        use_device();
+    } else if (strcmp(scenario, "exit-in-handler") == 0) {
+        interrupt_calls(leave_in_handler, 20000, 1);
+    } else if (strcmp(scenario, "fork-in-handler") == 0) {
+        interrupt_calls(fork_in_handler, 2000, 100);
+    } else if (strcmp(scenario, "cancel") == 0) {
+        cancel_threads();
+    } else if (strcmp(scenario, "no-keys") == 0) {
+        no_keys_left();
     } else if (strcmp(scenario, "abort") == 0) {
         use_device();
         abort();
