@@ -1,5 +1,6 @@
 #include "report/cli_diff.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +90,7 @@ static int take_option(struct call *call, const char *word, const char *next, bo
     if (form && strcmp(form, "text") != 0 && strcmp(form, "json") != 0) {
         return wrong("--format is text or json, not", form);
     }
-    if (modules && modules[0] == '\0') {
+    if (modules && !ms_cli_is_folder(modules)) {
         return wrong("--modules wants a folder, not", modules);
     }
     if (predict && !ms_prediction_parse(predict, &call->diff.prediction)) {
@@ -194,6 +195,7 @@ static int compare(struct call *call)
 {
     struct ms_buffer out = {0};
     bool good = true;
+    int error;
 
     call->diff.between = same_trace(call);
     for (size_t side = 0; side < MS_DIFF_SIDES && good; side++) {
@@ -206,10 +208,13 @@ static int compare(struct call *call)
         ms_diff_sort(&call->diff);
         (call->json ? ms_diff_json : ms_diff_text)(&call->diff, &out);
         (void)fflush(stdout);
-        good = !out.failed && !call->diff.rows.failed && !call->diff.match.keys.text.failed &&
-               ms_buffer_write(&out, STDOUT_FILENO) == 0;
+        error = !out.failed && !call->diff.rows.failed && !call->diff.match.keys.text.failed
+                    ? ms_buffer_write(&out, STDOUT_FILENO)
+                    : ENOMEM;
+        good = error == 0;
         if (!good) {
-            (void)fprintf(stderr, "memshim diff: the standard output cannot be written\n");
+            (void)fprintf(stderr, "memshim diff: the standard output cannot be written: %s\n",
+                          strerror(error));
         }
     }
     ms_buffer_free(&out);

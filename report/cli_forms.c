@@ -32,6 +32,11 @@ bool ms_form_find(const char *name, enum ms_form *form)
     return false;
 }
 
+const char *ms_form_name(enum ms_form form)
+{
+    return names[form];
+}
+
 bool ms_form_is_of_one(enum ms_form form)
 {
     return form == MS_FORM_CSV || form == MS_FORM_SNAPSHOT;

@@ -29,6 +29,8 @@ enum ms_form {
 /* False where there is none of that name. */
 bool ms_form_find(const char *name, enum ms_form *form);
 
+const char *ms_form_name(enum ms_form form);
+
 /* Whether the form can tell of one process only. */
 bool ms_form_is_of_one(enum ms_form form);
 

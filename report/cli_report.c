@@ -265,7 +265,7 @@ static int parse_option(const char *word, const char *next, struct call *call, b
     if (output) {
         call->output = strcmp(output, "-") == 0 ? NULL : output;
     }
-    if (modules && modules[0] == '\0') {
+    if (modules && !ms_cli_is_folder(modules)) {
         return wrong("--modules wants a folder, not", modules);
     }
     call->modules = modules ? modules : call->modules;
@@ -302,6 +302,19 @@ static int parse(int argc, char **argv, struct call *call)
             return status;
         }
         i += took_next;
+    }
+    return -1;
+}
+
+/* What another form would leave unused without a word. -1 where there is none, else the status. */
+static int check_choice(const struct call *call)
+{
+    if (call->choice.at && call->form != MS_FORM_SNAPSHOT) {
+        return wrong("--at is for --format torch-snapshot (memshim diff takes RUN@MOMENT), not for",
+                     ms_form_name(call->form));
+    }
+    if (call->choice.device >= 0 && call->form != MS_FORM_CSV) {
+        return wrong("--device is for --format csv, not for", ms_form_name(call->form));
     }
     return -1;
 }
@@ -376,6 +389,9 @@ int ms_cli_report(int argc, char **argv)
     struct call call = {.choice.device = -1};
     int status = parse(argc, argv, &call);
 
+    if (status < 0) {
+        status = check_choice(&call);
+    }
     if (status < 0 && call.traces.bytes == 0) {
         status = find_latest(&call);
     }

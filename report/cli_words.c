@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 #include <string.h>
+#include <sys/stat.h>
 
 const char *ms_cli_value(const char *name, const char *word, const char *next)
 {
@@ -17,4 +18,11 @@ const char *ms_cli_value(const char *name, const char *word, const char *next)
         return NULL;
     }
     return next ? next : "";
+}
+
+bool ms_cli_is_folder(const char *path)
+{
+    struct stat status;
+
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }

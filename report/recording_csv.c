@@ -254,6 +254,15 @@ static bool take_row(struct csv *csv, char *line)
     return !complaint.field || fail(csv, complaint.field, " %s", complaint.problem);
 }
 
+/* A packed file may end in the middle, and what is left of its last line be read as a line. */
+static bool is_cut(const struct csv *csv)
+{
+    int error;
+
+    (void)gzerror(csv->file, &error);
+    return error == Z_BUF_ERROR;
+}
+
 /* The next line without its end; null at the end of the file and where it cannot be read. */
 static char *next_line(struct csv *csv, char *line, bool *good)
 {
@@ -272,6 +281,10 @@ static char *next_line(struct csv *csv, char *line, bool *good)
         return NULL;
     }
     length = strlen(line);
+    if (is_cut(csv)) {
+        *good = fail(csv, NULL, "the packed file ends too early: it was cut");
+        return NULL;
+    }
     if (length == MOST_LINE_BYTES - 1 && line[length - 1] != '\n') {
         *good = fail(csv, NULL, "the line is longer than %d bytes", MOST_LINE_BYTES - 2);
         return NULL;

@@ -18,6 +18,10 @@ static void write_out(void *ctx, const char *text)
 static int print_table(int argc, char **argv, void (*print)(bool, ms_options_write_t, void *))
 {
     bool markdown = argc == 2 && strcmp(argv[1], "--markdown") == 0;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        (void)printf("Usage: memshim %s [--markdown]\n", argv[0]);
+        return 0;
+    }
     if (argc > 1 && !markdown) {
         (void)fprintf(stderr, "memshim %s: '%s' is not known; --markdown is the only option\n",
                       argv[0], argv[argc - 1]);
@@ -72,9 +76,18 @@ static const struct command {
     {"version", version_command, "the version"},
     {"probe-host", ms_cli_probe_host, NULL},
     {"probe-mapping", ms_cli_probe_mapping, NULL},
-    {"help", help_command,
-     "this text; COMMAND --help says more about run, report, top, replay, doctor"},
+    {"help", help_command, "this text; help COMMAND (or COMMAND --help) says more about one"},
 };
+
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strcmp(name, commands[i].name) == 0) {
+            return &commands[i];
+        }
+    }
+    return NULL;
+}
 
 static int help_command(int argc, char **argv)
 {
@@ -99,20 +112,27 @@ int main(int argc, char **argv)
     } else if (strcmp(name, "--version") == 0) {
         name = "version";
     }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(name, commands[i].name) == 0) {
-            int status = commands[i].run(argc - 1, argv + 1);
-            if (fflush(stdout) != 0 && status == 0) {
-                perror("memshim: standard output");
-                status = 1;
-            }
-            return status;
+    /* help COMMAND is COMMAND --help. */
+    char *asked[] = {argv[0], argc > 2 ? argv[2] : NULL, (char[]){"--help"}, NULL};
+    if (argc > 2 && strcmp(name, "help") == 0) {
+        name = asked[1];
+        argv = asked;
+        argc = 3;
+    }
+    const struct command *command = find_command(name);
+    if (command == NULL) {
+        if (argc > 1) {
+            (void)fprintf(stderr, "memshim: there is no command '%s'; memshim help lists them\n",
+                          name);
+        } else {
+            (void)help_command(0, NULL);
         }
+        return MS_CLI_WRONG_CALL;
     }
-    if (argc > 1) {
-        (void)fprintf(stderr, "memshim: there is no command '%s'; memshim help lists them\n", name);
-    } else {
-        (void)help_command(0, NULL);
+    int status = command->run(argc - 1, argv + 1);
+    if (fflush(stdout) != 0 && status == 0) {
+        perror("memshim: standard output");
+        status = 1;
     }
-    return MS_CLI_WRONG_CALL;
+    return status;
 }

@@ -264,7 +264,10 @@ static void show(const struct call *call, const struct ms_top_frame *frame, stru
     if (!call->once && !call->json) {
         (void)fputs("\n", stdout);
     }
-    (void)fflush(stdout);
+    if (fflush(stdout) != 0) {
+        (void)fprintf(stderr, "memshim top: the standard output cannot be written: %s\n",
+                      strerror(errno));
+    }
 }
 
 static int save_prometheus(const struct call *call, const struct ms_top_frame *frame)
@@ -300,7 +303,7 @@ static int look(const struct call *call, const struct ms_buffer *found, struct s
         status = save_prometheus(call, &frame) | (is_whole(&frame) ? 0 : 1);
     } else {
         show(call, &frame, screen);
-        status = ferror(stdout) != 0 || !is_whole(&frame) ? 1 : 0;
+        status = is_whole(&frame) ? 0 : 1;
     }
     free_frame(&frame);
     return status;
@@ -343,7 +346,7 @@ static int watch(const struct call *call, struct ms_buffer *found)
         (void)fwrite(screen.last.at, 1, screen.last.bytes, stdout);
     }
     ms_buffer_free(&screen.last);
-    return ferror(stdout) != 0 ? 1 : 0;
+    return 0;
 }
 
 int ms_cli_top(int argc, char **argv)
@@ -365,6 +368,7 @@ int ms_cli_top(int argc, char **argv)
         }
     }
     status = call.once ? look(&call, &found, &screen) : watch(&call, &found);
+    status |= ferror(stdout) != 0 ? 1 : 0;
     ms_buffer_free(&screen.last);
     ms_buffer_free(&found);
     return status;

@@ -473,6 +473,14 @@ class Choices(ExportsTest):
             (("--format", "csv", "--device", "x"), 2, "--device wants"),
             (("--format", "csv", "--device", "5"), 1, "no event of device 5"),
             (("--format", "torch-snapshot", "--at", "dawn"), 2, "'dawn'"),
+            (("--at", "1s"), 2, "--at is for --format torch-snapshot"),
+            (
+                ("--format", "json", "--device", "0"),
+                2,
+                "--device is for --format csv, not for 'json'",
+            ),
+            (("--modules", folder / "trace.mshm"), 2, "--modules wants a folder"),
+            (("--output", folder), 1, "Is a directory"),
         ):
             done = memshim("report", folder, *arguments)
             self.assertEqual((done.returncode, done.stdout), (status, b""), arguments)

@@ -114,6 +114,9 @@ class Replay(ProcessTest):
         missing = replay(self.folder / "none.csv")
         self.assertEqual(missing.returncode, 1)
         self.assertIn(b"none.csv: cannot be opened: No such file", missing.stderr)
+        cut = self.folder / "cut.csv.gz"
+        cut.write_bytes((TRACES / "gpt-fixed.csv.gz").read_bytes()[:2000])
+        self.assertIn(b"it was cut", replay(cut).stderr)
         empty = replay(self.folder)
         self.assertEqual(empty.returncode, 1)
         self.assertIn(str(self.folder).encode(), empty.stderr)

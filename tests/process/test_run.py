@@ -24,6 +24,7 @@ from machine import (
     program,
     run,
     run_folders,
+    run_of_three,
 )
 
 SIGNALS = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "ALRM")
@@ -209,6 +210,11 @@ class OtherCommands(ProcessTest):
         text = run([CLI, "help"]).check().stdout
         for command in ("run", "report", "options"):
             self.assertIn(f"  {command} ", text)
+        for command in ("run", "report", "diff", "replay", "top", "doctor", "options", "coverage"):
+            asked = run([CLI, "help", command]).check().stdout
+            self.assertIn(f"Usage: memshim {command}", asked)
+            self.assertEqual(run([CLI, command, "--help"]).check().stdout, asked)
+        self.assertIn("'nonsense'", run([CLI, "help", "nonsense"]).check(2).stderr)
 
     def test_options(self) -> None:
         self.assertIn("MEMSHIM_FRACTION", run([CLI, "options"]).check().stdout)
@@ -219,8 +225,16 @@ class OtherCommands(ProcessTest):
         self.assertIn("--loud", run([CLI, "options", "--loud"]).check(2).stderr)
 
     def test_full_standard_output(self) -> None:
-        result = run(["bash", "-c", f"{CLI} options > /dev/full"])
-        self.assertEqual(result.status, 1, result.describe())
+        run_of = run_of_three()
+        for command in (
+            "options",
+            f"report {run_of}",
+            f"diff {run_of} {run_of}",
+            f"top --once {run_of}",
+        ):
+            for where in ("> /dev/full", ">&-"):
+                result = run(["bash", "-c", f"{CLI} {command} {where}"]).check(1)
+                self.assertIn("standard output", result.stderr)
 
 
 if __name__ == "__main__":
