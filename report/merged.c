@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/format_sites.h"
 #include "report/formats.h"
 #include "report/site_rows.h"
 #include "report/units.h"
@@ -31,6 +32,9 @@ void ms_merged_begin(struct ms_merged *merged)
 
 void ms_merged_free(struct ms_merged *merged)
 {
+    for (size_t i = 0; i < rank_count(merged); i++) {
+        ms_buffer_free(&((struct ms_rank *)merged->ranks.at)[i].answer);
+    }
     ms_buffer_free(&merged->ranks);
     ms_buffer_free(&merged->members);
     ms_buffer_free(&merged->holdings);
@@ -45,7 +49,9 @@ static void fill_oom(struct ms_rank *rank, const struct ms_model *model)
     if (fatal) {
         rank->died_of_oom = true;
         rank->oom_unix_ns = model->header.start_unix_ns + fatal->time_ns;
-        (void)ms_verdict_decide(&fatal->record.state, NULL, rank->sentence, sizeof(rank->sentence));
+        ms_text_add_oom_answer(&rank->answer, model, true);
+    } else if (rank->main_device >= 0) {
+        ms_text_add_good_answer(&rank->answer, model, rank->main_device);
     }
 }
 
@@ -323,32 +329,52 @@ static size_t host_count(const struct ms_merged *merged)
     return hosts;
 }
 
+static const struct ms_rank *fullest(const struct ms_merged *merged)
+{
+    const struct ms_rank *most = NULL;
+
+    for (size_t i = 0; i < rank_count(merged); i++) {
+        const struct ms_rank *rank = rank_at(merged, i);
+
+        most = !most || rank->peak_charged_bytes > most->peak_charged_bytes ? rank : most;
+    }
+    return most;
+}
+
+/* What one process's report says of it: of the first that died, else of the one that held most. */
 static void add_answer(const struct ms_merged *merged, struct ms_buffer *out)
 {
     const struct ms_rank *dead = ms_merged_first_dead(merged);
+    const struct ms_rank *shown = dead ? dead : fullest(merged);
     size_t died = 0;
 
-    if (!dead) {
-        ms_buffer_add(out, "No process ran out of memory, and none failed.\n");
-        return;
-    }
-    add_name(dead, out);
-    if (dead->died_of_oom) {
-        ms_buffer_add(out, " died first. ");
-        ms_buffer_add_plain(out, dead->sentence);
-    } else {
-        ms_buffer_add(out, " ended first (");
-        add_status(dead, out);
-        ms_buffer_add(out, "). No process ran out of memory for good.");
-    }
     for (size_t i = 0; i < rank_count(merged); i++) {
         died += rank_at(merged, i)->died_of_oom;
     }
-    ms_buffer_format(out, "\n%zu of %zu processes ran out of memory.\n", died, rank_count(merged));
+    if (died > 0) {
+        ms_buffer_format(out, "%zu of %zu process%s ran out of memory; ", died, rank_count(merged),
+                         rank_count(merged) == 1 ? "" : "es");
+    } else {
+        ms_buffer_format(out, "No process ran out of memory%s; ",
+                         dead ? " for good" : ", and none failed");
+    }
+    if (shown) {
+        add_name(shown, out);
+        ms_buffer_add(out, died > 0 ? " died first:\n" : dead ? " ended first (" : " held most:\n");
+        if (died == 0 && dead) {
+            add_status(dead, out);
+            ms_buffer_add(out, "):\n");
+        }
+        ms_buffer_append(out, shown->answer.at, shown->answer.bytes);
+    }
 }
 
 static void add_outlier(const struct ms_merged *merged, struct ms_buffer *out)
 {
+    if (rank_count(merged) < 2) {
+        return;
+    }
+
     char peak[MS_UNIT_TEXT_BYTES], middle[MS_UNIT_TEXT_BYTES];
     const struct ms_outlier outlier = ms_merged_outlier(merged);
 
@@ -422,9 +448,9 @@ void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out)
     ms_buffer_add(out, "memshim  run ");
     ms_buffer_add_plain(out, rank_count(merged) ? rank_at(merged, 0)->run_id : "");
     ms_date_text(start, date, sizeof(date));
-    ms_buffer_format(out, "  %zu processes on %zu host%s   %.10s %.5s UTC   ran %s\n",
-                     rank_count(merged), host_count(merged), host_count(merged) == 1 ? "" : "s",
-                     date, date + 11,
+    ms_buffer_format(out, "  %zu process%s on %zu host%s   %.10s %.5s UTC   ran %s\n",
+                     rank_count(merged), rank_count(merged) == 1 ? "" : "es", host_count(merged),
+                     host_count(merged) == 1 ? "" : "s", date, date + 11,
                      ms_duration_text(end > start ? end - start : 0, duration, sizeof(duration)));
     add_answer(merged, out);
     add_outlier(merged, out);

@@ -29,7 +29,7 @@ struct ms_rank {
     uint64_t ooms;
     bool died_of_oom;
     uint64_t oom_unix_ns;
-    char sentence[MS_SENTENCE_BYTES];
+    struct ms_buffer answer; /* the first lines of its own report.txt, but for the head */
 };
 
 /* What a call site held on the main device of one process when its live bytes peaked. */
