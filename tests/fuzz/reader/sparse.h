@@ -1,6 +1,7 @@
 /* A trace in few bytes: only what is not zero, so that a corpus stays small and a mutation hits
  * something. A row of struct sparse_piece, each followed by its bytes, little-endian, until the
- * input ends. The first byte before it says what is to be mended (enum sparse_flag). */
+ * input ends. The first byte before it says what is to be mended (enum sparse_flag), and in
+ * multiples of SPARSE_DRAW which form is written. */
 #ifndef MEMSHIM_TESTS_FUZZ_READER_SPARSE_H
 #define MEMSHIM_TESTS_FUZZ_READER_SPARSE_H
 
@@ -17,6 +18,9 @@ enum sparse_flag {
     SPARSE_EXTENTS = 2, /* magic, trace and checksum of each extent's header */
     SPARSE_PAYLOADS = 4 /* checksums of what the extents hold */
 };
+
+#define SPARSE_DRAW     8u
+#define SPARSE_DRAW_ALL 0u /* every form */
 
 struct sparse_piece {
     uint32_t offset, bytes;
