@@ -15,6 +15,7 @@ struct ms_arenas {
     ms_lock_t *lock; /* the pool's state lock; without a pool its own */
     ms_lock_t own_lock;
     struct ms_segment *recent; /* of the last report */
+    bool distrusted;           /* nothing rests on the reports any more. Growth lock */
     struct ms_tensors tensors;
     uint64_t next_id, end_id;
     struct ms_arenas_stats stats;
@@ -95,7 +96,12 @@ static inline struct ms_segment *segment_of(struct ms_arenas *arenas, ms_addr_t 
         return NULL;
     }
     struct ms_segment *segment = ms_segment_of(arenas->pool, addr);
-    if (segment == NULL || segment->plain || !ms_granules_need(arenas->pool, segment)) {
+    if (segment == NULL || segment->plain) {
+        return NULL;
+    }
+    if (!ms_granules_need(arenas->pool, segment)) {
+        /* What is born there now, its granules will not know of. */
+        arenas->pool->repair.frozen = true;
         return NULL;
     }
     arenas->recent = segment;
@@ -263,6 +269,10 @@ static ms_status_t born(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes
     }
     struct ms_tensor tensor;
     if (!add(arenas, segment, addr, bytes, &tensor)) {
+        /* It lives where nobody knows of it: nothing may be taken from under it. */
+        if (arenas->pool != NULL) {
+            arenas->pool->repair.frozen = true;
+        }
         return MS_ERR_NO_MEMORY;
     }
     uint64_t block_id = 0;
@@ -301,7 +311,8 @@ static void distrust(struct ms_arenas *arenas)
     struct ms_pool *pool = arenas->pool;
     if (pool != NULL && pool->granule_bytes != 0) {
         ms_lock_acquire(&pool->growth);
-        if (!pool->repair.frozen) {
+        if (!arenas->distrusted) {
+            arenas->distrusted = true;
             ms_holes_freeze(pool);
         }
         ms_lock_release(&pool->growth);
@@ -317,7 +328,7 @@ __attribute__((hot)) ms_status_t ms_arenas_born(ms_arenas_t *arenas, ms_addr_t a
     ms_lock_acquire(arenas->lock);
     ms_status_t status = born(arenas, addr, bytes, site, total_bytes, capturing, &unbacked);
     ms_lock_release(arenas->lock);
-    if (status == MS_ERR_NOT_READY || status == MS_ERR_INVALID) {
+    if (status != MS_OK) {
         distrust(arenas);
     }
     if (unbacked) {

@@ -38,9 +38,9 @@ void ms_arenas_destroy(ms_arenas_t *arenas);
  * after the report (UINT64_MAX: it does not say). MS_ERR_INVALID: a birth over a live range, a
  * death of an unknown one; noted in the statistics, and nothing is taken any more.
  * MS_ERR_NOT_READY, once: this report is the first whose total differs from our sum.
- * MS_ERR_NO_MEMORY: some of the range could not be backed, not even by host memory; any other
- * status is the device's. A birth that host memory had to back is MS_OK and stands in the pool's
- * statistics. */
+ * MS_ERR_NO_MEMORY: some of the range could not be backed, not even by host memory, or the host has
+ * no memory to note it, and then nothing is taken any more either; any other status is the
+ * device's. A birth that host memory had to back is MS_OK and stands in the pool's statistics. */
 ms_status_t ms_arenas_born(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes, uint32_t site,
                            uint64_t total_bytes);
 ms_status_t ms_arenas_died(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes,

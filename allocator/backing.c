@@ -130,6 +130,9 @@ void ms_backing_add_spare(struct ms_pool *pool, struct ms_chunk *chunk)
     chunk->promoted = 0;
     chunk->next = *list;
     *list = chunk;
+    if (!chunk->host && chunk->bytes > pool->spare_most_bytes) {
+        pool->spare_most_bytes = chunk->bytes;
+    }
 }
 
 /* Releases the first chunk of the list; false: the device would not. */
@@ -190,14 +193,23 @@ void ms_backing_host_release(struct ms_pool *pool, uint64_t keep_bytes)
     }
 }
 
-/* The largest spare of at most `bytes`, taken from the list; null where there is none. */
+/* The largest spare of at most `bytes`, taken from the list; null where there is none. A request of
+ * a whole device takes tens of thousands, one by one: the first that is as large as any can be ends
+ * the search. */
 static struct ms_chunk *take_spare(struct ms_pool *pool, uint64_t bytes)
 {
+    uint64_t most_bytes = bytes < pool->spare_most_bytes ? bytes : pool->spare_most_bytes;
     struct ms_chunk **best = NULL;
     for (struct ms_chunk **link = &pool->spares; *link != NULL; link = &(*link)->next) {
         if ((*link)->bytes <= bytes && (best == NULL || (*link)->bytes > (*best)->bytes)) {
             best = link;
         }
+        if (best != NULL && (*best)->bytes == most_bytes) {
+            break;
+        }
+    }
+    if (bytes >= pool->spare_most_bytes) {
+        pool->spare_most_bytes = best != NULL ? (*best)->bytes : 0;
     }
     if (best == NULL) {
         return NULL;

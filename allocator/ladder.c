@@ -324,6 +324,7 @@ static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request,
 {
     /* Chunks that could not be released some time ago would be missing from every sum below. */
     (void)ms_backing_release_spares(pool);
+    ms_ranges_give_up_whole(pool);
     ms_status_t status = reuse_when_done(pool, request, bytes, out);
     if (status == MS_ERR_NO_MEMORY) {
         status = grow(pool, request, bytes, BUDGET, out);

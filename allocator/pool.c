@@ -430,6 +430,7 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
 {
     uint64_t released_bytes = 0;
     ms_lock_acquire(&pool->growth);
+    ms_ranges_give_up_whole(pool);
     uint64_t enough_bytes = excess_bytes(pool, keep_bytes);
     if (enough_bytes > 0 && !pool->ops->capturing(pool->ops->ctx)) {
         ms_marks_take(pool, false);
@@ -469,6 +470,7 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
     uint64_t left_ns = may_wait ? pool->config.wait_limit_ns : 0;
     ms_lock_acquire(&pool->growth);
     (void)ms_backing_release_spares(pool);
+    ms_ranges_give_up_whole(pool);
     ms_holes_recover(pool);
     pool->moving.refused = false;
     for (unsigned turn = 0; bytes <= atomic_load(&pool->config.budget->cap_bytes); turn++) {

@@ -291,6 +291,7 @@ static void check_sums(struct walk *walk)
     const struct ms_pool_counters *count = &pool->count;
     for (const struct ms_chunk *spare = pool->spares; spare != NULL; spare = spare->next) {
         walk->sum.reserved_bytes += spare->bytes;
+        check(walk, spare->bytes <= pool->spare_most_bytes, "a spare is larger than all are");
     }
     for (const struct ms_chunk *host = pool->repair.reserve; host != NULL; host = host->next) {
         walk->sum.host_reserve_bytes += host->bytes;

@@ -191,6 +191,7 @@ struct ms_pool {
     struct ms_orders orders;
     struct ms_treap_node *holes[MS_REGIONS];
     struct ms_slab range_slab;
+    struct ms_range *whole; /* see ms_ranges_give_up_whole; linked by draining.next, stuck */
     struct ms_pool_counters count;
     uint64_t next_id, end_id; /* ids taken from the process's, not yet given to a block */
     uint64_t first_id;        /* that it ever took */
@@ -200,6 +201,7 @@ struct ms_pool {
 
     struct ms_slab chunk_slab, segment_slab; /* growth lock */
     struct ms_chunk *spares;                 /* growth lock: created, charged, mapped nowhere */
+    uint64_t spare_most_bytes;               /* growth lock: none of them is larger */
     struct ms_chunk *views;                  /* growth lock: one of each pair of twins */
     struct ms_repair repair;
     struct ms_moving moving;
@@ -620,6 +622,9 @@ ms_status_t ms_pool_reuse_any(struct ms_pool *pool, const struct ms_request *req
 /* The busy range is given up: its pieces become what stands behind them, free in `batch` (null:
  * idle) where backed. State lock. */
 void ms_range_give_up(struct ms_pool *pool, struct ms_range *range, struct ms_batch *batch);
+/* What could not be cut into its pieces then, for the host had no memory, is given up now, as what
+ * is freed in the device's order. Growth lock held, state lock not. */
+void ms_ranges_give_up_whole(struct ms_pool *pool);
 
 /* ---- pool.c: the live block around addr; null where there is none. State lock. */
 struct ms_range *ms_pool_block_around(struct ms_pool *pool, ms_addr_t addr);

@@ -142,6 +142,8 @@ void ms_range_absorb_next(struct ms_pool *pool, struct ms_range *range)
 
 enum backing { BACKED, UNBACKED, ON_HOST, LOST };
 
+enum { NODES_RESERVED = 64 }; /* as many as a slab promises */
+
 static enum backing backing_at(const struct ms_pool *pool, const struct ms_range *range,
                                uint64_t offset)
 {
@@ -192,12 +194,26 @@ void ms_range_give_up(struct ms_pool *pool, struct ms_range *range, struct ms_ba
             rest = ms_range_split(pool, range, bytes);
             if (rest == NULL) {
                 range->state = MS_RANGE_STUCK;
+                range->draining.next = pool->whole;
+                pool->whole = range;
                 return;
             }
         }
         become(pool, range, kind, batch);
         range = rest;
     }
+}
+
+void ms_ranges_give_up_whole(struct ms_pool *pool)
+{
+    ms_lock_acquire(&pool->state);
+    while (pool->whole != NULL && ms_slab_reserve(&pool->range_slab, NODES_RESERVED)) {
+        struct ms_range *range = pool->whole;
+        pool->whole = range->draining.next;
+        range->state = MS_RANGE_BUSY;
+        ms_range_give_up(pool, range, pool->orders.device->open);
+    }
+    ms_lock_release(&pool->state);
 }
 
 struct ms_order *ms_range_order(struct ms_pool *pool, const struct ms_range *range)
