@@ -30,7 +30,7 @@ class Charges(Scenario):
         self.assertEqual(device["peak_charged_bytes"], CONTEXT + 16 * MIB)
 
     def test_chunks_of_the_application_at_the_cap(self) -> None:
-        stderr = self.hold("vmm_cap", MEMSHIM_LIMIT="256MiB")
+        stderr = self.hold("vmm_cap", MEMSHIM_LIMIT="256MiB", MEMSHIM_SPILL="off")
         self.assertIn("OUT OF MEMORY: asked for 150.0 MiB", stderr)
 
     def test_race_for_the_cap(self) -> None:
@@ -61,6 +61,9 @@ class Identity(Scenario):
     def test_addresses(self) -> None:
         stderr = self.hold("identity")
         self.assertEqual(stderr.count("MEMSHIM_POOL=off"), 1, stderr)
+
+    def test_addresses_of_what_was_spilled(self) -> None:
+        self.hold("spilled", MEMSHIM_LIMIT="192MiB", MEMSHIM_SPILL="auto")
 
     def test_memory_pools(self) -> None:
         self.hold("pools")

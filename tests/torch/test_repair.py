@@ -495,7 +495,8 @@ class HolesTaken(unittest.TestCase):
         room = 180 * MIB
         for conf in CONFS:
             with self.subTest(conf):
-                end = self.check(OUT_OF_MEMORY, CONTEXT + room, 1600, PYTORCH_ALLOC_CONF=conf)[0]
+                settings = {"PYTORCH_ALLOC_CONF": conf, "MEMSHIM_SPILL": "off"}
+                end = self.check(OUT_OF_MEMORY, CONTEXT + room, 1600, **settings)[0]
                 self.assertGreaterEqual(end["ooms"], 36)
                 # PyTorch asks for 20 MiB at a time.
                 for filled in end["filled"]:
@@ -518,6 +519,7 @@ class HolesTaken(unittest.TestCase):
                     preload=harness.SHIM,
                     MEMSHIM_TRACE="off",
                     MEMSHIM_LIMIT=CONTEXT + 110 * MIB,
+                    MEMSHIM_SPILL="off",
                     SIMGPU_CONTEXT=CONTEXT,
                     PYTORCH_ALLOC_CONF=conf,
                 )
