@@ -41,11 +41,24 @@ CUresult ms_serve_cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psiz
     return MS_REAL(cuMemGetAddressRange)(pbase, psize, dptr);
 }
 
-/* Answers where the block knows better than the driver; false where the driver's answer stands. */
-static bool answer(const struct ms_block_info *block, CUpointer_attribute attribute, void *data)
+/* Answers where the block knows better than the driver; false where the driver's answer stands. To
+ * the driver a block whose contents moved to the host is the host's
+ * (CU_POINTER_ATTRIBUTE_MEMORY_TYPE is that of the physical memory), and who believes it lets the
+ * processor touch it. */
+static bool answer(const struct ms_device *device, const struct ms_block_info *block,
+                   CUpointer_attribute attribute, void *data)
 {
     const struct ms_holder *holder = block->holder;
     switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned int *)data = CU_MEMORYTYPE_DEVICE;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = device->ordinal;
+        return true;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(void **)data = NULL;
+        return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr_v2 *)data = block->addr;
         return true;
@@ -80,6 +93,9 @@ static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute at
                         CUdeviceptr_v2 ptr, void *data)
 {
     switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(void **)data = NULL;
+        return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *(CUdeviceptr_v2 *)data = page->addr;
@@ -124,6 +140,7 @@ static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute at
 
 /* What an address lies in. */
 struct subject {
+    struct ms_device *device; /* of the block */
     struct ms_block_info block;
     struct ms_proxy_view page;
     bool is_block, is_page;
@@ -131,16 +148,15 @@ struct subject {
 
 static bool look(CUdeviceptr_v2 ptr, struct subject *subject)
 {
-    struct ms_device *device = NULL;
-    subject->is_block = block_at(ptr, &device, &subject->block);
-    subject->is_page = !device && ms_proxies_at(ptr, &subject->page);
+    subject->is_block = block_at(ptr, &subject->device, &subject->block);
+    subject->is_page = !subject->device && ms_proxies_at(ptr, &subject->page);
     return subject->is_block || subject->is_page;
 }
 
 static bool answer_subject(const struct subject *subject, CUpointer_attribute attribute,
                            CUdeviceptr_v2 ptr, void *data)
 {
-    return subject->is_block ? answer(&subject->block, attribute, data)
+    return subject->is_block ? answer(subject->device, &subject->block, attribute, data)
                              : answer_page(&subject->page, attribute, ptr, data);
 }
 
@@ -149,7 +165,9 @@ CUresult ms_serve_cuPointerGetAttribute(void *data, CUpointer_attribute attribut
 {
     struct subject subject;
     if (data && look(ptr, &subject) && answer_subject(&subject, attribute, ptr, data)) {
-        return CUDA_SUCCESS;
+        /* cuda.h: where the host has no pointer, null and this error. */
+        return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE
+                                                              : CUDA_SUCCESS;
     }
     return MS_REAL(cuPointerGetAttribute)(data, attribute, ptr);
 }

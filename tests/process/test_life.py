@@ -61,7 +61,7 @@ class Life(ProcessTest):
 
     def test_exit_in_a_handler(self) -> None:
         """What the interrupted call holds is never let go: the process must end all the same."""
-        self.scenario("exit-in-handler", 1)
+        self.scenario("exit-in-handler", 10)
 
     def test_fork_in_a_handler(self) -> None:
         self.scenario("fork-in-handler", 1)

@@ -305,6 +305,38 @@ static void identity(void)
     EXPECT(cuMemFree(at) == CUDA_ERROR_INVALID_VALUE);
 }
 
+/* Blocks whose contents have moved to the host are device memory to everybody who asks. */
+static void spilled(void)
+{
+    enum { BLOCKS = 24 };
+    CUdeviceptr blocks[BLOCKS];
+    struct memshim_stats stats = {.size = sizeof(stats)};
+    for (int i = 0; i < BLOCKS; i++) {
+        MUST(cuMemAlloc(&blocks[i], 8 * MIB));
+        MUST(cuMemsetD8(blocks[i], 1, 8 * MIB));
+    }
+    MUST(memshim_stats(device, &stats));
+    EXPECT(stats.spilled_bytes > 0);
+    for (int i = 0; i < BLOCKS; i++) {
+        unsigned int type = 0;
+        int ordinal = -1;
+        void *host = &type;
+        CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                       CU_POINTER_ATTRIBUTE_HOST_POINTER};
+        void *answers[] = {&type, &host};
+        MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, blocks[i]));
+        EXPECT(type == CU_MEMORYTYPE_DEVICE);
+        MUST(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, blocks[i]));
+        EXPECT(ordinal == device);
+        EXPECT(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, blocks[i]) ==
+               CUDA_ERROR_INVALID_VALUE);
+        EXPECT(host == NULL);
+        type = 0;
+        MUST(cuPointerGetAttributes(2, asked, answers, blocks[i]));
+        EXPECT(type == CU_MEMORYTYPE_DEVICE && host == NULL);
+    }
+}
+
 /* A block that a framework carves up counts by what is alive in it. */
 static void arena(void)
 {
@@ -562,6 +594,7 @@ static const struct {
                  {"pools", pools},
                  {"reuse_flags", reuse_flags},
                  {"identity", identity},
+                 {"spilled", spilled},
                  {"arena", arena},
                  {"peers", peers},
                  {"capture", capture},
