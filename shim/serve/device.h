@@ -62,6 +62,8 @@ struct ms_device {
     _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */
     _Atomic uint64_t withdrawn_mask; /* bit d: it could once, and shall not any more */
     _Atomic uint64_t pool_peer_mask; /* the part of access_mask that cuMemPoolSetAccess asked for */
+    _Atomic uint64_t page_peer_mask; /* bit d: device d was given access to PyTorch's pages here,
+                                        once; never taken back */
     struct ms_range ranges[MS_RANGES_MAX];
     _Atomic uint32_t range_count; /* entries of `ranges` that were ever used */
 
@@ -87,6 +89,13 @@ struct ms_device *ms_device_get(int ordinal);
 /* The same, made where there is none. Null where the driver does not answer about it. No lock of
  * this room may be held. */
 struct ms_device *ms_device_use(int ordinal);
+
+/* Whose work may touch the device's memory: bit d for device d, itself included. */
+static inline uint64_t ms_device_reach(const struct ms_device *device)
+{
+    return atomic_load(&device->access_mask) | atomic_load(&device->page_peer_mask) |
+           (1ULL << device->ordinal);
+}
 
 /* The device of the current context; null where there is none. */
 struct ms_device *ms_device_current(void);

@@ -154,7 +154,7 @@ static CUresult mark_context(struct mark *mark, struct ms_context *context)
  * to it. */
 static CUresult mark_device(struct mark *mark, struct ms_device *device)
 {
-    uint64_t reach = atomic_load(&device->access_mask) | (1ULL << device->ordinal);
+    uint64_t reach = ms_device_reach(device);
     CUresult result = CUDA_SUCCESS;
     for (struct ms_context *c = ms_context_first(); c && result == CUDA_SUCCESS; c = c->next) {
         if (!c->dead && ((reach >> c->device->ordinal) & 1)) {

@@ -396,6 +396,16 @@ static void note_accessible(CUdeviceptr_v2 addr, size_t size)
     pthread_mutex_unlock(&lock);
 }
 
+/* Before they can touch anything. */
+static void note_peers(struct ms_device *device, const CUmemAccessDesc_v1 *desc, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (desc[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) {
+            atomic_fetch_or(&device->page_peer_mask, 1ULL << desc[i].location.id);
+        }
+    }
+}
+
 enum ms_proxies_cover ms_proxies_access(CUdeviceptr_v2 addr, size_t size,
                                         const CUmemAccessDesc_v1 *desc, size_t count,
                                         CUresult *result)
@@ -414,6 +424,7 @@ enum ms_proxies_cover ms_proxies_access(CUdeviceptr_v2 addr, size_t size,
         !ms_reservations_grant(addr, desc, count, &before)) {
         return span.first == span.end ? MS_PROXIES_NONE : MS_PROXIES_INSIDE;
     }
+    note_peers(device, desc, count);
     *result = ms_result_from(ms_proxy_access(device->pool, addr, size));
     if (*result == CUDA_SUCCESS) {
         note_accessible(addr, size);

@@ -103,7 +103,7 @@ static bool streams_empty(const struct ms_context *context, uint64_t end_ns)
 
 static ms_status_t drain(struct ms_device *device, uint64_t end_ns)
 {
-    uint64_t reach = atomic_load(&device->access_mask) | (1ULL << device->ordinal);
+    uint64_t reach = ms_device_reach(device);
     for (const struct ms_context *c = ms_context_first(); c != NULL; c = c->next) {
         if (!c->dead && ((reach >> c->device->ordinal) & 1) && !streams_empty(c, end_ns)) {
             return MS_ERR_NOT_READY;

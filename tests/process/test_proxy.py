@@ -60,6 +60,9 @@ class Pages(ProcessTest):
     def test_peers_over_holes(self) -> None:
         self.hold("peers", SIMGPU_DEVICES=2)
 
+    def test_peers_at_work(self) -> None:
+        self.hold("working_peers", SIMGPU_DEVICES=2)
+
     def test_every_driver_call_failing(self) -> None:
         self.hold("injected")
 
