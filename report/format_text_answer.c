@@ -7,11 +7,13 @@
 #include "report/format_sites.h"
 #include "report/ledger.h"
 #include "report/site_rows.h"
+#include "report/stacks_roles.h"
 #include "report/units.h"
 #include "report/verdict_report.h"
 #include "report/what_if.h"
 
 #define HOLDERS 3
+#define CALLERS 3
 #define NAMES   32
 
 #define ALARMING_PPM 300000 /* fragmentation that a reader would ask about */
@@ -286,7 +288,7 @@ static const char *advice(const struct ms_judgement *judgement)
     case MS_VERDICT_SPILL_LIMIT:
         return "a larger MEMSHIM_SPILL_LIMIT, where the host has the memory; or a smaller batch";
     case MS_VERDICT_GROWTH:
-        return "look at what that line keeps: a list, a metric or a cache that holds on to tensors";
+        return "look for what keeps that line's results: a list, a metric or a cache of tensors";
     default:
         return "a smaller batch or shape, or a larger device: by at least what was short";
     }
@@ -327,8 +329,7 @@ static void add_else(const struct ms_model *model, const struct ms_judgement *ju
     if (surveyed(model, device)->growth.clock.by_time) {
         ms_buffer_add(out, "a larger cap would have delayed the end\n");
     } else {
-        ms_buffer_format(out,
-                         "no cap or fraction would have carried it more than %s steps further\n",
+        ms_buffer_format(out, "with all of the device it would have lasted %s steps more at best\n",
                          COUNT(judgement->further_steps));
     }
 }
@@ -345,6 +346,33 @@ static void add_pins(const struct ms_model *model, int device, struct ms_buffer 
         ms_site_add_line(model, pins->sites[i].site, out);
         ms_buffer_add(out, i ? "\n" : "   (when live bytes peaked)\n");
     }
+}
+
+/* By way of whom that line was reached: the program's own Python, so that a function which training
+ * and evaluation share says in which of them it was. */
+static void add_callers(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
+{
+    const struct ms_frame *own = ms_site_frame(model, site);
+    size_t count = 0, named = 0;
+
+    if (!own || own->language != MS_FRAME_PYTHON) {
+        return;
+    }
+
+    const struct ms_frame *frames = ms_stacks_frames(model->stacks, site, &count);
+
+    for (const struct ms_frame *at = own + 1; at < frames + count && named < CALLERS; at++) {
+        if (at->language == MS_FRAME_PYTHON && at->file &&
+            !ms_is_library_script(at->file, at->function)) {
+            const char *slash = strrchr(at->file, '/');
+
+            ms_buffer_add(out, named++ ? ", " : "         from ");
+            ms_buffer_add_plain(out, slash ? slash + 1 : at->file);
+            ms_buffer_format(out, ":%" PRIu32 " in ", at->line);
+            ms_buffer_add_plain(out, at->function);
+        }
+    }
+    ms_buffer_add(out, named ? "\n" : "");
 }
 
 void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model, bool name_device)
@@ -369,6 +397,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
         ms_buffer_add(out, "  asked  ");
         ms_site_add_line(model, oom->record.state.site, out);
         ms_buffer_add(out, "\n");
+        add_callers(model, oom->record.state.site, out);
     }
     ms_buffer_format(out, "  why    %s.\n", judgement.why);
     add_holders(model, device, ms_ledger_oom_moment(model, index), rows,
