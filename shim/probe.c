@@ -19,7 +19,7 @@
 #include "shim/identity.h"
 
 #define STACK_BYTES ((size_t)64 << 10)
-#define LONGEST_MS  11000 /* a probe ends itself after 10 s, unless the kernel holds it */
+#define LONGEST_MS  21000 /* a probe ends itself after 10 s twice, unless the kernel holds it */
 #define LOOK_MS     2
 
 /* --- the throw-away process ------------------------------------------------------------------- */

@@ -192,7 +192,8 @@ const struct ms_real_functions *ms_resolve(void)
         return published;
     }
     /* The pointers stay in use: a dlclose of the application's must not take the driver away. */
-    (void)dlopen(elf.path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    bool whole = strlen(elf.path) + 1 < sizeof(elf.path);
+    (void)dlopen(whole ? elf.path : DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     if (!atomic_compare_exchange_strong(&ms_real_published, &published, &driver->real)) {
         munmap(driver, sizeof(*driver));
         return published;

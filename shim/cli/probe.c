@@ -1,5 +1,6 @@
 #include "shim/cli/probe.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -11,6 +12,27 @@
 
 #define LONGEST_SECONDS 10u
 #define PATTERN         0xa5a5a5a5u
+
+static void give_up(int signal)
+{
+    (void)signal;
+    _exit(MS_PROBE_UNKNOWN);
+}
+
+/* A driver that nobody uses yet takes seconds for each device to begin with (persistence mode off):
+ * to be slow there says nothing about what is asked. */
+static void limit_start(void)
+{
+    (void)signal(SIGALRM, give_up);
+    (void)alarm(LONGEST_SECONDS);
+}
+
+/* But a device may hang over the question itself: then the signal ends this process. */
+static void limit_answer(void)
+{
+    (void)signal(SIGALRM, SIG_DFL);
+    (void)alarm(LONGEST_SECONDS);
+}
 
 /* The device writes the pattern into device memory, copies it to the host's, over itself there, and
  * back; whatever does not arrive is seen. */
@@ -38,11 +60,12 @@ int ms_probe_host(const char *uuid_text)
     CUdeviceptr host = 0, scratch = 0;
     size_t bytes = 0;
     CUresult result = CUDA_SUCCESS;
-    (void)alarm(LONGEST_SECONDS); /* a device may hang over it */
+    limit_start();
     if (ms_cli_driver_load(&result) != MS_CLI_LOADED || !ms_cli_device_find(uuid_text, &device) ||
         !ms_cli_device_enter(device)) {
         return MS_PROBE_UNKNOWN;
     }
+    limit_answer();
     result = ms_cli_map_host(device, 1, &host, &bytes);
     if (result != CUDA_SUCCESS) {
         /* The driver ran out of something: nothing is known then. */
@@ -71,7 +94,7 @@ int ms_cli_probe_mapping(int argc, char **argv)
     if (argc != 1) {
         return MS_CLI_WRONG_CALL;
     }
-    (void)alarm(LONGEST_SECONDS);
+    limit_start();
     if (ms_cli_driver_load(&result) != MS_CLI_LOADED ||
         ms_cli_driver.cuDeviceGetCount(&count) != CUDA_SUCCESS || count == 0) {
         return MS_PROBE_UNKNOWN;
