@@ -2,6 +2,8 @@
  * variable, remembers where the program stands, and registers the exit handler. */
 #include "shim/life.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,10 +31,16 @@ static char start_dir[PATH_MAX];
 static char run_id_variable[64];
 static _Atomic bool inert, armed;
 static pid_t armed_pid;
+static bool had_stderr;
 
 bool ms_life_inert(void)
 {
     return atomic_load_explicit(&inert, memory_order_relaxed);
+}
+
+bool ms_life_had_stderr(void)
+{
+    return had_stderr;
 }
 
 const char *ms_life_start_dir(void)
@@ -171,6 +179,8 @@ static void put_run_id(void)
 
 __attribute__((constructor)) static void at_load(void)
 {
+    const int error = errno; /* 0 where main begins (C17 7.5) */
+    had_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0;
     put_run_id();
     char *torch_variable = ms_torch_settings_variable();
     if (torch_variable != NULL) {
@@ -180,4 +190,5 @@ __attribute__((constructor)) static void at_load(void)
         start_dir[0] = '\0';
     }
     (void)on_exit(at_exit, NULL); /* fails only without memory; then the trace ends as if killed */
+    errno = error;
 }

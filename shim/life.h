@@ -11,6 +11,10 @@ bool ms_life_inert(void);
 /* The process is about to use the driver: from now on its forks are watched. Once. */
 void ms_life_arm(void);
 
+/* False where the process began without a stderr: what has its number later is a file of the
+ * program's. */
+bool ms_life_had_stderr(void);
+
 /* The folder in which the program started; empty where it is unknown. */
 const char *ms_life_start_dir(void);
 

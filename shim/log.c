@@ -35,7 +35,7 @@ static void write_line(const char *line, size_t bytes)
     (void)sigpending(&pending);
     (void)pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
     /* A closed stderr is nobody's error. */
-    if (write(STDERR_FILENO, line, bytes) < 0 && errno == EPIPE &&
+    if (ms_life_had_stderr() && write(STDERR_FILENO, line, bytes) < 0 && errno == EPIPE &&
         sigismember(&pending, SIGPIPE) != 1) {
         (void)sigtimedwait(&broken_pipe, NULL, &at_once);
     }

@@ -38,6 +38,7 @@ MS_HOT_DATA static _Atomic bool pushed; /* some thread has pushed a tag since th
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t ending; /* its destructor ends what a thread left open */
+static bool ends_seen;
 
 static uint32_t innermost(void)
 {
@@ -127,7 +128,8 @@ static void in_child(void)
 
 static void watch(void)
 {
-    if (pthread_key_create(&ending, end_all) != 0 ||
+    ends_seen = pthread_key_create(&ending, end_all) == 0;
+    if (!ends_seen ||
         pthread_atfork(ms_tag_names_fork_prepare, ms_tag_names_fork_release, in_child) != 0) {
         MS_LOG_ONCE(MS_LOG_WARN, "out of memory: tags that a thread leaves open stay open");
     }
@@ -137,7 +139,9 @@ static void watch(void)
 static void enrol(void)
 {
     (void)pthread_once(&once, watch);
-    (void)pthread_setspecific(ending, &here);
+    if (ends_seen) {
+        (void)pthread_setspecific(ending, &here);
+    }
     here.thread = thread_id();
 }
 

@@ -78,6 +78,10 @@ class Life(ProcessTest):
         self.run_under_shim(*command, cwd=self.folder).check()
         self.assertEqual(len(process_folders(self.folder / "memshim-out")), 1)
 
+    def test_started_without_stderr(self) -> None:
+        """A file of the program's has its number: no line of ours goes there."""
+        self.scenario("file-as-stderr", 1, preexec=lambda: os.close(2), cwd=self.folder)
+
     def test_nobody_reads_stderr(self) -> None:
         """The line's write meets a pipe without a reader, which ends a process by a signal."""
         reader, writer = os.pipe()

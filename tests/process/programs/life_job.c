@@ -1,10 +1,12 @@
 /* A process's life around the device: what it does with forks, execs, threads and libraries has to
  * go on as without memshim. One scenario a run: life_job NAME. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -153,6 +155,18 @@ static void small_files(void)
         MUST(cu.cuMemAllocAsync(&block, 100 * KIB, NULL));
         MUST(cu.cuMemFreeAsync(block, NULL));
     }
+}
+
+/* The first file that a program opens which was started without a stderr gets its number. */
+static void file_as_stderr(void)
+{
+    struct stat status;
+    int file = open("data", O_RDWR | O_CREAT | O_EXCL, 0600);
+    EXPECT(file == STDERR_FILENO);
+    use_device();
+    MUST(fstat(file, &status));
+    EXPECT(status.st_size == 0);
+    MUST(unlink("data"));
 }
 
 /* Handlers that do what they should not, and that works as long as nobody holds a lock for good. */
@@ -319,6 +333,8 @@ int main(int argc, char **argv)
         exit_in_thread();
     } else if (strcmp(scenario, "small-files") == 0) {
         small_files();
+    } else if (strcmp(scenario, "file-as-stderr") == 0) {
+        file_as_stderr();
     } else if (strcmp(scenario, "no-environment") == 0) {
         MUST(clearenv());
         use_device();
