@@ -164,7 +164,7 @@ class Replay(ProcessTest):
         """A training at 0.85 of what it needs: foresight moves little more than it must."""
         trace = TRACES / "gpt-fixed.csv.gz"
         live_bytes = self.answer(trace)["peak_live_bytes"]
-        cap = ("--cap", str(live_bytes * 85 // 100))
+        cap = ("--without-charges", "--cap", str(live_bytes * 85 // 100))
         self.assertFalse(self.answer(trace, *cap, status=1)["completed"])
         moved = {}
         for policy in ("predict", "lru"):
@@ -178,7 +178,7 @@ class Replay(ProcessTest):
             moved[policy] = spill["warm"]["moved_bytes"]
         self.assertGreaterEqual(moved["predict"], spill["warm"]["least_bytes"])
         self.assertLessEqual(moved["predict"], 1.3 * spill["warm"]["least_bytes"])
-        self.assertLess(moved["predict"], 0.6 * moved["lru"])
+        self.assertLessEqual(moved["predict"], 0.5 * moved["lru"])
 
 
 class ReplayOfATrace(ProcessTest):
