@@ -118,11 +118,12 @@ static bool is_sampled(const struct ms_model *model, uint32_t id)
 }
 
 /* The rule in words, and what the site's other blocks were. */
-static void add_kind_reason(struct ms_json *json, const struct ms_site_kinds *kinds)
+static void add_kind_reason(struct ms_json *json, const struct ms_site_kinds *kinds,
+                            const char *reason)
 {
     struct ms_buffer text = {0};
 
-    ms_buffer_add(&text, kinds->reason);
+    ms_buffer_add(&text, reason);
     if (kinds->second != kinds->kind) {
         ms_buffer_format(&text, "; others of its blocks are %s",
                          ms_kind_name((enum ms_kind)kinds->second));
@@ -138,11 +139,14 @@ static void add_row(struct ms_json *json, const struct ms_model *model, int devi
     struct ms_site_kinds kinds;
 
     ms_site_kinds(model, device, row->site, &kinds);
+
+    const struct ms_site_called called = ms_site_called(row, &kinds);
+
     ms_json_open(json, NULL, '{');
     ms_json_count(json, "id", row->site);
     ms_json_integer(json, "device", device);
-    ms_json_text(json, "kind", ms_kind_name(kinds.kind));
-    add_kind_reason(json, &kinds);
+    ms_json_text(json, "kind", called.kind);
+    add_kind_reason(json, &kinds, called.reason);
     ms_json_text(json, "thread", ms_site_thread(model, row->site));
     add_tag_path(json, "tags", model, site ? site->tag : 0);
     ms_json_add_site_line(json, "line", model, row->site);
@@ -425,7 +429,7 @@ void ms_json_add_site_name(struct ms_json *json, const struct ms_model *model, i
     ms_json_count(json, "id", site);
     ms_json_integer(json, "device", device);
     ms_json_text(json, "kind", ms_kind_name(kinds.kind));
-    add_kind_reason(json, &kinds);
+    add_kind_reason(json, &kinds, kinds.reason);
     add_tag_path(json, "tags", model, definition ? definition->tag : 0);
     ms_json_add_site_line(json, "line", model, site);
     add_frames(json, model, site, table);

@@ -227,7 +227,7 @@ static void add_sample(struct ms_pprof *pprof, const struct ms_model *model, int
     }
     ms_protobuf_bytes(&pprof->message, SAMPLE_VALUE, pprof->part.at, pprof->part.bytes);
     ms_site_kinds(model, device, row->site, &kinds);
-    add_label(pprof, "kind", LABEL_STR, word(pprof, ms_kind_name((enum ms_kind)kinds.kind)));
+    add_label(pprof, "kind", LABEL_STR, word(pprof, ms_site_called(row, &kinds).kind));
     add_label(pprof, "device", LABEL_NUM, (uint64_t)device);
     if (model->header.rank >= 0) {
         add_label(pprof, "rank", LABEL_NUM, (uint64_t)model->header.rank);

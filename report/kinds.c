@@ -3,8 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define INNERMOST 8u     /* native frames that say what memory is taken for */
-#define EARLIEST  10000u /* sites among which the first call of a model is looked for */
+#define INNERMOST 8u /* native frames that say what memory is taken for */
 
 /* What a native stack shows. */
 enum mark { MARK_WORKSPACE = 1, MARK_COMMUNICATION = 2, MARK_TRANSFER = 4 };
@@ -14,7 +13,8 @@ struct evidence {
     struct ms_doings is;
     uint32_t marks; /* enum mark */
     struct ms_site_fates fates;
-    bool after_model;  /* it first asked for memory when a model had been called */
+    bool after_model; /* it first asked for memory when a model had been called */
+    uint64_t made_state_bytes;
     enum ms_fate fate; /* of the bytes in question */
 };
 
@@ -141,6 +141,14 @@ static bool is_copy(const struct evidence *e)
     return passed(e, MS_PASSED_COPY) && outlives(e);
 }
 
+/* An optimizer that was given its state makes none, and a checkpoint's other tensors are copied to
+ * where they belong. Of a run that ended before training nothing of this is known. */
+static bool is_resumed_state(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_LOAD) && !passed(e, MS_PASSED_MODULE) && e->fate == MS_FATE_KEPT &&
+           e->made_state_bytes < e->fates.bytes[MS_FATE_KEPT];
+}
+
 static bool is_parameter(const struct evidence *e)
 {
     return passed(e, MS_PASSED_CONSTRUCTION) && e->is.doing != MS_DOING_FORWARD && stays(e);
@@ -249,6 +257,9 @@ static const struct rule {
     {MS_KIND_ACTIVATIONS, is_reused, "made in a backward pass for the backward of that"},
     {MS_KIND_PERSISTENT, is_copy, "a copy of a whole model, and it stayed"},
     {MS_KIND_PARAMETERS, is_parameter, "a module was made, moved or converted, and it stayed"},
+    {MS_KIND_OPTIMIZER, is_resumed_state,
+     "a checkpoint was loaded into it, it stayed through training, and optimizers made no state of "
+     "their own"},
     {MS_KIND_INPUTS, is_input, "copied to the device outside of modules, again and again"},
     {MS_KIND_ACTIVATIONS, is_under_way,
      "made since a model was called; no backward pass came since"},
@@ -329,53 +340,61 @@ static void choose(struct ms_site_kinds *kinds, const char *const reasons[MS_KIN
     kinds->reason = reasons[kinds->kind];
 }
 
-/* Sites are numbered as they are first met. */
-static bool is_after_model(const ms_landmarks_t *landmarks, uint32_t site)
+static void gather(struct evidence *evidence, const struct ms_kinds_ground *ground, uint8_t device,
+                   uint32_t site)
 {
-    const uint32_t end = site < EARLIEST ? site : EARLIEST;
+    *evidence = (struct evidence){
+        .site = ms_definitions_site(ground->definitions, site),
+        .is = *ms_landmarks_of(ground->landmarks, site),
+        .marks = marks_of(ground->stacks, site),
+        /* Sites are numbered as they are first met. */
+        .after_model = site > ms_landmarks_first_call(ground->landmarks),
+        .made_state_bytes = ground->made_state_bytes[device],
+    };
+    ms_site_table_fates(ground->table, device, site, &evidence->fates);
+}
 
-    for (uint32_t earlier = 1; earlier < end; earlier++) {
-        if (ms_landmarks_of(landmarks, earlier)->doing == MS_DOING_FORWARD) {
-            return true;
+uint64_t ms_kinds_made_state(const ms_landmarks_t *landmarks, const ms_site_table_t *table,
+                             uint8_t device)
+{
+    const uint32_t end = ms_site_table_end(table, device);
+    uint64_t bytes = 0;
+
+    for (uint32_t site = 0; site < end; site = ms_site_table_after(table, device, site)) {
+        struct evidence evidence = {.is = *ms_landmarks_of(landmarks, site)};
+
+        if (!in_optimizer(&evidence) ||
+            !ms_site_table_fates(table, device, site, &evidence.fates)) {
+            continue;
+        }
+        for (int fate = 0; fate < MS_FATE_COUNT; fate++) {
+            evidence.fate = (enum ms_fate)fate;
+            bytes += is_state(&evidence) ? evidence.fates.bytes[fate] : 0;
         }
     }
-    return false;
+    return bytes;
 }
 
-static void gather(struct evidence *evidence, const ms_definitions_t *definitions,
-                   const ms_landmarks_t *landmarks, const ms_site_table_t *table,
-                   ms_stacks_t *stacks, uint8_t device, uint32_t site)
-{
-    *evidence = (struct evidence){.site = ms_definitions_site(definitions, site),
-                                  .is = *ms_landmarks_of(landmarks, site),
-                                  .marks = marks_of(stacks, site)};
-    ms_site_table_fates(table, device, site, &evidence->fates);
-    evidence->after_model =
-        evidence->fates.bytes[MS_FATE_OPEN] > 0 && is_after_model(landmarks, site);
-}
-
-void ms_kinds_by_fate(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks,
-                      const ms_site_table_t *table, ms_stacks_t *stacks, uint8_t device,
-                      uint32_t site, uint8_t kinds[MS_FATE_COUNT])
+void ms_kinds_by_fate(const struct ms_kinds_ground *ground, uint8_t device, uint32_t site,
+                      uint8_t kinds[MS_FATE_COUNT])
 {
     struct evidence evidence;
 
-    gather(&evidence, definitions, landmarks, table, stacks, device, site);
+    gather(&evidence, ground, device, site);
     for (int fate = 0; fate < MS_FATE_COUNT; fate++) {
         evidence.fate = (enum ms_fate)fate;
         kinds[fate] = (uint8_t)rule_for(&evidence)->kind;
     }
 }
 
-void ms_kinds_judge(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks,
-                    const ms_site_table_t *table, ms_stacks_t *stacks, uint8_t device,
-                    uint32_t site, struct ms_site_kinds *kinds)
+void ms_kinds_judge(const struct ms_kinds_ground *ground, uint8_t device, uint32_t site,
+                    struct ms_site_kinds *kinds)
 {
     struct evidence evidence;
     const char *reasons[MS_KIND_COUNT] = {[MS_KIND_UNKNOWN] = "it holds nothing that was followed"};
 
     *kinds = (struct ms_site_kinds){0};
-    gather(&evidence, definitions, landmarks, table, stacks, device, site);
+    gather(&evidence, ground, device, site);
     for (int fate = 0; fate < MS_FATE_COUNT; fate++) {
         if (evidence.fates.bytes[fate] == 0) {
             continue;

@@ -37,14 +37,25 @@ struct ms_site_kinds {
 /* "optimizer state", as people read it. */
 const char *ms_kind_name(enum ms_kind kind);
 
-/* What the site's bytes are that have each fate, by the same rules. */
-void ms_kinds_by_fate(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks,
-                      const ms_site_table_t *table, ms_stacks_t *stacks, uint8_t device,
-                      uint32_t site, uint8_t kinds[MS_FATE_COUNT]);
+/* What sites are judged by: of one run, once it is read. */
+struct ms_kinds_ground {
+    const ms_definitions_t *definitions;
+    const ms_landmarks_t *landmarks;
+    const ms_site_table_t *table;
+    ms_stacks_t *stacks; /* null where no names are known, which leaves workspaces and communication
+                            unseen */
+    const uint64_t *made_state_bytes; /* by device: ms_kinds_made_state */
+};
 
-/* stacks: null where no names are known, which leaves workspaces and communication unseen. */
-void ms_kinds_judge(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks,
-                    const ms_site_table_t *table, ms_stacks_t *stacks, uint8_t device,
-                    uint32_t site, struct ms_site_kinds *kinds);
+/* Bytes that optimizers' steps made on the device for themselves and kept. */
+uint64_t ms_kinds_made_state(const ms_landmarks_t *landmarks, const ms_site_table_t *table,
+                             uint8_t device);
+
+/* What the site's bytes are that have each fate, by the same rules. */
+void ms_kinds_by_fate(const struct ms_kinds_ground *ground, uint8_t device, uint32_t site,
+                      uint8_t kinds[MS_FATE_COUNT]);
+
+void ms_kinds_judge(const struct ms_kinds_ground *ground, uint8_t device, uint32_t site,
+                    struct ms_site_kinds *kinds);
 
 #endif

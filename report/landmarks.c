@@ -35,6 +35,7 @@ struct ms_landmarks {
     const ms_definitions_t *definitions;
     struct ms_buffer codes, nodes, sites; /* by id */
     struct ms_buffer path;                /* uint32_t: while a stack is walked */
+    uint32_t first_call;
 };
 
 /* ---- functions ---- */
@@ -307,9 +308,13 @@ static bool look_at_all(struct ms_landmarks *landmarks)
 
         if (site) {
             const struct node node = look_at(landmarks, site->python);
+            const uint8_t doing = doing_of(site, &node);
 
-            ((struct ms_doings *)landmarks->sites.at)[id] = (struct ms_doings){
-                .doing = doing_of(site, &node), .passed = node.passed, .caller = node.caller};
+            ((struct ms_doings *)landmarks->sites.at)[id] =
+                (struct ms_doings){.doing = doing, .passed = node.passed, .caller = node.caller};
+            if (doing == MS_DOING_FORWARD && id < landmarks->first_call) {
+                landmarks->first_call = id;
+            }
         }
     }
     return true;
@@ -326,6 +331,7 @@ ms_landmarks_t *ms_landmarks_new(const ms_definitions_t *definitions)
         return NULL;
     }
     landmarks->definitions = definitions;
+    landmarks->first_call = UINT32_MAX;
     if (!look_at_all(landmarks)) {
         ms_landmarks_delete(landmarks);
         return NULL;
@@ -354,4 +360,9 @@ const struct ms_doings *ms_landmarks_of(const ms_landmarks_t *landmarks, uint32_
     return site < landmarks->sites.bytes / sizeof(struct ms_doings)
                ? (const struct ms_doings *)landmarks->sites.at + site
                : &nothing;
+}
+
+uint32_t ms_landmarks_first_call(const ms_landmarks_t *landmarks)
+{
+    return landmarks->first_call;
 }

@@ -49,4 +49,7 @@ void ms_landmarks_delete(ms_landmarks_t *landmarks);
 /* Of a site; all zero where it is not known. */
 const struct ms_doings *ms_landmarks_of(const ms_landmarks_t *landmarks, uint32_t site);
 
+/* The first site in a call of an nn.Module; UINT32_MAX: there is none. */
+uint32_t ms_landmarks_first_call(const ms_landmarks_t *landmarks);
+
 #endif

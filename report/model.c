@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "report/kinds.h"
 #include "report/model_sites.h"
 #include "report/progress.h"
 #include "report/reader.h"
@@ -605,6 +606,10 @@ static void finish_steps(struct replay *replay)
     ms_site_table_finish(model->sites);
     ms_steps_judge(replay->digest.steps, model->sites, missing_of(model), &model->recurrence);
     ms_steps_delete(replay->digest.steps);
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        model->made_state_bytes[i] =
+            ms_kinds_made_state(model->landmarks, model->sites, (uint8_t)i);
+    }
 }
 
 static bool read_all(struct replay *replay)

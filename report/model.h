@@ -70,7 +70,8 @@ struct ms_model {
     ms_site_table_t *sites;
     ms_stacks_t *stacks; /* null until ms_model_name_sites */
     uint64_t damaged_definitions;
-    ms_landmarks_t *landmarks; /* of the sites; owned */
+    ms_landmarks_t *landmarks;                  /* of the sites; owned */
+    uint64_t made_state_bytes[MS_DEVICE_COUNT]; /* ms_kinds_made_state */
     struct ms_model_steps steps;
     struct ms_recurrence recurrence; /* steps as the sites tell them */
     struct ms_model_tags tags;

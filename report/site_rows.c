@@ -65,11 +65,55 @@ struct ms_attribution ms_attribute(const struct ms_model *model, const struct ms
 
 /* ---- words ---- */
 
+struct ms_kinds_ground ms_site_ground(const struct ms_model *model)
+{
+    return (struct ms_kinds_ground){.definitions = model->definitions,
+                                    .landmarks = model->landmarks,
+                                    .table = model->sites,
+                                    .stacks = model->stacks,
+                                    .made_state_bytes = model->made_state_bytes};
+}
+
 void ms_site_kinds(const struct ms_model *model, int device, uint32_t site,
                    struct ms_site_kinds *kinds)
 {
-    ms_kinds_judge(model->definitions, model->landmarks, model->sites, model->stacks,
-                   (uint8_t)device, site, kinds);
+    const struct ms_kinds_ground ground = ms_site_ground(model);
+
+    ms_kinds_judge(&ground, (uint8_t)device, site, kinds);
+}
+
+static bool is_followed(const struct ms_site_kinds *kinds)
+{
+    for (int i = 0; i < MS_KIND_COUNT; i++) {
+        if (kinds->bytes[i] > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct ms_site_called ms_site_called(const struct ms_site_row *row,
+                                     const struct ms_site_kinds *kinds)
+{
+    const struct ms_site_sums *sums = &row->sums;
+
+    if (kinds->kind != MS_KIND_UNKNOWN || is_followed(kinds) || sums->at_peak_bytes > 0) {
+        return (struct ms_site_called){ms_kind_name((enum ms_kind)kinds->kind), kinds->reason};
+    }
+    if (sums->forwarded_bytes + sums->forwarded_at_peak_bytes > 0) {
+        return (struct ms_site_called){
+            "served by the driver",
+            "it is no block of the pool: a managed one, an array, NCCL's or another that was "
+            "forwarded"};
+    }
+    if (sums->pinned_bytes + sums->pinned_peak_bytes > 0) {
+        return (struct ms_site_called){"pinned host memory", "host memory that the device reaches"};
+    }
+    if (sums->allocations > 0 && sums->peak_bytes == 0) {
+        return (struct ms_site_called){"arenas",
+                                       "a framework's allocator puts its tensors into it"};
+    }
+    return (struct ms_site_called){ms_kind_name(MS_KIND_UNKNOWN), kinds->reason};
 }
 
 /* What fates do not tell of (a gap in the trace) counts with the rest of the site. */

@@ -44,9 +44,21 @@ struct ms_attribution {
 
 struct ms_attribution ms_attribute(const struct ms_model *model, const struct ms_buffer *rows);
 
+/* What sites of the model are judged by. */
+struct ms_kinds_ground ms_site_ground(const struct ms_model *model);
+
 /* What the bytes of the site are to the program. */
 void ms_site_kinds(const struct ms_model *model, int device, uint32_t site,
                    struct ms_site_kinds *kinds);
+
+/* How a row of the site names that: its kind, or what it is where nothing of it is followed from
+ * birth to death. reason: a clause. */
+struct ms_site_called {
+    const char *kind, *reason;
+};
+
+struct ms_site_called ms_site_called(const struct ms_site_row *row,
+                                     const struct ms_site_kinds *kinds);
 
 /* A row for each kind, and behind them one for each reason for which the driver itself holds memory
  * (enum ms_charge_reason), named as the ledger has it; what NCCL holds is communication. */

@@ -421,11 +421,30 @@ static void apply_birth(struct ms_site_table *table, struct device *device,
     }
 }
 
+/* A block that the driver served was charged before it came: it is live now, and does not stand
+ * beside what is. Where it ends, or is an arena, it stands there again, until it is discharged. */
+static void count_beside(struct site *site, const struct ms_event *event)
+{
+    if (event->owner != MS_OWNER_FORWARDED) {
+        return;
+    }
+    if (event->kind == MS_EVENT_BLOCK_ALLOC) {
+        take(&site->now.forwarded_bytes, event->bytes);
+        take(&site->sums.allocations, 1);
+        take(&site->sums.bytes, event->bytes);
+    } else {
+        site->now.forwarded_bytes += event->bytes;
+    }
+}
+
 static void apply_alloc(struct ms_site_table *table, struct device *device,
                         const struct ms_event *event, uint64_t time_ns)
 {
-    const struct site *site = grow(table, device, event, time_ns);
+    struct site *site = grow(table, device, event, time_ns);
 
+    if (site) {
+        count_beside(site, event);
+    }
     device->fresh_id = event->id;
     device->fresh_site = site_of(event);
     device->fresh_site_bytes = site ? site->now.bytes : 0;
@@ -469,7 +488,10 @@ static void apply_death(struct ms_site_table *table, struct device *device,
     struct site *site = shrink(table, device, &live);
 
     if (site) {
-        note_free(site, &live, time_ns);
+        count_beside(site, event);
+        if (event->owner != MS_OWNER_FORWARDED) {
+            note_free(site, &live, time_ns);
+        }
         if (live.key) {
             note_past(table, site, &live, time_ns);
         }
@@ -486,9 +508,12 @@ static void apply_arena(struct ms_site_table *table, struct device *device,
     if (live.key) {
         tell(table, live.birth, MS_TOLD_ARENA);
     }
-    if (site && live.key) {
-        site->sums.allocations--;
-        site->sums.bytes -= live.bytes;
+    if (site) {
+        count_beside(site, event);
+    }
+    if (site && live.key && event->owner != MS_OWNER_FORWARDED) {
+        take(&site->sums.allocations, 1);
+        take(&site->sums.bytes, live.bytes);
     }
     if (event->id == device->fresh_id) {
         drop_fresh(device);
@@ -635,9 +660,12 @@ void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, u
 
 static struct held all_of(const struct ms_counters *counters)
 {
-    return (struct held){.bytes = ms_counters_live(counters),
-                         .count = counters->blocks + counters->tensors,
-                         .forwarded_bytes = counters->owner_bytes[MS_OWNER_FORWARDED]};
+    struct held held = {.bytes = ms_counters_live(counters),
+                        .count = counters->blocks + counters->tensors,
+                        .forwarded_bytes = counters->owner_bytes[MS_OWNER_FORWARDED]};
+
+    take(&held.forwarded_bytes, counters->forwarded_block_bytes);
+    return held;
 }
 
 /* What was live at the epoch had no site that is known. */

@@ -63,7 +63,7 @@ struct ms_site_sums {
     uint64_t peak_bytes;         /* the most that was live at once */
     uint64_t at_peak_bytes;      /* live when the device's live bytes peaked */
     uint64_t at_peak_count;      /* blocks and tensors, at that moment */
-    uint64_t forwarded_bytes;    /* at the end */
+    uint64_t forwarded_bytes; /* charged beside live bytes for what the driver served; at the end */
     uint64_t forwarded_at_peak_bytes;
     uint64_t pinned_bytes, pinned_peak_bytes;
     uint64_t spilled_bytes, promoted_bytes; /* of its, moved to host memory, and back */

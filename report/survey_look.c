@@ -2,6 +2,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "report/site_rows.h"
 #include "report/survey_internal.h"
 
 static void take(uint64_t *sum, uint64_t bytes)
@@ -60,13 +61,12 @@ static __attribute__((noinline, cold)) void judge(const struct ms_look *look, ui
                                                   struct ms_look_site *site)
 {
     const struct ms_model *model = look->model;
+    const struct ms_kinds_ground ground = ms_site_ground(model);
     const enum ms_doing doing = (enum ms_doing)ms_landmarks_of(model->landmarks, id)->doing;
     struct ms_site_kinds all;
 
-    ms_kinds_judge(model->definitions, model->landmarks, model->sites, model->stacks, look->device,
-                   id, &all);
-    ms_kinds_by_fate(model->definitions, model->landmarks, model->sites, model->stacks,
-                     look->device, id, site->kinds);
+    ms_kinds_judge(&ground, look->device, id, &all);
+    ms_kinds_by_fate(&ground, look->device, id, site->kinds);
     site->kind = all.kind;
     site->kinds[MS_TOLD_ARENA] = site->kind;
     site->kinds[MS_TOLD_NOTHING] = site->kind;

@@ -104,12 +104,27 @@ function grouped(sites, by, columns) {
   }));
 }
 
-// Of rows that one line of code leads to by several ways: the innermost function, which tells them
-// apart.
+// Of each stack, outermost frame first: the frame in which it leaves the one that is most like it.
+function whereTheyPart(stacks) {
+  const common = (a, b) => { let i = 0; while (i < a.length && a[i] === b[i]) i += 1; return i; };
+  return stacks.map((stack) => {
+    const shared = d3.max(stacks, (other) => (other === stack ? 0 : common(stack, other)));
+    return stack[Math.min(shared, stack.length - 1)];
+  });
+}
+
+// Of rows that one line of code leads to by several ways: the innermost Python function, and where
+// that is the same, the native one, which tells them apart.
 function toldApart(rows) {
-  const times = new Map();
-  for (const { place } of rows) times.set(place, (times.get(place) ?? 0) + 1);
-  return rows.map((row) => (times.get(row.place) > 1 && row.inner ? { ...row, innermost: row.inner } : row));
+  const told = new Map();
+  for (const alike of d3.group(rows, ({ place }) => place).values()) {
+    if (alike.length === 1) continue;
+    for (const [inner, same] of d3.group(alike, (row) => row.inner)) {
+      const parts = same.length > 1 ? whereTheyPart(same.map(({ stack }) => stack.split("\n").reverse())) : [];
+      same.forEach((row, i) => told.set(row, [inner, (parts[i] ?? "").split("(")[0]].filter(Boolean).join(", ")));
+    }
+  }
+  return rows.map((row) => (told.get(row) ? { ...row, innermost: told.get(row) } : row));
 }
 
 // A table of sites (Sites.named, and numbers), which can be grouped. Columns with `sum` add up over

@@ -76,6 +76,11 @@ static const struct {
       {PACKAGES "/torch/nn/modules/module.py", "Module._call_impl"},
       {PACKAGES "/torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py",
        "FSDPParamGroup.unshard"}}},
+    {LOOP_LOADED,
+     MS_THREAD_PYTHON,
+     {{"train.py", "<module>"},
+      {PACKAGES "/torch/serialization.py", "load"},
+      {PACKAGES "/torch/serialization.py", "_legacy_load"}}},
     {LOOP_UNKNOWN, MS_THREAD_OTHER, {{NULL, NULL}}},
 };
 
@@ -219,8 +224,13 @@ struct ms_recurrence loop_end(struct loop *loop)
 
 struct ms_site_kinds loop_kinds(const struct loop *loop, enum loop_site site)
 {
+    const uint64_t made_state_bytes = ms_kinds_made_state(loop->landmarks, loop->table, 0);
+    const struct ms_kinds_ground ground = {.definitions = loop->definitions,
+                                           .landmarks = loop->landmarks,
+                                           .table = loop->table,
+                                           .made_state_bytes = &made_state_bytes};
     struct ms_site_kinds kinds;
 
-    ms_kinds_judge(loop->definitions, loop->landmarks, loop->table, NULL, 0, site, &kinds);
+    ms_kinds_judge(&ground, 0, site, &kinds);
     return kinds;
 }

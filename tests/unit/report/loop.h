@@ -25,6 +25,7 @@ enum loop_site {
     LOOP_PREFETCH,      /* Thread._bootstrap > Loader.run */
     LOOP_KEPT,          /* train, another line */
     LOOP_GATHERED,      /* train > Module._call_impl > FSDP's unshard */
+    LOOP_LOADED,        /* <module> > torch.load */
     LOOP_UNKNOWN        /* no stack */
 };
 

@@ -13,6 +13,7 @@
 
 #include "loop.h"
 #include "report/model.h"
+#include "report/site_rows.h"
 #include "report/survey.h"
 #include "synthetic.h"
 
@@ -208,9 +209,8 @@ static void expect_same_sites(const struct ms_model *bounded, const struct ms_mo
         (void)ms_site_table_fates(bounded->sites, 0, site, &fates);
         (void)ms_site_table_fates(whole->sites, 0, site, &expected);
         cr_assert_eq(memcmp(&fates, &expected, sizeof(fates)), 0, "site %u", site);
-        ms_kinds_judge(bounded->definitions, bounded->landmarks, bounded->sites, NULL, 0, site,
-                       &kinds);
-        ms_kinds_judge(whole->definitions, whole->landmarks, whole->sites, NULL, 0, site, &wanted);
+        ms_site_kinds(bounded, 0, site, &kinds);
+        ms_site_kinds(whole, 0, site, &wanted);
         cr_assert_eq(kinds.kind, wanted.kind, "site %u", site);
     }
 }

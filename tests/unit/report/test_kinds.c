@@ -9,6 +9,7 @@
 enum { STEPS = 6, PARAMETERS = 8 };
 
 static struct loop loop;
+static bool resumed; /* the optimizer has its state */
 
 static void stop(void)
 {
@@ -38,7 +39,7 @@ static void train(bool dropped_at_once)
         loop_died(&loop, last, 100 * BYTES);
         loop.time_ns += 1000000;
         if (!dropped_at_once || step == 0) {
-            if (step == 0) {
+            if (step == 0 && !resumed) {
                 loop_born(&loop, LOOP_STATE, 2 * BYTES);
             }
             loop_moment(&loop, LOOP_UPDATE, BYTES);
@@ -132,6 +133,32 @@ Test(kinds, of_what_has_no_stack)
     loop_moment(&loop, LOOP_UNKNOWN, BYTES);
     loop_end(&loop);
     expect(LOOP_UNKNOWN, MS_KIND_UNKNOWN, BYTES);
+}
+
+/* What a checkpoint brought is the optimizer's where that has made no state in its steps. */
+Test(kinds, of_what_a_checkpoint_brought)
+{
+    const uint64_t copied = loop_born(&loop, LOOP_LOADED, BYTES);
+
+    loop_born(&loop, LOOP_LOADED, 2 * BYTES);
+    loop_died(&loop, copied, BYTES);
+    train(true);
+    loop_end(&loop);
+    expect(LOOP_LOADED, MS_KIND_PERSISTENT, 2 * BYTES);
+    expect(LOOP_STATE, MS_KIND_OPTIMIZER, 2 * BYTES);
+}
+
+Test(kinds, of_a_run_that_was_resumed)
+{
+    const uint64_t copied = loop_born(&loop, LOOP_LOADED, BYTES);
+
+    loop_born(&loop, LOOP_LOADED, 2 * BYTES);
+    loop_died(&loop, copied, BYTES);
+    resumed = true;
+    train(false);
+    resumed = false;
+    loop_end(&loop);
+    expect(LOOP_LOADED, MS_KIND_OPTIMIZER, 2 * BYTES);
 }
 
 /* One stack in backward makes gradients and what is over at once: each is counted as what it was.

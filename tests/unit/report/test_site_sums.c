@@ -419,3 +419,62 @@ Test(site_sums, sampled_bytes_are_estimated)
     cr_assert_float_eq(squares / variance, 1, 0.2, "the error is as large as it claims: %g",
                        squares / variance);
 }
+
+static struct ms_site_sums after(ms_site_table_t *table, enum ms_event_kind kind, uint64_t aux)
+{
+    const struct ms_event event = {.kind = (uint8_t)kind,
+                                   .owner = MS_OWNER_FORWARDED,
+                                   .site = 1,
+                                   .id = kind == MS_EVENT_CHARGE || kind == MS_EVENT_DISCHARGE ? 0
+                                                                                               : 7,
+                                   .addr = 4096,
+                                   .bytes = 100,
+                                   .aux = aux};
+    struct ms_site_sums sums = {0};
+
+    ms_site_table_apply(table, &event, 1000);
+    (void)ms_site_table_read(table, 0, 1, &sums);
+    return sums;
+}
+
+/* The driver tells a block that it serves twice: what it charges, and that it is live. */
+Test(site_sums, a_block_that_the_driver_served_counts_once)
+{
+    ms_site_table_t *table = ms_site_table_new();
+    struct ms_site_sums sums;
+
+    cr_assert_eq(after(table, MS_EVENT_CHARGE, 0).forwarded_bytes, 100);
+    sums = after(table, MS_EVENT_BLOCK_ALLOC, 100);
+    cr_assert_eq(sums.live_bytes, 100);
+    cr_assert_eq(sums.forwarded_bytes, 0);
+    cr_assert_eq(sums.allocations, 1);
+    cr_assert_eq(sums.bytes, 100);
+    sums = after(table, MS_EVENT_BLOCK_FREE, 0);
+    cr_assert_eq(sums.live_bytes, 0);
+    cr_assert_eq(sums.forwarded_bytes, 100);
+    sums = after(table, MS_EVENT_DISCHARGE, 0);
+    cr_assert_eq(sums.forwarded_bytes, 0);
+    cr_assert_eq(sums.frees, 1);
+    cr_assert_eq(sums.at_peak_bytes, 100);
+    cr_assert_eq(sums.forwarded_at_peak_bytes, 0);
+    ms_site_table_delete(table);
+}
+
+/* What lies in an arena is its tensors': of the arena itself the driver's charge is left. */
+Test(site_sums, an_arena_that_the_driver_served_stands_beside)
+{
+    ms_site_table_t *table = ms_site_table_new();
+    struct ms_site_sums sums;
+
+    (void)after(table, MS_EVENT_CHARGE, 0);
+    (void)after(table, MS_EVENT_BLOCK_ALLOC, 100);
+    sums = after(table, MS_EVENT_BLOCK_ARENA, 0);
+    cr_assert_eq(sums.live_bytes, 0);
+    cr_assert_eq(sums.forwarded_bytes, 100);
+    cr_assert_eq(sums.allocations, 1);
+    (void)after(table, MS_EVENT_BLOCK_FREE, 1);
+    sums = after(table, MS_EVENT_DISCHARGE, 0);
+    cr_assert_eq(sums.forwarded_bytes, 0);
+    cr_assert_eq(sums.frees, 1);
+    ms_site_table_delete(table);
+}
