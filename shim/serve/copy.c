@@ -6,6 +6,7 @@
 #include "shim/serve/driver.h"
 #include "shim/serve/heat.h"
 #include "shim/serve/peer.h"
+#include "shim/serve/proxies.h"
 
 struct route {
     CUcontext from, to;
@@ -18,6 +19,10 @@ static struct ms_device *device_of(CUdeviceptr_v2 addr)
     CUmemorytype type = 0;
     unsigned int managed = 0;
     int ordinal = -1;
+    struct ms_proxy_view page;
+    if (ms_proxies_at(addr, &page)) {
+        return ms_device_get(page.prop.location.id); /* also while its contents are on the host */
+    }
     if (MS_REAL(cuPointerGetAttribute)(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, addr) !=
             CUDA_SUCCESS ||
         type != CU_MEMORYTYPE_DEVICE ||

@@ -60,6 +60,10 @@ class Pages(ProcessTest):
     def test_peers_over_holes(self) -> None:
         self.hold("peers", SIMGPU_DEVICES=2)
 
+    def test_copies_from_host_memory_to_another_device(self) -> None:
+        stderr = self.hold("slow_across", SIMGPU_DEVICES=2)
+        self.assertIn("they lie in host memory", stderr)
+
     def test_peers_at_work(self) -> None:
         self.hold("working_peers", SIMGPU_DEVICES=2)
 

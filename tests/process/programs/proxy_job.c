@@ -484,6 +484,32 @@ static void peers(void)
     close_segment(&segment);
 }
 
+/* A copy to a device without access, of a tensor that only host memory could back. */
+static void slow_across(void)
+{
+    struct segment segment = open_segment();
+    CUcontext other;
+    CUdeviceptr copy;
+    open_holes(&segment);
+    CUdeviceptr block = take_pages();
+    for (unsigned i = 0; i < PAGES; i++) {
+        torch_born(device, page_at(&segment, i) + SMALL, PAGE - SMALL);
+        MUST(cuMemsetD8(page_at(&segment, i) + SMALL, 0x33, PAGE - SMALL));
+    }
+    MUST(cuCtxSynchronize());
+    MUST(cuDevicePrimaryCtxRetain(&other, 1));
+    MUST(cuCtxSetCurrent(other));
+    MUST(cuMemAlloc(&copy, PAGE));
+    for (unsigned i = 0; i < PAGES; i++) {
+        MUST(cuMemcpyDtoD(copy, page_at(&segment, i) + SMALL, PAGE - SMALL));
+        EXPECT(holds(copy, PAGE - SMALL, 0x33));
+    }
+    MUST(cuMemFree(copy));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuMemFree(block));
+    close_segment(&segment);
+}
+
 /* What a peer still works on is not taken, though its contexts never asked for access. */
 static void working_peers(void)
 {
@@ -713,6 +739,7 @@ static const struct {
                  {"refused", refused},
                  {"mismatch", mismatch},
                  {"peers", peers},
+                 {"slow_across", slow_across},
                  {"working_peers", working_peers},
                  {"injected", injected},
                  {"forwarded", forwarded},
