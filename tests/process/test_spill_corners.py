@@ -27,6 +27,9 @@ class SpillCorners(ProcessTest):
             **settings,
         )
 
+    def test_ahead_of_need(self) -> None:
+        self.case("ahead", MEMSHIM_THRESHOLDS="0.4,0.5,0.6").check()
+
     def test_peers_reach_what_lies_on_the_host(self) -> None:
         self.case("peers", SIMGPU_DEVICES=2).check()
 

@@ -17,7 +17,7 @@
 #include "gate_entry.h"
 #include "say.h"
 
-enum { BLOCKS = 40, COLD = 2, CHILDREN = 12, ROUND_BLOCKS = 12, END_STATUS = 7 };
+enum { BLOCKS = 40, SOME = 26, COLD = 2, CHILDREN = 12, ROUND_BLOCKS = 12, END_STATUS = 7 };
 #define BLOCK_BYTES ((size_t)4 << 20)
 #define WORDS       (BLOCK_BYTES / sizeof(uint32_t))
 
@@ -64,6 +64,24 @@ static void fill(void)
     }
     for (int i = 0; i < COLD; i++) {
         EXPECT(gate_host_bytes(0, block[i]) == BLOCK_BYTES);
+    }
+}
+
+/* ---- ahead of need (MEMSHIM_THRESHOLDS=0.4,0.5,0.6, of 136 MiB) */
+
+/* There is room for all of it: some goes nevertheless as the last threshold is crossed. */
+static void ahead(void)
+{
+    uint64_t on_host = 0;
+    for (int i = COLD; i < SOME; i++) {
+        make(i);
+    }
+    for (int i = 0; i < SOME; i++) {
+        on_host += gate_host_bytes(0, block[i]);
+    }
+    EXPECT(on_host >= BLOCK_BYTES);
+    for (int i = 0; i < SOME; i++) {
+        check(block[i], content(i));
     }
 }
 
@@ -194,7 +212,7 @@ static void the_end(void)
 
 /* ---- main */
 
-#define CASES(X) X(peers) X(graphs) X(children) X(the_end)
+#define CASES(X) X(ahead) X(peers) X(graphs) X(children) X(the_end)
 
 static const struct {
     const char *name;
