@@ -88,24 +88,47 @@ static bool whole_gap(const struct ms_range *range)
     return closed_by(range->prev) && closed_by(range->next);
 }
 
-/* Chunks that `bytes` at `addr` would touch and no neighbour of the gap does. */
-static uint64_t new_chunks(uint64_t granule, const struct gap *gap, ms_addr_t addr, uint64_t bytes)
+/* ---- the search */
+
+struct search {
+    uint64_t granule, bytes;
+    unsigned granule_shift; /* log2 of it: a division costs as much as all else of a candidate */
+    ms_stream_t stream;
+    bool holes_too;
+    struct ms_place *best;
+    uint64_t best_cost; /* in chunks; UINT64_MAX: nothing found yet */
+    uint64_t best_gap_bytes;
+};
+
+static inline bool on_chunk(const struct search *search, ms_addr_t addr)
 {
-    uint64_t first = addr / granule;
-    uint64_t last = (addr + bytes - 1) / granule;
-    bool left_shared = gap->begin % granule != 0 && first == gap->begin / granule;
-    bool right_shared = gap->end % granule != 0 && last == gap->end / granule;
+    return (addr & (search->granule - 1)) == 0;
+}
+
+static inline ms_addr_t chunk_end(const struct search *search, ms_addr_t addr)
+{
+    return (addr + search->granule - 1) & ~(search->granule - 1);
+}
+
+/* Chunks that the request at `addr` would touch and no neighbour of the gap does. */
+static uint64_t new_chunks(const struct search *search, const struct gap *gap, ms_addr_t addr)
+{
+    const unsigned shift = search->granule_shift;
+    uint64_t first = addr >> shift;
+    uint64_t last = (addr + search->bytes - 1) >> shift;
+    bool left_shared = !on_chunk(search, gap->begin) && first == gap->begin >> shift;
+    bool right_shared = !on_chunk(search, gap->end) && last == gap->end >> shift;
     uint64_t shared = (left_shared ? 1u : 0u) + (right_shared ? 1u : 0u);
     uint64_t touched = last - first + 1;
     return touched > shared ? touched - shared : 0;
 }
 
 /* What of the place has no backing. */
-static uint64_t unbacked_bytes(uint64_t granule, const struct ms_place *place, uint64_t bytes)
+static uint64_t unbacked_bytes(const struct search *search, const struct ms_place *place)
 {
     uint64_t sum_bytes = 0;
-    ms_addr_t begin = place->addr / granule * granule;
-    ms_addr_t end = ms_round_up(place->addr + bytes, granule);
+    ms_addr_t begin = place->addr & ~(search->granule - 1);
+    ms_addr_t end = chunk_end(search, place->addr + search->bytes);
     for (const struct ms_range *at = place->first; at != NULL && at->addr < end; at = at->next) {
         ms_addr_t from = at->addr > begin ? at->addr : begin;
         ms_addr_t to = at->addr + at->bytes < end ? at->addr + at->bytes : end;
@@ -116,22 +139,11 @@ static uint64_t unbacked_bytes(uint64_t granule, const struct ms_place *place, u
     return sum_bytes;
 }
 
-/* ---- the search */
-
-struct search {
-    uint64_t granule, bytes;
-    ms_stream_t stream;
-    bool holes_too;
-    struct ms_place *best;
-    uint64_t best_cost; /* in chunks; UINT64_MAX: nothing found yet */
-    uint64_t best_gap_bytes;
-};
-
 static void consider_at(struct search *search, const struct gap *gap, ms_addr_t addr)
 {
     struct ms_place place = {.first = gap->first, .addr = addr};
-    place.unbacked_bytes = unbacked_bytes(search->granule, &place, search->bytes);
-    place.new_chunks = new_chunks(search->granule, gap, addr, search->bytes);
+    place.unbacked_bytes = search->holes_too ? unbacked_bytes(search, &place) : 0;
+    place.new_chunks = new_chunks(search, gap, addr);
     uint64_t cost = place.new_chunks + (place.unbacked_bytes != 0 ? BACKING_COST : 0);
     uint64_t gap_bytes = gap->end - gap->begin;
     bool better = cost < search->best_cost;
@@ -150,14 +162,14 @@ static void consider_at(struct search *search, const struct gap *gap, ms_addr_t 
 static void consider(struct search *search, struct ms_range *range)
 {
     struct gap gap = gap_around(range, search->stream, search->holes_too);
-    bool whole = search->bytes % search->granule == 0;
-    ms_addr_t low = whole ? ms_round_up(gap.begin, search->granule) : gap.begin;
+    bool whole = on_chunk(search, search->bytes);
+    ms_addr_t low = whole ? chunk_end(search, gap.begin) : gap.begin;
     if (low + search->bytes > gap.end) {
         return;
     }
     consider_at(search, &gap, low);
     /* An end on a chunk's end offers nothing that the beginning does not. */
-    if (!whole && gap.end % search->granule != 0) {
+    if (!whole && !on_chunk(search, gap.end)) {
         consider_at(search, &gap, gap.end - search->bytes);
     }
 }
@@ -166,7 +178,7 @@ static void consider(struct search *search, struct ms_range *range)
  * what its two edges cannot share, and their gaps are no tighter. */
 static bool settled(const struct search *search, const struct ms_range *range)
 {
-    uint64_t least = (search->bytes + search->granule - 1) / search->granule;
+    uint64_t least = chunk_end(search, search->bytes) >> search->granule_shift;
     least = least > 2 ? least - 2 : 0;
     return search->best_cost == least && search->best->unbacked_bytes == 0 &&
            range->bytes >= search->best_gap_bytes;
@@ -196,6 +208,7 @@ bool ms_place_best(struct ms_pool *pool, ms_stream_t stream, uint64_t bytes, boo
     *out = (struct ms_place){0};
     struct search search = {.granule = pool->granule_bytes,
                             .bytes = bytes,
+                            .granule_shift = (unsigned)__builtin_ctzll(pool->granule_bytes),
                             .stream = stream,
                             .holes_too = holes_too,
                             .best = out,
@@ -284,7 +297,7 @@ struct ms_range *ms_place_claim(struct ms_pool *pool, const struct ms_place *pla
     for (;;) {
         uint64_t unit = range->state == MS_RANGE_HOLE ? pool->granule_bytes : 1;
         *idle = *idle && (range->state == MS_RANGE_HOLE || range->free.batch == NULL);
-        range = cut(pool, range, place->addr / unit * unit, ms_round_up(end, unit));
+        range = cut(pool, range, place->addr & ~(unit - 1), (end + unit - 1) & ~(unit - 1));
         if (claim == NULL) {
             claim = range;
         } else {

@@ -44,29 +44,49 @@ static uint64_t highest_bit(uint64_t word)
     return WORD_MASK - (uint64_t)__builtin_clzll(word);
 }
 
-bool ms_starts_search(const struct ms_starts *starts, uint64_t position, uint64_t *out)
+/* Upwards, to the first word that has a bit at or below the position: the bit's place in its level.
+ * Exclusive from the second level on, where the bit at the position itself stands for the words
+ * just looked at. False: there is none. */
+static bool climb(const struct ms_starts *starts, uint64_t position, int *level, uint64_t *found)
 {
-    /* Upwards, to the first word that has a bit at or below; exclusive from the second level on,
-     * where the bit at the position itself stands for the words just looked at. */
     uint64_t reach = position + 1;
-    int k = 0;
-    uint64_t found = 0;
-    for (;; k++) {
-        if (k == MS_STARTS_LEVELS) {
-            return false;
-        }
-        uint64_t word = starts->level[k][reach >> WORD_SHIFT];
+    for (int k = 0; k < MS_STARTS_LEVELS; k++) {
         uint64_t below = reach & WORD_MASK;
+        uint64_t word = starts->level[k][reach >> WORD_SHIFT];
         word = below == 0 ? 0 : word & (UINT64_MAX >> (64 - below));
         if (word != 0) {
-            found = (reach & ~(uint64_t)WORD_MASK) + highest_bit(word);
-            break;
+            *level = k;
+            *found = (reach & ~(uint64_t)WORD_MASK) + highest_bit(word);
+            return true;
         }
         reach >>= WORD_SHIFT;
     }
-    while (k-- > 0) {
-        found = (found << WORD_SHIFT) + highest_bit(starts->level[k][found]);
+    return false;
+}
+
+/* Down to the highest position that the summary stands for. False where that was an empty word: its
+ * bit is cleared now. */
+static bool descend(const struct ms_starts *starts, int level, uint64_t *found)
+{
+    while (level-- > 0) {
+        uint64_t word = starts->level[level][*found];
+        if (word == 0) {
+            starts->level[level + 1][*found >> WORD_SHIFT] &=
+                ~((uint64_t)1 << (*found & WORD_MASK));
+            return false;
+        }
+        *found = (*found << WORD_SHIFT) + highest_bit(word);
     }
-    *out = found;
     return true;
+}
+
+bool ms_starts_search(const struct ms_starts *starts, uint64_t position, uint64_t *out)
+{
+    int level = 0;
+    while (climb(starts, position, &level, out)) {
+        if (descend(starts, level, out)) {
+            return true;
+        }
+    }
+    return false;
 }

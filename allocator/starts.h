@@ -1,6 +1,10 @@
 /* Where in a segment live blocks begin: a bitmap with summaries above it, so that the block around
  * an interior address is found in a few steps whatever the number of blocks.
  *
+ * A bit of a summary says that there may be one: clearing leaves the summaries as they are, so that
+ * a block that comes and goes costs a word or two, and a search that comes upon an empty word
+ * clears its bit. Each such bit was paid for when it was set.
+ *
  * Positions are units of MS_BLOCK_ALIGNMENT_BYTES from the segment's base. Memory is mapped sparse:
  * only pages about addresses in use are ever touched. The pool's state lock covers it. */
 #ifndef MEMSHIM_ALLOCATOR_STARTS_H
@@ -13,8 +17,8 @@
 enum { MS_STARTS_LEVELS = 6 }; /* 64^6 units of 512 bytes: 32 TiB, beyond any reservation */
 
 struct ms_starts {
-    uint64_t
-        *level[MS_STARTS_LEVELS]; /* level[k + 1] has a bit for each nonzero word of level[k] */
+    uint64_t *level[MS_STARTS_LEVELS]; /* level[k + 1] has the bits of all words of level[k] that
+                                          are not zero, and of some that were not */
     uint64_t positions;
     void *pages;
     size_t pages_bytes;
@@ -41,14 +45,7 @@ static inline void ms_starts_set(struct ms_starts *starts, uint64_t position)
 
 static inline void ms_starts_clear(struct ms_starts *starts, uint64_t position)
 {
-    for (int k = 0; k < MS_STARTS_LEVELS; k++) {
-        uint64_t *word = &starts->level[k][position >> MS_STARTS_SHIFT];
-        *word &= ~((uint64_t)1 << (position & MS_STARTS_MASK));
-        if (*word != 0) {
-            return;
-        }
-        position >>= MS_STARTS_SHIFT;
-    }
+    starts->level[0][position >> MS_STARTS_SHIFT] &= ~((uint64_t)1 << (position & MS_STARTS_MASK));
 }
 
 static inline bool ms_starts_test(const struct ms_starts *starts, uint64_t position)

@@ -248,7 +248,7 @@ static inline void mark(struct ms_segment *segment, uint64_t at)
 static inline void unmark(struct ms_segment *segment, uint64_t at)
 {
     uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
-    uint64_t first = at / 64 / words * words;
+    uint64_t first = at / 64 & ~(words - 1);
     uint64_t left = 0;
     segment->marks[at / 64] &= ~((uint64_t)1 << (at % 64));
     for (uint64_t word = first; word < first + words; word++) {
@@ -283,7 +283,7 @@ static inline bool last_mark(const struct ms_segment *segment, uint64_t at, uint
     uint64_t word = at / 64;
     uint64_t marks = segment->marks[word] & (UINT64_MAX >> (63 - at % 64));
     uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
-    while (marks == 0 && word % words != 0) {
+    while (marks == 0 && (word & (words - 1)) != 0) {
         marks = segment->marks[--word];
     }
     if (marks != 0) {
