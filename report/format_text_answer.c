@@ -274,7 +274,23 @@ static void add_growth(const struct ms_model *model, int device, struct ms_buffe
 
 /* ---- it ran out ---- */
 
-static const char *advice(const struct ms_judgement *judgement)
+/* Of holes that could not be given elsewhere. */
+static const char *advice_on_holes(uint64_t pinned_by)
+{
+    switch (pinned_by) {
+    case MS_PINNED_BY_TORCH_OFF:
+        return "run without MEMSHIM_TORCH=off: then holes in PyTorch's segments can be used";
+    case MS_PINNED_BY_POOL_OFF:
+        return "run without MEMSHIM_POOL=off: then holes can be used";
+    case MS_PINNED_BY_CAPTURE:
+        return "capture fewer CUDA graphs, or smaller ones: what they were captured in stays "
+               "theirs";
+    default:
+        return "the holes are pinned where they are: report.html shows which, and by whom";
+    }
+}
+
+static const char *advice(const struct ms_judgement *judgement, uint64_t pinned_by)
 {
     switch (judgement->verdict) {
     case MS_VERDICT_CAP:
@@ -282,7 +298,7 @@ static const char *advice(const struct ms_judgement *judgement)
                    ? "raise or drop set_per_process_memory_fraction in the program"
                    : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT, by at least what was short";
     case MS_VERDICT_FRAGMENTATION:
-        return "the holes are pinned where they are: report.html shows which, and by whom";
+        return advice_on_holes(pinned_by);
     case MS_VERDICT_OTHER_PROCESS:
         return "end the other processes, or take another device";
     case MS_VERDICT_SPILL_LIMIT:
@@ -402,7 +418,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     ms_buffer_format(out, "  why    %s.\n", judgement.why);
     add_holders(model, device, ms_ledger_oom_moment(model, index), rows,
                 ms_ledger_at_oom(model, index, rows), out);
-    ms_buffer_format(out, "  next   %s\n", advice(&judgement));
+    ms_buffer_format(out, "  next   %s\n", advice(&judgement, oom->record.state.pinned_by));
     if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
         add_pins(model, device, out);
     }

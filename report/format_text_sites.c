@@ -48,6 +48,17 @@ static struct line *find_line(struct ms_buffer *lines, struct ms_buffer *text)
     return line;
 }
 
+/* What was live at the peak, and served by the driver beside it. */
+static uint64_t all_at_peak(const struct ms_buffer *rows)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < ms_site_row_count(rows); i++) {
+        bytes += ms_site_row_at_peak(ms_site_row_at(rows, i));
+    }
+    return bytes;
+}
+
 /* The largest sites are put together by their line; there may be a hundred stacks to one, and more
  * sites than are worth a look. */
 static void collect(const struct ms_model *model, const struct ms_buffer *rows,
@@ -204,16 +215,18 @@ void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int 
     }
     ms_site_rows(model, device, &rows);
     collect(model, &rows, &lines);
-    ms_buffer_add(out, "\nWho asked for what was live when live bytes peaked\n");
 
-    const struct ms_moment peak = ms_aggregate_peak_live(&model->devices[device].sums);
+    const uint64_t live_bytes = ms_aggregate_peak_live(&model->devices[device].sums).live_bytes;
+    const uint64_t all_bytes = all_at_peak(&rows);
     struct line *all = (struct line *)lines.at;
     const size_t kept = lines.bytes / sizeof(*all);
 
+    ms_buffer_format(out, "\nWho asked for what was live when live bytes peaked%s\n",
+                     all_bytes > live_bytes ? ", and for what the driver served beside it" : "");
     for (size_t i = 0; i < kept && i < LISTED_LINES; i++) {
-        ms_buffer_format(
-            out, "  %11s  %7s  ", ms_bytes_text(all[i].at_peak_bytes, bytes, sizeof(bytes)),
-            ms_percent_text(all[i].at_peak_bytes, peak.live_bytes, share, sizeof(share)));
+        ms_buffer_format(out, "  %11s  %7s  ",
+                         ms_bytes_text(all[i].at_peak_bytes, bytes, sizeof(bytes)),
+                         ms_percent_text(all[i].at_peak_bytes, all_bytes, share, sizeof(share)));
         ms_buffer_add(out, all[i].text.at);
         ms_buffer_format(out, "   %s allocation%s",
                          ms_count_text(all[i].allocations, count, sizeof(count)),

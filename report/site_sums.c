@@ -421,29 +421,47 @@ static void apply_birth(struct ms_site_table *table, struct device *device,
     }
 }
 
-/* A block that the driver served was charged before it came: it is live now, and does not stand
- * beside what is. Where it ends, or is an arena, it stands there again, until it is discharged. */
-static void count_beside(struct site *site, const struct ms_event *event)
+/* What the driver charged for the block itself, before it came; null for all others. Good until the
+ * next event. */
+static const struct ms_live *charge_of(const struct ms_site_table *table,
+                                       const struct ms_event *event)
 {
-    if (event->owner != MS_OWNER_FORWARDED) {
-        return;
+    const struct ms_live *charge = event->owner == MS_OWNER_FORWARDED && event->addr
+                                       ? ms_live_find(&table->live, FORWARDED_KEY | event->addr)
+                                       : NULL;
+
+    return charge && charge->device == event->device ? charge : NULL;
+}
+
+/* Such a block is live now, or the ground under tensors that are: it does not stand beside them.
+ * Where it ends it stands there again, until it is discharged. False where it is no such block. */
+static bool count_beside(const struct ms_site_table *table, struct device *device,
+                         const struct ms_event *event, bool beside)
+{
+    const struct ms_live *charge = charge_of(table, event);
+    struct site *site = charge ? use_site(device, charge->site) : NULL;
+
+    if (!site) {
+        return false;
     }
-    if (event->kind == MS_EVENT_BLOCK_ALLOC) {
-        take(&site->now.forwarded_bytes, event->bytes);
-        take(&site->sums.allocations, 1);
-        take(&site->sums.bytes, event->bytes);
+    keep(device, site);
+    if (beside) {
+        site->now.forwarded_bytes += charge->bytes;
     } else {
-        site->now.forwarded_bytes += event->bytes;
+        take(&site->now.forwarded_bytes, charge->bytes);
     }
+    return true;
 }
 
 static void apply_alloc(struct ms_site_table *table, struct device *device,
                         const struct ms_event *event, uint64_t time_ns)
 {
+    const bool charged = count_beside(table, device, event, false);
     struct site *site = grow(table, device, event, time_ns);
 
-    if (site) {
-        count_beside(site, event);
+    if (site && charged) { /* its charge is counted */
+        take(&site->sums.allocations, 1);
+        take(&site->sums.bytes, event->bytes);
     }
     device->fresh_id = event->id;
     device->fresh_site = site_of(event);
@@ -476,6 +494,8 @@ static void apply_death(struct ms_site_table *table, struct device *device,
                         const struct ms_event *event, uint64_t time_ns)
 {
     const struct ms_live live = forget(table, event, event->id, time_ns);
+    const bool charged =
+        event->kind == MS_EVENT_BLOCK_FREE && count_beside(table, device, event, true);
 
     if (event->kind == MS_EVENT_BLOCK_FREE && event->id == device->fresh_id) {
         settle_fresh(device);
@@ -488,8 +508,7 @@ static void apply_death(struct ms_site_table *table, struct device *device,
     struct site *site = shrink(table, device, &live);
 
     if (site) {
-        count_beside(site, event);
-        if (event->owner != MS_OWNER_FORWARDED) {
+        if (!charged) { /* else its discharge is counted */
             note_free(site, &live, time_ns);
         }
         if (live.key) {
@@ -508,10 +527,7 @@ static void apply_arena(struct ms_site_table *table, struct device *device,
     if (live.key) {
         tell(table, live.birth, MS_TOLD_ARENA);
     }
-    if (site) {
-        count_beside(site, event);
-    }
-    if (site && live.key && event->owner != MS_OWNER_FORWARDED) {
+    if (site && live.key && !charge_of(table, event)) {
         take(&site->sums.allocations, 1);
         take(&site->sums.bytes, live.bytes);
     }

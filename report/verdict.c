@@ -228,20 +228,21 @@ static const char *pinned_text(const struct ms_oom_state *state)
 static void say_fragmentation(const struct ms_oom_state *state, const struct analysis *a,
                               char *text, size_t text_bytes)
 {
-    char holes[MS_UNIT_TEXT_BYTES], largest[MS_UNIT_TEXT_BYTES];
+    char holes[MS_UNIT_TEXT_BYTES], largest[MS_UNIT_TEXT_BYTES], range[64] = "";
 
-    ms_bytes_text(state->largest_free_bytes, largest, sizeof(largest));
+    if (state->largest_free_bytes > 0) { /* else it is not known, or there is none */
+        snprintf(range, sizeof(range), "; the largest free range was %s",
+                 ms_bytes_text(state->largest_free_bytes, largest, sizeof(largest)));
+    }
     if (a->holes_bytes == 0) {
         snprintf(text, text_bytes,
-                 "the bytes were free, but in no range that could serve the request%s; the largest "
-                 "was %s",
-                 pinned_text(state), largest);
+                 "the bytes were free, but in no range that could serve the "
+                 "request%s%s",
+                 pinned_text(state), range);
         return;
     }
-    snprintf(text, text_bytes,
-             "%s lie free in holes that could not be given elsewhere%s; the largest free range was "
-             "%s",
-             ms_bytes_text(a->holes_bytes, holes, sizeof(holes)), pinned_text(state), largest);
+    snprintf(text, text_bytes, "%s lie free in holes that could not be given elsewhere%s%s",
+             ms_bytes_text(a->holes_bytes, holes, sizeof(holes)), pinned_text(state), range);
 }
 
 /* "python3 (pid 4711): 1.90 GiB"; of a damaged trace the name may be anything. */
