@@ -20,7 +20,12 @@ def bytes_text(value: int) -> str:
     """As report.txt writes it (units.c)."""
     if value < KIB:
         return f"{value} B"
-    for name, unit, decimals in (("KiB", KIB, 1), ("MiB", MIB, 1), ("GiB", GIB, 2), ("TiB", KIB * GIB, 2)):
+    for name, unit, decimals in (
+        ("KiB", KIB, 1),
+        ("MiB", MIB, 1),
+        ("GiB", GIB, 2),
+        ("TiB", KIB * GIB, 2),
+    ):
         text = f"{int(value / unit * 10**decimals + 0.5) / 10**decimals:.{decimals}f}"
         if float(text) < KIB:
             return f"{text} {name}"
