@@ -20,6 +20,7 @@ class Pages(ProcessTest):
             **{
                 "MEMSHIM_OUTPUT": self.output,
                 "MEMSHIM_LIMIT": "8GiB",
+                "MEMSHIM_SPILL": "off",  # what is live would go before holes are all there is
                 "SIMGPU_CONTEXT": CONTEXT,
                 **settings,
             },
