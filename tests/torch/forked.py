@@ -5,9 +5,12 @@ times what a small job does.
     run.result.check()          # of all ranks: the first status that is not 0, and what they said
     run.reports                 # report.json of each rank
     run.folder                  # what memshim left, until the tests of this process end
+    forked.run_plain("gpt.py")  # the same without memshim: a result, and no report
+    forked.run_source("print(1)").check()
 
 The process that forks has not used the driver: each child is a process like any other to memshim
-and to the simulated GPU, reads its own settings, and leaves a trace of its own.
+and to the simulated GPU, reads its own settings, and leaves a trace of its own. What PyTorch reads
+as it is loaded (PYTORCH_ALLOC_CONF's backend), or what starts interpreters itself, is not for it.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -116,7 +120,7 @@ def main() -> None:
 class Forks:
     """The process that forks, and a folder for what its children leave."""
 
-    def __init__(self) -> None:
+    def __init__(self, preload: harness.Preload) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="memshim-test.")
         self.errors = Path(self.folder.name) / "errors"
         self.jobs = 0
@@ -127,7 +131,7 @@ class Forks:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env=harness.environment(harness.SHIM),
+                env=harness.environment(preload),
                 start_new_session=True,
             )
         atexit.register(self.close)
@@ -159,8 +163,8 @@ def pipe(end: IO[str] | None) -> IO[str]:
 
 
 @functools.cache
-def forks() -> Forks:
-    return Forks()
+def forks(shim: bool) -> Forks:
+    return Forks(harness.SHIM if shim else None)
 
 
 def free_port() -> int:
@@ -180,20 +184,25 @@ def ranks_settings(ranks: int) -> dict[str, str]:
     }
 
 
-def run(
-    script: str | Path, *arguments: str, ranks: int = 1, timeout_s: float = 200, **settings: object
-) -> Run:
-    """Runs a script, by its path or by its name in tests/workloads, as so many ranks."""
-    server = forks()
+def new_folder(server: Forks) -> Path:
     server.jobs += 1
     folder = Path(server.folder.name) / str(server.jobs)
     folder.mkdir()
+    return folder
+
+
+def run_in(
+    server: Forks,
+    folder: Path,
+    script: str | Path,
+    arguments: Sequence[str],
+    ranks: int,
+    timeout_s: float,
+    settings: dict[str, object],
+) -> harness.Result:
     all_settings = {
-        "MEMSHIM_OUTPUT": folder / "out",
-        "MEMSHIM_RUN_ID": "run",
         "SIMGPU_DEVICES": ranks,
         "SIMGPU_SHARED": folder / "devices",
-        "SIMGPU_CONTENTS": "none",
         **(ranks_settings(ranks) if ranks > 1 else {}),
         **settings,
     }
@@ -211,7 +220,34 @@ def run(
         "".join((folder / f"{name}.{rank}").read_text() for rank in range(ranks))
         for name in ("stdout", "stderr")
     ]
-    result = harness.Result(command, status, *said)
+    return harness.Result(command, status, *said)
+
+
+def run_plain(
+    script: str | Path, *arguments: str, ranks: int = 1, timeout_s: float = 200, **settings: object
+) -> harness.Result:
+    """Runs a script without memshim, by its path or by its name in tests/workloads."""
+    server = forks(shim=False)
+    return run_in(server, new_folder(server), script, arguments, ranks, timeout_s, settings)
+
+
+def run_source(source: str, ranks: int = 1, **settings: object) -> harness.Result:
+    """Runs Python source text without memshim."""
+    server = forks(shim=False)
+    folder = new_folder(server)
+    script = folder / "script.py"
+    script.write_text(textwrap.dedent(source))
+    return run_in(server, folder, script, (), ranks, 200, settings)
+
+
+def run(
+    script: str | Path, *arguments: str, ranks: int = 1, timeout_s: float = 200, **settings: object
+) -> Run:
+    """Runs a script, by its path or by its name in tests/workloads, as so many ranks."""
+    server = forks(shim=True)
+    folder = new_folder(server)
+    memshim = {"MEMSHIM_OUTPUT": folder / "out", "MEMSHIM_RUN_ID": "run", "SIMGPU_CONTENTS": "none"}
+    result = run_in(server, folder, script, arguments, ranks, timeout_s, {**memshim, **settings})
     try:
         reports, texts = harness.reports_in(folder / "out")
     except FileNotFoundError as error:

@@ -7,9 +7,14 @@ import signal
 import sys
 import tempfile
 import unittest
+from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import harness
+
+# In an interpreter of its own: for what PyTorch reads as it is loaded.
+OWN = harness.run_workload
 
 # What contents=none leaves in place: copies of up to 64 KiB.
 SMALL_GPT = ("--layers", "2", "--width", "128", "--length", "128", "--vocabulary", "1024")
@@ -75,7 +80,7 @@ class Device(unittest.TestCase):
     """What PyTorch sees of the device, and that bytes arrive."""
 
     def test_properties_and_copies(self) -> None:
-        result = harness.run(
+        result = forked.run_source(
             """
             import torch
             assert torch.cuda.device_count() == 3
@@ -108,7 +113,7 @@ class Device(unittest.TestCase):
         self.assertEqual(result.stdout, "done\n")
 
     def test_side_streams_and_events(self) -> None:
-        harness.run(
+        forked.run_source(
             """
             import torch
             side = torch.cuda.Stream()
@@ -133,7 +138,7 @@ class Device(unittest.TestCase):
         ).check()
 
     def test_graphs_capture_and_replay(self) -> None:
-        harness.run(
+        forked.run_source(
             """
             import torch
             model = torch.nn.Linear(64, 64).cuda()
@@ -169,7 +174,7 @@ class Device(unittest.TestCase):
         ).check()
 
     def test_out_of_memory_and_recovery(self) -> None:
-        result = harness.run(
+        result = forked.run_source(
             """
             import torch
             kept = []
@@ -193,7 +198,7 @@ class Device(unittest.TestCase):
         self.assertEqual(result.stdout, "7\n")
 
     def test_history_and_snapshot(self) -> None:
-        harness.run(
+        forked.run_source(
             """
             import torch
             torch.cuda.memory._record_memory_history(max_entries=1000)
@@ -210,7 +215,7 @@ class Device(unittest.TestCase):
     def test_convolutions(self) -> None:
         for enabled in (True, False):
             with self.subTest(cudnn=enabled):
-                harness.run(
+                forked.run_source(
                     f"""
                     import torch
                     from torch import nn
@@ -262,10 +267,14 @@ class Device(unittest.TestCase):
 class Training(unittest.TestCase):
     """One process that trains, under each of PyTorch's allocators."""
 
-    def check_gpt(self, *arguments: str, **settings: object) -> harness.Result:
-        result = harness.run_workload(
-            "gpt.py", *SMALL_GPT, "--steps", "6", "--vary", *arguments, **settings
-        ).check()
+    def check_gpt(
+        self,
+        *arguments: str,
+        start: Callable[..., harness.Result] = forked.run_plain,
+        **settings: object,
+    ) -> None:
+        command = ("gpt.py", *SMALL_GPT, "--steps", "6", "--vary", *arguments)
+        result = start(*command, **settings).check()
         (end,) = result.lines("end")
         self.assertEqual(end["steps"], 6)
         self.assertEqual(end["parameter_bytes"], 4 * SMALL_GPT_PARAMETERS)
@@ -273,7 +282,6 @@ class Training(unittest.TestCase):
         self.assertEqual(end["optimizer_bytes"], 8 * SMALL_GPT_PARAMETERS)
         self.assertGreater(end["max_allocated_bytes"], 16 * SMALL_GPT_PARAMETERS)
         self.assertLessEqual(end["max_allocated_bytes"], end["max_reserved_bytes"])
-        return result
 
     def test_native_allocator(self) -> None:
         self.check_gpt("--checkpoint", "--autocast", "--evaluate-every", "3", "--clip", "1.0")
@@ -282,13 +290,13 @@ class Training(unittest.TestCase):
         self.check_gpt("--explicit-attention", SIMGPU_CONTENTS="none")
 
     def test_expandable_segments(self) -> None:
-        self.check_gpt(PYTORCH_ALLOC_CONF="expandable_segments:True")
+        self.check_gpt(start=OWN, PYTORCH_ALLOC_CONF="expandable_segments:True")
 
     def test_malloc_async_backend(self) -> None:
-        self.check_gpt(PYTORCH_ALLOC_CONF="backend:cudaMallocAsync")
+        self.check_gpt(start=OWN, PYTORCH_ALLOC_CONF="backend:cudaMallocAsync")
 
     def test_recurrent_is_possible_without_cudnn(self) -> None:
-        harness.run(
+        forked.run_source(
             """
             import time
             import torch
@@ -306,10 +314,10 @@ class Training(unittest.TestCase):
 
 @harness.needs_torch
 class Ranks(unittest.TestCase):
-    """Two ranks under torchrun."""
+    """Two ranks: as torchrun starts them, and under torchrun."""
 
     def test_collectives_move_the_bytes(self) -> None:
-        result = harness.run(
+        result = forked.run_source(
             """
             import os, torch
             import torch.distributed as dist
@@ -367,10 +375,14 @@ class Ranks(unittest.TestCase):
         ).check()
         self.assertEqual(sorted(result.stdout.split("\n")), ["", "done 0", "done 1"])
 
-    def check_ranks(self, *arguments: str, **settings: object) -> list[dict[str, int]]:
-        result = harness.run_workload(
-            "gpt.py", *SMALL_GPT, "--steps", "5", *arguments, ranks=2, **settings
-        ).check()
+    def check_ranks(
+        self,
+        *arguments: str,
+        start: Callable[..., harness.Result] = forked.run_plain,
+        **settings: object,
+    ) -> list[dict[str, int]]:
+        command = ("gpt.py", *SMALL_GPT, "--steps", "5", *arguments)
+        result = start(*command, ranks=2, **settings).check()
         ends = sorted(result.lines("end"), key=lambda line: int(line["rank"]))
         self.assertEqual([end["rank"] for end in ends], [0, 1])
         self.assertEqual([end["steps"] for end in ends], [5, 5])
@@ -385,6 +397,7 @@ class Ranks(unittest.TestCase):
 
     def test_ddp_on_malloc_async_backend(self) -> None:
         self.check_ranks(
+            start=OWN,
             SIMGPU_DEVICES=2,
             PYTORCH_ALLOC_CONF="backend:cudaMallocAsync",
             TORCH_DIST_USE_NCCL2=0,
@@ -405,11 +418,14 @@ class Ranks(unittest.TestCase):
 
     def test_expandable_segments_and_contents_off(self) -> None:
         self.check_ranks(
-            SIMGPU_DEVICES=2, SIMGPU_CONTENTS="none", PYTORCH_ALLOC_CONF="expandable_segments:True"
+            start=OWN,
+            SIMGPU_DEVICES=2,
+            SIMGPU_CONTENTS="none",
+            PYTORCH_ALLOC_CONF="expandable_segments:True",
         )
 
     def test_asv_transformer(self) -> None:
-        result = harness.run_workload(
+        result = forked.run_plain(
             "asv_transformer.py",
             *("--steps", "20", "--accumulation", "1", "--tokens", "64", "--bases", "50", "--vary"),
             ranks=2,
