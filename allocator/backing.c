@@ -409,9 +409,7 @@ ms_status_t ms_backing_fill(struct ms_pool *pool, const struct ms_range *range, 
     return MS_OK;
 }
 
-/* A chunk that an earlier fill could not unmap again leaves the unbacked slot, or the slot stays
- * lost. */
-static ms_status_t unstick(struct ms_pool *pool, struct ms_chunk *chunk)
+ms_status_t ms_backing_unstick(struct ms_pool *pool, struct ms_chunk *chunk)
 {
     ms_status_t status = ms_backing_unmap(pool, &chunk, 1);
     if (status == MS_OK) {
@@ -427,7 +425,7 @@ static ms_status_t fill_hole(struct ms_pool *pool, struct ms_segment *segment, u
 {
     for (uint64_t slot = from; slot < to; slot++) {
         if (segment->slots[slot] != NULL) {
-            ms_status_t status = unstick(pool, segment->slots[slot]);
+            ms_status_t status = ms_backing_unstick(pool, segment->slots[slot]);
             if (status != MS_OK) {
                 return status;
             }

@@ -33,7 +33,11 @@ static void learn(struct ms_pool *pool, uint32_t epoch)
 void ms_epochs_mark(struct ms_pool *pool)
 {
     struct ms_repair *repair = &pool->repair;
-    if (repair->marks == MS_EPOCHS_UNDER_WAY || capturing(pool)) {
+    if (repair->marks == MS_EPOCHS_UNDER_WAY) {
+        ms_epochs_poll(pool);
+    }
+    /* The last epoch there is never ends: what died in it is not taken, which only costs memory. */
+    if (repair->marks == MS_EPOCHS_UNDER_WAY || repair->epoch == UINT32_MAX || capturing(pool)) {
         return;
     }
     ms_lock_acquire(&pool->state);
@@ -69,6 +73,10 @@ void ms_epochs_poll(struct ms_pool *pool)
 bool ms_epochs_wait(struct ms_pool *pool, uint64_t *left_ns)
 {
     struct ms_repair *repair = &pool->repair;
+    if (repair->marks == 0) {
+        /* There was no room for a mark of the last deaths until the others were done. */
+        ms_epochs_mark(pool);
+    }
     if (repair->marks == 0 || *left_ns == 0 || capturing(pool)) {
         return false;
     }

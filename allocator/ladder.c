@@ -274,6 +274,17 @@ static ms_status_t take(struct ms_pool *pool, const struct ms_request *request, 
     return status;
 }
 
+/* Likewise, where marks show that more is idle by now than when the ladder was begun. */
+static ms_status_t take_when_done(struct ms_pool *pool, const struct ms_request *request,
+                                  uint64_t bytes, struct ms_block_info *out)
+{
+    if (!ms_marks_poll(pool)) {
+        return MS_ERR_NO_MEMORY;
+    }
+    ms_status_t status = reuse(pool, request, bytes, out);
+    return status == MS_ERR_NO_MEMORY ? take(pool, request, bytes, out) : status;
+}
+
 static ms_status_t wait_for_frees(struct ms_pool *pool, const struct ms_request *request,
                                   uint64_t bytes, struct ms_block_info *out)
 {
@@ -339,6 +350,9 @@ static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request,
     status = take(pool, request, bytes, out);
     if (status == MS_ERR_NO_MEMORY) {
         ms_marks_take(pool, true);
+        status = take_when_done(pool, request, bytes, out);
+    }
+    if (status == MS_ERR_NO_MEMORY) {
         status = ms_marks_reuse_behind_wait(pool, request, bytes, out);
     }
     if (status == MS_ERR_NO_MEMORY && request->may_wait) {

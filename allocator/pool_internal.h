@@ -304,6 +304,9 @@ ms_status_t ms_backing_fill(struct ms_pool *pool, const struct ms_range *range, 
 ms_status_t ms_backing_fill_holes(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                                   uint64_t to, const struct ms_fill *fill);
 
+/* A chunk that could not be unmapped some time ago leaves its slots now, or they stay lost. */
+ms_status_t ms_backing_unstick(struct ms_pool *pool, struct ms_chunk *chunk);
+
 /* Whether a chunk of so many bytes may be made at once: it cannot be split later. */
 bool ms_backing_ample(const struct ms_pool *pool, uint64_t bytes);
 

@@ -398,15 +398,34 @@ static bool vacant(const struct ms_segment *segment, uint64_t slot, uint64_t slo
     return true;
 }
 
+/* What an earlier mapping could not take off its addresses again leaves them now. */
+static ms_status_t clear_stuck(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
+                               uint64_t slots)
+{
+    ms_status_t status = MS_OK;
+    for (uint64_t k = slot; k < slot + slots && status == MS_OK; k++) {
+        struct ms_chunk *chunk = segment->slots[k];
+        if (chunk != NULL && chunk->stuck && segment->proxies[k] == NULL) {
+            status = ms_backing_unstick(pool, chunk);
+        }
+    }
+    return status;
+}
+
 static ms_status_t map_at(struct ms_pool *pool, struct ms_proxy *proxy, ms_addr_t addr,
                           struct ms_segment *segment)
 {
     uint64_t slot = (addr - segment->base) / pool->granule_bytes;
+    ms_status_t status = clear_stuck(pool, segment, slot, slots_of(pool, proxy));
+    if (status != MS_OK) {
+        return status;
+    }
+    (void)ms_backing_release_spares(pool);
     if (proxy->segment != NULL || !vacant(segment, slot, slots_of(pool, proxy))) {
         return MS_ERR_INVALID;
     }
     uint64_t unbacked_bytes = proxy->bytes - chunk_bytes(proxy->chunks);
-    ms_status_t status = map_chunks(pool, segment, slot, proxy);
+    status = map_chunks(pool, segment, slot, proxy);
     if (status != MS_OK) {
         return status;
     }

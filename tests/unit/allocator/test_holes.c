@@ -4,6 +4,7 @@
 #include "rig.h"
 
 #include "allocator/arena.h"
+#include "allocator/proxy.h"
 
 #define S1   ((ms_stream_t)101)
 #define HOST (256 * MIB)
@@ -334,6 +335,28 @@ Test(holes, what_is_promised_goes_to_the_host_when_the_room_is_needed)
     stats = rig_stats(scene.rig);
     cr_assert_eq(stats.promised_bytes, 0);
     cr_assert_eq(stats.host_reserve_bytes, 14 * MIB);
+    end(&scene);
+}
+
+/* So many marks are under way that the last deaths get none; then all are done at once. */
+Test(holes, what_died_after_the_last_mark_is_waited_for)
+{
+    struct scene scene = build(HOST);
+    struct ms_block_info other = rig_alloc(scene.rig, 20 * MIB, MS_STREAM_DEVICE);
+    for (uint64_t mib = 0; mib < 20; mib += 2) {
+        born(&scene, mib, GRANULE);
+        work(&scene, mib, GRANULE);
+    }
+    for (uint64_t mib = 0; mib < 20; mib += 2) {
+        died(&scene, mib, GRANULE);
+        cr_assert_not(ms_pool_make_room(scene.rig->pool, 30 * MIB, false));
+    }
+    ms_dry_finish(scene.rig->dry, MS_STREAM_DEVICE, UINT64_MAX);
+    ms_proxy_t *proxy = NULL;
+    cr_assert_eq(ms_proxy_create(scene.rig->pool, 20 * MIB, NULL, true, &proxy), MS_OK);
+    check(&scene);
+    ms_proxy_release(scene.rig->pool, proxy);
+    rig_free(scene.rig, other, MS_STREAM_DEVICE);
     end(&scene);
 }
 

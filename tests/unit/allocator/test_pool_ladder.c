@@ -381,3 +381,22 @@ Test(pool_ladder, plain_segments_shrink_to_what_the_budget_has)
     cr_assert_eq(rig_try(rig, 2 * MIB, S1, &none), MS_ERR_NO_MEMORY);
     rig_end(rig);
 }
+
+/* The work is done, nobody may wait, and only together with the budget is what was freed enough. */
+Test(pool_ladder, what_is_done_is_seen_without_waiting)
+{
+    struct rig *rig = rig_make(GRANULE, 64 * MIB, 20 * MIB);
+    cr_assert_eq(ms_dry_stream_create(rig->dry, S1), MS_OK);
+    struct ms_block_info keep = rig_alloc(rig, 2 * MIB, S1);
+    struct ms_block_info freed = rig_alloc(rig, 10 * MIB, S1);
+    rig_work(rig, freed, S1);
+    ms_dry_finish(rig->dry, S1, UINT64_MAX);
+    rig_free(rig, freed, S1);
+    struct ms_request request = {.bytes = 16 * MIB, .stream = MS_STREAM_DEVICE};
+    struct ms_block_info block;
+    cr_assert_eq(ms_pool_alloc(rig->pool, &request, &block), MS_OK);
+    cr_assert(ms_dry_accessible(rig->dry, block.addr, block.bytes));
+    rig_free(rig, block, MS_STREAM_DEVICE);
+    rig_free(rig, keep, S1);
+    rig_end(rig);
+}
