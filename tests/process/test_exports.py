@@ -346,6 +346,10 @@ class Diff(ExportsTest):
         self.assertEqual(len(frames), len(set(frames)))
         both = [site for site in found["sites"] if site["a_bytes"] and site["b_bytes"]]
         self.assertGreater(len(both), 50)
+        for line in found["lines"]:
+            told = (line["factor"] or 0) * line["a_bytes"]
+            held = line["b_bytes"] if line["a_bytes"] else 0
+            self.assertAlmostEqual(told, held, delta=1 + line["a_bytes"] / 1e6)
 
     def born_between(self, folder: Path, first: str, second: str) -> list[int]:
         """Sizes of what lives at the second moment and did not at the first, from snapshots."""
