@@ -85,20 +85,18 @@ static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * no
     }
 }
 
-/* The loader knows the program by an empty name, and a library by the name it was asked for. Under
- * the loader's lock; stacks may be small. */
+/* The loader knows the program by an empty name, and a library by the name it was asked for. Stacks
+ * may be small: the caller's buffer is the only one. */
 static void absolute_path(const char *name, char *path, uint32_t path_bytes)
 {
-    static char real[PATH_MAX];
     if (name[0] == '\0') {
-        ssize_t length = readlink("/proc/self/exe", real, sizeof(real) - 1);
-        real[length > 0 ? length : 0] = '\0';
-        name = real;
-    } else if (name[0] != '/' && strchr(name, '/') != NULL && realpath(name, real) != NULL) {
-        name = real;
+        ssize_t length = readlink("/proc/self/exe", path, path_bytes - 1);
+        path[length > 0 ? length : 0] = '\0';
+    } else if (name[0] == '/' || strchr(name, '/') == NULL || path_bytes < PATH_MAX ||
+               realpath(name, path) == NULL) {
+        strncpy(path, name, path_bytes - 1);
+        path[path_bytes - 1] = '\0';
     }
-    strncpy(path, name, path_bytes - 1);
-    path[path_bytes - 1] = '\0';
 }
 
 static int look(struct dl_phdr_info *info, size_t info_bytes, void *ctx)

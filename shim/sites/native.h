@@ -43,8 +43,8 @@ void ms_native_prepare(void);
 void ms_native_capture(uint32_t depth, struct ms_native_stack *out);
 
 /* Which file the code at an address comes from. False: none (made at run time). `path` (path_bytes
- * long) gets its absolute path. Not on the hot path; takes a lock. generation: another for the same
- * file loaded anew. */
+ * long; PATH_MAX for names that are not absolute yet) gets its absolute path. Not on the hot path;
+ * takes a lock. generation: another for the same file loaded anew. */
 struct ms_native_module {
     uint64_t base, bytes, generation;
     uint32_t build_id_bytes;
