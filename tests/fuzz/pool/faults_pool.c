@@ -1,8 +1,12 @@
 /* Every call of the device fails once, at every place: short scenarios, drawn from a seed, are
  * played again and again, and each time another call is the one that fails. What is called then
  * says so and changes nothing, everybody goes on, and at the end the device has everything back.
+ * Then some of them again, where another call fails as soon as the first has: the one that undoes.
  *
- *   faults_pool [--scenarios N] [--seed S] */
+ *   faults_pool [--scenarios N] [--seed S] [--pairs N]
+ *
+ * --pairs: of each call that fails, one place in so many is played with a second; 0 (the default):
+ * none. */
 #include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
@@ -25,6 +29,8 @@ struct fault {
     enum ms_dry_op op;
     uint64_t nth;
     ms_status_t status;
+    enum ms_dry_op second_op; /* fails the second_nth time after the first failure; 0: does not */
+    uint64_t second_nth;
 };
 
 struct scene {
@@ -154,8 +160,10 @@ static bool fine(const struct scene *scene, const struct fault *fault, uint64_t 
     }
     (void)fprintf(stderr,
                   "faults_pool: step %" PRIu64 ": %s\n  call %" PRIu64
-                  " of %s fails with %d; again: faults_pool --scenarios 1 --seed %" PRIu64 "\n",
-                  at, wrong, fault->nth, op_name[fault->op], fault->status, scene->seed);
+                  " of %s fails with %d, then call %" PRIu64
+                  " of %s (0: none); again: faults_pool --scenarios 1 --seed %" PRIu64 "\n",
+                  at, wrong, fault->nth, op_name[fault->op], fault->status, fault->second_nth,
+                  op_name[fault->second_op], scene->seed);
     return false;
 }
 
@@ -168,13 +176,18 @@ static bool play(struct scene *scene, uint64_t seed, const struct fault *fault, 
     *reached = false;
     scene->calls_before = ms_dry_calls(stage->dry, fault->op);
     ms_dry_fail(stage->dry, fault->op, fault->nth, fault->status);
+    stage->second.waits = fault->second_nth != 0;
+    stage->second.op = fault->second_op;
+    stage->second.nth = fault->second_nth;
+    stage->second.status = fault->status;
     for (uint64_t at = 0; at < STEPS && good; at++) {
-        stage->armed = fault->nth != 0 && !*reached;
+        stage->armed = fault->nth != 0 && (!*reached || fault->second_nth != 0);
         step(scene);
         bool now = !*reached && happened(scene, fault);
         *reached = *reached || now;
         /* Up to the failure it is the scene that was looked at without one. */
         bool known = fault->nth != 0 && !*reached;
+        now = now || (*reached && fault->second_nth != 0);
         stage_compare(stage, now || (!known && at % VALID_EVERY == 0));
         good = fine(scene, fault, at);
     }
@@ -203,6 +216,32 @@ static bool play_all(struct scene *scene, uint64_t seed, enum ms_dry_op op, ms_s
         struct fault fault = {.op = op, .nth = nth, .status = status};
         good = play(scene, seed, &fault, &reached);
         ++*plays;
+    }
+    return good;
+}
+
+/* What is called to undo, or to make up for, what has failed. */
+static const enum ms_dry_op undoing[] = {MS_DRY_UNMAP, MS_DRY_CHUNK_RELEASE, MS_DRY_CHUNK_CREATE,
+                                         MS_DRY_MAP,   MS_DRY_SET_ACCESS,    MS_DRY_PLAIN_FREE};
+
+/* Some places of every kind of call, each with a second failure behind it. Not where contents move:
+ * two failures on end may lose them, and move.c says so. */
+static bool play_pairs(struct scene *scene, uint64_t seed, uint64_t stride, uint64_t *plays)
+{
+    bool good = true;
+    for (size_t k = 0; k < sizeof(undoing) / sizeof(undoing[0]) && stride != 0; k++) {
+        for (int op = 0; op < MS_DRY_OP_COUNT && good && seed % KINDS != 5; op++) {
+            bool reached = true;
+            for (uint64_t nth = 1 + (seed + k) % stride; reached && good; nth += stride) {
+                struct fault fault = {.op = (enum ms_dry_op)op,
+                                      .nth = nth,
+                                      .status = nth % 2 == 0 ? MS_ERR_NO_MEMORY : DEVICE_ERROR,
+                                      .second_op = undoing[k],
+                                      .second_nth = 1 + nth / 2 % 2};
+                good = play(scene, seed, &fault, &reached);
+                ++*plays;
+            }
+        }
     }
     return good;
 }
@@ -360,12 +399,15 @@ int main(int argc, char **argv)
 {
     uint64_t scenarios = 10;
     uint64_t seed = 1;
+    uint64_t pairs = 0;
     for (int k = 1; k < argc; k += 2) {
         uint64_t *option = strcmp(argv[k], "--scenarios") == 0 ? &scenarios
                            : strcmp(argv[k], "--seed") == 0    ? &seed
+                           : strcmp(argv[k], "--pairs") == 0   ? &pairs
                                                                : NULL;
         if (option == NULL || k + 1 == argc || !number(argv[k + 1], option)) {
-            (void)fprintf(stderr, "usage: faults_pool [--scenarios N] [--seed S], not \"%s\"\n",
+            (void)fprintf(stderr,
+                          "usage: faults_pool [--scenarios N] [--seed S] [--pairs N], not \"%s\"\n",
                           argv[k]);
             return 2;
         }
@@ -382,6 +424,7 @@ int main(int argc, char **argv)
             good = play_all(scene, seed + k, (enum ms_dry_op)op, MS_ERR_NO_MEMORY, &plays) &&
                    play_all(scene, seed + k, (enum ms_dry_op)op, DEVICE_ERROR, &plays);
         }
+        good = good && play_pairs(scene, seed + k, pairs, &plays);
     }
     free(scene);
     printf("%" PRIu64 " scenarios, played %" PRIu64

@@ -20,6 +20,16 @@ static const struct ms_device_ops *below(const struct stage *stage)
     return ms_dry_ops(stage->dry);
 }
 
+/* The first failure brings on the second. */
+static ms_status_t noted(struct stage *stage, ms_status_t status)
+{
+    if (status != MS_OK && stage->second.waits) {
+        stage->second.waits = false;
+        ms_dry_fail(stage->dry, stage->second.op, stage->second.nth, stage->second.status);
+    }
+    return status;
+}
+
 static ms_status_t watch_chunk_create(void *ctx, uint64_t bytes, enum ms_location location,
                                       const void *properties, ms_handle_t *out)
 {
@@ -35,14 +45,14 @@ static ms_status_t watch_chunk_create(void *ctx, uint64_t bytes, enum ms_locatio
         model_wrong(&stage->model, "the device is asked before the budget");
     }
     const struct ms_device_ops *ops = below(stage);
-    return ops->chunk_create(ops->ctx, bytes, location, properties, out);
+    return noted(stage, ops->chunk_create(ops->ctx, bytes, location, properties, out));
 }
 
 static ms_status_t watch_map(void *ctx, ms_addr_t addr, uint64_t bytes, ms_handle_t chunk)
 {
     struct stage *stage = ctx;
     const struct ms_device_ops *ops = below(stage);
-    ms_status_t status = ops->map(ops->ctx, addr, bytes, chunk);
+    ms_status_t status = noted(stage, ops->map(ops->ctx, addr, bytes, chunk));
     if (status == MS_OK) {
         model_mapped(&stage->model, addr, bytes, chunk);
     }
@@ -53,7 +63,7 @@ static ms_status_t watch_set_access(void *ctx, ms_addr_t addr, uint64_t bytes)
 {
     struct stage *stage = ctx;
     const struct ms_device_ops *ops = below(stage);
-    ms_status_t status = ops->set_access(ops->ctx, addr, bytes);
+    ms_status_t status = noted(stage, ops->set_access(ops->ctx, addr, bytes));
     if (status == MS_OK) {
         model_accessed(&stage->model, addr, bytes);
     }
@@ -65,7 +75,7 @@ static ms_status_t watch_unmap(void *ctx, ms_addr_t addr, uint64_t bytes)
     struct stage *stage = ctx;
     const struct ms_device_ops *ops = below(stage);
     model_unmapping(&stage->model, addr, bytes);
-    ms_status_t status = ops->unmap(ops->ctx, addr, bytes);
+    ms_status_t status = noted(stage, ops->unmap(ops->ctx, addr, bytes));
     if (status == MS_OK) {
         model_unmapped(&stage->model, addr, bytes);
     } else {
@@ -88,7 +98,7 @@ static ms_status_t watch_address_reserve(void *ctx, uint64_t bytes, uint64_t ali
                                          ms_addr_t *out)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return ops->address_reserve(ops->ctx, bytes, alignment, out);
+    return noted(ctx, ops->address_reserve(ops->ctx, bytes, alignment, out));
 }
 
 static ms_status_t watch_address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
@@ -100,13 +110,13 @@ static ms_status_t watch_address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
 static ms_status_t watch_chunk_release(void *ctx, ms_handle_t chunk)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return ops->chunk_release(ops->ctx, chunk);
+    return noted(ctx, ops->chunk_release(ops->ctx, chunk));
 }
 
 static ms_status_t watch_mark(void *ctx, ms_stream_t stream, ms_mark_t *out)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return ops->mark(ops->ctx, stream, out);
+    return noted(ctx, ops->mark(ops->ctx, stream, out));
 }
 
 static ms_status_t watch_mark_query(void *ctx, ms_mark_t mark)
@@ -118,7 +128,7 @@ static ms_status_t watch_mark_query(void *ctx, ms_mark_t mark)
 static ms_status_t watch_stream_wait(void *ctx, ms_stream_t stream, ms_mark_t mark)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return ops->stream_wait(ops->ctx, stream, mark);
+    return noted(ctx, ops->stream_wait(ops->ctx, stream, mark));
 }
 
 static void watch_mark_release(void *ctx, ms_mark_t mark)
@@ -136,13 +146,13 @@ static bool watch_capturing(void *ctx)
 static ms_status_t watch_plain_alloc(void *ctx, uint64_t bytes, ms_addr_t *out)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return ops->plain_alloc(ops->ctx, bytes, out);
+    return noted(ctx, ops->plain_alloc(ops->ctx, bytes, out));
 }
 
 static ms_status_t watch_plain_free(void *ctx, ms_addr_t addr)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return ops->plain_free(ops->ctx, addr);
+    return noted(ctx, ops->plain_free(ops->ctx, addr));
 }
 
 static ms_status_t watch_halt(void *ctx, uint64_t timeout_ns)
@@ -297,6 +307,7 @@ void stage_calm(struct stage *stage)
 {
     stage->capturing = stage->stalled = stage->armed = false;
     stage->device_refuses = stage->host_refuses = stage->halt_refuses = false;
+    stage->second.waits = false;
     ms_dry_set_capturing(stage->dry, false);
     ms_dry_set_stalled(stage->dry, false);
     for (int op = 0; op < MS_DRY_OP_COUNT; op++) {

@@ -45,14 +45,20 @@ struct stage {
 
     bool capturing, stalled; /* as the dry device was told */
     bool armed;              /* a call of the device is going to fail, or has */
-    bool device_refuses;     /* to create chunks, as if others had its memory */
-    bool host_refuses;       /* likewise, on the host */
-    bool halt_refuses;       /* to stand still */
-    pthread_rwlock_t gate;   /* held by whoever gives the device work; closed during standstills */
-    atomic_bool lost;        /* a device call that may not fail did: what it held is set aside */
-    uint64_t imposed_bytes;  /* charged whether there was room or not */
-    bool tells_lies;         /* now and then a report cannot be true */
-    bool mismatched;         /* a wrong total was reported */
+    struct {
+        bool waits; /* for the first failure */
+        enum ms_dry_op op;
+        uint64_t nth;
+        ms_status_t status;
+    } second;               /* a call that fails while the first failure is being dealt with */
+    bool device_refuses;    /* to create chunks, as if others had its memory */
+    bool host_refuses;      /* likewise, on the host */
+    bool halt_refuses;      /* to stand still */
+    pthread_rwlock_t gate;  /* held by whoever gives the device work; closed during standstills */
+    atomic_bool lost;       /* a device call that may not fail did: what it held is set aside */
+    uint64_t imposed_bytes; /* charged whether there was room or not */
+    bool tells_lies;        /* now and then a report cannot be true */
+    bool mismatched;        /* a wrong total was reported */
     _Atomic uint64_t forwarded_bytes;
     _Atomic uint64_t tensors, tensor_bytes; /* live, by those who reported them */
     _Atomic uint64_t page_bytes;            /* of proxies that are mapped */
