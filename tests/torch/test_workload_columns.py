@@ -408,6 +408,9 @@ class Mixture(unittest.TestCase):
         self.assertEqual(event["source"], "torch")
         asked = next(s for s in report["call_sites"] if s["line"] == event["line"])
         self.assertTrue(passes(asked, "loss_of"))
+        # The line is training's, too: who called it is said.
+        (text,) = job(*self.LARGE, SIMGPU_MEMORY=self.TOO_SMALL).texts
+        self.assertRegex(text, r"\n         from moe\.py:\d+ in train, ")
         self.assertIn("warning", states(report))
 
     def test_every_row_of_the_ledger(self) -> None:
