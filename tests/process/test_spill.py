@@ -70,8 +70,10 @@ class Spill(ProcessTest):
     def device(self) -> dict[str, Any]:
         (folder,) = process_folders(self.output)
         if not (folder / "report.json").exists():  # of the longest runs none is made at exit
-            command = [CLI, "report", folder, "--format", "json"]
-            run([*command, "--output", folder / "report.json"], timeout_s=7200).check()
+            report = folder / "report.json"
+            run(
+                [CLI, "report", folder, "--format", "json", "--output", report], timeout_s=7200
+            ).check()
         device = report_of(folder)["devices"][0]
         assert isinstance(device, dict)
         self.assertLessEqual(device["peak_charged_bytes"], CAP_BYTES)
