@@ -130,8 +130,8 @@ static void search_foreign(struct ms_pool *pool, struct search *search, struct m
         uint64_t last_use = 0;
         if (wanted(pool, search, chunk) && chunk->slot == slot && !pool->repair.frozen &&
             look_at_granules(pool, segment, chunk, &last_use)) {
-            struct ms_spill_candidate candidate = {
-                .last_use = part_of(last_use, pool->repair.clock), .kind = MS_KIND_TENSOR};
+            uint64_t used = part_of(last_use, pool->repair.clock);
+            struct ms_spill_candidate candidate = {.last_use = used};
             found(pool, search, chunk, NULL, &candidate);
         }
     }
@@ -161,15 +161,11 @@ static bool look_at_block(struct ms_pool *pool, const struct ms_chunk *chunk,
     if (range->pinned || (arena != NULL && (arena->frozen || pool->repair.frozen))) {
         return false;
     }
-    candidate->kind = arena == NULL ? MS_KIND_BLOCK : MS_KIND_TENSOR;
-    candidate->site = range->site;
-    candidate->born = part_of(range->live.id - pool->first_id, now);
     if (arena != NULL && inside_arena(pool, chunk, arena)) {
         if (!look_at_granules(pool, chunk->segment, chunk, &last_use)) {
             return false;
         }
         last_use = part_of(last_use, pool->repair.clock);
-        candidate->born = 0;
     }
     candidate->last_use = last_use > candidate->last_use ? last_use : candidate->last_use;
     return true;
@@ -189,7 +185,6 @@ static bool look_at_ranges(struct ms_pool *pool, const struct search *search,
             return false;
         }
         if (range->state == MS_RANGE_LIVE) {
-            candidate->site = *live == NULL ? range->site : 0;
             *live = range;
         }
     }

@@ -10,22 +10,13 @@
 
 #include "allocator/device_ops.h"
 
-enum ms_memory_kind {
-    MS_KIND_UNTOLD,
-    MS_KIND_BLOCK, /* of a block that holds no tensors that anybody told of */
-    MS_KIND_TENSOR
-};
-
 /* What is known of a chunk behind live memory. */
 struct ms_spill_candidate {
     ms_addr_t addr;
     uint64_t bytes;
     uint64_t now;      /* 2^32 */
     uint64_t last_use; /* birth or told use, the latest of all that touches the chunk */
-    uint64_t born;     /* of the block; of tensors it is not known: 0 */
     uint64_t next_use; /* predicted, later than now; UINT64_MAX: nobody did */
-    uint32_t site;     /* of the block; 0: unknown */
-    uint8_t kind;      /* enum ms_memory_kind */
     uint8_t returns;   /* how often it came back from the host and soon had to go again */
 };
 
