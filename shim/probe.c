@@ -1,6 +1,7 @@
 #include "shim/probe.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
@@ -163,27 +164,33 @@ static int run_probe(const char *name, const char *argument)
 
 /* --- what is remembered ----------------------------------------------------------------------- */
 
-/* A file in the user's cache folder; locked while it is found out, so that processes that start
- * together ask once. -1: nothing can be remembered here. */
+/* memshim's folder in the user's cache folder. A home that is not there is not made: a service's
+ * account may name one that never was, and root could make it. */
+static bool find_folder(char *folder, size_t folder_bytes)
+{
+    const char *cache = ms_environment(environ, "XDG_CACHE_HOME");
+    const char *home = ms_environment(environ, "HOME");
+    if (cache && cache[0] == '/') {
+        (void)snprintf(folder, folder_bytes, "%s/memshim", cache);
+    } else if (home && home[0] == '/') {
+        (void)snprintf(folder, folder_bytes, "%s/.cache", home);
+        (void)mkdir(folder, S_IRWXU);
+        (void)snprintf(folder, folder_bytes, "%s/.cache/memshim", home);
+    } else {
+        return false;
+    }
+    return mkdir(folder, S_IRWXU) == 0 || errno == EEXIST;
+}
+
+/* A file in that folder; locked while it is found out, so that processes that start together ask
+ * once. -1: nothing can be remembered here. */
 static int open_memory(const char *key)
 {
     char folder[PATH_MAX];
     char path[2 * PATH_MAX];
-    const char *cache = ms_environment(environ, "XDG_CACHE_HOME");
-    const char *home = ms_environment(environ, "HOME");
-    if (cache) {
-        (void)snprintf(folder, sizeof folder, "%s/memshim", cache);
-    } else if (home) {
-        (void)snprintf(folder, sizeof folder, "%s/.cache/memshim", home);
-    } else {
-        ms_identity_fallback_dir(environ, getuid(), folder, sizeof folder);
+    if (!find_folder(folder, sizeof folder)) {
+        return -1;
     }
-    for (char *slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        (void)mkdir(folder, S_IRWXU);
-        *slash = '/';
-    }
-    (void)mkdir(folder, S_IRWXU);
     (void)snprintf(path, sizeof path, "%s/%s", folder, key);
     int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
     /* Not for ever: a network's file system may have locks that nobody gives. */

@@ -17,6 +17,7 @@ class HostRoad(ProcessTest):
     def setUp(self) -> None:
         super().setUp()
         self.cache = self.folder / "cache"
+        self.cache.mkdir()
 
     def start(self, *arguments: str, **settings: Any) -> str:
         """A program that would notice a child; what memshim says."""
@@ -44,13 +45,13 @@ class HostRoad(ProcessTest):
 
     def test_not_for_one_who_only_asks_what_there_is(self) -> None:
         self.assertEqual(self.start("ask"), "")
-        self.assertFalse(self.cache.exists())
+        self.assertEqual(list(self.cache.iterdir()), [])
 
     def test_a_device_that_fails_at_it(self) -> None:
         # These calls are made by the trial alone.
         for failing in ("cuMemsetD32@1=999", "cuMemcpyDtoD@2=700", "cuMemMap@1=801"):
             with self.subTest(failing):
-                shutil.rmtree(self.cache, ignore_errors=True)
+                shutil.rmtree(self.cache / "memshim", ignore_errors=True)
                 stderr = self.start(SIMGPU_FAIL=failing, MEMSHIM_POOL="on")
                 self.assertIn("the driver offers it, but a test of it failed", stderr)
                 self.assertEqual(self.remembered(), [str(NO)])
@@ -70,8 +71,23 @@ class HostRoad(ProcessTest):
         self.assertIn("is the memshim command beside", self.start(LD_PRELOAD=alone))
 
     def test_a_cache_that_cannot_be_written(self) -> None:
-        self.cache.write_text("not a folder")
+        (self.cache / "memshim").write_text("not a folder")
         self.assertIn(MAY, self.start())
+
+    def test_only_its_own_folder_is_made(self) -> None:
+        missing, home = self.folder / "missing", self.folder / "home"
+        home.mkdir()
+        for places in (
+            {"XDG_CACHE_HOME": missing, "HOME": home},
+            {"XDG_CACHE_HOME": "", "HOME": missing},
+            {"XDG_CACHE_HOME": "missing", "HOME": missing},
+        ):
+            with self.subTest(places):
+                self.assertIn(MAY, self.start(**places))
+                self.assertFalse(missing.exists())
+                self.assertEqual(list(home.iterdir()), [])
+        self.assertIn(MAY, self.start(XDG_CACHE_HOME="", HOME=home))
+        self.assertEqual([path.name for path in (home / ".cache").iterdir()], ["memshim"])
 
     def test_the_pool_is_off(self) -> None:
         self.assertNotIn("host memory", self.start(MEMSHIM_POOL="off"))
