@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "report/cancel.h"
 #include "shim/gate.h"
 #include "shim/log.h"
 #include "shim/serve/context.h"
@@ -21,6 +22,7 @@
 
 /* Of the standstill that is, or of the next. Held from halt to resume. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int cancellation; /* as it was; held off as long, since nobody else would open the gate */
 
 /* Streams of ours, one set for each device, in its context of the time. */
 static struct copier {
@@ -154,21 +156,28 @@ ms_status_t ms_standstill_halt(void *ctx, uint64_t timeout_ns)
         ms_captures_running() || refused()) {
         return MS_ERR_NOT_SUPPORTED;
     }
+    const int before = ms_cancel_hold();
     if (!lock_until(end_ns)) {
+        ms_cancel_let(before);
         return MS_ERR_NOT_READY;
     }
     ms_status_t status = halt_locked(ctx, end_ns);
-    if (status != MS_OK) {
+    if (status == MS_OK) {
+        cancellation = before;
+    } else {
         pthread_mutex_unlock(&lock);
+        ms_cancel_let(before);
     }
     return status;
 }
 
 void ms_standstill_resume(void *ctx)
 {
+    const int before = cancellation;
     (void)ctx;
     ms_gate_open();
     pthread_mutex_unlock(&lock);
+    ms_cancel_let(before);
 }
 
 /* --- copies ----------------------------------------------------------------------------------- */

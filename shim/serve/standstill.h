@@ -8,7 +8,7 @@
 
 /* The gate closes for the whole process; what has to come to an end is the work of the device and
  * of its peers. One standstill at a time: another thread that asks for one waits within its limit.
- */
+ * From halt to resume, by the same thread, it cannot be cancelled (pthread_cancel). */
 ms_status_t ms_standstill_halt(void *ctx, uint64_t timeout_ns);
 void ms_standstill_resume(void *ctx);
 ms_status_t ms_standstill_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t bytes);

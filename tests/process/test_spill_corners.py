@@ -46,6 +46,10 @@ class SpillCorners(ProcessTest):
         for _ in range(3):
             self.case("the_end", SIMGPU_DELAY_US="0-20").check(END_STATUS)
 
+    def test_a_thread_cancelled_while_memory_moves(self) -> None:
+        self.case("cancelled", SIMGPU_DELAY_US="1000-2000").check()
+        self.assertGreater(only_report(self.output)["devices"][0]["spill"]["spills"], 0)
+
 
 if __name__ == "__main__":
     unittest.main()

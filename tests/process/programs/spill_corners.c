@@ -210,9 +210,39 @@ static void the_end(void)
     exit(END_STATUS);
 }
 
+/* ---- cancelled threads */
+
+/* Its end is asked for before it begins. What is queued before each allocation is not done yet. */
+static void *move_and_be_cancelled(void *unused)
+{
+    CUdeviceptr more;
+    MUST(cuCtxSetCurrent(context));
+    MUST(pthread_cancel(pthread_self()));
+    for (int i = 0; i < ROUND_BLOCKS; i++) {
+        MUST(cuMemsetD32Async(block[BLOCKS - 1], content(BLOCKS - 1), WORDS, NULL));
+        MUST(cuMemAlloc(&more, BLOCK_BYTES));
+    }
+    atomic_fetch_add(&rounds, 1);
+    pthread_testcancel();
+    return unused;
+}
+
+static void cancelled(void)
+{
+    pthread_t thread;
+    void *end = NULL;
+    fill();
+    MUST(pthread_create(&thread, NULL, move_and_be_cancelled, NULL));
+    MUST(pthread_join(thread, &end));
+    EXPECT(end == PTHREAD_CANCELED && atomic_load(&rounds) == 1);
+    for (int i = 0; i < BLOCKS; i++) {
+        check(block[i], content(i));
+    }
+}
+
 /* ---- main */
 
-#define CASES(X) X(ahead) X(peers) X(graphs) X(children) X(the_end)
+#define CASES(X) X(ahead) X(peers) X(graphs) X(children) X(the_end) X(cancelled)
 
 static const struct {
     const char *name;
