@@ -14,8 +14,12 @@
 #define STEP_BYTES (32ULL << 20) /* by which the driver's pools grow at once */
 #define UNIT_BYTES 512u          /* by which they count what is in use, as ours does */
 
+/* So many others are destroyed before a destroyed pool's record is used again. */
+#define REST 64u
+
 static struct ms_mempool *_Atomic first;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a record is added */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a record is added or ends */
+static uint64_t ends;                                    /* pools that were destroyed */
 
 static _Atomic(struct ms_mempool *) currents[MS_DEVICES_MAX]; /* null: not asked yet */
 
@@ -33,29 +37,68 @@ static struct ms_mempool *find(CUmemoryPool handle)
     return pool;
 }
 
+/* Whether nothing of a destroyed pool is left. A block of the driver's may be: to give that back
+ * only looks at what the record's pool holds then. */
+static bool is_idle(struct ms_mempool *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool charged = pool->asking_bytes != 0 || pool->charged_bytes != 0;
+    pthread_mutex_unlock(&pool->lock);
+    return !charged && atomic_load(&pool->holder.used_bytes) == 0;
+}
+
+static struct ms_mempool *find_rested(void)
+{
+    struct ms_mempool *pool = atomic_load_explicit(&first, memory_order_acquire);
+    while (pool && (pool->ended == 0 || ends - pool->ended < REST || !is_idle(pool))) {
+        pool = pool->next;
+    }
+    return pool;
+}
+
+/* Of a new record, or one that rested. What others look at without a lock comes last. */
+static void begin(struct ms_mempool *pool, CUmemoryPool handle, int ordinal, bool served,
+                  uint64_t max_bytes)
+{
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        struct ms_mempool *was = pool;
+        (void)atomic_compare_exchange_strong(&currents[d], &was, NULL);
+    }
+    pool->handle = handle;
+    pool->ordinal = ordinal;
+    pool->served = served;
+    pool->no_stream_waits = false;
+    pool->ended = 0;
+    pool->holder.kind = MS_HOLDER_MEMPOOL;
+    pool->holder.limit_bytes = round_up(max_bytes, UNIT_BYTES);
+    atomic_store(&pool->holder.used_high_bytes, 0);
+    atomic_store(&pool->reserved_high_bytes, 0);
+    pool->destroyed = false;
+}
+
 static struct ms_mempool *add(CUmemoryPool handle, int ordinal, bool served, uint64_t max_bytes)
 {
     struct ms_mempool *fresh = calloc(1, sizeof *fresh);
     if (!fresh) {
         return NULL;
     }
-    fresh->handle = handle;
-    fresh->ordinal = ordinal;
-    fresh->served = served;
-    fresh->holder.kind = MS_HOLDER_MEMPOOL;
-    fresh->holder.limit_bytes = round_up(max_bytes, UNIT_BYTES);
     pthread_mutex_init(&fresh->lock, NULL);
     pthread_mutex_lock(&lock);
-    struct ms_mempool *known = find(handle);
-    if (!known) {
+    struct ms_mempool *pool = find(handle);
+    if (!pool) {
+        struct ms_mempool *rested = find_rested();
+        pool = rested ? rested : fresh;
+        begin(pool, handle, ordinal, served, max_bytes);
+    }
+    if (pool == fresh) {
         fresh->next = first;
         atomic_store_explicit(&first, fresh, memory_order_release);
     }
     pthread_mutex_unlock(&lock);
-    if (known) {
+    if (pool != fresh) {
         free(fresh);
     }
-    return known ? known : fresh;
+    return pool;
 }
 
 struct ms_mempool *ms_mempool_of(CUmemoryPool handle)
@@ -147,7 +190,8 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     /* One look at a time, and none may be overtaken: an older one would undo what a newer one has
      * charged. The call only reads a number. */
     pthread_mutex_lock(&pool->lock);
-    bool known = MS_REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+    bool known = pool->destroyed ||
+                 MS_REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
                                                 &reserved) == CUDA_SUCCESS;
     uint64_t before = pool->charged_bytes;
     pool->asking_bytes -= asked_bytes;
@@ -159,7 +203,7 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     pool->charged_bytes = now;
     /* What was charged before the call was not told yet. What is given back is told before others
      * may charge it, so that no sum of what was told passes the cap. */
-    uint64_t told = before - asked_bytes;
+    uint64_t told = before > asked_bytes ? before - asked_bytes : 0;
     if (now < told) {
         ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
                               told - now, 0);
@@ -187,9 +231,10 @@ uint64_t ms_mempools_trim(const struct ms_device *device)
          p = p->next) {
         pthread_mutex_lock(&p->lock);
         uint64_t before = p->charged_bytes;
+        bool trimmed = before != 0 && !p->destroyed && p->ordinal == device->ordinal &&
+                       MS_REAL(cuMemPoolTrimTo)(p->handle, 0) == CUDA_SUCCESS;
         pthread_mutex_unlock(&p->lock);
-        if (p->destroyed || before == 0 || p->ordinal != device->ordinal ||
-            MS_REAL(cuMemPoolTrimTo)(p->handle, 0) != CUDA_SUCCESS) {
+        if (!trimmed) {
             continue;
         }
         ms_mempool_correct(p, 0);
@@ -258,13 +303,32 @@ CUresult ms_serve_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType t
     return result;
 }
 
+/* It is destroyed. What the driver's pool held is charged no more. */
+static void end(struct ms_mempool *pool)
+{
+    struct ms_device *device = device_charged(pool);
+    pthread_mutex_lock(&pool->lock);
+    pool->destroyed = true;
+    uint64_t charged = pool->charged_bytes;
+    pool->charged_bytes = 0;
+    pthread_mutex_unlock(&pool->lock);
+    if (device && charged != 0) {
+        ms_device_discharge(device, MS_OWNER_FORWARDED, charged);
+        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0, charged,
+                              0);
+    }
+    pthread_mutex_lock(&lock);
+    pool->ended = ++ends;
+    pthread_mutex_unlock(&lock);
+}
+
 CUresult ms_serve_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps_v1 *poolProps)
 {
     CUresult result = MS_REAL(cuMemPoolCreate)(pool, poolProps);
     if (result == CUDA_SUCCESS) {
         struct ms_mempool *stale = find(*pool);
         if (stale) {
-            stale->destroyed = true; /* on a road that is not hooked, or it never was a pool */
+            end(stale); /* on a road that is not hooked, or it never was a pool */
         }
         bool on_device = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
         bool served = on_device && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
@@ -279,22 +343,15 @@ CUresult ms_serve_cuMemPoolDestroy(CUmemoryPool pool)
 {
     struct ms_mempool *known = find(pool);
     if (known) {
+        pthread_mutex_lock(&known->lock);
         known->destroyed = true; /* before the driver can give the handle to another */
+        pthread_mutex_unlock(&known->lock);
     }
     CUresult result = MS_REAL(cuMemPoolDestroy)(pool);
     if (known && result != CUDA_SUCCESS) {
         known->destroyed = false;
     } else if (known) {
-        struct ms_device *device = device_charged(known);
-        pthread_mutex_lock(&known->lock);
-        uint64_t charged = known->charged_bytes;
-        known->charged_bytes = 0;
-        pthread_mutex_unlock(&known->lock);
-        if (device && charged != 0) {
-            ms_device_discharge(device, MS_OWNER_FORWARDED, charged);
-            ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
-                                  charged, 0);
-        }
+        end(known);
     }
     return result;
 }

@@ -12,13 +12,17 @@
 #include "shim/serve/device.h"
 #include "shim/serve/ledger.h"
 
+/* Never freed: the list is walked without a lock. The record of a destroyed pool becomes another's
+ * once none of its blocks is left, and so many others were destroyed since that nobody who found it
+ * before is still about to look at it. */
 struct ms_mempool {
     struct ms_holder holder; /* of its blocks, where it is served; first, as in struct ms_context */
-    CUmemoryPool handle;
-    struct ms_mempool *next; /* never changes */
-    int ordinal;             /* of its device; -1: not on a device */
-    bool served;             /* from our pool, where its device has one */
-    _Atomic bool destroyed;
+    _Atomic(CUmemoryPool) handle;
+    struct ms_mempool *next;      /* never changes */
+    _Atomic int ordinal;          /* of its device; -1: not on a device */
+    _Atomic bool served;          /* from our pool, where its device has one */
+    _Atomic bool destroyed;       /* set under `lock`: nobody is asking the driver about it then */
+    uint64_t ended;               /* its number among the destroyed; 0: none. The list's lock */
     _Atomic bool no_stream_waits; /* CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES is 0 */
     _Atomic uint64_t reserved_high_bytes;
 

@@ -83,7 +83,7 @@ class HostRoad(ProcessTest):
             {"XDG_CACHE_HOME": "missing", "HOME": missing},
         ):
             with self.subTest(places):
-                self.assertIn(MAY, self.start(**places))
+                self.assertIn(MAY, self.start(cwd=self.folder, **places))
                 self.assertFalse(missing.exists())
                 self.assertEqual(list(home.iterdir()), [])
         self.assertIn(MAY, self.start(XDG_CACHE_HOME="", HOME=home))

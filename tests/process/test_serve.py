@@ -68,6 +68,11 @@ class Identity(Scenario):
     def test_memory_pools(self) -> None:
         self.hold("pools")
 
+    def test_a_memory_pool_for_every_step(self) -> None:
+        for pool in ("on", "off"):
+            with self.subTest(pool=pool):
+                self.hold("many_pools", MEMSHIM_POOL=pool)
+
     def test_reuse_flags(self) -> None:
         self.hold("reuse_flags", MEMSHIM_LIMIT="256MiB", MEMSHIM_WAIT_MS=0)
 

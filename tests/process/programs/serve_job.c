@@ -3,6 +3,7 @@
  * the simulated GPU counts. They expect memshim in front of them. */
 #define MEMSHIM_WEAK
 #include <cuda.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -12,6 +13,8 @@
 #include "say.h"
 #include "shim/memshim.h"
 #include "simgpu.h"
+
+enum { POOL_STEPS = 4000 };
 
 static CUdevice device;
 static CUcontext context;
@@ -228,6 +231,42 @@ static void pools(void)
     MUST(cuMemAlloc(&one, MIB));
     MUST(cuMemFreeAsync(one, NULL));
     MUST(cuMemPoolDestroy(own));
+    settle();
+    EXPECT(simgpu_live("chunk") == 0);
+}
+
+/* A pool for every step. Nothing is kept of those that are destroyed, but for the first, which a
+ * block outlives. */
+static void many_pools(void)
+{
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    CUmemoryPool pool;
+    CUmemoryPool told;
+    CUmemoryPool outlived = NULL;
+    CUdeviceptr kept = 0;
+    CUdeviceptr at;
+    size_t before = 0;
+    for (int i = 0; i < POOL_STEPS; i++) {
+        size_t bytes = i % 4 == 0 ? 32 * MIB : 64 * MIB;
+        props.maxSize = i % 4 == 0 ? 32 * MIB : 0;
+        MUST(cuMemPoolCreate(&pool, &props));
+        EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH) == 0);
+        MUST(cuMemAllocFromPoolAsync(&at, bytes, pool, NULL));
+        EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == bytes);
+        if (i == 0) {
+            outlived = pool;
+            kept = at;
+        } else {
+            MUST(cuMemFreeAsync(at, NULL));
+        }
+        MUST(cuMemPoolDestroy(pool));
+        before = i == POOL_STEPS / 2 ? mallinfo2().uordblks : before;
+    }
+    EXPECT(mallinfo2().uordblks < before + (size_t)POOL_STEPS * 16);
+    MUST(cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, kept));
+    EXPECT(told == outlived);
+    MUST(cuMemFreeAsync(kept, NULL));
     settle();
     EXPECT(simgpu_live("chunk") == 0);
 }
@@ -592,6 +631,7 @@ static const struct {
                  {"destroyed_context", destroyed_context},
                  {"reused_handle", reused_handle},
                  {"pools", pools},
+                 {"many_pools", many_pools},
                  {"reuse_flags", reuse_flags},
                  {"identity", identity},
                  {"spilled", spilled},
