@@ -303,6 +303,8 @@ static const char *advice(const struct ms_judgement *judgement, uint64_t pinned_
         return "end the other processes, or take another device";
     case MS_VERDICT_SPILL_LIMIT:
         return "a larger MEMSHIM_SPILL_LIMIT, where the host has the memory; or a smaller batch";
+    case MS_VERDICT_NOT_DEVICE:
+        return "look at the host: its free memory, ulimit -v, the limits of a container";
     case MS_VERDICT_GROWTH:
         return "look for what keeps that line's results: a list, a metric or a cache of tensors";
     default:

@@ -38,6 +38,8 @@ const char *ms_verdict_name(enum ms_verdict verdict)
         return "other_process";
     case MS_VERDICT_SPILL_LIMIT:
         return "spill_limit";
+    case MS_VERDICT_NOT_DEVICE:
+        return "not_device";
     case MS_VERDICT_GROWTH:
         return "growth";
     default:
@@ -88,6 +90,14 @@ static bool is_limited(const struct ms_oom_state *state, const struct analysis *
            a->wanted_bytes > state->spill_left_bytes && a->wanted_bytes <= a->room_bytes;
 }
 
+/* Whether neither the device nor the cap was in the way: the request would have fitted beside all
+ * that was charged, in holes and out of them. */
+static bool had_room(const struct ms_oom_state *state, const struct analysis *a)
+{
+    return state->driver_free_known && a->wanted_bytes <= state->driver_free_bytes &&
+           a->wanted_bytes <= minus(state->cap_bytes, state->charged_bytes);
+}
+
 static enum ms_verdict decide(const struct ms_oom_state *state, const struct analysis *a)
 {
     const uint64_t device = state->device_total_bytes;
@@ -102,7 +112,7 @@ static enum ms_verdict decide(const struct ms_oom_state *state, const struct ana
         return MS_VERDICT_SPILL_LIMIT;
     }
     if (a->short_bytes == 0) {
-        return MS_VERDICT_FRAGMENTATION;
+        return had_room(state, a) ? MS_VERDICT_NOT_DEVICE : MS_VERDICT_FRAGMENTATION;
     }
     /* Where either would have helped, the one that takes more away is the reason. */
     if (fits_without_holes && !(fits_without_cap && cap_takes_bytes > a->holes_bytes)) {
@@ -308,6 +318,19 @@ static void say_limit(const struct ms_oom_state *state, const struct analysis *a
              ms_bytes_text(plus(used_bytes, a->wanted_bytes), enough, sizeof(enough)));
 }
 
+static void say_not_device(const struct ms_oom_state *state, const struct analysis *a, char *text,
+                           size_t text_bytes)
+{
+    char left[MS_UNIT_TEXT_BYTES];
+
+    (void)a;
+    snprintf(text, text_bytes,
+             "the driver says that %s are free, and the cap allows the request: something else was "
+             "missing, such as host memory, address space (ulimit -v) or room in a memory pool of "
+             "fixed size, or the bytes came free just then",
+             ms_bytes_text(state->driver_free_bytes, left, sizeof(left)));
+}
+
 enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *short_bytes,
                                  char *what, size_t what_bytes, char *why, size_t why_bytes)
 {
@@ -318,6 +341,7 @@ enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *sho
         [MS_VERDICT_FRAGMENTATION] = say_fragmentation,
         [MS_VERDICT_OTHER_PROCESS] = say_others,
         [MS_VERDICT_SPILL_LIMIT] = say_limit,
+        [MS_VERDICT_NOT_DEVICE] = say_not_device,
     };
     const struct analysis a = analyse(state);
     const enum ms_verdict verdict = decide(state, &a);

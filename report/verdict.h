@@ -12,7 +12,9 @@ enum ms_verdict {
                                  that and the cap both would explain it: more than the cap takes) */
     MS_VERDICT_OTHER_PROCESS, /* it would have fitted without what other processes hold */
     MS_VERDICT_SPILL_LIMIT, /* more of what is cold could have gone to the host, were it allowed */
-    MS_VERDICT_GROWTH,      /* a call site kept more every step; found by the report alone */
+    MS_VERDICT_NOT_DEVICE, /* the driver has the bytes free, and the cap allows them: what lacked is
+                              something else */
+    MS_VERDICT_GROWTH,     /* a call site kept more every step; found by the report alone */
     MS_VERDICT_COUNT
 };
 

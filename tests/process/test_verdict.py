@@ -112,6 +112,18 @@ class Verdicts(Planted):
         self.assertIn(f"pid {other.pid}: 564.0 MiB", self.said)
         self.assertEqual(row(event["ledger"], "other_processes"), 500 * MIB + CONTEXT)
 
+    def test_a_driver_that_refuses_what_it_has(self) -> None:
+        """As it does where it finds no host memory, or no address space."""
+        for pool, call in (("on", "cuMemCreate"), ("off", "cuMemAlloc")):
+            with self.subTest(pool=pool):
+                self.output = self.folder / pool
+                event = self.only_oom(
+                    self.report("ask", "300", MEMSHIM_POOL=pool, SIMGPU_FAIL=f"{call}@*=2")
+                )
+                self.assertEqual((event["verdict"], event["short_bytes"]), ("not_device", 0))
+                self.assertIn("the driver says that 960.0 MiB are free", self.said)
+                self.assertIn("next   look at the host", self.text())
+
     def test_growth(self) -> None:
         report = self.report("grow")
         event = report["oom_events"][-1]

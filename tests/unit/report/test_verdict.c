@@ -208,6 +208,27 @@ Test(verdict, the_bytes_were_free_but_in_no_range)
            "largest free range was 3.0 MiB.");
 }
 
+/* Free bytes of the driver's are in no range of anybody's: nothing is fragmented. */
+Test(verdict, the_driver_had_the_bytes_and_refused)
+{
+    struct ms_oom_state state = full(4 * GIB, 1 * GIB);
+
+    state.driver_free_known = 1;
+    state.largest_free_bytes = 3 * MIB;
+    expect(&state, MS_VERDICT_NOT_DEVICE, 0,
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
+           "not_device: the driver says that 19.61 GiB are free, and the cap allows the request: "
+           "something else was missing, such as host memory, address space (ulimit -v) or room in "
+           "a memory pool of fixed size, or the bytes came free just then.");
+
+    /* Only with what lies free in the pool would it have fitted below the cap. */
+    state.cap_bytes = 5 * GIB;
+    state.live_bytes = 3 * GIB;
+    state.reclaimable_bytes = 1 * GIB;
+    cr_expect_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
+                 MS_VERDICT_FRAGMENTATION);
+}
+
 Test(verdict, a_damaged_state_is_harmless)
 {
     struct ms_oom_state state;
