@@ -82,6 +82,12 @@ class Pages(ProcessTest):
     def test_reset_of_the_device(self) -> None:
         self.hold("reset", MEMSHIM_WAIT_MS=0)
 
+    def test_reset_of_the_device_while_it_spills(self) -> None:
+        # What was freed is partly on the host: it serves only together with the budget.
+        self.hold("reset", MEMSHIM_WAIT_MS=0, MEMSHIM_SPILL="auto")
+        device = only_report(self.output)["devices"][0]
+        self.assertGreater(device["spill"]["spilled_bytes"], 0)
+
     def test_pool_off(self) -> None:
         self.hold("forwarded", MEMSHIM_POOL="off", MEMSHIM_LIMIT="1GiB")
 
