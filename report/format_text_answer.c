@@ -285,6 +285,8 @@ static const char *advice_on_holes(uint64_t pinned_by)
     case MS_PINNED_BY_CAPTURE:
         return "capture fewer CUDA graphs, or smaller ones: what they were captured in stays "
                "theirs";
+    case MS_PINNED_BY_WORK:
+        return "synchronize before that line, or let MEMSHIM_WAIT_MS be longer than its work takes";
     default:
         return "the holes are pinned where they are: report.html shows which, and by whom";
     }

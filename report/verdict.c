@@ -230,6 +230,7 @@ static const char *pinned_text(const struct ms_oom_state *state)
         [MS_PINNED_BY_CAPTURE] = " (CUDA graphs replay into what was allocated under a capture)",
         [MS_PINNED_BY_NO_HOST] = " (no host memory could stand in for them)",
         [MS_PINNED_BY_TENSORS] = " (beside live tensors, in pieces too small to be moved)",
+        [MS_PINNED_BY_WORK] = "",
     };
 
     return state->pinned_by < MS_PINNED_BY_COUNT ? texts[state->pinned_by] : "";
@@ -240,6 +241,13 @@ static void say_fragmentation(const struct ms_oom_state *state, const struct ana
 {
     char holes[MS_UNIT_TEXT_BYTES], largest[MS_UNIT_TEXT_BYTES], range[64] = "";
 
+    if (state->pinned_by == MS_PINNED_BY_WORK) {
+        snprintf(text, text_bytes,
+                 "%s were freed, but queued work may still use them, and did not end while that "
+                 "was waited for (MEMSHIM_WAIT_MS)",
+                 ms_bytes_text(state->pending_bytes, holes, sizeof(holes)));
+        return;
+    }
     if (state->largest_free_bytes > 0) { /* else it is not known, or there is none */
         snprintf(range, sizeof(range), "; the largest free range was %s",
                  ms_bytes_text(state->largest_free_bytes, largest, sizeof(largest)));

@@ -51,6 +51,7 @@ enum ms_pinned_by {
     MS_PINNED_BY_CAPTURE,   /* arenas that a CUDA graph replays into, or a capture was running */
     MS_PINNED_BY_NO_HOST,   /* no host memory to stand in for them */
     MS_PINNED_BY_TENSORS,   /* of ranges smaller than a granule, beside live tensors */
+    MS_PINNED_BY_WORK,      /* what was freed would be enough, but queued work may still use it */
     MS_PINNED_BY_COUNT
 };
 

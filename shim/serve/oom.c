@@ -37,6 +37,18 @@ static enum ms_pinned_by pinned_by(const struct ms_device *device, const struct 
     return MS_PINNED_BY_TENSORS;
 }
 
+/* Whether only work that was queued before the frees stood in the way. */
+static bool waits_for_work(const struct ms_oom_state *state)
+{
+    uint64_t wanted = state->requested_bytes > state->refused_bytes ? state->requested_bytes
+                                                                    : state->refused_bytes;
+    uint64_t to_be_had = state->reclaimable_bytes;
+    if (state->cap_bytes > state->charged_bytes) {
+        to_be_had += state->cap_bytes - state->charged_bytes;
+    }
+    return wanted > to_be_had && wanted <= to_be_had + state->pending_bytes;
+}
+
 /* refused: by the ladder, which took what it could out of holes before it gave up. What is left of
  * them is then not to be had, if a graph may replay into some. */
 static void fill(struct ms_device *device, bool refused, struct ms_oom_state *state)
@@ -111,6 +123,7 @@ CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
     fill(device, true, &state);
     state.requested_bytes = requested_bytes;
     state.source = MS_OOM_DRIVER;
+    state.pinned_by = waits_for_work(&state) ? MS_PINNED_BY_WORK : state.pinned_by;
     atomic_store(&device->last_oom_bytes, requested_bytes);
     ms_session_oom(device->ordinal, &state);
     say_holes(device, requested_bytes);
@@ -130,5 +143,6 @@ void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_byt
     state.requested_bytes = requested_bytes;
     state.refused_bytes = refused_bytes;
     state.source = MS_OOM_TORCH;
+    state.pinned_by = waits_for_work(&state) ? MS_PINNED_BY_WORK : state.pinned_by;
     ms_session_oom(device, &state);
 }

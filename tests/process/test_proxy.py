@@ -81,6 +81,8 @@ class Pages(ProcessTest):
 
     def test_reset_of_the_device(self) -> None:
         self.hold("reset", MEMSHIM_WAIT_MS=0)
+        refusal = only_report(self.output)["oom_events"][0]["sentence"]
+        self.assertIn("910.0 MiB were freed, but queued work may still use them", refusal)
 
     def test_reset_of_the_device_while_it_spills(self) -> None:
         # What was freed is partly on the host: it serves only together with the budget.

@@ -208,6 +208,19 @@ Test(verdict, the_bytes_were_free_but_in_no_range)
            "largest free range was 3.0 MiB.");
 }
 
+Test(verdict, the_bytes_were_freed_but_work_still_uses_them)
+{
+    struct ms_oom_state state = full(24 * GIB, 1 * GIB);
+
+    state.pending_bytes = 2 * GIB;
+    state.largest_free_bytes = 2 * GIB;
+    state.pinned_by = MS_PINNED_BY_WORK;
+    expect(&state, MS_VERDICT_FRAGMENTATION, 0,
+           "OUT OF MEMORY: asked for 1.00 GiB, with 1.61 GiB free below the device (24.00 GiB). "
+           "fragmentation: 2.00 GiB were freed, but queued work may still use them, and did not "
+           "end while that was waited for (MEMSHIM_WAIT_MS).");
+}
+
 /* Free bytes of the driver's are in no range of anybody's: nothing is fragmented. */
 Test(verdict, the_driver_had_the_bytes_and_refused)
 {
