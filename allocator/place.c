@@ -105,11 +105,6 @@ static inline bool on_chunk(const struct search *search, ms_addr_t addr)
     return (addr & (search->granule - 1)) == 0;
 }
 
-static inline ms_addr_t chunk_end(const struct search *search, ms_addr_t addr)
-{
-    return (addr + search->granule - 1) & ~(search->granule - 1);
-}
-
 /* Chunks that the request at `addr` would touch and no neighbour of the gap does. */
 static uint64_t new_chunks(const struct search *search, const struct gap *gap, ms_addr_t addr)
 {
@@ -128,7 +123,7 @@ static uint64_t unbacked_bytes(const struct search *search, const struct ms_plac
 {
     uint64_t sum_bytes = 0;
     ms_addr_t begin = place->addr & ~(search->granule - 1);
-    ms_addr_t end = chunk_end(search, place->addr + search->bytes);
+    ms_addr_t end = ms_round_up(place->addr + search->bytes, search->granule);
     for (const struct ms_range *at = place->first; at != NULL && at->addr < end; at = at->next) {
         ms_addr_t from = at->addr > begin ? at->addr : begin;
         ms_addr_t to = at->addr + at->bytes < end ? at->addr + at->bytes : end;
@@ -163,7 +158,7 @@ static void consider(struct search *search, struct ms_range *range)
 {
     struct gap gap = gap_around(range, search->stream, search->holes_too);
     bool whole = on_chunk(search, search->bytes);
-    ms_addr_t low = whole ? chunk_end(search, gap.begin) : gap.begin;
+    ms_addr_t low = whole ? ms_round_up(gap.begin, search->granule) : gap.begin;
     if (low + search->bytes > gap.end) {
         return;
     }
@@ -178,7 +173,7 @@ static void consider(struct search *search, struct ms_range *range)
  * what its two edges cannot share, and their gaps are no tighter. */
 static bool settled(const struct search *search, const struct ms_range *range)
 {
-    uint64_t least = chunk_end(search, search->bytes) >> search->granule_shift;
+    uint64_t least = ms_round_up(search->bytes, search->granule) >> search->granule_shift;
     least = least > 2 ? least - 2 : 0;
     return search->best_cost == least && search->best->unbacked_bytes == 0 &&
            range->bytes >= search->best_gap_bytes;
@@ -297,7 +292,7 @@ struct ms_range *ms_place_claim(struct ms_pool *pool, const struct ms_place *pla
     for (;;) {
         uint64_t unit = range->state == MS_RANGE_HOLE ? pool->granule_bytes : 1;
         *idle = *idle && (range->state == MS_RANGE_HOLE || range->free.batch == NULL);
-        range = cut(pool, range, place->addr & ~(unit - 1), (end + unit - 1) & ~(unit - 1));
+        range = cut(pool, range, place->addr & ~(unit - 1), ms_round_up(end, unit));
         if (claim == NULL) {
             claim = range;
         } else {

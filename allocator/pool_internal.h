@@ -208,9 +208,10 @@ struct ms_pool {
     struct ms_ahead ahead;
 };
 
+/* unit: a power of two, as a granule is. */
 static inline uint64_t ms_round_up(uint64_t bytes, uint64_t unit)
 {
-    return (bytes + unit - 1) / unit * unit;
+    return (bytes + unit - 1) & ~(unit - 1);
 }
 
 /* ---- ids.c: never used twice in this process. The first of `count` new ones. */

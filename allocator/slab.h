@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { MS_SLAB_RESERVE_MOST = 64 };
+
 struct ms_slab {
     size_t node_bytes;
     size_t page_bytes; /* of the next page; doubles up to a limit */
@@ -22,7 +24,8 @@ void ms_slab_destroy(struct ms_slab *slab);
 
 /* A node with undefined contents; null when the host is out of memory. */
 void *ms_slab_take(struct ms_slab *slab);
-/* Sees to it that the next `count` (at most 64) takes cannot fail. False: the host has no memory.
+/* Sees to it that the next `count` (at most MS_SLAB_RESERVE_MOST) takes cannot fail. False: the
+ * host has no memory.
  */
 bool ms_slab_reserve(struct ms_slab *slab, size_t count);
 void ms_slab_give(struct ms_slab *slab, void *node);

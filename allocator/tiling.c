@@ -142,8 +142,6 @@ void ms_range_absorb_next(struct ms_pool *pool, struct ms_range *range)
 
 enum backing { BACKED, UNBACKED, ON_HOST, LOST };
 
-enum { NODES_RESERVED = 64 }; /* as many as a slab promises */
-
 static enum backing backing_at(const struct ms_pool *pool, const struct ms_range *range,
                                uint64_t offset)
 {
@@ -207,7 +205,7 @@ void ms_range_give_up(struct ms_pool *pool, struct ms_range *range, struct ms_ba
 void ms_ranges_give_up_whole(struct ms_pool *pool)
 {
     ms_lock_acquire(&pool->state);
-    while (pool->whole != NULL && ms_slab_reserve(&pool->range_slab, NODES_RESERVED)) {
+    while (pool->whole != NULL && ms_slab_reserve(&pool->range_slab, MS_SLAB_RESERVE_MOST)) {
         struct ms_range *range = pool->whole;
         pool->whole = range->draining.next;
         range->state = MS_RANGE_BUSY;

@@ -241,12 +241,9 @@ static void add_enough(struct ms_json *json, const struct ms_aggregate *sums)
     if (cap_bytes > total_bytes) {
         ms_json_null(json, "estimated_fraction_without");
     } else {
-        const double millionths = (double)cap_bytes / (double)total_bytes * 1e6;
-        const bool rest = millionths > (double)(int64_t)millionths; /* not rounded down */
-
         ms_json_number(
             json, "estimated_fraction_without",
-            ms_decimal_text((int64_t)millionths + (int64_t)rest, number, sizeof(number)));
+            ms_decimal_text(ms_fraction_without_spill(sums, 1000000), number, sizeof(number)));
     }
 }
 

@@ -95,12 +95,9 @@ static void add_enough(struct ms_buffer *out, const struct ms_aggregate *sums)
     ms_buffer_format(out, "    a cap of %s~ would have needed none of it",
                      BYTES(cap_bytes + cap_bytes / 200));
     if (cap_bytes <= total_bytes && total_bytes > 0) {
-        const double thousandths = (double)cap_bytes / (double)total_bytes * 1e3;
-        const int64_t up = thousandths > (double)(int64_t)thousandths;
-
-        ms_buffer_format(
-            out, " (fraction %s)\n",
-            ms_decimal_text(((int64_t)thousandths + up) * 1000, fraction, sizeof(fraction)));
+        ms_buffer_format(out, " (fraction %s)\n",
+                         ms_decimal_text(ms_fraction_without_spill(sums, 1000) * 1000, fraction,
+                                         sizeof(fraction)));
     } else {
         ms_buffer_add(out, "; the device has less\n");
     }

@@ -1,7 +1,5 @@
 /* report.txt: the answer, which comes first, and the ledger behind it. */
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "report/batch.h"
 #include "report/format_sites.h"
@@ -384,12 +382,8 @@ static void add_callers(const struct ms_model *model, uint32_t site, struct ms_b
     for (const struct ms_frame *at = own + 1; at < frames + count && named < CALLERS; at++) {
         if (at->language == MS_FRAME_PYTHON && at->file &&
             !ms_is_library_script(at->file, at->function)) {
-            const char *slash = strrchr(at->file, '/');
-
             ms_buffer_add(out, named++ ? ", " : "         from ");
-            ms_buffer_add_plain(out, slash ? slash + 1 : at->file);
-            ms_buffer_format(out, ":%" PRIu32 " in ", at->line);
-            ms_buffer_add_plain(out, at->function);
+            ms_frame_add_line(at, out);
         }
     }
     ms_buffer_add(out, named ? "\n" : "");

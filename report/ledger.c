@@ -316,3 +316,12 @@ uint64_t ms_cap_without_spill(const struct ms_aggregate *aggregate)
     }
     return (bytes / EMERGENCY_PERCENT + 2) * 100; /* not rounded down */
 }
+
+int64_t ms_fraction_without_spill(const struct ms_aggregate *aggregate, int64_t steps)
+{
+    const double part = (double)ms_cap_without_spill(aggregate) /
+                        (double)aggregate->now.total_bytes * (double)steps;
+    const int64_t down = (int64_t)part;
+
+    return down + (part > (double)down);
+}

@@ -62,4 +62,8 @@ struct ms_ledger_row ms_ledger_charged(const struct ms_counters *counters,
  * its peak, what cannot move beside it, and the room that is kept free ahead of need. */
 uint64_t ms_cap_without_spill(const struct ms_aggregate *aggregate);
 
+/* That cap as a part of the device, in steps of 1 / steps; not rounded down: with that it would not
+ * have been enough. Of a device that is known, and has as much. */
+int64_t ms_fraction_without_spill(const struct ms_aggregate *aggregate, int64_t steps);
+
 #endif

@@ -41,7 +41,7 @@ void ms_merged_free(struct ms_merged *merged)
     ms_site_match_free(&merged->match);
 }
 
-static void fill_oom(struct ms_rank *rank, const struct ms_model *model)
+static void fill_answer(struct ms_rank *rank, const struct ms_model *model)
 {
     const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
 
@@ -86,7 +86,7 @@ static void fill(struct ms_rank *rank, const struct ms_model *model)
         rank->cap_bytes = sums->now.cap_bytes;
         rank->fragmentation_ppm = ms_aggregate_fragmentation_ppm(sums);
     }
-    fill_oom(rank, model);
+    fill_answer(rank, model);
 }
 
 /* number: of the process. */

@@ -276,14 +276,8 @@ static void add_unknown(const struct ms_model *model, uint32_t id, struct ms_buf
     }
 }
 
-void ms_site_add_line(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
+void ms_frame_add_line(const struct ms_frame *frame, struct ms_buffer *out)
 {
-    const struct ms_frame *frame = ms_site_frame(model, site);
-
-    if (!frame) {
-        add_unknown(model, site, out);
-        return;
-    }
     if (frame->file) {
         ms_buffer_add_plain(out, base_name(frame->file));
         if (frame->line) {
@@ -297,6 +291,17 @@ void ms_site_add_line(const struct ms_model *model, uint32_t site, struct ms_buf
         ms_buffer_add_plain(out, base_name(frame->module));
         ms_buffer_add(out, ")");
     }
+}
+
+void ms_site_add_line(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
+{
+    const struct ms_frame *frame = ms_site_frame(model, site);
+
+    if (!frame) {
+        add_unknown(model, site, out);
+        return;
+    }
+    ms_frame_add_line(frame, out);
     if (strcmp(ms_site_thread(model, site), "backward") == 0) {
         ms_buffer_add(out, ", backward");
     }

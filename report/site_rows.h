@@ -90,8 +90,11 @@ size_t ms_tag_path(const struct ms_model *model, uint32_t tag, const char **name
 /* The frame that a person knows the site by: null where none is known. */
 const struct ms_frame *ms_site_frame(const struct ms_model *model, uint32_t site);
 
-/* "train.py:214 in Attention.forward", as one line of printable text; what the site is, where it
- * has no frames. */
+/* "train.py:214 in Attention.forward", as one line of printable text. */
+void ms_frame_add_line(const struct ms_frame *frame, struct ms_buffer *out);
+
+/* The same of a site's own frame, and whether that is in a backward pass; what the site is, where
+ * it has no frames. */
 void ms_site_add_line(const struct ms_model *model, uint32_t site, struct ms_buffer *out);
 
 /* The square root, without the C library's, which the traced process would have to load. */

@@ -254,8 +254,7 @@ static void say_fragmentation(const struct ms_oom_state *state, const struct ana
     }
     if (a->holes_bytes == 0) {
         snprintf(text, text_bytes,
-                 "the bytes were free, but in no range that could serve the "
-                 "request%s%s",
+                 "the bytes were free, but in no range that could serve the request%s%s",
                  pinned_text(state), range);
         return;
     }

@@ -78,26 +78,21 @@ static void begin(struct ms_mempool *pool, CUmemoryPool handle, int ordinal, boo
 
 static struct ms_mempool *add(CUmemoryPool handle, int ordinal, bool served, uint64_t max_bytes)
 {
-    struct ms_mempool *fresh = calloc(1, sizeof *fresh);
-    if (!fresh) {
-        return NULL;
-    }
-    pthread_mutex_init(&fresh->lock, NULL);
     pthread_mutex_lock(&lock);
     struct ms_mempool *pool = find(handle);
     if (!pool) {
         struct ms_mempool *rested = find_rested();
-        pool = rested ? rested : fresh;
-        begin(pool, handle, ordinal, served, max_bytes);
-    }
-    if (pool == fresh) {
-        fresh->next = first;
-        atomic_store_explicit(&first, fresh, memory_order_release);
+        pool = rested ? rested : calloc(1, sizeof *pool);
+        if (pool) {
+            begin(pool, handle, ordinal, served, max_bytes);
+        }
+        if (pool && !rested) {
+            pthread_mutex_init(&pool->lock, NULL);
+            pool->next = first;
+            atomic_store_explicit(&first, pool, memory_order_release);
+        }
     }
     pthread_mutex_unlock(&lock);
-    if (pool != fresh) {
-        free(fresh);
-    }
     return pool;
 }
 

@@ -49,11 +49,17 @@ static bool waits_for_work(const struct ms_oom_state *state)
     return wanted > to_be_had && wanted <= to_be_had + state->pending_bytes;
 }
 
-/* refused: by the ladder, which took what it could out of holes before it gave up. What is left of
- * them is then not to be had, if a graph may replay into some. */
-static void fill(struct ms_device *device, bool refused, struct ms_oom_state *state)
+/* refused_bytes: by the ladder, before PyTorch gave up; 0: nothing. Where it refused something, it
+ * had taken what it could out of holes. What is left of them is then not to be had, if a graph may
+ * replay into some. */
+static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t requested_bytes,
+                 uint64_t refused_bytes, struct ms_oom_state *state)
 {
+    const bool refused = source == MS_OOM_DRIVER || refused_bytes != 0;
     memset(state, 0, sizeof *state);
+    state->source = (uint8_t)source;
+    state->requested_bytes = requested_bytes;
+    state->refused_bytes = refused_bytes;
     state->cap_bytes = atomic_load(&device->budget.cap_bytes);
     state->device_total_bytes = device->total_bytes;
     state->pool_bytes = owned(device, MS_OWNER_POOL);
@@ -93,7 +99,8 @@ static void fill(struct ms_device *device, bool refused, struct ms_oom_state *st
     state->other_process_bytes =
         used_bytes > state->charged_bytes ? used_bytes - state->charged_bytes : 0;
     ms_device_others(device, &state->others);
-    state->pinned_by = (uint8_t)pinned_by(device, &stats, &tensors);
+    state->pinned_by =
+        (uint8_t)(waits_for_work(state) ? MS_PINNED_BY_WORK : pinned_by(device, &stats, &tensors));
     state->fraction_known = device->fraction > 0;
     state->fraction = device->fraction;
     state->site = ms_site_capture(UINT64_MAX); /* so large that sampling never passes it over */
@@ -120,10 +127,7 @@ static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
 CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
 {
     struct ms_oom_state state;
-    fill(device, true, &state);
-    state.requested_bytes = requested_bytes;
-    state.source = MS_OOM_DRIVER;
-    state.pinned_by = waits_for_work(&state) ? MS_PINNED_BY_WORK : state.pinned_by;
+    fill(device, MS_OOM_DRIVER, requested_bytes, 0, &state);
     atomic_store(&device->last_oom_bytes, requested_bytes);
     ms_session_oom(device->ordinal, &state);
     say_holes(device, requested_bytes);
@@ -138,11 +142,7 @@ void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_byt
     }
     struct ms_oom_state state;
     const uint64_t refused_bytes = atomic_exchange(&d->last_oom_bytes, 0);
-    fill(d, refused_bytes != 0, &state);
+    fill(d, MS_OOM_TORCH, requested_bytes, refused_bytes, &state);
     state.live_bytes -= cached_bytes < state.live_bytes ? cached_bytes : state.live_bytes;
-    state.requested_bytes = requested_bytes;
-    state.refused_bytes = refused_bytes;
-    state.source = MS_OOM_TORCH;
-    state.pinned_by = waits_for_work(&state) ? MS_PINNED_BY_WORK : state.pinned_by;
     ms_session_oom(device, &state);
 }

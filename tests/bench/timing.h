@@ -5,15 +5,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
-static inline uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
+#include "../process/programs/clock.h"
 
 /* The count that the command line names, or this one. */
 static inline uint64_t count_argument(int argc, char **argv, uint64_t otherwise)

@@ -19,6 +19,7 @@
 #include <cuda.h>
 
 #include "allocator/status.h"
+#include "cases.h"
 #include "gate_entry.h"
 #include "say.h"
 #include "simgpu.h"
@@ -463,25 +464,11 @@ static void system_without_membarrier(void)
     X(form_that_nobody_knows)              \
     X(system_without_membarrier)
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {
+static const struct test_case cases[] = {
 #define CASE(name) {#name, name},
     CASES(CASE)};
 
 int main(int argc, char **argv)
 {
-    for (size_t i = 0; argc > 1 && i < sizeof cases / sizeof *cases; i++) {
-        if (strcmp(argv[1], cases[i].name) == 0) {
-            begin();
-            cases[i].run();
-            (void)printf("done\n");
-            return 0;
-        }
-        if (strcmp(argv[1], "list") == 0) {
-            (void)printf("%s\n", cases[i].name);
-        }
-    }
-    return argc > 1 && strcmp(argv[1], "list") == 0 ? 0 : 1;
+    return run_case(argc, argv, cases, sizeof cases / sizeof *cases, begin);
 }

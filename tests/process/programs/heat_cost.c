@@ -5,10 +5,10 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include <cuda.h>
 
+#include "clock.h"
 #include "gate_entry.h"
 #include "say.h"
 
@@ -16,13 +16,6 @@ enum { PARAMETERS = 16, LAUNCHES = 512, BLOCKS_MAX = 2048 };
 
 static CUdeviceptr block[BLOCKS_MAX];
 static void *parameters[BLOCKS_MAX];
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 int main(int argc, char **argv)
 {

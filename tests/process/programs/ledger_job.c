@@ -7,10 +7,10 @@
  *
  * Says in a line of JSON what it did. What it wrote must be there at the end. */
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define MEMSHIM_WEAK
+#include "clock.h"
 #include "driver.h"
 #include "say.h"
 #include "shim/memshim.h"
@@ -21,13 +21,6 @@ enum { COLD = 12, HOT = 16, PIECES = 12, QUIET_STEPS = 3, STEPS_BACK = 16 };
 static struct driver cu;
 static CUstream stream;
 static CUdeviceptr cold[COLD], hot[HOT];
-
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* Never inline, and each a call site of its own. */
 static __attribute__((noinline)) CUdeviceptr make_cold(void)

@@ -14,6 +14,7 @@
 
 #include <cuda.h>
 
+#include "cases.h"
 #include "gate_entry.h"
 #include "say.h"
 
@@ -244,25 +245,11 @@ static void cancelled(void)
 
 #define CASES(X) X(ahead) X(peers) X(graphs) X(children) X(the_end) X(cancelled)
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} cases[] = {
+static const struct test_case cases[] = {
 #define CASE(name) {#name, name},
     CASES(CASE)};
 
 int main(int argc, char **argv)
 {
-    EXPECT(argc == 2);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        if (strcmp(argv[1], "list") == 0) {
-            (void)puts(cases[i].name);
-        } else if (strcmp(argv[1], cases[i].name) == 0) {
-            begin();
-            cases[i].run();
-            (void)puts("done");
-            return 0;
-        }
-    }
-    return strcmp(argv[1], "list") == 0 ? 0 : 1;
+    return run_case(argc, argv, cases, sizeof cases / sizeof *cases, begin);
 }

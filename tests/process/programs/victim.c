@@ -10,9 +10,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "driver.h"
 #include "say.h"
 
@@ -29,13 +29,6 @@ struct moment {
 
 static struct driver cu;
 static struct progress *done;
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    MUST(clock_gettime(CLOCK_MONOTONIC, &now));
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static bool has_come(const struct moment *moment)
 {
