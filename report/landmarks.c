@@ -1,26 +1,15 @@
 #include "report/landmarks.h"
 
-#include <string.h>
 #include <sys/mman.h>
 
 #include "report/buffer.h"
 
 #define MOST_NODES (1u << 24) /* a damaged trace's ids */
 
-enum sign {
-    SIGN_NONE,
-    SIGN_MODULE,
-    SIGN_BACKWARD,
-    SIGN_OPTIMIZER,
-    SIGN_STEP,
-    SIGN_LOOP /* named step, but a model is called in it */
-};
-
 /* What one function is. */
 struct code {
     bool known;
-    uint8_t sign;
-    uint32_t passed;
+    struct ms_signs is;
 };
 
 /* What a frame and those that called it are. */
@@ -37,109 +26,6 @@ struct ms_landmarks {
     struct ms_buffer path;                /* uint32_t: while a stack is walked */
     uint32_t first_call;
 };
-
-/* ---- functions ---- */
-
-static bool ends(const char *text, const char *with)
-{
-    const size_t bytes = strlen(text), tail = strlen(with);
-
-    return bytes >= tail && strcmp(text + bytes - tail, with) == 0;
-}
-
-static bool has(const char *text, const char *part)
-{
-    return strstr(text, part) != NULL;
-}
-
-/* The name behind the class: "step" of "Adam.step". */
-static const char *last_name(const char *function)
-{
-    const char *dot = strrchr(function, '.');
-
-    return dot ? dot + 1 : function;
-}
-
-static bool is_one_of(const char *name, const char *const *list)
-{
-    for (; *list; list++) {
-        if (strcmp(name, *list) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static uint8_t sign_of(const char *file, const char *name)
-{
-    static const char *const calls[] = {"_call_impl", "_wrapped_call_impl", "__call__", NULL};
-    static const char *const backward[] = {"backward", "grad", "_engine_run_backward",
-                                           "_make_grads", NULL};
-    static const char *const no_update[] = {"__init__",   "zero_grad",       "load_state_dict",
-                                            "state_dict", "add_param_group", NULL};
-    static const char *const engine[] = {"/torch/autograd/__init__.py", "/torch/autograd/graph.py",
-                                         "/torch/_tensor.py", NULL};
-
-    if (ends(file, "/torch/nn/modules/module.py") && is_one_of(name, calls)) {
-        return SIGN_MODULE;
-    }
-    for (const char *const *part = engine; *part; part++) {
-        if (ends(file, *part) && is_one_of(name, backward)) {
-            return SIGN_BACKWARD;
-        }
-    }
-    if (has(file, "/torch/optim/")) {
-        return ends(file, "/lr_scheduler.py") || ends(file, "/swa_utils.py") ||
-                       is_one_of(name, no_update)
-                   ? SIGN_NONE
-                   : SIGN_OPTIMIZER;
-    }
-    return strcmp(name, "step") == 0 ? SIGN_STEP : SIGN_NONE;
-}
-
-static uint32_t distribution_of(const char *file, const char *name)
-{
-    uint32_t passed = 0;
-
-    if (has(file, "/torch/distributed/fsdp/") || has(file, "/torch/distributed/_composable/")) {
-        passed |= MS_PASSED_SHARDING;
-        if (has(name, "all_gather") || has(name, "unshard")) {
-            passed |= MS_PASSED_GATHER;
-        }
-        if (has(name, "reduce")) {
-            passed |= MS_PASSED_REDUCE;
-        }
-    }
-    return passed;
-}
-
-static uint32_t landmarks_of(const char *file, const char *function, const char *name)
-{
-    static const char *const builds[] = {"_apply",           "convert",  "to_empty",
-                                         "reset_parameters", "__init__", NULL};
-    uint32_t passed = distribution_of(file, name);
-
-    if (has(file, "/torch/nn/modules/") && is_one_of(name, builds)) {
-        passed |= MS_PASSED_CONSTRUCTION;
-    }
-    if ((ends(file, "/copy.py") && strcmp(name, "deepcopy") == 0) ||
-        strcmp(name, "__deepcopy__") == 0 || ends(file, "/torch/optim/swa_utils.py")) {
-        passed |= MS_PASSED_COPY;
-    }
-    if (ends(file, "/torch/serialization.py") || has(name, "load_state_dict")) {
-        passed |= MS_PASSED_LOAD;
-    }
-    if (has(file, "/torch/optim/") && strcmp(name, "load_state_dict") == 0) {
-        passed |= MS_PASSED_STATE;
-    }
-    if (ends(file, "/threading.py") && has(function, "_bootstrap")) {
-        passed |= MS_PASSED_THREAD;
-    }
-    if (ends(file, "/torch/cuda/graphs.py")) {
-        passed |= MS_PASSED_GRAPH;
-    }
-    return passed | (strcmp(name, "__init__") == 0 ? MS_PASSED_INIT : 0);
-}
 
 /* ---- tables ---- */
 
@@ -167,19 +53,16 @@ static struct code *code_of(struct ms_landmarks *landmarks, uint32_t id)
     const struct ms_code_read *read = ms_definitions_code(landmarks->definitions, id);
 
     if (code && !code->known && read) {
-        const char *name = last_name(read->function);
-
         code->known = true;
-        code->sign = sign_of(read->file, name);
-        code->passed = landmarks_of(read->file, read->function, name);
+        code->is = ms_signs_of(read->file, read->function);
     }
     return code;
 }
 
 /* ---- stacks ---- */
 
-/* A model that is called in a function named step, or a backward: it is a loop's, no optimizer's.
- */
+/* A model that is called in a function named step, or a backward: it is a loop's, no optimizer's,
+ * and says nothing. */
 static void tell_loops(struct ms_landmarks *landmarks, uint32_t node)
 {
     const struct ms_python_definition *is;
@@ -192,12 +75,12 @@ static void tell_loops(struct ms_landmarks *landmarks, uint32_t node)
         if (!code) {
             return;
         }
-        if (code->sign == SIGN_MODULE || code->sign == SIGN_BACKWARD) {
+        if (code->is.sign == MS_SIGN_MODULE || code->is.sign == MS_SIGN_BACKWARD) {
             called = true;
-        } else if (code->sign == SIGN_OPTIMIZER) {
+        } else if (code->is.sign == MS_SIGN_OPTIMIZER) {
             called = false; /* a closure: who calls the optimizer is judged by what it does else */
-        } else if (code->sign == SIGN_STEP && called) {
-            code->sign = SIGN_LOOP;
+        } else if (code->is.sign == MS_SIGN_STEP && called) {
+            code->is.sign = MS_SIGN_NONE;
         }
     }
 }
@@ -207,24 +90,24 @@ static void tell_loops(struct ms_landmarks *landmarks, uint32_t node)
 static struct node under(const struct node *caller, const struct code *code, uint32_t caller_id)
 {
     struct node node = *caller;
-    const bool optimizes = caller->sign == SIGN_OPTIMIZER || caller->sign == SIGN_STEP;
+    const bool optimizes = caller->sign == MS_SIGN_OPTIMIZER || caller->sign == MS_SIGN_STEP;
 
     node.known = true;
-    node.passed |= code->passed;
-    switch (code->sign) {
-    case SIGN_MODULE:
+    node.passed |= code->is.passed;
+    switch (code->is.sign) {
+    case MS_SIGN_MODULE:
         node.passed |= MS_PASSED_MODULE;
-        if (caller->sign != SIGN_MODULE && caller->sign != SIGN_BACKWARD) {
-            node.sign = SIGN_MODULE;
+        if (caller->sign != MS_SIGN_MODULE && caller->sign != MS_SIGN_BACKWARD) {
+            node.sign = MS_SIGN_MODULE;
             node.caller = caller_id;
         }
         break;
-    case SIGN_BACKWARD:
-        node.sign = SIGN_BACKWARD;
+    case MS_SIGN_BACKWARD:
+        node.sign = MS_SIGN_BACKWARD;
         break;
-    case SIGN_OPTIMIZER:
-    case SIGN_STEP:
-        node.sign = caller->sign == SIGN_OPTIMIZER ? SIGN_OPTIMIZER : code->sign;
+    case MS_SIGN_OPTIMIZER:
+    case MS_SIGN_STEP:
+        node.sign = caller->sign == MS_SIGN_OPTIMIZER ? MS_SIGN_OPTIMIZER : code->is.sign;
         node.caller = optimizes ? caller->caller : caller_id;
         break;
     default:
@@ -274,15 +157,15 @@ static uint8_t doing_of(const struct ms_site_definition *site, const struct node
     if (site->flags & MS_SITE_SAMPLED_OUT) {
         return MS_DOING_UNKNOWN;
     }
-    if (site->thread == MS_THREAD_BACKWARD || node->sign == SIGN_BACKWARD) {
+    if (site->thread == MS_THREAD_BACKWARD || node->sign == MS_SIGN_BACKWARD) {
         return MS_DOING_BACKWARD;
     }
     switch (node->sign) {
-    case SIGN_MODULE:
+    case MS_SIGN_MODULE:
         return MS_DOING_FORWARD;
-    case SIGN_OPTIMIZER:
+    case MS_SIGN_OPTIMIZER:
         return MS_DOING_OPTIMIZER;
-    case SIGN_STEP:
+    case MS_SIGN_STEP:
         return MS_DOING_STEP;
     default:
         return !site->python || (node->passed & MS_PASSED_THREAD) ? MS_DOING_ASIDE : MS_DOING_OTHER;

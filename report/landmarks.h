@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "report/signs.h"
 #include "report/sites.h"
 
 enum ms_doing {
@@ -19,24 +20,9 @@ enum ms_doing {
     MS_DOING_STEP /* in a function named step that calls no model: an optimizer of the user's */
 };
 
-/* Passed anywhere in the stack. */
-enum ms_landmark {
-    MS_PASSED_MODULE = 1,       /* a call of an nn.Module */
-    MS_PASSED_CONSTRUCTION = 2, /* a module's parameters are made, moved or converted */
-    MS_PASSED_COPY = 4,         /* copy.deepcopy, or PyTorch's averaged models */
-    MS_PASSED_LOAD = 8,         /* torch.load, load_state_dict */
-    MS_PASSED_STATE = 16,       /* an optimizer's state is loaded */
-    MS_PASSED_SHARDING = 32,    /* FSDP */
-    MS_PASSED_GATHER = 64,      /* FSDP gathers parameters */
-    MS_PASSED_REDUCE = 128,     /* FSDP reduces gradients */
-    MS_PASSED_THREAD = 256,     /* the thread was started by Python's threading */
-    MS_PASSED_INIT = 512,       /* somebody's __init__ */
-    MS_PASSED_GRAPH = 1024      /* torch.cuda.graphs */
-};
-
 struct ms_doings {
     uint8_t doing;   /* enum ms_doing */
-    uint32_t passed; /* enum ms_landmark, or-ed */
+    uint32_t passed; /* enum ms_landmark, or-ed: anywhere in the stack */
     uint32_t caller; /* Python node that called the outermost step or module; 0: none */
 };
 

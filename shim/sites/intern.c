@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "allocator/lock.h"
+#include "report/signs.h"
 #include "shim/sites/index.h"
 
 #define NODES_MAX   (1u << 24) /* of a tree: addresses are set aside for them */
@@ -27,6 +28,7 @@ struct tree {
 
 struct code {
     uint64_t address, identity;
+    enum { NOBODYS, THE_MODELS, THE_OPTIMIZERS } memory; /* that is asked for right under it */
 };
 
 struct module {
@@ -171,6 +173,16 @@ static bool define_code(ms_trace_t *trace, uint32_t id)
     return ms_trace_define(trace, MS_DEFINE_CODE, &telling, (size_t)(at - telling.bytes));
 }
 
+/* A function that is merely named step may be a loop's. */
+static int memory_of(const struct ms_signs *signs)
+{
+    if (signs->sign == MS_SIGN_MODULE || signs->sign == MS_SIGN_BACKWARD) {
+        return THE_MODELS;
+    }
+    const bool state = (signs->passed & MS_PASSED_STATE) != 0;
+    return state || signs->sign == MS_SIGN_OPTIMIZER ? THE_OPTIMIZERS : NOBODYS;
+}
+
 /* False: no room. *id is 0 for a code object that cannot be read. */
 static bool intern_code(const struct ms_python_frame *frame, ms_trace_t *trace, uint32_t *id)
 {
@@ -190,7 +202,8 @@ static bool intern_code(const struct ms_python_frame *frame, ms_trace_t *trace, 
         !ms_index_add(&code_index, hash, next)) {
         return false;
     }
-    known[next] = (struct code){frame->code, frame->identity};
+    const struct ms_signs signs = ms_signs_of(reading.file, reading.function);
+    known[next] = (struct code){frame->code, frame->identity, memory_of(&signs)};
     *id = code_count = next;
     return true;
 }
@@ -361,6 +374,18 @@ bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, ui
         }
     }
     return true;
+}
+
+bool ms_intern_is_optimizers(uint32_t node)
+{
+    const struct link *links = links_of(&pythons);
+    const struct code *known = codes.base;
+    int memory = NOBODYS;
+    for (; node != 0 && memory == NOBODYS; node = caller_of(links, node)) {
+        const uint32_t code = links[node].names;
+        memory = code != 0 ? (int)known[code].memory : NOBODYS;
+    }
+    return memory == THE_OPTIMIZERS;
 }
 
 /* --- Comparing -------------------------------------------------------------------------------- */

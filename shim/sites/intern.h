@@ -32,6 +32,11 @@ bool ms_intern_native(const struct ms_native_stack *stack, const struct ms_stack
                       ms_trace_t *trace, uint32_t *node);
 bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, uint32_t *node);
 
+/* Whether an optimizer's step, or its load_state_dict, asked for memory in that Python stack: of
+ * the frames that report/signs.h knows the innermost decides, so a model that an optimizer calls (a
+ * closure's) is the model's. Under the lock. */
+bool ms_intern_is_optimizers(uint32_t node);
+
 /* Whether that is the stack's innermost node: by every frame, whatever the hashes say. */
 bool ms_intern_is_native(uint32_t node, const struct ms_native_stack *stack);
 bool ms_intern_is_python(uint32_t node, const struct ms_python_stack *stack);

@@ -38,8 +38,9 @@ struct ms_python_stack {
 void ms_python_capture(uint32_t depth, struct ms_python_stack *out);
 
 /* What a code object of the stack just captured is called. Strings are UTF-8 (lone surrogates and
- * the like as their bytes would be), cut to the room there is; table: co_linetable or co_lnotab,
- * empty where it is larger than `table` is. False: not readable. Not on the hot path. */
+ * the like as their bytes would be), cut to the room there is, with a zero byte behind; table:
+ * co_linetable or co_lnotab, empty where it is larger than `table` is. False: not readable. Not on
+ * the hot path. */
 struct ms_python_code {
     uint32_t version; /* major << 8 | minor */
     uint32_t first_line;

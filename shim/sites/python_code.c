@@ -64,6 +64,7 @@ static bool read_text(const struct ms_python_layout *layout, uint64_t at, char *
 {
     struct text text;
     *bytes = 0;
+    out[0] = '\0';
     if (!find_text(layout, at, &text)) {
         return false;
     }
@@ -76,11 +77,12 @@ static bool read_text(const struct ms_python_layout *layout, uint64_t at, char *
         }
         for (size_t i = 0; i < count; i++) {
             size_t more = encode(character_at(chunk, text.kind, i), encoded);
-            if (*bytes + more > room) {
+            if (*bytes + more >= room) {
                 return true;
             }
             memcpy(out + *bytes, encoded, more);
             *bytes += more;
+            out[*bytes] = '\0';
         }
         text.characters += count * text.kind;
         text.length -= count;

@@ -30,7 +30,9 @@ struct stack {
 
 struct site {
     uint32_t native, python, tag;
-    uint16_t thread, flags;
+    uint8_t thread;
+    bool optimizers; /* see ms_site_is_optimizers */
+    uint16_t flags;
     /* What its addresses mean was last looked up under this generation of the process's modules: it
      * is not the stack's under another one. Cut to 32 bits. */
     _Atomic uint32_t generation;
@@ -39,7 +41,7 @@ struct site {
 MS_HOT_DATA static _Atomic bool ready;
 static struct ms_pages sites; /* struct site, by id; written under the lock */
 static struct ms_index site_index = {.shared = true};
-static uint32_t site_count;             /* under the lock */
+static _Atomic uint32_t site_count;     /* written under the lock, after the site */
 static _Atomic bool full;               /* no new sites: no room here, or in the trace */
 static _Atomic uint32_t sampled_out_id; /* 0: not told yet */
 
@@ -159,7 +161,7 @@ static uint32_t find(const struct stack *stack)
 /* A site that is told; 0: no room. Under the lock. */
 static uint32_t add(const struct site *site, uint64_t hash, ms_trace_t *trace)
 {
-    const uint32_t id = site_count + 1;
+    const uint32_t id = atomic_load_explicit(&site_count, memory_order_relaxed) + 1;
     const struct ms_site_definition told = {.id = id,
                                             .native = site->native,
                                             .python = site->python,
@@ -170,8 +172,8 @@ static uint32_t add(const struct site *site, uint64_t hash, ms_trace_t *trace)
         !ms_trace_define(trace, MS_DEFINE_SITE, &told, sizeof(told))) {
         return 0;
     }
-    site_count = id;
     *site_at(id) = *site;
+    atomic_store_explicit(&site_count, id, memory_order_release);
     return ms_index_add(&site_index, hash, id) ? id : 0;
 }
 
@@ -197,15 +199,19 @@ static uint32_t meet_locked(const struct stack *stack, const struct ms_stack_mod
                             ms_trace_t *trace)
 {
     struct site site = {.tag = stack->tag,
-                        .thread = (uint16_t)stack->thread,
+                        .thread = (uint8_t)stack->thread,
                         .flags = (uint16_t)stack->flags,
                         .generation = (uint32_t)stack->native.generation};
     if (!ms_intern_native(&stack->native, modules, trace, &site.native) ||
         !ms_intern_python(&stack->python, trace, &site.python)) {
         return 0;
     }
-    uint32_t id = find_again(&site, stack->hash);
-    return id != 0 ? id : add(&site, stack->hash, trace);
+    const uint32_t id = find_again(&site, stack->hash);
+    if (id != 0) {
+        return id;
+    }
+    site.optimizers = ms_intern_is_optimizers(site.python);
+    return add(&site, stack->hash, trace);
 }
 
 static void say_full(void)
@@ -235,6 +241,12 @@ static __attribute__((noinline, cold)) uint32_t meet(const struct stack *stack, 
     }
     errno = saved_errno;
     return id;
+}
+
+bool ms_site_is_optimizers(uint32_t site)
+{
+    return site != 0 && site <= atomic_load_explicit(&site_count, memory_order_acquire) &&
+           site_at(site)->optimizers;
 }
 
 /* --- Sampling --------------------------------------------------------------------------------- */

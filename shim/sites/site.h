@@ -6,6 +6,7 @@
 #ifndef MEMSHIM_SHIM_SITES_SITE_H
 #define MEMSHIM_SHIM_SITES_SITE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Once for the process, before its first capture, where no lock is held that a library's
@@ -18,6 +19,14 @@ void ms_sites_prepare(void);
  * memory for another site). The guard is set and no lock is held. Never takes Python's lock, never
  * blocks for another thread but for the short lock of a site that is new. errno stays. */
 uint32_t ms_site_capture(uint64_t bytes);
+
+/* Whether the site's memory was asked for in an optimizer's step (torch.optim's, or a subclass's)
+ * or in its load_state_dict: so optimizer state and what a step works with, and nothing of a model
+ * that an optimizer's closure runs. False for 0, a number that is no site's yet, and a site without
+ * Python frames (MEMSHIM_STACKS=native or off). Any thread, no lock, a few instructions: it is
+ * found out when the site is met, and kept before the site's number is given out, so whoever was
+ * handed the number in a way that orders memory sees it. */
+bool ms_site_is_optimizers(uint32_t site);
 
 /* Around fork: the locks behind it. */
 void ms_sites_fork_prepare(void);
