@@ -116,16 +116,64 @@ const char *ms_python_refusal(void)
     return NULL;
 }
 
+#define UNREADABLE 666u
+
+/* Code objects that are called so. */
+enum {
+    TRAIN = 1000,
+    CLOSURE,
+    WRAPPER,
+    ADAM,
+    ADAM_MADE,
+    LION,
+    LBFGS,
+    LOAD_STATE,
+    ZERO_GRAD,
+    SCHEDULER,
+    DEEPCOPY,
+    MODEL,
+    LOAD_MODEL,
+    BACKWARD,
+    ENGINE,
+    NAMED_END
+};
+
+#define TORCH "/usr/lib/python3/dist-packages/torch"
+
+static const struct {
+    const char *file, *function;
+} named_code[] = {
+    [TRAIN - TRAIN] = {"/home/me/train.py", "train"},
+    [CLOSURE - TRAIN] = {"/home/me/train.py", "train.<locals>.closure"},
+    [WRAPPER -
+        TRAIN] = {TORCH "/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper"},
+    [ADAM - TRAIN] = {TORCH "/optim/adam.py", "Adam.step"},
+    [ADAM_MADE - TRAIN] = {TORCH "/optim/adam.py", "Adam.__init__"},
+    [LION - TRAIN] = {"/home/me/lion.py", "Lion.step"},
+    [LBFGS - TRAIN] = {TORCH "/optim/lbfgs.py", "LBFGS.step"},
+    [LOAD_STATE - TRAIN] = {TORCH "/optim/optimizer.py", "Optimizer.load_state_dict"},
+    [ZERO_GRAD - TRAIN] = {TORCH "/optim/optimizer.py", "Optimizer.zero_grad"},
+    [SCHEDULER - TRAIN] = {TORCH "/optim/lr_scheduler.py", "LRScheduler.step"},
+    [DEEPCOPY - TRAIN] = {"/usr/lib/python3.11/copy.py", "deepcopy"},
+    [MODEL - TRAIN] = {TORCH "/nn/modules/module.py", "Module._call_impl"},
+    [LOAD_MODEL - TRAIN] = {TORCH "/nn/modules/module.py", "Module.load_state_dict"},
+    [BACKWARD - TRAIN] = {TORCH "/_tensor.py", "Tensor.backward"},
+    [ENGINE - TRAIN] = {TORCH "/autograd/graph.py", "_engine_run_backward"},
+};
+
 bool ms_python_code(uint64_t code, struct ms_python_code *out)
 {
+    const bool named = code >= TRAIN && code < NAMED_END;
     out->version = 3 << 8 | 11;
     out->first_line = (uint32_t)code;
-    out->file_bytes = (size_t)snprintf(out->file, sizeof(out->file), "file-%u", (unsigned)code);
-    out->function_bytes = 1;
-    out->function[0] = 'f';
+    out->file_bytes =
+        named ? (size_t)snprintf(out->file, sizeof(out->file), "%s", named_code[code - TRAIN].file)
+              : (size_t)snprintf(out->file, sizeof(out->file), "file-%u", (unsigned)code);
+    out->function_bytes = (size_t)snprintf(out->function, sizeof(out->function), "%s",
+                                           named ? named_code[code - TRAIN].function : "f");
     out->table_bytes = 2;
     memcpy(out->table, "\x01\x02", 2);
-    return code != 666;
+    return code != UNREADABLE;
 }
 
 /* --- Stacks ----------------------------------------------------------------------------------- */
@@ -254,7 +302,7 @@ Test(sites, python_frames_and_what_the_thread_is)
     const struct ms_python_frame frames[] = {
         {.code = 7, .identity = 1, .instruction = 10},
         {.code = 8, .identity = 1, .instruction = 20, .flags = MS_PYTHON_ENTRY},
-        {.code = 666, .identity = 1}};
+        {.code = UNREADABLE, .identity = 1}};
     STAND_AT(0x100010);
     run_python(frames, 3);
     now.tag = 9;
@@ -291,6 +339,70 @@ Test(sites, python_frames_and_what_the_thread_is)
     cr_assert_neq(ms_definitions_python(told, is->python)->code, code->is.id);
     now.frames[0].identity = 1;
     cr_assert_eq(ms_site_capture(1), site);
+}
+
+/* Innermost first. */
+static bool is_optimizers(const uint64_t *codes, uint32_t count)
+{
+    struct ms_python_frame frames[MS_STACK_DEPTH_MAX] = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        frames[i] = (struct ms_python_frame){.code = codes[i], .identity = 1};
+    }
+    run_python(frames, count);
+    const uint32_t site = ms_site_capture(1);
+    cr_assert_neq(site, 0);
+    return ms_site_is_optimizers(site);
+}
+
+#define IS_OPTIMIZERS(...)                         \
+    is_optimizers((const uint64_t[]){__VA_ARGS__}, \
+                  sizeof((const uint64_t[]){__VA_ARGS__}) / sizeof(uint64_t))
+
+Test(sites, what_an_optimizer_asks_for_is_its_own)
+{
+    open_sites(MS_STACKS_PYTHON);
+    cr_assert_not(IS_OPTIMIZERS(UNREADABLE), "no code object is known yet");
+    cr_assert(IS_OPTIMIZERS(ADAM, WRAPPER, TRAIN));
+    cr_assert(IS_OPTIMIZERS(LION, WRAPPER, TRAIN), "any subclass: its step is wrapped");
+    cr_assert(IS_OPTIMIZERS(1, UNREADABLE, ADAM, WRAPPER, TRAIN), "what it calls");
+    cr_assert(IS_OPTIMIZERS(ADAM, WRAPPER, 2, BACKWARD, TRAIN), "in a hook of backward");
+    cr_assert(IS_OPTIMIZERS(LOAD_STATE, TRAIN));
+    cr_assert(IS_OPTIMIZERS(DEEPCOPY, LOAD_STATE, TRAIN));
+}
+
+Test(sites, what_others_ask_for_is_no_optimizers)
+{
+    open_sites(MS_STACKS_PYTHON);
+    cr_assert_not(IS_OPTIMIZERS(TRAIN));
+    cr_assert_not(IS_OPTIMIZERS(LION, TRAIN), "a function that is merely named step");
+    cr_assert_not(IS_OPTIMIZERS(MODEL, TRAIN));
+    cr_assert_not(IS_OPTIMIZERS(LOAD_MODEL, TRAIN));
+    cr_assert_not(IS_OPTIMIZERS(ADAM_MADE, TRAIN));
+    cr_assert_not(IS_OPTIMIZERS(ZERO_GRAD, TRAIN));
+    cr_assert_not(IS_OPTIMIZERS(SCHEDULER, TRAIN));
+    now.python = (struct ms_python_stack){0};
+    options.stacks = MS_STACKS_NATIVE;
+    STAND_AT(0x100010);
+    cr_assert_not(ms_site_is_optimizers(ms_site_capture(1)));
+}
+
+Test(sites, what_an_optimizers_closure_runs_is_the_models)
+{
+    open_sites(MS_STACKS_PYTHON);
+    cr_assert_not(IS_OPTIMIZERS(MODEL, CLOSURE, LBFGS, WRAPPER, TRAIN));
+    cr_assert_not(IS_OPTIMIZERS(ENGINE, BACKWARD, CLOSURE, LBFGS, WRAPPER, TRAIN));
+    cr_assert(IS_OPTIMIZERS(LBFGS, WRAPPER, TRAIN));
+}
+
+Test(sites, a_number_that_is_no_sites_is_no_optimizers)
+{
+    cr_assert_not(ms_site_is_optimizers(1), "before there are any");
+    open_sites(MS_STACKS_PYTHON);
+    cr_assert(IS_OPTIMIZERS(ADAM));
+    cr_assert(ms_site_is_optimizers(1));
+    cr_assert_not(ms_site_is_optimizers(0));
+    cr_assert_not(ms_site_is_optimizers(2));
+    cr_assert_not(ms_site_is_optimizers(UINT32_MAX));
 }
 
 static void *named(void *name)
