@@ -120,7 +120,8 @@ const char *ms_python_refusal(void)
 
 /* Code objects that are called so. */
 enum {
-    TRAIN = 1000,
+    FIRST_NAMED = 1000,
+    TRAIN = FIRST_NAMED,
     CLOSURE,
     WRAPPER,
     ADAM,
@@ -143,34 +144,35 @@ enum {
 static const struct {
     const char *file, *function;
 } named_code[] = {
-    [TRAIN - TRAIN] = {"/home/me/train.py", "train"},
-    [CLOSURE - TRAIN] = {"/home/me/train.py", "train.<locals>.closure"},
+    [TRAIN - FIRST_NAMED] = {"/home/me/train.py", "train"},
+    [CLOSURE - FIRST_NAMED] = {"/home/me/train.py", "train.<locals>.closure"},
     [WRAPPER -
         TRAIN] = {TORCH "/optim/optimizer.py", "Optimizer.profile_hook_step.<locals>.wrapper"},
-    [ADAM - TRAIN] = {TORCH "/optim/adam.py", "Adam.step"},
-    [ADAM_MADE - TRAIN] = {TORCH "/optim/adam.py", "Adam.__init__"},
-    [LION - TRAIN] = {"/home/me/lion.py", "Lion.step"},
-    [LBFGS - TRAIN] = {TORCH "/optim/lbfgs.py", "LBFGS.step"},
-    [LOAD_STATE - TRAIN] = {TORCH "/optim/optimizer.py", "Optimizer.load_state_dict"},
-    [ZERO_GRAD - TRAIN] = {TORCH "/optim/optimizer.py", "Optimizer.zero_grad"},
-    [SCHEDULER - TRAIN] = {TORCH "/optim/lr_scheduler.py", "LRScheduler.step"},
-    [DEEPCOPY - TRAIN] = {"/usr/lib/python3.11/copy.py", "deepcopy"},
-    [MODEL - TRAIN] = {TORCH "/nn/modules/module.py", "Module._call_impl"},
-    [LOAD_MODEL - TRAIN] = {TORCH "/nn/modules/module.py", "Module.load_state_dict"},
-    [BACKWARD - TRAIN] = {TORCH "/_tensor.py", "Tensor.backward"},
-    [ENGINE - TRAIN] = {TORCH "/autograd/graph.py", "_engine_run_backward"},
+    [ADAM - FIRST_NAMED] = {TORCH "/optim/adam.py", "Adam.step"},
+    [ADAM_MADE - FIRST_NAMED] = {TORCH "/optim/adam.py", "Adam.__init__"},
+    [LION - FIRST_NAMED] = {"/home/me/lion.py", "Lion.step"},
+    [LBFGS - FIRST_NAMED] = {TORCH "/optim/lbfgs.py", "LBFGS.step"},
+    [LOAD_STATE - FIRST_NAMED] = {TORCH "/optim/optimizer.py", "Optimizer.load_state_dict"},
+    [ZERO_GRAD - FIRST_NAMED] = {TORCH "/optim/optimizer.py", "Optimizer.zero_grad"},
+    [SCHEDULER - FIRST_NAMED] = {TORCH "/optim/lr_scheduler.py", "LRScheduler.step"},
+    [DEEPCOPY - FIRST_NAMED] = {"/usr/lib/python3.11/copy.py", "deepcopy"},
+    [MODEL - FIRST_NAMED] = {TORCH "/nn/modules/module.py", "Module._call_impl"},
+    [LOAD_MODEL - FIRST_NAMED] = {TORCH "/nn/modules/module.py", "Module.load_state_dict"},
+    [BACKWARD - FIRST_NAMED] = {TORCH "/_tensor.py", "Tensor.backward"},
+    [ENGINE - FIRST_NAMED] = {TORCH "/autograd/graph.py", "_engine_run_backward"},
 };
 
 bool ms_python_code(uint64_t code, struct ms_python_code *out)
 {
-    const bool named = code >= TRAIN && code < NAMED_END;
+    const bool named = code >= FIRST_NAMED && code < NAMED_END;
     out->version = 3 << 8 | 11;
     out->first_line = (uint32_t)code;
     out->file_bytes =
-        named ? (size_t)snprintf(out->file, sizeof(out->file), "%s", named_code[code - TRAIN].file)
+        named ? (size_t)snprintf(out->file, sizeof(out->file), "%s",
+                                 named_code[code - FIRST_NAMED].file)
               : (size_t)snprintf(out->file, sizeof(out->file), "file-%u", (unsigned)code);
     out->function_bytes = (size_t)snprintf(out->function, sizeof(out->function), "%s",
-                                           named ? named_code[code - TRAIN].function : "f");
+                                           named ? named_code[code - FIRST_NAMED].function : "f");
     out->table_bytes = 2;
     memcpy(out->table, "\x01\x02", 2);
     return code != UNREADABLE;
