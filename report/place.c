@@ -1,9 +1,10 @@
 #include "report/place.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -56,33 +57,63 @@ static int make_folder(const char *path)
     return there ? ENOTDIR : error;
 }
 
-static int make_folders(const char *path)
+/* path: changed meanwhile, and left as it was where all went well. */
+static int make_folders(char *path)
 {
-    char part[PATH_MAX];
-
-    if ((size_t)snprintf(part, sizeof(part), "%s", path) >= sizeof(part)) {
-        return ENAMETOOLONG;
-    }
-    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
 
-        int error = make_folder(part);
+        int error = make_folder(path);
 
         if (error) {
             return error;
         }
         *slash = '/';
     }
-    return make_folder(part);
+    return make_folder(path);
 }
 
-static int make_new_folder(const char *stem, char *dir)
+/* Writes a path's next part behind the `used` bytes of it. False: too long. */
+__attribute__((format(printf, 3, 4))) static bool add(char *path, size_t used, const char *format,
+                                                      ...)
 {
-    for (int number = 1; number <= MOST_FOLDERS; number++) {
-        int length = number == 1 ? snprintf(dir, PATH_MAX, "%s", stem)
-                                 : snprintf(dir, PATH_MAX, "%s-%d", stem, number);
+    va_list arguments;
 
-        if (length >= PATH_MAX) {
+    va_start(arguments, format);
+
+    int length = vsnprintf(path + used, PATH_MAX - used, format, arguments);
+
+    va_end(arguments);
+    return length >= 0 && (size_t)length < PATH_MAX - used;
+}
+
+/* Puts the absolute path, without links, in a folder's place: the application may change its
+ * working directory later. Not by realpath, which takes much stack. 0 or an errno. */
+static int make_absolute(char *path)
+{
+    char name[32];
+    int folder = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (folder < 0) {
+        return errno;
+    }
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", folder);
+
+    ssize_t length = readlink(name, path, PATH_MAX - 1);
+    const int error = length < 0 ? errno : length == PATH_MAX - 1 ? ENAMETOOLONG : 0;
+
+    close(folder);
+    path[error ? 0 : length] = '\0';
+    return error;
+}
+
+/* dir: the new folder's name; a number behind it where that is taken. */
+static int make_new_folder(char *dir)
+{
+    const size_t used = strlen(dir);
+
+    for (int number = 1; number <= MOST_FOLDERS; number++) {
+        if (number > 1 && !add(dir, used, "-%d", number)) {
             return ENAMETOOLONG;
         }
         if (mkdir(dir, 0777) == 0) {
@@ -95,18 +126,17 @@ static int make_new_folder(const char *stem, char *dir)
     return EEXIST;
 }
 
+/* All of it in `dir`: the caller's stack may be a small one. */
 int ms_place_make(const char *output, const struct ms_trace_process *process, char *dir)
 {
-    char base[PATH_MAX], run[RUN_BYTES], program[NAME_BYTES], host[NAME_BYTES];
-    char stem[PATH_MAX], rank[16] = "";
-    int error = make_folders(output[0] ? output : ".");
+    char run[RUN_BYTES], program[NAME_BYTES], host[NAME_BYTES], rank[16] = "";
+    int error = add(dir, 0, "%s", output[0] ? output : ".") ? make_folders(dir) : ENAMETOOLONG;
 
+    if (!error) {
+        error = make_absolute(dir);
+    }
     if (error) {
         return error;
-    }
-    /* The application may change its working directory later. */
-    if (!realpath(output[0] ? output : ".", base)) {
-        return errno;
     }
     sanitise(process->run_id, "run", run, sizeof(run));
     sanitise(process->program, "process", program, sizeof(program));
@@ -114,58 +144,68 @@ int ms_place_make(const char *output, const struct ms_trace_process *process, ch
     if (process->rank >= 0) {
         snprintf(rank, sizeof(rank), "-r%d", (int)process->rank);
     }
-    if (snprintf(stem, sizeof(stem), "%s/%s", base, run) >= (int)sizeof(stem)) {
+    if (!add(dir, strlen(dir), "/%s", run)) {
         return ENAMETOOLONG;
     }
-    error = make_folder(stem);
+    error = make_folder(dir);
     if (error) {
         return error;
     }
-    if (snprintf(stem, sizeof(stem), "%s/%s/%s%s-%s-%d", base, run, program, rank, host,
-                 (int)process->pid) >= (int)sizeof(stem)) {
+    if (!add(dir, strlen(dir), "/%s%s-%s-%d", program, rank, host, (int)process->pid)) {
         return ENAMETOOLONG;
     }
-    return make_new_folder(stem, dir);
+    return make_new_folder(dir);
 }
 
-/* Cuts the last component off; returns it. */
-static char *cut(char *path)
+/* The output folder above a process's, and the name of the run's in it; -1: there is none. */
+static int open_output(const char *dir, char run[RUN_BYTES])
 {
-    char *slash = strrchr(path, '/');
+    const char *end = strrchr(dir, '/'), *begin = end;
 
-    if (!slash || slash == path) {
-        return NULL;
+    while (begin && begin > dir && begin[-1] != '/') {
+        begin--;
     }
-    *slash = '\0';
-    return slash + 1;
+    if (!begin || begin == end || end - begin >= RUN_BYTES) {
+        return -1;
+    }
+    memcpy(run, begin, (size_t)(end - begin));
+    run[end - begin] = '\0';
+
+    int folder = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int output = openat(folder, "../..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (folder >= 0) {
+        close(folder);
+    }
+    return output;
 }
 
 void ms_place_link(const char *dir)
 {
-    char path[PATH_MAX], link[PATH_MAX], temporary[PATH_MAX];
+    char run[RUN_BYTES], temporary[32];
+    int output = open_output(dir, run);
 
-    snprintf(path, sizeof(path), "%s", dir);
-    (void)cut(path);
-
-    const char *run = cut(path);
-
-    if (!run || snprintf(link, sizeof(link), "%s/latest", path) >= (int)sizeof(link) ||
-        snprintf(temporary, sizeof(temporary), "%s/.latest-%d", path, (int)getpid()) >=
-            (int)sizeof(temporary)) {
+    if (output < 0) {
         return;
     }
-    unlink(temporary);
-    if (symlink(run, temporary) == 0 && rename(temporary, link) != 0) {
-        unlink(temporary);
+    snprintf(temporary, sizeof(temporary), ".latest-%d", (int)getpid());
+    unlinkat(output, temporary, 0);
+    if (symlinkat(run, output, temporary) == 0 &&
+        renameat(output, temporary, output, "latest") != 0) {
+        unlinkat(output, temporary, 0);
     }
+    close(output);
 }
 
 void ms_place_drop(const char *dir)
 {
-    char path[PATH_MAX];
+    char run[RUN_BYTES];
+    int output = open_output(dir, run);
 
-    snprintf(path, sizeof(path), "%s", dir);
-    if (rmdir(path) == 0 && cut(path)) {
-        rmdir(path);
+    if (rmdir(dir) == 0) {
+        unlinkat(output, run, AT_REMOVEDIR);
+    }
+    if (output >= 0) {
+        close(output);
     }
 }

@@ -15,6 +15,12 @@
 #define NS_PER_S            UINT64_C(1000000000)
 #define DEFAULT_LIMIT_BYTES (UINT64_C(512) << 20)
 
+/* Texts of the beginning, too large for a small thread's stack. */
+struct texts {
+    char path[PATH_MAX - sizeof(NEW_SUFFIX)], new_path[PATH_MAX];
+    char said[PATH_MAX + 512];
+};
+
 static void copy_text(char *to, size_t to_bytes, const char *from)
 {
     snprintf(to, to_bytes, "%s", from ? from : "");
@@ -123,19 +129,20 @@ static int begin_file(struct ms_trace *trace, const struct ms_trace_process *pro
  * its beginning is whole, so that a process killed meanwhile leaves no trace that cannot be read.
  */
 static int begin_at(struct ms_trace *trace, const char *output,
-                    const struct ms_trace_process *process)
+                    const struct ms_trace_process *process, struct texts *texts)
 {
-    char path[PATH_MAX - sizeof(NEW_SUFFIX)], new_path[PATH_MAX];
+    char *path = texts->path, *new_path = texts->new_path;
     int error = ms_place_make(output, process, trace->dir);
 
     if (error) {
         return error;
     }
-    if (snprintf(path, sizeof(path), "%s/%s", trace->dir, MS_TRACE_FILE) >= (int)sizeof(path)) {
+    if (snprintf(path, sizeof(texts->path), "%s/%s", trace->dir, MS_TRACE_FILE) >=
+        (int)sizeof(texts->path)) {
         ms_place_drop(trace->dir);
         return ENAMETOOLONG;
     }
-    (void)snprintf(new_path, sizeof(new_path), "%s" NEW_SUFFIX, path);
+    (void)snprintf(new_path, sizeof(texts->new_path), "%s" NEW_SUFFIX, path);
     error = ms_trace_file_create(&trace->file, new_path);
     if (error) {
         ms_place_drop(trace->dir);
@@ -184,10 +191,10 @@ static void say(char *note, size_t note_bytes, const char *output, int error, co
     }
 }
 
-static void unmap_list(uint64_t *list, size_t count)
+static void unmap(void *pages, size_t bytes)
 {
-    if (list) {
-        munmap(list, count * sizeof(*list));
+    if (pages) {
+        munmap(pages, bytes);
     }
 }
 
@@ -205,12 +212,12 @@ static bool make_lists(struct ms_trace *trace)
 
 static void free_handle(struct ms_trace *trace)
 {
-    unmap_list(trace->ring, trace->ring_room);
-    unmap_list(trace->site_offsets, trace->sites_room);
+    unmap(trace->ring, trace->ring_room * sizeof(uint64_t));
+    unmap(trace->site_offsets, trace->sites_room * sizeof(uint64_t));
     for (int slot = 0; slot < 2; slot++) {
-        unmap_list(trace->digest.slots[slot].offsets, MS_DIGEST_PARTS);
+        unmap(trace->digest.slots[slot].offsets, MS_DIGEST_PARTS * sizeof(uint64_t));
     }
-    munmap(trace, sizeof(*trace));
+    unmap(trace, sizeof(*trace));
 }
 
 ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note, size_t note_bytes)
@@ -219,13 +226,15 @@ ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note, size
     const uint64_t limit = config->limit_bytes ? config->limit_bytes : DEFAULT_LIMIT_BYTES;
     const char *fallback = config->fallback_dir;
     struct ms_trace *trace = ms_trace_pages(sizeof(*trace));
-    char said[PATH_MAX + 512] = "";
+    struct texts *texts = ms_trace_pages(sizeof(*texts));
 
     if (note && note_bytes > 0) {
         note[0] = '\0';
     }
-    if (!trace) {
+    if (!trace || !texts) {
         say(note, note_bytes, config->output_dir, ENOMEM, NULL, 0);
+        unmap(texts, sizeof(*texts));
+        unmap(trace, sizeof(*trace));
         errno = saved;
         return NULL;
     }
@@ -238,24 +247,25 @@ ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note, size
     trace->ring_limit = trace->ring_room;
 
     const bool listed = make_lists(trace);
-    int error = listed ? begin_at(trace, config->output_dir, &config->process) : ENOMEM;
+    int error = listed ? begin_at(trace, config->output_dir, &config->process, texts) : ENOMEM;
     int fallback_error = error;
 
     if (error && listed && fallback) {
-        fallback_error = begin_at(trace, fallback, &config->process);
+        fallback_error = begin_at(trace, fallback, &config->process, texts);
     }
     if (error) {
-        say(said, sizeof(said), config->output_dir, error, fallback, fallback_error);
+        say(texts->said, sizeof(texts->said), config->output_dir, error, fallback, fallback_error);
         if (note && note_bytes > 0) {
-            snprintf(note, note_bytes, "%s", said);
+            snprintf(note, note_bytes, "%s", texts->said);
         }
     }
     if (fallback_error) {
         free_handle(trace);
         trace = NULL;
     } else if (error) {
-        ms_trace_note(trace, said);
+        ms_trace_note(trace, texts->said);
     }
+    unmap(texts, sizeof(*texts));
     errno = saved;
     return trace;
 }

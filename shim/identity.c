@@ -50,7 +50,7 @@ void ms_identity_run_id(char *const *environment, const char *fallback, char *ou
     }
 }
 
-void ms_identity_ranks(char *const *environment, struct ms_identity *out)
+void ms_identity_ranks(char *const *environment, struct ms_ranks *out)
 {
     static const char *const names[][2] = {
         {"RANK", "SLURM_PROCID"}, {"LOCAL_RANK", "SLURM_LOCALID"}, {"WORLD_SIZE", "SLURM_NTASKS"}};

@@ -5,14 +5,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct ms_ranks {
+    int32_t rank;       /* -1: unknown */
+    int32_t local_rank; /* -1: unknown */
+    int32_t world_size; /* 0: unknown */
+};
+
+/* Too large for a small thread's stack. */
 struct ms_identity {
     char run_id[128]; /* one folder a run */
     char host[65];
     char program[64];   /* the script's base name, or the executable's */
     char command[4096]; /* the whole command line, shortened */
-    int32_t rank;       /* -1: unknown */
-    int32_t local_rank; /* -1: unknown */
-    int32_t world_size; /* 0: unknown */
+    struct ms_ranks ranks;
 };
 
 /* Reads a value from `environment` (NAME=value strings, null at the end; itself null after
@@ -25,7 +30,7 @@ void ms_identity_run_id(char *const *environment, const char *fallback, char *ou
                         size_t out_bytes);
 
 /* Ranks as torchrun, else Slurm, names them. Pure. */
-void ms_identity_ranks(char *const *environment, struct ms_identity *out);
+void ms_identity_ranks(char *const *environment, struct ms_ranks *out);
 
 /* How many ranks of the run are on this machine, as torchrun, else Slurm, says; 1 where neither
  * does. Pure. */

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/slab.h"
 #include "shim/identity.h"
 
 #define STACK_BYTES ((size_t)64 << 10)
@@ -94,21 +95,30 @@ static int run_apart(char *const *argv, char *const *environment)
     return ended ? WEXITSTATUS(status) : MS_PROBE_UNKNOWN;
 }
 
+/* Too large for a small thread's stack. */
+struct texts {
+    char library[PATH_MAX];
+    char command[PATH_MAX + 32];
+    char preload[4 * PATH_MAX];
+    char folder[PATH_MAX];
+    char path[2 * PATH_MAX];
+};
+
 /* The command line's executable: beside the library where it was built, in bin/ where it was
  * installed. */
-static bool find_command(char *path, size_t path_bytes)
+static bool find_command(struct texts *texts)
 {
-    char library[PATH_MAX];
     Dl_info info;
     static const char *const places[] = {"memshim", "../bin/memshim", "../../bin/memshim"};
     if (!dladdr((const void *)ms_probe, &info) || !info.dli_fname ||
-        !realpath(info.dli_fname, library)) {
+        !realpath(info.dli_fname, texts->library)) {
         return false;
     }
-    const char *slash = strrchr(library, '/');
+    const char *slash = strrchr(texts->library, '/');
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        (void)snprintf(path, path_bytes, "%.*s/%s", (int)(slash - library), library, places[i]);
-        if (access(path, X_OK) == 0) {
+        (void)snprintf(texts->command, sizeof texts->command, "%.*s/%s",
+                       (int)(slash - texts->library), texts->library, places[i]);
+        if (access(texts->command, X_OK) == 0) {
             return true;
         }
     }
@@ -134,12 +144,10 @@ static void preload_without(const char *value, char *out, size_t out_bytes)
     }
 }
 
-static int run_probe(const char *name, const char *argument)
+static int run_probe(const char *name, const char *argument, struct texts *texts)
 {
-    char command[PATH_MAX + 32];
-    char preload[4 * PATH_MAX];
     size_t count = 0;
-    if (!find_command(command, sizeof command)) {
+    if (!find_command(texts)) {
         return MS_PROBE_UNKNOWN;
     }
     while (environ && environ[count]) {
@@ -152,11 +160,12 @@ static int run_probe(const char *name, const char *argument)
     for (size_t i = 0; i < count; i++) {
         environment[i] = environ[i];
         if (strncmp(environ[i], "LD_PRELOAD=", strlen("LD_PRELOAD=")) == 0) {
-            preload_without(environ[i] + strlen("LD_PRELOAD="), preload, sizeof preload);
-            environment[i] = preload;
+            preload_without(environ[i] + strlen("LD_PRELOAD="), texts->preload,
+                            sizeof texts->preload);
+            environment[i] = texts->preload;
         }
     }
-    char *argv[] = {command, (char *)name, (char *)argument, NULL};
+    char *argv[] = {texts->command, (char *)name, (char *)argument, NULL};
     int status = run_apart(argv, environment);
     free(environment);
     return status;
@@ -184,15 +193,13 @@ static bool find_folder(char *folder, size_t folder_bytes)
 
 /* A file in that folder; locked while it is found out, so that processes that start together ask
  * once. -1: nothing can be remembered here. */
-static int open_memory(const char *key)
+static int open_memory(const char *key, struct texts *texts)
 {
-    char folder[PATH_MAX];
-    char path[2 * PATH_MAX];
-    if (!find_folder(folder, sizeof folder)) {
+    if (!find_folder(texts->folder, sizeof texts->folder)) {
         return -1;
     }
-    (void)snprintf(path, sizeof path, "%s/%s", folder, key);
-    int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+    (void)snprintf(texts->path, sizeof texts->path, "%s/%s", texts->folder, key);
+    int file = open(texts->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, S_IRUSR | S_IWUSR);
     /* Not for ever: a network's file system may have locks that nobody gives. */
     const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
     for (int ms = 0; file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0; ms += LOOK_MS) {
@@ -206,16 +213,16 @@ static int open_memory(const char *key)
 }
 
 /* One character: '0' plus the exit status. Only what was found out for good. */
-int ms_probe(const char *name, const char *argument, const char *key)
+static int probe(const char *name, const char *argument, const char *key, struct texts *texts)
 {
     char answer = 0;
-    int file = key ? open_memory(key) : -1;
+    int file = key ? open_memory(key, texts) : -1;
     if (file >= 0 && pread(file, &answer, 1, 0) == 1 &&
         (answer == '0' + MS_PROBE_YES || answer == '0' + MS_PROBE_NO)) {
         (void)close(file);
         return answer - '0';
     }
-    int status = run_probe(name, argument);
+    int status = run_probe(name, argument, texts);
     answer = (char)('0' + status);
     if (file >= 0) {
         if (status == MS_PROBE_YES || status == MS_PROBE_NO) {
@@ -224,5 +231,16 @@ int ms_probe(const char *name, const char *argument, const char *key)
         }
         (void)close(file);
     }
+    return status;
+}
+
+int ms_probe(const char *name, const char *argument, const char *key)
+{
+    struct texts *texts = ms_pages_map(sizeof *texts);
+    if (!texts) {
+        return MS_PROBE_UNKNOWN;
+    }
+    int status = probe(name, argument, key, texts);
+    ms_pages_unmap(texts, sizeof *texts);
     return status;
 }

@@ -27,7 +27,7 @@ void ms_identity_read(struct ms_identity *out)
 {
     *out = (struct ms_identity){0};
     ms_identity_run_id(environ, ms_options()->run_id, out->run_id, sizeof(out->run_id));
-    ms_identity_ranks(environ, out);
+    ms_identity_ranks(environ, &out->ranks);
     if (gethostname(out->host, sizeof(out->host) - 1) != 0) {
         (void)snprintf(out->host, sizeof(out->host), "host");
     }

@@ -6,9 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <ucontext.h>
 #include <unistd.h>
 
+#include "allocator/slab.h"
 #include "report/render.h"
 #include "shim/hot.h"
 #include "shim/identity.h"
@@ -24,10 +27,18 @@
 #define EARLY_BYTES 4096 /* of notes and versions from before the trace */
 #define VERSIONS    4
 
+#define REPORT_STACK_BYTES ((size_t)1 << 20)
+
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 MS_HOT_DATA static _Atomic(ms_trace_t *) trace;
 static bool open_tried;                   /* under opening */
 static bool device_noted[MS_DEVICES_MAX]; /* under opening */
+
+/* Of the one who opens: too large for a small thread's stack. */
+static struct {
+    struct ms_identity self;
+    char fallback[PATH_MAX], options[4096], note[2 * PATH_MAX];
+} texts;
 
 /* What was told before there was a trace. Taken under `opening` as well as without it. */
 static pthread_mutex_t early = PTHREAD_MUTEX_INITIALIZER;
@@ -121,46 +132,45 @@ static uint64_t unix_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static ms_trace_t *open_trace(char *note, size_t note_bytes)
+static ms_trace_t *open_trace(void)
 {
     const struct ms_options *options = ms_options();
-    struct ms_identity self;
-    char fallback[PATH_MAX], set[4096];
-    ms_identity_read(&self);
-    ms_identity_fallback_dir(environ, getuid(), fallback, sizeof(fallback));
+    const struct ms_identity *self = &texts.self;
+    ms_identity_read(&texts.self);
+    ms_identity_fallback_dir(environ, getuid(), texts.fallback, sizeof(texts.fallback));
     const struct ms_trace_config config = {
         .output_dir = options->output_dir,
-        .fallback_dir = fallback,
+        .fallback_dir = texts.fallback,
         .limit_bytes = options->trace_limit_bytes,
-        .process = {.run_id = self.run_id,
-                    .host = self.host,
-                    .command = self.command,
-                    .program = self.program,
-                    .options = ms_options_set_text(environ, set, sizeof(set)),
+        .process = {.run_id = self->run_id,
+                    .host = self->host,
+                    .command = self->command,
+                    .program = self->program,
+                    .options = ms_options_set_text(environ, texts.options, sizeof(texts.options)),
                     .torch_mode = ms_torch_mode_name(options->torch),
                     .memshim_version = memshim_version(),
                     .pid = getpid(),
-                    .rank = self.rank,
-                    .local_rank = self.local_rank,
-                    .world_size = self.world_size,
+                    .rank = self->ranks.rank,
+                    .local_rank = self->ranks.local_rank,
+                    .world_size = self->ranks.world_size,
                     .start_unix_ns = unix_ns()}};
-    return ms_trace_open(&config, note, note_bytes);
+    return ms_trace_open(&config, texts.note, sizeof(texts.note));
 }
 
-/* With `opening` held. Nothing is said under it: a warning is a note too. */
-static void open_once(char *note, size_t note_bytes)
+/* With `opening` held. What has to be said of it, "" for nothing: not said here, for a warning is a
+ * note too. */
+static const char *open_once(void)
 {
-    if (open_tried) {
-        return;
+    if (open_tried || !ms_options()->trace) {
+        return "";
     }
     open_tried = true;
-    if (ms_options()->trace) {
-        ms_trace_t *opened = open_trace(note, note_bytes);
-        atomic_store_explicit(&trace, opened, memory_order_release);
-        if (opened != NULL) {
-            hand_over_early(opened);
-        }
+    ms_trace_t *opened = open_trace();
+    atomic_store_explicit(&trace, opened, memory_order_release);
+    if (opened != NULL) {
+        hand_over_early(opened);
     }
+    return texts.note;
 }
 
 static void say_device(int device, const char *name, uint64_t total_bytes, uint64_t cap_bytes)
@@ -176,7 +186,6 @@ static void say_device(int device, const char *name, uint64_t total_bytes, uint6
 void ms_session_device(int device, const char *name, const uint8_t *uuid, uint64_t total_bytes,
                        uint64_t cap_bytes)
 {
-    char note[2 * PATH_MAX] = "";
     if (device < 0 || device >= MS_DEVICES_MAX) {
         return;
     }
@@ -184,7 +193,7 @@ void ms_session_device(int device, const char *name, const uint8_t *uuid, uint64
     pthread_mutex_lock(&opening);
     bool first = !device_noted[device];
     device_noted[device] = true;
-    open_once(note, sizeof(note));
+    const char *note = open_once();
     ms_trace_t *open = ms_session_trace();
     if (first && open != NULL) {
         ms_trace_device(open, (uint8_t)device, name, uuid, total_bytes, cap_bytes);
@@ -226,29 +235,59 @@ void ms_session_oom(int device, const struct ms_oom_state *state)
 /* The folder of a trace, and that of its run above it. */
 static void say_end(const char *dir, const char *why)
 {
-    char run[PATH_MAX];
     const char *slash = strrchr(dir, '/');
-    (void)snprintf(run, sizeof(run), "%.*s", slash != NULL ? (int)(slash - dir) : 0, dir);
+    const int run = slash != NULL ? (int)(slash - dir) : 0;
     if (why[0] == '\0') {
-        ms_say("report: %s/report.txt (all processes of the run: memshim report %s)", dir, run);
+        ms_say("report: %s/report.txt (all processes of the run: memshim report %.*s)", dir, run,
+               dir);
     } else {
-        ms_say("no report was written (%s); make it with: memshim report %s", why, run);
+        ms_say("no report was written (%s); make it with: memshim report %.*s", why, run, dir);
     }
+}
+
+/* A process ends once: none of it need be on a stack. */
+static struct {
+    char dir[PATH_MAX], why[PATH_MAX + 256];
+    ucontext_t before, report;
+} ending;
+
+static void write_report(void)
+{
+    if (ms_report_write(ending.dir, ending.why, sizeof(ending.why)) == 0) {
+        ending.why[0] = '\0';
+    }
+}
+
+/* The thread that ends the process may have little stack: the report gets one of its own. No thread
+ * of its own, which would take memory from the heap. */
+static void write_report_apart(void)
+{
+    void *stack = ms_pages_map(REPORT_STACK_BYTES);
+    if (stack == NULL || getcontext(&ending.report) != 0) {
+        (void)snprintf(ending.why, sizeof(ending.why), "out of memory");
+        return;
+    }
+    ending.report.uc_stack = (stack_t){.ss_sp = stack, .ss_size = REPORT_STACK_BYTES};
+    ending.report.uc_link = &ending.before;
+    makecontext(&ending.report, write_report, 0);
+    (void)swapcontext(&ending.before, &ending.report);
+    ms_pages_unmap(stack, REPORT_STACK_BYTES);
 }
 
 void ms_session_end(int status)
 {
     ms_trace_t *open = ms_session_trace();
-    char dir[PATH_MAX], why[PATH_MAX + 256] = "";
     if (open == NULL) {
         return;
     }
-    (void)snprintf(dir, sizeof(dir), "%s", ms_trace_dir(open));
+    (void)snprintf(ending.dir, sizeof(ending.dir), "%s", ms_trace_dir(open));
     ms_trace_close(open, true, status);
-    if (ms_report_write(dir, why, sizeof(why)) == 0) {
-        why[0] = '\0';
+    if (syscall(SYS_gettid) == getpid()) {
+        write_report();
+    } else {
+        write_report_apart();
     }
-    say_end(dir, why);
+    say_end(ending.dir, ending.why);
 }
 
 void ms_session_left(void)

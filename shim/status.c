@@ -36,12 +36,12 @@ static uint64_t coarse_ns(void)
 void ms_status_begin(void)
 {
     const struct ms_options *options = ms_options();
-    struct ms_identity self;
+    struct ms_ranks ranks;
     if (options->status_steps == 0 && options->status_ns == 0) {
         return;
     }
-    ms_identity_ranks(environ, &self);
-    atomic_store(&rank, self.rank);
+    ms_identity_ranks(environ, &ranks);
+    atomic_store(&rank, ranks.rank);
     atomic_store(&due_ns,
                  coarse_ns() + (options->status_steps != 0 ? NO_STEP_NS : options->status_ns));
     atomic_store(&ms_status_on, true);

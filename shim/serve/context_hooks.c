@@ -13,7 +13,7 @@
 #include "shim/serve/release.h"
 #include "shim/serve/stream.h"
 
-#define SWEEP_AT_ONCE 64u
+#define SWEEP_AT_ONCE 16u /* stacks may be small */
 
 /* --- coming ----------------------------------------------------------------------------------- */
 

@@ -1,10 +1,12 @@
 #include "shim/serve/host_bytes.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shim/identity.h"
 
@@ -19,18 +21,34 @@ static const struct names second = {"memory.max", "memory.current", "inactive_fi
 static const struct names first = {"memory.limit_in_bytes", "memory.usage_in_bytes",
                                    "total_inactive_file"};
 
-static FILE *open_file(const char *root, const char *group, const char *name)
+/* No path is put together: stacks may be small. */
+static int open_folder(int folder, const char *name)
 {
-    char path[2 * PATH_MAX];
-    (void)snprintf(path, sizeof(path), "%s/sys/fs/cgroup%s/%s", root, group, name);
-    return fopen(path, "re");
+    return openat(folder, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void close_folder(int folder)
+{
+    if (folder >= 0) {
+        (void)close(folder);
+    }
+}
+
+static FILE *open_file(int folder, const char *name)
+{
+    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
+    if (fd >= 0 && !file) {
+        (void)close(fd);
+    }
+    return file;
 }
 
 /* The number in a file; UINT64_MAX where there is none, as where it says "max". */
-static uint64_t number_in(const char *root, const char *group, const char *name)
+static uint64_t number_in(int group, const char *name)
 {
     uint64_t number = UINT64_MAX;
-    FILE *file = open_file(root, group, name);
+    FILE *file = open_file(group, name);
     if (file) {
         if (fscanf(file, "%" SCNu64, &number) != 1) {
             number = UINT64_MAX;
@@ -40,12 +58,12 @@ static uint64_t number_in(const char *root, const char *group, const char *name)
     return number;
 }
 
-static uint64_t inactive_in(const char *root, const char *group, const char *key)
+static uint64_t inactive_in(int group, const char *key)
 {
     char name[64];
     uint64_t number = 0;
     uint64_t found = 0;
-    FILE *file = open_file(root, group, "memory.stat");
+    FILE *file = open_file(group, "memory.stat");
     while (file && fscanf(file, "%63s %" SCNu64, name, &number) == 2) {
         if (strcmp(name, key) == 0) {
             found = number;
@@ -58,68 +76,77 @@ static uint64_t inactive_in(const char *root, const char *group, const char *key
     return found;
 }
 
-static uint64_t left_here(const char *root, const char *group, const struct names *names)
+static uint64_t left_here(int group, const struct names *names)
 {
-    uint64_t limit = number_in(root, group, names->limit);
-    uint64_t used = number_in(root, group, names->usage);
+    uint64_t limit = number_in(group, names->limit);
+    uint64_t used = number_in(group, names->usage);
     if (limit == UINT64_MAX || used == UINT64_MAX) {
         return UINT64_MAX;
     }
-    uint64_t inactive = inactive_in(root, group, names->inactive);
+    uint64_t inactive = inactive_in(group, names->inactive);
     used -= inactive < used ? inactive : used;
     return limit > used ? limit - used : 0;
 }
 
 /* Of the group and of all above it, the least. In a container the group's own path may not exist,
  * and the root stands for it. */
-static uint64_t left_in_group(const char *root, char *group, const struct names *names)
+static uint64_t left_in_group(int groups, char *group, const struct names *names)
 {
     uint64_t least = UINT64_MAX;
     for (;;) {
-        uint64_t here = left_here(root, group, names);
+        int folder = open_folder(groups, group);
+        uint64_t here = left_here(folder, names);
+        close_folder(folder);
         least = here < least ? here : least;
         char *slash = strrchr(group, '/');
-        if (!slash || slash == group) {
+        if (!slash) {
             return least;
         }
         *slash = '\0';
     }
 }
 
-static uint64_t left_in_groups(const char *root)
+static uint64_t left_below(int root, const char *mount, char *group, const struct names *names)
 {
-    char path[PATH_MAX];
-    char line[PATH_MAX];
-    char group[PATH_MAX + 16];
+    int groups = open_folder(root, mount);
+    uint64_t left = left_in_group(groups, group, names);
+    close_folder(groups);
+    return left;
+}
+
+static uint64_t left_in_groups(int root)
+{
+    char *line = NULL;
+    size_t line_bytes = 0;
     uint64_t least = UINT64_MAX;
-    (void)snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
-    FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof(line), file)) {
+    FILE *file = open_file(root, "proc/self/cgroup");
+    while (file && getline(&line, &line_bytes, file) > 0) {
         uint64_t here = UINT64_MAX;
         line[strcspn(line, "\n")] = '\0';
-        const char *v1 = strstr(line, ":memory:");
+        /* A group's path begins with a slash: a dot goes where the colon before it is. */
+        char *v1 = strstr(line, ":memory:");
         if (strncmp(line, "0::", 3) == 0) {
-            (void)snprintf(group, sizeof(group), "/.%s", line + 3);
-            here = left_in_group(root, group, &second);
+            line[2] = '.';
+            here = left_below(root, "sys/fs/cgroup", line + 2, &second);
         } else if (v1) {
-            (void)snprintf(group, sizeof(group), "/memory/.%s", v1 + strlen(":memory:"));
-            here = left_in_group(root, group, &first);
+            v1 += strlen(":memory");
+            *v1 = '.';
+            here = left_below(root, "sys/fs/cgroup/memory", v1, &first);
         }
         least = here < least ? here : least;
     }
+    free(line);
     if (file) {
         (void)fclose(file);
     }
     return least;
 }
 
-uint64_t ms_host_available_bytes(const char *root)
+static uint64_t available_in(int root)
 {
-    char path[PATH_MAX];
     char line[256];
     uint64_t kibibytes = 0;
-    (void)snprintf(path, sizeof(path), "%s/proc/meminfo", root);
-    FILE *file = fopen(path, "re");
+    FILE *file = open_file(root, "proc/meminfo");
     while (file && fgets(line, sizeof(line), file)) {
         if (sscanf(line, "MemAvailable: %" SCNu64 " kB", &kibibytes) == 1) {
             break;
@@ -128,8 +155,15 @@ uint64_t ms_host_available_bytes(const char *root)
     if (file) {
         (void)fclose(file);
     }
-    uint64_t available = kibibytes * 1024;
-    uint64_t in_groups = left_in_groups(root);
+    return kibibytes * 1024;
+}
+
+uint64_t ms_host_available_bytes(const char *root)
+{
+    int folder = open_folder(AT_FDCWD, root[0] != '\0' ? root : "/");
+    uint64_t available = available_in(folder);
+    uint64_t in_groups = left_in_groups(folder);
+    close_folder(folder);
     return in_groups < available ? in_groups : available;
 }
 

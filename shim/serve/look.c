@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocator/slab.h"
 #include "shim/serve/nvml.h"
 #include "shim/serve/overhead.h"
 #include "shim/serve/stream.h"
@@ -41,14 +42,10 @@ static void note_other(struct ms_others *others, const struct ms_nvml_process *p
     }
 }
 
-static void list_others(const struct ms_device *device, struct ms_others *others)
+/* False: it is not known who uses the device. */
+static bool sort_processes(const struct ms_nvml_process *listed, size_t count,
+                           struct ms_others *others)
 {
-    struct ms_nvml_process listed[LISTED_MAX];
-    size_t count = 0;
-    *others = (struct ms_others){0};
-    if (!ms_nvml_processes(device->uuid, listed, LISTED_MAX, &count)) {
-        return;
-    }
     for (size_t i = 0; i < count; i++) {
         if (listed[i].pid == (uint32_t)getpid()) {
             others->known = 1;
@@ -57,9 +54,23 @@ static void list_others(const struct ms_device *device, struct ms_others *others
         }
     }
     /* In a container pids may be the host's: then nobody knows which one this process is. */
-    if (!others->known) {
+    return others->known;
+}
+
+static void list_others(const struct ms_device *device, struct ms_others *others)
+{
+    const size_t listed_bytes = LISTED_MAX * sizeof(struct ms_nvml_process);
+    struct ms_nvml_process *listed = ms_pages_map(listed_bytes); /* stacks may be small */
+    size_t count = 0;
+    *others = (struct ms_others){0};
+    if (!listed) {
+        return;
+    }
+    if (ms_nvml_processes(device->uuid, listed, LISTED_MAX, &count) &&
+        !sort_processes(listed, count, others)) {
         *others = (struct ms_others){0};
     }
+    ms_pages_unmap(listed, listed_bytes);
 }
 
 void ms_device_others(const struct ms_device *device, struct ms_others *others)

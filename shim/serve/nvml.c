@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "allocator/slab.h"
+
 #define NVML_OK 0
 
 #define PROCESSES_MAX 64u
@@ -97,11 +99,11 @@ bool ms_nvml_used_bytes(const uint8_t *uuid, uint64_t *used_bytes)
     return true;
 }
 
-/* Adds those of one list that are not there yet: a process may compute and draw. */
-static bool add_processes(list_t list, void *device, struct ms_nvml_process *out, size_t room,
-                          size_t *count)
+/* Adds those of one list that are not there yet: a process may compute and draw. found: room for
+ * PROCESSES_MAX. */
+static bool add_processes(list_t list, void *device, struct nvml_process *found,
+                          struct ms_nvml_process *out, size_t room, size_t *count)
 {
-    struct nvml_process found[PROCESSES_MAX];
     unsigned found_count = PROCESSES_MAX;
     if (!list || list(device, &found_count, found) != NVML_OK || found_count > PROCESSES_MAX) {
         return false;
@@ -122,14 +124,24 @@ static bool add_processes(list_t list, void *device, struct ms_nvml_process *out
     return true;
 }
 
+/* The list that NVML fills is too large for a small thread's stack. */
 bool ms_nvml_processes(const uint8_t *uuid, struct ms_nvml_process *out, size_t room, size_t *count)
 {
     const struct nvml *functions = atomic_load_explicit(&published, memory_order_acquire);
+    const size_t found_bytes = PROCESSES_MAX * sizeof(struct nvml_process);
     void *device = NULL;
     *count = 0;
-    return functions != &missing && find_device(functions, uuid, &device) &&
-           add_processes(functions->compute, device, out, room, count) &&
-           add_processes(functions->graphics, device, out, room, count);
+    if (functions == &missing || !find_device(functions, uuid, &device)) {
+        return false;
+    }
+    struct nvml_process *found = ms_pages_map(found_bytes);
+    if (!found) {
+        return false;
+    }
+    bool known = add_processes(functions->compute, device, found, out, room, count) &&
+                 add_processes(functions->graphics, device, found, out, room, count);
+    ms_pages_unmap(found, found_bytes);
+    return known;
 }
 
 bool ms_nvml_driver_version(char *version, unsigned version_bytes)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "allocator/lock.h"
+#include "allocator/slab.h"
 #include "report/signs.h"
 #include "shim/sites/index.h"
 
@@ -66,20 +67,22 @@ bool ms_intern_open(void)
 
 /* --- Modules ---------------------------------------------------------------------------------- */
 
+/* Too large for a small thread's stack. */
+struct told_module {
+    struct ms_module_definition is;
+    char path[PATH_MAX];
+};
+
 static bool define_module(ms_trace_t *trace, uint32_t id, const struct ms_native_module *module,
-                          const char *path)
+                          struct told_module *told)
 {
-    struct {
-        struct ms_module_definition is;
-        char path[PATH_MAX];
-    } told = {.is = {.id = id,
-                     .build_id_bytes = module->build_id_bytes,
-                     .base = module->base,
-                     .bytes = module->bytes}};
-    const size_t path_bytes = strnlen(path, sizeof(told.path));
-    memcpy(told.is.build_id, module->build_id, sizeof(told.is.build_id));
-    memcpy(told.path, path, path_bytes);
-    return ms_trace_define(trace, MS_DEFINE_MODULE, &told, sizeof(told.is) + path_bytes);
+    told->is = (struct ms_module_definition){.id = id,
+                                             .build_id_bytes = module->build_id_bytes,
+                                             .base = module->base,
+                                             .bytes = module->bytes};
+    memcpy(told->is.build_id, module->build_id, sizeof(told->is.build_id));
+    return ms_trace_define(trace, MS_DEFINE_MODULE, told,
+                           sizeof(told->is) + strnlen(told->path, sizeof(told->path)));
 }
 
 static bool holds(const struct ms_native_module *module, uint64_t address)
@@ -99,8 +102,8 @@ static uint32_t module_at(uint64_t address, uint64_t seen)
 }
 
 /* 0: no room. */
-static uint32_t keep_module(const struct ms_native_module *module, const char *path, uint64_t seen,
-                            ms_trace_t *trace)
+static uint32_t keep_module(const struct ms_native_module *module, struct told_module *told,
+                            uint64_t seen, ms_trace_t *trace)
 {
     struct module *known = modules.base;
     uint32_t id = module_count;
@@ -111,7 +114,7 @@ static uint32_t keep_module(const struct ms_native_module *module, const char *p
     if (id == 0) {
         id = module_count + 1;
         if (!ms_pages_reach(&modules, (id + 1) * sizeof(*known)) ||
-            !define_module(trace, id, module, path)) {
+            !define_module(trace, id, module, told)) {
             return 0;
         }
         known[id].is = *module;
@@ -121,12 +124,29 @@ static uint32_t keep_module(const struct ms_native_module *module, const char *p
     return id;
 }
 
+/* 0: it has none, or no room. The loader is asked without the lock: its own may be held by a thread
+ * that waits for this one. */
+static uint32_t meet_module(uint64_t address, uint64_t seen, ms_trace_t *trace,
+                            struct ms_native_module *module)
+{
+    uint32_t id = 0;
+    struct told_module *told = ms_pages_map(sizeof(*told));
+    if (told != NULL && ms_native_module(address, module, told->path, sizeof(told->path))) {
+        ms_intern_lock();
+        id = keep_module(module, told, seen, trace);
+        ms_intern_unlock();
+    }
+    if (told != NULL) {
+        ms_pages_unmap(told, sizeof(*told));
+    }
+    return id;
+}
+
 void ms_intern_modules(const struct ms_native_stack *stack, ms_trace_t *trace,
                        struct ms_stack_modules *out)
 {
     struct ms_native_module last = {0}; /* where nothing was found it covers nothing */
     uint32_t last_id = 0;
-    char path[PATH_MAX];
     for (uint32_t i = 0; i < stack->count; i++) {
         const uint64_t address = stack->addresses[i];
         if (!holds(&last, address)) {
@@ -136,10 +156,8 @@ void ms_intern_modules(const struct ms_native_stack *stack, ms_trace_t *trace,
                                 : (struct ms_native_module){0};
             ms_intern_unlock();
         }
-        if (last_id == 0 && ms_native_module(address, &last, path, sizeof(path))) {
-            ms_intern_lock();
-            last_id = keep_module(&last, path, stack->generation, trace);
-            ms_intern_unlock();
+        if (last_id == 0) {
+            last_id = meet_module(address, stack->generation, trace, &last);
         }
         out->ids[i] = last_id;
     }

@@ -9,17 +9,14 @@
 #include "shim/sites/native.h"
 
 #include <elf.h>
-#include <errno.h>
 #include <link.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "shim/sites/modules.h"
 #include "shim/sites/native_known.h"
 #include "shim/sites/native_step.h"
+#include "shim/sites/thread_memory.h"
 #include "shim/sites/unwind_library.h"
 
 #define OWN_FRAMES_MAX 32u /* of the shim, on top */
@@ -39,12 +36,11 @@ struct fresh {
 /* A thread's memory of its last stack: frames [first, FRAMES_MAX), the outermost last, so that
  * frames that come and go on top leave the others where they are. */
 struct memory {
-    struct memory *next;    /* never changes once in the list */
-    _Atomic uint64_t owner; /* thread id in the lower half; the upper half counts owners */
-    volatile bool busy;     /* a capture is under way, which a signal may have interrupted */
-    uint32_t first;         /* of the last stack */
-    uint32_t kept;          /* frames from here on may be taken over */
-    uint64_t stamp;         /* under which they were learned */
+    struct ms_thread_memory is;
+    volatile bool busy; /* a capture is under way, which a signal may have interrupted */
+    uint32_t first;     /* of the last stack */
+    uint32_t kept;      /* frames from here on may be taken over */
+    uint64_t stamp;     /* under which they were learned */
     struct ms_own_stack stack;
     struct {
         uint64_t address;
@@ -58,7 +54,7 @@ struct memory {
 };
 
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct memory *mine;
-static _Atomic(struct memory *) memories; /* of all threads; they are never unmapped */
+static ms_thread_memories_t memories;
 
 static uintptr_t own_text, own_text_bytes;
 
@@ -105,45 +101,9 @@ const char *ms_native_refusal(void)
 #endif
 }
 
-/* A thread that ended leaves its memory to the next one that needs any. No destructor tells of the
- * end: making one may allocate, and a first capture may be in a signal handler. */
-static bool take_from_dead(struct memory *memory, uint64_t self)
-{
-    uint64_t before = atomic_load(&memory->owner);
-    uint32_t tid = (uint32_t)before;
-    bool dead =
-        tid == self || (syscall(SYS_tgkill, getpid(), (pid_t)tid, 0) == -1 && errno == ESRCH);
-    uint64_t after = ((before >> 32) + 1) << 32 | self;
-    /* Whoever else found it dead, or got the dead one's id, finds another owner. */
-    return dead && atomic_compare_exchange_strong(&memory->owner, &before, after);
-}
-
-static struct memory *map_memory(uint64_t self)
-{
-    void *mapped = mmap(NULL, sizeof(struct memory), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) {
-        return NULL;
-    }
-    struct memory *memory = mapped;
-    atomic_store(&memory->owner, self);
-    memory->next = atomic_load(&memories);
-    while (!atomic_compare_exchange_weak(&memories, &memory->next, memory)) {
-    }
-    return memory;
-}
-
 static struct memory *claim(void)
 {
-    const int saved = errno;
-    const uint64_t self = (uint64_t)syscall(SYS_gettid);
-    struct memory *memory = atomic_load(&memories);
-    while (memory != NULL && !take_from_dead(memory, self)) {
-        memory = memory->next;
-    }
-    if (memory == NULL) {
-        memory = map_memory(self);
-    }
+    struct memory *memory = ms_thread_memory_claim(&memories, sizeof(*memory));
     if (memory != NULL) {
         memory->busy = false;
         memory->first = memory->kept = FRAMES_MAX;
@@ -152,7 +112,6 @@ static struct memory *claim(void)
         memory->places[FRAMES_MAX].sp = UINT64_MAX;
     }
     mine = memory;
-    errno = saved;
     return memory;
 }
 

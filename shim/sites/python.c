@@ -7,6 +7,7 @@
 #include "report/definitions.h"
 #include "shim/sites/native.h"
 #include "shim/sites/python_interpreter.h"
+#include "shim/sites/thread_memory.h"
 
 /* Frames are read with plain loads once that many stacks of the process have looked as they should;
  * before, and after one that did not, by asking the kernel for each word. */
@@ -14,8 +15,13 @@
 
 static atomic_uint clean; /* stacks in a row that looked as they should */
 
-static _Thread_local struct ms_python_frame frames[MS_STACK_DEPTH_MAX]
-    __attribute__((tls_model("initial-exec")));
+/* A thread's, for as long as it lives. */
+struct memory {
+    struct ms_thread_memory is;
+    struct ms_python_frame frames[MS_STACK_DEPTH_MAX];
+};
+static _Thread_local __attribute__((tls_model("initial-exec"))) struct memory *mine;
+static ms_thread_memories_t memories;
 
 /* An address that an object of the heap or of a library can have: aligned, in the lower half, not
  * near zero. */
@@ -126,6 +132,7 @@ read_code(const struct ms_python_interpreter *python, const struct link *link,
 
 static inline __attribute__((always_inline)) void walk(const struct ms_python_interpreter *python,
                                                        uint64_t frame, uint32_t depth, bool trusted,
+                                                       struct ms_python_frame *frames,
                                                        struct ms_python_stack *out)
 {
     uint32_t steps = 2 * MS_STACK_DEPTH_MAX; /* a chain that runs in a circle ends */
@@ -200,7 +207,7 @@ static void note(const struct ms_python_stack *stack)
 
 void ms_python_capture(uint32_t depth, struct ms_python_stack *out)
 {
-    *out = (struct ms_python_stack){.frames = frames};
+    *out = (struct ms_python_stack){0};
     const struct ms_python_interpreter *python = ms_python_interpreter();
     if (python == NULL || python->finalizing()) {
         return;
@@ -212,12 +219,21 @@ void ms_python_capture(uint32_t depth, struct ms_python_stack *out)
         return;
     }
     out->interpreter = true;
+    if (__builtin_expect(mine == NULL, 0)) {
+        mine = ms_thread_memory_claim(&memories, sizeof(*mine));
+    }
+    if (mine == NULL) {
+        out->lost = true;
+        return;
+    }
+    struct ms_python_frame *frames = mine->frames;
+    out->frames = frames;
     if (!innermost(&python->layout, thread, trusted, &frame)) {
         out->lost = true;
     } else if (trusted) {
-        walk(python, frame, depth, true, out);
+        walk(python, frame, depth, true, frames, out);
     } else {
-        walk(python, frame, depth, false, out);
+        walk(python, frame, depth, false, frames, out);
     }
     if (!known || out->lost) {
         note(out);

@@ -12,7 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sites
-from machine import CLI, PROGRAMS, ROOT, SIMGPU, ProcessTest, process_folders, program, run
+from machine import (
+    CLI,
+    PROGRAMS,
+    ROOT,
+    SIMGPU,
+    ProcessTest,
+    only_report,
+    process_folders,
+    program,
+    run,
+)
 from sites import BLOCK, NATIVE_CUT, NATIVE_LOST, PYTHON_CUT, Site, Trace
 
 JOB = program("survive_job")
@@ -83,6 +93,26 @@ class Native(SurviveTest):
                 (site,) = self.used(self.survived("guard-page", left_bytes))
                 self.assertEqual(site.flags, NATIVE_CUT)
                 self.assertEqual(own(site), ["allocate"] + ["down_to"] * (DEPTH - 1))
+
+    def test_least_stack(self) -> None:
+        """On threads with the least stack that there is: the first use of a device, with the test
+        of its host memory, the first launch, a new place, an out-of-memory, the end."""
+        for spill in ("off", "auto"):
+            with self.subTest(spill):
+                shutil.rmtree(self.output, ignore_errors=True)
+                result = self.run_under_shim(
+                    program("small_stack_job"),
+                    "16",
+                    SIMGPU_MEMORY="1GiB",
+                    MEMSHIM_STACKS="full",
+                    MEMSHIM_SPILL=spill,
+                    MEMSHIM_SPILL_LIMIT="64MiB",
+                    XDG_CACHE_HOME=self.folder / spill,
+                ).check(3)
+                self.assertEqual(result.stdout, "survived\n")
+                self.assertEqual(result.stderr.count("OUT OF MEMORY"), 1, result.stderr)
+                self.assertEqual(only_report(self.output)["process"]["exit"], 3)
+                self.assertGreaterEqual(len(self.used(self.trace())), 3)
 
     def test_deep_recursion(self) -> None:
         (site,) = self.used(self.survived("deep", 60000))

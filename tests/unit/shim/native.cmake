@@ -2,13 +2,14 @@
 # all shapes to walk.
 enable_language(CXX)
 set(native_sources
-  native.c native_known.c native_stack.c native_step.c unwind_library.c unwind_rule.c unwind_tables.c modules.c)
+  native.c native_known.c native_stack.c native_step.c thread_memory.c
+  unwind_library.c unwind_rule.c unwind_tables.c modules.c)
 list(TRANSFORM native_sources PREPEND ${door}/sites/)
 add_library(native_stacks SHARED ${native_sources} ${door}/elf.c)
 target_include_directories(native_stacks PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_definitions(native_stacks PUBLIC _GNU_SOURCE)
 target_compile_options(native_stacks PRIVATE -include ${door}/glibc.h -fno-tree-slp-vectorize)
-target_link_libraries(native_stacks PRIVATE ${CMAKE_DL_LIBS} Threads::Threads)
+target_link_libraries(native_stacks PRIVATE ms_allocator ${CMAKE_DL_LIBS} Threads::Threads)
 set_target_properties(native_stacks PROPERTIES C_VISIBILITY_PRESET default)
 
 set(frames_o0 -O0)

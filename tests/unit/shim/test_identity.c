@@ -31,17 +31,18 @@ Test(identity, run)
 
 Test(identity, ranks)
 {
-    struct ms_identity self = {0};
-    ms_identity_ranks((char *[]){NULL}, &self);
-    cr_assert(self.rank == -1 && self.local_rank == -1 && self.world_size == 0);
+    struct ms_ranks ranks = {0};
+    ms_identity_ranks((char *[]){NULL}, &ranks);
+    cr_assert(ranks.rank == -1 && ranks.local_rank == -1 && ranks.world_size == 0);
     ms_identity_ranks((char *[]){"RANK=5", "LOCAL_RANK=1", "WORLD_SIZE=8", "SLURM_PROCID=3", NULL},
-                      &self);
-    cr_assert(self.rank == 5 && self.local_rank == 1 && self.world_size == 8);
+                      &ranks);
+    cr_assert(ranks.rank == 5 && ranks.local_rank == 1 && ranks.world_size == 8);
     ms_identity_ranks((char *[]){"SLURM_PROCID=3", "SLURM_LOCALID=2", "SLURM_NTASKS=4", NULL},
-                      &self);
-    cr_assert(self.rank == 3 && self.local_rank == 2 && self.world_size == 4);
-    ms_identity_ranks((char *[]){"RANK=x", "LOCAL_RANK=-1", "WORLD_SIZE=99999999999", NULL}, &self);
-    cr_assert(self.rank == -1 && self.local_rank == -1 && self.world_size == 0);
+                      &ranks);
+    cr_assert(ranks.rank == 3 && ranks.local_rank == 2 && ranks.world_size == 4);
+    ms_identity_ranks((char *[]){"RANK=x", "LOCAL_RANK=-1", "WORLD_SIZE=99999999999", NULL},
+                      &ranks);
+    cr_assert(ranks.rank == -1 && ranks.local_rank == -1 && ranks.world_size == 0);
 }
 
 #define PROGRAM(expected, cmdline)                                         \
