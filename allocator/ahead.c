@@ -10,6 +10,10 @@
 /* Near is within this part of a step; looked for as often. */
 enum { NEAR_PART = 24, LOOK_PART = 48 };
 
+/* Down and up costs what reading and writing it in so many steps does, in the one that it went down
+ * in too. */
+enum { PAID_STEPS = 2 };
+
 static uint64_t less(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
@@ -213,7 +217,16 @@ void ms_ahead_look(struct ms_pool *pool)
     }
 }
 
-uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk)
+/* Of a slot on which something lives that the last step has no like of. */
+static uint64_t next_use_of_older(const struct ms_pool *pool, const struct ms_heat *heat,
+                                  bool state)
+{
+    uint64_t again = ms_heat_next_use(&pool->ahead.forecast, heat);
+    bool any_time = again == MS_NEVER && !state && !pool->ahead.uses_told;
+    return any_time ? pool->ahead.forecast.tick : again;
+}
+
+uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk, bool state)
 {
     const struct ms_segment *segment = chunk->segment;
     uint64_t soonest = MS_NEVER;
@@ -224,11 +237,10 @@ uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *ch
     for (uint64_t slot = chunk->slot; slot < end; slot++) {
         const struct ms_heat *heat = &segment->heat[slot];
         uint64_t next_use = heat->next_use;
-        /* Something lives there that the last step has no like of. */
         bool older = segment->granules != NULL ? segment->granules[slot].tensors > heat->known
                                                : heat->known == 0;
         if (older) {
-            uint64_t again = ms_heat_next_use(&pool->ahead.forecast, heat);
+            uint64_t again = next_use_of_older(pool, heat, state);
             next_use = again < next_use ? again : next_use;
         }
         soonest = next_use < soonest ? next_use : soonest;
@@ -263,6 +275,15 @@ static uint64_t must_stay(struct ms_pool *pool, uint64_t until)
     return less(most + waste, room);
 }
 
+/* What came back and soon had to go again stays. But where uses are not told this is optimizer
+ * state, which is used where it lies in every step: it comes when that has cost what moving does.
+ */
+static bool stays(const struct ms_pool *pool, const struct ms_chunk *chunk)
+{
+    uint64_t steps = pool->ahead.forecast.steps - chunk->moved_step;
+    return chunk->returns > 0 && (pool->ahead.uses_told || steps < PAID_STEPS);
+}
+
 uint64_t ms_ahead_promote_bytes(struct ms_pool *pool, struct ms_victim *heap, size_t count)
 {
     const struct ms_forecast *forecast = &pool->ahead.forecast;
@@ -276,10 +297,11 @@ uint64_t ms_ahead_promote_bytes(struct ms_pool *pool, struct ms_victim *heap, si
         left += heap[at].chunk->bytes;
     }
     while (count > 0) {
-        const struct ms_chunk *chunk = ms_victims_pop(heap, &count).chunk;
-        uint64_t next_use = ms_ahead_next_use(pool, chunk);
+        const struct ms_victim soonest = ms_victims_pop(heap, &count);
+        const struct ms_chunk *chunk = soonest.chunk;
+        uint64_t next_use = soonest.next_use;
         bool unknown = next_use == MS_NEVER;
-        if (unknown ? chunk->returns > 0 || (bytes == 0 && !begins)
+        if (unknown ? stays(pool, chunk) || (bytes == 0 && !begins)
                     : bytes == 0 && next_use > near) {
             break;
         }

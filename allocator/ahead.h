@@ -24,8 +24,9 @@ void ms_ahead_use(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t ad
 /* Works out for all slots when they are used next, for ms_ahead_next_use to answer from. */
 void ms_ahead_look(struct ms_pool *pool);
 
-/* Of a chunk, in ticks; MS_NEVER: not that anybody knows. */
-uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk);
+/* Of a chunk, in ticks; MS_NEVER: not that anybody knows. What lasts, and is no optimizer state, is
+ * used at any time where uses are not told. state: all that lives there is optimizer state. */
+uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk, bool state);
 
 /* How much more than `bytes`, which are wanted now, should be spilled at once: what the rest of the
  * step will want too. For one who spills it then. */

@@ -236,14 +236,17 @@ static inline bool fits(const struct ms_segment *segment, ms_addr_t addr, uint64
 }
 
 static inline bool add(struct ms_arenas *arenas, struct ms_segment *segment, ms_addr_t addr,
-                       uint64_t bytes, struct ms_tensor *out)
+                       uint64_t bytes, uint32_t site, struct ms_tensor *out)
 {
     if (arenas->next_id == arenas->end_id) {
         arenas->next_id = ms_ids_take(IDS_AT_A_TIME);
         arenas->end_id = arenas->next_id + IDS_AT_A_TIME;
     }
-    *out = (struct ms_tensor){
-        .addr = addr, .bytes = bytes, .id = arenas->next_id, .counted = segment != NULL};
+    *out = (struct ms_tensor){.addr = addr,
+                              .bytes = bytes,
+                              .id = arenas->next_id,
+                              .site = site,
+                              .counted = segment != NULL};
     if (!ms_tensors_add(&arenas->tensors, segment, out)) {
         return false;
     }
@@ -268,7 +271,7 @@ static ms_status_t born(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes
         return MS_ERR_INVALID;
     }
     struct ms_tensor tensor;
-    if (!add(arenas, segment, addr, bytes, &tensor)) {
+    if (!add(arenas, segment, addr, bytes, site, &tensor)) {
         /* It lives where nobody knows of it: nothing may be taken from under it. */
         if (arenas->pool != NULL) {
             arenas->pool->repair.frozen = true;
@@ -402,6 +405,38 @@ void ms_arenas_around(struct ms_arenas *arenas, const struct ms_segment *segment
     if (tensor != NULL && *addr - tensor->addr < tensor->bytes) {
         *addr = tensor->addr;
         *bytes = tensor->bytes;
+    }
+}
+
+static void each_in(const struct ms_arenas *arenas, struct ms_segment *segment,
+                    void (*visit)(void *ctx, struct ms_segment *segment,
+                                  const struct ms_tensor *tensor),
+                    void *ctx)
+{
+    const struct ms_tensors *tensors = &arenas->tensors;
+    ms_addr_t above = segment->base + segment->bytes;
+    const struct ms_tensor *tensor = NULL;
+    while ((tensor = ms_tensors_below(tensors, segment, segment->base, above)) != NULL) {
+        above = tensor->addr;
+        visit(ctx, segment, tensor);
+    }
+    tensor = ms_tensors_in_tree(tensors, segment->base);
+    while (tensor != NULL && tensor->addr - segment->base < segment->bytes) {
+        visit(ctx, segment, tensor);
+        tensor = ms_tensors_in_tree(tensors, tensor->addr + 1);
+    }
+}
+
+void ms_arenas_each(struct ms_arenas *arenas,
+                    void (*visit)(void *ctx, struct ms_segment *segment,
+                                  const struct ms_tensor *tensor),
+                    void *ctx)
+{
+    const struct ms_pool *pool = arenas->pool;
+    for (size_t at = 0; at < pool->segment_count; at++) {
+        if (pool->segments[at]->granules != NULL) {
+            each_in(arenas, pool->segments[at], visit, ctx);
+        }
     }
 }
 

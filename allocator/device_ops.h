@@ -76,8 +76,9 @@ struct ms_device_ops {
     bool (*capturing)(void *ctx);
 
     /* What is spilled is about to be chosen: tells the pool (ms_pool_touch) of the uses that it has
-     * not heard of yet. The caller holds no lock but the growth lock. May be null. */
-    void (*tell_uses)(void *ctx);
+     * not heard of yet. False: there are uses that it never hears of. The caller holds no lock but
+     * the growth lock. Null: it has heard of all. */
+    bool (*tell_uses)(void *ctx);
 
     /* Standstill, for moving contents. halt returns MS_OK once nothing runs on the device or on a
      * peer with access to it, and nothing that the process asks for can start, until resume: calls

@@ -423,6 +423,12 @@ bool ms_dry_is_accessible(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes)
 
 /* ---- the device itself */
 
+static bool tell_uses(void *ctx)
+{
+    const struct ms_dry *dry = ctx;
+    return !dry->uses_untold;
+}
+
 ms_status_t ms_dry_create(const struct ms_dry_config *config, ms_dry_t **out)
 {
     struct ms_dry *dry = calloc(1, sizeof(*dry));
@@ -441,13 +447,15 @@ ms_status_t ms_dry_create(const struct ms_dry_config *config, ms_dry_t **out)
                                       .set_access = set_access,
                                       .unmap = unmap,
                                       .plain_alloc = plain_alloc,
-                                      .plain_free = plain_free};
+                                      .plain_free = plain_free,
+                                      .tell_uses = tell_uses};
     ms_dry_work_fill_ops(&dry->ops);
     ms_dry_halt_fill_ops(&dry->ops);
     if (config->costs != NULL) {
         dry->costs = *config->costs;
     }
     dry->no_host = config->no_host;
+    dry->uses_untold = config->uses_untold;
     dry->next_addr = FIRST_ADDRESS;
     ms_slab_init(&dry->piece_slab, sizeof(struct dry_piece));
     *out = dry;

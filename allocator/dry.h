@@ -53,6 +53,7 @@ struct ms_dry_config {
     uint64_t granule_bytes;           /* as in device_ops; 0: no virtual memory management */
     uint64_t total_bytes;             /* device memory; chunks on the host are not limited */
     bool no_host;                     /* and not supported at all */
+    bool uses_untold;                 /* the table says that the pool does not hear of all uses */
     const struct ms_dry_costs *costs; /* copied; null: every call is free */
 };
 

@@ -79,7 +79,7 @@ struct ms_dry {
     uint64_t fail_at[MS_DRY_OP_COUNT]; /* the number of the call that fails; 0: none */
     ms_status_t fail_status[MS_DRY_OP_COUNT];
     _Atomic bool capturing;
-    bool stalled, no_host;
+    bool stalled, no_host, uses_untold;
     bool halted;
     struct dry_copy *copies; /* queued since the last wait */
     uint64_t copy_count, copy_room;

@@ -37,7 +37,11 @@ struct ms_pool_config {
                                        limit alone; outlives the pool */
     uint64_t halt_limit_ns;         /* longest wait for the device to stand still */
     const struct ms_spill_choice *spill_choice; /* null: ms_spill_choice_lru; outlives the pool */
-    bool views; /* a chunk may be mapped at two addresses: see views.h */
+    /* Whether what the call site asked for, it asked for in an optimizer's step. Called with the
+     * pool's state lock held: short, no calls into the pool. Null: nobody knows. */
+    bool (*is_optimizers)(void *sites, uint32_t site);
+    void *sites; /* outlives the pool */
+    bool views;  /* a chunk may be mapped at two addresses: see views.h */
 };
 
 /* Whom blocks belong to, as the caller sees it: the caller makes it, and keeps it for as long as
@@ -146,6 +150,9 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
  * What is used is spilled last. Returns how many of them lie on the host. Where no live block or
  * tensor is, nothing. */
 uint64_t ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
+
+/* How many of these bytes lie on the host. */
+uint64_t ms_pool_on_host_bytes(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
 /* The whole tensor or block that each address lies in, and what that is: 0 bytes where none is.
  * Some tens of addresses at most. */

@@ -16,6 +16,7 @@
 #include "allocator/starts.h"
 
 struct ms_arenas;
+struct ms_tensor;
 
 struct ms_chunk {
     ms_handle_t handle; /* the address, where the device has no virtual memory management */
@@ -28,7 +29,8 @@ struct ms_chunk {
     bool stuck;                 /* could not be unmapped: lost, with the addresses it backs */
     bool spilled;               /* on the host, where it took the place of a device chunk */
     uint8_t returns;            /* as in struct ms_spill_candidate; of what lies on it */
-    uint64_t promoted; /* the standstill that its contents came from the host in; 0: none */
+    uint64_t promoted;   /* the standstill that its contents came from the host in; 0: none */
+    uint64_t moved_step; /* of the forecast, when its contents came here, where they moved */
 
     /* Of a chunk that is mapped twice: see views.h. Null elsewhere. Growth lock. */
     struct ms_chunk *twin; /* the same chunk in its other place */
@@ -62,6 +64,7 @@ struct ms_granule {
     bool refused : 1;     /* a birth on it could not be backed: the program was told nothing */
     bool on_host : 1;     /* backed by the host; known where live memory is spilled */
     bool spanned : 1;     /* a hashed tensor reaches it that begins before it */
+    bool states : 1;      /* all that touch it were optimizer state when it was looked for */
     uint64_t summary[4];  /* of the marks in it: see tensors.c */
 };
 
@@ -140,7 +143,8 @@ struct ms_repair {
 /* A chunk that may be taken or moved, by rank: see victims.c. */
 struct ms_victim {
     uint64_t rank;
-    bool behind_live; /* begins right behind a live tensor's end */
+    uint64_t next_use; /* the tick of it, where something is to be spilled or promoted */
+    bool behind_live;  /* begins right behind a live tensor's end */
     struct ms_chunk *chunk;
     struct ms_range *live; /* one that lies on it; null in a framework's reservation */
 };
@@ -176,7 +180,14 @@ struct ms_ahead {
     uint64_t idle_bytes;  /* the least that lay idle since the last one */
     uint64_t again_bytes; /* what the second and later ones were for */
     uint64_t trim_bytes;  /* how much less than foretold is enough */
+    bool uses_told;       /* of what lasts, too. Growth lock */
     _Atomic bool due;     /* that time has come */
+};
+
+/* Optimizer state: see states.h. State lock. Ids of the youngest that are not an optimizer's, when
+ * it was looked for: those of blocks and of tensors come from different stretches. */
+struct ms_states {
+    uint64_t other_block, other_tensor;
 };
 
 struct ms_pool {
@@ -206,6 +217,7 @@ struct ms_pool {
     struct ms_repair repair;
     struct ms_moving moving;
     struct ms_ahead ahead;
+    struct ms_states states;
 };
 
 /* unit: a power of two, as a granule is. */
@@ -647,6 +659,11 @@ void ms_arenas_around(struct ms_arenas *arenas, const struct ms_segment *segment
 /* Who is told; and the live bytes. State lock. */
 struct ms_event_sink *ms_arenas_sink(struct ms_arenas *arenas);
 uint64_t ms_arenas_live_bytes(const struct ms_arenas *arenas);
+/* Every live tensor in a segment that has granules. `visit` changes no tensor. State lock. */
+void ms_arenas_each(struct ms_arenas *arenas,
+                    void (*visit)(void *ctx, struct ms_segment *segment,
+                                  const struct ms_tensor *tensor),
+                    void *ctx);
 /* The segment is about to be forgotten. State lock. */
 void ms_arenas_segment_gone(struct ms_arenas *arenas, const struct ms_segment *segment);
 

@@ -16,6 +16,7 @@
  * do: their host chunks drain (holes.c). A host chunk under a tensor that dies is one of a hole
  * from then on. */
 #include "allocator/ahead.h"
+#include "allocator/states.h"
 #include "allocator/tensors.h"
 
 /* Moved ahead of need, at most, and as a part of the cap. */
@@ -46,8 +47,7 @@ struct search {
     uint64_t bytes; /* of all that were found */
     uint64_t enough_bytes;
     ms_addr_t begin, end; /* where they begin */
-    bool only_count;
-    bool foretold; /* next uses have been looked for */
+    bool foretold;        /* next uses have been looked for */
 };
 
 /* As a part of the run so far, in 2^-32. */
@@ -58,11 +58,9 @@ static uint64_t part_of(uint64_t at, uint64_t now)
     return least(part, UINT64_C(1) << 32);
 }
 
-/* As a place in the run, like candidate->now. */
-static uint64_t next_use(const struct ms_pool *pool, const struct search *search,
-                         const struct ms_chunk *chunk)
+/* Of the tick of a next use: as a place in the run, like candidate->now. */
+static uint64_t place_of(const struct ms_pool *pool, uint64_t tick)
 {
-    uint64_t tick = search->foretold ? ms_ahead_next_use(pool, chunk) : MS_NEVER;
     uint64_t clock = pool->repair.clock > 0 ? pool->repair.clock : pool->next_id - pool->first_id;
     return tick == MS_NEVER || clock == 0
                ? UINT64_MAX
@@ -70,23 +68,32 @@ static uint64_t next_use(const struct ms_pool *pool, const struct search *search
                                                   (double)clock * (double)(UINT64_C(1) << 32));
 }
 
+static const struct ms_spill_choice *choice_of(const struct ms_pool *pool)
+{
+    return pool->config.spill_choice != NULL ? pool->config.spill_choice : &ms_spill_choice_lru;
+}
+
 static void found(struct ms_pool *pool, struct search *search, struct ms_chunk *chunk,
                   struct ms_range *live, struct ms_spill_candidate *candidate)
 {
     search->bytes += chunk->bytes;
-    if (search->only_count || search->count == search->room) {
+    if (search->count == search->room) {
         return;
     }
-    const struct ms_spill_choice *choice =
-        pool->config.spill_choice != NULL ? pool->config.spill_choice : &ms_spill_choice_lru;
+    const struct ms_spill_choice *choice = choice_of(pool);
+    uint64_t next_use =
+        search->foretold ? ms_ahead_next_use(pool, chunk, candidate->state) : MS_NEVER;
     candidate->addr = chunk->segment->base + chunk->slot * pool->granule_bytes;
     candidate->bytes = chunk->bytes;
     candidate->now = UINT64_C(1) << 32;
-    candidate->next_use = next_use(pool, search, chunk);
+    candidate->next_use = place_of(pool, next_use);
     candidate->returns = chunk->returns;
     uint64_t rank = choice->rank(choice->ctx, candidate);
-    search->heap[search->count++] = (struct ms_victim){
-        .rank = search->down ? rank : UINT64_MAX - rank, .chunk = chunk, .live = live};
+    search->heap[search->count++] =
+        (struct ms_victim){.rank = search->down ? rank : UINT64_MAX - rank,
+                           .next_use = next_use,
+                           .chunk = chunk,
+                           .live = live};
 }
 
 static bool wanted(const struct ms_pool *pool, const struct search *search,
@@ -100,14 +107,16 @@ static bool wanted(const struct ms_pool *pool, const struct search *search,
            (search->held_too || chunk->returns < THRASH_RETURNS);
 }
 
-/* Of a chunk in an arena: whether it may move, and when it was used last. */
+/* Of a chunk in an arena: whether it may move, when it was used last, by the clock, and whether
+ * all that lives there is optimizer state. */
 static bool look_at_granules(const struct ms_pool *pool, const struct ms_segment *segment,
-                             const struct ms_chunk *chunk, uint64_t *last_use)
+                             const struct ms_chunk *chunk, uint64_t *last_use, bool *state)
 {
     const struct ms_granule *first = &segment->granules[chunk->slot];
     uint64_t slots = chunk->bytes / pool->granule_bytes;
     bool live = false;
     *last_use = 0;
+    *state = true;
     for (const struct ms_granule *granule = first; granule < first + slots; granule++) {
         if (granule->arena == NULL || granule->arena != first->arena || granule->arena->frozen ||
             granule->pinned || granule->unbacked) {
@@ -116,6 +125,7 @@ static bool look_at_granules(const struct ms_pool *pool, const struct ms_segment
         if (granule->tensors > 0) {
             live = true;
             *last_use = granule->since > *last_use ? granule->since : *last_use;
+            *state = *state && granule->states;
         }
     }
     return live;
@@ -128,10 +138,11 @@ static void search_foreign(struct ms_pool *pool, struct search *search, struct m
          slot++) {
         struct ms_chunk *chunk = segment->slots[slot];
         uint64_t last_use = 0;
+        bool state = false;
         if (wanted(pool, search, chunk) && chunk->slot == slot && !pool->repair.frozen &&
-            look_at_granules(pool, segment, chunk, &last_use)) {
+            look_at_granules(pool, segment, chunk, &last_use, &state)) {
             uint64_t used = part_of(last_use, pool->repair.clock);
-            struct ms_spill_candidate candidate = {.last_use = used};
+            struct ms_spill_candidate candidate = {.last_use = used, .state = state};
             found(pool, search, chunk, NULL, &candidate);
         }
     }
@@ -161,12 +172,14 @@ static bool look_at_block(struct ms_pool *pool, const struct ms_chunk *chunk,
     if (range->pinned || (arena != NULL && (arena->frozen || pool->repair.frozen))) {
         return false;
     }
+    bool state = arena == NULL && ms_states_has_block(pool, range);
     if (arena != NULL && inside_arena(pool, chunk, arena)) {
-        if (!look_at_granules(pool, chunk->segment, chunk, &last_use)) {
+        if (!look_at_granules(pool, chunk->segment, chunk, &last_use, &state)) {
             return false;
         }
         last_use = part_of(last_use, pool->repair.clock);
     }
+    candidate->state = candidate->state && state;
     candidate->last_use = last_use > candidate->last_use ? last_use : candidate->last_use;
     return true;
 }
@@ -206,11 +219,23 @@ static void search_blocks(struct ms_pool *pool, struct search *search, struct ms
         }
         struct ms_chunk *chunk = segment->slots[slot++];
         struct ms_range *live = NULL;
-        struct ms_spill_candidate candidate = {0};
+        struct ms_spill_candidate candidate = {.state = true};
         if (wanted(pool, search, chunk) && chunk->slot == slot - 1 &&
             look_at_ranges(pool, search, chunk, range, &live, &candidate)) {
             found(pool, search, chunk, live, &candidate);
         }
+    }
+}
+
+/* What the choice asks for of all at once. */
+static void look_around(struct ms_pool *pool, struct search *search)
+{
+    search->foretold = ms_ahead_knows(pool);
+    if (search->foretold) {
+        ms_ahead_look(pool);
+    }
+    if (choice_of(pool)->foretells) {
+        ms_states_look(pool);
     }
 }
 
@@ -289,10 +314,7 @@ static struct ms_chunk *pick(struct ms_pool *pool, struct search *search, bool t
     *bytes = 0;
     ms_lock_acquire(&pool->state);
     pool->moving.under_way = take;
-    search->foretold = ms_ahead_knows(pool);
-    if (search->foretold) {
-        ms_ahead_look(pool);
-    }
+    look_around(pool, search);
     search_all(pool, search);
     ms_victims_order(search->heap, search->count);
     while (search->count > 0 && *bytes < enough_bytes) {
@@ -450,9 +472,7 @@ ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t ke
         return MS_ERR_NO_MEMORY;
     }
     ms_ahead_begin(pool);
-    if (pool->ops->tell_uses != NULL) {
-        pool->ops->tell_uses(pool->ops->ctx);
-    }
+    pool->ahead.uses_told = pool->ops->tell_uses == NULL || pool->ops->tell_uses(pool->ops->ctx);
     ms_status_t status =
         make_room(pool, ms_round_up(bytes, pool->granule_bytes), kept_bytes, taken_bytes);
     leave_room(pool);
@@ -549,9 +569,8 @@ static uint64_t wanted_back(struct ms_pool *pool)
     search.room = pool->repair.victim_room;
     search.enough_bytes = UINT64_MAX;
     ms_lock_acquire(&pool->state);
-    search.foretold = ms_ahead_knows(pool);
+    look_around(pool, &search);
     if (search.foretold) {
-        ms_ahead_look(pool);
         search_all(pool, &search);
         ms_victims_order(search.heap, search.count);
         bytes = ms_ahead_promote_bytes(pool, search.heap, search.count);
@@ -748,6 +767,18 @@ static struct ms_touched touch_in_pool(struct ms_pool *pool, ms_addr_t addr, uin
     struct ms_segment *segment = ms_segment_of(pool, addr);
     return segment != NULL && !segment->plain ? touch(pool, segment, addr, bytes)
                                               : (struct ms_touched){0};
+}
+
+uint64_t ms_pool_on_host_bytes(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes)
+{
+    ms_lock_acquire(&pool->state);
+    const struct ms_segment *segment = ms_segment_of(pool, addr);
+    uint64_t on_host = segment != NULL && !segment->plain
+                           ? bytes_on_host(pool, segment, addr,
+                                           least(bytes, segment->bytes - (addr - segment->base)))
+                           : 0;
+    ms_lock_release(&pool->state);
+    return on_host;
 }
 
 uint64_t ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes)

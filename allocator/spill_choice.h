@@ -17,6 +17,7 @@ struct ms_spill_candidate {
     uint64_t now;      /* 2^32 */
     uint64_t last_use; /* birth or told use, the latest of all that touches the chunk */
     uint64_t next_use; /* predicted, later than now; UINT64_MAX: nobody did */
+    bool state;        /* nothing but optimizer state lives there: see states.h */
     uint8_t returns;   /* how often it came back from the host and soon had to go again */
 };
 
@@ -31,8 +32,9 @@ struct ms_spill_choice {
 /* The one in use where the pool's configuration names none: what was used least recently. */
 extern const struct ms_spill_choice ms_spill_choice_lru;
 
-/* What is used last, as the last step of the training foretells it; where that is not known, what
- * was used least recently. */
+/* What is used last, as the last step of the training foretells it. Where that is not known: first
+ * optimizer state, which is used at a step's end, what was used last before the others, for it is
+ * used again in the same order; then what was used least recently. */
 extern const struct ms_spill_choice ms_spill_choice_predict;
 
 #endif

@@ -22,7 +22,8 @@ struct ms_tensor {
     ms_addr_t addr; /* 0: none */
     uint64_t bytes;
     uint64_t id;
-    uint64_t counted; /* 1: in the granules that it touches */
+    uint32_t site;
+    uint32_t counted; /* 1: in the granules that it touches */
 };
 
 /* Open addressing, at most half full. */

@@ -114,6 +114,13 @@ static const struct ms_choice *choice_of(const struct ms_replay *replay)
     }
 }
 
+static bool is_optimizers(void *ctx, uint32_t site)
+{
+    const struct ms_buffer *optimizers = ctx;
+
+    return site < optimizers->bytes && optimizers->at[site];
+}
+
 static bool set_up_tables(struct ms_replay *replay)
 {
     const struct ms_recording *recording = replay->recording;
@@ -129,7 +136,8 @@ static bool set_up_tables(struct ms_replay *replay)
             return false;
         }
     }
-    if (replay->config->spill_bytes > 0 && !ms_recorded_uses(recording, &replay->uses)) {
+    if (replay->config->spill_bytes > 0 &&
+        !ms_recorded_uses(recording, &replay->uses, &replay->optimizers)) {
         return false;
     }
     return replay->addr_of && replay->base_of && replay->freezing && replay->working;
@@ -142,6 +150,7 @@ static bool set_up_device(struct ms_replay *replay)
     struct ms_dry_costs costs;
     const struct ms_dry_config device = {.granule_bytes = MS_REPLAY_GRANULE_BYTES,
                                          .total_bytes = config->device_bytes,
+                                         .uses_untold = config->uses_untold,
                                          .costs = config->spill_bytes > 0 ? &costs : NULL};
 
     ms_call_costs_of_halts(config->costs, &costs);
@@ -168,6 +177,8 @@ static bool set_up_device(struct ms_replay *replay)
                                                             ? &ms_spill_choice_lru
                                                             : &ms_spill_choice_predict,
                                         .choice = choice_of(replay),
+                                        .is_optimizers = is_optimizers,
+                                        .sites = &replay->optimizers,
                                         .views = config->views};
 
     return ms_pool_create(&pool, &replay->pool) == MS_OK &&
@@ -239,6 +250,7 @@ static void tear_down(struct ms_replay *replay)
     }
     ms_oracle_delete(replay->oracle);
     ms_buffer_free(&replay->uses);
+    ms_buffer_free(&replay->optimizers);
     free(replay->addr_of);
     free(replay->base_of);
     free(replay->freezing);

@@ -98,6 +98,8 @@ struct ms_replay_config {
     uint64_t steps_every; /* a step is so many operations; 0: as the recording says */
     bool views;           /* a chunk may be mapped at two addresses */
     bool charges;         /* what the driver took beside the pool counts */
+    bool uses_untold;     /* the pool learns of births and deaths alone: what is used, it is not
+                             told, as where no driver tells what a kernel's parameters are */
     bool timed;           /* the pool's own time is measured */
     bool checked;         /* every live byte is seen to be backed, and the pool to be valid */
     const struct ms_call_costs *costs;

@@ -36,6 +36,7 @@ struct ms_replay {
     bool over;                               /* what the pool does now is not the run's */
     uint64_t boundary_calls, boundary_moves; /* at the beginning of the third step */
     struct ms_buffer uses;                   /* of what persists; where live memory is spilled */
+    struct ms_buffer optimizers;             /* a byte for each site: see ms_recorded_uses */
     size_t next_use;
     uint64_t step_peak_bytes;       /* live, and charged beside, in this step */
     struct ms_moved boundary_moved; /* when the warm-up was over */

@@ -40,7 +40,9 @@ static void work(struct ms_replay *replay, const struct ms_operation *operation,
 static void use(struct ms_replay *replay, ms_addr_t addr, uint64_t bytes, bool written)
 {
     if (replay->config->spill_bytes > 0) {
-        const uint64_t on_host = ms_pool_touch(replay->pool, addr, bytes);
+        const uint64_t on_host =
+            (replay->config->uses_untold ? ms_pool_on_host_bytes : ms_pool_touch)(replay->pool,
+                                                                                  addr, bytes);
 
         replay->result->used_on_host_bytes += written ? 2 * on_host : on_host;
     }

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#define MOST_SITES (1u << 20) /* a recording may say anything */
+
 struct span {
     size_t begin, peak, end; /* operations; end: that of the step's end */
 };
@@ -15,7 +17,7 @@ struct search {
     struct ms_buffer steps; /* struct span */
     struct life *lives;     /* by object */
     struct ms_buffer kept;  /* size_t: births of what persists, in order */
-    struct ms_buffer *uses;
+    struct ms_buffer *uses, *optimizers;
 };
 
 /* Whether the operation begins or ends a range that counts as live. */
@@ -121,6 +123,21 @@ static void add_step(struct search *search, const struct span *step, size_t para
     }
 }
 
+/* Site 0 is unknown, and no run has as many as MOST_SITES. */
+static void find_optimizers(struct search *search, size_t parameters)
+{
+    const size_t *kept = (const size_t *)(const void *)search->kept.at;
+    char *optimizers = ms_buffer_extend(search->optimizers, MOST_SITES);
+
+    for (size_t k = search->kept.bytes / sizeof(*kept); optimizers && k-- > 0;) {
+        const uint32_t site = ms_recording_at(search->recording, kept[k])->site;
+
+        if (site != 0 && site < MOST_SITES) {
+            optimizers[site] = k >= parameters;
+        }
+    }
+}
+
 static void find_uses(struct search *search)
 {
     size_t parameters = 0;
@@ -137,18 +154,21 @@ static void find_uses(struct search *search)
     for (size_t k = 0; k < steps; k++) {
         add_step(search, step_at(search, k), parameters);
     }
+    find_optimizers(search, parameters);
 }
 
-bool ms_recorded_uses(const struct ms_recording *recording, struct ms_buffer *uses)
+bool ms_recorded_uses(const struct ms_recording *recording, struct ms_buffer *uses,
+                      struct ms_buffer *optimizers)
 {
-    struct search search = {.recording = recording, .uses = uses};
+    struct search search = {.recording = recording, .uses = uses, .optimizers = optimizers};
     bool found;
 
     search.lives = calloc((size_t)recording->objects + 1, sizeof(*search.lives));
     if (search.lives) {
         find_uses(&search);
     }
-    found = search.lives && !search.steps.failed && !search.kept.failed && !uses->failed;
+    found = search.lives && !search.steps.failed && !search.kept.failed && !uses->failed &&
+            !optimizers->failed;
     free(search.lives);
     ms_buffer_free(&search.steps);
     ms_buffer_free(&search.kept);

@@ -8,7 +8,7 @@
  *                   between a step's beginning and its peak, in the reverse order between its peak
  *                   and its end, and read and written at its end
  *     optimizer     those born later: read and written at each step's end, in the order of their
- *                   births
+ *                   births. Their call sites are an optimizer's, where no parameter has the same
  *
  * A recording without steps has nothing that persists. */
 #ifndef MEMSHIM_REPORT_REPLAY_USES_H
@@ -25,8 +25,10 @@ struct ms_recorded_use {
     bool written;     /* else only read */
 };
 
-/* Adds those of what persists, by operation. False where memory ran out. */
-bool ms_recorded_uses(const struct ms_recording *recording, struct ms_buffer *uses);
+/* Adds those of what persists, by operation, and to `optimizers` a byte for each call site from 0
+ * on: 1 where it is an optimizer's. False where memory ran out. */
+bool ms_recorded_uses(const struct ms_recording *recording, struct ms_buffer *uses,
+                      struct ms_buffer *optimizers);
 
 static inline size_t ms_recorded_uses_count(const struct ms_buffer *uses)
 {

@@ -39,6 +39,8 @@ static const char usage[] =
     "  --spill-policy P  predict (default): what is used last, as the last step foretells it; or\n"
     "                    lru: what was used least recently, back between steps where room is\n"
     "  --without-charges     leave out what the driver took beside the pool (contexts, ...)\n"
+    "  --without-uses    the pool is not told what is used, as where the driver does not say what\n"
+    "                    a kernel's parameters are (before 12.4)\n"
     "  --mode native|tensor  native (default): segments and pages as they were asked for; tensor:\n"
     "                    every tensor a block of its own, placed by the pool\n"
     "  --views           what the pool places may lie on views: a partly used chunk is mapped "
@@ -59,7 +61,7 @@ struct call {
     uint64_t cap_bytes, device_bytes, host_limit_bytes, spill_bytes; /* 0: not given */
     double fraction;                                                 /* 0: not given */
     uint64_t lag, steps_every, device;
-    bool device_given, min_cap, json, without_charges, views;
+    bool device_given, min_cap, json, without_charges, without_uses, views;
     enum ms_replay_mode mode;
     enum ms_replay_policy policy;
     enum ms_spill_policy spill_policy;
@@ -120,6 +122,7 @@ enum option {
     TO_CSV,
     MIN_CAP, /* from here on without a value */
     WITHOUT_CHARGES,
+    WITHOUT_USES,
     VIEWS,
     JSON,
     OPTIONS
@@ -143,6 +146,7 @@ static const struct {
     [TO_CSV] = {"--to-csv", "a file, or - for the terminal"},
     [MIN_CAP] = {"--min-cap", NULL},
     [WITHOUT_CHARGES] = {"--without-charges", NULL},
+    [WITHOUT_USES] = {"--without-uses", NULL},
     [VIEWS] = {"--views", NULL},
     [JSON] = {"--json", NULL},
 };
@@ -184,6 +188,9 @@ static bool take_value(enum option option, const char *value, struct call *call)
         return true;
     case WITHOUT_CHARGES:
         call->without_charges = true;
+        return true;
+    case WITHOUT_USES:
+        call->without_uses = true;
         return true;
     case VIEWS:
         call->views = true;
@@ -367,6 +374,7 @@ static int replay(const struct call *call, const struct ms_recording *recording,
         .steps_every = call->steps_every,
         .views = call->views,
         .charges = !call->without_charges,
+        .uses_untold = call->without_uses,
         .timed = true,
         .checked = true,
         .costs = costs};

@@ -8,6 +8,7 @@
 #include "shim/serve/driver.h"
 #include "shim/serve/heat.h"
 #include "shim/serve/host_bytes.h"
+#include "shim/serve/parameters.h"
 #include "shim/serve/reservations.h"
 #include "shim/serve/standstill.h"
 #include "shim/serve/stream.h"
@@ -190,10 +191,11 @@ static ms_status_t unmap(void *ctx, ms_addr_t addr, uint64_t bytes)
     return ms_status_from(result);
 }
 
-static void tell_uses(void *ctx)
+static bool tell_uses(void *ctx)
 {
     (void)ctx;
     ms_heat_settle();
+    return ms_parameters_told();
 }
 
 static bool capturing(void *ctx)

@@ -38,6 +38,7 @@ struct slot {
 static struct slot slots[1u << BUCKET_BITS][WAYS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of whoever writes slots */
 static _Atomic uint32_t generation; /* slots of another one say nothing any more */
+static _Atomic bool told;           /* of one function at least */
 
 /* Kernels: open addressing. Where it is full nothing new is asked about, since the driver is not
  * known to tell a kernel from a function by itself. */
@@ -202,7 +203,15 @@ static bool layout_of(const void *function, struct layout *layout)
     uint32_t now = atomic_load(&generation);
     ask(function, layout);
     keep(function, now, layout);
+    if (layout->count > 0) {
+        atomic_store_explicit(&told, true, memory_order_relaxed);
+    }
     return true;
+}
+
+bool ms_parameters_told(void)
+{
+    return atomic_load_explicit(&told, memory_order_relaxed);
 }
 
 /* ---- words */

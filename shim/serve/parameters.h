@@ -7,6 +7,7 @@
 #ifndef MEMSHIM_SHIM_SERVE_PARAMETERS_H
 #define MEMSHIM_SHIM_SERVE_PARAMETERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shim/hook.h"
@@ -16,6 +17,9 @@
  * while anything captures. */
 void ms_parameters_each(const void *function, void **parameters, void **extra,
                         void (*word)(void *ctx, uint64_t value), void *ctx);
+
+/* Whether the driver has told of any function that may hold pointers. */
+bool ms_parameters_told(void);
 
 /* The program was given this kernel, which it may launch in the place of a function (cuda.h,
  * cuLaunchKernel); or this function, whose handle may have been a kernel's. */

@@ -20,6 +20,7 @@
 #include "shim/serve/heat.h"
 #include "shim/serve/host_bytes.h"
 #include "shim/serve/stream.h"
+#include "shim/sites/site.h"
 #include "shim/sites/tags.h"
 
 /* Work that was queued before may take its time; what waits for a held thread never ends. */
@@ -64,6 +65,12 @@ struct ms_budget *ms_spill_budget(void)
     return &on_host;
 }
 
+static bool is_optimizers(void *sites, uint32_t site)
+{
+    (void)sites;
+    return ms_site_is_optimizers(site);
+}
+
 void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config)
 {
     uint64_t limit = 0;
@@ -79,6 +86,7 @@ void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config)
     config->spill_budget = ms_spill_budget();
     config->halt_limit_ns = HALT_LIMIT_NS;
     config->spill_choice = &ms_spill_choice_predict;
+    config->is_optimizers = is_optimizers;
 }
 
 uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
