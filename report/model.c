@@ -10,15 +10,13 @@
 #include <time.h>
 
 #include "report/kinds.h"
+#include "report/log_entries.h"
 #include "report/model_sites.h"
 #include "report/progress.h"
 #include "report/reader.h"
 #include "report/records.h"
 
 #define NS_PER_S UINT64_C(1000000000)
-
-/* So many allocations after an out-of-memory are more than a program makes that only ends. */
-#define WENT_ON_ALLOCATIONS 64
 
 struct replay {
     struct ms_model *model;
@@ -117,60 +115,32 @@ static void add_threshold(struct ms_model *model, const struct ms_log_entry *ent
     }
 }
 
-/* False where the entry is none. */
-static bool read_entry(struct replay *replay, const struct ms_log_entry *entry, const char *payload)
+static void read_entry(struct replay *replay, const struct ms_log_entry *entry, const char *payload)
 {
-    switch (entry->kind) {
-    case MS_LOG_OOM:
-        if (entry->bytes != sizeof(struct ms_log_oom)) {
-            return false;
-        }
+    if (entry->kind == MS_LOG_OOM) {
         add_oom(replay, entry, payload);
-        return true;
-    case MS_LOG_THRESHOLD:
-        if (entry->bytes != sizeof(struct ms_log_threshold)) {
-            return false;
-        }
+    } else if (entry->kind == MS_LOG_THRESHOLD) {
         add_threshold(replay->model, entry, payload);
-        return true;
-    case MS_LOG_NOTE:
+    } else {
         add_note(replay->model, payload, entry->bytes);
-        return true;
-    default:
-        return false;
     }
 }
 
 static void read_log(struct replay *replay, struct ms_extent_place *place)
 {
-    const struct ms_extent_header *header = (const struct ms_extent_header *)replay->reader->extent;
+    bool damaged = !ms_reader_load(replay->reader, place);
 
-    if (!ms_reader_load(replay->reader, place)) {
-        ms_model_warn(replay->model,
-                      "a part of the log is damaged: out-of-memories may be missing");
-        return;
-    }
-
-    const char *at = replay->reader->extent + header->payload_offset;
-    uint64_t left = place->committed_bytes;
-
-    while (left > 0) {
+    if (!damaged) {
+        struct ms_log_entries entries = ms_log_entries_begin(replay->reader, place);
         struct ms_log_entry entry;
+        const char *payload;
 
-        if (left < sizeof(entry)) {
-            break;
+        while (ms_log_entries_next(&entries, &entry, &payload)) {
+            read_entry(replay, &entry, payload);
         }
-        memcpy(&entry, at, sizeof(entry));
-
-        const uint64_t bytes = sizeof(entry) + ((entry.bytes + UINT64_C(7)) & ~UINT64_C(7));
-
-        if (bytes > left || !read_entry(replay, &entry, at + sizeof(entry))) {
-            break;
-        }
-        at += bytes;
-        left -= bytes;
+        damaged = entries.left_bytes > 0;
     }
-    if (left > 0) {
+    if (damaged) {
         ms_model_warn(replay->model,
                       "a part of the log is damaged: out-of-memories may be missing");
     }
@@ -466,7 +436,7 @@ static void finish_ooms(struct replay *replay)
         }
         *oom = all[i];
         oom->recovered |= ended_well || sums->allocations + sums->births >
-                                            oom->record.allocations + WENT_ON_ALLOCATIONS;
+                                            oom->record.allocations + MS_WENT_ON_ALLOCATIONS;
     }
 }
 

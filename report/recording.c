@@ -5,7 +5,6 @@
 #include "report/numbers.h"
 
 #define GRANULE_BYTES (UINT64_C(2) << 20)
-#define MOST_BYTES    (UINT64_C(1) << 48) /* more than any device's addresses reach */
 
 static const struct ms_complaint fine = {NULL, NULL};
 static const struct ms_complaint no_memory = {"line", "memory ran out here"};
@@ -151,7 +150,7 @@ static struct ms_complaint check_bytes(uint64_t bytes)
     if (bytes == 0) {
         return wrong("bytes", "is 0");
     }
-    return bytes > MOST_BYTES ? wrong("bytes", "is more than any device has") : fine;
+    return bytes > MS_RECORDED_MOST_BYTES ? wrong("bytes", "is more than any device has") : fine;
 }
 
 static struct ms_complaint check_place(const struct ms_recording *recording, uint64_t addr,
@@ -487,6 +486,24 @@ struct ms_complaint ms_recording_step(struct ms_recording *recording, uint64_t t
     return add(recording, &operation);
 }
 
+struct ms_complaint ms_recording_refused(struct ms_recording *recording, uint64_t time_us,
+                                         enum ms_operation_kind kind, uint64_t bytes,
+                                         uint64_t stream, uint32_t site)
+{
+    const struct ms_complaint complaint = check_bytes(bytes);
+    struct ms_operation operation = {.kind = (uint8_t)kind,
+                                     .arena = MS_RECORDED_NONE,
+                                     .bytes = bytes,
+                                     .site = site,
+                                     .time_us = time_us};
+
+    if (complaint.field) {
+        return complaint;
+    }
+    operation.stream = stream_number(recording, stream);
+    return add(recording, &operation);
+}
+
 /* Names are told apart by a hash of 64 bits: with a million of them, two that share one have odds
  * of 1 in 37 million, and then share a name in a message. */
 uint32_t ms_recording_site(struct ms_recording *recording, const char *name, size_t bytes)
@@ -531,6 +548,20 @@ const char *ms_recording_site_name(const struct ms_recording *recording, uint32_
     return recording->site_names.at + starts[site - 1];
 }
 
+/* A request that was not met is live for no moment. */
+static void count_refused(struct ms_recording *recording, const struct ms_operation *operation,
+                          uint64_t live_bytes)
+{
+    recording->refused += operation->kind == MS_OPERATION_REFUSED;
+    if (operation->kind == MS_OPERATION_FATAL) {
+        recording->fatal++;
+        live_bytes += operation->bytes;
+    }
+    if (live_bytes > recording->peak_wanted_bytes) {
+        recording->peak_wanted_bytes = live_bytes;
+    }
+}
+
 bool ms_recording_end(struct ms_recording *recording)
 {
     uint64_t live_bytes = 0;
@@ -558,6 +589,7 @@ bool ms_recording_end(struct ms_recording *recording)
         if (live_bytes > recording->peak_live_bytes) {
             recording->peak_live_bytes = live_bytes;
         }
+        count_refused(recording, operation, live_bytes);
     }
     recording->end_live_bytes = live_bytes;
     return !recording->operations.failed && !recording->arenas.failed;

@@ -21,6 +21,9 @@
  * last. */
 #define MS_RECORDED_STREAMS 60u
 
+/* More than any device's addresses reach. */
+#define MS_RECORDED_MOST_BYTES (UINT64_C(1) << 48)
+
 /* Each line: what the fields of struct ms_operation mean for it. */
 enum ms_operation_kind {
     MS_OPERATION_ALLOC,     /* object, arena where tensors are born in it, bytes, stream, site;
@@ -36,6 +39,8 @@ enum ms_operation_kind {
     MS_OPERATION_CHARGE,    /* bytes that the driver took beside the pool */
     MS_OPERATION_DISCHARGE, /* bytes */
     MS_OPERATION_STEP,      /* a step of the training begins */
+    MS_OPERATION_REFUSED,   /* bytes, stream, site: asked for and not got; the run went on */
+    MS_OPERATION_FATAL,     /* likewise; the run ended of it */
     MS_OPERATION_KIND_COUNT
 };
 
@@ -69,11 +74,14 @@ struct ms_recording {
     uint32_t objects, streams;
     unsigned device;
     uint64_t left_out; /* operations on what began before the recording did */
-    uint64_t damaged_windows, recycled_events; /* of the trace: what is not here because of them */
+    uint64_t damaged_windows, recycled_events; /* of the trace: what is not here because of them
+                                                  (a part of its log counts as a window) */
     uint64_t peak_live_bytes;                  /* blocks that are no arenas, and tensors */
+    uint64_t peak_wanted_bytes; /* and the request that the run ended of, where it did */
     uint64_t end_live_bytes;
     uint64_t cap_bytes, device_bytes;          /* of the run; 0: not told */
     uint64_t allocations, births, maps, steps; /* operations of these kinds */
+    uint64_t refused, fatal;                   /* likewise, after ms_recording_end */
     struct ms_treap_node *places;              /* blocks and pages that have an address */
     struct ms_slab place_slab;
     struct ms_numbers *live, *reservations, *stream_numbers; /* by the ids of the run */
@@ -139,6 +147,11 @@ struct ms_complaint ms_recording_charge(struct ms_recording *recording, uint64_t
                                         enum ms_operation_kind kind, uint64_t bytes);
 struct ms_complaint ms_recording_step(struct ms_recording *recording, uint64_t time_us);
 
+/* kind: MS_OPERATION_REFUSED or MS_OPERATION_FATAL. */
+struct ms_complaint ms_recording_refused(struct ms_recording *recording, uint64_t time_us,
+                                         enum ms_operation_kind kind, uint64_t bytes,
+                                         uint64_t stream, uint32_t site);
+
 /* The number of a call site that has a name; 0 where it is empty, or memory ran out. */
 uint32_t ms_recording_site(struct ms_recording *recording, const char *name, size_t bytes);
 
@@ -156,7 +169,15 @@ bool ms_recording_end(struct ms_recording *recording);
 bool ms_recording_read_csv(struct ms_recording *recording, const char *path, char *why,
                            size_t why_bytes);
 
-/* path: a trace file or its folder. device: an ordinal, or -1: the one with most events. */
+/* path: a trace file or its folder. device: an ordinal, or -1: the one with most events.
+ *
+ * Every out-of-memory of the device that its log has is an operation, of the bytes that were asked
+ * for, or of those that PyTorch asked the driver for to put them in, where these are more. What is
+ * asked for again with no allocation in between is one request, told where it was last refused: so
+ * PyTorch frees its cache and tries again before it raises its error. The run ended of the last one
+ * by the rule of the report's `recovered`: no allocation of that size came after it, nor many of
+ * any size, nor did the process end with status 0. Where PyTorch's second try succeeds, or the
+ * program goes on with less, it is one that the run went on without. */
 bool ms_recording_read_trace(struct ms_recording *recording, const char *path, int device,
                              char *why, size_t why_bytes);
 

@@ -36,6 +36,8 @@ enum op {
     CHARGE,
     DISCHARGE,
     STEP,
+    REFUSED,
+    FATAL,
     OPS
 };
 
@@ -57,6 +59,8 @@ static const struct {
     [CHARGE] = {"charge", NEEDS(BYTES)},
     [DISCHARGE] = {"discharge", NEEDS(BYTES)},
     [STEP] = {"step", 0},
+    [REFUSED] = {"refused", NEEDS(BYTES)},
+    [FATAL] = {"fatal", NEEDS(BYTES)},
 };
 
 struct row {
@@ -233,6 +237,11 @@ static struct ms_complaint put_row(struct csv *csv, const struct row *row)
         return ms_recording_charge(to, time_us, MS_OPERATION_CHARGE, number[BYTES]);
     case DISCHARGE:
         return ms_recording_charge(to, time_us, MS_OPERATION_DISCHARGE, number[BYTES]);
+    case REFUSED:
+    case FATAL:
+        return ms_recording_refused(to, time_us,
+                                    row->op == FATAL ? MS_OPERATION_FATAL : MS_OPERATION_REFUSED,
+                                    number[BYTES], number[STREAM], site);
     default:
         return ms_recording_step(to, time_us);
     }
@@ -479,6 +488,10 @@ static enum op op_of(const struct ms_operation *operation)
         return CHARGE;
     case MS_OPERATION_DISCHARGE:
         return DISCHARGE;
+    case MS_OPERATION_REFUSED:
+        return REFUSED;
+    case MS_OPERATION_FATAL:
+        return FATAL;
     default:
         return STEP;
     }
@@ -542,7 +555,7 @@ static void add_row(struct writer *writer, const struct ms_operation *operation)
                                        : 0]);
     add_number(out, needs & NEEDS(BYTES), operation->bytes);
     add_number(out, operation->stream != 0, operation->stream);
-    if (birth) {
+    if (birth || op == REFUSED || op == FATAL) {
         add_site(writer, operation->site);
     }
     ms_buffer_add(out, ",");

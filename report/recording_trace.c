@@ -5,28 +5,177 @@
 #include <sys/stat.h>
 
 #include "report/events.h"
+#include "report/log_entries.h"
 #include "report/reader.h"
 #include "report/recording.h"
 
 #define NS_PER_US 1000u
+#define TAKEN_OUT MS_OPERATION_KIND_COUNT /* of an operation, until the gaps are closed */
 
 struct source {
     struct ms_reader reader;
     uint64_t events[MS_DEVICE_COUNT];
+    uint64_t first_ns; /* of any event */
 };
 
 static void count_event(void *ctx, const struct ms_event *event, uint64_t time_ns)
 {
     struct source *source = ctx;
 
-    (void)time_ns;
+    source->first_ns = time_ns < source->first_ns ? time_ns : source->first_ns;
     source->events[event->device & (MS_DEVICE_COUNT - 1)] += ms_event_has_device(event);
 }
+
+/* An out-of-memory. */
+struct refusal {
+    uint64_t time_ns;
+    uint64_t requested_bytes;
+    uint64_t
+        called_bytes; /* of the driver's call that was refused: the same, or PyTorch's for it */
+    uint32_t site;
+};
 
 struct taking {
     struct ms_recording *recording;
     unsigned device;
+    struct ms_buffer refusals; /* struct refusal, of the device, in order */
+    size_t next_refusal;
+    uint64_t damaged_logs;
 };
+
+/* ---- out-of-memories ---- */
+
+static const struct refusal *refusal_at(const struct taking *taking, size_t index)
+{
+    return (const struct refusal *)taking->refusals.at + index;
+}
+
+static struct ms_operation *operation_at(const struct taking *taking, size_t index)
+{
+    return (struct ms_operation *)taking->recording->operations.at + index;
+}
+
+static void add_refusal(struct taking *taking, const struct ms_log_entry *entry,
+                        const char *payload)
+{
+    struct refusal *refusal = ms_buffer_extend(&taking->refusals, sizeof(*refusal));
+    struct ms_oom_state state;
+
+    if (refusal) {
+        memcpy(&state, payload + offsetof(struct ms_log_oom, state), sizeof(state));
+        *refusal = (struct refusal){.time_ns = entry->time_ns,
+                                    .requested_bytes = state.requested_bytes,
+                                    .called_bytes = state.refused_bytes > 0 ? state.refused_bytes
+                                                                            : state.requested_bytes,
+                                    .site = state.site};
+    }
+}
+
+/* What came before the first event that there is was refused beside what nobody knows of. */
+static void read_refusals(struct taking *taking, struct source *source)
+{
+    struct ms_reader *reader = &source->reader;
+
+    for (size_t i = 0; i < ms_reader_count(&reader->logs); i++) {
+        struct ms_extent_place *place = ms_reader_place(&reader->logs, i);
+        struct ms_log_entries entries = {.left_bytes = 1};
+
+        if (ms_reader_load(reader, place)) {
+            struct ms_log_entry entry;
+            const char *payload;
+
+            entries = ms_log_entries_begin(reader, place);
+            while (ms_log_entries_next(&entries, &entry, &payload)) {
+                if (entry.kind == MS_LOG_OOM && entry.time_ns >= source->first_ns &&
+                    (entry.device & (MS_DEVICE_COUNT - 1)) == taking->device) {
+                    add_refusal(taking, &entry, payload);
+                }
+            }
+        }
+        taking->damaged_logs += entries.left_bytes > 0;
+    }
+}
+
+/* Those from before the time; what happened at the same time was before them. Until they are
+ * settled, `object` is their index. */
+static void take_refusals(struct taking *taking, uint64_t time_ns)
+{
+    const size_t count = taking->refusals.bytes / sizeof(struct refusal);
+
+    for (; taking->next_refusal < count; taking->next_refusal++) {
+        const struct refusal *refusal = refusal_at(taking, taking->next_refusal);
+        const uint64_t bytes = refusal->called_bytes > refusal->requested_bytes
+                                   ? refusal->called_bytes
+                                   : refusal->requested_bytes;
+        struct ms_complaint complaint;
+
+        if (refusal->time_ns >= time_ns) {
+            return;
+        }
+        complaint = ms_recording_refused(
+            taking->recording, refusal->time_ns / NS_PER_US, MS_OPERATION_REFUSED,
+            bytes < MS_RECORDED_MOST_BYTES ? bytes : MS_RECORDED_MOST_BYTES, 0, refusal->site);
+        taking->recording->left_out += complaint.field != NULL;
+        if (!complaint.field) {
+            const size_t last = ms_recording_count(taking->recording) - 1;
+
+            operation_at(taking, last)->object = (uint32_t)taking->next_refusal;
+        }
+    }
+}
+
+static bool is_allocation(const struct ms_operation *operation)
+{
+    return operation->kind == MS_OPERATION_ALLOC || operation->kind == MS_OPERATION_BORN ||
+           operation->kind == MS_OPERATION_CHARGE;
+}
+
+/* Marks what was asked for again, and finds the one that the run ended of, backwards: what
+ * came after each is known then. */
+static void settle_refusals(struct taking *taking, bool ended_well)
+{
+    const struct refusal *again = NULL; /* the next one, with no allocation since */
+    uint64_t allocations = 0, largest_bytes = 0;
+    bool found = ended_well;
+
+    for (size_t i = ms_recording_count(taking->recording); i-- > 0;) {
+        struct ms_operation *operation = operation_at(taking, i);
+
+        if (is_allocation(operation)) {
+            allocations++;
+            largest_bytes = operation->bytes > largest_bytes ? operation->bytes : largest_bytes;
+            again = NULL;
+        } else if (operation->kind == MS_OPERATION_REFUSED) {
+            const struct refusal *refusal = refusal_at(taking, operation->object);
+            const bool recovered =
+                allocations > MS_WENT_ON_ALLOCATIONS || largest_bytes >= refusal->requested_bytes;
+
+            if (again && again->called_bytes == refusal->called_bytes) {
+                operation->kind = TAKEN_OUT;
+            } else if (!found && !recovered) {
+                operation->kind = MS_OPERATION_FATAL;
+                found = true;
+            }
+            operation->object = 0;
+            again = refusal;
+        }
+    }
+}
+
+static void close_gaps(struct taking *taking)
+{
+    const size_t count = ms_recording_count(taking->recording);
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (operation_at(taking, i)->kind != TAKEN_OUT) {
+            *operation_at(taking, kept++) = *operation_at(taking, i);
+        }
+    }
+    taking->recording->operations.bytes = kept * sizeof(struct ms_operation);
+}
+
+/* ---- events ---- */
 
 /* Chunks of the pool are its own doing; those of the program's own are charged like what the driver
  * took. */
@@ -77,7 +226,7 @@ static struct ms_complaint take_range(struct ms_recording *recording, const stru
 
 static void take_event(void *ctx, const struct ms_event *event, uint64_t time_ns)
 {
-    const struct taking *taking = ctx;
+    struct taking *taking = ctx;
     struct ms_recording *recording = taking->recording;
     const uint64_t time_us = time_ns / NS_PER_US;
     struct ms_complaint complaint;
@@ -85,6 +234,7 @@ static void take_event(void *ctx, const struct ms_event *event, uint64_t time_ns
     if (event->kind != MS_EVENT_STEP && event->device != taking->device) {
         return;
     }
+    take_refusals(taking, time_ns);
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
         complaint = ms_recording_alloc(recording, time_us, event->id, event->addr, event->bytes,
@@ -139,13 +289,34 @@ static bool no_memory(const struct source *source, char *why, size_t why_bytes)
     return false;
 }
 
+static bool ended_well(const struct ms_file_header *header)
+{
+    return header->state == MS_TRACE_CLOSED && header->exit_known && header->exit_status == 0;
+}
+
+/* False where memory ran out. */
+static bool take_all(struct source *source, struct taking *taking)
+{
+    const struct ms_events_visitor take = {.ctx = taking, .event = take_event};
+    bool taken = ms_events_walk(&source->reader, &take, &taking->recording->damaged_windows);
+
+    if (taken) {
+        take_refusals(taking, UINT64_MAX);
+        settle_refusals(taking, ended_well(&source->reader.header));
+        close_gaps(taking);
+        taken = !taking->refusals.failed && ms_recording_end(taking->recording);
+    }
+    return taken;
+}
+
 static bool read_events(struct source *source, struct ms_recording *recording, int device,
                         char *why, size_t why_bytes)
 {
     struct taking taking = {.recording = recording};
     const struct ms_events_visitor count = {.ctx = source, .event = count_event};
-    const struct ms_events_visitor take = {.ctx = &taking, .event = take_event};
+    bool read;
 
+    source->first_ns = UINT64_MAX;
     if (!ms_events_walk(&source->reader, &count, &recording->damaged_windows)) {
         return no_memory(source, why, why_bytes);
     }
@@ -157,9 +328,11 @@ static bool read_events(struct source *source, struct ms_recording *recording, i
     }
     recording->device = taking.device;
     recording->recycled_events = source->reader.header.recycled_events;
-    return (ms_events_walk(&source->reader, &take, &recording->damaged_windows) &&
-            ms_recording_end(recording)) ||
-           no_memory(source, why, why_bytes);
+    read_refusals(&taking, source);
+    read = take_all(source, &taking);
+    ms_buffer_free(&taking.refusals);
+    recording->damaged_windows += taking.damaged_logs;
+    return read || no_memory(source, why, why_bytes);
 }
 
 bool ms_recording_read_trace(struct ms_recording *recording, const char *path, int device,

@@ -28,6 +28,8 @@ const char *const ms_operation_names[MS_OPERATION_KIND_COUNT] = {
     [MS_OPERATION_CHARGE] = "charge",
     [MS_OPERATION_DISCHARGE] = "discharge",
     [MS_OPERATION_STEP] = "step",
+    [MS_OPERATION_REFUSED] = "refused",
+    [MS_OPERATION_FATAL] = "fatal",
 };
 
 /* ---- what the pool tells of the device's calls ---- */

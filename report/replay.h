@@ -125,6 +125,10 @@ struct ms_replay_result {
     bool host_memory; /* of this machine: it ran out, nothing below holds */
     struct ms_replay_failure failure;
     uint64_t operations; /* that were replayed */
+    /* Requests that the run did not get: tried here, and of these got, which are given back at once
+     * and stand in the peaks. Where the one that the run ended of is not got, this is a failure;
+     * the others were part of the run as it was. */
+    uint64_t refused, refused_served;
     uint64_t peak_live_bytes, peak_reserved_bytes, peak_charged_bytes;
     uint64_t peak_host_backed_bytes, host_backed_births;
     uint64_t calls[MS_REPLAY_CALL_COUNT];

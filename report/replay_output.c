@@ -66,6 +66,14 @@ static void add_failure(const struct ms_replay_answer *answer, char *text, size_
                    site ? " Asked for by " : "", site ? site : "");
 }
 
+static bool failed_as_it_did(const struct ms_replay_answer *answer)
+{
+    const struct ms_replay_failure *failure = &answer->result->failure;
+
+    return failure->happened &&
+           ms_recording_at(answer->recording, failure->operation)->kind == MS_OPERATION_FATAL;
+}
+
 /* ---- text ---- */
 
 static void add_bytes(struct ms_buffer *out, const char *name, uint64_t bytes)
@@ -94,12 +102,28 @@ static void add_head(const struct ms_replay_answer *answer, struct ms_buffer *ou
     }
     if (answer->result->failure.happened) {
         add_failure(answer, sentence, sizeof(sentence));
-        ms_buffer_format(out, "FAILED with a cap of %s at ", cap);
+        ms_buffer_format(out, "FAILED with a cap of %s%s at ", cap,
+                         failed_as_it_did(answer) ? ", as the run did," : "");
         ms_buffer_add_plain(out, sentence);
         ms_buffer_add(out, "\n");
     } else {
         ms_buffer_format(out, "completed with a cap of %s%s\n", cap,
                          answer->result->peak_host_backed_bytes ? ", partly on the host" : "");
+    }
+}
+
+static void add_refused(const struct ms_replay_answer *answer, struct ms_buffer *out)
+{
+    const struct ms_recording *recording = answer->recording;
+    const struct ms_replay_result *result = answer->result;
+
+    if (recording->fatal > 0) {
+        add_bytes(out, "with the last request", recording->peak_wanted_bytes);
+    }
+    if (recording->refused + recording->fatal > 0) {
+        ms_buffer_format(out, "  %-22s %12" PRIu64 "   would be served, of %" PRIu64 " tried%s\n",
+                         "refused requests", result->refused_served, result->refused,
+                         recording->fatal > 0 ? "; the run ended of the last" : "");
     }
 }
 
@@ -112,13 +136,14 @@ static void add_sizes(const struct ms_replay_answer *answer, struct ms_buffer *o
         add_bytes(out, "smallest cap", answer->min_cap_bytes);
         ms_buffer_format(
             out, "  %-22s %12s   (%u replays)\n", "overhead ratio",
-            ms_decimal_text(ratio(answer->min_cap_bytes, answer->recording->peak_live_bytes),
+            ms_decimal_text(ratio(answer->min_cap_bytes, answer->recording->peak_wanted_bytes),
                             ratio_text, sizeof(ratio_text)),
             answer->replays);
     } else if (answer->searched) {
         ms_buffer_add(out, "  there is no cap with which it completes\n");
     }
     add_bytes(out, "peak live", answer->recording->peak_live_bytes);
+    add_refused(answer, out);
     add_bytes(out, "peak reserved", result->peak_reserved_bytes);
     add_bytes(out, "peak charged", result->peak_charged_bytes);
     if (result->peak_host_backed_bytes) {
@@ -284,6 +309,8 @@ static void json_recording(struct ms_json *json, const struct ms_recording *reco
     ms_json_count(json, "allocations", recording->allocations);
     ms_json_count(json, "births", recording->births);
     ms_json_count(json, "pages_mapped", recording->maps);
+    ms_json_count(json, "refused", recording->refused);
+    ms_json_count(json, "fatal", recording->fatal);
     ms_json_count(json, "left_out", recording->left_out);
     ms_json_count(json, "recycled_events", recording->recycled_events);
     ms_json_count(json, "damaged_windows", recording->damaged_windows);
@@ -430,14 +457,17 @@ void ms_replay_json(const struct ms_replay_answer *answer, struct ms_buffer *out
     json_recording(&json, answer->recording);
     ms_json_flag(&json, "completed", !result->failure.happened);
     json_failure(&json, answer);
+    ms_json_count(&json, "refused_tried", result->refused);
+    ms_json_count(&json, "refused_served", result->refused_served);
     ms_json_count(&json, "peak_live_bytes", answer->recording->peak_live_bytes);
+    ms_json_count(&json, "peak_wanted_bytes", answer->recording->peak_wanted_bytes);
     ms_json_count(&json, "peak_reserved_bytes", result->peak_reserved_bytes);
     ms_json_count(&json, "peak_charged_bytes", result->peak_charged_bytes);
     ms_json_count(&json, "peak_host_backed_bytes", result->peak_host_backed_bytes);
     if (answer->searched && answer->min_cap_bytes) {
         ms_json_count(&json, "min_cap_bytes", answer->min_cap_bytes);
         json_decimal(&json, "overhead_ratio",
-                     ratio(answer->min_cap_bytes, answer->recording->peak_live_bytes));
+                     ratio(answer->min_cap_bytes, answer->recording->peak_wanted_bytes));
         ms_json_count(&json, "replays", answer->replays);
     } else {
         ms_json_null(&json, "min_cap_bytes");

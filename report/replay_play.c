@@ -164,12 +164,17 @@ static void lose_arena(struct ms_replay *replay, uint32_t arena)
     }
 }
 
+static struct ms_request request_of(const struct ms_operation *operation)
+{
+    return (struct ms_request){.bytes = operation->bytes,
+                               .stream = stream_of(operation),
+                               .site = operation->site,
+                               .may_wait = true};
+}
+
 static ms_status_t alloc(struct ms_replay *replay, const struct ms_operation *operation)
 {
-    const struct ms_request request = {.bytes = operation->bytes,
-                                       .stream = stream_of(operation),
-                                       .site = operation->site,
-                                       .may_wait = true};
+    const struct ms_request request = request_of(operation);
     const bool arena =
         operation->kind == MS_OPERATION_ALLOC && operation->arena != MS_RECORDED_NONE;
     struct ms_block_info block = {0};
@@ -188,6 +193,21 @@ static ms_status_t alloc(struct ms_replay *replay, const struct ms_operation *op
         work(replay, operation, block.addr);
     }
     return MS_OK;
+}
+
+/* The program went on without it, or ended: what is got is given back at once. */
+static ms_status_t ask_again(struct ms_replay *replay, const struct ms_operation *operation)
+{
+    const struct ms_request request = request_of(operation);
+    struct ms_block_info block;
+    const ms_status_t status = ms_pool_alloc(replay->pool, &request, &block);
+
+    replay->result->refused++;
+    if (status == MS_OK) {
+        replay->result->refused_served++;
+        (void)ms_pool_free(replay->pool, block.addr, request.stream);
+    }
+    return operation->kind == MS_OPERATION_FATAL ? status : MS_OK;
 }
 
 static void release(struct ms_replay *replay, const struct ms_operation *operation)
@@ -453,6 +473,9 @@ static ms_status_t play(struct ms_replay *replay, const struct ms_operation *ope
     case MS_OPERATION_DISCHARGE:
         charge(replay, operation);
         return MS_OK;
+    case MS_OPERATION_REFUSED:
+    case MS_OPERATION_FATAL:
+        return ask_again(replay, operation);
     default:
         begin_step(replay);
         return MS_OK;

@@ -40,8 +40,8 @@ uint64_t ms_replay_min_cap(const struct ms_recording *recording,
                            struct ms_replay_result *result, unsigned *replays)
 {
     const uint64_t granule = MS_REPLAY_GRANULE_BYTES;
-    /* Less than the peak of live bytes is never enough. */
-    const uint64_t floor = (recording->peak_live_bytes + granule - 1) / granule;
+    /* Less than the peak of live bytes, or than what the run ended of, is never enough. */
+    const uint64_t floor = (recording->peak_wanted_bytes + granule - 1) / granule;
     struct ms_replay_config at = *config;
     uint64_t best;
 

@@ -63,8 +63,7 @@ void ms_what_if_try(struct ms_model *model, uint64_t most_operations)
 
     const struct ms_model_oom *oom = ms_model_oom_at(model, index);
     const struct ms_oom_state *state = &oom->record.state;
-    const struct ms_what_if_case is = {
-        .path = model->path, .device = oom->device, .time_ns = oom->time_ns, .state = state};
+    const struct ms_what_if_case is = {.path = model->path, .device = oom->device, .state = state};
 
     *found = (struct ms_what_if){.why = obstacle(model, oom, most_operations),
                                  .oom = index,

@@ -86,29 +86,23 @@ static void search_all(struct search *search, const struct ms_oom_state *state)
     }
 }
 
-/* Cuts what came after the out-of-memory, and asks for what it was for. False where there is no
- * memory. */
-static bool end_at(struct ms_recording *recording, uint64_t time_us, uint64_t bytes)
+/* Cuts what came after the request that the run ended of, and leaves out those that it went on
+ * without: they are no part of what is asked. False where it ended of none. */
+static bool end_at_fatal(struct ms_recording *recording)
 {
-    size_t count = ms_recording_count(recording);
+    struct ms_operation *operations = (struct ms_operation *)recording->operations.at;
+    size_t count = ms_recording_count(recording), kept = 0;
 
-    while (count > 0 && ms_recording_at(recording, count - 1)->time_us > time_us) {
+    while (count > 0 && operations[count - 1].kind != MS_OPERATION_FATAL) {
         count--;
     }
-    recording->operations.bytes = count * sizeof(struct ms_operation);
-
-    struct ms_operation *request =
-        ms_buffer_extend(&recording->operations, sizeof(struct ms_operation));
-
-    if (!request) {
-        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (operations[i].kind != MS_OPERATION_REFUSED) {
+            operations[kept++] = operations[i];
+        }
     }
-    *request = (struct ms_operation){.kind = MS_OPERATION_ALLOC,
-                                     .object = recording->objects++,
-                                     .arena = MS_RECORDED_NONE,
-                                     .bytes = bytes,
-                                     .time_us = time_us};
-    return true;
+    recording->operations.bytes = kept * sizeof(*operations);
+    return kept > 0;
 }
 
 bool ms_what_if_search(const struct ms_what_if_case *is, uint64_t most_operations,
@@ -129,7 +123,7 @@ bool ms_what_if_search(const struct ms_what_if_case *is, uint64_t most_operation
             .left = most_operations};
 
         search.grain_bytes += search.grain_bytes == 0 ? MS_REPLAY_GRANULE_BYTES : 0;
-        if (end_at(&recording, is->time_ns / 1000, found->request_bytes)) {
+        if (end_at_fatal(&recording)) {
             search_all(&search, is->state);
         }
     }

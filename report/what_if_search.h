@@ -8,8 +8,8 @@
 #include "report/what_if.h"
 
 struct ms_what_if_case {
-    const char *path;         /* of the trace */
-    uint64_t device, time_ns; /* of the out-of-memory */
+    const char *path; /* of the trace */
+    uint64_t device;  /* of the out-of-memory that ended the run */
     const struct ms_oom_state *state;
 };
 

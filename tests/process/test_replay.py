@@ -74,6 +74,29 @@ class Replay(ProcessTest):
         self.assertEqual(answer["min_cap_bytes"], 3 * GRANULE)
         self.assertEqual(answer["overhead_ratio"], 1.0)
 
+    def test_requests_that_the_run_did_not_get(self) -> None:
+        """A granule more than the cap has: gone without, or what the run ended of."""
+        path = self.write(f"{OUTER}60,refused,,{GRANULE},,train.py:9 more\n70,free,4,,,\n")
+        answer = self.answer(path, "--cap", "6MiB")
+        self.assertTrue(answer["completed"])
+        self.assertEqual(answer["recording"]["refused"], 1)
+        self.assertEqual((answer["refused_tried"], answer["refused_served"]), (1, 0))
+        self.assertEqual(self.answer(path, "--min-cap")["min_cap_bytes"], 3 * GRANULE)
+
+        path = self.write(f"{OUTER}60,fatal,,{GRANULE},,train.py:9 more\n70,free,4,,,\n")
+        answer = self.answer(path, "--cap", "6MiB", status=1)
+        self.assertEqual(answer["failure"]["operation"], 7)
+        self.assertEqual(answer["failure"]["op"], "fatal")
+        self.assertEqual(answer["failure"]["site"], "train.py:9 more")
+        text = replay(path, "--cap=6MiB").stdout.decode()
+        self.assertIn("FAILED with a cap of 6.0 MiB, as the run did, at operation 7", text)
+        answer = self.answer(path, "--cap", "8MiB")
+        self.assertEqual((answer["refused_tried"], answer["refused_served"]), (1, 1))
+        self.assertEqual(answer["peak_wanted_bytes"], 4 * GRANULE)
+        answer = self.answer(path, "--min-cap")
+        self.assertEqual(answer["min_cap_bytes"], 4 * GRANULE)
+        self.assertEqual(answer["overhead_ratio"], 1.0)
+
     def test_a_fraction(self) -> None:
         path = self.write(OUTER)
         self.answer(path, "--fraction", "0.75", "--device-memory", "8MiB")
@@ -111,6 +134,16 @@ class Replay(ProcessTest):
             result.stderr.decode(),
             f"memshim replay: {path}:2: bytes: 'many' is no whole number\n",
         )
+        for row, expected in (
+            ("0,refused,,-1,,", "2: bytes: '-1' is no whole number"),
+            ("0,fatal,,,,", "2: bytes is missing: 'fatal' needs one"),
+            (f"0,fatal,,{1 << 60},,", "2: bytes is more than any device has"),
+            ("0,refused,,4096", "2: stream is missing: the row ends before it"),
+        ):
+            path = self.write(f"{HEADER}\n{row}\n")
+            result = replay(path)
+            self.assertEqual((result.returncode, result.stdout), (1, b""))
+            self.assertEqual(result.stderr.decode(), f"memshim replay: {path}:{expected}\n")
         missing = replay(self.folder / "none.csv")
         self.assertEqual(missing.returncode, 1)
         self.assertIn(b"none.csv: cannot be opened: No such file", missing.stderr)
@@ -193,9 +226,49 @@ class ReplayOfATrace(ProcessTest):
         self.assertEqual(answer["peak_live_bytes"], device["peak_live_bytes"])
         self.assertEqual(answer["recording"]["left_out"], 0)
         self.assertGreater(answer["recording"]["allocations"], 0)
+        self.assertEqual(answer["recording"]["fatal"], 0)
         other = replay(self.output / "latest", "--device", "9")
         self.assertEqual(other.returncode, 1)
         self.assertIn(b"it has no event of device 9", other.stderr)
+
+    def died(self, *arguments: str, fraction: str) -> Path:
+        """On a device of 1 GiB, 64 MiB of which are the context's."""
+        self.run_under_shim(
+            program("verdict_job"),
+            *arguments,
+            MEMSHIM_SPILL="off",
+            MEMSHIM_FRACTION=fraction,
+            SIMGPU_MEMORY="1GiB",
+            SIMGPU_CONTEXT=64 << 20,
+        ).check(1)
+        return self.output / "latest"
+
+    def check_died(self, trace: Path, cap_mib: int, asked_mib: int, need_mib: int) -> None:
+        """It fails at its own cap, as it did, and up to that with which it has what it asks for."""
+        for too_small_mib in (cap_mib, need_mib + 64 - 2):
+            result = replay(trace, "--json", "--cap", f"{too_small_mib}MiB")
+            self.assertEqual(result.returncode, 1, result.stderr)
+            failure = json.loads(result.stdout)["failure"]
+            self.assertEqual((failure["op"], failure["bytes"]), ("fatal", asked_mib << 20))
+        result = replay(trace, "--json", "--cap", f"{need_mib + 64}MiB")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        answer = json.loads(result.stdout)
+        self.assertEqual((answer["recording"]["fatal"], answer["failure"]), (1, None))
+        result = replay(trace, "--json", "--min-cap")
+        self.assertEqual(json.loads(result.stdout)["min_cap_bytes"], need_mib << 20)
+
+    def test_a_program_that_died(self) -> None:
+        trace = self.died("ask", "300", "300", fraction="0.6")
+        self.check_died(trace, cap_mib=614, asked_mib=300, need_mib=600)
+
+    def test_a_program_that_went_on_before_it_died(self) -> None:
+        """500 MiB and 600 are too much; 600 alone are not; with 601 more it ends."""
+        trace = self.died("search", fraction="1")
+        self.check_died(trace, cap_mib=1024, asked_mib=601, need_mib=1202)
+        answer = json.loads(replay(trace, "--json").stdout)
+        recovered = [event["recovered"] for event in only_report(self.output)["oom_events"]]
+        self.assertEqual(recovered, [True, False])
+        self.assertEqual((answer["recording"]["refused"], answer["refused_served"]), (1, 2))
 
 
 IMPORT = Path(__file__).resolve().parents[2] / "scripts" / "import_torch_snapshot.py"

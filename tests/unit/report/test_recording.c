@@ -136,7 +136,9 @@ Test(recording, there_and_back)
                                              ",born,1,1024,,,2097152\n"
                                              ",free,2,,1,,\n"
                                              ",step,,,,,\n"
-                                             ",discharge,,4096,,,\n";
+                                             ",discharge,,4096,,,\n"
+                                             ",refused,,9000,2,\"f, g\",\n"
+                                             ",fatal,,8000,,,\n";
     struct ms_recording first = read_text(WHOLE "5,charge,,4096,,,\n"
                                                 "6,segment,100,4194304,,,139637976727552\n"
                                                 "7,born,101,512,,\"f, g\",139637976728576\n"
@@ -149,7 +151,9 @@ Test(recording, there_and_back)
                                                 "20009,born,104,1024,,,139637976727552\n"
                                                 "20010,free,102,,900,,\n"
                                                 "20011,step,,,,,\n"
-                                                "20012,discharge,,4096,,,\n");
+                                                "20012,discharge,,4096,,,\n"
+                                                "20013,refused,,9000,901,\"f, g\",\n"
+                                                "20014,fatal,,8000,,,\n");
     struct ms_buffer out = {0};
 
     ms_recording_format_csv(&first, &out);
@@ -161,6 +165,10 @@ Test(recording, there_and_back)
     struct ms_recording second = read_text(text);
 
     cr_assert_eq(second.peak_live_bytes, first.peak_live_bytes);
+    cr_assert_eq(second.peak_live_bytes, 512 + 777 + 1024);
+    cr_assert_eq(second.peak_wanted_bytes, 512 + 1024 + 8000);
+    cr_assert_eq(second.refused, 1);
+    cr_assert_eq(second.fatal, 1);
     cr_assert_eq(ms_recording_count(&second), ms_recording_count(&first));
     free(text);
     ms_buffer_free(&out);
@@ -186,6 +194,13 @@ static const struct {
     {PLAIN "1,alloc,1,12,,\"here\n", ":2: site: its quotes are not closed"},
     {PLAIN "1,alloc,1,12,,\n2,alloc,1,12,,\n", ":3: id is live already"},
     {PLAIN "1,free,1,,,\n", ":2: id is not live"},
+    {PLAIN "1,refused,1,,,\n", ":2: bytes is missing: 'refused' needs one"},
+    {PLAIN "1,fatal,,,,\n", ":2: bytes is missing: 'fatal' needs one"},
+    {PLAIN "1,fatal,,0,,\n", ":2: bytes is 0"},
+    {PLAIN "1,refused,,-4096,,\n", ":2: bytes: '-4096' is no whole number"},
+    {PLAIN "1,fatal,,999999999999999999,,\n", ":2: bytes is more than any device has"},
+    {PLAIN "1,refused,,4096,x,\n", ":2: stream: 'x' is no whole number"},
+    {PLAIN "1,fatal,,4096\n", ":2: stream is missing: the row ends before it"},
     {PLAIN "1,alloc,1,12,,\n2,died,1,,,\n", ":3: id is that of a block, not of a tensor"},
     {PLAIN "1,segment,1,12,,\n", ":2: addr is missing: 'segment' needs one"},
     {WHOLE "1,segment,1,4096,,,512\n1,born,2,512,,,8192\n", ":3: addr lies in no segment"},
@@ -297,6 +312,199 @@ Test(recording, steps_go_from_a_trace_into_a_csv)
     for (size_t i = 0; i < ms_recording_count(&again); i++) {
         cr_assert_eq(ms_recording_at(&again, i)->kind, ms_recording_at(&recording, i)->kind);
     }
+    ms_buffer_free(&out);
+    ms_recording_free(&again);
+    ms_recording_free(&recording);
+}
+
+/* ---- requests that were refused ---- */
+
+static void refuse(ms_trace_t *trace, uint8_t device, uint64_t bytes, uint64_t torch_called_bytes)
+{
+    struct ms_oom_state state =
+        synthetic_oom(bytes, torch_called_bytes ? MS_OOM_TORCH : MS_OOM_DRIVER);
+
+    state.refused_bytes = torch_called_bytes;
+    state.site = 7;
+    ms_trace_oom(trace, device, &state);
+}
+
+static void tell(ms_trace_t *trace, enum ms_event_kind kind, uint64_t id, uint64_t bytes)
+{
+    ms_trace_emit(trace, &(struct ms_event){
+                             .kind = (uint8_t)kind, .id = id, .addr = id << 40, .bytes = bytes});
+}
+
+static ms_trace_t *begin_with_a_block(void)
+{
+    ms_trace_t *trace = synthetic_open(synthetic_folder());
+
+    ms_trace_device(trace, 0, "a card", NULL, 24 * GIB, 23 * GIB);
+    tell(trace, MS_EVENT_BLOCK_ALLOC, 1, 4 * GIB);
+    return trace;
+}
+
+static struct ms_recording end_with(ms_trace_t *trace, int status)
+{
+    struct ms_recording recording;
+    char why[PATH_MAX + 512] = "";
+
+    ms_trace_close(trace, true, status);
+    cr_assert(ms_recording_begin(&recording));
+    cr_assert(ms_recording_read_trace(&recording, ms_trace_dir(trace), 0, why, sizeof(why)), "%s",
+              why);
+    cr_assert_eq(recording.left_out, 0);
+    return recording;
+}
+
+/* The kinds of the operations after the first: a letter each. */
+static const char *kinds_of(const struct ms_recording *recording)
+{
+    static const char letters[MS_OPERATION_KIND_COUNT] = {[MS_OPERATION_ALLOC] = 'a',
+                                                          [MS_OPERATION_FREE] = 'f',
+                                                          [MS_OPERATION_REFUSED] = 'r',
+                                                          [MS_OPERATION_FATAL] = 'X'};
+    static char kinds[256];
+    const size_t count = ms_recording_count(recording);
+
+    cr_assert_leq(count, sizeof(kinds));
+    for (size_t i = 1; i < count; i++) {
+        kinds[i - 1] = letters[ms_recording_at(recording, i)->kind];
+    }
+    kinds[count > 0 ? count - 1 : 0] = '\0';
+    return kinds;
+}
+
+Test(recording, what_a_run_died_of)
+{
+    ms_trace_t *trace = begin_with_a_block();
+
+    refuse(trace, 0, 20 * GIB, 0);
+
+    struct ms_recording recording = end_with(trace, 1);
+    const struct ms_operation *last = ms_recording_at(&recording, 1);
+
+    cr_assert_str_eq(kinds_of(&recording), "X");
+    cr_assert_eq(last->bytes, 20 * GIB);
+    cr_assert_eq(last->site, 7);
+    cr_assert_eq(recording.peak_live_bytes, 4 * GIB);
+    cr_assert_eq(recording.peak_wanted_bytes, 24 * GIB);
+    ms_recording_free(&recording);
+}
+
+/* Its unwinding frees, and may still allocate a little. */
+Test(recording, what_comes_after_a_death)
+{
+    ms_trace_t *trace = begin_with_a_block();
+
+    refuse(trace, 0, 20 * GIB, 0);
+    tell(trace, MS_EVENT_BLOCK_FREE, 1, 4 * GIB);
+    tell(trace, MS_EVENT_BLOCK_ALLOC, 2, 512);
+
+    struct ms_recording recording = end_with(trace, 1);
+
+    cr_assert_str_eq(kinds_of(&recording), "Xfa");
+    ms_recording_free(&recording);
+}
+
+/* Halved, and got; then something larger, that nobody gets. */
+Test(recording, what_a_run_went_on_without)
+{
+    ms_trace_t *trace = begin_with_a_block();
+
+    refuse(trace, 0, 20 * GIB, 0);
+    refuse(trace, 0, 19 * GIB, 0);
+    tell(trace, MS_EVENT_BLOCK_ALLOC, 2, 19 * GIB);
+    tell(trace, MS_EVENT_BLOCK_FREE, 2, 19 * GIB);
+    tell(trace, MS_EVENT_BLOCK_ALLOC, 2, 20 * GIB);
+    refuse(trace, 0, 21 * GIB, 0);
+    refuse(trace, 1, 21 * GIB, 0);
+
+    struct ms_recording recording = end_with(trace, 1);
+
+    cr_assert_str_eq(kinds_of(&recording), "rrafaX", "and nothing of the other device");
+    cr_assert_eq(ms_recording_at(&recording, 6)->bytes, 21 * GIB);
+    ms_recording_free(&recording);
+}
+
+Test(recording, who_ends_well_died_of_nothing)
+{
+    ms_trace_t *trace = begin_with_a_block();
+
+    refuse(trace, 0, 20 * GIB, 0);
+
+    struct ms_recording recording = end_with(trace, 0);
+
+    cr_assert_str_eq(kinds_of(&recording), "r");
+    cr_assert_eq(recording.peak_wanted_bytes, 4 * GIB);
+    ms_recording_free(&recording);
+}
+
+Test(recording, who_allocates_on_died_of_nothing)
+{
+    ms_trace_t *trace = begin_with_a_block();
+
+    refuse(trace, 0, 20 * GIB, 0);
+    for (uint64_t id = 2; id < 80; id++) {
+        tell(trace, MS_EVENT_BLOCK_ALLOC, id, 512);
+    }
+
+    struct ms_recording recording = end_with(trace, 1);
+
+    cr_assert_eq(recording.refused, 1);
+    cr_assert_eq(recording.fatal, 0);
+    ms_recording_free(&recording);
+}
+
+/* PyTorch asks the driver for 20 GiB to put 19 in, frees what it has cached, asks again, and raises
+ * its error: one request, refused where nothing was cached any more. */
+Test(recording, torchs_retry_is_one_request)
+{
+    ms_trace_t *trace = begin_with_a_block();
+
+    refuse(trace, 0, 20 * GIB, 0);
+    tell(trace, MS_EVENT_BLOCK_FREE, 1, 4 * GIB);
+    refuse(trace, 0, 20 * GIB, 0);
+    refuse(trace, 0, 19 * GIB, 20 * GIB);
+
+    struct ms_recording recording = end_with(trace, 1);
+
+    cr_assert_str_eq(kinds_of(&recording), "fX");
+    cr_assert_eq(ms_recording_at(&recording, 2)->bytes, 20 * GIB, "with what it is put in");
+    ms_recording_free(&recording);
+}
+
+Test(recording, torchs_retry_that_succeeds)
+{
+    ms_trace_t *trace = begin_with_a_block();
+
+    refuse(trace, 0, 20 * GIB, 0);
+    tell(trace, MS_EVENT_BLOCK_FREE, 1, 4 * GIB);
+    tell(trace, MS_EVENT_BLOCK_ALLOC, 2, 20 * GIB);
+
+    struct ms_recording recording = end_with(trace, 1);
+
+    cr_assert_str_eq(kinds_of(&recording), "rfa");
+    ms_recording_free(&recording);
+}
+
+/* More than a CSV may say is still more than any device has. */
+Test(recording, a_request_that_no_device_could_meet)
+{
+    ms_trace_t *trace = begin_with_a_block();
+    struct ms_buffer out = {0};
+
+    refuse(trace, 0, UINT64_MAX, 0);
+
+    struct ms_recording recording = end_with(trace, 1);
+
+    cr_assert_eq(ms_recording_at(&recording, 1)->bytes, MS_RECORDED_MOST_BYTES);
+    ms_recording_format_csv(&recording, &out);
+    ms_buffer_append(&out, "", 1);
+
+    struct ms_recording again = read_text(out.at);
+
+    cr_assert_str_eq(kinds_of(&again), "X");
     ms_buffer_free(&out);
     ms_recording_free(&again);
     ms_recording_free(&recording);

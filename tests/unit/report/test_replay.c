@@ -184,6 +184,81 @@ Test(replay, where_it_fails)
     ms_recording_free(&recording);
 }
 
+/* ---- requests that the run did not get ---- */
+
+/* 4 MiB live; 4 more were refused, and 2 after a free, of which the run ended. */
+#define REFUSED_TWICE               \
+    PLAIN "0,alloc,1,2097152,,\n"   \
+          "1,alloc,2,2097152,,\n"   \
+          "2,refused,,4194304,1,\n" \
+          "3,free,1,,,\n"           \
+          "4,fatal,,4194304,,\n"    \
+          "5,free,2,,,\n"
+
+Test(replay, what_the_run_ended_of)
+{
+    struct ms_recording recording = read_text(REFUSED_TWICE);
+    struct ms_replay_config config = config_of(4 * MIB);
+    struct ms_replay_result result = replay(&recording, &config);
+    unsigned replays;
+
+    cr_assert(result.failure.happened);
+    cr_assert_eq(result.failure.operation, 4, "not where it went on");
+    cr_assert_eq(result.failure.status, MS_ERR_NO_MEMORY);
+    cr_assert_eq(result.refused, 2);
+    cr_assert_eq(result.refused_served, 0);
+
+    config = config_of(6 * MIB);
+    result = replay(&recording, &config);
+    cr_assert_not(result.failure.happened);
+    cr_assert_eq(result.refused, 2);
+    cr_assert_eq(result.refused_served, 1);
+    cr_assert_eq(result.peak_charged_bytes, 6 * MIB);
+    cr_assert_eq(result.operations, 6);
+
+    config = config_of(8 * MIB);
+    result = replay(&recording, &config);
+    cr_assert_eq(result.refused_served, 2);
+    cr_assert_eq(result.pool.live_bytes, 0, "what was got is given back");
+
+    cr_assert_eq(ms_replay_min_cap(&recording, &config, 12, &result, &replays), 6 * MIB);
+    ms_recording_free(&recording);
+}
+
+/* Neither makes the run need more, nor does trying it take anything away from what comes next. */
+Test(replay, what_the_run_went_on_without)
+{
+    struct ms_recording recording = read_text(PLAIN "0,alloc,1,2097152,1,\n"
+                                                    "1,refused,,1099511627776,1,\n"
+                                                    "2,refused,,2097152,,\n"
+                                                    "3,alloc,2,2097152,2,\n");
+    struct ms_replay_config config = config_of(4 * MIB);
+    struct ms_replay_result result;
+    unsigned replays;
+
+    for (config.lag = 0; config.lag <= 100; config.lag += 100) {
+        result = replay(&recording, &config);
+        cr_assert_not(result.failure.happened, "lag %lu", (unsigned long)config.lag);
+        cr_assert_eq(result.refused_served, 1);
+    }
+    config.lag = 0;
+    cr_assert_eq(ms_replay_min_cap(&recording, &config, 12, &result, &replays), 4 * MIB);
+    cr_assert_eq(recording.peak_wanted_bytes, 4 * MIB);
+    ms_recording_free(&recording);
+}
+
+Test(replay, more_than_any_device_has)
+{
+    struct ms_recording recording = read_text(PLAIN "0,fatal,,281474976710656,,\n");
+    struct ms_replay_config config = config_of(MS_REPLAY_AMPLE_BYTES);
+    struct ms_replay_result result;
+    unsigned replays;
+
+    cr_assert(replay(&recording, &config).failure.happened);
+    cr_assert_eq(ms_replay_min_cap(&recording, &config, 12, &result, &replays), 0);
+    ms_recording_free(&recording);
+}
+
 Test(replay, what_is_charged_beside_counts)
 {
     struct ms_recording recording = read_text(PLAIN "0,charge,,2097152,,\n"
