@@ -8,8 +8,9 @@
     memshim replay job.csv.gz --cap 24GiB           # would memshim have avoided it?
 
 The CSV holds PyTorch's segments (or the pages of its expandable segments), the tensors in them, and
-each request that ended in an out-of-memory, as a block that is given back at once. What was live
-when the recording began comes first. Only plain data is taken from the pickle: no code of it runs.
+each request that ended in an out-of-memory: the last is the one that the job ended of, unless as
+much was allocated later on, or many times more. What was live when the recording began comes first.
+Only plain data is taken from the pickle: no code of it runs.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ HEADER = ("time_us", "op", "id", "bytes", "stream", "site", "addr")
 GRANULE = 2 << 20
 LARGE_PAGE = 20 << 20  # what PyTorch maps at a time for large tensors
 FAR = 1 << 30  # pages further apart than this lie in different reservations
+WENT_ON = 64  # more allocations after an out-of-memory than a job makes that only ends
 
 Event = dict[str, Any]
 
@@ -260,10 +262,8 @@ class Writer:
         identity, inside = self.ids.pop(address)
         self.row(time, "died" if inside else "free", id=identity)
 
-    def oom(self, time: int, size: int, site: str) -> None:
-        identity = self.new_id()
-        self.row(time, "alloc", id=identity, bytes=size, site=site)
-        self.row(time, "free", id=identity)
+    def oom(self, time: int, size: int, site: str, fatal: bool) -> None:
+        self.row(time, "fatal" if fatal else "refused", bytes=size, site=site)
 
     def begin(self, start: Start) -> None:
         for address, (size, stream) in sorted(start.segments.items()):
@@ -273,10 +273,8 @@ class Writer:
         for address, (size, site) in sorted(start.tensors.items()):
             self.alloc(0, address, size, site)
 
-    def take(self, event: Event, time: int, with_ooms: bool) -> None:
+    def take(self, event: Event, time: int) -> None:
         action, size = event.get("action"), event.get("size", 0)
-        if action == "oom" and with_ooms and size > 0:
-            self.oom(time, size, site_of(event))
         if action not in ACTIONS or size <= 0:
             return
         address = event["addr"]
@@ -308,6 +306,18 @@ def runs(granules: set[int]) -> Iterator[tuple[int, int]]:
         yield first, last + GRANULE - first
 
 
+def fatal_oom(trace: Sequence[Event]) -> int | None:
+    """The index of the out-of-memory that ended the job."""
+    later = largest = 0
+    for index in range(len(trace) - 1, -1, -1):
+        action, size = trace[index].get("action"), trace[index].get("size", 0)
+        if action == "alloc":
+            later, largest = later + 1, max(largest, size)
+        elif action == "oom" and size > largest and later <= WENT_ON:
+            return index
+    return None
+
+
 def convert(snapshot: dict[str, Any], device: int | None, ooms: bool, out: io.TextIOBase) -> int:
     """Writes the CSV; the number of events that made no sense."""
     traces = snapshot["device_traces"]
@@ -325,9 +335,13 @@ def convert(snapshot: dict[str, Any], device: int | None, ooms: bool, out: io.Te
     writer.begin(start)
     began = trace[0].get("time_us", 0) if trace else 0
     time = 0
-    for event in trace:
+    fatal = fatal_oom(trace)
+    for index, event in enumerate(trace):
         time = max(time, int(event.get("time_us", began)) - began)
-        writer.take(event, time, ooms)
+        if event.get("action") != "oom":
+            writer.take(event, time)
+        elif ooms and event.get("size", 0) > 0:
+            writer.oom(time, event["size"], site_of(event), index == fatal)
     return writer.unknown
 
 

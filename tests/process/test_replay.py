@@ -368,10 +368,10 @@ class Snapshot(ProcessTest):
             f"5,born,4,1000,,train.py:12 forward,{LOW + PAGE}\n"
             "7,died,2,,,,\n"
             f"8,born,5,512,,train.py:12 forward,{LOW}\n"
-            f"9,alloc,6,{1 << 40},,train.py:12 forward,\n"
-            "9,free,6,,,,\n",
+            f"9,fatal,,{1 << 40},,train.py:12 forward,\n",
         )
         answer = self.replay_of(text, "--cap", "24GiB")
+        self.assertEqual(answer["failure"]["op"], "fatal")
         self.assertEqual(answer["failure"]["bytes"], 1 << 40)
         self.assertEqual(answer["failure"]["site"], "train.py:12 forward")
         answer = self.replay_of(self.convert(snapshot, "--without-ooms"))
@@ -414,6 +414,25 @@ class Snapshot(ProcessTest):
         answer = self.replay_of(text)
         self.assertTrue(answer["completed"])
         self.assertEqual(answer["peak_reserved_bytes"], 3 * PAGE)
+
+    def test_what_a_job_ended_of(self) -> None:
+        """The last request that it did not get, but where it got as much, or went on for long."""
+        oom, freed = event("oom", 0, PAGE), event("free_completed", LOW, PAGE)
+        got, less = event("alloc", LOW, PAGE), event("alloc", LOW, PAGE // 2)
+        small = [event("alloc", LOW + PAGE * (i + 2), 512) for i in range(65)]
+        for trace, expected in (
+            ([got, oom], ["fatal"]),
+            ([got, oom, freed], ["fatal"]),
+            ([oom, less, oom, oom], ["refused", "refused", "fatal"]),
+            ([oom, less], ["fatal"]),
+            ([oom, got], ["refused"]),
+            ([event("oom", 0, 2 * PAGE), oom, got], ["fatal", "refused"]),
+            ([oom, *small[:64]], ["fatal"]),
+            ([oom, *small], ["refused"]),
+        ):
+            text = self.convert({"device_traces": [trace], "segments": []})
+            ops = [line.split(",")[1] for line in text.splitlines()]
+            self.assertEqual([op for op in ops if op in ("refused", "fatal")], expected)
 
     def test_the_device_with_most_events(self) -> None:
         two = [event("alloc", LOW, 1), event("free_completed", LOW, 1)]

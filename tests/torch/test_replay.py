@@ -39,11 +39,29 @@ SOURCE = """
 """
 
 
-def replay(*arguments: str | Path) -> dict[str, Any]:
+# 600 MiB live, 256 cached; 500 are given up for 250, and 700 are what it ends of.
+DYING = """
+    import torch
+
+    def empty(mib):
+        return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+
+    cached = [empty(64) for _ in range(4)]
+    del cached
+    kept = empty(600)
+    try:
+        more = empty(500)
+    except torch.OutOfMemoryError:
+        more = empty(250)
+    empty(700)
+"""
+
+
+def replay(*arguments: str | Path, status: int = 0) -> dict[str, Any]:
     result = subprocess.run(
         [harness.CLI, "replay", *arguments, "--json"], capture_output=True, timeout=120
     )
-    if result.returncode != 0:
+    if result.returncode != status:
         raise AssertionError(result.stderr)
     answer: dict[str, Any] = json.loads(result.stdout)
     return answer
@@ -93,6 +111,27 @@ class Replay(unittest.TestCase):
             for mode in ("native", "tensor"):
                 smallest = replay(trace, "--min-cap", "--mode", mode)
                 self.assertLess(smallest["min_cap_bytes"], end["max_allocated"] + (16 << 20))
+
+    def test_a_trace_of_a_run_that_died(self) -> None:
+        """PyTorch asks the driver twice for a page, and raises its error: one request."""
+        said = harness.run(
+            DYING,
+            preload=harness.SHIM,
+            MEMSHIM_OUTPUT=f"{self.folder}/out",
+            MEMSHIM_SPILL="off",
+            SIMGPU_MEMORY="1GiB",
+            SIMGPU_CONTEXT=f"{64 << 20}",
+            PYTORCH_ALLOC_CONF="expandable_segments:True",
+        )
+        self.assertEqual(said.status, 1, said.describe())
+        trace = self.folder / "out" / "latest"
+        died = replay(trace, "--cap", "1GiB", status=1)
+        self.assertEqual((died["recording"]["refused"], died["recording"]["fatal"]), (1, 1))
+        self.assertEqual((died["failure"]["op"], died["failure"]["bytes"]), ("fatal", 700 << 20))
+        self.assertEqual((died["refused_tried"], died["refused_served"]), (2, 0))
+        smallest = replay(trace, "--min-cap")
+        self.assertEqual(smallest["min_cap_bytes"], 1550 << 20)
+        self.assertEqual(smallest["refused_served"], 2)
 
 
 if __name__ == "__main__":
