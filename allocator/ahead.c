@@ -10,10 +10,6 @@
 /* Near is within this part of a step; looked for as often. */
 enum { NEAR_PART = 24, LOOK_PART = 48 };
 
-/* Down and up costs what reading and writing it in so many steps does, in the one that it went down
- * in too. */
-enum { PAID_STEPS = 2 };
-
 static uint64_t less(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
@@ -275,20 +271,25 @@ static uint64_t must_stay(struct ms_pool *pool, uint64_t until)
     return less(most + waste, room);
 }
 
+/* From one look to the next, in ticks. */
+static uint64_t pause_of(const struct ms_forecast *forecast)
+{
+    uint64_t pause = forecast->period / LOOK_PART;
+    return pause > 0 ? pause : 1;
+}
+
 /* What came back and soon had to go again stays. But where uses are not told this is optimizer
- * state, which is used where it lies in every step: it comes when that has cost what moving does.
- */
+ * state, which costs in every step what down and up would: it comes once a step had room for it. */
 static bool stays(const struct ms_pool *pool, const struct ms_chunk *chunk)
 {
-    uint64_t steps = pool->ahead.forecast.steps - chunk->moved_step;
-    return chunk->returns > 0 && (pool->ahead.uses_told || steps < PAID_STEPS);
+    return chunk->returns > 0 && pool->ahead.uses_told;
 }
 
 uint64_t ms_ahead_promote_bytes(struct ms_pool *pool, struct ms_victim *heap, size_t count)
 {
     const struct ms_forecast *forecast = &pool->ahead.forecast;
     uint64_t near = forecast->tick + forecast->period / NEAR_PART;
-    bool begins = forecast->tick <= forecast->step_tick + forecast->period / LOOK_PART;
+    bool begins = forecast->tick <= forecast->step_tick + pause_of(forecast);
     uint64_t left = 0;
     uint64_t bytes = 0;
     uint64_t last_use = 0;
@@ -322,7 +323,6 @@ uint64_t ms_ahead_promote_bytes(struct ms_pool *pool, struct ms_victim *heap, si
 void ms_ahead_looked(struct ms_pool *pool)
 {
     struct ms_ahead *ahead = &pool->ahead;
-    uint64_t pause = ahead->forecast.period / LOOK_PART;
-    ahead->look_tick = ahead->forecast.tick + (pause > 0 ? pause : 1);
+    ahead->look_tick = ahead->forecast.tick + pause_of(&ahead->forecast);
     atomic_store_explicit(&ahead->due, false, memory_order_relaxed);
 }

@@ -256,7 +256,6 @@ static struct ms_chunk *take_new(struct ms_pool *pool, struct ms_chunk *const *r
             struct ms_chunk *chunk = *link;
             chunk->returns = run[at]->returns;
             chunk->promoted = to == MS_LOCATION_DEVICE ? pool->count.spill.halts : 0;
-            chunk->moved_step = pool->ahead.forecast.steps;
             link = &chunk->next;
         }
     }

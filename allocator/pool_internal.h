@@ -29,8 +29,7 @@ struct ms_chunk {
     bool stuck;                 /* could not be unmapped: lost, with the addresses it backs */
     bool spilled;               /* on the host, where it took the place of a device chunk */
     uint8_t returns;            /* as in struct ms_spill_candidate; of what lies on it */
-    uint64_t promoted;   /* the standstill that its contents came from the host in; 0: none */
-    uint64_t moved_step; /* of the forecast, when its contents came here, where they moved */
+    uint64_t promoted; /* the standstill that its contents came from the host in; 0: none */
 
     /* Of a chunk that is mapped twice: see views.h. Null elsewhere. Growth lock. */
     struct ms_chunk *twin; /* the same chunk in its other place */
@@ -184,8 +183,8 @@ struct ms_ahead {
     _Atomic bool due;     /* that time has come */
 };
 
-/* Optimizer state: see states.h. State lock. Ids of the youngest that are not an optimizer's, when
- * it was looked for: those of blocks and of tensors come from different stretches. */
+/* Optimizer state: see states.h. State lock. Ids of the youngest that are not an optimizer's, of
+ * all that was ever seen: those of blocks and of tensors come from different stretches. */
 struct ms_states {
     uint64_t other_block, other_tensor;
 };

@@ -8,7 +8,7 @@ static bool optimizers(const struct ms_pool *pool, uint32_t site)
     return pool->config.is_optimizers(pool->config.sites, site);
 }
 
-/* ---- the youngest that are not an optimizer's */
+/* ---- the youngest that are not an optimizer's, whether they still live or not */
 
 static void note_block(struct ms_pool *pool, const struct ms_range *range)
 {
@@ -57,7 +57,6 @@ void ms_states_look(struct ms_pool *pool)
     if (pool->config.is_optimizers == NULL) {
         return;
     }
-    pool->states = (struct ms_states){0};
     for (size_t at = 0; at < pool->segment_count; at++) {
         assume(pool->segments[at]);
         for (struct ms_range *range = pool->segments[at]->first; range != NULL;

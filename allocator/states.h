@@ -1,9 +1,10 @@
 /* Optimizer state: what was asked for in an optimizer's step, and outlived that. Nobody has to tell
  * when it is used: once a step, at its end, in the order of the parameters, as it was born.
  *
- * A step is over where something was born since that is not an optimizer's, and lives. Who knows
- * call sites says which are an optimizer's (struct ms_pool_config). Nothing is kept for it with
- * every birth but the site: it is looked for when something has to go to the host. */
+ * A step is over where something was born since that is not an optimizer's. Who knows call sites
+ * says which are an optimizer's (struct ms_pool_config). Nothing is kept for it with every birth
+ * but the site: it is looked for when something has to go to the host or may come back, so that
+ * something has to live at such a moment to be known to have been born. */
 #ifndef MEMSHIM_ALLOCATOR_STATES_H
 #define MEMSHIM_ALLOCATOR_STATES_H
 

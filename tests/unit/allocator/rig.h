@@ -34,11 +34,12 @@ static inline void rig_note(void *ctx, const struct ms_event *event)
 
 struct rig_wishes {
     uint64_t granule_bytes, total_bytes, cap_bytes, host_limit_bytes;
-    bool no_host, views;
+    bool no_host, views, uses_untold;
     const struct ms_choice *choice;
     uint64_t spill_limit_bytes;
     const struct ms_spill_choice *spill_choice;
     struct ms_budget *spill_budget;
+    bool (*is_optimizers)(void *sites, uint32_t site);
 };
 
 static inline struct rig *rig_make_as(struct rig_wishes wishes)
@@ -46,7 +47,8 @@ static inline struct rig *rig_make_as(struct rig_wishes wishes)
     struct rig *rig = calloc(1, sizeof(*rig));
     struct ms_dry_config device = {.granule_bytes = wishes.granule_bytes,
                                    .total_bytes = wishes.total_bytes,
-                                   .no_host = wishes.no_host};
+                                   .no_host = wishes.no_host,
+                                   .uses_untold = wishes.uses_untold};
     cr_assert_eq(ms_dry_create(&device, &rig->dry), MS_OK);
     ms_budget_init(&rig->budget, wishes.cap_bytes);
     struct ms_pool_config config = {.device = 3,
@@ -60,6 +62,7 @@ static inline struct rig *rig_make_as(struct rig_wishes wishes)
                                     .spill_budget = wishes.spill_budget,
                                     .halt_limit_ns = RIG_WAIT_NS,
                                     .spill_choice = wishes.spill_choice,
+                                    .is_optimizers = wishes.is_optimizers,
                                     .views = wishes.views};
     cr_assert_eq(ms_pool_create(&config, &rig->pool), MS_OK);
     return rig;
