@@ -256,6 +256,13 @@ class ReplayOfATrace(ProcessTest):
         self.assertEqual((answer["recording"]["fatal"], answer["failure"]), (1, None))
         result = replay(trace, "--json", "--min-cap")
         self.assertEqual(json.loads(result.stdout)["min_cap_bytes"], need_mib << 20)
+        self.check_what_if(trace)
+
+    def check_what_if(self, trace: Path) -> None:
+        """What the report has tried is what a replay finds."""
+        enough = only_report(self.output)["what_if"]["without_spill"]
+        self.assertEqual(replay(trace, "--cap", str(enough["cap_bytes"])).returncode, 0)
+        self.assertEqual(replay(trace, "--cap", str(enough["too_small_bytes"])).returncode, 1)
 
     def test_a_program_that_died(self) -> None:
         trace = self.died("ask", "300", "300", fraction="0.6")

@@ -5,6 +5,7 @@
 
 #include "report/replay.h"
 #include "report/replay_oracle.h"
+#include "report/what_if_search.h"
 #include "synthetic.h"
 
 #define PLAIN "time_us,op,id,bytes,stream,site\n"
@@ -245,6 +246,37 @@ Test(replay, what_the_run_went_on_without)
     cr_assert_eq(ms_replay_min_cap(&recording, &config, 12, &result, &replays), 4 * MIB);
     cr_assert_eq(recording.peak_wanted_bytes, 4 * MIB);
     ms_recording_free(&recording);
+}
+
+/* 4 GiB live; 22 more were given up, and 20 are what it ended of: with them the cap of 23 GiB is
+ * passed by 1, whatever was given up. */
+Test(replay, what_would_have_been_enough_for_the_last_request)
+{
+    ms_trace_t *trace = synthetic_open(synthetic_folder());
+    struct ms_oom_state state = synthetic_oom(22 * GIB, MS_OOM_DRIVER);
+    struct ms_what_if found = {.device_bytes = 24 * GIB, .request_bytes = 20 * GIB};
+    const struct ms_what_if_case is = {.path = ms_trace_dir(trace), .state = &state};
+
+    state.context_bytes = 0;
+    ms_trace_device(trace, 0, "a card", NULL, 24 * GIB, 23 * GIB);
+    ms_trace_emit(
+        trace,
+        &(struct ms_event){.kind = MS_EVENT_BLOCK_ALLOC, .id = 1, .bytes = 4 * GIB - 65 * 2 * MIB});
+    ms_trace_oom(trace, 0, &state);
+    for (uint64_t id = 2; id < 67; id++) {
+        ms_trace_emit(trace,
+                      &(struct ms_event){.kind = MS_EVENT_BLOCK_ALLOC, .id = id, .bytes = 2 * MIB});
+    }
+    state.requested_bytes = 20 * GIB;
+    ms_trace_oom(trace, 0, &state);
+    ms_trace_close(trace, true, 1);
+
+    cr_assert(ms_what_if_search(&is, 100000, &found));
+    cr_assert_geq(found.plain.cap_bytes, 24 * GIB);
+    cr_assert_lt(found.plain.too_small_bytes, 24 * GIB);
+    cr_assert(found.own_cap_spilled);
+    cr_assert_geq(found.own_cap_host_bytes, 1 * GIB);
+    cr_assert_lt(found.own_cap_host_bytes, 2 * GIB, "%lu", (unsigned long)found.own_cap_host_bytes);
 }
 
 Test(replay, more_than_any_device_has)
