@@ -30,9 +30,10 @@ static void count_event(void *ctx, const struct ms_event *event, uint64_t time_n
 struct refusal {
     uint64_t time_ns;
     uint64_t requested_bytes;
-    uint64_t
-        called_bytes; /* of the driver's call that was refused: the same, or PyTorch's for it */
+    uint64_t called_bytes; /* of the driver's call: the same, or what PyTorch would put it in */
     uint32_t site;
+    uint64_t allocations; /* before it */
+    bool met;             /* as much was allocated later */
 };
 
 struct taking {
@@ -40,14 +41,16 @@ struct taking {
     unsigned device;
     struct ms_buffer refusals; /* struct refusal, of the device, in order */
     size_t next_refusal;
+    uint64_t allocations;   /* so far */
+    uint64_t smallest_open; /* of the refusals so far that are not met; UINT64_MAX: none is open */
     uint64_t damaged_logs;
 };
 
 /* ---- out-of-memories ---- */
 
-static const struct refusal *refusal_at(const struct taking *taking, size_t index)
+static struct refusal *refusal_at(const struct taking *taking, size_t index)
 {
-    return (const struct refusal *)taking->refusals.at + index;
+    return (struct refusal *)taking->refusals.at + index;
 }
 
 static struct ms_operation *operation_at(const struct taking *taking, size_t index)
@@ -103,7 +106,7 @@ static void take_refusals(struct taking *taking, uint64_t time_ns)
     const size_t count = taking->refusals.bytes / sizeof(struct refusal);
 
     for (; taking->next_refusal < count; taking->next_refusal++) {
-        const struct refusal *refusal = refusal_at(taking, taking->next_refusal);
+        struct refusal *refusal = refusal_at(taking, taking->next_refusal);
         const uint64_t bytes = refusal->called_bytes > refusal->requested_bytes
                                    ? refusal->called_bytes
                                    : refusal->requested_bytes;
@@ -121,43 +124,55 @@ static void take_refusals(struct taking *taking, uint64_t time_ns)
 
             operation_at(taking, last)->object = (uint32_t)taking->next_refusal;
         }
+        refusal->allocations = taking->allocations;
+        if (refusal->requested_bytes < taking->smallest_open) {
+            taking->smallest_open = refusal->requested_bytes;
+        }
     }
 }
 
-static bool is_allocation(const struct ms_operation *operation)
+/* The requests that were refused with no more than that have been got over. */
+static void note_allocation(struct taking *taking, uint64_t bytes)
 {
-    return operation->kind == MS_OPERATION_ALLOC || operation->kind == MS_OPERATION_BORN ||
-           operation->kind == MS_OPERATION_CHARGE;
+    taking->allocations++;
+    if (bytes < taking->smallest_open) {
+        return;
+    }
+    taking->smallest_open = UINT64_MAX;
+    for (size_t i = 0; i < taking->next_refusal; i++) {
+        struct refusal *refusal = refusal_at(taking, i);
+
+        refusal->met |= refusal->requested_bytes <= bytes;
+        if (!refusal->met && refusal->requested_bytes < taking->smallest_open) {
+            taking->smallest_open = refusal->requested_bytes;
+        }
+    }
 }
 
-/* Marks what was asked for again, and finds the one that the run ended of, backwards: what
- * came after each is known then. */
+/* Marks what was asked for again, with no allocation in between, and finds the one that the run
+ * ended of. */
 static void settle_refusals(struct taking *taking, bool ended_well)
 {
-    const struct refusal *again = NULL; /* the next one, with no allocation since */
-    uint64_t allocations = 0, largest_bytes = 0;
+    const struct refusal *next = NULL;
     bool found = ended_well;
 
     for (size_t i = ms_recording_count(taking->recording); i-- > 0;) {
         struct ms_operation *operation = operation_at(taking, i);
 
-        if (is_allocation(operation)) {
-            allocations++;
-            largest_bytes = operation->bytes > largest_bytes ? operation->bytes : largest_bytes;
-            again = NULL;
-        } else if (operation->kind == MS_OPERATION_REFUSED) {
+        if (operation->kind == MS_OPERATION_REFUSED) {
             const struct refusal *refusal = refusal_at(taking, operation->object);
             const bool recovered =
-                allocations > MS_WENT_ON_ALLOCATIONS || largest_bytes >= refusal->requested_bytes;
+                refusal->met || taking->allocations > refusal->allocations + MS_WENT_ON_ALLOCATIONS;
 
-            if (again && again->called_bytes == refusal->called_bytes) {
+            if (next && next->called_bytes == refusal->called_bytes &&
+                next->allocations == refusal->allocations) {
                 operation->kind = TAKEN_OUT;
             } else if (!found && !recovered) {
                 operation->kind = MS_OPERATION_FATAL;
                 found = true;
             }
             operation->object = 0;
-            again = refusal;
+            next = refusal;
         }
     }
 }
@@ -235,6 +250,9 @@ static void take_event(void *ctx, const struct ms_event *event, uint64_t time_ns
         return;
     }
     take_refusals(taking, time_ns);
+    if (ms_event_is_allocation(event)) {
+        note_allocation(taking, event->bytes);
+    }
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
         complaint = ms_recording_alloc(recording, time_us, event->id, event->addr, event->bytes,
@@ -312,7 +330,7 @@ static bool take_all(struct source *source, struct taking *taking)
 static bool read_events(struct source *source, struct ms_recording *recording, int device,
                         char *why, size_t why_bytes)
 {
-    struct taking taking = {.recording = recording};
+    struct taking taking = {.recording = recording, .smallest_open = UINT64_MAX};
     const struct ms_events_visitor count = {.ctx = source, .event = count_event};
     bool read;
 
