@@ -16,7 +16,7 @@
 _Atomic int ms_contexts_unlaunched;
 
 static struct ms_context *_Atomic first;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a record is added */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held while a context is added */
 
 static _Thread_local struct ms_context *last __attribute__((tls_model("initial-exec")));
 
@@ -48,6 +48,42 @@ static bool is_primary(CUcontext handle, CUdevice device)
     return primary == handle;
 }
 
+/* A record for a context of the device, marked dead; null where the host has no memory. Under the
+ * lock. */
+static struct ms_context *record_for(struct ms_device *device, bool primary)
+{
+    for (struct ms_context *c = ms_context_first(); c; c = c->next) {
+        if (c->device == device && c->primary == primary && c->dead && c->holds == 0) {
+            return c;
+        }
+    }
+    struct ms_context *fresh = calloc(1, sizeof *fresh);
+    if (fresh) {
+        fresh->holder.kind = MS_HOLDER_CONTEXT;
+        fresh->device = device;
+        fresh->primary = primary;
+        fresh->dead = true;
+        fresh->next = first;
+        atomic_store_explicit(&first, fresh, memory_order_release);
+    }
+    return fresh;
+}
+
+/* Until it is no longer dead nobody looks at it. Under the lock. */
+static struct ms_context *begin(CUcontext handle, struct ms_device *device, bool primary)
+{
+    struct ms_context *context = record_for(device, primary);
+    if (context) {
+        context->handle = handle;
+        context->launched = false;
+        ms_stream_add_legacy(context);
+        atomic_fetch_add(&ms_contexts_unlaunched, 1);
+        ms_gate_watch_launches(true);
+        context->dead = false;
+    }
+    return context;
+}
+
 /* The context is current. Creating the device may call the driver: no lock is held meanwhile. */
 static struct ms_context *add(CUcontext handle, bool *is_new)
 {
@@ -56,30 +92,18 @@ static struct ms_context *add(CUcontext handle, bool *is_new)
         return NULL;
     }
     struct ms_device *device = ms_device_use(ordinal);
-    struct ms_context *fresh = device ? calloc(1, sizeof *fresh) : NULL;
-    if (!fresh) {
+    if (!device) {
         return NULL;
     }
-    fresh->holder.kind = MS_HOLDER_CONTEXT;
-    fresh->handle = handle;
-    fresh->device = device;
-    fresh->primary = is_primary(handle, ordinal);
+    bool primary = is_primary(handle, ordinal);
     pthread_mutex_lock(&lock);
-    struct ms_context *known = find(handle);
-    if (!known) {
-        ms_stream_add_legacy(fresh);
-        fresh->next = first;
-        atomic_fetch_add(&ms_contexts_unlaunched, 1);
-        ms_gate_watch_launches(true);
-        atomic_store_explicit(&first, fresh, memory_order_release);
+    struct ms_context *context = find(handle);
+    *is_new = !context;
+    if (!context) {
+        context = begin(handle, device, primary);
     }
     pthread_mutex_unlock(&lock);
-    *is_new = !known;
-    if (known) {
-        free(fresh);
-        return known;
-    }
-    return fresh;
+    return context;
 }
 
 /* A context that was not seen to be created: after a reset the driver brings a primary one back to

@@ -1,7 +1,8 @@
 /* The contexts of the process and what the driver took by itself for each.
  *
- * A record is made when a context is created, or first seen current, and is kept for the life of
- * the process (some 200 bytes): marks and grants point to it after the context is gone. */
+ * A record is made when a context is created, or first seen current. It is never freed, for it is
+ * read without a lock: once its context is gone and nobody holds it any more, it serves for another
+ * context of its device. */
 #ifndef MEMSHIM_SHIM_SERVE_CONTEXT_H
 #define MEMSHIM_SHIM_SERVE_CONTEXT_H
 
@@ -18,17 +19,42 @@ struct ms_device;
 enum ms_holder_kind { MS_HOLDER_CONTEXT, MS_HOLDER_MEMPOOL };
 
 struct ms_context {
-    struct ms_holder holder; /* of its blocks; first, so that one is the other */
-    CUcontext handle;
-    struct ms_device *device;
-    struct ms_context *next; /* all contexts, the newest first; never changes */
-    ms_stream_t legacy_stream;
+    struct ms_holder holder;  /* of its blocks; first, so that one is the other */
+    struct ms_device *device; /* this one and the next two never change */
+    struct ms_context *next;  /* all records, the newest first */
     bool primary;
-    _Atomic bool dead;              /* destroyed or reset: nothing of it runs any more */
+    _Atomic(CUcontext) handle;
+    _Atomic ms_stream_t legacy_stream; /* of no other context, also where the record serves again */
+    _Atomic bool dead;                 /* destroyed or reset: nothing of it runs any more */
+    _Atomic uint32_t holds;
     _Atomic bool launched;          /* its first launch has been measured */
     _Atomic uint64_t charged_bytes; /* to MS_OWNER_CONTEXT; given back when it dies */
     _Atomic uint64_t peers;         /* bit d: may access the memory of device d */
 };
+
+/* Held, a record stays this context's, dead or alive: for who keeps it beyond a call, and for who
+ * walks over contexts that are other threads' business. The caller knows that the context lives, or
+ * holds it. */
+static inline void ms_context_hold(struct ms_context *context)
+{
+    atomic_fetch_add(&context->holds, 1);
+}
+
+static inline void ms_context_let(struct ms_context *context)
+{
+    atomic_fetch_sub(&context->holds, 1);
+}
+
+/* False, and not held: there is no live context in the record. */
+static inline bool ms_context_hold_live(struct ms_context *context)
+{
+    ms_context_hold(context);
+    if (context->dead) {
+        ms_context_let(context);
+        return false;
+    }
+    return true;
+}
 
 /* The current context of the calling thread; null where there is none. Makes its record, and its
  * device's, where this is the first that is seen of it. */

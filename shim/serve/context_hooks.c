@@ -150,7 +150,9 @@ static bool block_dies(void *ctx, const struct ms_holder *holder)
 void ms_context_gone(struct ms_context *context, bool everything)
 {
     struct ms_device *device = context->device;
+    ms_context_hold(context);
     if (atomic_exchange(&context->dead, true)) {
+        ms_context_let(context);
         return;
     }
     if (!atomic_exchange(&context->launched, true)) {
@@ -177,6 +179,7 @@ void ms_context_gone(struct ms_context *context, bool everything)
     if (alone && device->pool) {
         (void)ms_pool_trim(device->pool, 0);
     }
+    ms_context_let(context);
 }
 
 static CUresult destroyed(struct ms_context *context, CUresult result)

@@ -20,7 +20,7 @@
 
 struct event {
     struct event *next;
-    struct ms_context *context;
+    struct ms_context *context; /* held */
     CUevent handle;
 };
 
@@ -34,7 +34,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct event *spare;
 static unsigned spare_count;
 
-/* The context of the event is current. */
+static void event_free(struct event *event)
+{
+    ms_context_let(event->context);
+    free(event);
+}
+
+/* The context of the event is current, and held. */
 static struct event *event_get(struct ms_context *context)
 {
     pthread_mutex_lock(&lock);
@@ -54,8 +60,9 @@ static struct event *event_get(struct ms_context *context)
     event = calloc(1, sizeof *event);
     if (event) {
         event->context = context;
+        ms_context_hold(context);
         if (ms_driver()->cuEventCreate(&event->handle, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
-            free(event);
+            event_free(event);
             event = NULL;
         }
     }
@@ -64,26 +71,25 @@ static struct event *event_get(struct ms_context *context)
 
 static void event_put(struct event *event)
 {
-    bool keep = false;
-    if (!event->context->dead) {
-        pthread_mutex_lock(&lock);
-        keep = spare_count < SPARE_EVENTS_MAX;
-        if (keep) {
-            event->next = spare;
-            spare = event;
-            spare_count++;
-        }
-        pthread_mutex_unlock(&lock);
-        if (!keep) {
-            struct ms_scope scope;
-            ms_scope_enter_context(event->context, &scope);
-            (void)ms_driver()->cuEventDestroy_v2(event->handle);
-            ms_scope_leave(&scope);
-        }
+    pthread_mutex_lock(&lock);
+    bool dead = event->context->dead; /* if not so, ms_marks_forget is still to come */
+    bool keep = !dead && spare_count < SPARE_EVENTS_MAX;
+    if (keep) {
+        event->next = spare;
+        spare = event;
+        spare_count++;
     }
-    if (!keep) {
-        free(event);
+    pthread_mutex_unlock(&lock);
+    if (keep) {
+        return;
     }
+    if (!dead) {
+        struct ms_scope scope;
+        ms_scope_enter_context(event->context, &scope);
+        (void)ms_driver()->cuEventDestroy_v2(event->handle);
+        ms_scope_leave(&scope);
+    }
+    event_free(event);
 }
 
 /* One more event in the mark: recorded on the stream, or for the whole context where `whole`. The
@@ -157,8 +163,9 @@ static CUresult mark_device(struct mark *mark, struct ms_device *device)
     uint64_t reach = ms_device_reach(device);
     CUresult result = CUDA_SUCCESS;
     for (struct ms_context *c = ms_context_first(); c && result == CUDA_SUCCESS; c = c->next) {
-        if (!c->dead && ((reach >> c->device->ordinal) & 1)) {
+        if (((reach >> c->device->ordinal) & 1) && ms_context_hold_live(c)) {
             result = mark_context(mark, c);
+            ms_context_let(c);
         }
     }
     return result;
@@ -183,6 +190,7 @@ ms_status_t ms_mark_take(void *ctx, ms_stream_t stream, ms_mark_t *out)
         ms_scope_enter_context(context, &scope);
         result = add(mark, context, handle, false);
         ms_scope_leave(&scope);
+        ms_context_let(context);
     } else {
         result = mark_device(mark, ctx);
     }
@@ -264,28 +272,38 @@ ms_status_t ms_mark_wait(void *ctx, ms_mark_t mark, uint64_t timeout_ns)
     return status;
 }
 
-ms_status_t ms_mark_stream_wait(void *ctx, ms_stream_t stream, ms_mark_t mark)
+/* The context is held, and captures are held off. */
+static ms_status_t stream_wait(struct mark *m, const struct ms_context *context, CUstream stream)
 {
-    (void)ctx;
-    struct mark *m = (struct mark *)(uintptr_t)mark;
-    CUstream handle = NULL;
-    struct ms_context *context = NULL;
-    if (!ms_stream_handle(stream, &handle, &context) || !ms_capture_hold_off()) {
-        return MS_ERR_NOT_SUPPORTED;
-    }
     struct ms_scope scope;
     CUresult result = CUDA_SUCCESS;
     ms_scope_enter_context(context, &scope);
     pthread_mutex_lock(&m->lock);
     for (const struct event *e = m->events; e && result == CUDA_SUCCESS; e = e->next) {
         if (!e->context->dead) {
-            result = ms_driver()->cuStreamWaitEvent(handle, e->handle, CU_EVENT_WAIT_DEFAULT);
+            result = ms_driver()->cuStreamWaitEvent(stream, e->handle, CU_EVENT_WAIT_DEFAULT);
         }
     }
     pthread_mutex_unlock(&m->lock);
     ms_scope_leave(&scope);
-    ms_capture_let_on();
     return ms_status_from(result);
+}
+
+ms_status_t ms_mark_stream_wait(void *ctx, ms_stream_t stream, ms_mark_t mark)
+{
+    (void)ctx;
+    CUstream handle = NULL;
+    struct ms_context *context = NULL;
+    if (!ms_stream_handle(stream, &handle, &context)) {
+        return MS_ERR_NOT_SUPPORTED;
+    }
+    ms_status_t status = MS_ERR_NOT_SUPPORTED;
+    if (ms_capture_hold_off()) {
+        status = stream_wait((struct mark *)(uintptr_t)mark, context, handle);
+        ms_capture_let_on();
+    }
+    ms_context_let(context);
+    return status;
 }
 
 void ms_mark_release(void *ctx, ms_mark_t mark)
@@ -310,7 +328,7 @@ void ms_marks_forget(const struct ms_context *context)
         if (event->context == context) {
             *slot = event->next;
             spare_count--;
-            free(event);
+            event_free(event);
         } else {
             slot = &event->next;
         }

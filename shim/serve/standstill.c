@@ -26,7 +26,7 @@ static int cancellation; /* as it was; held off as long, since nobody else would
 
 /* Streams of ours, one set for each device, in its context of the time. */
 static struct copier {
-    const struct ms_context *context;
+    struct ms_context *context; /* held */
     CUstream streams[COPY_STREAMS];
     unsigned next;
     CUresult first_failure;
@@ -106,9 +106,13 @@ static bool streams_empty(const struct ms_context *context, uint64_t end_ns)
 static ms_status_t drain(struct ms_device *device, uint64_t end_ns)
 {
     uint64_t reach = ms_device_reach(device);
-    for (const struct ms_context *c = ms_context_first(); c != NULL; c = c->next) {
-        if (!c->dead && ((reach >> c->device->ordinal) & 1) && !streams_empty(c, end_ns)) {
-            return MS_ERR_NOT_READY;
+    for (struct ms_context *c = ms_context_first(); c != NULL; c = c->next) {
+        if (((reach >> c->device->ordinal) & 1) && ms_context_hold_live(c)) {
+            bool empty = streams_empty(c, end_ns);
+            ms_context_let(c);
+            if (!empty) {
+                return MS_ERR_NOT_READY;
+            }
         }
     }
     ms_mark_t mark = 0;
@@ -190,10 +194,13 @@ static void note(struct copier *copier, CUresult result)
 }
 
 /* The streams of a context that died went with it. The context is current. */
-static CUresult prepare(struct copier *copier, const struct ms_context *context)
+static CUresult prepare(struct copier *copier, struct ms_context *context)
 {
     if (copier->context == context) {
         return CUDA_SUCCESS;
+    }
+    if (copier->context != NULL) {
+        ms_context_let(copier->context);
     }
     *copier = (struct copier){.context = NULL};
     for (unsigned i = 0; i < COPY_STREAMS; i++) {
@@ -205,6 +212,7 @@ static CUresult prepare(struct copier *copier, const struct ms_context *context)
             return result;
         }
     }
+    ms_context_hold(context);
     copier->context = context;
     return CUDA_SUCCESS;
 }
@@ -213,7 +221,7 @@ ms_status_t ms_standstill_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t
 {
     const struct ms_device *device = ctx;
     struct copier *copier = &copiers[device->ordinal];
-    const struct ms_context *context = ms_context_any(device);
+    struct ms_context *context = ms_context_any(device);
     if (context == NULL) {
         return MS_ERR_NOT_SUPPORTED;
     }

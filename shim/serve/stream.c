@@ -43,7 +43,7 @@ struct memory {
     CUstream handle;
     struct ms_stream_view view;
     struct {
-        struct ms_context *context;
+        ms_stream_t legacy; /* by which the context is known */
         ms_stream_t id;
     } own[THREAD_STREAM_HITS];
     unsigned own_next;
@@ -217,8 +217,9 @@ static void make_thread_end_key(void)
 
 static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
 {
+    const ms_stream_t legacy = context->legacy_stream;
     for (unsigned i = 0; i < THREAD_STREAM_HITS; i++) {
-        if (memory.own[i].context == context && !context->dead) {
+        if (memory.own[i].legacy == legacy && !context->dead) {
             *out = memory.own[i].id;
             return CUDA_SUCCESS;
         }
@@ -251,7 +252,7 @@ static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     unsigned i = memory.own_next++ % THREAD_STREAM_HITS;
-    memory.own[i].context = context;
+    memory.own[i].legacy = legacy;
     memory.own[i].id = *out;
     return CUDA_SUCCESS;
 }
@@ -312,6 +313,7 @@ bool ms_stream_handle(ms_stream_t id, CUstream *handle, struct ms_context **cont
     if (usable) {
         *handle = s->handle;
         *context = s->context;
+        ms_context_hold(s->context);
     }
     pthread_mutex_unlock(&lock);
     return usable;

@@ -21,7 +21,7 @@ CUresult ms_stream_resolve(CUstream handle, bool per_thread, struct ms_stream_vi
 
 /* A handle that ms_stream_resolve's id can be used under at this moment, on the calling thread,
  * with the context of the stream current. False: the stream is gone, or belongs to another thread.
- * Only valid until the application destroys the stream. */
+ * Only valid until the application destroys the stream. The context is held. */
 bool ms_stream_handle(ms_stream_t id, CUstream *handle, struct ms_context **context);
 
 /* Up to `count` streams of the context that were created by handle; returns how many there are. */

@@ -50,6 +50,9 @@ class Lives(Scenario):
     def test_destroyed_context(self) -> None:
         self.hold("destroyed_context")
 
+    def test_a_context_for_every_request(self) -> None:
+        self.hold("many_contexts")
+
     def test_reused_stream_handle(self) -> None:
         self.hold("reused_handle")
 

@@ -14,7 +14,7 @@
 #include "shim/memshim.h"
 #include "simgpu.h"
 
-enum { POOL_STEPS = 4000 };
+enum { POOL_STEPS = 4000, CONTEXT_STEPS = 10000 };
 
 static CUdevice device;
 static CUcontext context;
@@ -124,11 +124,21 @@ static void reset(void)
     EXPECT(free_bytes() == before);
 }
 
+static CUcontext new_context(void)
+{
+    CUcontext made;
+#if CUDA_VERSION >= 13000
+    MUST(cuCtxCreate(&made, NULL, 0, device));
+#else
+    MUST(cuCtxCreate(&made, 0, device));
+#endif
+    return made;
+}
+
 /* cuda.h, cuCtxDestroy: what cuMemAlloc gave goes with the context, what was stream-ordered stays.
  */
 static void destroyed_context(void)
 {
-    CUcontext second;
     CUdeviceptr kept;
     CUdeviceptr gone;
     CUdeviceptr ordered;
@@ -137,11 +147,7 @@ static void destroyed_context(void)
     MUST(cuMemAlloc(&kept, 8 * MIB));
     MUST(cuMemsetD8(kept, 3, 8 * MIB));
     size_t before = free_bytes();
-#if CUDA_VERSION >= 13000
-    MUST(cuCtxCreate(&second, NULL, 0, device));
-#else
-    MUST(cuCtxCreate(&second, 0, device));
-#endif
+    CUcontext second = new_context();
     EXPECT(free_bytes() < before); /* a context costs something */
     MUST(cuMemAlloc(&gone, 64 * MIB));
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -158,6 +164,44 @@ static void destroyed_context(void)
     settle();
     EXPECT(free_bytes() == before);
     MUST(cuMemFree(kept));
+}
+
+/* What outlives a context and was freed behind its work is as safe as ever. */
+static void use_and_destroy(CUcontext made, unsigned char value)
+{
+    CUstream stream = value % 2 ? CU_STREAM_PER_THREAD : NULL;
+    CUdeviceptr at;
+    unsigned char byte = 0;
+    MUST(cuMemAlloc(&at, MIB));
+    MUST(cuMemAllocAsync(&at, MIB, stream));
+    MUST(cuMemsetD8Async(at, value, MIB, stream));
+    MUST(cuMemFreeAsync(at, stream));
+    MUST(cuCtxPopCurrent(&made));
+    MUST(cuMemAlloc(&at, MIB));
+    MUST(cuMemsetD8(at, 1, MIB));
+    MUST(cuCtxDestroy(made));
+    MUST(cuMemcpyDtoH(&byte, at, 1));
+    EXPECT(byte == 1);
+    MUST(cuMemFree(at));
+}
+
+/* A context for every request: nothing is kept of those that are destroyed. */
+static void many_contexts(void)
+{
+    size_t before = 0;
+    size_t used = free_bytes();
+    for (int i = 0; i < CONTEXT_STEPS; i++) {
+        CUcontext made = new_context();
+        if (i % 16 < 2) {
+            use_and_destroy(made, (unsigned char)i);
+        } else {
+            MUST(cuCtxDestroy(made));
+        }
+        before = i == CONTEXT_STEPS / 2 ? mallinfo2().uordblks : before;
+    }
+    EXPECT(mallinfo2().uordblks < before + (size_t)CONTEXT_STEPS * 16);
+    settle();
+    EXPECT(free_bytes() == used);
 }
 
 /* A stream's handle is used again by the driver; its order is not. */
@@ -629,6 +673,7 @@ static const struct {
                  {"vmm_cap", vmm_cap},
                  {"reset", reset},
                  {"destroyed_context", destroyed_context},
+                 {"many_contexts", many_contexts},
                  {"reused_handle", reused_handle},
                  {"pools", pools},
                  {"many_pools", many_pools},

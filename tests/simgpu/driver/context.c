@@ -3,6 +3,7 @@
 #include "capture.h"
 #include "device.h"
 #include "entry.h"
+#include "event.h"
 #include "memory.h"
 #include "module.h"
 #include "pool.h"
@@ -115,6 +116,9 @@ static void deactivate(CUcontext context)
         if (!stream->destroyed) {
             sim_stream_destroy(stream);
         }
+    }
+    while (context->events) {
+        sim_event_destroy(context->events);
     }
     context->legacy = context->collector = NULL;
     context->peers = 0;

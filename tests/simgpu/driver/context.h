@@ -31,7 +31,8 @@ struct CUctx_st {
     unsigned busy_streams;       /* with work that is not complete */
     unsigned capturing_blocking; /* blocking streams under capture */
     uint64_t peers;              /* bit i: access to device i was enabled */
-    struct sim_range *ranges;    /* memory that goes when the context goes */
+    CUevent events;
+    struct sim_range *ranges; /* memory that goes when the context goes */
     struct CUmod_st *modules;
     size_t limits[SIM_LIMITS];
     CUfunc_cache cache_config;

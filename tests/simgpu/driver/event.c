@@ -16,6 +16,31 @@ CUresult sim_event_check(CUevent event)
                                                                   : CUDA_ERROR_INVALID_HANDLE;
 }
 
+CUevent sim_event_new(CUcontext context)
+{
+    CUevent event = sim_object_new(&sim_events);
+    if (event) {
+        event->context = sim_context_retain(context);
+        event->link = &context->events;
+        event->next = context->events;
+        if (event->next) {
+            event->next->link = &event->next;
+        }
+        context->events = event;
+    }
+    return event;
+}
+
+void sim_event_destroy(CUevent event)
+{
+    event->destroyed = true;
+    *event->link = event->next;
+    if (event->next) {
+        event->next->link = event->link;
+    }
+    sim_event_release(event);
+}
+
 CUevent sim_event_retain(CUevent event)
 {
     event->object.references++;
@@ -85,14 +110,13 @@ CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
         ((Flags & CU_EVENT_INTERPROCESS) && !(Flags & CU_EVENT_DISABLE_TIMING))) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUevent event = sim_object_new(&sim_events);
+    CUevent event = sim_event_new(context);
     if (!event) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    event->context = sim_context_retain(context);
     event->flags = Flags;
     if ((Flags & CU_EVENT_INTERPROCESS) && !sim_ipc_event_open(event)) {
-        sim_event_release(event);
+        sim_event_destroy(event);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *phEvent = event;
@@ -103,8 +127,7 @@ static CUresult destroy(CUevent event)
 {
     CUresult status = sim_event_check(event);
     if (status == CUDA_SUCCESS) {
-        event->destroyed = true;
-        sim_event_release(event);
+        sim_event_destroy(event);
     }
     return status;
 }

@@ -16,6 +16,7 @@ struct sim_ipc_event;
 struct CUevent_st {
     struct sim_object object;
     CUcontext context;
+    CUevent next, *link; /* in the context's list, until it is destroyed */
     unsigned flags;
     bool destroyed;
     CUstream stream; /* of the last record, referenced; NULL: never recorded */
@@ -31,6 +32,11 @@ struct CUevent_st {
 
 /* CUDA_ERROR_INVALID_HANDLE where it is not one. */
 CUresult sim_event_check(CUevent event);
+
+/* Of the context; NULL: out of memory. */
+CUevent sim_event_new(CUcontext context);
+/* The application's reference goes: with cuEventDestroy, or with the context. */
+void sim_event_destroy(CUevent event);
 CUevent sim_event_retain(CUevent event);
 void sim_event_release(CUevent event);
 

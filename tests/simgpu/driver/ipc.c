@@ -271,16 +271,15 @@ CUresult cuIpcOpenEventHandle(CUevent *phEvent, CUipcEventHandle opaque)
     if (fd >= 0) {
         close(fd);
     }
-    CUevent event = mapped == MAP_FAILED ? NULL : sim_object_new(&sim_events);
+    CUevent event = mapped == MAP_FAILED ? NULL : sim_event_new(context);
     struct sim_ipc_event *shared = event ? calloc(1, sizeof *shared) : NULL;
     if (!shared) {
         if (event) {
-            sim_object_free(&sim_events, event);
+            sim_event_destroy(event);
         }
         return mapped == MAP_FAILED ? CUDA_ERROR_MAP_FAILED : CUDA_ERROR_OUT_OF_MEMORY;
     }
     *shared = (struct sim_ipc_event){mapped, (uint32_t)handle.offset, true};
-    event->context = sim_context_retain(context);
     event->flags = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
     event->shared = shared;
     *phEvent = event;

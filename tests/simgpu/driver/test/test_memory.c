@@ -19,8 +19,10 @@ Test(memory, context_is_charged_and_given_back)
 Test(memory, contexts_of_the_application_stack)
 {
     CUcontext primary = begin(), own, seen;
+    CUevent event;
     OK(create_context(&own));
     cr_assert_eq(simgpu_used_bytes(0), 128 * MIB);
+    OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
     OK(cuCtxGetCurrent(&seen));
     cr_assert_eq(seen, own);
     OK(cuCtxPopCurrent(&seen));
@@ -30,6 +32,7 @@ Test(memory, contexts_of_the_application_stack)
     OK(cuCtxDestroy(own));
     cr_assert_eq(simgpu_used_bytes(0), 64 * MIB);
     REFUSED(cuCtxPushCurrent(own), CUDA_ERROR_INVALID_CONTEXT);
+    cr_assert_eq(simgpu_live("event"), 0, "events go with their context");
 }
 
 Test(memory, a_reset_keeps_the_references)
