@@ -76,6 +76,11 @@ class Identity(Scenario):
             with self.subTest(pool=pool):
                 self.hold("many_pools", MEMSHIM_POOL=pool)
 
+    def test_memory_pools_at_once(self) -> None:
+        for pool in ("on", "off"):
+            with self.subTest(pool=pool):
+                self.hold("pools_at_once", MEMSHIM_POOL=pool)
+
     def test_reuse_flags(self) -> None:
         self.hold("reuse_flags", MEMSHIM_LIMIT="256MiB", MEMSHIM_WAIT_MS=0)
 

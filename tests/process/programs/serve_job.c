@@ -14,7 +14,7 @@
 #include "shim/memshim.h"
 #include "simgpu.h"
 
-enum { POOL_STEPS = 4000, CONTEXT_STEPS = 10000 };
+enum { POOL_STEPS = 4000, CONTEXT_STEPS = 10000, POOL_ROUNDS = 300 };
 
 static CUdevice device;
 static CUcontext context;
@@ -313,6 +313,58 @@ static void many_pools(void)
     MUST(cuMemFreeAsync(kept, NULL));
     settle();
     EXPECT(simgpu_live("chunk") == 0);
+}
+
+/* Pools of this thread's own, one after the other: each with memory that outlives it or not. */
+static void *use_pools(void *argument)
+{
+    uint64_t random = (uint64_t)(uintptr_t)argument;
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    MUST(cuCtxSetCurrent(context));
+    for (int round = 0; round < POOL_ROUNDS; round++) {
+        const uint64_t dice = next_random(&random);
+        const size_t bytes = (dice % 5 + 1) * 64 * KIB;
+        CUstream stream = dice & 64 ? CU_STREAM_PER_THREAD : NULL;
+        CUmemoryPool pool;
+        CUmemoryPool told;
+        CUdeviceptr at;
+        props.maxSize = dice & 128 ? 16 * MIB : 0;
+        MUST(cuMemPoolCreate(&pool, &props));
+        MUST(cuMemAllocFromPoolAsync(&at, bytes, pool, stream));
+        EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == bytes);
+        MUST(cuMemsetD8Async(at, (unsigned char)dice, bytes, stream));
+        if (dice & 256) {
+            MUST(cuMemPoolDestroy(pool));
+            MUST(cuPointerGetAttribute(&told, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, at));
+            EXPECT(told == pool);
+            MUST(cuMemFreeAsync(at, stream));
+        } else {
+            MUST(cuMemFreeAsync(at, stream));
+            EXPECT(attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) == 0);
+            if (dice % 16 == 0) {
+                MUST(cuMemPoolTrimTo(pool, 0));
+            }
+            MUST(cuMemPoolDestroy(pool));
+        }
+    }
+    return NULL;
+}
+
+static void pools_at_once(void)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    settle();
+    size_t before = free_bytes();
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        MUST(pthread_create(&threads[i], NULL, use_pools, (void *)(i + 1)));
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+    settle();
+    EXPECT(free_bytes() == before);
 }
 
 static atomic_bool go_on;
@@ -677,6 +729,7 @@ static const struct {
                  {"reused_handle", reused_handle},
                  {"pools", pools},
                  {"many_pools", many_pools},
+                 {"pools_at_once", pools_at_once},
                  {"reuse_flags", reuse_flags},
                  {"identity", identity},
                  {"spilled", spilled},
