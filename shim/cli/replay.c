@@ -54,6 +54,7 @@ static const char usage[] =
     "  --device N        of a trace of several devices; default: the one with most events\n"
     "  --json            the answer as JSON (schema memshim-replay/1)\n"
     "  --to-csv FILE     write the recording as CSV (- is the terminal) and do nothing else\n\n"
+    "Where the run died of an out-of-memory, it completes with what serves that request, too.\n"
     "The status is 0 where the run completes, 1 where it does not or cannot be read.\n";
 
 struct call {

@@ -1,10 +1,10 @@
 /* The reader over any bytes: none may crash it, hang it, or make it take memory without bound. One
  * harness: for libFuzzer (CMakeLists.txt), and over the committed corpus in every build.
  *
- *   fuzz_reader FILE|FOLDER...          every form of a report of each, and its diff with itself;
- *                                       fails where half of them have no event that can be read
- *   fuzz_reader --squeeze TRACE OUTPUT  one more for the corpus (sparse.h)
- *   fuzz_reader --spread FILE FOLDER    the input once for each form, for libFuzzer
+ *   fuzz_reader FILE|FOLDER...          every form of a report of each, its diff with itself, and
+ * its replay; fails where half of them have no event that can be read fuzz_reader --squeeze TRACE
+ * OUTPUT  one more for the corpus (sparse.h) fuzz_reader --spread FILE FOLDER    the input once for
+ * each form, for libFuzzer
  *
  * Of libFuzzer: -max_len=32000 -close_fd_mask=2, over a folder that --spread has filled from the
  * corpus: an input draws one form then (sparse.h), which makes a run several times as fast. */
@@ -21,16 +21,18 @@
 #include "report/diff.h"
 #include "report/merged.h"
 #include "report/model.h"
+#include "report/replay_output.h"
 #include "report/what_if.h"
 #include "sparse.h"
 
 #define MOST_OPERATIONS 200 /* of a replay: it is not what is tried here */
 #define PAGE_BYTES      4096u
+#define REPLAY_BYTES    (UINT64_C(64) << 20)
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t bytes);
 
-/* What an input may draw: a form, or else one of the two comparisons. */
-enum draw { DRAW_DIFF = MS_FORM_COUNT, DRAW_SINCE, DRAW_COUNT };
+/* What an input may draw: a form, or else one of the two comparisons, or a replay. */
+enum draw { DRAW_DIFF = MS_FORM_COUNT, DRAW_SINCE, DRAW_REPLAY, DRAW_COUNT };
 
 static bool draws(unsigned drawn, unsigned what)
 {
@@ -82,6 +84,39 @@ static void compare(const struct ms_model *model, bool between)
     ms_diff_free(&diff);
 }
 
+/* Under a cap that keeps the replay short: what is absurd in it is refused. */
+static void replay(const char *path)
+{
+    struct ms_recording recording;
+    struct ms_call_costs costs = {0};
+    struct ms_replay_config config = {.cap_bytes = REPLAY_BYTES,
+                                      .device_bytes = REPLAY_BYTES,
+                                      .host_limit_bytes = REPLAY_BYTES,
+                                      .charges = true,
+                                      .checked = true,
+                                      .costs = &costs};
+    struct ms_replay_result result;
+    const struct ms_replay_answer answer = {
+        .trace = path, .recording = &recording, .config = &config, .result = &result};
+    struct ms_buffer out = {0};
+    char why[PATH_MAX + 512] = "";
+
+    if (ms_recording_begin(&recording) && ms_call_costs_default(&costs) &&
+        ms_recording_read_trace(&recording, path, -1, why, sizeof(why))) {
+        for (int mode = MS_REPLAY_NATIVE; mode <= MS_REPLAY_TENSOR; mode++) {
+            config.mode = (enum ms_replay_mode)mode;
+            ms_replay_run(&recording, &config, &result);
+            ms_replay_text(&answer, &out);
+            ms_replay_json(&answer, &out);
+        }
+    } else if (why[0] == '\0') {
+        abort();
+    }
+    ms_buffer_free(&out);
+    ms_recording_free(&recording);
+    ms_call_costs_free(&costs);
+}
+
 static bool wants_survey(unsigned drawn)
 {
     for (unsigned form = 0; form < MS_FORM_COUNT; form++) {
@@ -117,6 +152,9 @@ static void report(const char *path, unsigned drawn)
     }
     if (draws(drawn, DRAW_SINCE)) {
         compare(model, true);
+    }
+    if (draws(drawn, DRAW_REPLAY)) {
+        replay(path);
     }
     ms_model_delete(model);
 }

@@ -259,9 +259,8 @@ Test(replay, what_would_have_been_enough_for_the_last_request)
 
     state.context_bytes = 0;
     ms_trace_device(trace, 0, "a card", NULL, 24 * GIB, 23 * GIB);
-    ms_trace_emit(
-        trace,
-        &(struct ms_event){.kind = MS_EVENT_BLOCK_ALLOC, .id = 1, .bytes = 4 * GIB - 65 * 2 * MIB});
+    ms_trace_emit(trace, &(struct ms_event){
+                             .kind = MS_EVENT_BLOCK_ALLOC, .id = 1, .bytes = 4 * GIB - 130 * MIB});
     ms_trace_oom(trace, 0, &state);
     for (uint64_t id = 2; id < 67; id++) {
         ms_trace_emit(trace,
