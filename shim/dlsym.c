@@ -145,7 +145,7 @@ static struct answer stub_for(void *function, void *handle, void *found, const c
         return (struct answer){NULL, 0};
     }
     if (is_found_by_caller(handle)) {
-        ms_gate_note_unknown(name);
+        ms_stub_lacking(name);
         return (struct answer){NULL, 0};
     }
     return (struct answer){found == function ? ms_stub_for(name, found) : found, 1};

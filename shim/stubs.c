@@ -8,8 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "shim/gate.h"
+#include "shim/hook.h"
+#include "shim/serve/stream.h"
 
 #define STUBS       64
 #define STUB_BYTES  32
@@ -20,11 +23,25 @@
 /* Read by the code below. */
 __attribute__((visibility("hidden"))) _Atomic uint8_t ms_stub_called[STUBS];
 __attribute__((visibility("hidden"))) void *_Atomic ms_stub_function[STUBS];
-__attribute__((visibility("hidden"))) void ms_stub_note(size_t stub);
+__attribute__((visibility("hidden"))) void ms_stub_note(size_t stub, void *first);
 extern __attribute__((visibility("hidden"))) const char ms_stubs[];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char names[STUBS][NAME_LENGTH];
+
+static bool begins_capture(const char *name)
+{
+    return strstr(name, "BeginCapture") != NULL || strstr(name, "BeginRecapture") != NULL;
+}
+
+void ms_stub_lacking(const char *name)
+{
+    ms_gate_note_unknown(name);
+    if (begins_capture(name) && ms_guard_enter(__builtin_return_address(0))) {
+        ms_captures_unseen();
+        ms_guard_leave();
+    }
+}
 
 void *ms_stub_for(const char *name, void *function)
 {
@@ -40,20 +57,26 @@ void *ms_stub_for(const char *name, void *function)
     }
     pthread_mutex_unlock(&lock);
     if (stub == STUBS) {
-        ms_gate_note_unknown(name);
+        ms_stub_lacking(name);
         return function;
     }
     return (void *)(ms_stubs + stub * STUB_BYTES);
 }
 
-/* As a counted call: where the gate is closed it waits, and who closes it next sees the refusal. */
-void ms_stub_note(size_t stub)
+/* As a counted call: where the gate is closed it waits, and who closes it next sees the refusal.
+ * first: what the function is given as its first argument. */
+void ms_stub_note(size_t stub, void *first)
 {
     int error = errno;
     ms_gate_enter();
     ms_gate_note_unknown(names[stub]);
-    atomic_store(&ms_stub_called[stub], 1);
     ms_gate_leave();
+    if (!begins_capture(names[stub])) {
+        atomic_store(&ms_stub_called[stub], 1);
+    } else if (ms_guard_enter(__builtin_return_address(0))) {
+        ms_capture_begins((CUstream)first);
+        ms_guard_leave();
+    }
     errno = error;
 }
 
@@ -89,6 +112,7 @@ __asm__(".pushsection .text\n"
                                "    movups %xmm2, 32(%rsp)\n    movups %xmm3, 48(%rsp)\n"
                                "    movups %xmm4, 64(%rsp)\n    movups %xmm5, 80(%rsp)\n"
                                "    movups %xmm6, 96(%rsp)\n    movups %xmm7, 112(%rsp)\n"
+                               "    movq %rdi, %rsi\n"
                                "    movl %r11d, %edi\n"
                                "    call ms_stub_note\n"
                                "    movups (%rsp), %xmm0\n    movups 16(%rsp), %xmm1\n"
@@ -138,6 +162,7 @@ __asm__(".pushsection .text\n"
                                "    stp x8, x17, [sp, #80]\n"
                                "    stp q0, q1, [sp, #96]\n    stp q2, q3, [sp, #128]\n"
                                "    stp q4, q5, [sp, #160]\n    stp q6, q7, [sp, #192]\n"
+                               "    mov x1, x0\n"
                                "    mov w0, w17\n"
                                "    bl ms_stub_note\n"
                                "    ldp q6, q7, [sp, #192]\n    ldp q4, q5, [sp, #160]\n"

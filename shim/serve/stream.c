@@ -391,14 +391,19 @@ void ms_capture_let_on(void)
 /* Announces a capture, after what is done has been seen, and waits for whoever records an event for
  * a whole context just now. The wait is bounded: recording blocks only where a full queue waits for
  * the device, and the capture must not depend on that. */
-static void capture_announce(void)
+static void announce(void)
 {
-    ms_devices_settle();
-    ms_gate_enter(); /* until the driver has begun it: none begins while contents move */
     atomic_fetch_add(&captures, 1);
     for (int i = 0; i < HOLD_OFF_SPINS && atomic_load(&hold_offs) != 0; i++) {
         sched_yield();
     }
+}
+
+static void capture_announce(void)
+{
+    ms_devices_settle();
+    ms_gate_enter(); /* until the driver has begun it: none begins while contents move */
+    announce();
 }
 
 /* True where this changes what is noted of the stream. */
@@ -440,6 +445,40 @@ static CUresult capture_ended(CUstream handle, bool per_thread, CUresult result)
         atomic_fetch_sub(&captures, 1);
     }
     return result;
+}
+
+void ms_captures_unseen(void)
+{
+    static atomic_bool unseen;
+    if (!atomic_exchange(&unseen, true)) {
+        ms_devices_settle();
+        announce();
+        ms_log(MS_LOG_WARN, "the program may capture graphs in a way that memshim does not know: "
+                            "from here on memory is treated as while a graph is captured, and "
+                            "some of it may not serve again");
+    }
+}
+
+/* The driver is not asked about a handle that may be none. The legacy stream is never captured. */
+static bool is_known(CUstream handle)
+{
+    pthread_mutex_lock(&lock);
+    bool known = handle == CU_STREAM_PER_THREAD || find_by_handle(handle) != NULL;
+    pthread_mutex_unlock(&lock);
+    return known;
+}
+
+void ms_capture_begins(CUstream handle)
+{
+    if (!is_known(plain_handle(handle, true))) {
+        ms_captures_unseen();
+        return;
+    }
+    ms_devices_settle();
+    announce();
+    if (!note_capturing(handle, true, true)) {
+        atomic_fetch_sub(&captures, 1); /* it captures already */
+    }
 }
 
 CUresult ms_serve_cuStreamBeginCapture(CUstream hStream)

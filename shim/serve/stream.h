@@ -45,6 +45,14 @@ bool ms_stream_captures(CUstream handle, bool per_thread);
 bool ms_capture_hold_off(void);
 void ms_capture_let_on(void);
 
+/* A function of the driver's that memshim does not know is about to begin a capture on this stream:
+ * it counts as capturing until a capture of it is ended, or it is destroyed. A handle that is no
+ * known stream's: as ms_captures_unseen. */
+void ms_capture_begins(CUstream handle);
+
+/* Captures may begin unseen: from here on something captures at all times. */
+void ms_captures_unseen(void);
+
 void ms_streams_fork_prepare(void);
 void ms_streams_fork_parent(void);
 void ms_streams_fork_child(void);

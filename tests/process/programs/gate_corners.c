@@ -430,6 +430,48 @@ static void form_that_nobody_knows(void)
     EXPECT(gate_halt(0, LONG_NS) == MS_ERR_NOT_SUPPORTED);
 }
 
+typedef CUresult (*begin_t)(CUstream at);
+static bool refuses;
+
+static CUresult begin_capture(CUstream at)
+{
+    return refuses ? CUDA_ERROR_INVALID_VALUE : (CUresult)gate_begin_capture(at);
+}
+
+/* Each call counts, until a capture of the stream is ended; also where the driver refuses it. */
+static void capture_that_nobody_knows(void)
+{
+    begin_t stub = (begin_t)gate_stub("cuStreamBeginRecaptureToGraph", (void *)begin_capture);
+    CUgraph graph;
+    for (int round = 0; round < 6; round++) {
+        CUstream captured = round % 2 ? CU_STREAM_PER_THREAD : stream;
+        refuses = round / 2 == 1;
+        EXPECT(!gate_captures());
+        errno = EDOM;
+        EXPECT(stub(captured) == (refuses ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS));
+        EXPECT(errno == EDOM && gate_captures());
+        CUresult result = cuStreamEndCapture(captured, &graph);
+        EXPECT(result == CUDA_SUCCESS || refuses);
+        if (result == CUDA_SUCCESS) {
+            MUST(cuGraphDestroy(graph));
+        }
+    }
+    EXPECT(!gate_captures());
+    EXPECT(strstr(gate_why_not(), "cuStreamBeginRecaptureToGraph") != NULL);
+}
+
+/* It cannot be told when it ends: something captures from then on. */
+static void capture_of_who_knows_what(void)
+{
+    static char no_stream;
+    begin_t stub = (begin_t)gate_stub("cuGraphBeginRecapture", (void *)begin_capture);
+    refuses = true;
+    EXPECT(!gate_captures());
+    EXPECT(stub((CUstream)(void *)&no_stream) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(gate_captures());
+    MUST(cuMemsetD8(area, 1, AREA_BYTES));
+}
+
 static void system_without_membarrier(void)
 {
     struct sock_filter rows[] = {
@@ -462,6 +504,8 @@ static void system_without_membarrier(void)
     X(first_call_during_a_standstill)      \
     X(more_functions_than_stubs)           \
     X(form_that_nobody_knows)              \
+    X(capture_that_nobody_knows)           \
+    X(capture_of_who_knows_what)           \
     X(system_without_membarrier)
 
 static const struct test_case cases[] = {

@@ -7,6 +7,7 @@
 #include "shim/hook.h"
 #include "shim/serve/device.h"
 #include "shim/serve/heat.h"
+#include "shim/serve/stream.h"
 #include "shim/stubs.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -90,6 +91,16 @@ EXPORT void gate_inside(void (*function)(void *), void *argument)
 EXPORT const char *gate_why_not(void)
 {
     return ms_gate_refusal();
+}
+
+EXPORT int gate_captures(void)
+{
+    return ms_captures_running();
+}
+
+EXPORT int gate_begin_capture(void *stream)
+{
+    return MS_REAL(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
 }
 
 EXPORT void *gate_stub(const char *name, void *function)

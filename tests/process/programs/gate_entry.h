@@ -27,6 +27,10 @@ void gate_inside(void (*function)(void *), void *argument);
 /* Why the gate cannot be closed; null where it can. */
 const char *gate_why_not(void);
 
+/* Whether something counts as being captured; and the driver's own function that begins it. */
+int gate_captures(void);
+int gate_begin_capture(void *stream);
+
 /* What the program would be given that asks the driver for a function without a hook. */
 void *gate_stub(const char *name, void *function);
 

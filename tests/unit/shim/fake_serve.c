@@ -7,6 +7,7 @@
 #include "shim/hook.h"
 #include "shim/serve/device.h"
 #include "shim/serve/heat.h"
+#include "shim/serve/stream.h"
 #include "shim/session.h"
 #include "shim/sites/nvtx.h"
 #include "shim/sites/site.h"
@@ -50,6 +51,15 @@ static void serve(const char *symbol)
     }
 #include "shim/hooks.def"
 /* NOLINTEND(bugprone-macro-parentheses) */
+
+void ms_capture_begins(CUstream handle)
+{
+    (void)handle;
+}
+
+void ms_captures_unseen(void)
+{
+}
 
 _Atomic bool ms_heat_on;
 void ms_heat_look_at_each(const uint64_t *values, size_t count)
