@@ -53,6 +53,9 @@ class Lives(Scenario):
     def test_a_context_for_every_request(self) -> None:
         self.hold("many_contexts")
 
+    def test_contexts_at_once(self) -> None:
+        self.hold("contexts_at_once")
+
     def test_reused_stream_handle(self) -> None:
         self.hold("reused_handle")
 

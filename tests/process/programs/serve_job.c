@@ -14,7 +14,7 @@
 #include "shim/memshim.h"
 #include "simgpu.h"
 
-enum { POOL_STEPS = 4000, CONTEXT_STEPS = 10000, POOL_ROUNDS = 300 };
+enum { POOL_STEPS = 4000, CONTEXT_STEPS = 10000, POOL_ROUNDS = 300, CONTEXT_ROUNDS = 100 };
 
 static CUdevice device;
 static CUcontext context;
@@ -202,6 +202,33 @@ static void many_contexts(void)
     EXPECT(mallinfo2().uordblks < before + (size_t)CONTEXT_STEPS * 16);
     settle();
     EXPECT(free_bytes() == used);
+}
+
+static void *use_contexts(void *value)
+{
+    for (int round = 0; round < CONTEXT_ROUNDS; round++) {
+        CUcontext made;
+        MUST(cuCtxSetCurrent(context));
+        made = new_context();
+        use_and_destroy(made, (unsigned char)(uintptr_t)value);
+    }
+    return NULL;
+}
+
+/* A free waits for the work of all contexts of the device, those that others destroy among them. */
+static void contexts_at_once(void)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    size_t before = free_bytes();
+    for (uintptr_t i = 0; i < THREADS; i++) {
+        MUST(pthread_create(&threads[i], NULL, use_contexts, (void *)i));
+    }
+    for (size_t i = 0; i < THREADS; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+    settle();
+    EXPECT(free_bytes() == before);
 }
 
 /* A stream's handle is used again by the driver; its order is not. */
@@ -726,6 +753,7 @@ static const struct {
                  {"reset", reset},
                  {"destroyed_context", destroyed_context},
                  {"many_contexts", many_contexts},
+                 {"contexts_at_once", contexts_at_once},
                  {"reused_handle", reused_handle},
                  {"pools", pools},
                  {"many_pools", many_pools},
