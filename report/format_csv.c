@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "report/exports.h"
+#include "report/numbers.h"
 #include "report/recording.h"
 #include "report/site_rows.h"
 
@@ -19,22 +20,43 @@ static size_t cut_length(const struct ms_buffer *text)
 }
 
 /* A site's name begins with its number, so that no two sites become one. */
-static void name_sites(struct ms_recording *recording, const struct ms_model *model)
+static uint32_t name_site(struct ms_recording *recording, const struct ms_model *model,
+                          uint32_t site, struct ms_buffer *name)
 {
-    const uint32_t count = ms_definitions_site_count(model->definitions);
-    struct ms_buffer name = {0};
-
-    for (uint32_t site = 1; site <= count && !name.failed; site++) {
-        name.bytes = 0;
-        ms_buffer_format(&name, "%" PRIu32, site);
-        if (model->stacks && ms_stacks_own_frame(model->stacks, site)) {
-            ms_buffer_add(&name, " ");
-            ms_site_add_line(model, site, &name);
-        }
-        name.bytes = cut_length(&name);
-        (void)ms_recording_site(recording, name.at, name.bytes);
+    name->bytes = 0;
+    ms_buffer_format(name, "%" PRIu32, site);
+    if (model->stacks && site <= ms_definitions_site_count(model->definitions) &&
+        ms_stacks_own_frame(model->stacks, site)) {
+        ms_buffer_add(name, " ");
+        ms_site_add_line(model, site, name);
     }
+    name->bytes = cut_length(name);
+    return ms_recording_site(recording, name->at, name->bytes);
+}
+
+/* Those that operations have: a trace that is damaged may claim any number of others. False where
+ * memory ran out. */
+static bool name_sites(struct ms_recording *recording, const struct ms_model *model)
+{
+    struct ms_operation *operations = (struct ms_operation *)recording->operations.at;
+    struct ms_numbers *named = ms_numbers_new();
+    struct ms_buffer name = {0};
+    bool good;
+
+    for (size_t i = 0; named && i < ms_recording_count(recording) && !name.failed; i++) {
+        const uint32_t site = operations[i].site;
+        uint32_t number = site != 0 ? ms_numbers_get(named, site) : 0;
+
+        if (number == MS_NUMBER_NONE) {
+            number = name_site(recording, model, site, &name);
+            (void)ms_numbers_put(named, site, number);
+        }
+        operations[i].site = number;
+    }
+    good = named && !name.failed;
+    ms_numbers_delete(named);
     ms_buffer_free(&name);
+    return good;
 }
 
 bool ms_csv_export(const struct ms_model *model, int device, struct ms_buffer *out,
@@ -46,10 +68,10 @@ bool ms_csv_export(const struct ms_model *model, int device, struct ms_buffer *o
     if (!ms_recording_begin(&recording)) {
         (void)snprintf(why, why_bytes, "%s: no memory to read it", model->path);
     } else if (ms_recording_read_trace(&recording, model->path, device, why, why_bytes)) {
-        name_sites(&recording, model);
+        written = name_sites(&recording, model);
         ms_recording_format_csv(&recording, out);
         *left_out = recording.left_out + recording.recycled_events;
-        written = !out->failed;
+        written = written && !out->failed;
         if (!written) {
             (void)snprintf(why, why_bytes, "%s: no memory to write it as csv", model->path);
         }
