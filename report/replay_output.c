@@ -260,7 +260,7 @@ static void add_warnings(const struct ms_replay_answer *answer, struct ms_buffer
     if (recording->recycled_events + recording->damaged_windows > 0) {
         ms_buffer_format(out,
                          "  the recording is not whole: %" PRIu64
-                         " early events were recycled, %" PRIu64 " windows are damaged\n",
+                         " early events were recycled, %" PRIu64 " parts are damaged\n",
                          recording->recycled_events, recording->damaged_windows);
     }
     if (result->invalid_reports > 0) {

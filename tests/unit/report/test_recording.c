@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "report/format.h"
 #include "report/recording.h"
 #include "synthetic.h"
 
@@ -507,5 +508,37 @@ Test(recording, a_request_that_no_device_could_meet)
     cr_assert_str_eq(kinds_of(&again), "X");
     ms_buffer_free(&out);
     ms_recording_free(&again);
+    ms_recording_free(&recording);
+}
+
+/* A part of the log that is damaged may have held what the run ended of: that is said. */
+Test(recording, a_log_that_is_damaged)
+{
+    ms_trace_t *trace = begin_with_a_block();
+    struct ms_recording recording;
+    char path[PATH_MAX], why[PATH_MAX + 512] = "";
+    struct ms_extent_header header;
+    FILE *file;
+
+    refuse(trace, 0, 20 * GIB, 0);
+    ms_trace_close(trace, true, 1);
+    (void)snprintf(path, sizeof(path), "%s/" MS_TRACE_FILE, ms_trace_dir(trace));
+    file = fopen(path, "r+");
+    cr_assert_not_null(file);
+    for (long at = MS_EXTENT_BYTES;; at += MS_EXTENT_BYTES) {
+        cr_assert_eq(fseek(file, at, SEEK_SET), 0);
+        cr_assert_eq(fread(&header, sizeof(header), 1, file), 1, "there is a log");
+        if (header.kind == MS_EXTENT_LOG) {
+            cr_assert_eq(fseek(file, at + header.payload_offset, SEEK_SET), 0);
+            break;
+        }
+    }
+    cr_assert_eq(fputs("damage", file) < 0, 0);
+    cr_assert_eq(fclose(file), 0);
+
+    cr_assert(ms_recording_begin(&recording));
+    cr_assert(ms_recording_read_trace(&recording, path, 0, why, sizeof(why)), "%s", why);
+    cr_assert_str_eq(kinds_of(&recording), "");
+    cr_assert_eq(recording.damaged_windows, 1);
     ms_recording_free(&recording);
 }
