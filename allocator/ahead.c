@@ -246,13 +246,13 @@ uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *ch
 
 /* ---- how much */
 
-uint64_t ms_ahead_more_bytes(struct ms_pool *pool, uint64_t bytes)
+uint64_t ms_ahead_more_bytes(struct ms_pool *pool, const struct ms_spill_need *need)
 {
     struct ms_ahead *ahead = &pool->ahead;
     const struct ms_forecast *forecast = &ahead->forecast;
     uint64_t most = ms_forecast_need(forecast, ms_forecast_step_end(forecast));
-    uint64_t more = less(less(most, ahead->live_bytes), ahead->trim_bytes);
-    ahead->again_bytes += ahead->spills > 0 ? bytes + more : 0;
+    uint64_t more = less(less(most, ahead->live_bytes + need->born_bytes), ahead->trim_bytes);
+    ahead->again_bytes += ahead->spills > 0 ? need->bytes + more : 0;
     ahead->spills++;
     ahead->idle_bytes = UINT64_MAX;
     return more;

@@ -28,9 +28,9 @@ void ms_ahead_look(struct ms_pool *pool);
  * used at any time where uses are not told. state: all that lives there is optimizer state. */
 uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk, bool state);
 
-/* How much more than `bytes`, which are wanted now, should be spilled at once: what the rest of the
- * step will want too. For one who spills it then. */
-uint64_t ms_ahead_more_bytes(struct ms_pool *pool, uint64_t bytes);
+/* How much more than is needed now should be spilled at once: what the rest of the step will want
+ * too. For one who spills it then. */
+uint64_t ms_ahead_more_bytes(struct ms_pool *pool, const struct ms_spill_need *need);
 
 /* Of the chunks of the heap on the host (ordered, the soonest used first; it is used up): how much
  * should come back now. Nothing while no use is near. */

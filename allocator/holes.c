@@ -545,8 +545,8 @@ static ms_status_t spill_and_fill(struct ms_pool *pool, struct ms_segment *segme
                                   uint64_t to, const struct ms_fill *fill)
 {
     uint64_t taken_bytes = 0;
-    ms_status_t status =
-        ms_spill_make_room(pool, unbacked_bytes(pool, segment, from, to), 0, &taken_bytes);
+    struct ms_spill_need need = {.bytes = unbacked_bytes(pool, segment, from, to)};
+    ms_status_t status = ms_spill_make_room(pool, &need, &taken_bytes);
     return status == MS_OK ? ms_backing_fill_holes(pool, segment, from, to, fill) : status;
 }
 

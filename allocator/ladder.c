@@ -77,16 +77,18 @@ static bool may_change_backing(struct ms_pool *pool)
 enum source { BUDGET, IDLE, HOLES, LIVE };
 
 /* Makes spares of `bytes` that stand behind something: holes as far as they go, else live memory.
- */
-static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, enum source source,
-                                uint64_t *taken_bytes)
+ * The request has new_bytes of chunks, these among them. */
+static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, uint64_t new_bytes,
+                                enum source source, uint64_t *taken_bytes)
 {
     if (source != LIVE) {
         return source == HOLES ? ms_holes_make_room(pool, bytes, taken_bytes) : MS_ERR_NO_MEMORY;
     }
     uint64_t from_holes = ms_holes_room(pool, bytes); /* which must be covered on the host too */
     if (bytes > from_holes) {
-        ms_status_t status = ms_spill_make_room(pool, bytes - from_holes, from_holes, taken_bytes);
+        struct ms_spill_need need = {
+            .bytes = bytes - from_holes, .kept_bytes = from_holes, .born_bytes = new_bytes};
+        ms_status_t status = ms_spill_make_room(pool, &need, taken_bytes);
         if (status != MS_OK) {
             return status;
         }
@@ -105,7 +107,8 @@ static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes, enum so
         uint64_t missing = new_bytes - free_bytes;
         uint64_t idle = ms_backing_idle_chunks(pool, missing);
         if (idle < missing) {
-            ms_status_t status = take_backing(pool, missing - idle, source, &taken_bytes);
+            ms_status_t status =
+                take_backing(pool, missing - idle, new_bytes, source, &taken_bytes);
             if (status != MS_OK) {
                 return status;
             }

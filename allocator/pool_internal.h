@@ -573,10 +573,17 @@ bool ms_spill_possible(struct ms_pool *pool);
 void ms_spill_less(struct ms_pool *pool, uint64_t bytes);
 void ms_spill_again(struct ms_pool *pool, uint64_t bytes);
 
-/* Makes spares of at least `bytes` of device chunks behind live memory, whose contents move to the
- * host, where kept_bytes of the room stay for others; adds all to *taken_bytes. Waits for the
- * device to stand still, a bounded time. MS_ERR_NO_MEMORY: not so much can be moved, or not now. */
-ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t kept_bytes,
+/* What has to leave the device. */
+struct ms_spill_need {
+    uint64_t bytes;
+    uint64_t kept_bytes; /* of the room on the host, which stay for others */
+    uint64_t born_bytes; /* that are not live yet, and will be in these and what is idle */
+};
+
+/* Makes spares of at least so much of device chunks behind live memory, whose contents move to the
+ * host; adds all to *taken_bytes. Waits for the device to stand still, a bounded time.
+ * MS_ERR_NO_MEMORY: not so much can be moved, or not now. */
+ms_status_t ms_spill_make_room(struct ms_pool *pool, const struct ms_spill_need *need,
                                uint64_t *taken_bytes);
 
 /* Whether something on the host in these slots was pinned there, for want of room: its identity may

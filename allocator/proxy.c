@@ -164,8 +164,8 @@ static ms_status_t spill_for(struct ms_pool *pool, struct ms_proxy *proxy)
     uint64_t taken_bytes = 0;
     /* What moves to the host is no longer there to cover anything. */
     bool serves = had < proxy->bytes && coverable(pool, proxy->bytes) >= proxy->bytes;
-    ms_status_t status =
-        serves ? ms_spill_make_room(pool, proxy->bytes - had, 0, &taken_bytes) : MS_ERR_NO_MEMORY;
+    struct ms_spill_need need = {.bytes = proxy->bytes - had, .born_bytes = proxy->bytes};
+    ms_status_t status = serves ? ms_spill_make_room(pool, &need, &taken_bytes) : MS_ERR_NO_MEMORY;
     (void)ms_backing_release_spares(pool);
     if (status == MS_OK && !has_room(pool, proxy->bytes, &pending)) {
         status = MS_ERR_NO_MEMORY;

@@ -410,28 +410,27 @@ static void note_returns(struct ms_pool *pool, struct ms_chunk *list)
 }
 
 /* With what will be wanted soon. */
-static uint64_t ahead_of_need(struct ms_pool *pool, uint64_t bytes)
+static uint64_t ahead_of_need(struct ms_pool *pool, const struct ms_spill_need *need)
 {
     uint64_t more = least(atomic_load(&pool->config.budget->cap_bytes) / AHEAD_PART, AHEAD_BYTES);
     ms_lock_acquire(&pool->state);
     if (ms_ahead_knows(pool)) {
-        more = ms_ahead_more_bytes(pool, bytes);
+        more = ms_ahead_more_bytes(pool, need);
     }
     ms_lock_release(&pool->state);
-    return bytes + more - more % pool->granule_bytes;
+    return need->bytes + more - more % pool->granule_bytes;
 }
 
 /* Host chunks for the best victims, staged; *bytes: how much. */
-static ms_status_t prepare(struct ms_pool *pool, uint64_t needed_bytes, uint64_t kept_bytes,
-                           uint64_t *bytes)
+static ms_status_t prepare(struct ms_pool *pool, const struct ms_spill_need *need, uint64_t *bytes)
 {
-    uint64_t room = room_on_host(pool, kept_bytes);
-    uint64_t enough = least(ahead_of_need(pool, needed_bytes), room);
-    if (enough < needed_bytes) {
+    uint64_t room = room_on_host(pool, need->kept_bytes);
+    uint64_t enough = least(ahead_of_need(pool, need), room);
+    if (enough < need->bytes) {
         return MS_ERR_NO_MEMORY;
     }
     (void)pick_down(pool, false, enough, room, bytes);
-    if (*bytes < needed_bytes) {
+    if (*bytes < need->bytes) {
         return MS_ERR_NO_MEMORY;
     }
     if (!take_room(pool, *bytes)) {
@@ -441,31 +440,31 @@ static ms_status_t prepare(struct ms_pool *pool, uint64_t needed_bytes, uint64_t
     return status == MS_OK ? ms_move_stage(pool, *bytes, MS_LOCATION_HOST) : status;
 }
 
-static ms_status_t make_room(struct ms_pool *pool, uint64_t bytes, uint64_t kept_bytes,
+static ms_status_t make_room(struct ms_pool *pool, const struct ms_spill_need *need,
                              uint64_t *taken_bytes)
 {
     uint64_t staged_bytes = 0;
-    ms_status_t status = prepare(pool, bytes, kept_bytes, &staged_bytes);
+    ms_status_t status = prepare(pool, need, &staged_bytes);
     if (status != MS_OK) {
         return MS_ERR_NO_MEMORY;
     }
     uint64_t picked_bytes = 0;
     uint64_t moved_bytes = 0;
     struct ms_chunk *list = pick_down(pool, true, staged_bytes, staged_bytes, &picked_bytes);
-    if (picked_bytes < bytes) {
+    if (picked_bytes < need->bytes) {
         ms_move_unstage(pool);
         return MS_ERR_NO_MEMORY;
     }
     note_returns(pool, list);
     status = ms_move(pool, list, MS_LOCATION_HOST, &moved_bytes);
     *taken_bytes += moved_bytes;
-    if (moved_bytes >= bytes) {
+    if (moved_bytes >= need->bytes) {
         return MS_OK;
     }
     return status > 0 ? status : MS_ERR_NO_MEMORY;
 }
 
-ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t kept_bytes,
+ms_status_t ms_spill_make_room(struct ms_pool *pool, const struct ms_spill_need *need,
                                uint64_t *taken_bytes)
 {
     if (!ms_spill_possible(pool)) {
@@ -473,8 +472,9 @@ ms_status_t ms_spill_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t ke
     }
     ms_ahead_begin(pool);
     pool->ahead.uses_told = pool->ops->tell_uses == NULL || pool->ops->tell_uses(pool->ops->ctx);
-    ms_status_t status =
-        make_room(pool, ms_round_up(bytes, pool->granule_bytes), kept_bytes, taken_bytes);
+    struct ms_spill_need whole = *need;
+    whole.bytes = ms_round_up(need->bytes, pool->granule_bytes);
+    ms_status_t status = make_room(pool, &whole, taken_bytes);
     leave_room(pool);
     finish(pool);
     return status;
@@ -664,7 +664,8 @@ ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment
     uint64_t room = budget_room(pool);
     if (room < bytes) {
         /* What has been marked as not to be moved is not among the victims. */
-        (void)ms_spill_make_room(pool, bytes - room, 0, &moved_bytes);
+        struct ms_spill_need need = {.bytes = bytes - room};
+        (void)ms_spill_make_room(pool, &need, &moved_bytes);
         (void)ms_backing_release_spares(pool);
     }
     ms_status_t status =
