@@ -158,8 +158,8 @@ class FramesTest(unittest.TestCase):
         table = code.co_lnotab if sys.version_info < (3, 10) else code.co_linetable
         self.assertEqual(out.version, sys.hexversion >> 16)
         self.assertEqual(out.first_line, code.co_firstlineno)
-        self.assertEqual(bytes(out.file[: out.file_bytes]), encoded(code.co_filename, 4096))
-        self.assertEqual(bytes(out.function[: out.function_bytes]), encoded(name, 1024))
+        self.assertEqual(bytes(out.file[: out.file_bytes]), encoded(code.co_filename, 4095))
+        self.assertEqual(bytes(out.function[: out.function_bytes]), encoded(name, 1023))
         fits = len(table) <= 32768
         self.assertEqual(bytes(out.table[: out.table_bytes]), table if fits else b"")
 
