@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import pickle
+import runpy
 import subprocess
 import sys
 import unittest
@@ -424,6 +426,7 @@ class Snapshot(ProcessTest):
 
     def test_what_a_job_ended_of(self) -> None:
         """The last request that it did not get, but where it got as much, or went on for long."""
+        convert = runpy.run_path(str(IMPORT))["convert"]
         oom, freed = event("oom", 0, PAGE), event("free_completed", LOW, PAGE)
         got, less = event("alloc", LOW, PAGE), event("alloc", LOW, PAGE // 2)
         small = [event("alloc", LOW + PAGE * (i + 2), 512) for i in range(65)]
@@ -437,8 +440,9 @@ class Snapshot(ProcessTest):
             ([oom, *small[:64]], ["fatal"]),
             ([oom, *small], ["refused"]),
         ):
-            text = self.convert({"device_traces": [trace], "segments": []})
-            ops = [line.split(",")[1] for line in text.splitlines()]
+            out = io.StringIO()
+            convert({"device_traces": [trace], "segments": []}, None, True, out)
+            ops = [line.split(",")[1] for line in out.getvalue().splitlines()]
             self.assertEqual([op for op in ops if op in ("refused", "fatal")], expected)
 
     def test_the_device_with_most_events(self) -> None:
