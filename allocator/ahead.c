@@ -251,6 +251,7 @@ uint64_t ms_ahead_more_bytes(struct ms_pool *pool, const struct ms_spill_need *n
     struct ms_ahead *ahead = &pool->ahead;
     const struct ms_forecast *forecast = &ahead->forecast;
     uint64_t most = ms_forecast_need(forecast, ms_forecast_step_end(forecast));
+    most += pool->granule_bytes; /* what lies idle in one that is partly used */
     uint64_t more = less(less(most, ahead->live_bytes + need->born_bytes), ahead->trim_bytes);
     ahead->again_bytes += ahead->spills > 0 ? need->bytes + more : 0;
     ahead->spills++;
