@@ -181,7 +181,7 @@ static void look_at_birth(struct ms_pool *pool, const struct ms_birth *birth)
 {
     uint64_t next_use = ms_forecast_next_use(&pool->ahead.forecast, birth);
     struct ms_segment *segment = ms_segment_of(pool, birth->addr);
-    if (next_use == MS_NEVER || segment == NULL || segment->heat == NULL) {
+    if (next_use == MS_NEVER || segment == NULL || heat_of(segment) == NULL) {
         return;
     }
     uint64_t from = 0;
@@ -189,22 +189,17 @@ static void look_at_birth(struct ms_pool *pool, const struct ms_birth *birth)
     slots_of(pool, segment, birth->addr, birth->bytes, &from, &to);
     for (uint64_t slot = from; slot < to; slot++) {
         struct ms_heat *heat = &segment->heat[slot];
-        heat->next_use = next_use < heat->next_use ? next_use : heat->next_use;
-        heat->known++;
+        bool first = heat->look != pool->ahead.look;
+        heat->look = pool->ahead.look;
+        heat->next_use = first || next_use < heat->next_use ? next_use : heat->next_use;
+        heat->known = first ? 1 : heat->known + 1;
     }
 }
 
 void ms_ahead_look(struct ms_pool *pool)
 {
     const struct ms_forecast *forecast = &pool->ahead.forecast;
-    for (size_t at = 0; at < pool->segment_count; at++) {
-        struct ms_segment *segment = pool->segments[at];
-        struct ms_heat *heat = heat_of(segment);
-        for (uint64_t slot = 0; heat != NULL && slot < segment->slot_count; slot++) {
-            heat[slot].next_use = MS_NEVER;
-            heat[slot].known = 0;
-        }
-    }
+    pool->ahead.look++; /* what an earlier one found does not count */
     for (uint64_t number = ms_forecast_oldest(forecast); number <= forecast->last; number++) {
         const struct ms_birth *birth = &forecast->births[number % MS_FORECAST_BIRTHS];
         if (birth->died == 0) {
@@ -224,17 +219,17 @@ static uint64_t next_use_of_older(const struct ms_pool *pool, const struct ms_he
 
 uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk, bool state)
 {
+    static const struct ms_heat none;
     const struct ms_segment *segment = chunk->segment;
     uint64_t soonest = MS_NEVER;
-    if (segment->heat == NULL) {
-        return MS_NEVER;
-    }
     uint64_t end = chunk->slot + chunk->bytes / pool->granule_bytes;
     for (uint64_t slot = chunk->slot; slot < end; slot++) {
-        const struct ms_heat *heat = &segment->heat[slot];
-        uint64_t next_use = heat->next_use;
-        bool older = segment->granules != NULL ? segment->granules[slot].tensors > heat->known
-                                               : heat->known == 0;
+        const struct ms_heat *heat = segment->heat != NULL ? &segment->heat[slot] : &none;
+        bool looked = heat->look == pool->ahead.look;
+        uint64_t next_use = looked ? heat->next_use : MS_NEVER;
+        uint32_t known = looked ? heat->known : 0;
+        bool older =
+            segment->granules != NULL ? segment->granules[slot].tensors > known : known == 0;
         if (older) {
             uint64_t again = next_use_of_older(pool, heat, state);
             next_use = again < next_use ? again : next_use;

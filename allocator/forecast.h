@@ -33,11 +33,12 @@ struct ms_birth {
 };
 
 /* The uses of one place in memory, the latest first; and, for whoever looks at many at once, when
- * it is used next and of how many births that is known. */
+ * it is used next and of how many births that is known, as of the look with that number. */
 struct ms_heat {
     uint64_t used[MS_HEAT_USES]; /* ticks; 0: none */
     uint64_t next_use;
     uint32_t known;
+    uint32_t look;
 };
 
 struct ms_forecast {

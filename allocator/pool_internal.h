@@ -174,6 +174,7 @@ struct ms_ahead {
     struct ms_ear pool_ear, arenas_ear;
     uint64_t live_bytes;  /* of blocks that are no arenas, and tensors */
     uint64_t look_tick;   /* when what is on the host is looked at again */
+    uint32_t look;        /* number of the last one */
     uint64_t steps;       /* of the forecast, when the next four were begun anew */
     uint64_t spills;      /* in this step */
     uint64_t idle_bytes;  /* the least that lay idle since the last one */
