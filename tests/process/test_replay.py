@@ -197,9 +197,15 @@ class Replay(ProcessTest):
 
     def test_spilling(self) -> None:
         """A training at 0.85 of what it needs: foresight moves little more than it must."""
-        trace = TRACES / "gpt-fixed.csv.gz"
+        self.check_spilling("gpt-fixed.csv.gz")
+
+    def test_spilling_what_nobody_tells_the_uses_of(self) -> None:
+        self.check_spilling("gpt-fixed-sites.csv.gz", "--without-uses")
+
+    def check_spilling(self, name: str, *options: str) -> None:
+        trace = TRACES / name
         live_bytes = self.answer(trace)["peak_live_bytes"]
-        cap = ("--without-charges", "--cap", str(live_bytes * 85 // 100))
+        cap = ("--without-charges", "--cap", str(live_bytes * 85 // 100), *options)
         self.assertFalse(self.answer(trace, *cap, status=1)["completed"])
         moved = {}
         for policy in ("predict", "lru"):
