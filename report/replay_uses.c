@@ -133,7 +133,7 @@ static void find_optimizers(struct search *search, size_t parameters)
         const uint32_t site = ms_recording_at(search->recording, kept[k])->site;
 
         if (site != 0 && site < MOST_SITES) {
-            optimizers[site] = k >= parameters;
+            optimizers[site] = (char)(k >= parameters);
         }
     }
 }
