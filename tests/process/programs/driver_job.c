@@ -222,6 +222,7 @@ static void capture(void)
     MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(cu.cuMemAlloc(&outside, MIB));
     MUST(cu.cuMemsetD8(outside, 1, MIB));
+    MUST(cu.cuCtxSynchronize()); /* a stream that does not block waits for none of it */
     MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
     SAY_RESULT(cu.cuMemAllocAsync(&inside, MIB, stream));
     MUST(cu.cuMemsetD8Async(inside, 7, MIB, stream));
