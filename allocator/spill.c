@@ -569,8 +569,8 @@ static uint64_t wanted_back(struct ms_pool *pool)
     search.room = pool->repair.victim_room;
     search.enough_bytes = UINT64_MAX;
     ms_lock_acquire(&pool->state);
-    look_around(pool, &search);
-    if (search.foretold) {
+    if (ms_ahead_knows(pool)) {
+        look_around(pool, &search);
         search_all(pool, &search);
         ms_victims_order(search.heap, search.count);
         bytes = ms_ahead_promote_bytes(pool, search.heap, search.count);
