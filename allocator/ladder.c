@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an allocation does that no free block fits, one rung after the other:
  *
- *   reuse     what others have made free meanwhile; what is seen to be done when asked (marks are
+ *   reuse     what others have made free meanwhile; what is seen to be done when asked (fences are
  *             taken here, not at each free)
  *   expand    new chunks, in the best place (place.c)
  *   take      chunks of idle ranges move there, where they and the budget suffice; then whatever
@@ -14,8 +15,23 @@
  *
  * Taking comes before waiting wherever it serves: nothing synchronizes in an allocation that could
  * be served without. */
-#include "allocator/pool_internal.h"
-#include "allocator/views.h"
+#include "allocator/ladder.h"
+#include "allocator/arenas/holes.h"
+#include "allocator/backing/backing.h"
+#include "allocator/backing/device_room.h"
+#include "allocator/backing/epochs.h"
+#include "allocator/backing/fences.h"
+#include "allocator/backing/obligations.h"
+#include "allocator/backing/views.h"
+#include "allocator/backing/wait.h"
+#include "allocator/base/assert.h"
+#include "allocator/device/budget.h"
+#include "allocator/pool_check.h"
+#include "allocator/pool_state.h"
+#include "allocator/space/orders.h"
+#include "allocator/space/place.h"
+#include "allocator/space/tiling.h"
+#include "allocator/spill/spill.h"
 
 /* Requests of this many granules and more (32 MiB) are backed by large chunks. Below, what a chunk
  * that cannot be split would keep for one small block weighs more than the calls it saves. */
@@ -25,6 +41,7 @@ enum { LARGE_REQUEST_GRANULES = 16 };
  * Where the host has no memory for a rest's node, the block keeps the rest. State lock. */
 static void finish(struct ms_pool *pool, struct ms_range *range, ms_addr_t addr, uint64_t bytes,
                    const struct ms_request *request, struct ms_block_info *out)
+    MS_REQUIRES(ms_state_role)
 {
     struct ms_range *block =
         addr > range->addr ? ms_range_split(pool, range, addr - range->addr) : NULL;
@@ -42,6 +59,7 @@ static void finish(struct ms_pool *pool, struct ms_range *range, ms_addr_t addr,
 /* The claim is given up. Memory that was in the stream's order goes back to the end of it, which is
  * later than it was and so never too early. */
 static void give_up(struct ms_pool *pool, struct ms_range *range, bool idle, ms_stream_t stream)
+    MS_REQUIRES(ms_state_role)
 {
     ms_range_give_up(pool, range, idle ? NULL : ms_orders_need(&pool->orders, stream)->open);
 }
@@ -51,18 +69,18 @@ static void give_up(struct ms_pool *pool, struct ms_range *range, bool idle, ms_
 static ms_status_t reuse(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                          struct ms_block_info *out)
 {
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     ms_status_t status = ms_pool_reuse(pool, request, bytes, out);
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return status;
 }
 
 static ms_status_t reuse_any(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                              struct ms_block_info *out)
 {
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     ms_status_t status = ms_pool_reuse_any(pool, request, bytes, out);
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return status;
 }
 
@@ -80,6 +98,7 @@ enum source { BUDGET, IDLE, HOLES, LIVE };
  * The request has new_bytes of chunks, these among them. */
 static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, uint64_t new_bytes,
                                 enum source source, uint64_t *taken_bytes)
+    MS_REQUIRES(ms_growth_role)
 {
     if (source != LIVE) {
         return source == HOLES ? ms_holes_make_room(pool, bytes, taken_bytes) : MS_ERR_NO_MEMORY;
@@ -100,6 +119,7 @@ static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, uint64_t n
 /* Makes spares of idle chunks, and of those in holes of arenas or behind live memory, where all
  * that and the budget suffice together. */
 static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes, enum source source)
+    MS_REQUIRES(ms_growth_role)
 {
     uint64_t taken_bytes = 0;
     uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
@@ -122,6 +142,7 @@ enum where { BEST, FRESH };
 /* A block on claimed granules of which the first or the last, or both, are views. */
 static ms_status_t fill_view(struct ms_pool *pool, const struct ms_request *request,
                              struct ms_view *view, enum source source, struct ms_block_info *out)
+    MS_REQUIRES(ms_growth_role)
 {
     ms_status_t status = take_chunks(pool, view->bytes, source);
     if (status != MS_OK) {
@@ -130,9 +151,9 @@ static ms_status_t fill_view(struct ms_pool *pool, const struct ms_request *requ
     }
     status = ms_view_back(pool, view);
     if (status == MS_OK) {
-        ms_lock_acquire(&pool->state);
+        ms_state_acquire(pool);
         ms_range_make_live(pool, view->block, request, out);
-        ms_lock_release(&pool->state);
+        ms_state_release(pool);
     }
     (void)ms_backing_release_spares(pool);
     return status;
@@ -141,15 +162,15 @@ static ms_status_t fill_view(struct ms_pool *pool, const struct ms_request *requ
 /* Finds a place and claims it, backs it, and makes the block. */
 static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *request,
                               uint64_t bytes, enum where where, enum source source,
-                              struct ms_block_info *out)
+                              struct ms_block_info *out) MS_REQUIRES(ms_growth_role)
 {
-    struct ms_place place;
+    struct ms_placement place;
     bool idle = true;
     struct ms_range *range = NULL;
     struct ms_view_plan plan;
     struct ms_view view;
     bool viewed = where == BEST && source != BUDGET && may_change_backing(pool);
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     bool found = where == FRESH ? ms_place_fresh(pool, bytes, &place)
                                 : ms_place_best(pool, request->stream, bytes, true, &place);
     viewed = viewed && ms_view_find(pool, bytes, found ? place.new_chunks : UINT64_MAX, &plan) &&
@@ -159,7 +180,7 @@ static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *req
         (source != BUDGET || place.unbacked_bytes <= ms_budget_free_bytes(pool->config.budget))) {
         range = ms_place_claim(pool, &place, bytes, &idle);
     }
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     if (viewed) {
         return fill_view(pool, request, &view, source, out);
     }
@@ -171,42 +192,42 @@ static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *req
         bool large = bytes >= LARGE_REQUEST_GRANULES * pool->granule_bytes;
         status = ms_backing_fill(pool, range, large);
     }
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     if (status == MS_OK) {
         finish(pool, range, place.addr, bytes, request, out);
     } else {
         give_up(pool, range, idle, request->stream);
     }
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     (void)ms_backing_release_spares(pool);
     return status;
 }
 
 static ms_status_t grow_plain(struct ms_pool *pool, const struct ms_request *request,
-                              uint64_t bytes, struct ms_block_info *out)
+                              uint64_t bytes, struct ms_block_info *out) MS_REQUIRES(ms_growth_role)
 {
     struct ms_range *range = NULL;
     ms_status_t status = ms_backing_plain_add(pool, bytes, &range);
     if (status == MS_OK) {
-        ms_lock_acquire(&pool->state);
+        ms_state_acquire(pool);
         finish(pool, range, range->addr, bytes, request, out);
-        ms_lock_release(&pool->state);
+        ms_state_release(pool);
     }
     return status;
 }
 
 /* Addresses enough for a fresh place of `bytes`. */
-static ms_status_t need_hole(struct ms_pool *pool, uint64_t bytes)
+static ms_status_t need_hole(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
-    struct ms_place place;
-    ms_lock_acquire(&pool->state);
+    struct ms_placement place;
+    ms_state_acquire(pool);
     bool found = ms_place_fresh(pool, bytes, &place);
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return found ? MS_OK : ms_backing_reserve(pool, bytes, ms_region_of(pool, bytes));
 }
 
 static ms_status_t grow(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
-                        enum source source, struct ms_block_info *out)
+                        enum source source, struct ms_block_info *out) MS_REQUIRES(ms_growth_role)
 {
     if (pool->granule_bytes == 0) {
         return source != BUDGET ? MS_ERR_NO_MEMORY : grow_plain(pool, request, bytes, out);
@@ -226,36 +247,37 @@ static ms_status_t grow(struct ms_pool *pool, const struct ms_request *request, 
 /* ---- the rungs */
 
 /* No rung can help a request that is larger than all that is free or could become free. */
-static bool hopeless(struct ms_pool *pool, uint64_t bytes)
+static bool hopeless(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     uint64_t free_bytes = pool->count.free_bytes;
-    uint64_t holes_bytes = pool->repair.frozen ? 0 : pool->count.quiet_granules;
-    ms_lock_release(&pool->state);
-    holes_bytes = holes_bytes * pool->granule_bytes + pool->repair.promised_bytes;
+    uint64_t holes_bytes = pool->frozen ? 0 : pool->count.quiet_granules;
+    ms_state_release(pool);
+    holes_bytes = holes_bytes * pool->granule_bytes + ms_obligations_room(pool);
     return bytes > free_bytes + holes_bytes + ms_budget_free_bytes(pool->config.budget);
 }
 
 static ms_status_t reuse_when_done(struct ms_pool *pool, const struct ms_request *request,
                                    uint64_t bytes, struct ms_block_info *out)
+    MS_REQUIRES(ms_growth_role)
 {
     ms_status_t status = reuse(pool, request, bytes, out);
     if (status != MS_ERR_NO_MEMORY) {
         return status;
     }
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     bool promising = pool->count.pending_bytes > 0 && pool->count.free_bytes >= bytes;
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     if (!promising) {
         return MS_ERR_NO_MEMORY;
     }
-    /* Old marks first: what they cover may do, and then no new one is needed. */
-    if (ms_marks_poll(pool)) {
+    /* Old fences first: what they cover may do, and then no new one is needed. */
+    if (ms_fences_poll(pool)) {
         status = reuse(pool, request, bytes, out);
     }
     if (status == MS_ERR_NO_MEMORY) {
-        ms_marks_take(pool, false);
-        if (ms_marks_poll(pool)) {
+        ms_fences_take(pool, false);
+        if (ms_fences_poll(pool)) {
             status = reuse(pool, request, bytes, out);
         }
     }
@@ -264,7 +286,7 @@ static ms_status_t reuse_when_done(struct ms_pool *pool, const struct ms_request
 
 /* Chunks move under the request: idle ones; those of holes, where nothing that is backed serves. */
 static ms_status_t take(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
-                        struct ms_block_info *out)
+                        struct ms_block_info *out) MS_REQUIRES(ms_growth_role)
 {
     ms_status_t status = grow(pool, request, bytes, IDLE, out);
     if (status == MS_ERR_NO_MEMORY) {
@@ -272,16 +294,17 @@ static ms_status_t take(struct ms_pool *pool, const struct ms_request *request, 
     }
     if (status == MS_ERR_NO_MEMORY && may_change_backing(pool)) {
         status = grow(pool, request, bytes, HOLES, out);
-        ms_epochs_mark(pool); /* for the next one that finds memory short */
+        ms_epochs_fence(pool); /* for the next one that finds memory short */
     }
     return status;
 }
 
-/* Likewise, where marks show that more is idle by now than when the ladder was begun. */
+/* Likewise, where fences show that more is idle by now than when the ladder was begun. */
 static ms_status_t take_when_done(struct ms_pool *pool, const struct ms_request *request,
                                   uint64_t bytes, struct ms_block_info *out)
+    MS_REQUIRES(ms_growth_role)
 {
-    if (!ms_marks_poll(pool)) {
+    if (!ms_fences_poll(pool)) {
         return MS_ERR_NO_MEMORY;
     }
     ms_status_t status = reuse(pool, request, bytes, out);
@@ -289,18 +312,18 @@ static ms_status_t take_when_done(struct ms_pool *pool, const struct ms_request 
 }
 
 static ms_status_t wait_for_frees(struct ms_pool *pool, const struct ms_request *request,
-                                  uint64_t bytes, struct ms_block_info *out)
+                                  uint64_t bytes, struct ms_wait *wait, struct ms_block_info *out)
+    MS_REQUIRES(ms_growth_role)
 {
-    uint64_t left_ns = pool->config.wait_limit_ns;
     ms_status_t status = MS_ERR_NO_MEMORY;
-    for (unsigned turn = 0; left_ns > 0 && may_change_backing(pool) && !hopeless(pool, bytes);
-         turn++) {
-        ms_marks_take(pool, true);
-        ms_epochs_mark(pool);
-        if (!ms_marks_wait(pool, turn, &left_ns) && !ms_epochs_wait(pool, &left_ns)) {
+    for (unsigned turn = 0;
+         ms_wait_left_ns(wait) > 0 && may_change_backing(pool) && !hopeless(pool, bytes); turn++) {
+        ms_fences_take(pool, true);
+        ms_epochs_fence(pool);
+        if (!ms_fences_wait(pool, turn, wait) && !ms_epochs_wait(pool, wait)) {
             break;
         }
-        (void)ms_marks_poll(pool);
+        (void)ms_fences_poll(pool);
         ms_epochs_poll(pool);
         status = reuse(pool, request, bytes, out);
         if (status == MS_ERR_NO_MEMORY) {
@@ -318,6 +341,7 @@ static ms_status_t wait_for_frees(struct ms_pool *pool, const struct ms_request 
 
 static ms_status_t trim_and_grow(struct ms_pool *pool, const struct ms_request *request,
                                  uint64_t bytes, struct ms_block_info *out)
+    MS_REQUIRES(ms_growth_role)
 {
     uint64_t given_bytes = 0;
     if (pool->granule_bytes == 0) {
@@ -334,10 +358,12 @@ static ms_status_t trim_and_grow(struct ms_pool *pool, const struct ms_request *
 
 /* All but the last rung. */
 static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
-                         struct ms_block_info *out)
+                         struct ms_wait *wait, struct ms_block_info *out)
+    MS_REQUIRES(ms_growth_role)
 {
     /* Chunks that could not be released some time ago would be missing from every sum below. */
     (void)ms_backing_release_spares(pool);
+    ms_device_room_sample(pool);
     ms_ranges_give_up_whole(pool);
     ms_status_t status = reuse_when_done(pool, request, bytes, out);
     if (status == MS_ERR_NO_MEMORY) {
@@ -352,14 +378,14 @@ static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request,
     ms_holes_recover(pool);
     status = take(pool, request, bytes, out);
     if (status == MS_ERR_NO_MEMORY) {
-        ms_marks_take(pool, true);
+        ms_fences_take(pool, true);
         status = take_when_done(pool, request, bytes, out);
     }
     if (status == MS_ERR_NO_MEMORY) {
-        status = ms_marks_reuse_behind_wait(pool, request, bytes, out);
+        status = ms_fences_reuse_behind_wait(pool, request, bytes, out);
     }
     if (status == MS_ERR_NO_MEMORY && request->may_wait) {
-        status = wait_for_frees(pool, request, bytes, out);
+        status = wait_for_frees(pool, request, bytes, wait, out);
     }
     if (status == MS_ERR_NO_MEMORY && may_change_backing(pool) && !hopeless(pool, bytes)) {
         status = trim_and_grow(pool, request, bytes, out);
@@ -369,24 +395,24 @@ static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request,
 
 static bool any_pending(struct ms_pool *pool)
 {
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     bool pending = pool->count.pending_bytes > 0;
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return pending;
 }
 
 /* Live memory moves. Not for what is free but for its work: the standstill would wait for that
  * work too, and has the less to move. */
 static ms_status_t spill(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
-                         struct ms_block_info *out)
+                         struct ms_wait *wait, struct ms_block_info *out)
+    MS_REQUIRES(ms_growth_role)
 {
-    uint64_t left_ns = pool->config.wait_limit_ns;
-    for (unsigned turn = 0; left_ns > 0 && any_pending(pool); turn++) {
-        ms_marks_take(pool, true);
-        if (!ms_marks_wait(pool, turn, &left_ns)) {
+    for (unsigned turn = 0; ms_wait_left_ns(wait) > 0 && any_pending(pool); turn++) {
+        ms_fences_take(pool, true);
+        if (!ms_fences_wait(pool, turn, wait)) {
             break;
         }
-        (void)ms_marks_poll(pool);
+        (void)ms_fences_poll(pool);
     }
     return ms_spill_possible(pool) ? grow(pool, request, bytes, LIVE, out) : MS_ERR_NO_MEMORY;
 }
@@ -394,13 +420,15 @@ static ms_status_t spill(struct ms_pool *pool, const struct ms_request *request,
 ms_status_t ms_ladder_climb(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                             struct ms_block_info *out)
 {
-    ms_lock_acquire(&pool->growth);
-    ms_status_t status = climb(pool, request, bytes, out);
+    ms_growth_acquire(pool);
+    struct ms_wait wait = ms_wait_begin(pool, request->may_wait);
+    ms_status_t status = climb(pool, request, bytes, &wait, out);
     pool->moving.refused = false;
     if (status == MS_ERR_NO_MEMORY && request->may_wait && ms_spill_possible(pool)) {
-        status = spill(pool, request, bytes, out);
+        status = spill(pool, request, bytes, &wait, out);
     }
-    ms_promise_settle(pool);
-    ms_lock_release(&pool->growth);
+    ms_obligations_settle(pool);
+    MS_ASSERT_WALK(ms_pool_books_hold(pool));
+    ms_growth_release(pool);
     return status;
 }

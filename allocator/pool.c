@@ -1,9 +1,35 @@
-#include "allocator/pool.h"
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pool's interface: creation and end, allocation and free, trimming, pinning, statistics. What
+ * no free block serves goes to ladder.c. */
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/ahead.h"
+#include "allocator/arenas/arenas.h"
+#include "allocator/arenas/holes.h"
+#include "allocator/arenas/proxies.h"
+#include "allocator/backing/backing.h"
+#include "allocator/backing/device_room.h"
+#include "allocator/backing/epochs.h"
+#include "allocator/backing/fences.h"
+#include "allocator/backing/granules.h"
+#include "allocator/backing/obligations.h"
+#include "allocator/backing/wait.h"
+#include "allocator/base/arithmetic.h"
+#include "allocator/base/assert.h"
+#include "allocator/device/budget.h"
+#include "allocator/ladder.h"
+#include "allocator/pool.h"
+#include "allocator/pool_check.h"
+#include "allocator/pool_state.h"
+#include "allocator/space/block.h"
+#include "allocator/space/orders.h"
+#include "allocator/space/place.h"
+#include "allocator/space/range.h"
+#include "allocator/space/starts.h"
+#include "allocator/space/tiling.h"
+#include "allocator/spill/ahead.h"
+#include "allocator/spill/spill.h"
 
 /* The unit of backing: the device's granule, but not smaller than is worth a driver call. */
 #define SMALLEST_UNIT_BYTES ((uint64_t)2 << 20)
@@ -24,12 +50,15 @@ ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
     pool->config = *config;
     pool->ops = config->ops;
     pool->granule_bytes = unit_of(config->ops);
+    ms_lock_init(&pool->growth, MS_RANK_GROWTH);
+    ms_lock_init(&pool->state, MS_RANK_STATE);
     ms_slab_init(&pool->range_slab, sizeof(struct ms_range));
     ms_slab_init(&pool->chunk_slab, sizeof(struct ms_chunk));
     ms_slab_init(&pool->segment_slab, sizeof(struct ms_segment));
-    ms_slab_init(&pool->repair.arena_slab, sizeof(struct ms_arena));
+    ms_slab_init(&pool->arena_slab, sizeof(struct ms_arena));
     ms_proxies_init(pool);
-    pool->repair.epoch = 1;
+    pool->live = &ms_spill_live;
+    pool->epochs.current = 1;
     bool index_made = ms_index_init(&pool->index);
     if (!index_made || !ms_orders_init(&pool->orders)) {
         if (index_made) {
@@ -43,7 +72,8 @@ ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
     return MS_OK;
 }
 
-static void tell_freed(struct ms_pool *pool, const struct ms_range *range, ms_stream_t stream)
+static void emit_freed(struct ms_pool *pool, const struct ms_range *range, ms_stream_t stream)
+    MS_REQUIRES(ms_state_role)
 {
     ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_FREE,
                                           .owner = MS_OWNER_POOL,
@@ -54,28 +84,31 @@ static void tell_freed(struct ms_pool *pool, const struct ms_range *range, ms_st
                                           .aux = range->arena ? 1 : 0});
 }
 
-void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
+/* Not checked by Clang: no other thread is in the pool, and its end takes no state lock. */
+MS_NO_THREAD_SAFETY void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
 {
     if (pool == NULL) {
         return;
     }
-    ms_lock_acquire(&pool->growth);
-    ms_lock_acquire(&pool->state);
+    ms_growth_acquire(pool);
+    ms_state_acquire(pool);
     for (size_t at = 0; at < pool->segment_count; at++) {
         for (const struct ms_range *range = pool->segments[at]->first; range != NULL;
              range = range->next) {
             if (range->state == MS_RANGE_LIVE) {
-                tell_freed(pool, range, MS_STREAM_DEVICE);
+                emit_freed(pool, range, MS_STREAM_DEVICE);
             }
         }
     }
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     if (!device_gone) {
-        ms_marks_release_all(pool);
+        ms_fences_release_all(pool);
         ms_epochs_release_all(pool);
     }
+    ms_proxies_drop(pool, device_gone);
     ms_backing_drop_all(pool, device_gone);
     while (pool->segment_count > 0) {
+        ms_arenas_leave_segment(pool, pool->segments[0]);
         ms_segment_remove(pool, pool->segments[0]);
     }
     if (pool->segments != NULL) {
@@ -87,18 +120,19 @@ void ms_pool_destroy(ms_pool_t *pool, bool device_gone)
     ms_slab_destroy(&pool->range_slab);
     ms_slab_destroy(&pool->chunk_slab);
     ms_slab_destroy(&pool->segment_slab);
-    ms_slab_destroy(&pool->repair.arena_slab);
-    ms_slab_destroy(&pool->repair.proxy_slab);
+    ms_slab_destroy(&pool->arena_slab);
+    ms_slab_destroy(&pool->proxies.slab);
     ms_holes_forget(pool);
+    ms_growth_release(pool);
     ms_pages_unmap(pool, sizeof(*pool));
 }
 
 static __attribute__((noinline, cold)) ms_status_t note_failure(struct ms_pool *pool,
                                                                 ms_status_t status)
 {
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     pool->count.failed_allocations++;
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return status;
 }
 
@@ -142,9 +176,9 @@ static __attribute__((noinline, cold)) ms_status_t alloc_slowly(struct ms_pool *
     if (status == MS_OK) {
         return MS_OK;
     }
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     holder_gives(request->holder, bytes);
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return note_failure(pool, status);
 }
 
@@ -158,57 +192,41 @@ ms_status_t ms_pool_alloc(ms_pool_t *pool, const struct ms_request *request,
         return note_failure(pool, MS_ERR_NO_MEMORY);
     }
     uint64_t bytes = ms_round_up(request->bytes, MS_BLOCK_ALIGNMENT_BYTES);
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     ms_status_t status = holder_takes(request->holder, bytes)
                              ? ms_pool_reuse(pool, request, bytes, out)
                              : MS_ERR_LIMIT;
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     if (__builtin_expect(status == MS_OK, 1)) {
         return MS_OK;
     }
     return alloc_slowly(pool, request, bytes, status, out);
 }
 
-struct ms_range *ms_pool_block_around(struct ms_pool *pool, ms_addr_t addr)
-{
-    struct ms_range *range = ms_index_find(&pool->index, addr);
-    if (range != NULL) {
-        return range;
-    }
-    const struct ms_segment *segment = ms_segment_of(pool, addr);
-    uint64_t position = 0;
-    if (segment == NULL ||
-        !ms_starts_at_or_below(&segment->starts, (addr - segment->base) / MS_BLOCK_ALIGNMENT_BYTES,
-                               &position)) {
-        return NULL;
-    }
-    range = ms_index_find(&pool->index, segment->base + position * MS_BLOCK_ALIGNMENT_BYTES);
-    return addr - range->addr < range->live.asked_bytes ? range : NULL;
-}
-
 /* The slots that are wholly the block's. */
 static void slots_of(const struct ms_pool *pool, const struct ms_range *range, uint64_t *from,
-                     uint64_t *to)
+                     uint64_t *to) MS_REQUIRES(ms_state_role)
 {
     ms_granules_inside(pool, range->segment, range->addr, range->bytes, from, to);
 }
 
-static void forget_arena(struct ms_pool *pool, struct ms_range *range)
+static void forget_arena(struct ms_pool *pool, struct ms_range *range) MS_REQUIRES(ms_state_role)
 {
     uint64_t from = 0;
     uint64_t to = 0;
     slots_of(pool, range, &from, &to);
     ms_granules_leave(pool, range->segment, from, to);
-    ms_slab_give(&pool->repair.arena_slab, range->live.holes);
+    ms_slab_give(&pool->arena_slab, range->live.holes);
 }
 
 /* The live block, which has left the index, is one no longer: it is busy. State lock. */
 static void end_block(struct ms_pool *pool, struct ms_range *range, ms_stream_t stream)
+    MS_REQUIRES(ms_state_role)
 {
-    if (range->arena && pool->repair.arenas != NULL) {
-        ms_arenas_bury(pool->repair.arenas, range->addr, range->bytes);
+    if (range->arena && pool->arenas != NULL) {
+        ms_arenas_bury(pool->arenas, range->addr, range->bytes);
     }
-    tell_freed(pool, range, stream);
+    emit_freed(pool, range, stream);
     if (range->live.holes != NULL) {
         forget_arena(pool, range);
     }
@@ -226,11 +244,10 @@ static void end_block(struct ms_pool *pool, struct ms_range *range, ms_stream_t 
 
 /* Why nothing begins at addr: inside a live block nobody freed anything; elsewhere in a segment
  * somebody has. State lock. */
-static ms_status_t not_live(struct ms_pool *pool, ms_addr_t addr)
+static ms_status_t not_live(struct ms_pool *pool, ms_addr_t addr) MS_REQUIRES(ms_state_role)
 {
     const struct ms_segment *segment = ms_segment_of(pool, addr);
-    bool freed =
-        segment != NULL && segment->foreign == NULL && ms_pool_block_around(pool, addr) == NULL;
+    bool freed = segment != NULL && segment->foreign == NULL && ms_block_around(pool, addr) == NULL;
     return freed ? MS_ERR_INVALID : MS_ERR_NOT_OURS;
 }
 
@@ -245,6 +262,7 @@ static inline bool is_in_pieces(const struct ms_pool *pool, const struct ms_rang
 
 /* The block has left the index. */
 static void free_range(struct ms_pool *pool, struct ms_range *range, ms_stream_t stream)
+    MS_REQUIRES(ms_state_role)
 {
     bool in_pieces = is_in_pieces(pool, range);
     end_block(pool, range, stream);
@@ -258,36 +276,37 @@ static void free_range(struct ms_pool *pool, struct ms_range *range, ms_stream_t
 
 static ms_status_t free_in_pieces(struct ms_pool *pool, ms_addr_t addr, ms_stream_t stream)
 {
-    ms_lock_acquire(&pool->growth);
-    ms_lock_acquire(&pool->state);
+    ms_growth_acquire(pool);
+    ms_state_acquire(pool);
     struct ms_range *range = ms_index_take(&pool->index, addr);
     ms_status_t status = range == NULL ? not_live(pool, addr) : MS_OK;
     if (range != NULL) {
         free_range(pool, range, stream);
     }
-    ms_lock_release(&pool->state);
-    ms_promise_settle(pool);
-    ms_lock_release(&pool->growth);
+    ms_state_release(pool);
+    ms_obligations_settle(pool);
+    MS_ASSERT_WALK(ms_pool_books_hold(pool));
+    ms_growth_release(pool);
     return status;
 }
 
 ms_status_t ms_pool_free(ms_pool_t *pool, ms_addr_t addr, ms_stream_t stream)
 {
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     struct ms_range *range = ms_index_take(&pool->index, addr);
     if (range == NULL) {
         ms_status_t status = not_live(pool, addr);
-        ms_lock_release(&pool->state);
+        ms_state_release(pool);
         return status;
     }
     if (__builtin_expect(is_in_pieces(pool, range), 0)) {
         ms_index_insert(&pool->index, range);
-        ms_lock_release(&pool->state);
+        ms_state_release(pool);
         return free_in_pieces(pool, addr, stream);
     }
     end_block(pool, range, stream);
     ms_range_make_free(pool, range, ms_orders_need(&pool->orders, stream)->open);
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return MS_OK;
 }
 
@@ -303,8 +322,8 @@ static struct ms_range *live_from(struct ms_range *range)
 void ms_pool_free_held(ms_pool_t *pool, bool (*match)(void *ctx, const struct ms_holder *holder),
                        void *ctx)
 {
-    ms_lock_acquire(&pool->growth);
-    ms_lock_acquire(&pool->state);
+    ms_growth_acquire(pool);
+    ms_state_acquire(pool);
     for (size_t at = 0; at < pool->segment_count; at++) {
         struct ms_range *range = live_from(pool->segments[at]->first);
         while (range != NULL) {
@@ -316,19 +335,19 @@ void ms_pool_free_held(ms_pool_t *pool, bool (*match)(void *ctx, const struct ms
             range = next;
         }
     }
-    ms_lock_release(&pool->state);
-    ms_promise_settle(pool);
-    ms_lock_release(&pool->growth);
+    ms_state_release(pool);
+    ms_obligations_settle(pool);
+    ms_growth_release(pool);
 }
 
 ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *out)
 {
-    ms_lock_acquire(&pool->state);
-    const struct ms_range *range = ms_pool_block_around(pool, addr);
+    ms_state_acquire(pool);
+    const struct ms_range *range = ms_block_around(pool, addr);
     if (range != NULL) {
         ms_range_info(range, out);
     }
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return range != NULL ? MS_OK : MS_ERR_NOT_OURS;
 }
 
@@ -341,81 +360,97 @@ static void slots_around(const struct ms_pool *pool, const struct ms_range *rang
     *to = (offset + range->bytes - 1) / pool->granule_bytes + 1;
 }
 
-static ms_status_t bring_back(struct ms_pool *pool, const struct ms_range *range)
+/* Both locks. */
+static void set_pinned(struct ms_pool *pool, struct ms_range *range, bool pinned)
+    MS_REQUIRES(ms_state_role)
 {
-    uint64_t from = 0;
-    uint64_t to = 0;
-    slots_around(pool, range, &from, &to);
-    return ms_spill_bring_back(pool, range->segment, from, to);
+    range->pinned = pinned;
+    if (range->live.holes != NULL) {
+        uint64_t from = 0;
+        uint64_t to = 0;
+        slots_of(pool, range, &from, &to);
+        ms_granules_pin(range->segment, from, to, pinned);
+    }
 }
 
-static bool known_on_host(struct ms_pool *pool, const struct ms_range *range)
+/* What is to be pinned. The block may be freed meanwhile, so that only its slots are known. */
+struct site {
+    struct ms_segment *segment;
+    uint64_t from, to;             /* all that it lies on */
+    uint64_t arena_from, arena_to; /* those that may be unbacked */
+};
+
+/* State lock. */
+static struct site site_of(const struct ms_pool *pool, const struct ms_range *range)
+    MS_REQUIRES(ms_state_role)
 {
-    uint64_t from = 0;
-    uint64_t to = 0;
-    slots_around(pool, range, &from, &to);
-    return ms_spill_known_on_host(pool, range->segment, from, to);
+    struct site site = {.segment = range->segment};
+    if (!range->segment->plain) {
+        slots_around(pool, range, &site.from, &site.to);
+    }
+    if (range->live.holes != NULL) {
+        slots_of(pool, range, &site.arena_from, &site.arena_to);
+    }
+    return site;
+}
+
+/* All of it on the device: whoever looks at its identity wants all of it, there. */
+static ms_status_t back_on_device(struct ms_pool *pool, const struct site *site)
+    MS_REQUIRES(ms_growth_role)
+{
+    ms_status_t status = MS_OK;
+    pool->moving.refused = false;
+    if (site->arena_to > site->arena_from) {
+        status = ms_holes_back(pool, site->segment, site->arena_from, site->arena_to);
+    }
+    if (status == MS_OK && pool->count.host_backed_bytes > 0) {
+        status = ms_spill_bring_back(pool, site->segment, site->from, site->to);
+        (void)ms_backing_release_spares(pool);
+        ms_obligations_settle(pool);
+    }
+    return status;
 }
 
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
 {
-    ms_lock_acquire(&pool->growth);
-    ms_lock_acquire(&pool->state);
-    struct ms_range *range = ms_pool_block_around(pool, addr);
-    bool unbacked = false;
-    bool known = false;
-    uint64_t from = 0;
-    uint64_t to = 0;
-    if (range != NULL && pool->granule_bytes != 0) {
-        slots_of(pool, range, &from, &to);
-        known = known_on_host(pool, range);
-    }
+    ms_status_t status = MS_ERR_NOT_OURS;
+    ms_growth_acquire(pool);
+    ms_state_acquire(pool);
+    struct ms_range *range = ms_block_around(pool, addr);
+    bool pinned = range != NULL && range->pinned;
+    struct site site = {0};
     if (range != NULL) {
-        range->pinned = true;
+        site = site_of(pool, range);
+        set_pinned(pool, range, true);
     }
-    if (range != NULL && range->live.holes != NULL) {
-        ms_granules_pin(range->segment, from, to);
-        unbacked = range->live.holes->unbacked_bytes > 0;
+    ms_state_release(pool);
+    if (range != NULL) {
+        status = back_on_device(pool, &site);
     }
-    ms_lock_release(&pool->state);
-    /* Whoever looks at its identity wants all of it, on the device. */
-    pool->moving.refused = false;
-    ms_status_t status = unbacked ? ms_holes_back(pool, range->segment, from, to) : MS_OK;
-    if (status == MS_OK && range != NULL && pool->count.spill.spilled_bytes > 0) {
-        status = known ? MS_ERR_NO_MEMORY : bring_back(pool, range);
-        (void)ms_backing_release_spares(pool);
-        ms_promise_settle(pool);
+    if (range != NULL && status != MS_OK && !pinned) {
+        /* Nobody is told of it, and another call may find room. */
+        ms_state_acquire(pool);
+        if (ms_block_around(pool, addr) == range) {
+            set_pinned(pool, range, false);
+        }
+        ms_state_release(pool);
     }
-    ms_lock_release(&pool->growth);
-    return range != NULL ? status : MS_ERR_NOT_OURS;
-}
-
-struct ms_range *ms_pool_mark_arena(struct ms_pool *pool, ms_addr_t addr)
-{
-    struct ms_range *range = ms_pool_block_around(pool, addr);
-    if (range != NULL && !range->arena) {
-        range->arena = true;
-        pool->count.arena_bytes += range->live.asked_bytes;
-        ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_ARENA,
-                                              .owner = MS_OWNER_POOL,
-                                              .id = range->live.id,
-                                              .addr = range->addr,
-                                              .bytes = range->live.asked_bytes});
-    }
-    return range;
+    ms_growth_release(pool);
+    return status;
 }
 
 /* What is free beyond what may stay. */
 static uint64_t excess_bytes(struct ms_pool *pool, uint64_t keep_bytes)
 {
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     uint64_t free_bytes = pool->count.free_bytes;
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return free_bytes > keep_bytes ? free_bytes - keep_bytes : 0;
 }
 
 /* Gives idle chunks back until enough_bytes have been. */
 static uint64_t release_idle(struct ms_pool *pool, uint64_t enough_bytes)
+    MS_REQUIRES(ms_growth_role)
 {
     if (pool->granule_bytes == 0) {
         return ms_backing_plain_release(pool, enough_bytes);
@@ -429,17 +464,17 @@ static uint64_t release_idle(struct ms_pool *pool, uint64_t enough_bytes)
 uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
 {
     uint64_t released_bytes = 0;
-    ms_lock_acquire(&pool->growth);
+    ms_growth_acquire(pool);
     ms_ranges_give_up_whole(pool);
     uint64_t enough_bytes = excess_bytes(pool, keep_bytes);
     if (enough_bytes > 0 && !pool->ops->capturing(pool->ops->ctx)) {
-        ms_marks_take(pool, false);
-        (void)ms_marks_poll(pool);
+        ms_fences_take(pool, false);
+        (void)ms_fences_poll(pool);
         released_bytes = release_idle(pool, enough_bytes);
     } else if (keep_bytes == 0 && pool->granule_bytes != 0) {
         released_bytes = ms_backing_release_spares(pool); /* that the device would not take back */
     }
-    ms_lock_release(&pool->growth);
+    ms_growth_release(pool);
     return released_bytes;
 }
 
@@ -451,9 +486,9 @@ static uint64_t lacking_bytes(const struct ms_pool *pool, uint64_t bytes)
 }
 
 /* Idle chunks first, then what is promised to holes, then chunks of holes. */
-static void make_room(struct ms_pool *pool, uint64_t bytes)
+static void make_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
-    (void)ms_marks_poll(pool);
+    (void)ms_fences_poll(pool);
     ms_epochs_poll(pool);
     (void)release_idle(pool, lacking_bytes(pool, bytes));
     uint64_t missing = lacking_bytes(pool, bytes);
@@ -467,9 +502,10 @@ static void make_room(struct ms_pool *pool, uint64_t bytes)
 
 bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
 {
-    uint64_t left_ns = may_wait ? pool->config.wait_limit_ns : 0;
-    ms_lock_acquire(&pool->growth);
+    struct ms_wait wait = ms_wait_begin(pool, may_wait);
+    ms_growth_acquire(pool);
     (void)ms_backing_release_spares(pool);
+    ms_device_room_sample(pool);
     ms_ranges_give_up_whole(pool);
     ms_holes_recover(pool);
     pool->moving.refused = false;
@@ -477,11 +513,11 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
         if (lacking_bytes(pool, bytes) == 0 || pool->ops->capturing(pool->ops->ctx)) {
             break;
         }
-        ms_marks_take(pool, turn > 0);
-        ms_epochs_mark(pool);
+        ms_fences_take(pool, turn > 0);
+        ms_epochs_fence(pool);
         make_room(pool, bytes);
-        if (lacking_bytes(pool, bytes) == 0 || left_ns == 0 ||
-            (!ms_marks_wait(pool, turn, &left_ns) && !ms_epochs_wait(pool, &left_ns))) {
+        if (lacking_bytes(pool, bytes) == 0 || ms_wait_left_ns(&wait) == 0 ||
+            (!ms_fences_wait(pool, turn, &wait) && !ms_epochs_wait(pool, &wait))) {
             break;
         }
     }
@@ -495,10 +531,10 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
     bool enough = lacking_bytes(pool, bytes) == 0;
     if (!enough) {
         /* Otherwise the caller's charge comes first. What was promised in vain may be enough. */
-        ms_promise_settle(pool);
+        ms_obligations_settle(pool);
         enough = lacking_bytes(pool, bytes) == 0;
     }
-    ms_lock_release(&pool->growth);
+    ms_growth_release(pool);
     return enough;
 }
 
@@ -506,44 +542,45 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
 static bool lacks_pending(struct ms_pool *pool)
 {
     uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     bool lacks = pool->orders.device->ranges > 0 && pool->count.pending_bytes > free_bytes;
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return lacks;
 }
 
 void ms_pool_settle(ms_pool_t *pool)
 {
-    uint64_t left_ns = pool->config.wait_limit_ns;
-    ms_lock_acquire(&pool->growth);
+    struct ms_wait wait = ms_wait_begin(pool, true);
+    ms_growth_acquire(pool);
     bool again = !pool->ops->capturing(pool->ops->ctx);
     for (unsigned turn = 0; again; turn++) {
-        ms_marks_take(pool, true);
-        ms_epochs_mark(pool);
-        (void)ms_marks_poll(pool);
+        ms_fences_take(pool, true);
+        ms_epochs_fence(pool);
+        (void)ms_fences_poll(pool);
         ms_epochs_poll(pool);
-        again = left_ns > 0 && lacks_pending(pool) && ms_marks_wait(pool, turn, &left_ns);
+        again =
+            ms_wait_left_ns(&wait) > 0 && lacks_pending(pool) && ms_fences_wait(pool, turn, &wait);
     }
     uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
     if (pool->granule_bytes != 0 && !pool->ops->capturing(pool->ops->ctx) &&
         ms_backing_idle_chunks(pool, free_bytes + 1) > free_bytes) {
         (void)release_idle(pool, UINT64_MAX);
     }
-    ms_lock_release(&pool->growth);
+    ms_growth_release(pool);
 }
 
 void ms_pool_stream_gone(ms_pool_t *pool, ms_stream_t stream)
 {
-    ms_lock_acquire(&pool->growth);
-    ms_marks_stream_gone(pool, stream);
-    ms_lock_release(&pool->growth);
+    ms_growth_acquire(pool);
+    ms_fences_stream_gone(pool, stream);
+    ms_growth_release(pool);
 }
 
 ms_status_t ms_pool_refresh_access(ms_pool_t *pool)
 {
-    ms_lock_acquire(&pool->growth);
+    ms_growth_acquire(pool);
     ms_status_t status = ms_backing_refresh_access(pool);
-    ms_lock_release(&pool->growth);
+    ms_growth_release(pool);
     return status;
 }
 
@@ -559,7 +596,7 @@ static uint64_t largest_of(const struct ms_order *order)
 
 void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
 {
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     const struct ms_pool_counters *count = &pool->count;
     *out = (struct ms_pool_stats){.live_blocks = count->live_blocks,
                                   .live_bytes = count->live_bytes,
@@ -577,14 +614,16 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
                                   .unmaps = count->unmaps,
                                   .set_accesses = count->set_accesses,
                                   .hole_bytes = count->quiet_granules * pool->granule_bytes,
-                                  .unbacked_bytes = count->owed_bytes,
-                                  .promised_bytes = pool->repair.promised_bytes,
+                                  .fresh_bytes = count->fresh_bytes,
+                                  .fresh_unbacked_bytes = count->fresh_unbacked_bytes,
+                                  .unbacked_bytes = count->obligation_bytes,
+                                  .promised_bytes = pool->obligations.promised_bytes,
                                   .host_reserve_bytes = count->host_reserve_bytes,
                                   .host_backed_bytes = count->host_backed_bytes,
                                   .peak_host_backed_bytes = count->peak_host_backed_bytes,
                                   .holes_taken = count->holes_taken,
                                   .holes_backed = count->holes_backed,
-                                  .frozen = pool->repair.frozen,
+                                  .frozen = pool->frozen,
                                   .views = count->views,
                                   .views_made = count->views_made,
                                   .spill = count->spill};
@@ -593,38 +632,29 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
         uint64_t bytes = largest_of(order);
         out->largest_free_bytes = bytes > out->largest_free_bytes ? bytes : out->largest_free_bytes;
     }
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
 }
 
 void ms_pool_spill_stats(ms_pool_t *pool, struct ms_spill_stats *out)
 {
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     *out = pool->count.spill;
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
 }
 
 uint64_t ms_pool_peak_host_backed_bytes(ms_pool_t *pool)
 {
-    ms_lock_acquire(&pool->state);
+    ms_state_acquire(pool);
     uint64_t bytes = pool->count.peak_host_backed_bytes;
-    ms_lock_release(&pool->state);
+    ms_state_release(pool);
     return bytes;
 }
 
-void ms_pool_fork_prepare(ms_pool_t *pool)
+void ms_pool_locks(ms_pool_t *pool, enum ms_lock_rank rank, void (*act)(ms_lock_t *lock))
 {
-    ms_lock_acquire(&pool->growth);
-    ms_lock_acquire(&pool->state);
-}
-
-void ms_pool_fork_parent(ms_pool_t *pool)
-{
-    ms_lock_release(&pool->state);
-    ms_lock_release(&pool->growth);
-}
-
-void ms_pool_fork_child(ms_pool_t *pool)
-{
-    ms_lock_reset(&pool->state);
-    ms_lock_reset(&pool->growth);
+    if (rank == MS_RANK_GROWTH) {
+        act(&pool->growth);
+    } else if (rank == MS_RANK_STATE) {
+        act(&pool->state);
+    }
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pool of one device: blocks in expandable segments on chunks that can move.
  *
  * Thread-safe. Two locks: the state lock (short, never held across a device operation that may
@@ -10,24 +11,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/budget.h"
-#include "allocator/choice.h"
-#include "allocator/device_ops.h"
-#include "allocator/event.h"
-#include "allocator/spill_choice.h"
-#include "allocator/status.h"
-
-/* Of every block's address, and the unit that its size is rounded to. */
-#define MS_BLOCK_ALIGNMENT_BYTES 512u
-
-typedef struct ms_pool ms_pool_t;
+#include "allocator/backing/choice.h"
+#include "allocator/base/event.h"
+#include "allocator/base/lock.h"
+#include "allocator/base/status.h"
+#include "allocator/device/budget.h"
+#include "allocator/device/device_ops.h"
+#include "allocator/space/block.h"
+#include "allocator/spill/choice.h"
 
 struct ms_pool_config {
     uint8_t device;                  /* ordinal, for events */
     const struct ms_device_ops *ops; /* outlives the pool */
     struct ms_budget *budget;        /* shared with whoever else charges this device; outlives it */
     struct ms_event_sink sink;       /* emit may be null */
-    uint64_t wait_limit_ns;    /* longest wait for frees in flight before an allocation fails */
+    uint64_t wait_limit_ns;    /* longest wait for queued work before an allocation fails, while
+                                  none of it completes */
+    uint64_t wait_most_ns;     /* and in all, while some does; less than wait_limit_ns: as that */
     uint64_t host_limit_bytes; /* most host memory set aside or used, to back holes again and for
                                   what is spilled; 0: none */
     const struct ms_choice *choice; /* null: ms_choice_default; outlives the pool */
@@ -35,42 +35,13 @@ struct ms_pool_config {
                                        spilled, and ops->halt is never called */
     struct ms_budget *spill_budget; /* what pools may spill together; null: this one has its own
                                        limit alone; outlives the pool */
-    uint64_t halt_limit_ns;         /* longest wait for the device to stand still */
+    uint64_t halt_limit_ns;         /* longest wait for the device to stand still, for room */
     const struct ms_spill_choice *spill_choice; /* null: ms_spill_choice_lru; outlives the pool */
     /* Whether what the call site asked for, it asked for in an optimizer's step. Called with the
      * pool's state lock held: short, no calls into the pool. Null: nobody knows. */
     bool (*is_optimizers)(void *sites, uint32_t site);
     void *sites; /* outlives the pool */
     bool views;  /* a chunk may be mapped at two addresses: see views.h */
-};
-
-/* Whom blocks belong to, as the caller sees it: the caller makes it, and keeps it for as long as
- * the pool. Its blocks are of one pool, under whose state lock the sums change; they may be read,
- * and the high one set, at any time. Sums are of sizes rounded to MS_BLOCK_ALIGNMENT_BYTES. */
-struct ms_holder {
-    _Atomic uint64_t used_bytes, used_high_bytes;
-    uint64_t limit_bytes; /* most that its blocks may have together; 0: no limit */
-    uint8_t kind;         /* the caller's */
-};
-
-struct ms_request {
-    uint64_t bytes;     /* > 0 */
-    ms_stream_t stream; /* the stream that may use it at once; MS_STREAM_DEVICE: every stream may */
-    struct ms_holder *holder; /* may be null */
-    uint32_t site;
-    bool may_wait;        /* false: never block for work in flight (the calling thread captures) */
-    bool no_stream_waits; /* no wait for another stream is inserted into this one */
-};
-
-struct ms_block_info {
-    uint64_t id;
-    struct ms_holder *holder;
-    ms_addr_t addr;
-    uint64_t bytes;     /* as asked for */
-    ms_stream_t stream; /* of its allocation */
-    uint32_t site;
-    bool arena;
-    bool pinned;
 };
 
 /* What was moved, and what that cost. Totals but for the first. */
@@ -81,6 +52,7 @@ struct ms_spill_stats {
     uint64_t spills, promotions;   /* runs of neighbouring chunks: as many events */
     uint64_t halts, halts_refused; /* standstills; and those that were asked for in vain */
     uint64_t stall_ns;             /* in standstills */
+    uint64_t lost_bytes;           /* a device that kept failing left them without contents */
     uint64_t thrashed_bytes;       /* spilled again soon after they were promoted, several times */
 };
 
@@ -94,11 +66,13 @@ struct ms_pool_stats {
     uint64_t largest_free_bytes;
     uint64_t allocations, frees, failed_allocations;
     uint64_t chunks_created, chunks_released, chunks_moved, maps, unmaps, set_accesses;
-    uint64_t hole_bytes;     /* backed bytes of arenas in granules that no live tensor touches */
-    uint64_t unbacked_bytes; /* of arenas: taken, or never backed */
-    uint64_t promised_bytes; /* the part of the budget that is kept for them */
-    uint64_t host_reserve_bytes; /* host chunks set aside for them, mapped nowhere */
-    uint64_t host_backed_bytes;  /* host chunks that stand behind arenas now */
+    uint64_t hole_bytes;  /* backed bytes of arenas in granules that no live tensor touches */
+    uint64_t fresh_bytes; /* of pages that requests under way have made (proxy.h) */
+    uint64_t fresh_unbacked_bytes; /* the part of them that has no backing yet */
+    uint64_t unbacked_bytes;       /* of arenas: taken, or never backed */
+    uint64_t promised_bytes;       /* the part of the budget that is kept for them */
+    uint64_t host_reserve_bytes;   /* host chunks set aside for them, mapped nowhere */
+    uint64_t host_backed_bytes;    /* host chunks that stand behind arenas now */
     uint64_t peak_host_backed_bytes;
     uint64_t holes_taken, holes_backed; /* chunks taken out of holes, and put (back) under births */
     uint64_t views, views_made;         /* chunks that are mapped twice: now, and ever */
@@ -194,12 +168,12 @@ void ms_pool_settle(ms_pool_t *pool);
 
 /* Marks the live block that holds addr as one whose physical identity has left the process: none of
  * its chunks is taken or spilled any more, all of it is backed, and what was spilled is brought
- * back. MS_ERR_NOT_OURS: no block holds it; other
- * failures are those of backing it, and it is marked all the same. */
+ * back. MS_ERR_NOT_OURS: no block holds it. Other failures are those of backing it: it is not
+ * marked then, and its identity must not be shown. */
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr);
 
 /* A stream is destroyed after its queued work; called before the driver forgets it. Blocks freed in
- * its order wait for a mark of it from here on. */
+ * its order wait for a fence of it from here on. */
 void ms_pool_stream_gone(ms_pool_t *pool, ms_stream_t stream);
 
 /* Every mapping of the pool gets access again: the caller has enabled or disabled a peer. */
@@ -215,9 +189,8 @@ uint64_t ms_pool_peak_host_backed_bytes(ms_pool_t *pool);
  * violation: overlap, misalignment, a live byte without backing, sums that do not add up. */
 bool ms_pool_is_valid(ms_pool_t *pool, char *why, size_t why_bytes);
 
-/* Fork: prepare takes every lock of the pool, the other two let go (parent) or reset (child). */
-void ms_pool_fork_prepare(ms_pool_t *pool);
-void ms_pool_fork_parent(ms_pool_t *pool);
-void ms_pool_fork_child(ms_pool_t *pool);
+/* Calls act for the pool's lock of this rank, if it has one: around fork, where all locks are held
+ * (lock_rank.def). */
+void ms_pool_locks(ms_pool_t *pool, enum ms_lock_rank rank, void (*act)(ms_lock_t *lock));
 
 #endif

@@ -1,14 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The walker: recomputes from the ranges alone what the pool believes, and compares. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "allocator/pool_internal.h"
+#include "allocator/arenas/proxies.h"
+#include "allocator/backing/granules.h"
+#include "allocator/pool_check.h"
+#include "allocator/pool_state.h"
+#include "allocator/space/block.h"
+#include "allocator/space/range.h"
+#include "allocator/space/starts.h"
+#include "allocator/space/tiling.h"
 
 struct walk {
     struct ms_pool *pool;
     char *why;
     size_t why_bytes;
+    bool at_rest; /* no call is under way on another thread */
     bool failed;
     struct ms_pool_counters sum;
     uint64_t idle_ranges, batched_ranges, holes, lent_ranges, twins;
@@ -35,6 +44,12 @@ static bool owed(const struct ms_segment *segment, uint64_t slot)
     return segment->granules != NULL && segment->granules[slot].unbacked;
 }
 
+/* Whether a device that kept failing may have left a live block without backing: that was told. */
+static bool is_reported_lost(const struct walk *walk)
+{
+    return walk->pool->count.spill.lost_bytes > 0;
+}
+
 /* Whether chunks stand (or, for a hole, do not stand) behind every byte of the range. */
 static void check_backing(struct walk *walk, const struct ms_range *range)
 {
@@ -53,7 +68,8 @@ static void check_backing(struct walk *walk, const struct ms_range *range)
             check(walk, chunk != NULL && !chunk->stuck && !chunk->host,
                   "free range at %#lx, %lu bytes: no backing", (unsigned long)range->addr,
                   (unsigned long)range->bytes);
-        } else if (range->state == MS_RANGE_LIVE && !owed(segment, slot)) {
+        } else if (range->state == MS_RANGE_LIVE && !owed(segment, slot) &&
+                   !is_reported_lost(walk)) {
             check(walk, chunk != NULL && !chunk->stuck, "block at %#lx, %lu bytes: no backing",
                   (unsigned long)range->addr, (unsigned long)range->bytes);
         }
@@ -73,7 +89,7 @@ static bool list_holds(const struct ms_range *list, const struct ms_range *range
            (next == NULL || next->free.batch_prev == range);
 }
 
-static void check_free(struct walk *walk, const struct ms_range *range)
+static void check_free(struct walk *walk, const struct ms_range *range) MS_REQUIRES(ms_state_role)
 {
     struct ms_pool *pool = walk->pool;
     const struct ms_batch *batch = range->free.batch;
@@ -114,7 +130,7 @@ static void check_live(struct walk *walk, const struct ms_range *range)
           (unsigned long)range->live.asked_bytes, (unsigned long)range->bytes);
 }
 
-static void check_range(struct walk *walk, const struct ms_range *range)
+static void check_range(struct walk *walk, const struct ms_range *range) MS_REQUIRES(ms_state_role)
 {
     unsigned long addr = (unsigned long)range->addr;
     check(walk, range->bytes > 0 && range->bytes % MS_BLOCK_ALIGNMENT_BYTES == 0,
@@ -201,9 +217,12 @@ static void check_granules(struct walk *walk, const struct ms_segment *segment)
         const struct ms_granule *granule = &segment->granules[slot];
         const struct ms_chunk *chunk = segment->slots[slot];
         bool backed = chunk != NULL && !chunk->stuck;
-        bool quiet = granule->arena != NULL && granule->tensors == 0 && !granule->unbacked;
+        bool quiet = granule->arena != NULL && granule->tensors == 0 && !granule->unbacked &&
+                     !granule->fresh;
         walk->sum.quiet_granules += ms_quiet_test(segment, slot) ? 1 : 0;
-        walk->sum.owed_bytes += granule->unbacked ? walk->pool->granule_bytes : 0;
+        walk->sum.obligation_bytes += granule->unbacked ? walk->pool->granule_bytes : 0;
+        walk->sum.fresh_unbacked_bytes +=
+            granule->unbacked && granule->fresh ? walk->pool->granule_bytes : 0;
         check(walk, granule->asks == (granule->unbacked || granule->on_host),
               "slot %lu does not ask for what it lacks", (unsigned long)slot);
         check(walk, !granule->on_host || (backed && chunk->host), "slot %lu is not on the host",
@@ -212,12 +231,14 @@ static void check_granules(struct walk *walk, const struct ms_segment *segment)
               (unsigned long)slot);
         check(walk, granule->arena == NULL ? !granule->unbacked : granule->unbacked != backed,
               "slot %lu is not as backed as it says", (unsigned long)slot);
-        check(walk, !granule->unbacked || granule->tensors == 0 || granule->refused,
+        check(walk,
+              !walk->at_rest || !granule->unbacked || granule->tensors == 0 || granule->refused,
               "slot %lu has a live tensor and no backing", (unsigned long)slot);
     }
 }
 
 static void check_segment(struct walk *walk, const struct ms_segment *segment)
+    MS_REQUIRES(ms_state_role)
 {
     ms_addr_t at = segment->base;
     for (const struct ms_range *range = segment->first; range != NULL && !walk->failed;
@@ -248,7 +269,7 @@ static void check_orders(struct walk *walk)
             sealed += batch->sealed ? 1 : 0;
             check(walk, batch->order == order && batch->sealed == (batch != order->open),
                   "a batch of stream %lu is out of place", (unsigned long)order->stream);
-            check(walk, !batch->marked || batch->sealed, "a batch is marked and still open");
+            check(walk, !batch->fenced || batch->sealed, "a batch is fenced and still open");
             for (const struct ms_range *range = batch->ranges; range != NULL;
                  range = range->free.batch_next) {
                 in_batches++;
@@ -285,7 +306,7 @@ static void check_sum(struct walk *walk, const char *what, uint64_t walked, uint
           (unsigned long)walked, (unsigned long)counted);
 }
 
-static void check_sums(struct walk *walk)
+static void check_sums(struct walk *walk) MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     struct ms_pool *pool = walk->pool;
     const struct ms_pool_counters *count = &pool->count;
@@ -293,13 +314,18 @@ static void check_sums(struct walk *walk)
         walk->sum.reserved_bytes += spare->bytes;
         check(walk, spare->bytes <= pool->spare_most_bytes, "a spare is larger than all are");
     }
-    for (const struct ms_chunk *host = pool->repair.reserve; host != NULL; host = host->next) {
+    for (const struct ms_chunk *host = pool->obligations.reserve; host != NULL; host = host->next) {
         walk->sum.host_reserve_bytes += host->bytes;
     }
     uint64_t unmapped_bytes = 0;
-    walk->sum.owed_bytes += ms_proxies_sum(pool, &unmapped_bytes);
+    walk->sum.obligation_bytes += ms_proxies_sum(pool, &unmapped_bytes);
     walk->sum.reserved_bytes += unmapped_bytes;
-    check_sum(walk, "bytes that holes are owed", walk->sum.owed_bytes, count->owed_bytes);
+    check_sum(walk, "bytes that holes are owed", walk->sum.obligation_bytes,
+              count->obligation_bytes);
+    walk->sum.fresh_unbacked_bytes += ms_proxies_sum_fresh(pool, &walk->sum.fresh_bytes);
+    check_sum(walk, "bytes of fresh pages", walk->sum.fresh_bytes, count->fresh_bytes);
+    check_sum(walk, "bytes that fresh pages are owed", walk->sum.fresh_unbacked_bytes,
+              count->fresh_unbacked_bytes);
     check_sum(walk, "quiet granules", walk->sum.quiet_granules, count->quiet_granules);
     check_sum(walk, "host chunks mapped", walk->sum.host_backed_bytes, count->host_backed_bytes);
     check_sum(walk, "spilled", walk->sum.spill.spilled_bytes, count->spill.spilled_bytes);
@@ -313,11 +339,14 @@ static void check_sums(struct walk *walk)
     check_sum(walk, "views", views, count->views);
     check_sum(walk, "mappings of views", walk->twins, 2 * count->views);
     check_sum(walk, "parts of views", walk->lent_ranges, 2 * count->views);
-    check_sum(walk, "promised", pool->repair.promised_bytes,
+    check_sum(walk, "promised", pool->obligations.promised_bytes,
               atomic_load(&pool->config.budget->promised_bytes));
-    check(walk, count->owed_bytes <= pool->repair.promised_bytes + count->host_reserve_bytes,
+    check(walk,
+          pool->obligations.uncovered ||
+              count->obligation_bytes <=
+                  pool->obligations.promised_bytes + count->host_reserve_bytes,
           "%lu bytes are owed to holes, %lu promised, %lu on the host",
-          (unsigned long)count->owed_bytes, (unsigned long)pool->repair.promised_bytes,
+          (unsigned long)count->obligation_bytes, (unsigned long)pool->obligations.promised_bytes,
           (unsigned long)count->host_reserve_bytes);
     check_sum(walk, "live blocks", walk->sum.live_blocks, count->live_blocks);
     check_sum(walk, "indexed blocks", walk->sum.live_blocks, pool->index.entries);
@@ -330,11 +359,11 @@ static void check_sums(struct walk *walk)
               atomic_load(&pool->config.budget->by_owner_bytes[MS_OWNER_POOL]));
 }
 
-bool ms_pool_is_valid(ms_pool_t *pool, char *why, size_t why_bytes)
+static bool books_hold(struct ms_pool *pool, bool at_rest, char *why, size_t why_bytes)
+    MS_REQUIRES(ms_growth_role)
 {
-    struct walk walk = {.pool = pool, .why = why, .why_bytes = why_bytes};
-    ms_lock_acquire(&pool->growth);
-    ms_lock_acquire(&pool->state);
+    struct walk walk = {.pool = pool, .at_rest = at_rest, .why = why, .why_bytes = why_bytes};
+    ms_state_acquire(pool);
     for (size_t at = 0; at < pool->segment_count; at++) {
         const struct ms_segment *segment = pool->segments[at];
         check(&walk,
@@ -345,7 +374,19 @@ bool ms_pool_is_valid(ms_pool_t *pool, char *why, size_t why_bytes)
     }
     check_orders(&walk);
     check_sums(&walk);
-    ms_lock_release(&pool->state);
-    ms_lock_release(&pool->growth);
+    ms_state_release(pool);
     return !walk.failed;
+}
+
+bool ms_pool_books_hold(struct ms_pool *pool)
+{
+    return books_hold(pool, false, NULL, 0);
+}
+
+bool ms_pool_is_valid(ms_pool_t *pool, char *why, size_t why_bytes)
+{
+    ms_growth_acquire(pool);
+    bool valid = books_hold(pool, true, why, why_bytes);
+    ms_growth_release(pool);
+    return valid;
 }

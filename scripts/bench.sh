@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # What memshim costs and what it saves, beside the allocators that it stands in for. Ratios travel
 # between machines, nanoseconds do not. Nothing here fails because something is slow.
 set -euo pipefail
@@ -99,6 +100,7 @@ section_cost() {
     printf '%-34s %-13s %9s %9s %9s %8s %8s\n' "one of" "in" without traced untraced \
         "traced x" "untrcd x"
     measure_cost "alloc + free, warm pool" pairs
+    measure_cost "cudaMalloc + cudaFree, idle device" frees
     measure_cost "birth + death of a tensor" tensors
     measure_cost "dlsym" lookups
 }
@@ -236,6 +238,9 @@ main() {
     WORK=$(mktemp -d)
     trap 'rm -rf "$WORK"' EXIT
     OUTPUT=$WORK/memshim-out
+    # No figure depends on what an earlier run has found out about the device.
+    export XDG_CACHE_HOME=$WORK/cache
+    mkdir "$XDG_CACHE_HOME"
     if [[ ${#wanted[@]} -eq 0 ]]; then wanted=("${SECTIONS[@]}"); fi
     default_runs=$RUNS
     for section in "${wanted[@]}"; do

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Checks and measures memshim on a real GPU: tests/gpu/README.md says what, and where results go.
 set -euo pipefail
 
@@ -60,7 +61,7 @@ make_build() {
     cp "$built"/simgpu/lib*.so.* "$built/simgpu/launch" "$folder/simgpu"
     for program in "$built"/tests/gpu/{gpu_*,libgpu_*.so} "$built"/tests/process/{driver,streams}_{linked,resolved}_job \
         "$built"/tests/process/runtime_{dynamic,dynamic12,static}_job \
-        "$built"/tests/process/{life_job,trainer}; do
+        "$built"/tests/process/{life_job,parity_job,trainer}; do
         cp "$program" "$folder/${program#"$built"/}"
     done
     while read -r library; do

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Turns a PyTorch memory snapshot into a CSV that `memshim replay` reads.
 
     torch.cuda.memory._record_memory_history()     # in the job, before it allocates
@@ -9,7 +10,8 @@
 
 The CSV holds PyTorch's segments (or the pages of its expandable segments), the tensors in them, and
 each request that ended in an out-of-memory: the last is the one that the job ended of, unless as
-much was allocated later on, or many times more. What was live when the recording began comes first.
+much was allocated later on, or many times more. What was there when the recording began comes
+first: the segments, the tensors in them, and what PyTorch kept of them in its cache.
 Only plain data is taken from the pickle: no code of it runs.
 """
 
@@ -164,6 +166,28 @@ ACTIONS = (
 )
 
 
+class Contents:
+    """The tensors that were live when the recording began, by address."""
+
+    def __init__(self, start: Start) -> None:
+        self.untold = dict(start.tensors)
+        self.addresses = sorted(start.tensors)
+        self.largest = max((size for size, _ in start.tensors.values()), default=0)
+
+    def of(self, address: int, size: int) -> list[int]:
+        """Those that have no row yet and touch the range."""
+        first = bisect.bisect_left(self.addresses, address - self.largest)
+        last = bisect.bisect_left(self.addresses, address + size)
+        return [
+            tensor
+            for tensor in self.addresses[first:last]
+            if tensor in self.untold and tensor + self.untold[tensor][0] > address
+        ]
+
+    def live(self, address: int, size: int) -> int:
+        return sum(self.untold[tensor][0] for tensor in self.of(address, size))
+
+
 class Reservations:
     """Which pages lie together, and how large they are: a snapshot says neither."""
 
@@ -265,13 +289,40 @@ class Writer:
     def oom(self, time: int, size: int, site: str, fatal: bool) -> None:
         self.row(time, "fatal" if fatal else "refused", bytes=size, site=site)
 
+    def cached(self, start: int, end: int) -> None:
+        if start < end:
+            self.row(0, "cached", bytes=end - start, addr=start)
+
     def begin(self, start: Start) -> None:
-        for address, (size, stream) in sorted(start.segments.items()):
+        """What was there. Which came first nobody knows: most likely the fullest segments, since
+        parameters live on and what came after them is in the cache again."""
+        inside = Contents(start)
+        full = {at: inside.live(at, size) / size for at, (size, _) in start.segments.items()}
+        for address in sorted(full, key=lambda at: (-full[at], at)):
+            size, stream = start.segments[address]
             self.segment(0, address, size, stream)
-        for page in runs(start.granules):
-            self.map(0, *page)
-        for address, (size, site) in sorted(start.tensors.items()):
-            self.alloc(0, address, size, site)
+            self.fill(address, size, inside)
+        for run in runs(start.granules):
+            for _, page, size in self.reservations.cut(*run):
+                self.map(0, page, size)
+                self.fill(page, size, inside)
+        for tensor, (size, site) in sorted(inside.untold.items()):
+            self.alloc(0, tensor, size, site)
+
+    def fill(self, address: int, size: int, inside: Contents) -> None:
+        """The tensors of a segment or page that is there now. What is left of it was free in
+        PyTorch's cache, which is told before the next one comes: the pool may take its memory."""
+        at, end = address, address + size
+        for tensor in inside.of(address, size):
+            bytes_, site = inside.untold[tensor]
+            if not self.is_mapped(tensor, bytes_):
+                end = min(end, tensor)  # a part of it lies in a page that comes later
+                break
+            self.cached(at, tensor)
+            self.alloc(0, tensor, bytes_, site)
+            at = max(at, tensor + bytes_)
+            del inside.untold[tensor]
+        self.cached(at, end)
 
     def take(self, event: Event, time: int) -> None:
         action, size = event.get("action"), event.get("size", 0)
@@ -345,6 +396,13 @@ def convert(snapshot: dict[str, Any], device: int | None, ooms: bool, out: io.Te
     return writer.unknown
 
 
+def complain(path: object, what: object) -> None:
+    """Names in it are anybody's, and a terminal obeys some characters instead of showing them."""
+    line = f"import_torch_snapshot: {path}: {what}"
+    shown = (letter if letter.isprintable() else ascii(letter)[1:-1] for letter in line)
+    print("".join(shown), file=sys.stderr)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=(__doc__ or "").partition("\n\n")[0],
@@ -362,14 +420,10 @@ def main() -> int:
             raise Bad(f"has no device of number {given.device}")
         unknown = convert(load(given.snapshot), given.device, not given.without_ooms, text)
     except Bad as error:
-        print(f"import_torch_snapshot: {given.snapshot}: {error}", file=sys.stderr)
+        complain(given.snapshot, error)
         return 1
     if unknown:
-        print(
-            f"import_torch_snapshot: {given.snapshot}: {unknown} events do not fit the others; "
-            "they were left out",
-            file=sys.stderr,
-        )
+        complain(given.snapshot, f"{unknown} events do not fit the others; they were left out")
     try:
         if given.csv == "-":
             sys.stdout.write(text.getvalue())
@@ -378,7 +432,7 @@ def main() -> int:
         else:
             Path(given.csv).write_text(text.getvalue())
     except OSError as error:
-        print(f"import_torch_snapshot: {given.csv}: {error.strerror}", file=sys.stderr)
+        complain(given.csv, error.strerror)
         return 1
     return 0
 

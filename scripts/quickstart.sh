@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # From nothing to a report: installs what is missing, builds, runs a training job under the shim,
 # and shows where its report is. On the GPU where there is one, on the simulated GPU otherwise.
 set -euo pipefail
@@ -32,7 +33,7 @@ run_torch_job() {
     job=("$MEMSHIM_BUILD/memshim" run --fraction 0.95 --output "$OUTPUT" --
         "$python" -m torch.distributed.run --nproc-per-node "$gpus" "${workload[@]}")
     say "running: ${wrap[*]} ${job[*]}"
-    MEMSHIM_VENV=$(dirname "$(dirname "$python")") "${wrap[@]}" "${job[@]}"
+    MEMSHIM_VENV=$(dirname "$(dirname "$python")") XDG_CACHE_HOME=$CACHE "${wrap[@]}" "${job[@]}"
 }
 
 run_c_job() {
@@ -43,7 +44,7 @@ run_c_job() {
         library_path=$MEMSHIM_BUILD/simgpu${library_path:+:$library_path}
     fi
     say "running: ${job[*]}"
-    LD_LIBRARY_PATH=$library_path "${job[@]}"
+    LD_LIBRARY_PATH=$library_path XDG_CACHE_HOME=$CACHE "${job[@]}"
 }
 
 show_report() {
@@ -78,6 +79,9 @@ main() {
     fi
     part "build" build_memshim "$MEMSHIM_BUILD"
     OUTPUT=${MEMSHIM_OUTPUT:-$MEMSHIM_ROOT/memshim-out}
+    # What this job finds out about the device is not left to later ones, nor taken from earlier ones.
+    CACHE=$(mktemp -d)
+    trap 'rm -rf "$CACHE"' EXIT
     if has_gpu; then
         say "running on $(nvidia-smi -L | head -n 1)"
     else

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what building and testing memshim needs and this machine lacks; fast when nothing is
 # missing. The other scripts source it for its functions; run by itself it sets up and says so.
 set -euo pipefail
@@ -12,8 +13,8 @@ CUDA_HEADERS=$MEMSHIM_BUILD/cuda-headers
 OLDEST_CUDA=12040
 
 BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-dev libunwind-dev
-    libdw-dev libcriterion-dev zlib1g-dev node-d3 python3 python3-dev python3-venv)
-LINT_PACKAGES=(clang-format clang-tidy shellcheck)
+    libdw-dev libelf-dev libcriterion-dev zlib1g-dev node-d3 python3 python3-dev python3-venv)
+LINT_PACKAGES=(clang clang-format clang-tidy shellcheck)
 # The page's browser; and protoc, which reads the profile that a report writes.
 BROWSER_PACKAGES=(chromium protobuf-compiler)
 BENCH_PACKAGES=(valgrind libmimalloc-dev)

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Runs a command on the simulated GPU: scripts/simgpu.sh CMD...
 #
 # Settings: SIMGPU_* (tests/simgpu/simgpu.h), MEMSHIM_BUILD (the build folder, default build/),

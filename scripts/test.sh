@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds, and runs all tests.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
@@ -6,13 +7,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 usage() {
     cat <<'USAGE'
-Usage: scripts/test.sh [--torch] [--sanitize address|thread] [--only PATTERN | --again]
+Usage: scripts/test.sh [--torch] [--all] [--sanitize address|thread] [--only PATTERN]
 
   --torch     the tests that need PyTorch as well (installed into the project's venv)
+  --all       also what takes long and says little that the others do not
   --sanitize  in a build of its own, with that sanitizer: unit tests (address alone), random
               tests (thread: of threads), and the process tests whose programs link the driver
   --only      only the ctest tests whose name matches this regular expression
-  --again     only what failed in the last run in this build folder
 MEMSHIM_BUILD names another build folder than build, MEMSHIM_VENV another venv than .venv.
 The last line counts the cases; the exit status is 1 when one failed.
 USAGE
@@ -26,6 +27,26 @@ run_ctest() {
         --test-output-size-passed 1000000 --test-output-size-failed 10000000 "$@"
 }
 
+run_torch_tests() {
+    local python=$1 logs=$2
+    env "MEMSHIM_BUILD=$MEMSHIM_BUILD" "MEMSHIM_VENV=$(dirname "$(dirname "$python")")" \
+        "$python" "$MEMSHIM_ROOT/tests/torch/run_tests.py" "$logs"
+}
+
+# Both at the same time: each leaves a core idle now and then. What PyTorch's tests say comes last.
+run_both() {
+    local python=$1 logs=$2 junit=$3 status=0 said torch_tests
+    shift 3
+    said=$(mktemp)
+    run_torch_tests "$python" "$logs" >"$said" 2>&1 &
+    torch_tests=$!
+    run_ctest "$MEMSHIM_BUILD" "$junit" "$@" || status=1
+    wait "$torch_tests" || status=1
+    cat "$said"
+    rm -f "$said"
+    return "$status"
+}
+
 # The names of the test files, for the list of what was skipped.
 torch_tests() {
     local file
@@ -35,10 +56,11 @@ torch_tests() {
 }
 
 main() {
-    local torch=no sanitize='' again='' python='' which=()
+    local torch=no sanitize='' python='' which=()
     while [[ $# -gt 0 ]]; do
         case $1 in
         --torch) torch=yes ;;
+        --all) export MEMSHIM_TEST_ALL=1 ;;
         --sanitize)
             sanitize=${2:-}
             shift
@@ -46,10 +68,6 @@ main() {
         --only)
             which=(-R "${2:-}")
             shift
-            ;;
-        --again)
-            again=--again
-            which=(--rerun-failed)
             ;;
         -h | --help)
             usage
@@ -85,31 +103,21 @@ main() {
     part "build" build_memshim "$MEMSHIM_BUILD" "-DMEMSHIM_SANITIZE=$sanitize"
 
     local junit=$MEMSHIM_BUILD/ctest.xml logs=$MEMSHIM_BUILD/torch-logs log file
-    local failed=$MEMSHIM_BUILD/Testing/Temporary/LastTestsFailed.log
-    if [[ -z $again ]]; then
-        rm -rf "$failed" "$logs"
-    elif [[ ! -s $junit ]]; then
-        die "--again: no tests were run in $MEMSHIM_BUILD before"
-    fi
-    if [[ -z $again || -s $failed ]]; then
-        rm -f "$junit"
+    rm -rf "$junit" "$logs"
+    if [[ -n $python ]]; then
+        part "ctest and tests/torch" run_both "$python" "$logs" "$junit" "${which[@]}" || true
+    else
         part "ctest" run_ctest "$MEMSHIM_BUILD" "$junit" "${which[@]}" || true
-        [[ -s $junit ]] || die "ctest left no result"
-        tally+=(--ctest "$junit")
     fi
-    if [[ $torch == yes && -n $(torch_tests) ]]; then
-        if [[ -n $python ]]; then
-            part "tests/torch" env "MEMSHIM_BUILD=$MEMSHIM_BUILD" \
-                "MEMSHIM_VENV=$(dirname "$(dirname "$python")")" \
-                "$python" "$MEMSHIM_ROOT/tests/torch/run_tests.py" "$logs" ${again:+"$again"} || true
-            for log in "$logs"/*.log; do
-                if [[ -e $log ]]; then tally+=(--unittest "$log"); fi
-            done
-        else
-            while read -r file; do
-                tally+=(--skipped "$file=no PyTorch here")
-            done < <(torch_tests)
-        fi
+    [[ -s $junit ]] || die "ctest left no result"
+    tally+=(--ctest "$junit")
+    for log in "$logs"/*.log; do
+        if [[ -e $log ]]; then tally+=(--unittest "$log"); fi
+    done
+    if [[ $torch == yes && -z $python ]]; then
+        while read -r file; do
+            tally+=(--skipped "$file=no PyTorch here")
+        done < <(torch_tests)
     fi
     print_part_times
     python3 "$MEMSHIM_ROOT/tests/tally.py" "${tally[@]}"

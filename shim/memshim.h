@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memshim's public interface: for allocators that hand out parts of larger device allocations (as
  * RMM, XLA and CuPy do), whose reports appear in trace and report as tensors; and for programs that
  * name their phases and mark their training steps.
@@ -67,7 +68,7 @@ MEMSHIM_API void memshim_tag_pop(void);
 MEMSHIM_API void memshim_step(void);
 
 /* How a device stands, as far as this process uses it. Members are only ever added at the end. What
- * is only told in `memshim top` and in the report is in the README; so is this as Python's ctypes
+ * is only told in `memshim top` and in the report is in docs/top.md; so is this as Python's ctypes
  * has it. */
 struct memshim_stats {
     size_t size;          /* set by the caller: sizeof(struct memshim_stats) */

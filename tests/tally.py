@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Adds up what the test programs said: one plain line at the end, failed and skipped by name.
 
 Usage: tally.py [--skipped NAME=REASON]... [--ctest JUNIT.XML] [--unittest LOG]...

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loads the driver by name, and finds devices and host memory by it. */
 #include "shim/cli/device.h"
 
 #include <dlfcn.h>
@@ -15,6 +17,7 @@ enum ms_cli_load ms_cli_driver_load(CUresult *result)
     }
     ms_cli_driver.library = library;
     *(void **)&ms_cli_driver.cuDeviceGetUuid_v2 = dlsym(library, "cuDeviceGetUuid_v2");
+    *(void **)&ms_cli_driver.cuDeviceGetPCIBusId = dlsym(library, "cuDeviceGetPCIBusId");
 #define MS_CLI_DRIVER_ROW(symbol)                              \
     *(void **)&ms_cli_driver.symbol = dlsym(library, #symbol); \
     whole = whole && ms_cli_driver.symbol != NULL;
@@ -25,6 +28,14 @@ enum ms_cli_load ms_cli_driver_load(CUresult *result)
     }
     *result = ms_cli_driver.cuInit(0);
     return *result == CUDA_SUCCESS ? MS_CLI_LOADED : MS_CLI_NO_INIT;
+}
+
+void ms_cli_device_pci(CUdevice device, char text[MS_CLI_PCI_BYTES])
+{
+    if (ms_cli_driver.cuDeviceGetPCIBusId == NULL ||
+        ms_cli_driver.cuDeviceGetPCIBusId(text, MS_CLI_PCI_BYTES, device) != CUDA_SUCCESS) {
+        text[0] = '\0';
+    }
 }
 
 bool ms_cli_device_uuid(CUdevice device, char text[MS_CLI_UUID_TEXT_BYTES])

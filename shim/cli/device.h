@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver as memshim's own commands ask it: loaded by name, since this executable does not link
  * it. For throw-away processes: nothing is given back. */
 #ifndef MEMSHIM_SHIM_CLI_DEVICE_H
@@ -6,7 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "shim/cuda_api.h"
+#include "shim/tables/cuda_api.h"
 
 /* MS_CLI_DRIVER_ROW(symbol): without one of these the driver is of no use to memshim. */
 #define MS_CLI_DRIVER_ROWS                           \
@@ -39,6 +40,7 @@ struct ms_cli_driver {
 #define MS_CLI_DRIVER_ROW(symbol) __typeof__(symbol) *(symbol);
     MS_CLI_DRIVER_ROWS
 #undef MS_CLI_DRIVER_ROW
+    __typeof__(cuDeviceGetPCIBusId) *cuDeviceGetPCIBusId;
     __typeof__(cuDeviceGetUuid_v2) *cuDeviceGetUuid_v2; /* CUDA 11.4; tells MIG devices apart */
     void *library;
 };
@@ -56,6 +58,10 @@ enum ms_cli_load ms_cli_driver_load(CUresult *result);
 
 #define MS_CLI_UUID_TEXT_BYTES (2 * sizeof(((CUuuid *)0)->bytes) + 1)
 
+/* "0000:01:00.0"; empty where the driver does not say. */
+#define MS_CLI_PCI_BYTES 32
+void ms_cli_device_pci(CUdevice device, char text[MS_CLI_PCI_BYTES]);
+
 /* 32 hexadecimal digits; false where the driver does not say. */
 bool ms_cli_device_uuid(CUdevice device, char text[MS_CLI_UUID_TEXT_BYTES]);
 bool ms_cli_device_find(const char *uuid_text, CUdevice *out);
@@ -67,7 +73,7 @@ int ms_cli_attribute(CUdevice device, CUdevice_attribute which);
 bool ms_cli_device_enter(CUdevice device);
 
 /* Where host memory that the device can reach would lie, as the serving half decides it
- * (serve/host_road.c). False: the driver offers none. */
+ * (serve/host_access.c). False: the driver offers none. */
 bool ms_cli_host_location(CUdevice device, CUmemLocation_v1 *out);
 
 /* One chunk of at least `bytes` there, mapped and accessible; *at_bytes: how long it is. What the

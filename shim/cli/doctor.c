@@ -1,52 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memshim doctor: what this machine can do, found out by trying. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "report/buffer.h"
-#include "report/json.h"
+#include "allocator/base/buffer.h"
+#include "allocator/base/json.h"
+#include "shim/cli/arguments/complain.h"
+#include "shim/cli/arguments/parse.h"
+#include "shim/cli/arguments/values.h"
 #include "shim/cli/cli.h"
 #include "shim/cli/doctor_findings.h"
-#include "shim/probe.h"
-#include "shim/serve/host_bytes.h"
-
-static const char usage[] =
-    "Usage: memshim doctor [--json] [--python INTERPRETER]\n"
-    "Says what this machine can do for memshim: driver, devices, spill and its speed, PyTorch and\n"
-    "its mode, what would be forwarded. Tries it, in processes of its own. The exit status is 1\n"
-    "where memshim could not serve at all.\n\n"
-    "  --json                 for programs\n"
-    "  --python INTERPRETER   whose PyTorch is looked at (default python3); it is not imported\n";
+#include "shim/tables/host_bytes.h"
+#include "shim/tables/probe_codes.h"
 
 struct request {
-    bool json, help;
+    bool json, forget;
     const char *interpreter;
 };
 
-static bool read_request(int argc, char **argv, struct request *out)
+static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
 {
-    *out = (struct request){.interpreter = "python3"};
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
-            out->json = true;
-        } else if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            out->help = true;
-        } else if (strcmp(argv[i], "--python") == 0 && i + 1 < argc) {
-            out->interpreter = argv[++i];
-        } else {
-            (void)fprintf(stderr, "memshim doctor: '%s' is not known%s; --help says what is\n",
-                          argv[i], strcmp(argv[i], "--python") == 0 ? " without a name" : "");
-            return false;
-        }
-    }
-    return true;
+    struct request *request = ctx;
+    request->json |= option->id == MS_CLI_DOCTOR_JSON;
+    request->forget |= option->id == MS_CLI_DOCTOR_FORGET;
+    return option->id != MS_CLI_DOCTOR_PYTHON || ms_cli_take_file(value, &request->interpreter);
 }
 
 static void complain(void *ctx, const char *sentence)
 {
     (void)ctx;
-    (void)fprintf(stderr, "memshim doctor: %s\n", sentence);
+    ms_complain("memshim doctor: %s", sentence);
 }
 
 /* --- as text ---------------------------------------------------------------------------------- */
@@ -97,11 +82,14 @@ static void add_device(struct ms_json *json, const struct ms_doctor_device *devi
     ms_json_flag(json, "handle_fabric", device->handle_fabric);
     ms_json_flag(json, "gpudirect", device->rdma == MS_DOCTOR_YES);
     ms_json_flag(json, "spill_offered", device->host_offered);
-    if (device->host_offered && device->host_proven == MS_PROBE_UNKNOWN) {
+    const enum ms_probe_answer proved = ms_probe_answer_of(device->host_code);
+    if (device->host_offered && proved == MS_PROBE_UNKNOWN) {
         ms_json_null(json, "spill_proved");
     } else {
-        ms_json_flag(json, "spill_proved", device->host_proven == MS_PROBE_YES);
+        ms_json_flag(json, "spill_proved", proved == MS_PROBE_YES);
     }
+    ms_json_text(json, "spill_reason",
+                 device->host_offered ? ms_probe_why(device->host_code) : NULL);
     ms_json_count(json, "down_bytes_per_s", device->down_bytes_per_s);
     ms_json_count(json, "up_bytes_per_s", device->up_bytes_per_s);
     add_answer(json, "managed_at_birth", device->managed);
@@ -182,13 +170,11 @@ int ms_cli_doctor(int argc, char **argv)
     static struct ms_options options;
     static struct ms_doctor_findings findings;
     static struct ms_doctor_report report;
-    struct request request;
-    if (!read_request(argc, argv, &request)) {
-        return MS_CLI_WRONG_CALL;
-    }
-    if (request.help) {
-        (void)fputs(usage, stdout);
-        return 0;
+    static const struct ms_cli_reader reader = {.option = take_option};
+    struct request request = {.interpreter = "python3"};
+    const int status = ms_cli_parse(MS_CLI_DOCTOR, argc, argv, &reader, &request);
+    if (status >= 0) {
+        return status;
     }
     ms_options_parse(environ, &options, complain, NULL);
     struct ms_doctor_facts *facts = ms_doctor_ask_driver();
@@ -204,6 +190,7 @@ int ms_cli_doctor(int argc, char **argv)
     report.host_available_bytes = ms_host_available_bytes("");
     report.spill_limit_bytes = ms_host_spill_bytes(&options, environ, report.host_available_bytes);
     report.libunwind = ms_doctor_finds_library("libunwind.so.8");
+    ms_doctor_look_back(facts, environ, request.forget, &report.remembered);
     ms_doctor_find(&report, &findings);
     (request.json ? print_json : print_text)(&report, &findings);
     bool serves = ms_doctor_serves(facts);

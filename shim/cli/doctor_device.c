@@ -1,6 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What memshim doctor asks of the driver and of each device, in processes that are thrown away. */
 #include "shim/cli/doctor_device.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -8,8 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "shim/cli/probe.h"
-#include "shim/probe.h"
+#include "shim/tables/probe_codes.h"
 
 #define LONGEST_SECONDS 10u
 #define MEASURED_BYTES  ((size_t)64 << 20)
@@ -27,6 +31,7 @@ static void look_at(CUdevice handle, struct ms_doctor_device *device)
     size_t bytes = 0;
     (void)driver->cuDeviceGetName(device->name, sizeof(device->name), handle);
     (void)ms_cli_device_uuid(handle, device->uuid);
+    ms_cli_device_pci(handle, device->pci);
     if (driver->cuDeviceTotalMem_v2(&bytes, handle) == CUDA_SUCCESS) {
         device->total_bytes = bytes;
     }
@@ -157,25 +162,18 @@ static uint8_t try_pinned(CUdeviceptr scratch)
     return try_memory(at, scratch, TRIED_BYTES);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Bytes in a second; 0 where a copy failed. */
 static uint64_t measure(CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
     const struct ms_cli_driver *driver = &ms_cli_driver;
     bool done = driver->cuMemcpyDtoD_v2(to, from, bytes) == CUDA_SUCCESS && /* not counted */
                 driver->cuCtxSynchronize() == CUDA_SUCCESS;
-    uint64_t start_ns = now_ns();
+    uint64_t start_ns = ms_clock_ns();
     for (unsigned round = 0; done && round < ROUNDS; round++) {
         done = driver->cuMemcpyDtoD_v2(to, from, bytes) == CUDA_SUCCESS;
     }
     done = done && driver->cuCtxSynchronize() == CUDA_SUCCESS;
-    uint64_t took_ns = now_ns() - start_ns + 1;
+    uint64_t took_ns = ms_clock_ns() - start_ns + 1;
     return done ? (uint64_t)((double)bytes * ROUNDS * 1e9 / (double)took_ns) : 0;
 }
 
@@ -210,7 +208,7 @@ static void try_chunks(struct ms_doctor_facts *facts, int ordinal)
     if (device->rdma_offered && device->granule_bytes > 0) {
         device->rdma = try_rdma(handle, device->granule_bytes);
     }
-    if (device->host_proven == MS_PROBE_YES) {
+    if (ms_probe_answer_of(device->host_code) == MS_PROBE_YES) {
         measure_road(handle, device);
     }
 }
@@ -234,7 +232,7 @@ static void prove_road(struct ms_doctor_facts *facts, int ordinal)
 
 /* --- apart ------------------------------------------------------------------------------------ */
 
-/* What the process ended with; MS_PROBE_NO where a signal ended it. */
+/* What the process ended with: a row of MS_PROBE_CODES where that is what it asked. */
 static int apart(struct ms_doctor_facts *facts, void (*ask)(struct ms_doctor_facts *, int),
                  int ordinal)
 {
@@ -246,9 +244,9 @@ static int apart(struct ms_doctor_facts *facts, void (*ask)(struct ms_doctor_fac
         _exit(0);
     }
     if (child < 0 || waitpid(child, &status, 0) != child) {
-        return MS_PROBE_UNKNOWN;
+        return MS_PROBE_NOT_RUN_CODE;
     }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : MS_PROBE_NO;
+    return ms_probe_code_of(status);
 }
 
 struct ms_doctor_facts *ms_doctor_ask_driver(void)
@@ -262,7 +260,8 @@ struct ms_doctor_facts *ms_doctor_ask_driver(void)
     (void)apart(facts, look, 0);
     for (int i = 0; i < facts->device_count && facts->load == MS_CLI_LOADED; i++) {
         struct ms_doctor_device *device = &facts->devices[i];
-        device->host_proven = device->host_offered ? apart(facts, prove_road, i) : MS_PROBE_NO;
+        device->host_code =
+            device->host_offered ? apart(facts, prove_road, i) : MS_PROBE_REFUSED_CODE;
         (void)apart(facts, try_chunks, i);
         (void)apart(facts, try_rungs, i);
     }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What memshim doctor asks of the driver and the devices, each part in a process that is thrown
  * away: a device may fault over it, or hang. */
 #ifndef MEMSHIM_SHIM_CLI_DOCTOR_DEVICE_H
@@ -7,8 +8,8 @@
 #include <stdint.h>
 
 #include "shim/cli/device.h"
-#include "shim/hook.h"
-#include "shim/options.h"
+#include "shim/tables/hook_table.h"
+#include "shim/tables/options.h"
 
 enum ms_doctor_answer { MS_DOCTOR_UNKNOWN, MS_DOCTOR_NO, MS_DOCTOR_YES };
 
@@ -16,6 +17,7 @@ struct ms_doctor_device {
     int32_t ordinal;
     char name[128];
     char uuid[MS_CLI_UUID_TEXT_BYTES];
+    char pci[MS_CLI_PCI_BYTES];
     uint64_t total_bytes;
     bool mapping; /* virtual memory management */
     uint64_t granule_bytes;
@@ -23,7 +25,7 @@ struct ms_doctor_device {
     bool rdma_offered;             /* GPUDirect RDMA of mapped memory */
     bool host_offered;             /* host-located chunks */
     int32_t host_node;             /* NUMA node they lie on, -1: anywhere */
-    int32_t host_proven;           /* MS_PROBE_YES, ... (shim/probe.h) */
+    int32_t host_code; /* of host_offered: what a real access came to (shim/tables/probe_codes.h) */
 
     bool entered; /* a context could be made */
     uint8_t rdma; /* enum ms_doctor_answer: a chunk with that flag can be made and mapped */

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The sentences of memshim doctor: what each fact means, and what to do about it. */
 #include "shim/cli/doctor_findings.h"
 
 #include <inttypes.h>
@@ -5,10 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/units.h"
-#include "shim/identity.h"
-#include "shim/probe.h"
-#include "shim/torch_conf.h"
+#include "allocator/base/units.h"
+#include "shim/tables/driver_limit.h"
+#include "shim/tables/identity.h"
+#include "shim/tables/probe_codes.h"
+#include "shim/tables/torch_conf.h"
 
 const char *const ms_doctor_level_names[] = {"ok", "limited", "missing"};
 
@@ -128,17 +131,59 @@ static void find_spill(const struct ms_doctor_device *device, struct ms_doctor_f
             "a driver of CUDA 12.2 or later may offer it",
             "the driver offers no host memory under the addresses of blocks: what lives on the "
             "device stays there");
-    } else if (device->host_proven == MS_PROBE_YES) {
+    } else if (ms_probe_answer_of(device->host_code) == MS_PROBE_YES) {
         say_speed(device, out);
-    } else if (device->host_proven == MS_PROBE_NO) {
+    } else if (ms_probe_answer_of(device->host_code) == MS_PROBE_NO) {
         say(out, "spill", device->ordinal, MS_DOCTOR_LIMITED, "try a newer driver",
             "the driver offers host memory under the addresses of blocks, but a real access to "
-            "it failed: what lives on the device stays there");
+            "it failed (%s): what lives on the device stays there",
+            ms_probe_why(device->host_code));
     } else {
         say(out, "spill", device->ordinal, MS_DOCTOR_LIMITED,
             "run memshim doctor while the device is free and not in exclusive mode",
-            "host memory under the addresses of blocks could not be tried: the device gave no "
-            "context or no memory");
+            "whether host memory works under the addresses of blocks could not be found out: %s",
+            ms_probe_why(device->host_code));
+    }
+}
+
+/* --- what earlier trials left ----------------------------------------------------------------- */
+
+static void find_kept(const struct ms_doctor_kept *kept, const char *folder,
+                      struct ms_doctor_findings *out)
+{
+    const bool no = ms_probe_answer_of(kept->code) == MS_PROBE_NO;
+    if (kept->trouble) {
+        say(out, "remembered", kept->device, MS_DOCTOR_LIMITED, NULL,
+            "%s/%s was %s and has been removed: the next process finds it out anew", folder,
+            kept->name, kept->trouble);
+    } else if (kept->removed) {
+        say(out, "remembered", kept->device, MS_DOCTOR_OK, NULL,
+            "the answer of %s (%s) is no longer right and has been forgotten: host memory %s",
+            kept->since, ms_probe_why(kept->code), no ? "works" : "does not work");
+    } else {
+        say(out, "remembered", kept->device, MS_DOCTOR_LIMITED,
+            "memshim doctor --forget has the next process try it again",
+            "since %s it is remembered%s that %s; it is tried again after a day", kept->since,
+            kept->device < 0 ? ", of another device, driver or version than are here now," : "",
+            ms_probe_why(kept->code));
+    }
+}
+
+static void find_remembered(const struct ms_doctor_remembered *remembered,
+                            struct ms_doctor_findings *out)
+{
+    if (remembered->folder.trouble) {
+        say(out, "remembered", -1, MS_DOCTOR_LIMITED,
+            "give it to the user alone (mode 700), or remove it",
+            "%s cannot be used, so that every process tries the device anew: %s",
+            remembered->folder.path, remembered->folder.trouble);
+    }
+    if (remembered->forget) {
+        say(out, "remembered", -1, MS_DOCTOR_OK, NULL,
+            "%u answers of earlier trials have been forgotten", remembered->forgotten);
+    }
+    for (size_t i = 0; i < remembered->count; i++) {
+        find_kept(&remembered->list[i], remembered->folder.path, out);
     }
 }
 
@@ -154,12 +199,43 @@ static void find_rungs(const struct ms_doctor_device *device, struct ms_doctor_f
                           : "neither managed nor pinned host memory");
 }
 
-static void find_device(const struct ms_doctor_device *device, struct ms_doctor_findings *out)
+/* Limits that are not memshim's. */
+static void find_limits(const struct ms_doctor_report *report,
+                        const struct ms_doctor_device *device, struct ms_doctor_findings *out)
+{
+    char *const *environment = report->environment;
+    const struct ms_driver_limit limits[] = {
+        ms_limit_of_group("", device->pci),
+        ms_limit_of_mps(ms_environment(environment, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"),
+                        device->ordinal),
+        ms_limit_of_torch(environment, device->total_bytes),
+    };
+    static const char *const names[MS_LIMITED_BY_COUNT] = {
+        [MS_LIMITED_BY_CGROUP] = "this control group may have %s of the device (dmem.max)",
+        [MS_LIMITED_BY_MPS] = "an MPS client may have %s of the device "
+                              "(CUDA_MPS_PINNED_DEVICE_MEM_LIMIT)",
+        [MS_LIMITED_BY_TORCH_CONF] = "PyTorch allows itself %s of the device, less where a cap is "
+                                     "set (per_process_memory_fraction)",
+    };
+    for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
+        char bytes[24];
+        if (limits[i].bytes != 0 && limits[i].bytes < device->total_bytes) {
+            (void)ms_bytes_text(limits[i].bytes, bytes, sizeof(bytes));
+            say(out, "limit", device->ordinal, MS_DOCTOR_LIMITED,
+                "let MEMSHIM_LIMIT be a little less, so that memshim can move memory in time",
+                names[limits[i].by], bytes);
+        }
+    }
+}
+
+static void find_device(const struct ms_doctor_report *report,
+                        const struct ms_doctor_device *device, struct ms_doctor_findings *out)
 {
     char total[24];
     say(out, "device", device->ordinal, MS_DOCTOR_OK, NULL, "%s, %s, %s",
         device->name[0] != '\0' ? device->name : "nameless",
         ms_bytes_text(device->total_bytes, total, sizeof(total)), device->uuid);
+    find_limits(report, device, out);
     find_mapping(device, out);
     find_spill(device, out);
     find_rungs(device, out);
@@ -293,8 +369,9 @@ void ms_doctor_find(const struct ms_doctor_report *report, struct ms_doctor_find
     out->count = 0;
     find_driver(facts, out);
     for (int i = 0; i < facts->device_count; i++) {
-        find_device(&facts->devices[i], out);
+        find_device(report, &facts->devices[i], out);
     }
+    find_remembered(&report->remembered, out);
     find_memory(report, out);
     find_python(report, out);
     find_torch(report, out);

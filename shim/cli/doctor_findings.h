@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What memshim doctor says: one finding a line. */
 #ifndef MEMSHIM_SHIM_CLI_DOCTOR_FINDINGS_H
 #define MEMSHIM_SHIM_CLI_DOCTOR_FINDINGS_H
@@ -8,7 +9,8 @@
 
 #include "shim/cli/doctor_device.h"
 #include "shim/cli/doctor_host.h"
-#include "shim/options.h"
+#include "shim/cli/doctor_remembered.h"
+#include "shim/tables/options.h"
 
 enum ms_doctor_level { MS_DOCTOR_OK, MS_DOCTOR_LIMITED, MS_DOCTOR_MISSING };
 extern const char *const ms_doctor_level_names[];
@@ -21,7 +23,7 @@ struct ms_doctor_finding {
     const char *advice; /* what to do about it; null: nothing */
 };
 
-#define MS_DOCTOR_FINDINGS_MAX (16 + 8 * MS_DEVICES_MAX)
+#define MS_DOCTOR_FINDINGS_MAX (16 + 11 * MS_DEVICES_MAX + MS_DOCTOR_KEPT_MAX)
 
 struct ms_doctor_findings {
     size_t count;
@@ -38,6 +40,7 @@ struct ms_doctor_report {
     uint64_t host_available_bytes; /* 0: not known */
     uint64_t spill_limit_bytes;
     bool libunwind;
+    struct ms_doctor_remembered remembered;
 };
 
 /* Whether memshim could serve a program here. */

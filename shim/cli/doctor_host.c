@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What memshim doctor finds out about Python, PyTorch and this machine's libraries. */
 #include "shim/cli/doctor_host.h"
 
 #include <dlfcn.h>
@@ -7,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "shim/sites/python_layout.h"
+#include "shim/tables/python_layout.h"
 
 #define LONGEST_SECONDS 20u
 

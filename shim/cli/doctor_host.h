@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What memshim doctor finds out without a device: Python, PyTorch and the machine's libraries. */
 #ifndef MEMSHIM_SHIM_CLI_DOCTOR_HOST_H
 #define MEMSHIM_SHIM_CLI_DOCTOR_HOST_H

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the runs that a command has made, and completes their reports. */
 #include "shim/cli/finish.h"
 
 #include <dirent.h>
@@ -8,9 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "report/cli_report.h"
-#include "shim/identity.h"
-#include "shim/options.h"
+#include "allocator/base/own_folder.h"
+#include "shim/cli/arguments/complain.h"
+#include "shim/cli/report_files.h"
+#include "shim/tables/identity.h"
+#include "shim/tables/options.h"
 
 #define TRACE "trace.mshm"
 
@@ -62,9 +66,8 @@ static int finish_run(const char *run_folder, const struct search *search)
     }
     bool complete = ms_report_complete(run_folder) == 0;
     if (search->say) {
-        (void)fprintf(stderr, "memshim: %d process%s traced, %s%s\n", traces,
-                      traces == 1 ? "" : "es",
-                      complete ? "reports in " : "not every report could be made in ", run_folder);
+        ms_complain("memshim: %d process%s traced, %s%s", traces, traces == 1 ? "" : "es",
+                    complete ? "reports in " : "not every report could be made in ", run_folder);
     }
     return traces;
 }
@@ -75,9 +78,9 @@ void ms_finish_runs(const char *output, time_t start, bool say)
     ms_identity_fallback_dir(environ, getuid(), fallback, sizeof fallback);
     const struct search search = {start, say};
     int traces = for_each_folder(output, &search, finish_run) +
-                 for_each_folder(fallback, &search, finish_run);
+                 (ms_own_folder_is(fallback) ? for_each_folder(fallback, &search, finish_run) : 0);
     if (traces == 0 && say) {
-        (void)fprintf(stderr, "memshim: no process of the command used a CUDA device; "
-                              "there is nothing to report\n");
+        ms_complain("memshim: no process of the command used a CUDA device; "
+                    "there is nothing to report");
     }
 }

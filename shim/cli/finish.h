@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* After the command: the reports that its processes could not write themselves. */
 #ifndef MEMSHIM_SHIM_CLI_FINISH_H
 #define MEMSHIM_SHIM_CLI_FINISH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memshim run: a command with the library preloaded and the options set, and its reports completed
  * when it has ended. */
 #include <errno.h>
@@ -8,55 +9,24 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shim/cli/arguments/complain.h"
+#include "shim/cli/arguments/parse.h"
 #include "shim/cli/cli.h"
 #include "shim/cli/finish.h"
+#include "shim/cli/latest.h"
 #include "shim/cli/supervise.h"
-#include "shim/identity.h"
-#include "shim/options.h"
+#include "shim/tables/identity.h"
+#include "shim/tables/options.h"
+#include "shim/tables/report_handover.h"
 
-#define LIBRARY        "libmemshim.so"
-#define OPTION_PREFIX  "MEMSHIM_"
-#define DEFAULT_OUTPUT "memshim-out"
+#define LIBRARY "libmemshim.so"
 
-static const char usage[] =
-    "Usage: memshim run [--OPTION VALUE]... [--] COMMAND [ARGUMENT]...\n"
-    "Runs the command under memshim and completes the reports when it has ended. The exit status\n"
-    "is the command's.\n\n"
-    "  --fraction F     cap: this part of each device's memory (0.95; 0:0.9,1:0.5 by device)\n"
-    "  --limit L        cap: this many bytes (20GiB; 0:12GiB,1:20GiB by device)\n"
-    "  --output DIR     where traces and reports go (default memshim-out)\n"
-    "  --log LEVEL      off, warn, info or debug\n"
-    "  --pool on|off    off: every allocation is the driver's; cap and report stay\n"
-    "  --torch MODE     how PyTorch is treated\n"
-    "Every other option that `memshim options` lists can be given in the same way.\n";
-
-#define complain(format, ...) ((void)fprintf(stderr, "memshim run: " format "\n", ##__VA_ARGS__))
-
-/* --trace-limit -> MEMSHIM_TRACE_LIMIT. */
-static bool variable_name(const char *flag, size_t length, char *name, size_t name_bytes)
-{
-    static const char lower[] = "abcdefghijklmnopqrstuvwxyz-";
-    static const char upper[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_";
-    size_t used = sizeof OPTION_PREFIX - 1;
-    if (length == 0 || used + length >= name_bytes) {
-        return false;
-    }
-    memcpy(name, OPTION_PREFIX, used);
-    for (size_t i = 0; i < length; i++) {
-        const char *letter = strchr(lower, flag[i]);
-        if (letter == NULL) {
-            return false;
-        }
-        name[used++] = upper[letter - lower];
-    }
-    name[used] = '\0';
-    return true;
-}
+#define complain(format, ...) (ms_complain("memshim run: " format, ##__VA_ARGS__))
 
 static void count_complaint(void *ctx, const char *sentence)
 {
+    (void)sentence;
     (*(int *)ctx)++;
-    complain("%s", sentence);
 }
 
 /* The processes of the command have said it already. */
@@ -66,65 +36,31 @@ static void ignore_complaint(void *ctx, const char *sentence)
     (void)sentence;
 }
 
-/* Sets the variable, if the table of options takes it with this value. */
-static bool set_option(const char *flag, size_t length, const char *value)
+/* Sets the variable, if the library takes it with this value. */
+static bool take_option(void *call, const struct ms_cli_option *option, const char *value)
 {
-    char name[64];
     char assignment[64 + PATH_MAX];
-    if (!variable_name(flag, length, name, sizeof name)) {
-        complain("--%s is not an option; `memshim options` lists them", flag);
-        return false;
-    }
-    int written = snprintf(assignment, sizeof assignment, "%s=%s", name, value);
-    if (written < 0 || (size_t)written >= sizeof assignment) {
-        complain("the value of %s is too long", name);
-        return false;
-    }
     char *const alone[] = {assignment, NULL};
     struct ms_options parsed;
     int complaints = 0;
+    (void)call;
+    int written = snprintf(assignment, sizeof assignment, "%s=%s", option->variable, value);
+    if (written < 0 || (size_t)written >= sizeof assignment) {
+        return false;
+    }
     ms_options_parse(alone, &parsed, count_complaint, &complaints);
-    return complaints == 0 && setenv(name, value, 1) == 0;
+    return complaints == 0 && setenv(option->variable, value, 1) == 0;
 }
 
-/* Index of the command in argv, 0 where there is none to run (*status says how to end). */
-static int read_arguments(int argc, char **argv, int *status)
+/* -1 where there is a command to run, else the exit status. */
+static int read_arguments(int argc, char **argv, int *command)
 {
-    *status = MS_CLI_WRONG_CALL;
-    for (int i = 1; i < argc; i++) {
-        const char *argument = argv[i];
-        if (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0) {
-            (void)fputs(usage, stdout);
-            *status = 0;
-            return 0;
-        }
-        if (strcmp(argument, "--") == 0) {
-            i++;
-            if (i < argc) {
-                return i;
-            }
-            break;
-        }
-        if (strncmp(argument, "--", 2) != 0) {
-            if (argument[0] == '-') {
-                complain("%s is not an option; options have the form --name VALUE", argument);
-                return 0;
-            }
-            return i;
-        }
-        const char *flag = argument + 2;
-        size_t length = strcspn(flag, "=");
-        const char *value = flag[length] == '=' ? flag + length + 1 : argv[++i];
-        if (value == NULL) {
-            complain("%s needs a value; memshim run --help says which", argument);
-            return 0;
-        }
-        if (!set_option(flag, length, value)) {
-            return 0;
-        }
-    }
-    complain("there is no command to run: memshim run [--OPTION VALUE]... -- COMMAND...");
-    return 0;
+    const struct ms_cli_reader reader = {.option = take_option, .rest = command};
+    int status = ms_cli_parse(MS_CLI_RUN, argc, argv, &reader, NULL);
+    return status < 0 && *command == argc
+               ? ms_cli_wrong(MS_CLI_RUN, "there is no command to run: memshim run [OPTION]... -- "
+                                          "COMMAND...")
+               : status;
 }
 
 static bool join_path(char *path, const char *folder, const char *name)
@@ -188,20 +124,17 @@ static bool preload_library(void)
  * same output. */
 static bool settle_output(char *output)
 {
-    const char *given = getenv(OPTION_PREFIX "OUTPUT");
+    const char *given = ms_cli_output_folder();
     char folder[PATH_MAX];
-    if (given == NULL || given[0] == '\0') {
-        given = DEFAULT_OUTPUT;
-    }
     if (given[0] == '/') {
         return snprintf(output, PATH_MAX, "%s", given) < PATH_MAX &&
-               setenv(OPTION_PREFIX "OUTPUT", output, 1) == 0;
+               setenv("MEMSHIM_OUTPUT", output, 1) == 0;
     }
     if (getcwd(folder, sizeof folder) == NULL || !join_path(output, folder, given)) {
         complain("the current folder has no usable name: %s", strerror(errno));
         return false;
     }
-    return setenv(OPTION_PREFIX "OUTPUT", output, 1) == 0;
+    return setenv("MEMSHIM_OUTPUT", output, 1) == 0;
 }
 
 /* All processes of the command belong to one run, also where nothing above them names it. */
@@ -209,19 +142,28 @@ static bool settle_run_id(time_t start)
 {
     char id[64];
     ms_identity_start_id(start, getpid(), id, sizeof id);
-    return setenv(OPTION_PREFIX "RUN_ID", id, 0) == 0;
+    return setenv("MEMSHIM_RUN_ID", id, 0) == 0;
+}
+
+/* They leave the reports to this process, which completes them when all have ended. */
+static bool offer_reports(void)
+{
+    char self[96], host[65] = "";
+    (void)gethostname(host, sizeof host - 1);
+    (void)snprintf(self, sizeof self, "%ld %s", (long)getpid(), host);
+    return setenv(MS_SUPERVISOR, self, 1) == 0;
 }
 
 int ms_cli_run(int argc, char **argv)
 {
     char output[PATH_MAX];
-    int status;
+    int command;
     time_t start = time(NULL);
-    int command = read_arguments(argc, argv, &status);
-    if (command == 0) {
+    int status = read_arguments(argc, argv, &command);
+    if (status >= 0) {
         return status;
     }
-    if (!settle_output(output) || !settle_run_id(start) || !preload_library()) {
+    if (!settle_output(output) || !settle_run_id(start) || !offer_reports() || !preload_library()) {
         return MS_CLI_WRONG_CALL;
     }
     int error = 0;

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a command as a child that behaves as if it stood in this process's place. */
 #include "shim/cli/supervise.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A command as a child process that behaves as if it had been started in our place. */
 #ifndef MEMSHIM_SHIM_CLI_SUPERVISE_H
 #define MEMSHIM_SHIM_CLI_SUPERVISE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memshim top: the command. */
 #include <errno.h>
 #include <signal.h>
@@ -8,32 +9,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "report/traces.h"
+#include "report/read/traces.h"
+#include "shim/cli/arguments/complain.h"
+#include "shim/cli/arguments/parse.h"
+#include "shim/cli/arguments/values.h"
 #include "shim/cli/cli.h"
 #include "shim/cli/top.h"
 
 #define NS_PER_S  UINT64_C(1000000000)
 #define WHY_BYTES (PATH_MAX + 512)
-
-static const char usage[] =
-    "Usage: memshim top [DIR|PID] [--once] [--json] [--interval S] [--sites N]\n"
-    "                   [--prometheus FILE]\n"
-    "Shows how every process of a run stands: used and cap, live, reserved, fragmentation, what\n"
-    "lies on the host, status, and who holds the memory. It reads the traces that the processes\n"
-    "write, and does not disturb them.\n\n"
-    "  DIR           an output folder (its newest run), a run's folder, a process's, or a trace;\n"
-    "                default: the newest run in MEMSHIM_OUTPUT, or in memshim-out\n"
-    "  PID           a process, and those that it started, by the traces that they have mapped\n"
-    "                (a folder of that name: ./PID)\n"
-    "  --once        show it once, and end; the status is 1 where a trace could not be read\n"
-    "  --json        for programs: one line each time (schema memshim-top/1)\n"
-    "  --interval S  seconds between two looks, 0.1 or more; default 2\n"
-    "  --sites N     lines of code of each device, 0 to 50; default 5. Reading them takes all\n"
-    "                records of a trace, and is done beside the rest, less often\n"
-    "  --prometheus FILE  show nothing: write FILE each time, whole, for node_exporter's textfile\n"
-    "                collector (FILE has to end in .prom for it)\n\n"
-    "Used is what is charged against the cap. Processes without a trace (MEMSHIM_TRACE=off) are\n"
-    "not seen. `memshim statistics` lists the figures and their names.\n";
 
 struct call {
     const char *target; /* null: the newest run */
@@ -43,92 +27,58 @@ struct call {
     bool once, json;
 };
 
-static int wrong(const char *what, const char *word)
+static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
 {
-    (void)fprintf(stderr, "memshim top: %s '%s'; --help says more\n", what, word);
-    return MS_CLI_WRONG_CALL;
+    struct call *call = ctx;
+    double seconds = 0;
+    uint64_t sites = 0;
+    bool good = true;
+
+    switch ((int)option->id) {
+    case MS_CLI_TOP_INTERVAL:
+        good = ms_cli_take_number(value, 0.1, 86400, &seconds);
+        call->interval_ns = (uint64_t)(seconds * 1e9);
+        return good;
+    case MS_CLI_TOP_SITES:
+        good = ms_cli_take_count(value, MS_TOP_SITES_MAX, &sites);
+        call->most_sites = (size_t)sites;
+        return good;
+    case MS_CLI_TOP_PROMETHEUS:
+        return ms_cli_take_file(value, &call->prometheus);
+    case MS_CLI_TOP_ONCE:
+        call->once = true;
+        return true;
+    default:
+        call->json = true;
+        return true;
+    }
 }
 
-/* The number at `text`, and nothing behind it. */
-static bool read_number(const char *text, double least, double most, double *number)
+static int take_target(void *ctx, const char *word)
 {
-    char *end = NULL;
-    if (text == NULL || text[0] == '\0' || text[strspn(text, "0123456789.")] != '\0') {
-        return false;
-    }
-    *number = strtod(text, &end);
-    return *end == '\0' && *number >= least && *number <= most;
-}
+    struct call *call = ctx;
 
-/* An option with a value. -1 where it is good, else the exit status. */
-static int read_value(struct call *call, const char *name, const char *value)
-{
-    double number = 0;
-    if (strcmp(name, "--interval") == 0) {
-        if (!read_number(value, 0.1, 86400, &number)) {
-            return wrong("--interval wants seconds, 0.1 to 86400, not", value ? value : "");
-        }
-        call->interval_ns = (uint64_t)(number * 1e9);
-    } else if (strcmp(name, "--sites") == 0) {
-        if (!read_number(value, 0, MS_TOP_SITES_MAX, &number)) {
-            return wrong("--sites wants a number, 0 to 50, not", value ? value : "");
-        }
-        call->most_sites = (size_t)number;
-    } else {
-        if (value == NULL || value[0] == '\0') {
-            return wrong("--prometheus wants a file, not", "");
-        }
-        call->prometheus = value;
+    if (call->target != NULL) {
+        return ms_cli_wrong(MS_CLI_TOP, "one folder or process is enough, and there is also '%s'",
+                            word);
     }
+    call->target = word;
     return -1;
-}
-
-static bool takes_value(const char *word, size_t length)
-{
-    static const char *const names[] = {"--interval", "--sites", "--prometheus"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (strlen(names[i]) == length && strncmp(word, names[i], length) == 0) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* -1 where the call is good, else the exit status. */
 static int parse(int argc, char **argv, struct call *call)
 {
+    static const struct ms_cli_reader reader = {.option = take_option, .operand = take_target};
+
     *call = (struct call){.interval_ns = 2 * NS_PER_S, .most_sites = 5};
-    for (int i = 1; i < argc; i++) {
-        const char *word = argv[i];
-        const size_t length = strcspn(word, "=");
-        int status = -1;
-        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-            (void)fputs(usage, stdout);
-            status = 0;
-        } else if (strcmp(word, "--once") == 0) {
-            call->once = true;
-        } else if (strcmp(word, "--json") == 0) {
-            call->json = true;
-        } else if (takes_value(word, length)) {
-            char name[16];
-            (void)snprintf(name, sizeof(name), "%.*s", (int)length, word);
-            const char *next = i + 1 < argc ? argv[i + 1] : NULL;
-            status = read_value(call, name, word[length] == '=' ? word + length + 1 : next);
-            i += word[length] != '=';
-        } else if (word[0] == '-') {
-            status = wrong("there is no option", word);
-        } else if (call->target != NULL) {
-            status = wrong("one folder or process is enough, and there is also", word);
-        } else {
-            call->target = word;
-        }
-        if (status >= 0) {
-            return status;
-        }
+
+    const int status = ms_cli_parse(MS_CLI_TOP, argc, argv, &reader, call);
+
+    if (status < 0 && call->json && call->prometheus != NULL) {
+        return ms_cli_wrong(MS_CLI_TOP, "--prometheus shows nothing, not even --json");
     }
-    return call->json && call->prometheus != NULL
-               ? wrong("--prometheus shows nothing, not even", "--json")
-               : -1;
+    return status;
 }
 
 /* --- one frame -------------------------------------------------------------------------------- */
@@ -265,8 +215,7 @@ static void show(const struct call *call, const struct ms_top_frame *frame, stru
         (void)fputs("\n", stdout);
     }
     if (fflush(stdout) != 0) {
-        (void)fprintf(stderr, "memshim top: the standard output cannot be written: %s\n",
-                      strerror(errno));
+        ms_complain("memshim top: the standard output cannot be written: %s", strerror(errno));
     }
 }
 
@@ -277,8 +226,7 @@ static int save_prometheus(const struct call *call, const struct ms_top_frame *f
     const int error = ms_buffer_save(&text, call->prometheus);
     ms_buffer_free(&text);
     if (error != 0) {
-        (void)fprintf(stderr, "memshim top: %s cannot be written: %s\n", call->prometheus,
-                      strerror(error));
+        ms_complain("memshim top: %s cannot be written: %s", call->prometheus, strerror(error));
     }
     return error != 0 ? 1 : 0;
 }
@@ -298,7 +246,7 @@ static int look(const struct call *call, const struct ms_buffer *found, struct s
     struct ms_top_frame frame;
     int status = 1;
     if (!make_frame(call, found, &frame)) {
-        (void)fprintf(stderr, "memshim top: there is no memory\n");
+        ms_complain("memshim top: there is no memory");
     } else if (call->prometheus != NULL) {
         status = save_prometheus(call, &frame) | (is_whole(&frame) ? 0 : 1);
     } else {
@@ -362,7 +310,7 @@ int ms_cli_top(int argc, char **argv)
     if (!find(&call, &found, why, sizeof(why))) {
         /* What collects figures for good may be started before the first run. */
         const bool waits = call.prometheus != NULL && !call.once;
-        (void)fprintf(stderr, "memshim top: %s%s\n", why, waits ? "; waiting for one" : "");
+        ms_complain("memshim top: %s%s", why, waits ? "; waiting for one" : "");
         if (!waits) {
             return 1;
         }

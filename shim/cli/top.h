@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* memshim top: what running processes say of their memory, read from their traces without them. */
 #ifndef MEMSHIM_SHIM_CLI_TOP_H
 #define MEMSHIM_SHIM_CLI_TOP_H
@@ -7,9 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "report/buffer.h"
-#include "report/format.h"
-#include "shim/stats.h"
+#include "allocator/base/buffer.h"
+#include "report/trace/format.h"
+#include "shim/tables/stats.h"
 
 #define MS_TOP_SITES_MAX 50
 

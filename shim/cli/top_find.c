@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which traces are meant: by folder, or by the id of a process, in whose mappings its trace is. */
 #include <dirent.h>
 #include <errno.h>
@@ -5,15 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <uthash.h>
 
-#include "report/traces.h"
+#include "report/read/traces.h"
+#include "shim/cli/latest.h"
 #include "shim/cli/top.h"
 
-#define DEFAULT_OUTPUT "memshim-out"
-
-struct parent {
+struct process {
     long pid, parent;
-    bool below; /* the process that is asked for, or started by one that is */
+    UT_hash_handle hh; /* by pid */
 };
 
 /* The path of the trace that the process has mapped. 0 and an empty path: none; else an errno. */
@@ -62,49 +63,51 @@ static long parent_of(long pid)
     return parent;
 }
 
-static void list_processes(struct ms_buffer *all)
+/* All that there are now; ended by free_processes. */
+static struct process *list_processes(void)
 {
     DIR *proc = opendir("/proc");
     const struct dirent *entry;
+    struct process *all = NULL;
     while (proc != NULL && (entry = readdir(proc)) != NULL) {
         const long pid = strtol(entry->d_name, NULL, 10);
-        struct parent *parent = pid > 0 ? ms_buffer_extend(all, sizeof(*parent)) : NULL;
-        if (parent != NULL) {
-            *parent = (struct parent){.pid = pid, .parent = parent_of(pid)};
+        struct process *process = pid > 0 ? calloc(1, sizeof(*process)) : NULL;
+        if (process != NULL) {
+            process->pid = pid;
+            process->parent = parent_of(pid);
+            HASH_ADD(hh, all, pid, sizeof(pid), process);
         }
     }
     if (proc != NULL) {
         (void)closedir(proc);
     }
+    return all;
 }
 
-static bool is_below(const struct parent *all, size_t count, long pid)
+static void free_processes(struct process *all)
 {
-    for (size_t i = 0; i < count; i++) {
-        if (all[i].pid == pid) {
-            return all[i].below;
-        }
+    struct process *process = all;
+    HASH_CLEAR(hh, all); /* its own memory; the rows are chained still */
+    while (process != NULL) {
+        struct process *next = process->hh.next;
+        free(process);
+        process = next;
     }
-    return false;
 }
 
-static void mark_below(struct ms_buffer *list, long root)
+/* Whether it is `root`, or was started by one that is below it. A process id that was used again
+ * while they were listed may make a ring. */
+static bool is_below(struct process *all, long pid, long root)
 {
-    struct parent *all = (struct parent *)list->at;
-    const size_t count = list->bytes / sizeof(*all);
-    bool more = true;
-    for (size_t i = 0; i < count; i++) {
-        all[i].below = all[i].pid == root;
-    }
-    while (more) {
-        more = false;
-        for (size_t i = 0; i < count; i++) {
-            if (!all[i].below && is_below(all, count, all[i].parent)) {
-                all[i].below = true;
-                more = true;
-            }
+    const struct process *process = NULL;
+    for (unsigned left = HASH_COUNT(all); left > 0 && pid != root; left--) {
+        HASH_FIND(hh, all, &pid, sizeof(pid), process);
+        if (process == NULL) {
+            return false;
         }
+        pid = process->parent;
     }
+    return pid == root;
 }
 
 static void add_trace(struct ms_buffer *found, const char *path)
@@ -117,7 +120,7 @@ static void add_trace(struct ms_buffer *found, const char *path)
 
 static bool find_by_pid(long pid, struct ms_buffer *found, char *why, size_t why_bytes)
 {
-    struct ms_buffer list = {0};
+    struct process *all, *process, *next;
     char path[PATH_MAX];
     const int error = mapped_trace(pid, path, sizeof(path));
     if (error != 0) {
@@ -131,15 +134,15 @@ static bool find_by_pid(long pid, struct ms_buffer *found, char *why, size_t why
         }
         return false;
     }
-    list_processes(&list);
-    mark_below(&list, pid);
-    const struct parent *all = (const struct parent *)list.at;
-    for (size_t i = 0; i < list.bytes / sizeof(*all); i++) {
-        if (all[i].below && mapped_trace(all[i].pid, path, sizeof(path)) == 0 && path[0] != '\0') {
+    all = list_processes();
+    HASH_ITER(hh, all, process, next)
+    {
+        if (is_below(all, process->pid, pid) &&
+            mapped_trace(process->pid, path, sizeof(path)) == 0 && path[0] != '\0') {
             add_trace(found, path);
         }
     }
-    ms_buffer_free(&list);
+    free_processes(all);
     if (found->bytes == 0) {
         (void)snprintf(why, why_bytes,
                        "neither process %ld nor one that it started writes a trace: no device is "
@@ -149,28 +152,10 @@ static bool find_by_pid(long pid, struct ms_buffer *found, char *why, size_t why
     return found->bytes > 0;
 }
 
-static bool find_newest(struct ms_buffer *found, char *why, size_t why_bytes)
-{
-    const char *output = getenv("MEMSHIM_OUTPUT");
-    char latest[PATH_MAX], reason[PATH_MAX + 256] = "";
-    if (output == NULL || output[0] == '\0') {
-        output = DEFAULT_OUTPUT;
-    }
-    if (snprintf(latest, sizeof(latest), "%s/latest", output) < (int)sizeof(latest) &&
-        ms_traces_find(latest, found, reason, sizeof(reason))) {
-        return true;
-    }
-    (void)snprintf(why, why_bytes,
-                   "no run is found in %s (%s); name the folder of one or the id of a process, or "
-                   "set MEMSHIM_OUTPUT",
-                   output, reason);
-    return false;
-}
-
 bool ms_top_find(const char *target, struct ms_buffer *found, char *why, size_t why_bytes)
 {
     if (target == NULL) {
-        return find_newest(found, why, why_bytes);
+        return ms_cli_find_latest(found, " or the id of a process", why, why_bytes);
     }
     if (target[0] != '\0' && target[strspn(target, "0123456789")] == '\0') {
         errno = 0;

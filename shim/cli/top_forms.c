@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What was read, for programs: JSON, and the text of Prometheus. Both are made from the table of
  * statistics. */
 #include <inttypes.h>
@@ -5,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "report/json.h"
-#include "report/units.h"
+#include "allocator/base/json.h"
+#include "allocator/base/units.h"
 #include "shim/cli/top.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -38,7 +39,7 @@ static uint64_t process_value(const struct ms_top_process *process, size_t row)
 {
     const uint64_t values[MS_PROCESS_STAT_ID_COUNT] = {
 #define MS_PROCESS_STATISTIC(name, unit, type, metric, meaning) process->name,
-#include "shim/stats.def"
+#include "shim/tables/stats.def"
     };
     return values[row];
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* One process, from the pages of its trace: the sums that its writer keeps, and the newest events,
  * which are not among them yet. */
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "report/reader.h"
+#include "report/read/reader.h"
 #include "shim/cli/top.h"
 
 #define NS_PER_S UINT64_C(1000000000)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Who holds the memory: takes a reading of all records, so it is done beside the rest, and rarely.
  */
 #include <pthread.h>
@@ -6,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "report/model.h"
-#include "report/site_rows.h"
+#include "report/model/model.h"
+#include "report/model/site_rows.h"
 #include "shim/cli/top.h"
 
 #define NS_PER_S  UINT64_C(1000000000)

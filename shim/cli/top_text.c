@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What was read, for people. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "report/units.h"
+#include "allocator/base/units.h"
 #include "shim/cli/top.h"
 
 #define NS_PER_S UINT64_C(1000000000)

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of host memory for call sites, and a hash table whose readers take no lock. */
 #include "shim/sites/index.h"
 
 #include <sys/mman.h>
@@ -55,7 +57,7 @@ static void put(struct ms_slots *slots, uint64_t entry)
     atomic_store_explicit(&slots->entries[at], entry, memory_order_release);
 }
 
-static bool grow(struct ms_index *index, struct ms_slots *old)
+static bool grow(struct ms_site_index *index, struct ms_slots *old)
 {
     const uint32_t count = old != NULL ? 2 * (old->mask + 1) : FIRST_SLOTS;
     struct ms_slots *wider = NULL;
@@ -81,7 +83,7 @@ static bool grow(struct ms_index *index, struct ms_slots *old)
     return true;
 }
 
-bool ms_index_add(struct ms_index *index, uint64_t hash, uint32_t number)
+bool ms_index_add(struct ms_site_index *index, uint64_t hash, uint32_t number)
 {
     struct ms_slots *slots = atomic_load_explicit(&index->slots, memory_order_relaxed);
     const bool room = slots != NULL && (index->used + 1) / 3 < (slots->mask + 1) / 4;

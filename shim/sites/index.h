@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory that never moves, and tables in it: what call sites are kept in.
  *
  * None of it is the application's heap. All of it together is bounded. Whoever adds holds one lock;
@@ -33,14 +34,14 @@ struct ms_slots {
     _Atomic uint64_t entries[]; /* upper half of the hash, number; 0: free */
 };
 
-struct ms_index {
+struct ms_site_index {
     struct ms_slots *_Atomic slots; /* null before the first number */
     uint32_t used;                  /* under the lock */
     bool shared; /* looked into without the lock: an array that is replaced stays */
 };
 
 /* Puts the number in. False: there is no room. Under the lock. */
-bool ms_index_add(struct ms_index *index, uint64_t hash, uint32_t number);
+bool ms_index_add(struct ms_site_index *index, uint64_t hash, uint32_t number);
 
 /* Goes through the numbers whose hash agrees, as far as its upper half goes. */
 struct ms_probe {
@@ -48,7 +49,7 @@ struct ms_probe {
     uint32_t hash, at;
 };
 
-static inline struct ms_probe ms_probe(const struct ms_index *index, uint64_t hash)
+static inline struct ms_probe ms_probe(const struct ms_site_index *index, uint64_t hash)
 {
     const uint32_t upper = (uint32_t)(hash >> 32);
     return (struct ms_probe){atomic_load_explicit(&index->slots, memory_order_acquire), upper,

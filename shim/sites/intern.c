@@ -1,11 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gives stacks their numbers, and defines what is new of them in the trace. */
 #include "shim/sites/intern.h"
 
 #include <limits.h>
 #include <string.h>
 
-#include "allocator/lock.h"
-#include "allocator/slab.h"
-#include "report/signs.h"
+#include "allocator/base/lock.h"
+#include "allocator/base/slab.h"
+#include "report/fold/frame_hints.h"
 #include "shim/sites/index.h"
 
 #define NODES_MAX   (1u << 24) /* of a tree: addresses are set aside for them */
@@ -23,7 +25,7 @@ struct link {
 
 struct tree {
     struct ms_pages frames, links; /* by node */
-    struct ms_index index;         /* the first of each run */
+    struct ms_site_index index;    /* the first of each run */
     uint32_t count;                /* nodes are 1 to it */
 };
 
@@ -37,22 +39,21 @@ struct module {
     uint64_t seen; /* it lay there as late as under this generation of the process's modules */
 };
 
-static ms_lock_t lock;
 static struct tree natives, pythons;
 static struct ms_pages codes; /* struct code, by id */
-static struct ms_index code_index;
+static struct ms_site_index code_index;
 static uint32_t code_count;
 static struct ms_pages modules; /* struct module, by id */
 static uint32_t module_count;
 
 void ms_intern_lock(void)
 {
-    ms_lock_acquire(&lock);
+    ms_lock_acquire(MS_LOCK(SITES));
 }
 
 void ms_intern_unlock(void)
 {
-    ms_lock_release(&lock);
+    ms_lock_release(MS_LOCK(SITES));
 }
 
 bool ms_intern_open(void)
@@ -68,21 +69,21 @@ bool ms_intern_open(void)
 /* --- Modules ---------------------------------------------------------------------------------- */
 
 /* Too large for a small thread's stack. */
-struct told_module {
+struct recorded_module {
     struct ms_module_definition is;
     char path[PATH_MAX];
 };
 
 static bool define_module(ms_trace_t *trace, uint32_t id, const struct ms_native_module *module,
-                          struct told_module *told)
+                          struct recorded_module *recorded)
 {
-    told->is = (struct ms_module_definition){.id = id,
-                                             .build_id_bytes = module->build_id_bytes,
-                                             .base = module->base,
-                                             .bytes = module->bytes};
-    memcpy(told->is.build_id, module->build_id, sizeof(told->is.build_id));
-    return ms_trace_define(trace, MS_DEFINE_MODULE, told,
-                           sizeof(told->is) + strnlen(told->path, sizeof(told->path)));
+    recorded->is = (struct ms_module_definition){.id = id,
+                                                 .build_id_bytes = module->build_id_bytes,
+                                                 .base = module->base,
+                                                 .bytes = module->bytes};
+    memcpy(recorded->is.build_id, module->build_id, sizeof(recorded->is.build_id));
+    return ms_trace_define(trace, MS_DEFINE_MODULE, recorded,
+                           sizeof(recorded->is) + strnlen(recorded->path, sizeof(recorded->path)));
 }
 
 static bool holds(const struct ms_native_module *module, uint64_t address)
@@ -102,7 +103,7 @@ static uint32_t module_at(uint64_t address, uint64_t seen)
 }
 
 /* 0: no room. */
-static uint32_t keep_module(const struct ms_native_module *module, struct told_module *told,
+static uint32_t keep_module(const struct ms_native_module *module, struct recorded_module *recorded,
                             uint64_t seen, ms_trace_t *trace)
 {
     struct module *known = modules.base;
@@ -114,7 +115,7 @@ static uint32_t keep_module(const struct ms_native_module *module, struct told_m
     if (id == 0) {
         id = module_count + 1;
         if (!ms_pages_reach(&modules, (id + 1) * sizeof(*known)) ||
-            !define_module(trace, id, module, told)) {
+            !define_module(trace, id, module, recorded)) {
             return 0;
         }
         known[id].is = *module;
@@ -130,14 +131,15 @@ static uint32_t meet_module(uint64_t address, uint64_t seen, ms_trace_t *trace,
                             struct ms_native_module *module)
 {
     uint32_t id = 0;
-    struct told_module *told = ms_pages_map(sizeof(*told));
-    if (told != NULL && ms_native_module(address, module, told->path, sizeof(told->path))) {
+    struct recorded_module *recorded = ms_pages_map(sizeof(*recorded));
+    if (recorded != NULL &&
+        ms_native_module(address, module, recorded->path, sizeof(recorded->path))) {
         ms_intern_lock();
-        id = keep_module(module, told, seen, trace);
+        id = keep_module(module, recorded, seen, trace);
         ms_intern_unlock();
     }
-    if (told != NULL) {
-        ms_pages_unmap(told, sizeof(*told));
+    if (recorded != NULL) {
+        ms_pages_unmap(recorded, sizeof(*recorded));
     }
     return id;
 }
@@ -171,34 +173,34 @@ static union {
     struct ms_code_definition is;
     uint8_t bytes[sizeof(struct ms_code_definition) + sizeof(reading.file) +
                   sizeof(reading.function) + sizeof(reading.table)];
-} telling;
+} recording;
 
 static bool define_code(ms_trace_t *trace, uint32_t id)
 {
-    uint8_t *at = telling.bytes + sizeof(telling.is);
-    telling.is = (struct ms_code_definition){.id = id,
-                                             .version = reading.version,
-                                             .first_line = reading.first_line,
-                                             .file_bytes = (uint32_t)reading.file_bytes,
-                                             .function_bytes = (uint32_t)reading.function_bytes,
-                                             .table_bytes = (uint32_t)reading.table_bytes};
+    uint8_t *at = recording.bytes + sizeof(recording.is);
+    recording.is = (struct ms_code_definition){.id = id,
+                                               .version = reading.version,
+                                               .first_line = reading.first_line,
+                                               .file_bytes = (uint32_t)reading.file_bytes,
+                                               .function_bytes = (uint32_t)reading.function_bytes,
+                                               .table_bytes = (uint32_t)reading.table_bytes};
     memcpy(at, reading.file, reading.file_bytes);
     at += reading.file_bytes;
     memcpy(at, reading.function, reading.function_bytes);
     at += reading.function_bytes;
     memcpy(at, reading.table, reading.table_bytes);
     at += reading.table_bytes;
-    return ms_trace_define(trace, MS_DEFINE_CODE, &telling, (size_t)(at - telling.bytes));
+    return ms_trace_define(trace, MS_DEFINE_CODE, &recording, (size_t)(at - recording.bytes));
 }
 
 /* A function that is merely named step may be a loop's. */
-static int memory_of(const struct ms_signs *signs)
+static int memory_of(const struct ms_frame_hints *signs)
 {
-    if (signs->sign == MS_SIGN_MODULE || signs->sign == MS_SIGN_BACKWARD) {
+    if (signs->hint == MS_HINT_MODULE || signs->hint == MS_HINT_BACKWARD) {
         return THE_MODELS;
     }
     const bool state = (signs->passed & MS_PASSED_STATE) != 0;
-    return state || signs->sign == MS_SIGN_OPTIMIZER ? THE_OPTIMIZERS : NOBODYS;
+    return state || signs->hint == MS_HINT_OPTIMIZER ? THE_OPTIMIZERS : NOBODYS;
 }
 
 /* False: no room. *id is 0 for a code object that cannot be read. */
@@ -220,7 +222,7 @@ static bool intern_code(const struct ms_python_frame *frame, ms_trace_t *trace, 
         !ms_index_add(&code_index, hash, next)) {
         return false;
     }
-    const struct ms_signs signs = ms_signs_of(reading.file, reading.function);
+    const struct ms_frame_hints signs = ms_frame_hints_of(reading.file, reading.function);
     known[next] = (struct code){frame->code, frame->identity, memory_of(&signs)};
     *id = code_count = next;
     return true;
@@ -314,12 +316,12 @@ static bool add_native(uint64_t hash, uint32_t caller, uint64_t address, uint32_
         return false;
     }
     ((uint64_t *)natives.frames.base)[*node] = address;
-    const struct ms_native_definition told = {
+    const struct ms_native_definition recorded = {
         .id = *node,
         .caller = caller,
         .module = module,
         .address = module != 0 ? address - known[module].is.base : address};
-    return ms_trace_define(trace, MS_DEFINE_NATIVE, &told, sizeof(told)) &&
+    return ms_trace_define(trace, MS_DEFINE_NATIVE, &recorded, sizeof(recorded)) &&
            add_node(&natives, *node, hash, caller, module);
 }
 
@@ -369,12 +371,12 @@ static bool add_python(uint64_t hash, uint32_t caller, const struct ms_python_fr
         return false;
     }
     ((struct ms_python_frame *)pythons.frames.base)[*node] = *frame;
-    const struct ms_python_definition told = {.id = *node,
-                                              .caller = caller,
-                                              .code = code,
-                                              .instruction = frame->instruction,
-                                              .flags = frame->flags};
-    return ms_trace_define(trace, MS_DEFINE_PYTHON, &told, sizeof(told)) &&
+    const struct ms_python_definition recorded = {.id = *node,
+                                                  .caller = caller,
+                                                  .code = code,
+                                                  .instruction = frame->instruction,
+                                                  .flags = frame->flags};
+    return ms_trace_define(trace, MS_DEFINE_PYTHON, &recorded, sizeof(recorded)) &&
            add_node(&pythons, *node, hash, caller, code);
 }
 

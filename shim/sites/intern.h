@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stacks as the trace tells them: each frame with its caller once, and whatever a frame names.
  *
  * Stacks are kept in two trees, native and Python. Nodes that were added one after the other, each
@@ -9,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "report/writer.h"
+#include "report/write/writer.h"
 #include "shim/sites/native.h"
 #include "shim/sites/python.h"
 
@@ -33,8 +34,8 @@ bool ms_intern_native(const struct ms_native_stack *stack, const struct ms_stack
 bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, uint32_t *node);
 
 /* Whether an optimizer's step, or its load_state_dict, asked for memory in that Python stack: of
- * the frames that report/signs.h knows the innermost decides, so a model that an optimizer calls (a
- * closure's) is the model's. Under the lock. */
+ * the frames that report/fold/frame_hints.h knows the innermost decides, so a model that an
+ * optimizer calls (a closure's) is the model's. Under the lock. */
 bool ms_intern_is_optimizers(uint32_t node);
 
 /* Whether that is the stack's innermost node: by every frame, whatever the hashes say. */

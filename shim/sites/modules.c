@@ -1,15 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Knows the loaded files of code by their addresses, and sees when one goes. */
 #include "shim/sites/modules.h"
 
 #include <dlfcn.h>
 #include <elf.h>
 #include <limits.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "shim/elf.h"
+#include "allocator/base/lock.h"
+#include "shim/driver/elf.h"
 #include "shim/sites/native.h"
 
 #define UNLOADED_ONE (UINT64_C(1) << 16)
@@ -144,15 +146,14 @@ static struct known {
     uintptr_t base;
     uint64_t generation;
     bool present;
-} known[KNOWN_MAX];              /* under known_lock */
-static uint32_t known_count;     /* under known_lock */
-static uint64_t last_generation; /* under known_lock */
-static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER;
+} known[KNOWN_MAX];              /* under MODULES */
+static uint32_t known_count;     /* under MODULES */
+static uint64_t last_generation; /* under MODULES */
 
 static uint64_t generation_of(uintptr_t base)
 {
     uint64_t generation = 0;
-    pthread_mutex_lock(&known_lock);
+    ms_lock_acquire(MS_LOCK(MODULES));
     for (uint32_t i = 0; i < known_count && generation == 0; i++) {
         generation = known[i].base == base ? known[i].generation : 0;
     }
@@ -162,7 +163,7 @@ static uint64_t generation_of(uintptr_t base)
             known[known_count++] = (struct known){.base = base, .generation = generation};
         }
     }
-    pthread_mutex_unlock(&known_lock);
+    ms_lock_release(MS_LOCK(MODULES));
     return generation;
 }
 
@@ -179,7 +180,7 @@ static int mark_present(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
 static void forget_absent(void)
 {
     uint32_t kept = 0;
-    pthread_mutex_lock(&known_lock);
+    ms_lock_acquire(MS_LOCK(MODULES));
     (void)dl_iterate_phdr(mark_present, NULL);
     for (uint32_t i = 0; i < known_count; i++) {
         if (known[i].present) {
@@ -188,7 +189,7 @@ static void forget_absent(void)
         }
     }
     known_count = kept;
-    pthread_mutex_unlock(&known_lock);
+    ms_lock_release(MS_LOCK(MODULES));
 }
 
 static int read_unloads(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
@@ -210,7 +211,7 @@ static dlclose_t next_dlclose(void)
     static _Atomic(dlclose_t) next;
     dlclose_t function = atomic_load_explicit(&next, memory_order_acquire);
     if (function == NULL) {
-        struct ms_elf elf;
+        struct ms_loaded_elf elf;
         static const char *const homes[] = {"libc.so.6", "libdl.so.2"};
         for (size_t i = 0; i < 2 && function == NULL; i++) {
             function =
@@ -253,7 +254,7 @@ __attribute__((visibility("default"))) int dlclose(void *handle)
 void ms_modules_prepare(void)
 {
     static const char *const loaders[] = {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"};
-    struct ms_elf elf;
+    struct ms_loaded_elf elf;
     if (atomic_exchange(&watching, true)) {
         return;
     }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The loaded files of code: which one an address lies in, and when one goes. */
 #ifndef MEMSHIM_SHIM_SITES_MODULES_H
 #define MEMSHIM_SHIM_SITES_MODULES_H

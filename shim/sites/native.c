@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a walk from a frame outwards gives is a function of four things: the frame's return address,
  * its stack pointer, its frame pointer where a frame further out still needs it, and the stack
  * words that are read on the way (return addresses, and saved frame pointers that are still
@@ -47,8 +48,8 @@ struct memory {
         union ms_rule rule;
     } own[OWN_RULES]; /* of the shim's frames on top, as they came last */
     uint64_t addresses[FRAMES_MAX];
-    uint64_t hashes[FRAMES_MAX];            /* of the addresses from here on outwards */
-    struct ms_place places[FRAMES_MAX + 1]; /* the last one lies further out than any frame */
+    uint64_t hashes[FRAMES_MAX];                  /* of the addresses from here on outwards */
+    struct ms_stack_place places[FRAMES_MAX + 1]; /* the last one lies further out than any frame */
     struct fresh fresh[FRAMES_MAX];
     struct ms_known known;
 };
@@ -137,7 +138,7 @@ static uint32_t unchanged_from(const struct memory *memory, uint32_t innermost)
 {
     uint32_t at = FRAMES_MAX - 1;
     while (at > innermost) {
-        const struct ms_place *outer = &memory->places[at], *inner = outer - 1;
+        const struct ms_stack_place *outer = &memory->places[at], *inner = outer - 1;
         if (ms_word_at(outer->sp - 8) != memory->addresses[at] ||
             (inner->bp_slot != 0 && ms_word_at(inner->bp_slot) != outer->bp)) {
             break;
@@ -161,7 +162,7 @@ struct walk {
 static bool is_remembered(struct walk *walk, const struct ms_step_at *at, uint32_t index)
 {
     const struct memory *memory = walk->memory;
-    const struct ms_place *place = &memory->places[index];
+    const struct ms_stack_place *place = &memory->places[index];
     if (memory->addresses[index] != at->address || (place->needs_bp && place->bp != at->bp)) {
         return false;
     }
@@ -212,7 +213,7 @@ static enum ms_step walk_out(struct walk *walk)
 {
     struct memory *memory = walk->memory;
     struct fresh *frame = memory->fresh;
-    const struct ms_place *next = &memory->places[memory->kept];
+    const struct ms_stack_place *next = &memory->places[memory->kept];
     struct ms_step_at at = walk->at;
     uint64_t end = walk->part.end, flags = walk->part.own ? 0 : BY_MORE, slot;
     for (;; frame++) {
@@ -264,7 +265,7 @@ static void remember(const struct walk *walk, bool complete)
         hash = add_to_hash(hash, frame->at.address);
         memory->addresses[at] = frame->at.address;
         memory->hashes[at] = hash;
-        struct ms_place *place = &memory->places[at];
+        struct ms_stack_place *place = &memory->places[at];
         place->sp = frame->at.sp;
         place->bp = frame->at.bp;
         place->bp_slot = needs_bp ? slot : 0;

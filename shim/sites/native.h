@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The calling thread's native stack, walked by unwind tables.
  *
  * A stack that came before is known again by the words that a walk would read (native_known.h), and
@@ -10,9 +11,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "report/definitions.h"
+#include "shim/tables/options.h"
 
-#define MS_STACK_DEPTH_MAX 256u
+#include "report/trace/definitions.h"
 
 struct ms_native_stack {
     const uint64_t *addresses; /* return addresses, innermost first, libmemshim's own on top left

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of stacks that a thread has met more than once. */
 #include "shim/sites/native_known.h"
 
 #include <string.h>
@@ -89,7 +91,7 @@ static uint32_t room_for(struct ms_known *known, uint32_t words_count)
     return at;
 }
 
-static uint32_t words_of(const struct ms_place *places, uint32_t count)
+static uint32_t words_of(const struct ms_stack_place *places, uint32_t count)
 {
     uint32_t words = count;
     for (uint32_t i = 0; i + 1 < count; i++) {
@@ -98,7 +100,7 @@ static uint32_t words_of(const struct ms_place *places, uint32_t count)
     return words;
 }
 
-static void write_words(struct ms_known_stack *stack, const struct ms_place *places,
+static void write_words(struct ms_known_stack *stack, const struct ms_stack_place *places,
                         const uint64_t *addresses)
 {
     uint32_t *above = (uint32_t *)&stack->words[stack->words_count];
@@ -113,8 +115,8 @@ static void write_words(struct ms_known_stack *stack, const struct ms_place *pla
     }
 }
 
-void ms_known_meet(struct ms_known *known, const struct ms_place *places, const uint64_t *addresses,
-                   uint32_t count, uint64_t hash)
+void ms_known_meet(struct ms_known *known, const struct ms_stack_place *places,
+                   const uint64_t *addresses, uint32_t count, uint64_t hash)
 {
     uint32_t at;
     const uint32_t words_count = words_of(places, count);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stacks of a thread that came more than once, known again without a walk.
  *
  * Which stack it is follows from its innermost frame (return address, stack pointer, frame pointer
@@ -17,7 +18,7 @@
 #define MS_KNOWN_MET    2048u
 
 /* A frame of a stack; its return address lies beside it. */
-struct ms_place {
+struct ms_stack_place {
     uint64_t sp, bp;
     uint64_t bp_slot; /* where the caller's bp was read, 0 where nobody further out needs it */
     bool needs_bp;    /* a frame from here on outwards is found through it */
@@ -52,7 +53,7 @@ struct ms_known_stack *ms_known_find(struct ms_known *known, const struct ms_ste
 
 /* A stack that was walked, and that was not known: where it came before, it is known from now on.
  * All its frames were found by the words that the places name. */
-void ms_known_meet(struct ms_known *known, const struct ms_place *places, const uint64_t *addresses,
-                   uint32_t count, uint64_t hash);
+void ms_known_meet(struct ms_known *known, const struct ms_stack_place *places,
+                   const uint64_t *addresses, uint32_t count, uint64_t hash);
 
 #endif

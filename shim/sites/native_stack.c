@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the readable memory around a stack pointer. */
 #include "shim/sites/native_stack.h"
 
 #include <errno.h>

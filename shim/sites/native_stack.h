@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which addresses around the stack pointer may be read.
  *
  * A thread's own stack is there, from the stack pointer to its top, as long as the thread is: what

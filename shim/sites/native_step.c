@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps out of one frame by the rule of its return address. */
 #include "shim/sites/native_step.h"
 
 #include <ucontext.h>
@@ -5,6 +7,22 @@
 #include "shim/sites/unwind_library.h"
 
 #if defined(__x86_64__)
+
+/* Below the stack pointer, and left alone by signal handlers. Source: System V ABI for AMD64, "The
+ * Stack Frame". */
+#    define RED_ZONE_BYTES UINT64_C(128)
+
+/* Where the tables say that a register is saved. A signal may come when a function has restored its
+ * registers but has not returned: tables go on naming their places, which by then are in the red
+ * zone. */
+static bool may_be_saved_at(const struct ms_step_at *at, const struct ms_stack_part *part,
+                            uint64_t cfa, uint64_t slot)
+{
+    if (slot >= cfa || slot < at->sp - RED_ZONE_BYTES || (slot & 7) != 0) {
+        return false;
+    }
+    return slot >= at->sp || slot >= part->begin || ms_stack_readable(slot);
+}
 
 /* The CFA ends the frame: it is further out, and the word below it can be read. */
 static bool may_end_at(const struct ms_step_at *at, struct ms_stack_part *part, uint64_t cfa)
@@ -22,7 +40,7 @@ static enum ms_step step_to(struct ms_step_at *at, union ms_rule rule, struct ms
     }
     if (rule.saves_bp) {
         const uint64_t slot = (rule.bp_from_bp ? bp : cfa) + (uint64_t)(rule.bp_words * 8);
-        if (slot < at->sp || slot >= cfa || (slot & 7) != 0) {
+        if (!may_be_saved_at(at, part, cfa, slot)) {
             return MS_STEP_LOST;
         }
         bp = ms_word_at(slot);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stepping from one frame of a stack to the next one out (x86-64). */
 #ifndef MEMSHIM_SHIM_SITES_NATIVE_STEP_H
 #define MEMSHIM_SHIM_SITES_NATIVE_STEP_H

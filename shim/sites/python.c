@@ -1,10 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Walks the calling thread's Python frames. */
 #include "shim/sites/python.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "report/definitions.h"
+#include "report/trace/definitions.h"
 #include "shim/sites/native.h"
 #include "shim/sites/python_interpreter.h"
 #include "shim/sites/thread_memory.h"

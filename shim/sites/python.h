@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The calling thread's Python frames, read from its own interpreter structures.
  *
  * No lock of Python's is taken and nothing of Python's is called that could take one: a thread's

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a code object is called. Every read may fail: nothing here is on the hot path. */
 #include <string.h>
 

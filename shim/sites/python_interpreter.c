@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the interpreter of the process, its version and its structures. */
 #include "shim/sites/python_interpreter.h"
 
 #include <errno.h>
@@ -8,7 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "shim/elf.h"
+#include "shim/driver/elf.h"
 #include "shim/sites/python.h"
 
 #define LOOK_EVERY 256u /* captures of a thread; a power of two */
@@ -50,7 +52,7 @@ static uint32_t version_of(const char *text)
 }
 
 /* Where another build option changed what every object begins with, its type lies elsewhere. */
-static bool objects_fit(const struct ms_elf *elf)
+static bool objects_fit(const struct ms_loaded_elf *elf)
 {
     const char *code_type = ms_elf_variable(elf, "PyCode_Type");
     const void *type_type = ms_elf_variable(elf, "PyType_Type"), *type;
@@ -68,7 +70,7 @@ static bool objects_fit(const struct ms_elf *elf)
         memcpy(&(member), &address, sizeof(address)); \
     } while (false)
 
-static bool bind_functions(const struct ms_elf *elf, struct ms_python_interpreter *out)
+static bool bind_functions(const struct ms_loaded_elf *elf, struct ms_python_interpreter *out)
 {
     BIND(out->own_thread, elf, "PyGILState_GetThisThreadState");
     BIND(out->finalizing, elf, "Py_IsFinalizing"); /* 3.13 */
@@ -83,7 +85,7 @@ static bool bind_functions(const struct ms_elf *elf, struct ms_python_interprete
     return out->own_thread != NULL && out->finalizing != NULL && (out->layout.active || several);
 }
 
-static void recognize(const struct ms_elf *elf)
+static void recognize(const struct ms_loaded_elf *elf)
 {
     const char *(*get_version)(void);
     BIND(get_version, elf, "Py_GetVersion");
@@ -103,14 +105,14 @@ static void recognize(const struct ms_elf *elf)
 
 static const struct ms_python_interpreter *look(void)
 {
-    static uint64_t looked_at; /* the loader's count of libraries at the last look */
+    static uint64_t watched; /* the loader's count of libraries at the last look */
     if (ms_python_refusal() != NULL || atomic_flag_test_and_set(&looking)) {
         return NULL;
     }
-    struct ms_elf elf;
+    struct ms_loaded_elf elf;
     uint64_t libraries = ms_elf_generation();
-    if (libraries != looked_at) {
-        looked_at = libraries;
+    if (libraries != watched) {
+        watched = libraries;
         if (ms_elf_defining("PyGILState_GetThisThreadState", &elf)) {
             recognize(&elf);
         }

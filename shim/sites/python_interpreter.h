@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The CPython of this process: found once, by the dynamic symbols of the executable or of its
  * libpython, whichever comes first in load order. */
 #ifndef MEMSHIM_SHIM_SITES_PYTHON_INTERPRETER_H
@@ -7,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shim/sites/python_layout.h"
+#include "shim/tables/python_layout.h"
 
 /* All of these only read a variable, or this thread's own slot; none takes a lock or needs the GIL.
  * Of Python/pystate.c: own_thread asks whether the slot was made and reads it (pthread_getspecific;

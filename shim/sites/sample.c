@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Points lie on the line of a thread's bytes, mean_bytes apart on average, their distances
  * exponential. An allocation is taken where at least one point falls into it: with probability 1 -
  * exp(-bytes / mean). How far the next point is does not depend on what came before, so the

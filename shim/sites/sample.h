@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which allocations get a site where not all do: a Poisson process along the bytes that a thread
  * asks for. */
 #ifndef MEMSHIM_SHIM_SITES_SAMPLE_H

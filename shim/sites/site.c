@@ -1,5 +1,6 @@
-/* The road of a capture: the stacks, one hash over them, a look into a table without a lock. Only a
- * stack that is new, or code that may have changed since, goes the slow one. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a site is captured: the stacks, one hash over them, a look into a table without a lock. Only
+ * a stack that is new, or code that may have changed since, goes the slow one. */
 #include "shim/sites/site.h"
 
 #include <errno.h>
@@ -8,14 +9,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#include "shim/hot.h"
-#include "shim/log.h"
-#include "shim/options.h"
-#include "shim/session.h"
+#include "shim/process/hot.h"
+#include "shim/process/log.h"
+#include "shim/process/session.h"
 #include "shim/sites/index.h"
 #include "shim/sites/intern.h"
 #include "shim/sites/sample.h"
 #include "shim/sites/tags.h"
+#include "shim/tables/options.h"
 
 #define SITES_MAX 1000000u
 
@@ -40,7 +41,7 @@ struct site {
 
 MS_HOT_DATA static _Atomic bool ready;
 static struct ms_pages sites; /* struct site, by id; written under the lock */
-static struct ms_index site_index = {.shared = true};
+static struct ms_site_index site_index = {.shared = true};
 static _Atomic uint32_t site_count;     /* written under the lock, after the site */
 static _Atomic bool full;               /* no new sites: no room here, or in the trace */
 static _Atomic uint32_t sampled_out_id; /* 0: not told yet */
@@ -162,14 +163,14 @@ static uint32_t find(const struct stack *stack)
 static uint32_t add(const struct site *site, uint64_t hash, ms_trace_t *trace)
 {
     const uint32_t id = atomic_load_explicit(&site_count, memory_order_relaxed) + 1;
-    const struct ms_site_definition told = {.id = id,
-                                            .native = site->native,
-                                            .python = site->python,
-                                            .tag = site->tag,
-                                            .thread = site->thread,
-                                            .flags = site->flags};
+    const struct ms_site_definition recorded = {.id = id,
+                                                .native = site->native,
+                                                .python = site->python,
+                                                .tag = site->tag,
+                                                .thread = site->thread,
+                                                .flags = site->flags};
     if (id > SITES_MAX || !ms_pages_reach(&sites, (id + 1) * sizeof(*site)) ||
-        !ms_trace_define(trace, MS_DEFINE_SITE, &told, sizeof(told))) {
+        !ms_trace_define(trace, MS_DEFINE_SITE, &recorded, sizeof(recorded))) {
         return 0;
     }
     *site_at(id) = *site;
@@ -262,9 +263,9 @@ static uint32_t sampled_out(uint64_t mean_bytes, ms_trace_t *trace)
     ms_intern_lock();
     id = atomic_load_explicit(&sampled_out_id, memory_order_relaxed);
     if (id == 0) {
-        const struct ms_sampling_definition told = {mean_bytes};
+        const struct ms_sampling_definition recorded = {mean_bytes};
         const struct site site = {.flags = MS_SITE_SAMPLED_OUT};
-        id = ms_trace_define(trace, MS_DEFINE_SAMPLING, &told, sizeof(told))
+        id = ms_trace_define(trace, MS_DEFINE_SAMPLING, &recorded, sizeof(recorded))
                  ? add(&site, ms_mix(0, MS_SITE_SAMPLED_OUT), trace)
                  : 0;
         atomic_store_explicit(&sampled_out_id, id, memory_order_release);
@@ -299,21 +300,4 @@ MS_HOT uint32_t ms_site_capture(uint64_t bytes)
     const struct ms_options *options = ms_options();
     const bool nothing = options->stacks == MS_STACKS_OFF && options->sample_bytes == 0;
     return nothing && ms_tag_current() == 0 ? 0 : capture(options, bytes);
-}
-
-/* --- Fork ------------------------------------------------------------------------------------- */
-
-void ms_sites_fork_prepare(void)
-{
-    ms_intern_lock();
-}
-
-void ms_sites_fork_parent(void)
-{
-    ms_intern_unlock();
-}
-
-void ms_sites_fork_child(void)
-{
-    ms_intern_unlock();
 }

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Call sites: which stack asks for memory, as one number.
  *
  * Every hook that hands memory out, and every reported birth of a tensor, asks once, before it
  * takes any lock, and puts the number into its events. What the number means is told to the trace
- * the first time (report/definitions.h). */
+ * the first time (report/trace/definitions.h). */
 #ifndef MEMSHIM_SHIM_SITES_SITE_H
 #define MEMSHIM_SHIM_SITES_SITE_H
 
@@ -27,10 +28,5 @@ uint32_t ms_site_capture(uint64_t bytes);
  * found out when the site is met, and kept before the site's number is given out, so whoever was
  * handed the number in a way that orders memory sees it. */
 bool ms_site_is_optimizers(uint32_t site);
-
-/* Around fork: the locks behind it. */
-void ms_sites_fork_prepare(void);
-void ms_sites_fork_parent(void);
-void ms_sites_fork_child(void);
 
 #endif

@@ -1,17 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A table that is only ever added to: ids are indices, and an index of hashes that readers walk
  * without the lock. A slot is written last, when what it leads to is complete. */
 #include "shim/sites/tag_names.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include "report/definitions.h"
-#include "shim/log.h"
-#include "shim/session.h"
+#include "allocator/base/lock.h"
+#include "report/trace/definitions.h"
+#include "shim/process/log.h"
+#include "shim/process/session.h"
 
 #define SLOTS       (2u * MS_TAGS_MAX) /* a power of two, never more than half full */
 #define TEXTS_BYTES ((size_t)65536)    /* host memory for names is taken so much at a time */
@@ -22,7 +23,6 @@ struct name {
     uint32_t outer, bytes, color;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct name names[MS_TAGS_MAX]; /* by id - 1; written under lock */
 static _Atomic uint32_t slots[SLOTS];  /* ids; 0: free */
 static uint32_t count;                 /* under lock */
@@ -94,7 +94,7 @@ static const char *keep(const char *text, size_t bytes)
 static uint32_t add(const struct name *wanted)
 {
     uint32_t slot;
-    pthread_mutex_lock(&lock);
+    ms_lock_acquire(MS_LOCK(TAG_NAMES));
     uint32_t id = find(wanted, &slot);
     const char *kept = NULL;
     if (id == 0 && count < MS_TAGS_MAX) {
@@ -106,7 +106,7 @@ static uint32_t add(const struct name *wanted)
         id = ++count;
         atomic_store_explicit(&slots[slot], id, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
+    ms_lock_release(MS_LOCK(TAG_NAMES));
     return id;
 }
 
@@ -151,11 +151,11 @@ static bool define(ms_trace_t *trace, uint32_t id)
     struct {
         struct ms_tag_definition is;
         char text[MS_TAG_NAME_BYTES];
-    } told;
+    } recorded;
     const struct name *name = &names[id - 1];
-    told.is = (struct ms_tag_definition){id, name->outer, name->color, name->bytes};
-    memcpy(told.text, name->text, name->bytes);
-    return ms_trace_define(trace, MS_DEFINE_TAG, &told, sizeof(told.is) + name->bytes);
+    recorded.is = (struct ms_tag_definition){id, name->outer, name->color, name->bytes};
+    memcpy(recorded.text, name->text, name->bytes);
+    return ms_trace_define(trace, MS_DEFINE_TAG, &recorded, sizeof(recorded.is) + name->bytes);
 }
 
 void ms_tag_define(uint32_t id)
@@ -164,7 +164,7 @@ void ms_tag_define(uint32_t id)
     if (id <= atomic_load_explicit(&defined, memory_order_acquire) || trace == NULL) {
         return;
     }
-    pthread_mutex_lock(&lock);
+    ms_lock_acquire(MS_LOCK(TAG_NAMES));
     uint32_t next = atomic_load_explicit(&defined, memory_order_relaxed);
     while (next < count) {
         if (!define(trace, next + 1)) {
@@ -172,15 +172,5 @@ void ms_tag_define(uint32_t id)
         }
         atomic_store_explicit(&defined, ++next, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
-}
-
-void ms_tag_names_fork_prepare(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void ms_tag_names_fork_release(void)
-{
-    pthread_mutex_unlock(&lock);
+    ms_lock_release(MS_LOCK(TAG_NAMES));
 }

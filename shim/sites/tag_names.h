@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The names of tags as numbers: a name and the tag that it was pushed in make one id of
  * MS_DEFINE_TAG, the same for every thread and for good. */
 #ifndef MEMSHIM_SHIM_SITES_TAG_NAMES_H
@@ -17,9 +18,5 @@ uint32_t ms_tag_name(uint32_t outer, const char *name, size_t bytes, uint32_t co
 /* Before an id goes into an event or a site: its definition, and those of the tags around it, are
  * in the trace afterwards, if there is one. Most calls are two loads. */
 void ms_tag_define(uint32_t id);
-
-/* Around fork. */
-void ms_tag_names_fork_prepare(void);
-void ms_tag_names_fork_release(void); /* in parent and child */
 
 #endif

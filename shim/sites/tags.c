@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stacks of open tags, one for each thread, and the count of steps. */
 #include "shim/sites/tags.h"
 
 #include <pthread.h>
@@ -7,12 +9,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "shim/hot.h"
-#include "shim/log.h"
-#include "shim/memshim.h"
-#include "shim/session.h"
+#include "shim/process/fork.h"
+#include "shim/process/hot.h"
+#include "shim/process/log.h"
+#include "shim/process/session.h"
 #include "shim/sites/tag_names.h"
-#include "shim/status.h"
 
 struct entry {
     uint32_t tag; /* that of the entry below where this one has no name of its own */
@@ -21,12 +22,12 @@ struct entry {
     bool named;
 };
 
-/* Initial-exec as in shim/hook.h, and small for that. */
+/* Initial-exec as in shim/driver/hook.h, and small for that. */
 static _Thread_local __attribute__((tls_model("initial-exec"))) struct {
     uint32_t depth;
-    uint32_t told;   /* so many entries, from the outermost, are known to the trace */
-    uint32_t above;  /* pushed beyond MS_TAG_DEPTH_MAX and still open */
-    uint32_t thread; /* as gettid has it; 0: no tag was pushed here yet */
+    uint32_t recorded; /* so many entries, from the outermost, are known to the trace */
+    uint32_t above;    /* pushed beyond MS_TAG_DEPTH_MAX and still open */
+    uint32_t thread;   /* as gettid has it; 0: no tag was pushed here yet */
     struct entry entries[MS_TAG_DEPTH_MAX];
 } here;
 
@@ -48,22 +49,22 @@ static uint32_t innermost(void)
 /* --- What the trace is told --------------------------------------------------------------------
  */
 
-static void tell(enum ms_event_kind kind, uint32_t thread, uint32_t tag)
+static void record(enum ms_event_kind kind, uint32_t thread, uint32_t tag)
 {
     ms_session_emit(&(struct ms_event){.kind = (uint8_t)kind, .id = thread, .aux = tag});
 }
 
 /* A tag that was pushed before there was a trace begins in it when its thread is next seen. */
-static void tell_open(void)
+static void record_open(void)
 {
     if (ms_session_trace() == NULL) {
         return;
     }
     ms_tag_define(innermost());
-    for (; here.told < here.depth; here.told++) {
-        const struct entry *entry = &here.entries[here.told];
+    for (; here.recorded < here.depth; here.recorded++) {
+        const struct entry *entry = &here.entries[here.recorded];
         if (entry->named) {
-            tell(MS_EVENT_TAG_BEGIN, here.thread, entry->tag);
+            record(MS_EVENT_TAG_BEGIN, here.thread, entry->tag);
         }
     }
 }
@@ -89,8 +90,8 @@ MS_HOT uint32_t ms_tag_current(void)
         return 0;
     }
     if (here.depth > 0) {
-        if (here.told != here.depth) {
-            tell_open();
+        if (here.recorded != here.depth) {
+            record_open();
         }
         return here.entries[here.depth - 1].tag;
     }
@@ -118,10 +119,9 @@ static uint32_t thread_id(void)
 }
 
 /* A child has this thread alone. One that was forked before the driver was used goes on like any
- * other process; to another the session has no trace (fork in shim/session.h). */
+ * other process; to another the session has no trace (fork in shim/process/session.h). */
 static void in_child(void)
 {
-    ms_tag_names_fork_release();
     here.thread = here.thread != 0 ? thread_id() : 0;
     atomic_store(&tagged, here.depth > 0 ? (uint64_t)1 << 32 | innermost() : 0);
 }
@@ -129,8 +129,7 @@ static void in_child(void)
 static void watch(void)
 {
     ends_seen = pthread_key_create(&ending, end_all) == 0;
-    if (!ends_seen ||
-        pthread_atfork(ms_tag_names_fork_prepare, ms_tag_names_fork_release, in_child) != 0) {
+    if (!ends_seen || !ms_fork_watch() || pthread_atfork(NULL, NULL, in_child) != 0) {
         MS_LOG_ONCE(MS_LOG_WARN, "out of memory: tags that a thread leaves open stay open");
     }
 }
@@ -173,7 +172,7 @@ int ms_tag_push(uint16_t owner, const char *name, size_t bytes, uint32_t color)
     uint32_t tag = ms_tag_name(outer, name, bytes, color);
     here.entries[here.depth++] = (struct entry){tag, owner, (uint8_t)level, tag != outer};
     publish(here.depth == 1 ? 1 : 0);
-    tell_open();
+    record_open();
     return level;
 }
 
@@ -187,16 +186,16 @@ int ms_tag_pop(uint16_t owner)
     if (at == 0) {
         return -1;
     }
-    if (here.told != here.depth) {
-        tell_open();
+    if (here.recorded != here.depth) {
+        record_open();
     }
     const struct entry ended = here.entries[at - 1];
     memmove(&here.entries[at - 1], &here.entries[at], (here.depth - at) * sizeof(ended));
     here.depth--;
-    if (here.told >= at) {
-        here.told--;
+    if (here.recorded >= at) {
+        here.recorded--;
         if (ended.named) {
-            tell(MS_EVENT_TAG_END, here.thread, ended.tag);
+            record(MS_EVENT_TAG_END, here.thread, ended.tag);
         }
     }
     publish(here.depth == 0 ? -1 : 0);
@@ -208,7 +207,7 @@ uint32_t ms_tag_start(const char *name, size_t bytes, uint32_t color)
     uint32_t tag = ms_tag_name(0, name, bytes, color);
     if (tag != 0) {
         ms_tag_define(tag);
-        tell(MS_EVENT_TAG_BEGIN, 0, tag);
+        record(MS_EVENT_TAG_BEGIN, 0, tag);
     }
     return tag;
 }
@@ -216,7 +215,7 @@ uint32_t ms_tag_start(const char *name, size_t bytes, uint32_t color)
 void ms_tag_end(uint32_t tag)
 {
     if (tag != 0) {
-        tell(MS_EVENT_TAG_END, 0, tag);
+        record(MS_EVENT_TAG_END, 0, tag);
     }
 }
 
@@ -226,31 +225,11 @@ void ms_step(enum ms_step_source source)
 {
     uint64_t step = atomic_fetch_add_explicit(&steps[source], 1, memory_order_relaxed) + 1;
     ms_session_emit(&(struct ms_event){.kind = MS_EVENT_STEP, .id = step, .aux = source});
-    ms_status_step();
 }
 
-uint64_t ms_steps_told(void)
+uint64_t ms_steps_recorded(void)
 {
     uint64_t called = atomic_load_explicit(&steps[MS_STEP_CALLED], memory_order_relaxed);
     uint64_t ranges = atomic_load_explicit(&steps[MS_STEP_NVTX], memory_order_relaxed);
     return called > ranges ? called : ranges;
-}
-
-/* --- The public interface ----------------------------------------------------------------------
- */
-
-void memshim_tag_push(const char *name)
-{
-    (void)ms_tag_push(MS_TAG_PUBLIC, name, name != NULL ? strnlen(name, MS_TAG_NAME_BYTES + 1) : 0,
-                      0);
-}
-
-void memshim_tag_pop(void)
-{
-    (void)ms_tag_pop(MS_TAG_PUBLIC);
-}
-
-void memshim_step(void)
-{
-    ms_step(MS_STEP_CALLED);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Names that the program gives its phases: memshim_tag_push and pop of memshim.h, NVTX ranges.
  *
  * A thread's open tags are a stack. Whoever pushes has an owner number, and pops only what is its
@@ -8,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/event.h"
+#include "allocator/base/event.h"
 
 #define MS_TAG_DEPTH_MAX 64u /* what is pushed within so many counts as the innermost of them */
 
@@ -37,6 +38,6 @@ void ms_tag_end(uint32_t tag);
 void ms_step(enum ms_step_source source);
 
 /* How many have begun, by the source that tells of more. */
-uint64_t ms_steps_told(void);
+uint64_t ms_steps_recorded(void);
 
 #endif

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Hands each thread a piece of memory, and takes over those of threads that ended. */
 #include "shim/sites/thread_memory.h"
 
 #include <errno.h>
@@ -5,7 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "allocator/slab.h"
+#include "allocator/base/slab.h"
 
 static bool take_from_dead(struct ms_thread_memory *memory, uint64_t self)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that a thread has for itself, without taking it from its stack (as thread-local variables
  * do): stacks may be as small as 16 KiB.
  *

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loads libunwind, and walks the stacks that its tables alone describe. */
 #include "shim/sites/unwind_library.h"
 
 #include <dlfcn.h>
@@ -6,6 +8,8 @@
 
 #define UNW_LOCAL_ONLY
 #include <libunwind.h>
+
+#include "shim/driver/next_dlsym.h"
 
 #define NAME_OF(function) #function
 #define NAME(function)    NAME_OF(function)
@@ -27,14 +31,14 @@ enum { NOT_YET, UNDER_WAY, OPEN, MISSING };
 
 static bool find_functions(void *library)
 {
-    *(void **)&unwind.init_local = dlsym(library, NAME(unw_init_local));
-    *(void **)&unwind.step = dlsym(library, NAME(unw_step));
-    *(void **)&unwind.get_reg = dlsym(library, NAME(unw_get_reg));
-    *(void **)&unwind.is_signal_frame = dlsym(library, NAME(unw_is_signal_frame));
+    *(void **)&unwind.init_local = ms_real_dlsym(library, NAME(unw_init_local));
+    *(void **)&unwind.step = ms_real_dlsym(library, NAME(unw_step));
+    *(void **)&unwind.get_reg = ms_real_dlsym(library, NAME(unw_get_reg));
+    *(void **)&unwind.is_signal_frame = ms_real_dlsym(library, NAME(unw_is_signal_frame));
     bool found = unwind.init_local != NULL && unwind.step != NULL && unwind.get_reg != NULL &&
                  unwind.is_signal_frame != NULL;
 #if defined(__x86_64__)
-    *(void **)&unwind.getcontext = dlsym(library, NAME(unw_tdep_getcontext));
+    *(void **)&unwind.getcontext = ms_real_dlsym(library, NAME(unw_tdep_getcontext));
     found = found && unwind.getcontext != NULL;
 #endif
     return found;
@@ -43,12 +47,12 @@ static bool find_functions(void *library)
 /* Each thread its own cache: the common one is behind a lock. */
 static void set_caching(void *library)
 {
-    unw_addr_space_t *space = dlsym(library, NAME(unw_local_addr_space));
+    unw_addr_space_t *space = ms_real_dlsym(library, NAME(unw_local_addr_space));
     int (*set_policy)(unw_addr_space_t, unw_caching_policy_t) =
-        (int (*)(unw_addr_space_t, unw_caching_policy_t))dlsym(library,
-                                                               NAME(unw_set_caching_policy));
+        (int (*)(unw_addr_space_t, unw_caching_policy_t))ms_real_dlsym(
+            library, NAME(unw_set_caching_policy));
     int (*set_size)(unw_addr_space_t, size_t, int) =
-        (int (*)(unw_addr_space_t, size_t, int))dlsym(library, NAME(unw_set_cache_size));
+        (int (*)(unw_addr_space_t, size_t, int))ms_real_dlsym(library, NAME(unw_set_cache_size));
     if (space != NULL && set_policy != NULL) {
         (void)set_policy(*space, UNW_CACHE_PER_THREAD);
     }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* libunwind, loaded out of everybody's sight: as a library that is linked, or in the global scope,
  * its _Unwind_* functions would take the place of libgcc's, and C++ exceptions break. */
 #ifndef MEMSHIM_SHIM_SITES_UNWIND_LIBRARY_H

@@ -1,3 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Packs a rule into one word, and remembers rules by return address. */
 #include "shim/sites/unwind_rule.h"
 
 #include <string.h>

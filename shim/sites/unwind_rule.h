@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How the frame that a return address belongs to is stepped out of, on x86-64.
  *
  * Compilers describe nearly every frame in one form: the canonical frame address (CFA: the stack

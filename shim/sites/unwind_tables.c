@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Call frame information: the binary search table of .eh_frame_hdr, and the small machine whose
  * program in .eh_frame says how a frame looks at an instruction (DWARF 5, section 6.4; Linux
  * Standard Base, "Exception Frames"). Only what fits a rule is followed; the tables are those of

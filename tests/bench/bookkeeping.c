@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pool's own memory: bytes of host memory for each live block, with a million of them.
  *
  *   bookkeeping [BLOCKS]
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "allocator/arena.h"
-#include "allocator/dry.h"
+#include "allocator/arenas/arena.h"
+#include "allocator/device/dry.h"
 #include "allocator/pool.h"
 
 #define GRANULE_BYTES ((uint64_t)2 << 20)
@@ -101,8 +102,8 @@ static void tensors_of(const char *what, uint64_t tensors, uint64_t most_bytes)
     ms_addr_t arena = take(&bench, bytes);
     uint64_t before = resident_bytes();
     for (uint64_t k = 0; k < tensors; k++) {
-        if (ms_arenas_born(bench.arenas, arena + k * most_bytes, next(&state) % most_bytes + 1, 1,
-                           UINT64_MAX) != MS_OK) {
+        if (ms_arenas_allocated(bench.arenas, arena + k * most_bytes, next(&state) % most_bytes + 1,
+                                1, UINT64_MAX) != MS_OK) {
             abort();
         }
     }

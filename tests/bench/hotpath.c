@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a pair of an allocation and a free costs: hotpath_* [CASE...], of all cases where none is
  * named. One line a case: name, then nanoseconds a pair as one thread sees them, the median of many
  * short rounds.

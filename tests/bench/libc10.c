@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stands for PyTorch's libc10.so: the two functions that libc10_cuda calls, doing nothing. */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* dlsym, which memshim stands in front of, for names that are none of its business:
  * lookups [COUNT]. */
 #include <dlfcn.h>

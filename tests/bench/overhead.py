@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real PyTorch on the simulated GPU: what each workload costs under memshim and without it.
 
     .venv/bin/python tests/bench/overhead.py [--quick] [--json FILE]
@@ -152,6 +153,9 @@ class Worker:
             "MEMSHIM_BUILD": str(BUILD),
             "MEMSHIM_VENV": os.environ.get("MEMSHIM_VENV", str(ROOT / ".venv")),
             "MEMSHIM_LOG": "warn",
+            "MEMSHIM_REPORT_WAIT": "300",
+            # Each worker tries the device itself: no figure depends on what earlier runs found out.
+            "XDG_CACHE_HOME": str(self.own_cache()),
             "OMP_NUM_THREADS": "1",
             "SIMGPU_CONTENTS": "none",
             "SIMGPU_DEVICES": "2",
@@ -167,6 +171,11 @@ class Worker:
             text=True,
             env=environment,
         )
+
+    def own_cache(self) -> Path:
+        cache = Path(self.folder.name) / "cache"
+        cache.mkdir()
+        return cache
 
     def __enter__(self) -> Worker:
         return self

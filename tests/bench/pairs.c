@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Alloc + free of one size on a warm pool, in the way the runtime's cudaMallocAsync and
  * cudaFreeAsync reach it: pairs [COUNT]. */
 #include "driver.h"

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What reading a thread's Python frames costs: the least time of a capture, by frames read.
 
 LD_PRELOAD=build/tests/process/libpython_frames.so python tests/bench/python_frames.py [callgrind N]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Records the workloads' traces again: tests/traces/NAME.csv.gz, and tests/traces/README.md.
 
     .venv/bin/python tests/bench/record.py [NAME...]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The recorded runs of tests/traces through the pool again: what each needs, and what moves.
 
     .venv/bin/python tests/bench/replays.py [--json FILE] [--traces NAME...]

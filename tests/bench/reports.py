@@ -1,10 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a report costs: time, memory, and the trace that it is made from.
 
     python3 tests/bench/reports.py [--events N] [--folder FOLDER]
 
 Makes a trace of so many events (10,000,000) of a training-like run that ends out of memory, and
-from it each form of a report. Then the largest trace that still gets its report when the process
-ends, and a bounded one, whose windows are folded into a digest while events are told.
+from it each form of a report. Then a bounded one, whose windows are folded into a digest while
+events are recorded.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,7 +22,9 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
-FORMS = ("text", "json", "html", "timeline", "folded", "pprof", "torch-snapshot", "csv")
+sys.path.append(str(ROOT / "tests" / "process"))
+from documents import FORMS  # noqa: E402
+
 MIB = 1 << 20
 
 
@@ -47,19 +51,6 @@ def report(folder: Path, *arguments: str) -> str:
     )
 
 
-def at_exit(output: Path, events: int) -> None:
-    """The report at exit, of fewer events until there is one."""
-    while events >= 1000:
-        made = make(output, events)
-        print(
-            f"at exit, {events:,} events: {made['wall_ms']} ms, {made['cpu_ms']} ms of CPU, "
-            f"{'written' if made['report_at_exit'] else 'left to memshim report'}"
-        )
-        if made["report_at_exit"]:
-            return
-        events = events * 3 // 4
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, default=10_000_000)
@@ -72,10 +63,9 @@ def main() -> None:
         print(
             f"{options.events:,} events: {size / MIB:.1f} MiB, {size / options.events:.2f} B each"
         )
-        print(f"text, json, timeline together  {report(trace)}")
+        print(f"all files beside the trace    {report(trace)}")
         for form in FORMS:
             print(f"{form:<29}  {report(trace, '--format', form)}")
-        at_exit(Path(folder, "exit"), options.events)
         made = make(Path(folder, "bounded"), options.events // 4, str(options.events // 2))
         print(f"bounded: the longest event took {made['longest_event_us']} us of CPU to tell")
         print(f"bounded: text                  {report(Path(made['folder']), '--format', 'text')}")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What memshim and its call sites cost in a PyTorch training step, beside PyTorch's own recording
 of stacks.
 
@@ -96,7 +97,12 @@ def train(record: bool) -> None:
 
 def start(what: str, folder: Path) -> subprocess.Popen[str]:
     """The process of one configuration."""
-    settings = {"SIMGPU_CONTENTS": "none", "MEMSHIM_LOG": "off", "MEMSHIM_OUTPUT": str(folder)}
+    settings = {
+        "SIMGPU_CONTENTS": "none",
+        "MEMSHIM_LOG": "off",
+        "MEMSHIM_OUTPUT": str(folder),
+        "XDG_CACHE_HOME": str(folder),  # what is found out of the device stays here
+    }
     if what in MODES or what == TENSOR:
         settings |= {"LD_PRELOAD": str(BUILD / "libmemshim.so")}
         settings |= {"MEMSHIM_STACKS": what if what in MODES else "off"}

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A capture of a native stack of 40 frames, beside unw_backtrace of the same: where nothing has
  * changed since the last one, where the innermost 5 or 25 frames have, where all have. stacks
  * [ROUNDS]: a line for each: name, nanoseconds for one capture, those for one unw_backtrace. What

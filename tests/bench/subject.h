@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An allocator whose hot path is measured (hotpath.c): one file for each of those compared. */
 #ifndef MEMSHIM_TESTS_BENCH_SUBJECT_H
 #define MEMSHIM_TESTS_BENCH_SUBJECT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAllocAsync and cuMemFreeAsync as the runtime's cudaMallocAsync reaches them: memshim's pool
  * where memshim is preloaded. A stream a thread. */
 #include "driver.h"

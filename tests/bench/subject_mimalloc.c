@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory, for comparison: the fastest allocator that Debian has. */
 #include <mimalloc.h>
 

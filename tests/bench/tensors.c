@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Birth + death of a tensor, reported as PyTorch reports it: through two functions of libc10.so
  * that memshim stands in front of. tensors [COUNT]. */
 #include "driver.h"

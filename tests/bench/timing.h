@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the measured programs share: the time of a loop, and how they say it. */
 #ifndef MEMSHIM_TESTS_BENCH_TIMING_H
 #define MEMSHIM_TESTS_BENCH_TIMING_H

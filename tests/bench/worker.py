@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs workloads one after the other, each in a child of its own, without importing PyTorch anew.
 
     scripts/simgpu.sh python tests/bench/worker.py

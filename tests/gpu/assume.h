@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the simulated GPU takes the real driver to do, each thing as a function that tries it.
  *
  * They run one after the other in one process, without memshim; after one that does not hold the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory that the device uses: what spilling stands on. Kernels fault on it on some machines
  * whose driver offers it, so each of these is alone. */
 #include <string.h>

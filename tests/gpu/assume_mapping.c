@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual memory management: what the pool stands on. */
 #include "tests/gpu/assume.h"
 

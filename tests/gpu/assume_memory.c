@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Linear and stream-ordered memory, what is told of an address, and the way to functions. */
 #include <cudaTypedefs.h>
 #include <string.h>

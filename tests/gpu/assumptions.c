@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tries every assumption that the simulated GPU makes about the real driver, and prints a line of
  * JSON for each: {"assumption": ..., "holds": true, false or null (not tried), "saw": ...}. The
  * exit status is 0 whatever holds; 1 where there is no device.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Checks and measures memshim on the machine's GPU: scripts/gpu_check.sh starts it.
 
 Each part is a program of its own with its own share of the time; what a part leaves unused goes to

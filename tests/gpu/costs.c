@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the driver's calls cost here: each timed many times, on the device and on host-located
  * memory, by size; and copies of a batch, by the ways that spilling takes and by a plain pinned
  * copy.

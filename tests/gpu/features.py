@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What PyTorch does with device memory beyond allocating it, one thing a run: features.py NAME.
 
 Each looks at its own results where they can be known, and says a digest of them in a JSON line,

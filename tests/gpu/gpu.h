@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device 0 for the programs of the check: its context, its memory through the driver's own calls,
  * and the kernels of kernels.h. They link libcuda.so.1, so they run on a real GPU as on the
  * simulated one. A call that must work and does not ends the program with status 1. */

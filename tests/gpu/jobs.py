@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch jobs under each of the allocators that are compared."""
 
 from __future__ import annotations

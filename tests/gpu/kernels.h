@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Three kernels as text that every driver since CUDA 10 compiles when it is loaded, so that a check
  * needs no compiler. The simulated GPU does for the first two, which it knows by name, what the
  * text says, and nothing for the third. */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The device as NVML shows it from outside: name, driver, and memory in use over a time."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A computation in a framework other than PyTorch: others.py NAME. Says a digest of its results."""
 
 from __future__ import annotations

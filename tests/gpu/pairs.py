@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What it takes to allocate a tensor and drop it again, over and over, among others that stay."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Part 5: what the driver's calls cost here, as a table that `memshim replay --costs` takes."""
 
 from __future__ import annotations

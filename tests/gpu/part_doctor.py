@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Part 1: what memshim's doctor finds on this machine."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Part 7: the smallest limit at which each allocator completes the variable-shape job, over what is
 alive at its peak. PyTorch's own are limited by their fraction, the driver's pool by its size."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Part 8: is every function that starts work on the device behind the gate? Its names are compared
 with those that CUPTI, NVIDIA's own tracer, knows for this driver."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Part 4: frameworks other than PyTorch compute the same, capped, with call sites, and reported."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Part 6: the same training job under each allocator: steps per second, and the most device memory
 in use, seen from outside; and allocation and free alone."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Part 9: live memory goes to the host and back: contents, speed, and what a step takes where less
 is there than the job needs, beside managed memory and beside PyTorch's own offloading."""
 

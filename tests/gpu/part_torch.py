@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Part 3: PyTorch computes the same with memshim and without, at ample and at scarce memory."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Part 10: the five workloads of tests/workloads at their sizes, the shortest first, as many as
 time allows. Fewer steps than a training has; the shapes are what counts."""
 

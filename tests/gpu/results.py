@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a check found: results.json for programs, results.md, a page, for people."""
 
 from __future__ import annotations

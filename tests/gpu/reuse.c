@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads and streams that allocate, fill by a kernel, check by a kernel and free, all of it
  * queued: a block that is handed out before its last use is over has another's bytes when it is
  * looked at. Blocks that are kept are checked again and again while the others come and go, so that
@@ -70,6 +71,7 @@ static void give_back(struct worker *self, CUdeviceptr at, CUstream stream)
     CUstream other = self->streams[draw(self) % STREAMS];
     switch (draw(self) % 4) {
     case 0:
+        MUST(cuStreamSynchronize(stream)); /* a stream's memory is not waited for (cuda.h) */
         MUST(cuMemFree(at));
         break;
     case 1:

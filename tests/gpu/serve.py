@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs train.py, features.py or pairs.py again and again, each time in a child of its own, without
 importing PyTorch anew: what takes seconds, and touches no device.
 

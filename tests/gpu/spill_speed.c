@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills the device beyond its limit with blocks that nothing uses meanwhile, so that each
  * allocation moves another's bytes to the host; with "up", frees what is on the device, tells steps
  * until the rest has come back, and looks at it. Under memshim, whose report says what moved in

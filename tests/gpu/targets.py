@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The figures to reach, computed from what the parts measured: one row each, told pass, fail or
 unknown."""
 

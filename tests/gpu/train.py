@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The training job of the check: a transformer in mixed precision, shapes fixed or different from
 step to step, all drawn on the host from a seed, so that every run of it does the same.
 

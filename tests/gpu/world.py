@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every part of the check stands on: the machine, commands with and without memshim, times by
 which to end, and the lines in which a part says what it found.
 
@@ -187,6 +188,7 @@ class World:
             if not name.startswith(("MEMSHIM_", "PYTORCH_", PREFIX)) and name != "LD_PRELOAD"
         }
         kept["MEMSHIM_SPILL"] = "off"
+        kept["MEMSHIM_REPORT_WAIT"] = "300"
         kept["MEMSHIM_OUTPUT"] = str(self.work / "memshim-out")
         paths = [self.libraries, os.environ.get("LD_LIBRARY_PATH", "")]
         if self.simulated:

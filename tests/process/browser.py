@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A page in Chromium without a screen, through the DevTools protocol on a pair of pipes."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Documents held against their schema: report.json, and what is written for other programs.
 
 The part of JSON Schema that the schemas use is implemented here, so that a check needs nothing but
@@ -13,7 +14,16 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-REPORT = ROOT / "report" / "schema.json"
+REPORT = ROOT / "report" / "render" / "schema.json"
+FORMS: dict[str, str] = dict(  # the names of all forms of a report, and their files ("": none)
+    re.findall(
+        r'^FORM\(\w+, \w+, "([^"]+)", (?:NULL|"([^"]+)")',
+        (ROOT / "report" / "render" / "forms.def").read_text(),
+        re.MULTILINE,
+    )
+)
+BINARY_FORMS = {"pprof", "torch-snapshot"}
+TEXT_FORMS = [name for name in FORMS if name not in BINARY_FORMS | {"html"}]  # no markup, no code
 TRACE_EVENTS = Path(__file__).parent / "trace_event.schema.json"
 FRAMES = 2  # of each call site, where it need not be all of them: most of a report is frames
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs programs on the simulated GPU, with and without memshim, and reads what they left."""
 
 from __future__ import annotations
@@ -15,12 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from documents import read_report
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
-SHIM = BUILD / "libmemshim.so"
+INSTALLED = BUILD / "libmemshim.so"
+# The same with checks of the order of its locks, where the build has it
+# (allocator/base/lock_rank.def).
+CHECKED = BUILD / "checked" / "libmemshim.so"
+SHIM = CHECKED if CHECKED.exists() else INSTALLED
 CLI = BUILD / "memshim"
 SIMGPU = BUILD / "simgpu"
 PROGRAMS = BUILD / "tests" / "process"
@@ -70,6 +76,8 @@ def environment(shim: bool, **settings: Any) -> dict[str, str]:
     if shim:
         kept["LD_PRELOAD"] = str(SHIM)
     kept["MEMSHIM_SPILL"] = os.environ.get("MEMSHIM_TEST_SPILL", "off")
+    # What a test reads of a report stands when the program has ended, however busy the machine is.
+    kept["MEMSHIM_REPORT_WAIT"] = "300"
     for name, value in settings.items():
         kept[name] = str(value)
     if SANITIZER.exists() and "LD_PRELOAD" in kept:
@@ -170,7 +178,8 @@ def run_of_three() -> Path:
 
 
 class ProcessTest(unittest.TestCase):
-    """A test with a folder of its own, which is also where its runs leave their reports."""
+    """A test with a folder of its own, which is also where its runs leave their reports, and with a
+    home and a cache of its own."""
 
     folder: Path
     output: Path
@@ -180,6 +189,12 @@ class ProcessTest(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.folder = Path(holder.name)
         self.output = self.folder / "memshim-out"
+        home = tempfile.TemporaryDirectory(prefix="memshim-home.")
+        self.addCleanup(home.cleanup)
+        own = {"HOME": home.name, "XDG_CACHE_HOME": str(Path(home.name) / "cache")}
+        surroundings = mock.patch.dict(os.environ, own)
+        surroundings.start()
+        self.addCleanup(surroundings.stop)
 
     def run_under_shim(self, *command: str | Path, **settings: Any) -> Result:
         return run(command, shim=True, MEMSHIM_OUTPUT=self.output, **settings)

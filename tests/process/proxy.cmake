@@ -1,4 +1,5 @@
-# PyTorch's pages (shim/serve/proxies.c), from a library of the name that memshim looks for, beside the
+# SPDX-License-Identifier: Apache-2.0
+# PyTorch's pages (shim/policy/proxies.c), from a library of the name that memshim looks for, beside the
 # stand-in for libc10 (tests/bench).
 add_library(torch_double SHARED programs/torch_double.c)
 target_link_libraries(torch_double PRIVATE cuda_headers simgpu_cuda bench_c10)

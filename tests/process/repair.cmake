@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Holes taken all the while, every byte checked. The allocator is a library of PyTorch's name, beside
 # the stand-in for libc10 (tests/bench).
 add_library(repair_allocator SHARED programs/repair_allocator.c)

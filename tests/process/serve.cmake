@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What the serving half promises (shim/serve/), scenario by scenario.
 process_program(serve_job SOURCES serve_job.c LIBRARIES simgpu_cuda)
 target_include_directories(serve_job PRIVATE ${CMAKE_SOURCE_DIR})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Which code asked for memory: a program with known places, a library that it loads, and what a trace
 # says of both.
 process_program(sites_job SOURCES sites_job.c driver_resolved.c)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What a trace says of call sites, as programs/trace_sites.c prints it; addresses as functions."""
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from pathlib import Path
 
 THREAD_OTHER, THREAD_PYTHON, THREAD_BACKWARD = 0, 1, 2
 NATIVE_CUT, NATIVE_LOST, PYTHON_CUT, PYTHON_LOST, SAMPLED_OUT = 1, 2, 4, 8, 16
-BLOCK, TENSOR, CHUNK, CHARGE, HOST = 1, 4, 6, 13, 15  # allocator/event.h
-BLOCK_FREE, TENSOR_DIED = 2, 5
+# Kinds of event, as allocator/base/events.def names them.
+BLOCK, TENSOR, CHUNK = "BLOCK_ALLOC", "TENSOR_BORN", "CHUNK_CREATE"
+CHARGE, HOST = "CHARGE", "HOST_ALLOC"
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,14 @@ class Trace:
     sampling: int = 0
     sites: dict[int, Site] = field(default_factory=dict)
     read: Site = field(default_factory=lambda: Site(0, 0, 0))  # whose frames follow
-    allocations: list[tuple[int, int, int]] = field(default_factory=list)  # kind, bytes, site
+    allocations: list[tuple[str, int, int]] = field(default_factory=list)  # kind, bytes, site
     ooms: list[tuple[int, int]] = field(default_factory=list)  # requested bytes, site
     live: dict[int, tuple[int, int]] = field(default_factory=dict)  # by id: bytes, site
     live_bytes: int = 0
     peak_bytes: int = 0
     peak: dict[int, tuple[int, int]] = field(default_factory=dict)  # `live` at that moment
 
-    def sums(self, *kinds: int) -> dict[int, tuple[int, int]]:
+    def sums(self, *kinds: str) -> dict[int, tuple[int, int]]:
         """Allocations and bytes by site."""
         counts: Counter[int] = Counter()
         total: Counter[int] = Counter()
@@ -130,8 +132,8 @@ def _read_line(trace: Trace, words: list[str]) -> None:
                 )
             )
         case ["alloc", kind, number, size, site]:
-            trace.allocations.append((int(kind), int(size), int(site)))
-            if int(kind) in (BLOCK, TENSOR):
+            trace.allocations.append((kind, int(size), int(site)))
+            if kind in (BLOCK, TENSOR):
                 trace._grow(int(number), int(size), int(site))
         case ["arena", number] | ["free", _, number]:
             trace._shrink(int(number))
@@ -162,8 +164,8 @@ def function_at(module: Path, address: int) -> str:
     return names[at - 1] if at else "?"
 
 
-def estimate(trace: Trace, *kinds: int) -> tuple[float, float]:
-    """Bytes by what was sampled, and their standard error (report/definitions.h)."""
+def estimate(trace: Trace, *kinds: str) -> tuple[float, float]:
+    """Bytes by what was sampled, and their standard error (report/trace/definitions.h)."""
     total = variance = 0.0
     for kind, size, number in trace.allocations:
         site = trace.sites.get(number)

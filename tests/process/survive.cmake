@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Hard places to read a stack in.
 process_program(survive_job SOURCES survive_job.c driver_resolved.c)
 target_compile_options(survive_job PRIVATE -fno-optimize-sibling-calls -fno-inline)

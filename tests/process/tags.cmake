@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What programs call their phases: memshim.h's tags, and NVTX ranges where NVIDIA's headers are there.
 process_program(tags_job SOURCES tags_job.c driver_resolved.c)
 target_include_directories(tags_job PRIVATE ${CMAKE_SOURCE_DIR})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Traces that were cut, damaged, joined or written by another version: every command that reads one
 says so, or gives what is left of it."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The cap holds, by the device's own count, and a program recovers from running into it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """memshim doctor says what the machine can do, and what not when a capability is taken away."""
 
 from __future__ import annotations
@@ -128,6 +129,18 @@ class Doctor(ProcessTest):
         self.assertEqual(limited["spill_limit_bytes"], MIB)
         shared = self.ask(LOCAL_WORLD_SIZE=4)["host"]
         self.assertLessEqual(shared["spill_limit_bytes"], shared["available_bytes"] // 16)
+
+    def test_limits_of_others(self) -> None:
+        limits: dict[str, Any] = {
+            "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=1G,1=2G",
+            "PYTORCH_ALLOC_CONF": "per_process_memory_fraction:0.25",
+        }
+        report = self.ask(SIMGPU_MEMORY="12GiB", **limits)
+        says = [f["says"] for f in report["findings"] if f["topic"] == "limit"]
+        self.assertEqual(len(says), 2)
+        self.assertIn("1.00 GiB of the device (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT)", says[0])
+        self.assertIn("3.00 GiB", says[1])
+        self.assertEqual([f for f in self.ask()["findings"] if f["topic"] == "limit"], [])
 
     def python(self, *files: tuple[str, str]) -> dict[str, Any]:
         """The report where the interpreter finds these files."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Processes that bring their own C++ and unwind libraries, and exceptions thrown in them."""
 
 from __future__ import annotations

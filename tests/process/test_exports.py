@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What memshim report and memshim diff write for other programs opens where it belongs, says what
 report.json says, and holds no name that could do anything there."""
 
@@ -474,7 +475,7 @@ class Choices(ExportsTest):
         folder = self.folders[1]
         for arguments, status, said in (
             (("--format", "xml"), 2, "torch-snapshot or csv, not 'xml'"),
-            (("--format", "csv", "--device", "x"), 2, "--device wants"),
+            (("--format", "csv", "--device", "x"), 2, "--device is a device's number"),
             (("--format", "csv", "--device", "5"), 1, "no event of device 5"),
             (("--format", "torch-snapshot", "--at", "dawn"), 2, "'dawn'"),
             (("--at", "1s"), 2, "--at is for --format torch-snapshot"),
@@ -483,7 +484,7 @@ class Choices(ExportsTest):
                 2,
                 "--device is for --format csv, not for 'json'",
             ),
-            (("--modules", folder / "trace.mshm"), 2, "--modules wants a folder"),
+            (("--modules", folder / "trace.mshm"), 2, "--modules is a folder"),
             (("--output", folder), 1, "Is a directory"),
         ):
             done = memshim("report", folder, *arguments)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Standstills: while memory moves nothing runs and nothing starts; what cannot end is given up.
 
 GATE_STANDSTILLS, in the environment, is for longer runs: standstills of a run, instead of 1000.

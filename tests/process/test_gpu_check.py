@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scripts/gpu_check.sh on the simulated GPU, without PyTorch: it runs through, keeps to its time,
 and leaves results that say what is so."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What grows from step to step, what was live at an out-of-memory, sizes and temporaries: of a
 program whose truth is known."""
 

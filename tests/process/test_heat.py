@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the device is asked to touch is hot: what goes to the host is what nobody touched."""
 
 from __future__ import annotations

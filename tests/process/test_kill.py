@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Two hundred processes killed at seeded moments: what had completed before is in the report."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What the built library needs, exports and asks of the C library, read off the file itself."""
 
 from __future__ import annotations
@@ -7,11 +8,12 @@ import shutil
 import unittest
 from pathlib import Path
 
-from machine import BUILD, ROOT, SHIM, ProcessTest, run
+from machine import BUILD, INSTALLED, ROOT, ProcessTest, run
 
 LIBC = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
 NEWEST_GLIBC = (2, 28)
 RESOLVERS = {"dlclose", "dlsym", "dlvsym", "getenv"}
+SHELLS = {"bash-completion", "zsh", "fish"}
 NVTX = {"InitializeInjectionNvtx2"}
 TORCH = {
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
@@ -25,7 +27,7 @@ def tool(*command: str | Path) -> str:
 
 class Library(unittest.TestCase):
     def test_needs_nothing_but_libc(self) -> None:
-        needed = set(re.findall(r"\(NEEDED\).*\[(.+)\]", tool("readelf", "-dW", SHIM)))
+        needed = set(re.findall(r"\(NEEDED\).*\[(.+)\]", tool("readelf", "-dW", INSTALLED)))
         self.assertIn("libc.so.6", needed)
         self.assertLessEqual(needed, LIBC)
 
@@ -34,7 +36,7 @@ class Library(unittest.TestCase):
             symbol
             for name in ("hooks.def", "hooks_gated.def")
             for symbol in re.findall(
-                r"^MS_HOOK\((\w+),", (ROOT / "shim" / name).read_text(), re.MULTILINE
+                r"^MS_HOOK\((\w+),", (ROOT / "shim" / "tables" / name).read_text(), re.MULTILINE
             )
         ]
         self.assertGreater(len(table), 100)
@@ -42,7 +44,7 @@ class Library(unittest.TestCase):
             r"^MEMSHIM_API .*?(\w+)\(", (ROOT / "shim" / "memshim.h").read_text(), re.MULTILINE
         )
         self.assertGreaterEqual(len(interface), 3)
-        lines = tool("nm", "-D", "--defined-only", SHIM).splitlines()
+        lines = tool("nm", "-D", "--defined-only", INSTALLED).splitlines()
         exported = {line.split()[-1] for line in lines}
         self.assertEqual(exported, {*table, *interface, *RESOLVERS, *NVTX, *TORCH})
         self.assertEqual({line.split()[-2] for line in lines}, {"T"})
@@ -50,18 +52,47 @@ class Library(unittest.TestCase):
     def test_asks_for_no_symbol_newer_than_glibc_2_28(self) -> None:
         newest = max(
             tuple(int(part) for part in version.split("."))
-            for version in re.findall(r"@GLIBC_([\d.]+)", tool("nm", "-D", SHIM))
+            for version in re.findall(r"@GLIBC_([\d.]+)", tool("nm", "-D", INSTALLED))
         )
         libc = run(["ldd", "--version"]).stdout.splitlines()[0]
         self.assertLessEqual(newest, NEWEST_GLIBC, f"built on {libc}")
 
     def test_asks_for_no_driver_symbol(self) -> None:
-        undefined = tool("nm", "-D", "--undefined-only", SHIM)
+        undefined = tool("nm", "-D", "--undefined-only", INSTALLED)
         self.assertEqual(re.findall(r"\bU (cu\w+|nvml\w+)", undefined), [])
 
+    def test_holds_no_reader(self) -> None:
+        """What reads traces and writes reports is the command's alone: no file of those rooms is in
+        it. A static function's file is named by the symbol table, too."""
+        inside = {
+            line.split()[-1]
+            for line in tool("readelf", "-sW", INSTALLED).splitlines()
+            if " FILE " in line
+        }
+        self.assertIn("writer.c", inside)
+        rooms = [
+            ROOT / "report" / name for name in ("read", "symbols", "replay", "model", "render")
+        ]
+        theirs = {path.name for room in rooms for path in room.glob("*.c")}
+        # Of the same name as one that belongs there: told apart by what they define.
+        shared = {
+            path.name for room in ("shim", "allocator") for path in (ROOT / room).rglob("*.c")
+        }
+        shared |= {
+            path.name
+            for room in ("trace", "fold", "write")
+            for path in (ROOT / "report" / room).glob("*.c")
+        }
+        self.assertGreater(len(theirs - shared), 40)
+        self.assertEqual(inside & (theirs - shared), set())
+        symbols = set(re.findall(r" [tTbBdDrR] (ms_\w+)$", tool("nm", INSTALLED), re.MULTILINE))
+        self.assertIn("ms_trace_open", symbols)
+        reading = r"ms_(model|reader|stacks|survey|replay|what_if|format|page|merged|dwarf)_"
+        self.assertEqual([name for name in symbols if re.match(reading, name)], [])
+
     def test_is_never_unloaded_and_has_no_executable_stack(self) -> None:
-        self.assertIn("NODELETE", tool("readelf", "-dW", SHIM))
-        stack = re.search(r"GNU_STACK.*", tool("readelf", "-lW", SHIM))
+        self.assertIn("NODELETE", tool("readelf", "-dW", INSTALLED))
+        stack = re.search(r"GNU_STACK.*", tool("readelf", "-lW", INSTALLED))
         assert stack
         self.assertNotIn("RWE", stack[0])
 
@@ -69,7 +100,12 @@ class Library(unittest.TestCase):
 class Installed(ProcessTest):
     def test_install(self) -> None:
         run(["cmake", "--install", BUILD], DESTDIR=self.folder).check()
-        files = [path for path in self.folder.rglob("*") if path.is_file()]
+        # What is below share/man and so on: test_manual.py.
+        files = [
+            path
+            for path in self.folder.rglob("*")
+            if path.is_file() and not {"man", *SHELLS} & set(path.parts)
+        ]
         self.assertEqual(
             {path.name for path in files}, {"libmemshim.so", "memshim", "memshim.h", "LICENSE"}
         )
@@ -82,9 +118,9 @@ class Installed(ProcessTest):
         """As after an installation that the loader's cache knows."""
         place = self.folder / "lib"
         place.mkdir()
-        shutil.copy(SHIM, place)
+        shutil.copy(INSTALLED, place)
         for folder in (Path("/"), self.folder):
-            result = run(["ls", "/"], cwd=folder, LD_LIBRARY_PATH=place, LD_PRELOAD=SHIM.name)
+            result = run(["ls", "/"], cwd=folder, LD_LIBRARY_PATH=place, LD_PRELOAD=INSTALLED.name)
             self.assertEqual(result.check().stderr, "")
 
 

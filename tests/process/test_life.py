@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A process's life around the device: forks, execs, threads, libraries, and programs that have no
 business with a device at all."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """report.txt, report.json, the timeline and the stacks of one run say the same numbers, and what is
 in parts adds up to the whole."""
 

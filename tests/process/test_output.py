@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Where the output cannot be written, or the process may not do much: the run goes on, and what
 was done instead is said."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """report.html over time and by address: kinds, moments, the map, growth, headroom; in a browser."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch's expandable segments under memshim: handles of its own, one consistent story."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What memshim reads of a thread's Python frames is what Python says they are.
 
 MEMSHIM_PYTHON names another interpreter to try, of any version from 3.9 on."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A framework's allocator whose holes are taken all the while: every byte stays what it was.
 
 REPAIR_ROUNDS, in the environment, is for longer runs: rounds of each thread, instead of 500.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """memshim replay: its answers, its options and what it says of bad input."""
 
 from __future__ import annotations
@@ -379,6 +380,7 @@ class Snapshot(ProcessTest):
             "time_us,op,id,bytes,stream,site,addr\n"
             f"0,segment,1,{PAGE},0,,{LOW}\n"
             f"0,born,2,5000,,train.py:12 forward,{LOW}\n"
+            f"0,cached,,{PAGE - 5000},,,{LOW + 5000}\n"
             f"0,segment,3,{PAGE},0,,{LOW + PAGE}\n"
             f"5,born,4,1000,,train.py:12 forward,{LOW + PAGE}\n"
             "7,died,2,,,,\n"
@@ -420,6 +422,7 @@ class Snapshot(ProcessTest):
             text,
             "time_us,op,id,bytes,stream,site,addr\n"
             f"0,map,1,{PAGE},,,{LOW}\n"
+            f"0,cached,,{PAGE},,,{LOW}\n"
             f"0,map,1,{PAGE},,,{LOW + PAGE}\n"
             f"0,map,1,{PAGE},,,{LOW + 2 * PAGE}\n"
             f"0,born,1,{2 * PAGE},,train.py:12 forward,{LOW}\n"
@@ -429,6 +432,47 @@ class Snapshot(ProcessTest):
         answer = self.replay_of(text)
         self.assertTrue(answer["completed"])
         self.assertEqual(answer["peak_reserved_bytes"], 3 * PAGE)
+
+    def test_a_start_in_mid_run(self) -> None:
+        """What PyTorch has cached when the recording begins is free for what comes later. 40
+        segments are cached, 2 of them with a tensor; then come 40 tensors in new segments."""
+        low = [LOW + index * PAGE for index in range(40)]
+        new = [LOW + (1 << 40) + index * 2 * PAGE for index in range(20)]
+        small = 1 << 20
+
+        def segment(address: int, size: int, tensor: int, live: int) -> dict[str, Any]:
+            before, after = tensor - address, address + size - tensor - live
+            return {
+                "device": 0,
+                "address": address,
+                "total_size": size,
+                "stream": 0,
+                "blocks": [
+                    {"size": before, "state": "inactive"},
+                    {"size": live, "state": "active_allocated"} if live else None,
+                    {"size": after, "state": "inactive"},
+                ],
+            }
+
+        kept = {low[3]: 4 << 20, low[20]: PAGE - small}  # where in its segment a tensor lies
+        segments = [
+            segment(at, PAGE, at + kept.get(at, 0), small if at in kept else 0) for at in low
+        ] + [segment(at, 2 * PAGE, at, 2 * PAGE) for at in new]
+        for one in segments:
+            one["blocks"] = [block for block in one["blocks"] if block and block["size"] > 0]
+        trace = [
+            each
+            for at in new
+            for each in (event("segment_alloc", at, 2 * PAGE), event("alloc", at, 2 * PAGE))
+        ]
+        text = self.convert({"device_traces": [trace], "segments": segments})
+        self.assertEqual(text.count("cached"), 41)  # both sides of one tensor, one of the other
+        for order in ("segment", "cached"):
+            self.assertIn(f"0,{order},", text)
+        answer = self.replay_of(text, "--min-cap")
+        self.assertTrue(answer["completed"])
+        self.assertEqual(answer["peak_live_bytes"], 20 * 2 * PAGE + 2 * small)
+        self.assertLessEqual(answer["overhead_ratio"], 1.02)
 
     def test_what_a_job_ended_of(self) -> None:
         """The last request that it did not get, but where it got as much, or went on for long."""

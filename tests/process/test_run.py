@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """memshim run: what it sets, what it passes through, and what it says about a wrong call."""
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from machine import (
     CLI,
-    SHIM,
+    INSTALLED,
     ProcessTest,
     Result,
     finish,
@@ -57,7 +58,8 @@ class Run(ProcessTest):
             *("--fraction", "0.5", "--limit=3GiB", "--log", "off", "--pool", "off"),
         ).check()
         self.assertEqual(
-            result.stdout.splitlines(), [str(SHIM), "0.5 3GiB off off", str(self.output), "named"]
+            result.stdout.splitlines(),
+            [str(INSTALLED), "0.5 3GiB off off", str(self.output), "named"],
         )
         self.assertEqual(result.stderr, "")
 
@@ -66,7 +68,7 @@ class Run(ProcessTest):
         if not Path(other).exists():
             self.skipTest(f"no {other}")
         result = self.shell("echo $LD_PRELOAD", LD_PRELOAD=other).check()
-        self.assertEqual(result.stdout.strip(), f"{SHIM}:{other}")
+        self.assertEqual(result.stdout.strip(), f"{INSTALLED}:{other}")
 
     def test_exit_status(self) -> None:
         for status in (0, 1, 3, 127, 255):
@@ -183,7 +185,7 @@ class Run(ProcessTest):
             (("--",), "command"),
             (("--fraction",), "--fraction"),
             (("--fraction", "1.5", "true"), "MEMSHIM_FRACTION"),
-            (("--fracton", "0.5", "true"), "MEMSHIM_FRACTON"),
+            (("--fracton", "0.5", "true"), "did you mean '--fraction'?"),
             (("--limit", "lots", "true"), "MEMSHIM_LIMIT"),
             (("-x", "true"), "-x"),
         ):
@@ -196,7 +198,7 @@ class Run(ProcessTest):
         folder = self.folder / "my project"
         folder.mkdir()
         shutil.copy(CLI, folder / "memshim")
-        shutil.copy(SHIM, folder / SHIM.name)
+        shutil.copy(INSTALLED, folder / INSTALLED.name)
         result = run([folder / "memshim", "run", "true"]).check(2)
         self.assertIn("blank", result.stderr)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The same programs, on every road to the driver, give the same with and without memshim."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What stands behind the hooks: charges, contexts, streams, pools, peers, captures, failures."""
 
 from __future__ import annotations
@@ -96,6 +97,15 @@ class Identity(Scenario):
 
     def test_peers(self) -> None:
         self.hold("peers", SIMGPU_DEVICES=2)
+
+    def test_gpudirect_flag(self) -> None:
+        # The first call of each is of the test whether chunks can have the flag.
+        for fail in ("", "cuMemCreate@1=2", "cuMemMap@1=2", "cuMemSetAccess@1=2"):
+            with self.subTest(fail=fail):
+                self.hold("gpudirect", SIMGPU_RDMA=1, SIMGPU_FAIL=fail)
+        for fail in ("cuMemCreate@1=801", "cuMemSetAccess@1=999"):
+            with self.subTest(fail=fail):
+                self.hold("no_gpudirect", SIMGPU_RDMA=1, SIMGPU_FAIL=fail)
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every allocation's call site, from each road that hands memory out, into the trace."""
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class SitesTest(ProcessTest):
         self.said = self.run_under_shim(JOB, *map(str, arguments), **settings).check()
         return self.trace()
 
-    def by_chain(self, trace: Trace, *kinds: int) -> dict[tuple[str, ...], tuple[int, int]]:
+    def by_chain(self, trace: Trace, *kinds: str) -> dict[tuple[str, ...], tuple[int, int]]:
         """Sums of allocations and bytes by the program's own functions, innermost first."""
         found: dict[tuple[str, ...], tuple[int, int]] = {}
         own = str(JOB)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Live memory goes to the host and comes back, and nothing about it changes.
 
 MEMSHIM_SPILL_OPERATIONS: operations of the program that checks contents, in all of its threads
@@ -44,7 +45,8 @@ LEDGER = re.compile(
     r"(?P<sites>(?:    .*\n)*)"
 )
 SITE = re.compile(
-    r"(?P<down>[\d.]+) MiB in (?P<blocks>\d+) blocks, back (?P<up>[\d.]+) MiB: make_cold .*"
+    r"(?P<down>[\d.]+) MiB in (?P<blocks>\d+) blocks, back (?P<up>[\d.]+) MiB: "
+    r"ledger_job\.c:\d+ in make_cold"
 )
 
 
@@ -296,6 +298,23 @@ class Spill(ProcessTest):
                 self.assertEqual(result.stderr.count(f"it lies in {place}"), 1, result.stderr)
                 device = only_report(Path(folder))["devices"][0]
                 self.assertLessEqual(device["peak_charged_bytes"], CAP_BYTES)
+                self.assertGreater(device["peak_host_pinned_bytes"], 32 * MIB)
+        answers = run([program("born_job")], SIMGPU_MEMORY="1GiB").check().stdout
+        for settings in cases:
+            with self.subTest(settings, answers=True), tempfile.TemporaryDirectory() as folder:
+                shimmed = run(
+                    [program("born_job")],
+                    shim=True,
+                    SIMGPU_MEMORY="512MiB",
+                    SIMGPU_CONTEXT="8MiB",
+                    MEMSHIM_LIMIT="136MiB",
+                    MEMSHIM_SPILL="auto",
+                    MEMSHIM_SPILL_LIMIT="128MiB",
+                    MEMSHIM_OUTPUT=folder,
+                    **settings,
+                ).check()
+                self.assertEqual(shimmed.stdout, answers)
+                device = only_report(Path(folder))["devices"][0]
                 self.assertGreater(device["peak_host_pinned_bytes"], 32 * MIB)
         refusals: tuple[dict[str, Any], ...] = (
             {"MEMSHIM_SPILL": "off"},

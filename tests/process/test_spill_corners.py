@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What memory on the host must not take from a program: access, addresses, children, its end."""
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ END_STATUS = 7  # spill_corners.c
 
 
 class SpillCorners(ProcessTest):
-    def case(self, name: str, **settings: Any) -> Result:
+    def case(self, name: str, job: str = "spill_corners", **settings: Any) -> Result:
         """40 blocks of 4 MiB, 128 MiB for them."""
         return run(
-            [program("spill_corners"), name],
+            [program(job), name],
             LD_PRELOAD=SHIM,
             MEMSHIM_OUTPUT=self.output,
             MEMSHIM_SPILL="auto",
@@ -49,6 +50,11 @@ class SpillCorners(ProcessTest):
     def test_a_thread_cancelled_while_memory_moves(self) -> None:
         self.case("cancelled", SIMGPU_DELAY_US="1000-2000").check()
         self.assertGreater(only_report(self.output)["devices"][0]["spill"]["spills"], 0)
+
+    def test_what_is_shown_is_what_stands_there(self) -> None:
+        for name in ("each", "refused", "handle"):
+            with self.subTest(name):
+                self.case(name, "spill_identity").check()
 
 
 if __name__ == "__main__":

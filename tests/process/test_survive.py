@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Memory asked for from hard places: nothing crashes, hangs or waits for Python's lock, and what is
 recorded of the stack is true as far as it goes."""
 
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import sites
+from documents import TEXT_FORMS
 from machine import (
     CLI,
     PROGRAMS,
@@ -67,7 +69,7 @@ class Native(SurviveTest):
         """Its children exit, leave without a word, or execute another program."""
         self.survived("fork", 300, MEMSHIM_TRACE_LIMIT="64MiB")
 
-    def check_handlers(self, scenario: str) -> None:
+    def check_handlers(self, scenario: str, interrupted: str = "handlers") -> None:
         trace = self.survived(scenario)
         chains = [own(site) for site in self.used(trace)]
         through = [chain for chain in chains if "allocate_in_handler" in chain]
@@ -77,13 +79,21 @@ class Native(SurviveTest):
         for chain in through:
             self.assertEqual(chain[1], "allocate_in_handler")
             self.assertIn("main", chain, "the stack goes on in what was interrupted")
-            self.assertIn("handlers", chain)
+            self.assertIn(interrupted, chain)
 
     def test_handlers(self) -> None:
         self.check_handlers("handlers")
 
     def test_handlers_on_a_stack_of_their_own(self) -> None:
         self.check_handlers("handlers-on-a-stack")
+
+    @unittest.skipUnless(os.uname().machine == "x86_64", "needs the processor's trap flag")
+    def test_a_signal_at_each_instruction(self) -> None:
+        """Of memshim, in the course of an allocation and a free."""
+        for scenario in ("each-instruction", "each-instruction-on-a-stack"):
+            with self.subTest(scenario):
+                shutil.rmtree(self.output, ignore_errors=True)
+                self.check_handlers(scenario, "each_instruction")
 
     def test_near_the_guard_page(self) -> None:
         """As little stack as a thread may be made with, of which nothing was used."""
@@ -248,7 +258,7 @@ class Names(SurviveTest):
     def reports(self) -> dict[str, bytes]:
         (folder,) = process_folders(self.output)
         forms = {}
-        for form in ("text", "json", "timeline", "folded"):
+        for form in TEXT_FORMS:
             target = self.folder / f"report.{form}"
             run([CLI, "report", folder, "--format", form, "--output", target]).check()
             forms[form] = target.read_bytes()
@@ -290,11 +300,13 @@ class Without(SurviveTest):
     def test_libraries(self) -> None:
         self.run_under_shim(JOB, "deep", "10").check()
         (folder,) = process_folders(self.output)
-        for name in ("libdw.so.1", "libstdc++.so.6", "libunwind.so.8"):
-            (self.folder / name).write_text("not a library")
         command: list[str | Path] = [CLI, "report", folder, "--format", "folded", "--output", "-"]
         whole = run(command).check().stdout
+        for name in ("libstdc++.so.6", "libunwind.so.8"):
+            (self.folder / name).write_text("not a library")
         lacking = run(command, LD_LIBRARY_PATH=self.folder).check().stdout
+        (self.folder / "libdw.so.1").write_text("not a library")
+        nameless = run(command, LD_LIBRARY_PATH=self.folder).check().stdout
 
         def functions(folded: str) -> list[str]:
             (line,) = folded.splitlines()
@@ -302,6 +314,8 @@ class Without(SurviveTest):
 
         self.assertEqual(functions(whole).count("deep"), 11)
         self.assertEqual(functions(lacking), functions(whole))
+        # Offsets instead of names, and a frame for each but those that were inlined.
+        self.assertGreater(sum("survive_job+0x" in name for name in functions(nameless)), 10)
 
 
 if __name__ == "__main__":

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What programs say of themselves: tags, training steps, NVTX ranges."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What running processes tell: memshim top in its forms, memshim_stats(), the status line."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Why memory ran out: each reason planted, and named; the ledger beside the device's own count."""
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Verdicts(Planted):
         self.assertEqual(event["short_bytes"], 1200 * MIB + CONTEXT - GIB)
         self.assertFalse(event["recovered"])
         self.assertIn("demand: what is in use and the request come to 1.23 GiB", self.said)
-        self.assertRegex(self.text(), r"holds  600\.0 MiB \(100\.0 %\) ask")
+        self.assertRegex(self.text(), r"holds  600\.0 MiB \(100\.0 %\) .* ask")
 
     def test_cap(self) -> None:
         report = self.report("ask", "300", "300", MEMSHIM_FRACTION="0.5")
@@ -112,6 +113,20 @@ class Verdicts(Planted):
         self.assertIn(f"pid {other.pid}: 564.0 MiB", self.said)
         self.assertEqual(row(event["ledger"], "other_processes"), 500 * MIB + CONTEXT)
 
+    def test_what_others_leave_is_a_cap(self) -> None:
+        """The cap is the whole device, and half of it is another process's: live memory moves."""
+        shared: dict[str, Any] = {"SIMGPU_SHARED": self.folder / "device"}
+        with self.running(program("verdict_job"), "hold", "500", **WORLD, **shared) as other:
+            assert other.stdout
+            self.assertEqual(other.stdout.readline(), "ready\n")
+            report = self.report("ask", "300", "300", status=0, MEMSHIM_SPILL="auto", **shared)
+        self.assertEqual(report["oom_events"], [])
+        device = report["devices"][0]
+        self.assertEqual(device["cap_bytes"], GIB)
+        # 396 MiB are left beside both contexts.
+        self.assertGreaterEqual(device["spill"]["spilled_bytes"], 204 * MIB)
+        self.assertLessEqual(device["peak_charged_bytes"], 460 * MIB)
+
     def test_a_driver_that_refuses_what_it_has(self) -> None:
         """As it does where it finds no host memory, or no address space."""
         for pool, call in (("on", "cuMemCreate"), ("off", "cuMemAlloc")):
@@ -124,16 +139,40 @@ class Verdicts(Planted):
                 self.assertIn("the driver says that 960.0 MiB are free", self.said)
                 self.assertIn("next   look at the host", self.text())
 
+    def test_a_driver_that_keeps_to_a_limit_of_its_own(self) -> None:
+        """It refuses everything: its limit is the reason where more than that is asked for."""
+        limit: dict[str, Any] = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=512M"}
+        for pool, call in (("on", "cuMemCreate"), ("off", "cuMemAlloc")):
+            with self.subTest(pool=pool):
+                self.output = self.folder / pool
+                event = self.only_oom(
+                    self.report(
+                        "ask", "300", "300", MEMSHIM_POOL=pool, SIMGPU_FAIL=f"{call}@*=2", **limit
+                    )
+                )
+                self.assertEqual(event["verdict"], "not_device")
+                self.output = self.folder / f"{pool}-large"
+                event = self.only_oom(
+                    self.report("ask", "600", MEMSHIM_POOL=pool, SIMGPU_FAIL=f"{call}@*=2", **limit)
+                )
+                self.assertEqual(event["verdict"], "driver_limit")
+                self.assertEqual(
+                    event["driver_limit"], {"by": "mps", "bytes": 512 * MIB, "used_bytes": 0}
+                )
+                self.assertIn("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT allows this process", self.said)
+                self.assertIn("next   raise that limit", self.text())
+
     def test_growth(self) -> None:
         report = self.report("grow")
         event = report["oom_events"][-1]
         self.assertEqual(event["verdict"], "growth")
         self.assertRegex(
-            event["sentence"], r"growth: keep_one_more .* kept 2\.0 MiB more every step"
+            event["sentence"],
+            r"growth: verdict_job\.c:\d+ in \w+ has kept 2\.0 MiB more every step",
         )
         # 1 GiB less the context and the 64 MiB that come and go, 2 MiB a step.
         self.assertAlmostEqual(event["step"], (GIB - CONTEXT - 64 * MIB) / (2 * MIB), delta=2)
-        self.assertIn("growth: keep_one_more", self.text())
+        self.assertIn("growth: verdict_job.c:", self.text())
         self.assertIn("it would have lasted 0 steps more at best", self.text())
 
     def test_spill_limit(self) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Views: chunks mapped at two addresses, with contents on and random delays."""
 
 from __future__ import annotations

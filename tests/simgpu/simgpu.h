@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What tests may ask of the simulated GPU beyond the CUDA driver API: exported by its libcuda.so.1,
  * found with dlsym or by linking it.
@@ -8,21 +9,51 @@
  *   SIMGPU_DEVICES=1            number of devices, 1 to 16
  *   SIMGPU_MEMORY=24GiB         memory of each device
  *   SIMGPU_CONTEXT=400MiB       charged on a device for each context on it
+ *   SIMGPU_CONTEXT_US=0         making a context takes this long; it is charged after that
  *   SIMGPU_MODULE=0             charged on a device for each module loaded there
+ *   SIMGPU_MODULE_US=0          loading a module takes this long; it is charged after that
+ *   SIMGPU_FIRST_LAUNCH=0       charged on a device by the first launch of each function
+ *   SIMGPU_FIRST_LAUNCH_US=0    that launch takes this long, after it was charged
  *   SIMGPU_GRAPH=0              charged on a device for each instantiated graph
  *   SIMGPU_CAPABILITY=8.9       compute capability
- *   SIMGPU_DRIVER_VERSION=13020 what cuDriverGetVersion says
+ *   SIMGPU_DRIVER_VERSION=13020 what cuDriverGetVersion says. Functions that came later are found
+ *                               neither by cuGetProcAddress nor by dlsym; a program that is linked
+ *                               with libcuda is bound before that and finds them still
  *   SIMGPU_DELAY_US=0           each kernel, copy, memset and host function of a stream takes this
  *                               long at least; "a-b" draws from a seeded uniform distribution
  *   SIMGPU_SEED=1               the seed of those draws
+ *   SIMGPU_PEER_US=0            a copy between two devices takes so much longer, and has both for
+ *                               itself: other such copies from or to one of them wait
+ *   SIMGPU_QUEUE=0              so many operations fit into the queue of a stream; a call that adds
+ *                               one more waits until there is room. 0: any number
+ *   SIMGPU_STRICT=1             the use of a destroyed handle, which the driver API leaves
+ *                               undefined, aborts, and says where it was used and destroyed.
+ *                               0: it is refused
+ *   SIMGPU_DESTROY_US=0         a call that destroys a handle takes so much longer; who uses the
+ *                               handle meanwhile uses a destroyed one
  *   SIMGPU_CONTENTS=full        "none" drops copies and memsets of more than 64 KiB
- *   SIMGPU_FAIL=                function@N=ERROR[,...]: the Nth call of a function, named by its
- * base or exported name, returns ERROR (name or number of a CUresult) and does nothing;
- * function@*=ERROR fails every call SIMGPU_LATENCY=0            1: memory calls take the real time
- * that real drivers take SIMGPU_SHARED=              a file through which processes share the
- * memory of the devices SIMGPU_NO_VMM=0             1: a device without virtual memory management
+ *   SIMGPU_FAIL=                rules, separated by commas: see below
+ *   SIMGPU_OTHER=               what another process holds of device 0: FUNCTION@N=SIZE, separated
+ *                               by commas: from the Nth call of FUNCTION on, SIZE or what is left
+ *   SIMGPU_LATENCY=0            1: memory calls take the real time that real drivers take
+ *   SIMGPU_SHARED=              a file through which processes share the memory of the devices
+ *   SIMGPU_NO_VMM=0             1: a device without virtual memory management
  *   SIMGPU_HOST_NUMA=1          0: a device that cannot map host-located chunks
+ *   SIMGPU_RDMA=0               1: network cards can reach mapped memory (GPUDirect RDMA)
  *   SIMGPU_PEERS=1              0: no device can access another's memory
+ *
+ * Injected failures. A rule of SIMGPU_FAIL is FUNCTION@CALLS=ERROR. A call that fails by a rule
+ * returns ERROR, a CUresult by name or number, and does nothing. FUNCTION is a base name (all its
+ * ABIs and flavours), an exported name, or "any". CALLS is one of
+ *
+ *   N      the Nth call of FUNCTION from the start of the process
+ *   N-M    the Nth to the Mth call
+ *   +N     the Nth call of FUNCTION after the first failure by the rule before this one
+ *   +N-M   the Nth to the Mth call after it
+ *   *      every call
+ *
+ * so "cuMemMap@3=2,any@+4-6=CUDA_ERROR_UNKNOWN" fails the third cuMemMap, and then the fourth to
+ * the sixth call that follows it, whatever is called.
  *
  * Modules. Any image is accepted; unless it says otherwise a function of any name exists in it and
  * takes no declared parameters. An image that begins with the line `simgpu-module` is text:
@@ -53,14 +84,21 @@ extern "C" {
 /* Delay of every later stream operation, microseconds, drawn from low to high inclusive. */
 void simgpu_set_delay(uint64_t low_us, uint64_t high_us);
 
-/* Calls so far of a function, by base name (all its ABIs and flavours) or exported name; failed and
- * injected ones count. A name that does not exist: UINT64_MAX. */
+/* Calls so far of a function, by base name (all its ABIs and flavours) or exported name, or of
+ * "any"; failed and injected ones count. A name that does not exist: UINT64_MAX. */
 uint64_t simgpu_calls(const char *function);
 
 /* The call_number-th call of function from now on (1: the next one) returns error, a CUresult,
  * once; 0 as call_number: every call from now on. Nonzero result: no such function, or too many
  * rules. */
 int simgpu_fail(const char *function, uint64_t call_number, int error);
+
+/* The same for `count` calls, of which the call_number-th from now on is the first; both from 1. */
+int simgpu_fail_calls(const char *function, uint64_t call_number, uint64_t count, int error);
+
+/* The same, but counted from the first failure by the rule that was added last (1: the next call of
+ * `function` after it). Nonzero result, too, where there is no rule. */
+int simgpu_fail_then(const char *function, uint64_t call_number, uint64_t count, int error);
 
 /* Withdraws all injected failures. */
 void simgpu_fail_clear(void);

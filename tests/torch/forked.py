@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs scripts in processes forked from one that has imported PyTorch: the import costs several
 times what a small job does.
 
@@ -26,7 +27,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -203,6 +203,7 @@ def run_in(
     all_settings = {
         "SIMGPU_DEVICES": ranks,
         "SIMGPU_SHARED": folder / "devices",
+        "XDG_CACHE_HOME": folder / "cache",
         **(ranks_settings(ranks) if ranks > 1 else {}),
         **settings,
     }
@@ -236,7 +237,7 @@ def run_source(source: str, ranks: int = 1, **settings: object) -> harness.Resul
     server = forks(shim=False)
     folder = new_folder(server)
     script = folder / "script.py"
-    script.write_text(textwrap.dedent(source))
+    script.write_text(harness.script_text(source))
     return run_in(server, folder, script, (), ranks, 200, settings)
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs Python scripts on the simulated GPU, with settings and, if wanted, with memshim preloaded.
 
     result = harness.run("import torch; print(torch.cuda.device_count())", SIMGPU_DEVICES=2)
@@ -11,7 +12,9 @@ have PyTorch: decorate test classes with `@harness.needs_torch`.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import importlib.util
 import json
 import os
@@ -41,6 +44,8 @@ WORKLOADS = ROOT / "tests" / "workloads"
 needs_torch = unittest.skipUnless(
     importlib.util.find_spec("torch"), "PyTorch is not installed in this Python"
 )
+# What takes long and says little that the others do not.
+thorough = unittest.skipUnless(os.environ.get("MEMSHIM_TEST_ALL"), "scripts/test.sh --all")
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,20 @@ class Result:
 Preload = Path | Sequence[Path] | None
 
 
+@functools.cache
+def caches() -> Path:
+    """A folder that goes when the tests of this process end."""
+    holder = tempfile.TemporaryDirectory(prefix="memshim-test.")
+    atexit.register(holder.cleanup)
+    return Path(holder.name)
+
+
+def new_cache() -> Path:
+    """What an earlier run found out must not decide what a later one does: each has a cache of its
+    own."""
+    return Path(tempfile.mkdtemp(dir=caches()))
+
+
 def environment(preload: Preload = None, **settings: object) -> dict[str, str]:
     """This process's environment with these variables; None removes one.
 
@@ -94,8 +113,11 @@ def environment(preload: Preload = None, **settings: object) -> dict[str, str]:
     kept["MEMSHIM_BUILD"] = str(BUILD)
     if (Path(sys.prefix) / "bin" / "python").exists():
         kept["MEMSHIM_VENV"] = sys.prefix
+    kept["XDG_CACHE_HOME"] = str(new_cache())
     kept["OMP_NUM_THREADS"] = "1"
     kept["MEMSHIM_SPILL"] = os.environ.get("MEMSHIM_TEST_SPILL", "off")
+    # What a test reads of a report stands when the program has ended, however busy the machine is.
+    kept["MEMSHIM_REPORT_WAIT"] = "300"
     if preload is not None:
         paths = [preload] if isinstance(preload, Path) else preload
         kept["LD_PRELOAD"] = ":".join(str(path) for path in paths)
@@ -162,6 +184,13 @@ def torchrun(ranks: int) -> list[str]:
     ]
 
 
+def script_text(source: str) -> str:
+    """A script of this Python source text; its lines keep their numbers. At its end it waits for
+    autograd's threads."""
+    before = f"import sys; sys.path.append({str(WORKLOADS)!r}); import settle; "
+    return before + textwrap.dedent(source)
+
+
 def run(
     source: str,
     *arguments: str,
@@ -173,7 +202,7 @@ def run(
     """Runs Python source text; with `ranks`, as that many ranks under torchrun."""
     with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
         script = Path(folder) / "script.py"
-        script.write_text(textwrap.dedent(source))
+        script.write_text(script_text(source))
         start = torchrun(ranks) if ranks else [sys.executable]
         return run_command(
             [*start, script, *arguments],
@@ -217,7 +246,7 @@ def run_memshim(
     """Runs Python source text under `memshim run`, with these settings."""
     with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
         script = Path(folder) / "script.py"
-        script.write_text(textwrap.dedent(source))
+        script.write_text(script_text(source))
         start = torchrun(ranks) if ranks else [sys.executable, *python]
         result = run_command(
             [CLI, "run", "--", *start, script, *arguments],
@@ -243,7 +272,7 @@ def run_stamped(
     """
     with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
         script = Path(folder) / "script.py"
-        script.write_text(textwrap.dedent(source))
+        script.write_text(script_text(source))
         start = torchrun(ranks) if ranks else [sys.executable]
         result = run_command(
             [*start, script, *arguments],

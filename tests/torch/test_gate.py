@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch jobs brought to a standstill at random: they compute what they compute without.
 
 The job's own thread waits at the gate with Python's global lock held, as it does where another
@@ -67,6 +68,7 @@ class Standstills(unittest.TestCase):
     def test_gpt(self) -> None:
         self.check("gpt.py", "--steps", "8", "--vary")
 
+    @harness.thorough
     def test_slow_device(self) -> None:
         self.check("gpt.py", "--steps", "3", SIMGPU_DELAY_US="0-100")
 

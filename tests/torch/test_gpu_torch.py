@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """scripts/gpu_check.sh with PyTorch on the simulated GPU: its jobs run under memshim and without,
 as many as fit into a minute, and what does not is told and not failed."""
 
@@ -44,6 +45,7 @@ class GpuCheck(unittest.TestCase):
         assert isinstance(found, dict)
         return found
 
+    @harness.thorough
     def test_a_minute_of_it(self) -> None:
         with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
             found = self.check(folder)

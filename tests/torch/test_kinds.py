@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What memshim says memory was for, against the bytes that each script counts itself."""
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Kinds(unittest.TestCase):
         model = next(k for k in report["kinds"] if k["kind"] == "parameters")
         self.assertGreaterEqual(kept["bytes"], model["bytes"])
 
+    @harness.thorough
     def test_two_ranks_in_training_and_validation(self) -> None:
         few = ("--epochs", "2", "--batches", "2", "--validation-batches", "1", "--layers", "2")
         for report in self.check_job("spectrum_finetune.py", *few, ranks=2):

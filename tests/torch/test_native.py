@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real PyTorch under memshim: its tensors seen from below, the cap, out-of-memory, same results."""
 
 from __future__ import annotations
@@ -132,6 +133,7 @@ class SeenFromBelow(unittest.TestCase):
     def test_expandable_segments(self) -> None:
         self.check_churn(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
 
+    @harness.thorough
     def test_expandable_segments_by_the_new_name(self) -> None:
         self.check_churn(PYTORCH_ALLOC_CONF="expandable_segments:True")
 
@@ -195,6 +197,7 @@ class SameResults(unittest.TestCase):
     def test_expandable(self) -> None:
         self.check_same({"PYTORCH_ALLOC_CONF": "expandable_segments:True"}, {})
 
+    @harness.thorough
     def test_async_backend_and_what_it_does_not_report(self) -> None:
         conf: dict[str, Any] = {"PYTORCH_ALLOC_CONF": "backend:cudaMallocAsync"}
         alone = harness.run(CHURN, **conf).check().lines("job")[0]
@@ -246,6 +249,22 @@ RETRY = """
 """
 
 
+# As PyTorch's own test_out_of_memory_retry: twice a half does not fit beside the context.
+HALVES = """
+    import json, torch
+    size = torch.cuda.get_device_properties(0).total_memory // 2
+    first, second = torch.empty(size, dtype=torch.int8, device="cuda"), None
+    try:
+        second = torch.empty(size, dtype=torch.int8, device="cuda")
+    except torch.OutOfMemoryError:
+        pass
+    served = second is not None
+    del first, second
+    again = torch.empty(size, dtype=torch.int8, device="cuda")
+    print(json.dumps({"event": "end", "served": served}))
+"""
+
+
 @harness.needs_torch
 class OutOfMemory(unittest.TestCase):
     def test_fatal_as_without_the_shim(self) -> None:
@@ -284,6 +303,23 @@ class OutOfMemory(unittest.TestCase):
         events = job.only()["oom_events"]
         self.assertEqual([event["recovered"] for event in events], [True])
         self.assertEqual(job.only()["devices"][0]["peak_live_bytes"], 1100 * MIB)
+
+    def test_a_request_takes_nothing_from_its_own_pages(self) -> None:
+        job = harness.run_memshim(HALVES, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="off")
+        self.assertEqual([end["served"] for end in job.result.check().lines("end")], [False])
+        report = job.only()
+        self.assertGreater(len(report["oom_events"]), 1)
+        for event in report["oom_events"]:
+            self.assertEqual(event["verdict"], "cap")
+        self.assertNotIn("they lie in host memory", job.result.stderr)
+        self.assertNotIn("fragmentation", job.result.stderr)
+
+    def test_what_a_request_lacks_is_spilled(self) -> None:
+        """Where live memory may move to the host, the same request is served."""
+        job = harness.run_memshim(HALVES, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="auto")
+        self.assertEqual([end["served"] for end in job.result.check().lines("end")], [True])
+        self.assertEqual(job.only()["oom_events"], [])
+        self.assertNotIn("they lie in host memory", job.result.stderr)
 
     def test_the_drivers_out_of_memory(self) -> None:
         """The device refuses although the cap has room."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real PyTorch under memshim: ranks, workers, children, signals, and a report while it runs."""
 
 from __future__ import annotations
@@ -7,7 +8,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import textwrap
 import unittest
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,7 @@ WORKERS = """
 """
 
 LOOP = """
+    import time
     import torch
     live = torch.empty(6 << 20, dtype=torch.uint8, device="cuda")
     print("ready", flush=True)
@@ -91,6 +92,8 @@ LOOP = """
             steps += 1
             if steps == 2000:
                 print("many", flush=True)
+            if steps >= 2000:
+                time.sleep(0.01)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
         raise
@@ -134,6 +137,7 @@ class Ranks(unittest.TestCase):
 
 @harness.needs_torch
 class Children(unittest.TestCase):
+    @harness.thorough
     def test_only_those_that_use_a_device_leave_something(self) -> None:
         alone = harness.run(WORKERS).check()
         job = harness.run_memshim(WORKERS)
@@ -151,7 +155,7 @@ class Signals(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="memshim-test.")
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        (self.folder / "script.py").write_text(textwrap.dedent(LOOP))
+        (self.folder / "script.py").write_text(harness.script_text(LOOP))
 
     def job(self) -> list[str | Path]:
         return [harness.CLI, "run", "--", "python", self.folder / "script.py"]

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """PyTorch jobs whose tensors are stamped while memshim takes the holes between them all the while.
 
 Each runs at a limit that lies well below what PyTorch holds: without taking holes it cannot end.
@@ -444,6 +445,7 @@ class HolesTaken(unittest.TestCase):
             with self.subTest(conf):
                 self.check(job, limit, births, PYTORCH_ALLOC_CONF=conf, **settings)
 
+    @harness.thorough
     def test_pytorchs_own_account_is_as_with_ample_memory(self) -> None:
         for conf in CONFS:
             with self.subTest(conf):
@@ -452,6 +454,7 @@ class HolesTaken(unittest.TestCase):
                 short = self.check(SAME, CONTEXT + 176 * MIB, 1500, PYTORCH_ALLOC_CONF=conf)
                 self.assertEqual(short, ample)
 
+    @harness.thorough
     def test_snapshots_pools_and_fractions_are_as_without_the_shim(self) -> None:
         """With ample memory for both: half of what there is is PyTorch's own limit."""
         room: dict[str, Any] = {
@@ -507,10 +510,12 @@ class HolesTaken(unittest.TestCase):
         why = {
             "page": "asked for 2.0 MiB, and PyTorch for 20.0 MiB to put it in, 10.0 MiB short of",
             "fraction": "PyTorch itself refused: its set_per_process_memory_fraction",
+            "setting": "PyTorch itself refused: per_process_memory_fraction in PYTORCH_ALLOC_CONF",
         }
         for conf, case, other in (
             (CONFS[1], "page", "fraction"),
             (CONFS[0], "fraction", "page"),
+            (f"{CONFS[0]},per_process_memory_fraction:0.5", "setting", "fraction"),
         ):
             with self.subTest(conf=conf, case=case):
                 run = harness.run(

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The preload that stamps tensors sees what it is there to see: memory broken on purpose.
 
 Without memshim: the job itself takes memory away from PyTorch, through the driver.

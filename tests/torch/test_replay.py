@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real PyTorch, replayed: from a memory snapshot of its own, and from a trace of memshim's."""
 
 from __future__ import annotations

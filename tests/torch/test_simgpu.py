@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Real PyTorch on the simulated GPU, without memshim: what later tests stand on."""
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Script(unittest.TestCase):
         source = (
             "import os, time\n"
             "print(os.environ['SIMGPU_SHARED'], flush=True)\n"
-            "try:\n    time.sleep(60)\n"
+            # Short ones: a signal just before one is seen after it.
+            "try:\n    while True: time.sleep(0.1)\n"
             "except KeyboardInterrupt:\n    raise SystemExit(9)\n"
         )
         with harness.started([sys.executable, "-c", source]) as process:
@@ -237,6 +239,23 @@ class Device(unittest.TestCase):
                     """
                 ).check()
 
+    def test_profiler_sees_the_host_and_no_device(self) -> None:
+        result = forked.run_source(
+            """
+            import torch
+            from torch.profiler import ProfilerActivity, profile
+            x = torch.ones(64, 64, device="cuda")
+            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
+                y = x @ x
+                torch.cuda.synchronize()
+            names = {event.key for event in profiled.key_averages()}
+            assert "aten::mm" in names, names
+            assert not any(event.device_time_total for event in profiled.key_averages())
+            print("done")
+            """,
+        ).check()
+        self.assertIn("done", result.stdout)
+
     def test_loader_workers_and_pinned_batches(self) -> None:
         harness.run(
             """
@@ -298,16 +317,11 @@ class Training(unittest.TestCase):
     def test_recurrent_is_possible_without_cudnn(self) -> None:
         forked.run_source(
             """
-            import time
             import torch
             torch.backends.cudnn.enabled = False
             model = torch.nn.LSTM(32, 64, num_layers=2).cuda()
             output, _ = model(torch.randn(10, 4, 32, device="cuda"))
             output.sum().backward()
-            torch.cuda.synchronize()
-            # Autograd's thread lets go of Python objects after backward has returned. An
-            # interpreter that ends meanwhile ends that thread inside C++: std::terminate.
-            time.sleep(0.5)
             """
         ).check()
 
@@ -375,6 +389,43 @@ class Ranks(unittest.TestCase):
         ).check()
         self.assertEqual(sorted(result.stdout.split("\n")), ["", "done 0", "done 1"])
 
+    def test_default_group_of_processes(self) -> None:
+        """What init_process_group() makes without being told a backend or a device."""
+        result = forked.run_source(
+            """
+            import os, torch
+            import torch.distributed as dist
+            rank = int(os.environ["RANK"])
+            torch.cuda.set_device(rank)
+            dist.init_process_group()
+            device = torch.device("cuda", rank)
+            backend = dist.distributed_c10d._get_default_group()._get_backend(device)
+            print(type(backend).__name__ + "\\n", end="")
+            def on_device(value):
+                return torch.tensor([value], device=device)
+            both, reverse = dist.new_group([0, 1]), dist.new_group([1, 0])
+            for group in (None, both, reverse):  # a communicator each
+                x = on_device(rank + 1.0)
+                dist.all_reduce(x, group=group)
+                assert x.item() == 3.0, x
+                x = on_device(rank + 5.0)
+                dist.broadcast(x, src=1, group=group)
+                assert x.item() == 6.0, x
+                parts = [on_device(0.0), on_device(0.0)]
+                dist.all_gather(parts, on_device(rank + 7.0), group=group)
+                assert [part.item() for part in parts] == [7.0, 8.0], parts
+                dist.barrier(group=group)
+            dist.destroy_process_group(both)
+            x = on_device(1.0)
+            dist.all_reduce(x, group=reverse)
+            assert x.item() == 2.0, x
+            dist.destroy_process_group()
+            """,
+            ranks=2,
+            SIMGPU_DEVICES=2,
+        ).check()
+        self.assertEqual(result.stdout.split(), ["ProcessGroupNCCL2"] * 2)
+
     def check_ranks(
         self,
         *arguments: str,
@@ -416,6 +467,7 @@ class Ranks(unittest.TestCase):
             self.assertEqual(total, elements * SMALL_GPT_PARAMETERS, name)
             self.assertLess(ends[0][f"{name}_bytes"], 0.6 * total)
 
+    @harness.thorough
     def test_expandable_segments_and_contents_off(self) -> None:
         self.check_ranks(
             start=OWN,
@@ -435,6 +487,7 @@ class Ranks(unittest.TestCase):
         self.assertEqual([end["steps"] for end in result.lines("end")], [20, 20])
         self.assertEqual(len(result.lines("step")), 40)
 
+    @harness.thorough
     def test_out_of_memory_ends_the_job_with_pytorchs_error(self) -> None:
         result = harness.run_workload(
             "asv_transformer.py",

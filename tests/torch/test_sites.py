@@ -1,10 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
 """Call sites in real PyTorch: the line that made each tensor."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
-import textwrap
 import unittest
 from collections import Counter
 from pathlib import Path
@@ -63,7 +63,7 @@ class Sites(unittest.TestCase):
     def run_source(self, source: str, **settings: Any) -> Trace:
         with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
             script = Path(folder) / "script.py"
-            script.write_text(textwrap.dedent(source))
+            script.write_text(harness.script_text(source))
             return self.trace_of(script, **settings)
 
     def test_two_lines_are_two_sites(self) -> None:

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A snapshot made of memshim's trace, read by PyTorch's own tools."""
 
 from __future__ import annotations

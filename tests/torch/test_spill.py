@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Jobs that need more than there is complete when what is cold may lie in host memory."""
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a training loop asks memshim: the README's example, beside what PyTorch itself says."""
+# SPDX-License-Identifier: Apache-2.0
+"""What a training loop asks memshim: the documents' example, beside what PyTorch itself says."""
 
 from __future__ import annotations
 
@@ -36,10 +37,10 @@ JOB = """
 """
 
 
-def readme_example() -> str:
-    text = (harness.ROOT / "README.md").read_text()
+def documents_example() -> str:
+    text = (harness.ROOT / "docs/top.md").read_text()
     found = re.search(r"<!-- ctypes -->\n```python\n(.*?)```\n<!-- end -->", text, re.DOTALL)
-    assert found, "README.md has no example"
+    assert found, "docs/top.md has no example"
     return found[1]
 
 
@@ -48,7 +49,7 @@ class Stats(unittest.TestCase):
     def test_native_mode(self) -> None:
         with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
             result = harness.run(
-                readme_example() + textwrap.dedent(JOB),
+                documents_example() + textwrap.dedent(JOB),
                 preload=harness.SHIM,
                 MEMSHIM_OUTPUT=Path(folder) / "out",
                 MEMSHIM_FRACTION="0.5",
@@ -68,7 +69,7 @@ class Stats(unittest.TestCase):
         self.assertFalse(end["elsewhere"])
 
     def test_without_memshim(self) -> None:
-        script = readme_example() + "assert memshim_stats() is None\n"
+        script = documents_example() + "assert memshim_stats() is None\n"
         harness.run(script).check()
 
 

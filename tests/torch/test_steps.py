@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Training steps that memshim finds by itself, against what each script says it did."""
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class Steps(unittest.TestCase):
         few = ("--accumulation", "3", "--keep-gradients")
         self.check_job("asv_transformer.py", *small, *few, passes=3)
 
+    @harness.thorough
     def test_training_and_validation_in_turn_on_two_ranks(self) -> None:
         few = ("--epochs", "2", "--batches", "3", "--validation-batches", "2", "--layers", "2")
         self.check_job("spectrum_finetune.py", *few, ranks=2)

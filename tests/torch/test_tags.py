@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Phases that a PyTorch program marks with NVTX, seen without a tool."""
 
 from __future__ import annotations

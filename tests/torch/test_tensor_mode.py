@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tensor mode: each tensor is a cudaMallocAsync; and what PyTorch is told to be like."""
 
 from __future__ import annotations

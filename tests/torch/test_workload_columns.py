@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The five workloads of the users' guides: what each one's report.json has to show, and what
 memshim diff has to say of two runs.
 
@@ -12,7 +13,6 @@ import json
 import os
 import subprocess
 import tempfile
-import textwrap
 import unittest
 from pathlib import Path
 from typing import Any
@@ -547,7 +547,7 @@ class Bounded(unittest.TestCase):
     def runs(self) -> tuple[forked.Run, forked.Run]:
         with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
             script = Path(folder) / "long.py"
-            script.write_text(textwrap.dedent(LONG))
+            script.write_text(harness.script_text(LONG))
             whole = forked.run(script)
             bounded = forked.run(script, MEMSHIM_TRACE_LIMIT="1MiB")
         whole.result.check()

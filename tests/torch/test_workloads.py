@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The jobs of tests/workloads under memshim, at the sizes of the GPUs that they are meant for."""
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Workloads(unittest.TestCase):
     def test_asv_transformer(self) -> None:
         self.check_job("24GiB", 1, "asv_transformer.py", "--steps", "1", "--accumulation", "2")
 
+    @harness.thorough
     def test_asv_transformer_in_chunks(self) -> None:
         chunks = ("--asv-chunk-size", "256", "--checkpoint-chunks")
         steps = ("--steps", "1", "--accumulation", "2")
@@ -62,17 +64,21 @@ class Workloads(unittest.TestCase):
         self.assertEqual(len(result.lines("out_of_memory")), 1)
         self.assertTrue(report["oom_events"])
 
+    @harness.thorough
     def test_spectrum_transformer(self) -> None:
         few = ("--epochs", "1", "--batches", "4", "--validation-batches", "2")
         self.check_job("24GiB", 2, "spectrum_finetune.py", *few)
 
+    @harness.thorough
     def test_language_model(self) -> None:
         self.check_job("44GiB", 4, "lm512m.py", "--steps", "1", "--accumulation", "1")
 
+    @harness.thorough
     def test_mixture_of_experts(self) -> None:
         evaluation = ("--evaluate-every", "2", "--evaluation-factor", "4")
         self.check_job("24GiB", 1, "moe.py", "--steps", "2", "--layers", "4", *evaluation)
 
+    @harness.thorough
     def test_mixture_of_experts_sharded(self) -> None:
         for sharding in ("zero1", "fsdp2"):
             with self.subTest(sharding):
@@ -82,12 +88,15 @@ class Workloads(unittest.TestCase):
     def test_unet(self) -> None:
         self.check_job("24GiB", 1, "unet.py", "--steps", "4")
 
+    @harness.thorough
     def test_detector(self) -> None:
         self.check_job("24GiB", 1, "detector.py", "--steps", "6")
 
+    @harness.thorough
     def test_encoder_decoder(self) -> None:
         self.check_job("24GiB", 1, "encoder_decoder.py", "--steps", "4")
 
+    @harness.thorough
     def test_gan(self) -> None:
         self.check_job("24GiB", 1, "gan.py", "--steps", "4")
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workload 1: pre-training of a three-stage transformer over DNA sequence variants (24 GB GPU).
 
 A sample is a set of sequences ("tokens") of some bases each. The first stage reads the bases of

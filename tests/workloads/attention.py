@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Transformer layers: with explicit attention, so that score matrices exist, and with fused."""
 
 from __future__ import annotations

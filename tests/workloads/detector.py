@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workload 6b: a detector whose batches arrive on a side stream.
 
 Images and the number of boxes differ from batch to batch. The next batch is copied on a stream of

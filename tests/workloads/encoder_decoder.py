@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """An encoder-decoder in the manner of T5, lengths of source and target drawn for every batch.
 
 The decoder attends to itself and to the encoder's output, whose length has nothing to do with its

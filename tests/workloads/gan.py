@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Wasserstein GAN with gradient penalty, batches that differ from step to step.
 
 The penalty is the gradient's norm of the critic's judgement, and is itself trained: its backward

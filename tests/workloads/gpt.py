@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A small GPT with lengths and batches that differ from step to step.
 
 Every switch that changes how PyTorch allocates is an option: checkpointing, autocast, evaluation

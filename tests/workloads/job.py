@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What every workload here does around its training loop: ranks, device, and its own truth.
 
 A workload is plain PyTorch. It prints JSON lines, one for each step and one at the end, with what
@@ -15,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import settle  # noqa: F401
 import torch
 import torch.distributed as dist
 from torch import nn

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workload 4: a 512 M parameter language model, data parallel (four ranks, 44 GB GPUs).
 
 Weights and gradients are bfloat16; the optimizer works on float32 master copies. With --save a

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workload 5: a mixture of experts of 100 M parameters (24 GB GPU, one or two ranks).
 
 Every layer sends each token to one of eight experts; the shares differ in every step and layer.

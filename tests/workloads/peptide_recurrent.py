@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workload 2: a recurrent peptide model with a loss that renders spectra (24 GB GPU).
 
 A state of peptide positions is refined by the same layers again and again, 8 supervision times 6

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workload 3: fine-tuning of a spectrum transformer, training and validation in turn (two ranks).
 
 Batches are small and the number of peaks differs between them; the cache is cleared after every

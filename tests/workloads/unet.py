@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Workload 6a: a U-Net trained at several resolutions, with a moving average of its weights.
 
 The resolution is drawn anew for every step, so block sizes vary by a factor of sixteen.

@@ -1,12 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every call of the device fails once, at every place: short scenarios, drawn from a seed, are
  * played again and again, and each time another call is the one that fails. What is called then
  * says so and changes nothing, everybody goes on, and at the end the device has everything back.
  * Then some of them again, where another call fails as soon as the first has: the one that undoes.
+ * And where calls of every kind fail that come within twenty of the first, one or several on end.
  *
- *   faults_pool [--scenarios N] [--seed S] [--pairs N]
+ *   faults_pool [--scenarios N] [--seed S] [--pairs N] [--runs N] [--minutes N]
  *
  * --pairs: of each call that fails, one place in so many is played with a second; 0 (the default):
- * none. */
+ * none. --runs: of all that can be played with a run of failures after the first, one in so many;
+ * 0 (the default): none. --minutes: scenarios without end until the time is over. */
 #include <inttypes.h>
 #include <limits.h>
 #include <malloc.h>
@@ -14,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/clock.h"
 #include "framework.h"
 #include "program.h"
 #include "stage.h"
@@ -29,8 +33,9 @@ struct fault {
     enum ms_dry_op op;
     uint64_t nth;
     ms_status_t status;
-    enum ms_dry_op second_op; /* fails the second_nth time after the first failure; 0: does not */
-    uint64_t second_nth;
+    enum ms_dry_op second_op;          /* fails the second_nth time after the first failure;
+                                          MS_DRY_OP_COUNT: any, and second_count calls on end */
+    uint64_t second_nth, second_count; /* 0: nothing else fails */
 };
 
 struct scene {
@@ -43,7 +48,7 @@ struct scene {
     uint64_t calls_before; /* of the kind that fails */
 };
 
-static const char *const op_name[MS_DRY_OP_COUNT] = {
+static const char *const op_name[MS_DRY_OP_COUNT + 1] = {
     [MS_DRY_ADDRESS_RESERVE] = "address_reserve",
     [MS_DRY_ADDRESS_FREE] = "address_free",
     [MS_DRY_CHUNK_CREATE] = "chunk_create",
@@ -51,15 +56,16 @@ static const char *const op_name[MS_DRY_OP_COUNT] = {
     [MS_DRY_MAP] = "map",
     [MS_DRY_SET_ACCESS] = "set_access",
     [MS_DRY_UNMAP] = "unmap",
-    [MS_DRY_MARK] = "mark",
-    [MS_DRY_MARK_QUERY] = "mark_query",
-    [MS_DRY_MARK_WAIT] = "mark_wait",
+    [MS_DRY_FENCE_TAKE] = "mark",
+    [MS_DRY_FENCE_QUERY] = "mark_query",
+    [MS_DRY_FENCE_WAIT] = "mark_wait",
     [MS_DRY_STREAM_WAIT] = "stream_wait",
     [MS_DRY_PLAIN_ALLOC] = "plain_alloc",
     [MS_DRY_PLAIN_FREE] = "plain_free",
     [MS_DRY_HALT] = "halt",
     [MS_DRY_COPY] = "copy",
     [MS_DRY_COPY_WAIT] = "copy_wait",
+    [MS_DRY_OP_COUNT] = "any",
 };
 
 /* The kinds: blocks alone; a framework's segments; its pages; both against each other, short of
@@ -160,10 +166,13 @@ static bool fine(const struct scene *scene, const struct fault *fault, uint64_t 
     }
     (void)fprintf(stderr,
                   "faults_pool: step %" PRIu64 ": %s\n  call %" PRIu64
-                  " of %s fails with %d, then call %" PRIu64
-                  " of %s (0: none); again: faults_pool --scenarios 1 --seed %" PRIu64 "\n",
+                  " of %s fails with %d, then call %" PRIu64 " of %s (0: none), %" PRIu64
+                  " on end; again: faults_pool --seed %" PRIu64 " --fault %d,%" PRIu64
+                  ",%d,%d,%" PRIu64 ",%" PRIu64 "\n",
                   at, wrong, fault->nth, op_name[fault->op], fault->status, fault->second_nth,
-                  op_name[fault->second_op], scene->seed);
+                  op_name[fault->second_op], fault->second_count, scene->seed, (int)fault->op,
+                  fault->nth, fault->status, (int)fault->second_op, fault->second_nth,
+                  fault->second_count);
     return false;
 }
 
@@ -179,6 +188,7 @@ static bool play(struct scene *scene, uint64_t seed, const struct fault *fault, 
     stage->second.waits = fault->second_nth != 0;
     stage->second.op = fault->second_op;
     stage->second.nth = fault->second_nth;
+    stage->second.count = fault->second_count;
     stage->second.status = fault->status;
     for (uint64_t at = 0; at < STEPS && good; at++) {
         stage->armed = fault->nth != 0 && (!*reached || fault->second_nth != 0);
@@ -246,6 +256,38 @@ static bool play_pairs(struct scene *scene, uint64_t seed, uint64_t stride, uint
     return good;
 }
 
+/* Failures of any call within the first twenty after one, so many on end: up to a device that does
+ * nothing for a while. */
+enum { NEAR_CALLS = 20 };
+static const uint64_t run_lengths[] = {1, 2, 3, 5, 8, 40};
+
+/* One in `stride` of what there is. Which one is the seed's. */
+static bool play_runs(struct scene *scene, uint64_t seed, uint64_t stride, uint64_t *plays)
+{
+    enum { LENGTHS = sizeof(run_lengths) / sizeof(run_lengths[0]) };
+    bool good = true;
+    uint64_t skip = seed;
+    for (int op = 0; op < MS_DRY_OP_COUNT && good && stride != 0; op++) {
+        bool reached = true;
+        for (uint64_t nth = 1; reached && good; nth++) {
+            for (uint64_t k = 0; reached && good && k < (uint64_t)NEAR_CALLS * LENGTHS; k++) {
+                if (++skip % stride != 0) {
+                    continue;
+                }
+                struct fault fault = {.op = (enum ms_dry_op)op,
+                                      .nth = nth,
+                                      .status = k % 2 == 0 ? MS_ERR_NO_MEMORY : DEVICE_ERROR,
+                                      .second_op = MS_DRY_OP_COUNT,
+                                      .second_nth = 1 + k / LENGTHS,
+                                      .second_count = run_lengths[k % LENGTHS]};
+                good = play(scene, seed, &fault, &reached);
+                ++*plays;
+            }
+        }
+    }
+    return good;
+}
+
 /* ---- the last rung */
 
 enum { TILES = 10 }; /* granules of an arena, one tensor on each */
@@ -276,8 +318,8 @@ static ms_status_t report_tiles(struct rungs *rungs, unsigned from, unsigned to,
     for (unsigned k = from; k < to && status == MS_OK; k++) {
         ms_addr_t addr = rungs->arena.addr + k * GRANULE;
         ms_arenas_t *arenas = rungs->stage.arenas;
-        status = births ? ms_arenas_born(arenas, addr, GRANULE, 0, UINT64_MAX)
-                        : ms_arenas_died(arenas, addr, GRANULE, UINT64_MAX);
+        status = births ? ms_arenas_allocated(arenas, addr, GRANULE, 0, UINT64_MAX)
+                        : ms_arenas_freed(arenas, addr, GRANULE, UINT64_MAX);
     }
     return status;
 }
@@ -395,36 +437,80 @@ static bool number(const char *text, uint64_t *out)
     return end_of_number != text && *end_of_number == '\0';
 }
 
+struct options {
+    uint64_t scenarios, seed, pairs, runs, minutes;
+    struct fault fault; /* the one to play again */
+};
+
+/* OP,NTH,STATUS,OP,NTH,COUNT, as a failure prints it. */
+static bool fault_of(const char *text, struct fault *out)
+{
+    int op = 0;
+    int second_op = 0;
+    int read = sscanf(text, "%d,%" SCNu64 ",%d,%d,%" SCNu64 ",%" SCNu64, &op, &out->nth,
+                      &out->status, &second_op, &out->second_nth, &out->second_count);
+    out->op = (enum ms_dry_op)op;
+    out->second_op = (enum ms_dry_op)second_op;
+    return read == 6 && op >= 0 && op < MS_DRY_OP_COUNT && second_op >= 0 &&
+           second_op <= MS_DRY_OP_COUNT;
+}
+
+static bool parse(int argc, char **argv, struct options *out)
+{
+    bool good = true;
+    for (int k = 1; k < argc && good; k += 2) {
+        uint64_t *option = strcmp(argv[k], "--scenarios") == 0 ? &out->scenarios
+                           : strcmp(argv[k], "--seed") == 0    ? &out->seed
+                           : strcmp(argv[k], "--pairs") == 0   ? &out->pairs
+                           : strcmp(argv[k], "--runs") == 0    ? &out->runs
+                           : strcmp(argv[k], "--minutes") == 0 ? &out->minutes
+                                                               : NULL;
+        bool again = strcmp(argv[k], "--fault") == 0;
+        good = k + 1 < argc && (again ? fault_of(argv[k + 1], &out->fault)
+                                      : option != NULL && number(argv[k + 1], option));
+    }
+    if (!good) {
+        (void)fprintf(stderr, "usage: faults_pool [--scenarios N] [--seed S] [--pairs N] "
+                              "[--runs N] [--minutes N] [--fault OP,NTH,STATUS,OP,NTH,COUNT]\n");
+    }
+    return good;
+}
+
+static bool play_scenario(struct scene *scene, const struct options *options, uint64_t seed,
+                          uint64_t *plays)
+{
+    bool reached = false;
+    bool good = play(scene, seed, &(struct fault){0}, &reached); /* as it is without a fault */
+    for (int op = 0; op < MS_DRY_OP_COUNT && good; op++) {
+        good = play_all(scene, seed, (enum ms_dry_op)op, MS_ERR_NO_MEMORY, plays) &&
+               play_all(scene, seed, (enum ms_dry_op)op, DEVICE_ERROR, plays);
+    }
+    return good && play_pairs(scene, seed, options->pairs, plays) &&
+           play_runs(scene, seed, options->runs, plays);
+}
+
 int main(int argc, char **argv)
 {
-    uint64_t scenarios = 10;
-    uint64_t seed = 1;
-    uint64_t pairs = 0;
-    for (int k = 1; k < argc; k += 2) {
-        uint64_t *option = strcmp(argv[k], "--scenarios") == 0 ? &scenarios
-                           : strcmp(argv[k], "--seed") == 0    ? &seed
-                           : strcmp(argv[k], "--pairs") == 0   ? &pairs
-                                                               : NULL;
-        if (option == NULL || k + 1 == argc || !number(argv[k + 1], option)) {
-            (void)fprintf(stderr,
-                          "usage: faults_pool [--scenarios N] [--seed S] [--pairs N], not \"%s\"\n",
-                          argv[k]);
-            return 2;
-        }
+    struct options options = {.scenarios = 10, .seed = 1};
+    if (!parse(argc, argv, &options)) {
+        return 2;
     }
     /* Thousands of devices come and go: what one leaves is kept for the next. */
     (void)mallopt(M_TRIM_THRESHOLD, INT_MAX);
     struct scene *scene = malloc(sizeof(*scene));
-    uint64_t plays = 0;
-    bool good = scene != NULL && last_rung();
-    for (uint64_t k = 0; k < scenarios && good; k++) {
+    if (scene != NULL && options.fault.nth != 0) {
         bool reached = false;
-        good = play(scene, seed + k, &(struct fault){0}, &reached); /* as it is without a fault */
-        for (int op = 0; op < MS_DRY_OP_COUNT && good; op++) {
-            good = play_all(scene, seed + k, (enum ms_dry_op)op, MS_ERR_NO_MEMORY, &plays) &&
-                   play_all(scene, seed + k, (enum ms_dry_op)op, DEVICE_ERROR, &plays);
-        }
-        good = good && play_pairs(scene, seed + k, pairs, &plays);
+        bool same = play(scene, options.seed, &options.fault, &reached);
+        free(scene);
+        return same ? 0 : 1;
+    }
+    uint64_t plays = 0;
+    uint64_t scenarios = 0;
+    uint64_t until_ns = ms_clock_ns() + options.minutes * 60 * UINT64_C(1000000000);
+    bool good = scene != NULL && last_rung();
+    while (good &&
+           (options.minutes != 0 ? ms_clock_ns() < until_ns : scenarios < options.scenarios)) {
+        good = play_scenario(scene, &options, options.seed + scenarios++, &plays);
     }
     free(scene);
     printf("%" PRIu64 " scenarios, played %" PRIu64

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "framework.h"
 
 #include <string.h>
@@ -224,20 +225,23 @@ static bool unmap_pages(struct framework *framework, struct segment *segment, ui
     return true;
 }
 
-/* Creates, maps and gives access to pages; *created and *mapped say how far that went. */
+/* Creates, maps and gives access to pages; *created and *mapped say how far that went. The tensor
+ * that they are for will use them all. */
 static ms_status_t make_pages(struct framework *framework, struct segment *segment, uint64_t from,
                               uint64_t to, uint64_t *created, uint64_t *mapped)
 {
     struct stage *stage = framework->stage;
     uint64_t page_bytes = segment->page_bytes;
+    uint64_t free_bytes = ms_budget_free_bytes(&stage->budget);
     ms_status_t status = MS_OK;
     for (; *created < to; ++*created) {
         status = ms_proxy_create(stage->pool, page_bytes, NULL, !stage->capturing,
                                  &segment->page[*created]);
         if (status != MS_OK) {
-            if (!stage->capturing && stage_promises(stage, page_bytes)) {
-                model_wrong(&stage->model, "a page of %lu bytes is refused",
-                            (unsigned long)page_bytes);
+            uint64_t bytes = (*created - from + 1) * page_bytes;
+            if (!stage->capturing && stage_promises_all(stage, bytes, free_bytes)) {
+                model_wrong(&stage->model, "a page is refused, the last one of %lu bytes",
+                            (unsigned long)bytes);
             }
             segment->page[*created] = NULL;
             return status;
@@ -257,6 +261,9 @@ static ms_status_t make_pages(struct framework *framework, struct segment *segme
                            (to - from) * page_bytes);
 }
 
+/* More than the calls on end that are made to fail. */
+enum { UNMAP_TRIES = 64 };
+
 static bool map_pages(struct framework *framework, struct segment *segment, uint64_t from,
                       uint64_t to)
 {
@@ -268,10 +275,13 @@ static bool map_pages(struct framework *framework, struct segment *segment, uint
     }
     out_of_memory(framework, (to - from) * segment->page_bytes, status);
     for (uint64_t back = from; back < created; back++) {
-        bool gone = back < mapped && unmap_pages(framework, segment, back, back + 1);
+        bool gone = back >= mapped;
+        for (int tries = 0; !gone && tries < UNMAP_TRIES; tries++) {
+            gone = unmap_pages(framework, segment, back, back + 1);
+        }
         if (back >= mapped) {
             release_page(framework, segment, back);
-        } else if (!gone && !unmap_pages(framework, segment, back, back + 1)) {
+        } else if (!gone) {
             model_wrong(&framework->stage->model, "a page can be neither used nor given back");
         }
     }
@@ -491,7 +501,8 @@ static void report_birth(struct framework *framework, struct piece *piece)
         model_touch(&stage->model, MODEL_LIVE, segment->base, segment->bytes, -1);
     }
     uint64_t total_bytes = stage_total(stage, (int64_t)piece->bytes) + (lied ? 512 : 0);
-    ms_status_t status = ms_arenas_born(stage->arenas, piece->addr, piece->bytes, 7, total_bytes);
+    ms_status_t status =
+        ms_arenas_allocated(stage->arenas, piece->addr, piece->bytes, 7, total_bytes);
     check_report(framework, status, lied, "birth");
     piece->stranded = !ms_dry_accessible(stage->dry, piece->addr, piece->bytes);
     if (piece->stranded && (status == MS_OK || status == MS_ERR_NOT_READY)) {
@@ -566,7 +577,7 @@ static void bury(struct framework *framework, struct piece *piece)
     model_touch(&stage->model, piece->stranded ? MODEL_STRANDED : MODEL_LIVE, piece->addr,
                 piece->bytes, -1);
     uint64_t total_bytes = stage_total(stage, -(int64_t)piece->bytes) + (lied ? 512 : 0);
-    ms_status_t status = ms_arenas_died(stage->arenas, piece->addr, piece->bytes, total_bytes);
+    ms_status_t status = ms_arenas_freed(stage->arenas, piece->addr, piece->bytes, total_bytes);
     check_report(framework, status, lied, "death");
     piece->state = PIECE_FREE;
     piece->stranded = false;
@@ -645,9 +656,13 @@ static void look_at_page(struct framework *framework, bool pin)
         struct ms_proxy_info info;
         ms_status_t status = ms_proxy_pin(stage->pool, segment->page[page], &info);
         /* There may be no room to bring back what is on the host. */
-        bool spilled = stage->config.spill_limit_bytes > 0 && status == MS_ERR_NO_MEMORY;
+        bool spills = stage->config.spill_limit_bytes > 0;
+        bool spilled = status == (spills ? MS_ERR_NO_MEMORY : MS_ERR_NOT_SUPPORTED);
         if (status != MS_OK && !spilled && !stage_excuses(stage, status)) {
             model_wrong(&stage->model, "a pin is answered with %d", status);
+        }
+        if (status != MS_OK) {
+            return;
         }
         segment->pinned[page] = true;
         model_touch(&stage->model, MODEL_PINNED, segment->base + page * segment->page_bytes,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An actor: a framework's caching allocator, as PyTorch's is. It asks for segments of 2 MiB, 20 MiB
  * and whole multiples, or maps pages of proxies into reservations of several GiB; it carves them
  * into tensors, best fit, splits and merges, keeps what is freed, and reports every birth and

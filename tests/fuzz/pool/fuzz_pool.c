@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Random calls on a pool over the dry device, compared at every step with a naive model: no
  * overlap, alignment, every live byte backed by the chunk that it was born on, nothing taken from
  * what is frozen or pinned, the order of work respected, the budget exact, every promise covered,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "model.h"
 
 #include <stdarg.h>
@@ -5,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/slab.h"
+#include "allocator/base/slab.h"
 
 bool model_begin(struct model *model, bool plain, struct ms_budget *budget)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A naive model of what must be true of a pool, its arenas and its proxies: plain arrays, one cell
  * for each granule of addresses. It hears of backing twice, from the calls that reach the device
  * and from the events, and of what lives from whoever allocates; it never asks the pool.
@@ -11,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/budget.h"
+#include "allocator/device/budget.h"
 #include "allocator/pool.h"
 
 #define KIB     ((uint64_t)1 << 10)

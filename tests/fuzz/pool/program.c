@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "program.h"
 
 #include <string.h>
@@ -149,8 +150,8 @@ static void bury(struct program *program, size_t at)
         stage_expect(stage, dead.addr, dead.bytes, dead.tag);
     }
     forget_tensor(program, at);
-    ms_status_t status = ms_arenas_died(stage->arenas, dead.addr, dead.bytes,
-                                        stage_total(stage, -(int64_t)dead.bytes));
+    ms_status_t status = ms_arenas_freed(stage->arenas, dead.addr, dead.bytes,
+                                         stage_total(stage, -(int64_t)dead.bytes));
     if (status != MS_OK && !stage_excuses(stage, status)) {
         model_wrong(&stage->model, "a death is answered with %d", status);
     }
@@ -224,9 +225,8 @@ static void look_up(struct program *program, struct program_block *block)
     struct ms_block_info found;
     ms_addr_t addr = info->addr + roll(program, info->bytes);
     if (roll(program, 20) == 0) {
-        /* Where it cannot be brought back from the host it is pinned all the same, there. */
-        (void)ms_pool_pin(stage->pool, addr);
-        if (!info->pinned) {
+        ms_status_t status = ms_pool_pin(stage->pool, addr);
+        if (status == MS_OK && !info->pinned) {
             info->pinned = true;
             keep(program, block);
             model_touch(&stage->model, MODEL_PINNED, info->addr, info->bytes, 1);
@@ -278,9 +278,9 @@ static void lie(struct program *program, ms_addr_t addr, uint64_t bytes)
     struct stage *stage = program->stage;
     ms_status_t status = MS_OK;
     if (clashes(program, addr, bytes)) {
-        status = ms_arenas_born(stage->arenas, addr, bytes, 1, UINT64_MAX);
+        status = ms_arenas_allocated(stage->arenas, addr, bytes, 1, UINT64_MAX);
     } else {
-        status = ms_arenas_died(stage->arenas, addr, bytes, UINT64_MAX);
+        status = ms_arenas_freed(stage->arenas, addr, bytes, UINT64_MAX);
     }
     if (status != MS_ERR_INVALID) {
         model_wrong(&stage->model, "a report that cannot be true is answered with %d", status);
@@ -308,7 +308,7 @@ static void bear(struct program *program, struct program_block *block)
     /* First, for the pool may take what this leaves free already in the call that says so. */
     become_arena(program, block);
     ms_status_t status =
-        ms_arenas_born(stage->arenas, addr, bytes, 1, stage_total(stage, (int64_t)bytes));
+        ms_arenas_allocated(stage->arenas, addr, bytes, 1, stage_total(stage, (int64_t)bytes));
     bool backed = status == MS_OK;
     if (!backed && !stage_excuses(stage, status)) {
         model_wrong(&stage->model, "a birth in a block is answered with %d", status);

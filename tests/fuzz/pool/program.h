@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* An actor: a program that asks the pool for blocks of every size, uses them on its streams, frees
  * them in every order, and reports tensors in some of them, at addresses that suit nobody. */
 #ifndef MEMSHIM_FUZZ_PROGRAM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "stage.h"
 
 #include <inttypes.h>
@@ -25,9 +26,20 @@ static ms_status_t noted(struct stage *stage, ms_status_t status)
 {
     if (status != MS_OK && stage->second.waits) {
         stage->second.waits = false;
-        ms_dry_fail(stage->dry, stage->second.op, stage->second.nth, stage->second.status);
+        if (stage->second.op == MS_DRY_OP_COUNT) {
+            ms_dry_fail_run(stage->dry, stage->second.nth, stage->second.count,
+                            stage->second.status);
+        } else {
+            ms_dry_fail(stage->dry, stage->second.op, stage->second.nth, stage->second.status);
+        }
     }
     return status;
+}
+
+/* Of a call that says so when the work is not done yet: no failure. */
+static ms_status_t noted_wait(struct stage *stage, ms_status_t status)
+{
+    return status == MS_ERR_NOT_READY ? status : noted(stage, status);
 }
 
 static ms_status_t watch_chunk_create(void *ctx, uint64_t bytes, enum ms_location location,
@@ -84,14 +96,14 @@ static ms_status_t watch_unmap(void *ctx, ms_addr_t addr, uint64_t bytes)
     return status;
 }
 
-static ms_status_t watch_mark_wait(void *ctx, ms_mark_t mark, uint64_t timeout_ns)
+static ms_status_t watch_fence_wait(void *ctx, ms_fence_t fence, uint64_t timeout_ns)
 {
     struct stage *stage = ctx;
     const struct ms_device_ops *ops = below(stage);
     if (stage->capturing) {
         model_wrong(&stage->model, "somebody waits for the device while a stream captures");
     }
-    return ops->mark_wait(ops->ctx, mark, timeout_ns);
+    return noted_wait(stage, ops->fence_wait(ops->ctx, fence, timeout_ns));
 }
 
 static ms_status_t watch_address_reserve(void *ctx, uint64_t bytes, uint64_t alignment,
@@ -104,37 +116,39 @@ static ms_status_t watch_address_reserve(void *ctx, uint64_t bytes, uint64_t ali
 static ms_status_t watch_address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return ops->address_free(ops->ctx, addr, bytes);
+    return noted(ctx, ops->address_free(ops->ctx, addr, bytes));
 }
 
 static ms_status_t watch_chunk_release(void *ctx, ms_handle_t chunk)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return noted(ctx, ops->chunk_release(ops->ctx, chunk));
+    ms_status_t status = noted(ctx, ops->chunk_release(ops->ctx, chunk));
+    ((struct stage *)ctx)->lost |= status != MS_OK;
+    return status;
 }
 
-static ms_status_t watch_mark(void *ctx, ms_stream_t stream, ms_mark_t *out)
+static ms_status_t watch_fence_take(void *ctx, ms_stream_t stream, ms_fence_t *out)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return noted(ctx, ops->mark(ops->ctx, stream, out));
+    return noted(ctx, ops->fence_take(ops->ctx, stream, out));
 }
 
-static ms_status_t watch_mark_query(void *ctx, ms_mark_t mark)
+static ms_status_t watch_fence_query(void *ctx, ms_fence_t fence)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return ops->mark_query(ops->ctx, mark);
+    return noted_wait(ctx, ops->fence_query(ops->ctx, fence));
 }
 
-static ms_status_t watch_stream_wait(void *ctx, ms_stream_t stream, ms_mark_t mark)
+static ms_status_t watch_stream_wait(void *ctx, ms_stream_t stream, ms_fence_t fence)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return noted(ctx, ops->stream_wait(ops->ctx, stream, mark));
+    return noted(ctx, ops->stream_wait(ops->ctx, stream, fence));
 }
 
-static void watch_mark_release(void *ctx, ms_mark_t mark)
+static void watch_fence_release(void *ctx, ms_fence_t fence)
 {
     const struct ms_device_ops *ops = below(ctx);
-    ops->mark_release(ops->ctx, mark);
+    ops->fence_release(ops->ctx, fence);
 }
 
 static bool watch_capturing(void *ctx)
@@ -163,7 +177,7 @@ static ms_status_t watch_halt(void *ctx, uint64_t timeout_ns)
         return MS_ERR_NOT_READY;
     }
     (void)pthread_rwlock_wrlock(&stage->gate);
-    ms_status_t status = ops->halt(ops->ctx, timeout_ns);
+    ms_status_t status = noted(stage, ops->halt(ops->ctx, timeout_ns));
     if (status == MS_OK) {
         model_halted(&stage->model, true);
     } else {
@@ -184,13 +198,13 @@ static void watch_resume(void *ctx)
 static ms_status_t watch_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t bytes)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return ops->copy(ops->ctx, to, from, bytes);
+    return noted(ctx, ops->copy(ops->ctx, to, from, bytes));
 }
 
 static ms_status_t watch_copy_wait(void *ctx)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return ops->copy_wait(ops->ctx);
+    return noted(ctx, ops->copy_wait(ops->ctx));
 }
 
 static uint64_t watch_now_ns(void *ctx)
@@ -238,11 +252,11 @@ static const struct ms_device_ops watched = {
     .map = watch_map,
     .set_access = watch_set_access,
     .unmap = watch_unmap,
-    .mark = watch_mark,
-    .mark_query = watch_mark_query,
-    .mark_wait = watch_mark_wait,
+    .fence_take = watch_fence_take,
+    .fence_query = watch_fence_query,
+    .fence_wait = watch_fence_wait,
     .stream_wait = watch_stream_wait,
-    .mark_release = watch_mark_release,
+    .fence_release = watch_fence_release,
     .capturing = watch_capturing,
     .plain_alloc = watch_plain_alloc,
     .plain_free = watch_plain_free,
@@ -308,6 +322,7 @@ void stage_calm(struct stage *stage)
     stage->capturing = stage->stalled = stage->armed = false;
     stage->device_refuses = stage->host_refuses = stage->halt_refuses = false;
     stage->second.waits = false;
+    ms_dry_fail_run(stage->dry, 0, 0, MS_OK);
     ms_dry_set_capturing(stage->dry, false);
     ms_dry_set_stalled(stage->dry, false);
     for (int op = 0; op < MS_DRY_OP_COUNT; op++) {
@@ -327,14 +342,14 @@ void stage_end(struct stage *stage)
     ms_dry_stats(stage->dry, &left);
     const struct model_told *told = &model->told;
     if (left.used_bytes + left.host_bytes + left.chunks + left.mappings + left.reservations +
-            left.marks + left.plain_allocations !=
+            left.fences + left.plain_allocations !=
         0) {
         model_wrong(model,
                     "left behind: %lu bytes, %lu on the host, %lu chunks, %lu mappings, %lu "
-                    "reservations, %lu marks",
+                    "reservations, %lu fences",
                     (unsigned long)left.used_bytes, (unsigned long)left.host_bytes,
                     (unsigned long)left.chunks, (unsigned long)left.mappings,
-                    (unsigned long)left.reservations, (unsigned long)left.marks);
+                    (unsigned long)left.reservations, (unsigned long)left.fences);
     }
     if (told->chunks + told->mappings + told->blocks + told->arenas + told->pages != 0) {
         model_wrong(model, "the events leave %lu chunks, %lu mappings, %lu blocks, %lu pages",
@@ -419,7 +434,8 @@ static void compare_arenas(struct stage *stage, const struct ms_pool_stats *stat
         model_wrong(model, "%lu bytes of pages are mapped, %lu told",
                     (unsigned long)stage->page_bytes, (unsigned long)model->told.page_bytes);
     }
-    if (stats->unbacked_bytes > stats->promised_bytes + stats->host_reserve_bytes) {
+    /* What a failing device has not given back covers holes, or has to be covered later. */
+    if (stats->unbacked_bytes > stats->promised_bytes + stats->host_reserve_bytes && !stage->lost) {
         model_wrong(model, "%lu bytes unbacked, %lu promised and %lu set aside on the host",
                     (unsigned long)stats->unbacked_bytes, (unsigned long)stats->promised_bytes,
                     (unsigned long)stats->host_reserve_bytes);
@@ -485,13 +501,13 @@ bool stage_excuses(const struct stage *stage, ms_status_t status)
 bool stage_settle(struct stage *stage)
 {
     const struct ms_device_ops *ops = below(stage);
-    ms_mark_t all = 0;
+    ms_fence_t all = 0;
     ms_dry_finish(stage->dry, MS_STREAM_DEVICE, UINT64_MAX);
-    if (ops->mark(ops->ctx, MS_STREAM_DEVICE, &all) != MS_OK) {
+    if (ops->fence_take(ops->ctx, MS_STREAM_DEVICE, &all) != MS_OK) {
         return false;
     }
-    ms_status_t status = ops->mark_query(ops->ctx, all);
-    ops->mark_release(ops->ctx, all);
+    ms_status_t status = ops->fence_query(ops->ctx, all);
+    ops->fence_release(ops->ctx, all);
     return status == MS_OK;
 }
 
@@ -502,7 +518,7 @@ uint64_t stage_total(struct stage *stage, int64_t by_bytes)
     return stage->config.crowded ? UINT64_MAX : total + (uint64_t)by_bytes;
 }
 
-bool stage_promises(struct stage *stage, uint64_t bytes)
+bool stage_promises_all(struct stage *stage, uint64_t bytes, uint64_t free_bytes)
 {
     bool excused = stage->capturing || stage->armed || stage->stalled || stage->config.crowded ||
                    stage->model.plain || stage->device_refuses || stage->host_refuses ||
@@ -511,7 +527,13 @@ bool stage_promises(struct stage *stage, uint64_t bytes)
         return false;
     }
     uint64_t needed = (bytes + GRANULE - 1) / GRANULE;
-    uint64_t room = ms_budget_free_bytes(&stage->budget) / GRANULE;
+    if (stage->config.spill_limit_bytes == 0) {
+        /* What was born on the host comes before new pages. */
+        struct ms_pool_stats stats;
+        ms_pool_stats(stage->pool, &stats);
+        needed += stats.host_backed_bytes / GRANULE;
+    }
+    uint64_t room = free_bytes / GRANULE;
     room += model_reclaimable_bytes(&stage->model) / GRANULE;
     /* What is taken out of arenas must be covered on the host. */
     uint64_t on_host = stage->config.host_limit_bytes;
@@ -519,6 +541,11 @@ bool stage_promises(struct stage *stage, uint64_t bytes)
     uint64_t takeable = model_takeable_bytes(&stage->model);
     room += (takeable < on_host ? takeable : on_host) / GRANULE;
     return needed <= room;
+}
+
+bool stage_promises(struct stage *stage, uint64_t bytes)
+{
+    return stage_promises_all(stage, bytes, ms_budget_free_bytes(&stage->budget));
 }
 
 void stage_replace_stream(struct stage *stage, unsigned place)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stage of a random test: a dry device whose calls the model watches, a budget, a pool with its
  * arenas, streams, and what goes on around them. The actors (program.h, framework.h) play on it. */
 #ifndef MEMSHIM_FUZZ_STAGE_H
@@ -5,10 +6,10 @@
 
 #include <stdatomic.h>
 
-#include "allocator/arena.h"
-#include "allocator/dry.h"
+#include "allocator/arenas/arena.h"
+#include "allocator/arenas/proxy.h"
+#include "allocator/device/dry.h"
 #include "allocator/pool.h"
-#include "allocator/proxy.h"
 #include "model.h"
 
 enum { STREAMS = 8, DEVICE_ERROR = 999 };
@@ -46,9 +47,9 @@ struct stage {
     bool capturing, stalled; /* as the dry device was told */
     bool armed;              /* a call of the device is going to fail, or has */
     struct {
-        bool waits; /* for the first failure */
-        enum ms_dry_op op;
-        uint64_t nth;
+        bool waits;        /* for the first failure */
+        enum ms_dry_op op; /* MS_DRY_OP_COUNT: any, and `count` calls on end */
+        uint64_t nth, count;
         ms_status_t status;
     } second;               /* a call that fails while the first failure is being dealt with */
     bool device_refuses;    /* to create chunks, as if others had its memory */
@@ -100,6 +101,8 @@ uint64_t stage_total(struct stage *stage, int64_t by_bytes);
 /* Whether the pool has promised that a request of this size is served now: in whole granules, what
  * the budget has left, what lies in chunks under nothing, and what could be taken out of arenas. */
 bool stage_promises(struct stage *stage, uint64_t bytes);
+/* Likewise of several together, which began when the budget had free_bytes. */
+bool stage_promises_all(struct stage *stage, uint64_t bytes, uint64_t free_bytes);
 
 /* A stream is destroyed, and another takes its place and comes after it. */
 void stage_replace_stream(struct stage *stage, unsigned place);

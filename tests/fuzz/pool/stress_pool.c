@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Many threads on one pool under a tight cap, each a program and a framework of its own: the cap,
  * the books, the ownership of every byte and the backing of everything live hold. From time to time
  * all stand still, everything is compared with the model, and the surroundings change. A program of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The reader over any bytes: none may crash it, hang it, or make it take memory without bound. One
  * harness: for libFuzzer (CMakeLists.txt), and over the committed corpus in every build.
  *
@@ -17,12 +18,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "report/cli_forms.h"
-#include "report/diff.h"
-#include "report/merged.h"
-#include "report/model.h"
-#include "report/replay_output.h"
-#include "report/what_if.h"
+#include "report/model/model.h"
+#include "report/model/what_if.h"
+#include "report/render/diff.h"
+#include "report/render/forms.h"
+#include "report/render/merged.h"
+#include "report/render/replay.h"
 #include "sparse.h"
 
 #define MOST_OPERATIONS 200 /* of a replay: it is not what is tried here */
@@ -120,7 +121,7 @@ static void replay(const char *path)
 static bool wants_survey(unsigned drawn)
 {
     for (unsigned form = 0; form < MS_FORM_COUNT; form++) {
-        if (draws(drawn, form) && ms_form_wants_survey((enum ms_form)form)) {
+        if (draws(drawn, form) && ms_form_has((enum ms_form)form, MS_FORM_SURVEY)) {
             return true;
         }
     }

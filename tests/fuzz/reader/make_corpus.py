@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Makes the reader's corpus anew: small traces of every road on the simulated GPU, some damaged.
 
     MEMSHIM_BUILD=build PYTHONPATH=tests/process tests/fuzz/reader/make_corpus.py

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "sparse.h"
 
 #include <string.h>
 
-#include "report/checksum.h"
-#include "report/digest.h"
-#include "report/format.h"
+#include "allocator/base/checksum.h"
+#include "report/fold/digest.h"
+#include "report/trace/format.h"
 
 #define GAP_BYTES 16u /* zeros that are worth a new piece */
 

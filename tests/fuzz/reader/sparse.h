@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A trace in few bytes: only what is not zero, so that a corpus stays small and a mutation hits
  * something. A row of struct sparse_piece, each followed by its bytes, little-endian, until the
  * input ends. The first byte before it says what is to be mended (enum sparse_flag), and in
@@ -9,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "report/buffer.h"
+#include "allocator/base/buffer.h"
 
 #define SPARSE_MOST_BYTES ((size_t)24 << 18) /* of the trace: 24 extents */
 

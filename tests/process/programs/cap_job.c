@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Presses against the cap. What the device itself counts is asked of the simulated GPU, not of
  * memshim.
  *

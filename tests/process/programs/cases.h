@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program of several cases, one a run. */
 #ifndef MEMSHIM_TESTS_PROCESS_CASES_H
 #define MEMSHIM_TESTS_PROCESS_CASES_H

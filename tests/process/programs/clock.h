@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The time that passes. */
 #ifndef MEMSHIM_TESTS_PROCESS_CLOCK_H
 #define MEMSHIM_TESTS_PROCESS_CLOCK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver's interface for the test programs, reached by one of two roads: the one that the
  * runtime takes (dlopen, dlsym of cuGetProcAddress_v2, then names), or direct linking. Which one is
  * decided by the file linked in: driver_resolved.c or driver_linked.c. */
@@ -36,6 +37,7 @@
     X(cuMemcpyDtoHAsync, 3020)              \
     X(cuMemcpyHtoDAsync, 3020)              \
     X(cuMemcpyDtoDAsync, 3020)              \
+    X(cuMemcpyPeerAsync, 4000)              \
     X(cuStreamCreate, 2000)                 \
     X(cuStreamDestroy, 4000)                \
     X(cuStreamSynchronize, 2000)            \
@@ -63,6 +65,7 @@
     X(cuMemUnmap, 10020)                    \
     X(cuMemSetAccess, 10020)                \
     X(cuMemGetAllocationGranularity, 10020) \
+    X(cuModuleLoad, 2000)                   \
     X(cuModuleLoadData, 2000)               \
     X(cuModuleGetFunction, 2000)            \
     X(cuLaunchKernel, 4000)                 \

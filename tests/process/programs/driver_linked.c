@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The road of a program that links libcuda.so.1. */
 #include "driver.h"
 

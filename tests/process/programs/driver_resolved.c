@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The road of the runtime: it links nothing of the driver. */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,5 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Standstills that cannot be had, one case a run: each must be given up within its limit, with the
- * gate open again, or be refused at once. And threads that come, go, fork and call each other.
+ * gate open again, or be refused at once; those that can, once a thread is let through, are had.
+ * And threads that come, go, fork and call each other.
  *
  * Arguments: the case, or "list" for the names of all. */
 #include <errno.h>
@@ -18,7 +20,7 @@
 
 #include <cuda.h>
 
-#include "allocator/status.h"
+#include "allocator/base/status.h"
 #include "cases.h"
 #include "gate_entry.h"
 #include "say.h"
@@ -86,7 +88,7 @@ static void *call_then_flag(void *unused)
     (void)unused;
     MUST(cuCtxSetCurrent(context));
     wait_for(&reached);
-    nap_ms(10); /* the gate is closed meanwhile */
+    nap_ms(50); /* the gate is closed meanwhile */
     MUST(cuMemsetD8(area, 2, 64));
     atomic_store(&flag, true);
     return NULL;
@@ -97,7 +99,8 @@ static void host_function_waits_for_held_thread(void)
     MUST(cuLaunchHostFunc(stream, wait_on_host, NULL));
     pthread_t other = run(call_then_flag);
     atomic_store(&reached, true);
-    EXPECT(gate_halt(0, SHORT_NS) == MS_ERR_NOT_READY);
+    MUST(gate_halt(0, LONG_NS)); /* the gate opens again, and lets that thread through */
+    gate_resume(0);
     all_is_well(other);
 }
 
@@ -108,7 +111,7 @@ static void *call_then_write_word(void *unused)
     (void)unused;
     MUST(cuCtxSetCurrent(context));
     wait_for(&reached);
-    nap_ms(10); /* the gate is closed meanwhile */
+    nap_ms(50); /* the gate is closed meanwhile */
     MUST(cuMemsetD8(area, 2, 64));
     __atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
     return NULL;
@@ -124,7 +127,8 @@ static void device_spins_on_the_host(void)
     MUST(cuStreamWaitValue32(stream, at, 1, CU_STREAM_WAIT_VALUE_EQ));
     pthread_t other = run(call_then_write_word);
     atomic_store(&reached, true);
-    EXPECT(gate_halt(0, SHORT_NS) == MS_ERR_NOT_READY);
+    MUST(gate_halt(0, LONG_NS)); /* the gate opens again, and lets that thread through */
+    gate_resume(0);
     all_is_well(other);
 }
 
@@ -135,7 +139,7 @@ static void *second_half(void *unused)
     MUST(cuCtxSetCurrent(context));
     MUST(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
     wait_for(&reached);
-    nap_ms(10);
+    nap_ms(50);
     MUST(cuStreamWriteValue32(own, area, 1, 0));
     MUST(cuStreamSynchronize(own));
     return NULL;
@@ -148,7 +152,8 @@ static void collective_over_threads(void)
     MUST(cuStreamWaitValue32(stream, area, 1, CU_STREAM_WAIT_VALUE_EQ));
     pthread_t other = run(second_half);
     atomic_store(&reached, true);
-    EXPECT(gate_halt(0, SHORT_NS) == MS_ERR_NOT_READY);
+    MUST(gate_halt(0, LONG_NS));
+    gate_resume(0);
     all_is_well(other);
 }
 
@@ -208,6 +213,34 @@ static void while_something_captures(void)
     atomic_store(&flag, true);
     gate_resume(0);
     all_is_well(other);
+}
+
+static void *capture_once(void *unused)
+{
+    CUstream own;
+    CUgraph graph;
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    atomic_store(&reached, true);
+    MUST(cuStreamBeginCapture(own, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    atomic_store(&flag, true);
+    MUST(cuStreamEndCapture(own, &graph));
+    MUST(cuGraphDestroy(graph));
+    return unused;
+}
+
+/* As a record of an event does that a full queue keeps waiting. */
+static void capture_while_it_is_held_off(void)
+{
+    EXPECT(gate_hold_off_captures());
+    pthread_t other = run(capture_once);
+    wait_for(&reached);
+    nap_ms(400);
+    EXPECT(!atomic_load(&flag));       /* the capture has not begun, however long it takes */
+    EXPECT(!gate_hold_off_captures()); /* and nobody else keeps it waiting */
+    gate_let_captures_on();
+    MUST(pthread_join(other, NULL));
+    EXPECT(atomic_load(&flag));
 }
 
 static void halt_inside(void *status)
@@ -496,6 +529,7 @@ static void system_without_membarrier(void)
     X(collective_over_threads)             \
     X(call_that_does_not_return)           \
     X(while_something_captures)            \
+    X(capture_while_it_is_held_off)        \
     X(from_where_the_device_waits)         \
     X(call_inside_a_call_goes_on)          \
     X(threads_that_die)                    \

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Launches of one function, and launches of a graph, to be counted by an instrument.
  *
  * Arguments: launches of each. */

@@ -1,14 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "gate_entry.h"
 
 #include <dlfcn.h>
 #include <time.h>
 
-#include "shim/gate.h"
-#include "shim/hook.h"
-#include "shim/serve/device.h"
-#include "shim/serve/heat.h"
-#include "shim/serve/stream.h"
-#include "shim/stubs.h"
+#include "shim/device/device.h"
+#include "shim/device/stream.h"
+#include "shim/door/stubs.h"
+#include "shim/driver/driver.h"
+#include "shim/driver/gate.h"
+#include "shim/driver/hook.h"
+#include "shim/policy/heat.h"
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -93,6 +95,11 @@ EXPORT const char *gate_why_not(void)
     return ms_gate_refusal();
 }
 
+EXPORT void gate_hide_context_events(void)
+{
+    ((struct ms_driver_functions *)(uintptr_t)ms_driver())->cuCtxRecordEvent = NULL;
+}
+
 EXPORT int gate_captures(void)
 {
     return ms_captures_running();
@@ -101,6 +108,16 @@ EXPORT int gate_captures(void)
 EXPORT int gate_begin_capture(void *stream)
 {
     return MS_REAL(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+EXPORT int gate_hold_off_captures(void)
+{
+    return ms_capture_hold_off();
+}
+
+EXPORT void gate_let_captures_on(void)
+{
+    ms_capture_let_on();
 }
 
 EXPORT void *gate_stub(const char *name, void *function)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Ways into memshim that no program has: memshim's own objects, linked once more together with
  * these (gate.cmake), are preloaded in its place. */
 #ifndef MEMSHIM_TESTS_PROCESS_GATE_ENTRY_H
@@ -5,7 +6,8 @@
 
 #include <stdint.h>
 
-/* The operations of the pool's table for a device (allocator/device_ops.h), statuses as there. */
+/* The operations of the pool's table for a device (allocator/device/device_ops.h), statuses as
+ * there. */
 int gate_halt(int device, uint64_t timeout_ns);
 void gate_resume(int device);
 int gate_copy(int device, uint64_t to, uint64_t from, uint64_t bytes);
@@ -30,6 +32,14 @@ const char *gate_why_not(void);
 /* Whether something counts as being captured; and the driver's own function that begins it. */
 int gate_captures(void);
 int gate_begin_capture(void *stream);
+
+/* Around what a capture would be harmed by; 0 where something is captured. */
+int gate_hold_off_captures(void);
+void gate_let_captures_on(void);
+
+/* From here on memshim does without cuCtxRecordEvent, as with drivers before CUDA 12.5. The driver
+ * is known already. */
+void gate_hide_context_events(void);
 
 /* What the program would be given that asks the driver for a function without a hook. */
 void *gate_stub(const char *name, void *function);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Threads that launch, copy and set at random while another brings the device to a standstill,
  * again and again. During each nothing may start and nothing may be stored; in the end every thread
  * finds what its work, in its order, must have left.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A training whose truth is known: each step works in a buffer of its own; for the first WARM steps
  * a cache grows; from the step named by the argument on a list keeps one block more each step
  * (none: 0). At the end it asks for more than the device has. */

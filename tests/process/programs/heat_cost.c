@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a look at a launch of 16 parameters costs: nanoseconds, the least of many rounds.
  *
  * Arguments: the number of rounds, and the number of blocks of 64 KiB that the parameters point to,

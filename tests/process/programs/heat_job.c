@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Fills the device with blocks, asks the device to touch all of them but a few, and allocates one
  * more: what goes to the host must lie in the few.
  *

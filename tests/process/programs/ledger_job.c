@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory on the host whose account the program keeps itself, for the report to be held against.
  *
  *   moved    cold blocks, hot ones, and one too many behind work that takes its time; the cold ones

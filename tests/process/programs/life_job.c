@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process's life around the device: what it does with forks, execs, threads and libraries has to
  * go on as without memshim. One scenario a run: life_job NAME. */
 #include <dlfcn.h>

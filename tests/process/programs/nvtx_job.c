@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that marks its phases with NVTX, built from NVIDIA's own headers: nvtx_job NAME, or
  * nvtx_job library PATH, which says what a library's range gives. */
 #include <dlfcn.h>

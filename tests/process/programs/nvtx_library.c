@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A library with a copy of NVTX in it. */
 #include <nvtx3/nvToolsExt.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A tool of somebody else's: it takes every copy of NVTX, says so, and answers nothing. */
 #include <stdio.h>
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that would notice a child that is not its own: it counts SIGCHLD, and waits for
  * whatever there is to wait for. With an argument it only asks what devices there are. */
 #include <errno.h>

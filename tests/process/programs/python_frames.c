@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What Python asks of shim/sites/python.h through ctypes: preloaded, so that the library has its
  * thread-local memory. */
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Runs inside the interpreter under test, with libpython_frames.so preloaded: what memshim reads of
 the thread's frames is compared with what Python itself says at the same moment.
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A caching allocator as frameworks have it: it takes large arenas from the driver, one stream
  * each, hands out parts of them, and tells memshim of each: through memshim.h where they lie in
  * segments, and as PyTorch does where they lie in pages. Its library is called libc10_cuda.so, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A framework that keeps memory short, and checks every tensor's bytes: several threads on each
  * device take tensors from a caching allocator (repair_allocator.h), fill them on their stream,
  * copy them to each other, across streams and devices, and look at their bytes once more before

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What an application does with the runtime interface, linked dynamically or statically. The
  * account on standard output is compared between a run with memshim and one without. */
 #include <cuda_runtime_api.h>

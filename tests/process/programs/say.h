@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the test programs share: saying what they saw, and stopping where a call must work. What
  * they print to standard output has to be the same with and without memshim. */
 #ifndef MEMSHIM_TESTS_PROCESS_SAY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the serving half promises, seen from the outside: each scenario is a program of its own,
  * chosen by the first argument, that compares what memshim says (cuMemGetInfo, results) with what
  * the simulated GPU counts. They expect memshim in front of them. */
@@ -514,6 +515,32 @@ static void arena(void)
     MUST(cuMemFree(carved)); /* with a range that was never reported dead */
 }
 
+/* --- the GPUDirect-RDMA flag (SIMGPU_RDMA) ------------------------------------------------------
+ */
+
+/* Of memory that came after the first chunk, whatever the test of the flag had met there. */
+static unsigned later_flag(void)
+{
+    CUdeviceptr block;
+    unsigned capable = 2;
+    for (int i = 0; i < 2; i++) {
+        MUST(cuMemAlloc(&block, 64 * MIB));
+    }
+    MUST(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE,
+                               block + 64 * MIB - 1));
+    return capable;
+}
+
+static void gpudirect(void)
+{
+    EXPECT(later_flag() == 1);
+}
+
+static void no_gpudirect(void)
+{
+    EXPECT(later_flag() == 0);
+}
+
 /* --- two devices (SIMGPU_DEVICES=2) -------------------------------------------------------------
  */
 
@@ -601,10 +628,14 @@ static void capture(void)
     MUST(cuGraphExecDestroy(exec));
     MUST(cuGraphDestroy(graph));
     MUST(cuMemFree(block));
-    /* A global capture bars unsafe calls on every thread: memshim's own must not harm it. */
+    /* A global capture bars unsafe calls on every thread that is not in relaxed mode, as PyTorch's
+     * is when it allocates: memshim's own must not harm it. */
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(cuThreadExchangeStreamCaptureMode(&mode));
     MUST(cuMemAlloc(&block, 64 * MIB));
     MUST(cuMemFree(block));
+    MUST(cuThreadExchangeStreamCaptureMode(&mode));
     MUST(cuStreamEndCapture(stream, &graph));
     MUST(cuGraphDestroy(graph));
     MUST(cuMemAlloc(&block, 64 * MIB));
@@ -615,6 +646,11 @@ static void capture(void)
 
 /* --- every driver call fails once ----------------------------------------------------------------
  */
+
+static CUresult give_back(CUdeviceptr at, CUstream stream)
+{
+    return stream != NULL ? cuMemFreeAsync(at, stream) : cuMemFree(at);
+}
 
 /* Work that grows, shares, frees in other orders, and meets failures; errors are allowed, wrong
  * memory and lost bytes are not. */
@@ -627,8 +663,9 @@ static unsigned churn(CUstream *streams)
         CUdeviceptr *slot = &at[i % BLOCKS];
         size_t bytes = (size_t)(i * 7 % 5 + 1) * 3 * MIB;
         if (*slot != 0) {
-            CUresult result = i % 2 ? cuMemFree(*slot) : cuMemFreeAsync(*slot, streams[i % 2]);
-            EXPECT(result == CUDA_SUCCESS);
+            CUresult result = give_back(*slot, i % 2 ? NULL : streams[i % 2]);
+            failures += result != CUDA_SUCCESS;
+            EXPECT(result == CUDA_SUCCESS || give_back(*slot, NULL) == CUDA_SUCCESS);
             *slot = 0;
         }
         CUresult result =
@@ -642,7 +679,7 @@ static unsigned churn(CUstream *streams)
     }
     for (unsigned i = 0; i < BLOCKS; i++) {
         if (at[i] != 0) {
-            MUST(cuMemFree(at[i]));
+            EXPECT(cuMemFree(at[i]) == CUDA_SUCCESS || cuMemFree(at[i]) == CUDA_SUCCESS);
         }
     }
     return failures;
@@ -763,6 +800,8 @@ static const struct {
                  {"spilled", spilled},
                  {"arena", arena},
                  {"peers", peers},
+                 {"gpudirect", gpudirect},
+                 {"no_gpudirect", no_gpudirect},
                  {"capture", capture},
                  {"injected", injected},
                  {"race", race}};

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices that have the host's memory in common: each in turn is filled until a request is refused,
  * then what the first has is freed, and the last is filled again.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that asks for memory at known places. One scenario a run: sites_job NAME [ARGUMENT...].
  * Results are used after the calls, so that no call is the last thing a function does. */
 #include <dlfcn.h>

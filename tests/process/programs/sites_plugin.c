@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A library that is loaded late: sites_plugin and sites_plugin_again are alike, but for the file.
  */
 #include <cuda.h>

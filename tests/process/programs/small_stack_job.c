@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program whose threads have little stack, and a page below it that nothing may touch. On one
  * thread each: the first use of the device, the first launch, an allocation from a place that none
  * came from before, as many as there is memory for, and the end of the process. How much of its

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What memory on the host must not take from a program, one case a run: its peers' access, the
  * addresses in its graphs, its children and its end. Fills device 0 with known blocks, more than
  * there is room for.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* More memory alive than the cap allows, every byte of it known: threads write, copy and check
  * pages of their blocks in random order, all of it queued on the device and checked when it
  * arrives, while memory moves to the host and back beneath them. From time to time most of it is

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Steps of a training, each like the last, of which more lives at its fullest than the cap allows:
  * layers keep an activation each until they come back to it in the opposite order, and the state of
  * an optimizer is used when all is over. What is used must be as it was written.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Eight threads, many streams, every block's contents checked: each thread fills a block on its
  * stream, copies it to the host on the same stream and frees it at once, in stream order or not,
  * while the other threads want the same memory. A block that is handed out before its last use is
@@ -5,6 +6,7 @@
  *
  * Arguments: seed, rounds a thread. SIMGPU_DELAY_US spreads the operations in time. */
 #include <pthread.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "driver.h"
@@ -59,7 +61,7 @@ static void allocate(CUdeviceptr *at, size_t bytes, CUstream stream, unsigned wa
 
 /* Frees while the copy is still queued: in the same stream, in another one that waits for it, or
  * as cuMemFree, which waits for the device. */
-static void release(CUdeviceptr at, CUstream stream, CUstream other, unsigned way)
+static void release(CUdeviceptr at, bool ordered, CUstream stream, CUstream other, unsigned way)
 {
     CUevent event;
     if (way < 5) {
@@ -71,6 +73,9 @@ static void release(CUdeviceptr at, CUstream stream, CUstream other, unsigned wa
         MUST(cu.cuMemFreeAsync(at, other));
         MUST(cu.cuEventDestroy(event));
     } else {
+        if (ordered) {
+            MUST(cu.cuStreamSynchronize(stream)); /* cuMemFree does not wait for this memory */
+        }
         MUST(cu.cuMemFree(at));
     }
 }
@@ -97,7 +102,8 @@ static void *work(void *argument)
         /* A large block whose beginning alone is looked at, so that chunks move. */
         size_t asked = draw / 1024 % 10 == 0 ? bytes + 5 * MIB : bytes;
         CUdeviceptr at;
-        allocate(&at, asked, stream, (unsigned)(draw / 4096 % 10));
+        const unsigned how = (unsigned)(draw / 4096 % 10);
+        allocate(&at, asked, stream, how);
         slot->fill = (unsigned char)(next_random(&seed) | 1);
         slot->bytes = bytes;
         slot->stream = stream;
@@ -107,7 +113,7 @@ static void *work(void *argument)
         }
         MUST(cu.cuMemsetD8Async(at, slot->fill, bytes, stream));
         MUST(cu.cuMemcpyDtoHAsync(slot->host, at, bytes, stream));
-        release(at, stream, other, (unsigned)(draw / 65536 % 10));
+        release(at, how < 8, stream, other, (unsigned)(draw / 65536 % 10));
     }
     for (int i = 0; i < SLOTS; i++) {
         check_slot(&slots[i]);

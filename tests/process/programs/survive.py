@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """A Python program that asks for memory from hard places: survive.py SCENARIO HELPER.
 
 Each allocation has a size of its own. At the end a line for each: the size, and the functions and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a Python program needs of C to be in a hard place: loaded by ctypes. */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program whose stacks are hard to read at the moment it asks for memory, or which is in the
  * middle of reading them when something else happens. One scenario a run: survive_job NAME. */
 #include <link.h>
@@ -176,32 +177,74 @@ static void allocate_in_handler(int number, siginfo_t *info, void *state)
     }
 }
 
-static void handlers(int flags)
+static void handle(int number, int flags)
 {
-    enum { ENOUGH = 300, STACK = 1 << 16 };
-    const struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
+    enum { STACK = 1 << 16 };
     struct sigaction action = {.sa_sigaction = allocate_in_handler,
                                .sa_flags = flags | SA_SIGINFO | SA_RESTART};
     const stack_t stack = {.ss_sp = malloc(STACK), .ss_size = STACK};
+    shim_code = code_of("/libmemshim.so");
+    MUST(sigaltstack(&stack, NULL));
+    MUST(sigaction(number, &action, NULL));
+}
+
+static PLACE void handlers(int flags)
+{
+    enum { ENOUGH = 300 };
+    const struct itimerval often = {{0, 50}, {0, 50}}, never = {{0, 0}, {0, 0}};
     const time_t until = time(NULL) + 60;
     sigset_t alarms;
     (void)sigemptyset(&alarms);
     (void)sigaddset(&alarms, SIGALRM);
     own_code = code_of("");
-    shim_code = code_of("/libmemshim.so");
-    MUST(sigaltstack(&stack, NULL));
-    MUST(sigaction(SIGALRM, &action, NULL));
+    handle(SIGALRM, flags);
     MUST(pthread_sigmask(SIG_BLOCK, &alarms, NULL)); /* the driver's threads do not get it */
     cu = driver_use(&context);
     MUST(pthread_sigmask(SIG_UNBLOCK, &alarms, NULL));
     MUST(setitimer(ITIMER_REAL, &often, NULL));
-    for (unsigned i = 0; in_shim < ENOUGH && time(NULL) < until; i++) {
+    for (unsigned i = 0; (in_shim < ENOUGH || in_own == 0) && time(NULL) < until; i++) {
         (void)right(i, 12);
     }
     MUST(setitimer(ITIMER_REAL, &never, NULL));
     EXPECT(in_shim >= (shim_code.end != 0 ? ENOUGH : 0));
     EXPECT(in_own > 0);
 }
+
+#if defined(__x86_64__)
+
+/* The processor's trap flag: SIGTRAP after each instruction. */
+static void trap_each_instruction(bool on)
+{
+    const uint64_t flag = 0x100;
+    if (on) {
+        __asm__ volatile(
+            "subq $128, %%rsp\n\tpushfq\n\torq %0, (%%rsp)\n\tpopfq\n\taddq $128, %%rsp"
+            :
+            : "r"(flag)
+            : "cc", "memory");
+    } else {
+        __asm__ volatile(
+            "subq $128, %%rsp\n\tpushfq\n\tandq %0, (%%rsp)\n\tpopfq\n\taddq $128, %%rsp"
+            :
+            : "r"(~flag)
+            : "cc", "memory");
+    }
+}
+
+/* A signal at each instruction of the library that an allocation and a free pass through. */
+static PLACE void each_instruction(int flags)
+{
+    cu = driver_use(&context);
+    allocate();
+    allocate();
+    handle(SIGTRAP, flags);
+    trap_each_instruction(true);
+    allocate();
+    trap_each_instruction(false);
+    EXPECT(in_shim > (shim_code.end != 0 ? 100 : 0));
+}
+
+#endif
 
 /* --- Little stack, much stack ----------------------------------------------------------------- */
 
@@ -325,6 +368,12 @@ int main(int count, char **arguments)
         handlers(0);
     } else if (strcmp(name, "handlers-on-a-stack") == 0) {
         handlers(SA_ONSTACK);
+#if defined(__x86_64__)
+    } else if (strcmp(name, "each-instruction") == 0) {
+        each_instruction(0);
+    } else if (strcmp(name, "each-instruction-on-a-stack") == 0) {
+        each_instruction(SA_ONSTACK);
+#endif
     } else if (strcmp(name, "guard-page") == 0) {
         guard_page((size_t)atoi(number));
     } else if (strcmp(name, "deep") == 0) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that names its phases. One scenario a run: tags_job NAME. */
 #define MEMSHIM_WEAK
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // An extension module of Python whose function throws and catches a C++ exception, also through a
 // frame with a destructor and across a call back into Python.
 #define PY_SSIZE_T_CLEAN

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stands still at known states: does what its standard input says, a line at a time, and answers
  * each with what it then knows of its memory, in a line of JSON:
  *

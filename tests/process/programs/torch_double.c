@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Built as libc10_cuda.so, without tail calls, so that the driver's functions return into it. */
 #include "torch_double.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PyTorch's two libraries as far as memshim knows them: calls on virtual memory come from
  * libc10_cuda.so, and births are reported through libc10.so. */
 #ifndef MEMSHIM_TESTS_PROCESS_TORCH_DOUBLE_H

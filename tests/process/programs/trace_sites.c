@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a trace says of call sites, a line each: trace_sites FILE. Text is given as hexadecimal
  * bytes, "-" where it is empty.
  *
@@ -5,7 +6,7 @@
  *     site ID THREAD FLAGS TAG       of each site, and then its frames, the innermost first
  *     native ADDRESS MODULE          the address in the module's file, less one; the file's path
  *     python FIRST INSTRUCTION FILE FUNCTION TABLE
- *     alloc KIND ID BYTES SITE       of each event: kind and id as in allocator/event.h
+ *     alloc KIND ID BYTES SITE       of each event: kind and id as in allocator/base/events.def
  *     arena ID                       the block's own bytes do not count any more
  *     free KIND ID
  *     oom REQUESTED SITE */
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/model.h"
+#include "report/model/model.h"
 #include "trace_events.h"
 
 static void say_bytes(const void *text, size_t bytes, char end)
@@ -74,15 +75,15 @@ static void say_event(const struct ms_model *model, const struct ms_event *event
     case MS_EVENT_HOST_ALLOC:
     case MS_EVENT_CHARGE:
     case MS_EVENT_CHUNK_CREATE:
-        (void)printf("alloc %u %" PRIu64 " %" PRIu64 " %u\n", event->kind, event->id, event->bytes,
-                     event->site);
+        (void)printf("alloc %s %" PRIu64 " %" PRIu64 " %u\n", ms_event_names[event->kind],
+                     event->id, event->bytes, event->site);
         break;
     case MS_EVENT_BLOCK_ARENA:
         (void)printf("arena %" PRIu64 "\n", event->id);
         break;
     case MS_EVENT_BLOCK_FREE:
     case MS_EVENT_TENSOR_DIED:
-        (void)printf("free %u %" PRIu64 "\n", event->kind, event->id);
+        (void)printf("free %s %" PRIu64 "\n", ms_event_names[event->kind], event->id);
         break;
     default:
         break;

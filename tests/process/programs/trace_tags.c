@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a trace says of tags and steps, a line each, in order: trace_tags FILE.
  *
  *     tag ID OUTER COLOR NAME        a definition; the name as hexadecimal bytes
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/model.h"
+#include "report/model/model.h"
 #include "trace_events.h"
 
 static void say_tags(const struct ms_model *model)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A small trainer: layers with parameters, gradients and optimizer state that stay, activations
  * that come and go with the batch's length, all in the way a training step asks for memory. Reaches
  * the driver as the runtime does, so it runs on a real GPU as on the simulated one.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Runs out of memory for a reason that is known. Sizes are in MiB.
  *
  *   verdict_job ask SIZE...   allocates each; ends with status 1 at the first that is refused

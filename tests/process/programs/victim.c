@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A process that is killed: it writes into a shared file what it has completed, phase after phase,
  * so that the trace can be asked afterwards whether it knows as much. A thread of its own kills it,
  * since only that is quick enough to hit a chosen moment.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks on views: chunks that are mapped at two addresses for disjoint bytes.
  *
  *   row                 lays out blocks so that the last one has room on a view alone; prints

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "account.h"
 
 #include "settings.h"
@@ -35,6 +36,7 @@ struct shared_file {
 static struct shared_file private_file;
 static struct shared_file *file = &private_file;
 static struct process_line *own_line = &private_file.lines[0];
+static struct process_line *other_line; /* of sim_account_other; NULL: not used yet */
 static pid_t own_pid;
 
 /* Field 22 of /proc/PID/stat; 0 where there is no such process, or only what its parent has not
@@ -131,7 +133,7 @@ static struct shared_file *map_file(const char *name)
     return mapped;
 }
 
-static struct process_line *claim_line(void)
+static struct process_line *claim_line(pid_t pid)
 {
     struct process_line *claimed = NULL;
     lock_file();
@@ -139,8 +141,7 @@ static struct process_line *claim_line(void)
     for (int i = 0; i < MAX_PROCESSES && !claimed; i++) {
         if (file->lines[i].pid == 0) {
             claimed = &file->lines[i];
-            *claimed = (struct process_line){.pid = getpid(),
-                                             .start_ticks = process_start_ticks(getpid())};
+            *claimed = (struct process_line){.pid = pid, .start_ticks = process_start_ticks(pid)};
         }
     }
     unlock_file();
@@ -157,7 +158,7 @@ void sim_account_open(void)
     struct shared_file *mapped = map_file(sim_settings.shared);
     if (mapped) {
         file = mapped;
-        own_line = claim_line();
+        own_line = claim_line(getpid());
     }
     if (!mapped || !own_line) {
         fprintf(
@@ -191,6 +192,25 @@ void sim_account_uncharge(int device, uint64_t bytes)
     lock_file();
     file->used_bytes[device] -= bytes;
     own_line->used_bytes[device] -= bytes;
+    unlock_file();
+}
+
+/* Under the number of a process that always lives. */
+void sim_account_other(int device, uint64_t bytes)
+{
+    const pid_t always_there = 1;
+    if (!other_line) {
+        other_line = claim_line(always_there);
+    }
+    if (!other_line) {
+        return;
+    }
+    lock_file();
+    uint64_t *used = &file->used_bytes[device], *held = &other_line->used_bytes[device];
+    uint64_t left = sim_settings.memory_bytes - (*used - *held);
+    bytes = bytes < left ? bytes : left;
+    *used = *used - *held + bytes;
+    *held = bytes;
     unlock_file();
 }
 
@@ -246,8 +266,12 @@ __attribute__((destructor)) static void leave_file(void)
         lock_file();
         for (int device = 0; device < SIM_MAX_DEVICES; device++) {
             file->used_bytes[device] -= own_line->used_bytes[device];
+            file->used_bytes[device] -= other_line ? other_line->used_bytes[device] : 0;
         }
         memset(own_line, 0, sizeof *own_line);
+        if (other_line) {
+            memset(other_line, 0, sizeof *other_line);
+        }
         unlock_file();
         file = &private_file;
         own_line = &private_file.lines[0];

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Who uses how much of each device's memory. Alone, a counter; with SIMGPU_SHARED, a file that all
  * processes map, with a line of figures for each process, so that ranks on one device compete for
@@ -16,6 +17,9 @@ void sim_account_open(void);
 /* CUDA_ERROR_OUT_OF_MEMORY, and nothing is charged, where the device has less than `bytes` left. */
 CUresult sim_account_charge(int device, uint64_t bytes);
 void sim_account_uncharge(int device, uint64_t bytes);
+
+/* From now on another process holds so many bytes of the device, or what there is left. */
+void sim_account_other(int device, uint64_t bytes);
 
 uint64_t sim_account_used_here(int device);
 uint64_t sim_account_used_by_all(int device);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays, mipmapped arrays, texture and surface objects: memory in rows, charged to its device. */
 #ifndef SIMGPU_ARRAY_H
 #define SIMGPU_ARRAY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Device attributes: those of an RTX 4090, except for what the settings say. */
 #include "device.h"
 #include "entry.h"
@@ -128,6 +129,9 @@ static bool from_settings(const struct sim_device *device, int number, int *valu
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
         *value = sim_settings.vmm;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
+        *value = sim_settings.vmm && sim_settings.rdma;
         return true;
     case HOST_NUMA_VMM:
     case HOST_VMM:

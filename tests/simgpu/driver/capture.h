@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The capture of streams into graphs. All under sim_lock. */
 #ifndef SIMGPU_CAPTURE_H
 #define SIMGPU_CAPTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "context.h"
 
 #include "capture.h"
@@ -34,6 +35,24 @@ CUresult sim_context_check(CUcontext context)
         return CUDA_ERROR_INVALID_CONTEXT;
     }
     return context->active ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult sim_current_check(void)
+{
+    const struct CUctx_st *context = sim_current();
+    if (!context) {
+        return CUDA_ERROR_INVALID_CONTEXT;
+    }
+    return context->active ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+CUresult sim_context_or_current(CUcontext *context)
+{
+    if (*context) {
+        return sim_context_check(*context);
+    }
+    *context = sim_current();
+    return sim_current_check();
 }
 
 CUcontext sim_context_retain(CUcontext context)
@@ -78,6 +97,10 @@ static void set_default_limits(CUcontext context)
 
 static CUresult activate(CUcontext context)
 {
+    context->changing = true;
+    sim_pass_time_us(sim_settings.context_us);
+    context->changing = false;
+    sim_announce_progress();
     CUresult status = sim_account_charge(context->device->index, sim_settings.context_bytes);
     if (status != CUDA_SUCCESS) {
         return status;
@@ -96,11 +119,29 @@ static CUresult activate(CUcontext context)
     return CUDA_SUCCESS;
 }
 
+/* No handle of the context may be used from here on, while its work still runs. */
+static void destroy_handles(CUcontext context)
+{
+    if (!context->primary) { /* a primary context's handle is handed out again */
+        sim_object_destroy(&context->object);
+    }
+    for (CUstream stream = context->streams; stream; stream = stream->next) {
+        sim_object_destroy(&stream->object);
+    }
+    for (CUevent event = context->events; event; event = event->next) {
+        sim_object_destroy(&event->object);
+    }
+    for (CUmodule module = context->modules; module; module = module->next) {
+        sim_object_destroy(&module->object);
+    }
+}
+
 /* Ends everything that lives in the context, once its work is done. */
 static void deactivate(CUcontext context)
 {
     context->active = false;
-    context->leaving = true;
+    destroy_handles(context);
+    context->changing = true;
     sim_capture_invalidate_context(context);
     sim_wait_context(context);
     CUcontext *link = &first_context;
@@ -123,7 +164,7 @@ static void deactivate(CUcontext context)
     context->legacy = context->collector = NULL;
     context->peers = 0;
     sim_account_uncharge(context->device->index, sim_settings.context_bytes);
-    context->leaving = false;
+    context->changing = false;
     sim_announce_progress();
 }
 
@@ -156,7 +197,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
         }
         device->primary->primary = true;
     }
-    while (device->primary->leaving) {
+    while (device->primary->changing) {
         sim_wait_progress();
     }
     if (!device->primary->active) {
@@ -431,7 +472,7 @@ static CUresult get_device(CUdevice *device, CUcontext context)
     if (!device) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult status = sim_context_check(context);
+    CUresult status = sim_context_or_current(&context);
     if (status == CUDA_SUCCESS) {
         *device = context->device->index;
     }
@@ -441,20 +482,20 @@ static CUresult get_device(CUdevice *device, CUcontext context)
 CUresult cuCtxGetDevice(CUdevice *device)
 {
     SIM_ENTER(cuCtxGetDevice);
-    return get_device(device, sim_current());
+    return get_device(device, NULL);
 }
 
 #if CUDA_VERSION >= 13000
 CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
 {
     SIM_ENTER(cuCtxGetDevice_v2);
-    return get_device(device, ctx ? ctx : sim_current());
+    return get_device(device, ctx);
 }
 #endif
 
 static CUresult synchronize(CUcontext context)
 {
-    CUresult status = sim_context_check(context);
+    CUresult status = sim_context_or_current(&context);
     if (status == CUDA_SUCCESS) {
         status = sim_capture_check_unsafe();
     }
@@ -471,14 +512,14 @@ static CUresult synchronize(CUcontext context)
 CUresult cuCtxSynchronize(void)
 {
     SIM_ENTER(cuCtxSynchronize);
-    return synchronize(sim_current());
+    return synchronize(NULL);
 }
 
 #if CUDA_VERSION >= 13000
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     SIM_ENTER(cuCtxSynchronize_v2);
-    return synchronize(ctx ? ctx : sim_current());
+    return synchronize(ctx);
 }
 #endif
 
@@ -509,13 +550,12 @@ CUresult cuCtxSetFlags(unsigned int flags)
 CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
     SIM_ENTER(cuCtxGetId);
-    CUcontext context = ctx ? ctx : sim_current();
-    CUresult status = sim_context_check(context);
+    CUresult status = sim_context_or_current(&ctx);
     if (status == CUDA_SUCCESS && !ctxId) {
         status = CUDA_ERROR_INVALID_VALUE;
     }
     if (status == CUDA_SUCCESS) {
-        *ctxId = context->id;
+        *ctxId = ctx->id;
     }
     return status;
 }
@@ -523,7 +563,7 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version)
 {
     SIM_ENTER(cuCtxGetApiVersion);
-    CUresult status = sim_context_check(ctx ? ctx : sim_current());
+    CUresult status = sim_context_or_current(&ctx);
     if (status == CUDA_SUCCESS && !version) {
         status = CUDA_ERROR_INVALID_VALUE;
     }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Contexts: what is current on each thread, and what lives in a context. A context that was
  * destroyed or reset keeps its struct while something refers to it; a primary context keeps its
@@ -24,7 +25,7 @@ struct CUctx_st {
     unsigned flags;
     bool primary;
     bool active;      /* false: destroyed, reset, or released for the last time */
-    bool leaving;     /* its end is under way */
+    bool changing;    /* its begin or its end is under way */
     CUstream streams; /* the legacy stream first, then the others */
     CUstream legacy;
     CUstream collector;          /* made when first needed */
@@ -42,8 +43,18 @@ struct CUctx_st {
 /* The current context of the calling thread; NULL: none. */
 CUcontext sim_current(void);
 
-/* CUDA_SUCCESS where `context` is one and active; else the error that the driver gives. */
+/* CUDA_SUCCESS where `context` is one and active; else the error that the driver gives. For handles
+ * that the application passes: one that is destroyed is not allowed (object.h). */
 CUresult sim_context_check(CUcontext context);
+
+/* The same for the calling thread's current context. cuda.h defines what happens there after its
+ * destruction: "If ctx is current to other threads, then ctx will remain current to those threads,
+ * and attempting to access ctx from those threads will result in the error
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED" (cuCtxDestroy). */
+CUresult sim_current_check(void);
+
+/* For arguments where NULL means the current context: puts that in, and checks. */
+CUresult sim_context_or_current(CUcontext *context);
 
 /* The first of all active contexts, linked by next. */
 CUcontext sim_first_context(void);
@@ -55,13 +66,13 @@ CUcontext sim_context_retain(CUcontext context);
 void sim_context_release(CUcontext context);
 
 /* Declares `variable`, the current context, or returns from the calling function with an error. */
-#define SIM_CURRENT(variable)                                   \
-    CUcontext variable = sim_current();                         \
-    do {                                                        \
-        CUresult current_status_ = sim_context_check(variable); \
-        if (current_status_ != CUDA_SUCCESS) {                  \
-            return current_status_;                             \
-        }                                                       \
+#define SIM_CURRENT(variable)                           \
+    CUcontext variable = sim_current();                 \
+    do {                                                \
+        CUresult current_status_ = sim_current_check(); \
+        if (current_status_ != CUDA_SUCCESS) {          \
+            return current_status_;                     \
+        }                                               \
     } while (0)
 
 #endif

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "copy.h"
 
 #include "array.h"
@@ -194,6 +195,11 @@ SIM_ASYNC_PAIR(cuMemcpyDtoDAsync_v2,
 
 /* ---- copies between contexts ----------------------------------------------------------------- */
 
+static uint32_t peers_of(CUcontext to, CUcontext from)
+{
+    return to->device == from->device ? 0 : (1u << to->device->index) | (1u << from->device->index);
+}
+
 static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
                           CUcontext from_context, size_t bytes, CUstream handle)
 {
@@ -209,6 +215,7 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
         .kind = SIM_WORK_COPY,
         .copy = {
             .to = (char *)to, .from = (const char *)from, .width = bytes, .height = 1, .depth = 1}};
+    work.copy.peers = peers_of(to_context, from_context);
     CUresult status = check_copy(&work.copy, to_context->device, from_context->device);
     return status == CUDA_SUCCESS ? sim_submit(stream, &work, NULL) : status;
 }
@@ -385,7 +392,11 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream handle)
                            .Depth = p->Depth};
     struct sim_work work;
     CUresult status = prepare(&plain, to->device, from->device, &work);
-    return status == CUDA_SUCCESS ? sim_submit(stream, &work, NULL) : status;
+    if (status == CUDA_SUCCESS) {
+        work.copy.peers = peers_of(to, from);
+        status = sim_submit(stream, &work, NULL);
+    }
+    return status;
 }
 
 SIM_SYNC_PAIR(cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER *pCopy), copy_3d_peer(pCopy, hStream));

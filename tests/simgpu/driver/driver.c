@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Initialisation, versions, error texts, and the ways to ask for functions by name. */
 #include "device.h"
 #include "entry.h"

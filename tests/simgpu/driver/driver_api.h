@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda.h with every ABI of every function declared under its exported name, and with default
  * visibility, so that what the table of functions names can be exported.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every driver function that the simulated GPU has: one row an exported symbol.
  *

@@ -1,9 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "entry.h"
 
 #include "../simgpu.h"
+#include "call_site.h"
 #include "device.h"
+#include "fail.h"
+#include "other.h"
 #include "settings.h"
 #include "stream.h"
+#include "symbols.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -14,17 +19,6 @@
 #include <strings.h>
 #include <time.h>
 #include <unistd.h>
-
-#define MAX_RULES 64
-
-/* Fails calls of a function. `function` is the first of its base where the rule is for all of them.
- * Read while another is put in its place it may be some of both, for one call. */
-struct fail_rule {
-    _Atomic int function;
-    _Atomic bool whole_base;
-    _Atomic uint64_t call_number; /* counted from the start of the process; 0: every call */
-    _Atomic CUresult error;
-};
 
 const struct sim_function_info sim_functions[SIM_FUNCTIONS] = {
 #define LEGACY     false
@@ -42,9 +36,8 @@ static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
 static unsigned progress_waiters;
 static _Atomic uint64_t calls[SIM_FUNCTIONS];
 static _Atomic uint64_t base_calls[SIM_FUNCTIONS]; /* at the index of the base's first function */
+static _Atomic uint64_t all_calls;
 static int first_of_base[SIM_FUNCTIONS];
-static struct fail_rule rules[MAX_RULES];
-static _Atomic int rule_count;
 static atomic_bool initialised;
 static atomic_bool forked_child;
 static _Thread_local bool in_host_function;
@@ -54,6 +47,22 @@ uint64_t sim_now_ns(void)
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void sim_sleep_us(uint64_t duration_us)
+{
+    struct timespec left = {(time_t)(duration_us / 1000000), (long)(duration_us % 1000000) * 1000};
+    while (duration_us && nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+}
+
+void sim_pass_time_us(uint64_t duration_us)
+{
+    if (duration_us) {
+        sim_unlock();
+        sim_sleep_us(duration_us);
+        sim_lock();
+    }
 }
 
 void sim_lock(void)
@@ -131,32 +140,16 @@ bool sim_is_forked_child(void)
     return atomic_load(&forked_child);
 }
 
-/* CUDA_SUCCESS where no rule applies. */
-static CUresult injected_failure(enum sim_function function, uint64_t number, uint64_t base_number)
-{
-    int count = atomic_load_explicit(&rule_count, memory_order_acquire);
-    for (int i = 0; i < count; i++) {
-        const struct fail_rule *rule = &rules[i];
-        bool same = rule->whole_base ? rule->function == first_of_base[function]
-                                     : rule->function == (int)function;
-        uint64_t at = rule->whole_base ? base_number : number;
-        if (same && (rule->call_number == 0 || rule->call_number == at)) {
-            return rule->error;
-        }
-    }
-    return CUDA_SUCCESS;
-}
-
 static CUresult count_call(enum sim_function function)
 {
-    uint64_t number = atomic_fetch_add_explicit(&calls[function], 1, memory_order_relaxed) + 1;
-    uint64_t base_number =
+    struct sim_call_number number = {
+        atomic_fetch_add_explicit(&calls[function], 1, memory_order_relaxed) + 1,
         atomic_fetch_add_explicit(&base_calls[first_of_base[function]], 1, memory_order_relaxed) +
-        1;
-    if (atomic_load_explicit(&rule_count, memory_order_relaxed) == 0) {
-        return CUDA_SUCCESS;
-    }
-    return injected_failure(function, number, base_number);
+            1,
+        atomic_fetch_add_explicit(&all_calls, 1, memory_order_relaxed) + 1,
+    };
+    sim_other_check(function, number);
+    return sim_fail_check(function, number);
 }
 
 struct sim_guard sim_enter_early(enum sim_function function)
@@ -181,13 +174,19 @@ struct sim_guard sim_enter(enum sim_function function)
         return (struct sim_guard){CUDA_ERROR_NOT_PERMITTED, false};
     }
     sim_lock();
+    sim_call_site_enter(sim_functions[function].symbol);
     return (struct sim_guard){CUDA_SUCCESS, true};
 }
 
 void sim_leave(struct sim_guard *guard)
 {
-    if (guard->locked) {
-        sim_unlock();
+    if (!guard->locked) {
+        return;
+    }
+    bool destroyed = sim_call_site_leave();
+    sim_unlock();
+    if (destroyed) {
+        sim_sleep_us(sim_settings.destroy_us);
     }
 }
 
@@ -205,143 +204,49 @@ CUresult sim_initialise(void)
     return status;
 }
 
-/* ---- failure injection ------------------------------------------------------------------- */
+/* ---- functions by name -------------------------------------------------------------------- */
 
-static int find_function(const char *name, size_t length, bool *whole_base)
+bool sim_find_function(const char *name, size_t length, struct sim_function_name *found)
 {
+    if (length == 3 && strncmp(name, "any", 3) == 0) {
+        *found = (struct sim_function_name){SIM_NAME_ANY, 0};
+        return true;
+    }
     for (int i = 0; i < SIM_FUNCTIONS; i++) {
         if (strlen(sim_functions[i].base) == length &&
             strncmp(sim_functions[i].base, name, length) == 0) {
-            *whole_base = true;
-            return first_of_base[i];
+            *found = (struct sim_function_name){SIM_NAME_BASE, first_of_base[i]};
+            return true;
         }
     }
     for (int i = 0; i < SIM_FUNCTIONS; i++) {
         if (strlen(sim_functions[i].symbol) == length &&
             strncmp(sim_functions[i].symbol, name, length) == 0) {
-            *whole_base = false;
-            return i;
-        }
-    }
-    return -1;
-}
-
-static bool add_rule(const struct fail_rule *rule)
-{
-    int count = atomic_load(&rule_count);
-    if (count == MAX_RULES) {
-        return false;
-    }
-    rules[count].function = rule->function;
-    rules[count].whole_base = rule->whole_base;
-    rules[count].call_number = rule->call_number;
-    rules[count].error = rule->error;
-    atomic_store_explicit(&rule_count, count + 1, memory_order_release);
-    return true;
-}
-
-static bool parse_error(const char *text, size_t length, CUresult *error)
-{
-    char word[80];
-    char *end;
-    if (length == 0 || length >= sizeof word) {
-        return false;
-    }
-    memcpy(word, text, length);
-    word[length] = '\0';
-    unsigned long number = strtoul(word, &end, 10);
-    const char *name;
-    if (*end == '\0') {
-        *error = (CUresult)number;
-        return true;
-    }
-    for (int code = 0; code < 1000; code++) {
-        if (sim_error_text((CUresult)code, &name, NULL) && strcmp(name, word) == 0) {
-            *error = (CUresult)code;
+            *found = (struct sim_function_name){SIM_NAME_SYMBOL, i};
             return true;
         }
     }
     return false;
 }
 
-/* function@N=ERROR; false where it is not that. */
-static bool parse_rule(const char *text, size_t length)
+bool sim_is_named(enum sim_function function, struct sim_function_name name)
 {
-    const char *at = memchr(text, '@', length);
-    const char *equals = memchr(text, '=', length);
-    if (!at || !equals || equals < at) {
-        return false;
-    }
-    struct fail_rule rule = {0};
-    bool whole_base = false;
-    CUresult error = CUDA_SUCCESS;
-    rule.function = find_function(text, (size_t)(at - text), &whole_base);
-    rule.whole_base = whole_base;
-    if (rule.function < 0) {
-        return false;
-    }
-    if (!(equals == at + 2 && at[1] == '*')) {
-        char *end;
-        rule.call_number = strtoull(at + 1, &end, 10);
-        if (end != equals || rule.call_number == 0) {
-            return false;
-        }
-    }
-    if (!parse_error(equals + 1, length - (size_t)(equals + 1 - text), &error)) {
-        return false;
-    }
-    rule.error = error;
-    return add_rule(&rule);
+    return name.kind == SIM_NAME_ANY ||
+           name.index == (name.kind == SIM_NAME_BASE ? first_of_base[function] : (int)function);
 }
 
-static void parse_rules(const char *text)
+uint64_t sim_calls_of(struct sim_function_name name)
 {
-    while (*text) {
-        size_t length = strcspn(text, ",");
-        if (length && !parse_rule(text, length)) {
-            fprintf(stderr,
-                    "simgpu: SIMGPU_FAIL=%.*s is not understood; allowed: FUNCTION@N=ERROR, with a "
-                    "driver function, the number of the call (or *) and a CUresult by name or "
-                    "number, at most %d of them. It is ignored.\n",
-                    (int)length, text, MAX_RULES);
-        }
-        text += length + (text[length] == ',');
+    if (name.kind == SIM_NAME_ANY) {
+        return atomic_load(&all_calls);
     }
-}
-
-int simgpu_fail(const char *function, uint64_t call_number, int error)
-{
-    struct fail_rule rule = {.error = (CUresult)error};
-    bool whole_base = false;
-    rule.function = find_function(function, strlen(function), &whole_base);
-    rule.whole_base = whole_base;
-    if (rule.function < 0) {
-        return -1;
-    }
-    if (call_number) {
-        rule.call_number = call_number + simgpu_calls(function);
-    }
-    sim_lock();
-    bool added = add_rule(&rule);
-    sim_unlock();
-    return added ? 0 : -1;
-}
-
-void simgpu_fail_clear(void)
-{
-    sim_lock();
-    atomic_store(&rule_count, 0);
-    sim_unlock();
+    return atomic_load(name.kind == SIM_NAME_BASE ? &base_calls[name.index] : &calls[name.index]);
 }
 
 uint64_t simgpu_calls(const char *function)
 {
-    bool whole_base;
-    int found = find_function(function, strlen(function), &whole_base);
-    if (found < 0) {
-        return UINT64_MAX;
-    }
-    return whole_base ? atomic_load(&base_calls[found]) : atomic_load(&calls[found]);
+    struct sim_function_name name;
+    return sim_find_function(function, strlen(function), &name) ? sim_calls_of(name) : UINT64_MAX;
 }
 
 __attribute__((constructor)) static void library_loaded(void)
@@ -350,7 +255,10 @@ __attribute__((constructor)) static void library_loaded(void)
         bool again = i > 0 && strcmp(sim_functions[i].base, sim_functions[i - 1].base) == 0;
         first_of_base[i] = again ? first_of_base[i - 1] : i;
     }
+    sim_call_site_prepare();
     sim_settings_read();
-    parse_rules(sim_settings.fail);
+    sim_hide_newer_functions();
+    sim_fail_read(sim_settings.fail);
+    sim_other_read(sim_settings.other);
     pthread_atfork(NULL, NULL, after_fork_in_child);
 }

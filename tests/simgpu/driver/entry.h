@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The way into every driver function: it is counted, may be made to fail, is refused where the
  * driver is not initialised, and then holds sim_lock until it returns.
@@ -18,6 +19,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum sim_function {
@@ -35,6 +37,18 @@ struct sim_function_info {
 };
 
 extern const struct sim_function_info sim_functions[SIM_FUNCTIONS];
+
+/* What a name means: every ABI and flavour of a base name, one exported name, or any function. */
+struct sim_function_name {
+    enum { SIM_NAME_BASE, SIM_NAME_SYMBOL, SIM_NAME_ANY } kind;
+    int index;
+};
+
+/* False: no such function. "any" is any function. */
+bool sim_find_function(const char *name, size_t length, struct sim_function_name *found);
+bool sim_is_named(enum sim_function function, struct sim_function_name name);
+/* Calls so far. */
+uint64_t sim_calls_of(struct sim_function_name name);
 
 struct sim_guard {
     CUresult status;
@@ -85,5 +99,12 @@ bool sim_is_forked_child(void);
 void sim_charge_latency(uint64_t duration_ns);
 
 uint64_t sim_now_ns(void);
+
+/* Sleeps for so long, without sim_lock; not at all for 0. */
+void sim_sleep_us(uint64_t duration_us);
+
+/* The same while sim_lock is held, which is given up meanwhile: other threads see what was before.
+ */
+void sim_pass_time_us(uint64_t duration_us);
 
 #endif

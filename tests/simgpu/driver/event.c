@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "event.h"
 
 #include "capture.h"
@@ -12,8 +13,7 @@
 
 CUresult sim_event_check(CUevent event)
 {
-    return sim_object_is(&sim_events, event) && !event->destroyed ? CUDA_SUCCESS
-                                                                  : CUDA_ERROR_INVALID_HANDLE;
+    return sim_object_is(&sim_events, event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 CUevent sim_event_new(CUcontext context)
@@ -33,7 +33,7 @@ CUevent sim_event_new(CUcontext context)
 
 void sim_event_destroy(CUevent event)
 {
-    event->destroyed = true;
+    sim_object_destroy(&event->object);
     *event->link = event->next;
     if (event->next) {
         event->next->link = event->link;
@@ -171,6 +171,7 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags)
     if (stream->capture) {
         return sim_submit(stream, &work, NULL);
     }
+    sim_stream_wait_room(stream);
     work.event.version = sim_event_new_version(event);
     /* Marked first: on an idle stream the record happens inside sim_submit. */
     sim_event_mark(event, stream, stream->submitted + 1);
@@ -281,6 +282,7 @@ CUresult sim_event_wait_in(CUstream stream, CUevent event)
     if (!event->stream && !event->shared) {
         return CUDA_SUCCESS;
     }
+    sim_stream_wait_room(stream);
     struct sim_work work = {.kind = SIM_WORK_WAIT, .event = {.event = sim_event_retain(event)}};
     if (event->shared) {
         work.event.version = sim_ipc_event_latest(event->shared);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Events. A record is a position of a stream; an event is complete when its last record is. An
  * event recorded while its stream captures stands for nodes of that graph instead. All under
@@ -18,7 +19,6 @@ struct CUevent_st {
     CUcontext context;
     CUevent next, *link; /* in the context's list, until it is destroyed */
     unsigned flags;
-    bool destroyed;
     CUstream stream; /* of the last record, referenced; NULL: never recorded */
     uint64_t position;
     uint64_t version;    /* number of records */

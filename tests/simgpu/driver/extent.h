@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Free ranges of a line of bytes: best fit (lowest offset among equals), coalescing. Used for the
  * device's addresses, its physical memory, its small blocks and its pools. The caller holds

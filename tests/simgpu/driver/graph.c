@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "graph.h"
 
 #include "device.h"
@@ -309,6 +310,7 @@ CUresult cuGraphDestroy(CUgraph hGraph)
     if (!sim_is_graph(hGraph) || hGraph->owner) {
         return CUDA_ERROR_INVALID_VALUE; /* child graphs and bodies belong to their node */
     }
+    sim_object_destroy(&hGraph->object);
     sim_graph_release(hGraph);
     return CUDA_SUCCESS;
 }

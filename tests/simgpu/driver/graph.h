@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Graphs and executable graphs. All under sim_lock, except for the run of a program.
  */

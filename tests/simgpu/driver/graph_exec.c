@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Executable graphs: made, changed, launched. */
 #include "capture.h"
 #include "context.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "graph_node.h"
 
 #include "capture.h"
@@ -17,16 +18,11 @@
 /* ---- work from parameters ----------------------------------------------------------------------
  */
 
-static CUcontext context_or_current(CUcontext context)
-{
-    return context ? context : sim_current();
-}
-
 static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v2 *p, bool has_kernel,
                             struct sim_work *work)
 {
-    CUcontext context = context_or_current(has_kernel ? p->ctx : NULL);
-    CUresult status = sim_context_check(context);
+    CUcontext context = has_kernel ? p->ctx : NULL;
+    CUresult status = sim_context_or_current(&context);
     if (status != CUDA_SUCCESS) {
         return status;
     }
@@ -46,16 +42,14 @@ static CUresult kernel_work(const CUDA_KERNEL_NODE_PARAMS_v2 *p, bool has_kernel
 
 static CUresult copy_work(const CUDA_MEMCPY3D *parameters, CUcontext context, struct sim_work *work)
 {
-    context = context_or_current(context);
-    CUresult status = sim_context_check(context);
+    CUresult status = sim_context_or_current(&context);
     return status == CUDA_SUCCESS ? sim_copy_prepare_3d(parameters, context, work) : status;
 }
 
 static CUresult set_work(const CUDA_MEMSET_NODE_PARAMS *parameters, CUcontext context,
                          struct sim_work *work)
 {
-    context = context_or_current(context);
-    CUresult status = sim_context_check(context);
+    CUresult status = sim_context_or_current(&context);
     return status == CUDA_SUCCESS ? sim_set_prepare(parameters, context, work) : status;
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes from the parameters that the application gives. All under sim_lock. */
 #ifndef SIMGPU_GRAPH_NODE_H
 #define SIMGPU_GRAPH_NODE_H

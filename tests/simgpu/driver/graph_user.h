@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Objects of the application that graphs keep alive. All under sim_lock. */
 #ifndef SIMGPU_GRAPH_USER_H
 #define SIMGPU_GRAPH_USER_H

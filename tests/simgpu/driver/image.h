@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Images of modules and libraries, in the text form that simgpu.h describes, or anything else. */
 #ifndef SIMGPU_IMAGE_H
 #define SIMGPU_IMAGE_H

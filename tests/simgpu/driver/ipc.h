@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory and events of other processes. A handle names the process, one of its open files and a
  * place in it; the other side opens /proc/PID/fd/N. Both run under the same user, as CUDA asks,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kernel launches, functions' and kernels' attributes, occupancy. */
 #include "../simgpu.h"
 
@@ -124,6 +125,12 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
     struct sim_work work = {.kind = SIM_WORK_KERNEL};
     CUresult status =
         sim_launch_prepare(&work.launch, function, grid, block, shared_bytes, parameters, extra);
+    if (status == CUDA_SUCCESS) {
+        status = sim_function_launched(function);
+        if (status != CUDA_SUCCESS) {
+            sim_work_release(&work);
+        }
+    }
     return status == CUDA_SUCCESS ? sim_submit(stream, &work, NULL) : status;
 }
 
@@ -211,8 +218,7 @@ static CUfunction resolve(CUfunction handle)
     if (sim_object_is(&sim_functions_kind, handle)) {
         return handle;
     }
-    CUcontext context = sim_current();
-    return sim_context_check(context) == CUDA_SUCCESS ? sim_function_of(handle, context) : NULL;
+    return sim_current_check() == CUDA_SUCCESS ? sim_function_of(handle, sim_current()) : NULL;
 }
 
 CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "memory.h"
 
 #include "array.h"
@@ -243,7 +244,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
 
 /*
  * The memory is out of use only when all earlier work of its device is done. The wait gives up the
- * lock, so a second free of the same address is kept out by the range's mark.
+ * lock, so a second free of the same address is kept out by the range's mark. "This API will not
+ * perform any implicit synchronization when the pointer was allocated with cuMemAllocAsync or
+ * cuMemAllocFromPoolAsync" (cuda.h, cuMemFree).
  */
 static CUresult free_device_range(struct sim_range *range)
 {
@@ -255,14 +258,14 @@ static CUresult free_device_range(struct sim_range *range)
         sim_wait_device(range->device);
         return CUDA_SUCCESS; /* its graph's next launch allocates it again, at the same address */
     }
+    if (range->kind == SIM_RANGE_POOL) {
+        sim_pool_free_now(range);
+        return CUDA_SUCCESS;
+    }
     range->freeing = true;
     sim_wait_device(range->device);
     sim_charge_latency(100000);
-    if (range->kind == SIM_RANGE_POOL) {
-        sim_pool_free_now(range);
-    } else {
-        sim_range_free(range);
-    }
+    sim_range_free(range);
     return CUDA_SUCCESS;
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What lies at an address: every block of memory that the driver handed out or was told of, in one
  * ordered tree. Mapped memory (cuMemMap) has a tree of its own, vmm.h. All under sim_lock.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "module.h"
 
 #include "context.h"
@@ -50,6 +51,10 @@ static enum sim_kernel_effect effect_of(const char *name)
 
 static CUresult new_module(CUcontext context, struct sim_image *image, CUmodule *result)
 {
+    sim_pass_time_us(sim_settings.module_us);
+    if (!context->active) {
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    }
     CUresult status = sim_account_charge(context->device->index, sim_settings.module_bytes);
     if (status != CUDA_SUCCESS) {
         return status;
@@ -122,6 +127,7 @@ static void unload(CUmodule module)
     *link = module->next;
     for (CUfunction function = module->functions, next; function; function = next) {
         next = function->next;
+        sim_account_uncharge(module->context->device->index, function->charged_bytes);
         sim_object_free(&sim_functions_kind, function);
     }
     for (struct sim_global *global = module->globals, *next; global; global = next) {
@@ -133,6 +139,21 @@ static void unload(CUmodule module)
     sim_image_release(module->image);
     sim_context_release(module->context);
     sim_object_free(&sim_modules, module);
+}
+
+CUresult sim_function_launched(CUfunction function)
+{
+    if (function->launched) {
+        return CUDA_SUCCESS;
+    }
+    int device = function->module->context->device->index;
+    CUresult status = sim_account_charge(device, sim_settings.first_launch_bytes);
+    if (status == CUDA_SUCCESS) {
+        function->launched = true;
+        function->charged_bytes = sim_settings.first_launch_bytes;
+        sim_pass_time_us(sim_settings.first_launch_us);
+    }
+    return status;
 }
 
 CUresult cuModuleUnload(CUmodule hmod)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Modules, libraries and their kernels; simgpu.h describes the images. All under sim_lock, except
  * for what a launch does (sim_kernel_run).
@@ -54,6 +55,8 @@ struct CUfunc_st {
     struct CUkern_st *kernel; /* NULL unless it came from one */
     const struct sim_symbol *symbol;
     enum sim_kernel_effect effect;
+    bool launched;
+    uint64_t charged_bytes; /* on its device, since its first launch */
     int attributes[CU_FUNC_ATTRIBUTE_MAX];
 };
 
@@ -93,5 +96,9 @@ CUresult sim_launch_prepare(struct sim_launch *launch, CUfunction function, cons
                             void **extra);
 
 void sim_modules_unload_all(CUcontext context);
+
+/* What a function's first launch takes, in memory and in time (SIMGPU_FIRST_LAUNCH): nothing for
+ * later ones. CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult sim_function_launched(CUfunction function);
 
 #endif

@@ -1,7 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "object.h"
 
 #include "../simgpu.h"
 #include "array.h"
+#include "call_site.h"
 #include "context.h"
 #include "entry.h"
 #include "event.h"
@@ -10,41 +12,45 @@
 #include "memory.h"
 #include "module.h"
 #include "pool.h"
+#include "settings.h"
 #include "stream.h"
 #include "vmm.h"
 
-#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#define SLAB_OBJECTS 32
+#define SLAB_BYTES 65536
+/* Destroyed objects of a kind that are kept apart. A destroyed context may stay current in other
+ * threads, so those are kept for good. */
+#define KEPT 65536
 
-#define KINDS(KIND)                                               \
-    KIND(sim_contexts, "context", struct CUctx_st)                \
-    KIND(sim_streams, "stream", struct CUstream_st)               \
-    KIND(sim_events, "event", struct CUevent_st)                  \
-    KIND(sim_modules, "module", struct CUmod_st)                  \
-    KIND(sim_functions_kind, "function", struct CUfunc_st)        \
-    KIND(sim_libraries, "library", struct CUlib_st)               \
-    KIND(sim_kernels, "kernel", struct CUkern_st)                 \
-    KIND(sim_graphs, "graph", struct CUgraph_st)                  \
-    KIND(sim_graph_nodes, "graph_node", struct CUgraphNode_st)    \
-    KIND(sim_graph_execs, "graph_exec", struct CUgraphExec_st)    \
-    KIND(sim_pools, "pool", struct CUmemPoolHandle_st)            \
-    KIND(sim_chunks, "chunk", struct sim_chunk)                   \
-    KIND(sim_blocks, "block", struct sim_range)                   \
-    KIND(sim_mappings, "mapping", struct sim_mapping)             \
-    KIND(sim_reservations, "reservation", struct sim_reservation) \
-    KIND(sim_users, "user_object", struct CUuserObject_st)        \
-    KIND(sim_arrays, "array", struct CUarray_st)                  \
-    KIND(sim_mipmaps, "mipmap", struct CUmipmappedArray_st)       \
-    KIND(sim_textures, "texture", struct sim_texture)
+#define KINDS(KIND)                                                  \
+    KIND(sim_contexts, "context", struct CUctx_st, UINT64_MAX)       \
+    KIND(sim_streams, "stream", struct CUstream_st, KEPT)            \
+    KIND(sim_events, "event", struct CUevent_st, KEPT)               \
+    KIND(sim_modules, "module", struct CUmod_st, KEPT)               \
+    KIND(sim_functions_kind, "function", struct CUfunc_st, KEPT)     \
+    KIND(sim_libraries, "library", struct CUlib_st, KEPT)            \
+    KIND(sim_kernels, "kernel", struct CUkern_st, KEPT)              \
+    KIND(sim_graphs, "graph", struct CUgraph_st, KEPT)               \
+    KIND(sim_graph_nodes, "graph_node", struct CUgraphNode_st, KEPT) \
+    KIND(sim_graph_execs, "graph_exec", struct CUgraphExec_st, KEPT) \
+    KIND(sim_pools, "pool", struct CUmemPoolHandle_st, KEPT)         \
+    KIND(sim_chunks, "chunk", struct sim_chunk, KEPT)                \
+    KIND(sim_blocks, "block", struct sim_range, 0)                   \
+    KIND(sim_mappings, "mapping", struct sim_mapping, 0)             \
+    KIND(sim_reservations, "reservation", struct sim_reservation, 0) \
+    KIND(sim_users, "user_object", struct CUuserObject_st, KEPT)     \
+    KIND(sim_arrays, "array", struct CUarray_st, KEPT)               \
+    KIND(sim_mipmaps, "mipmap", struct CUmipmappedArray_st, KEPT)    \
+    KIND(sim_textures, "texture", struct sim_texture, KEPT)
 
-#define DEFINE_KIND(variable, label, type) \
-    struct sim_object_kind variable = {.name = label, .size_bytes = sizeof(type)};
+#define DEFINE_KIND(variable, label, type, keep) \
+    struct sim_object_kind variable = {.name = label, .size_bytes = sizeof(type), .kept = (keep)};
 KINDS(DEFINE_KIND)
 
 static struct sim_object_kind *const kinds[] = {
-#define LIST_KIND(variable, label, type) &variable,
+#define LIST_KIND(variable, label, type, keep) &variable,
     KINDS(LIST_KIND)};
 
 __attribute__((constructor)) static void number_kinds(void)
@@ -56,28 +62,43 @@ __attribute__((constructor)) static void number_kinds(void)
 
 static bool grow(struct sim_object_kind *kind)
 {
-    size_t header = sizeof(max_align_t);
-    char *slab = calloc(1, header + SLAB_OBJECTS * kind->size_bytes);
+    char *slab = sim_pages(SLAB_BYTES);
     if (!slab) {
         return false;
     }
-    *(void **)slab = kind->slabs;
-    kind->slabs = slab;
-    for (size_t i = 0; i < SLAB_OBJECTS; i++) {
-        struct sim_object *object = (struct sim_object *)(slab + header + i * kind->size_bytes);
-        object->next_free = kind->free_list;
-        kind->free_list = object;
+    for (size_t at = 0; at + kind->size_bytes <= SLAB_BYTES; at += kind->size_bytes) {
+        struct sim_object *object = (struct sim_object *)(slab + at);
+        object->next_free = kind->unused;
+        kind->unused = object;
     }
     return true;
 }
 
+static struct sim_object *take_oldest(struct sim_object_kind *kind)
+{
+    struct sim_object *object = kind->oldest;
+    kind->oldest = object->next_free;
+    kind->waiting--;
+    sim_call_site_release(object->destruction);
+    return object;
+}
+
+static struct sim_object *take_unused(struct sim_object_kind *kind)
+{
+    struct sim_object *object = kind->unused || grow(kind) ? kind->unused : NULL;
+    if (object) {
+        kind->unused = object->next_free;
+    }
+    return object;
+}
+
 void *sim_object_new(struct sim_object_kind *kind)
 {
-    if (!kind->free_list && !grow(kind)) {
+    bool again = kind->waiting > kind->kept;
+    struct sim_object *object = again ? take_oldest(kind) : take_unused(kind);
+    if (!object) {
         return NULL;
     }
-    struct sim_object *object = kind->free_list;
-    kind->free_list = object->next_free;
     memset(object, 0, kind->size_bytes);
     object->magic = kind->magic;
     object->references = 1;
@@ -88,10 +109,46 @@ void *sim_object_new(struct sim_object_kind *kind)
 void sim_object_free(struct sim_object_kind *kind, void *pointer)
 {
     struct sim_object *object = pointer;
+    if (kind->kept) {
+        sim_object_destroy(object);
+    }
     object->magic = 0;
-    object->next_free = kind->free_list;
-    kind->free_list = object;
+    object->next_free = NULL;
+    if (kind->waiting++) {
+        kind->newest->next_free = object;
+    } else {
+        kind->oldest = object;
+    }
+    kind->newest = object;
     kind->live--;
+}
+
+void sim_object_destroy(struct sim_object *object)
+{
+    if (!object->destruction) {
+        object->destruction = sim_call_site_here();
+    }
+}
+
+void sim_object_revive(struct sim_object *object)
+{
+    sim_call_site_release(object->destruction);
+    object->destruction = NULL;
+}
+
+bool sim_object_is(const struct sim_object_kind *kind, const void *handle)
+{
+    const struct sim_object *object = handle;
+    if (object && object->destruction && sim_settings.strict) {
+        sim_call_site_abort(kind->name, object, object->destruction);
+    }
+    return object && !object->destruction && object->magic == kind->magic;
+}
+
+void *sim_pages(size_t bytes)
+{
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return pages == MAP_FAILED ? NULL : pages;
 }
 
 uint64_t simgpu_live(const char *name)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Devices that reach each other's memory, and multicast, which no simulated device supports. */
 #include "context.h"
 #include "device.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the driver says about an address. */
 #include "context.h"
 #include "device.h"
@@ -127,7 +128,8 @@ static CUresult get_known(void *data, CUpointer_attribute attribute, CUdeviceptr
                 : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        *(unsigned *)data = 0;
+        *(unsigned *)data = location->mapping != NULL &&
+                            location->mapping->chunk->properties.allocFlags.gpuDirectRDMACapable;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         return access_flags(location, data);

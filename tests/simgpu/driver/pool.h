@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory pools, and memory allocated and freed in stream order. A pool reserves superblocks of its
  * device's arena and hands out parts of them; a freed part is reused at once by its own stream, and

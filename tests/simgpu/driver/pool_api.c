@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The pool functions of the driver API; the pools themselves are in pool.c. */
 #include "capture.h"
 #include "context.h"
@@ -17,7 +18,7 @@ static CUmemoryPool current_pool(struct sim_device *device)
 
 static bool is_pool(CUmemoryPool pool)
 {
-    return sim_object_is(&sim_pools, pool) && !pool->destroyed && !pool->is_graph;
+    return sim_object_is(&sim_pools, pool) && !pool->is_graph;
 }
 
 /* ---- allocation ------------------------------------------------------------------------------ */
@@ -277,6 +278,7 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
         pool->device->current_pool = NULL;
     }
     pool->destroyed = true;
+    sim_object_destroy(&pool->object);
     pool->release_threshold = 0;
     sim_pool_collect(pool);
     sim_pool_release_destroyed(pool);

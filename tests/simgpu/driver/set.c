@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory sets of all widths. */
 #include "capture.h"
 #include "context.h"

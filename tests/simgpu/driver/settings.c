@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "settings.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ static void complain(const char *name, const char *given, const char *allowed)
 }
 
 /* A whole number with an optional binary unit (K, KiB, M, MiB, G, GiB, T, TiB, B). */
-static bool parse_bytes(const char *text, uint64_t *bytes)
+bool sim_parse_bytes(const char *text, uint64_t *bytes)
 {
     char *end;
     errno = 0;
@@ -59,7 +60,7 @@ static bool parse_number(const char *text, uint64_t *value)
 static void read_bytes(const char *name, uint64_t *value)
 {
     const char *text = getenv(name);
-    if (text && *text && !parse_bytes(text, value)) {
+    if (text && *text && !sim_parse_bytes(text, value)) {
         complain(name, text, "a size such as 24GiB, 512MiB or 4096");
     }
 }
@@ -156,6 +157,7 @@ void sim_settings_read(void)
         .capability_minor = 9,
         .driver_version = 13020,
         .seed = 1,
+        .strict = true,
         .contents = true,
         .vmm = true,
         .host_numa = true,
@@ -168,16 +170,26 @@ void sim_settings_read(void)
     read_bytes("SIMGPU_GRAPH", &sim_settings.graph_bytes);
     read_number("SIMGPU_DRIVER_VERSION", &sim_settings.driver_version, 11000, 99999);
     read_number("SIMGPU_SEED", &sim_settings.seed, 0, UINT64_MAX);
+    read_number("SIMGPU_DESTROY_US", &sim_settings.destroy_us, 0, 60000000);
+    read_number("SIMGPU_CONTEXT_US", &sim_settings.context_us, 0, 60000000);
+    read_number("SIMGPU_MODULE_US", &sim_settings.module_us, 0, 60000000);
+    read_number("SIMGPU_FIRST_LAUNCH_US", &sim_settings.first_launch_us, 0, 60000000);
+    read_bytes("SIMGPU_FIRST_LAUNCH", &sim_settings.first_launch_bytes);
+    read_number("SIMGPU_PEER_US", &sim_settings.peer_us, 0, 60000000);
+    read_number("SIMGPU_QUEUE", &sim_settings.queue, 0, UINT64_MAX);
+    read_flag("SIMGPU_STRICT", &sim_settings.strict);
     read_capability();
     read_delay();
     read_contents();
     read_flag("SIMGPU_LATENCY", &sim_settings.latency);
     read_flag("SIMGPU_HOST_NUMA", &sim_settings.host_numa);
+    read_flag("SIMGPU_RDMA", &sim_settings.rdma);
     read_flag("SIMGPU_PEERS", &sim_settings.peers);
     bool no_vmm = false;
     read_flag("SIMGPU_NO_VMM", &no_vmm);
     sim_settings.vmm = !no_vmm;
     sim_settings.fail = read_text("SIMGPU_FAIL");
+    sim_settings.other = read_text("SIMGPU_OTHER");
     sim_settings.shared = read_text("SIMGPU_SHARED");
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Settings of the simulated GPU: the SIMGPU_* variables of the environment, as simgpu.h lists them.
  * A bad value is reported on stderr, once, and the default is kept.
@@ -19,17 +20,28 @@ struct sim_settings {
     uint64_t capability_major, capability_minor;
     uint64_t driver_version;
     uint64_t delay_low_us, delay_high_us;
+    uint64_t destroy_us;
+    uint64_t context_us, module_us, first_launch_us;
+    uint64_t first_launch_bytes;
+    uint64_t peer_us;
+    uint64_t queue; /* operations of a stream; 0: any number */
     uint64_t seed;
+    bool strict;
     bool contents;
     bool latency;
     bool vmm;
     bool host_numa;
+    bool rdma;
     bool peers;
     const char *fail;   /* "" where unset */
+    const char *other;  /* likewise */
     const char *shared; /* file name, "" where unset */
 };
 
 extern struct sim_settings sim_settings;
+
+/* A size such as 24GiB, 512MiB or 4096; false: it is none. */
+bool sim_parse_bytes(const char *text, uint64_t *bytes);
 
 /* Reads the environment. Called once, before anything else. */
 void sim_settings_read(void);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Chunks as file descriptors. An exported descriptor is a new open file description of the
  * backing's memory file whose position says where the chunk's label lies; the label says what the

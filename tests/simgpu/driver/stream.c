@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "stream.h"
 
 #include "../simgpu.h"
@@ -24,6 +25,7 @@ struct sim_operation {
 
 static uint64_t next_stream_id = 1;
 static bool paused;
+static uint32_t peer_busy; /* bit i: device i is in a copy between devices */
 static _Atomic uint64_t last_thread_number;
 static _Thread_local uint64_t thread_number;
 
@@ -80,6 +82,7 @@ void sim_stream_release(CUstream stream)
 void sim_stream_destroy(CUstream stream)
 {
     stream->destroyed = true;
+    sim_object_destroy(&stream->object);
     pthread_cond_signal(&stream->wake);
     sim_stream_release(stream);
 }
@@ -103,7 +106,7 @@ CUstream sim_stream_of(CUstream handle, CUresult *status)
 {
     if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
         CUcontext context = sim_current();
-        *status = sim_context_check(context);
+        *status = sim_current_check();
         if (*status != CUDA_SUCCESS) {
             return NULL;
         }
@@ -112,7 +115,7 @@ CUstream sim_stream_of(CUstream handle, CUresult *status)
         *status = found ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
         return found;
     }
-    if (!sim_object_is(&sim_streams, handle) || handle->destroyed) {
+    if (!sim_object_is(&sim_streams, handle)) {
         *status = CUDA_ERROR_INVALID_HANDLE;
         return NULL;
     }
@@ -136,12 +139,28 @@ static void complete(CUstream stream, uint64_t position)
     sim_announce_progress();
 }
 
+/* A copy between two devices has both of them for itself, among such copies. */
+static void begin_peer_copy(const struct sim_work *work)
+{
+    uint32_t devices = sim_work_peer_devices(work);
+    while (devices & peer_busy) {
+        sim_wait_progress();
+    }
+    peer_busy |= devices;
+}
+
+static void end_peer_copy(const struct sim_work *work)
+{
+    peer_busy &= ~sim_work_peer_devices(work);
+}
+
 static void run_work(CUstream stream, struct sim_work *work, bool delayed)
 {
     if (delayed || sim_work_has_unlocked_part(work)) {
         sim_unlock();
         if (delayed && sim_work_takes_time(work)) {
             sim_delay();
+            sim_sleep_us(sim_work_peer_devices(work) ? sim_settings.peer_us : 0);
         }
         sim_work_run_unlocked(work);
         sim_lock();
@@ -179,7 +198,9 @@ static void *stream_thread(void *argument)
         }
         stream->running = true;
         wait_until_ready(operation);
+        begin_peer_copy(&operation->work);
         run_work(stream, &operation->work, true);
+        end_peer_copy(&operation->work);
         sim_work_release(&operation->work);
         stream->running = false;
         stream->first = operation->next;
@@ -295,9 +316,21 @@ static void run_inline(CUstream stream, struct sim_work *work)
     sim_stream_release(stream);
 }
 
+void sim_stream_wait_room(CUstream stream)
+{
+    sim_stream_retain(stream);
+    while (sim_settings.queue && stream->submitted - stream->completed >= sim_settings.queue) {
+        sim_wait_progress();
+    }
+    sim_stream_release(stream);
+}
+
 static CUresult submit(CUstream stream, struct sim_work *work, const struct sim_dependency *behind,
                        uint64_t *position)
 {
+    if (sim_work_takes_time(work)) {
+        sim_stream_wait_room(stream);
+    }
     if (behind && is_complete(*behind)) {
         behind = NULL;
     }
@@ -306,7 +339,8 @@ static CUresult submit(CUstream stream, struct sim_work *work, const struct sim_
     }
     unsigned implicit = implicit_dependencies(stream, NULL);
     bool idle = stream->completed == stream->submitted && !behind && implicit == 0;
-    bool quick = sim_settings.delay_high_us == 0 || !sim_work_takes_time(work);
+    bool quick = (sim_settings.delay_high_us == 0 || !sim_work_takes_time(work)) &&
+                 sim_work_peer_devices(work) == 0;
     if (idle && quick && !paused && sim_work_runs_inline(work)) {
         if (position) {
             *position = stream->submitted + 1;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams. Work is queued and carried out in order by the stream's own thread; on a stream that is
  * idle, without delay, at once by the caller. A place in a stream's order is a position: work
@@ -74,6 +75,10 @@ CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *position);
 /* The same for work that also waits for a position of another stream; never captured. */
 CUresult sim_submit_behind(CUstream stream, struct sim_work *work, struct sim_dependency behind,
                            uint64_t *position);
+
+/* Waits until the stream's queue has room for one more operation (SIMGPU_QUEUE), with sim_lock
+ * given up. For those who note the next position before they submit. */
+void sim_stream_wait_room(CUstream stream);
 
 CUstream sim_stream_create(CUcontext context, unsigned flags, int priority);
 void sim_stream_destroy(CUstream stream);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An ordered tree (a treap) of nodes that live inside their owners. Keys are pairs of 64-bit
  * numbers, compared key first, then tie; equal pairs may not be inserted twice. No allocation, no

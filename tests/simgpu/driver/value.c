@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory operations of streams, stream attributes, tensor maps. */
 #include "capture.h"
 #include "context.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "vmm.h"
 
 #include "capture.h"
@@ -50,7 +51,7 @@ struct sim_chunk *sim_chunk_of(CUmemGenericAllocationHandle handle)
         return NULL;
     }
     struct sim_chunk *chunk = (struct sim_chunk *)(uintptr_t)(handle & ~HANDLE_TAG);
-    return sim_object_is(&sim_chunks, chunk) && chunk->handles ? chunk : NULL;
+    return sim_object_is(&sim_chunks, chunk) ? chunk : NULL;
 }
 
 static bool is_granular(uint64_t value)
@@ -268,7 +269,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     if (!chunk) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    chunk->handles--;
+    if (--chunk->handles == 0) {
+        sim_object_destroy(&chunk->object); /* mappings may keep the memory */
+    }
     drop_chunk(chunk);
     return CUDA_SUCCESS;
 }
@@ -280,7 +283,9 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void 
     if (!handle || !mapping) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    mapping->chunk->handles++;
+    if (mapping->chunk->handles++ == 0) {
+        sim_object_revive(&mapping->chunk->object);
+    }
     mapping->chunk->object.references++;
     *handle = sim_chunk_handle(mapping->chunk);
     return CUDA_SUCCESS;

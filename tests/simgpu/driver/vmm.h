@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Virtual memory management: reserved addresses, chunks (cuMemCreate handles) and their mappings.
  * An address that is not mapped, or mapped without access, really faults. All under sim_lock.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "work.h"
 
 #include "../simgpu.h"
@@ -35,6 +36,11 @@ bool sim_work_takes_time(const struct sim_work *work)
     default:
         return false;
     }
+}
+
+uint32_t sim_work_peer_devices(const struct sim_work *work)
+{
+    return work->kind == SIM_WORK_COPY && sim_settings.peer_us ? work->copy.peers : 0;
 }
 
 bool sim_work_runs_inline(const struct sim_work *work)

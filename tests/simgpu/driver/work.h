@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One unit of work of a stream or a graph: what it is, and how it is carried out.
  *
@@ -39,7 +40,8 @@ struct sim_copy {
     const char *from;
     size_t width, height, depth;
     size_t to_pitch, to_slice, from_pitch, from_slice;
-    char *staged; /* owned copy of pageable source bytes, which `from` then points to */
+    uint32_t peers; /* bit i: device i; of a copy between two devices, else 0 */
+    char *staged;   /* owned copy of pageable source bytes, which `from` then points to */
 };
 
 /* width elements of element_bytes (1, 2 or 4) at height rows. */
@@ -102,6 +104,9 @@ struct sim_work {
 
 /* True: takes time on its stream (the settable delay). */
 bool sim_work_takes_time(const struct sim_work *work);
+
+/* The devices that the work occupies beside its stream, under SIMGPU_PEER_US: bit i: device i. */
+uint32_t sim_work_peer_devices(const struct sim_work *work);
 
 /* True: an idle stream without delay may run it in the calling thread. */
 bool sim_work_runs_inline(const struct sim_work *work);

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Builds the doubles of cuBLAS, cuBLASLt, cuDNN and NCCL for the PyTorch of this interpreter.
 
 Usage: python build.py BUILD_DIR
@@ -62,6 +63,8 @@ DOUBLES = (
         "nccl.h",
         r"#define NCCL_(MAJOR|MINOR|PATCH) (\d+)",
     ),
+    # Its header has the number in one piece, so that the source's own is used.
+    Double("libcupti", "", ("cupti.c",), "SIMCUPTI_VERSION", "cupti_version.h", r"(?!)()"),
 )
 
 

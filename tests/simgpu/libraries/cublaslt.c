@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The functions of cuBLASLt's double that must answer something: a caller takes one algorithm
  * from the heuristic and gives up where there is none.

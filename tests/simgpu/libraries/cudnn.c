@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The functions of cuDNN's double that must answer something: versions, handles, error texts, the
  * choice of an algorithm, and the graph interface (a convolution or an attention is described to

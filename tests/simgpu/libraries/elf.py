@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Reads the symbol tables of 64-bit little-endian ELF files: what is imported and from where."""
 
 from __future__ import annotations

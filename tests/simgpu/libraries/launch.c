@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * launch DIR CMD...: runs CMD as if it had been started in this process's place (signals are passed
  * on, the exit status or the deadly signal is its own), and removes DIR when it has ended.

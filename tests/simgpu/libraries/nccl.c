@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL's double: communicators, groups, and the queueing of operations on streams.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The driver as NCCL's double uses it: found by dlopen and dlsym, never linked. */
 #include "nccl_double.h"
 

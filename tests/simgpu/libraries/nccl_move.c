@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Moving and reducing bytes between the ranks of a communicator. */
 #include "nccl_double.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The shared file in which the ranks of a communicator meet. */
 #include "nccl_double.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NCCL's double, with threads as ranks and a driver that runs each host function in a thread of
  * its own: what arrives is compared with what the operation is defined to bring.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A double of libnvidia-ml.so.1 for the simulated GPU: the calls that PyTorch, NCCL and pynvml
  * make. An index counts physical devices: CUDA_VISIBLE_DEVICES means nothing to NVML.
@@ -135,6 +136,19 @@ static int index_of(nvmlDevice_t handle)
         return NVML_ERROR_INVALID_ARGUMENT; \
     }
 
+/* The last part of the version: "01", or another number where settings make the driver answer
+ * differently. Whoever remembers what it found out of one driver does not take it for another's. */
+static unsigned revision(void)
+{
+    unsigned hash = 0;
+    for (const char *at = sim_settings.fail; *at; at++) {
+        hash = hash * 31 + (unsigned char)*at;
+    }
+    hash = hash * 8 + (sim_settings.contents ? 0u : 1u) + (sim_settings.vmm ? 0u : 2u) +
+           (sim_settings.host_numa ? 0u : 4u);
+    return hash ? 2 + hash % 99989 : 1;
+}
+
 API(nvmlSystemGetDriverVersion, (char *out, unsigned length))
 {
     char text[32];
@@ -142,8 +156,8 @@ API(nvmlSystemGetDriverVersion, (char *out, unsigned length))
         return NVML_ERROR_UNINITIALIZED;
     }
     /* The branch that brought a CUDA version is its own number; any one will parse. */
-    snprintf(text, sizeof(text), "5%llu.00.01",
-             (unsigned long long)(sim_settings.driver_version / 10 % 100 + 70));
+    snprintf(text, sizeof(text), "5%llu.00.%02u",
+             (unsigned long long)(sim_settings.driver_version / 10 % 100 + 70), revision());
     return give_text(out, length, text);
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The part of NVML's public interface that this double implements: types and constants as NVIDIA's
  * documentation ("NVML API Reference Guide") and its nvidia-ml-py package (pynvml.py) lay them out.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How much memory of a simulated device is used, and by whom, as seen from outside the driver: from
  * the file that SIMGPU_SHARED names, or else from the driver in this process, if one is loaded.

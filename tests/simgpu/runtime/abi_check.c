@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Compile-time comparison of this double's own layouts with the public header, where the header is
  * of the generation being built. (The other generation's header cannot be included beside it.)

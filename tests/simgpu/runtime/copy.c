@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies and fills. Compiled for both stream flavours: the synchronous ones end in _ptds, those
  * that take a stream in _ptsz.

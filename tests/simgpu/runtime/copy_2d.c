@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two-dimensional copies, arrays among them. Compiled for both stream flavours.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Devices and primary contexts. The calling thread's device is the device of the driver's current
  * context; nothing else remembers it. A primary context is retained when it is first needed.

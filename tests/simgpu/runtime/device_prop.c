@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cudaGetDeviceProperties: one table says which attribute of the driver fills which field.
  */

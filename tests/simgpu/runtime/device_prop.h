@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cudaDeviceProp, whose layout changed from CUDA 12 to 13: fields left in the middle, and others
  * took part of the reserved tail. RT_PROP_12(field) stands where 12 has a field that 13 lacks.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The way to the driver, as the real runtime takes it: dlopen("libcuda.so.1"), dlsym of
  * cuDriverGetVersion and cuGetProcAddress_v2, every other name through the latter, once for each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every driver function that the runtime double calls, once: RT_ROW(field, symbol, version).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Function types of driver functions that appeared after CUDA 12.4, for headers that lack them.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Every error of the runtime: RT_ERROR(number, name, text). Numbers and names are the public
  * header's (enum cudaError in driver_types.h, CUDA 13.2), of which older headers know a part.

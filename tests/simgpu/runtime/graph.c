@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Graphs: nodes of each kind, in the runtime's words on one side and the driver's on the other.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Kernels and libraries: attributes, occupancy, explicit loading, device variables.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that no stream orders: allocation of every kind, host registration, pointers, pools, IPC.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Memory that a stream orders: allocation, prefetch, discard. Compiled for both stream flavours.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What compiled CUDA code registers at start-up, and kernels by host function: images (fat
  * binaries) become driver libraries when something of theirs is first used, not before.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams, their capture, and what is launched into them. Compiled for both stream flavours; what
  * has no per-thread twin is in stream_common.c.

@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A preload that stamps PyTorch's tensors on the simulated GPU.
  *
  * Kernels do nothing there, so memory that is handed out without backing, twice, or too early would
  * go unnoticed. This library sees every tensor's birth and death through the same report of libc10
- * as memshim (shim/torch.c), writes words that name the tensor into it, on the stream that is
- * current at its birth, and looks at them at its death, on the same stream. What the job's own
- * copies and memsets overwrote is excused (simgpu_watch_writes); all else that is wrong ends the
- * process with status STAMP_STATUS and a line that begins with "stamp:". At each birth and death
- * the range must also be mapped, from the host's view.
+ * as memshim (shim/frameworks/torch.c), writes words that name the tensor into it, on the stream
+ * that is current at its birth, and looks at them at its death, on the same stream. What the job's
+ * own copies and memsets overwrote is excused (simgpu_watch_writes); all else that is wrong ends
+ * the process with status STAMP_STATUS and a line that begins with "stamp:". At each birth and
+ * death the range must also be mapped, from the host's view.
  *
  * It is preloaded before memshim, so that a tensor is backed before its stamp is queued, and
  * looked at in work that is queued before memshim learns of its death. It needs SIMGPU_CONTENTS=

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The stamped words of tensors, as the device sees them: everything here happens in the order of
  * the streams, not of the host. Addresses and sizes in bytes. Thread-safe; calls nothing of the
  * driver. What is wrong ends the process (stamp_fail). */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A device that keeps nothing but accounts, without limits of its own: for tests of what the pool
  * does on very large devices, and on a host that runs out of memory. Work on it is done at once. */
 #ifndef MEMSHIM_TESTS_BARE_H
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/device_ops.h"
+#include "allocator/device/device_ops.h"
 
 #define BARE_FIRST_ADDR ((ms_addr_t)1 << 44)
 
@@ -19,7 +20,7 @@ struct bare {
     uint64_t *chunk_bytes; /* by handle; 0: released */
     bool *on_host;
     size_t chunks, chunk_room;
-    uint64_t used_bytes, host_bytes, reserved_bytes, mapped_bytes, marks;
+    uint64_t used_bytes, host_bytes, reserved_bytes, mapped_bytes, fences;
     const char *violation;
 };
 
@@ -145,39 +146,39 @@ static inline ms_status_t bare_access(void *ctx, ms_addr_t addr, uint64_t bytes)
     return MS_OK;
 }
 
-static inline ms_status_t bare_mark(void *ctx, ms_stream_t stream, ms_mark_t *out)
+static inline ms_status_t bare_fence_take(void *ctx, ms_stream_t stream, ms_fence_t *out)
 {
     struct bare *bare = ctx;
     (void)stream;
-    bare->marks++;
+    bare->fences++;
     *out = 1;
     return MS_OK;
 }
 
-static inline ms_status_t bare_query(void *ctx, ms_mark_t mark)
+static inline ms_status_t bare_query(void *ctx, ms_fence_t fence)
 {
     (void)ctx;
-    (void)mark;
+    (void)fence;
     return MS_OK;
 }
 
-static inline ms_status_t bare_wait(void *ctx, ms_mark_t mark, uint64_t timeout_ns)
+static inline ms_status_t bare_wait(void *ctx, ms_fence_t fence, uint64_t timeout_ns)
 {
     (void)timeout_ns;
-    return bare_query(ctx, mark);
+    return bare_query(ctx, fence);
 }
 
-static inline ms_status_t bare_stream_wait(void *ctx, ms_stream_t stream, ms_mark_t mark)
+static inline ms_status_t bare_stream_wait(void *ctx, ms_stream_t stream, ms_fence_t fence)
 {
     (void)stream;
-    return bare_query(ctx, mark);
+    return bare_query(ctx, fence);
 }
 
-static inline void bare_mark_release(void *ctx, ms_mark_t mark)
+static inline void bare_fence_release(void *ctx, ms_fence_t fence)
 {
     struct bare *bare = ctx;
-    (void)mark;
-    bare->marks--;
+    (void)fence;
+    bare->fences--;
 }
 
 static inline bool bare_capturing(void *ctx)
@@ -201,11 +202,11 @@ static inline struct bare *bare_make(uint64_t granule_bytes, uint64_t total_byte
                                        .map = bare_map,
                                        .set_access = bare_access,
                                        .unmap = bare_unmap,
-                                       .mark = bare_mark,
-                                       .mark_query = bare_query,
-                                       .mark_wait = bare_wait,
+                                       .fence_take = bare_fence_take,
+                                       .fence_query = bare_query,
+                                       .fence_wait = bare_wait,
                                        .stream_wait = bare_stream_wait,
-                                       .mark_release = bare_mark_release,
+                                       .fence_release = bare_fence_release,
                                        .capturing = bare_capturing};
     return bare;
 }
@@ -215,7 +216,7 @@ static inline void bare_end(struct bare *bare)
 {
     cr_assert_null(bare->violation, "%s", bare->violation);
     cr_assert_eq(bare->used_bytes + bare->host_bytes, 0);
-    cr_assert_eq(bare->mapped_bytes + bare->reserved_bytes + bare->marks, 0);
+    cr_assert_eq(bare->mapped_bytes + bare->reserved_bytes + bare->fences, 0);
     free(bare->mapped);
     free(bare->chunk_bytes);
     free(bare->on_host);

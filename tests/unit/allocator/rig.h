@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A pool on a dry device, for tests: small, with a log of events. */
 #ifndef MEMSHIM_TESTS_RIG_H
 #define MEMSHIM_TESTS_RIG_H
@@ -5,14 +6,15 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
-#include "allocator/dry.h"
+#include "allocator/device/dry.h"
 #include "allocator/pool.h"
 
 #define KIB     ((uint64_t)1 << 10)
 #define MIB     ((uint64_t)1 << 20)
 #define GRANULE (2 * MIB)
 
-#define RIG_WAIT_NS ((uint64_t)1000000000) /* virtual */
+#define RIG_WAIT_NS      ((uint64_t)1000000000) /* virtual */
+#define RIG_WAIT_MOST_NS (10 * RIG_WAIT_NS)
 
 enum { RIG_EVENTS = 4096 };
 
@@ -56,6 +58,7 @@ static inline struct rig *rig_make_as(struct rig_wishes wishes)
                                     .budget = &rig->budget,
                                     .sink = {.emit = rig_note, .ctx = rig},
                                     .wait_limit_ns = RIG_WAIT_NS,
+                                    .wait_most_ns = RIG_WAIT_MOST_NS,
                                     .host_limit_bytes = wishes.host_limit_bytes,
                                     .choice = wishes.choice,
                                     .spill_limit_bytes = wishes.spill_limit_bytes,
@@ -96,18 +99,18 @@ static inline void rig_end(struct rig *rig)
 {
     rig_check(rig);
     const struct ms_device_ops *ops = ms_dry_ops(rig->dry);
-    ms_mark_t all = 0;
+    ms_fence_t all = 0;
     ms_dry_set_stalled(rig->dry, false);
-    cr_assert_eq(ops->mark(ops->ctx, MS_STREAM_DEVICE, &all), MS_OK);
-    cr_assert_eq(ops->mark_wait(ops->ctx, all, UINT64_MAX), MS_OK);
-    ops->mark_release(ops->ctx, all);
+    cr_assert_eq(ops->fence_take(ops->ctx, MS_STREAM_DEVICE, &all), MS_OK);
+    cr_assert_eq(ops->fence_wait(ops->ctx, all, UINT64_MAX), MS_OK);
+    ops->fence_release(ops->ctx, all);
     ms_pool_destroy(rig->pool, false);
     struct ms_dry_stats left;
     ms_dry_stats(rig->dry, &left);
     cr_assert_eq(left.used_bytes + left.host_bytes, 0);
     cr_assert_eq(atomic_load(&rig->budget.committed_bytes),
                  atomic_load(&rig->budget.charged_bytes));
-    cr_assert_eq(left.chunks + left.mappings + left.marks + left.reservations, 0);
+    cr_assert_eq(left.chunks + left.mappings + left.fences + left.reservations, 0);
     cr_assert_eq(left.plain_allocations, 0);
     cr_assert_eq(atomic_load(&rig->budget.by_owner_bytes[MS_OWNER_POOL]), 0);
     cr_assert_null(ms_dry_violation(rig->dry), "%s", ms_dry_violation(rig->dry));

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Tensors inside blocks, as a framework's allocator reports them. */
 #include "rig.h"
 
-#include "allocator/arena.h"
+#include "allocator/arenas/arena.h"
 
 #define S1 ((ms_stream_t)101)
 
@@ -40,15 +41,15 @@ Test(arena, births_and_deaths_are_counted_and_told)
 {
     struct scene scene = build();
     ms_addr_t addr = scene.block.addr;
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr, 1024, 5, 1024), MS_OK);
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr + 4096, 512, 6, 1536), MS_OK);
-    cr_assert_eq(ms_arenas_died(scene.arenas, addr, 1024, 512), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr, 1024, 5, 1024), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr + 4096, 512, 6, 1536), MS_OK);
+    cr_assert_eq(ms_arenas_freed(scene.arenas, addr, 1024, 512), MS_OK);
     struct ms_arenas_stats stats = stats_of(&scene);
     cr_assert_eq(stats.live_tensors, 1);
     cr_assert_eq(stats.live_bytes, 512);
     cr_assert_eq(stats.peak_live_bytes, 1536);
-    cr_assert_eq(stats.births, 2);
-    cr_assert_eq(stats.deaths, 1);
+    cr_assert_eq(stats.allocations, 2);
+    cr_assert_eq(stats.frees, 1);
     cr_assert_not(stats.mismatched);
     cr_assert_eq(rig_count(scene.rig, MS_EVENT_BLOCK_ARENA), 1, "at the first birth only");
     cr_assert_eq(rig_count(scene.rig, MS_EVENT_TENSOR_BORN), 2);
@@ -69,7 +70,7 @@ Test(arena, births_and_deaths_are_counted_and_told)
 Test(arena, memory_that_the_program_mapped_itself_has_no_block)
 {
     struct scene scene = build();
-    cr_assert_eq(ms_arenas_born(scene.arenas, 0x500000000000u, 512, 5, UINT64_MAX), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, 0x500000000000u, 512, 5, UINT64_MAX), MS_OK);
     cr_assert_eq(rig_count(scene.rig, MS_EVENT_BLOCK_ARENA), 0);
     cr_assert_eq(scene.rig->event[scene.rig->events - 1].aux, 0);
     end(&scene);
@@ -79,8 +80,8 @@ Test(arena, no_pool_no_harm)
 {
     ms_arenas_t *arenas = NULL;
     cr_assert_eq(ms_arenas_create(0, NULL, (struct ms_event_sink){0}, &arenas), MS_OK);
-    cr_assert_eq(ms_arenas_born(arenas, 0x1000, 512, 5, 512), MS_OK);
-    cr_assert_eq(ms_arenas_died(arenas, 0x1000, 512, 0), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(arenas, 0x1000, 512, 5, 512), MS_OK);
+    cr_assert_eq(ms_arenas_freed(arenas, 0x1000, 512, 0), MS_OK);
     ms_arenas_destroy(arenas);
 }
 
@@ -88,18 +89,18 @@ Test(arena, impossible_reports_are_refused_and_harmless)
 {
     struct scene scene = build();
     ms_addr_t addr = scene.block.addr;
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr + 1024, 1024, 5, UINT64_MAX), MS_OK);
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr + 1024, 512, 5, 0), MS_ERR_INVALID);
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr + 512, 513, 5, 0), MS_ERR_INVALID);
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr + 2047, 1, 5, 0), MS_ERR_INVALID);
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr, 0, 5, 0), MS_ERR_INVALID);
-    cr_assert_eq(ms_arenas_born(scene.arenas, UINT64_MAX - 10, 100, 5, 0), MS_ERR_INVALID);
-    cr_assert_eq(ms_arenas_died(scene.arenas, addr, 1024, 0), MS_ERR_INVALID);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr + 1024, 1024, 5, UINT64_MAX), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr + 1024, 512, 5, 0), MS_ERR_INVALID);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr + 512, 513, 5, 0), MS_ERR_INVALID);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr + 2047, 1, 5, 0), MS_ERR_INVALID);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr, 0, 5, 0), MS_ERR_INVALID);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, UINT64_MAX - 10, 100, 5, 0), MS_ERR_INVALID);
+    cr_assert_eq(ms_arenas_freed(scene.arenas, addr, 1024, 0), MS_ERR_INVALID);
     cr_assert_eq(stats_of(&scene).invalid_reports, 6);
     cr_assert_eq(stats_of(&scene).live_bytes, 1024);
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr + 512, 512, 5, UINT64_MAX), MS_OK,
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr + 512, 512, 5, UINT64_MAX), MS_OK,
                  "up to the neighbour");
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr + 2048, 512, 5, UINT64_MAX), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr + 2048, 512, 5, UINT64_MAX), MS_OK);
     end(&scene);
 }
 
@@ -107,10 +108,10 @@ Test(arena, the_first_wrong_total_is_noticed_once)
 {
     struct scene scene = build();
     ms_addr_t addr = scene.block.addr;
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr, 512, 5, 512), MS_OK);
-    cr_assert_eq(ms_arenas_born(scene.arenas, addr + 512, 512, 5, UINT64_MAX), MS_OK);
-    cr_assert_eq(ms_arenas_died(scene.arenas, addr, 512, 1024), MS_ERR_NOT_READY);
-    cr_assert_eq(ms_arenas_died(scene.arenas, addr + 512, 512, 1024), MS_OK, "said once");
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr, 512, 5, 512), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, addr + 512, 512, 5, UINT64_MAX), MS_OK);
+    cr_assert_eq(ms_arenas_freed(scene.arenas, addr, 512, 1024), MS_ERR_NOT_READY);
+    cr_assert_eq(ms_arenas_freed(scene.arenas, addr + 512, 512, 1024), MS_OK, "said once");
     cr_assert(stats_of(&scene).mismatched);
     end(&scene);
 }
@@ -120,10 +121,11 @@ Test(arena, tensors_die_with_their_block)
     struct scene scene = build();
     struct ms_block_info other = rig_alloc(scene.rig, 2 * MIB, MS_STREAM_DEVICE);
     for (unsigned k = 0; k < 10; k++) {
-        cr_assert_eq(ms_arenas_born(scene.arenas, scene.block.addr + k * MIB, 4096, 5, UINT64_MAX),
-                     MS_OK);
+        cr_assert_eq(
+            ms_arenas_allocated(scene.arenas, scene.block.addr + k * MIB, 4096, 5, UINT64_MAX),
+            MS_OK);
     }
-    cr_assert_eq(ms_arenas_born(scene.arenas, other.addr, 512, 5, UINT64_MAX), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, other.addr, 512, 5, UINT64_MAX), MS_OK);
     rig_free(scene.rig, scene.block, MS_STREAM_DEVICE);
     ms_arenas_block_gone(scene.arenas, scene.block.addr, scene.block.bytes);
     cr_assert_eq(stats_of(&scene).live_tensors, 1);
@@ -135,7 +137,7 @@ Test(arena, tensors_die_with_their_block)
 Test(arena, a_freed_arena_says_so)
 {
     struct scene scene = build();
-    cr_assert_eq(ms_arenas_born(scene.arenas, scene.block.addr, 512, 5, 512), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene.arenas, scene.block.addr, 512, 5, 512), MS_OK);
     rig_free(scene.rig, scene.block, S1);
     const struct ms_event *freed = &scene.rig->event[scene.rig->events - 1];
     while (freed->kind != MS_EVENT_BLOCK_FREE) {
@@ -160,12 +162,12 @@ Test(arena, random_tensors_against_a_plain_model)
         ms_addr_t addr = scene.block.addr + slot * (uint64_t)4096;
         if (size[slot] != 0) {
             sum -= size[slot];
-            cr_assert_eq(ms_arenas_died(scene.arenas, addr, size[slot], sum), MS_OK);
+            cr_assert_eq(ms_arenas_freed(scene.arenas, addr, size[slot], sum), MS_OK);
             size[slot] = 0;
         } else {
             size[slot] = (state >> 11) % 4096 + 1;
             sum += size[slot];
-            cr_assert_eq(ms_arenas_born(scene.arenas, addr, size[slot], 1, sum), MS_OK);
+            cr_assert_eq(ms_arenas_allocated(scene.arenas, addr, size[slot], 1, sum), MS_OK);
         }
     }
     cr_assert_eq(stats_of(&scene).live_bytes, sum);

@@ -1,8 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The budget: charged never passes the cap, from any number of threads. */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <signal.h>
 
-#include "allocator/budget.h"
+#include "allocator/device/budget.h"
 
 Test(budget, charges_up_to_the_cap_and_no_further)
 {
@@ -92,3 +94,13 @@ Test(budget, racing_threads_never_pass_the_cap)
     cr_assert_eq(atomic_load(&shared.charged_bytes), 0);
     cr_assert_eq(atomic_load(&shared.by_owner_bytes[MS_OWNER_POOL]), 0);
 }
+
+#ifdef MEMSHIM_CHECKS
+Test(budget, more_than_was_charged_is_never_given_back, .signal = SIGABRT)
+{
+    struct ms_budget budget;
+    ms_budget_init(&budget, 100);
+    cr_assert(ms_budget_charge(&budget, MS_OWNER_POOL, 10));
+    ms_budget_discharge(&budget, MS_OWNER_POOL, 11);
+}
+#endif

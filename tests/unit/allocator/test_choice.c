@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Which of two idle chunks is taken first. */
 #include <criterion/criterion.h>
 
-#include "allocator/choice.h"
+#include "allocator/backing/choice.h"
 
 #define GRANULE UINT64_C(0x200000)
 #define LONG    UINT64_C(0x100000000)  /* where a long reservation begins */

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The dry device: it must notice every broken contract, or no test built on it means anything. */
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "allocator/dry.h"
+#include "allocator/device/dry.h"
 
 #define MIB     ((uint64_t)1 << 20)
 #define GRANULE (2 * MIB)
@@ -166,31 +167,31 @@ Test(dry, reuse_of_finished_work_that_nobody_asked_about_is_premature_too)
     assert_violated("premature reuse");
 }
 
-Test(dry, reuse_after_a_mark_is_right)
+Test(dry, reuse_after_a_fence_is_right)
 {
-    ms_mark_t mark = 0;
+    ms_fence_t fence = 0;
     back(0, 1);
     cr_assert_eq(ms_dry_work(dry, 1, 11, base, 512, MS_DRY_UNTIL_TOLD), MS_OK);
-    cr_assert_eq(ops->mark(ops->ctx, 1, &mark), MS_OK);
-    cr_assert_eq(ops->mark_query(ops->ctx, mark), MS_ERR_NOT_READY);
+    cr_assert_eq(ops->fence_take(ops->ctx, 1, &fence), MS_OK);
+    cr_assert_eq(ops->fence_query(ops->ctx, fence), MS_ERR_NOT_READY);
     ms_dry_finish(dry, 1, 1);
-    cr_assert_eq(ops->mark_query(ops->ctx, mark), MS_OK);
+    cr_assert_eq(ops->fence_query(ops->ctx, fence), MS_OK);
     cr_assert_eq(ms_dry_work(dry, 2, 12, base, 512, 0), MS_OK);
     cr_assert_null(ms_dry_violation(dry));
-    ops->mark_release(ops->ctx, mark);
+    ops->fence_release(ops->ctx, fence);
     cr_assert_null(ms_dry_violation(dry));
-    ops->mark_release(ops->ctx, mark);
-    assert_violated("release of mark");
+    ops->fence_release(ops->ctx, fence);
+    assert_violated("release of fence");
 }
 
 Test(dry, reuse_behind_a_wait_is_right_and_waits)
 {
     struct ms_dry_stats stats;
-    ms_mark_t mark = 0;
+    ms_fence_t fence = 0;
     back(0, 1);
     cr_assert_eq(ms_dry_work(dry, 1, 11, base, 512, MS_DRY_UNTIL_TOLD), MS_OK);
-    cr_assert_eq(ops->mark(ops->ctx, 1, &mark), MS_OK);
-    cr_assert_eq(ops->stream_wait(ops->ctx, 2, mark), MS_OK);
+    cr_assert_eq(ops->fence_take(ops->ctx, 1, &fence), MS_OK);
+    cr_assert_eq(ops->stream_wait(ops->ctx, 2, fence), MS_OK);
     cr_assert_eq(ms_dry_work(dry, 2, 12, base, 512, 0), MS_OK);
     cr_assert_null(ms_dry_violation(dry));
     ms_dry_advance(dry, 1000000000);
@@ -201,28 +202,28 @@ Test(dry, reuse_behind_a_wait_is_right_and_waits)
     cr_assert_eq(stats.unfinished_work, 0);
 }
 
-Test(dry, a_mark_of_the_device_covers_every_stream)
+Test(dry, a_fence_of_the_device_covers_every_stream)
 {
-    ms_mark_t mark = 0;
+    ms_fence_t fence = 0;
     back(0, 1);
     cr_assert_eq(ms_dry_work(dry, 1, 11, base, 512, MS_DRY_UNTIL_TOLD), MS_OK);
     cr_assert_eq(ms_dry_work(dry, 2, 12, base + 512, 512, MS_DRY_UNTIL_TOLD), MS_OK);
-    cr_assert_eq(ops->mark(ops->ctx, MS_STREAM_DEVICE, &mark), MS_OK);
+    cr_assert_eq(ops->fence_take(ops->ctx, MS_STREAM_DEVICE, &fence), MS_OK);
     cr_assert_eq(ms_dry_work(dry, 2, 12, base + 512, 512, MS_DRY_UNTIL_TOLD), MS_OK);
     ms_dry_finish(dry, 1, 1);
-    cr_assert_eq(ops->mark_query(ops->ctx, mark), MS_ERR_NOT_READY);
+    cr_assert_eq(ops->fence_query(ops->ctx, fence), MS_ERR_NOT_READY);
     ms_dry_finish(dry, 2, 1);
-    cr_assert_eq(ops->mark_query(ops->ctx, mark), MS_OK, "later work does not count");
+    cr_assert_eq(ops->fence_query(ops->ctx, fence), MS_OK, "later work does not count");
 }
 
 Test(dry, unmapping_under_work_that_is_not_known_done)
 {
-    ms_mark_t mark = 0;
+    ms_fence_t fence = 0;
     back(0, 1);
     back(1, 1);
     cr_assert_eq(ms_dry_work(dry, 1, 11, base, 512, 0), MS_OK);
-    cr_assert_eq(ops->mark(ops->ctx, 1, &mark), MS_OK);
-    cr_assert_eq(ops->mark_wait(ops->ctx, mark, 0), MS_OK);
+    cr_assert_eq(ops->fence_take(ops->ctx, 1, &fence), MS_OK);
+    cr_assert_eq(ops->fence_wait(ops->ctx, fence, 0), MS_OK);
     cr_assert_eq(ops->unmap(ops->ctx, base, GRANULE), MS_OK);
     cr_assert_null(ms_dry_violation(dry));
     cr_assert_eq(ms_dry_work(dry, 1, 11, base + GRANULE, 512, 0), MS_OK);
@@ -232,25 +233,25 @@ Test(dry, unmapping_under_work_that_is_not_known_done)
 
 Test(dry, waiting_passes_virtual_time)
 {
-    ms_mark_t mark = 0;
+    ms_fence_t fence = 0;
     back(0, 1);
     uint64_t begin_ns = ms_dry_now_ns(dry);
     cr_assert_eq(ms_dry_work(dry, 1, 11, base, 512, 5000000), MS_OK);
-    cr_assert_eq(ops->mark(ops->ctx, 1, &mark), MS_OK);
-    cr_assert_eq(ops->mark_wait(ops->ctx, mark, 1000), MS_ERR_NOT_READY);
-    cr_assert_eq(ops->mark_wait(ops->ctx, mark, 10000000), MS_OK);
+    cr_assert_eq(ops->fence_take(ops->ctx, 1, &fence), MS_OK);
+    cr_assert_eq(ops->fence_wait(ops->ctx, fence, 1000), MS_ERR_NOT_READY);
+    cr_assert_eq(ops->fence_wait(ops->ctx, fence, 10000000), MS_OK);
     cr_assert_geq(ms_dry_now_ns(dry), begin_ns + 5000000);
     cr_assert_lt(ms_dry_now_ns(dry), begin_ns + 9000000);
 }
 
-Test(dry, no_mark_while_capturing)
+Test(dry, no_fence_while_capturing)
 {
-    ms_mark_t mark = 0;
+    ms_fence_t fence = 0;
     ms_dry_set_capturing(dry, true);
     cr_assert(ops->capturing(ops->ctx));
-    cr_assert_eq(ops->mark(ops->ctx, 1, &mark), MS_ERR_NOT_SUPPORTED);
+    cr_assert_eq(ops->fence_take(ops->ctx, 1, &fence), MS_ERR_NOT_SUPPORTED);
     ms_dry_set_capturing(dry, false);
-    cr_assert_eq(ops->mark(ops->ctx, 1, &mark), MS_OK);
+    cr_assert_eq(ops->fence_take(ops->ctx, 1, &fence), MS_OK);
 }
 
 Test(dry, the_nth_call_fails_and_changes_nothing)

@@ -1,10 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Chunks of holes: when they may be taken, what covers them, and that a birth finds them back. */
 #include <pthread.h>
 
 #include "rig.h"
 
-#include "allocator/arena.h"
-#include "allocator/proxy.h"
+#include "allocator/arenas/arena.h"
+#include "allocator/arenas/proxy.h"
+#include "allocator/pool_state.h"
 
 #define S1   ((ms_stream_t)101)
 #define HOST (256 * MIB)
@@ -57,7 +59,7 @@ static ms_addr_t at(const struct scene *scene, uint64_t mib)
 static void born(struct scene *scene, uint64_t mib, uint64_t bytes)
 {
     scene->total += bytes;
-    cr_assert_eq(ms_arenas_born(scene->arenas, at(scene, mib), bytes, 5, scene->total), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene->arenas, at(scene, mib), bytes, 5, scene->total), MS_OK);
     cr_assert(ms_dry_accessible(scene->rig->dry, at(scene, mib), bytes));
     check(scene);
 }
@@ -65,7 +67,7 @@ static void born(struct scene *scene, uint64_t mib, uint64_t bytes)
 static void died(struct scene *scene, uint64_t mib, uint64_t bytes)
 {
     scene->total -= bytes;
-    cr_assert_eq(ms_arenas_died(scene->arenas, at(scene, mib), bytes, scene->total), MS_OK);
+    cr_assert_eq(ms_arenas_freed(scene->arenas, at(scene, mib), bytes, scene->total), MS_OK);
     check(scene);
 }
 
@@ -98,7 +100,26 @@ Test(holes, a_block_that_fits_only_with_the_holes_chunks_gets_them)
     cr_assert_eq(stats.host_reserve_bytes, 10 * MIB);
     cr_assert_eq(atomic_load(&scene.rig->budget.charged_bytes), 40 * MIB);
     cr_assert(ms_dry_accessible(scene.rig->dry, block.addr, 30 * MIB));
-    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_MARK_WAIT), 0);
+    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_FENCE_WAIT), 0);
+    end(&scene);
+}
+
+/* Some days of fences at full rate. */
+Test(holes, epochs_go_on_beyond_32_bits)
+{
+    struct scene scene = build(HOST);
+    scene.rig->pool->epochs.current = UINT32_MAX - 1;
+    scene.rig->pool->epochs.done = UINT32_MAX - 2;
+    hollow(&scene);
+    for (uint64_t round = 0; round < 4; round++) {
+        born(&scene, 2, 16 * MIB);
+        died(&scene, 2, 16 * MIB);
+        struct ms_block_info block = rig_alloc(scene.rig, 30 * MIB, MS_STREAM_DEVICE);
+        cr_assert_geq(rig_stats(scene.rig).holes_taken, 5 * (round + 1));
+        rig_free(scene.rig, block, MS_STREAM_DEVICE);
+        check(&scene);
+    }
+    cr_assert_gt(scene.rig->pool->epochs.current, UINT32_MAX);
     end(&scene);
 }
 
@@ -227,12 +248,12 @@ Test(holes, while_a_stream_captures_births_are_backed_from_what_is_known_idle)
     struct scene scene = build(HOST);
     hollow(&scene);
     (void)rig_alloc(scene.rig, 30 * MIB, MS_STREAM_DEVICE);
-    uint64_t marks = ms_dry_calls(scene.rig->dry, MS_DRY_MARK);
+    uint64_t fences = ms_dry_calls(scene.rig->dry, MS_DRY_FENCE_TAKE);
     ms_dry_set_capturing(scene.rig->dry, true);
     born(&scene, 16, 512);
     cr_assert_eq(rig_stats(scene.rig).holes_taken, 5, "this arena is frozen now");
     cr_assert_eq(rig_stats(scene.rig).host_backed_bytes, 2 * MIB);
-    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_MARK), marks);
+    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_FENCE_TAKE), fences);
     ms_dry_set_capturing(scene.rig->dry, false);
     end(&scene);
 }
@@ -258,7 +279,7 @@ Test(holes, a_wrong_total_backs_all_and_ends_it)
     hollow(&scene);
     (void)rig_alloc(scene.rig, 28 * MIB, MS_STREAM_DEVICE);
     cr_assert_eq(rig_stats(scene.rig).unbacked_bytes, 8 * MIB);
-    cr_assert_eq(ms_arenas_died(scene.arenas, at(&scene, 0), MIB, 77), MS_ERR_NOT_READY);
+    cr_assert_eq(ms_arenas_freed(scene.arenas, at(&scene, 0), MIB, 77), MS_ERR_NOT_READY);
     struct ms_pool_stats stats = rig_stats(scene.rig);
     cr_assert(stats.frozen);
     cr_assert_eq(stats.unbacked_bytes, 0);
@@ -338,8 +359,8 @@ Test(holes, what_is_promised_goes_to_the_host_when_the_room_is_needed)
     end(&scene);
 }
 
-/* So many marks are under way that the last deaths get none; then all are done at once. */
-Test(holes, what_died_after_the_last_mark_is_waited_for)
+/* So many fences are under way that the last deaths get none; then all are done at once. */
+Test(holes, what_died_after_the_last_fence_is_waited_for)
 {
     struct scene scene = build(HOST);
     struct ms_block_info other = rig_alloc(scene.rig, 20 * MIB, MS_STREAM_DEVICE);
@@ -412,9 +433,9 @@ static void *work_along(void *argument)
         ms_addr_t addr = scene->block.addr + (k * WORKERS + worker->self) * GRANULE;
         ms_status_t status = MS_OK;
         if (live[k]) {
-            status = ms_arenas_died(scene->arenas, addr, 512 * KIB, UINT64_MAX);
+            status = ms_arenas_freed(scene->arenas, addr, 512 * KIB, UINT64_MAX);
         } else {
-            status = ms_arenas_born(scene->arenas, addr, 512 * KIB, 1, UINT64_MAX);
+            status = ms_arenas_allocated(scene->arenas, addr, 512 * KIB, 1, UINT64_MAX);
             worker->failed += ms_dry_accessible(scene->rig->dry, addr, 512 * KIB) ? 0 : 1;
         }
         worker->failed += status != MS_OK ? 1 : 0;

@@ -1,12 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The host runs out of memory: every allocation that the pool makes for itself fails once, at every
  * place, alone and with all that follow it for a while. Whatever is asked then is served or
  * refused; the books hold, what lives keeps its backing, and at the end the device has everything
  * back.
  *
  * The functions of slab.h are wrapped (see CMakeLists.txt). */
-#include "allocator/arena.h"
+#include "allocator/arenas/arena.h"
+#include "allocator/base/slab.h"
 #include "allocator/pool.h"
-#include "allocator/slab.h"
 #include "bare.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -162,7 +163,7 @@ static void born(struct scene *scene, unsigned k, unsigned block, uint64_t offse
         scene->tensor[k].bytes = bytes;
         scene->total_bytes += bytes;
         ms_status_t status =
-            ms_arenas_born(scene->arenas, scene->tensor[k].addr, bytes, 1, scene->total_bytes);
+            ms_arenas_allocated(scene->arenas, scene->tensor[k].addr, bytes, 1, scene->total_bytes);
         /* Nothing can be backed any more, and that is said. */
         scene->tensor[k].stranded = status == MS_ERR_NO_MEMORY && host.fails_to == UINT64_MAX;
         look(scene);
@@ -175,7 +176,7 @@ static void died(struct scene *scene, unsigned k)
         ms_addr_t addr = scene->tensor[k].addr;
         scene->tensor[k].addr = 0;
         scene->total_bytes -= scene->tensor[k].bytes;
-        (void)ms_arenas_died(scene->arenas, addr, scene->tensor[k].bytes, scene->total_bytes);
+        (void)ms_arenas_freed(scene->arenas, addr, scene->tensor[k].bytes, scene->total_bytes);
         look(scene);
     }
 }

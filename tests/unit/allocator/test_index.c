@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The table of live blocks, and the free ranges by size, against the plainest thing that works. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/range.h"
+#include "allocator/space/range.h"
 
 enum { ENTRIES = 20000 };
 
@@ -17,7 +18,7 @@ static uint64_t draw(void)
 
 Test(index, finds_what_was_inserted_and_nothing_else)
 {
-    struct ms_index index;
+    struct ms_block_index index;
     cr_assert(ms_index_init(&index));
     struct ms_range *range = calloc(ENTRIES, sizeof(*range));
     for (int k = 0; k < ENTRIES; k++) {

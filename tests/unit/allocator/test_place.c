@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Where blocks go: the rules of place.c, on the dry device. */
 #include "rig.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every device call of every rung fails once, at every position, in two ways: as out of memory and
  * with an error of the device's own. Whatever happens, the books hold, nothing leaks, live blocks
  * stay as they are, and the pool works on afterwards. */
@@ -112,9 +113,9 @@ FAIL_TEST(CHUNK_RELEASE, GRANULE)
 FAIL_TEST(MAP, GRANULE)
 FAIL_TEST(SET_ACCESS, GRANULE)
 FAIL_TEST(UNMAP, GRANULE)
-FAIL_TEST(MARK, GRANULE)
-FAIL_TEST(MARK_QUERY, GRANULE)
-FAIL_TEST(MARK_WAIT, GRANULE)
+FAIL_TEST(FENCE_TAKE, GRANULE)
+FAIL_TEST(FENCE_QUERY, GRANULE)
+FAIL_TEST(FENCE_WAIT, GRANULE)
 FAIL_TEST(STREAM_WAIT, GRANULE)
 FAIL_TEST(PLAIN_ALLOC, 0)
 FAIL_TEST(PLAIN_FREE, 0)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Every rung of the ladder, and the promise that fragmentation is not a reason to fail. */
 #include "rig.h"
 
@@ -99,9 +100,9 @@ Test(pool_ladder, taking_waits_for_nothing_when_enough_is_idle)
     ms_dry_finish(rig->dry, S1, 32);
     struct ms_block_info busy = rig_alloc(rig, 2 * MIB, S2);
     rig_work(rig, busy, S2); /* something is always under way */
-    uint64_t waits = ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT);
+    uint64_t waits = ms_dry_calls(rig->dry, MS_DRY_FENCE_WAIT);
     (void)rig_alloc(rig, 20 * MIB, MS_STREAM_DEVICE);
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT), waits);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_WAIT), waits);
     cr_assert_gt(rig_stats(rig).chunks_moved, 0);
     rig_end(rig);
 }
@@ -117,7 +118,7 @@ Test(pool_ladder, backing_is_not_taken_from_under_work)
     rig_check(rig);
     ms_dry_set_stalled(rig->dry, false);
     (void)rig_alloc(rig, 32 * MIB, S2);
-    cr_assert_gt(ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT), 0);
+    cr_assert_gt(ms_dry_calls(rig->dry, MS_DRY_FENCE_WAIT), 0);
     rig_end(rig);
 }
 
@@ -128,10 +129,10 @@ Test(pool_ladder, who_may_not_wait_does_not)
     struct ms_request request = {.bytes = 32 * MIB, .stream = MS_STREAM_DEVICE, .may_wait = false};
     struct ms_block_info block;
     cr_assert_eq(ms_pool_alloc(rig->pool, &request, &block), MS_ERR_NO_MEMORY);
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT), 0);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_WAIT), 0);
     request.may_wait = true;
     cr_assert_eq(ms_pool_alloc(rig->pool, &request, &block), MS_OK);
-    cr_assert_gt(ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT), 0);
+    cr_assert_gt(ms_dry_calls(rig->dry, MS_DRY_FENCE_WAIT), 0);
     rig_end(rig);
 }
 
@@ -144,7 +145,7 @@ Test(pool_ladder, another_streams_memory_comes_behind_a_wait_when_the_cap_is_rea
     struct ms_block_info b = rig_alloc(rig, 4 * MIB, S2);
     cr_assert_eq(b.addr, a.addr);
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_STREAM_WAIT), 1);
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT), 0, "the host does not wait");
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_WAIT), 0, "the host does not wait");
     rig_work(rig, b, S2);
     struct ms_block_info c = rig_alloc(rig, 4 * MIB, S1);
     cr_assert_eq(c.addr, a.addr + 4 * MIB, "the rest is still its own stream's");
@@ -196,7 +197,7 @@ Test(pool_ladder, a_chunk_too_large_for_the_place_is_exchanged_without_waiting)
     /* Its own 32 MiB and one granule more, which only the idle chunk of 32 MiB can pay for. */
     struct ms_block_info block = rig_alloc(rig, 34 * MIB + 512 * KIB, S1);
     cr_assert_eq(block.addr, other.addr, "from what is free before its own on");
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT), 0);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_WAIT), 0);
     rig_work(rig, block, S1);
     rig_work(rig, wall, S1);
     rig_end(rig);

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks, and the order in which their memory is handed out again. */
 #include "rig.h"
 
@@ -89,12 +90,12 @@ Test(pool_reuse, the_same_stream_gets_its_memory_back_at_once)
     struct ms_block_info a = rig_alloc(rig, 100 * KIB, S1);
     rig_work(rig, a, S1);
     rig_free(rig, a, S1);
-    uint64_t marks = ms_dry_calls(rig->dry, MS_DRY_MARK);
+    uint64_t fences = ms_dry_calls(rig->dry, MS_DRY_FENCE_TAKE);
     struct ms_block_info b = rig_alloc(rig, 100 * KIB, S1);
     cr_assert_eq(b.addr, a.addr);
     cr_assert_neq(b.id, a.id);
     rig_work(rig, b, S1);
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK), marks, "its own order needs no mark");
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_TAKE), fences, "its own order needs no fence");
     rig_end(rig);
 }
 
@@ -109,7 +110,7 @@ Test(pool_reuse, another_stream_does_not_before_the_work_is_known_done)
     rig_work(rig, b, S2);
     ms_dry_finish(rig->dry, S1, 1);
     struct ms_block_info c = rig_alloc(rig, 2 * MIB, S2);
-    cr_assert_eq(c.addr, a.addr, "the mark has passed");
+    cr_assert_eq(c.addr, a.addr, "the fence has passed");
     rig_work(rig, c, S2);
     rig_end(rig);
 }
@@ -135,7 +136,7 @@ Test(pool_reuse, freed_for_the_device_waits_for_all_streams)
     rig_end(rig);
 }
 
-Test(pool_reuse, one_mark_serves_many_frees)
+Test(pool_reuse, one_fence_serves_many_frees)
 {
     struct rig *rig = rig_with_streams();
     struct ms_block_info block[64];
@@ -146,11 +147,11 @@ Test(pool_reuse, one_mark_serves_many_frees)
     for (int k = 0; k < 64; k++) {
         rig_free(rig, block[k], MS_STREAM_DEVICE);
     }
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK), 0, "frees take no marks");
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_TAKE), 0, "frees take no fences");
     ms_dry_finish(rig->dry, S1, 64);
     struct ms_block_info all = rig_alloc(rig, 64 * MIB, MS_STREAM_DEVICE);
     cr_assert_eq(all.addr, block[0].addr, "they have become one range");
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK), 1);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_TAKE), 1);
     rig_end(rig);
 }
 
@@ -222,7 +223,7 @@ Test(pool_reuse, a_stream_that_is_gone_leaves_its_memory_to_all)
     rig_end(rig);
 }
 
-Test(pool_reuse, a_stream_that_goes_during_a_capture_is_marked_later)
+Test(pool_reuse, a_stream_that_goes_during_a_capture_is_fenced_later)
 {
     struct rig *rig = rig_with_streams();
     struct ms_block_info a = rig_alloc(rig, 2 * MIB, S1);
@@ -254,11 +255,11 @@ Test(pool_reuse, streams_that_come_and_go_leave_nothing_behind)
     cr_assert_leq(rig_stats(rig).reserved_bytes, 4 * MIB);
     struct ms_dry_stats device;
     ms_dry_stats(rig->dry, &device);
-    cr_assert_leq(device.marks, 16);
+    cr_assert_leq(device.fences, 16);
     rig_end(rig);
 }
 
-Test(pool_reuse, nothing_is_marked_or_unmapped_while_capturing)
+Test(pool_reuse, nothing_is_fenced_or_unmapped_while_capturing)
 {
     struct rig *rig = rig_make(GRANULE, 16 * MIB, 16 * MIB);
     cr_assert_eq(ms_dry_stream_create(rig->dry, S1), MS_OK);
@@ -272,8 +273,8 @@ Test(pool_reuse, nothing_is_marked_or_unmapped_while_capturing)
     struct ms_block_info none;
     cr_assert_eq(rig_try(rig, 6 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
     cr_assert_eq(ms_pool_trim(rig->pool, 0), 0);
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK), 0);
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK_QUERY), 0);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_TAKE), 0);
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_QUERY), 0);
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_UNMAP), 0);
     ms_dry_set_capturing(rig->dry, false);
     struct ms_block_info c = rig_alloc(rig, 6 * MIB, MS_STREAM_DEVICE);
@@ -286,13 +287,14 @@ static void begin_capture(struct rig *rig, uint64_t *asked)
 {
     ms_pool_settle(rig->pool);
     ms_dry_set_capturing(rig->dry, true);
-    *asked = ms_dry_calls(rig->dry, MS_DRY_MARK) + ms_dry_calls(rig->dry, MS_DRY_MARK_QUERY) +
-             ms_dry_calls(rig->dry, MS_DRY_UNMAP);
+    *asked = ms_dry_calls(rig->dry, MS_DRY_FENCE_TAKE) +
+             ms_dry_calls(rig->dry, MS_DRY_FENCE_QUERY) + ms_dry_calls(rig->dry, MS_DRY_UNMAP);
 }
 
 static void end_capture(struct rig *rig, uint64_t asked)
 {
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK) + ms_dry_calls(rig->dry, MS_DRY_MARK_QUERY) +
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_TAKE) +
+                     ms_dry_calls(rig->dry, MS_DRY_FENCE_QUERY) +
                      ms_dry_calls(rig->dry, MS_DRY_UNMAP),
                  asked);
     ms_dry_set_capturing(rig->dry, false);
@@ -310,7 +312,7 @@ Test(pool_reuse, what_is_done_before_a_capture_serves_during_it)
     begin_capture(rig, &asked);
     struct ms_block_info b = rig_alloc(rig, 6 * MIB, MS_STREAM_DEVICE);
     cr_assert_eq(b.addr, a.addr);
-    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_MARK_WAIT), 0, "the budget has as much");
+    cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_FENCE_WAIT), 0, "the budget has as much");
     end_capture(rig, asked);
     rig_end(rig);
 }

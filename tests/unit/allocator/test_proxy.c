@@ -1,8 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Pages of a framework that maps memory by itself, as PyTorch's expandable segments do. */
 #include "rig.h"
 
-#include "allocator/arena.h"
-#include "allocator/proxy.h"
+#include <pthread.h>
+
+#include "allocator/arenas/arena.h"
+#include "allocator/arenas/proxy.h"
 
 #define S1       ((ms_stream_t)101)
 #define PAGE     (20 * MIB)
@@ -46,10 +49,10 @@ static void check(struct scene *scene)
 static void synchronize(struct scene *scene)
 {
     const struct ms_device_ops *ops = ms_dry_ops(scene->rig->dry);
-    ms_mark_t all = 0;
-    cr_assert_eq(ops->mark(ops->ctx, MS_STREAM_DEVICE, &all), MS_OK);
-    cr_assert_eq(ops->mark_wait(ops->ctx, all, UINT64_MAX), MS_OK);
-    ops->mark_release(ops->ctx, all);
+    ms_fence_t all = 0;
+    cr_assert_eq(ops->fence_take(ops->ctx, MS_STREAM_DEVICE, &all), MS_OK);
+    cr_assert_eq(ops->fence_wait(ops->ctx, all, UINT64_MAX), MS_OK);
+    ops->fence_release(ops->ctx, all);
 }
 
 /* Unmaps whatever is mapped. */
@@ -123,7 +126,7 @@ static void born(struct scene *scene, uint64_t mib, uint64_t bytes)
 {
     scene->total += bytes;
     ms_addr_t addr = scene->base + mib * MIB;
-    cr_assert_eq(ms_arenas_born(scene->arenas, addr, bytes, 5, scene->total), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(scene->arenas, addr, bytes, 5, scene->total), MS_OK);
     cr_assert_eq(ms_dry_work(scene->rig->dry, S1, 1 + mib, addr, bytes, 1), MS_OK);
     check(scene);
 }
@@ -132,7 +135,7 @@ static void died(struct scene *scene, uint64_t mib, uint64_t bytes)
 {
     scene->total -= bytes;
     ms_addr_t addr = scene->base + mib * MIB;
-    cr_assert_eq(ms_arenas_died(scene->arenas, addr, bytes, scene->total), MS_OK);
+    cr_assert_eq(ms_arenas_freed(scene->arenas, addr, bytes, scene->total), MS_OK);
     check(scene);
 }
 
@@ -177,16 +180,16 @@ Test(proxy, pages_are_of_granules_when_memory_is_not_ample)
 /* Another thread's request, made while the first one waits. */
 static struct scene *waited_in;
 static ms_proxy_t *made_meanwhile;
-static ms_status_t (*dry_mark_wait)(void *ctx, ms_mark_t mark, uint64_t timeout_ns);
+static ms_status_t (*dry_fence_wait)(void *ctx, ms_fence_t fence, uint64_t timeout_ns);
 
-static ms_status_t wait_and_ask(void *ctx, ms_mark_t mark, uint64_t timeout_ns)
+static ms_status_t wait_and_ask(void *ctx, ms_fence_t fence, uint64_t timeout_ns)
 {
     struct scene *scene = waited_in;
     waited_in = NULL;
     if (scene != NULL) {
         cr_assert_eq(try_create(scene, PAGE, &made_meanwhile), MS_OK);
     }
-    return dry_mark_wait(ctx, mark, timeout_ns);
+    return dry_fence_wait(ctx, fence, timeout_ns);
 }
 
 Test(proxy, who_asks_while_another_waits_waits_too)
@@ -199,8 +202,8 @@ Test(proxy, who_asks_while_another_waits_waits_too)
     died(&scene, 0, 2 * PAGE);
     ms_proxy_t *proxy = NULL;
     cr_assert_eq(ms_proxy_create(scene.rig->pool, PAGE, NULL, false, &proxy), MS_ERR_NO_MEMORY);
-    dry_mark_wait = ops->mark_wait;
-    ops->mark_wait = wait_and_ask;
+    dry_fence_wait = ops->fence_wait;
+    ops->fence_wait = wait_and_ask;
     waited_in = &scene;
     cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_OK);
     cr_assert_null(waited_in, "nothing was waited for");
@@ -275,6 +278,122 @@ Test(proxy, a_page_is_refused_when_it_could_not_all_be_used)
     end(&scene);
 }
 
+/* A request makes its pages one after the other and uses them all in the end. */
+Test(proxy, pages_of_a_request_under_way_are_no_holes)
+{
+    struct scene scene = build(40 * MIB, 256 * MIB);
+    ms_proxy_t *proxy = NULL;
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    cr_assert_eq(rig_stats(scene.rig).hole_bytes, 0);
+    cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_ERR_NO_MEMORY);
+    check(&scene);
+    born(&scene, 0, 2 * PAGE);
+    cr_assert_eq(rig_stats(scene.rig).host_backed_bytes, 0);
+    end(&scene);
+}
+
+Test(proxy, what_a_request_was_promised_is_not_promised_again)
+{
+    struct scene scene = build(60 * MIB, 256 * MIB);
+    ms_proxy_t *first = NULL;
+    ms_proxy_t *second = NULL;
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    add_page(&scene, 40);
+    born(&scene, 0, 3 * PAGE);
+    died(&scene, 0, 3 * PAGE);
+    born(&scene, 0, 32 * MIB);
+    synchronize(&scene);
+    cr_assert_eq(try_create(&scene, PAGE, &first), MS_OK, "there are holes of 28 MiB");
+    cr_assert_eq(rig_stats(scene.rig).unbacked_bytes, PAGE, "and none was taken yet");
+    check(&scene);
+    cr_assert_eq(try_create(&scene, PAGE, &second), MS_ERR_NO_MEMORY, "not of 40");
+    cr_assert_eq(try_create(&scene, 8 * MIB, &second), MS_OK);
+    check(&scene);
+    cr_assert_eq(try_map(&scene, first, 60), MS_OK);
+    cr_assert_eq(try_map(&scene, second, 80), MS_OK);
+    check(&scene);
+    cr_assert_eq(ms_proxy_access(scene.rig->pool, scene.base + 60 * MIB, 28 * MIB), MS_OK);
+    born(&scene, 60, 28 * MIB);
+    cr_assert_eq(rig_stats(scene.rig).host_backed_bytes, 0);
+    ms_proxy_release(scene.rig->pool, first);
+    ms_proxy_release(scene.rig->pool, second);
+    end(&scene);
+}
+
+Test(proxy, a_request_that_was_refused_leaves_holes)
+{
+    struct scene scene = build(40 * MIB, 256 * MIB);
+    ms_proxy_t *proxy = NULL;
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_ERR_NO_MEMORY);
+    ms_proxy_request_over(scene.rig->pool);
+    check(&scene);
+    cr_assert_eq(rig_stats(scene.rig).hole_bytes, 2 * PAGE);
+    cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_OK);
+    ms_proxy_release(scene.rig->pool, proxy);
+    cr_assert_eq(unmap(&scene, 0, 2 * PAGE), MS_OK);
+    end(&scene);
+}
+
+/* A hole that is the framework's cannot be refused to it. What then lies on the host is wanted on
+ * the device before a new page is. */
+Test(proxy, what_was_born_on_the_host_counts_against_a_new_page)
+{
+    struct scene scene = build(60 * MIB, 256 * MIB);
+    ms_proxy_t *proxy = NULL;
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    add_page(&scene, 40);
+    born(&scene, 0, 10 * MIB);
+    add_page(&scene, 60);
+    born(&scene, 10, 50 * MIB);
+    born(&scene, 60, 4 * MIB);
+    cr_assert_eq(rig_stats(scene.rig).host_backed_bytes, 4 * MIB);
+    died(&scene, 0, 10 * MIB);
+    synchronize(&scene);
+    cr_assert_eq(try_create(&scene, 8 * MIB, &proxy), MS_ERR_NO_MEMORY);
+    cr_assert_eq(try_create(&scene, 6 * MIB, &proxy), MS_OK);
+    ms_proxy_release(scene.rig->pool, proxy);
+    end(&scene);
+}
+
+static void *bear_at_20(void *ctx)
+{
+    born(ctx, 20, MIB);
+    return NULL;
+}
+
+static void *end_request(void *ctx)
+{
+    ms_proxy_request_over(((struct scene *)ctx)->rig->pool);
+    return NULL;
+}
+
+static void in_another_thread(struct scene *scene, void *(*call)(void *ctx))
+{
+    pthread_t thread;
+    cr_assert_eq(pthread_create(&thread, NULL, call, scene), 0);
+    cr_assert_eq(pthread_join(thread, NULL), 0);
+}
+
+Test(proxy, only_who_made_a_page_ends_its_request)
+{
+    struct scene scene = build(60 * MIB, 256 * MIB);
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    add_page(&scene, 40);
+    in_another_thread(&scene, end_request);
+    cr_assert_eq(rig_stats(scene.rig).hole_bytes, 0);
+    in_another_thread(&scene, bear_at_20);
+    cr_assert_eq(rig_stats(scene.rig).hole_bytes, 18 * MIB, "of the page that it touches");
+    born(&scene, 40, PAGE);
+    cr_assert_eq(rig_stats(scene.rig).hole_bytes, 38 * MIB);
+    end(&scene);
+}
+
 Test(proxy, work_of_the_dead_is_waited_for_where_that_is_allowed)
 {
     struct scene scene = build(40 * MIB, 256 * MIB);
@@ -287,7 +406,7 @@ Test(proxy, work_of_the_dead_is_waited_for_where_that_is_allowed)
     born(&scene, 0, 512);
     died(&scene, 20, PAGE);
     cr_assert_eq(ms_proxy_create(scene.rig->pool, PAGE, NULL, false, &proxy), MS_ERR_NO_MEMORY);
-    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_MARK_WAIT), 0);
+    cr_assert_eq(ms_dry_calls(scene.rig->dry, MS_DRY_FENCE_WAIT), 0);
     cr_assert_eq(ms_proxy_create(scene.rig->pool, PAGE, NULL, true, &proxy), MS_OK);
     ms_proxy_release(scene.rig->pool, proxy);
     end(&scene);
@@ -302,6 +421,7 @@ Test(proxy, a_pinned_page_is_left_alone)
     cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base + 20 * MIB, &info), MS_OK);
     cr_assert_eq(ms_proxy_pin(scene.rig->pool, info.proxy, &info), MS_OK);
     cr_assert(info.pinned);
+    ms_proxy_request_over(scene.rig->pool);
     (void)rig_alloc(scene.rig, 24 * MIB, MS_STREAM_DEVICE);
     check(&scene);
     cr_assert(ms_dry_accessible(scene.rig->dry, scene.base + 20 * MIB, PAGE));
@@ -350,7 +470,7 @@ Test(proxy, a_wrong_total_backs_lazy_pages_too)
     born(&scene, 0, 2 * MIB);
     add_page(&scene, 40);
     cr_assert_eq(try_create(&scene, 10 * MIB, &proxy), MS_OK); /* lazy as well, mapped later */
-    cr_assert_eq(ms_arenas_died(scene.arenas, scene.base, 2 * MIB, 5), MS_ERR_NOT_READY);
+    cr_assert_eq(ms_arenas_freed(scene.arenas, scene.base, 2 * MIB, 5), MS_ERR_NOT_READY);
     check(&scene);
     cr_assert(ms_dry_accessible(scene.rig->dry, scene.base, 3 * PAGE));
     cr_assert_eq(try_map(&scene, proxy, 60), MS_OK);

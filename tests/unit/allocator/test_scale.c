@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The largest devices there are, every granule that a driver may report, several devices at once,
  * and sizes that no device has. */
-#include "allocator/arena.h"
+#include "allocator/arenas/arena.h"
+#include "allocator/arenas/proxy.h"
 #include "allocator/pool.h"
-#include "allocator/proxy.h"
 #include "bare.h"
 
 #define KIB ((uint64_t)1 << 10)
@@ -126,19 +127,19 @@ static void tensors_throughout(uint64_t granule_bytes, uint64_t total_bytes)
     ms_addr_t at = base;
     for (uint64_t bytes = 256; at + bytes <= base + total_bytes; bytes *= 3) {
         sum_bytes += bytes;
-        cr_assert_eq(ms_arenas_born(large->arenas, at, bytes, 1, sum_bytes), MS_OK);
+        cr_assert_eq(ms_arenas_allocated(large->arenas, at, bytes, 1, sum_bytes), MS_OK);
         at += bytes + 256;
     }
     ms_addr_t last = base + total_bytes - 256;
     sum_bytes += 256;
-    cr_assert_eq(ms_arenas_born(large->arenas, last, 256, 1, sum_bytes), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(large->arenas, last, 256, 1, sum_bytes), MS_OK);
     char why[200] = "";
     cr_assert(ms_arenas_is_valid(large->arenas, why, sizeof(why)), "%s", why);
     struct ms_arenas_stats stats;
     ms_arenas_stats(large->arenas, &stats);
     cr_assert_eq(stats.live_bytes, sum_bytes);
-    cr_assert_eq(ms_arenas_born(large->arenas, last, 256, 1, UINT64_MAX), MS_ERR_INVALID);
-    cr_assert_eq(ms_arenas_born(large->arenas, last, 512, 1, UINT64_MAX), MS_ERR_INVALID);
+    cr_assert_eq(ms_arenas_allocated(large->arenas, last, 256, 1, UINT64_MAX), MS_ERR_INVALID);
+    cr_assert_eq(ms_arenas_allocated(large->arenas, last, 512, 1, UINT64_MAX), MS_ERR_INVALID);
     give(large, base);
     ms_arenas_stats(large->arenas, &stats);
     cr_assert_eq(stats.live_bytes, 0);
@@ -157,9 +158,9 @@ static void chunks_of_holes(uint64_t granule_bytes)
 {
     struct large *large = make(granule_bytes, 16 * granule_bytes);
     ms_addr_t base = take(large, 16 * granule_bytes);
-    cr_assert_eq(ms_arenas_born(large->arenas, base, 256, 1, 256), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(large->arenas, base, 256, 1, 256), MS_OK);
     ms_addr_t other = take(large, 15 * granule_bytes);
-    cr_assert_eq(ms_arenas_born(large->arenas, base + 8 * granule_bytes, 256, 1, 512), MS_OK);
+    cr_assert_eq(ms_arenas_allocated(large->arenas, base + 8 * granule_bytes, 256, 1, 512), MS_OK);
     cr_assert(bare_backed(large->bare, base + 8 * granule_bytes, 256));
     give(large, other);
     give(large, base);
@@ -211,7 +212,8 @@ Test(scale, sizes_that_no_device_has)
         (void)ms_pool_promote(large->pool, bytes[k]);
         (void)ms_pool_promote_range(large->pool, keep, bytes[k]);
         cr_assert(bytes[k] < (uint64_t)1 << 62 ||
-                  ms_arenas_born(large->arenas, keep, bytes[k], 1, UINT64_MAX) == MS_ERR_INVALID);
+                  ms_arenas_allocated(large->arenas, keep, bytes[k], 1, UINT64_MAX) ==
+                      MS_ERR_INVALID);
         check(large);
     }
     give(large, keep);
@@ -236,7 +238,7 @@ Test(scale, pages_at_the_end_of_all_addresses)
     cr_assert_eq(ms_proxy_access(large->pool, base + 2 * MIB, 2 * MIB), MS_OK);
     cr_assert_neq(ms_proxy_access(large->pool, base + 2 * MIB, most), MS_OK);
     cr_assert_neq(ms_proxy_unmap(large->pool, base + 2 * MIB, most), MS_OK);
-    cr_assert_eq(ms_arenas_born(large->arenas, base + 2 * MIB, most, 1, UINT64_MAX),
+    cr_assert_eq(ms_arenas_allocated(large->arenas, base + 2 * MIB, most, 1, UINT64_MAX),
                  MS_ERR_INVALID);
     cr_assert_eq(ms_proxy_unmap(large->pool, base + 2 * MIB, 2 * MIB), MS_OK);
     ms_proxy_release(large->pool, proxy);

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is spilled first, and what comes back when: the forecast by itself, and steps of trainings
  * through a pool, of which each byte over the cap has to go down once and up once. */
-#include "allocator/forecast.h"
+#include "allocator/spill/forecast.h"
 #include "rig.h"
 
 #define CAP_BYTES   (64 * MIB)
@@ -17,16 +18,16 @@ static void play_step(struct ms_forecast *forecast, uint64_t *id, int odd)
     uint64_t first = *id;
     for (int k = 0; k < STEP_BIRTHS; k++) {
         for (int extra = 0; k == STEP_BIRTHS / 2 && extra < odd; extra++) {
-            ms_forecast_born(forecast, 1000000 + *id + (uint64_t)extra, 1 * GRANULE, MIB,
-                             900 + (uint32_t)extra, 0);
+            ms_forecast_allocated(forecast, 1000000 + *id + (uint64_t)extra, 1 * GRANULE, MIB,
+                                  900 + (uint32_t)extra, 0);
         }
         if (k < STEP_BIRTHS / 2 || k >= STEP_BIRTHS / 2 - odd) {
-            ms_forecast_born(forecast, (*id)++, GRANULE, MIB, 1 + (uint32_t)k * 2 / 3,
-                             (uint64_t)(k + 1) * MIB);
+            ms_forecast_allocated(forecast, (*id)++, GRANULE, MIB, 1 + (uint32_t)k * 2 / 3,
+                                  (uint64_t)(k + 1) * MIB);
         }
     }
     for (uint64_t last = *id; last-- > first;) {
-        ms_forecast_died(forecast, last);
+        ms_forecast_freed(forecast, last);
     }
 }
 
@@ -34,10 +35,10 @@ static void play_step(struct ms_forecast *forecast, uint64_t *id, int odd)
 static void check_half_step(struct ms_forecast *forecast, uint64_t *id)
 {
     for (int k = 0; k < STEP_BIRTHS / 2; k++) {
-        ms_forecast_born(forecast, (*id)++, GRANULE, MIB, 1 + (uint32_t)k * 2 / 3,
-                         (uint64_t)(k + 1) * MIB);
+        ms_forecast_allocated(forecast, (*id)++, GRANULE, MIB, 1 + (uint32_t)k * 2 / 3,
+                              (uint64_t)(k + 1) * MIB);
         uint64_t expected = forecast->tick + 2 * (uint64_t)(STEP_BIRTHS - k) - 1;
-        const struct ms_birth *birth = &forecast->births[forecast->last % MS_FORECAST_BIRTHS];
+        const struct ms_foretold *birth = &forecast->births[forecast->last % MS_FORECAST_BIRTHS];
         cr_assert_eq(ms_forecast_next_use(forecast, birth), expected, "birth %d", k);
     }
     cr_assert(ms_forecast_knows(forecast));
@@ -102,7 +103,7 @@ Test(spill_choice, nothing_is_known_of_what_does_not_repeat)
     for (int step = 0; step < 4; step++) {
         ms_forecast_step(&forecast);
         for (int k = 0; k < STEP_BIRTHS; k++, id++) {
-            ms_forecast_born(&forecast, id, GRANULE, MIB, (uint32_t)id, MIB);
+            ms_forecast_allocated(&forecast, id, GRANULE, MIB, (uint32_t)id, MIB);
             cr_assert_eq(ms_forecast_next_use(&forecast, &forecast.births[forecast.last]),
                          MS_NEVER);
         }
@@ -117,9 +118,9 @@ Test(spill_choice, more_births_than_are_kept)
     cr_assert(ms_forecast_init(&forecast));
     ms_forecast_step(&forecast);
     for (uint64_t id = 1; id <= UINT64_C(3) * MS_FORECAST_BIRTHS; id++) {
-        ms_forecast_born(&forecast, id, GRANULE, MIB, (uint32_t)(id % 1000) + 1, MIB);
+        ms_forecast_allocated(&forecast, id, GRANULE, MIB, (uint32_t)(id % 1000) + 1, MIB);
     }
-    ms_forecast_died(&forecast, 1);
+    ms_forecast_freed(&forecast, 1);
     ms_forecast_step(&forecast);
     cr_assert_not(ms_forecast_knows(&forecast), "a step that is not known whole");
     cr_assert_eq(forecast.last - ms_forecast_oldest(&forecast) + 1, MS_FORECAST_BIRTHS);

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bitmap of block starts against a plain array. */
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "allocator/starts.h"
+#include "allocator/space/starts.h"
 
 enum { POSITIONS = 1 << 19 };
 

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What goes to the host where nobody tells what is used: optimizer state first, and of a step that
  * repeats nothing that lasts but it. */
-#include "allocator/arena.h"
+#include "allocator/arenas/arena.h"
 #include "rig.h"
 
 #define CAP_BYTES   (64 * MIB)
@@ -125,13 +126,14 @@ struct arena {
 
 static void born(const struct arena *arena, uint64_t offset, uint64_t bytes, uint32_t site)
 {
-    cr_assert_eq(ms_arenas_born(arena->arenas, arena->block.addr + offset, bytes, site, UINT64_MAX),
-                 MS_OK);
+    cr_assert_eq(
+        ms_arenas_allocated(arena->arenas, arena->block.addr + offset, bytes, site, UINT64_MAX),
+        MS_OK);
 }
 
 static void died(const struct arena *arena, uint64_t offset)
 {
-    cr_assert_eq(ms_arenas_died(arena->arenas, arena->block.addr + offset, 0, UINT64_MAX), MS_OK);
+    cr_assert_eq(ms_arenas_freed(arena->arenas, arena->block.addr + offset, 0, UINT64_MAX), MS_OK);
 }
 
 static bool host_at(struct rig *rig, const struct arena *arena, uint64_t granule)

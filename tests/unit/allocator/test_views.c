@@ -1,7 +1,8 @@
-/* Views: a partly used chunk mapped once more for its free bytes. See allocator/views.h. */
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Views: a partly used chunk mapped once more for its free bytes. See allocator/backing/views.h. */
 #include "rig.h"
 
-#include "allocator/views.h"
+#include "allocator/backing/views.h"
 
 #define S1 ((ms_stream_t)101)
 #define S2 ((ms_stream_t)102)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is told of free memory that waits for queued work. */
 #include "rig.h"
 

@@ -1,4 +1,5 @@
-"""Makes a run, completes its reports, and holds every document against report/schema.json.
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a run, completes its reports, and holds every document against report/render/schema.json.
 
 Usage: check_schema.py MAKE_RUN SCHEMA. Where the jsonschema package is present, it is asked too.
 """

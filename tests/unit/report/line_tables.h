@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Line tables of each CPython from 3.9 to 3.14 and what that CPython's own PyCode_Addr2Line says of
  * every instruction. Printed by make_line_tables.py under each of them; rows: version, first line,
  * bytes of table, bytes of code, changes; table; {offset, line from there on}. */

@@ -1,10 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A training loop, made up event by event: sites with the stacks that real ones have, told to the
  * finder of steps and to the sums by site as the model tells them. */
 #ifndef MEMSHIM_TESTS_UNIT_REPORT_LOOP_H
 #define MEMSHIM_TESTS_UNIT_REPORT_LOOP_H
 
-#include "report/kinds.h"
-#include "report/steps.h"
+#include "report/fold/steps.h"
+#include "report/model/kinds.h"
 
 enum loop_site {
     LOOP_PARAMETER = 1, /* <module> > Module.to > Module._apply */

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Line tables of CPython, and what CPython itself reads from them: data for test_python_line.c.
 
 Each interpreter prints its part; line_tables.h is all of them after the header's first lines:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Makes a run of several processes for the schema's test: well, out of memory, killed, hostile
  * names; and completes its reports. Prints the run's folder. Or prints a trace's collapsed stacks.
  * Usage: make_run OUTPUT, make_run --folded TRACE */
@@ -7,8 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "report/cli_report.h"
-#include "report/definitions.h"
+#include "report/trace/definitions.h"
+#include "shim/cli/cli.h"
+#include "shim/cli/report_files.h"
 #include "synthetic.h"
 
 /* Of the arena: slots, of which synthetic_churn fills no more than so much. */

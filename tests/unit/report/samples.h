@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The programs of samples/, and definitions of stacks in them. */
 #ifndef MEMSHIM_TESTS_UNIT_REPORT_SAMPLES_H
 #define MEMSHIM_TESTS_UNIT_REPORT_SAMPLES_H
@@ -6,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "report/sites.h"
+#include "report/trace/sites.h"
 
 #define SAMPLE_ID_BYTES 20u
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include "synthetic.h"
 
 #include <ftw.h>
@@ -6,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "report/definitions.h"
+#include "report/trace/definitions.h"
 
 static char folder[PATH_MAX];
 static pid_t owner;

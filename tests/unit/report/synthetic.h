@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Traces made up for tests: a training-like run, told through the real writer, beside a ledger of
  * its own that is kept without any code of report/. */
 #ifndef MEMSHIM_TESTS_UNIT_REPORT_SYNTHETIC_H
@@ -7,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "report/writer.h"
+#include "report/write/writer.h"
 
 #define SYNTHETIC_SLOTS 512
 #define GIB             (UINT64_C(1) << 30)

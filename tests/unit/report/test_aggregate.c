@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums of short histories that were worked out by hand. */
 #include <criterion/criterion.h>
 
-#include "report/aggregate.h"
-#include "report/ledger.h"
+#include "report/model/ledger.h"
+#include "report/trace/aggregate.h"
 #include "synthetic.h"
 
 static struct ms_aggregate sums;

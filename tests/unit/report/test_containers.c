@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What live memory lies in, by address. */
 #include <criterion/criterion.h>
 
-#include "report/containers.h"
+#include "report/read/containers.h"
 
 static bool add(struct ms_containers *to, uint64_t addr, uint64_t bytes, bool pages)
 {

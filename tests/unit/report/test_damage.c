@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The reader trusts no byte. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -5,10 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "report/checksum.h"
-#include "report/format.h"
-#include "report/formats.h"
-#include "report/model.h"
+#include "allocator/base/checksum.h"
+#include "report/model/model.h"
+#include "report/render/formats.h"
+#include "report/trace/format.h"
 #include "synthetic.h"
 
 enum { SEEDS = 1500 };

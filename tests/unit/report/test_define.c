@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Definitions of call sites, from the writer to the reader. */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -10,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "report/model.h"
-#include "report/reader.h"
+#include "report/model/model.h"
+#include "report/read/reader.h"
 #include "synthetic.h"
 
 static struct ms_model *must_read(const char *path)

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A bounded trace tells of the whole run what an unbounded one tells: sums by call site, kinds,
  * steps, who held what at the peak and at each out-of-memory. The same run, told to both. */
 #include <criterion/criterion.h>
@@ -12,9 +13,9 @@
 #include <unistd.h>
 
 #include "loop.h"
-#include "report/model.h"
-#include "report/site_rows.h"
-#include "report/survey.h"
+#include "report/model/model.h"
+#include "report/model/site_rows.h"
+#include "report/model/survey.h"
 #include "synthetic.h"
 
 enum { PARAMETERS = 20, ACTIVATIONS = 30, SITES = LOOP_UNKNOWN + 1, OOMS = 5, KILLS = 30 };
@@ -200,14 +201,14 @@ static void expect_same_sites(const struct ms_model *bounded, const struct ms_mo
 {
     for (uint32_t site = 0; site < SITES; site++) {
         const struct ms_site_sums left = sums_of(bounded, site), right = sums_of(whole, site);
-        struct ms_site_fates fates = {0}, expected = {0};
+        struct ms_site_lifetimes fates = {0}, expected = {0};
         struct ms_site_kinds kinds, wanted;
 
         /* Eight bytes a field, and the doubles come of the same sums. */
         const int differ = memcmp((const char *)&left, (const char *)&right, sizeof(left));
         cr_assert_eq(differ, 0, "site %u: %lu, not %lu", site, left.allocations, right.allocations);
-        (void)ms_site_table_fates(bounded->sites, 0, site, &fates);
-        (void)ms_site_table_fates(whole->sites, 0, site, &expected);
+        (void)ms_site_table_lifetimes(bounded->sites, 0, site, &fates);
+        (void)ms_site_table_lifetimes(whole->sites, 0, site, &expected);
         cr_assert_eq(memcmp(&fates, &expected, sizeof(fates)), 0, "site %u", site);
         ms_site_kinds(bounded, 0, site, &kinds);
         ms_site_kinds(whole, 0, site, &wanted);
@@ -343,7 +344,8 @@ static void expect_whole(const struct ms_model *model, const char *when)
         cr_assert(site > 0 || each.allocations == 0, "%s", when);
     }
     cr_assert(!model->beginning_lost, "%s", when);
-    cr_assert_eq(allocations, sums->births, "%s: %lu of %lu", when, allocations, sums->births);
+    cr_assert_eq(allocations, sums->tensor_allocations, "%s: %lu of %lu", when, allocations,
+                 sums->tensor_allocations);
     cr_assert_eq(live, ms_counters_live(&sums->now), "%s", when);
 }
 

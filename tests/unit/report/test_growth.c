@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What counts as growth, by series that are known. */
 #include <criterion/criterion.h>
 
-#include "report/growth.h"
+#include "report/model/growth.h"
 
 #define COUNT 100
 

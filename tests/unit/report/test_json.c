@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What a stranger may have in a name, and what JSON makes of it. */
 #include <criterion/criterion.h>
 
-#include "report/json.h"
+#include "allocator/base/json.h"
 
 static void expect(const char *text, const char *written)
 {

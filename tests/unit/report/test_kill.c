@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* SIGKILL at random moments: every event whose emit had returned is in the trace. */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -10,16 +11,16 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "report/model.h"
-#include "report/reader.h"
+#include "report/model/model.h"
+#include "report/read/reader.h"
 #include "synthetic.h"
 
 enum { KILLS = 200 };
 
 struct shared {
-    _Atomic uint64_t told; /* events whose emit has returned */
+    struct synthetic
+        run; /* counts each event when its emit has returned, also those of the start */
     _Atomic uint64_t ooms;
-    _Atomic uint64_t live_bytes, births;
     char dir[PATH_MAX];
     _Atomic bool ready;
 };
@@ -29,7 +30,6 @@ static void writer_process(struct shared *shared, const char *output, uint64_t s
 {
     struct ms_trace_config config = synthetic_config(output);
     const struct ms_oom_state state = synthetic_oom(40 * GIB, MS_OOM_DRIVER);
-    struct synthetic run;
 
     config.limit_bytes = seed % 3 == 0 ? 1 * MIB : 0; /* some recycle their windows */
     config.process.pid = (int32_t)getpid();
@@ -41,11 +41,9 @@ static void writer_process(struct shared *shared, const char *output, uint64_t s
     }
     snprintf(shared->dir, sizeof(shared->dir), "%s", ms_trace_dir(trace));
     atomic_store(&shared->ready, true);
-    synthetic_begin(&run, trace, seed);
-    atomic_store(&shared->told, run.events);
+    synthetic_begin(&shared->run, trace, seed);
     for (uint64_t i = 0;; i++) {
-        synthetic_churn(&run, 1);
-        atomic_store(&shared->told, run.events);
+        synthetic_churn(&shared->run, 1);
         if (i % 1000 == 999) {
             ms_trace_oom(trace, 0, &state);
             atomic_fetch_add(&shared->ooms, 1);
@@ -65,17 +63,19 @@ static void check(const struct shared *shared)
 
     /* At most one more than was acknowledged: the one under way. */
     const uint64_t kept = model->read_events + model->recycled_events;
+    const uint64_t told = shared->run.events;
 
-    cr_assert_geq(kept, shared->told);
-    cr_assert_leq(kept, shared->told + 1);
+    cr_assert_geq(kept, told);
+    cr_assert_leq(kept, told + 1);
     cr_assert_geq(ms_model_oom_count(model), shared->ooms);
     cr_assert_leq(ms_model_oom_count(model), shared->ooms + 1);
 
     const struct ms_aggregate *sums = &model->devices[0].sums;
 
-    if (shared->told > 10) {
-        cr_assert_eq(sums->births + sums->deaths + 5, kept, "sums and records agree");
-        cr_assert_eq(sums->births - sums->deaths, sums->now.tensors);
+    if (told > 10) {
+        cr_assert_eq(sums->tensor_allocations + sums->tensor_frees + 5, kept,
+                     "sums and records agree");
+        cr_assert_eq(sums->tensor_allocations - sums->tensor_frees, sums->now.tensors);
     }
     ms_model_delete(model);
 }
@@ -161,8 +161,8 @@ static void expect_run(const struct ms_model *model, const struct synthetic *run
     cr_assert_eq(model->events, run->events);
     cr_assert_eq(model->read_events, run->events);
     cr_assert(model->sums_exact);
-    cr_assert_eq(sums->births, run->births);
-    cr_assert_eq(sums->deaths, run->deaths);
+    cr_assert_eq(sums->tensor_allocations, run->births);
+    cr_assert_eq(sums->tensor_frees, run->deaths);
     cr_assert_eq(ms_counters_live(&sums->now), run->live_bytes);
     cr_assert_eq(sums->peak_tensor_bytes, run->peak_live_bytes);
     cr_assert_eq(series->events, run->events);

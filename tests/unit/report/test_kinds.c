@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Kinds: each rule by a loop in which it holds, and what looks like it and is not. */
 #include <criterion/criterion.h>
 #include <string.h>

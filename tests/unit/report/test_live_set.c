@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The set of what is live, against a plain array. */
 #include <criterion/criterion.h>
 
-#include "report/live_set.h"
+#include "report/fold/live_set.h"
 #include "synthetic.h"
 
 enum { KEYS = 3000, TURNS = 40000 };

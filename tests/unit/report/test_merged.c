@@ -1,11 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several ranks side by side. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "report/cli_report.h"
-#include "report/merged.h"
-#include "report/traces.h"
+#include "report/read/traces.h"
+#include "report/render/merged.h"
 #include "synthetic.h"
 
 static const char *folder;

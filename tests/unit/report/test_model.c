@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the model makes of out-of-memories, and what goes on after them. */
 #include <criterion/criterion.h>
 
-#include "report/model.h"
+#include "report/model/model.h"
 #include "synthetic.h"
 
 static struct synthetic run;

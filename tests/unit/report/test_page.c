@@ -1,13 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The page stays small whatever the run was; frames by number. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/formats.h"
-#include "report/frame_table.h"
-#include "report/merged.h"
-#include "report/traces.h"
+#include "report/read/traces.h"
+#include "report/render/formats.h"
+#include "report/render/frame_table.h"
+#include "report/render/merged.h"
 #include "synthetic.h"
 
 #define LONG_NAME 20000

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -5,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "report/place.h"
+#include "report/write/trace_folder.h"
 #include "synthetic.h"
 
 static const char *name_of(const char *path)

@@ -1,8 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What call sites hold, fitted to the batch or the length of two runs; and moments by name. */
 #include <criterion/criterion.h>
 
-#include "report/moment.h"
-#include "report/predict.h"
+#include "report/model/moment.h"
+#include "report/model/predict.h"
 
 #define MIB UINT64_C(1048576)
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The bar: not before a second, not too often, and never past its end. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -5,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "report/progress.h"
+#include "report/read/progress.h"
 
 #define MS UINT64_C(1000000)
 
@@ -29,7 +30,7 @@ static size_t told_to(int fd, int from)
     ssize_t got = 0;
 
     cr_assert_geq(dup2(fd, STDERR_FILENO), 0);
-    ms_progress_begin();
+    ms_progress_begin(1, 1);
     for (uint64_t i = 0; i < 120; i++) {
         ms_progress_note("reading", i, 120);
         usleep(10000);
@@ -50,4 +51,26 @@ Test(progress, only_a_terminal_sees_it, .timeout = 60)
         cr_skip("no terminals here");
     }
     cr_assert_gt(told_to(slave, master), 0);
+}
+
+Test(progress, of_several_traces, .timeout = 60)
+{
+    int master = -1, slave = -1;
+    char seen[4096] = "";
+
+    if (openpty(&master, &slave, NULL, NULL, NULL) != 0) {
+        cr_skip("no terminals here");
+    }
+    cr_assert_geq(dup2(slave, STDERR_FILENO), 0);
+    ms_progress_begin(1, 2);
+    ms_progress_note("reading", 1, 2);
+    usleep(1100000);
+    ms_progress_end();
+    ms_progress_begin(2, 2); /* the first took its second already */
+    ms_progress_note("reading", 1, 2);
+    ms_progress_end();
+    (void)fcntl(master, F_SETFL, O_NONBLOCK);
+    cr_assert_gt(read(master, seen, sizeof(seen) - 1), 0);
+    cr_assert_null(strstr(seen, "1 of 2"), "%s", seen);
+    cr_assert_not_null(strstr(seen, "2 of 2, reading ["), "%s", seen);
 }

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <criterion/criterion.h>
 
 #include <string.h>
@@ -5,7 +6,7 @@
 #include <unistd.h>
 
 #include "line_tables.h"
-#include "report/stacks.h"
+#include "report/symbols/stacks.h"
 #include "synthetic.h"
 
 #define INSTRUCTION_BYTES 2

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is read out of a CSV, and what is said of one that is wrong. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -6,8 +7,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "report/format.h"
-#include "report/recording.h"
+#include "report/replay/recording.h"
+#include "report/trace/format.h"
 #include "synthetic.h"
 
 #define PLAIN "time_us,op,id,bytes,stream,site\n"
@@ -122,6 +123,31 @@ Test(recording, packed)
     ms_recording_free(&recording);
 }
 
+/* What a framework keeps is in no tensor: it is not live, and lies in a segment or in pages. */
+Test(recording, cached)
+{
+    static const char *const text = WHOLE "0,segment,0,4194304,,,2097152\n"
+                                          ",cached,,2097152,,,4194304\n"
+                                          ",reserve,1,2097152,,,6291456\n"
+                                          ",map,1,2097152,,,6291456\n"
+                                          ",cached,,512,,,6292480\n";
+    struct ms_recording recording = read_text(text);
+    const struct ms_operation *in_segment = ms_recording_at(&recording, 1);
+    const struct ms_operation *in_page = ms_recording_at(&recording, 4);
+    struct ms_buffer out = {0};
+
+    cr_assert_eq(recording.peak_live_bytes, 0);
+    cr_assert_eq(in_segment->kind, MS_OPERATION_CACHED);
+    cr_assert_eq(in_segment->offset, 2097152);
+    cr_assert_eq(in_page->offset, 1024);
+    cr_assert_neq(in_page->arena, in_segment->arena);
+    ms_recording_format_csv(&recording, &out);
+    ms_buffer_append(&out, "", 1);
+    cr_assert_str_eq(out.at, text);
+    ms_buffer_free(&out);
+    ms_recording_free(&recording);
+}
+
 /* What is written says the same as what was read, in small numbers. */
 Test(recording, there_and_back)
 {
@@ -211,6 +237,8 @@ static const struct {
     {WHOLE "1,map,1,4194304,,,4194304\n1,unmap,,2097152,,,4194304\n", ":3: bytes does not end"},
     {WHOLE "1,unmap,,2097152,,,4194304\n", ":2: addr is not where a page is mapped"},
     {WHOLE "1,unreserve,1,,,,\n", ":2: id is no reservation"},
+    {WHOLE "1,cached,,512,,,4096\n", ":2: addr lies in no segment"},
+    {WHOLE "1,segment,1,4096,,,512\n1,cached,,4097,,,512\n", ":3: bytes reaches beyond"},
     {WHOLE "1,freeze,,,,,4096\n", ":2: addr lies in no segment"},
 };
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A bounded trace: old windows make room, sums do not change. */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -5,7 +6,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "report/model.h"
+#include "report/model/model.h"
 #include "synthetic.h"
 
 Test(recycle, a_long_run_in_a_small_trace)
@@ -40,8 +41,8 @@ Test(recycle, a_long_run_in_a_small_trace)
     cr_assert_gt(model->read_events, 100000);
     cr_assert_gt(model->recycled_events, 100000);
     cr_assert_gt(model->first_detail_ns, 0);
-    cr_assert_eq(sums->births, run.births);
-    cr_assert_eq(sums->deaths, run.deaths);
+    cr_assert_eq(sums->tensor_allocations, run.births);
+    cr_assert_eq(sums->tensor_frees, run.deaths);
     cr_assert_eq(ms_counters_live(&sums->now), run.live_bytes);
     cr_assert_eq(sums->peak_tensor_bytes, run.peak_live_bytes);
     cr_assert_eq(ms_aggregate_peak_live(sums).live_bytes, run.peak_live_bytes);
@@ -126,7 +127,8 @@ Test(recycle, read_while_windows_are_recycled, .timeout = 60)
         cr_assert_eq(model->warning_count, 0, "%s", model->warnings.at);
         cr_assert_eq(model->end, MS_PROCESS_RUNNING);
         cr_assert_geq(model->events, last_events);
-        cr_assert_eq(model->devices[0].sums.births - model->devices[0].sums.deaths,
+        cr_assert_eq(model->devices[0].sums.tensor_allocations -
+                         model->devices[0].sums.tensor_frees,
                      model->devices[0].sums.now.tensors);
         last_events = model->events;
         recycled = model->recycled_events;

@@ -1,11 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Small runs whose best outcome is known by hand. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "report/replay.h"
-#include "report/replay_oracle.h"
-#include "report/what_if_search.h"
+#include "report/model/what_if_search.h"
+#include "report/replay/replay.h"
+#include "report/replay/replay_oracle.h"
 #include "synthetic.h"
 
 #define PLAIN "time_us,op,id,bytes,stream,site\n"

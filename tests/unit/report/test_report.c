@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.txt and its neighbours, as a reader of them meets them. */
 #include <criterion/criterion.h>
 #include <locale.h>
@@ -5,8 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "report/cli_report.h"
-#include "report/render.h"
+#include "shim/cli/report_files.h"
 #include "synthetic.h"
 
 static char dir[PATH_MAX];
@@ -47,7 +47,7 @@ Test(report, the_first_five_lines_are_the_answer)
 
     ms_trace_oom(trace, 0, &state);
     ms_trace_close(trace, true, 1);
-    cr_assert_eq(ms_report_write(dir, why, sizeof(why)), 0, "%s", why);
+    cr_assert_eq(ms_report_of_process(dir, why, sizeof(why)), 0, "%s", why);
 
     char *text = file("report.txt");
 
@@ -70,7 +70,7 @@ Test(report, a_run_that_went_well)
     char why[512] = "";
 
     ms_trace_close(trace, true, 0);
-    cr_assert_eq(ms_report_write(dir, why, sizeof(why)), 0, "%s", why);
+    cr_assert_eq(ms_report_of_process(dir, why, sizeof(why)), 0, "%s", why);
 
     char *text = file("report.txt");
 
@@ -90,7 +90,7 @@ Test(report, tensors_that_were_not_reported_are_not_zero)
     ms_trace_device(trace, 0, "GPU", NULL, 24 * GIB, 24 * GIB);
     ms_trace_version(trace, "torch", "1.13");
     ms_trace_close(trace, true, 0);
-    cr_assert_eq(ms_report_write(dir, why, sizeof(why)), 0, "%s", why);
+    cr_assert_eq(ms_report_of_process(dir, why, sizeof(why)), 0, "%s", why);
 
     char *text = file("report.txt"), *json = file("report.json");
 
@@ -119,7 +119,7 @@ Test(report, hostile_names)
     ms_trace_device(trace, 0, "G\"P\\U\n<i>", NULL, GIB, GIB);
     ms_trace_note(trace, "note\r\n\"quoted\"");
     ms_trace_close(trace, true, 0);
-    cr_assert_eq(ms_report_write(dir, why, sizeof(why)), 0, "%s", why);
+    cr_assert_eq(ms_report_of_process(dir, why, sizeof(why)), 0, "%s", why);
 
     char *text = file("report.txt"), *json = file("report.json"), *line = file("timeline.json");
 
@@ -144,7 +144,7 @@ Test(report, fractions_do_not_follow_the_locale)
         cr_skip("no locale with a comma is installed");
     }
     ms_trace_close(trace, true, 0);
-    cr_assert_eq(ms_report_write(dir, why, sizeof(why)), 0, "%s", why);
+    cr_assert_eq(ms_report_of_process(dir, why, sizeof(why)), 0, "%s", why);
 
     char *json = file("report.json");
 
@@ -156,8 +156,8 @@ Test(report, a_file_that_is_missing_is_named)
 {
     char why[512] = "";
 
-    cr_assert_eq(ms_report_write("/nonexistent/folder", why, sizeof(why)), -1);
-    cr_assert_not_null(strstr(why, "/nonexistent/folder/trace.mshm"), "%s", why);
+    cr_assert_eq(ms_report_of_process("/nonexistent/folder", why, sizeof(why)), -1);
+    cr_assert_not_null(strstr(why, "/nonexistent/folder: "), "%s", why);
 }
 
 static bool exists(const char *name)

@@ -1,6 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <criterion/criterion.h>
 
-#include "report/series.h"
+#include "report/trace/series.h"
 #include "synthetic.h"
 
 static struct ms_series_pair pair;

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Sums by site, against the aggregate and against a model that knows how the story ends. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
 
-#include "report/site_sums.h"
+#include "report/fold/site_sums.h"
 #include "synthetic.h"
 
 enum { SITES = 7, IDS = 24, DEVICES = 2, EVENTS = 6000, SEEDS = 40 };

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Call sites, tags and steps as the reports show them. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -6,11 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "report/checksum.h"
-#include "report/formats.h"
-#include "report/model.h"
-#include "report/render.h"
-#include "report/site_rows.h"
+#include "allocator/base/checksum.h"
+#include "report/model/model.h"
+#include "report/model/site_rows.h"
+#include "report/render/formats.h"
 #include "synthetic.h"
 
 static struct ms_model *must_read(const char *path)

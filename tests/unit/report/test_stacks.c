@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <criterion/criterion.h>
 
 #include <inttypes.h>
@@ -5,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report/stacks.h"
-#include "report/stacks_merge.h"
-#include "report/stacks_roles.h"
+#include "report/symbols/stacks.h"
+#include "report/symbols/stacks_merge.h"
+#include "report/symbols/stacks_roles.h"
 #include "samples.h"
 #include "synthetic.h"
 
@@ -20,7 +21,7 @@ static const char *merge(const char *native, const char *python, uint32_t flags)
     static char text[8 * MOST];
     uint8_t roles[MOST];
     uint32_t python_flags[MOST];
-    struct ms_merged merged[2 * MOST];
+    struct ms_merged_frame merged[2 * MOST];
     const size_t native_count = strlen(native), python_count = strlen(python);
 
     for (size_t i = 0; i < native_count; i++) {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Steps, found in loops of every style: each test counts for itself what its loop does. */
 #include <criterion/criterion.h>
 

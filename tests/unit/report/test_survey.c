@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The survey of a run that is made up, so that the truth is known. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "report/model.h"
+#include "report/model/model.h"
 #include "synthetic.h"
 
 #define STEPS  40u

@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 #include <criterion/criterion.h>
 #include <locale.h>
 
-#include "report/units.h"
+#include "allocator/base/units.h"
 
 static void bytes(uint64_t value, const char *expected)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Planted states: what the shim could have seen at an allocation that failed. */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -232,7 +233,7 @@ Test(verdict, the_driver_had_the_bytes_and_refused)
            "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
            "not_device: the driver says that 19.61 GiB are free, and the cap allows the request: "
            "something else was missing, such as host memory, address space (ulimit -v) or room in "
-           "a memory pool of fixed size, or the bytes came free just then.");
+           "a memory pool of fixed size, or MPS has a limit, or the bytes came free just then.");
 
     /* Only with what lies free in the pool would it have fitted below the cap. */
     state.cap_bytes = 5 * GIB;
@@ -240,6 +241,71 @@ Test(verdict, the_driver_had_the_bytes_and_refused)
     state.reclaimable_bytes = 1 * GIB;
     cr_expect_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
                  MS_VERDICT_FRAGMENTATION);
+}
+
+Test(verdict, the_control_group_has_a_limit)
+{
+    struct ms_oom_state state = full(4 * GIB, 1 * GIB);
+
+    state.driver_free_known = 1;
+    state.limited_by = MS_LIMITED_BY_CGROUP;
+    state.limit_bytes = 6 * GIB;
+    state.limit_used_bytes = 6 * GIB - 256 * MIB; /* another process of the group has the rest */
+    expect(
+        &state, MS_VERDICT_DRIVER_LIMIT, 768 * MIB,
+        "OUT OF MEMORY: asked for 1.00 GiB, 768.0 MiB short of what the driver allows (6.00 GiB). "
+        "driver_limit: the control group of this process may have 6.00 GiB of the device "
+        "(dmem.max) and has 5.75 GiB; what is in use and the request come to 5.39 GiB.");
+
+    /* The driver may say that no more is free than the limit leaves: nobody else is to blame. */
+    state.driver_free_bytes = 256 * MIB;
+    state.other_process_bytes = 24 * GIB - 4 * GIB - 400 * MIB - 256 * MIB;
+    cr_expect_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
+                 MS_VERDICT_DRIVER_LIMIT);
+
+    /* But what others really hold is. */
+    state.other_process_bytes = 19 * GIB + 600 * MIB;
+    state.limit_used_bytes = 0;
+    cr_expect_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
+                 MS_VERDICT_OTHER_PROCESS);
+}
+
+Test(verdict, mps_has_a_limit)
+{
+    struct ms_oom_state state = full(4 * GIB, 1 * GIB);
+
+    state.driver_free_known = 1;
+    state.limited_by = MS_LIMITED_BY_MPS;
+    state.limit_bytes = 5 * GIB;
+    expect(
+        &state, MS_VERDICT_DRIVER_LIMIT, 400 * MIB,
+        "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of what the driver allows (5.00 GiB). "
+        "driver_limit: CUDA_MPS_PINNED_DEVICE_MEM_LIMIT allows this process 5.00 GiB of the "
+        "device; what is in use and the request come to 5.39 GiB.");
+
+    /* The cap is the tighter one. */
+    state.cap_bytes = 4 * GIB + 800 * MIB;
+    cr_expect_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
+                 MS_VERDICT_CAP);
+
+    /* More is held than it would allow: nobody enforces it. */
+    state.cap_bytes = 24 * GIB;
+    state.limit_bytes = 3 * GIB;
+    cr_expect_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
+                 MS_VERDICT_NOT_DEVICE);
+}
+
+Test(verdict, pytorch_has_a_limit_by_its_settings)
+{
+    struct ms_oom_state state = full(4 * GIB, 1 * GIB);
+
+    state.source = MS_OOM_TORCH;
+    state.limited_by = MS_LIMITED_BY_TORCH_CONF;
+    state.limit_bytes = 5 * GIB;
+    expect(&state, MS_VERDICT_CAP, 0,
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
+           "cap: the bytes were there, PyTorch itself refused: per_process_memory_fraction in "
+           "PYTORCH_ALLOC_CONF allows it 5.00 GiB, what it keeps cached included.");
 }
 
 Test(verdict, a_damaged_state_is_harmless)

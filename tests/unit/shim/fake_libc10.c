@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* PyTorch's libc10 as far as the door knows it: the two reporting functions, and how often the real
  * ones were reached. */
 #include <stddef.h>

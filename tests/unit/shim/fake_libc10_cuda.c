@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Calls the reports through its PLT, as PyTorch's libc10_cuda does: a birth and a death on CUDA
  * device 3, a birth on the host, an out-of-memory. */
 #include <dlfcn.h>

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A libcuda.so.1 for tests of the door: a driver of some years ago (CUDA 11.8: it lacks what came
  * later) whose functions do nothing but note that they were called. */
 #include <stdint.h>
 #include <string.h>
 
-#include "shim/cuda_api.h"
+#include "shim/tables/cuda_api.h"
 
 #define DRIVER_VERSION 11080
 #define EXPORT         __attribute__((visibility("default")))

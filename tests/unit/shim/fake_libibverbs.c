@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A libibverbs.so.1 as far as the door knows it: its functions answer with a number that tells
  * which one it was and that the arguments arrived. */
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The few symbols of an interpreter that are looked for, over structures that a test makes up. */
 #ifndef MEMSHIM_TESTS_FAKE_PYTHON_H
 #define MEMSHIM_TESTS_FAKE_PYTHON_H

@@ -1,18 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A serving half that only hands through, for tests of the door alone. Weak: the door has its own
  * answer to cuGetProcAddress. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "shim/hook.h"
-#include "shim/serve/device.h"
-#include "shim/serve/heat.h"
-#include "shim/serve/stream.h"
-#include "shim/session.h"
-#include "shim/sites/nvtx.h"
-#include "shim/sites/site.h"
-#include "shim/stats.h"
-#include "shim/status.h"
+#include "shim/device/device.h"
+#include "shim/device/statistics.h"
+#include "shim/device/stream.h"
+#include "shim/frameworks/nvtx.h"
+#include "shim/hooks/serve.h"
+#include "shim/policy/heat.h"
+#include "shim/policy/oom.h"
+#include "shim/policy/policy.h"
+#include "shim/policy/status.h"
+#include "shim/process/session.h"
+#include "shim/sites/tags.h"
 
 static _Atomic int served;
 
@@ -49,7 +52,7 @@ static void serve(const char *symbol)
         serve(#symbol);                                                         \
         return MS_REAL(symbol) args;                                            \
     }
-#include "shim/hooks.def"
+#include "shim/tables/hooks.def"
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 void ms_capture_begins(CUstream handle)
@@ -62,57 +65,55 @@ void ms_captures_unseen(void)
 }
 
 _Atomic bool ms_heat_on;
-void ms_heat_look_at_each(const uint64_t *values, size_t count)
+void ms_heat_touch_each(const uint64_t *values, size_t count)
 {
     (void)values;
     (void)count;
+}
+
+void ms_policy_install(void)
+{
+}
+
+_Atomic bool ms_status_on;
+void ms_status_check_due(void)
+{
+}
+
+void ms_status_step_due(void)
+{
+}
+
+void ms_statistics_read(struct ms_device *device, struct memshim_stats *out)
+{
+    (void)device;
+    (void)out;
+}
+
+int ms_tag_push(uint16_t owner, const char *name, size_t bytes, uint32_t color)
+{
+    (void)owner;
+    (void)name;
+    (void)bytes;
+    (void)color;
+    return 0;
+}
+
+int ms_tag_pop(uint16_t owner)
+{
+    (void)owner;
+    return 0;
+}
+
+void ms_step(enum ms_step_source source)
+{
+    (void)source;
 }
 
 char *ms_nvtx_path(const void *caller)
 {
     (void)caller;
     return NULL;
-}
-
-void ms_sites_prepare(void)
-{
-}
-
-void ms_stats_note_refusal(int device)
-{
-    (void)device;
-}
-
-void ms_status_begin(void)
-{
-}
-
-void ms_sites_fork_prepare(void)
-{
-}
-
-void ms_sites_fork_parent(void)
-{
-}
-
-void ms_sites_fork_child(void)
-{
-}
-
-void ms_serve_fork_prepare(void)
-{
-}
-
-void ms_serve_fork_parent(void)
-{
-}
-
-void ms_serve_fork_child(void)
-{
-}
-
-void ms_serve_exit(void)
-{
 }
 
 void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
@@ -132,9 +133,10 @@ EXPORT uint64_t fake_pinned(void)
     return atomic_exchange(&pinned, 0);
 }
 
-void ms_serve_pin(uint64_t addr, uint64_t bytes)
+bool ms_serve_pin(uint64_t addr, uint64_t bytes)
 {
     atomic_store(&pinned, addr + bytes);
+    return true;
 }
 
 void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_bytes)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Native stacks: a library of their sources, since a library's own frames are left out, and frames of
 # all shapes to walk.
 enable_language(CXX)
@@ -5,10 +6,10 @@ set(native_sources
   native.c native_known.c native_stack.c native_step.c thread_memory.c
   unwind_library.c unwind_rule.c unwind_tables.c modules.c)
 list(TRANSFORM native_sources PREPEND ${door}/sites/)
-add_library(native_stacks SHARED ${native_sources} ${door}/elf.c)
+add_library(native_stacks SHARED ${native_sources} ${door}/driver/elf.c ${door}/driver/next_dlsym.c)
 target_include_directories(native_stacks PUBLIC ${PROJECT_SOURCE_DIR})
 target_compile_definitions(native_stacks PUBLIC _GNU_SOURCE)
-target_compile_options(native_stacks PRIVATE -include ${door}/glibc.h -fno-tree-slp-vectorize)
+target_compile_options(native_stacks PRIVATE -include ${door}/driver/glibc.h -fno-tree-slp-vectorize)
 target_link_libraries(native_stacks PRIVATE ms_allocator ${CMAKE_DL_LIBS} Threads::Threads)
 set_target_properties(native_stacks PROPERTIES C_VISIBILITY_PRESET default)
 
@@ -33,9 +34,8 @@ target_compile_definitions(native_plug_b PRIVATE ROOM=3000)
 
 add_executable(unit_shim_native test_native.c native_exceptions.cpp ${frames})
 set_target_properties(unit_shim_native PROPERTIES LINKER_LANGUAGE CXX)
-target_link_libraries(unit_shim_native PRIVATE native_stacks criterion ${CMAKE_DL_LIBS}
-                      Threads::Threads)
+target_link_libraries(unit_shim_native PRIVATE native_stacks criterion ${CMAKE_DL_LIBS} Threads::Threads)
 add_dependencies(unit_shim_native native_plug_a native_plug_b)
-add_test(NAME shim.native COMMAND unit_shim_native)
+add_lone_test(NAME shim.native COMMAND unit_shim_native)
 set_tests_properties(shim.native PROPERTIES ENVIRONMENT
   "PLUG_A=$<TARGET_FILE:native_plug_a>;PLUG_B=$<TARGET_FILE:native_plug_b>")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* C++ frames, and an exception through them, beside captures. */
 #include <cstdint>
 #include <stdexcept>

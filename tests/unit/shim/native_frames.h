@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions whose frames look different, compiled with different flags: each calls `next`. */
 #ifndef MEMSHIM_TESTS_NATIVE_FRAMES_H
 #define MEMSHIM_TESTS_NATIVE_FRAMES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A library that comes and goes; two of these differ in the size of their frames only. */
 #include <stdint.h>
 

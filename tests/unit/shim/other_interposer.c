@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Another library's hook, preloaded behind the door: it wraps a function of the driver and asks for
  * the one that comes after itself, and it has a dlsym of its own. */
 #include <dlfcn.h>

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program that asks for functions of the driver on one road, named by its first argument, and
  * says for each what it got: "-" for nothing, else <object>:<symbol>. What it prints with and
  * without the preload is compared by test_door.c. The driver's path stands in DRIVER. */

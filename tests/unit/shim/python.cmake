@@ -1,13 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
 # Python's frames, on an interpreter that a test makes up.
 add_library(fake_python MODULE fake_python.c)
 set_target_properties(fake_python PROPERTIES C_VISIBILITY_PRESET default)
 add_executable(unit_shim_python test_python.c ${door}/sites/python.c ${door}/sites/python_code.c
-               ${door}/sites/python_interpreter.c ${door}/sites/python_layout.c ${door}/sites/thread_memory.c
-               ${door}/elf.c)
+               ${door}/sites/python_interpreter.c ${door}/tables/python_layout.c ${door}/sites/thread_memory.c
+               ${door}/driver/elf.c)
 target_compile_definitions(unit_shim_python PRIVATE _GNU_SOURCE)
 target_include_directories(unit_shim_python PRIVATE ${PROJECT_SOURCE_DIR})
 target_link_libraries(unit_shim_python PRIVATE ms_allocator criterion ${CMAKE_DL_LIBS})
 add_dependencies(unit_shim_python fake_python)
-add_test(NAME shim.python COMMAND unit_shim_python)
+add_lone_test(NAME shim.python COMMAND unit_shim_python)
 set_tests_properties(shim.python PROPERTIES
   ENVIRONMENT "FAKE_PYTHON=$<TARGET_FILE:fake_python>")

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* The gate by itself: what threads do between entering and leaving, and what its closer does
  * meanwhile, never happen together. With thread sanitizer, what each wrote is seen by the other. */
 #include <criterion/criterion.h>
@@ -5,7 +6,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "shim/gate.h"
+#include "shim/driver/gate.h"
 
 enum { THREADS = 4, CLOSINGS = 500 };
 #define LIMIT_NS (20ull * 1000000000)

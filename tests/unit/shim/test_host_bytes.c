@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How much of the host may be taken, from a made-up /proc and /sys. */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -6,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shim/serve/host_bytes.h"
+#include "shim/tables/host_bytes.h"
 
 #define GIB (1ULL << 30)
 

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* How a process is named. */
 #include <criterion/criterion.h>
 #include <string.h>
 #include <time.h>
 
-#include "shim/identity.h"
+#include "shim/tables/identity.h"
 
 static const char *run_id(char *const *environment)
 {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Native stacks, frame by frame against libunwind's own walk or against what a function knows of
  * itself. Each test is a process of its own. */
 #include <alloca.h>

@@ -1,9 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Options: every form that is allowed, and what is said of every one that is not. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "shim/options.h"
+#include "shim/tables/options.h"
 
 struct said {
     int count;
@@ -36,7 +37,8 @@ Test(options, defaults)
     cr_assert(options.trace);
     cr_assert_eq(options.torch, MS_TORCH_NATIVE);
     cr_assert_eq(options.trace_limit_bytes, UINT64_C(512) << 20);
-    cr_assert_eq(options.wait_ns, UINT64_C(1000000000));
+    cr_assert_eq(options.wait_ns, UINT64_C(30000000000));
+    cr_assert_eq(ms_options_wait_most_ns(&options), UINT64_C(300000000000));
     cr_assert_float_eq(options.thresholds[2], 0.97, 1e-12);
     cr_assert_str_eq(options.output_dir, "memshim-out");
     cr_assert_null(options.run_id);

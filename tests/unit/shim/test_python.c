@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What is refused, and stacks that are not as they should be. Real interpreters:
  * tests/process/test_python_frames.py. */
 #include <criterion/criterion.h>
@@ -13,7 +14,7 @@
 #include <unistd.h>
 
 #include "fake_python.h"
-#include "report/definitions.h"
+#include "report/trace/definitions.h"
 #include "shim/sites/native.h"
 #include "shim/sites/python.h"
 #include "shim/sites/python_interpreter.h"

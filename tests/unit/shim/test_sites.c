@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Call sites over stacks that the test makes up: everything of shim/sites/site.c and below, but
  * what reads the thread's real stacks. What it tells the trace is read back by the reader's own
  * table. */
@@ -12,15 +13,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "report/sites.h"
-#include "shim/log.h"
-#include "shim/options.h"
-#include "shim/session.h"
+#include "report/trace/sites.h"
+#include "shim/process/log.h"
+#include "shim/process/session.h"
 #include "shim/sites/index.h"
 #include "shim/sites/native.h"
 #include "shim/sites/python.h"
 #include "shim/sites/site.h"
 #include "shim/sites/tags.h"
+#include "shim/tables/options.h"
 
 #define MODULE_BYTES 0x100000u
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Every row of hooks.def agrees with NVIDIA's own table of versions, cudaTypedefs.h."""
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def words(text: str) -> str:
 
 
 def text_of_rows() -> str:
-    return "".join((ROOT / "shim" / name).read_text() for name in ("hooks.def", "hooks_gated.def"))
+    tables = ROOT / "shim" / "tables"
+    return "".join((tables / name).read_text() for name in ("hooks.def", "hooks_gated.def"))
 
 
 def rows() -> list[Row]:
@@ -132,7 +134,7 @@ class Gate(unittest.TestCase):
     """gate.def: every function of the driver's interface, in exactly one class."""
 
     def setUp(self) -> None:
-        text = (ROOT / "shim" / "gate.def").read_text()
+        text = (ROOT / "shim" / "tables" / "gate.def").read_text()
         self.rows = re.findall(r"^MS_GATE\((\w+), (\w+)\)$", text, re.MULTILINE)
         self.gated = {base for base, kind in self.rows if kind in ("GATED", "WITHIN")}
         self.versions: dict[str, set[str]] = {}

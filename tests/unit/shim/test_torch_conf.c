@@ -1,7 +1,8 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Whose word on PyTorch's settings counts. */
 #include <criterion/criterion.h>
 
-#include "shim/torch_conf.h"
+#include "shim/tables/torch_conf.h"
 
 static bool open_for(enum ms_torch_mode mode, const char *cuda, const char *plain)
 {

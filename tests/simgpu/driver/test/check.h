@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* What the suites of the driver's double share. */
 #ifndef SIMGPU_DRIVER_TEST_CHECK_H
 #define SIMGPU_DRIVER_TEST_CHECK_H

@@ -1,8 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the suites start in another process, or under other settings: driver_probe WHAT [ARGUMENT].
  * It prints its findings on stdout, and exits with 1 where a driver call fails that should not.
  */
 #include <cuda.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,6 +147,107 @@ static void fail(void)
     printf("\n");
 }
 
+/* Two functions that a backtrace names. */
+__attribute__((noinline, visibility("default"))) void destroy_stream(CUstream stream);
+__attribute__((noinline, visibility("default"))) void use_stream(CUstream stream);
+
+void destroy_stream(CUstream stream)
+{
+    MUST(cuStreamDestroy(stream));
+}
+
+void use_stream(CUstream stream)
+{
+    MUST(cuStreamQuery(stream));
+}
+
+static void use_destroyed(void)
+{
+    CUstream stream;
+    begin();
+    MUST(cuStreamCreate(&stream, 0));
+    destroy_stream(stream);
+    use_stream(stream);
+}
+
+static void *destroy_in_thread(void *stream)
+{
+    MUST(cuStreamDestroy(stream));
+    printf("destroyed\n");
+    fflush(stdout);
+    return NULL;
+}
+
+/* Uses a stream until that is an error, while another thread destroys it. */
+static void use_meanwhile(void)
+{
+    CUstream stream;
+    pthread_t thread;
+    begin();
+    MUST(cuStreamCreate(&stream, 0));
+    pthread_create(&thread, NULL, destroy_in_thread, stream);
+    while (cuStreamQuery(stream) == CUDA_SUCCESS) {
+        usleep(1000);
+    }
+}
+
+/* What the error answers are where the use of destroyed handles is allowed. */
+static void destroy_twice(void)
+{
+    CUstream stream;
+    CUevent event;
+    CUmodule module;
+    CUgraph graph;
+    begin();
+    MUST(cuStreamCreate(&stream, 0));
+    MUST(cuEventCreate(&event, 0));
+    MUST(cuModuleLoadData(&module, "\177ELF anything"));
+    MUST(cuGraphCreate(&graph, 0));
+    for (int i = 0; i < 2; i++) {
+        printf("%d ", (int)cuStreamDestroy(stream));
+        printf("%d ", (int)cuEventDestroy(event));
+        printf("%d ", (int)cuModuleUnload(module));
+        printf("%d ", (int)cuGraphDestroy(graph));
+    }
+    printf("\n");
+}
+
+/* One line for each function that dlsym and the version disagree about, and a count. */
+static void check_exports(int version)
+{
+    static const struct {
+        const char *symbol;
+        int version;
+    } functions[] = {
+#define SIM_DRIVER(base, symbol, version, flavour) {#symbol, version},
+#include "../driver_table.h"
+#undef SIM_DRIVER
+    };
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    int newer = 0;
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        bool wanted = functions[i].version <= version;
+        newer += !wanted;
+        if (wanted != (dlsym(library, functions[i].symbol) != NULL) ||
+            wanted != (dlsym(RTLD_DEFAULT, functions[i].symbol) != NULL)) {
+            printf("%s of %d\n", functions[i].symbol, functions[i].version);
+        }
+    }
+    printf("%s\n", newer ? "some are newer" : "none is newer");
+}
+
+/* The MiB that four questions find free, and what this process uses. */
+static void watch(void)
+{
+    begin();
+    for (int i = 0; i < 4; i++) {
+        size_t free, total;
+        MUST(cuMemGetInfo(&free, &total));
+        printf("%zu ", free >> 20);
+    }
+    printf("here %llu\n", (unsigned long long)simgpu_used_bytes(0));
+}
+
 int main(int count, char **arguments)
 {
     const char *what = count > 1 ? arguments[1] : "";
@@ -157,6 +262,16 @@ int main(int count, char **arguments)
         large();
     } else if (strcmp(what, "fork") == 0) {
         forked(atoi(argument));
+    } else if (strcmp(what, "stale") == 0) {
+        use_destroyed();
+    } else if (strcmp(what, "stale-meanwhile") == 0) {
+        use_meanwhile();
+    } else if (strcmp(what, "exports") == 0) {
+        check_exports(atoi(argument));
+    } else if (strcmp(what, "watch") == 0) {
+        watch();
+    } else if (strcmp(what, "twice") == 0) {
+        destroy_twice();
     } else if (strcmp(what, "fail") == 0) {
         fail();
     } else {

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Stream capture: what is recorded, and what is refused. */
 #include "check.h"
 

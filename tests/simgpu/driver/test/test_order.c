@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Streams, events, both default streams: what waits for what. */
 #include "check.h"
 
@@ -244,8 +245,6 @@ Test(order, destroyed_streams_and_events_finish_their_work)
     noted(waiter, 1);
     OK(cuEventDestroy(event));
     OK(cuStreamDestroy(stream));
-    REFUSED(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
-    REFUSED(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
     cr_assert_eq(atomic_load(&ran), 0);
     open_gate(gate);
     OK(cuCtxSynchronize());

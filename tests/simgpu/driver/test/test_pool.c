@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Memory allocated and freed in stream order, and its pools. */
 #include "check.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* Several processes, forks, and settings. */
 #include "check.h"
 
@@ -76,15 +77,28 @@ Test(process, settings_are_obeyed)
         "419430400\n");
 }
 
+Test(process, an_old_driver_exports_only_what_it_had)
+{
+    cr_assert_str_eq(output_of(SETTINGS("SIMGPU_DRIVER_VERSION=12000"), "exports", "12000"),
+                     "some are newer\n");
+    cr_assert_str_eq(output_of(SETTINGS("SIMGPU_DRIVER_VERSION=11040"), "exports", "11040"),
+                     "some are newer\n");
+    cr_assert_str_eq(output_of(NULL, "exports", "13020"), "none is newer\n");
+}
+
 Test(process, bad_settings_are_reported_and_the_default_is_kept)
 {
-    const char *text = output_of(SETTINGS("SIMGPU_DEVICES=many", "SIMGPU_MEMORY=24GiBs",
-                                          "SIMGPU_DELAY_US=9-3", "SIMGPU_CONTENTS=some",
-                                          "SIMGPU_FAIL=cuMemAlloc@0=NOPE", "SIMGPU_CAPABILITY=x"),
-                                 "settings", NULL);
-    for (const char *const *name = SETTINGS("SIMGPU_DEVICES=many", "SIMGPU_MEMORY=24GiBs",
-                                            "SIMGPU_DELAY_US=9-3", "SIMGPU_CONTENTS=some",
-                                            "SIMGPU_FAIL=cuMemAlloc@0=NOPE", "SIMGPU_CAPABILITY=x");
+    const char *text =
+        output_of(SETTINGS("SIMGPU_DEVICES=many", "SIMGPU_MEMORY=24GiBs", "SIMGPU_DELAY_US=9-3",
+                           "SIMGPU_CONTENTS=some", "SIMGPU_FAIL=cuMemAlloc@0=NOPE",
+                           "SIMGPU_CAPABILITY=x", "SIMGPU_STRICT=2", "SIMGPU_DESTROY_US=-1",
+                           "SIMGPU_QUEUE=few", "SIMGPU_FIRST_LAUNCH=1X", "SIMGPU_PEER_US=1.5"),
+                  "settings", NULL);
+    for (const char *const *name =
+             SETTINGS("SIMGPU_DEVICES=many", "SIMGPU_MEMORY=24GiBs", "SIMGPU_DELAY_US=9-3",
+                      "SIMGPU_CONTENTS=some", "SIMGPU_FAIL=cuMemAlloc@0=NOPE",
+                      "SIMGPU_CAPABILITY=x", "SIMGPU_STRICT=2", "SIMGPU_DESTROY_US=-1",
+                      "SIMGPU_QUEUE=few", "SIMGPU_FIRST_LAUNCH=1X", "SIMGPU_PEER_US=1.5");
          *name; name++) {
         cr_assert_not_null(strstr(text, *name), "%s is not named in: %s", *name, text);
     }
@@ -98,6 +112,64 @@ Test(process, failures_come_from_the_environment)
         output_of(SETTINGS("SIMGPU_FAIL=cuMemAlloc@2=CUDA_ERROR_OUT_OF_MEMORY,cuMemAlloc_v2@3=999"),
                   "fail", NULL),
         "0 2 999 \n");
+    cr_assert_str_eq(output_of(SETTINGS("SIMGPU_FAIL=cuMemAlloc@1=2,any@+1-2=700"), "fail", NULL),
+                     "2 700 700 \n");
+}
+
+Test(process, rules_that_make_no_sense_are_named)
+{
+    for (const char *const *rule = SETTINGS(
+             "SIMGPU_FAIL=cuMemAlloc@3-2=2", "SIMGPU_FAIL=cuMemAlloc@+0=2", "SIMGPU_FAIL=any@+1=2",
+             "SIMGPU_FAIL=cuMemAlloc@1-=2", "SIMGPU_FAIL=nothing@1=2");
+         *rule; rule++) {
+        const char *text = output_of(SETTINGS(*rule), "fail", NULL);
+        cr_assert_not_null(strstr(text, *rule), "%s is not named in: %s", *rule, text);
+        cr_assert_not_null(strstr(text, "0 0 0 \n"), "%s", text);
+    }
+}
+
+Test(process, the_use_of_a_destroyed_handle_names_both_call_sites)
+{
+    const char *text = output_of(NULL, "stale", NULL);
+    cr_assert_not_null(strstr(text, "cuStreamQuery uses a destroyed handle"), "%s", text);
+    cr_assert_not_null(strstr(text, "destroyed by cuStreamDestroy"), "%s", text);
+    const char *used = strstr(text, "simgpu: used by"),
+               *gone = strstr(text, "simgpu: destroyed by");
+    cr_assert(used && gone && used < gone, "%s", text);
+    cr_assert_not_null(strstr(used, "use_stream"), "%s", text);
+    cr_assert_lt(strstr(used, "use_stream"), gone, "%s", text);
+    cr_assert_not_null(strstr(gone, "destroy_stream"), "%s", text);
+}
+
+Test(process, others_may_use_a_handle_while_it_is_destroyed)
+{
+    const char *text = output_of(SETTINGS("SIMGPU_DESTROY_US=5000000"), "stale-meanwhile", NULL);
+    cr_assert_not_null(strstr(text, "cuStreamQuery uses a destroyed handle"), "%s", text);
+    cr_assert_null(strstr(text, "destroyed\n"), "the destruction had ended: %s", text);
+}
+
+Test(process, destroyed_handles_are_refused_where_they_may_be_used)
+{
+    cr_assert_str_eq(output_of(SETTINGS("SIMGPU_STRICT=0"), "twice", NULL),
+                     "0 0 0 0 400 400 400 1 \n");
+}
+
+Test(process, another_process_takes_and_gives_back_at_set_moments)
+{
+    for (const char *const *shared =
+             SETTINGS("SIMGPU_SHARED=", "SIMGPU_SHARED=/dev/shm/simgpu-other");
+         *shared; shared++) {
+        cr_assert_str_eq(
+            output_of(
+                SETTINGS(
+                    "SIMGPU_MEMORY=1GiB", "SIMGPU_CONTEXT=0", *shared,
+                    "SIMGPU_OTHER=cuMemGetInfo@2=64MiB,cuMemGetInfo@3=8MiB,cuMemGetInfo@4=2GiB"),
+                "watch", NULL),
+            "1024 960 1016 0 here 0\n");
+        unlink("/dev/shm/simgpu-other");
+    }
+    const char *text = output_of(SETTINGS("SIMGPU_OTHER=cuMemAlloc@0=1MiB"), "fail", NULL);
+    cr_assert_not_null(strstr(text, "SIMGPU_OTHER=cuMemAlloc@0=1MiB is not"), "%s", text);
 }
 
 Test(process, contents_off_cost_the_host_nothing)

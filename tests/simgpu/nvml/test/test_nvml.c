@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The NVML double beside the driver double: the same devices, the same memory, the same processes.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A libcuda.so.1 that is only a way in: it answers as little as the runtime needs to go on, and
  * remembers what it was asked for. STUB_VERSION is what it says it is (default 13.2), and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What stub_driver.c remembers, for the test that looks at how the runtime reaches a driver.
  */

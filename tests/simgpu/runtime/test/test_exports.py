@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """The runtime doubles' exports, read by nm -D.
 
     test_exports.py nodes FOLDER    every export carries the version node named as its soname

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Devices, errors and memory through the runtime's double, against the documented semantics. Built
  * three times: on the shared library, on the static one, and with the per-thread default stream.

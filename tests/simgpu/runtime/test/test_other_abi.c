@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * libcudart.so.12 and .13 where they differ, loaded side by side and called by the signatures that
  * each generation's public header gives. Neither header can be included for both.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * How the runtime's double reaches the driver, seen from a stub in the driver's place: lazily, by
  * dlopen, through cuGetProcAddress_v2, each name once a flavour, with the version that is meant.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Streams, events, graphs, kernels and driver entry points through the runtime's double.
  */

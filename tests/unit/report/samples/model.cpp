@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 // The same in C++: a template's method, put into another function.
 #include <cstdio>
 

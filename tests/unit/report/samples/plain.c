@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A program whose symbols and lines the tests know: comments at the ends of lines name them. It
  * prints where local_leaf returns to, as an address of its file. */
 #include <stdio.h>

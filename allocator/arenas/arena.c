@@ -1,0 +1,660 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tensor allocations and frees, as a framework's allocator reports them: the hot path of native
+ * mode. Each changes the tensors' index and the granules that the tensor touches, under one hold
+ * of the pool's state lock. holes.c says what becomes of the holes. */
+
+#include <stdio.h>
+
+#include "allocator/arenas/arena.h"
+#include "allocator/arenas/arenas.h"
+#include "allocator/arenas/holes.h"
+#include "allocator/arenas/proxies.h"
+#include "allocator/arenas/tensors.h"
+#include "allocator/backing/granules.h"
+#include "allocator/base/ids.h"
+#include "allocator/pool_state.h"
+#include "allocator/space/tiling.h"
+
+struct ms_arenas {
+    uint8_t device;
+    ms_pool_t *pool;                  /* null where there is none */
+    const struct ms_event_sink *sink; /* the pool's; without a pool its own */
+    struct ms_event_sink own_sink;
+    ms_lock_t *lock; /* the pool's state lock; without a pool its own */
+    ms_lock_t own_lock;
+    struct ms_segment *recent; /* of the last report */
+    bool distrusted;           /* nothing rests on the reports any more. Growth lock */
+    struct ms_tensors tensors;
+    uint64_t next_id, end_id;
+    struct ms_arenas_stats stats;
+};
+
+/* With a pool their lock is the pool's state lock; without, one that stands for it. Clang's
+ * analysis does not look into these: it would see another lock than the role. */
+static inline void arenas_acquire_at(struct ms_arenas *arenas, const char *place)
+    MS_ACQUIRE(ms_state_role) MS_NO_THREAD_SAFETY
+{
+    ms_lock_acquire_at(arenas->lock, place);
+}
+
+static inline void arenas_release(struct ms_arenas *arenas)
+    MS_RELEASE(ms_state_role) MS_NO_THREAD_SAFETY
+{
+    ms_lock_release(arenas->lock);
+}
+
+#define arenas_acquire(arenas) arenas_acquire_at((arenas), MS_PLACE)
+
+enum { IDS_AT_A_TIME = 1024 };
+
+ms_status_t ms_arenas_create(uint8_t device, ms_pool_t *pool, struct ms_event_sink sink,
+                             ms_arenas_t **out)
+{
+    struct ms_arenas *arenas = ms_pages_map(sizeof(*arenas));
+    if (arenas == NULL || !ms_tensors_init(&arenas->tensors)) {
+        if (arenas != NULL) {
+            ms_pages_unmap(arenas, sizeof(*arenas));
+        }
+        return MS_ERR_NO_MEMORY;
+    }
+    arenas->device = device;
+    arenas->pool = pool;
+    arenas->own_sink = sink;
+    arenas->sink = pool != NULL ? &pool->config.sink : &arenas->own_sink;
+    ms_lock_init(&arenas->own_lock, MS_RANK_ARENAS);
+    arenas->lock = pool != NULL ? &pool->state : &arenas->own_lock;
+    if (pool != NULL) {
+        ms_state_acquire(pool);
+        pool->arenas = arenas;
+        ms_state_release(pool);
+    }
+    *out = arenas;
+    return MS_OK;
+}
+
+void ms_arenas_destroy(ms_arenas_t *arenas)
+{
+    if (arenas == NULL) {
+        return;
+    }
+    if (arenas->pool != NULL) {
+        ms_state_acquire(arenas->pool);
+        arenas->pool->arenas = NULL;
+        ms_state_release(arenas->pool);
+    }
+    ms_tensors_destroy(&arenas->tensors);
+    ms_pages_unmap(arenas, sizeof(*arenas));
+}
+
+uint64_t ms_arenas_live_bytes(const struct ms_arenas *arenas)
+{
+    return arenas->stats.live_bytes;
+}
+
+static void tell(struct ms_arenas *arenas, enum ms_event_kind kind, const struct ms_tensor *tensor,
+                 uint32_t site, uint64_t block_id)
+{
+    if (arenas->sink->emit != NULL) {
+        arenas->sink->emit(arenas->sink->ctx, &(struct ms_event){.kind = (uint8_t)kind,
+                                                                 .device = arenas->device,
+                                                                 .owner = MS_OWNER_POOL,
+                                                                 .site = site,
+                                                                 .id = tensor->id,
+                                                                 .addr = tensor->addr,
+                                                                 .bytes = tensor->bytes,
+                                                                 .aux = block_id});
+    }
+}
+
+/* The segment that holds addr and can have holes; null where there is none. */
+static inline struct ms_segment *segment_of(struct ms_arenas *arenas, ms_addr_t addr)
+    MS_REQUIRES(ms_state_role)
+{
+    struct ms_segment *recent = arenas->recent;
+    if (recent != NULL && addr - recent->base < recent->bytes) {
+        return recent;
+    }
+    if (arenas->pool == NULL) {
+        return NULL;
+    }
+    struct ms_segment *segment = ms_segment_of(arenas->pool, addr);
+    if (segment == NULL || segment->plain) {
+        return NULL;
+    }
+    if (!ms_granules_need(arenas->pool, segment)) {
+        /* What is born there now, its granules will not know of. */
+        arenas->pool->frozen = true;
+        return NULL;
+    }
+    arenas->recent = segment;
+    return segment;
+}
+
+/* MS_ERR_NOT_READY at the first report whose total is not our sum, else MS_OK. */
+static inline ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total_bytes)
+{
+    if (total_bytes == UINT64_MAX || total_bytes == arenas->stats.live_bytes ||
+        arenas->stats.mismatched) {
+        return MS_OK;
+    }
+    arenas->stats.mismatched = true;
+    return MS_ERR_NOT_READY;
+}
+
+/* ---- granules under a tensor */
+
+/* The slots [*from, *to) that the tensor touches. */
+static inline void slots_of(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes,
+                            uint64_t *from, uint64_t *to)
+{
+    unsigned shift = segment->granule_shift;
+    *from = (addr - segment->base) >> shift;
+    *to = ((addr - segment->base + bytes - 1) >> shift) + 1;
+}
+
+/* The granule whose beginning the tensor ends right before; null where there is none. */
+static inline struct ms_granule *right_behind(const struct ms_pool *pool,
+                                              const struct ms_segment *segment, ms_addr_t addr,
+                                              uint64_t bytes, uint64_t to)
+{
+    uint64_t left_bytes = to * pool->granule_bytes - (addr - segment->base + bytes);
+    bool near = left_bytes <= MS_OVERREAD_BYTES && to < segment->slot_count;
+    return near ? &segment->granules[to] : NULL;
+}
+
+/* True if some of them have no backing. */
+static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
+                         uint64_t bytes)
+{
+    uint64_t from = 0;
+    uint64_t to = 0;
+    bool unbacked = false;
+    slots_of(segment, addr, bytes, &from, &to);
+    uint64_t now = ++pool->epochs.clock;
+    struct ms_granule *granule = &segment->granules[from];
+    for (uint64_t slot = from; slot < to; slot++, granule++) {
+        if (granule->tensors++ == 0) {
+            ms_quiet_clear(pool, segment, slot);
+            uint64_t gap = now - granule->since;
+            granule->last_gap = gap < MS_LONGEST_GAP ? (uint32_t)gap : MS_LONGEST_GAP;
+        }
+        granule->since = now;
+        unbacked |= granule->asks;
+    }
+    struct ms_granule *behind = right_behind(pool, segment, addr, bytes, to);
+    if (behind != NULL) {
+        behind->ends_before++;
+    }
+    return unbacked;
+}
+
+static inline void leave(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
+                         uint64_t bytes)
+{
+    uint64_t from = 0;
+    uint64_t to = 0;
+    slots_of(segment, addr, bytes, &from, &to);
+    uint64_t now = ++pool->epochs.clock;
+    for (uint64_t slot = from; slot < to; slot++) {
+        struct ms_granule *granule = &segment->granules[slot];
+        granule->epoch = pool->epochs.current;
+        if (--granule->tensors == 0) {
+            granule->since = now;
+            if (granule->arena != NULL && !granule->unbacked) {
+                ms_quiet_set(pool, segment, slot);
+            }
+        }
+    }
+    struct ms_granule *behind = right_behind(pool, segment, addr, bytes, to);
+    if (behind != NULL) {
+        behind->ends_before--;
+    }
+}
+
+/* ---- births */
+
+static void freeze(struct ms_arenas *arenas, struct ms_arena *arena)
+{
+    arena->frozen = true;
+    arenas->stats.frozen_arenas++;
+    if (arenas->sink->emit != NULL) {
+        arenas->sink->emit(arenas->sink->ctx, &(struct ms_event){.kind = MS_EVENT_ARENA_FROZEN,
+                                                                 .device = arenas->device,
+                                                                 .owner = MS_OWNER_POOL,
+                                                                 .addr = arena->addr,
+                                                                 .bytes = arena->bytes});
+    }
+}
+
+/* The live block around addr, which is an arena from here on. State lock. */
+static struct ms_range *mark_block(struct ms_pool *pool, ms_addr_t addr) MS_REQUIRES(ms_state_role)
+{
+    struct ms_range *range = ms_block_around(pool, addr);
+    if (range != NULL && !range->arena) {
+        range->arena = true;
+        pool->count.arena_bytes += range->live.asked_bytes;
+        ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_BLOCK_ARENA,
+                                              .owner = MS_OWNER_POOL,
+                                              .id = range->live.id,
+                                              .addr = range->addr,
+                                              .bytes = range->live.asked_bytes});
+    }
+    return range;
+}
+
+/* The arena that addr lies in, made at the first birth in its block. Null where there is none. */
+static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct ms_segment *segment,
+                                        ms_addr_t addr, uint64_t *block_id)
+    MS_REQUIRES(ms_state_role)
+{
+    struct ms_pool *pool = arenas->pool;
+    *block_id = 0;
+    if (segment != NULL) {
+        struct ms_arena *arena =
+            segment->granules[(addr - segment->base) >> segment->granule_shift].arena;
+        if (arena != NULL) {
+            *block_id = arena->id;
+            return arena;
+        }
+    }
+    struct ms_range *range = pool == NULL ? NULL : mark_block(pool, addr);
+    if (range == NULL) {
+        return NULL;
+    }
+    *block_id = range->live.id;
+    if (range->live.holes == NULL && segment != NULL) {
+        (void)ms_granules_arena(pool, range); /* without it nothing can be taken */
+    }
+    return range->live.holes;
+}
+
+static inline bool fits(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes)
+{
+    return addr != 0 && bytes != 0 && bytes <= UINT64_MAX - addr &&
+           (segment == NULL || bytes <= segment->bytes - (addr - segment->base));
+}
+
+static inline bool add(struct ms_arenas *arenas, struct ms_segment *segment, ms_addr_t addr,
+                       uint64_t bytes, uint32_t site, struct ms_tensor *out)
+{
+    if (arenas->next_id == arenas->end_id) {
+        arenas->next_id = ms_ids_take(IDS_AT_A_TIME);
+        arenas->end_id = arenas->next_id + IDS_AT_A_TIME;
+    }
+    *out = (struct ms_tensor){.addr = addr,
+                              .bytes = bytes,
+                              .id = arenas->next_id,
+                              .site = site,
+                              .counted = segment != NULL};
+    if (!ms_tensors_add(&arenas->tensors, segment, out)) {
+        return false;
+    }
+    struct ms_arenas_stats *stats = &arenas->stats;
+    arenas->next_id++;
+    stats->allocations++;
+    stats->live_tensors++;
+    stats->live_bytes += bytes;
+    if (stats->live_bytes > stats->peak_live_bytes) {
+        stats->peak_live_bytes = stats->live_bytes;
+    }
+    return true;
+}
+
+/* What the lock's holder has seen to; *unbacked: what is left to do without it. */
+static ms_status_t born(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes, uint32_t site,
+                        uint64_t total_bytes, bool capturing, bool *unbacked)
+    MS_REQUIRES(ms_state_role)
+{
+    struct ms_segment *segment = segment_of(arenas, addr);
+    if (!fits(segment, addr, bytes) || ms_tensors_overlap(&arenas->tensors, segment, addr, bytes)) {
+        arenas->stats.invalid_reports++;
+        return MS_ERR_INVALID;
+    }
+    struct ms_tensor tensor;
+    if (!add(arenas, segment, addr, bytes, site, &tensor)) {
+        /* It lives where nobody knows of it: nothing may be taken from under it. */
+        if (arenas->pool != NULL) {
+            arenas->pool->frozen = true;
+        }
+        return MS_ERR_NO_MEMORY;
+    }
+    uint64_t block_id = 0;
+    struct ms_arena *arena = arena_at(arenas, segment, addr, &block_id);
+    if (arenas->pool != NULL) {
+        if (arenas->pool->proxies.fresh != NULL) {
+            ms_proxies_tensor_allocated(arenas->pool, addr, bytes);
+        }
+        if (segment != NULL) {
+            *unbacked = touch(arenas->pool, segment, addr, bytes);
+        }
+    }
+    if (capturing && arena != NULL && !arena->frozen) {
+        freeze(arenas, arena);
+    }
+    tell(arenas, MS_EVENT_TENSOR_BORN, &tensor, site, block_id);
+    return compare_total(arenas, total_bytes);
+}
+
+/* Backs what the tensor lies on. Its owner waits for us, so it cannot go away meanwhile. */
+static ms_status_t back(struct ms_pool *pool, ms_addr_t addr, uint64_t bytes)
+{
+    ms_status_t status = MS_OK;
+    ms_growth_acquire(pool);
+    struct ms_segment *segment = ms_segment_of(pool, addr);
+    if (segment != NULL && segment->granules != NULL) {
+        uint64_t from = 0;
+        uint64_t to = 0;
+        slots_of(segment, addr, bytes, &from, &to);
+        if (ms_holes_want_backing(pool, segment, from, to)) {
+            status = ms_holes_back(pool, segment, from, to);
+        }
+    }
+    ms_growth_release(pool);
+    return status;
+}
+
+/* The reports are not what they should be: from here on nothing rests on them. */
+static void distrust(struct ms_arenas *arenas)
+{
+    struct ms_pool *pool = arenas->pool;
+    if (pool != NULL && pool->granule_bytes != 0) {
+        ms_growth_acquire(pool);
+        if (!arenas->distrusted) {
+            arenas->distrusted = true;
+            ms_holes_freeze(pool);
+        }
+        ms_growth_release(pool);
+    }
+}
+
+__attribute__((hot)) ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_addr_t addr,
+                                                     uint64_t bytes, uint32_t site,
+                                                     uint64_t total_bytes)
+{
+    struct ms_pool *pool = arenas->pool;
+    bool capturing = pool != NULL && pool->ops->capturing(pool->ops->ctx);
+    bool unbacked = false;
+    arenas_acquire(arenas);
+    ms_status_t status = born(arenas, addr, bytes, site, total_bytes, capturing, &unbacked);
+    arenas_release(arenas);
+    if (status != MS_OK) {
+        distrust(arenas);
+    }
+    if (unbacked) {
+        ms_status_t backed = back(pool, addr, bytes);
+        status = backed != MS_OK ? backed : status;
+    }
+    return status;
+}
+
+/* ---- deaths */
+
+static inline __attribute__((hot)) bool bury(struct ms_arenas *arenas, struct ms_segment *segment,
+                                             ms_addr_t addr)
+{
+    struct ms_tensor tensor;
+    if (!ms_tensors_take(&arenas->tensors, segment, addr, &tensor)) {
+        return false;
+    }
+    arenas->stats.frees++;
+    arenas->stats.live_tensors--;
+    arenas->stats.live_bytes -= tensor.bytes;
+    if (segment != NULL && tensor.counted != 0) {
+        leave(arenas->pool, segment, addr, tensor.bytes);
+    }
+    tell(arenas, MS_EVENT_TENSOR_DIED, &tensor, 0, 0);
+    return true;
+}
+
+__attribute__((hot)) ms_status_t ms_arenas_freed(ms_arenas_t *arenas, ms_addr_t addr,
+                                                 uint64_t bytes, uint64_t total_bytes)
+{
+    (void)bytes; /* the birth's size is the one that was counted */
+    ms_status_t status = MS_ERR_INVALID;
+    arenas_acquire(arenas);
+    if (bury(arenas, segment_of(arenas, addr), addr)) {
+        status = compare_total(arenas, total_bytes);
+    } else {
+        arenas->stats.invalid_reports++;
+    }
+    arenas_release(arenas);
+    if (status != MS_OK) {
+        distrust(arenas);
+    }
+    return status;
+}
+
+void ms_arenas_bury(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes)
+{
+    struct ms_segment *segment = segment_of(arenas, addr);
+    if (segment != NULL && bytes > segment->bytes - (addr - segment->base)) {
+        bytes = segment->bytes - (addr - segment->base);
+    }
+    const struct ms_tensor *tensor = NULL;
+    while ((tensor = ms_tensors_any_in(&arenas->tensors, segment, addr, bytes)) != NULL) {
+        (void)bury(arenas, segment, tensor->addr);
+    }
+}
+
+void ms_arenas_block_gone(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes)
+{
+    arenas_acquire(arenas);
+    ms_arenas_bury(arenas, addr, bytes);
+    arenas_release(arenas);
+}
+
+void ms_arenas_around(struct ms_arenas *arenas, const struct ms_segment *segment, ms_addr_t *addr,
+                      uint64_t *bytes)
+{
+    const struct ms_tensor *tensor =
+        ms_tensors_below(&arenas->tensors, segment, segment->base, *addr + 1);
+    if (tensor != NULL && *addr - tensor->addr < tensor->bytes) {
+        *addr = tensor->addr;
+        *bytes = tensor->bytes;
+    }
+}
+
+static void each_in(const struct ms_arenas *arenas, struct ms_segment *segment,
+                    void (*visit)(void *ctx, struct ms_segment *segment,
+                                  const struct ms_tensor *tensor),
+                    void *ctx)
+{
+    const struct ms_tensors *tensors = &arenas->tensors;
+    ms_addr_t above = segment->base + segment->bytes;
+    const struct ms_tensor *tensor = NULL;
+    while ((tensor = ms_tensors_below(tensors, segment, segment->base, above)) != NULL) {
+        above = tensor->addr;
+        visit(ctx, segment, tensor);
+    }
+    tensor = ms_tensors_in_tree(tensors, segment->base);
+    while (tensor != NULL && tensor->addr - segment->base < segment->bytes) {
+        visit(ctx, segment, tensor);
+        tensor = ms_tensors_in_tree(tensors, tensor->addr + 1);
+    }
+}
+
+void ms_arenas_each(struct ms_arenas *arenas,
+                    void (*visit)(void *ctx, struct ms_segment *segment,
+                                  const struct ms_tensor *tensor),
+                    void *ctx)
+{
+    const struct ms_pool *pool = arenas->pool;
+    for (size_t at = 0; at < pool->segment_count; at++) {
+        if (pool->segments[at]->granules != NULL) {
+            each_in(arenas, pool->segments[at], visit, ctx);
+        }
+    }
+}
+
+void ms_arenas_segment_gone(struct ms_arenas *arenas, const struct ms_segment *segment)
+{
+    if (arenas->recent == segment) {
+        arenas->recent = NULL;
+    }
+}
+
+void ms_arenas_stats(ms_arenas_t *arenas, struct ms_arenas_stats *out)
+{
+    arenas_acquire(arenas);
+    *out = arenas->stats;
+    arenas_release(arenas);
+}
+
+/* ---- the walker */
+
+/* What the live tensors of a segment add up to. */
+struct sum {
+    uint64_t tensors, bytes;
+    const char *violation;
+};
+
+static const char *check_granules(const struct ms_arenas *arenas, const struct ms_segment *segment,
+                                  const struct ms_granule *seen)
+{
+    const struct ms_pool *pool = arenas->pool;
+    for (uint64_t slot = 0; slot < segment->slot_count; slot++) {
+        const struct ms_granule *granule = &segment->granules[slot];
+        const struct ms_chunk *chunk = segment->slots[slot];
+        bool backed = chunk != NULL && !chunk->stuck;
+        bool quiet = granule->arena != NULL && granule->tensors == 0 && !granule->unbacked &&
+                     !granule->fresh;
+        if (granule->tensors != seen[slot].tensors ||
+            granule->ends_before != seen[slot].ends_before) {
+            return "a granule's count of live tensors is wrong";
+        }
+        if ((granule->unbacked || granule->fresh) && granule->arena == NULL) {
+            return "a granule of no arena is owed something, or fresh";
+        }
+        if (granule->fresh && granule->tensors > 0) {
+            return "a live tensor lies on a page of a request under way";
+        }
+        if (granule->arena != NULL && granule->unbacked == backed) {
+            return "an arena's granule is not as backed as it says";
+        }
+        if (granule->unbacked && granule->tensors > 0 && !granule->refused) {
+            return "a live tensor lies on an unbacked granule";
+        }
+        if (quiet != ms_quiet_test(segment, slot)) {
+            return "a granule is not as quiet as it says";
+        }
+        if (granule->epoch > pool->epochs.current) {
+            return "a granule's epoch has not begun";
+        }
+    }
+    return NULL;
+}
+
+static void note(const struct ms_arenas *arenas, const struct ms_segment *segment,
+                 struct ms_granule *seen, const struct ms_tensor *tensor)
+{
+    uint64_t from = 0;
+    uint64_t to = 0;
+    slots_of(segment, tensor->addr, tensor->bytes, &from, &to);
+    for (uint64_t slot = from; slot < to; slot++) {
+        seen[slot].tensors++;
+    }
+    uint64_t left_bytes =
+        to * arenas->pool->granule_bytes - (tensor->addr - segment->base + tensor->bytes);
+    if (to < segment->slot_count && left_bytes <= MS_OVERREAD_BYTES) {
+        seen[to].ends_before++;
+    }
+}
+
+static void check_segment(struct ms_arenas *arenas, struct ms_segment *segment, struct sum *sum)
+{
+    const struct ms_tensors *tensors = &arenas->tensors;
+    size_t bytes = segment->slot_count * sizeof(struct ms_granule);
+    struct ms_granule *seen = ms_pages_map(bytes);
+    if (seen == NULL) {
+        sum->violation = "the host has no memory to look";
+        return;
+    }
+    ms_addr_t above = UINT64_MAX;
+    const struct ms_tensor *tensor =
+        ms_tensors_below(tensors, segment, segment->base, segment->base + segment->bytes);
+    while (tensor != NULL) {
+        sum->tensors++;
+        sum->bytes += tensor->bytes;
+        note(arenas, segment, seen, tensor);
+        if (tensor->addr + tensor->bytes > above) {
+            sum->violation = "two live tensors overlap";
+        }
+        above = tensor->addr;
+        tensor = ms_tensors_below(tensors, segment, segment->base, above);
+    }
+    tensor = ms_tensors_in_tree(tensors, segment->base);
+    while (tensor != NULL && tensor->addr - segment->base < segment->bytes) {
+        if (tensor->counted != 0) {
+            note(arenas, segment, seen, tensor);
+        }
+        tensor = ms_tensors_in_tree(tensors, tensor->addr + 1);
+    }
+    const char *violation = check_granules(arenas, segment, seen);
+    sum->violation = sum->violation != NULL ? sum->violation : violation;
+    ms_pages_unmap(seen, bytes);
+}
+
+static void check_tree(const struct ms_arenas *arenas, struct sum *sum)
+{
+    const struct ms_tensor *tensor = ms_tensors_in_tree(&arenas->tensors, 0);
+    while (tensor != NULL) {
+        sum->tensors++;
+        sum->bytes += tensor->bytes;
+        const struct ms_tensor *next = ms_tensors_in_tree(&arenas->tensors, tensor->addr + 1);
+        if (next != NULL && tensor->addr + tensor->bytes > next->addr) {
+            sum->violation = "two live tensors overlap";
+        }
+        tensor = next;
+    }
+}
+
+static const char *first_violation(struct ms_arenas *arenas)
+{
+    struct sum sum = {0};
+    const struct ms_arenas_stats *stats = &arenas->stats;
+    for (size_t at = 0; arenas->pool != NULL && at < arenas->pool->segment_count; at++) {
+        if (arenas->pool->segments[at]->granules != NULL) {
+            check_segment(arenas, arenas->pool->segments[at], &sum);
+        }
+    }
+    check_tree(arenas, &sum);
+    if (sum.violation == NULL &&
+        (sum.tensors != stats->live_tensors || stats->allocations - stats->frees != sum.tensors)) {
+        sum.violation = "the number of live tensors is not allocations less frees";
+    }
+    if (sum.violation == NULL &&
+        (sum.bytes != stats->live_bytes || sum.bytes > stats->peak_live_bytes)) {
+        sum.violation = "live bytes do not add up";
+    }
+    return sum.violation;
+}
+
+static const char *locked_violation(struct ms_arenas *arenas)
+{
+    arenas_acquire(arenas);
+    const char *violation = first_violation(arenas);
+    arenas_release(arenas);
+    return violation;
+}
+
+bool ms_arenas_is_valid(ms_arenas_t *arenas, char *why, size_t why_bytes)
+{
+    const char *violation = NULL;
+    if (arenas->pool != NULL) {
+        ms_growth_acquire(arenas->pool);
+        violation = locked_violation(arenas);
+        ms_growth_release(arenas->pool);
+    } else {
+        violation = locked_violation(arenas);
+    }
+    if (violation != NULL && why != NULL && why_bytes > 0) {
+        (void)snprintf(why, why_bytes, "%s", violation);
+    }
+    return violation == NULL;
+}
+
+/* With a pool its lock is ours, and the pool's part sees to it. */
+void ms_arenas_locks(ms_arenas_t *arenas, void (*act)(ms_lock_t *lock))
+{
+    act(&arenas->own_lock);
+}

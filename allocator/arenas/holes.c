@@ -1,0 +1,632 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Repairing a framework's fragmentation from below.
+ *
+ * A framework's allocator keeps segments (blocks of ours, or proxies in a reservation of its own)
+ * and carves tensors out of them. What no tensor touches it holds for later: memory that nobody
+ * uses and nobody else can have. So when memory is short, the chunks of such holes are taken, and
+ * put back when a tensor is born there again, before the framework hands its address out. The
+ * program keeps its allocator, its addresses and every feature; what it needs of the device comes
+ * down to the granules that its live tensors touch.
+ *
+ *   what may be taken   a chunk all of whose granules are quiet (granules.h), with all work
+ *                       done that was queued before their last deaths (epochs.c), in an arena that
+ *                       no stream captured in, and whose identity nobody else knows
+ *   which one           the one that is needed last, by the configured choice (choice.h); one right
+ *                       behind a live tensor's end only when there is no other
+ *   what it costs       an obligation (obligations.c): whatever is not backed can be backed again,
+ *                       if need be by host memory
+ *   a birth             finds its granules backed, or backs them itself before it returns, with
+ *                       chunks from (in this order) idle memory of the pool, the room promised in
+ *                       the budget, other holes, holes whose work will be done in time, the host
+ *   two at once         a chunk's slots are emptied under the state lock before the device unmaps
+ *                       it: a birth that comes meanwhile sees an unbacked granule, and waits for
+ *                       the growth lock
+ *
+ * Nothing is taken ahead of need. Neighbours go in one call, 4 to 12 chunks at once, so that at a
+ * cap of 1.02 x the peak of live bytes a step of the recorded jobs makes 6 calls to unmap at most:
+ * 0.15 ms by the dry device's costs, which is all that taking ahead could hide, and what it takes
+ * in vain has to be mapped again.
+ *
+ * While anything captures, no fence is taken or asked and nothing is taken for a block; a birth
+ * takes what is known idle already. Host chunks come back from under dead granules first. */
+#include <string.h>
+
+#include "allocator/arenas/holes.h"
+#include "allocator/backing/backing.h"
+#include "allocator/backing/choice.h"
+#include "allocator/backing/device_room.h"
+#include "allocator/backing/epochs.h"
+#include "allocator/backing/fences.h"
+#include "allocator/backing/granules.h"
+#include "allocator/backing/obligations.h"
+#include "allocator/backing/victims.h"
+#include "allocator/backing/wait.h"
+#include "allocator/device/budget.h"
+#include "allocator/pool_state.h"
+#include "allocator/space/tiling.h"
+
+/* ---- which chunks there are to take */
+
+enum fitness { NOT_TAKEABLE, TAKEABLE_LATER, TAKEABLE };
+
+static uint64_t chunk_slots(const struct ms_pool *pool, const struct ms_chunk *chunk)
+{
+    return chunk->bytes / pool->granule_bytes;
+}
+
+/* State lock. The first slot of the chunk is quiet. */
+static enum fitness fitness_of(const struct ms_pool *pool, const struct ms_segment *segment,
+                               const struct ms_chunk *chunk)
+{
+    const struct ms_granule *first = &segment->granules[chunk->slot];
+    if (first->arena->frozen || chunk->stuck) {
+        return NOT_TAKEABLE;
+    }
+    enum fitness fitness = TAKEABLE;
+    for (uint64_t slot = chunk->slot; slot < chunk->slot + chunk_slots(pool, chunk); slot++) {
+        const struct ms_granule *granule = &segment->granules[slot];
+        if (!ms_quiet_test(segment, slot) || granule->pinned || granule->arena != first->arena) {
+            return NOT_TAKEABLE;
+        }
+        if (granule->epoch > pool->epochs.done) {
+            fitness = TAKEABLE_LATER;
+        }
+    }
+    return fitness;
+}
+
+static void describe(const struct ms_pool *pool, const struct ms_segment *segment,
+                     const struct ms_chunk *chunk, struct ms_candidate *out)
+{
+    const struct ms_granule *granule = &segment->granules[chunk->slot];
+    *out = (struct ms_candidate){.addr = segment->base + chunk->slot * pool->granule_bytes,
+                                 .bytes = chunk->bytes,
+                                 .arena = granule->arena->addr,
+                                 .arena_bytes = granule->arena->bytes,
+                                 .reach_bytes = granule->arena->reach_bytes,
+                                 .now = pool->epochs.clock};
+    /* Of several granules: the last death, and the shortest time until one was needed again. */
+    for (uint64_t k = 0; k < chunk_slots(pool, chunk); k++, granule++) {
+        out->free_since = granule->since > out->free_since ? granule->since : out->free_since;
+        if (granule->last_gap != 0 && (out->last_gap == 0 || granule->last_gap < out->last_gap)) {
+            out->last_gap = granule->last_gap;
+        }
+    }
+}
+
+/* The next chunk at or behind *slot that begins on a quiet granule; *slot moves past it. */
+static struct ms_chunk *next_quiet(const struct ms_segment *segment, uint64_t *slot)
+{
+    while (*slot < segment->slot_count) {
+        uint64_t word = segment->quiet[*slot / 64] & (UINT64_MAX << (*slot % 64));
+        if (word == 0) {
+            *slot = (*slot / 64 + 1) * 64;
+            continue;
+        }
+        uint64_t at = *slot / 64 * 64 + (uint64_t)__builtin_ctzll(word);
+        *slot = at + 1;
+        struct ms_chunk *chunk = segment->slots[at];
+        if (chunk->slot == at) {
+            return chunk;
+        }
+    }
+    return NULL;
+}
+
+/* Calls visit for each chunk that begins on a quiet granule, until it returns false. */
+typedef bool (*visit_fn)(struct ms_pool *pool, struct ms_segment *segment, struct ms_chunk *chunk,
+                         void *ctx);
+
+static void for_each_quiet(struct ms_pool *pool, visit_fn visit, void *ctx)
+{
+    for (size_t at = 0; pool->count.quiet_granules > 0 && at < pool->segment_count; at++) {
+        struct ms_segment *segment = pool->segments[at];
+        uint64_t slot = 0;
+        struct ms_chunk *chunk = NULL;
+        while (segment->granules != NULL && (chunk = next_quiet(segment, &slot)) != NULL) {
+            if (!visit(pool, segment, chunk, ctx)) {
+                return;
+            }
+        }
+    }
+}
+
+struct tally {
+    uint64_t enough_bytes, takeable_bytes;
+    bool pending;
+};
+
+static bool count_one(struct ms_pool *pool, struct ms_segment *segment, struct ms_chunk *chunk,
+                      void *ctx)
+{
+    struct tally *tally = ctx;
+    enum fitness fitness = chunk->host ? NOT_TAKEABLE : fitness_of(pool, segment, chunk);
+    tally->takeable_bytes += fitness == TAKEABLE ? chunk->bytes : 0;
+    tally->pending = tally->pending || fitness == TAKEABLE_LATER;
+    return tally->takeable_bytes < tally->enough_bytes;
+}
+
+uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pending)
+{
+    struct tally tally = {.enough_bytes = enough_bytes};
+    ms_state_acquire(pool);
+    if (!pool->frozen) {
+        for_each_quiet(pool, count_one, &tally);
+    }
+    ms_state_release(pool);
+    if (pending != NULL) {
+        *pending = tally.pending;
+    }
+    return tally.takeable_bytes;
+}
+
+/* ---- victims */
+
+struct victims {
+    const struct ms_choice *choice;
+    bool host; /* chunks on the host, instead of those on the device */
+    struct ms_victim *heap;
+    size_t count, room;
+};
+
+static bool collect_one(struct ms_pool *pool, struct ms_segment *segment, struct ms_chunk *chunk,
+                        void *ctx)
+{
+    struct victims *victims = ctx;
+    if (chunk->host != victims->host || fitness_of(pool, segment, chunk) != TAKEABLE) {
+        return true;
+    }
+    struct ms_candidate candidate;
+    describe(pool, segment, chunk, &candidate);
+    victims->heap[victims->count++] =
+        (struct ms_victim){.rank = victims->choice->rank(victims->choice->ctx, &candidate),
+                           .behind_live = segment->granules[chunk->slot].ends_before > 0,
+                           .chunk = chunk};
+    return victims->count < victims->room;
+}
+
+/* Room for every quiet granule there is; less where the host has no memory. Growth lock. */
+static void make_room(struct ms_pool *pool)
+{
+    ms_state_acquire(pool);
+    size_t wanted = pool->count.quiet_granules + 64;
+    ms_state_release(pool);
+    ms_victims_need(pool, wanted);
+}
+
+/* Empties the slots of the best chunks, enough_bytes of them or all; they are listed by `next`. */
+static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, bool host)
+{
+    make_room(pool);
+    struct ms_choice const *choice =
+        pool->config.choice != NULL ? pool->config.choice : &ms_choice_default;
+    struct victims victims = {
+        .choice = choice, .host = host, .heap = pool->victims.heap, .room = pool->victims.room};
+    if (victims.room == 0) {
+        return NULL;
+    }
+    struct ms_chunk *list = NULL;
+    uint64_t bytes = 0;
+    ms_state_acquire(pool);
+    for_each_quiet(pool, collect_one, &victims);
+    ms_victims_order(victims.heap, victims.count);
+    while (victims.count > 0 && bytes < enough_bytes) {
+        struct ms_chunk *chunk = ms_victims_pop(victims.heap, &victims.count).chunk;
+        uint64_t slots = chunk_slots(pool, chunk);
+        ms_granules_unbacked(pool, chunk->segment, chunk->slot, chunk->slot + slots);
+        memset(&chunk->segment->slots[chunk->slot], 0, ms_pointers_bytes(slots));
+        ms_granules_place(pool, chunk->segment, chunk->slot, chunk->slot + slots, NULL);
+        chunk->next = list;
+        list = chunk;
+        bytes += chunk->bytes;
+    }
+    ms_state_release(pool);
+    return list;
+}
+
+/* The device would not: the chunk stands where it stood. */
+static void attach_again(struct ms_pool *pool, struct ms_chunk *chunk)
+{
+    uint64_t slots = chunk_slots(pool, chunk);
+    ms_state_acquire(pool);
+    for (uint64_t k = 0; k < slots; k++) {
+        chunk->segment->slots[chunk->slot + k] = chunk;
+    }
+    ms_granules_place(pool, chunk->segment, chunk->slot, chunk->slot + slots, chunk);
+    ms_granules_backed(pool, chunk->segment, chunk->slot, chunk->slot + slots);
+    ms_state_release(pool);
+}
+
+/* Unmaps detached chunks; what could not be unmapped stands where it stood. */
+static ms_status_t unmap_detached(struct ms_pool *pool, struct ms_chunk *list,
+                                  uint64_t *taken_bytes, uint64_t *chunks)
+    MS_REQUIRES(ms_growth_role)
+{
+    ms_status_t status = MS_OK;
+    list = ms_chunks_by_address(list); /* neighbours go in one call */
+    while (list != NULL) {
+        struct ms_chunk *run[MS_RUN_CHUNKS];
+        size_t count = ms_chunks_take_run(pool, &list, run);
+        if (status == MS_OK) {
+            status = ms_backing_unmap(pool, run, count);
+        }
+        for (size_t at = 0; at < count; at++) {
+            if (status == MS_OK) {
+                *taken_bytes += run[at]->bytes;
+                *chunks += 1;
+                ms_backing_add_spare(pool, run[at]);
+            } else {
+                attach_again(pool, run[at]);
+            }
+        }
+    }
+    return status;
+}
+
+ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t *taken_bytes)
+{
+    if (pool->frozen || enough_bytes == 0) {
+        return MS_OK;
+    }
+    uint64_t chunks = 0;
+    ms_status_t status =
+        unmap_detached(pool, detach(pool, enough_bytes, false), taken_bytes, &chunks);
+    ms_state_acquire(pool);
+    pool->count.holes_taken += chunks;
+    ms_state_release(pool);
+    return status;
+}
+
+/* ---- for blocks */
+
+uint64_t ms_holes_room(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t room = ms_obligations_room(pool);
+    room += room < bytes ? ms_holes_takeable(pool, bytes - room, NULL) : 0;
+    uint64_t on_host = ms_obligations_host_room(pool);
+    room = room < on_host ? room : on_host;
+    room -= room % pool->granule_bytes;
+    return room < bytes ? room : bytes;
+}
+
+ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes)
+{
+    uint64_t over = ms_obligations_overshoot(pool);
+    if (ms_obligations_host_room(pool) < bytes) {
+        return MS_ERR_NO_MEMORY;
+    }
+    uint64_t promised = ms_obligations_room(pool);
+    uint64_t from_holes = bytes > promised ? bytes - promised : 0;
+    if (from_holes > 0 && ms_holes_takeable(pool, from_holes, NULL) < from_holes) {
+        ms_epochs_fence(pool);
+        ms_epochs_poll(pool);
+        if (ms_holes_takeable(pool, from_holes, NULL) < from_holes) {
+            return MS_ERR_NO_MEMORY;
+        }
+    }
+    /* Room that is only promised costs no unmapping. What is promised beyond the limit is none. */
+    uint64_t unpromised = ms_obligations_to_host(pool, bytes + over);
+    uint64_t freed = unpromised > over ? unpromised - over : 0;
+    if (freed >= bytes) {
+        return MS_OK;
+    }
+    ms_status_t status = ms_obligations_secure(pool, bytes - freed, false);
+    if (status == MS_OK) {
+        status = ms_holes_take(pool, bytes - freed, taken_bytes);
+    }
+    /* Chunks may have been larger than what was secured for them. */
+    return status == MS_OK ? ms_obligations_secure(pool, 0, true) : status;
+}
+
+/* ---- host chunks under nothing live */
+
+static void forget_draining(struct ms_pool *pool, struct ms_range *range)
+{
+    struct ms_range **link = &pool->draining;
+    while (*link != range) {
+        link = &(*link)->draining.next;
+    }
+    *link = range->draining.next;
+}
+
+static bool drained(const struct ms_pool *pool, const struct ms_range *range)
+{
+    return range->state == MS_RANGE_DRAINING && range->draining.epoch <= pool->epochs.done;
+}
+
+/* All of the granule around a draining range, as one busy range; null where something else lies in
+ * it, or its work is not known to be done. */
+static struct ms_range *take_drained(struct ms_pool *pool, struct ms_range *range)
+    MS_REQUIRES(ms_state_role)
+{
+    uint64_t granule = pool->granule_bytes;
+    ms_addr_t begin = range->addr - (range->addr - range->segment->base) % granule;
+    while (drained(pool, range) && range->addr > begin) {
+        range = range->prev;
+    }
+    const struct ms_range *last = range;
+    while (drained(pool, last) && last->addr + last->bytes < begin + granule) {
+        last = last->next;
+    }
+    if (!drained(pool, range) || !drained(pool, last)) {
+        return NULL;
+    }
+    forget_draining(pool, range);
+    range->state = MS_RANGE_BUSY;
+    while (range->bytes < granule) {
+        forget_draining(pool, range->next);
+        ms_range_absorb_next(pool, range);
+    }
+    return range;
+}
+
+void ms_holes_drain_no_more(struct ms_pool *pool)
+{
+    ms_state_acquire(pool);
+    struct ms_range **link = &pool->draining;
+    while (*link != NULL) {
+        struct ms_range *range = *link;
+        const struct ms_segment *segment = range->segment;
+        if (segment->slots[(range->addr - segment->base) / pool->granule_bytes]->host) {
+            link = &range->draining.next;
+        } else {
+            *link = range->draining.next;
+            range->state = MS_RANGE_BUSY;
+            ms_range_make_free(pool, range, NULL);
+        }
+    }
+    ms_state_release(pool);
+}
+
+static void drain(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+{
+    ms_state_acquire(pool);
+    struct ms_range *next = pool->draining;
+    while (next != NULL) {
+        struct ms_range *range = take_drained(pool, next);
+        if (range == NULL) {
+            next = next->draining.next;
+            continue;
+        }
+        struct ms_segment *segment = range->segment;
+        uint64_t slot = (range->addr - segment->base) / pool->granule_bytes;
+        struct ms_chunk *chunk = segment->slots[slot];
+        ms_state_release(pool);
+        bool unmapped = ms_backing_unmap(pool, &chunk, 1) == MS_OK;
+        if (unmapped) {
+            ms_backing_add_spare(pool, chunk);
+        }
+        ms_state_acquire(pool);
+        if (unmapped) {
+            segment->slots[slot] = NULL;
+            ms_granules_place(pool, segment, slot, slot + 1, NULL);
+            ms_range_make_hole(pool, range);
+        } else {
+            range->state = MS_RANGE_DRAINING;
+            range->draining.next = pool->draining;
+            range->draining.epoch = pool->epochs.current;
+            pool->draining = range;
+        }
+        /* Others may have changed the list meanwhile. */
+        next = pool->draining;
+    }
+    ms_state_release(pool);
+}
+
+void ms_holes_recover(struct ms_pool *pool)
+{
+    if (pool->count.host_backed_bytes == 0) {
+        return;
+    }
+    ms_epochs_fence(pool);
+    ms_epochs_poll(pool);
+    drain(pool);
+    if (!pool->frozen) {
+        uint64_t bytes = 0;
+        uint64_t chunks = 0;
+        (void)unmap_detached(pool, detach(pool, UINT64_MAX, true), &bytes, &chunks);
+    }
+}
+
+/* ---- for births */
+
+/* What a birth could get now: idle chunks of the pool, and of holes. */
+static uint64_t at_hand(struct ms_pool *pool, uint64_t bytes, bool *pending)
+    MS_REQUIRES(ms_growth_role)
+{
+    uint64_t idle = ms_backing_idle_chunks(pool, bytes);
+    uint64_t left = bytes > idle ? bytes - idle : 0;
+    *pending = false;
+    uint64_t holes = left > 0 ? ms_holes_takeable(pool, left, pending) : 0;
+    ms_state_acquire(pool);
+    *pending = *pending || pool->count.pending_bytes > 0;
+    ms_state_release(pool);
+    return idle + holes;
+}
+
+static void look(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+{
+    (void)ms_fences_poll(pool);
+    ms_epochs_poll(pool);
+}
+
+/* Waits until so much is at hand, or nothing more will come. */
+static void await_chunks(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+{
+    struct ms_wait wait = ms_wait_begin(pool, true);
+    bool pending = false;
+    look(pool);
+    for (unsigned turn = 0; at_hand(pool, bytes, &pending) < bytes && pending; turn++) {
+        ms_fences_take(pool, turn > 0);
+        ms_epochs_fence(pool);
+        look(pool);
+        if (at_hand(pool, bytes, &pending) >= bytes || !pending || ms_wait_left_ns(&wait) == 0 ||
+            pool->ops->capturing(pool->ops->ctx)) {
+            return;
+        }
+        /* Others may grow meanwhile: nothing of ours may lie about. */
+        (void)ms_backing_release_spares(pool);
+        if (!ms_fences_wait(pool, turn, &wait) && !ms_epochs_wait(pool, &wait)) {
+            return;
+        }
+        look(pool);
+    }
+}
+
+/* Makes spares for `bytes` under a birth, less what the budget will give. */
+static void gather(struct ms_pool *pool, uint64_t bytes, uint64_t budget_bytes)
+    MS_REQUIRES(ms_growth_role)
+{
+    if (bytes > budget_bytes) {
+        await_chunks(pool, bytes - budget_bytes);
+    }
+    /* What fails here is made up for by the next means. */
+    uint64_t taken = 0;
+    (void)ms_backing_unmap_idle(pool, bytes, &taken);
+    if (bytes > taken + budget_bytes) {
+        uint64_t from_holes = 0;
+        (void)ms_holes_take(pool, bytes - taken - budget_bytes, &from_holes);
+    }
+}
+
+static uint64_t unbacked_bytes(struct ms_pool *pool, const struct ms_segment *segment,
+                               uint64_t from, uint64_t to)
+{
+    uint64_t bytes = 0;
+    ms_state_acquire(pool);
+    /* A reservation may have been given up while we waited. */
+    if (segment->granules != NULL) {
+        bytes = ms_granules_unbacked_bytes(pool, segment, from, to);
+    }
+    ms_state_release(pool);
+    return bytes;
+}
+
+static void note_refused(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                         uint64_t to)
+{
+    ms_state_acquire(pool);
+    for (uint64_t slot = from; segment->granules != NULL && slot < to; slot++) {
+        segment->granules[slot].refused = segment->granules[slot].unbacked;
+    }
+    ms_state_release(pool);
+}
+
+/* On the host, with nothing to keep: what is being born there is all that lies on it. State lock.
+ */
+static bool gives_way(const struct ms_pool *pool, const struct ms_granule *granule)
+{
+    return granule->on_host && granule->tensors == 1 && granule->arena != NULL &&
+           !granule->arena->frozen && !granule->pinned && !pool->frozen &&
+           granule->epoch <= pool->epochs.done;
+}
+
+bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segment, uint64_t from,
+                           uint64_t to)
+{
+    bool wanted = false;
+    /* What died there is known idle by now, or will be at the next birth. */
+    ms_epochs_fence(pool);
+    ms_epochs_poll(pool);
+    ms_state_acquire(pool);
+    for (uint64_t slot = from; segment->granules != NULL && slot < to && !wanted; slot++) {
+        const struct ms_granule *granule = &segment->granules[slot];
+        wanted = granule->unbacked || gives_way(pool, granule);
+    }
+    ms_state_release(pool);
+    return wanted;
+}
+
+static void give_way(struct ms_pool *pool, struct ms_segment *segment, uint64_t from, uint64_t to)
+    MS_REQUIRES(ms_growth_role)
+{
+    struct ms_chunk *list = NULL;
+    uint64_t bytes = 0;
+    uint64_t chunks = 0;
+    ms_state_acquire(pool);
+    for (uint64_t slot = from; segment->granules != NULL && slot < to; slot++) {
+        struct ms_chunk *chunk = segment->slots[slot];
+        if (gives_way(pool, &segment->granules[slot])) {
+            ms_granules_unbacked(pool, segment, slot, slot + 1);
+            ms_granules_place(pool, segment, slot, slot + 1, NULL);
+            segment->slots[slot] = NULL;
+            chunk->next = list;
+            list = chunk;
+        }
+    }
+    ms_state_release(pool);
+    (void)unmap_detached(pool, list, &bytes, &chunks);
+}
+
+/* What is born is hot: something colder goes to the host in its stead. */
+static ms_status_t spill_and_fill(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                                  uint64_t to, const struct ms_fill *fill)
+    MS_REQUIRES(ms_growth_role)
+{
+    uint64_t taken_bytes = 0;
+    struct ms_spill_need need = {.bytes = unbacked_bytes(pool, segment, from, to)};
+    ms_status_t status = pool->live->make_room(pool, &need, &taken_bytes);
+    return status == MS_OK ? ms_backing_fill_holes(pool, segment, from, to, fill) : status;
+}
+
+ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                          uint64_t to)
+{
+    ms_status_t status = MS_OK;
+    struct ms_fill fill = {.birth = true};
+    pool->moving.refused = false;
+    (void)ms_backing_release_spares(pool);
+    ms_device_room_sample(pool);
+    ms_holes_recover(pool);
+    if (pool->live->possible(pool)) {
+        give_way(pool, segment, from, to);
+    }
+    /* Memory is short: what has died by now will be known idle when it is wanted next. */
+    ms_epochs_fence(pool);
+    /* First trusting the budget, then without it: the device may have less than the cap. */
+    for (int without_budget = 0; without_budget < 2; without_budget++) {
+        uint64_t budget_bytes =
+            without_budget ? 0
+                           : ms_obligations_room(pool) + ms_budget_free_bytes(pool->config.budget);
+        gather(pool, unbacked_bytes(pool, segment, from, to), budget_bytes);
+        status = ms_backing_fill_holes(pool, segment, from, to, &fill);
+        if (status == MS_OK) {
+            break;
+        }
+    }
+    if (status != MS_OK && pool->live->possible(pool)) {
+        status = spill_and_fill(pool, segment, from, to, &fill);
+    }
+    if (status != MS_OK) {
+        fill.host = true;
+        status = ms_backing_fill_holes(pool, segment, from, to, &fill);
+    }
+    if (status != MS_OK) {
+        note_refused(pool, segment, from, to);
+    }
+    (void)ms_backing_release_spares(pool);
+    ms_obligations_settle(pool);
+    return status;
+}
+
+void ms_holes_freeze(struct ms_pool *pool)
+{
+    ms_state_acquire(pool);
+    pool->frozen = true;
+    ms_state_release(pool);
+    for (size_t at = 0; at < pool->segment_count; at++) {
+        struct ms_segment *segment = pool->segments[at];
+        if (segment->granules != NULL) {
+            (void)ms_holes_back(pool, segment, 0, segment->slot_count);
+        }
+    }
+}
+
+void ms_holes_forget(struct ms_pool *pool)
+{
+    struct ms_victims *victims = &pool->victims;
+    if (victims->heap != NULL) {
+        ms_pages_unmap(victims->heap, victims->room * sizeof(*victims->heap));
+        victims->heap = NULL;
+    }
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Holes of arenas: their chunks are taken, and put back (holes.c has the plan). Growth lock held,
+ * state lock not. */
+#ifndef MEMSHIM_ALLOCATOR_ARENAS_HOLES_H
+#define MEMSHIM_ALLOCATOR_ARENAS_HOLES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/base/lock_annotations.h"
+#include "allocator/space/block.h"
+#include "allocator/space/segment.h"
+
+/* How much, up to `enough_bytes` or a little more, could be taken now. *pending: whether more will
+ * be when queued work is done; may be null. */
+uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pending)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Makes spares of chunks of holes until enough_bytes have been or none is left. What covers them is
+ * the caller's business. Adds to *taken_bytes. */
+ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t *taken_bytes)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* How much of `bytes` ms_holes_make_room could make room for at once. */
+uint64_t ms_holes_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* Makes room for a request that the budget lacks `bytes` for: promises move to the host, then
+ * chunks of holes become spares (*taken_bytes). Does not wait. MS_ERR_NO_MEMORY: not enough. */
+ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Of the slots [from, to), in which a tensor is born: whether ms_holes_back has anything to do. */
+bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segment, uint64_t from,
+                           uint64_t to) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Backs all unbacked granules in the slots [from, to), by whatever means; may wait. Host chunks
+ * that hold nothing but what is being born give way to those of the device. */
+ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                          uint64_t to) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+/* Likewise all there are; nothing is taken any more, for good. */
+void ms_holes_freeze(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Gets host chunks back that stand behind nothing live. */
+void ms_holes_recover(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Ranges wait here for the work on their host chunks. Those whose contents have moved to the device
+ * meanwhile become free at once: the move waited for that work. */
+void ms_holes_drain_no_more(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* At the pool's end. */
+void ms_holes_forget(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a framework may have one more page (proxy.c).
+ *
+ * Nothing can be refused once a page is mapped, so this is where a request that does not fit is
+ * refused. A request may make many pages before its tensor is reported, and it will use all of
+ * them: what they lack is wanted beside the new page, and no part of them counts as a hole. */
+#include "allocator/arenas/page_room.h"
+#include "allocator/arenas/holes.h"
+#include "allocator/backing/backing.h"
+#include "allocator/backing/device_room.h"
+#include "allocator/backing/epochs.h"
+#include "allocator/backing/fences.h"
+#include "allocator/backing/obligations.h"
+#include "allocator/backing/wait.h"
+#include "allocator/device/budget.h"
+#include "allocator/pool_state.h"
+
+/* A request asks for its pages one by one, and nobody says how many there will be. What is spilled
+ * for one of them is at least this part of those that it has made, so that a request of any size
+ * needs few standstills, and what is spilled in vain is at most this part of it. */
+enum { MORE_PART = 8 };
+
+/* What the device lacks for a framework that uses the new page and all its fresh ones. Promised
+ * room counts as there: what it is promised to is fresh and counted, or not in use. */
+static uint64_t lacking(struct ms_pool *pool, uint64_t bytes, bool *pending)
+    MS_REQUIRES(ms_growth_role)
+{
+    ms_state_acquire(pool);
+    uint64_t wanted = bytes + pool->count.fresh_unbacked_bytes;
+    /* What had to be born on the host is short of room on the device as well. */
+    wanted += pool->config.spill_limit_bytes == 0 ? pool->count.host_backed_bytes : 0;
+    *pending = pool->count.pending_bytes > 0;
+    ms_state_release(pool);
+    uint64_t room = ms_budget_free_bytes(pool->config.budget) + ms_obligations_room(pool);
+    room += room < wanted ? ms_backing_idle_chunks(pool, wanted - room) : 0;
+    bool later = false;
+    room += room < wanted ? ms_holes_takeable(pool, wanted - room, &later) : 0;
+    *pending = *pending || later;
+    return room < wanted ? wanted - room : 0;
+}
+
+/* Room that could be promised: what the budget has or would have of idle chunks, and the host. */
+static uint64_t coverable(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+{
+    uint64_t room = ms_budget_free_bytes(pool->config.budget) + ms_obligations_host_room(pool);
+    return room < bytes ? room + ms_backing_idle_chunks(pool, bytes - room) : room;
+}
+
+static bool has_room(struct ms_pool *pool, uint64_t bytes, bool *pending)
+    MS_REQUIRES(ms_growth_role)
+{
+    return lacking(pool, bytes, pending) == 0 && coverable(pool, bytes) >= bytes;
+}
+
+/* Whether it could all be used; waits for work in flight if that may help. */
+static bool await_room(struct ms_pool *pool, uint64_t bytes, bool may_wait)
+    MS_REQUIRES(ms_growth_role)
+{
+    struct ms_wait wait = ms_wait_begin(pool, may_wait);
+    bool pending = false;
+    for (unsigned turn = 0; !has_room(pool, bytes, &pending); turn++) {
+        if (!pending || pool->ops->capturing(pool->ops->ctx)) {
+            return false;
+        }
+        ms_fences_take(pool, turn > 0);
+        ms_epochs_fence(pool);
+        (void)ms_fences_poll(pool);
+        ms_epochs_poll(pool);
+        if (has_room(pool, bytes, &pending)) {
+            return true;
+        }
+        if (ms_wait_left_ns(&wait) == 0 ||
+            (!ms_fences_wait(pool, turn, &wait) && !ms_epochs_wait(pool, &wait))) {
+            return false;
+        }
+        (void)ms_fences_poll(pool);
+        ms_epochs_poll(pool);
+    }
+    return true;
+}
+
+/* Nothing stands behind it yet; room for it is found where idle chunks hold what could cover it. */
+static ms_status_t promise_all(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+{
+    uint64_t room = ms_budget_free_bytes(pool->config.budget);
+    if (room < bytes && !pool->ops->capturing(pool->ops->ctx)) {
+        uint64_t taken_bytes = 0;
+        (void)ms_backing_unmap_idle(pool, bytes - room, &taken_bytes);
+        (void)ms_backing_release_spares(pool);
+    }
+    return ms_obligations_secure(pool, bytes, true);
+}
+
+/* What cannot be had otherwise is made free by moving live memory to the host. */
+static ms_status_t spill_for(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+{
+    bool pending = false;
+    uint64_t missing = lacking(pool, bytes, &pending);
+    uint64_t taken_bytes = 0;
+    /* What moves to the host is no longer there to cover anything. */
+    bool serves = missing > 0 && coverable(pool, bytes) >= bytes;
+    ms_state_acquire(pool);
+    uint64_t fresh_bytes = pool->count.fresh_bytes;
+    ms_state_release(pool);
+    struct ms_spill_need need = {
+        .bytes = missing, .born_bytes = bytes + fresh_bytes, .more_bytes = fresh_bytes / MORE_PART};
+    ms_status_t status =
+        serves ? pool->live->make_room(pool, &need, &taken_bytes) : MS_ERR_NO_MEMORY;
+    (void)ms_backing_release_spares(pool);
+    if (status == MS_OK && !has_room(pool, bytes, &pending)) {
+        status = MS_ERR_NO_MEMORY;
+    }
+    return status == MS_OK ? promise_all(pool, bytes) : status;
+}
+
+ms_status_t ms_room_for_page(struct ms_pool *pool, uint64_t bytes, bool may_wait,
+                             enum ms_room *room)
+{
+    pool->moving.refused = false;
+    (void)ms_backing_release_spares(pool);
+    ms_device_room_sample(pool);
+    ms_holes_recover(pool);
+    *room = MS_ROOM_AT_ONCE;
+    if (bytes <= ms_budget_free_bytes(pool->config.budget)) {
+        return MS_OK;
+    }
+    *room = MS_ROOM_PROMISED;
+    if (await_room(pool, bytes, may_wait)) {
+        return promise_all(pool, bytes);
+    }
+    return may_wait ? spill_for(pool, bytes) : MS_ERR_NO_MEMORY;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* All proxies of a pool, for those inside the pool; proxy.h has what its users do with one. */
+#ifndef MEMSHIM_ALLOCATOR_ARENAS_PROXIES_H
+#define MEMSHIM_ALLOCATOR_ARENAS_PROXIES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/base/lock_annotations.h"
+#include "allocator/base/slab.h"
+#include "allocator/space/block.h"
+#include "allocator/space/segment.h"
+
+struct ms_proxies {
+    struct ms_slab slab;    /* growth lock */
+    struct ms_proxy *first; /* growth lock: all there are */
+    struct ms_proxy *fresh; /* state lock: of requests under way, see proxy.c */
+};
+
+/* Drops what tensors, granules and proxies keep of the segment, which is about to be removed. Both
+ * locks. */
+void ms_arenas_leave_segment(struct ms_pool *pool, struct ms_segment *segment)
+    MS_REQUIRES(ms_growth_role, ms_state_role);
+
+void ms_proxies_init(struct ms_pool *pool);
+
+/* At the pool's end. */
+void ms_proxies_drop(struct ms_pool *pool, bool device_gone) MS_REQUIRES(ms_growth_role);
+
+/* What those that are mapped nowhere are owed, and what their chunks hold. Growth lock. */
+uint64_t ms_proxies_sum(const struct ms_pool *pool, uint64_t *chunks_bytes)
+    MS_REQUIRES(ms_growth_role);
+
+/* What the fresh ones that are mapped nowhere are owed; *bytes: of all fresh ones. Both locks. */
+uint64_t ms_proxies_sum_fresh(const struct ms_pool *pool, uint64_t *bytes)
+    MS_REQUIRES(ms_growth_role, ms_state_role);
+
+/* The calling thread reports a tensor here. Pages that it made for the request that this ends, and
+ * those that the tensor touches, are fresh no more: from now on they may have holes. State lock. */
+void ms_proxies_tensor_allocated(struct ms_pool *pool, ms_addr_t addr, uint64_t bytes)
+    MS_REQUIRES(ms_state_role);
+
+#endif

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The index of live tensors: a hash table, boundary bits in each granule, and a tree: see
+ * tensors.h. */
+#include "allocator/arenas/tensors.h"
+#include "allocator/backing/granules.h"
+#include "allocator/pool_state.h"
+
+enum {
+    FIRST_SLOTS = 1024,
+    MOVE_AT_A_TIME = 8 /* slots of the old table, with each birth */
+};
+
+/* ---- hashed */
+
+static inline uint64_t home_of(const struct ms_tensor_table *table, ms_addr_t addr)
+{
+    uint64_t mixed = addr / MS_TENSOR_UNIT_BYTES * 0x9e3779b97f4a7c15u;
+    return (mixed ^ (mixed >> 32)) & (table->slots - 1);
+}
+
+static bool table_make(struct ms_tensor_table *table, uint64_t slots)
+{
+    *table = (struct ms_tensor_table){.slot = ms_pages_map_dense(slots * sizeof(struct ms_tensor)),
+                                      .slots = slots};
+    return table->slot != NULL;
+}
+
+static void table_drop(struct ms_tensor_table *table)
+{
+    if (table->slot != NULL) {
+        ms_pages_unmap(table->slot, table->slots * sizeof(struct ms_tensor));
+    }
+    *table = (struct ms_tensor_table){0};
+}
+
+static inline struct ms_tensor *table_find(const struct ms_tensor_table *table, ms_addr_t addr)
+{
+    if (table->used == 0) {
+        return NULL;
+    }
+    uint64_t at = home_of(table, addr);
+    while (table->slot[at].addr != 0) {
+        if (table->slot[at].addr == addr) {
+            return &table->slot[at];
+        }
+        at = (at + 1) & (table->slots - 1);
+    }
+    return NULL;
+}
+
+static inline void table_put(struct ms_tensor_table *table, const struct ms_tensor *tensor)
+{
+    uint64_t at = home_of(table, tensor->addr);
+    while (table->slot[at].addr != 0) {
+        at = (at + 1) & (table->slots - 1);
+    }
+    table->slot[at] = *tensor;
+    table->used++;
+}
+
+/* Empties the slot; those behind it that a search would miss then move up. */
+static inline void table_remove(struct ms_tensor_table *table, struct ms_tensor *tensor)
+{
+    uint64_t mask = table->slots - 1;
+    uint64_t gap = (uint64_t)(tensor - table->slot);
+    uint64_t at = (gap + 1) & mask;
+    while (table->slot[at].addr != 0) {
+        uint64_t home = home_of(table, table->slot[at].addr);
+        /* It may lie no earlier than its home. */
+        if (((at - home) & mask) >= ((at - gap) & mask)) {
+            table->slot[gap] = table->slot[at];
+            gap = at;
+        }
+        at = (at + 1) & mask;
+    }
+    table->slot[gap].addr = 0;
+    table->used--;
+}
+
+/* An emptied slot stays empty: whatever belongs before it has moved through it. */
+static void move_some(struct ms_tensors *tensors)
+{
+    struct ms_tensor_table *old = &tensors->old;
+    for (int k = 0; k < MOVE_AT_A_TIME && tensors->moved < old->slots; k++) {
+        struct ms_tensor *slot = &old->slot[tensors->moved];
+        while (slot->addr != 0) {
+            table_put(&tensors->table, slot);
+            table_remove(old, slot);
+        }
+        tensors->moved++;
+    }
+    if (old->used == 0) {
+        table_drop(old);
+    }
+}
+
+/* Twice as large. A host without memory only means longer searches, while there is room at all. */
+static bool grow(struct ms_tensors *tensors)
+{
+    struct ms_tensor_table larger;
+    if (tensors->old.slot == NULL && table_make(&larger, tensors->table.slots * 2)) {
+        tensors->old = tensors->table;
+        tensors->table = larger;
+        tensors->moved = 0;
+    }
+    return tensors->table.used + tensors->old.used < tensors->table.slots / 8 * 7;
+}
+
+static bool hash_add(struct ms_tensors *tensors, const struct ms_tensor *tensor)
+{
+    if (tensors->table.used >= tensors->table.slots / 2 && !grow(tensors)) {
+        return false;
+    }
+    if (tensors->old.slot != NULL) {
+        move_some(tensors);
+    }
+    table_put(&tensors->table, tensor);
+    return true;
+}
+
+static bool hash_take(struct ms_tensors *tensors, ms_addr_t addr, struct ms_tensor *out)
+{
+    struct ms_tensor_table *table = &tensors->table;
+    struct ms_tensor *tensor = table_find(table, addr);
+    if (tensor == NULL) {
+        table = &tensors->old;
+        tensor = table_find(table, addr);
+    }
+    if (tensor == NULL) {
+        return false;
+    }
+    *out = *tensor;
+    table_remove(table, tensor);
+    return true;
+}
+
+static const struct ms_tensor *hash_find(const struct ms_tensors *tensors, ms_addr_t addr)
+{
+    const struct ms_tensor *tensor = table_find(&tensors->table, addr);
+    return tensor != NULL ? tensor : table_find(&tensors->old, addr);
+}
+
+/* ---- the tree */
+
+struct leaf {
+    struct ms_tensor tensor;
+    struct ms_treap_node node;
+};
+
+static struct leaf *leaf_of(struct ms_treap_node *node)
+{
+    return node == NULL ? NULL : MS_CONTAINER_OF(node, struct leaf, node);
+}
+
+static inline struct ms_treap_key key_of(const struct ms_treap_node *node)
+{
+    const struct leaf *leaf = MS_CONTAINER_OF(node, struct leaf, node);
+    return (struct ms_treap_key){.major = leaf->tensor.addr};
+}
+
+static struct leaf *tree_at_least(const struct ms_tensors *tensors, ms_addr_t addr)
+{
+    struct ms_treap_key key = {.major = addr};
+    return leaf_of(ms_treap_at_least(tensors->tree, key, key_of));
+}
+
+static bool tree_overlap(const struct ms_tensors *tensors, ms_addr_t addr, uint64_t bytes)
+{
+    struct ms_treap_key end = {.major = addr + bytes};
+    const struct leaf *last = leaf_of(ms_treap_below(tensors->tree, end, key_of));
+    return last != NULL && last->tensor.addr + last->tensor.bytes > addr;
+}
+
+static bool tree_add(struct ms_tensors *tensors, const struct ms_tensor *tensor)
+{
+    struct leaf *leaf = ms_slab_take(&tensors->slab);
+    if (leaf == NULL) {
+        return false;
+    }
+    leaf->tensor = *tensor;
+    ms_treap_insert(&tensors->tree, &leaf->node, key_of);
+    return true;
+}
+
+static bool tree_take(struct ms_tensors *tensors, ms_addr_t addr, struct ms_tensor *out)
+{
+    struct leaf *leaf = tree_at_least(tensors, addr);
+    if (leaf == NULL || leaf->tensor.addr != addr) {
+        return false;
+    }
+    ms_treap_remove(&tensors->tree, &leaf->node, key_of);
+    *out = leaf->tensor;
+    ms_slab_give(&tensors->slab, leaf);
+    return true;
+}
+
+/* ---- both */
+
+bool ms_tensors_init(struct ms_tensors *tensors)
+{
+    *tensors = (struct ms_tensors){0};
+    ms_slab_init(&tensors->slab, sizeof(struct leaf));
+    return table_make(&tensors->table, FIRST_SLOTS);
+}
+
+void ms_tensors_destroy(struct ms_tensors *tensors)
+{
+    table_drop(&tensors->table);
+    table_drop(&tensors->old);
+    ms_slab_destroy(&tensors->slab);
+}
+
+static inline bool in_hash(const struct ms_segment *segment, ms_addr_t addr)
+{
+    return segment != NULL && addr % MS_TENSOR_UNIT_BYTES == 0;
+}
+
+/* ---- marks: even ones where a tensor begins, odd ones at its last unit, so that they take turns.
+ * Counted through the segment; in each granule a summary has a bit for each word, or, where
+ * granules are large, for a few words. */
+
+static inline uint64_t begin_mark(const struct ms_segment *segment, ms_addr_t addr)
+{
+    return (addr - segment->base) / MS_TENSOR_UNIT_BYTES * 2;
+}
+
+static inline uint64_t end_mark(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes)
+{
+    return (addr - segment->base + bytes - 1) / MS_TENSOR_UNIT_BYTES * 2 + 1;
+}
+
+/* What a mark's number is shifted by to get the granule, and the bit in its summary. */
+static inline unsigned granule_shift(const struct ms_segment *segment)
+{
+    return segment->granule_shift - 7;
+}
+
+static inline unsigned bit_shift(const struct ms_segment *segment)
+{
+    return granule_shift(segment) - 8;
+}
+
+static inline void mark(struct ms_segment *segment, uint64_t at)
+{
+    uint64_t bit = at >> bit_shift(segment) & 255;
+    struct ms_granule *granule = &segment->granules[at >> granule_shift(segment)];
+    segment->marks[at / 64] |= (uint64_t)1 << (at % 64);
+    granule->summary[bit / 64] |= (uint64_t)1 << (bit % 64);
+}
+
+static inline void unmark(struct ms_segment *segment, uint64_t at)
+{
+    uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
+    uint64_t first = at / 64 & ~(words - 1);
+    uint64_t left = 0;
+    segment->marks[at / 64] &= ~((uint64_t)1 << (at % 64));
+    for (uint64_t word = first; word < first + words; word++) {
+        left |= segment->marks[word];
+    }
+    if (left == 0) {
+        uint64_t bit = at >> bit_shift(segment) & 255;
+        struct ms_granule *granule = &segment->granules[at >> granule_shift(segment)];
+        granule->summary[bit / 64] &= ~((uint64_t)1 << (bit % 64));
+    }
+}
+
+static inline unsigned highest_bit(uint64_t word)
+{
+    return 63 - (unsigned)__builtin_clzll(word);
+}
+
+/* The highest mark of the summary's bit; there is one. */
+static uint64_t highest_of_bit(const struct ms_segment *segment, uint64_t slot, uint64_t bit)
+{
+    uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
+    uint64_t word = (((slot << 8) + bit) * words) + words - 1;
+    while (segment->marks[word] == 0) {
+        word--;
+    }
+    return word * 64 + highest_bit(segment->marks[word]);
+}
+
+/* The highest mark at or below `at` in the granule of it. False: there is none. */
+static inline bool last_mark(const struct ms_segment *segment, uint64_t at, uint64_t *out)
+{
+    uint64_t word = at / 64;
+    uint64_t marks = segment->marks[word] & (UINT64_MAX >> (63 - at % 64));
+    uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
+    while (marks == 0 && (word & (words - 1)) != 0) {
+        marks = segment->marks[--word];
+    }
+    if (marks != 0) {
+        *out = word * 64 + highest_bit(marks);
+        return true;
+    }
+    uint64_t slot = at >> granule_shift(segment);
+    uint64_t bit = at >> bit_shift(segment) & 255;
+    const uint64_t *summary = segment->granules[slot].summary;
+    uint64_t bits = summary[bit / 64] & (((uint64_t)1 << (bit % 64)) - 1);
+    uint64_t k = bit / 64;
+    while (bits == 0 && k > 0) {
+        bits = summary[--k];
+    }
+    if (bits == 0) {
+        return false;
+    }
+    *out = highest_of_bit(segment, slot, k * 64 + highest_bit(bits));
+    return true;
+}
+
+/* Likewise over granules, down to the mark `floor`. */
+static bool last_mark_down_to(const struct ms_segment *segment, uint64_t floor, uint64_t at,
+                              uint64_t *out)
+{
+    while (!last_mark(segment, at, out)) {
+        uint64_t first = at >> granule_shift(segment) << granule_shift(segment);
+        if (first <= floor) {
+            return false;
+        }
+        at = first - 1;
+    }
+    return *out >= floor;
+}
+
+/* ---- what all that is for */
+
+__attribute__((hot)) bool ms_tensors_overlap(const struct ms_tensors *tensors,
+                                             const struct ms_segment *segment, ms_addr_t addr,
+                                             uint64_t bytes)
+{
+    if (tensors->tree != NULL && tree_overlap(tensors, addr, bytes)) {
+        return true;
+    }
+    if (segment == NULL) {
+        return false;
+    }
+    if (addr % MS_TENSOR_UNIT_BYTES != 0) {
+        /* Inside a unit only the bytes themselves tell. */
+        const struct ms_tensor *below =
+            ms_tensors_below(tensors, segment, segment->base, addr + bytes);
+        return below != NULL && below->addr + below->bytes > addr;
+    }
+    uint64_t first = begin_mark(segment, addr);
+    uint64_t last = end_mark(segment, addr, bytes);
+    uint64_t slot = first >> granule_shift(segment);
+    uint64_t last_slot = last >> granule_shift(segment);
+    uint64_t found = 0;
+    /* In all granules but its first, whatever begins or reaches there in time is in the way. */
+    for (; last_slot > slot; last_slot--) {
+        if (segment->granules[last_slot].spanned || last_mark(segment, last, &found)) {
+            return true;
+        }
+        last = (last_slot << granule_shift(segment)) - 1;
+    }
+    if (segment->granules[slot].tensors == 0) {
+        return false;
+    }
+    if (!last_mark(segment, last, &found)) {
+        return segment->granules[slot].spanned;
+    }
+    /* Inside the range, or the beginning of one that has not ended before it. */
+    return found >= first || found % 2 == 0;
+}
+
+/* The granules that the tensor reaches but does not begin in. */
+static inline void span(struct ms_segment *segment, ms_addr_t addr, uint64_t bytes, bool spanned)
+{
+    uint64_t slot = (addr - segment->base) >> segment->granule_shift;
+    uint64_t last = (addr - segment->base + bytes - 1) >> segment->granule_shift;
+    while (slot < last) {
+        segment->granules[++slot].spanned = spanned;
+    }
+}
+
+__attribute__((hot)) bool ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
+                                         const struct ms_tensor *tensor)
+{
+    if (!in_hash(segment, tensor->addr)) {
+        return tree_add(tensors, tensor);
+    }
+    if (!hash_add(tensors, tensor)) {
+        return false;
+    }
+    mark(segment, begin_mark(segment, tensor->addr));
+    mark(segment, end_mark(segment, tensor->addr, tensor->bytes));
+    span(segment, tensor->addr, tensor->bytes, true);
+    return true;
+}
+
+__attribute__((hot)) bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment,
+                                          ms_addr_t addr, struct ms_tensor *out)
+{
+    if (in_hash(segment, addr) && hash_take(tensors, addr, out)) {
+        unmark(segment, begin_mark(segment, addr));
+        unmark(segment, end_mark(segment, addr, out->bytes));
+        span(segment, addr, out->bytes, false);
+        return true;
+    }
+    /* Also one that was born before its segment was known. */
+    return tensors->tree != NULL && tree_take(tensors, addr, out);
+}
+
+const struct ms_tensor *ms_tensors_below(const struct ms_tensors *tensors,
+                                         const struct ms_segment *segment, ms_addr_t floor,
+                                         ms_addr_t addr)
+{
+    uint64_t found = 0;
+    if (addr <= floor) {
+        return NULL;
+    }
+    uint64_t least = begin_mark(segment, floor);
+    if (!last_mark_down_to(segment, least, begin_mark(segment, addr - 1), &found)) {
+        return NULL;
+    }
+    if (found % 2 != 0 &&
+        (found == least || !last_mark_down_to(segment, least, found - 1, &found))) {
+        return NULL; /* it began further below */
+    }
+    return hash_find(tensors, segment->base + found / 2 * MS_TENSOR_UNIT_BYTES);
+}
+
+const struct ms_tensor *ms_tensors_any_in(const struct ms_tensors *tensors,
+                                          const struct ms_segment *segment, ms_addr_t addr,
+                                          uint64_t bytes)
+{
+    const struct ms_tensor *tensor = NULL;
+    if (segment != NULL) {
+        tensor = ms_tensors_below(tensors, segment, addr, addr + bytes);
+    }
+    if (tensor != NULL) {
+        return tensor;
+    }
+    tensor = ms_tensors_in_tree(tensors, addr);
+    return tensor != NULL && tensor->addr - addr < bytes ? tensor : NULL;
+}
+
+const struct ms_tensor *ms_tensors_in_tree(const struct ms_tensors *tensors, ms_addr_t addr)
+{
+    const struct leaf *leaf = tree_at_least(tensors, addr);
+    return leaf == NULL ? NULL : &leaf->tensor;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Live tensors: found by where they begin, and asked whether they overlap.
+ *
+ * One that begins on a unit inside a segment of the pool is found by hashing, and marks tell where
+ * in a granule tensors begin and end: both cost the same whatever the number of tensors. All others
+ * (memory that is not the pool's, odd addresses) are in a tree. No lock of its own. */
+#ifndef MEMSHIM_ALLOCATOR_ARENAS_TENSORS_H
+#define MEMSHIM_ALLOCATOR_ARENAS_TENSORS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/base/slab.h"
+#include "allocator/base/treap.h"
+#include "allocator/device/device_ops.h"
+
+struct ms_segment;
+
+struct ms_tensor {
+    ms_addr_t addr; /* 0: none */
+    uint64_t bytes;
+    uint64_t id;
+    uint32_t site;
+    uint32_t counted; /* 1: in the granules that it touches */
+};
+
+/* Open addressing, at most half full. */
+struct ms_tensor_table {
+    struct ms_tensor *slot;
+    uint64_t slots; /* a power of two */
+    uint64_t used;
+};
+
+struct ms_tensors {
+    struct ms_tensor_table table;
+    struct ms_tensor_table old; /* what the table grew out of, moving over a few at a time */
+    uint64_t moved;             /* slots of the old one that have been emptied */
+    struct ms_treap_node *tree;
+    struct ms_slab slab; /* of the tree's nodes */
+};
+
+/* False when the host is out of memory. */
+bool ms_tensors_init(struct ms_tensors *tensors);
+void ms_tensors_destroy(struct ms_tensors *tensors);
+
+/* In all that follows `segment` is the one that the range lies in, which has granules; null where
+ * it lies in none. */
+
+/* Whether a live tensor touches the range. */
+bool ms_tensors_overlap(const struct ms_tensors *tensors, const struct ms_segment *segment,
+                        ms_addr_t addr, uint64_t bytes);
+
+/* A new one that overlaps none. False when the host is out of memory. */
+bool ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
+                    const struct ms_tensor *tensor);
+
+/* Takes the one that begins at addr out and copies it to *out. False: none does. */
+bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment, ms_addr_t addr,
+                     struct ms_tensor *out);
+
+/* One that begins in the range, the last of those that are hashed; null where none does. Valid
+ * until the next change. */
+const struct ms_tensor *ms_tensors_any_in(const struct ms_tensors *tensors,
+                                          const struct ms_segment *segment, ms_addr_t addr,
+                                          uint64_t bytes);
+
+/* For walks: the last hashed one that begins in [floor, addr), and the first one in the tree that
+ * begins at or above it. */
+const struct ms_tensor *ms_tensors_below(const struct ms_tensors *tensors,
+                                         const struct ms_segment *segment, ms_addr_t floor,
+                                         ms_addr_t addr);
+const struct ms_tensor *ms_tensors_in_tree(const struct ms_tensors *tensors, ms_addr_t addr);
+
+#endif

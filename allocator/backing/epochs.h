@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Epochs: when the work of what died in holes is done. Growth lock held, state lock not. */
+#ifndef MEMSHIM_ALLOCATOR_BACKING_EPOCHS_H
+#define MEMSHIM_ALLOCATOR_BACKING_EPOCHS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/backing/wait.h"
+#include "allocator/base/lock_annotations.h"
+#include "allocator/device/device_ops.h"
+#include "allocator/space/block.h"
+
+/* The last epoch there is. An epoch ends with a fence of the device, which takes the driver more
+ * than a microsecond: that makes more than eight years of nothing else. */
+#define MS_EPOCH_LAST (((uint64_t)1 << 48) - 1)
+
+enum { MS_EPOCHS_UNDER_WAY = 8 };
+
+/* A fence of the whole device: when it is done, all work of its epoch and before is. */
+struct ms_epoch_fence {
+    ms_fence_t fence;
+    uint64_t epoch;
+};
+
+struct ms_epochs {
+    uint64_t clock;   /* state lock: tensors allocated and freed so far */
+    uint64_t current; /* state lock: of what dies now; up to MS_EPOCH_LAST */
+    uint64_t done;    /* both locks to change: work of this one and of earlier ones is done */
+
+    /* Growth lock. */
+    struct ms_epoch_fence under_way[MS_EPOCHS_UNDER_WAY]; /* oldest first */
+    unsigned fences;
+    uint64_t fenced_clock; /* the clock at the last fence */
+};
+
+/* A fence of the device for all that has died up to now, unless one has it already. */
+void ms_epochs_fence(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+/* Asks the fences, oldest first. Nothing is asked while anything captures. */
+void ms_epochs_poll(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+/* Waits for the oldest fence, with the growth lock released meanwhile, and takes the time from
+ * *wait. False: nothing to wait for. */
+bool ms_epochs_wait(struct ms_pool *pool, struct ms_wait *wait) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+void ms_epochs_release_all(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What holes are owed, and what covers it.
+ *
+ * A framework may fill a hole again without asking, so what its unbacked granules will need must be
+ * there before they lose, or do without, their backing. Owed are the unbacked granules of arenas
+ * and the unbacked parts of proxies that are mapped nowhere. They are covered by room that is kept
+ * for them in the budget, and by host chunks that are set aside. When others need that room, more
+ * host chunks are made in its stead, up to the limit that the configuration sets.
+ *
+ *     owed <= promised in the budget + host chunks set aside
+ *
+ * holds whenever nobody has the growth lock; in between, chunks on their way (spares) make up for
+ * what is missing. The exception is a device that fails while a failure is undone: what has lost
+ * its backing then, or its promise to a spare that the device does not take back, is covered as
+ * soon as that can be had (ms_obligations.uncovered). */
+#include "allocator/backing/obligations.h"
+#include "allocator/backing/backing.h"
+#include "allocator/base/arithmetic.h"
+#include "allocator/device/budget.h"
+#include "allocator/pool_state.h"
+
+/* Host chunks beyond what is owed that are kept: making one anew costs more than having it. */
+#define SPARE_HOST_GRANULES 16u
+
+/* The budget has this much free, as a part of the cap: then promises need no host memory. */
+enum { AMPLE_PART = 8 };
+
+/* Both change under both locks, so that the growth lock is enough to read them. */
+static uint64_t owed(const struct ms_pool *pool)
+{
+    return pool->count.obligation_bytes;
+}
+
+static uint64_t reserve_bytes(const struct ms_pool *pool)
+{
+    return pool->count.host_reserve_bytes;
+}
+
+static uint64_t covered(const struct ms_pool *pool)
+{
+    return pool->obligations.promised_bytes + reserve_bytes(pool);
+}
+
+bool ms_obligations_charge(struct ms_pool *pool, uint64_t bytes, bool birth)
+{
+    struct ms_budget *budget = pool->config.budget;
+    uint64_t kept = pool->obligations.promised_bytes;
+    uint64_t from_promise = !birth ? 0 : kept < bytes ? kept : bytes;
+    if (from_promise > 0 && !ms_budget_charge_promised(budget, MS_OWNER_POOL, from_promise)) {
+        return false;
+    }
+    if (bytes > from_promise && !ms_budget_charge(budget, MS_OWNER_POOL, bytes - from_promise)) {
+        ms_budget_promise_charged(budget, MS_OWNER_POOL, from_promise);
+        return false;
+    }
+    pool->obligations.promised_bytes -= from_promise;
+    return true;
+}
+
+void ms_obligations_discharge(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t missing = ms_less(owed(pool), covered(pool));
+    uint64_t to_promise = missing < bytes ? missing : bytes;
+    if (to_promise > 0) {
+        ms_budget_promise_charged(pool->config.budget, MS_OWNER_POOL, to_promise);
+        pool->obligations.promised_bytes += to_promise;
+    }
+    if (bytes > to_promise) {
+        ms_budget_discharge(pool->config.budget, MS_OWNER_POOL, bytes - to_promise);
+    }
+}
+
+uint64_t ms_obligations_host_room(struct ms_pool *pool)
+{
+    if (pool->obligations.no_host) {
+        return 0;
+    }
+    uint64_t used = reserve_bytes(pool) + pool->count.host_backed_bytes;
+    uint64_t room = ms_less(pool->config.host_limit_bytes, used);
+    return room - room % pool->granule_bytes + ms_less(covered(pool), owed(pool));
+}
+
+static ms_status_t secure_on_host(struct ms_pool *pool, uint64_t wanted_bytes)
+    MS_REQUIRES(ms_growth_role)
+{
+    while (covered(pool) < wanted_bytes) {
+        uint64_t used = reserve_bytes(pool) + pool->count.host_backed_bytes;
+        if (pool->obligations.no_host ||
+            used + pool->granule_bytes > pool->config.host_limit_bytes) {
+            return MS_ERR_NO_MEMORY;
+        }
+        ms_status_t status = ms_backing_host_make(pool);
+        if (status != MS_OK) {
+            pool->obligations.no_host = status == MS_ERR_NOT_SUPPORTED;
+            return pool->obligations.no_host ? MS_ERR_NO_MEMORY : status;
+        }
+    }
+    return MS_OK;
+}
+
+ms_status_t ms_obligations_host_spare(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t for_holes = ms_less(owed(pool), pool->obligations.promised_bytes);
+    uint64_t wanted = for_holes + bytes;
+    return reserve_bytes(pool) >= wanted
+               ? MS_OK
+               : secure_on_host(pool, covered(pool) + wanted - reserve_bytes(pool));
+}
+
+ms_status_t ms_obligations_secure(struct ms_pool *pool, uint64_t bytes, bool budget)
+{
+    uint64_t wanted = owed(pool) + bytes;
+    uint64_t missing = ms_less(wanted, covered(pool));
+    uint64_t room = ms_budget_free_bytes(pool->config.budget);
+    uint64_t from_budget = !budget ? 0 : missing < room ? missing : room;
+    from_budget -= from_budget % pool->granule_bytes;
+    if (from_budget > 0 && ms_budget_promise(pool->config.budget, from_budget)) {
+        pool->obligations.promised_bytes += from_budget;
+    }
+    return secure_on_host(pool, wanted);
+}
+
+void ms_obligations_cover(struct ms_pool *pool)
+{
+    pool->obligations.uncovered = ms_obligations_secure(pool, 0, true) != MS_OK;
+}
+
+uint64_t ms_obligations_to_host(struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t kept = pool->obligations.promised_bytes;
+    bytes = ms_round_up(bytes, pool->granule_bytes);
+    bytes = bytes < kept ? bytes : kept;
+    /* More cover first, then what it replaces goes. */
+    (void)secure_on_host(pool, owed(pool) + bytes);
+    uint64_t surplus = ms_less(covered(pool), owed(pool));
+    bytes = bytes < surplus ? bytes : surplus;
+    if (bytes > 0) {
+        ms_budget_unpromise(pool->config.budget, bytes);
+        pool->obligations.promised_bytes -= bytes;
+    }
+    return bytes;
+}
+
+/* With memory ample again, the budget alone covers what is owed. */
+static void leave_host(struct ms_pool *pool, uint64_t obligation_bytes) MS_REQUIRES(ms_growth_role)
+{
+    struct ms_budget *budget = pool->config.budget;
+    uint64_t missing = ms_less(obligation_bytes, pool->obligations.promised_bytes);
+    uint64_t ample = missing + ms_budget_limit_bytes(budget) / AMPLE_PART;
+    if (reserve_bytes(pool) > 0 && ms_budget_free_bytes(budget) >= ample &&
+        ms_budget_promise(budget, missing)) {
+        pool->obligations.promised_bytes += missing;
+        ms_backing_host_release(pool, 0);
+    }
+}
+
+uint64_t ms_obligations_overshoot(const struct ms_pool *pool)
+{
+    const struct ms_budget *budget = pool->config.budget;
+    return ms_less(atomic_load(&budget->committed_bytes), ms_budget_limit_bytes(budget));
+}
+
+uint64_t ms_obligations_room(const struct ms_pool *pool)
+{
+    return ms_less(pool->obligations.promised_bytes, ms_obligations_overshoot(pool));
+}
+
+/* What was imposed has passed the cap, or others have taken what the device had: the promised room
+ * is gone and must be had elsewhere. */
+static void leave_overshoot(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+{
+    uint64_t over = ms_obligations_overshoot(pool);
+    if (over > 0 && pool->obligations.promised_bytes > 0) {
+        (void)ms_obligations_to_host(pool, over);
+    }
+}
+
+/* What has been spilled once will be again. */
+static uint64_t kept_for_spill(const struct ms_pool *pool)
+{
+    const struct ms_spill_stats *spill = &pool->count.spill;
+    return spill->peak_spilled_bytes - spill->spilled_bytes;
+}
+
+void ms_obligations_settle(struct ms_pool *pool)
+{
+    struct ms_obligations *obligations = &pool->obligations;
+    uint64_t obligation_bytes = owed(pool);
+    if (obligation_bytes == 0 && obligations->promised_bytes == 0 && reserve_bytes(pool) == 0) {
+        return;
+    }
+    leave_overshoot(pool);
+    if (obligations->uncovered || obligation_bytes > covered(pool)) {
+        ms_obligations_cover(pool);
+    }
+    uint64_t surplus = ms_less(covered(pool), obligation_bytes);
+    uint64_t back = surplus < obligations->promised_bytes ? surplus : obligations->promised_bytes;
+    if (back > 0) {
+        ms_budget_unpromise(pool->config.budget, back);
+        obligations->promised_bytes -= back;
+    }
+    leave_host(pool, obligation_bytes);
+    ms_backing_host_release(pool, obligation_bytes + SPARE_HOST_GRANULES * pool->granule_bytes +
+                                      kept_for_spill(pool));
+}

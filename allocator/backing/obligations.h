@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Obligations: what holes are owed, and what covers it. Growth lock held, state lock not. */
+#ifndef MEMSHIM_ALLOCATOR_BACKING_OBLIGATIONS_H
+#define MEMSHIM_ALLOCATOR_BACKING_OBLIGATIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/base/lock_annotations.h"
+#include "allocator/base/status.h"
+#include "allocator/space/block.h"
+
+struct ms_chunk;
+
+/* Growth lock. */
+struct ms_obligations {
+    struct ms_chunk *reserve;        /* host chunks, mapped nowhere */
+    _Atomic uint64_t promised_bytes; /* our part of the budget's; read without the lock, too */
+    bool uncovered;                  /* see ms_obligations_cover */
+    bool no_host;                    /* the device cannot reach host chunks */
+};
+
+/* Room for a chunk of `bytes` in the budget: of a birth, from what is promised first. */
+bool ms_obligations_charge(struct ms_pool *pool, uint64_t bytes, bool birth)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+/* The chunk is gone; its room goes to holes that are owed more than is promised, else to all. */
+void ms_obligations_discharge(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* Cover for `bytes` that will be owed from now on: from the budget, or, without `budget`, from host
+ * chunks alone. MS_ERR_NO_MEMORY: there is not enough; ms_obligations_settle gives the rest back.
+ */
+ms_status_t ms_obligations_secure(struct ms_pool *pool, uint64_t bytes, bool budget)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Backing is gone that was not given up: what is owed for it is covered now, or by a later
+ * ms_obligations_settle. */
+void ms_obligations_cover(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* Replaces up to `bytes` promised in the budget by host chunks; returns what became free. */
+uint64_t ms_obligations_to_host(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* Host chunks in the reserve for `bytes` beyond what covers holes. MS_ERR_NO_MEMORY: not so many.
+ */
+ms_status_t ms_obligations_host_spare(struct ms_pool *pool, uint64_t bytes)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* How much could still be covered by host chunks. */
+uint64_t ms_obligations_host_room(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* At the end of each operation that may have changed what is owed or what covers it: covers what is
+ * not covered, if need be with a later call, and gives back what covers more than is owed. */
+void ms_obligations_settle(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* By how much what is charged and promised has passed the limit; and what is promised below it. */
+uint64_t ms_obligations_overshoot(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+uint64_t ms_obligations_room(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+#endif

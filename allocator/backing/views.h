@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Views: a partly used chunk mapped a second time, at another address, for its free bytes.
+ *
+ * A large block that begins or ends within a chunk leaves the rest of it free, and only a neighbour
+ * can use that. Where both neighbours live and what lies between them is too short, the rest is
+ * lost. A view puts it to use elsewhere: the new block gets fresh addresses, its first or last
+ * granule (or both) is such a chunk once more, and between them lie whole chunks.
+ *
+ *   first place    |XXXXXXXXXXXX........|            X: a live block
+ *   the view                   |........VVVVVVVV|VVVVVVVV|...
+ *
+ * The rules:
+ *   - A chunk of one granule is mapped at two places at most, and cut at one offset: the bytes
+ *     before it belong to one place, those behind it to the other. At each place a lent range
+ *     (MS_RANGE_LENT) covers what is the other's, so that no byte can be handed out twice, no
+ *     chunk with a view is ever wholly free, and none is moved, spilled or taken.
+ *   - Bytes go over to the other place only when the host has seen all work on them complete: they
+ *     are idle when a view is made, and again when it is given back.
+ *   - Either place is given back alone, when all its bytes are idle: it becomes a hole, and its
+ *     bytes are the other's. That happens when memory is needed; until then a freed view stands
+ *     ready for the next block of its size.
+ *   - No view of a chunk that something pinned lies on; none while anything captures; none of
+ *     arenas' chunks and of a framework's pages, in which blocks are not placed.
+ *   - The budget is charged for a chunk once, however often it is mapped.
+ *
+ * Views are made where idle chunks would have to move, that is once the budget has no room: the
+ * figures of the twelve jobs of tests/traces (memshim replay --mode tensor --min-cap, smallest cap
+ * over peak live bytes):
+ *
+ *   no views                                                          at most 1.0065, median 1.0048
+ *   once chunks have to move, the edges of large blocks alone                 1.0065         1.0042
+ *   once chunks have to move, all edges                                       1.0059         1.0037
+ *   as soon as memory is tight, where it saves a chunk, large blocks          1.0065         1.0048
+ *   the same, all edges                                                       1.0079         1.0048
+ *
+ * So nine of the twelve need one or two chunks less and none needs more; what is left over, some 2
+ * to 14 chunks, lies between small blocks and in edges that no request fits. It costs calls: at
+ * those caps a mixture of experts unmaps 7,103 times instead of 2,673.
+ *
+ * An option, off by default (ms_pool_config.views): CUDA documents that one chunk may be mapped at
+ * several addresses, and that writes through one are seen through the others when the operation
+ * that wrote is complete; for disjoint bytes written at the same time it promises no granularity.
+ */
+#ifndef MEMSHIM_ALLOCATOR_BACKING_VIEWS_H
+#define MEMSHIM_ALLOCATOR_BACKING_VIEWS_H
+
+#include "allocator/base/lock_annotations.h"
+#include "allocator/pool_state.h"
+
+/* The free end of one chunk, or the free beginning of another: what a block may begin or end on. */
+struct ms_view_piece {
+    struct ms_range *range; /* idle; the piece lies in it */
+    ms_addr_t addr;
+    uint64_t bytes; /* 0: the block has no such edge */
+};
+
+struct ms_view_plan {
+    struct ms_range *hole; /* that the block's granules come from */
+    uint64_t chunks;       /* whole ones, between the edges */
+    struct ms_view_piece head, tail;
+};
+
+/* One edge of a block under way. */
+struct ms_view_edge {
+    struct ms_range *lent;   /* what the first place lends; null: the block has no such edge */
+    struct ms_range *beside; /* what the first place keeps, in the new one */
+    struct ms_chunk *twin;   /* the new mapping; null: not yet */
+};
+
+struct ms_view {
+    struct ms_range *block; /* busy */
+    struct ms_view_edge head, tail;
+    uint64_t bytes; /* of the chunks between the edges */
+};
+
+/* How a request of `bytes` is placed on fewer than `most` chunks that no live block touches yet.
+ * False: not at all, or not now. State lock. */
+bool ms_view_find(struct ms_pool *pool, uint64_t bytes, uint64_t most, struct ms_view_plan *out)
+    MS_REQUIRES(ms_state_role);
+
+/* Makes the plan's ranges busy. False: the host is out of memory, nothing changed. State lock. */
+bool ms_view_claim(struct ms_pool *pool, const struct ms_view_plan *plan, struct ms_view *out)
+    MS_REQUIRES(ms_state_role);
+
+/* Maps the edges and backs what is between them, with chunks of one granule. On failure all that it
+ * did is undone as ms_backing_fill does, and the claim is given up. Growth lock held, state lock
+ * not. */
+ms_status_t ms_view_back(struct ms_pool *pool, struct ms_view *view) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* The claim is given up before anything was mapped. Growth lock held, state lock not. */
+void ms_view_give_up(struct ms_pool *pool, struct ms_view *view) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* Gives back every place whose bytes are idle; whether there was any. Nothing while anything
+ * captures. Growth lock held, state lock not. */
+bool ms_views_return(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Assertions of invariants, in three tiers:
+ *
+ *   off       what is installed: an assertion costs nothing, and evaluates nothing
+ *   cheap     MS_ASSERT: a comparison or two, each time
+ *   walkers   MS_ASSERT_WALK: a walk over a whole structure. Each place walks at its first, second,
+ *             fourth, eighth ... time, so that a test of any length stays as fast as it was
+ *
+ * The second and third are on where MEMSHIM_CHECKS is: in what tests run on, and in builds with a
+ * sanitizer. One that does not hold says where, and ends the process. */
+#ifndef MEMSHIM_ALLOCATOR_BASE_ASSERT_H
+#define MEMSHIM_ALLOCATOR_BASE_ASSERT_H
+
+#ifdef MEMSHIM_CHECKS
+
+#    include <stdatomic.h>
+
+/* Says what does not hold, and ends the process. */
+_Noreturn void ms_assert_failed(const char *what, const char *file, int line);
+
+#    define MS_ASSERT(holds) ((holds) ? (void)0 : ms_assert_failed(#    holds, __FILE__, __LINE__))
+
+#    define MS_ASSERT_WALK(holds)                          \
+        do {                                               \
+            static _Atomic unsigned times;                 \
+            unsigned before = atomic_fetch_add(&times, 1); \
+            if ((before & (before + 1)) == 0) {            \
+                MS_ASSERT(holds);                          \
+            }                                              \
+        } while (0)
+
+#else
+
+#    define MS_ASSERT(holds)      ((void)sizeof(holds))
+#    define MS_ASSERT_WALK(holds) ((void)sizeof(holds))
+
+#endif
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The distance between two names in edits (Levenshtein's). */
+#include "allocator/base/nearest.h"
+
+#include <stdint.h>
+#include <string.h>
+
+size_t ms_edit_distance(const char *from, size_t from_length, const char *to)
+{
+    size_t row[MS_NEAREST_NAME_MAX + 1];
+    const size_t to_length = strlen(to);
+
+    if (to_length > MS_NEAREST_NAME_MAX) {
+        return SIZE_MAX;
+    }
+    for (size_t j = 0; j <= to_length; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; i <= from_length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= to_length; j++) {
+            const size_t changed = diagonal + (from[i - 1] != to[j - 1] ? 1 : 0);
+            const size_t moved = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            diagonal = row[j];
+            row[j] = changed < moved ? changed : moved;
+        }
+    }
+    return row[to_length];
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sizes, times and counts as text that no locale changes. */
+#include "allocator/base/units.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define NS_PER_US UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S  UINT64_C(1000000000)
+
+char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes)
+{
+    static const struct {
+        const char *name;
+        unsigned shift;
+        unsigned scale; /* ten to the number of decimals */
+    } units[] = {{"KiB", 10, 10}, {"MiB", 20, 10}, {"GiB", 30, 100}, {"TiB", 40, 100}};
+    const size_t count = sizeof(units) / sizeof(units[0]);
+
+    if (bytes < 1024) {
+        snprintf(text, text_bytes, "%" PRIu64 " B", bytes);
+        return text;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const unsigned __int128 half = (unsigned __int128)1 << (units[i].shift - 1);
+        const uint64_t scaled =
+            (uint64_t)(((unsigned __int128)bytes * units[i].scale + half) >> units[i].shift);
+
+        /* What would round to 1024 belongs to the next unit. */
+        if (scaled < 1024ull * units[i].scale || i + 1 == count) {
+            snprintf(text, text_bytes, "%" PRIu64 ".%0*" PRIu64 " %s", scaled / units[i].scale,
+                     units[i].scale == 10 ? 1 : 2, scaled % units[i].scale, units[i].name);
+            break;
+        }
+    }
+    return text;
+}
+
+char *ms_duration_text(uint64_t ns, char *text, size_t text_bytes)
+{
+    const uint64_t s = ns / NS_PER_S;
+
+    if (ns < NS_PER_MS) {
+        snprintf(text, text_bytes, "%" PRIu64 " us", ns / NS_PER_US);
+    } else if (ns < NS_PER_S) {
+        snprintf(text, text_bytes, "%" PRIu64 " ms", ns / NS_PER_MS);
+    } else if (s < 60) {
+        snprintf(text, text_bytes, "%" PRIu64 ".%" PRIu64 " s", s, ns % NS_PER_S / (NS_PER_S / 10));
+    } else if (s < 3600) {
+        snprintf(text, text_bytes, "%" PRIu64 " m %02" PRIu64 " s", s / 60, s % 60);
+    } else {
+        snprintf(text, text_bytes, "%" PRIu64 " h %02" PRIu64 " m", s / 3600, s % 3600 / 60);
+    }
+    return text;
+}
+
+char *ms_percent_text(uint64_t part, uint64_t whole, char *text, size_t text_bytes)
+{
+    if (whole == 0) {
+        snprintf(text, text_bytes, "-");
+        return text;
+    }
+
+    const uint64_t tenths = (uint64_t)(((unsigned __int128)part * 1000 + whole / 2) / whole);
+
+    snprintf(text, text_bytes, "%" PRIu64 ".%" PRIu64 " %%", tenths / 10, tenths % 10);
+    return text;
+}
+
+char *ms_count_text(uint64_t count, char *text, size_t text_bytes)
+{
+    char digits[24];
+    const int length = snprintf(digits, sizeof(digits), "%" PRIu64, count);
+    size_t used = 0;
+
+    for (int i = 0; i < length && used + 2 < text_bytes; i++) {
+        if (i > 0 && (length - i) % 3 == 0) {
+            text[used++] = ',';
+        }
+        text[used++] = digits[i];
+    }
+    text[used] = '\0';
+    return text;
+}
+
+char *ms_decimal_text(int64_t millionths, char *text, size_t text_bytes)
+{
+    const uint64_t size = millionths < 0 ? 0 - (uint64_t)millionths : (uint64_t)millionths;
+
+    snprintf(text, text_bytes, "%s%" PRIu64 ".%06" PRIu64, millionths < 0 ? "-" : "",
+             size / 1000000, size % 1000000);
+    for (size_t end = strlen(text); end > 2 && text[end - 1] == '0' && text[end - 2] != '.';
+         end--) {
+        text[end - 1] = '\0';
+    }
+    return text;
+}
+
+char *ms_date_text(uint64_t unix_ns, char *text, size_t text_bytes)
+{
+    const time_t seconds = (time_t)(unix_ns / NS_PER_S);
+    struct tm parts;
+
+    if (!gmtime_r(&seconds, &parts) ||
+        strftime(text, text_bytes, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0) {
+        snprintf(text, text_bytes, "unknown");
+    }
+    return text;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers of varying length: seven bits a byte, the lowest first, bit 7 set on all but the last
+ * one. The one coder for records, digests and protocol buffers. */
+#ifndef MEMSHIM_ALLOCATOR_BASE_VARINT_H
+#define MEMSHIM_ALLOCATOR_BASE_VARINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MS_VARINT_BYTES 10u /* of the longest one */
+
+/* Writes it at `out`, with MS_VARINT_BYTES of room; returns the byte behind it. */
+static inline uint8_t *ms_varint_put(uint8_t *out, uint64_t value)
+{
+    while (value >= 0x80) {
+        *out++ = (uint8_t)(value | 0x80);
+        value >>= 7;
+    }
+    *out++ = (uint8_t)value;
+    return out;
+}
+
+/* Reads one that ends before `end`; returns the byte behind it, or null where none does or it is
+ * longer than MS_VARINT_BYTES: *value is 0 then. */
+static inline const uint8_t *ms_varint_get(const uint8_t *at, const uint8_t *end, uint64_t *value)
+{
+    uint64_t read = 0;
+
+    for (unsigned shift = 0; shift < 64 && at < end; shift += 7) {
+        const uint8_t byte = *at++;
+
+        read |= (uint64_t)(byte & 0x7f) << shift;
+        if (!(byte & 0x80)) {
+            *value = read;
+            return at;
+        }
+    }
+    *value = 0;
+    return NULL;
+}
+
+#endif

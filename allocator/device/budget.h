@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The budget of one device: what is charged, what is promised, and the limit that both together
+ * never pass: the cap, or less where others hold so much of the device that it has less (the
+ * bound). A promise is memory that nobody holds yet and nobody else may have: the pool keeps it for
+ * the holes of arenas, which a framework may fill again without asking.
+ *
+ * Reserve in the budget first, call the driver second, give back on failure. Every function is
+ * lock-free, may be called from any thread, and never blocks. */
+#ifndef MEMSHIM_ALLOCATOR_DEVICE_BUDGET_H
+#define MEMSHIM_ALLOCATOR_DEVICE_BUDGET_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/base/event.h"
+
+struct ms_budget {
+    _Atomic uint64_t cap_bytes;
+    _Atomic uint64_t bound_bytes; /* what the device has room for in all; UINT64_MAX: for more than
+                                     the cap, as far as is known */
+    _Atomic uint64_t committed_bytes; /* charged and promised; <= cap_bytes but for
+                                         ms_budget_impose */
+    _Atomic uint64_t charged_bytes;   /* the sum of by_owner */
+    _Atomic uint64_t promised_bytes;
+    _Atomic uint64_t by_owner_bytes[MS_OWNER_COUNT];
+    _Atomic uint64_t peak_charged_bytes;
+};
+
+void ms_budget_init(struct ms_budget *budget, uint64_t cap_bytes);
+
+/* The device turned out to have room for so much of ours in all, or (UINT64_MAX) for the cap. Less
+ * than what is charged and promised makes every charge fail until enough was given back. */
+void ms_budget_bind(struct ms_budget *budget, uint64_t bound_bytes);
+/* The smaller of cap and bound. */
+uint64_t ms_budget_limit_bytes(const struct ms_budget *budget);
+
+/* True, and charged, if that keeps charged + promised <= limit; false, and nothing changed,
+ * otherwise. */
+bool ms_budget_charge(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
+
+/* Charge what the driver has already taken by itself, also where that passes the cap: no call of
+ * the application's was there to refuse. The overshoot makes every later charge fail. */
+void ms_budget_impose(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
+
+/* Give back what was charged or imposed. bytes <= what the owner has charged. */
+void ms_budget_discharge(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
+
+/* Promise as ms_budget_charge charges, and take a promise back. */
+bool ms_budget_promise(struct ms_budget *budget, uint64_t bytes);
+void ms_budget_unpromise(struct ms_budget *budget, uint64_t bytes);
+
+/* A promise becomes a charge, and the other way round; nobody else can come between. False, and
+ * nothing changed, where what was imposed meanwhile, or another process, has taken the promised
+ * room. */
+bool ms_budget_charge_promised(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
+void ms_budget_promise_charged(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
+
+/* limit - charged - promised, 0 where they have passed it. */
+uint64_t ms_budget_free_bytes(const struct ms_budget *budget);
+
+#endif

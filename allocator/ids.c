@@ -1,9 +1,0 @@
-#include <stdatomic.h>
-
-#include "allocator/pool_internal.h"
-
-uint64_t ms_ids_take(uint64_t count)
-{
-    static _Atomic uint64_t next = 1;
-    return atomic_fetch_add_explicit(&next, count, memory_order_relaxed);
-}

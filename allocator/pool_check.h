@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The walker: recomputes from the ranges alone what the pool believes, and compares. */
+#ifndef MEMSHIM_ALLOCATOR_POOL_CHECK_H
+#define MEMSHIM_ALLOCATOR_POOL_CHECK_H
+
+#include <stdbool.h>
+
+#include "allocator/base/lock_annotations.h"
+#include "allocator/space/block.h"
+
+/* As ms_pool_is_valid, but for what is true only when no other thread is in a call: a tensor may be
+ * about to be backed. Growth lock held, state lock not. */
+bool ms_pool_books_hold(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The pool's insides, put together: the state of each module stands in its own header.
+ *
+ * Locks: `state` covers everything but what is named here; `growth` is held by the one thread that
+ * changes backing (segments, slots, chunks, fences) and is taken before `state`, never after. The
+ * slots of a segment and the list of segments change under both locks and may be read under
+ * either. */
+#ifndef MEMSHIM_ALLOCATOR_POOL_STATE_H
+#define MEMSHIM_ALLOCATOR_POOL_STATE_H
+
+#include "allocator/arenas/live_memory.h"
+#include "allocator/arenas/proxies.h"
+#include "allocator/arenas/states.h"
+#include "allocator/backing/epochs.h"
+#include "allocator/backing/obligations.h"
+#include "allocator/backing/victims.h"
+#include "allocator/base/lock.h"
+#include "allocator/base/slab.h"
+#include "allocator/pool.h"
+#include "allocator/space/orders.h"
+#include "allocator/space/range.h"
+#include "allocator/space/segment.h"
+#include "allocator/spill/ahead.h"
+#include "allocator/spill/move.h"
+
+struct ms_arenas;
+
+/* Counters of the statistics that change with every block. */
+struct ms_pool_counters {
+    uint64_t live_blocks, live_bytes, arena_bytes, set_aside_bytes;
+    uint64_t reserved_bytes, free_bytes, pending_bytes;
+    uint64_t waits_recorded,
+        waiting_recorded_bytes; /* MS_EVENT_WAITS: how many, and the last one's */
+    uint64_t allocations, frees, failed_allocations;
+    uint64_t chunks_created, chunks_released, chunks_moved, maps, unmaps, set_accesses;
+    uint64_t quiet_granules;
+    uint64_t obligation_bytes; /* of arenas and proxies, not backed: see obligations.c */
+    uint64_t fresh_bytes, fresh_unbacked_bytes; /* of fresh proxies: all, and what is not backed */
+    uint64_t host_reserve_bytes, host_backed_bytes, peak_host_backed_bytes;
+    uint64_t holes_taken, holes_backed;
+    uint64_t views, views_made;
+    struct ms_spill_stats spill;
+};
+
+struct ms_pool {
+    struct ms_pool_config config;
+    const struct ms_device_ops *ops;
+    uint64_t granule_bytes; /* of our backing, 2 MiB or more; 0: no virtual memory management */
+
+    ms_lock_t state;
+    ms_lock_t growth;
+
+    struct ms_block_index index;
+    struct ms_orders orders;
+    struct ms_treap_node *holes[MS_REGIONS];
+    struct ms_slab range_slab;
+    struct ms_range *whole; /* see ms_ranges_give_up_whole; linked by draining.next, stuck */
+    struct ms_pool_counters count;
+    uint64_t next_id, end_id; /* ids taken from the process's, not yet given to a block */
+    uint64_t first_id;        /* that it ever took */
+
+    struct ms_segment **segments; /* by address */
+    size_t segment_count, segment_room;
+
+    struct ms_slab chunk_slab, segment_slab; /* growth lock */
+    struct ms_chunk *spares;                 /* growth lock: created, charged, mapped nowhere */
+    uint64_t spare_most_bytes;               /* growth lock: none of them is larger */
+    struct ms_chunk *views;                  /* growth lock: one of each pair of twins */
+
+    struct ms_arenas *arenas;  /* state lock; null where nobody reports tensors */
+    struct ms_slab arena_slab; /* state lock */
+    bool frozen;               /* state lock: nothing is taken out of holes any more, for good */
+    struct ms_range *draining; /* state lock: on host chunks, until their work is done */
+
+    struct ms_epochs epochs;
+    struct ms_obligations obligations;
+    struct ms_victims victims;
+    struct ms_proxies proxies;
+    struct ms_moving moving;
+    const struct ms_live_memory *live; /* ms_spill_live */
+    uint64_t unusable_bytes;   /* growth lock: what the device had free when it had no room */
+    unsigned strange_refusals; /* growth lock: so often on end it refused what it had free */
+    struct ms_ahead ahead;
+    struct ms_states states;
+};
+
+/* The pool's locks are taken and released by these, which also tell Clang's analysis (not looked
+ * into by it: it would see a member locked instead of the role). */
+static inline void ms_state_acquire_at(struct ms_pool *pool, const char *place)
+    MS_ACQUIRE(ms_state_role) MS_NO_THREAD_SAFETY
+{
+    ms_lock_acquire_at(&pool->state, place);
+}
+
+static inline void ms_state_release(struct ms_pool *pool)
+    MS_RELEASE(ms_state_role) MS_NO_THREAD_SAFETY
+{
+    ms_lock_release(&pool->state);
+}
+
+static inline void ms_growth_acquire_at(struct ms_pool *pool, const char *place)
+    MS_ACQUIRE(ms_growth_role) MS_NO_THREAD_SAFETY
+{
+    ms_lock_acquire_at(&pool->growth, place);
+}
+
+static inline void ms_growth_release(struct ms_pool *pool)
+    MS_RELEASE(ms_growth_role) MS_NO_THREAD_SAFETY
+{
+    ms_lock_release(&pool->growth);
+}
+
+#define ms_state_acquire(pool)  ms_state_acquire_at((pool), MS_PLACE)
+#define ms_growth_acquire(pool) ms_growth_acquire_at((pool), MS_PLACE)
+
+static inline void ms_pool_emit(struct ms_pool *pool, const struct ms_event *event)
+    MS_REQUIRES(ms_state_role)
+{
+    if (pool->config.sink.emit != NULL) {
+        struct ms_event told = *event;
+        told.device = pool->config.device;
+        pool->config.sink.emit(pool->config.sink.ctx, &told);
+    }
+}
+
+#endif

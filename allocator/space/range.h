@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ranges: what a segment is tiled with, and the sets that find them.
+ *
+ * A segment's addresses are covered without gap by ranges, linked in address order. A range is live
+ * (a block), free (backed, ready for somebody), a hole (no backing, last use known complete), busy
+ * (the holder of the growth lock is changing what stands behind it), stuck (a device call that may
+ * not fail did: set aside for good), draining (a freed arena's, on host memory, which no block may
+ * have), foreign (a framework's own reservation, whole) or lent (bytes of a chunk that its other
+ * mapping has: see views.h). All of this is covered by the pool's state lock. */
+#ifndef MEMSHIM_ALLOCATOR_SPACE_RANGE_H
+#define MEMSHIM_ALLOCATOR_SPACE_RANGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/base/treap.h"
+#include "allocator/device/device_ops.h"
+
+enum ms_range_state {
+    MS_RANGE_LIVE,
+    MS_RANGE_FREE,
+    MS_RANGE_HOLE,
+    MS_RANGE_BUSY,
+    MS_RANGE_STUCK,
+    MS_RANGE_DRAINING,
+    MS_RANGE_FOREIGN,
+    MS_RANGE_LENT
+};
+
+struct ms_range {
+    ms_addr_t addr;               /* a multiple of MS_BLOCK_ALIGNMENT_BYTES */
+    uint64_t bytes;               /* likewise; for a block, what was set aside */
+    struct ms_range *prev, *next; /* neighbours by address in the segment; null at its ends */
+    struct ms_segment *segment;
+    uint32_t site;
+    uint8_t state; /* enum ms_range_state */
+    bool arena, pinned;
+    bool mixed; /* a block: may be backed by less than device memory throughout */
+    union {
+        struct {
+            struct ms_range *index_next;
+            uint64_t id;
+            uint64_t asked_bytes;
+            ms_stream_t stream;
+            struct ms_holder *holder; /* null: nobody in particular */
+            struct ms_arena *holes; /* what is known of its holes; null: no tensor was born in it */
+            uint64_t used; /* the next id at its last told use; below its id: none. Beyond the
+                              reach of the other states, which would leave anything here */
+        } live;
+        struct {
+            struct ms_range *next;
+            uint64_t epoch; /* of its free: see struct ms_granule */
+        } draining;
+        struct {
+            struct ms_batch *batch; /* what its last use waits for; null: known complete */
+            struct ms_range *batch_prev, *batch_next;
+            union {
+                struct ms_treap_node node; /* of a large free range, or of a hole */
+                struct {
+                    struct ms_range *bin_prev, *bin_next; /* of a small one */
+                };
+            };
+        } free;
+    };
+};
+
+/* Live blocks by the address they begin at: a hash table that grows by one bucket at a time (linear
+ * hashing), so that no single insertion pays for the size of the table. */
+enum { MS_INDEX_DIRECTORY = 40, MS_INDEX_FIRST_BUCKETS = 512 };
+
+struct ms_block_index {
+    struct ms_range *
+        *directory[MS_INDEX_DIRECTORY]; /* [0]: the first buckets; [k]: as many again */
+    uint64_t buckets;
+    uint64_t power; /* of two, the largest that is <= buckets */
+    uint64_t entries;
+};
+
+/* False when the host is out of memory. */
+bool ms_index_init(struct ms_block_index *index);
+void ms_index_destroy(struct ms_block_index *index);
+void ms_index_insert(struct ms_block_index *index, struct ms_range *range);
+
+/* The block that begins at addr; null where there is none. `take` removes it. */
+struct ms_range *ms_index_find(const struct ms_block_index *index, ms_addr_t addr);
+struct ms_range *ms_index_take(struct ms_block_index *index, ms_addr_t addr);
+
+/* Blocks of different sizes lie apart: see place.c. A segment belongs to one region. */
+enum ms_region { MS_REGION_LARGE, MS_REGION_SMALL, MS_REGION_TINY, MS_REGIONS };
+
+/* Free ranges of one order and region, by size. Up to MS_BIN_LIMIT_BYTES one list for each size
+ * there is (a bitmap finds the next one in use); beyond, a tree by size and address. So the best
+ * fit is exact.
+ */
+enum { MS_BIN_COUNT = 2048 };
+#define MS_BIN_LIMIT_BYTES ((uint64_t)MS_BIN_COUNT * 512u)
+
+struct ms_bins {
+    uint32_t summary; /* bit w: map[w] is not zero */
+    uint64_t map[MS_BIN_COUNT / 64];
+    struct ms_range *head[MS_BIN_COUNT]; /* [i]: ranges of (i + 1) x 512 bytes */
+    struct ms_treap_node *large;
+};
+
+/* An empty set is all zeros. */
+void ms_bins_insert(struct ms_bins *bins, struct ms_range *range);
+void ms_bins_remove(struct ms_bins *bins, struct ms_range *range);
+
+/* The smallest range of at least `bytes`, not removed; among large ones the lowest of the smallest
+ * size. Null where there is none. */
+struct ms_range *ms_bins_best(const struct ms_bins *bins, uint64_t bytes);
+
+/* The largest range; null in an empty set. */
+struct ms_range *ms_bins_largest(const struct ms_bins *bins);
+
+/* Trees of ranges by size, then address; null-safe, as ms_treap_* are. */
+void ms_range_tree_insert(struct ms_treap_node **root, struct ms_range *range);
+void ms_range_tree_remove(struct ms_treap_node **root, struct ms_range *range);
+struct ms_range *ms_range_tree_at_least(struct ms_treap_node *root, uint64_t bytes, ms_addr_t addr);
+struct ms_range *ms_range_tree_last(struct ms_treap_node *root);
+
+/* The neighbours of a member in the order of its tree; null at the ends. */
+struct ms_range *ms_range_tree_after(struct ms_treap_node *root, const struct ms_range *range);
+struct ms_range *ms_range_tree_before(struct ms_treap_node *root, const struct ms_range *range);
+
+#endif

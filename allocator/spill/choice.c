@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The choices of which live memory to spill: see choice.h. */
+#include "allocator/spill/choice.h"
+
+static uint64_t rank_lru(void *ctx, const struct ms_spill_candidate *candidate)
+{
+    (void)ctx;
+    return candidate->now - candidate->last_use;
+}
+
+const struct ms_spill_choice ms_spill_choice_lru = {.rank = rank_lru};
+
+/* What has not been used for long will not be for as long; an optimizer's state not before all the
+ * rest was. */
+static uint64_t rank_predict(void *ctx, const struct ms_spill_candidate *candidate)
+{
+    if (candidate->next_use != UINT64_MAX) {
+        return candidate->next_use - candidate->now;
+    }
+    return candidate->state ? candidate->now + candidate->last_use : rank_lru(ctx, candidate);
+}
+
+const struct ms_spill_choice ms_spill_choice_predict = {.rank = rank_predict, .foretells = true};

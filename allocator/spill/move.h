@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Moving: contents go to other chunks, under the same addresses. Growth lock held, state lock not.
+ */
+#ifndef MEMSHIM_ALLOCATOR_SPILL_MOVE_H
+#define MEMSHIM_ALLOCATOR_SPILL_MOVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/base/lock_annotations.h"
+#include "allocator/device/device_ops.h"
+#include "allocator/space/block.h"
+#include "allocator/space/segment.h"
+
+/* Moving contents: see move.c and spill.c. Growth lock. */
+struct ms_moving {
+    bool under_way;             /* both locks to change: chunks behind live blocks change */
+    struct ms_segment *staging; /* addresses to copy to; null: none were needed yet */
+    uint64_t staged;            /* its first slots, which have a chunk of one granule each */
+    uint64_t room_bytes;        /* charged to the budget of all that is spilled, and not spilled */
+    uint64_t since_ns;          /* of the standstill: up to where its time is accounted for */
+    struct ms_range *cut;       /* free memory that moves along, linked by free.batch_next; busy */
+    bool refused;               /* the device did not stand still for the request under way */
+    unsigned refusals;          /* so often on end */
+    uint64_t rest_until_ns;     /* and it is not asked again before this time */
+    bool broken;                /* contents could not be put back: nothing is moved any more */
+};
+
+/* Chunks of one granule each for `bytes`, accessible at addresses of their own: on the host from
+ * the reserve, on the device new ones. On failure there are none. */
+ms_status_t ms_move_stage(struct ms_pool *pool, uint64_t bytes, enum ms_location to)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Takes them away again: spares, or in the reserve. What the device will not unmap stays staged,
+ * and is tried again by the next ms_move_stage. */
+void ms_move_unstage(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Holds the device, copies what lies on the chunks (linked by `next`) to the staged ones, which are
+ * as many granules, and lets them change places; run by run of neighbours, each wholly or not at
+ * all. Adds the bytes of those that did to *moved_bytes; their chunks are spares, or in the
+ * reserve, like the staged chunks of those that did not. */
+ms_status_t ms_move(struct ms_pool *pool, struct ms_chunk *list, enum ms_location to,
+                    uint64_t *moved_bytes) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Whether the device has refused to stand still more than once on end, a short time ago. */
+bool ms_move_rests(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* So many bytes have changed places in the standstill under way. */
+void ms_move_record(struct ms_pool *pool, enum ms_location to, ms_addr_t addr, uint64_t bytes)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+#endif

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Spilling: live memory on the host. Growth lock held, state lock not. */
+#ifndef MEMSHIM_ALLOCATOR_SPILL_SPILL_H
+#define MEMSHIM_ALLOCATOR_SPILL_SPILL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/arenas/live_memory.h"
+#include "allocator/base/lock_annotations.h"
+#include "allocator/base/status.h"
+#include "allocator/space/segment.h"
+
+/* Whether contents can move at all: at this moment, for the request under way. */
+bool ms_spill_possible(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Makes spares of at least so much of device chunks behind live memory, whose contents move to the
+ * host; adds all to *taken_bytes. Waits for the device to stand still, a bounded time.
+ * MS_ERR_NO_MEMORY: not so much can be moved, or not now. */
+ms_status_t ms_spill_make_room(struct ms_pool *pool, const struct ms_spill_need *need,
+                               uint64_t *taken_bytes) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* Brings all that lies on the host in these slots back. MS_ERR_NO_MEMORY: there is no room, or not
+ * now; MS_ERR_NOT_SUPPORTED: nothing is ever moved here. */
+ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                                uint64_t to) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+extern const struct ms_live_memory ms_spill_live;
+
+#endif

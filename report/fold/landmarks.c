@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Which call sites pass through the functions that frame_hints.h knows. */
+#include "report/fold/landmarks.h"
+
+#include <sys/mman.h>
+
+#include "allocator/base/buffer.h"
+
+#define MOST_NODES (1u << 24) /* a damaged trace's ids */
+
+/* What one function is. */
+struct code {
+    bool known;
+    struct ms_frame_hints is;
+};
+
+/* What a frame and those that called it are. */
+struct node {
+    bool known;
+    uint8_t hint;
+    uint32_t passed;
+    uint32_t caller;
+};
+
+struct ms_landmarks {
+    const ms_definitions_t *definitions;
+    struct ms_buffer codes, nodes, sites; /* by id */
+    struct ms_buffer path;                /* uint32_t: while a stack is walked */
+    uint32_t first_call;
+};
+
+/* ---- tables ---- */
+
+/* The element of a table that grows; null where memory runs out or the id is no id. */
+static void *at(struct ms_buffer *table, uint32_t id, size_t bytes)
+{
+    const size_t end = ((size_t)id + 1) * bytes;
+
+    if (id >= MOST_NODES) {
+        return NULL;
+    }
+    if (end > table->bytes) {
+        const size_t more = end - table->bytes;
+
+        if (!ms_buffer_extend(table, more > table->bytes ? more : table->bytes)) {
+            return NULL;
+        }
+    }
+    return table->at + (size_t)id * bytes;
+}
+
+static struct code *code_of(struct ms_landmarks *landmarks, uint32_t id)
+{
+    struct code *code = at(&landmarks->codes, id, sizeof(*code));
+    const struct ms_code_read *read = ms_definitions_code(landmarks->definitions, id);
+
+    if (code && !code->known && read) {
+        code->known = true;
+        code->is = ms_frame_hints_of(read->file, read->function);
+    }
+    return code;
+}
+
+/* ---- stacks ---- */
+
+/* A model that is called in a function named step, or a backward: it is a loop's, no optimizer's,
+ * and says nothing. */
+static void tell_loops(struct ms_landmarks *landmarks, uint32_t node)
+{
+    const struct ms_python_definition *is;
+    bool called = false;
+
+    /* A caller's number is smaller: this ends. */
+    for (; (is = ms_definitions_python(landmarks->definitions, node)); node = is->caller) {
+        struct code *code = code_of(landmarks, is->code);
+
+        if (!code) {
+            return;
+        }
+        if (code->is.hint == MS_HINT_MODULE || code->is.hint == MS_HINT_BACKWARD) {
+            called = true;
+        } else if (code->is.hint == MS_HINT_OPTIMIZER) {
+            called = false; /* a closure: who calls the optimizer is judged by what it does else */
+        } else if (code->is.hint == MS_HINT_STEP && called) {
+            code->is.hint = MS_HINT_NONE;
+        }
+    }
+}
+
+/* The innermost sign counts, and the outermost of the same sort is the one that the program
+ * called. */
+static struct node under(const struct node *caller, const struct code *code, uint32_t caller_id)
+{
+    struct node node = *caller;
+    const bool optimizes = caller->hint == MS_HINT_OPTIMIZER || caller->hint == MS_HINT_STEP;
+
+    node.known = true;
+    node.passed |= code->is.passed;
+    switch (code->is.hint) {
+    case MS_HINT_MODULE:
+        node.passed |= MS_PASSED_MODULE;
+        if (caller->hint != MS_HINT_MODULE && caller->hint != MS_HINT_BACKWARD) {
+            node.hint = MS_HINT_MODULE;
+            node.caller = caller_id;
+        }
+        break;
+    case MS_HINT_BACKWARD:
+        node.hint = MS_HINT_BACKWARD;
+        break;
+    case MS_HINT_OPTIMIZER:
+    case MS_HINT_STEP:
+        node.hint = caller->hint == MS_HINT_OPTIMIZER ? MS_HINT_OPTIMIZER : code->is.hint;
+        node.caller = optimizes ? caller->caller : caller_id;
+        break;
+    default:
+        break;
+    }
+    return node;
+}
+
+static struct node look_at(struct ms_landmarks *landmarks, uint32_t id)
+{
+    struct ms_buffer *path = &landmarks->path;
+    const struct ms_python_definition *is;
+    struct node above = {0};
+
+    path->bytes = 0;
+    for (uint32_t each = id; (is = ms_definitions_python(landmarks->definitions, each));
+         each = is->caller) {
+        const struct node *node = at(&landmarks->nodes, each, sizeof(*node));
+
+        if (!node) {
+            return above;
+        }
+        if (node->known) {
+            above = *node;
+            break;
+        }
+        ms_buffer_append(path, (const char *)&each, sizeof(each));
+    }
+    for (size_t i = path->bytes / sizeof(uint32_t); i-- > 0;) {
+        const uint32_t each = ((const uint32_t *)path->at)[i];
+        struct node *node = at(&landmarks->nodes, each, sizeof(*node));
+
+        is = ms_definitions_python(landmarks->definitions, each);
+
+        const struct code *code = code_of(landmarks, is->code);
+
+        if (!code) {
+            return above;
+        }
+        above = *node = under(&above, code, is->caller);
+    }
+    return above;
+}
+
+static uint8_t doing_of(const struct ms_site_definition *site, const struct node *node)
+{
+    if (site->flags & MS_SITE_SAMPLED_OUT) {
+        return MS_DOING_UNKNOWN;
+    }
+    if (site->thread == MS_THREAD_BACKWARD || node->hint == MS_HINT_BACKWARD) {
+        return MS_DOING_BACKWARD;
+    }
+    switch (node->hint) {
+    case MS_HINT_MODULE:
+        return MS_DOING_FORWARD;
+    case MS_HINT_OPTIMIZER:
+        return MS_DOING_OPTIMIZER;
+    case MS_HINT_STEP:
+        return MS_DOING_STEP;
+    default:
+        return !site->python || (node->passed & MS_PASSED_THREAD) ? MS_DOING_ASIDE : MS_DOING_OTHER;
+    }
+}
+
+static bool look_at_all(struct ms_landmarks *landmarks)
+{
+    const uint32_t count = ms_definitions_site_count(landmarks->definitions);
+
+    for (uint32_t id = 1; id <= count; id++) {
+        const struct ms_site_definition *site = ms_definitions_site(landmarks->definitions, id);
+
+        if (site) {
+            tell_loops(landmarks, site->python);
+        }
+    }
+    if (!ms_buffer_extend(&landmarks->sites, ((size_t)count + 1) * sizeof(struct ms_doings))) {
+        return false;
+    }
+    for (uint32_t id = 1; id <= count; id++) {
+        const struct ms_site_definition *site = ms_definitions_site(landmarks->definitions, id);
+
+        if (site) {
+            const struct node node = look_at(landmarks, site->python);
+            const uint8_t doing = doing_of(site, &node);
+
+            ((struct ms_doings *)landmarks->sites.at)[id] =
+                (struct ms_doings){.doing = doing, .passed = node.passed, .caller = node.caller};
+            if (doing == MS_DOING_FORWARD && id < landmarks->first_call) {
+                landmarks->first_call = id;
+            }
+        }
+    }
+    return true;
+}
+
+/* ---- the whole ---- */
+
+ms_landmarks_t *ms_landmarks_new(const ms_definitions_t *definitions)
+{
+    struct ms_landmarks *landmarks =
+        mmap(NULL, sizeof(*landmarks), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (landmarks == MAP_FAILED) {
+        return NULL;
+    }
+    landmarks->definitions = definitions;
+    landmarks->first_call = UINT32_MAX;
+    if (!look_at_all(landmarks)) {
+        ms_landmarks_delete(landmarks);
+        return NULL;
+    }
+    ms_buffer_free(&landmarks->codes);
+    ms_buffer_free(&landmarks->nodes);
+    ms_buffer_free(&landmarks->path);
+    return landmarks;
+}
+
+void ms_landmarks_delete(ms_landmarks_t *landmarks)
+{
+    if (landmarks) {
+        ms_buffer_free(&landmarks->codes);
+        ms_buffer_free(&landmarks->nodes);
+        ms_buffer_free(&landmarks->path);
+        ms_buffer_free(&landmarks->sites);
+        munmap(landmarks, sizeof(*landmarks));
+    }
+}
+
+const struct ms_doings *ms_landmarks_of(const ms_landmarks_t *landmarks, uint32_t site)
+{
+    static const struct ms_doings nothing = {0};
+
+    return site < landmarks->sites.bytes / sizeof(struct ms_doings)
+               ? (const struct ms_doings *)landmarks->sites.at + site
+               : &nothing;
+}
+
+uint32_t ms_landmarks_first_call(const ms_landmarks_t *landmarks)
+{
+    return landmarks->first_call;
+}

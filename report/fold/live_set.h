@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What is live, by a number: of a block or tensor its id, of other memory its address. */
+#ifndef MEMSHIM_REPORT_FOLD_LIVE_SET_H
+#define MEMSHIM_REPORT_FOLD_LIVE_SET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ms_live {
+    uint64_t key; /* 0: none */
+    uint64_t addr, bytes;
+    uint64_t born_ns;
+    uint32_t site;
+    uint32_t born_phase, born_epoch; /* site_lifetimes.h */
+    uint32_t birth;                  /* its number, of a block or tensor */
+    uint8_t device;
+    bool captured; /* born in an arena that a capture froze */
+};
+
+/* A hash table with linear probing, in pages of its own; at most half full. */
+struct ms_live_set {
+    struct ms_live *slots;
+    size_t room, used; /* room: a power of two, or 0 */
+};
+
+/* A place for the key, which is not 0, zeroed but for it; the one that it has where it has one.
+ * Good until the next call. Null where there is no memory. */
+struct ms_live *ms_live_add(struct ms_live_set *set, uint64_t key);
+
+/* Takes it out into `live`. False where it is not in: 0 never is. */
+bool ms_live_take(struct ms_live_set *set, uint64_t key, struct ms_live *live);
+
+/* Null where it is not in. Good until the next call. */
+struct ms_live *ms_live_find(const struct ms_live_set *set, uint64_t key);
+
+/* Takes out all that is the device's. */
+void ms_live_forget(struct ms_live_set *set, uint8_t device);
+
+void ms_live_free(struct ms_live_set *set);
+
+#endif

@@ -1,0 +1,769 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums by call site: how each event changes them, and what held the memory at the peak. */
+#include "report/fold/site_sums.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "report/fold/site_table.h"
+
+#define HALVINGS 10 /* of the exponent, before a short series is exact enough */
+
+static void *pages(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return at == MAP_FAILED ? NULL : at;
+}
+
+ms_site_table_t *ms_site_table_new(void)
+{
+    return pages(sizeof(struct ms_site_table));
+}
+
+void ms_site_table_delete(ms_site_table_t *table)
+{
+    if (!table) {
+        return;
+    }
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        struct device *device = &table->devices[i];
+
+        for (uint32_t page = 0; device->pages && page * MS_PAGE_SITES < device->end; page++) {
+            if (device->pages[page]) {
+                munmap(device->pages[page], MS_PAGE_SITES * sizeof(struct site));
+            }
+        }
+        if (device->pages) {
+            munmap(device->pages, MS_SITE_PAGES * sizeof(void *));
+        }
+    }
+    ms_live_free(&table->live);
+    ms_buffer_free(&table->past);
+    ms_buffer_free(&table->outlived);
+    ms_buffer_free(&table->recorded);
+    ms_moves_free(&table->moves);
+    ms_frozen_free(&table->frozen);
+    munmap(table, sizeof(*table));
+}
+
+void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes)
+{
+    table->sampling_bytes = mean_bytes;
+}
+
+/* exp(x) - 1 = (exp(x / 2) - 1) * (exp(x / 2) + 1): from a short series for a small part of the
+ * exponent. The C library's own would be another library that the traced process has to load. */
+double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes)
+{
+    if (mean_bytes == 0 || bytes / mean_bytes >= 64) {
+        return 1;
+    }
+
+    const double x = -(double)bytes / (double)mean_bytes / (1 << HALVINGS);
+    double grown = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)));
+
+    for (int i = 0; i < HALVINGS; i++) {
+        grown *= grown + 2;
+    }
+    return -grown;
+}
+
+/* ---- sites ---- */
+
+__attribute__((noinline, cold)) struct site *ms_site_table_place(struct device *device, uint32_t id)
+{
+    if (!device->pages) {
+        device->pages = pages(MS_SITE_PAGES * sizeof(void *));
+    }
+    if (!device->pages) {
+        return NULL;
+    }
+
+    struct site **page = &device->pages[id / MS_PAGE_SITES];
+
+    if (!*page) {
+        *page = pages(MS_PAGE_SITES * sizeof(**page));
+    }
+    if (!*page) {
+        return NULL;
+    }
+    device->end = id >= device->end ? id + 1 : device->end;
+    return &(*page)[id % MS_PAGE_SITES];
+}
+
+/* Null where memory ran out. */
+static inline struct site *use_site(struct device *device, uint32_t id)
+{
+    return id < device->end && device->pages[id / MS_PAGE_SITES]
+               ? &device->pages[id / MS_PAGE_SITES][id % MS_PAGE_SITES]
+               : ms_site_table_place(device, id);
+}
+
+static inline void keep_at(struct site *site, uint64_t epoch)
+{
+    if (site->kept[epoch & 1].epoch != epoch) {
+        site->kept[epoch & 1].epoch = epoch;
+        site->kept[epoch & 1].held = site->now;
+    }
+}
+
+/* Before any change of what the site holds. */
+static inline void keep(const struct device *device, struct site *site)
+{
+    keep_at(site, device->peak);
+    if (device->candidate) {
+        keep_at(site, device->candidate);
+    }
+}
+
+/* ---- peaks ---- */
+
+/* A number that is new, and neither both even nor both odd with the peak's. */
+static uint64_t next_epoch(struct device *device)
+{
+    device->last_epoch++;
+    device->last_epoch += ((device->last_epoch ^ device->peak) & 1) == 0;
+    return device->last_epoch;
+}
+
+/* The newest block is a block in its own right. */
+static void settle_fresh(struct device *device)
+{
+    if (device->fresh_id == 0) {
+        return;
+    }
+    if (device->candidate) {
+        device->peak = device->candidate;
+        device->peak_bytes = device->candidate_bytes;
+        device->candidate = 0;
+    }
+
+    struct site *site = use_site(device, device->fresh_site);
+
+    if (site && device->fresh_site_bytes > site->sums.peak_bytes) {
+        site->sums.peak_bytes = device->fresh_site_bytes;
+    }
+    device->fresh_id = 0;
+}
+
+static void drop_fresh(struct device *device)
+{
+    device->fresh_id = 0;
+    device->candidate = 0;
+}
+
+/* ---- lifetimes ---- */
+
+static void take(uint64_t *sum, uint64_t bytes)
+{
+    *sum = *sum > bytes ? *sum - bytes : 0;
+}
+
+void ms_site_table_enter(ms_site_table_t *table, uint32_t phase)
+{
+    table->phase = phase;
+}
+
+static void note_outlived(struct ms_site_table *table, const struct ms_past *past)
+{
+    const size_t end = ((size_t)past->born_phase / 2 + 1) * sizeof(uint64_t);
+
+    if (past->born_phase / 2 >= MS_MOST_PASSES) {
+        return;
+    }
+    if (end <= table->outlived.bytes ||
+        ms_buffer_extend(&table->outlived, end - table->outlived.bytes)) {
+        ((uint64_t *)table->outlived.at)[past->born_phase / 2] += past->bytes;
+    }
+}
+
+static inline void tell(struct ms_site_table *table, uint32_t birth, int told)
+{
+    if (birth - table->recorded_first < table->recorded.bytes) {
+        table->recorded.at[birth - table->recorded_first] = (char)told;
+    }
+}
+
+static void settle_past(struct ms_site_table *table, const struct ms_past *past,
+                        enum ms_lifetime told)
+{
+    const struct device *device = &table->devices[past->device];
+    const enum ms_lifetime lifetime = past->captured ? MS_LIFETIME_CAPTURED : told;
+
+    tell(table, past->birth, (int)lifetime);
+    ms_lifetimes_add(past->lifetimes, lifetime, past->bytes);
+    ms_lifetimes_add_at_peak(past->lifetimes, lifetime, past, device->peak);
+    ms_lifetimes_add_at_peak(past->lifetimes, lifetime, past, device->candidate);
+    if (lifetime == MS_LIFETIME_OUTLIVED) {
+        note_outlived(table, past);
+    }
+}
+
+/* What died after the last birth of a pass was its last few results; or all gradients, where a
+ * program drops them before it asks for anything else: they are as many as other passes left
+ * behind, and more than this one did. */
+static bool tail_has_gradients(struct ms_site_table *table)
+{
+    const struct ms_past *past = (const struct ms_past *)table->past.at;
+    uint64_t tail = 0;
+
+    for (size_t i = 0; i < table->past.bytes / sizeof(*past); i++) {
+        tail += past[i].born_phase == table->past_phase;
+    }
+
+    const bool gradients = tail > 2 * table->phase_blocks && 2 * tail >= table->most_left;
+    const uint64_t left = table->phase_blocks + (gradients ? tail : 0);
+
+    table->most_left = left > table->most_left ? left : table->most_left;
+    return gradients;
+}
+
+/* Where among those that died last the pass was over. The last results go at once; gradients only
+ * after the optimizer, so that the longest pause comes before them. */
+static size_t end_of_pass(struct ms_site_table *table, size_t count)
+{
+    const struct ms_past *past = (const struct ms_past *)table->past.at;
+    uint64_t before_ns = table->birth_ns, longest_ns = 0;
+    size_t end = count;
+
+    if (!tail_has_gradients(table)) {
+        return count;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (past[i].born_phase == table->past_phase) {
+            if (past[i].died_ns - before_ns >= longest_ns) {
+                longest_ns = past[i].died_ns - before_ns;
+                end = i;
+            }
+            before_ns = past[i].died_ns;
+        }
+    }
+    return end;
+}
+
+/* Where the process began to end: what was there from the beginning goes, or what is left once the
+ * gradients are dropped. */
+static size_t end_of_life(const struct ms_site_table *table, size_t count)
+{
+    const struct ms_past *past = (const struct ms_past *)table->past.at;
+    size_t from = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (past[i].born_phase == 0) {
+            return i;
+        }
+        from = past[i].born_phase % 2 == 1 ? i + 1 : from;
+    }
+    return from ? from : count;
+}
+
+/* What died is judged at the next birth: only that tells whether a pass went on. Peaks are those
+ * of the time in between, which has none of its own. */
+static void judge_past(struct ms_site_table *table, bool at_end)
+{
+    const struct ms_past *past = (const struct ms_past *)table->past.at;
+    const size_t count = table->past.bytes / sizeof(*past);
+    const bool goes_on = table->phase == table->past_phase && !at_end;
+    const bool pass = table->past_phase % 2 == 1;
+    const size_t pass_end = goes_on || !pass ? count : end_of_pass(table, count);
+    const size_t life_end = at_end ? end_of_life(table, count) : count;
+
+    for (size_t i = 0; i < count; i++) {
+        const bool own = past[i].born_phase == table->past_phase;
+        const bool in_pass = pass && (own ? i < pass_end : goes_on);
+
+        settle_past(table, &past[i],
+                    ms_lifetime_of(past[i].born_phase, table->past_phase, in_pass, i >= life_end));
+    }
+    table->past.bytes = 0;
+    table->phase_blocks = goes_on ? table->phase_blocks : 0;
+    table->past_phase = table->phase;
+}
+
+static struct ms_past past_of(struct site *site, const struct ms_live *live, uint64_t time_ns)
+{
+    return (struct ms_past){.lifetimes = &site->lifetimes,
+                            .bytes = live->bytes,
+                            .born_phase = live->born_phase,
+                            .born_epoch = live->born_epoch,
+                            .birth = live->birth,
+                            .site = live->site,
+                            .device = live->device,
+                            .captured = live->captured,
+                            .died_ns = time_ns};
+}
+
+static void note_past(struct ms_site_table *table, struct site *site, const struct ms_live *live,
+                      uint64_t time_ns)
+{
+    const struct ms_past past = past_of(site, live, time_ns);
+
+    ms_buffer_append(&table->past, (const char *)&past, sizeof(past));
+    if (live->born_phase == table->phase) {
+        take(&table->phase_blocks, 1);
+    }
+}
+
+/* ---- events ---- */
+
+static void add_estimate(const struct ms_site_table *table, struct held *held, uint64_t bytes,
+                         int sign)
+{
+    if (table->sampling_bytes > 0) {
+        const double chance = ms_sampling_chance(bytes, table->sampling_bytes);
+        const double stands_for = (double)bytes / chance;
+
+        held->estimate += sign * stands_for;
+        held->variance += sign * stands_for * stands_for * (1 - chance);
+    }
+}
+
+static void note_allocation(struct site *site, uint64_t bytes, uint64_t time_ns)
+{
+    if (site->sums.allocations == 0) {
+        site->sums.first_ns = time_ns;
+    }
+    site->sums.last_ns = time_ns;
+    site->sums.allocations++;
+    site->sums.bytes += bytes;
+}
+
+static void note_free(struct site *site, const struct ms_live *live, uint64_t time_ns)
+{
+    site->sums.frees++;
+    site->sums.lifetime_ns += time_ns > live->born_ns ? time_ns - live->born_ns : 0;
+}
+
+static inline uint32_t site_of(const struct ms_event *event)
+{
+    return event->site < MS_SITE_LIMIT ? event->site : 0;
+}
+
+static void remember(struct ms_site_table *table, const struct ms_event *event, uint64_t key,
+                     uint64_t time_ns)
+{
+    struct ms_live *live = key ? ms_live_add(&table->live, key) : NULL;
+
+    if (live) {
+        live->addr = event->addr;
+        live->bytes = event->bytes;
+        live->born_ns = time_ns;
+        live->site = site_of(event);
+        live->device = event->device;
+        live->born_phase = table->phase;
+        live->born_epoch = (uint32_t)table->devices[event->device].last_epoch;
+        live->birth = table->births;
+        live->captured = event->kind == MS_EVENT_TENSOR_BORN &&
+                         ms_frozen_has(&table->frozen, event->device, event->addr);
+    }
+}
+
+/* What the event ends. Where its beginning was not seen, it had no site. */
+static struct ms_live forget(struct ms_site_table *table, const struct ms_event *event,
+                             uint64_t key, uint64_t time_ns)
+{
+    struct ms_live live;
+
+    if (!ms_live_take(&table->live, key, &live) || live.device != event->device) {
+        live = (struct ms_live){.bytes = event->bytes, .born_ns = time_ns, .device = event->device};
+    }
+    return live;
+}
+
+/* The numbers wrap in a run that no reader has memory for. */
+static inline void count_birth(struct ms_site_table *table)
+{
+    char *told = ms_buffer_extend(&table->recorded, 1);
+
+    if (told) {
+        *told = (char)MS_RECORDED_NOTHING;
+    }
+    table->births++;
+}
+
+/* A block or a tensor begins to be live. */
+static struct site *grow(struct ms_site_table *table, struct device *device,
+                         const struct ms_event *event, uint64_t time_ns)
+{
+    struct site *site = use_site(device, site_of(event));
+
+    judge_past(table, false);
+    table->birth_ns = time_ns;
+    settle_fresh(device);
+    device->live_bytes += event->bytes;
+    table->phase_blocks++;
+    remember(table, event, event->id, time_ns);
+    count_birth(table);
+    if (!site) {
+        return NULL;
+    }
+    keep(device, site);
+    site->now.bytes += event->bytes;
+    site->now.count++;
+    add_estimate(table, &site->now, event->bytes, 1);
+    if (site->sums.allocations == 0) {
+        site->lifetimes.first_phase = table->phase;
+    }
+    site->lifetimes.last_phase = table->phase;
+    note_allocation(site, event->bytes, time_ns);
+    return site;
+}
+
+static void apply_birth(struct ms_site_table *table, struct device *device,
+                        const struct ms_event *event, uint64_t time_ns)
+{
+    struct site *site = grow(table, device, event, time_ns);
+
+    if (site && site->now.bytes > site->sums.peak_bytes) {
+        site->sums.peak_bytes = site->now.bytes;
+    }
+    if (device->live_bytes > device->peak_bytes) {
+        device->peak_bytes = device->live_bytes;
+        device->peak = next_epoch(device);
+    }
+}
+
+/* What the driver charged for the block itself, before it came; null for all others. Good until the
+ * next event. */
+static const struct ms_live *charge_of(const struct ms_site_table *table,
+                                       const struct ms_event *event)
+{
+    const struct ms_live *charge = event->owner == MS_OWNER_FORWARDED && event->addr
+                                       ? ms_live_find(&table->live, FORWARDED_KEY | event->addr)
+                                       : NULL;
+
+    return charge && charge->device == event->device ? charge : NULL;
+}
+
+/* Such a block is live now, or the ground under tensors that are: it does not stand beside them.
+ * Where it ends it stands there again, until it is discharged. False where it is no such block. */
+static bool count_beside(const struct ms_site_table *table, struct device *device,
+                         const struct ms_event *event, bool beside)
+{
+    const struct ms_live *charge = charge_of(table, event);
+    struct site *site = charge ? use_site(device, charge->site) : NULL;
+
+    if (!site) {
+        return false;
+    }
+    keep(device, site);
+    if (beside) {
+        site->now.forwarded_bytes += charge->bytes;
+    } else {
+        take(&site->now.forwarded_bytes, charge->bytes);
+    }
+    return true;
+}
+
+static void apply_alloc(struct ms_site_table *table, struct device *device,
+                        const struct ms_event *event, uint64_t time_ns)
+{
+    const bool charged = count_beside(table, device, event, false);
+    struct site *site = grow(table, device, event, time_ns);
+
+    if (site && charged) { /* its charge is counted */
+        take(&site->sums.allocations, 1);
+        take(&site->sums.bytes, event->bytes);
+    }
+    device->fresh_id = event->id;
+    device->fresh_site = site_of(event);
+    device->fresh_site_bytes = site ? site->now.bytes : 0;
+    if (device->live_bytes > device->peak_bytes) {
+        device->candidate = next_epoch(device);
+        device->candidate_bytes = device->live_bytes;
+    }
+}
+
+/* A block or a tensor stops being live. */
+static struct site *shrink(struct ms_site_table *table, struct device *device,
+                           const struct ms_live *live)
+{
+    struct site *site = use_site(device, live->site);
+
+    take(&device->live_bytes, live->bytes);
+    if (site) {
+        keep(device, site);
+        take(&site->now.bytes, live->bytes);
+        take(&site->now.count, 1);
+        if (live->key) {
+            add_estimate(table, &site->now, live->bytes, -1);
+        }
+    }
+    return site;
+}
+
+static void apply_death(struct ms_site_table *table, struct device *device,
+                        const struct ms_event *event, uint64_t time_ns)
+{
+    const struct ms_live live = forget(table, event, event->id, time_ns);
+    const bool charged =
+        event->kind == MS_EVENT_BLOCK_FREE && count_beside(table, device, event, true);
+
+    if (event->kind == MS_EVENT_BLOCK_FREE && event->id == device->fresh_id) {
+        settle_fresh(device);
+    }
+    if (event->kind == MS_EVENT_BLOCK_FREE && event->aux == 1) {
+        ms_frozen_take(&table->frozen, event->device, event->addr);
+        return; /* an arena: its bytes were not live */
+    }
+
+    struct site *site = shrink(table, device, &live);
+
+    if (site) {
+        if (!charged) { /* else its discharge is counted */
+            note_free(site, &live, time_ns);
+        }
+        if (live.key) {
+            note_past(table, site, &live, time_ns);
+        }
+    }
+}
+
+/* The block gives its bytes back: as if it had never been one. */
+static void apply_arena(struct ms_site_table *table, struct device *device,
+                        const struct ms_event *event, uint64_t time_ns)
+{
+    const struct ms_live live = forget(table, event, event->id, time_ns);
+    struct site *site = shrink(table, device, &live);
+
+    if (live.key) {
+        tell(table, live.birth, MS_RECORDED_ARENA);
+    }
+    if (site && live.key && !charge_of(table, event)) {
+        take(&site->sums.allocations, 1);
+        take(&site->sums.bytes, live.bytes);
+    }
+    if (event->id == device->fresh_id) {
+        drop_fresh(device);
+    }
+}
+
+static void apply_charge(struct ms_site_table *table, struct device *device,
+                         const struct ms_event *event, uint64_t time_ns)
+{
+    const uint64_t key = event->addr ? FORWARDED_KEY | event->addr : 0;
+
+    if (event->kind == MS_EVENT_CHARGE) {
+        struct site *site = use_site(device, site_of(event));
+
+        remember(table, event, key, time_ns);
+        if (site) {
+            keep(device, site);
+            site->now.forwarded_bytes += event->bytes;
+            note_allocation(site, event->bytes, time_ns);
+        }
+        return;
+    }
+
+    struct ms_live live = forget(table, event, key, time_ns);
+
+    if (key == 0) {
+        live.site = site_of(event); /* what has no address names its site at both its ends */
+    }
+
+    struct site *site = use_site(device, live.site);
+
+    if (site) {
+        keep(device, site);
+        take(&site->now.forwarded_bytes, live.bytes);
+        note_free(site, &live, time_ns);
+    }
+}
+
+static void apply_host(struct ms_site_table *table, struct device *device,
+                       const struct ms_event *event, uint64_t time_ns)
+{
+    const uint64_t key = PINNED_KEY | event->addr;
+
+    if (event->kind == MS_EVENT_HOST_FREE) {
+        const struct ms_live live = forget(table, event, key, time_ns);
+        struct site *site = use_site(device, live.site);
+
+        if (site) {
+            take(&site->sums.pinned_bytes, live.bytes);
+        }
+        return;
+    }
+
+    struct site *site = use_site(device, site_of(event));
+
+    remember(table, event, key, time_ns);
+    if (site) {
+        site->sums.pinned_bytes += event->bytes;
+        if (site->sums.pinned_bytes > site->sums.pinned_peak_bytes) {
+            site->sums.pinned_peak_bytes = site->sums.pinned_bytes;
+        }
+    }
+}
+
+/* ---- moves to host memory and back ---- */
+
+/* Of what was live while they were told: before that changes. */
+static void settle_moves(struct ms_site_table *table)
+{
+    if (ms_moves_count(&table->moves) == 0) {
+        return;
+    }
+    ms_moves_sort(&table->moves);
+    for (size_t i = 0; i < table->live.room; i++) {
+        const struct ms_live *live = &table->live.slots[i];
+        struct ms_site_moved moved = {0};
+
+        if (live->key != 0 && live->key < PINNED_KEY) {
+            moved = ms_moves_of(&table->moves, live->device, live->addr, live->bytes);
+        }
+        if (moved.down_bytes + moved.up_bytes > 0) {
+            struct site *site =
+                use_site(&table->devices[live->device & (MS_DEVICE_COUNT - 1)], live->site);
+
+            if (site) {
+                site->sums.spilled_bytes += moved.down_bytes;
+                site->sums.promoted_bytes += moved.up_bytes;
+                site->sums.spilled_blocks += moved.down_bytes > 0;
+            }
+        }
+    }
+    ms_moves_free(&table->moves);
+}
+
+static bool changes_what_lives(const struct ms_event *event)
+{
+    return event->kind >= MS_EVENT_BLOCK_ALLOC && event->kind <= MS_EVENT_TENSOR_DIED;
+}
+
+void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, uint64_t time_ns)
+{
+    struct device *device = &table->devices[event->device & (MS_DEVICE_COUNT - 1)];
+
+    if (changes_what_lives(event)) {
+        settle_moves(table);
+    }
+    switch (event->kind) {
+    case MS_EVENT_TENSOR_BORN:
+        apply_birth(table, device, event, time_ns);
+        break;
+    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_BLOCK_FREE:
+        apply_death(table, device, event, time_ns);
+        break;
+    case MS_EVENT_BLOCK_ALLOC:
+        apply_alloc(table, device, event, time_ns);
+        break;
+    case MS_EVENT_BLOCK_ARENA:
+        apply_arena(table, device, event, time_ns);
+        break;
+    case MS_EVENT_CHARGE:
+    case MS_EVENT_DISCHARGE:
+        if (event->owner == MS_OWNER_FORWARDED) {
+            apply_charge(table, device, event, time_ns);
+        }
+        break;
+    case MS_EVENT_HOST_ALLOC:
+    case MS_EVENT_HOST_FREE:
+        apply_host(table, device, event, time_ns);
+        break;
+    case MS_EVENT_ARENA_FROZEN:
+        ms_frozen_add(&table->frozen, event);
+        break;
+    case MS_EVENT_SPILL:
+    case MS_EVENT_PROMOTE:
+        ms_moves_add(&table->moves, event);
+        break;
+    default:
+        break;
+    }
+}
+
+/* ---- gaps ---- */
+
+static struct held all_of(const struct ms_counters *counters)
+{
+    struct held held = {.bytes = ms_counters_live(counters),
+                        .count = counters->blocks + counters->tensors,
+                        .forwarded_bytes = counters->owner_bytes[MS_OWNER_FORWARDED]};
+
+    take(&held.forwarded_bytes, counters->forwarded_block_bytes);
+    return held;
+}
+
+/* What was live at the epoch had no site that is known. */
+static void set_unknown(struct device *device, uint64_t epoch, const struct ms_counters *counters)
+{
+    for (uint32_t id = 0; id < device->end; id = ms_site_after(device, id)) {
+        struct site *site = ms_site_table_find(device, id);
+
+        if (site) {
+            site->kept[epoch & 1].epoch = epoch;
+            site->kept[epoch & 1].held = id == 0 ? all_of(counters) : (struct held){0};
+        }
+    }
+}
+
+/* What is live from here on. */
+static void set_now(struct device *device, const struct ms_counters *counters)
+{
+    for (uint32_t id = 0; id < device->end; id = ms_site_after(device, id)) {
+        struct site *site = ms_site_table_find(device, id);
+
+        if (site) {
+            keep(device, site);
+            site->now = id == 0 ? all_of(counters) : (struct held){0};
+            site->sums.pinned_bytes = id == 0 ? counters->host_pinned_bytes : 0;
+        }
+    }
+    device->live_bytes = ms_counters_live(counters);
+}
+
+static void set_fresh(struct device *device, const struct ms_aggregate *sums)
+{
+    device->fresh_id = sums->fresh_id;
+    device->fresh_site = 0;
+    device->fresh_site_bytes = 0;
+    if (sums->fresh_peak.live_bytes > sums->peak_live.live_bytes) {
+        device->candidate = next_epoch(device);
+        device->candidate_bytes = sums->fresh_peak.live_bytes;
+        set_unknown(device, device->candidate, &sums->fresh_at_peak);
+    }
+}
+
+void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms_aggregate *sums)
+{
+    struct device *device = &table->devices[index & (MS_DEVICE_COUNT - 1)];
+
+    if (!use_site(device, 0)) {
+        return;
+    }
+    settle_fresh(device);
+    settle_moves(table);
+    ms_frozen_free(&table->frozen); /* arenas may have come and gone */
+    ms_live_forget(&table->live, index);
+    set_now(device, &sums->now);
+    if (device->peak_bytes != sums->peak_live.live_bytes) {
+        device->peak_bytes = sums->peak_live.live_bytes;
+        device->peak = next_epoch(device);
+        set_unknown(device, device->peak, sums->at_peak_saved ? &sums->at_peak : &sums->now);
+    }
+    set_fresh(device, sums);
+}
+
+/* ---- the end ---- */
+
+void ms_site_table_finish(ms_site_table_t *table)
+{
+    settle_moves(table);
+    judge_past(table, true);
+    for (size_t i = 0; i < table->live.room; i++) {
+        const struct ms_live *live = &table->live.slots[i];
+        const bool is_block = live->key && !(live->key & (FORWARDED_KEY | PINNED_KEY));
+        struct site *site =
+            is_block ? ms_site_table_find(&table->devices[live->device], live->site) : NULL;
+
+        if (site) {
+            const struct ms_past past = past_of(site, live, 0);
+
+            settle_past(table, &past,
+                        ms_lifetime_of(live->born_phase, table->past_phase, false, true));
+        }
+    }
+}

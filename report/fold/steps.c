@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds training steps and backward passes by the call sites that come again and again. */
+#include "report/fold/steps.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "report/trace/words.h"
+
+#define MOST_LINES 64u   /* that call optimizers; as many that call models: bits of a word */
+#define MOST_TIMES 4096u /* of steps that are kept */
+
+/* When something happened again and again: all times, or one in `every`. */
+struct times {
+    struct ms_buffer at; /* uint64_t */
+    uint64_t count, every;
+};
+
+/* A line of code that calls an optimizer. */
+struct optimizer {
+    uint32_t caller; /* Python node */
+    uint32_t site;   /* the newest of its sites */
+    bool torch;      /* it is one of torch.optim's */
+    uint64_t gaps, last_gap, longest;
+    uint64_t last_ns;    /* of its newest birth: a step ends there */
+    struct times begins; /* of steps */
+};
+
+/* A line of code that calls a model. */
+struct call {
+    uint32_t caller;
+    uint64_t batches, gaps, last_gap;
+};
+
+/* Between two passes. */
+struct gap {
+    uint64_t begin_ns;
+    uint64_t calls; /* a bit for each line that called a model in it */
+};
+
+struct ms_steps {
+    const ms_landmarks_t *landmarks;
+    uint32_t phase;
+    uint64_t first_call_ns;
+    uint32_t calling; /* the call whose memory was asked for last, + 1 */
+    uint32_t optimizer_count, call_count;
+    struct optimizer optimizers[MOST_LINES];
+    struct call calls[MOST_LINES];
+    struct ms_buffer gaps; /* struct gap */
+};
+
+ms_steps_t *ms_steps_new(const ms_landmarks_t *landmarks)
+{
+    struct ms_steps *steps =
+        mmap(NULL, sizeof(*steps), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (steps == MAP_FAILED) {
+        return NULL;
+    }
+    steps->landmarks = landmarks;
+    steps->first_call_ns = UINT64_MAX;
+    if (!ms_buffer_extend(&steps->gaps, sizeof(struct gap))) {
+        ms_steps_delete(steps);
+        return NULL;
+    }
+    return steps;
+}
+
+void ms_steps_delete(ms_steps_t *steps)
+{
+    if (steps) {
+        for (uint32_t i = 0; i < steps->optimizer_count; i++) {
+            ms_buffer_free(&steps->optimizers[i].begins.at);
+        }
+        ms_buffer_free(&steps->gaps);
+        munmap(steps, sizeof(*steps));
+    }
+}
+
+void ms_steps_find(ms_steps_t *steps, const ms_landmarks_t *landmarks)
+{
+    steps->landmarks = landmarks;
+}
+
+/* ---- put down ---- */
+
+/* Without what is private to this process. */
+static struct ms_steps plain_of(const ms_steps_t *steps)
+{
+    struct ms_steps plain = *steps;
+
+    plain.landmarks = NULL;
+    plain.gaps = (struct ms_buffer){0};
+    for (uint32_t i = 0; i < MOST_LINES; i++) {
+        plain.optimizers[i].begins.at = (struct ms_buffer){0};
+    }
+    return plain;
+}
+
+void ms_steps_store(const ms_steps_t *steps, struct ms_buffer *out)
+{
+    const struct ms_steps plain = plain_of(steps);
+
+    ms_words_put_bytes(out, &plain, sizeof(plain));
+    ms_words_put_buffer(out, &steps->gaps, sizeof(struct gap));
+    for (uint32_t i = 0; i < steps->optimizer_count; i++) {
+        ms_words_put_buffer(out, &steps->optimizers[i].begins.at, sizeof(uint64_t));
+    }
+}
+
+bool ms_steps_load(ms_steps_t *steps, struct ms_words_in *in)
+{
+    const ms_landmarks_t *landmarks = steps->landmarks;
+    struct ms_steps read;
+
+    ms_words_get_bytes(in, &read, sizeof(read));
+    if (in->failed || read.optimizer_count > MOST_LINES || read.call_count > MOST_LINES ||
+        read.calling > read.call_count) {
+        return false;
+    }
+    ms_buffer_free(&steps->gaps);
+    *steps = plain_of(&read);
+    steps->landmarks = landmarks;
+    ms_words_get_buffer(in, &steps->gaps, sizeof(struct gap), MS_MOST_PASSES + 1);
+    for (uint32_t i = 0; i < steps->optimizer_count; i++) {
+        ms_words_get_buffer(in, &steps->optimizers[i].begins.at, sizeof(uint64_t), MOST_TIMES);
+    }
+
+    const size_t gaps = steps->gaps.bytes / sizeof(struct gap);
+    const uint64_t wanted = (uint64_t)steps->phase / 2 + 1;
+
+    return !in->failed && gaps == (wanted <= MS_MOST_PASSES ? wanted : MS_MOST_PASSES + 1);
+}
+
+/* ---- as it happens ---- */
+
+static void note_time(struct times *times, uint64_t time_ns)
+{
+    uint64_t *all = (uint64_t *)times->at.at;
+
+    times->every = times->every ? times->every : 1;
+    if (times->at.bytes == MOST_TIMES * sizeof(*all)) {
+        for (size_t i = 0; i < MOST_TIMES / 2; i++) {
+            all[i] = all[2 * i];
+        }
+        times->at.bytes = MOST_TIMES / 2 * sizeof(*all);
+        times->every *= 2;
+    }
+    if (times->count % times->every == 0) {
+        ms_buffer_append(&times->at, (const char *)&time_ns, sizeof(time_ns));
+    }
+    times->count++;
+}
+
+static struct gap *this_gap(const struct ms_steps *steps)
+{
+    return (struct gap *)steps->gaps.at + steps->gaps.bytes / sizeof(struct gap) - 1;
+}
+
+static uint64_t gap_number(const struct ms_steps *steps)
+{
+    return steps->phase / 2;
+}
+
+static struct optimizer *find_optimizer(struct ms_steps *steps, uint32_t caller)
+{
+    for (uint32_t i = 0; i < steps->optimizer_count; i++) {
+        if (steps->optimizers[i].caller == caller) {
+            return &steps->optimizers[i];
+        }
+    }
+    if (steps->optimizer_count == MOST_LINES) {
+        return NULL;
+    }
+
+    struct optimizer *optimizer = &steps->optimizers[steps->optimizer_count++];
+
+    optimizer->caller = caller;
+    return optimizer;
+}
+
+static void note_optimizer(struct ms_steps *steps, uint32_t site, const struct ms_doings *is,
+                           uint64_t time_ns)
+{
+    const uint64_t gap = gap_number(steps);
+    /* Before the first pass it has nothing to step by: that makes its state. */
+    struct optimizer *optimizer = gap > 0 ? find_optimizer(steps, is->caller) : NULL;
+
+    if (!optimizer) {
+        return;
+    }
+    optimizer->torch |= is->doing == MS_DOING_OPTIMIZER;
+    optimizer->site = site;
+
+    const uint64_t begin_ns = optimizer->gaps > 0 ? optimizer->last_ns : steps->first_call_ns;
+
+    optimizer->last_ns = time_ns;
+    if (optimizer->gaps > 0 && optimizer->last_gap == gap) {
+        return;
+    }
+
+    const uint64_t passes = gap - optimizer->last_gap;
+
+    optimizer->longest = passes > optimizer->longest ? passes : optimizer->longest;
+    optimizer->last_gap = gap;
+    optimizer->gaps++;
+    note_time(&optimizer->begins, begin_ns == UINT64_MAX ? time_ns : begin_ns);
+}
+
+static uint32_t find_call(struct ms_steps *steps, uint32_t caller)
+{
+    for (uint32_t i = 0; i < steps->call_count; i++) {
+        if (steps->calls[i].caller == caller) {
+            return i;
+        }
+    }
+    if (steps->call_count < MOST_LINES) {
+        steps->calls[steps->call_count++].caller = caller;
+    }
+    return steps->call_count - 1;
+}
+
+static void note_call(struct ms_steps *steps, const struct ms_doings *is, uint64_t time_ns)
+{
+    if (steps->calling > 0 && steps->calls[steps->calling - 1].caller == is->caller) {
+        return;
+    }
+
+    if (steps->first_call_ns == UINT64_MAX) {
+        steps->first_call_ns = time_ns;
+        this_gap(steps)->begin_ns = time_ns;
+    }
+
+    const uint32_t index = find_call(steps, is->caller);
+    struct call *call = &steps->calls[index];
+    const uint64_t gap = gap_number(steps);
+
+    steps->calling = index + 1;
+    this_gap(steps)->calls |= UINT64_C(1) << index;
+    call->batches++;
+    call->gaps += call->gaps == 0 || call->last_gap != gap;
+    call->last_gap = gap;
+}
+
+/* Those of too many passes are not told apart. False where there is no memory. */
+static bool begin_gap(ms_steps_t *steps, uint64_t time_ns)
+{
+    if (steps->gaps.bytes / sizeof(struct gap) <= MS_MOST_PASSES) {
+        struct gap *gap = ms_buffer_extend(&steps->gaps, sizeof(*gap));
+
+        if (!gap) {
+            return false;
+        }
+        *gap = (struct gap){.begin_ns = time_ns};
+    }
+    steps->phase++;
+    return true;
+}
+
+uint32_t ms_steps_birth(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
+{
+    const struct ms_doings *is = ms_landmarks_of(steps->landmarks, site);
+
+    if (is->doing <= MS_DOING_ASIDE) {
+        return steps->phase;
+    }
+    if (is->doing == MS_DOING_BACKWARD) {
+        steps->phase += steps->phase % 2 == 0;
+        steps->calling = 0;
+        return steps->phase;
+    }
+    if (steps->phase % 2 == 1 && !begin_gap(steps, time_ns)) {
+        return steps->phase;
+    }
+    if (is->caller == 0) {
+        steps->calling = 0;
+        return steps->phase;
+    }
+    if (is->doing == MS_DOING_FORWARD) {
+        note_call(steps, is, time_ns);
+        return steps->phase;
+    }
+    steps->calling = 0;
+    note_optimizer(steps, site, is, time_ns);
+    return steps->phase;
+}
+
+/* ---- afterwards ---- */
+
+/* What all sites of a line did, on all devices. Gathered parameters follow their owner's rules. */
+static uint64_t fate_of(const ms_steps_t *steps, const ms_site_table_t *table, uint32_t caller,
+                        bool calls_model, enum ms_lifetime lifetime)
+{
+    uint64_t bytes = 0;
+
+    for (int device = 0; device < MS_DEVICE_COUNT; device++) {
+        const uint32_t end = ms_site_table_end(table, (uint8_t)device);
+
+        for (uint32_t site = 1; site < end;
+             site = ms_site_table_after(table, (uint8_t)device, site)) {
+            const struct ms_doings *is = ms_landmarks_of(steps->landmarks, site);
+            struct ms_site_lifetimes lifetimes;
+
+            if (is->caller == caller && is->doing != MS_DOING_BACKWARD &&
+                (is->doing == MS_DOING_FORWARD) == calls_model &&
+                ms_site_table_lifetimes(table, (uint8_t)device, site, &lifetimes)) {
+                bytes += lifetimes.bytes[lifetime];
+            }
+        }
+    }
+    return bytes;
+}
+
+/* It came again and again, and did not cease. */
+static bool is_steady(const struct optimizer *optimizer, uint64_t passes)
+{
+    return passes - optimizer->last_gap <= optimizer->longest;
+}
+
+/* The line that called an optimizer most often; a foreign `step` only where torch.optim's are not
+ * seen. */
+static const struct optimizer *best_optimizer(const ms_steps_t *steps, uint64_t passes)
+{
+    const struct optimizer *best = NULL;
+
+    for (uint32_t i = 0; i < steps->optimizer_count; i++) {
+        const struct optimizer *each = &steps->optimizers[i];
+
+        if (is_steady(each, passes) && (!best || each->torch > best->torch ||
+                                        (each->torch == best->torch && each->gaps > best->gaps))) {
+            best = each;
+        }
+    }
+    return best;
+}
+
+/* Passes that made the gradients anew: those before them had been dropped. */
+struct turnover {
+    uint64_t count, last, longest; /* the last pass; the most passes from one to the next */
+    struct times begins;
+};
+
+static struct turnover find_turnover(const ms_steps_t *steps, const ms_site_table_t *table,
+                                     uint64_t passes)
+{
+    const struct gap *gaps = (const struct gap *)steps->gaps.at;
+    struct turnover found = {0};
+    uint64_t most = 0;
+
+    for (uint64_t pass = 0; pass < passes; pass++) {
+        const uint64_t bytes = ms_site_table_outlived(table, pass);
+
+        most = bytes > most ? bytes : most;
+    }
+    for (uint64_t pass = 0; pass < passes && most > 0; pass++) {
+        if (ms_site_table_outlived(table, pass) < most / 2) {
+            continue;
+        }
+        note_time(&found.begins, gaps[pass].begin_ns);
+        if (found.count > 0) {
+            found.longest = pass - found.last > found.longest ? pass - found.last : found.longest;
+        }
+        found.last = pass;
+        found.count++;
+    }
+    return found;
+}
+
+static void take_optimizer(const struct optimizer *optimizer, struct ms_recurrence *found)
+{
+    found->known = true;
+    found->count = optimizer->gaps;
+    found->site = optimizer->site;
+    found->every = optimizer->begins.every;
+    ms_buffer_append(&found->begins, optimizer->begins.at.at, optimizer->begins.at.bytes);
+}
+
+/* Takes over its times. */
+static void take_turnover(struct turnover *turnover, struct ms_recurrence *found)
+{
+    found->known = true;
+    found->count = turnover->count;
+    found->every = turnover->begins.every;
+    found->begins = turnover->begins.at;
+    turnover->begins.at = (struct ms_buffer){0};
+}
+
+static void find_steps(const ms_steps_t *steps, const ms_site_table_t *table,
+                       struct ms_recurrence *found)
+{
+    const uint64_t passes = found->passes;
+    const struct optimizer *optimizer = best_optimizer(steps, passes);
+    struct turnover turnover = find_turnover(steps, table, passes);
+    const bool drops = turnover.count == passes ||
+                       (turnover.count > 1 && passes - turnover.last <= turnover.longest);
+    /* One that made nothing but its state may have run unseen ever since. */
+    const bool silent =
+        optimizer && fate_of(steps, table, optimizer->caller, false, MS_LIFETIME_MOMENT) == 0;
+
+    if (optimizer && !(silent && drops && turnover.count > optimizer->gaps)) {
+        take_optimizer(optimizer, found);
+    } else if (drops) {
+        take_turnover(&turnover, found);
+    } else {
+        found->why = "neither an optimizer nor dropped gradients were seen to recur";
+    }
+    ms_buffer_free(&turnover.begins.at);
+}
+
+static int bits(uint64_t word)
+{
+    return __builtin_popcountll(word);
+}
+
+/* A call that nothing is kept of for a backward is an evaluation's, but for a part of the step
+ * itself (a teacher, a generator): that runs in every step, and its results outlive a pass. Of what
+ * was captured, no lifetime is known. */
+static uint64_t evaluating(const ms_steps_t *steps, const ms_site_table_t *table,
+                           const struct ms_recurrence *found)
+{
+    uint64_t calls = 0;
+
+    for (uint32_t i = 0; i < steps->call_count; i++) {
+        const struct call *call = &steps->calls[i];
+        const uint64_t rounds = found->known ? found->count : found->passes;
+        const bool every_step = 10 * call->gaps >= 9 * rounds;
+
+        if (fate_of(steps, table, call->caller, true, MS_LIFETIME_BACKWARD) == 0 &&
+            fate_of(steps, table, call->caller, true, MS_LIFETIME_CAPTURED) == 0 &&
+            !(every_step && fate_of(steps, table, call->caller, true, MS_LIFETIME_CROSSED) > 0)) {
+            calls |= UINT64_C(1) << i;
+        }
+    }
+    return calls;
+}
+
+static void find_evaluations(const ms_steps_t *steps, const ms_site_table_t *table,
+                             struct ms_recurrence *found)
+{
+    const uint64_t calls = evaluating(steps, table, found);
+    const struct gap *gaps = (const struct gap *)steps->gaps.at;
+
+    found->evaluations_known = bits(calls) < (int)steps->call_count;
+    for (size_t i = 0; i < steps->gaps.bytes / sizeof(*gaps); i++) {
+        found->evaluations += (gaps[i].calls & calls) != 0;
+    }
+    for (uint32_t i = 0; i < steps->call_count; i++) {
+        found->evaluation_batches += calls >> i & 1 ? steps->calls[i].batches : 0;
+    }
+}
+
+void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const char *missing,
+                    struct ms_recurrence *found)
+{
+    *found = (struct ms_recurrence){.every = 1, .whole = !missing};
+    found->passes = (steps->phase + 1) / 2;
+    if (missing) {
+        found->why = missing;
+    } else if (found->passes == 0) {
+        found->why = "no backward pass was seen";
+    } else if (found->passes > MS_MOST_PASSES) {
+        found->why = "there were more backward passes than can be told apart";
+    } else {
+        find_steps(steps, table, found);
+        find_evaluations(steps, table, found);
+    }
+}

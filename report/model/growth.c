@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds call sites whose live bytes rise from step to step: a robust line through samples. */
+#include "report/model/growth.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PARTS       6u   /* of the time that something grows, at most: it has to rise in each */
+#define PART        4u   /* steps of a part, at least */
+#define WORTH_SPLIT 0.25 /* what is left of the squared error where there are two lines */
+#define MOST_SPLITS 8
+#define NORMAL      1.4826 /* of a median deviation: a standard deviation */
+#define CONFIDENCE  1.96
+#define CLEARLY     5 /* so many errors away from 0: there are many sites to be wrong about */
+
+/* ---- a robust line ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    const double left = *(const double *)a, right = *(const double *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+/* Sorts them. */
+static double median(double *values, size_t count)
+{
+    qsort(values, count, sizeof(*values), by_value);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}
+
+static double root(double value)
+{
+    double guess = value > 1 ? value : 1;
+
+    for (int i = 0; i < 600 && value > 0; i++) {
+        const double next = (guess + value / guess) / 2;
+
+        if (next >= guess) {
+            break;
+        }
+        guess = next;
+    }
+    return value > 0 ? guess : 0;
+}
+
+/* The median deviation from the line of that slope, as a standard deviation. */
+static double spread_around(const uint64_t *x, const uint64_t *bytes, size_t count, double slope)
+{
+    double left[MS_GROWTH_SAMPLES];
+
+    for (size_t i = 0; i < count; i++) {
+        left[i] = (double)bytes[i] - (double)bytes[0] - slope * (double)(x[i] - x[0]);
+    }
+
+    const double middle = median(left, count);
+
+    for (size_t i = 0; i < count; i++) {
+        left[i] = left[i] > middle ? left[i] - middle : middle - left[i];
+    }
+    return NORMAL * median(left, count);
+}
+
+/* The root of the summed squares of how far the x lie from their mean. */
+static double width_of(const uint64_t *x, size_t count)
+{
+    double mean = 0, sum = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        mean += (double)(x[i] - x[0]) / (double)count;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const double away = (double)(x[i] - x[0]) - mean;
+
+        sum += away * away;
+    }
+    return root(sum);
+}
+
+/* The median of the slopes between samples that lie half of them apart: what a few samples do is
+ * nothing to it, and long distances make it exact. */
+bool ms_growth_fit(const uint64_t *x, const uint64_t *bytes, size_t first, size_t count,
+                   struct ms_slope *slope)
+{
+    double slopes[MS_GROWTH_SAMPLES];
+
+    if (count > MS_GROWTH_SAMPLES || count < first + 2) {
+        return false;
+    }
+    x += first;
+    bytes += first;
+    count -= first;
+
+    const size_t apart = count / 2;
+
+    for (size_t i = 0; i + apart < count; i++) {
+        slopes[i] = ((double)bytes[i + apart] - (double)bytes[i]) / (double)(x[i + apart] - x[i]);
+    }
+    slope->first = first;
+    slope->bytes_per_step = median(slopes, count - apart);
+    slope->error =
+        CONFIDENCE * spread_around(x, bytes, count, slope->bytes_per_step) / width_of(x, count);
+    return true;
+}
+
+/* ---- where it begins ---- */
+
+/* Sums over samples, for the least squares of any part in one step. */
+struct sums {
+    double n, x, y, xx, xy, yy;
+};
+
+static struct sums minus(const struct sums *whole, const struct sums *part)
+{
+    return (struct sums){whole->n - part->n,   whole->x - part->x,   whole->y - part->y,
+                         whole->xx - part->xx, whole->xy - part->xy, whole->yy - part->yy};
+}
+
+/* What the best straight line through them leaves, squared and summed. */
+static double left_by_line(const struct sums *all)
+{
+    const double xx = all->xx - all->x * all->x / all->n;
+    const double xy = all->xy - all->x * all->y / all->n;
+    const double yy = all->yy - all->y * all->y / all->n;
+    const double left = xx > 0 ? yy - xy * xy / xx : yy;
+
+    return left > 0 ? left : 0;
+}
+
+/* The sample from which on one straight line is good: one that two lines are much better than
+ * begins at the second. */
+static size_t last_bend(const uint64_t *x, const uint64_t *bytes, size_t first, size_t count)
+{
+    struct sums before[MS_GROWTH_SAMPLES + 1] = {{0}};
+
+    for (size_t i = first; i < count; i++) {
+        const double at = (double)(x[i] - x[first]);
+        const double value = (double)bytes[i] - (double)bytes[first];
+        const struct sums *last = &before[i - first];
+
+        before[i - first + 1] =
+            (struct sums){last->n + 1,        last->x + at,          last->y + value,
+                          last->xx + at * at, last->xy + at * value, last->yy + value * value};
+    }
+
+    const struct sums *all = &before[count - first];
+    const double one = left_by_line(all);
+    double best = one;
+    size_t bend = first;
+
+    /* The sample at the bend is of both lines. */
+    for (size_t i = first + 1; i + 2 < count; i++) {
+        const struct sums after = minus(all, &before[i - first]);
+        const double two = left_by_line(&before[i - first + 1]) + left_by_line(&after);
+
+        if (two < best) {
+            best = two;
+            bend = i;
+        }
+    }
+    return best < WORTH_SPLIT * one ? bend : first;
+}
+
+/* What stays for good of each sample: no later one has less. */
+static void keep_what_stays(const uint64_t *bytes, size_t count, uint64_t *stays)
+{
+    uint64_t least = UINT64_MAX;
+
+    for (size_t i = count; i-- > 0;) {
+        least = bytes[i] < least ? bytes[i] : least;
+        stays[i] = least;
+    }
+}
+
+/* In each part of the time a fair part of the whole. */
+static bool rises_throughout(const uint64_t *stays, size_t first, size_t count)
+{
+    const size_t steps = count - 1 - first;
+    const size_t parts = steps / PART < PARTS ? steps / PART : PARTS;
+    const uint64_t rise = stays[count - 1] - stays[first];
+
+    for (size_t part = 0; part < parts; part++) {
+        const size_t from = first + part * steps / parts;
+        const size_t to = first + (part + 1) * steps / parts;
+
+        if (stays[to] - stays[from] < rise / (4 * parts) || stays[to] == stays[from]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool ms_growth_find(const uint64_t *x, const uint64_t *bytes, size_t count, struct ms_slope *slope)
+{
+    uint64_t stays[MS_GROWTH_SAMPLES];
+    size_t first = 0;
+
+    if (count < MS_GROWTH_FEWEST || count > MS_GROWTH_SAMPLES || bytes[count - 1] <= bytes[0]) {
+        return false;
+    }
+    keep_what_stays(bytes, count, stays);
+    for (int i = 0; i < MOST_SPLITS; i++) {
+        const size_t bend = last_bend(x, stays, first, count);
+
+        if (bend == first) {
+            break;
+        }
+        first = bend;
+    }
+    if (count - first < MS_GROWTH_FEWEST || !rises_throughout(stays, first, count) ||
+        !ms_growth_fit(x, bytes, first, count, slope)) {
+        return false;
+    }
+
+    const double grown = slope->bytes_per_step * (double)(x[count - 1] - x[first]);
+
+    return slope->bytes_per_step > CLEARLY * slope->error &&
+           grown >
+               3 * spread_around(x + first, bytes + first, count - first, slope->bytes_per_step);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a larger batch would need: live bytes at every moment are a part that stays the same
+ * (parameters, their gradients, optimizer state, what is kept) and a part that follows the batch
+ * (activations, inputs, what is needed for a moment), told apart by kinds and lifetimes. Estimates.
+ */
+#ifndef MEMSHIM_REPORT_MODEL_HEADROOM_H
+#define MEMSHIM_REPORT_MODEL_HEADROOM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MS_HEADROOM_FACTORS 12u
+
+struct ms_headroom {
+    bool known;      /* else `why`: "no step was seen" */
+    const char *why; /* a clause */
+    uint64_t batch;  /* in samples, as the program told it; 0: it did not */
+    uint64_t persistent_bytes, per_step_bytes; /* at the peak of live bytes; together that */
+    uint64_t beside_bytes;                     /* charged beside them then: context, forwarded */
+    uint64_t cap_bytes;
+    uint64_t peak_bytes[MS_HEADROOM_FACTORS]; /* live, estimated, for ms_headroom_factor(i) */
+    double largest_factor;  /* that fits the cap, with what stands beside; less than 1 where the
+                               run itself did not fit; 0 where nothing does */
+    bool unbounded;         /* more than the largest that is looked at */
+    uint64_t largest_batch; /* in samples; 0: not known */
+};
+
+/* 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32: millionths. */
+uint64_t ms_headroom_factor_ppm(size_t index);
+
+#endif

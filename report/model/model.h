@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a trace says: the sums and the timeline of every device, the out-of-memories with their
+ * verdicts, and how much of it is exact. */
+#ifndef MEMSHIM_REPORT_MODEL_MODEL_H
+#define MEMSHIM_REPORT_MODEL_MODEL_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "allocator/base/buffer.h"
+#include "report/fold/digest.h"
+#include "report/fold/landmarks.h"
+#include "report/fold/site_sums.h"
+#include "report/fold/steps.h"
+#include "report/model/address_ranges.h"
+#include "report/model/kinds.h"
+#include "report/model/survey.h"
+#include "report/model/what_if.h"
+#include "report/symbols/stacks.h"
+#include "report/trace/format.h"
+#include "report/trace/recorded.h"
+#include "report/trace/sites.h"
+#include "report/trace/verdict.h"
+
+struct ms_model_device {
+    bool used;
+    bool has_uuid;
+    char name[MS_NAME_BYTES];
+    uint8_t uuid[MS_UUID_BYTES];
+    struct ms_aggregate sums;      /* at the end */
+    struct ms_series_pair *series; /* owned */
+};
+
+struct ms_model_oom {
+    uint64_t time_ns;
+    uint64_t event; /* how many were recorded before it */
+    uint64_t device;
+    struct ms_log_oom record;
+    enum ms_verdict verdict;
+    uint64_t short_bytes;
+    bool recovered;
+};
+
+struct ms_model_threshold {
+    uint64_t time_ns, device, state, charged_bytes;
+};
+
+/* Records that were read one after the other, so that they can be read again. */
+struct ms_model_window {
+    uint64_t sequence; /* of the window in the trace; 0: the tail */
+    uint64_t first_event, start_time_ns;
+    uint32_t count, births; /* read; blocks and tensors born before them */
+    bool after_gap;
+};
+
+enum ms_process_end {
+    MS_PROCESS_RUNNING,
+    MS_PROCESS_ENDED, /* in order */
+    MS_PROCESS_KILLED /* it left an open trace */
+};
+
+struct ms_model {
+    char path[PATH_MAX]; /* of the trace */
+    char dir[PATH_MAX];  /* that it lies in */
+    struct ms_file_header header;
+    enum ms_process_end end;
+    uint64_t duration_ns;
+    struct ms_model_device devices[MS_DEVICE_COUNT];
+    ms_definitions_t *definitions; /* of call sites; owned, like the next two */
+    ms_site_table_t *sites;
+    ms_stacks_t *stacks; /* null until ms_model_name_sites */
+    uint64_t damaged_definitions;
+    ms_landmarks_t *landmarks;                  /* of the sites; owned */
+    uint64_t made_state_bytes[MS_DEVICE_COUNT]; /* ms_kinds_made_state */
+    struct ms_model_steps steps;
+    struct ms_recurrence recurrence; /* steps as the sites tell them */
+    struct ms_model_tags tags;
+    struct ms_buffer ooms;       /* struct ms_model_oom, in order */
+    struct ms_buffer thresholds; /* struct ms_model_threshold, in order */
+    struct ms_buffer windows;    /* struct ms_model_window, in order */
+    struct ms_buffer moves;      /* struct ms_model_move, in order: the first so many */
+    struct ms_address_ranges address_ranges;
+    struct ms_buffer notes; /* lines, each ended by a zero byte */
+    uint64_t note_count;
+    uint64_t events;          /* that the program recorded */
+    uint64_t read_events;     /* of them in records that were read */
+    uint64_t lost_events;     /* no room for their records; they are in the sums */
+    uint64_t recycled_events; /* older than the records that were read; they are in the sums */
+    uint64_t lost_entries, lost_definitions;
+    uint64_t first_detail_ns; /* time from which every record is there */
+    uint64_t digest_events;   /* the first so many are known from a digest (digest.h); 0: none */
+    struct ms_digest_moments digest_moments; /* who held what while they were recorded */
+    struct ms_buffer digest_live;            /* struct ms_live: what was live after them */
+    bool beginning_lost;       /* older ones are in no record and in no digest: sums by call site,
+                                  kinds and steps are of the rest */
+    bool sums_exact;           /* false: a damaged trace; the sums are those that could be read */
+    bool one_event_torn;       /* the sums may miss one event, recorded at the moment of the kill */
+    struct ms_buffer warnings; /* what is wrong with the file: lines, each ended by a zero byte */
+    uint64_t warning_count;
+    struct ms_survey *survey; /* null until ms_model_survey; owned */
+    struct ms_what_if what_if;
+};
+
+/* Reads the trace at `path` (a file, or the folder that holds trace.mshm). Null and a sentence in
+ * `why` that names the file where nothing can be read; a damaged trace gives what it holds, and
+ * warnings. */
+struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes);
+
+/* Gives the call sites their names, for the forms that show them; see ms_stacks_new. */
+void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
+                         const char *modules_dir);
+
+/* Takes the survey (survey.h), after ms_model_name_sites; once. The forms leave out what it tells
+ * where there is none. */
+void ms_model_survey(struct ms_model *model, enum ms_survey_depth depth);
+
+void ms_model_delete(struct ms_model *model);
+
+/* One more line for `warnings`. */
+void ms_model_warn(struct ms_model *model, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static inline size_t ms_model_oom_count(const struct ms_model *model)
+{
+    return model->ooms.bytes / sizeof(struct ms_model_oom);
+}
+
+static inline struct ms_model_oom *ms_model_oom_at(const struct ms_model *model, size_t index)
+{
+    return (struct ms_model_oom *)model->ooms.at + index;
+}
+
+/* The out-of-memory that ended the run: the last that was not recovered from, PyTorch's own rather
+ * than the driver's refusal behind it. Null where there is none. */
+const struct ms_model_oom *ms_model_fatal_oom(const struct ms_model *model);
+
+/* The device that a one-line answer is about: that of the out-of-memory which ended the run, else
+ * the one that came nearest to its cap; -1 where none was used. */
+int ms_model_main_device(const struct ms_model *model);
+
+/* The series of a device that is current. */
+const struct ms_series *ms_model_series(const struct ms_model_device *device);
+
+#endif

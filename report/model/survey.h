@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The second reading of a trace, once kinds, steps and the run's length are known: what stood where
+ * over time. The records are read again, so that it costs as much as the model; tables are bounded
+ * whatever the trace says. All is exact for the part of the run whose records are there
+ * (first_detail_ns); what was live before it has no site.
+ *
+ * Owned by the model (ms_model_survey); its devices are those that the model has. */
+#ifndef MEMSHIM_REPORT_MODEL_SURVEY_H
+#define MEMSHIM_REPORT_MODEL_SURVEY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "allocator/base/buffer.h"
+#include "report/model/growth.h"
+#include "report/model/headroom.h"
+#include "report/model/kinds.h"
+
+struct ms_model;
+
+/* ---- over time ---- */
+
+#define MS_SURVEY_BUCKETS 256u /* of equal length, over the whole run */
+
+/* Lines that are drawn above each other. Kinds are live bytes, and together the live line. */
+enum ms_survey_line {
+    MS_SURVEY_HOLES = MS_KIND_COUNT, /* reserved and not live */
+    MS_SURVEY_FORWARDED,             /* allocations that the driver served */
+    MS_SURVEY_CONTEXT,               /* what the driver took by itself */
+    MS_SURVEY_APPLICATION,           /* chunks of the program's own without known tensors */
+    MS_SURVEY_LINES
+};
+
+struct ms_survey_bucket {
+    uint64_t last_bytes[MS_SURVEY_LINES];    /* at the bucket's end */
+    uint64_t highest_bytes[MS_SURVEY_LINES]; /* at that moment in it at which live was highest */
+    uint64_t highest_ns;                     /* when that was */
+    uint64_t host_bytes;                     /* at the end: chunks that lie in host memory */
+    uint64_t most_waiting_bytes;             /* in it: see MS_EVENT_WAITS */
+};
+
+/* ---- moments ---- */
+
+#define MS_SURVEY_SLICES   64u /* moments spread over the run: the highest of each slice */
+#define MS_SURVEY_OOMS     16u /* out-of-memories that have one: the last so many */
+#define MS_SURVEY_HOLDINGS 200u
+
+enum ms_moment_kind { MS_MOMENT_HIGH, MS_MOMENT_PEAK, MS_MOMENT_OOM, MS_MOMENT_END };
+
+struct ms_holding {
+    uint32_t site; /* 0: memory without one */
+    uint8_t kind;  /* enum ms_kind: of most of it then */
+    uint64_t bytes;
+};
+
+/* Who was live at one moment. */
+struct ms_survey_moment {
+    enum ms_moment_kind kind;
+    uint64_t time_ns;
+    uint64_t live_bytes;
+    size_t oom; /* MS_MOMENT_OOM: ms_model_oom_at */
+    uint64_t kind_bytes[MS_KIND_COUNT];
+    size_t first, count;               /* of its holdings, the largest first */
+    uint64_t other_bytes, other_sites; /* of those that are not listed */
+};
+
+/* ---- addresses ---- */
+
+#define MS_MAP_SEGMENTS 8u   /* of a device, at most: those with most bytes x time */
+#define MS_MAP_ROWS     64u  /* of equal length, over the addresses that were ever mapped */
+#define MS_MAP_COLUMNS  128u /* of equal length, over the run; a cell is the state at its end */
+
+enum ms_map_state {
+    MS_MAP_NOTHING,
+    MS_MAP_LIVE,   /* backed on the device */
+    MS_MAP_HOLE,   /* backed, and not live */
+    MS_MAP_TAKEN,  /* in an arena or a framework's page, but what backed it was taken back */
+    MS_MAP_SPILLED /* live, backed by host memory */
+};
+
+/* What most of a cell's bytes were. */
+struct ms_map_cell {
+    uint8_t state;      /* enum ms_map_state */
+    uint8_t live_share; /* live bytes of the cell's: 0 none, 255 all */
+    uint32_t site;      /* with most live bytes in it; 0: none is live, or it has no site */
+};
+
+struct ms_map_segment {
+    uint64_t addr, bytes; /* of the rows together */
+    uint64_t begin_ns, end_ns;
+    bool framework; /* the program reserved it (PyTorch's expandable segments) */
+    struct ms_map_cell cells[MS_MAP_ROWS][MS_MAP_COLUMNS]; /* lowest address first */
+};
+
+/* An arena, or a row of pages that a framework mapped, with holes beside what is live in it. */
+struct ms_pinned_arena {
+    uint64_t addr, bytes;
+    uint64_t live_bytes, backed_hole_bytes, taken_hole_bytes, largest_hole_bytes;
+    uint64_t tensors;  /* that are live in it */
+    uint32_t sites[3]; /* with most live bytes in it, the largest first; see site_count */
+    uint8_t site_count;
+};
+
+/* A site's live tensors keep free bytes beside them: of each arena, an equal part for every tensor
+ * that is live in it. */
+struct ms_pinning_site {
+    uint32_t site;
+    uint64_t tensors, live_bytes, pinned_bytes;
+};
+
+#define MS_PINNED_ARENAS 50u
+#define MS_PINNING_SITES 50u
+
+struct ms_survey_pins {
+    uint64_t time_ns;
+    uint64_t backed_hole_bytes; /* of all arenas */
+    size_t arena_count, site_count;
+    struct ms_pinned_arena arenas[MS_PINNED_ARENAS]; /* most backed holes first */
+    struct ms_pinning_site sites[MS_PINNING_SITES];  /* most pinned first */
+};
+
+/* ---- sizes, temporaries ---- */
+
+#define MS_SURVEY_SIZES 64u
+
+struct ms_size_class {
+    uint64_t count, bytes; /* blocks and tensors of [2^i, 2^(i + 1)) bytes that were asked for */
+};
+
+/* Allocations that were over before the device's next one began. */
+struct ms_temporary {
+    uint32_t site;
+    uint64_t count, bytes; /* of those; bytes: summed */
+    uint64_t lifetime_ns;  /* summed */
+};
+
+#define MS_SURVEY_TEMPORARIES 50u
+
+/* ---- the whole ---- */
+
+struct ms_survey_device {
+    bool used;
+    struct ms_survey_bucket *buckets; /* MS_SURVEY_BUCKETS of them */
+    struct ms_buffer moments;         /* struct ms_survey_moment, by time */
+    struct ms_buffer holdings;        /* struct ms_holding */
+    struct ms_map_segment *segments;  /* null: not asked for, or none */
+    size_t segment_count;
+    struct ms_survey_pins *pins; /* at the peak; null: not asked for, or no arena then */
+    struct ms_size_class sizes[MS_SURVEY_SIZES];
+    struct ms_temporary temporaries[MS_SURVEY_TEMPORARIES]; /* most of them first */
+    size_t temporary_count;
+    uint64_t temporary_allocations, temporary_bytes; /* of all sites */
+    uint64_t most_waiting_bytes, most_waiting_ns;    /* of all buckets, and when that was first */
+    /* Most live bytes before the first step began, and from then on. 0: not known, or nothing was.
+     */
+    uint64_t most_before_steps_bytes, most_in_steps_bytes;
+    struct ms_growth growth;
+    struct ms_headroom headroom;
+};
+
+/* What was live on the device at an out-of-memory. */
+struct ms_survey_oom {
+    bool known; /* the records reach it */
+    uint64_t kind_bytes[MS_KIND_COUNT];
+};
+
+struct ms_survey {
+    uint64_t bucket_ns; /* length of a bucket; of a map's column: twice that */
+    struct ms_survey_device devices[MS_DEVICE_COUNT];
+    struct ms_buffer ooms; /* struct ms_survey_oom, of each that the model has */
+};
+
+enum ms_survey_depth {
+    MS_SURVEY_SUMS, /* without addresses: what text and JSON show */
+    MS_SURVEY_WHOLE
+};
+
+/* The second pass, over the trace at model->path, after ms_model_name_sites. Null where there is no
+ * memory or the trace cannot be read any more. */
+struct ms_survey *ms_survey_new(const struct ms_model *model, enum ms_survey_depth depth);
+void ms_survey_delete(struct ms_survey *survey); /* null: nothing */
+
+static inline size_t ms_survey_moment_count(const struct ms_survey_device *device)
+{
+    return device->moments.bytes / sizeof(struct ms_survey_moment);
+}
+
+static inline const struct ms_survey_moment *
+ms_survey_moment_at(const struct ms_survey_device *device, size_t index)
+{
+    return (const struct ms_survey_moment *)device->moments.at + index;
+}
+
+static inline const struct ms_holding *ms_survey_holding_at(const struct ms_survey_device *device,
+                                                            size_t index)
+{
+    return (const struct ms_holding *)device->holdings.at + index;
+}
+
+/* By its index in the model. */
+static inline const struct ms_survey_oom *ms_survey_oom_at(const struct ms_survey *survey,
+                                                           size_t index)
+{
+    return (const struct ms_survey_oom *)survey->ooms.at + index;
+}
+
+/* The moment of the out-of-memory of that index in the model; null where it has none. */
+const struct ms_survey_moment *ms_survey_oom_moment(const struct ms_survey_device *device,
+                                                    size_t oom);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the survey share: the sampler, which is one device while the records are read
+ * again. */
+#ifndef MEMSHIM_REPORT_MODEL_SURVEY_STATE_H
+#define MEMSHIM_REPORT_MODEL_SURVEY_STATE_H
+
+#include "report/fold/digest.h"
+#include "report/fold/live_set.h"
+#include "report/model/model.h"
+#include "report/model/survey.h"
+
+/* One call site on the device. */
+struct ms_sampled_site {
+    uint64_t bytes;                  /* live now */
+    uint64_t kept_epoch, kept_bytes; /* what it held at the slice's highest moment: see keep */
+    uint64_t temporaries, temporary_bytes, temporary_ns;
+    uint32_t samples; /* its row of the sampler's samples, + 1; 0: none */
+    uint32_t scaling; /* a bit for each of what ms_site_table_recorded returns */
+    bool judged;
+    uint8_t kind;                     /* of what is not told otherwise */
+    uint8_t kinds[MS_RECORDED_COUNT]; /* by what ms_site_table_recorded returns */
+};
+
+struct ms_sampler {
+    const struct ms_model *model;
+    struct ms_survey_device *to;
+    uint8_t device;
+    struct ms_sampled_site *sites; /* null until the device is seen */
+    uint32_t site_count;
+    uint64_t kind_bytes[MS_KIND_COUNT], live_bytes; /* now */
+    uint64_t scaling_bytes;                         /* of them: they follow the batch */
+    struct ms_aggregate sums;                       /* now: what is charged, reserved, the cap */
+    uint64_t waiting_bytes;                         /* now */
+
+    /* The bucket of time that is open, and the slice. */
+    uint32_t bucket, slice;
+    uint64_t highest_bytes; /* in the bucket */
+    uint64_t slice_bytes, slice_ns;
+    uint64_t epoch;
+    bool rising; /* live bytes have not fallen since they were the bucket's highest */
+    bool risen;  /* nor since headroom was looked at */
+    uint64_t fixed_at_peak, scaling_at_peak, highest_ever;
+
+    uint32_t newest; /* the last birth's number, + 1 */
+
+    size_t next_sample;
+    struct ms_buffer samples; /* uint64_t[clock.count], by site */
+    uint64_t whole[MS_GROWTH_SAMPLES];
+};
+
+/* From one site to the next one to look at: those in between hold nothing. */
+static inline uint32_t ms_sampler_next(const struct ms_sampler *sampler, uint32_t site)
+{
+    return ms_site_table_after(sampler->model->sites, sampler->device, site);
+}
+
+/* ---- survey_sample.c: what is live, and whose ---- */
+
+bool ms_sampler_begin(struct ms_sampler *sampler, const struct ms_model *model, uint8_t device,
+                      struct ms_survey_device *to);
+void ms_sampler_end(struct ms_sampler *sampler);
+
+/* A block or a tensor is born; birth: its number. */
+void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
+                      const struct ms_event *event, uint32_t birth, uint64_t time_ns);
+void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
+                     const struct ms_event *event, uint64_t time_ns);
+
+/* So much waits from now on. */
+void ms_sampler_waits(struct ms_sampler *sampler, uint64_t bytes, uint64_t time_ns);
+
+/* Only who held what at that moment is known: it stands so until more is. */
+void ms_sampler_hold(struct ms_sampler *sampler, const struct ms_digest_holding *holdings,
+                     size_t count, uint64_t time_ns);
+
+/* After ms_sampler_rebase: this, which is live, is known all the same. */
+void ms_sampler_adopt(struct ms_sampler *sampler, struct ms_live_set *live,
+                      const struct ms_live *known);
+
+/* Records are missing: what is live from here on has no site. */
+void ms_sampler_rebase(struct ms_sampler *sampler, struct ms_live_set *live,
+                       const struct ms_aggregate *sums);
+
+/* ---- survey_moments.c: time passes ---- */
+
+/* Before anything at that time: closes buckets, slices and steps that are over. */
+void ms_sampler_pass(struct ms_sampler *sampler, uint64_t bucket_ns, uint64_t time_ns);
+
+/* Before live bytes fall, or anything else of a bucket changes. */
+void ms_sampler_note_highest(struct ms_sampler *sampler);
+
+/* Who is live now. */
+void ms_sampler_moment(struct ms_sampler *sampler, enum ms_moment_kind kind, uint64_t time_ns,
+                       size_t oom);
+
+/* After the last record. */
+void ms_sampler_finish(struct ms_sampler *sampler, uint64_t bucket_ns);
+
+/* ---- survey_judge.c: what it all means ---- */
+
+/* Where steps lie. */
+void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth);
+
+void ms_survey_judge_growth(struct ms_sampler *sampler);
+void ms_survey_judge_headroom(struct ms_sampler *sampler);
+
+/* At a local maximum of live bytes. */
+void ms_sampler_note_headroom(struct ms_sampler *sampler);
+
+#endif

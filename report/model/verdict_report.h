@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The verdict as the report has it: the sentence of the moment, refined by what only the whole run
+ * tells: which site grew, who held most, what would have been enough. */
+#ifndef MEMSHIM_REPORT_MODEL_VERDICT_REPORT_H
+#define MEMSHIM_REPORT_MODEL_VERDICT_REPORT_H
+
+#include "allocator/base/buffer.h"
+#include "report/model/model.h"
+#include "report/model/survey.h"
+
+/* A line of code, and what its sites held at one moment. */
+struct ms_held_line {
+    struct ms_buffer text; /* ended by a zero byte */
+    uint64_t bytes;
+    uint8_t kind; /* enum ms_kind: of its largest site */
+};
+
+struct ms_judgement {
+    enum ms_verdict verdict;
+    uint64_t short_bytes;
+    uint64_t step;                /* in which it happened, from 1; 0: not known */
+    char what[MS_SENTENCE_BYTES]; /* "asked for 2.00 GiB, 1.20 GiB short of the cap (...)" */
+    char why[MS_SENTENCE_BYTES];  /* "demand: ..." */
+    const struct ms_growing_site *growing; /* MS_VERDICT_GROWTH: the site that grew most */
+    uint64_t grown_bytes;                  /* by all sites that grow */
+    double fitting_factor;  /* of this batch that would have fitted, estimated; 0: not known */
+    bool factor_is_bound;   /* more would not have: the step had not asked for all it needs */
+    uint64_t further_steps; /* MS_VERDICT_GROWTH: that the device would have lasted without a cap */
+};
+
+/* Growth is told only of an out-of-memory that was not recovered from, of which without the growth
+ * nothing would have been short. */
+void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement);
+
+/* The index of ms_model_fatal_oom; SIZE_MAX where there is none. */
+size_t ms_judged_fatal(const struct ms_model *model);
+
+/* A site with pinned host memory: at the end, and at most. */
+struct ms_pinned_line {
+    uint32_t site;
+    uint64_t bytes, peak_bytes;
+};
+
+/* Those with most of it first. Freed with ms_buffer_free. */
+void ms_pinned_lines(const struct ms_model *model, int device, struct ms_buffer *lines);
+
+static inline size_t ms_pinned_line_count(const struct ms_buffer *lines)
+{
+    return lines->bytes / sizeof(struct ms_pinned_line);
+}
+
+/* The number of the step at that time, from 1; 0 where steps are not known. */
+uint64_t ms_step_at(const struct ms_model *model, uint64_t time_ns);
+
+/* The lines of code that held most at the moment, the largest first, at most `room`. Returns their
+ * number. Ended by ms_held_lines_free. kind: MS_KIND_COUNT for all, else what is of that kind. */
+size_t ms_held_lines(const struct ms_model *model, int device,
+                     const struct ms_survey_moment *moment, int kind, struct ms_held_line *lines,
+                     size_t room);
+void ms_held_lines_free(struct ms_held_line *lines, size_t count);
+
+#endif

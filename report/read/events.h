@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A trace's events once more, in order, for who needs more of them than the model keeps. */
+#ifndef MEMSHIM_REPORT_READ_EVENTS_H
+#define MEMSHIM_REPORT_READ_EVENTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "report/read/reader.h"
+#include "report/trace/format.h"
+
+struct ms_events_visitor {
+    void *ctx;
+    void (*event)(void *ctx, const struct ms_event *event, uint64_t time_ns);
+    /* Events before this moment are missing: what is known of before is not what lives now. The
+     * device's sums were these; called for each device. May be null. */
+    void (*gap)(void *ctx, uint8_t device, const struct ms_aggregate *sums, uint64_t time_ns);
+};
+
+/* The events of a trace that is open. *damaged_windows: how many could not be read whole. False
+ * where there is no memory. */
+bool ms_events_walk(struct ms_reader *reader, const struct ms_events_visitor *visitor,
+                    uint64_t *damaged_windows);
+
+/* path: a trace file. Events that are damaged are left out, and are a gap. False and a sentence in
+ * `why` that names the file where it cannot be read. */
+bool ms_events_visit(const char *path, const struct ms_events_visitor *visitor, char *why,
+                     size_t why_bytes);
+
+#endif

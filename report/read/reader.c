@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/read/reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "allocator/base/checksum.h"
+#include "report/fold/digest.h"
+#include "report/read/mapped.h"
+#include "report/trace/encoding.h"
+
+#define MOST_TRIES 10000 /* to read sums that change meanwhile */
+
+/* A decoder may look past the end of a record that claims to go on. */
+#define EXTENT_ROOM_BYTES (MS_EXTENT_BYTES + MS_RECORD_MAX_BYTES)
+
+#define MOST_EXTENTS (1u << 20) /* 256 GiB: no writer's limit comes near it */
+
+static bool say(char *why, size_t why_bytes, const char *path, const char *what)
+{
+    snprintf(why, why_bytes, "%s: %s", path, what);
+    return false;
+}
+
+/* The bytes that could be read: fewer where the file ends or cannot be read any further. */
+static size_t read_some(int fd, void *to, size_t bytes, uint64_t offset)
+{
+    size_t done = 0;
+
+    while (done < bytes) {
+        const ssize_t got = pread(fd, (char *)to + done, bytes - done, (off_t)(offset + done));
+
+        if (got == 0 || (got < 0 && errno != EINTR)) {
+            break;
+        }
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return done;
+}
+
+static bool read_at(int fd, void *to, size_t bytes, uint64_t offset)
+{
+    return read_some(fd, to, bytes, offset) == bytes;
+}
+
+static void terminate(struct ms_file_header *header)
+{
+    header->run_id[sizeof(header->run_id) - 1] = '\0';
+    header->host[sizeof(header->host) - 1] = '\0';
+    header->program[sizeof(header->program) - 1] = '\0';
+    header->torch_mode[sizeof(header->torch_mode) - 1] = '\0';
+    header->memshim_version[sizeof(header->memshim_version) - 1] = '\0';
+    header->command[sizeof(header->command) - 1] = '\0';
+    header->options[sizeof(header->options) - 1] = '\0';
+    for (int slot = 0; slot < MS_VERSION_COUNT; slot++) {
+        header->versions[slot][MS_VERSION_BYTES - 1] = '\0';
+    }
+}
+
+static bool read_header(struct ms_reader *reader, char *why, size_t why_bytes)
+{
+    struct ms_file_header *header = &reader->header;
+    char text[128];
+
+    if (reader->file_bytes < sizeof(*header) || !read_at(reader->fd, header, sizeof(*header), 0)) {
+        return say(why, why_bytes, reader->path,
+                   "is too short for a trace: it was cut, or its process died while making it");
+    }
+    if (memcmp(header->magic, MS_FORMAT_MAGIC, sizeof(header->magic)) != 0) {
+        static const char nothing[sizeof(header->magic)];
+
+        return say(why, why_bytes, reader->path,
+                   memcmp(header->magic, nothing, sizeof(nothing)) == 0
+                       ? "is empty: its process died while making it"
+                       : "is not a memshim trace (or was damaged by a transfer in text mode)");
+    }
+    if (header->byte_order != MS_BYTE_ORDER) {
+        return say(why, why_bytes, reader->path,
+                   "was written on a machine of another byte order, or is damaged");
+    }
+    if (header->version_major != MS_FORMAT_MAJOR || header->version_minor > MS_FORMAT_MINOR ||
+        header->version_minor < MS_FORMAT_OLDEST_MINOR) {
+        snprintf(
+            text, sizeof(text),
+            "has format version %u.%u; this memshim reads %u.%u: use the memshim that wrote it",
+            header->version_major, header->version_minor, MS_FORMAT_MAJOR, MS_FORMAT_MINOR);
+        return say(why, why_bytes, reader->path, text);
+    }
+    if (header->extent_bytes != MS_EXTENT_BYTES) {
+        return say(why, why_bytes, reader->path, "is damaged: its extents have no valid size");
+    }
+    reader->header_damaged =
+        header->checksum != ms_checksum(header, offsetof(struct ms_file_header, checksum));
+    terminate(header);
+    return true;
+}
+
+/* Checks the header of an extent as far as it can be without its payload. */
+static bool is_plausible(const struct ms_reader *reader, const struct ms_extent_header *header)
+{
+    return header->magic == MS_EXTENT_MAGIC && header->trace_id == reader->header.trace_id &&
+           header->kind >= MS_EXTENT_WINDOW && header->kind <= MS_EXTENT_DIGEST &&
+           header->payload_offset >= sizeof(*header) && header->payload_offset <= MS_EXTENT_BYTES &&
+           header->base_count <= MS_DEVICE_COUNT &&
+           header->payload_offset ==
+               sizeof(*header) + header->base_count * sizeof(struct ms_base) &&
+           (header->committed & UINT32_MAX) <= MS_EXTENT_BYTES - header->payload_offset;
+}
+
+static bool is_blank(const struct ms_extent_header *header)
+{
+    return header->magic == 0 || header->sequence == 0;
+}
+
+static void note_place(struct ms_reader *reader, const struct ms_extent_header *header,
+                       uint64_t offset)
+{
+    struct ms_buffer *const places[] = {
+        [MS_EXTENT_WINDOW] = &reader->windows, [MS_EXTENT_LOG] = &reader->logs,
+        [MS_EXTENT_DEVICE] = &reader->devices, [MS_EXTENT_SITES] = &reader->sites,
+        [MS_EXTENT_DIGEST] = &reader->digests,
+    };
+    struct ms_extent_place *place = ms_buffer_extend(places[header->kind], sizeof(*place));
+
+    if (place) {
+        place->offset = offset;
+        place->sequence = header->sequence;
+        place->first_event = header->first_event;
+        place->committed_bytes = header->committed & UINT32_MAX;
+        place->count = (uint32_t)(header->committed >> 32);
+    }
+}
+
+static int by_sequence(const void *a, const void *b)
+{
+    const struct ms_extent_place *left = a, *right = b;
+
+    if (left->sequence != right->sequence) {
+        return left->sequence < right->sequence ? -1 : 1;
+    }
+    return left->offset < right->offset ? -1 : left->offset > right->offset;
+}
+
+static void sort(struct ms_buffer *places)
+{
+    if (places->bytes > 0) {
+        qsort(places->at, ms_reader_count(places), sizeof(struct ms_extent_place), by_sequence);
+    }
+}
+
+static void find_extents(struct ms_reader *reader)
+{
+    const uint64_t count = (reader->file_bytes + MS_EXTENT_BYTES - 1) / MS_EXTENT_BYTES;
+
+    reader->cut = reader->file_bytes % MS_EXTENT_BYTES != 0;
+    for (uint64_t i = 1; i < count && i < MOST_EXTENTS; i++) {
+        struct ms_extent_header header;
+
+        const bool read = read_at(reader->fd, &header, sizeof(header), i * MS_EXTENT_BYTES);
+
+        if (read && is_blank(&header)) {
+            continue;
+        }
+        if (read && is_plausible(reader, &header)) {
+            note_place(reader, &header, i * MS_EXTENT_BYTES);
+        } else {
+            reader->strange_extents++;
+        }
+    }
+    sort(&reader->windows);
+    sort(&reader->logs);
+    sort(&reader->devices);
+    sort(&reader->sites);
+    sort(&reader->digests);
+}
+
+/* Before the windows: what a writer that lives packs meanwhile is found there, and it packs an
+ * event before it writes another one in its place. */
+static void read_tail(struct ms_reader *reader)
+{
+    const uint64_t at = offsetof(struct ms_file_header, events);
+    uint64_t told = 0, after = 0;
+
+    if (read_at(reader->fd, &told, sizeof(told), at) &&
+        read_at(reader->fd, &reader->tail, sizeof(reader->tail), MS_TAIL_OFFSET) &&
+        read_at(reader->fd, &after, sizeof(after), at)) {
+        reader->header.events = told;
+        reader->tail_end = told;
+        reader->tail_first = after > MS_TAIL_EVENTS ? after - MS_TAIL_EVENTS : 0;
+        if (reader->tail_first > told) {
+            reader->tail_first = told;
+        }
+    }
+}
+
+const struct ms_timed_event *ms_reader_tail(const struct ms_reader *reader, uint64_t number)
+{
+    const struct ms_timed_event *timed = &reader->tail.events[number % MS_TAIL_EVENTS];
+    const struct ms_event *event = &timed->event;
+
+    return event->kind > MS_EVENT_NONE && event->kind < MS_EVENT_KIND_COUNT &&
+                   event->device < MS_DEVICE_COUNT && event->owner < MS_OWNER_COUNT
+               ? timed
+               : NULL;
+}
+
+/* A process that lives holds a lock on its trace. Some network file systems have none, and a
+ * program may close what it did not open: then its mappings tell. */
+static bool is_held(const struct ms_reader *reader)
+{
+    if (flock(reader->fd, LOCK_SH | LOCK_NB) == 0) {
+        (void)flock(reader->fd, LOCK_UN);
+    } else if (errno == EWOULDBLOCK) {
+        return true;
+    }
+    return reader->header.state == MS_TRACE_OPEN && ms_is_mapped_by(reader->header.pid, reader->fd);
+}
+
+bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_t why_bytes)
+{
+    struct stat status;
+    bool opened = false;
+
+    memset(reader, 0, sizeof(*reader));
+    snprintf(reader->path, sizeof(reader->path), "%s", path);
+    reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (reader->fd < 0 || fstat(reader->fd, &status) != 0) {
+        char text[128];
+
+        (void)say(why, why_bytes, path, strerror_r(errno, text, sizeof(text)));
+    } else if (!S_ISREG(status.st_mode)) {
+        (void)say(why, why_bytes, path, "is not a file");
+    } else {
+        reader->file_bytes = (uint64_t)status.st_size;
+        opened = read_header(reader, why, why_bytes);
+    }
+    if (opened) {
+        reader->extent = mmap(NULL, EXTENT_ROOM_BYTES, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (reader->extent == MAP_FAILED) {
+            reader->extent = NULL;
+            opened = say(why, why_bytes, path, "no memory to read it");
+        }
+    }
+    if (opened) {
+        reader->running = is_held(reader);
+        /* Its header was read before: it may have closed the trace in between. */
+        opened = reader->running || read_header(reader, why, why_bytes);
+    }
+    if (opened) {
+        read_tail(reader);
+        find_extents(reader);
+    } else {
+        ms_reader_close(reader);
+    }
+    return opened;
+}
+
+void ms_reader_close(struct ms_reader *reader)
+{
+    if (reader->fd >= 0) {
+        close(reader->fd);
+    }
+    if (reader->extent) {
+        munmap(reader->extent, EXTENT_ROOM_BYTES);
+    }
+    ms_buffer_free(&reader->windows);
+    ms_buffer_free(&reader->logs);
+    ms_buffer_free(&reader->devices);
+    ms_buffer_free(&reader->sites);
+    ms_buffer_free(&reader->digests);
+    reader->fd = -1;
+    reader->extent = NULL;
+}
+
+bool ms_reader_load(struct ms_reader *reader, struct ms_extent_place *place)
+{
+    const struct ms_extent_header *header = (const struct ms_extent_header *)reader->extent;
+    const size_t got = read_some(reader->fd, reader->extent, MS_EXTENT_BYTES, place->offset);
+    struct ms_extent_header again;
+
+    if (got < MS_EXTENT_BYTES) {
+        memset(reader->extent + got, 0, MS_EXTENT_BYTES - got);
+    }
+    if (got < sizeof(*header) || !is_plausible(reader, header) ||
+        header->sequence != place->sequence ||
+        header->checksum != ms_extent_checksum(header, header->sequence) ||
+        header->payload_offset > got) {
+        return false;
+    }
+
+    const uint64_t left = got - header->payload_offset;
+    const uint64_t committed = header->committed & UINT32_MAX;
+    const uint64_t bytes = committed < left ? committed : left;
+    const uint64_t checksum = bytes == committed ? header->payload_checksum : 0;
+
+    if (checksum != 0 &&
+        checksum != ms_checksum(reader->extent + header->payload_offset, (size_t)bytes)) {
+        return false;
+    }
+    /* A live writer may have begun to recycle the window while it was read. */
+    if (reader->running && (!read_at(reader->fd, &again, sizeof(again), place->offset) ||
+                            again.sequence != place->sequence)) {
+        return false;
+    }
+    place->committed_bytes = bytes;
+    place->count = (uint32_t)(header->committed >> 32);
+    return true;
+}
+
+/* One part of a digest: of the one that `first` tells of, and the next in order. Null where it is
+ * not. */
+static const char *load_part(struct ms_reader *reader, struct ms_extent_place *place,
+                             const struct ms_digest_part *first, uint32_t number, size_t *bytes)
+{
+    struct ms_digest_part part;
+
+    if (!ms_reader_load(reader, place) || place->committed_bytes < sizeof(part)) {
+        return NULL;
+    }
+
+    const struct ms_extent_header *header = (const struct ms_extent_header *)reader->extent;
+    const char *at = reader->extent + header->payload_offset;
+
+    memcpy(&part, at, sizeof(part));
+    *bytes = place->committed_bytes - sizeof(part);
+    return part.generation == first->generation && part.part == number &&
+                   part.parts == first->parts && part.total_bytes == first->total_bytes
+               ? at + sizeof(part)
+               : NULL;
+}
+
+/* The parts of one digest have sequences in a row; that of the first is here. */
+static bool load_digest(struct ms_reader *reader, size_t index, struct ms_buffer *digest)
+{
+    const size_t count = ms_reader_count(&reader->digests);
+    struct ms_digest_part first;
+    size_t bytes;
+
+    if (!ms_reader_load(reader, ms_reader_place(&reader->digests, index))) {
+        return false;
+    }
+    memcpy(&first, reader->extent + sizeof(struct ms_extent_header), sizeof(first));
+    for (uint32_t i = 0; i < first.parts; i++) {
+        const char *part =
+            index + i < count
+                ? load_part(reader, ms_reader_place(&reader->digests, index + i), &first, i, &bytes)
+                : NULL;
+
+        if (!part) {
+            return false;
+        }
+        ms_buffer_append(digest, part, bytes);
+    }
+    return !digest->failed && digest->bytes == first.total_bytes && digest->bytes > 0 &&
+           ms_checksum(digest->at, digest->bytes) == first.checksum;
+}
+
+bool ms_reader_digest(struct ms_reader *reader, struct ms_buffer *digest)
+{
+    for (size_t i = ms_reader_count(&reader->digests); i-- > 0;) {
+        digest->bytes = 0;
+        if (load_digest(reader, i, digest)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ms_reader_sums(const struct ms_reader *reader, const struct ms_extent_place *place,
+                    struct ms_device_sums *sums)
+{
+    const uint64_t page = place->offset + sizeof(struct ms_extent_header);
+    const uint64_t at = page + offsetof(struct ms_device_page, current);
+    struct {
+        uint64_t current;
+        struct ms_device_sums copy[2];
+    } read = {0};
+    uint64_t after = 0;
+    bool still = false;
+
+    for (int tries = 0; tries < MOST_TRIES && !still; tries++) {
+        if (!read_at(reader->fd, &read, sizeof(read), at) ||
+            !read_at(reader->fd, &after, sizeof(after), at)) {
+            break;
+        }
+        still = read.current == after;
+    }
+    *sums = read.copy[read.current & 1];
+    return still;
+}
+
+uint64_t ms_reader_record_bytes(const struct ms_reader *reader)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
+        bytes += ms_reader_place(&reader->windows, i)->committed_bytes;
+    }
+    return bytes;
+}

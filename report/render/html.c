@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The page: page/page.html around the data, as one JSON document. Names are inert in it by what
+ * json.h promises; the page's script puts them into the document as text only. */
+#include <stdint.h>
+#include <string.h>
+
+#include "report/render/formats.h"
+#include "report/render/forms.h"
+#include "report/render/merged.h"
+#include "report/render/page_parts.h"
+#include "report/render/sites.h"
+#include "report/render/survey.h"
+
+#define SCHEMA "memshim-page/1"
+
+#define MOST_SITES      1000 /* of a device, at first */
+#define FEWEST_SITES    4
+#define MOST_OOMS       200
+#define MOST_THRESHOLDS 200
+#define MOST_TAGS       500
+#define MOST_RANGES     4000
+#define MOST_MOVES      2000
+#define COARSE          32    /* one in so many of what there is room for otherwise: little */
+#define ENDING_BYTES    65536 /* for what stands around the processes: the run's own members */
+
+/* ---- the timeline ---- */
+
+enum value { VALUE_MIN, VALUE_MAX, VALUE_LAST };
+
+static uint64_t value_in(const struct ms_bucket *bucket, enum value value, enum ms_line line)
+{
+    switch (value) {
+    case VALUE_MIN:
+        return bucket->min_bytes[line];
+    case VALUE_MAX:
+        return bucket->max_bytes[line];
+    default:
+        return bucket->last_bytes[line];
+    }
+}
+
+static void add_values(struct ms_json *json, const struct ms_series *series, const char *key,
+                       enum value value, enum ms_line line)
+{
+    ms_json_open(json, key, '[');
+    for (uint32_t i = 0; i < series->used; i++) {
+        if (series->buckets[i].samples > 0) {
+            ms_json_count(json, NULL, value_in(&series->buckets[i], value, line));
+        }
+    }
+    ms_json_close(json, ']');
+}
+
+/* A line whose three values are the same everywhere has `last` alone. */
+static bool is_flat(const struct ms_series *series, enum ms_line line)
+{
+    for (uint32_t i = 0; i < series->used; i++) {
+        const struct ms_bucket *bucket = &series->buckets[i];
+
+        if (bucket->samples > 0 && (bucket->min_bytes[line] != bucket->last_bytes[line] ||
+                                    bucket->max_bytes[line] != bucket->last_bytes[line])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Only buckets in which something happened: `at` has their numbers. Where there is little room,
+ * `last` alone. */
+static void add_series(struct ms_json *json, const struct ms_model *model, int device, size_t scale)
+{
+    static const char *const lines[MS_LINE_COUNT] = {"live", "reserved", "charged", "cap"};
+    const struct ms_series *series = ms_model_series(&model->devices[device]);
+
+    ms_json_open(json, NULL, '{');
+    ms_json_integer(json, "device", device);
+    ms_json_count(json, "bucket_ns", UINT64_C(1) << series->shift);
+    ms_json_open(json, "at", '[');
+    for (uint32_t i = 0; i < series->used; i++) {
+        if (series->buckets[i].samples > 0) {
+            ms_json_count(json, NULL, i);
+        }
+    }
+    ms_json_close(json, ']');
+    for (int line = 0; line < MS_LINE_COUNT; line++) {
+        ms_json_open(json, lines[line], '{');
+        if (scale < COARSE && !is_flat(series, line)) {
+            add_values(json, series, "min", VALUE_MIN, line);
+            add_values(json, series, "max", VALUE_MAX, line);
+        }
+        add_values(json, series, "last", VALUE_LAST, line);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, '}');
+}
+
+/* ---- tags on their threads ---- */
+
+static void add_ranges(struct ms_json *json, const struct ms_model *model, size_t most)
+{
+    const struct ms_model_range *all = (const struct ms_model_range *)model->tags.ranges.at;
+    const size_t count = model->tags.ranges.bytes / sizeof(*all);
+
+    ms_json_open(json, "tag_ranges", '[');
+    for (size_t i = 0; i < count && i < most; i++) {
+        const struct ms_tag_read *tag =
+            ms_definitions_tag(model->definitions, (uint32_t)all[i].tag);
+
+        ms_json_open(json, NULL, '{');
+        ms_json_text(json, "name", tag ? tag->name : "(a tag that is not known)");
+        ms_json_count(json, "thread", all[i].thread);
+        ms_json_count(json, "begin_ns", all[i].begin_ns);
+        ms_json_count(json, "end_ns",
+                      all[i].end_ns == UINT64_MAX ? model->duration_ns : all[i].end_ns);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, ']');
+    ms_json_count(json, "tag_ranges_left_out",
+                  model->tags.left_out + (count > most ? count - most : 0));
+}
+
+/* ---- what moved to host memory, and back ---- */
+
+static void add_moves(struct ms_json *json, const struct ms_model *model, size_t most)
+{
+    const struct ms_model_move *all = (const struct ms_model_move *)model->moves.at;
+    const size_t count = model->moves.bytes / sizeof(*all);
+
+    ms_json_open(json, "moves", '[');
+    for (size_t i = 0; i < count && i < most; i++) {
+        ms_json_open(json, NULL, '{');
+        ms_json_integer(json, "device", all[i].device);
+        ms_json_flag(json, "down", all[i].down);
+        ms_json_count(json, "time_ns", all[i].time_ns);
+        ms_json_count(json, "held_ns", all[i].held_ns);
+        ms_json_count(json, "bytes", all[i].bytes);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, ']');
+}
+
+/* ---- one process ---- */
+
+static uint64_t left_out(size_t count, size_t most)
+{
+    return count > most ? count - most : 0;
+}
+
+/* One in `scale` of what there is room for otherwise. */
+static void add_process(struct ms_json *json, const struct ms_model *model, size_t scale)
+{
+    struct ms_frame_table frames = {0};
+    const struct ms_json_limits limits = {
+        .sites = MOST_SITES / scale,
+        .ooms = MOST_OOMS / scale,
+        .thresholds = MOST_THRESHOLDS / scale,
+        .tags = MOST_TAGS / scale,
+        .frames = &frames,
+    };
+
+    ms_json_open(json, NULL, '{');
+    ms_json_text(json, "folder", strrchr(model->dir, '/') ? strrchr(model->dir, '/') + 1 : "");
+    ms_json_integer(json, "main_device", ms_model_main_device(model));
+    ms_format_json_limited(model, json, "report", NULL, &limits);
+    ms_json_add_surveys(json, model, &frames, scale);
+    ms_json_add_frame_table(json, "frames", &frames);
+    ms_json_count(json, "ooms_left_out", left_out(ms_model_oom_count(model), limits.ooms));
+    ms_json_count(
+        json, "thresholds_left_out",
+        left_out(model->thresholds.bytes / sizeof(struct ms_model_threshold), limits.thresholds));
+    ms_json_open(json, "series", '[');
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        if (model->devices[i].used) {
+            add_series(json, model, i, scale);
+        }
+    }
+    ms_json_close(json, ']');
+    add_ranges(json, model, MOST_RANGES / scale);
+    add_moves(json, model, MOST_MOVES / scale);
+    ms_json_close(json, '}');
+    ms_frame_table_free(&frames);
+}
+
+void ms_page_begin(struct ms_page *page, struct ms_buffer *out, size_t processes)
+{
+    const size_t around = ms_page_head_bytes + ms_page_tail_bytes + ENDING_BYTES;
+
+    *page = (struct ms_page){
+        .json = {.out = out, .dense = true, .shown = true},
+        .share_bytes = (MS_PAGE_MOST_BYTES - around) / (processes ? processes : 1),
+    };
+    ms_buffer_append(out, (const char *)ms_page_head, ms_page_head_bytes);
+    ms_json_open(&page->json, NULL, '{');
+    ms_json_text(&page->json, "schema", SCHEMA);
+    ms_json_open(&page->json, "processes", '[');
+}
+
+bool ms_page_add(struct ms_page *page, const struct ms_model *model)
+{
+    struct ms_buffer *out = page->json.out;
+    const struct ms_json before = page->json;
+    const size_t start = out->bytes;
+
+    for (size_t scale = 1; scale <= MOST_SITES / FEWEST_SITES; scale *= 2) {
+        add_process(&page->json, model, scale);
+        if (out->bytes - start <= page->share_bytes) {
+            return true;
+        }
+        out->bytes = start;
+        page->json = before;
+    }
+    page->left_out++;
+    return false;
+}
+
+void ms_page_end(struct ms_page *page, const struct ms_merged *merged)
+{
+    struct ms_json *json = &page->json;
+
+    ms_json_close(json, ']');
+    ms_json_count(json, "processes_left_out", page->left_out);
+    ms_json_open(json, "run", '{');
+    ms_merged_json_run(merged, json);
+    ms_json_close(json, '}');
+    ms_json_close(json, '}');
+    ms_buffer_append(json->out, (const char *)ms_page_tail, ms_page_tail_bytes);
+}
+
+void ms_form_html(struct ms_forms *forms, const struct ms_model *model,
+                  const struct ms_merged *merged)
+{
+    if (!model) {
+        ms_page_end(&forms->page, merged);
+        return;
+    }
+    if (forms->processes == 0) {
+        ms_page_begin(&forms->page, &forms->out, forms->expected);
+    }
+    if (!ms_page_add(&forms->page, model)) {
+        ms_forms_complain(forms,
+                          "%s is not in the page: so many processes leave no room for it; a page "
+                          "of its own: memshim report %s --format html",
+                          model->path, model->dir);
+    }
+}

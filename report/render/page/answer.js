@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The answer: what happened, in the order of report.txt, and the numbers that matter.
+
+function figure(label, value, note) {
+  return element("div", { class: "figure" },
+    element("dt", {}, label), element("dd", {}, value),
+    note ? element("dd", { class: "note" }, note) : null);
+}
+
+// The one that ended the run: PyTorch's own rather than the driver's refusal behind it.
+function fatalOom(report) {
+  const fatal = report.oom_events.filter((oom) => !oom.recovered);
+  return fatal.findLast((oom) => oom.source === "torch") ?? fatal.at(-1) ?? null;
+}
+
+// What a replay of the run's own trace found to be enough.
+function remedies({ what_if, devices }, oom) {
+  const { without_spill, with_spill, own_cap_with_spill, own_cap_host_bytes } = what_if ?? {};
+  const cap = ({ cap_bytes, fraction }) => `a cap of ${bytesText(cap_bytes)}${fraction === null ? ", more than the device has," : ` (fraction ${fraction})`}`;
+  const reserved = devices.find(({ index }) => index === oom.device)?.torch_reserved_bytes;
+  const lines = [
+    own_cap_with_spill && `It would have gone on under its own cap with cold memory moved to the host: ${bytesText(own_cap_host_bytes)} of it.`,
+    without_spill && `Without moving anything, ${cap(without_spill)} would have carried it past this request.`,
+    with_spill && !own_cap_with_spill && `With cold memory moved to the host, ${cap(with_spill)} would have.`,
+    reserved && `PyTorch held ${bytesText(reserved)} reserved: at most that is what it would have needed alone.`,
+  ].filter(Boolean);
+  return lines.length > 0 ? element("ul", { id: "remedies" }, lines.map((text) => element("li", {}, text))) : null;
+}
+
+function verdictOf(view) {
+  const { report, device } = view;
+  const oom = fatalOom(report);
+  if (oom) {
+    return element("div", { class: "verdict bad" },
+      element("p", { class: "sentence" }, oom.sentence),
+      element("p", {}, `After ${durationText(oom.time_ns)}, on device ${oom.device}`,
+        oom.step ? ` in step ${countText(oom.step)}` : "", oom.line ? `, asked for by ${oom.line}` : "", "."),
+      remedies(report, oom));
+  }
+  if (!device) {
+    return element("div", { class: "verdict" },
+      element("p", { class: "sentence" }, "No device was used, as far as the trace tells."));
+  }
+  const recovered = report.oom_events.length + view.process.ooms_left_out;
+  const ooms = recovered > 0 ? ` ${countText(recovered)} out-of-memories, all recovered from.`
+    : ` No out-of-memory${report.process.state === "running" ? " so far" : ""}.`;
+  return element("div", { class: "verdict" },
+    element("p", { class: "sentence" },
+      `Peak ${bytesText(device.peak_charged_bytes)} of ${bytesText(device.cap_bytes)} ` +
+      `(${percentText(device.peak_charged_bytes, device.cap_bytes)}) on device ${device.index}.${ooms}`),
+    [beginningTold(device), growthTold(device), spillTold(device)].filter(Boolean).map((text) => element("p", {}, text)));
+}
+
+// As while a checkpoint is loaded, with its state in two copies.
+function beginningTold({ peak_before_steps_bytes: before, peak_in_steps_bytes: within }) {
+  return before > within && within !== null ? `The most was live before the first step began: ${bytesText(before)}; in steps, at most ${bytesText(within)}.` : "";
+}
+
+// What a run that went well has to be told all the same.
+function growthTold({ slope, growth }) {
+  if (!growth || growth.length === 0) return "";
+  const [first] = growth;
+  const cap = slope.cap_at_step === null ? "" : `, and the cap is met in step ${countText(slope.cap_at_step)}`;
+  return `It grows: ${first.line ?? "a call site"}, by ${slopeText(first)}${growth.length > 1 ? `, ${countOf(growth.length - 1, "other call site")} too` : ""}${cap}.`;
+}
+
+function spillTold({ spill }) {
+  return spill.spills === 0 ? "" : `The device ran short: ${bytesText(spill.spilled_bytes)} moved to host memory in ${countOf(spill.spills, "move")}, ` +
+    `${bytesText(spill.promoted_bytes)} back; its work waited ${durationText(spill.held_ns)} for it.`;
+}
+
+// What it would come to: the slope, and the batch that would fit.
+function trendFigures({ slope, growth, headroom }) {
+  const together = (key) => growth.reduce((sum, row) => sum + row[key], 0);
+  const grows = () => slopeText({
+    bytes_per_step: slope.by === "step" ? together("bytes_per_step") : null, bytes_per_hour: together("bytes_per_hour"),
+  });
+  const cap = slope?.cap_at_step ? `; the cap in step ${countText(slope.cap_at_step)}` : "";
+  const largest = headroom?.estimated_largest_factor;
+  return [
+    slope ? figure("Growth", slope.why !== null ? "-" : growth.length > 0 ? grows() : "none",
+      slope.why ?? (growth.length > 0 ? `of ${countOf(growth.length, "call site")}${cap}` : "no call site keeps more and more")) : null,
+    headroom ? figure("Largest batch", headroom.why !== null ? "-"
+      : headroom.estimated_largest_batch !== null ? `${headroom.unbounded ? "over " : ""}${countOf(headroom.estimated_largest_batch, "sample")}`
+      : headroom.unbounded ? `over ${largest}\u00a0\u00d7` : `${factorText(largest)}\u00a0\u00d7`,
+    headroom.why ?? `that fits the cap, by estimate; ${headroom.batch === null ? "this run's is 1\u00a0\u00d7" : `now ${countText(headroom.batch)}`}`) : null,
+  ];
+}
+
+// Of a run whose trace was replayed.
+function overheadFigure({ overhead }) {
+  if (!overhead || overhead.ratio === null) return null;
+  return figure("Overhead ratio", overhead.ratio.toFixed(3), "the least device memory that carries it, by its peak of live bytes" +
+    (overhead.torch_ratio === null ? "" : `; PyTorch alone: at most ${overhead.torch_ratio.toFixed(3)}`));
+}
+
+function figuresOf(device) {
+  const fragmentation = device.fragmentation_at_peak;
+  const spill = device.spill;
+  const onHost = -(device.peak.ledger.find(({ name }) => name === "on_host")?.bytes ?? 0);
+  return element("dl", { class: "figures" },
+    figure("Peak live", bytesText(device.peak_live_bytes),
+      onHost > 0 ? `in use by the program, ${bytesText(onHost)} of it in host memory` : "in use by the program"),
+    figure("Peak reserved", bytesText(device.peak_reserved_bytes), "device memory the pool held"),
+    figure("Peak charged", bytesText(device.peak_charged_bytes), "all that counts against the cap"),
+    figure("Cap", bytesText(device.cap_bytes), `of ${bytesText(device.total_bytes)} on the device`),
+    figure("Fragmentation", fragmentation === null ? "-" : percentText(fragmentation, 1),
+      "of reserved, not live, at its peak"),
+    figure("Spilled", bytesText(spill.spilled_bytes),
+      spill.spilled_bytes > 0 ? `${countOf(spill.spills, "move")} to host memory` : spill.peak_host_bytes > 0
+        ? `nothing moved; up to ${bytesText(spill.peak_host_bytes)} of host memory stood by or in use` : "nothing moved to host memory"),
+    trendFigures(device), overheadFigure(device));
+}
+
+function standsOut({ outlier_site: site }) {
+  return site ? `stands out: ${site.line} ${bytesText(site.bytes)}, median ${bytesText(site.median_bytes)}` : "stands out";
+}
+
+function rankTable(view) {
+  const { run } = view.data;
+  if (run.ranks.length < 2) return null;
+  const rows = run.ranks.map((rank) => ({
+    ...rank,
+    ended: (rank.exit === null ? rank.state : `exit ${rank.exit}`) + (rank.died_of_oom ? ", out of memory" : ""),
+    remark: [rank.folder === run.first_dead ? "died first" : "", rank.folder === run.outlier ? standsOut(run) : ""]
+      .filter(Boolean).join(", "),
+  }));
+  return table("ranks", "Processes of this run", rows, [
+    { key: "folder", title: "Process" },
+    { key: "rank", title: "Rank", number: (value) => (value === null ? "-" : String(value)) },
+    { key: "host", title: "Host" },
+    { key: "peak_live_bytes", title: "Peak live", number: bytesText },
+    { key: "peak_reserved_bytes", title: "Peak reserved", number: bytesText },
+    { key: "peak_charged_bytes", title: "Peak charged", number: bytesText },
+    { key: "cap_bytes", title: "Cap", number: bytesText },
+    { key: "oom_events", title: "OOMs", number: countText },
+    { key: "ended", title: "Ended" },
+    { key: "remark", title: "Remark" },
+  ]);
+}
+
+function showAnswer(view) {
+  const { report, device } = view;
+  const process = report.process;
+  const ended = process.exit !== null ? `exit ${process.exit}` : process.state === "running" ? "still running" : process.state;
+  const rank = process.rank === null ? "" : `  rank ${process.rank}${process.world_size ? ` of ${process.world_size}` : ""}`;
+  document.title = `memshim: ${process.program || "process"}`;
+  replace("run", element("strong", {}, process.program || "process"), rank,
+    element("span", { class: "quiet" },
+      ` on ${process.host}, pid ${process.pid}, ${process.start_time.slice(0, 16).replace("T", " ")} UTC, ` +
+      `ran ${durationText(process.duration_ns)}, ${ended}`));
+  replace("answer", verdictOf(view), device ? figuresOf(device) : null, rankTable(view));
+}

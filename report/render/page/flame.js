@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flame graph: whose memory was live at a recorded moment, by the stack that asked for it.
+
+const FLAME_ROW = 19;
+const FLAME_FONT = "12px system-ui, \"DejaVu Sans\", sans-serif"; // as the style sheet has it
+const LEAST_WIDTH = 3; // narrower ones are not drawn; their parents' widths tell of them
+
+// Outermost frame first.
+function stackOf(site, frames, pythonOnly) {
+  const all = site.frames.map((number) => frames[number]).reverse();
+  const python = all.filter((frame) => frame.language === "python");
+  const shown = pythonOnly && python.length > 0 ? python : all;
+  if (shown.length > 0) return shown.map((frame) => ({ name: frameName(frame), frame }));
+  return [{ name: site.place, frame: null }];
+}
+
+function treeOf(sites, frames, { pythonOnly, inverted }) {
+  const root = { name: "all", frame: null, bytes: 0, own: 0, children: new Map() };
+  for (const site of sites) {
+    const { bytes } = site;
+    const stack = stackOf(site, frames, pythonOnly);
+    if (inverted) stack.reverse();
+    let node = root;
+    node.bytes += bytes;
+    for (const { name, frame } of stack) {
+      if (!node.children.has(name)) node.children.set(name, { name, frame, bytes: 0, own: 0, children: new Map() });
+      node = node.children.get(name);
+      node.bytes += bytes;
+    }
+    node.own += bytes;
+  }
+  return root;
+}
+
+class Flame {
+  constructor(view) {
+    this.view = view;
+    this.frames = view.process.frames;
+    this.sites = liveAt(view, view.moment);
+    const python = this.frames.some((frame) => frame.language === "python");
+    this.options = { pythonOnly: python, inverted: false };
+    this.hasPython = python;
+    this.query = "";
+    this.ruler = document.createElement("canvas").getContext("2d");
+    this.ruler.font = FLAME_FONT;
+    this.moment = element("b", { id: "flame-moment" });
+    this.node = element("div", { class: "chart" });
+    this.readout = element("div", { class: "readout", role: "status" });
+    this.build();
+  }
+
+  // Another moment: the same options, all of it in sight.
+  showMoment() {
+    this.sites = liveAt(this.view, this.view.moment);
+    this.build();
+    this.draw();
+  }
+
+  build() {
+    const tree = treeOf(this.sites, this.frames, this.options);
+    this.moment.textContent = momentTitle(this.view);
+    this.root = d3.hierarchy(tree, (node) => [...node.children.values()]).sum((node) => node.own)
+      .sort((a, b) => b.value - a.value);
+    d3.partition()(this.root);
+    this.focus = this.root;
+  }
+
+  show() {
+    const option = (key, text, title) => element("label", { title }, element("input", {
+      type: "checkbox", checked: this.options[key],
+      onchange: (event) => { this.options[key] = event.target.checked; this.build(); this.draw(); },
+    }), ` ${text}`);
+    replace("flame",
+      heading("Who held that memory",
+        "Each bar is a function; its width is the bytes that it and those it called had asked for and not freed. Callers stand " +
+        "above those they called. Click a bar to enlarge it, the topmost to go back. Shown: the moment chosen above, ", this.moment),
+      element("div", { class: "controls" },
+        element("label", {}, "Search ", element("input", {
+          type: "search", id: "flame-search", placeholder: "function or file",
+          oninput: (event) => { this.query = event.target.value.toLowerCase(); this.draw(); },
+        })),
+        this.hasPython ? option("pythonOnly", "Python only", "Leave native functions out where a stack has Python ones") : null,
+        option("inverted", "innermost first", "Who asked for memory above, their callers below"),
+        ["python", "native"].map((language) => element("span", { class: "key" },
+          element("span", { class: `swatch ${language}` }), ` ${language}`)),
+        element("span", { class: "key" }, element("span", { class: "swatch found" }), " found by the search")),
+      this.readout, this.node);
+    this.view.onMoment.push(() => this.showMoment());
+    this.draw();
+  }
+
+  matches(node) {
+    if (!this.query) return false;
+    return `${node.data.name} ${node.data.frame?.file ?? ""}`.toLowerCase().includes(this.query);
+  }
+
+  // Of what matches, the outermost: the inner ones are in it.
+  matchedBytes() {
+    const sum = (node) => (this.matches(node) ? node.value : d3.sum(node.children ?? [], sum));
+    return sum(this.root);
+  }
+
+  draw() {
+    const width = Math.max(480, this.node.clientWidth || 960);
+    const focus = this.focus;
+    const x = d3.scaleLinear([focus.x0, focus.x1], [0, width]);
+    const within = focus.descendants().filter((node) => x(node.x1) - x(node.x0) >= LEAST_WIDTH);
+    const shown = [...focus.ancestors().slice(1), ...within];
+    const deepest = d3.max(shown, (node) => node.depth) ?? 0;
+    const svg = d3.create("svg").attr("width", width).attr("height", (deepest + 1) * FLAME_ROW)
+      .attr("id", "flame-chart").attr("role", "group");
+    for (const node of shown) this.bar(svg, node, x, width);
+    this.node.replaceChildren(svg.node());
+    this.tell(focus);
+  }
+
+  bar(svg, node, x, width) {
+    const left = Math.max(0, x(node.x0));
+    const wide = Math.min(width, x(node.x1)) - left;
+    const kind = node.data.frame ? node.data.frame.language : "none";
+    const found = this.matches(node);
+    const name = node === this.root ? `all: ${bytesText(node.value)}` : node.data.name;
+    const group = svg.append("g").attr("class", `frame ${kind}${found ? " found" : ""}${this.query && !found ? " dim" : ""}`)
+      .attr("tabindex", 0).attr("role", "button").attr("aria-label", `${name}, ${bytesText(node.value)}`)
+      .attr("transform", `translate(${left},${node.depth * FLAME_ROW})`)
+      .on("click", () => this.enlarge(node))
+      .on("keydown", () => { if (d3.event.key === "Enter") this.enlarge(node); })
+      .on("mouseenter", () => this.tell(node)).on("focus", () => this.tell(node));
+    group.append("rect").attr("width", Math.max(0.5, wide - 1)).attr("height", FLAME_ROW - 1);
+    const text = this.fitted(name, wide - 8);
+    // In a picture of its own, which cuts off what its font makes wider than was measured.
+    if (text) group.append("svg").attr("width", wide - 2).attr("height", FLAME_ROW).append("text").attr("x", 4).attr("y", FLAME_ROW - 6).text(text);
+  }
+
+  // As much of a name as so many pixels hold; nothing where that is too little to read.
+  fitted(name, pixels) {
+    const needed = this.ruler.measureText(name).width;
+    if (needed <= pixels) return name;
+    const room = Math.floor((name.length * pixels) / needed) - 1;
+    return room >= 3 ? `${name.slice(0, room)}\u2026` : "";
+  }
+
+  enlarge(node) {
+    this.focus = node;
+    this.draw();
+  }
+
+  tell(node) {
+    const frame = node.data.frame;
+    const place = frame ? frame.file ? `${frame.file}${frame.line ? `:${frame.line}` : ""}` : frame.module ?? "" : "";
+    this.readout.replaceChildren(...[
+      element("span", {}, element("b", {}, bytesText(node.value)),
+        ` ${percentText(node.value, this.root.value)} of ${bytesText(this.root.value)}`),
+      element("span", {}, frame ? frame.function : node.data.name),
+      place ? element("span", { class: "quiet" }, place) : null,
+      this.query ? element("span", { id: "flame-found" }, "found: ", element("b", {}, bytesText(this.matchedBytes())),
+        ` ${percentText(this.matchedBytes(), this.root.value)}`) : null,
+    ].filter(Boolean));
+  }
+}
+
+function showFlame(view) {
+  new Flame(view).show();
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the forms that show call sites, tags and steps. */
+#ifndef MEMSHIM_REPORT_RENDER_SITES_H
+#define MEMSHIM_REPORT_RENDER_SITES_H
+
+#include "allocator/base/json.h"
+#include "report/model/model.h"
+#include "report/render/formats.h"
+
+/* Members of report.json: call_sites (the largest of each device, and the rest of them as one),
+ * attribution, kinds, sampling, tags,
+ * steps. */
+void ms_json_add_sites(struct ms_json *json, const struct ms_model *model,
+                       const struct ms_json_limits *limits);
+
+/* A list of frames, in their numbers' order. */
+void ms_json_add_frame_table(struct ms_json *json, const char *key,
+                             const struct ms_frame_table *table);
+
+/* A member that names the line of code: null where it is not known. */
+void ms_json_add_site_line(struct ms_json *json, const char *key, const struct ms_model *model,
+                           uint32_t site);
+
+/* Members that tell who a site is: id, device, kind, kind_reason, tags, line, frames (numbers in
+ * the table). */
+void ms_json_add_site_name(struct ms_json *json, const struct ms_model *model, int device,
+                           uint32_t site, struct ms_frame_table *table);
+
+/* What stands for the frames of a site that has none: "[no call site]". */
+const char *ms_site_without_stack(const struct ms_model *model, uint32_t site);
+
+/* report.txt: the answer: of the out-of-memory that ended the run, or of the device where none did;
+ * and where the bytes of the device were at that moment, or at its peak. */
+void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model, bool name_device);
+void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model, int device);
+void ms_text_add_ledger(struct ms_buffer *out, const struct ms_model *model, int device);
+
+/* A clause. */
+void ms_text_add_fragmentation(struct ms_buffer *out, const struct ms_aggregate *sums);
+
+/* report.txt: the line on training steps. */
+void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model);
+
+/* report.txt: what was live at the device's peak, by kind. */
+void ms_text_add_kinds(struct ms_buffer *out, const struct ms_model *model, int device);
+
+/* What of a line of code's memory moved to host memory, and back; its sites taken together. */
+struct ms_moved_line {
+    struct ms_buffer text; /* ended by a zero byte */
+    uint64_t spilled_bytes, spilled_blocks, promoted_bytes;
+};
+
+/* Those with most of it first. Ended by ms_moved_lines_free. */
+void ms_moved_lines(const struct ms_model *model, int device, struct ms_buffer *lines);
+void ms_moved_lines_free(struct ms_buffer *lines);
+
+static inline size_t ms_moved_line_count(const struct ms_buffer *lines)
+{
+    return lines->bytes / sizeof(struct ms_moved_line);
+}
+
+/* report.txt: what moved to host memory and back on the device, what that cost, and whose it was.
+ */
+void ms_text_add_spill(struct ms_buffer *out, const struct ms_model *model, int device);
+
+/* report.txt: who held most at the device's peak. */
+void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int device);
+
+#endif

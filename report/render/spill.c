@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The ledger of what lay on the host. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/units.h"
+#include "report/model/ledger.h"
+#include "report/model/site_rows.h"
+#include "report/render/sites.h"
+
+#define LISTED_SITES 8
+
+/* ---- whose it was ---- */
+
+static int by_moved(const void *a, const void *b)
+{
+    const struct ms_moved_line *left = a, *right = b;
+
+    if (left->spilled_bytes != right->spilled_bytes) {
+        return left->spilled_bytes > right->spilled_bytes ? -1 : 1;
+    }
+    return strcmp(left->text.at, right->text.at);
+}
+
+static struct ms_moved_line *find_line(struct ms_buffer *lines, struct ms_buffer *text)
+{
+    struct ms_moved_line *all = (struct ms_moved_line *)lines->at;
+
+    for (size_t i = 0; i < ms_moved_line_count(lines); i++) {
+        if (strcmp(all[i].text.at, text->at) == 0) {
+            ms_buffer_free(text);
+            return &all[i];
+        }
+    }
+
+    struct ms_moved_line *line = ms_buffer_extend(lines, sizeof(*line));
+
+    if (line) {
+        line->text = *text;
+    } else {
+        ms_buffer_free(text);
+    }
+    return line;
+}
+
+void ms_moved_lines(const struct ms_model *model, int device, struct ms_buffer *lines)
+{
+    struct ms_buffer rows = {0};
+
+    ms_site_rows(model, device, &rows);
+    for (size_t i = 0; i < ms_site_row_count(&rows); i++) {
+        const struct ms_site_row *row = ms_site_row_at(&rows, i);
+        struct ms_buffer text = {0};
+
+        if (row->sums.spilled_bytes + row->sums.promoted_bytes == 0) {
+            continue;
+        }
+        ms_site_add_line(model, row->site, &text);
+        ms_buffer_append(&text, "", 1);
+
+        struct ms_moved_line *line = text.failed ? NULL : find_line(lines, &text);
+
+        if (line) {
+            line->spilled_bytes += row->sums.spilled_bytes;
+            line->spilled_blocks += row->sums.spilled_blocks;
+            line->promoted_bytes += row->sums.promoted_bytes;
+        }
+    }
+    ms_buffer_free(&rows);
+    if (lines->bytes > 0) {
+        qsort(lines->at, ms_moved_line_count(lines), sizeof(struct ms_moved_line), by_moved);
+    }
+}
+
+void ms_moved_lines_free(struct ms_buffer *lines)
+{
+    for (size_t i = 0; i < ms_moved_line_count(lines); i++) {
+        ms_buffer_free(&((struct ms_moved_line *)lines->at)[i].text);
+    }
+    ms_buffer_free(lines);
+}
+
+/* ---- report.txt ---- */
+
+/* Neither figure rounded down: with that it would not have been enough. */
+static void add_enough(struct ms_buffer *out, const struct ms_aggregate *sums)
+{
+    const uint64_t cap_bytes = ms_cap_without_spill(sums);
+    const uint64_t total_bytes = sums->now.total_bytes;
+    char fraction[MS_UNIT_TEXT_BYTES];
+
+    ms_buffer_format(out, "    a cap of %s~ would have needed none of it",
+                     MS_BYTES(cap_bytes + cap_bytes / 200));
+    if (cap_bytes <= total_bytes && total_bytes > 0) {
+        ms_buffer_format(out, " (fraction %s)\n",
+                         ms_decimal_text(ms_fraction_without_spill(sums, 1000) * 1000, fraction,
+                                         sizeof(fraction)));
+    } else {
+        ms_buffer_add(out, "; the device has less\n");
+    }
+}
+
+void ms_text_add_spill(struct ms_buffer *out, const struct ms_model *model, int device)
+{
+    const struct ms_aggregate *sums = &model->devices[device].sums;
+    struct ms_buffer lines = {0};
+
+    ms_buffer_format(out,
+                     "  spilled to host memory: %s in %s moves; back: %s in %s; the device "
+                     "waited %s for it\n",
+                     MS_BYTES(sums->spilled_bytes), MS_COUNT(sums->kind_events[MS_EVENT_SPILL]),
+                     MS_BYTES(sums->promoted_bytes), MS_COUNT(sums->kind_events[MS_EVENT_PROMOTE]),
+                     MS_DURATION(sums->held_ns));
+    if (sums->kind_events[MS_EVENT_USE] > 0) {
+        ms_buffer_format(out, "    used there over the bus: %s~ in %s uses\n",
+                         MS_BYTES(sums->host_use_bytes), MS_COUNT(sums->host_uses));
+    }
+    add_enough(out, sums);
+    ms_moved_lines(model, device, &lines);
+    for (size_t i = 0; i < ms_moved_line_count(&lines) && i < LISTED_SITES; i++) {
+        const struct ms_moved_line *line = (const struct ms_moved_line *)lines.at + i;
+
+        ms_buffer_format(out, "    %11s in %s blocks, back %s: %s\n", MS_BYTES(line->spilled_bytes),
+                         MS_COUNT(line->spilled_blocks), MS_BYTES(line->promoted_bytes),
+                         line->text.at);
+    }
+    ms_moved_lines_free(&lines);
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.txt: its head, its parts in order, and the notes at its end. */
+#include "report/render/formats.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "allocator/base/units.h"
+#include "report/model/ledger.h"
+#include "report/model/site_rows.h"
+#include "report/render/forms.h"
+#include "report/render/sites.h"
+
+#define LISTED_OOMS 10
+
+static bool has_several_devices(const struct ms_model *model)
+{
+    int used = 0;
+
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        used += model->devices[i].used;
+    }
+    return used > 1;
+}
+
+static void add_head(const struct ms_model *model, struct ms_buffer *out)
+{
+    const struct ms_file_header *header = &model->header;
+    char date[MS_UNIT_TEXT_BYTES];
+
+    ms_buffer_add(out, "memshim  ");
+    ms_buffer_add_plain(out, header->program[0] ? header->program : "process");
+    if (header->rank >= 0 && header->world_size > 0) {
+        ms_buffer_format(out, "  rank %d of %d", (int)header->rank, (int)header->world_size);
+    } else if (header->rank >= 0) {
+        ms_buffer_format(out, "  rank %d", (int)header->rank);
+    }
+    ms_buffer_add(out, "  ");
+    ms_buffer_add_plain(out, header->host);
+    ms_date_text(header->start_unix_ns, date, sizeof(date));
+    ms_buffer_format(out, "  pid %d   %.10s %.5s UTC   %s %s   ", (int)header->pid, date, date + 11,
+                     model->end == MS_PROCESS_RUNNING ? "runs for" : "ran",
+                     MS_DURATION(model->duration_ns));
+    if (model->end == MS_PROCESS_ENDED && header->exit_known) {
+        ms_buffer_format(out, "exit %d\n", (int)header->exit_status);
+    } else if (model->end == MS_PROCESS_ENDED) {
+        ms_buffer_add(out, "exit status unknown\n");
+    } else {
+        ms_buffer_add(out, model->end == MS_PROCESS_RUNNING ? "still running\n"
+                                                            : "was killed, or aborted\n");
+    }
+}
+
+/* PyTorch raises an out-of-memory of its own behind the driver's refusals. */
+static bool is_behind_torchs(const struct ms_model *model, size_t index)
+{
+    const struct ms_model_oom *oom = ms_model_oom_at(model, index);
+
+    for (size_t i = index + 1; i < ms_model_oom_count(model); i++) {
+        const struct ms_model_oom *later = ms_model_oom_at(model, i);
+
+        if (later->device == oom->device && later->record.state.source == MS_OOM_TORCH) {
+            return oom->record.state.source == MS_OOM_DRIVER &&
+                   later->record.state.refused_bytes == oom->record.state.requested_bytes;
+        }
+    }
+    return false;
+}
+
+static const char *what_became(const struct ms_model *model, size_t index)
+{
+    if (ms_model_oom_at(model, index)->recovered) {
+        return "recovered";
+    }
+    return is_behind_torchs(model, index) ? "behind PyTorch's" : "not recovered";
+}
+
+static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
+{
+    const size_t count = ms_model_oom_count(model);
+    const size_t first = count > LISTED_OOMS ? count - LISTED_OOMS : 0;
+
+    if (count == 0) {
+        return;
+    }
+    ms_buffer_format(out, "\nOut-of-memories: %s", MS_COUNT(count));
+    if (first > 0) {
+        ms_buffer_format(out, ", the last %d of them", LISTED_OOMS);
+    }
+    ms_buffer_add(out, "\n");
+    for (size_t i = first; i < count; i++) {
+        const struct ms_model_oom *oom = ms_model_oom_at(model, i);
+
+        ms_buffer_format(
+            out, "  after %-10s device %" PRIu64 "  %-7s asked for %-11s short %-11s %-13s  %s\n",
+            MS_DURATION(oom->time_ns), oom->device,
+            oom->record.state.source == MS_OOM_TORCH ? "PyTorch" : "driver",
+            MS_BYTES(oom->record.state.requested_bytes), MS_BYTES(oom->short_bytes),
+            ms_verdict_name(oom->verdict), what_became(model, i));
+    }
+}
+
+static void add_device(const struct ms_model *model, int index, struct ms_buffer *out)
+{
+    const struct ms_model_device *device = &model->devices[index];
+    const struct ms_aggregate *sums = &device->sums;
+
+    ms_buffer_format(out, "\nDevice %d  ", index);
+    ms_buffer_add_plain(out, device->name[0] ? device->name : "(name unknown)");
+    ms_buffer_format(out, "  %s, cap %s\n", MS_BYTES(sums->now.total_bytes),
+                     MS_BYTES(sums->now.cap_bytes));
+    ms_buffer_format(out, "  peak   live %s   reserved %s   charged %s\n",
+                     MS_BYTES(ms_aggregate_peak_live(sums).live_bytes),
+                     MS_BYTES(sums->peak_reserved.reserved_bytes),
+                     MS_BYTES(sums->peak_charged.charged_bytes));
+    ms_buffer_add(out, "  ");
+    ms_text_add_fragmentation(out, sums);
+    ms_buffer_format(out, "\n  allocations %s, frees %s, refused %s\n", MS_COUNT(sums->allocations),
+                     MS_COUNT(sums->frees), MS_COUNT(sums->failed_allocations));
+    if (sums->tensor_allocations > 0) {
+        ms_buffer_format(out, "  tensors seen: %s born, %s died, at most %s live at once\n",
+                         MS_COUNT(sums->tensor_allocations), MS_COUNT(sums->tensor_frees),
+                         MS_BYTES(sums->peak_tensor_bytes));
+    }
+    ms_buffer_format(
+        out, "  driver calls: create %s, map %s, set access %s, unmap %s, release %s\n",
+        MS_COUNT(sums->driver_calls[MS_CALL_CREATE]), MS_COUNT(sums->driver_calls[MS_CALL_MAP]),
+        MS_COUNT(sums->driver_calls[MS_CALL_SET_ACCESS]),
+        MS_COUNT(sums->driver_calls[MS_CALL_UNMAP]), MS_COUNT(sums->driver_calls[MS_CALL_RELEASE]));
+    if (sums->peak_host_chunk_bytes > 0) {
+        ms_buffer_format(out, "  host memory in the device's place: at most %s, not charged\n",
+                         MS_BYTES(sums->peak_host_chunk_bytes));
+    }
+    if (sums->spilled_bytes > 0) {
+        ms_text_add_spill(out, model, index);
+    }
+    if (sums->kind_events[MS_EVENT_LOST] > 0) {
+        ms_buffer_format(out,
+                         "  LOST: the driver failed again and again while memory moved; nothing "
+                         "stood behind %s places any more\n",
+                         MS_COUNT(sums->kind_events[MS_EVENT_LOST]));
+    }
+    if (sums->peak_host_pinned_bytes > 0) {
+        ms_buffer_format(out, "  pinned host memory: at most %s\n",
+                         MS_BYTES(sums->peak_host_pinned_bytes));
+    }
+}
+
+static void add_tensor_note(const struct ms_model *model, struct ms_buffer *out)
+{
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        if (model->devices[i].sums.tensor_allocations > 0) {
+            return;
+        }
+    }
+    if (model->header.versions[MS_VERSION_TORCH][0]) {
+        ms_buffer_add(out, "\nPyTorch did not report its tensors: live bytes are those of its "
+                           "segments, and holes inside them are not seen.\n");
+    } else {
+        ms_buffer_add(out, "\nNo framework reported tensors: live bytes are those of whole "
+                           "allocations.\n");
+    }
+}
+
+static void add_lines(const char *title, const char *lines, struct ms_buffer *out)
+{
+    if (!lines[0]) {
+        return;
+    }
+    ms_buffer_format(out, "\n%s\n", title);
+    while (*lines) {
+        char line[1024];
+        const size_t length = strcspn(lines, "\n");
+        const size_t kept = length < sizeof(line) ? length : sizeof(line) - 1;
+
+        memcpy(line, lines, kept);
+        line[kept] = '\0';
+        ms_buffer_add(out, "  ");
+        ms_buffer_add_plain(out, line);
+        ms_buffer_add(out, "\n");
+        lines += length + (lines[length] == '\n');
+    }
+}
+
+static void add_list(const char *title, const struct ms_buffer *lines, uint64_t count,
+                     struct ms_buffer *out)
+{
+    const char *at = lines->at;
+
+    if (count > 0) {
+        ms_buffer_format(out, "\n%s\n", title);
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        ms_buffer_add(out, "  ");
+        ms_buffer_add_plain(out, at);
+        ms_buffer_add(out, "\n");
+        at += strlen(at) + 1;
+    }
+}
+
+static void add_exactness(const struct ms_model *model, struct ms_buffer *out)
+{
+    ms_buffer_format(out, "\nExact: ");
+    if (!model->sums_exact) {
+        ms_buffer_add(out, "the trace is damaged, figures are what could be read of it");
+    } else if (model->one_event_torn) {
+        ms_buffer_add(out, "sums and peaks of the whole run, but for one event told when the "
+                           "process was killed");
+    } else {
+        ms_buffer_format(out, "sums, peaks%s and out-of-memories of the whole run",
+                         model->beginning_lost ? "" : ", call sites, kinds, steps");
+    }
+    if (model->events == model->read_events) {
+        ms_buffer_format(out, "; every one of %s events in detail.\n", MS_COUNT(model->events));
+    } else {
+        ms_buffer_format(
+            out,
+            "; the last %s of %s events in detail (since %s), and with them growth and "
+            "the map of addresses.\n",
+            MS_COUNT(model->read_events), MS_COUNT(model->events),
+            MS_DURATION(model->first_detail_ns));
+    }
+    if (model->lost_events > 0) {
+        ms_buffer_format(out,
+                         "There was no room on disk for the records of %s events; they count "
+                         "in the sums.\n",
+                         MS_COUNT(model->lost_events));
+    }
+    if (model->lost_definitions > 0) {
+        ms_buffer_format(out,
+                         "There was no room for %s definitions of call sites: some stacks are "
+                         "missing or cut.\n",
+                         MS_COUNT(model->lost_definitions));
+    }
+    if (model->lost_entries > 0) {
+        ms_buffer_format(out,
+                         "There was no room for %s log entries (out-of-memories, notes or "
+                         "thresholds).\n",
+                         MS_COUNT(model->lost_entries));
+    }
+}
+
+static void add_versions(const struct ms_model *model, struct ms_buffer *out)
+{
+    static const char *const names[MS_VERSION_COUNT] = {"driver", "CUDA", "PyTorch"};
+    const struct ms_file_header *header = &model->header;
+
+    ms_buffer_add(out, "\nmemshim ");
+    ms_buffer_add_plain(out, header->memshim_version);
+    for (int slot = 0; slot < MS_VERSION_COUNT; slot++) {
+        if (header->versions[slot][0]) {
+            ms_buffer_format(out, "   %s ", names[slot]);
+            ms_buffer_add_plain(out, header->versions[slot]);
+        }
+    }
+    if (header->torch_mode[0]) {
+        ms_buffer_add(out, "   MEMSHIM_TORCH ");
+        ms_buffer_add_plain(out, header->torch_mode);
+    }
+    ms_buffer_add(out, "\ncommand  ");
+    ms_buffer_add_plain(out, header->command);
+    ms_buffer_add(out, "\n");
+}
+
+void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
+{
+    const int main_device = ms_model_main_device(model);
+
+    add_head(model, out);
+    if (ms_model_fatal_oom(model)) {
+        ms_text_add_oom_answer(out, model, has_several_devices(model));
+    } else if (main_device >= 0) {
+        ms_text_add_good_answer(out, model, main_device);
+    } else {
+        ms_buffer_add(out, "No device was used, as far as the trace tells.\n");
+    }
+    ms_text_add_steps(out, model);
+    if (main_device >= 0) {
+        ms_text_add_ledger(out, model, main_device);
+        if (!ms_ledger_peak_moment(model, main_device)) {
+            ms_text_add_kinds(out, model, main_device);
+        }
+        ms_text_add_sites(out, model, main_device);
+    }
+    add_ooms(model, out);
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        if (model->devices[i].used) {
+            add_device(model, i, out);
+        }
+    }
+    add_tensor_note(model, out);
+    add_lines("Options that were set", model->header.options, out);
+    add_list("Said during the run", &model->notes, model->note_count, out);
+    add_list("The trace is not whole", &model->warnings, model->warning_count, out);
+    add_versions(model, out);
+    add_exactness(model, out);
+    ms_buffer_add(out, "More: report.json   timeline.json (opens in Perfetto)   memshim report "
+                       "(writes report.html, a page for the browser)\n");
+}
+
+void ms_form_text(struct ms_forms *forms, const struct ms_model *model,
+                  const struct ms_merged *merged)
+{
+    if (model && !ms_forms_is_merged(forms)) {
+        ms_format_text(model, &forms->out);
+    } else if (!model && ms_forms_is_merged(forms)) {
+        ms_merged_text(merged, &forms->out);
+    }
+}

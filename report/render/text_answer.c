@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.txt: the answer, which comes first, and the ledger behind it. */
+#include <stdlib.h>
+
+#include "allocator/base/units.h"
+#include "report/model/ledger.h"
+#include "report/model/site_rows.h"
+#include "report/model/verdict_report.h"
+#include "report/model/what_if.h"
+#include "report/read/batch.h"
+#include "report/render/sites.h"
+#include "report/render/what_if.h"
+#include "report/symbols/stacks_roles.h"
+
+#define HOLDERS 3
+#define CALLERS 3
+#define NAMES   32
+
+#define ALARMING_PPM 300000 /* fragmentation that a reader would ask about */
+
+#define DECIMAL(value) ms_decimal_text((value), (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES)
+
+static const struct ms_survey_device *surveyed(const struct ms_model *model, int device)
+{
+    return model->survey ? &model->survey->devices[device] : NULL;
+}
+
+/* ---- who holds most ---- */
+
+static void add_largest_rows(const struct ms_ledger_row *rows, size_t count, struct ms_buffer *out)
+{
+    bool shown[MS_LEDGER_ROWS] = {false};
+
+    for (int place = 0; place < HOLDERS; place++) {
+        size_t largest = count;
+
+        for (size_t i = 0; i < count; i++) {
+            const bool counts = rows[i].part == MS_LEDGER_LIVE || rows[i].part == MS_LEDGER_HOLES ||
+                                rows[i].part == MS_LEDGER_DRIVER;
+
+            if (!shown[i] && counts && (largest == count || rows[i].bytes > rows[largest].bytes)) {
+                largest = i;
+            }
+        }
+        if (largest == count) {
+            break;
+        }
+        shown[largest] = true;
+        ms_buffer_format(out, "%s%s %s", place ? ", " : "", MS_BYTES(rows[largest].bytes),
+                         rows[largest].what);
+    }
+}
+
+/* The lines of code that held most, or, where they are not known, the rows of the ledger. */
+static void add_holders(const struct ms_model *model, int device,
+                        const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
+                        size_t row_count, struct ms_buffer *out)
+{
+    struct ms_held_line lines[HOLDERS];
+    const size_t count = moment && ms_definitions_site_count(model->definitions) > 0
+                             ? ms_held_lines(model, device, moment, MS_KIND_COUNT, lines, HOLDERS)
+                             : 0;
+
+    ms_buffer_add(out, "  holds  ");
+    for (size_t i = 0; i < count; i++) {
+        ms_buffer_format(out, "%s%s (%s) ", i ? "\n         " : "", MS_BYTES(lines[i].bytes),
+                         MS_PERCENT(lines[i].bytes, moment->live_bytes));
+        ms_buffer_add(out, lines[i].text.at);
+        ms_buffer_format(out, "   %s", ms_kind_name((enum ms_kind)lines[i].kind));
+    }
+    ms_held_lines_free(lines, count);
+    if (count == 0) {
+        add_largest_rows(rows, row_count, out);
+    }
+    ms_buffer_add(out, "\n");
+}
+
+/* ---- the ledger ---- */
+
+/* "other_processes" as people write it. */
+static const char *plain_name(const char *name, char text[NAMES])
+{
+    size_t i = 0;
+
+    for (; name[i] && i + 1 < NAMES; i++) {
+        text[i] = name[i];
+        if (name[i] == '_') {
+            text[i] = ' ';
+        }
+    }
+    text[i] = '\0';
+    return text;
+}
+
+static void add_row(const struct ms_model *model, int device, const struct ms_survey_moment *moment,
+                    const struct ms_ledger_row *row, uint64_t whole_bytes, struct ms_buffer *out)
+{
+    struct ms_held_line line;
+    char name[NAMES], bytes[MS_UNIT_TEXT_BYTES + 1] = "-";
+
+    ms_bytes_text(row->bytes, bytes + 1, MS_UNIT_TEXT_BYTES);
+    ms_buffer_format(
+        out, "  %s %11s  %7s  %-16s  ", row->estimated ? "~" : "=", bytes + !row->negative,
+        row->negative ? "" : MS_PERCENT(row->bytes, whole_bytes), plain_name(row->name, name));
+    if (row->kind != MS_KIND_COUNT && moment &&
+        ms_held_lines(model, device, moment, row->kind, &line, 1) == 1) {
+        ms_buffer_add(out, line.text.at);
+        if (line.bytes < row->bytes) {
+            ms_buffer_format(out, " (%s of it)", MS_BYTES(line.bytes));
+        }
+        ms_held_lines_free(&line, 1);
+    } else {
+        ms_buffer_add(out, row->what);
+    }
+    ms_buffer_add(out, "\n");
+}
+
+/* Rows are parts of the device where it was looked at, else of the cap. */
+static void add_rows(const struct ms_model *model, int device,
+                     const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
+                     size_t count, const struct ms_counters *counters, struct ms_buffer *out)
+{
+    const bool whole = count > 0 && rows[count - 1].part == MS_LEDGER_UNEXPLAINED;
+    const uint64_t whole_bytes = whole ? counters->total_bytes : counters->cap_bytes;
+
+    ms_buffer_format(out, "\nWhere the %s of %s were %s   (= exact, ~ estimated)\n",
+                     MS_BYTES(whole_bytes), whole ? "the device" : "the cap",
+                     ms_model_fatal_oom(model) ? "at that moment" : "when live bytes peaked");
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].part != MS_LEDGER_UNEXPLAINED || rows[i].bytes > 0) {
+            add_row(model, device, moment, &rows[i], whole_bytes, out);
+        }
+    }
+}
+
+void ms_text_add_ledger(struct ms_buffer *out, const struct ms_model *model, int device)
+{
+    const size_t fatal = ms_judged_fatal(model);
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+
+    if (fatal != SIZE_MAX) {
+        add_rows(model, device, ms_ledger_oom_moment(model, fatal), rows,
+                 ms_ledger_at_oom(model, fatal, rows),
+                 &ms_model_oom_at(model, fatal)->record.counters, out);
+    } else {
+        add_rows(model, device, ms_ledger_peak_moment(model, device), rows,
+                 ms_ledger_at_peak(model, device, rows),
+                 ms_aggregate_at_peak(&model->devices[device].sums), out);
+    }
+}
+
+/* ---- what would fit ---- */
+
+static int64_t millionths(double value)
+{
+    return (int64_t)(value * 100 + 0.5) * 10000;
+}
+
+static void add_headroom(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_survey_device *survey = surveyed(model, device);
+    const struct ms_headroom *headroom = survey ? &survey->headroom : NULL;
+
+    if (!headroom || !headroom->known || headroom->largest_factor <= 0) {
+        return;
+    }
+    if (headroom->unbounded && headroom->per_step_bytes < headroom->persistent_bytes / 100) {
+        ms_buffer_add(out, "  fits   the peak does not follow the batch (~)\n");
+        return;
+    }
+    ms_buffer_add(out, "  fits   ");
+    if (headroom->unbounded) {
+        ms_buffer_add(out, "more than 32 times this batch (~)");
+    } else if (headroom->batch > 0) {
+        ms_buffer_format(out, "batch %s instead of %s (~)", MS_COUNT(headroom->largest_batch),
+                         MS_COUNT(headroom->batch));
+    } else {
+        ms_buffer_format(out, "%s times this batch (~)",
+                         DECIMAL(millionths(headroom->largest_factor)));
+    }
+    ms_buffer_format(out, ": %s stay, %s follow the batch\n", MS_BYTES(headroom->persistent_bytes),
+                     MS_BYTES(headroom->per_step_bytes));
+}
+
+static int64_t ratio_of(uint64_t bytes, uint64_t of_bytes)
+{
+    return millionths((double)bytes / (double)of_bytes);
+}
+
+/* The least that would have done, as the replays found it, beside PyTorch's. */
+static void add_overhead(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_overhead *found = &model->what_if.overhead;
+    const uint64_t bytes = ms_what_if_torch_bytes(model, device);
+
+    ms_buffer_format(out,
+                     "  least  %s beside context and libraries would have done (replayed): %s "
+                     "times the peak of live bytes",
+                     MS_BYTES(found->min_cap_bytes),
+                     DECIMAL(ratio_of(found->min_cap_bytes, found->peak_live_bytes)));
+    if (bytes > 0) {
+        ms_buffer_format(out, "; PyTorch alone %s (%s) at most", MS_BYTES(bytes),
+                         DECIMAL(ratio_of(bytes, found->peak_live_bytes)));
+    }
+    ms_buffer_add(out, "\n");
+}
+
+static void add_torch(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const uint64_t bytes = ms_what_if_torch_bytes(model, device);
+
+    if (model->what_if.overhead.min_cap_bytes > 0 && model->what_if.overhead.device == device) {
+        add_overhead(model, device, out);
+        return;
+    }
+
+    if (bytes > 0) {
+        ms_buffer_format(out,
+                         "  torch  PyTorch held %s in its segments for this: alone it would "
+                         "have needed that at most\n",
+                         MS_BYTES(bytes));
+    }
+}
+
+/* ---- what grows ---- */
+
+static void add_growing(const struct ms_model *model, const struct ms_growth *growth,
+                        const struct ms_growing_site *site, struct ms_buffer *out)
+{
+    ms_buffer_add(out, "  GROWS  ");
+    ms_site_add_line(model, site->site, out);
+    if (growth->clock.by_time) {
+        ms_buffer_format(out, ": %s more every hour (~)\n",
+                         MS_BYTES((uint64_t)site->bytes_per_hour));
+        return;
+    }
+    ms_buffer_format(out, ": %s more every step since step %s, %s by now",
+                     MS_BYTES((uint64_t)site->bytes_per_step), MS_COUNT(site->since_step),
+                     MS_BYTES(site->grown_bytes));
+    if (site->cap_at_step > 0) {
+        ms_buffer_format(out, "; it hits the cap at step %s (~)", MS_COUNT(site->cap_at_step));
+    }
+    ms_buffer_add(out, "\n");
+}
+
+static void add_growth(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_survey_device *survey = surveyed(model, device);
+    const struct ms_growth *growth = survey ? &survey->growth : NULL;
+
+    if (!growth || !growth->known) {
+        return;
+    }
+    for (size_t i = 0; i < growth->count && i < HOLDERS; i++) {
+        add_growing(model, growth, &growth->sites[i], out);
+    }
+    if (growth->count == 0 && growth->clock.by_time) {
+        ms_buffer_add(out, "  grows  nothing, as far as time tells (steps are not known)\n");
+    } else if (growth->count == 0) {
+        const double slope = growth->whole.bytes_per_step;
+
+        ms_buffer_format(out, "  grows  nothing (slope %s%s +- %s a step over %s steps)\n",
+                         slope <= -0.5 ? "-" : "",
+                         MS_BYTES((uint64_t)(slope < 0 ? -slope + 0.5 : slope + 0.5)),
+                         MS_BYTES((uint64_t)(growth->whole.error + 0.5)),
+                         MS_COUNT(growth->clock.step[growth->clock.count - 1]));
+    }
+}
+
+/* ---- it ran out ---- */
+
+/* Of holes that could not be given elsewhere. */
+static const char *advice_on_holes(uint64_t pinned_by)
+{
+    switch (pinned_by) {
+    case MS_PINNED_BY_TORCH_OFF:
+        return "run without MEMSHIM_TORCH=off: then holes in PyTorch's segments can be used";
+    case MS_PINNED_BY_POOL_OFF:
+        return "run without MEMSHIM_POOL=off: then holes can be used";
+    case MS_PINNED_BY_CAPTURE:
+        return "capture fewer CUDA graphs, or smaller ones: what they were captured in stays "
+               "theirs";
+    case MS_PINNED_BY_WORK:
+        return "synchronize before that line, or let MEMSHIM_WAIT_MS be longer than its work takes";
+    default:
+        return "the holes are pinned where they are: report.html shows which, and by whom";
+    }
+}
+
+static const char *advice(const struct ms_judgement *judgement, uint64_t pinned_by)
+{
+    switch (judgement->verdict) {
+    case MS_VERDICT_CAP:
+        return judgement->short_bytes == 0
+                   ? "raise or drop per_process_memory_fraction (in the program, or in "
+                     "PYTORCH_ALLOC_CONF)"
+                   : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT, by at least what was short";
+    case MS_VERDICT_FRAGMENTATION:
+        return advice_on_holes(pinned_by);
+    case MS_VERDICT_OTHER_PROCESS:
+        return "end the other processes, or take another device";
+    case MS_VERDICT_SPILL_LIMIT:
+        return "a larger MEMSHIM_SPILL_LIMIT, where the host has the memory; or a smaller batch";
+    case MS_VERDICT_DRIVER_LIMIT:
+        return "raise that limit; or let MEMSHIM_LIMIT be a little less, so that the cap is what "
+               "binds "
+               "and cold memory moves to the host in time";
+    case MS_VERDICT_NOT_DEVICE:
+        return "look at the host: its free memory, ulimit -v, the limits of a container";
+    case MS_VERDICT_GROWTH:
+        return "look for what keeps that line's results: a list, a metric or a cache of tensors";
+    default:
+        return "a smaller batch or shape, or a larger device: by at least what was short";
+    }
+}
+
+/* The largest batch, or, where nobody told how large it was, the part of it. */
+static void add_factor(const struct ms_model *model, const struct ms_judgement *judgement,
+                       struct ms_buffer *out)
+{
+    const uint32_t batch = ms_batch_samples(model->header.options);
+
+    if (judgement->fitting_factor <= 0) {
+        return;
+    }
+    ms_buffer_add(out, "  fits   ");
+    if (batch > 0) {
+        ms_buffer_format(out, "batch %s instead of %s (~)",
+                         MS_COUNT((uint64_t)(judgement->fitting_factor * batch)), MS_COUNT(batch));
+    } else {
+        ms_buffer_format(out, "%s of this batch (~)",
+                         DECIMAL(millionths(judgement->fitting_factor)));
+    }
+    ms_buffer_add(out, judgement->factor_is_bound
+                           ? " at most: the step had not asked for all it needs\n"
+                           : "\n");
+}
+
+/* What no setting would have changed. */
+static void add_else(const struct ms_model *model, const struct ms_judgement *judgement, int device,
+                     struct ms_buffer *out)
+{
+    if (judgement->verdict != MS_VERDICT_GROWTH) {
+        add_factor(model, judgement, out);
+        return;
+    }
+    ms_buffer_format(out, "  else   %s of the live bytes came by growth; ",
+                     MS_BYTES(judgement->grown_bytes));
+    if (surveyed(model, device)->growth.clock.by_time) {
+        ms_buffer_add(out, "a larger cap would have delayed the end\n");
+    } else {
+        ms_buffer_format(out, "with all of the device it would have lasted %s steps more at best\n",
+                         MS_COUNT(judgement->further_steps));
+    }
+}
+
+/* Whose live tensors keep free memory beside them. Known where the survey looked at addresses. */
+static void add_pins(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_survey_device *survey = surveyed(model, device);
+    const struct ms_survey_pins *pins = survey ? survey->pins : NULL;
+
+    for (size_t i = 0; pins && i < pins->site_count && i < HOLDERS; i++) {
+        ms_buffer_format(out, "%s%s beside %s live of ", i ? "         " : "  pins   ",
+                         MS_BYTES(pins->sites[i].pinned_bytes),
+                         MS_BYTES(pins->sites[i].live_bytes));
+        ms_site_add_line(model, pins->sites[i].site, out);
+        ms_buffer_add(out, i ? "\n" : "   (when live bytes peaked)\n");
+    }
+}
+
+/* By way of whom that line was reached: the program's own Python, so that a function which training
+ * and evaluation share says in which of them it was. */
+static void add_callers(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
+{
+    const struct ms_frame *own = ms_site_frame(model, site);
+    size_t count = 0, named = 0;
+
+    if (!own || own->language != MS_FRAME_PYTHON) {
+        return;
+    }
+
+    const struct ms_frame *frames = ms_stacks_frames(model->stacks, site, &count);
+
+    for (const struct ms_frame *at = own + 1; at < frames + count && named < CALLERS; at++) {
+        if (at->language == MS_FRAME_PYTHON && at->file &&
+            !ms_is_library_script(at->file, at->function)) {
+            ms_buffer_add(out, named++ ? ", " : "         from ");
+            ms_frame_add_line(at, out);
+        }
+    }
+    ms_buffer_add(out, named ? "\n" : "");
+}
+
+void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model, bool name_device)
+{
+    const size_t index = ms_judged_fatal(model);
+    const struct ms_model_oom *oom = ms_model_oom_at(model, index);
+    const int device = (int)oom->device;
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+    struct ms_judgement judgement;
+
+    ms_judge(model, index, &judgement);
+    ms_buffer_add(out, "OUT OF MEMORY ");
+    if (judgement.step > 0) {
+        ms_buffer_format(out, "at step %s, ", MS_COUNT(judgement.step));
+    }
+    ms_buffer_format(out, "after %s", MS_DURATION(oom->time_ns));
+    if (name_device) {
+        ms_buffer_format(out, " on device %d", device);
+    }
+    ms_buffer_format(out, ": %s.\n", judgement.what);
+    if (ms_site_frame(model, oom->record.state.site)) {
+        ms_buffer_add(out, "  asked  ");
+        ms_site_add_line(model, oom->record.state.site, out);
+        ms_buffer_add(out, "\n");
+        add_callers(model, oom->record.state.site, out);
+    }
+    ms_buffer_format(out, "  why    %s.\n", judgement.why);
+    add_holders(model, device, ms_ledger_oom_moment(model, index), rows,
+                ms_ledger_at_oom(model, index, rows), out);
+    ms_buffer_format(out, "  next   %s\n", advice(&judgement, oom->record.state.pinned_by));
+    if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
+        add_pins(model, device, out);
+    }
+    add_else(model, &judgement, device, out);
+    ms_what_if_text(out, model);
+    add_torch(model, device, out);
+}
+
+/* ---- it ran ---- */
+
+void ms_text_add_fragmentation(struct ms_buffer *out, const struct ms_aggregate *sums)
+{
+    const int64_t ppm = ms_aggregate_fragmentation_ppm(sums);
+
+    if (ppm < 0) {
+        ms_buffer_add(out, "nothing was reserved");
+    } else {
+        ms_buffer_format(out, "fragmentation %s when reserved bytes peaked",
+                         MS_PERCENT((uint64_t)ppm, 1000000));
+    }
+}
+
+/* A checkpoint that is loaded may need as much as training does. */
+static void add_loading(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_survey_device *survey = surveyed(model, device);
+    const uint64_t before = survey ? survey->most_before_steps_bytes : 0;
+    const uint64_t during = survey ? survey->most_in_steps_bytes : 0;
+
+    if (during > 0 && before > during / 2) {
+        ms_buffer_format(out, "  loads  at most %s live before the first step, %s since\n",
+                         MS_BYTES(before), MS_BYTES(during));
+    }
+}
+
+static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
+{
+    const size_t count = ms_model_oom_count(model);
+
+    if (count == 0) {
+        ms_buffer_format(out, "  ooms   no out-of-memory%s\n",
+                         model->end == MS_PROCESS_RUNNING ? " so far" : "");
+    } else {
+        ms_buffer_format(out, "  ooms   %s, all recovered from\n", MS_COUNT(count));
+    }
+}
+
+void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model, int device)
+{
+    const struct ms_aggregate *sums = &model->devices[device].sums;
+    const struct ms_moment *peak = &sums->peak_charged;
+    const uint64_t step = ms_step_at(model, peak->time_ns);
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+
+    ms_buffer_format(out, "Peak %s of %s (%s) charged on device %d, after %s",
+                     MS_BYTES(peak->charged_bytes), MS_BYTES(peak->cap_bytes),
+                     MS_PERCENT(peak->charged_bytes, peak->cap_bytes), device,
+                     MS_DURATION(peak->time_ns));
+    if (step > 0) {
+        ms_buffer_format(out, ", at step %s", MS_COUNT(step));
+    }
+    ms_buffer_format(out, ".\n  live   at most %s, reserved at most %s; ",
+                     MS_BYTES(ms_aggregate_peak_live(sums).live_bytes),
+                     MS_BYTES(sums->peak_reserved.reserved_bytes));
+    ms_text_add_fragmentation(out, sums);
+    ms_buffer_add(
+        out, ms_aggregate_fragmentation_ppm(sums) > ALARMING_PPM && sums->tensor_allocations > 0
+                 ? "\n         (PyTorch had cached the rest; it is taken back when memory "
+                   "is short)\n"
+                 : "\n");
+    add_ooms(model, out);
+    add_holders(model, device, ms_ledger_peak_moment(model, device), rows,
+                ms_ledger_at_peak(model, device, rows), out);
+    add_loading(model, device, out);
+    add_headroom(model, device, out);
+    add_torch(model, device, out);
+    add_growth(model, device, out);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What would have been enough, as the forms say it. */
+#include "report/render/what_if.h"
+
+#include "allocator/base/buffer.h"
+#include "allocator/base/json.h"
+#include "allocator/base/units.h"
+#include "report/model/model.h"
+#include "report/model/verdict_report.h"
+
+#define MILLIONTHS 1000000
+
+/* Rounded up, so that the cap is not less: in millionths, a whole number of thousandths. */
+static int64_t fraction(uint64_t cap_bytes, uint64_t device_bytes)
+{
+    return (int64_t)((double)cap_bytes / (double)device_bytes * 1000 + 0.999) * 1000;
+}
+
+/* ---- report.json ---- */
+
+static void add_fraction(struct ms_json *json, const char *key, uint64_t cap_bytes,
+                         uint64_t device_bytes)
+{
+    char number[MS_UNIT_TEXT_BYTES];
+
+    if (cap_bytes == 0 || cap_bytes > device_bytes) {
+        ms_json_null(json, key);
+    } else {
+        ms_json_number(json, key,
+                       ms_decimal_text(fraction(cap_bytes, device_bytes), number, sizeof(number)));
+    }
+}
+
+static void add_cap(struct ms_json *json, const char *key, const struct ms_what_if_cap *cap,
+                    uint64_t device_bytes)
+{
+    if (cap->cap_bytes == 0) {
+        ms_json_null(json, key);
+        return;
+    }
+    ms_json_open(json, key, '{');
+    ms_json_count(json, "cap_bytes", cap->cap_bytes);
+    add_fraction(json, "fraction", cap->cap_bytes, device_bytes);
+    ms_json_count(json, "too_small_bytes", cap->too_small_bytes);
+    ms_json_count(json, "peak_host_bytes", cap->host_bytes);
+    ms_json_close(json, '}');
+}
+
+void ms_what_if_json(struct ms_json *json, const struct ms_model *model)
+{
+    const struct ms_what_if *found = &model->what_if;
+
+    if (!found->tried && !found->why) {
+        ms_json_null(json, "what_if");
+        return;
+    }
+    ms_json_open(json, "what_if", '{');
+    ms_json_text(json, "why", found->why);
+    ms_json_count(json, "oom", found->oom);
+    ms_json_count(json, "request_bytes", found->request_bytes);
+    add_cap(json, "without_spill", &found->plain, found->device_bytes);
+    add_cap(json, "with_spill", &found->spilled, found->device_bytes);
+    if (found->tried) {
+        ms_json_flag(json, "own_cap_with_spill", found->own_cap_spilled);
+    } else {
+        ms_json_null(json, "own_cap_with_spill");
+    }
+    ms_json_count(json, "own_cap_host_bytes", found->own_cap_host_bytes);
+    ms_json_count(json, "replays", found->replays);
+    ms_json_close(json, '}');
+}
+
+/* As a decimal, of 1 for the same. */
+static void add_ratio(struct ms_json *json, const char *key, uint64_t bytes, uint64_t of_bytes)
+{
+    char number[MS_UNIT_TEXT_BYTES];
+
+    if (bytes == 0 || of_bytes == 0) {
+        ms_json_null(json, key);
+    } else {
+        ms_json_number(json, key,
+                       ms_decimal_text((int64_t)((double)bytes / (double)of_bytes * 1e6 + 0.5),
+                                       number, sizeof(number)));
+    }
+}
+
+void ms_overhead_json(struct ms_json *json, const struct ms_model *model, int device)
+{
+    const struct ms_overhead *found = &model->what_if.overhead;
+    const bool known = found->min_cap_bytes > 0 && found->device == device;
+
+    if (!known && !(found->why && found->device == device)) {
+        ms_json_null(json, "overhead");
+        return;
+    }
+    ms_json_open(json, "overhead", '{');
+    ms_json_text(json, "why", found->why);
+    ms_json_count(json, "min_cap_bytes", found->min_cap_bytes);
+    add_ratio(json, "ratio", found->min_cap_bytes, found->peak_live_bytes);
+    add_ratio(json, "torch_ratio", ms_what_if_torch_bytes(model, device),
+              ms_aggregate_peak_live(&model->devices[device].sums).live_bytes);
+    ms_json_count(json, "replays", found->replays);
+    ms_json_close(json, '}');
+}
+
+/* ---- report.txt ---- */
+
+static void add_cap_text(struct ms_buffer *out, const struct ms_what_if_cap *cap,
+                         uint64_t device_bytes)
+{
+    char number[MS_UNIT_TEXT_BYTES];
+
+    ms_buffer_add(out, MS_BYTES(cap->cap_bytes));
+    if (cap->cap_bytes <= device_bytes) {
+        ms_buffer_format(
+            out, " (fraction %s)",
+            ms_decimal_text(fraction(cap->cap_bytes, device_bytes), number, sizeof(number)));
+    } else {
+        ms_buffer_add(out, ", more than the device has,");
+    }
+}
+
+void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model)
+{
+    const struct ms_what_if *found = &model->what_if;
+
+    if (!found->tried) {
+        if (found->why) {
+            ms_buffer_format(out, "  tried  nothing: %s\n", found->why);
+        }
+        return;
+    }
+    ms_buffer_add(out, "  tried  ");
+    if (found->plain.cap_bytes > 0) {
+        ms_buffer_add(out, "a cap of ");
+        add_cap_text(out, &found->plain, found->device_bytes);
+        ms_buffer_add(out, " carries it past this request");
+    } else {
+        ms_buffer_add(out, "no cap was found that carries it past this request");
+    }
+    if (found->own_cap_spilled) {
+        ms_buffer_format(out, "; this cap does with spilling, %s on the host",
+                         MS_BYTES(found->own_cap_host_bytes));
+    } else if (found->spilled.cap_bytes > 0) {
+        ms_buffer_add(out, "; with spilling ");
+        add_cap_text(out, &found->spilled, found->device_bytes);
+        ms_buffer_format(out, " does, %s on the host", MS_BYTES(found->spilled.host_bytes));
+    }
+    ms_buffer_add(out, " (replayed)\n");
+}

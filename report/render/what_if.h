@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What would have been enough (report/model/what_if.h), as report.json and report.txt say it. */
+#ifndef MEMSHIM_REPORT_RENDER_WHAT_IF_H
+#define MEMSHIM_REPORT_RENDER_WHAT_IF_H
+
+#include "allocator/base/buffer.h"
+#include "allocator/base/json.h"
+#include "report/model/model.h"
+
+/* The member what_if of report.json. */
+void ms_what_if_json(struct ms_json *json, const struct ms_model *model);
+
+/* The member overhead of a device in report.json. */
+void ms_overhead_json(struct ms_json *json, const struct ms_model *model, int device);
+
+/* report.txt: the lines that end an out-of-memory's answer. */
+void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model);
+
+#endif

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A recorded run of one device, in memory: what the program did, without what any allocator made of
+ * it. Two things make one: a trace (recording_trace.c) and a CSV (recording_csv.c).
+ *
+ * Addresses are those of the run. What lies in an arena is kept by its offset, so that a replay can
+ * put the arena elsewhere. */
+#ifndef MEMSHIM_REPORT_REPLAY_RECORDING_H
+#define MEMSHIM_REPORT_REPLAY_RECORDING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "allocator/base/buffer.h"
+#include "allocator/base/slab.h"
+#include "allocator/base/treap.h"
+
+#define MS_RECORDED_NONE UINT32_MAX
+
+/* Streams of a recording are numbered from 1, in the order in which they are seen; 0 is none (a
+ * call that is ordered after all work of the device, as cudaMalloc's). Programs with more share the
+ * last. */
+#define MS_RECORDED_STREAMS 60u
+
+/* More than any device's addresses reach. */
+#define MS_RECORDED_MOST_BYTES (UINT64_C(1) << 48)
+
+/* Each line: what the fields of struct ms_operation mean for it. */
+enum ms_operation_kind {
+    MS_OPERATION_ALLOC,     /* object, arena where tensors are born in it, bytes, stream, site;
+                               offset: its address in the run, 0 unknown */
+    MS_OPERATION_FREE,      /* object, arena, bytes as at its birth; stream */
+    MS_OPERATION_BORN,      /* object, arena, offset, bytes, site */
+    MS_OPERATION_DIED,      /* object, arena, offset, bytes */
+    MS_OPERATION_RESERVE,   /* arena, bytes: addresses that the program maps pages into by itself */
+    MS_OPERATION_UNRESERVE, /* arena */
+    MS_OPERATION_MAP,       /* arena, offset, bytes: a page of the program's */
+    MS_OPERATION_UNMAP,     /* arena, offset, bytes */
+    MS_OPERATION_CACHED,    /* arena, offset, bytes: free at the beginning, had tensors before */
+    MS_OPERATION_FREEZE,    /* arena: the next birth in it is that of a capture */
+    MS_OPERATION_CHARGE,    /* bytes that the driver took beside the pool */
+    MS_OPERATION_DISCHARGE, /* bytes */
+    MS_OPERATION_STEP,      /* a step of the training begins */
+    MS_OPERATION_REFUSED,   /* bytes, stream, site: asked for and not got; the run went on */
+    MS_OPERATION_FATAL,     /* likewise; the run ended of it */
+    MS_OPERATION_KIND_COUNT
+};
+
+struct ms_operation {
+    uint8_t kind; /* enum ms_operation_kind */
+    uint8_t stream;
+    uint32_t object; /* a block or a tensor, numbered by birth */
+    uint32_t arena;  /* MS_RECORDED_NONE where there is none */
+    uint32_t site;   /* 0: unknown */
+    uint64_t offset;
+    uint64_t bytes;
+    uint64_t time_us;
+};
+
+struct ms_recorded_arena {
+    uint64_t addr, bytes; /* where the run had it; of a reservation, at least what was mapped */
+    bool reservation;     /* else a block */
+};
+
+/* What is wrong with an operation: which of its fields, and a sentence; field is null where all is
+ * well. */
+struct ms_complaint {
+    const char *field, *problem;
+};
+
+struct ms_recording {
+    struct ms_buffer operations;  /* struct ms_operation, in order */
+    struct ms_buffer arenas;      /* struct ms_recorded_arena */
+    struct ms_buffer site_names;  /* of sites that have one: zero-terminated, one after the other */
+    struct ms_buffer site_starts; /* size_t: where the name of site i + 1 begins */
+    uint32_t objects, streams;
+    unsigned device;
+    uint64_t left_out; /* operations on what began before the recording did */
+    uint64_t damaged_windows, recycled_events; /* of the trace: what is not here because of them
+                                                  (a part of its log counts as a window) */
+    uint64_t peak_live_bytes;                  /* blocks that are no arenas, and tensors */
+    uint64_t peak_wanted_bytes; /* and the request that the run ended of, where it did */
+    uint64_t end_live_bytes;
+    uint64_t cap_bytes, device_bytes;          /* of the run; 0: not known */
+    uint64_t allocations, births, maps, steps; /* operations of these kinds */
+    uint64_t refused, fatal;                   /* likewise, after ms_recording_end */
+    struct ms_treap_node *places;              /* blocks and pages that have an address */
+    struct ms_slab place_slab;
+    struct ms_numbers *live, *reservations, *stream_numbers; /* by the ids of the run */
+    struct ms_numbers *sites;                                /* by the hash of the name */
+};
+
+static inline size_t ms_recording_count(const struct ms_recording *recording)
+{
+    return recording->operations.bytes / sizeof(struct ms_operation);
+}
+
+static inline const struct ms_operation *ms_recording_at(const struct ms_recording *recording,
+                                                         size_t index)
+{
+    return (const struct ms_operation *)recording->operations.at + index;
+}
+
+static inline size_t ms_recording_arenas(const struct ms_recording *recording)
+{
+    return recording->arenas.bytes / sizeof(struct ms_recorded_arena);
+}
+
+static inline const struct ms_recorded_arena *
+ms_recording_arena(const struct ms_recording *recording, size_t index)
+{
+    return (const struct ms_recorded_arena *)recording->arenas.at + index;
+}
+
+/* False where memory ran out. Free it either way. */
+bool ms_recording_begin(struct ms_recording *recording);
+void ms_recording_free(struct ms_recording *recording);
+
+/* ---- making one: an operation at a time, in order. Nothing is added where there is a complaint.
+ * Ids are the run's: unique among what is live. */
+
+/* addr: 0 where it is not known. segment: it is an arena, also if nothing is ever born in it. */
+struct ms_complaint ms_recording_alloc(struct ms_recording *recording, uint64_t time_us,
+                                       uint64_t id, uint64_t addr, uint64_t bytes, uint64_t stream,
+                                       uint32_t site, bool segment);
+struct ms_complaint ms_recording_release(struct ms_recording *recording, uint64_t time_us,
+                                         uint64_t id, uint64_t stream);
+
+/* block: the id of the block that it lies in; 0: whatever lies at addr. */
+struct ms_complaint ms_recording_allocated(struct ms_recording *recording, uint64_t time_us,
+                                           uint64_t id, uint64_t addr, uint64_t bytes,
+                                           uint32_t site, uint64_t block);
+struct ms_complaint ms_recording_freed(struct ms_recording *recording, uint64_t time_us,
+                                       uint64_t id);
+
+/* What a framework keeps for later tensors: free memory of a segment or of mapped pages. */
+struct ms_complaint ms_recording_cached(struct ms_recording *recording, uint64_t time_us,
+                                        uint64_t addr, uint64_t bytes);
+
+/* Pages. reservation: any number that names it while it is there; one that was not recorded begins
+ * with its first page. */
+struct ms_complaint ms_recording_reserve(struct ms_recording *recording, uint64_t time_us,
+                                         uint64_t reservation, uint64_t addr, uint64_t bytes);
+struct ms_complaint ms_recording_unreserve(struct ms_recording *recording, uint64_t time_us,
+                                           uint64_t reservation);
+struct ms_complaint ms_recording_map(struct ms_recording *recording, uint64_t time_us,
+                                     uint64_t reservation, uint64_t addr, uint64_t bytes);
+struct ms_complaint ms_recording_unmap(struct ms_recording *recording, uint64_t time_us,
+                                       uint64_t addr, uint64_t bytes);
+
+struct ms_complaint ms_recording_freeze(struct ms_recording *recording, uint64_t time_us,
+                                        uint64_t addr);
+struct ms_complaint ms_recording_charge(struct ms_recording *recording, uint64_t time_us,
+                                        enum ms_operation_kind kind, uint64_t bytes);
+struct ms_complaint ms_recording_step(struct ms_recording *recording, uint64_t time_us);
+
+/* kind: MS_OPERATION_REFUSED or MS_OPERATION_FATAL. */
+struct ms_complaint ms_recording_refused(struct ms_recording *recording, uint64_t time_us,
+                                         enum ms_operation_kind kind, uint64_t bytes,
+                                         uint64_t stream, uint32_t site);
+
+/* The number of a call site that has a name; 0 where it is empty, or memory ran out. */
+uint32_t ms_recording_site(struct ms_recording *recording, const char *name, size_t bytes);
+
+/* Null where the site has no name. */
+const char *ms_recording_site_name(const struct ms_recording *recording, uint32_t site);
+
+/* Once, after the last: the sums, and every arena's extent. False where memory ran out. */
+bool ms_recording_end(struct ms_recording *recording);
+
+/* ---- reading one. False, and a sentence in `why` that names the file (and the line and field). */
+
+#define MS_CSV_HEADER "time_us,op,id,bytes,stream,site"
+
+/* path: plain or gzip; "-": the standard input. */
+bool ms_recording_read_csv(struct ms_recording *recording, const char *path, char *why,
+                           size_t why_bytes);
+
+/* path: a trace file or its folder. device: an ordinal, or -1: the one with most events.
+ *
+ * Every out-of-memory of the device that its log has is an operation, of the bytes that were asked
+ * for, or of those that PyTorch asked the driver for to put them in, where these are more. What is
+ * asked for again with no allocation in between is one request, recorded where it was last refused:
+ * so PyTorch frees its cache and tries again before it raises its error. The run ended of the last
+ * one by the rule of the report's `recovered`: no allocation of that size came after it, nor many
+ * of any size, nor did the process end with status 0. Where PyTorch's second try succeeds, or the
+ * program goes on with less, it is one that the run went on without. */
+bool ms_recording_read_trace(struct ms_recording *recording, const char *path, int device,
+                             char *why, size_t why_bytes);
+
+/* The recording as CSV. Ids and addresses are made small and are used again, and a time is written
+ * only where 10 ms have passed, so that it compresses well. */
+void ms_recording_format_csv(const struct ms_recording *recording, struct ms_buffer *out);
+
+#endif

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a replay takes the device to have touched what lives, where the recording does not tell: the
+ * access model.
+ *
+ *   every range     written at its birth, read right before its death (an activation: when backward
+ *                   has come back to it)
+ *   what persists   (alive over more than one end of a step), besides:
+ *     parameters    those born before the first step's peak: read in the order of their births
+ *                   between a step's beginning and its peak, in the reverse order between its peak
+ *                   and its end, and read and written at its end
+ *     optimizer     those born later: read and written at each step's end, in the order of their
+ *                   births. Their call sites are an optimizer's, where no parameter has the same
+ *
+ * A recording without steps has nothing that persists. */
+#ifndef MEMSHIM_REPORT_REPLAY_REPLAY_USES_H
+#define MEMSHIM_REPORT_REPLAY_REPLAY_USES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "report/replay/recording.h"
+
+struct ms_recorded_use {
+    size_t operation; /* it is right before this one */
+    size_t birth;     /* the operation that the range was born with */
+    bool written;     /* else only read */
+};
+
+/* Adds those of what persists, by operation, and to `optimizers` a byte for each call site from 0
+ * on: 1 where it is an optimizer's. False where memory ran out. */
+bool ms_recorded_uses(const struct ms_recording *recording, struct ms_buffer *uses,
+                      struct ms_buffer *optimizers);
+
+static inline size_t ms_recorded_uses_count(const struct ms_buffer *uses)
+{
+    return uses->bytes / sizeof(struct ms_recorded_use);
+}
+
+static inline const struct ms_recorded_use *ms_recorded_use_at(const struct ms_buffer *uses,
+                                                               size_t index)
+{
+    return (const struct ms_recorded_use *)uses->at + index;
+}
+
+#endif

@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How each event changes a device's sums and its peaks. */
+#include "report/trace/aggregate.h"
+
+#include <stddef.h>
+
+_Static_assert(MS_EVENT_KIND_COUNT <= MS_COUNTED_KINDS,
+               "a kind has no room in kind_events: with more, older traces have shorter sums");
+
+static void take(uint64_t *sum, uint64_t bytes)
+{
+    *sum = *sum > bytes ? *sum - bytes : 0;
+}
+
+uint64_t ms_counters_live(const struct ms_counters *counters)
+{
+    return counters->block_bytes + counters->tensor_bytes;
+}
+
+uint64_t ms_counters_reserved(const struct ms_counters *counters)
+{
+    uint64_t bytes = counters->owner_bytes[MS_OWNER_POOL];
+
+    if (counters->outside_tensors) {
+        bytes += counters->owner_bytes[MS_OWNER_APPLICATION];
+        /* With the pool switched off the framework's segments are forwarded allocations. */
+        if (bytes == 0) {
+            bytes = counters->reason_bytes[MS_CHARGE_ALLOCATION];
+        }
+    }
+    return bytes;
+}
+
+uint64_t ms_counters_charged(const struct ms_counters *counters)
+{
+    uint64_t bytes = 0;
+
+    for (int owner = 0; owner < MS_OWNER_COUNT; owner++) {
+        bytes += counters->owner_bytes[owner];
+    }
+    return bytes;
+}
+
+static struct ms_moment moment_now(const struct ms_aggregate *aggregate, uint64_t live_bytes,
+                                   uint64_t time_ns)
+{
+    const struct ms_counters *now = &aggregate->now;
+    struct ms_moment moment = {
+        .time_ns = time_ns,
+        .live_bytes = live_bytes,
+        .reserved_bytes = ms_counters_reserved(now),
+        .charged_bytes = ms_counters_charged(now),
+        .cap_bytes = now->cap_bytes,
+    };
+    return moment;
+}
+
+/* Without the newest block, as long as that may become an arena. */
+static uint64_t certain_live(const struct ms_aggregate *aggregate)
+{
+    uint64_t live = ms_counters_live(&aggregate->now);
+
+    take(&live, aggregate->fresh_bytes);
+    return live;
+}
+
+static inline uint64_t drawn_live(const struct ms_aggregate *aggregate)
+{
+    return aggregate->tensor_allocations > 0 ? certain_live(aggregate)
+                                             : ms_counters_live(&aggregate->now);
+}
+
+struct ms_moment ms_aggregate_moment(const struct ms_aggregate *aggregate, uint64_t time_ns)
+{
+    return moment_now(aggregate, drawn_live(aggregate), time_ns);
+}
+
+struct ms_moment ms_aggregate_peak_live(const struct ms_aggregate *aggregate)
+{
+    if (aggregate->fresh_peak.live_bytes > aggregate->peak_live.live_bytes) {
+        return aggregate->fresh_peak;
+    }
+    return aggregate->peak_live;
+}
+
+const struct ms_counters *ms_aggregate_at_peak(const struct ms_aggregate *aggregate)
+{
+    if (aggregate->fresh_peak.live_bytes > aggregate->peak_live.live_bytes) {
+        return &aggregate->fresh_at_peak;
+    }
+    return aggregate->at_peak_saved ? &aggregate->at_peak : &aggregate->now;
+}
+
+int64_t ms_aggregate_fragmentation_ppm(const struct ms_aggregate *aggregate)
+{
+    uint64_t reserved = aggregate->peak_reserved.reserved_bytes;
+    uint64_t live = aggregate->peak_reserved.live_bytes;
+
+    if (ms_counters_reserved(&aggregate->now) == reserved &&
+        ms_counters_live(&aggregate->now) > live) {
+        live = ms_counters_live(&aggregate->now); /* the newest block is among it */
+    }
+    if (reserved == 0) {
+        return -1;
+    }
+    if (live >= reserved) {
+        return 0;
+    }
+    return (int64_t)((double)(reserved - live) / (double)reserved * 1e6 + 0.5);
+}
+
+bool ms_event_is_allocation(const struct ms_event *event)
+{
+    switch (event->kind) {
+    case MS_EVENT_BLOCK_ALLOC:
+    case MS_EVENT_TENSOR_BORN:
+        return true;
+    case MS_EVENT_CHUNK_CREATE:
+        return event->owner == MS_OWNER_APPLICATION;
+    case MS_EVENT_CHARGE:
+        return event->owner == MS_OWNER_FORWARDED;
+    default:
+        return false;
+    }
+}
+
+/* The composition at the peak of live bytes is copied only when it is about to change: a workload
+ * that grows meets a new peak at every event, and pays for a copy at the last one only. */
+static void keep_peak(struct ms_aggregate *aggregate)
+{
+    if (!aggregate->at_peak_saved) {
+        aggregate->at_peak = aggregate->now;
+        aggregate->at_peak_saved = 1;
+    }
+}
+
+/* `bytes` more are about to be live. */
+static void before_growth(struct ms_aggregate *aggregate, uint64_t bytes)
+{
+    if (ms_counters_live(&aggregate->now) + bytes <= aggregate->peak_live.live_bytes) {
+        keep_peak(aggregate);
+    }
+}
+
+static void note_peak_live(struct ms_aggregate *aggregate, uint64_t time_ns)
+{
+    uint64_t live = ms_counters_live(&aggregate->now);
+
+    if (live > aggregate->peak_live.live_bytes) {
+        aggregate->peak_live = moment_now(aggregate, live, time_ns);
+        aggregate->at_peak_saved = 0;
+    }
+}
+
+/* Reserved bytes peak before the allocation that asked for them is live, and may stand there long.
+ */
+static void note_reserved_live(struct ms_aggregate *aggregate)
+{
+    const uint64_t live = certain_live(aggregate);
+
+    if (live > aggregate->peak_reserved.live_bytes &&
+        ms_counters_reserved(&aggregate->now) == aggregate->peak_reserved.reserved_bytes) {
+        aggregate->peak_reserved.live_bytes = live;
+    }
+}
+
+/* The newest block is a block in its own right: what it made of the peak stands. */
+static void settle_fresh(struct ms_aggregate *aggregate)
+{
+    if (aggregate->fresh_peak.live_bytes > aggregate->peak_live.live_bytes) {
+        aggregate->peak_live = aggregate->fresh_peak;
+        aggregate->at_peak = aggregate->fresh_at_peak;
+        aggregate->at_peak_saved = 1;
+    }
+    aggregate->fresh_id = 0;
+    aggregate->fresh_bytes = 0;
+    aggregate->fresh_peak.live_bytes = 0;
+    note_reserved_live(aggregate);
+}
+
+static void note_fresh(struct ms_aggregate *aggregate, const struct ms_event *event,
+                       uint64_t time_ns)
+{
+    uint64_t live = ms_counters_live(&aggregate->now);
+
+    aggregate->fresh_id = event->id;
+    aggregate->fresh_bytes = event->bytes;
+    if (live > aggregate->peak_live.live_bytes) {
+        aggregate->fresh_peak = moment_now(aggregate, live, time_ns);
+        aggregate->fresh_at_peak = aggregate->now;
+    }
+}
+
+static void note_peak_charged(struct ms_aggregate *aggregate, uint64_t time_ns)
+{
+    struct ms_moment moment = moment_now(aggregate, ms_counters_live(&aggregate->now), time_ns);
+
+    if (moment.charged_bytes > aggregate->peak_charged.charged_bytes) {
+        aggregate->peak_charged = moment;
+    }
+    if (moment.reserved_bytes > aggregate->peak_reserved.reserved_bytes) {
+        aggregate->peak_reserved = moment;
+        aggregate->peak_reserved.live_bytes = certain_live(aggregate);
+    }
+}
+
+static void apply_block(struct ms_aggregate *aggregate, const struct ms_event *event,
+                        uint64_t time_ns)
+{
+    struct ms_counters *now = &aggregate->now;
+    const uint64_t forwarded_bytes = event->owner == MS_OWNER_FORWARDED ? event->bytes : 0;
+
+    switch (event->kind) {
+    case MS_EVENT_BLOCK_ALLOC:
+        settle_fresh(aggregate);
+        keep_peak(aggregate);
+        now->block_bytes += event->bytes;
+        now->forwarded_block_bytes += forwarded_bytes;
+        now->blocks++;
+        aggregate->allocations++;
+        note_fresh(aggregate, event, time_ns);
+        break;
+    case MS_EVENT_BLOCK_FREE:
+        keep_peak(aggregate);
+        if (event->id == aggregate->fresh_id) {
+            settle_fresh(aggregate);
+        }
+        if (event->aux == 1) {
+            take(&now->arena_bytes, event->bytes);
+            take(&now->arenas, 1);
+        } else {
+            take(&now->block_bytes, event->bytes);
+            take(&now->forwarded_block_bytes, forwarded_bytes);
+        }
+        take(&now->blocks, 1);
+        aggregate->frees++;
+        break;
+    default: /* MS_EVENT_BLOCK_ARENA */
+        keep_peak(aggregate);
+        take(&now->block_bytes, event->bytes);
+        take(&now->forwarded_block_bytes, forwarded_bytes);
+        now->arena_bytes += event->bytes;
+        now->arenas++;
+        if (event->id == aggregate->fresh_id) {
+            aggregate->fresh_id = 0;
+            aggregate->fresh_bytes = 0;
+            aggregate->fresh_peak.live_bytes = 0;
+        }
+        break;
+    }
+}
+
+static void apply_tensor(struct ms_aggregate *aggregate, const struct ms_event *event,
+                         uint64_t time_ns)
+{
+    struct ms_counters *now = &aggregate->now;
+
+    if (event->kind == MS_EVENT_TENSOR_DIED) {
+        keep_peak(aggregate);
+        take(&now->tensor_bytes, event->bytes);
+        take(&now->tensors, 1);
+        aggregate->tensor_frees++;
+        return;
+    }
+    /* PyTorch holds one lock from a segment's allocation to its first birth: a birth elsewhere
+     * shows that the newest block is no arena to be. */
+    if (aggregate->fresh_id != 0) {
+        settle_fresh(aggregate);
+    }
+    before_growth(aggregate, event->bytes);
+    now->tensor_bytes += event->bytes;
+    now->tensors++;
+    aggregate->tensor_allocations++;
+    if (event->aux == 0 && !now->outside_tensors) {
+        now->outside_tensors = 1;
+        note_peak_charged(aggregate, time_ns); /* reserved counts more from here on */
+    }
+    if (now->tensor_bytes > aggregate->peak_tensor_bytes) {
+        aggregate->peak_tensor_bytes = now->tensor_bytes;
+    }
+    note_peak_live(aggregate, time_ns);
+    note_reserved_live(aggregate);
+}
+
+static void apply_chunk(struct ms_aggregate *aggregate, const struct ms_event *event,
+                        uint64_t time_ns)
+{
+    struct ms_counters *now = &aggregate->now;
+    bool host = event->aux == MS_LOCATION_HOST;
+
+    keep_peak(aggregate);
+    if (event->kind == MS_EVENT_CHUNK_RELEASE) {
+        take(host ? &now->host_chunk_bytes : &now->owner_bytes[event->owner], event->bytes);
+        aggregate->driver_calls[MS_CALL_RELEASE]++;
+        return;
+    }
+    aggregate->driver_calls[MS_CALL_CREATE]++;
+    if (host) {
+        now->host_chunk_bytes += event->bytes;
+        if (now->host_chunk_bytes > aggregate->peak_host_chunk_bytes) {
+            aggregate->peak_host_chunk_bytes = now->host_chunk_bytes;
+        }
+        return;
+    }
+    now->owner_bytes[event->owner] += event->bytes;
+    note_peak_charged(aggregate, time_ns);
+}
+
+static void apply_charge(struct ms_aggregate *aggregate, const struct ms_event *event,
+                         uint64_t time_ns)
+{
+    struct ms_counters *now = &aggregate->now;
+    uint64_t *reason = event->aux < MS_CHARGE_REASON_COUNT ? &now->reason_bytes[event->aux] : NULL;
+
+    keep_peak(aggregate);
+    if (event->kind == MS_EVENT_DISCHARGE) {
+        take(&now->owner_bytes[event->owner], event->bytes);
+        if (reason) {
+            take(reason, event->bytes);
+        }
+        aggregate->frees += event->owner == MS_OWNER_FORWARDED;
+        return;
+    }
+    now->owner_bytes[event->owner] += event->bytes;
+    if (reason) {
+        *reason += event->bytes;
+    }
+    aggregate->allocations += event->owner == MS_OWNER_FORWARDED;
+    note_peak_charged(aggregate, time_ns);
+}
+
+static void apply_host(struct ms_aggregate *aggregate, const struct ms_event *event,
+                       uint64_t time_ns)
+{
+    struct ms_counters *now = &aggregate->now;
+
+    (void)time_ns;
+    keep_peak(aggregate);
+    if (event->kind == MS_EVENT_HOST_FREE) {
+        take(&now->host_pinned_bytes, event->bytes);
+        return;
+    }
+    now->host_pinned_bytes += event->bytes;
+    if (now->host_pinned_bytes > aggregate->peak_host_pinned_bytes) {
+        aggregate->peak_host_pinned_bytes = now->host_pinned_bytes;
+    }
+}
+
+static void apply_proxy(struct ms_aggregate *aggregate, const struct ms_event *event,
+                        uint64_t time_ns)
+{
+    (void)time_ns;
+    keep_peak(aggregate);
+    if (event->kind == MS_EVENT_PROXY_UNMAP) {
+        take(&aggregate->now.proxy_bytes, event->bytes);
+    } else {
+        aggregate->now.proxy_bytes += event->bytes;
+    }
+}
+
+static void apply_sample(struct ms_aggregate *aggregate, const struct ms_event *event,
+                         uint64_t time_ns)
+{
+    struct ms_counters *now = &aggregate->now;
+
+    (void)time_ns;
+    keep_peak(aggregate);
+    now->looks++;
+    now->looked_free_bytes = event->bytes;
+    now->looked_others_bytes = event->aux;
+    now->looked_charged_bytes = ms_counters_charged(now);
+}
+
+static void apply_move(struct ms_aggregate *aggregate, const struct ms_event *event,
+                       uint64_t time_ns)
+{
+    (void)time_ns;
+    if (event->kind == MS_EVENT_SPILL) {
+        aggregate->spilled_bytes += event->bytes;
+    } else {
+        aggregate->promoted_bytes += event->bytes;
+    }
+    aggregate->held_ns += event->aux;
+}
+
+static void apply_use(struct ms_aggregate *aggregate, const struct ms_event *event,
+                      uint64_t time_ns)
+{
+    (void)time_ns;
+    aggregate->host_uses += event->aux == 1;
+    aggregate->host_use_bytes += event->aux == 1 ? event->bytes : 0;
+}
+
+static void apply_map(struct ms_aggregate *aggregate, const struct ms_event *event,
+                      uint64_t time_ns)
+{
+    (void)time_ns;
+    switch (event->kind) {
+    case MS_EVENT_MAP:
+        aggregate->driver_calls[MS_CALL_MAP]++;
+        break;
+    case MS_EVENT_UNMAP:
+        aggregate->driver_calls[MS_CALL_UNMAP]++;
+        break;
+    default: /* MS_EVENT_SET_ACCESS */
+        aggregate->driver_calls[MS_CALL_SET_ACCESS]++;
+        break;
+    }
+}
+
+static void apply_cap(struct ms_aggregate *aggregate, const struct ms_event *event,
+                      uint64_t time_ns)
+{
+    (void)time_ns;
+    keep_peak(aggregate);
+    aggregate->now.cap_bytes = event->bytes;
+    aggregate->now.total_bytes = event->aux;
+}
+
+static void apply_threshold(struct ms_aggregate *aggregate, const struct ms_event *event,
+                            uint64_t time_ns)
+{
+    (void)time_ns;
+    keep_peak(aggregate);
+    aggregate->now.threshold = event->aux;
+}
+
+static void apply_nothing(struct ms_aggregate *aggregate, const struct ms_event *event,
+                          uint64_t time_ns)
+{
+    (void)aggregate;
+    (void)event;
+    (void)time_ns;
+}
+
+static inline void count_event(struct ms_aggregate *aggregate, const struct ms_event *event,
+                               uint64_t time_ns)
+{
+    if (aggregate->events == 0) {
+        aggregate->first_time_ns = time_ns;
+    }
+    aggregate->events++;
+    aggregate->last_time_ns = time_ns;
+    aggregate->kind_events[event->kind]++;
+}
+
+/* Not a tensor that makes reserved bytes count more. */
+static inline bool changes_live_alone(const struct ms_aggregate *aggregate,
+                                      const struct ms_event *event)
+{
+    switch (event->kind) {
+    case MS_EVENT_TENSOR_BORN:
+        return event->aux != 0 || aggregate->now.outside_tensors;
+    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_BLOCK_ALLOC:
+    case MS_EVENT_BLOCK_FREE:
+    case MS_EVENT_BLOCK_ARENA:
+        return true;
+    default:
+        return false;
+    }
+}
+
+size_t ms_aggregate_apply_row(struct ms_aggregate *aggregate, const struct ms_timed_event *row,
+                              size_t count, uint64_t *live_bytes)
+{
+    size_t i = 0;
+
+    for (; i < count; i++) {
+        const struct ms_event *event = &row[i].event;
+
+        if (event->device != row[0].event.device || !changes_live_alone(aggregate, event)) {
+            break;
+        }
+        count_event(aggregate, event, row[i].time_ns);
+        if (event->kind == MS_EVENT_TENSOR_BORN || event->kind == MS_EVENT_TENSOR_DIED) {
+            apply_tensor(aggregate, event, row[i].time_ns);
+        } else {
+            apply_block(aggregate, event, row[i].time_ns);
+        }
+        live_bytes[i] = drawn_live(aggregate);
+    }
+    return i;
+}
+
+void ms_aggregate_apply(struct ms_aggregate *aggregate, const struct ms_event *event,
+                        uint64_t time_ns)
+{
+    if (event->kind >= MS_EVENT_KIND_COUNT || event->owner >= MS_OWNER_COUNT) {
+        return;
+    }
+    count_event(aggregate, event, time_ns);
+    switch (event->kind) {
+#define MS_EVENT(number, name, scope, fields, sums) \
+    case (number):                                  \
+        apply_##sums(aggregate, event, time_ns);    \
+        break;
+#include "allocator/base/events.def"
+#undef MS_EVENT
+    default:
+        break;
+    }
+}
+
+void ms_aggregate_oom(struct ms_aggregate *aggregate, bool torch)
+{
+    if (torch) {
+        aggregate->torch_ooms++;
+    } else {
+        aggregate->failed_allocations++;
+    }
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The layout of trace.mshm, the one thing that the two halves of this room share.
+ *
+ * Little-endian, 64-bit; the structs lie in the file as they are here, without padding that means
+ * anything. The file is a row of extents of MS_EXTENT_BYTES each:
+ *
+ *   extent 0         struct ms_file_header; at MS_TAIL_OFFSET struct ms_tail, the newest events
+ *   extents 1, ...   struct ms_extent_header, then what its kind says, in any order of kinds:
+ *     WINDOW           bases (struct ms_base, base_count of them: every device's sums before the
+ *                      first record), then records (encoding.h) from payload_offset on
+ *     LOG              entries (struct ms_log_entry + its payload, padded to 8 bytes) that are
+ *                      never dropped: out-of-memories, notes, threshold crossings
+ *     DEVICE           struct ms_device_page: one device, its sums and its timeline
+ *     SITES            definitions (struct ms_site_entry + its payload, definitions.h, padded to 8
+ *                      bytes), never dropped either
+ *     DIGEST           struct ms_digest_part and a part of a digest (digest.h): what the events
+ * came to whose windows were recycled. Two digests are written in turn
+ *
+ * An event is told by a plain record in the tail, and packed some time later, together with others:
+ * into the window in use, its device's sums and its timeline. So what a trace says is what was
+ * packed and then the tail. Events are numbered from 0 in the order in which they were told: the
+ * windows' own numbers (first_event, and their records' count) say which of the tail's are theirs
+ * already; those of struct ms_device_sums, and struct ms_series' count of the device's own, what is
+ * in these.
+ *
+ * Windows, logs and definitions grow by a release store of `committed`, after the bytes that it
+ * covers: a writer that is killed at any moment leaves a valid prefix. A window is read by itself,
+ * so that old ones can be recycled when the trace has reached its limit: `sequence` gives their
+ * order, a gap in it or in `first_event` says what is gone. Space is allocated an extent at a time,
+ * ahead of use; what was never written is zero. An extent whose trace_id is not the header's is not
+ * of this trace.
+ *
+ * Versions: another MAJOR cannot be read. Another MINOR has other sums (struct ms_aggregate)
+ * or kinds of event. A newer one than the reader's is not read, nor one older than
+ * MS_FORMAT_OLDEST_MINOR.
+ *   2  MS_EVENT_WAITS
+ *   3  the last three fields of struct ms_oom_state: before, struct ms_log_oom was shorter;
+ *      MS_EVENT_LOST */
+#ifndef MEMSHIM_REPORT_TRACE_FORMAT_H
+#define MEMSHIM_REPORT_TRACE_FORMAT_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "report/trace/aggregate.h"
+#include "report/trace/definitions.h"
+#include "report/trace/series.h"
+#include "report/trace/verdict.h"
+
+#define MS_TRACE_FILE          "trace.mshm"
+#define MS_FORMAT_MAGIC        "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
+#define MS_FORMAT_MAJOR        3
+#define MS_FORMAT_MINOR        3
+#define MS_FORMAT_OLDEST_MINOR 1             /* that is read: its sums are the same */
+#define MS_FORMAT_LAST_KIND    MS_EVENT_LOST /* the last that this MINOR has */
+#define MS_BYTE_ORDER          0x01020304u
+#define MS_EXTENT_BYTES        262144u
+#define MS_EXTENT_MAGIC        0x5848534du /* "MSHX" */
+#define MS_TAIL_OFFSET         131072u
+#define MS_TAIL_EVENTS         128u /* a power of two */
+
+#define MS_RUN_ID_BYTES  256
+#define MS_HOST_BYTES    256
+#define MS_PROGRAM_BYTES 256
+#define MS_VERSION_BYTES 128
+#define MS_COMMAND_BYTES 4096
+#define MS_OPTIONS_BYTES 16384
+#define MS_NAME_BYTES    256
+#define MS_UUID_BYTES    16
+
+enum ms_version_slot { MS_VERSION_DRIVER, MS_VERSION_CUDA, MS_VERSION_TORCH, MS_VERSION_COUNT };
+
+_Static_assert(MS_EVENT_KIND_COUNT == MS_FORMAT_LAST_KIND + 1,
+               "a kind was added: raise MS_FORMAT_MINOR, so that older readers refuse the trace");
+
+enum ms_trace_state {
+    MS_TRACE_OPEN,  /* being written, or its process was killed */
+    MS_TRACE_CLOSED /* ended in order */
+};
+
+/* Strings are terminated by a zero byte within their field. */
+struct ms_file_header {
+    char magic[8];
+    uint32_t byte_order;
+    uint16_t version_major, version_minor;
+    uint32_t extent_bytes;
+    int32_t pid, rank, local_rank; /* ranks: -1 unknown */
+    uint64_t trace_id;             /* not 0; marks the extents that belong to this trace */
+    uint64_t start_unix_ns;        /* wall clock at time 0 of the records */
+    uint64_t start_monotonic_ns;   /* CLOCK_MONOTONIC at the same moment */
+    int32_t world_size;            /* 0 unknown */
+    uint32_t unused;
+    char run_id[MS_RUN_ID_BYTES];
+    char host[MS_HOST_BYTES];
+    char program[MS_PROGRAM_BYTES];
+    char torch_mode[MS_VERSION_BYTES];
+    char memshim_version[MS_VERSION_BYTES];
+    char command[MS_COMMAND_BYTES];
+    char options[MS_OPTIONS_BYTES];
+    uint64_t checksum; /* of all bytes before it */
+
+    /* From here on the fields change while the process runs. */
+    char versions[MS_VERSION_COUNT][MS_VERSION_BYTES];
+    _Atomic uint32_t state; /* enum ms_trace_state */
+    uint32_t exit_known;
+    int32_t exit_status;
+    uint32_t unused_too;
+    uint64_t end_time_ns;             /* where state is CLOSED */
+    _Atomic uint64_t events;          /* all that were told, kept or not, packed or not */
+    _Atomic uint64_t lost_events;     /* no room in the file: in the sums only */
+    _Atomic uint64_t recycled_events; /* were in windows that made room for newer ones */
+    _Atomic uint64_t lost_entries;    /* log entries for which there was no room */
+    _Atomic uint64_t disk_full;       /* 1 once the file could not grow */
+    _Atomic uint64_t lost_definitions;
+};
+
+/* Event i lies at events[i % MS_TAIL_EVENTS], complete before the header's `events` counts it, and
+ * until event i + MS_TAIL_EVENTS is written; that happens only after it was packed. */
+struct ms_tail {
+    struct ms_timed_event events[MS_TAIL_EVENTS];
+};
+
+enum ms_extent_kind {
+    MS_EXTENT_WINDOW = 1,
+    MS_EXTENT_LOG = 2,
+    MS_EXTENT_DEVICE = 3,
+    MS_EXTENT_SITES = 4,
+    MS_EXTENT_DIGEST = 5
+};
+
+struct ms_extent_header {
+    uint32_t magic;
+    uint32_t kind; /* enum ms_extent_kind */
+    uint64_t trace_id;
+    uint64_t start_time_ns;     /* windows: what the first record's time is relative to */
+    uint64_t first_event;       /* windows: number of the first record's event */
+    uint32_t base_count;        /* windows */
+    uint32_t payload_offset;    /* from the start of the extent */
+    uint64_t checksum;          /* ms_extent_checksum */
+    _Atomic uint64_t sequence;  /* from 1, by kind; 0: no content (yet, or while recycled) */
+    _Atomic uint64_t committed; /* payload bytes, and the number of records or entries << 32 */
+    _Atomic uint64_t payload_checksum; /* of the committed bytes; 0 while they may still grow */
+};
+
+struct ms_base {
+    uint64_t device;
+    struct ms_aggregate sums;
+};
+
+struct ms_device_sums {
+    uint64_t end_event; /* of all events before this number */
+    struct ms_aggregate sums;
+};
+
+struct ms_device_page {
+    uint32_t device; /* ordinal */
+    uint32_t has_uuid;
+    char name[MS_NAME_BYTES];
+    uint8_t uuid[MS_UUID_BYTES];
+    _Atomic uint64_t
+        current; /* copy[current & 1] is valid; the other one changes before this does */
+    struct ms_device_sums copy[2];
+    struct ms_series_pair series;
+};
+
+enum ms_log_kind { MS_LOG_OOM = 1, MS_LOG_NOTE = 2, MS_LOG_THRESHOLD = 3 };
+
+struct ms_log_entry {
+    uint32_t kind;  /* enum ms_log_kind */
+    uint32_t bytes; /* of the payload, without padding */
+    uint64_t time_ns;
+    uint64_t event;  /* events told before */
+    uint64_t device; /* OOM, THRESHOLD */
+};
+
+/* Payload of MS_LOG_OOM. */
+struct ms_log_oom {
+    struct ms_oom_state state;
+    struct ms_counters counters; /* at that moment */
+    uint64_t allocations;        /* allocations and births of the device before it */
+    struct ms_moment peak_live;  /* so far */
+};
+
+/* What came with version 3.3: so much is missing in the middle of an older one. */
+#define MS_LOG_OOM_ADDED_BYTES \
+    (sizeof(struct ms_oom_state) - offsetof(struct ms_oom_state, limit_bytes))
+
+/* Payload of MS_LOG_THRESHOLD. */
+struct ms_log_threshold {
+    uint64_t state; /* the one entered */
+    uint64_t charged_bytes;
+};
+
+struct ms_site_entry {
+    uint32_t kind;  /* enum ms_definition_kind */
+    uint32_t bytes; /* of the payload, without padding */
+};
+
+/* Of the fields before `checksum`, the sequence, and all bytes from the header's end to the payload
+ * (none where payload_offset is out of range). The whole extent lies at `header`. */
+uint64_t ms_extent_checksum(const struct ms_extent_header *header, uint64_t sequence);
+
+_Static_assert(offsetof(struct ms_device_page, copy) ==
+                   offsetof(struct ms_device_page, current) + sizeof(uint64_t),
+               "both are read at once");
+_Static_assert(sizeof(struct ms_timed_event) == 56, "events lie in the file as they are");
+_Static_assert(sizeof(struct ms_file_header) <= MS_TAIL_OFFSET &&
+                   MS_TAIL_OFFSET + sizeof(struct ms_tail) <= MS_EXTENT_BYTES,
+               "the header and the tail fit their extent");
+_Static_assert(sizeof(struct ms_extent_header) + sizeof(struct ms_device_page) <= MS_EXTENT_BYTES,
+               "a device fits its extent");
+_Static_assert(sizeof(struct ms_extent_header) + sizeof(struct ms_site_entry) +
+                       MS_DEFINITION_MAX_BYTES <=
+                   MS_EXTENT_BYTES,
+               "a definition fits an extent");
+_Static_assert(sizeof(struct ms_extent_header) + MS_DEVICE_COUNT * sizeof(struct ms_base) <=
+                   MS_EXTENT_BYTES / 2,
+               "windows have room for records");
+
+#endif

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a trace tells apart from memory itself: steps and tags of the program, moves of contents.
+ * Bounded, whatever the trace says; one caller at a time. */
+#ifndef MEMSHIM_REPORT_TRACE_RECORDED_H
+#define MEMSHIM_REPORT_TRACE_RECORDED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/base/buffer.h"
+#include "allocator/base/event.h"
+
+struct ms_words_in;
+
+/* Contents that moved to host memory, or back, in one standstill. */
+struct ms_model_move {
+    uint64_t time_ns, held_ns, bytes;
+    uint8_t device;
+    bool down;
+};
+
+/* Steps as far as the program told them. */
+struct ms_model_steps {
+    struct ms_buffer times; /* struct ms_model_step, in order: of one in `stride` that were read */
+    uint64_t count, stride; /* read */
+    uint64_t number;        /* of the last one: those before it may be in no record any more */
+    bool by_source[MS_STEP_SOURCE_COUNT];
+};
+
+struct ms_model_step {
+    uint64_t number, time_ns;
+};
+
+/* When a tag was on a thread's stack. */
+struct ms_model_range {
+    uint64_t begin_ns, end_ns; /* end: UINT64_MAX where it did not end */
+    uint64_t thread, tag;
+};
+
+struct ms_model_tags {
+    struct ms_buffer ranges; /* struct ms_model_range, in the order of their beginning */
+    struct ms_buffer open;   /* size_t: which of them have not ended */
+    uint64_t left_out;       /* that there was no place for */
+};
+
+/* An event of no device: a step, a tag. */
+void ms_recorded_take(struct ms_model_steps *steps, struct ms_model_tags *tags,
+                      const struct ms_event *event, uint64_t time_ns);
+
+/* MS_EVENT_SPILL or MS_EVENT_PROMOTE. Those of one standstill follow each other within its own
+ * time, and are one; moves: struct ms_model_move. */
+void ms_recorded_move(struct ms_buffer *moves, const struct ms_event *event, uint64_t time_ns);
+
+/* As ms_site_table_store and _load (site_sums.h). */
+void ms_recorded_store(const struct ms_model_steps *steps, const struct ms_model_tags *tags,
+                       const struct ms_buffer *moves, struct ms_buffer *out);
+bool ms_recorded_load(struct ms_model_steps *steps, struct ms_model_tags *tags,
+                      struct ms_buffer *moves, struct ms_words_in *in);
+
+void ms_recorded_free(struct ms_model_steps *steps, struct ms_model_tags *tags,
+                      struct ms_buffer *moves);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The one sentence that says why an allocation failed, decided from numbers alone. */
+#ifndef MEMSHIM_REPORT_TRACE_VERDICT_H
+#define MEMSHIM_REPORT_TRACE_VERDICT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum ms_verdict {
+    MS_VERDICT_DEMAND,        /* live bytes and the request exceed the device */
+    MS_VERDICT_CAP,           /* it would have fitted the device without the cap */
+    MS_VERDICT_FRAGMENTATION, /* free bytes enough, but in ranges that could not be repaired (where
+                                 that and the cap both would explain it: more than the cap takes) */
+    MS_VERDICT_OTHER_PROCESS, /* it would have fitted without what other processes hold */
+    MS_VERDICT_SPILL_LIMIT, /* more of what is cold could have gone to the host, were it allowed */
+    MS_VERDICT_NOT_DEVICE, /* the driver has the bytes free, and the cap allows them: what lacked is
+                              something else */
+    MS_VERDICT_DRIVER_LIMIT, /* the driver itself allows this process less than the cap does */
+    MS_VERDICT_GROWTH,       /* a call site kept more every step; found by the report alone */
+    MS_VERDICT_COUNT
+};
+
+enum ms_oom_source {
+    MS_OOM_DRIVER, /* a call of the driver interface was refused */
+    MS_OOM_TORCH   /* PyTorch raised its OutOfMemoryError */
+};
+
+#define MS_SENTENCE_BYTES 512
+
+/* Another process with memory on the device. */
+#define MS_OTHERS_NAMED     4
+#define MS_OTHER_NAME_BYTES 16
+
+struct ms_other_process {
+    uint64_t bytes;
+    uint64_t pid;
+    char name[MS_OTHER_NAME_BYTES]; /* as /proc has it; empty: not known */
+};
+
+/* As NVML lists them. */
+struct ms_others {
+    uint64_t bytes; /* all of them */
+    uint32_t count;
+    uint32_t known; /* 0: there was no list, or this process was not in it */
+    struct ms_other_process named[MS_OTHERS_NAMED]; /* the largest first, `count` of them at most */
+};
+
+/* Why free ranges could not be given elsewhere. */
+enum ms_pinned_by {
+    MS_PINNED_BY_NOTHING,   /* not known */
+    MS_PINNED_BY_TORCH_OFF, /* MEMSHIM_TORCH=off: what is free in segments is PyTorch's business */
+    MS_PINNED_BY_POOL_OFF,  /* MEMSHIM_POOL=off */
+    MS_PINNED_BY_CAPTURE,   /* arenas that a CUDA graph replays into, or a capture was running */
+    MS_PINNED_BY_NO_HOST,   /* no host memory to stand in for them */
+    MS_PINNED_BY_TENSORS,   /* of ranges smaller than a granule, beside live tensors */
+    MS_PINNED_BY_WORK,      /* what was freed would be enough, but queued work may still use it */
+    MS_PINNED_BY_COUNT
+};
+
+/* A limit that was not memshim's. */
+enum ms_limited_by {
+    MS_LIMITED_BY_NOTHING,
+    MS_LIMITED_BY_CGROUP, /* the driver's, for this control group (dmem.max) */
+    MS_LIMITED_BY_MPS,    /* the driver's, for an MPS client (CUDA_MPS_PINNED_DEVICE_MEM_LIMIT) */
+    MS_LIMITED_BY_TORCH_CONF, /* PyTorch's own (PYTORCH_ALLOC_CONF=per_process_memory_fraction:) */
+    MS_LIMITED_BY_COUNT
+};
+
+/* The state at the moment of the failure. All in bytes. */
+struct ms_oom_state {
+    uint64_t requested_bytes;
+    uint64_t refused_bytes; /* MS_OOM_TORCH: of the driver call that was refused before; 0: none */
+    uint64_t cap_bytes, device_total_bytes;
+    uint64_t charged_bytes; /* = pool + application + forwarded + context */
+    uint64_t pool_bytes, application_bytes, forwarded_bytes, context_bytes;
+    uint64_t live_bytes;          /* blocks, arenas by their tensors */
+    uint64_t reclaimable_bytes;   /* backed and free, could be given elsewhere */
+    uint64_t pending_bytes;       /* freed, waiting for queued work */
+    uint64_t largest_free_bytes;  /* largest single range that was free */
+    uint64_t driver_free_bytes;   /* what the driver itself says is free */
+    uint64_t other_process_bytes; /* device total - driver free - charged: what counts, whoever
+                                     holds it */
+    struct ms_others others;      /* who that is */
+    uint64_t spill_limit_bytes;   /* most live memory that may lie on the host; 0: none may */
+    uint64_t spill_left_bytes;    /* for how large a request there was still room there */
+    uint32_t site;
+    uint8_t source;            /* enum ms_oom_source */
+    uint8_t fraction_known;    /* whether cap came from a fraction */
+    uint8_t driver_free_known; /* else driver_free_bytes is what the others leave */
+    uint8_t pinned_by;         /* enum ms_pinned_by: of free bytes that could not be used */
+    double fraction;
+    /* Since version 3.3 of the format. */
+    uint64_t limit_bytes;      /* of that other limit; 0: none is known */
+    uint64_t limit_used_bytes; /* what counts against it, of everybody in the group; 0: not known */
+    uint64_t limited_by;       /* enum ms_limited_by */
+};
+
+/* Decides and writes the sentence (sentence_bytes long, always terminated; MS_SENTENCE_BYTES are
+ * enough): "OUT OF MEMORY: asked for ..., ... short of the cap (...). demand: ...". short_bytes: by
+ * how much the request did not fit; 0 where the bytes were there, but not where they were needed.
+ * Pure. */
+enum ms_verdict ms_verdict_decide(const struct ms_oom_state *state, uint64_t *short_bytes,
+                                  char *sentence, size_t sentence_bytes);
+
+/* The two halves of the sentence: what happened ("asked for ..., ... short of ..."), and why
+ * ("demand: ..."). Either may be null. */
+enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *short_bytes,
+                                 char *what, size_t what_bytes, char *why, size_t why_bytes);
+
+/* "python3, pid 4711: 1.90 GiB; pid 4712: 300.0 MiB", as far as there is room; empty where nobody
+ * is known. */
+void ms_others_text(const struct ms_others *others, char *text, size_t text_bytes);
+
+const char *ms_verdict_name(enum ms_verdict verdict); /* "demand", "cap", ... */
+
+#endif

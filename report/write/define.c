@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Definitions of call sites (definitions.h): in extents of their own, never recycled. Told seldom,
+ * once a site: all under `growing`, so that no emitter of events waits for one. */
+#include <errno.h>
+#include <string.h>
+
+#include "report/write/writer_state.h"
+
+/* Needs `growing`. False where the extent in use has no room. */
+static bool put(struct ms_trace *trace, struct ms_site_entry entry, const void *payload)
+{
+    struct ms_extent_header *header = trace->sites.header;
+
+    if (!header) {
+        return false;
+    }
+
+    const uint64_t committed = atomic_load_explicit(&header->committed, memory_order_relaxed);
+    const uint64_t used = committed & UINT32_MAX;
+    const uint64_t bytes = sizeof(entry) + ((entry.bytes + 7u) & ~7ull);
+    uint8_t *at = ms_mapped_payload(header) + used;
+
+    if (header->payload_offset + used + bytes > MS_EXTENT_BYTES) {
+        return false;
+    }
+    memcpy(at, &entry, sizeof(entry));
+    memcpy(at + sizeof(entry), payload, entry.bytes);
+    ms_trace_put(trace, at, bytes);
+    atomic_store_explicit(&header->committed, committed + bytes + (1ull << 32),
+                          memory_order_release);
+    ms_trace_put(trace, &header->committed, sizeof(header->committed));
+    return true;
+}
+
+/* Needs `growing`. The extent in use stays where there is no room for another one: something
+ * smaller may fit into it. */
+static bool next(struct ms_trace *trace)
+{
+    struct ms_mapped fresh = {0};
+
+    if (trace->sites_count == trace->sites_room) {
+        return false;
+    }
+    if (ms_mapped_new(trace, &fresh) != 0) {
+        ms_trace_disk_full(trace);
+        return false;
+    }
+    fresh.header->payload_offset = sizeof(*fresh.header);
+    trace->site_offsets[trace->sites_count] = fresh.offset;
+    ms_mapped_publish(trace, fresh.header, MS_EXTENT_SITES, ++trace->sites_count);
+    if (trace->sites.header) {
+        ms_mapped_seal(trace, trace->sites.header);
+        ms_mapped_drop(trace, &trace->sites);
+    }
+    trace->sites = fresh;
+    return true;
+}
+
+static bool is_definition(uint32_t kind, size_t bytes)
+{
+    return kind > 0 && kind < MS_DEFINE_KIND_COUNT && bytes <= MS_DEFINITION_MAX_BYTES;
+}
+
+bool ms_trace_define(ms_trace_t *trace, uint32_t kind, const void *payload, size_t bytes)
+{
+    const int saved = errno;
+    const struct ms_site_entry entry = {kind, (uint32_t)bytes};
+    bool defined = false, first_lost = false;
+
+    if (!is_definition(kind, bytes)) {
+        return false;
+    }
+    ms_lock_acquire(&trace->growing);
+    if (!trace->closed) {
+        defined = put(trace, entry, payload) || (next(trace) && put(trace, entry, payload));
+        if (!defined) {
+            first_lost = trace->header->lost_definitions == 0;
+            ms_trace_add(trace, &trace->header->lost_definitions, 1);
+        }
+    }
+    ms_lock_release(&trace->growing);
+    if (first_lost) {
+        ms_trace_note(trace, "there is no room in the trace for more call sites: from here on "
+                             "memory is told without the code that asked for it");
+    }
+    errno = saved;
+    return defined;
+}

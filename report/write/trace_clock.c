@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time from the processor's counter, held against the system's clock. */
+#include "report/write/trace_clock.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_S    UINT64_C(1000000000)
+#define BELIEVED_NS UINT64_C(1000000)   /* the counter, without asking the system again */
+#define MEASURED_NS UINT64_C(20000000)  /* at least, before a rate is believed: some ppm */
+#define RENEWED_NS  UINT64_C(500000000) /* after which the rate is measured anew */
+
+/* aarch64's counter is the one that its kernel uses, always. On x86-64 the kernel chooses another
+ * clock where processors' counters stop, change their rate, or differ. */
+static bool is_usable(void)
+{
+#if defined(__x86_64__)
+    char name[8] = "";
+    const int fd = open("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                        O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0) {
+        return false;
+    }
+
+    const ssize_t got = read(fd, name, sizeof(name) - 1);
+
+    close(fd);
+    return got > 0 && strcmp(name, "tsc\n") == 0;
+#elif defined(__aarch64__)
+    return true;
+#else
+    return false;
+#endif
+}
+
+static uint64_t system_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static void begin_measurement(struct ms_clock *clock)
+{
+    clock->first_ticks = clock->ticks;
+    clock->first_ns = clock->ns;
+}
+
+void ms_clock_init(struct ms_clock *clock)
+{
+    *clock = (struct ms_clock){.usable = is_usable()};
+    clock->ticks = ms_clock_ticks();
+    clock->ns = system_ns();
+    begin_measurement(clock);
+}
+
+/* A rate that is far from the one before means that one of the two clocks stood still (the machine
+ * slept): it is measured again before it is believed. */
+static void measure(struct ms_clock *clock)
+{
+    const uint64_t ticks = clock->ticks - clock->first_ticks;
+    const uint64_t ns = clock->ns - clock->first_ns;
+
+    if (ns < MEASURED_NS || ticks == 0) {
+        return;
+    }
+
+    const uint64_t scale =
+        (uint64_t)((double)ns / (double)ticks * (double)(UINT64_C(1) << MS_CLOCK_SHIFT));
+    const uint64_t before = clock->scale;
+    const uint64_t change = scale > before ? scale - before : before - scale;
+    const bool steady = before == 0 || change < before / 1000;
+
+    clock->scale = steady ? scale : 0;
+    clock->good_ticks = steady ? ticks / (ns / BELIEVED_NS) : 0;
+    if (!steady || ns >= RENEWED_NS) {
+        begin_measurement(clock);
+    }
+}
+
+uint64_t ms_clock_read_ns(struct ms_clock *clock)
+{
+    if (clock->usable) {
+        clock->ticks = ms_clock_ticks();
+    }
+    clock->ns = system_ns();
+    if (clock->usable) {
+        measure(clock);
+    }
+    return clock->ns;
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder of a trace: its name, and the run that it belongs to. */
+#include "report/write/trace_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "allocator/base/own_folder.h"
+
+#define NAME_BYTES   64
+#define RUN_BYTES    128
+#define MOST_FOLDERS 1000
+
+static bool is_plain(char letter)
+{
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') ||
+           (letter >= '0' && letter <= '9') || strchr("._+-", letter) != NULL;
+}
+
+/* A path component out of anything: never empty, never hidden, never a way up. */
+static void sanitise(const char *from, const char *otherwise, char *to, size_t to_bytes)
+{
+    size_t used = 0;
+
+    for (; from && *from && used + 1 < to_bytes; from++) {
+        const bool hidden = used == 0 && *from == '.';
+
+        to[used] = '_';
+        if (is_plain(*from) && !hidden) {
+            to[used] = *from;
+        }
+        used++;
+    }
+    to[used] = '\0';
+    if (used == 0) {
+        snprintf(to, to_bytes, "%s", otherwise);
+    }
+}
+
+static int make_folder(const char *path)
+{
+    struct stat status;
+
+    if (mkdir(path, 0777) == 0) {
+        return 0;
+    }
+
+    const int error = errno;
+    const bool there = stat(path, &status) == 0;
+
+    /* Whatever mkdir says of a folder that is there: it can be walked through. */
+    if (there && S_ISDIR(status.st_mode)) {
+        return 0;
+    }
+    return there ? ENOTDIR : error;
+}
+
+/* path: changed meanwhile, and left as it was where all went well. */
+static int make_folders(char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+
+        int error = make_folder(path);
+
+        if (error) {
+            return error;
+        }
+        *slash = '/';
+    }
+    return make_folder(path);
+}
+
+/* Writes a path's next part behind the `used` bytes of it. False: too long. */
+__attribute__((format(printf, 3, 4))) static bool add(char *path, size_t used, const char *format,
+                                                      ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+
+    int length = vsnprintf(path + used, PATH_MAX - used, format, arguments);
+
+    va_end(arguments);
+    return length >= 0 && (size_t)length < PATH_MAX - used;
+}
+
+/* Puts the absolute path, without links, in an open folder's place: the application may change its
+ * working directory later. Not by realpath, which takes much stack. Closes it. 0 or an errno. */
+static int make_absolute(int folder, char *path)
+{
+    char name[32];
+
+    if (folder < 0) {
+        return errno;
+    }
+    snprintf(name, sizeof(name), "/proc/self/fd/%d", folder);
+
+    ssize_t length = readlink(name, path, PATH_MAX - 1);
+    const int error = length < 0 ? errno : length == PATH_MAX - 1 ? ENAMETOOLONG : 0;
+
+    close(folder);
+    path[error ? 0 : length] = '\0';
+    return error;
+}
+
+/* dir: the new folder's name; a number behind it where that is taken. */
+static int make_new_folder(char *dir, mode_t mode)
+{
+    const size_t used = strlen(dir);
+
+    for (int number = 1; number <= MOST_FOLDERS; number++) {
+        if (number > 1 && !add(dir, used, "-%d", number)) {
+            return ENAMETOOLONG;
+        }
+        if (mkdir(dir, mode) == 0) {
+            return 0;
+        }
+        if (errno != EEXIST) {
+            return errno;
+        }
+    }
+    return EEXIST;
+}
+
+/* The run's folder. Its name can be foretold, and others may write in the folder around it: a link
+ * that another user has put there is not followed. */
+static int make_run_folder(const char *dir, bool own)
+{
+    struct stat status;
+
+    if (own) {
+        const int folder = ms_own_folder_open(dir);
+        const int error = folder < 0 ? errno : 0;
+
+        if (folder >= 0) {
+            close(folder);
+        }
+        return error;
+    }
+    if (lstat(dir, &status) == 0 && S_ISLNK(status.st_mode) && status.st_uid != geteuid() &&
+        status.st_uid != 0) {
+        return EPERM;
+    }
+    return make_folder(dir);
+}
+
+/* dir: the output folder, absolute; the rest of the path is added. */
+static int make_inside(const struct ms_trace_process *process, bool own, char *dir)
+{
+    char run[RUN_BYTES], program[NAME_BYTES], host[NAME_BYTES], rank[16] = "";
+    int error;
+
+    sanitise(process->run_id, "run", run, sizeof(run));
+    sanitise(process->program, "process", program, sizeof(program));
+    sanitise(process->host, "host", host, sizeof(host));
+    if (process->rank >= 0) {
+        snprintf(rank, sizeof(rank), "-r%d", (int)process->rank);
+    }
+    if (!add(dir, strlen(dir), "/%s", run)) {
+        return ENAMETOOLONG;
+    }
+    error = make_run_folder(dir, own);
+    if (error) {
+        return error;
+    }
+    if (!add(dir, strlen(dir), "/%s%s-%s-%d", program, rank, host, (int)process->pid)) {
+        return ENAMETOOLONG;
+    }
+    return make_new_folder(dir, own ? S_IRWXU : 0777);
+}
+
+/* All of it in `dir`: the caller's stack may be a small one. */
+int ms_place_make(const char *output, const struct ms_trace_process *process, char *dir)
+{
+    int error = add(dir, 0, "%s", output[0] ? output : ".") ? make_folders(dir) : ENAMETOOLONG;
+
+    if (!error) {
+        error = make_absolute(open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), dir);
+    }
+    return error ? error : make_inside(process, false, dir);
+}
+
+int ms_place_make_own(const char *output, const struct ms_trace_process *process, char *dir)
+{
+    const int error =
+        add(dir, 0, "%s", output) ? make_absolute(ms_own_folder_open(dir), dir) : ENAMETOOLONG;
+
+    return error ? error : make_inside(process, true, dir);
+}
+
+/* The output folder above a process's, and the name of the run's in it; -1: there is none. */
+static int open_output(const char *dir, char run[RUN_BYTES])
+{
+    const char *end = strrchr(dir, '/'), *begin = end;
+
+    while (begin && begin > dir && begin[-1] != '/') {
+        begin--;
+    }
+    if (!begin || begin == end || end - begin >= RUN_BYTES) {
+        return -1;
+    }
+    memcpy(run, begin, (size_t)(end - begin));
+    run[end - begin] = '\0';
+
+    int folder = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int output = openat(folder, "../..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (folder >= 0) {
+        close(folder);
+    }
+    return output;
+}
+
+void ms_place_link(const char *dir)
+{
+    char run[RUN_BYTES], temporary[32];
+    int output = open_output(dir, run);
+
+    if (output < 0) {
+        return;
+    }
+    snprintf(temporary, sizeof(temporary), ".latest-%d", (int)getpid());
+    unlinkat(output, temporary, 0);
+    if (symlinkat(run, output, temporary) == 0 &&
+        renameat(output, temporary, output, "latest") != 0) {
+        unlinkat(output, temporary, 0);
+    }
+    close(output);
+}
+
+void ms_place_drop(const char *dir)
+{
+    char run[RUN_BYTES];
+    int output = open_output(dir, run);
+
+    if (rmdir(dir) == 0) {
+        unlinkat(output, run, AT_REMOVEDIR);
+    }
+    if (output >= 0) {
+        close(output);
+    }
+}

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every event runs through: an event into the tail; and the entries of the log. */
+#include "report/write/writer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/write/window_guard.h"
+#include "report/write/writer_state.h"
+
+#define MAX_NOTE_BYTES  2048u
+#define MAX_NOTES_BYTES (64u << 10)
+#define MAX_THRESHOLDS  4096u
+
+/* In place of a device, for what happens to none. */
+#define NO_DEVICE UINT8_MAX
+
+/* Out of the way of what every event runs through. */
+#define RARE __attribute__((noinline, cold))
+
+/* In a preload: reached without a call. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) bool thread_is_met;
+
+/* Needs the lock. False where the log is full. */
+static bool put_entry(struct ms_trace *trace, struct ms_log_entry entry, const void *payload)
+{
+    struct ms_extent_header *header = trace->log.header;
+    uint64_t committed = atomic_load_explicit(&header->committed, memory_order_relaxed);
+    uint64_t used = committed & UINT32_MAX;
+    uint64_t bytes = sizeof(entry) + ((entry.bytes + 7u) & ~7ull);
+    uint8_t *at = ms_mapped_payload(header) + used;
+
+    if (header->payload_offset + used + bytes > MS_EXTENT_BYTES) {
+        return false;
+    }
+    entry.event = trace->recorded;
+    memcpy(at, &entry, sizeof(entry));
+    memcpy(at + sizeof(entry), payload, entry.bytes);
+    ms_trace_put(trace, at, bytes);
+    atomic_store_explicit(&header->committed, committed + bytes + (1ull << 32),
+                          memory_order_release);
+    ms_trace_put(trace, &header->committed, sizeof(header->committed));
+    return true;
+}
+
+/* ---- events ---- */
+
+static inline bool is_known(const struct ms_trace *trace, uint8_t device)
+{
+    return device < MS_DEVICE_COUNT ? trace->pages[device] != NULL : device == NO_DEVICE;
+}
+
+/* Whether an event of this device can be told. */
+static inline bool is_ready(const struct ms_trace *trace, uint8_t device)
+{
+    return !trace->closed && trace->recorded - trace->packed < MS_TAIL_EVENTS &&
+           is_known(trace, device);
+}
+
+/* Does what is_ready misses, and seals a window that is full. Needs the lock, which it lets go in
+ * between, and for good where it returns false: the trace is closed, or there is no memory. */
+static RARE bool make_ready(struct ms_trace *trace, uint8_t device)
+{
+    const int saved = errno;
+    bool made = false;
+
+    while (!trace->closed && (device < MS_DEVICE_COUNT || device == NO_DEVICE)) {
+        if (atomic_load_explicit(&trace->file.error, memory_order_relaxed)) {
+            trace->closed = true;
+        } else if (trace->recorded - trace->packed == MS_TAIL_EVENTS) {
+            if (!trace->file.copied && !ms_guard_stands()) {
+                ms_lock_release(&trace->lock);
+                ms_trace_leave_mappings(trace);
+                ms_lock_acquire(&trace->lock);
+                continue;
+            }
+            ms_tail_pack(trace, true);
+            if (atomic_load_explicit(&trace->digest.due, memory_order_relaxed)) {
+                ms_lock_release(&trace->lock);
+                ms_digest_step(trace);
+                ms_lock_acquire(&trace->lock);
+            }
+        } else if (trace->retired.header) {
+            ms_lock_release(&trace->lock);
+            (void)ms_window_prepare(trace);
+            ms_lock_acquire(&trace->lock);
+        } else if (!is_known(trace, device) && !made) {
+            ms_lock_release(&trace->lock);
+            ms_device_make(trace, device);
+            ms_lock_acquire(&trace->lock);
+            made = true;
+        } else {
+            break;
+        }
+    }
+    errno = saved;
+    if (is_ready(trace, device)) {
+        return true;
+    }
+    ms_lock_release(&trace->lock);
+    return false;
+}
+
+/* A thread tells its first event. Where it blocks the guard's signal, a fault in it would end the
+ * process: then the windows are no mappings from here on. */
+static RARE void meet_thread(struct ms_trace *trace)
+{
+    const int saved = errno;
+
+    thread_is_met = true;
+    if (!ms_guard_stands()) {
+        ms_trace_leave_mappings(trace);
+    }
+    errno = saved;
+}
+
+/* Takes the lock, where an event of the device can be told. */
+static inline bool lock_device(struct ms_trace *trace, uint8_t device)
+{
+    if (__builtin_expect(!thread_is_met, 0)) {
+        meet_thread(trace);
+    }
+    ms_lock_acquire(&trace->lock);
+    return __builtin_expect(is_ready(trace, device), 1) || make_ready(trace, device);
+}
+
+/* Where windows are copies. Needs the lock. */
+static RARE void put_told(struct ms_trace *trace, const struct ms_timed_event *timed)
+{
+    ms_trace_file_put(&trace->file, timed, sizeof(*timed));
+    ms_trace_file_put(&trace->file, &trace->header->events, sizeof(trace->header->events));
+}
+
+/* From the store of the count on the event outlives the process. Needs the lock. */
+static inline void tell(struct ms_trace *trace, const struct ms_event *event, uint64_t ticks)
+{
+    struct ms_timed_event *timed = &trace->tail->events[trace->recorded % MS_TAIL_EVENTS];
+
+    timed->time_ns = ms_trace_time_at(trace, ticks);
+    timed->event = *event;
+    trace->recorded++;
+    atomic_store_explicit(&trace->header->events, trace->recorded, memory_order_release);
+    if (__builtin_expect(trace->file.copied, 0)) {
+        put_told(trace, timed);
+    }
+}
+
+/* Needs the lock. */
+static RARE void note_threshold(struct ms_trace *trace, const struct ms_event *event)
+{
+    const struct ms_log_threshold payload = {event->aux, event->bytes};
+    const struct ms_log_entry entry = {
+        .kind = MS_LOG_THRESHOLD,
+        .bytes = sizeof(payload),
+        .time_ns = ms_trace_time_ns(trace),
+        .device = event->device,
+    };
+
+    if (trace->thresholds < MAX_THRESHOLDS && put_entry(trace, entry, &payload)) {
+        trace->thresholds++;
+    } else {
+        ms_trace_add(trace, &trace->header->lost_entries, 1);
+    }
+}
+
+__attribute__((hot)) void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
+{
+    if (event->kind == MS_EVENT_NONE || event->kind >= MS_EVENT_KIND_COUNT ||
+        event->owner >= MS_OWNER_COUNT) {
+        return;
+    }
+
+    const uint64_t ticks = ms_clock_ticks(); /* not under the lock: it takes a while */
+
+    if (!lock_device(trace, ms_event_has_device(event) ? event->device : NO_DEVICE)) {
+        return;
+    }
+    tell(trace, event, ticks);
+    if (event->kind == MS_EVENT_THRESHOLD) {
+        note_threshold(trace, event);
+    }
+    ms_lock_release(&trace->lock);
+}
+
+/* For the digest: who held what then. Needs the lock. */
+static void note_oom(struct ms_trace *trace, uint8_t device)
+{
+    struct ms_trace_digest *digest = &trace->digest;
+    const uint32_t count = atomic_load_explicit(&digest->oom_count, memory_order_relaxed);
+
+    if (count < MS_DIGEST_OOMS) {
+        digest->ooms[count] = (struct ms_fold_oom){trace->recorded, device};
+        atomic_store_explicit(&digest->oom_count, count + 1, memory_order_release);
+    }
+}
+
+void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *state)
+{
+    const int saved = errno;
+
+    for (int tries = 0; tries < 2; tries++) {
+        if (!lock_device(trace, device)) {
+            break;
+        }
+        ms_tail_pack(trace, true);
+        if (trace->closed) {
+            ms_lock_release(&trace->lock);
+            break;
+        }
+
+        struct ms_aggregate *sums = &trace->sums[device];
+        const struct ms_log_oom payload = {
+            .state = *state,
+            .counters = sums->now,
+            .allocations = sums->allocations + sums->tensor_allocations,
+            .peak_live = ms_aggregate_peak_live(sums),
+        };
+        const struct ms_log_entry entry = {
+            .kind = MS_LOG_OOM,
+            .bytes = sizeof(payload),
+            .time_ns = ms_trace_time_ns(trace),
+            .device = device,
+        };
+        const bool put = put_entry(trace, entry, &payload);
+
+        if (put) {
+            note_oom(trace, device);
+        }
+        if (put || tries > 0) {
+            ms_aggregate_oom(sums, state->source == MS_OOM_TORCH);
+            ms_sums_commit(trace, device, trace->packed);
+            ms_trace_add(trace, &trace->header->lost_entries, put ? 0 : 1);
+            ms_lock_release(&trace->lock);
+            break;
+        }
+        ms_lock_release(&trace->lock);
+        (void)ms_log_next(trace);
+    }
+    errno = saved;
+}
+
+void ms_trace_note(ms_trace_t *trace, const char *text)
+{
+    const int saved = errno;
+    const struct ms_log_entry entry = {
+        .kind = MS_LOG_NOTE,
+        .bytes = (uint32_t)strnlen(text, MAX_NOTE_BYTES),
+    };
+
+    for (int tries = 0; tries < 2; tries++) {
+        ms_lock_acquire(&trace->lock);
+
+        struct ms_log_entry timed = entry;
+        const bool wanted = !trace->closed && trace->note_bytes + entry.bytes <= MAX_NOTES_BYTES;
+        bool put = false;
+
+        if (wanted) {
+            timed.time_ns = ms_trace_time_ns(trace);
+            put = put_entry(trace, timed, text);
+            trace->note_bytes += put ? entry.bytes : 0;
+        }
+        if (!trace->closed && !put && (!wanted || tries > 0)) {
+            ms_trace_add(trace, &trace->header->lost_entries, 1);
+        }
+        ms_lock_release(&trace->lock);
+        if (put || !wanted) {
+            break;
+        }
+        (void)ms_log_next(trace);
+    }
+    errno = saved;
+}
+
+/* ---- what is said once ---- */
+
+void ms_trace_device(ms_trace_t *trace, uint8_t device, const char *name, const uint8_t *uuid,
+                     uint64_t total_bytes, uint64_t cap_bytes)
+{
+    const struct ms_event cap = {
+        .kind = MS_EVENT_CAP,
+        .device = device,
+        .bytes = cap_bytes,
+        .aux = total_bytes,
+    };
+    const int saved = errno;
+
+    if (lock_device(trace, device)) {
+        struct ms_device_page *page = trace->pages[device];
+
+        snprintf(page->name, sizeof(page->name), "%s", name ? name : "");
+        if (uuid) {
+            memcpy(page->uuid, uuid, sizeof(page->uuid));
+            page->has_uuid = 1;
+        }
+        ms_trace_put(trace, page, offsetof(struct ms_device_page, current));
+        ms_lock_release(&trace->lock);
+        ms_trace_emit(trace, &cap);
+    }
+    errno = saved;
+}
+
+void ms_trace_version(ms_trace_t *trace, const char *what, const char *version)
+{
+    static const char *const names[MS_VERSION_COUNT] = {
+        [MS_VERSION_DRIVER] = "driver",
+        [MS_VERSION_CUDA] = "cuda",
+        [MS_VERSION_TORCH] = "torch",
+    };
+
+    ms_lock_acquire(&trace->lock);
+    for (int slot = 0; slot < MS_VERSION_COUNT && !trace->closed; slot++) {
+        if (strcmp(names[slot], what) == 0) {
+            snprintf(trace->header->versions[slot], MS_VERSION_BYTES, "%s", version);
+            ms_trace_put(trace, trace->header->versions[slot], MS_VERSION_BYTES);
+        }
+    }
+    ms_lock_release(&trace->lock);
+}

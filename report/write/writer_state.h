@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the writer's files share: the handle, and the extents that it fills. */
+#ifndef MEMSHIM_REPORT_WRITE_WRITER_STATE_H
+#define MEMSHIM_REPORT_WRITE_WRITER_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/base/lock.h"
+#include "report/fold/digest.h"
+#include "report/fold/fold.h"
+#include "report/trace/encoding.h"
+#include "report/trace/format.h"
+#include "report/write/trace_clock.h"
+#include "report/write/trace_file.h"
+#include "report/write/writer.h"
+
+#define MS_MIN_WINDOWS 4u
+#define MS_MAX_LOGS    16u
+
+#define MS_DIGEST_PARTS 1024u /* extents of one digest, at most */
+
+/* An extent that is mapped. */
+struct ms_mapped {
+    struct ms_extent_header *header;
+    uint64_t offset;
+};
+
+/* The extents of one of the two digests. */
+struct ms_digest_slot {
+    uint64_t *offsets; /* pages of their own, MS_DIGEST_PARTS */
+    uint32_t count;
+};
+
+/* All under `growing`, but for the list of out-of-memories, which grows under `lock`. */
+struct ms_trace_digest {
+    ms_fold_t *fold;                  /* null: nothing is folded yet, or `off` */
+    bool off;                         /* for good */
+    struct ms_extent_header *folding; /* the window that is half folded, mapped; null: none */
+    _Atomic bool due;                 /* something is to be folded: ms_digest_step */
+    uint32_t folded, covered; /* of the ring's windows: the oldest so many; covered: in the digest
+                                 that was written last */
+    uint32_t site_extent;     /* definitions: the extent to be read next, */
+    uint64_t site_bytes;      /* from there on */
+    uint64_t generation;
+    struct ms_digest_slot slots[2];
+    struct ms_fold_oom ooms[MS_DIGEST_OOMS];
+    _Atomic uint32_t oom_count;
+};
+
+struct ms_trace {
+    /* Order of the two: growing, then lock. `lock` is short and guards all that follows; `growing`
+     * is held while the file grows, so that no emitter waits for another one's system calls. */
+    ms_lock_t lock;
+    ms_lock_t growing;
+    bool closed;   /* nothing is told any more */
+    bool released; /* and the file is let go */
+    bool notes_full;
+    struct ms_file_header *header;
+    struct ms_tail *tail;      /* in the header's extent */
+    uint64_t recorded, packed; /* events; the tail holds those from packed to recorded */
+    uint64_t last_ns;          /* time of the last event: none is earlier than the one before it */
+    struct ms_clock clock;
+    struct ms_device_page *pages[MS_DEVICE_COUNT];    /* null: not seen yet */
+    struct ms_mapped device_extents[MS_DEVICE_COUNT]; /* none where the file had no room */
+    struct ms_mapped window, spare, retired;          /* in use; next; full and not sealed yet */
+    uint8_t *payload;                                 /* of `window` */
+    uint32_t payload_bytes, payload_room;
+    uint32_t window_events;
+    uint64_t window_sequence;
+    struct ms_mapped log;
+    uint32_t log_count;
+    uint32_t note_bytes, thresholds;
+    uint64_t retry_at_lost; /* lost events at which room is asked for again */
+    uint64_t start_monotonic_ns;
+    struct ms_codec codec;
+    struct ms_aggregate sums[MS_DEVICE_COUNT]; /* of what is packed */
+
+    struct ms_trace_file file; /* under `growing` */
+    struct ms_mapped sites;    /* in use for definitions; none before the first; under `growing` */
+    uint32_t sites_count, sites_room; /* extents; likewise */
+    uint64_t *ring;                   /* offsets of full windows, oldest first; under `growing` */
+    uint32_t ring_room, ring_first, ring_count;
+    uint32_t ring_limit; /* windows that there is room for, the one in use and the next with them */
+    uint64_t *site_offsets; /* of the extents of definitions, sites_room; under `growing` */
+    struct ms_trace_digest digest;
+    char dir[PATH_MAX];
+};
+
+/* What was stored is in the file from here on: after every store to a window, before the next one
+ * that makes a reader believe it. Costs a comparison where windows are mappings. */
+static inline void ms_trace_put(struct ms_trace *trace, const void *at, size_t bytes)
+{
+    if (__builtin_expect(trace->file.copied, 0)) {
+        ms_trace_file_put(&trace->file, at, bytes);
+    }
+}
+
+/* Only holders of the lock write these counters (of `growing`: those of definitions); the atomics
+ * are for readers of the file. */
+static inline void ms_trace_add(struct ms_trace *trace, _Atomic uint64_t *counter, uint64_t more)
+{
+    atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,
+                          memory_order_relaxed);
+    ms_trace_put(trace, counter, sizeof(*counter));
+}
+
+static inline void ms_trace_disk_full(struct ms_trace *trace)
+{
+    atomic_store_explicit(&trace->header->disk_full, 1, memory_order_relaxed);
+    ms_trace_put(trace, &trace->header->disk_full, sizeof(trace->header->disk_full));
+}
+
+/* When the clock's counter stood there: since the trace began, in the steps that records can tell,
+ * and never back. Needs the lock. */
+static inline uint64_t ms_trace_time_at(struct ms_trace *trace, uint64_t ticks)
+{
+    const uint64_t ns = ms_trace_clock_ns(&trace->clock, ticks) - trace->start_monotonic_ns;
+
+    if (ns > trace->last_ns) {
+        trace->last_ns = ns / MS_TIME_UNIT_NS * MS_TIME_UNIT_NS;
+    }
+    return trace->last_ns;
+}
+
+static inline uint64_t ms_trace_time_ns(struct ms_trace *trace)
+{
+    return ms_trace_time_at(trace, ms_clock_ticks());
+}
+
+/* Pages of zeros of the process's own; null where there are none. */
+void *ms_trace_pages(size_t bytes);
+
+/* A new extent at the end of the file, mapped. Needs `growing`. 0 or an errno. */
+int ms_mapped_new(struct ms_trace *trace, struct ms_mapped *extent);
+void ms_mapped_drop(struct ms_trace *trace, struct ms_mapped *extent);
+
+static inline uint8_t *ms_mapped_payload(const struct ms_extent_header *header)
+{
+    return (uint8_t *)header + header->payload_offset;
+}
+
+/* Everything else of the extent is in place, and what lies behind payload_offset is put: from the
+ * sequence on a reader believes it. */
+void ms_mapped_publish(struct ms_trace *trace, struct ms_extent_header *header, uint32_t kind,
+                       uint64_t sequence);
+
+/* It is about to be written anew. Before any new byte: a reader that has copied some of those sees
+ * that it has. */
+void ms_mapped_withdraw(struct ms_trace *trace, struct ms_extent_header *header);
+
+/* The extent grows no more: its checksum can be made. */
+void ms_mapped_seal(struct ms_trace *trace, struct ms_extent_header *header);
+
+/* The windows stop being mappings of the file. Called without the lock. */
+void ms_trace_leave_mappings(struct ms_trace *trace);
+
+/* The spare window becomes the one in use, for events from `packed` on. Needs the lock; the window
+ * in use is full or none, and nothing waits to be sealed. */
+void ms_window_switch(struct ms_trace *trace, uint64_t now_ns);
+
+/* Seals the window that is full and makes the spare one ready. Called without the lock; false
+ * where there is no room. */
+bool ms_window_prepare(struct ms_trace *trace);
+
+static inline uint32_t ms_ring_at(const struct ms_trace *trace, uint32_t index)
+{
+    return (trace->ring_first + index) % trace->ring_room;
+}
+
+/* The oldest full window makes room: gives its extent, mapped. Needs `growing`. 0 or an errno. */
+int ms_window_recycle(struct ms_trace *trace, struct ms_mapped *extent);
+
+/* Sees whether something is to be folded: the trace is about to be full. Needs `growing`. */
+void ms_digest_ahead(struct ms_trace *trace);
+
+/* Folds some records, where it is due and nobody is in the way. Called without the lock, now and
+ * then. */
+void ms_digest_step(struct ms_trace *trace);
+
+/* Before a window is recycled: what was in it is in a digest, if there can be one. Needs `growing`.
+ */
+void ms_digest_cover(struct ms_trace *trace);
+
+/* Frees what it took, but for the file. */
+void ms_digest_close(struct ms_trace *trace);
+
+/* Packs what waits in the tail, also where that needs a new window. What finds no room is counted
+ * as lost. Needs the lock, which it lets go in between where may_grow. */
+void ms_tail_pack(struct ms_trace *trace, bool may_grow);
+
+/* Puts the sums of a device, which are those of the events before end_event, into its page. Needs
+ * the lock. */
+void ms_sums_commit(struct ms_trace *trace, uint8_t device, uint64_t end_event);
+
+/* A device's page, and the next extent of the log. Called without the lock. */
+void ms_device_make(struct ms_trace *trace, uint8_t device);
+bool ms_log_next(struct ms_trace *trace);
+
+#endif

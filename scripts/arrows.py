@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the rooms against the table of them in CMakeLists.txt.
+
+A file may include headers of its own folder and of the folders that its folder may use. With
+--build, the built libraries are looked at too: a room may call only functions of its own and of the
+rooms that it may use. And no two structs of the product have the same tag.
+
+    arrows.py [--build DIR]     prints what breaks a rule; status 1 where something does
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TOP = ("allocator", "report", "shim")
+# What all rooms of a folder share, and says so itself: the pool's state and events, the interface.
+SHARED = {
+    "allocator/pool_state.h": "allocator/",
+    "shim/memshim.h": "shim/",
+    "shim/driver/glibc.h": "",
+}
+
+
+def table() -> dict[str, list[str]]:
+    """Each room, and those that it names."""
+    rows = re.findall(r"^room\(([^)]*)\)", (ROOT / "CMakeLists.txt").read_text(), re.MULTILINE)
+    return {words[0]: words[1:] for words in (row.split() for row in rows)}
+
+
+def reach(rooms: dict[str, list[str]], room: str) -> set[str]:
+    """The room, and all that it may use."""
+    found = {room}
+    for used in rooms[room]:
+        if used not in rooms:
+            sys.exit(f"CMakeLists.txt: {room} uses {used}, which is no room")
+        found |= reach(rooms, used)
+    return found
+
+
+def broken(rooms: dict[str, list[str]], file: Path) -> list[str]:
+    name = file.relative_to(ROOT).as_posix()
+    room = name.rsplit("/", 1)[0]
+    if room not in rooms:
+        return []
+    may = reach(rooms, room)
+    wrong = []
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        match = re.match(r'\s*#\s*include "([^"]+)"', line)
+        if match is None or not match[1].startswith(TOP):
+            continue
+        included = match[1]
+        shared = included in SHARED and name.startswith(SHARED[included])
+        if not shared and included.rsplit("/", 1)[0] not in may:
+            wrong.append(f"{name}:{number}: {room} may not use {included}")
+    return wrong
+
+
+def symbols(library: Path) -> tuple[set[str], dict[str, str]]:
+    """The names that the library defines; those that its objects lack, each with such an object."""
+    listed = subprocess.run(["nm", "-A", library], capture_output=True, text=True, check=True)
+    defined: set[str] = set()
+    lacking: dict[str, str] = {}
+    for line in listed.stdout.splitlines():
+        match = re.match(r"[^:]*:(\S+)\.o:\s*[0-9a-f]*\s+(\w) (ms_\w+)$", line)
+        if match is None:
+            continue
+        if match[2] == "U":
+            lacking[match[3]] = match[1]
+        elif match[2].isupper():
+            defined.add(match[3])
+    return defined, {name: lacking[name] for name in lacking if name not in defined}
+
+
+def calls_upwards(rooms: dict[str, list[str]], build: Path) -> list[str]:
+    room_of: dict[str, str] = {}
+    lacking: dict[str, dict[str, str]] = {}
+    for room in rooms:
+        library = build / f"libms_{room.replace('/', '_')}.a"
+        if not library.exists():
+            continue
+        defined, lacking[room] = symbols(library)
+        room_of |= dict.fromkeys(defined, room)
+    return [
+        f"{room}/{file}: may not use {name} of {room_of[name]}"
+        for room in lacking
+        for name, file in sorted(lacking[room].items())
+        if name in room_of and room_of[name] not in reach(rooms, room)
+    ]
+
+
+def sources() -> list[Path]:
+    return [
+        file
+        for top in TOP
+        for file in sorted((ROOT / top).rglob("*"))
+        if file.suffix in (".c", ".h", ".def")
+    ]
+
+
+def tags_twice(files: list[Path]) -> list[str]:
+    places: dict[str, list[str]] = defaultdict(list)
+    for file in files:
+        for tag in re.findall(
+            r"^(?:struct|union|enum) (ms_\w+) \{", file.read_text(), re.MULTILINE
+        ):
+            places[tag].append(file.relative_to(ROOT).as_posix())
+    return [
+        f"{tag} is defined more than once: {', '.join(at)}"
+        for tag, at in sorted(places.items())
+        if len(at) > 1
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Holds the rooms against CMakeLists.txt.")
+    parser.add_argument("--build", type=Path, help="a build folder, for what the libraries call")
+    build: Path | None = parser.parse_args().build
+    rooms = table()
+    files = sources()
+    wrong = [line for file in files for line in broken(rooms, file)] + tags_twice(files)
+    if build is not None:
+        wrong += calls_upwards(rooms, build)
+    print("\n".join(wrong) if wrong else f"{len(rooms)} rooms, nothing points upwards")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

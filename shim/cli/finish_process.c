@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes the report of a process that has just ended, out of that process: see
+ * shim/process/report_process.c, which starts this. Nobody waits for it for long, and nothing may
+ * suffer from it: it is nice, the first that the kernel ends where memory runs out, and of bounded
+ * memory and time. Where it ends early, the next `memshim report` does its work. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "report/read/reader.h"
+#include "report/read/traces.h"
+#include "report/render/forms.h"
+#include "shim/cli/arguments/commands.h"
+#include "shim/cli/arguments/complain.h"
+#include "shim/cli/cli.h"
+#include "shim/cli/report_files.h"
+#include "shim/tables/report_handover.h"
+
+#define NICER 10
+/* Of memory that is its own: the trace's pages are not. A sanitizer takes addresses without end. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#    define MOST_BYTES RLIM_INFINITY
+#else
+#    define MOST_BYTES (UINT64_C(4) << 30)
+#endif
+#define MOST_SECONDS 3600 /* of CPU */
+#define WHY_BYTES    (PATH_MAX + 512)
+#define LOOK_NS      20000000L
+#define LOOKS_MOST   30000 /* ten minutes: then somebody else's reader hangs */
+
+/* ---- what it may take ---- */
+
+/* On kernels before 5.9 the library could not do it. */
+static void close_others(void)
+{
+    DIR *listing = opendir("/proc/self/fd");
+    const struct dirent *entry;
+
+    while (listing && (entry = readdir(listing)) != NULL) {
+        const long fd = strtol(entry->d_name, NULL, 10);
+
+        if (fd > MS_REPORT_ANSWER_FD && fd != dirfd(listing)) {
+            (void)close((int)fd);
+        }
+    }
+    if (listing) {
+        (void)closedir(listing);
+    }
+}
+
+static void limit(int what, uint64_t most)
+{
+    struct rlimit now;
+
+    if (getrlimit(what, &now) == 0 && now.rlim_cur > most) {
+        now.rlim_cur = most;
+        (void)setrlimit(what, &now);
+    }
+}
+
+static void be_modest(void)
+{
+    const int first_to_go = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    if (first_to_go >= 0) {
+        (void)!write(first_to_go, "1000", 4);
+        (void)close(first_to_go);
+    }
+    (void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICER);
+    limit(RLIMIT_DATA, MOST_BYTES);
+    limit(RLIMIT_CPU, MOST_SECONDS);
+    limit(RLIMIT_CORE, 0);
+    (void)signal(SIGPIPE, SIG_IGN); /* of a program that did not wait for the answer */
+    (void)!chdir("/");              /* its folder can be unmounted */
+}
+
+/* ---- one at a time ---- */
+
+/* The lock of this host in the run's folder; -1 where it cannot be made. The folder may be shared
+ * by several hosts. */
+static int open_lock(const char *run_dir, char *path)
+{
+    char host[65] = "host";
+
+    (void)gethostname(host, sizeof(host) - 1);
+    for (char *at = host; (at = strchr(at, '/')) != NULL;) {
+        *at = '_';
+    }
+    if (snprintf(path, PATH_MAX, "%s/.report-%s.lock", run_dir, host) >= PATH_MAX) {
+        return -1;
+    }
+    return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+}
+
+/* Whether the file that is locked is the one that others find: its last holder removes it. */
+static bool is_there(int lock, const char *path)
+{
+    struct stat held, found;
+
+    return fstat(lock, &held) == 0 && stat(path, &found) == 0 && held.st_ino == found.st_ino &&
+           held.st_dev == found.st_dev;
+}
+
+enum turn { OURS, OURS_UNLOCKED, NOT_NEEDED, NEVER };
+
+/* Waits until it is this process's turn to read, or another one has made its report. */
+static enum turn wait_for_turn(const char *run_dir, const char *dir, char *path, int *lock)
+{
+    const struct timespec look = {.tv_nsec = LOOK_NS};
+
+    for (int looks = 0; looks < LOOKS_MOST; looks++) {
+        *lock = open_lock(run_dir, path);
+        if (*lock < 0) {
+            return OURS_UNLOCKED;
+        }
+        if (flock(*lock, LOCK_EX | LOCK_NB) == 0) {
+            if (is_there(*lock, path)) {
+                return OURS;
+            }
+        } else if (errno != EWOULDBLOCK) {
+            (void)close(*lock);
+            return OURS_UNLOCKED; /* a file system without locks */
+        }
+        (void)close(*lock);
+        if (ms_report_stands(dir)) {
+            return NOT_NEEDED;
+        }
+        (void)nanosleep(&look, NULL);
+    }
+    return NEVER;
+}
+
+/* ---- what others left ---- */
+
+static bool is_over(const char *dir)
+{
+    char path[PATH_MAX], why[WHY_BYTES];
+    struct ms_reader *reader = calloc(1, sizeof(*reader));
+    bool over = false;
+
+    if (reader && snprintf(path, sizeof(path), "%s/" MS_TRACE_FILE, dir) < (int)sizeof(path) &&
+        ms_reader_open(reader, path, why, sizeof(why))) {
+        over = !reader->running;
+        ms_reader_close(reader);
+    }
+    free(reader);
+    return over;
+}
+
+static bool has_text(const char *dir)
+{
+    char path[PATH_MAX];
+
+    return snprintf(path, sizeof(path), "%s/%s", dir, ms_form_rows[MS_FORM_TEXT].file) <
+               (int)sizeof(path) &&
+           access(path, F_OK) == 0;
+}
+
+/* Processes that were killed have nobody who makes their report, and those that wait for their turn
+ * get it a little earlier. What cannot be read is left to `memshim report`, which says why. */
+static void do_left_over(const char *run_dir)
+{
+    struct ms_buffer traces = {0};
+    char why[WHY_BYTES];
+
+    if (ms_traces_find(run_dir, &traces, why, sizeof(why))) {
+        for (size_t i = 0; i < ms_traces_count(&traces); i++) {
+            const char *dir = ms_traces_at(&traces, i);
+
+            if (!has_text(dir) && is_over(dir)) {
+                (void)ms_report_of_process(dir, why, sizeof(why));
+            }
+        }
+    }
+    ms_buffer_free(&traces);
+}
+
+/* ---- all of it ---- */
+
+/* The log is there while this works, and stays where there is something in it that nobody was told,
+ * or where this process does not come to its end. */
+static void end_log(const char *dir, bool good)
+{
+    char path[PATH_MAX];
+
+    if (good && snprintf(path, sizeof(path), "%s/" MS_REPORT_LOG, dir) < (int)sizeof(path)) {
+        (void)unlink(path);
+    }
+}
+
+static void answer(const char *why)
+{
+    struct stat pipe;
+
+    if (fstat(MS_REPORT_ANSWER_FD, &pipe) == 0 && S_ISFIFO(pipe.st_mode)) {
+        (void)!write(MS_REPORT_ANSWER_FD, why, strlen(why) + 1);
+        (void)close(MS_REPORT_ANSWER_FD);
+    }
+}
+
+/* True where the report stands. */
+static bool make_report(const char *dir, char *why, size_t why_bytes)
+{
+    why[0] = '\0';
+    return ms_report_stands(dir) || ms_report_of_process(dir, why, why_bytes) == 0;
+}
+
+static int finish(const char *run_dir, const char *dir)
+{
+    char lock_path[PATH_MAX], why[WHY_BYTES] = "";
+    int lock = -1;
+    const enum turn turn = wait_for_turn(run_dir, dir, lock_path, &lock);
+    bool made = turn == NOT_NEEDED;
+
+    if (turn == NEVER) {
+        (void)snprintf(why, sizeof(why), "another process makes reports of %s, and does not end",
+                       run_dir);
+    } else if (turn != NOT_NEEDED) {
+        made = make_report(dir, why, sizeof(why));
+    }
+    if (!made) {
+        ms_complain("memshim finish: %s", why);
+    }
+    end_log(dir, made);
+    answer(why);
+    if (turn == OURS) {
+        do_left_over(run_dir);
+        (void)unlink(lock_path);
+    }
+    return made ? 0 : 1;
+}
+
+int ms_cli_finish(int argc, char **argv)
+{
+    char run_dir[PATH_MAX], why[WHY_BYTES];
+    const char *slash = argc == 3 ? strrchr(argv[2], '/') : NULL;
+
+    if (!slash || slash == argv[2] || argv[2][0] != '/') {
+        ms_complain("memshim finish VERSION FOLDER: what the library starts when a program ends; "
+                    "memshim report makes reports");
+        return MS_CLI_WRONG_CALL;
+    }
+    close_others();
+    be_modest();
+    if (strcmp(argv[1], MEMSHIM_VERSION) != 0) {
+        (void)snprintf(why, sizeof(why),
+                       "the memshim command beside the library is version %s, the library %s",
+                       MEMSHIM_VERSION, argv[1]);
+        ms_complain("memshim finish: %s", why);
+        answer(why);
+        return 1;
+    }
+    (void)snprintf(run_dir, sizeof(run_dir), "%.*s", (int)(slash - argv[2]), argv[2]);
+    return finish(run_dir, argv[2]);
+}

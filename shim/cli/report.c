@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memshim report: reads traces, writes the form that was asked for, and the files that are missing.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/read/traces.h"
+#include "report/render/forms.h"
+#include "shim/cli/arguments/complain.h"
+#include "shim/cli/arguments/output.h"
+#include "shim/cli/arguments/parse.h"
+#include "shim/cli/arguments/values.h"
+#include "shim/cli/cli.h"
+#include "shim/cli/latest.h"
+#include "shim/cli/report_files.h"
+
+#define WHY_BYTES (PATH_MAX + 512)
+
+struct call {
+    enum ms_form form;
+    const char *output;  /* -: the terminal */
+    const char *modules; /* null: none */
+    struct ms_form_choice choice;
+    bool plain; /* neither --format nor --output was given */
+    struct ms_buffer traces;
+};
+
+static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
+{
+    struct call *call = ctx;
+
+    switch ((int)option->id) {
+    case MS_CLI_REPORT_FORMAT:
+        call->plain = false;
+        return ms_form_find(value, &call->form);
+    case MS_CLI_REPORT_OUTPUT:
+        call->plain = false;
+        return ms_cli_take_file(value, &call->output);
+    case MS_CLI_REPORT_DEVICE: {
+        uint64_t device = 0;
+        const bool good = ms_cli_take_count(value, MS_DEVICE_COUNT - 1, &device);
+
+        call->plain = false;
+        call->choice.device = (int)device;
+        return good;
+    }
+    case MS_CLI_REPORT_AT:
+        call->plain = false;
+        call->choice.at = true;
+        return ms_moment_parse(value, &call->choice.moment);
+    default:
+        return ms_cli_take_folder(value, &call->modules);
+    }
+}
+
+static int take_trace(void *ctx, const char *word)
+{
+    struct call *call = ctx;
+    char why[WHY_BYTES] = "";
+
+    if (!ms_traces_find(word, &call->traces, why, sizeof(why))) {
+        ms_complain("memshim report: %s", why);
+        return 1;
+    }
+    return -1;
+}
+
+/* What another form would leave unused without a word. -1 where there is none, else the status. */
+static int check_choice(const struct call *call)
+{
+    const char *form = ms_form_rows[call->form].name;
+
+    if (call->choice.at && !ms_form_has(call->form, MS_FORM_TAKES_MOMENT)) {
+        return ms_cli_wrong(MS_CLI_REPORT,
+                            "--at is for --format %s (memshim diff takes RUN@MOMENT), not for '%s'",
+                            ms_form_rows[ms_form_with(MS_FORM_TAKES_MOMENT)].name, form);
+    }
+    if (call->choice.device >= 0 && !ms_form_has(call->form, MS_FORM_TAKES_DEVICE)) {
+        return ms_cli_wrong(MS_CLI_REPORT, "--device is for --format %s, not for '%s'",
+                            ms_form_rows[ms_form_with(MS_FORM_TAKES_DEVICE)].name, form);
+    }
+    return -1;
+}
+
+static int find_latest(struct call *call)
+{
+    char why[WHY_BYTES] = "";
+
+    if (!ms_cli_find_latest(&call->traces, "", why, sizeof(why))) {
+        ms_complain("memshim report: %s", why);
+        return 1;
+    }
+    return -1;
+}
+
+static void take_into_form(void *ctx, const struct ms_model *model)
+{
+    ms_forms_take(ctx, model);
+    ms_forms_say(ctx);
+}
+
+static int write_report(const struct call *call)
+{
+    const struct ms_report_reading how = {
+        .modules = call->modules,
+        .write_files = call->plain,
+        .survey = ms_form_has(call->form, MS_FORM_SURVEY),
+        .depth = ms_form_has(call->form, MS_FORM_ADDRESSES) ? MS_SURVEY_WHOLE : MS_SURVEY_SUMS};
+    struct ms_forms forms;
+    struct ms_merged merged;
+    bool good;
+
+    ms_forms_begin(&forms, call->form, ms_traces_count(&call->traces), &call->choice);
+    ms_merged_begin(&merged);
+    good = ms_report_read(&call->traces, &how, &merged, take_into_form, &forms);
+    if (forms.processes == 0) {
+        good = false;
+    } else {
+        good &=
+            ms_forms_finish(&forms, &merged) && ms_cli_put(MS_CLI_REPORT, &forms.out, call->output);
+    }
+    ms_forms_free(&forms);
+    ms_merged_free(&merged);
+    return good ? 0 : 1;
+}
+
+int ms_cli_report(int argc, char **argv)
+{
+    static const struct ms_cli_reader reader = {.option = take_option, .operand = take_trace};
+    struct call call = {.output = "-", .plain = true, .choice.device = -1};
+    int status = ms_cli_parse(MS_CLI_REPORT, argc, argv, &reader, &call);
+
+    if (status < 0) {
+        status = check_choice(&call);
+    }
+    if (status < 0 && call.traces.bytes == 0) {
+        status = find_latest(&call);
+    }
+    if (status < 0 && ms_form_has(call.form, MS_FORM_OF_ONE) && ms_traces_count(&call.traces) > 1) {
+        status = ms_cli_wrong(MS_CLI_REPORT,
+                              "this form is of one process, and there are %zu; name the folder of "
+                              "one, such as %s",
+                              ms_traces_count(&call.traces), ms_traces_at(&call.traces, 0));
+    }
+    if (status < 0) {
+        status = write_report(&call);
+    }
+    ms_buffer_free(&call.traces);
+    return status;
+}

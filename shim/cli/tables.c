@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The commands that print tables of memshim's own: options, coverage, statistics, the version,
+ * help, manual pages and completions. */
+#include <stdio.h>
+#include <string.h>
+
+#include "shim/cli/arguments/parse.h"
+#include "shim/cli/arguments/print.h"
+#include "shim/cli/cli.h"
+#include "shim/tables/options.h"
+#include "shim/tables/stats.h"
+
+static void write_out(void *ctx, const char *text)
+{
+    (void)ctx;
+    (void)fputs(text, stdout);
+}
+
+static bool take_markdown(void *call, const struct ms_cli_option *option, const char *value)
+{
+    (void)option;
+    (void)value;
+    *(bool *)call = true;
+    return true;
+}
+
+static int print_table(enum ms_cli_command_id command, int argc, char **argv,
+                       void (*print)(bool, ms_options_write_t, void *))
+{
+    static const struct ms_cli_reader reader = {.option = take_markdown};
+    bool markdown = false;
+    const int status = ms_cli_parse(command, argc, argv, &reader, &markdown);
+
+    if (status < 0) {
+        print(markdown, write_out, NULL);
+        return 0;
+    }
+    return status;
+}
+
+int ms_cli_options(int argc, char **argv)
+{
+    return print_table(MS_CLI_OPTIONS, argc, argv, ms_options_print);
+}
+
+int ms_cli_coverage(int argc, char **argv)
+{
+    return print_table(MS_CLI_COVERAGE, argc, argv, ms_hooks_print);
+}
+
+int ms_cli_statistics(int argc, char **argv)
+{
+    return print_table(MS_CLI_STATISTICS, argc, argv, ms_statistics_print);
+}
+
+int ms_cli_version(int argc, char **argv)
+{
+    const int status = ms_cli_parse(MS_CLI_VERSION, argc, argv, &(struct ms_cli_reader){0}, NULL);
+
+    if (status < 0) {
+        (void)printf("memshim %s\n", MEMSHIM_VERSION);
+        return 0;
+    }
+    return status;
+}
+
+/* The one operand that such a command may have. */
+struct subject {
+    enum ms_cli_command_id asker;
+    const char *word; /* null: none */
+};
+
+static int take_subject(void *call, const char *word)
+{
+    struct subject *subject = call;
+
+    if (subject->word) {
+        return ms_cli_wrong(subject->asker, "one word is enough, and there is also '%s'", word);
+    }
+    subject->word = word;
+    return -1;
+}
+
+/* A command that is shown. -1 where it is one, or where none was named. */
+static int find_subject(enum ms_cli_command_id asker, int argc, char **argv,
+                        enum ms_cli_command_id *found)
+{
+    static const struct ms_cli_reader reader = {.operand = take_subject};
+    struct subject subject = {.asker = asker};
+    const int status = ms_cli_parse(asker, argc, argv, &reader, &subject);
+    const char *meant;
+
+    *found = subject.word ? ms_cli_command_find(subject.word) : MS_CLI_COMMANDS;
+    if (status >= 0 || !subject.word ||
+        (*found != MS_CLI_COMMANDS && !ms_cli_commands[*found].hidden)) {
+        return status;
+    }
+    meant = ms_cli_nearest_command(subject.word);
+    return ms_cli_wrong(asker, "there is no command '%s'%s%s%s", subject.word,
+                        meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
+}
+
+int ms_cli_help(int argc, char **argv)
+{
+    enum ms_cli_command_id about;
+    const int status = find_subject(MS_CLI_HELP, argc, argv, &about);
+
+    if (status < 0) {
+        (about == MS_CLI_COMMANDS) ? ms_cli_print_overview() : ms_cli_print_help(about);
+        return 0;
+    }
+    return status;
+}
+
+int ms_cli_man(int argc, char **argv)
+{
+    enum ms_cli_command_id about;
+    const int status = find_subject(MS_CLI_MAN, argc, argv, &about);
+
+    if (status < 0) {
+        ms_cli_print_man(about);
+        return 0;
+    }
+    return status;
+}
+
+int ms_cli_completion(int argc, char **argv)
+{
+    static const struct ms_cli_reader reader = {.operand = take_subject};
+    struct subject subject = {.asker = MS_CLI_COMPLETION};
+    const int status = ms_cli_parse(MS_CLI_COMPLETION, argc, argv, &reader, &subject);
+
+    if (status >= 0) {
+        return status;
+    }
+    if (!subject.word || !ms_cli_print_completion(subject.word)) {
+        return ms_cli_wrong(MS_CLI_COMPLETION, "the shell is bash, zsh or fish, not '%s'",
+                            subject.word ? subject.word : "");
+    }
+    return 0;
+}

@@ -1,0 +1,541 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Devices: found without a lock, made once. */
+#include "shim/device/device.h"
+#include "allocator/base/units.h"
+#include "shim/driver/gate.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "allocator/base/cancel.h"
+#include "shim/device/context.h"
+#include "shim/device/driver_ops.h"
+#include "shim/device/host_access.h"
+#include "shim/device/ledger.h"
+#include "shim/device/mempools.h"
+#include "shim/device/nvml.h"
+#include "shim/device/overhead.h"
+#include "shim/device/reach.h"
+#include "shim/device/sample.h"
+#include "shim/device/stream.h"
+#include "shim/driver/driver.h"
+#include "shim/process/fork.h"
+#include "shim/process/hot.h"
+#include "shim/process/log.h"
+#include "shim/process/session.h"
+#include "shim/sites/site.h"
+#include "shim/tables/identity.h"
+
+#define FALL_PERCENT 5u  /* of the cap: how far below a threshold it is left */
+#define LOOKS        64u /* at the device, while charged bytes rise from nothing to all of it */
+
+MS_HOT_DATA static struct ms_device *_Atomic devices[MS_DEVICES_MAX];
+static _Atomic int used;
+
+/* Stands in the table while one thread makes the device. A lock instead would be held while the
+ * driver is asked and the trace is opened. */
+static struct ms_device in_the_making;
+
+MS_HOT struct ms_device *ms_device_get(int ordinal)
+{
+    if (ordinal < 0 || ordinal >= MS_DEVICES_MAX) {
+        return NULL;
+    }
+    struct ms_device *device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
+    return device == &in_the_making ? NULL : device;
+}
+
+int ms_devices_used(void)
+{
+    return atomic_load_explicit(&used, memory_order_relaxed);
+}
+
+struct ms_device *ms_device_current(void)
+{
+    struct ms_context *context = ms_context_current();
+    return context ? context->device : NULL;
+}
+
+uint64_t ms_device_cap_bytes(int ordinal, uint64_t total_bytes)
+{
+    double fraction = 0;
+    return ms_options_cap_bytes(ms_options(), ordinal, total_bytes, &fraction);
+}
+
+static const struct ms_device_policy *_Atomic policy_set;
+
+void ms_device_set_policy(const struct ms_device_policy *policy)
+{
+    atomic_store_explicit(&policy_set, policy, memory_order_release);
+}
+
+static const struct ms_device_policy *policy(void)
+{
+    return atomic_load_explicit(&policy_set, memory_order_acquire);
+}
+
+static CUresult describe(struct ms_device *device)
+{
+    size_t total = 0;
+    CUresult known = MS_REAL(cuDeviceTotalMem_v2)(&total, device->handle);
+    if (known != CUDA_SUCCESS) {
+        return known;
+    }
+    device->total_bytes = total;
+    if (ms_driver()->cuDeviceGetName(device->name, sizeof device->name, device->handle) !=
+        CUDA_SUCCESS) {
+        device->name[0] = '\0';
+    }
+    CUuuid uuid = {{0}};
+    CUresult result = ms_driver()->cuDeviceGetUuid_v2
+                          ? ms_driver()->cuDeviceGetUuid_v2(&uuid, device->handle)
+                          : ms_driver()->cuDeviceGetUuid(&uuid, device->handle);
+    if (result == CUDA_SUCCESS) {
+        memcpy(device->uuid, uuid.bytes, sizeof device->uuid);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Read when the driver starts, as the driver and PyTorch do. */
+static void find_limits(struct ms_device *device)
+{
+    if (!ms_driver()->cuDeviceGetPCIBusId ||
+        ms_driver()->cuDeviceGetPCIBusId(device->pci, sizeof device->pci, device->handle) !=
+            CUDA_SUCCESS) {
+        device->pci[0] = '\0';
+    }
+    device->mps_limit = ms_limit_of_mps(ms_environment(environ, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"),
+                                        device->ordinal);
+    device->torch_limit = ms_limit_of_torch(environ, atomic_load(&device->budget.cap_bytes));
+}
+
+static CUresult furnish(struct ms_device *device)
+{
+    const struct ms_options *options = ms_options();
+    uint64_t cap_bytes =
+        ms_options_cap_bytes(options, device->ordinal, device->total_bytes, &device->fraction);
+    CUresult result = ms_driver_ops_init(device);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    ms_budget_init(&device->budget, cap_bytes);
+    find_limits(device);
+    atomic_store(&device->rise_bytes, 1); /* the first sample */
+    atomic_store(&device->sample_bytes, 1);
+    policy()->device_used();
+    if (options->pool) {
+        device->host_limit_bytes = device->granule_bytes ? ms_host_access_open(device) : 0;
+        struct ms_pool_config config = {
+            .device = device->ordinal,
+            .ops = &device->ops,
+            .budget = &device->budget,
+            .sink = ms_session_sink(),
+            .wait_limit_ns = options->wait_ns,
+            .wait_most_ns = ms_options_wait_most_ns(options),
+            .views = options->views,
+        };
+        policy()->configure(device, &config);
+        if (ms_pool_create(&config, &device->pool) != MS_OK) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    if (ms_arenas_create(device->ordinal, device->pool, ms_session_sink(), &device->arenas) !=
+        MS_OK) {
+        if (device->pool) {
+            ms_pool_destroy(device->pool, true);
+        }
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult make(int ordinal, struct ms_device **out)
+{
+    struct ms_device *device = calloc(1, sizeof *device);
+    *out = NULL;
+    if (!device) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    device->ordinal = (uint8_t)ordinal;
+    device->handle = ordinal;
+    atomic_store(&device->rdma_flag, -1);
+    CUresult result = describe(device);
+    if (result == CUDA_SUCCESS) {
+        result = furnish(device);
+    }
+    if (result != CUDA_SUCCESS) {
+        free(device);
+        return result;
+    }
+    *out = device;
+    return CUDA_SUCCESS;
+}
+
+/* CUDA's version is what this driver supports, 1000 x major + 10 x minor (cuDriverGetVersion). */
+static void note_versions(void)
+{
+    char version[64];
+    int cuda = 0;
+    if (ms_nvml_driver_version(version, sizeof version)) {
+        ms_session_version("driver", version);
+    }
+    if (ms_driver()->cuDriverGetVersion(&cuda) == CUDA_SUCCESS) {
+        snprintf(version, sizeof version, "%d.%d", cuda / 1000, cuda % 1000 / 10);
+        ms_session_version("cuda", version);
+    }
+}
+
+/* Around a fork: the locks of the devices' objects. */
+static void locks_of_devices(enum ms_lock_rank rank, void (*act)(ms_lock_t *lock))
+{
+    if (rank == MS_RANK_LEDGER) {
+        ms_ledger_locks(act);
+    }
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        struct ms_device *device = ms_device_get(d);
+        if (device && rank == MS_RANK_ARENAS) {
+            ms_arenas_locks(device->arenas, act);
+        }
+        if (device && device->pool) {
+            ms_pool_locks(device->pool, rank, act);
+        }
+    }
+}
+
+static struct ms_fork_part at_fork = {.locks = locks_of_devices, .in_child = ms_gate_fork_child};
+static bool at_fork_joined; /* under OPENING */
+
+CUresult ms_device_use(int ordinal, struct ms_device **out)
+{
+    *out = NULL;
+    if (ordinal < 0 || ordinal >= MS_DEVICES_MAX) {
+        MS_LOG_ONCE(MS_LOG_WARN, "device %d is beyond the %d that memshim knows; it is left alone",
+                    ordinal, MS_DEVICES_MAX);
+        return CUDA_SUCCESS;
+    }
+    for (;;) {
+        struct ms_device *device = atomic_load_explicit(&devices[ordinal], memory_order_acquire);
+        if (device && device != &in_the_making) {
+            *out = device;
+            return CUDA_SUCCESS;
+        }
+        if (device) {
+            sched_yield();
+            continue;
+        }
+        if (atomic_compare_exchange_strong(&devices[ordinal], &device, &in_the_making)) {
+            break;
+        }
+    }
+    const int cancellation = ms_cancel_hold();
+    struct ms_device *device = NULL;
+    CUresult result = make(ordinal, &device);
+    if (device) {
+        ms_sites_prepare();
+        ms_session_device(ordinal, device->name, device->uuid, device->total_bytes,
+                          atomic_load(&device->budget.cap_bytes));
+        if (atomic_fetch_add(&used, 1) == 0) {
+            note_versions();
+        }
+    }
+    ms_lock_acquire(MS_LOCK(OPENING)); /* not in the midst of a fork */
+    if (device && !at_fork_joined) {
+        at_fork_joined = true;
+        ms_fork_join(&at_fork);
+    }
+    atomic_store_explicit(&devices[ordinal], device, memory_order_release);
+    ms_lock_release(MS_LOCK(OPENING));
+    ms_cancel_let(cancellation);
+    *out = device;
+    return result;
+}
+
+/* --- addresses of the pool -------------------------------------------------------------------- */
+
+void ms_device_range_reserved(struct ms_device *device, ms_addr_t addr, uint64_t bytes)
+{
+    ms_reach_add(addr, bytes);
+    for (uint32_t i = 0; i < MS_RANGES_MAX; i++) {
+        uint64_t none = 0;
+        if (atomic_load(&device->ranges[i].addr) != 0) {
+            continue;
+        }
+        /* The size first: whoever sees the address must not see the size of an earlier one. Two
+         * threads never reserve at once (the pool's growth lock). */
+        atomic_store(&device->ranges[i].bytes, bytes);
+        if (atomic_compare_exchange_strong(&device->ranges[i].addr, &none, addr)) {
+            uint32_t count = atomic_load(&device->range_count);
+            while (count < i + 1 &&
+                   !atomic_compare_exchange_weak(&device->range_count, &count, i + 1)) {
+            }
+            return;
+        }
+    }
+}
+
+uint64_t ms_device_range_freed(struct ms_device *device, ms_addr_t addr)
+{
+    uint32_t count = atomic_load(&device->range_count);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t found = addr;
+        uint64_t bytes = atomic_load(&device->ranges[i].bytes);
+        if (atomic_compare_exchange_strong(&device->ranges[i].addr, &found, 0)) {
+            return bytes;
+        }
+    }
+    return 0;
+}
+
+static bool holds(struct ms_device *device, ms_addr_t addr)
+{
+    uint32_t count = atomic_load_explicit(&device->range_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        ms_addr_t start = atomic_load_explicit(&device->ranges[i].addr, memory_order_acquire);
+        if (start != 0 && addr >= start &&
+            addr - start < atomic_load_explicit(&device->ranges[i].bytes, memory_order_relaxed)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct ms_device *ms_device_holding(ms_addr_t addr)
+{
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        struct ms_device *device = ms_device_get(d);
+        if (device && holds(device, addr)) {
+            return device;
+        }
+    }
+    return NULL;
+}
+
+uint64_t ms_device_takeable_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
+{
+    uint64_t taken = stats->host_reserve_bytes + stats->host_backed_bytes;
+    uint64_t host = device->host_limit_bytes > taken ? device->host_limit_bytes - taken : 0;
+    if (stats->frozen) {
+        return 0;
+    }
+    return stats->hole_bytes < host ? stats->hole_bytes : host;
+}
+
+/* --- charging --------------------------------------------------------------------------------- */
+
+bool ms_device_make_room(struct ms_device *device, uint64_t wait_ns)
+{
+    uint64_t released = ms_mempools_trim(device);
+    if (!device->pool) {
+        return released != 0;
+    }
+    released += ms_pool_trim(device->pool, 0);
+    struct ms_pool_stats stats;
+    ms_pool_stats(device->pool, &stats);
+    if (stats.pending_bytes != 0 && wait_ns != 0 && !ms_captures_running()) {
+        ms_fence_t fence = 0;
+        if (device->ops.fence_take(device->ops.ctx, MS_STREAM_DEVICE, &fence) == MS_OK) {
+            (void)device->ops.fence_wait(device->ops.ctx, fence, wait_ns);
+            device->ops.fence_release(device->ops.ctx, fence);
+        }
+        released += ms_pool_trim(device->pool, 0);
+    }
+    return released != 0;
+}
+
+/* The pool makes no more room than is asked for: what it keeps, it need not create again. */
+static bool room_and_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes,
+                            bool may_wait)
+{
+    if (device->pool) {
+        (void)ms_pool_make_room(device->pool, bytes, may_wait);
+    }
+    return ms_budget_charge(&device->budget, owner, bytes);
+}
+
+bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
+{
+    bool charged = ms_budget_charge(&device->budget, owner, bytes);
+    if (!charged && bytes <= atomic_load(&device->budget.cap_bytes)) {
+        charged = room_and_charge(device, owner, bytes, false);
+        if (!charged) {
+            (void)ms_device_make_room(device, may_wait ? ms_options()->wait_ns : 0);
+            charged = room_and_charge(device, owner, bytes, may_wait);
+        }
+        if (!charged && ms_overhead_give_back(device)) {
+            charged = room_and_charge(device, owner, bytes, may_wait);
+        }
+    }
+    if (charged) {
+        ms_device_check_thresholds(device);
+    }
+    return charged;
+}
+
+void ms_device_discharge(struct ms_device *device, enum ms_owner owner, uint64_t bytes)
+{
+    ms_budget_discharge(&device->budget, owner, bytes);
+    ms_device_check_thresholds(device);
+}
+
+void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner owner,
+                           enum ms_charge_reason reason, uint64_t addr, uint64_t bytes,
+                           uint32_t site)
+{
+    if (bytes == 0) {
+        return;
+    }
+    struct ms_event event = {
+        .kind = more ? MS_EVENT_CHARGE : MS_EVENT_DISCHARGE,
+        .device = device->ordinal,
+        .owner = (uint8_t)owner,
+        .site = site,
+        .addr = addr,
+        .bytes = bytes,
+        .aux = (uint64_t)reason,
+    };
+    if (reason == MS_CHARGE_ALLOCATION) {
+        atomic_fetch_add(&device->forwarded_call_bytes, more ? bytes : -bytes);
+    }
+    ms_session_emit(&event);
+}
+
+/* --- thresholds ------------------------------------------------------------------------------- */
+
+static const char *const threshold_names[] = {"normal", "warning", "critical", "emergency"};
+
+static const char *what_follows(const struct ms_device *device, int state)
+{
+    if (state == 2) {
+        return "; what is cached is given back";
+    }
+    return state == 3 && device->spill_limit_bytes != 0 ? "; what is cold moves to host memory"
+                                                        : "";
+}
+
+/* The first crossing of each is a warning. */
+static void say_threshold(struct ms_device *device, int state, uint64_t charged, uint64_t cap)
+{
+    bool again = atomic_fetch_or(&device->thresholds_said, 1u << state) & (1u << state);
+    char charged_text[24];
+    char cap_text[24];
+    ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "device %d: %s, %s of the cap of %s are charged%s",
+           device->ordinal, threshold_names[state],
+           ms_bytes_text(charged, charged_text, sizeof charged_text),
+           ms_bytes_text(cap, cap_text, sizeof cap_text), what_follows(device, state));
+}
+
+/* At critical caches are trimmed; at emergency what is cold goes, too, ahead of need. */
+static void relieve(struct ms_device *device, int state, uint64_t level)
+{
+    if (state < 2) {
+        return;
+    }
+    (void)ms_device_make_room(device, 0);
+    if (state == 3 && device->pool) {
+        policy()->spill_ahead(device, level);
+    }
+}
+
+/* From here on every look at the thresholds is a close one (grant.c). */
+void ms_device_host_made(struct ms_device *device)
+{
+    atomic_store_explicit(&device->host_made, true, memory_order_relaxed);
+    atomic_store(&device->rise_bytes, 0);
+}
+
+/* Once memory has been short, launches are watched for good: one that runs out of it is tried
+ * again (launch.c), and what they touch is hot (heat.c). */
+static void watch_launches(void)
+{
+    static atomic_bool watched;
+    if (!atomic_exchange(&watched, true)) {
+        policy()->short_of_memory();
+        ms_gate_watch_launches(true);
+    }
+}
+
+static void sample_if_due(struct ms_device *device, uint64_t charged)
+{
+    uint64_t due = atomic_load(&device->sample_bytes);
+    uint64_t next = charged + device->total_bytes / LOOKS;
+    if (charged >= due && atomic_compare_exchange_strong(&device->sample_bytes, &due, next)) {
+        (void)ms_overhead_give_back(device);
+        ms_device_sample(device);
+    }
+}
+
+static void set_rise(struct ms_device *device, int state, uint64_t cap)
+{
+    uint64_t due = atomic_load(&device->sample_bytes);
+    uint64_t level =
+        state < 3 ? (uint64_t)(ms_options()->thresholds[state] * (double)cap) : UINT64_MAX;
+    atomic_store(&device->rise_bytes, due < level ? due : level);
+    if (atomic_load(&device->host_made)) {
+        atomic_store(&device->rise_bytes, 0);
+    }
+}
+
+void ms_device_cross_threshold(struct ms_device *device)
+{
+    uint64_t charged = atomic_load(&device->budget.charged_bytes);
+    const double *levels = ms_options()->thresholds;
+    uint64_t cap = atomic_load(&device->budget.cap_bytes);
+    sample_if_due(device, charged);
+    uint64_t slack = cap / 100 * FALL_PERCENT;
+    int before = atomic_load(&device->threshold);
+    int state = 0;
+    for (int t = 0; t < 3; t++) {
+        uint64_t level = (uint64_t)(levels[t] * (double)cap);
+        uint64_t leave = level > slack ? level - slack : 0;
+        if (charged >= (t < before ? leave : level)) {
+            state = t + 1;
+        }
+    }
+    if (state == before || !atomic_compare_exchange_strong(&device->threshold, &before, state)) {
+        set_rise(device, before, cap);
+        return;
+    }
+    uint64_t present = state ? (uint64_t)(levels[state - 1] * (double)cap) : 0;
+    atomic_store(&device->fall_bytes, present > slack ? present - slack : 0);
+    set_rise(device, state, cap);
+    struct ms_event event = {
+        .kind = MS_EVENT_THRESHOLD,
+        .device = device->ordinal,
+        .bytes = charged,
+        .aux = (uint64_t)state,
+    };
+    ms_session_emit(&event);
+    if (state > before) {
+        say_threshold(device, state, charged, cap);
+        watch_launches();
+        relieve(device, state, present);
+    }
+}
+
+/* --- streams ---------------------------------------------------------------------------------- */
+
+void ms_device_stream_gone(struct ms_device *device, ms_stream_t stream)
+{
+    if (device->pool) {
+        ms_pool_stream_gone(device->pool, stream);
+    }
+    for (int d = 0; ms_devices_used() > 1 && d < MS_DEVICES_MAX; d++) {
+        struct ms_device *other = ms_device_get(d);
+        if (other && other != device && other->pool) {
+            ms_pool_stream_gone(other->pool, stream);
+        }
+    }
+}
+
+void ms_devices_settle(void)
+{
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        struct ms_device *device = ms_device_get(d);
+        if (device && device->pool) {
+            ms_pool_settle(device->pool);
+        }
+    }
+}

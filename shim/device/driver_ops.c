@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chunks and addresses, by the driver's virtual memory management. */
+#include "shim/device/driver_ops.h"
+
+#include <string.h>
+
+#include "shim/device/context.h"
+#include "shim/device/reservations.h"
+#include "shim/device/standstill.h"
+#include "shim/device/stream.h"
+#include "shim/driver/driver.h"
+#include "shim/process/log.h"
+#include "shim/tables/host_bytes.h"
+
+static CUmemAllocationProp_v1 standard_properties(const struct ms_device *device,
+                                                  enum ms_location location, bool rdma)
+{
+    CUmemAllocationProp_v1 prop;
+    memset(&prop, 0, sizeof prop);
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    if (location == MS_LOCATION_HOST) {
+        prop.location = device->host_location;
+    } else {
+        prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        prop.location.id = device->handle;
+        prop.allocFlags.gpuDirectRDMACapable = rdma;
+    }
+    return prop;
+}
+
+static ms_status_t address_reserve(void *ctx, uint64_t bytes, uint64_t alignment, ms_addr_t *out)
+{
+    struct ms_device *device = ctx;
+    struct ms_scope scope;
+    CUdeviceptr_v2 addr = 0;
+    ms_scope_enter(device, &scope);
+    CUresult result = MS_REAL(cuMemAddressReserve)(&addr, bytes, alignment, 0, 0);
+    ms_scope_leave(&scope);
+    if (result == CUDA_SUCCESS) {
+        ms_device_range_reserved(device, addr, bytes);
+        *out = addr;
+    }
+    return ms_status_from(result);
+}
+
+static ms_status_t address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
+{
+    struct ms_device *device = ctx;
+    struct ms_scope scope;
+    ms_scope_enter(device, &scope);
+    /* Unknown before it is free: from then on the driver may give it to somebody else. */
+    (void)ms_device_range_freed(device, addr);
+    CUresult result = MS_REAL(cuMemAddressFree)(addr, bytes);
+    if (result != CUDA_SUCCESS) {
+        ms_device_range_reserved(device, addr, bytes);
+    }
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+/* Behind addresses of the application's: what it has asked for there. Before it has, nobody may. */
+static CUresult grant_theirs(const struct ms_reservation *reservation, ms_addr_t addr,
+                             uint64_t bytes)
+{
+    CUmemAccessDesc_v1 access[MS_DEVICES_MAX];
+    size_t count = ms_access_list(&reservation->access, access);
+    return count ? MS_REAL(cuMemSetAccess)(addr, bytes, access, count) : CUDA_SUCCESS;
+}
+
+static CUresult grant_access(struct ms_device *device, ms_addr_t addr, uint64_t bytes)
+{
+    CUmemAccessDesc_v1 access[MS_DEVICES_MAX];
+    size_t count = 0;
+    struct ms_reservation reservation;
+    if (ms_reservations_at(addr, bytes, &reservation)) {
+        return grant_theirs(&reservation, addr, bytes);
+    }
+    uint64_t may = atomic_load(&device->access_mask) | (1ULL << device->ordinal);
+    uint64_t may_not = atomic_load(&device->withdrawn_mask) & ~may;
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        if (((may | may_not) >> d) & 1) {
+            memset(&access[count], 0, sizeof access[count]);
+            access[count].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            access[count].location.id = d;
+            access[count].flags = ((may >> d) & 1) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+                                                   : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+            count++;
+        }
+    }
+    return MS_REAL(cuMemSetAccess)(addr, bytes, access, count);
+}
+
+/* The driver or the device cannot do it. Another error may be gone the next time. */
+static bool is_refusal(CUresult result)
+{
+    return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_PERMITTED ||
+           result == CUDA_ERROR_INVALID_VALUE;
+}
+
+/* 1: a chunk with the GPUDirect-RDMA flag can be mapped; 0: it cannot; -1: that could not be found
+ * out. On WSL2 the attribute promises it and giving access then fails with CUDA_ERROR_UNKNOWN
+ * (pytorch#192330). */
+static int map_rdma(struct ms_device *device, CUmemGenericAllocationHandle_v1 chunk, uint64_t bytes)
+{
+    CUdeviceptr_v2 addr = 0;
+    if (MS_REAL(cuMemAddressReserve)(&addr, bytes, 0, 0, 0) != CUDA_SUCCESS) {
+        return -1;
+    }
+    CUresult result = MS_REAL(cuMemMap)(addr, bytes, 0, chunk, 0);
+    bool mapped = result == CUDA_SUCCESS;
+    if (mapped) {
+        result = grant_access(device, addr, bytes);
+        (void)MS_REAL(cuMemUnmap)(addr, bytes);
+    }
+    (void)MS_REAL(cuMemAddressFree)(addr, bytes);
+    if (result == CUDA_SUCCESS) {
+        return 1;
+    }
+    return is_refusal(result) || (mapped && result == CUDA_ERROR_UNKNOWN) ? 0 : -1;
+}
+
+/* Whether chunks can carry the flag, tried with one granule; -1 as above. The caller has charged at
+ * least that much and has not used it yet. */
+static int probe_rdma(struct ms_device *device)
+{
+    int supported = 0;
+    CUresult result = ms_driver()->cuDeviceGetAttribute(
+        &supported, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device->handle);
+    if (result == CUDA_SUCCESS && !supported) {
+        return 0;
+    }
+    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE, true);
+    CUmemGenericAllocationHandle_v1 chunk = 0;
+    if (result == CUDA_SUCCESS) {
+        result = MS_REAL(cuMemCreate)(&chunk, device->granule_bytes, &prop, 0);
+    }
+    if (result != CUDA_SUCCESS) {
+        return is_refusal(result) ? 0 : -1;
+    }
+    int works = map_rdma(device, chunk, device->granule_bytes);
+    (void)MS_REAL(cuMemRelease)(chunk);
+    return works;
+}
+
+static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location location,
+                                const void *properties, ms_handle_t *out)
+{
+    struct ms_device *device = ctx;
+    if (location == MS_LOCATION_HOST &&
+        device->host_location.type == CU_MEM_LOCATION_TYPE_INVALID) {
+        return MS_ERR_NOT_SUPPORTED;
+    }
+    if (location == MS_LOCATION_HOST) {
+        if (!ms_host_take(bytes)) {
+            return MS_ERR_NO_MEMORY;
+        }
+        ms_device_host_made(device);
+    }
+    struct ms_scope scope;
+    ms_scope_enter(device, &scope);
+    if (atomic_load(&device->rdma_flag) < 0) {
+        atomic_store(&device->rdma_flag, probe_rdma(device));
+    }
+    CUmemAllocationProp_v1 prop =
+        standard_properties(device, location, atomic_load(&device->rdma_flag) == 1);
+    if (properties != NULL) {
+        prop = *(const CUmemAllocationProp_v1 *)properties;
+    }
+    CUmemGenericAllocationHandle_v1 chunk = 0;
+    CUresult result = MS_REAL(cuMemCreate)(&chunk, bytes, &prop, 0);
+    ms_scope_leave(&scope);
+    if (result == CUDA_SUCCESS) {
+        *out = chunk;
+    }
+    return ms_status_from(result);
+}
+
+static ms_status_t chunk_release(void *ctx, ms_handle_t chunk)
+{
+    struct ms_scope scope;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = MS_REAL(cuMemRelease)(chunk);
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+/* With NVML there is another way, but that may load a library, which no lock can be held for. */
+static ms_status_t free_bytes(void *ctx, uint64_t *out)
+{
+    struct ms_scope scope;
+    size_t free = 0;
+    size_t total = 0;
+    if (ms_captures_running()) {
+        return MS_ERR_NOT_READY;
+    }
+    ms_scope_enter(ctx, &scope);
+    CUresult result = MS_REAL(cuMemGetInfo_v2)(&free, &total);
+    ms_scope_leave(&scope);
+    *out = free;
+    return ms_status_from(result);
+}
+
+static ms_status_t map(void *ctx, ms_addr_t addr, uint64_t bytes, ms_handle_t chunk)
+{
+    struct ms_scope scope;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = MS_REAL(cuMemMap)(addr, bytes, 0, chunk, 0);
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+static ms_status_t set_access(void *ctx, ms_addr_t addr, uint64_t bytes)
+{
+    struct ms_scope scope;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = grant_access(ctx, addr, bytes);
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+static ms_status_t unmap(void *ctx, ms_addr_t addr, uint64_t bytes)
+{
+    struct ms_scope scope;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = MS_REAL(cuMemUnmap)(addr, bytes);
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+static bool capturing(void *ctx)
+{
+    (void)ctx;
+    return ms_captures_running();
+}
+
+static ms_status_t plain_alloc(void *ctx, uint64_t bytes, ms_addr_t *out)
+{
+    struct ms_scope scope;
+    CUdeviceptr_v2 addr = 0;
+    ms_scope_enter(ctx, &scope);
+    CUresult result = MS_REAL(cuMemAlloc_v2)(&addr, bytes);
+    ms_scope_leave(&scope);
+    if (result == CUDA_SUCCESS) {
+        ms_device_range_reserved(ctx, addr, bytes);
+        *out = addr;
+    }
+    return ms_status_from(result);
+}
+
+static ms_status_t plain_free(void *ctx, ms_addr_t addr)
+{
+    struct ms_scope scope;
+    ms_scope_enter(ctx, &scope);
+    uint64_t bytes = ms_device_range_freed(ctx, addr);
+    CUresult result = MS_REAL(cuMemFree_v2)(addr);
+    if (result != CUDA_SUCCESS && bytes != 0) {
+        ms_device_range_reserved(ctx, addr, bytes);
+    }
+    ms_scope_leave(&scope);
+    return ms_status_from(result);
+}
+
+/* The smallest chunk of the device; 0 where it cannot map memory. On a vGPU the attribute promises
+ * it and the functions answer that they are not supported (xgboost#12217). What else goes wrong is
+ * no answer. */
+static CUresult find_granule(const struct ms_device *device, size_t *granule_bytes)
+{
+    int can_map = 0;
+    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE, false);
+    *granule_bytes = 0;
+    CUresult result = ms_driver()->cuDeviceGetAttribute(
+        &can_map, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->handle);
+    if (result == CUDA_SUCCESS && can_map && MS_REAL(cuMemGetAllocationGranularity)) {
+        result = MS_REAL(cuMemGetAllocationGranularity)(granule_bytes, &prop,
+                                                        CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    }
+    if (is_refusal(result)) {
+        *granule_bytes = 0;
+        return CUDA_SUCCESS;
+    }
+    return result;
+}
+
+CUresult ms_driver_ops_init(struct ms_device *device)
+{
+    device->ops = (struct ms_device_ops){
+        .ctx = device,
+        .total_bytes = device->total_bytes,
+        .address_reserve = address_reserve,
+        .address_free = address_free,
+        .chunk_create = chunk_create,
+        .chunk_release = chunk_release,
+        .free_bytes = free_bytes,
+        .map = map,
+        .set_access = set_access,
+        .unmap = unmap,
+        .fence_take = ms_fence_take,
+        .fence_query = ms_fence_query,
+        .fence_wait = ms_fence_wait,
+        .stream_wait = ms_fence_stream_wait,
+        .fence_release = ms_fence_release,
+        .capturing = capturing,
+        .halt = ms_standstill_halt,
+        .resume = ms_standstill_resume,
+        .copy = ms_standstill_copy,
+        .copy_wait = ms_standstill_copy_wait,
+        .plain_alloc = plain_alloc,
+        .plain_free = plain_free,
+    };
+    size_t granule = 0;
+    CUresult result = find_granule(device, &granule);
+    if (result == CUDA_SUCCESS && granule == 0) {
+        ms_log(MS_LOG_INFO, "device %d has no virtual memory management; its pool cannot expand",
+               device->ordinal);
+    }
+    device->granule_bytes = granule;
+    device->ops.granule_bytes = granule;
+    return result;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The real driver's table of device operations (allocator/device/device_ops.h). */
+#ifndef MEMSHIM_SHIM_DEVICE_DRIVER_OPS_H
+#define MEMSHIM_SHIM_DEVICE_DRIVER_OPS_H
+
+#include "shim/device/context.h"
+#include "shim/device/device.h"
+
+/* Fills device->ops and granule_bytes. handle and total_bytes are set. An error: the driver did not
+ * say whether the device can map memory. */
+CUresult ms_driver_ops_init(struct ms_device *device);
+
+/* The fences (fences.c), part of the same table; ctx is the struct ms_device. */
+ms_status_t ms_fence_take(void *ctx, ms_stream_t stream, ms_fence_t *out);
+ms_status_t ms_fence_query(void *ctx, ms_fence_t fence);
+ms_status_t ms_fence_wait(void *ctx, ms_fence_t fence, uint64_t timeout_ns);
+ms_status_t ms_fence_stream_wait(void *ctx, ms_stream_t stream, ms_fence_t fence);
+void ms_fence_release(void *ctx, ms_fence_t fence);
+
+/* A stream is about to be destroyed: what is still queued on it becomes work of its context, of
+ * which every fence and every standstill knows. */
+void ms_fences_inherit(struct ms_context *context, ms_stream_t stream);
+
+/* Waits, as cudaFree does, until the work is done that is queued now on the contexts of this
+ * device; not for that of other devices, which may need this thread to go on. Holds no lock of this
+ * room meanwhile; a capture may begin, and is not harmed. Does not wait where one runs already. The
+ * error is the driver's: that of earlier work, or of the calls that this takes. */
+CUresult ms_fences_wait_for_work(const struct ms_device *device);
+
+/* What the driver says to a "potentially unsafe" call of this thread, such as cuMemAlloc or
+ * cuMemFree, while streams capture (cuda.h, cuThreadExchangeStreamCaptureMode). Where that is an
+ * error, the captures that are in the way are invalidated, as by such a call of the application's.
+ */
+CUresult ms_fences_ask_permission(struct ms_context *context);
+
+/* The context is dead: what is kept for it is dropped. */
+void ms_fences_forget(const struct ms_context *context);
+
+#endif

@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fences: points in the order of a device's work, made of driver events.
+ *
+ * A fence holds one event for each stream or context that it has to wait for. Events are kept and
+ * used again, each in the context that it was made in: the driver takes no event of another
+ * context. An event of a dead context counts as done, and is never touched again.
+ *
+ * While a call is under way that may destroy a context, nothing can be recorded in it. A fence then
+ * holds an event without a handle for it: done once the context is dead, and recorded afterwards
+ * where it lives on, which is later and so never too early.
+ *
+ * Work of destroyed streams: each context has an heir, a stream of memshim's own, made when the
+ * first stream is destroyed that has work queued. It waits for that work; it is a stream like
+ * others to fences and standstills. cuCtxRecordEvent may cover destroyed streams by itself: cuda.h
+ * does not say so, and the heir is covered in any case. */
+#include <stdlib.h>
+#include <time.h>
+
+#include "allocator/base/cancel.h"
+#include "allocator/base/clock.h"
+#include "allocator/base/lock.h"
+#include "shim/device/context.h"
+#include "shim/device/driver_ops.h"
+#include "shim/device/stream.h"
+#include "shim/driver/driver.h"
+
+#define SPARE_EVENTS_MAX 256u /* kept in all; more than that are destroyed */
+#define STREAMS_FIRST    64u
+#define FIRST_NAP_NS     10000u
+#define LONGEST_NAP_NS   1000000u
+#define LOOKS_AT_ONCE    32u /* an event of an idle device is done before the shortest nap is over */
+
+struct event {
+    struct event *next;
+    struct ms_context *context; /* held */
+    CUevent handle;             /* null: of all work of a context that was about to be destroyed */
+};
+
+struct fence {
+    ms_lock_t lock; /* of the list: one thread may wait for a fence while others ask about it */
+    struct event *events; /* not yet seen to be done */
+};
+
+static struct event *spare;
+static unsigned spare_count;
+
+static void event_free(struct event *event)
+{
+    ms_context_let(event->context);
+    free(event);
+}
+
+static struct event *event_new(struct ms_context *context)
+{
+    struct event *event = calloc(1, sizeof *event);
+    if (event) {
+        event->context = context;
+        ms_context_hold(context);
+    }
+    return event;
+}
+
+/* The context of the event is current, and in use. */
+static struct event *event_get(struct ms_context *context)
+{
+    ms_lock_acquire(MS_LOCK(FENCES));
+    struct event **slot = &spare;
+    while (*slot && (*slot)->context != context) {
+        slot = &(*slot)->next;
+    }
+    struct event *event = *slot;
+    if (event) {
+        *slot = event->next;
+        spare_count--;
+    }
+    ms_lock_release(MS_LOCK(FENCES));
+    if (event) {
+        return event;
+    }
+    event = event_new(context);
+    if (event &&
+        ms_driver()->cuEventCreate(&event->handle, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) {
+        event_free(event);
+        event = NULL;
+    }
+    return event;
+}
+
+static void event_put(struct event *event)
+{
+    ms_lock_acquire(MS_LOCK(FENCES));
+    bool dead = event->context->dead; /* if not so, ms_fences_forget is still to come */
+    bool keep = !dead && event->handle && spare_count < SPARE_EVENTS_MAX;
+    if (keep) {
+        event->next = spare;
+        spare = event;
+        spare_count++;
+    }
+    ms_lock_release(MS_LOCK(FENCES));
+    if (keep) {
+        return;
+    }
+    struct ms_scope scope;
+    if (event->handle && ms_scope_enter_context(event->context, &scope)) {
+        (void)ms_driver()->cuEventDestroy_v2(event->handle);
+        ms_scope_leave(&scope);
+    }
+    event_free(event);
+}
+
+/* One more event in the fence: recorded on the stream, or for the whole context where `whole`. The
+ * context is current, and captures are held off. Refused once a thread that begins one waits for
+ * that to end. */
+static CUresult add(struct fence *fence, struct ms_context *context, CUstream stream, bool whole)
+{
+    struct event *event = ms_captures_running() ? NULL : event_get(context);
+    if (!event) {
+        return ms_captures_running() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+                                     : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CUresult result = whole ? ms_driver()->cuCtxRecordEvent(context->handle, event->handle)
+                            : ms_driver()->cuEventRecord(event->handle, stream);
+    if (result != CUDA_SUCCESS) {
+        event_put(event);
+        return result;
+    }
+    event->next = fence->events;
+    fence->events = event;
+    return CUDA_SUCCESS;
+}
+
+/* *missed: one of them was destroyed meanwhile; what it left is with the heir. */
+static CUresult record_each(struct fence *fence, const ms_stream_t *streams, size_t count,
+                            bool *missed)
+{
+    CUresult result = CUDA_SUCCESS;
+    *missed = false;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        struct ms_stream_use use;
+        if (!ms_stream_enter(streams[i], &use)) {
+            *missed = true;
+            continue;
+        }
+        result = add(fence, use.context, use.handle, false);
+        ms_stream_leave(&use);
+        if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT) {
+            result = CUDA_SUCCESS; /* destroyed by a function that memshim does not see */
+        }
+    }
+    return result;
+}
+
+static CUresult record_list(struct fence *fence, const struct ms_context *context, bool *missed)
+{
+    ms_stream_t few[STREAMS_FIRST];
+    ms_stream_t *streams = few;
+    size_t room = STREAMS_FIRST;
+    size_t count = ms_streams_of(context, streams, room);
+    while (count > room) {
+        if (streams != few) {
+            free(streams);
+        }
+        room = count + STREAMS_FIRST;
+        streams = calloc(room, sizeof *streams);
+        if (!streams) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        count = ms_streams_of(context, streams, room);
+    }
+    CUresult result = record_each(fence, streams, count, missed);
+    if (streams != few) {
+        free(streams);
+    }
+    return result;
+}
+
+/* The context is about to be destroyed. */
+static CUresult add_closing(struct fence *fence, struct ms_context *context)
+{
+    struct event *event = event_new(context);
+    if (!event) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    event->next = fence->events;
+    fence->events = event;
+    return CUDA_SUCCESS;
+}
+
+/* Before CUDA 12.5 events of a context are recorded stream by stream. An event on the legacy stream
+ * also covers the per-thread default streams, which synchronize with it (cuda.h,
+ * CU_STREAM_PER_THREAD). */
+static CUresult record_streams(struct fence *fence, struct ms_context *context)
+{
+    CUresult result = add(fence, context, CU_STREAM_LEGACY, false);
+    bool missed = result == CUDA_SUCCESS;
+    while (missed) {
+        result = record_list(fence, context, &missed);
+        if (missed && atomic_load(&context->closers) != 0) {
+            return add_closing(fence, context);
+        }
+    }
+    return result;
+}
+
+static CUresult record_context(struct fence *fence, struct ms_context *context)
+{
+    struct ms_scope scope;
+    if (!ms_scope_enter_context(context, &scope)) {
+        return context->dead ? CUDA_SUCCESS : add_closing(fence, context);
+    }
+    CUresult result = ms_driver()->cuCtxRecordEvent ? add(fence, context, NULL, true)
+                                                    : record_streams(fence, context);
+    ms_scope_leave(&scope);
+    return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_SUCCESS : result;
+}
+
+/* Every live context of the process: a copy between devices needs no access to the other device's
+ * memory (cuMemcpyPeerAsync, and any copy under unified addressing). */
+static CUresult record_all(struct fence *fence)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (struct ms_context *c = ms_context_first(); c && result == CUDA_SUCCESS; c = c->next) {
+        if (ms_context_hold_live(c)) {
+            result = record_context(fence, c);
+            ms_context_let(c);
+        }
+    }
+    return result;
+}
+
+ms_status_t ms_fence_take(void *ctx, ms_stream_t stream, ms_fence_t *out)
+{
+    if (!ms_capture_hold_off()) {
+        return MS_ERR_NOT_SUPPORTED;
+    }
+    struct fence *fence = calloc(1, sizeof *fence);
+    if (fence) {
+        ms_lock_init(&fence->lock, MS_RANK_FENCE);
+    }
+    CUresult result = CUDA_SUCCESS;
+    struct ms_stream_use use;
+    if (!fence) {
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    } else if (stream != MS_STREAM_DEVICE && ms_stream_enter(stream, &use)) {
+        result = add(fence, use.context, use.handle, false);
+        ms_stream_leave(&use);
+    } else {
+        result = record_all(fence);
+    }
+    ms_capture_let_on();
+    if (result != CUDA_SUCCESS) {
+        if (fence) {
+            ms_fence_release(ctx, (ms_fence_t)(uintptr_t)fence);
+        }
+        return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? MS_ERR_NOT_SUPPORTED
+                                                               : ms_status_from(result);
+    }
+    *out = (ms_fence_t)(uintptr_t)fence;
+    return MS_OK;
+}
+
+/* CUDA_SUCCESS also where its context died: then the work is over. */
+static CUresult ask(const struct event *event)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+    if (ms_context_use(event->context)) {
+        result = ms_driver()->cuEventQuery(event->handle);
+        ms_context_leave(event->context);
+    }
+    return event->context->dead ? CUDA_SUCCESS : result;
+}
+
+static CUresult ask_and_drop(struct fence *m)
+{
+    struct event *event = m->events;
+    CUresult result = ask(event);
+    if (result == CUDA_SUCCESS) {
+        m->events = event->next;
+        event_put(event);
+    }
+    return result;
+}
+
+/* The first event of the fence has no handle: its context has died, or lives on and gets one now,
+ * or nobody knows yet. */
+static CUresult renew(struct fence *m)
+{
+    struct event *event = m->events;
+    if (!event->context->dead && atomic_load(&event->context->closers) != 0) {
+        return CUDA_ERROR_NOT_READY;
+    }
+    m->events = event->next;
+    CUresult result = event->context->dead ? CUDA_SUCCESS : record_context(m, event->context);
+    if (result == CUDA_SUCCESS) {
+        event_put(event);
+    } else {
+        event->next = m->events;
+        m->events = event;
+    }
+    return result;
+}
+
+/* The lock of the fence is held, and captures are held off. */
+static CUresult drop_done(struct fence *m)
+{
+    while (m->events) {
+        CUresult result = m->events->handle ? ask_and_drop(m) : renew(m);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+ms_status_t ms_fence_query(void *ctx, ms_fence_t fence)
+{
+    (void)ctx;
+    struct fence *m = (struct fence *)(uintptr_t)fence;
+    /* A query is refused, and harms the capture, under one in global mode (cuda.h,
+     * cuThreadExchangeStreamCaptureMode). */
+    if (!ms_capture_hold_off()) {
+        return MS_ERR_NOT_READY;
+    }
+    ms_lock_acquire(&m->lock);
+    CUresult result = drop_done(m);
+    ms_lock_release(&m->lock);
+    ms_capture_let_on();
+    return ms_status_from(result);
+}
+
+/* Polls: the driver's own wait for an event has no limit. */
+static ms_status_t wait_for(void *ctx, ms_fence_t fence, uint64_t timeout_ns)
+{
+    uint64_t start = ms_clock_ns();
+    uint64_t nap_ns = FIRST_NAP_NS;
+    for (;;) {
+        ms_status_t status = ms_fence_query(ctx, fence);
+        uint64_t waited = ms_clock_ns() - start;
+        if (status != MS_ERR_NOT_READY || waited >= timeout_ns) {
+            return status;
+        }
+        uint64_t rest = timeout_ns - waited;
+        struct timespec nap = {.tv_nsec = (long)(nap_ns < rest ? nap_ns : rest)};
+        nanosleep(&nap, NULL);
+        nap_ns = nap_ns * 2 < LONGEST_NAP_NS ? nap_ns * 2 : LONGEST_NAP_NS;
+    }
+}
+
+ms_status_t ms_fence_wait(void *ctx, ms_fence_t fence, uint64_t timeout_ns)
+{
+    const int cancellation = ms_cancel_hold();
+    ms_status_t status = wait_for(ctx, fence, timeout_ns);
+    ms_cancel_let(cancellation);
+    return status;
+}
+
+/* Queues the wait for one event on the stream, which is in use. */
+static CUresult wait_on(CUstream stream, const struct event *event)
+{
+    if (!event->handle || !ms_context_use(event->context)) {
+        return event->context->dead ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    }
+    CUresult result = ms_driver()->cuStreamWaitEvent(stream, event->handle, CU_EVENT_WAIT_DEFAULT);
+    ms_context_leave(event->context);
+    return result;
+}
+
+ms_status_t ms_fence_stream_wait(void *ctx, ms_stream_t stream, ms_fence_t fence)
+{
+    (void)ctx;
+    struct fence *m = (struct fence *)(uintptr_t)fence;
+    struct ms_stream_use use;
+    if (!ms_capture_hold_off()) {
+        return MS_ERR_NOT_SUPPORTED;
+    }
+    if (!ms_stream_enter(stream, &use)) {
+        ms_capture_let_on();
+        return MS_ERR_NOT_SUPPORTED;
+    }
+    CUresult result = CUDA_SUCCESS;
+    ms_lock_acquire(&m->lock);
+    for (const struct event *e = m->events; e && result == CUDA_SUCCESS; e = e->next) {
+        result = wait_on(use.handle, e);
+    }
+    ms_lock_release(&m->lock);
+    ms_stream_leave(&use);
+    ms_capture_let_on();
+    return ms_status_from(result);
+}
+
+static void drop_all(struct fence *fence)
+{
+    while (fence->events) {
+        struct event *event = fence->events;
+        fence->events = event->next;
+        event_put(event);
+    }
+}
+
+void ms_fence_release(void *ctx, ms_fence_t fence)
+{
+    (void)ctx;
+    struct fence *m = (struct fence *)(uintptr_t)fence;
+    drop_all(m);
+    free(m);
+}
+
+/* --- what cudaFree does ----------------------------------------------------------------------- */
+
+static bool has_unrecorded(const struct fence *fence)
+{
+    const struct event *event = fence->events;
+    while (event && event->handle) {
+        event = event->next;
+    }
+    return event != NULL;
+}
+
+/* The thread is in relaxed mode: events may be asked while something captures, but not recorded for
+ * a whole context. What then is not recorded is not waited for. */
+static CUresult check(struct fence *fence)
+{
+    if (!has_unrecorded(fence)) {
+        return drop_done(fence);
+    }
+    if (!ms_capture_hold_off()) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = drop_done(fence);
+    ms_capture_let_on();
+    return result;
+}
+
+static CUresult wait_until_done(struct fence *fence)
+{
+    uint64_t nap_ns = FIRST_NAP_NS;
+    CUresult result = check(fence);
+    for (unsigned i = 1; i < LOOKS_AT_ONCE && result == CUDA_ERROR_NOT_READY; i++) {
+        result = check(fence);
+    }
+    while (result == CUDA_ERROR_NOT_READY) {
+        nanosleep(&(struct timespec){.tv_nsec = (long)nap_ns}, NULL);
+        nap_ns = nap_ns * 2 < LONGEST_NAP_NS ? nap_ns * 2 : LONGEST_NAP_NS;
+        result = check(fence);
+    }
+    return result;
+}
+
+/* The fence is the calling thread's own, so nobody locks it. */
+static CUresult record_and_wait(const struct ms_device *device)
+{
+    struct fence fence = {.events = NULL};
+    CUresult result = CUDA_SUCCESS;
+    if (!ms_capture_hold_off()) {
+        return CUDA_SUCCESS;
+    }
+    for (struct ms_context *c = ms_context_first(); c && result == CUDA_SUCCESS; c = c->next) {
+        if (c->device == device && ms_context_hold_live(c)) {
+            result = record_context(&fence, c);
+            /* One that another thread destroys meanwhile. */
+            result = result == CUDA_ERROR_INVALID_HANDLE ? CUDA_SUCCESS : result;
+            ms_context_let(c);
+        }
+    }
+    ms_capture_let_on();
+    if (result == CUDA_SUCCESS) {
+        result = wait_until_done(&fence);
+    } else if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && ms_captures_running()) {
+        result = CUDA_SUCCESS; /* a capture begins: as if it had begun before */
+    }
+    drop_all(&fence);
+    return result;
+}
+
+CUresult ms_fences_wait_for_work(const struct ms_device *device)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    CUresult result = ms_driver()->cuThreadExchangeStreamCaptureMode(&mode);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    const int cancellation = ms_cancel_hold();
+    result = record_and_wait(device);
+    ms_cancel_let(cancellation);
+    (void)ms_driver()->cuThreadExchangeStreamCaptureMode(&mode);
+    return result;
+}
+
+/* An event's query is such a call, and changes nothing else. */
+CUresult ms_fences_ask_permission(struct ms_context *context)
+{
+    if (!ms_context_use(context)) {
+        return CUDA_SUCCESS; /* about to be destroyed: the call itself will see */
+    }
+    struct event *event = event_get(context);
+    CUresult result = event ? ms_driver()->cuEventQuery(event->handle) : CUDA_ERROR_OUT_OF_MEMORY;
+    ms_context_leave(context);
+    if (event) {
+        event_put(event);
+    }
+    return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
+}
+
+/* --- what destroyed streams leave ------------------------------------------------------------- */
+
+/* False: none could be made. The context is in use. */
+static bool need_heir(struct ms_context *context)
+{
+    CUstream handle = NULL;
+    struct ms_stream_view view;
+    ms_stream_t none = 0;
+    if (context->heir != 0) {
+        return true;
+    }
+    if (MS_REAL(cuStreamCreate)(&handle, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+        return false;
+    }
+    /* Where another thread was quicker, this one stays, empty, as long as the context. */
+    bool known = ms_stream_resolve(handle, false, &view) == CUDA_SUCCESS;
+    if (known) {
+        atomic_compare_exchange_strong(&context->heir, &none, view.id);
+    } else {
+        (void)MS_REAL(cuStreamDestroy_v2)(handle);
+    }
+    return known;
+}
+
+/* The context of both is in use. */
+static bool hand_over(struct ms_context *context, CUstream stream)
+{
+    struct ms_stream_use heir;
+    if (!need_heir(context) || !ms_stream_enter(context->heir, &heir)) {
+        return false;
+    }
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    struct event *event = event_get(context);
+    if (event) {
+        result = ms_driver()->cuEventRecord(event->handle, stream);
+        if (result == CUDA_SUCCESS) {
+            result = wait_on(heir.handle, event);
+        }
+        event_put(event);
+    }
+    ms_stream_leave(&heir);
+    return result == CUDA_SUCCESS;
+}
+
+static bool has_work(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return ms_driver()->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE &&
+           ms_driver()->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+}
+
+/* The scope lets these calls through where another stream captures. Without an heir the work is
+ * waited for, as long as a request would wait for it. */
+void ms_fences_inherit(struct ms_context *context, ms_stream_t stream)
+{
+    struct ms_stream_use use;
+    const bool held_off = ms_capture_hold_off();
+    if (ms_stream_enter(stream, &use)) {
+        uint64_t end_ns = ms_clock_ns() + ms_options()->wait_ns;
+        if (has_work(use.handle) && !hand_over(context, use.handle)) {
+            while (has_work(use.handle) && ms_clock_ns() < end_ns) {
+                nanosleep(&(struct timespec){.tv_nsec = LONGEST_NAP_NS}, NULL);
+            }
+        }
+        ms_stream_leave(&use);
+    }
+    if (held_off) {
+        ms_capture_let_on();
+    }
+}
+
+void ms_fences_forget(const struct ms_context *context)
+{
+    ms_lock_acquire(MS_LOCK(FENCES));
+    struct event **slot = &spare;
+    while (*slot) {
+        struct event *event = *slot;
+        if (event->context == context) {
+            *slot = event->next;
+            spare_count--;
+            event_free(event);
+        } else {
+            slot = &event->next;
+        }
+    }
+    ms_lock_release(MS_LOCK(FENCES));
+}

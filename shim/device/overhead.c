@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Measuring, and the charges of contexts. */
+#include "shim/device/overhead.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include "shim/device/context.h"
+#include "shim/device/nvml.h"
+#include "shim/device/stream.h"
+#include "shim/driver/driver.h"
+#include "shim/process/session.h"
+
+#define LOOKS          4
+#define LOOKS_APART_NS 1000000
+
+/* Contexts of current devices and drivers take 250 to 600 MiB. Used only where neither the driver
+ * nor NVML could be asked before the context was there. */
+#define GUESS_BYTES (512ULL << 20)
+
+static bool used_by_driver(struct ms_device *device, uint64_t *used_bytes)
+{
+    if (!ms_context_any(device) || ms_captures_running()) {
+        return false;
+    }
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    struct ms_scope scope;
+    ms_scope_enter(device, &scope);
+    CUresult result = MS_REAL(cuMemGetInfo_v2)(&free_bytes, &total_bytes);
+    ms_scope_leave(&scope);
+    if (result != CUDA_SUCCESS || free_bytes > total_bytes) {
+        return false;
+    }
+    *used_bytes = total_bytes - free_bytes;
+    return true;
+}
+
+bool ms_device_used_bytes(struct ms_device *device, uint64_t *used_bytes)
+{
+    return used_by_driver(device, used_bytes) || ms_nvml_used_bytes(device->uuid, used_bytes);
+}
+
+/* False: NVML does not say; nor, in *own_bytes, where this process is not in its list. */
+static bool used_by_own(const struct ms_device *device, uint64_t *own_bytes)
+{
+    return ms_nvml_own_bytes(device->uuid, own_bytes);
+}
+
+void ms_measure_begin(struct ms_device *device, struct ms_measure *measure)
+{
+    *measure = (struct ms_measure){0};
+    if (!device || ms_captures_running()) {
+        return;
+    }
+    measure->device = device;
+    measure->charged_bytes = atomic_load(&device->budget.charged_bytes);
+    measure->own_known = used_by_own(device, &measure->own_bytes);
+    if (measure->own_known && measure->own_bytes != 0) {
+        measure->by = MS_MEASURE_BY_OWN;
+    } else if (used_by_driver(device, &measure->used_bytes)) {
+        measure->by = MS_MEASURE_BY_DRIVER;
+    } else if (ms_nvml_used_bytes(device->uuid, &measure->used_bytes)) {
+        measure->by = MS_MEASURE_BY_NVML;
+    }
+}
+
+/* What is more in use than at the beginning, as far as that is plausible. False: not known. */
+static bool compare(const struct ms_measure *measure, int64_t *more_bytes)
+{
+    struct ms_device *device = measure->device;
+    uint64_t now_bytes = 0;
+    /* A process with its first context comes into the list with it. */
+    if (measure->own_known && used_by_own(device, &now_bytes) && now_bytes != 0) {
+        *more_bytes = (int64_t)(now_bytes - measure->own_bytes);
+        return true;
+    }
+    if (measure->by == MS_MEASURE_BY_OWN || measure->by == MS_MEASURE_NOTHING ||
+        !(measure->by == MS_MEASURE_BY_NVML ? ms_nvml_used_bytes(device->uuid, &now_bytes)
+                                            : used_by_driver(device, &now_bytes))) {
+        return false;
+    }
+    *more_bytes = (int64_t)(now_bytes - measure->used_bytes);
+    if (*more_bytes > (int64_t)MS_OVERHEAD_MOST_BYTES) {
+        *more_bytes = (int64_t)MS_OVERHEAD_MOST_BYTES;
+    }
+    return true;
+}
+
+int64_t ms_measure_end(const struct ms_measure *measure)
+{
+    int64_t more_bytes = 0;
+    if (!measure->device || ms_captures_running() || !compare(measure, &more_bytes)) {
+        return 0;
+    }
+    uint64_t charged = atomic_load(&measure->device->budget.charged_bytes);
+    return more_bytes - (int64_t)(charged - measure->charged_bytes);
+}
+
+static void impose(struct ms_context *context, uint64_t bytes)
+{
+    atomic_fetch_add(&context->charged_bytes, bytes);
+    ms_budget_impose(&context->device->budget, MS_OWNER_CONTEXT, bytes);
+}
+
+static void record(struct ms_context *context, enum ms_charge_reason reason, uint64_t bytes)
+{
+    ms_device_note_charge(context->device, true, MS_OWNER_CONTEXT, reason, 0, bytes, 0);
+    ms_device_check_thresholds(context->device);
+}
+
+/* Between the look at what is in use and the charge nobody else may look: both would see the same
+ * bytes, and charge them. No other lock is taken meanwhile. */
+int64_t ms_measure_charge(const struct ms_measure *measure, struct ms_context *context,
+                          enum ms_charge_reason reason)
+{
+    while (atomic_flag_test_and_set_explicit(&context->device->measuring, memory_order_acquire)) {
+        sched_yield();
+    }
+    int64_t taken = ms_measure_end(measure);
+    if (taken > 0) {
+        impose(context, (uint64_t)taken);
+    }
+    atomic_flag_clear_explicit(&context->device->measuring, memory_order_release);
+    if (taken > 0) {
+        record(context, reason, (uint64_t)taken);
+    }
+    return taken;
+}
+
+void ms_overhead_charge(struct ms_context *context, enum ms_charge_reason reason, uint64_t bytes)
+{
+    if (bytes != 0) {
+        impose(context, bytes);
+        record(context, reason, bytes);
+    }
+}
+
+void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason reason, uint64_t bytes)
+{
+    /* Never more than is charged: two who measure at once may both see what one gave back. */
+    uint64_t held = atomic_load(&context->charged_bytes);
+    uint64_t back = 0;
+    do {
+        back = bytes < held ? bytes : held;
+    } while (!atomic_compare_exchange_weak(&context->charged_bytes, &held, held - back));
+    if (back != 0) {
+        ms_device_note_charge(context->device, false, MS_OWNER_CONTEXT, reason, 0, back, 0);
+        ms_device_discharge(context->device, MS_OWNER_CONTEXT, back);
+    }
+}
+
+/* --- looking again ---------------------------------------------------------------------------- */
+
+static uint64_t above(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* Device chunks that the pool holds. Not what it is charged with: that is charged before the driver
+ * is asked, and for pages of a framework that nothing stands behind yet. */
+static uint64_t pool_bytes(const struct ms_device *device)
+{
+    struct ms_pool_stats stats = {0};
+    if (device->pool) {
+        ms_pool_stats(device->pool, &stats);
+    }
+    return stats.reserved_bytes;
+}
+
+/* What contexts are charged with and cannot have: with the pool's chunks it is more than this
+ * process uses, or, where nobody says what that is, more than everybody uses. 0 where chunks came
+ * or went meanwhile. */
+static uint64_t surplus_bytes(struct ms_device *device)
+{
+    const uint64_t contexts = atomic_load(&device->budget.by_owner_bytes[MS_OWNER_CONTEXT]);
+    const uint64_t pool = pool_bytes(device);
+    uint64_t used_bytes = 0;
+    if (!(used_by_own(device, &used_bytes) && used_bytes != 0) &&
+        !ms_device_used_bytes(device, &used_bytes)) {
+        return 0;
+    }
+    const uint64_t surplus = above(contexts + pool, used_bytes);
+    if (pool_bytes(device) != pool) {
+        return 0;
+    }
+    return surplus < contexts ? surplus : contexts;
+}
+
+/* The least of several looks: a chunk that is being given back is counted a moment too long. */
+static uint64_t lasting_surplus_bytes(struct ms_device *device)
+{
+    const struct timespec apart = {.tv_nsec = LOOKS_APART_NS};
+    uint64_t surplus = surplus_bytes(device);
+    for (int look = 1; look < LOOKS && surplus != 0; look++) {
+        (void)nanosleep(&apart, NULL);
+        uint64_t now = surplus_bytes(device);
+        surplus = now < surplus ? now : surplus;
+    }
+    return surplus;
+}
+
+bool ms_overhead_give_back(struct ms_device *device)
+{
+    if (ms_captures_running() ||
+        atomic_flag_test_and_set_explicit(&device->measuring, memory_order_acquire)) {
+        return false;
+    }
+    const uint64_t surplus = lasting_surplus_bytes(device);
+    atomic_flag_clear_explicit(&device->measuring, memory_order_release);
+    uint64_t left = surplus;
+    for (struct ms_context *c = ms_context_first(); c && left != 0; c = c->next) {
+        uint64_t held = c->device == device ? atomic_load(&c->charged_bytes) : 0;
+        uint64_t back = held < left ? held : left;
+        ms_overhead_discharge(c, MS_CHARGE_CONTEXT, back);
+        left -= back;
+    }
+    return left != surplus;
+}
+
+uint64_t ms_overhead_guess(struct ms_device *device)
+{
+    uint64_t known = atomic_load(&device->first_overhead_bytes);
+    if (known != 0) {
+        return known;
+    }
+    uint64_t used_bytes = 0;
+    uint64_t charged = atomic_load(&device->budget.charged_bytes);
+    if (used_by_own(device, &used_bytes) && used_bytes != 0) {
+        return above(used_bytes, charged);
+    }
+    if (!ms_device_used_bytes(device, &used_bytes)) {
+        return 0;
+    }
+    uint64_t guess = above(used_bytes, charged);
+    return guess < GUESS_BYTES ? guess : GUESS_BYTES;
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Standing still: the gate is closed, what was queued before drains, and nothing waits longer than
+ * it was given.
+ *
+ * Most of what is queued drains while the gate is still open. It is then closed for a short time,
+ * in which the rest ends. Where that does not end, the gate opens again for about as long, for it
+ * may wait for a thread that is held, and then it is closed for twice the time: threads that queue
+ * work all the while cannot go on without end. */
+#include "shim/device/standstill.h"
+
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "allocator/base/cancel.h"
+#include "allocator/base/clock.h"
+#include "allocator/base/lock.h"
+#include "shim/device/context.h"
+#include "shim/device/device.h"
+#include "shim/device/driver_ops.h"
+#include "shim/device/stream.h"
+#include "shim/driver/driver.h"
+#include "shim/driver/gate.h"
+#include "shim/process/log.h"
+
+#define COPY_STREAMS 4u
+#define WAIT_TRIES   4u
+#define STREAMS_FEW  64u
+#define NAP_NS       50000u
+
+#define FIRST_OPEN_NS   10000000u
+#define FIRST_CLOSED_NS 250000000u
+#define MOST_CLOSED_NS  5000000000u
+#define LEAST_QUIET_NS  5000000000u /* also where requests wait for less */
+
+/* Of the standstill that is, or of the next. Held from halt to resume. */
+static int cancellation; /* as it was; held off as long, since nobody else would open the gate */
+
+/* Streams of ours, one set for each device, in its context of the time. */
+static struct copier {
+    struct ms_context *context; /* held */
+    CUstream streams[COPY_STREAMS];
+    unsigned next;
+    bool busy; /* copies are under way, in this scope */
+    struct ms_scope scope;
+    CUresult first_failure;
+} copiers[MS_DEVICES_MAX];
+
+static uint64_t left_ns(uint64_t end_ns)
+{
+    uint64_t now = ms_clock_ns();
+    return now < end_ns ? end_ns - now : 0;
+}
+
+/* How long a standstill is tried for. */
+struct trial {
+    uint64_t end_ns;       /* in all */
+    uint64_t quiet_end_ns; /* and where no stream runs empty before */
+    uint64_t quiet_ns;     /* how long that is */
+    uint64_t phase_end_ns; /* and with the gate open, or closed, this time */
+};
+
+static struct trial begin_trial(uint64_t timeout_ns)
+{
+    uint64_t now = ms_clock_ns();
+    uint64_t quiet = ms_options()->wait_ns;
+    quiet = quiet > LEAST_QUIET_NS ? quiet : LEAST_QUIET_NS;
+    return (struct trial){
+        .end_ns = now + timeout_ns, .quiet_end_ns = now + quiet, .quiet_ns = quiet};
+}
+
+static uint64_t trial_left_ns(const struct trial *trial)
+{
+    return left_ns(trial->quiet_end_ns < trial->end_ns ? trial->quiet_end_ns : trial->end_ns);
+}
+
+static uint64_t phase_left_ns(const struct trial *trial)
+{
+    uint64_t in_all = trial_left_ns(trial);
+    uint64_t phase = left_ns(trial->phase_end_ns);
+    return phase < in_all ? phase : in_all;
+}
+
+static bool lock_until(uint64_t end_ns)
+{
+    while (!ms_lock_try(MS_LOCK(STANDSTILL))) {
+        if (left_ns(end_ns) == 0) {
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+    }
+    return true;
+}
+
+/* --- draining --------------------------------------------------------------------------------- */
+
+/* A stream that is gone is left to the fence, and so is what the driver answers besides that it is
+ * not ready. Nothing is asked while a stream captures: who has closed the gate looks for that. */
+static bool has_work(ms_stream_t stream)
+{
+    CUresult result = CUDA_SUCCESS;
+    struct ms_stream_use use;
+    if (!ms_capture_hold_off()) {
+        return false;
+    }
+    if (ms_stream_enter(stream, &use)) {
+        result = ms_driver()->cuStreamQuery(use.handle);
+        ms_stream_leave(&use);
+    }
+    ms_capture_let_on();
+    return result == CUDA_ERROR_NOT_READY;
+}
+
+/* Waits for a stream, within the limits. */
+static bool stream_empty(ms_stream_t stream, struct trial *trial)
+{
+    bool waited = false;
+    while (has_work(stream)) {
+        if (phase_left_ns(trial) == 0) {
+            return false;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+        waited = true;
+    }
+    if (waited) {
+        trial->quiet_end_ns = ms_clock_ns() + trial->quiet_ns;
+    }
+    return true;
+}
+
+/* A fence is work too, and a driver whose queue is full makes its caller wait for the device. So
+ * the streams that are known are asked first, which never waits, until they are empty. */
+static bool streams_empty(const struct ms_context *context, struct trial *trial)
+{
+    ms_stream_t few[STREAMS_FEW];
+    ms_stream_t *streams = few;
+    size_t count = ms_streams_of(context, few, STREAMS_FEW);
+    if (count > STREAMS_FEW) {
+        size_t room = count;
+        streams = calloc(room, sizeof *streams);
+        count = streams != NULL ? ms_streams_of(context, streams, room) : 0;
+        count = count < room ? count : room; /* others have come, with nothing in them */
+    }
+    bool empty = stream_empty(context->legacy_stream, trial);
+    for (size_t i = 0; i < count && empty; i++) {
+        empty = stream_empty(streams[i], trial);
+    }
+    if (streams != few) {
+        free(streams);
+    }
+    return empty;
+}
+
+static bool contexts_empty(struct trial *trial)
+{
+    bool empty = true;
+    for (struct ms_context *c = ms_context_first(); c != NULL && empty; c = c->next) {
+        if (ms_context_hold_live(c)) {
+            empty = streams_empty(c, trial);
+            ms_context_let(c);
+        }
+    }
+    return empty;
+}
+
+/* With the gate closed. */
+static ms_status_t drain(struct ms_device *device, struct trial *trial)
+{
+    ms_fence_t fence = 0;
+    if (!contexts_empty(trial)) {
+        return MS_ERR_NOT_READY;
+    }
+    ms_status_t status = ms_fence_take(device, MS_STREAM_DEVICE, &fence);
+    if (status != MS_OK) {
+        return status;
+    }
+    status = ms_fence_wait(device, fence, phase_left_ns(trial));
+    ms_fence_release(device, fence);
+    return status;
+}
+
+/* --- halt and resume -------------------------------------------------------------------------- */
+
+static bool refused(void)
+{
+    const char *why = ms_gate_refusal();
+    if (why != NULL) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "%s; so nothing is moved to host memory to make room in this process", why);
+    }
+    return why != NULL;
+}
+
+static ms_status_t halt_locked(struct ms_device *device, struct trial *trial)
+{
+    if (!ms_gate_close(phase_left_ns(trial))) {
+        return refused() ? MS_ERR_NOT_SUPPORTED : MS_ERR_NOT_READY;
+    }
+    /* Whoever was about to begin a capture has begun it, and nobody can any more. */
+    ms_status_t status = ms_captures_running() ? MS_ERR_NOT_SUPPORTED : drain(device, trial);
+    if (status == MS_OK) {
+        return MS_OK;
+    }
+    ms_gate_open();
+    /* What else the driver answers (a host function may not call it, a device that failed) is no
+     * moment for it either. */
+    return status == MS_ERR_NOT_READY ? MS_ERR_NOT_READY : MS_ERR_NOT_SUPPORTED;
+}
+
+/* MS_OK: the lock is held. */
+static ms_status_t halt_once(struct ms_device *device, struct trial *trial, uint64_t closed_ns)
+{
+    if (!lock_until(trial->end_ns)) {
+        return MS_ERR_NOT_READY;
+    }
+    trial->phase_end_ns = ms_clock_ns() + closed_ns;
+    ms_status_t status = halt_locked(device, trial);
+    if (status != MS_OK) {
+        ms_lock_release(MS_LOCK(STANDSTILL));
+    }
+    return status;
+}
+
+/* Half of it to one and a half times as long: the ranks of a job do this together. */
+static uint64_t about(uint64_t ns)
+{
+    uint64_t draw = (ms_clock_ns() ^ (uint64_t)getpid() << 32) * 0x9e3779b97f4a7c15u >> 54;
+    return ns / 2 + ns / 1024 * draw;
+}
+
+static ms_status_t halt(struct ms_device *device, struct trial *trial)
+{
+    uint64_t open_ns = FIRST_OPEN_NS;
+    uint64_t closed_ns = FIRST_CLOSED_NS;
+    for (;;) {
+        trial->phase_end_ns = ms_clock_ns() + open_ns;
+        (void)contexts_empty(trial);
+        ms_status_t status = halt_once(device, trial, closed_ns);
+        if (status != MS_ERR_NOT_READY || trial_left_ns(trial) == 0) {
+            return status;
+        }
+        open_ns = about(closed_ns);
+        closed_ns = closed_ns * 2 < MOST_CLOSED_NS ? closed_ns * 2 : MOST_CLOSED_NS;
+    }
+}
+
+ms_status_t ms_standstill_halt(void *ctx, uint64_t timeout_ns)
+{
+    struct trial trial = begin_trial(timeout_ns);
+    if (atomic_load_explicit(&ms_gate_thread.calls, memory_order_relaxed) != 0 ||
+        ms_captures_running() || refused()) {
+        return MS_ERR_NOT_SUPPORTED;
+    }
+    const int before = ms_cancel_hold();
+    ms_status_t status = halt(ctx, &trial);
+    if (status == MS_OK) {
+        cancellation = before;
+    } else {
+        ms_cancel_let(before);
+    }
+    return status;
+}
+
+void ms_standstill_resume(void *ctx)
+{
+    const int before = cancellation;
+    (void)ctx;
+    ms_gate_open();
+    ms_lock_release(MS_LOCK(STANDSTILL));
+    ms_cancel_let(before);
+}
+
+/* --- copies ----------------------------------------------------------------------------------- */
+
+static void note(struct copier *copier, CUresult result)
+{
+    if (copier->first_failure == CUDA_SUCCESS) {
+        copier->first_failure = result;
+    }
+}
+
+/* The streams of a context that died went with it. The context is current. */
+static CUresult prepare(struct copier *copier, struct ms_context *context)
+{
+    if (copier->context == context) {
+        return CUDA_SUCCESS;
+    }
+    if (copier->context != NULL) {
+        ms_context_let(copier->context);
+    }
+    *copier = (struct copier){.context = NULL};
+    for (unsigned i = 0; i < COPY_STREAMS; i++) {
+        CUresult result = MS_REAL(cuStreamCreate)(&copier->streams[i], CU_STREAM_NON_BLOCKING);
+        if (result != CUDA_SUCCESS) {
+            while (i-- > 0) {
+                (void)MS_REAL(cuStreamDestroy_v2)(copier->streams[i]);
+            }
+            return result;
+        }
+    }
+    ms_context_hold(context);
+    copier->context = context;
+    return CUDA_SUCCESS;
+}
+
+/* From the first copy until all are waited for, by the same thread, the context is current and in
+ * use. */
+static CUresult begin_copies(struct copier *copier, const struct ms_device *device)
+{
+    struct ms_context *context = ms_context_any_awaited(device);
+    if (context == NULL) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    struct ms_scope scope;
+    bool entered = ms_scope_enter_context(context, &scope);
+    ms_context_leave(context);
+    CUresult result = entered ? prepare(copier, context) : CUDA_ERROR_NOT_SUPPORTED;
+    copier->busy = result == CUDA_SUCCESS;
+    if (copier->busy) {
+        copier->scope = scope;
+    } else if (entered) {
+        ms_scope_leave(&scope);
+    }
+    return result;
+}
+
+ms_status_t ms_standstill_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t bytes)
+{
+    const struct ms_device *device = ctx;
+    struct copier *copier = &copiers[device->ordinal];
+    CUresult result = copier->busy ? CUDA_SUCCESS : begin_copies(copier, device);
+    if (result == CUDA_SUCCESS) {
+        CUstream stream = copier->streams[copier->next++ % COPY_STREAMS];
+        result = MS_REAL(cuMemcpyAsync)(to, from, bytes, stream);
+        note(copier, result);
+    }
+    return ms_status_from(result);
+}
+
+/* A wait that failed may not have waited, and what a copy still reads or writes must not be
+ * unmapped: only a device that is lost fails every time. */
+static CUresult wait_for(CUstream stream)
+{
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (unsigned tries = 0; result != CUDA_SUCCESS && tries < WAIT_TRIES; tries++) {
+        result = ms_driver()->cuStreamSynchronize(stream);
+    }
+    return result;
+}
+
+/* Waits as long as it takes: nothing but these copies is in the streams. */
+ms_status_t ms_standstill_copy_wait(void *ctx)
+{
+    const struct ms_device *device = ctx;
+    struct copier *copier = &copiers[device->ordinal];
+    if (!copier->busy) {
+        return MS_OK;
+    }
+    for (unsigned i = 0; i < COPY_STREAMS; i++) {
+        note(copier, wait_for(copier->streams[i]));
+    }
+    ms_scope_leave(&copier->scope);
+    copier->busy = false;
+    CUresult result = copier->first_failure;
+    copier->first_failure = CUDA_SUCCESS;
+    return ms_status_from(result);
+}

@@ -1,0 +1,610 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Stream ids, the default streams of both flavours, and captures. */
+#include "shim/device/stream.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "allocator/base/cancel.h"
+#include "allocator/base/lock.h"
+#include "shim/device/device.h"
+#include "shim/device/driver_ops.h"
+#include "shim/driver/driver.h"
+#include "shim/driver/gate.h"
+#include "shim/process/hot.h"
+#include "shim/process/log.h"
+#include "shim/process/process.h"
+
+#define BUCKETS            1024u
+#define HOLD_OFF_YIELDS    100u /* a record takes no longer, but where a queue is full */
+#define HOLD_OFF_NAP_NS    50000u
+#define THREAD_STREAM_HITS 4u
+#define DESTROY_NAPS       2000u /* so often a destroyed stream's users are waited for */
+#define DESTROY_NAP_NS     50000u
+
+enum stream_kind { CREATED, LEGACY, PER_THREAD };
+
+struct stream {
+    ms_stream_t id;
+    CUstream handle;
+    struct ms_context *context;
+    struct stream *next_by_handle, *next_by_id;
+    uint64_t thread; /* of a per-thread default stream, else 0 */
+    enum stream_kind kind;
+    bool capturing;
+    bool unlinked;  /* its last user frees it */
+    uint32_t users; /* between ms_stream_enter and ms_stream_leave */
+    /* The program has destroyed the stream and did not wait for its users: the last one asks the
+     * driver. */
+    CUresult (*destroy)(CUstream);
+};
+
+static struct stream *by_handle[BUCKETS]; /* only CREATED ones: the others share two handles */
+static struct stream *by_id[BUCKETS];
+static _Atomic ms_stream_t last_id;
+static _Atomic uint64_t last_thread;
+static _Atomic uint64_t epoch; /* moves on when a stream goes: what a thread remembers is void */
+MS_HOT_DATA static _Atomic int captures; /* streams that capture, or are about to */
+static _Atomic int hold_offs; /* threads between ms_capture_hold_off and ms_capture_let_on */
+
+/* What a thread remembers, so that the same stream again costs no lock. */
+struct memory {
+    uint64_t epoch;
+    CUstream handle;
+    struct ms_stream_view view;
+    struct {
+        ms_stream_t legacy; /* by which the context is known */
+        ms_stream_t id;
+    } own[THREAD_STREAM_HITS];
+    unsigned own_next;
+    uint64_t thread;
+};
+static _Thread_local struct memory memory __attribute__((tls_model("initial-exec")));
+
+static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_end_key;
+static bool thread_ends_seen;
+
+static size_t bucket_of(uint64_t value)
+{
+    return (size_t)((value * 0x9e3779b97f4a7c15ULL) >> 54);
+}
+
+ms_stream_t ms_stream_new_id(void)
+{
+    return atomic_fetch_add(&last_id, 1) + 1;
+}
+
+static struct stream *find_by_handle(CUstream handle)
+{
+    struct stream *s = by_handle[bucket_of((uint64_t)(uintptr_t)handle)];
+    while (s && s->handle != handle) {
+        s = s->next_by_handle;
+    }
+    return s;
+}
+
+static struct stream *find_by_id(ms_stream_t id)
+{
+    struct stream *s = by_id[bucket_of(id)];
+    while (s && s->id != id) {
+        s = s->next_by_id;
+    }
+    return s;
+}
+
+static void link_locked(struct stream *s)
+{
+    struct stream **slot = &by_id[bucket_of(s->id)];
+    s->next_by_id = *slot;
+    *slot = s;
+    if (s->kind == CREATED) {
+        slot = &by_handle[bucket_of((uint64_t)(uintptr_t)s->handle)];
+        s->next_by_handle = *slot;
+        *slot = s;
+    }
+}
+
+/* What threads remember is void afterwards. */
+static void unlink_locked(struct stream *s)
+{
+    struct stream **slot = &by_id[bucket_of(s->id)];
+    while (*slot != s) {
+        slot = &(*slot)->next_by_id;
+    }
+    *slot = s->next_by_id;
+    if (s->kind == CREATED) {
+        slot = &by_handle[bucket_of((uint64_t)(uintptr_t)s->handle)];
+        while (*slot != s) {
+            slot = &(*slot)->next_by_handle;
+        }
+        *slot = s->next_by_handle;
+    }
+    atomic_fetch_add(&epoch, 1);
+}
+
+/* Unlinked. Under the lock. */
+static void forget_locked(struct stream *s)
+{
+    if (s->capturing) {
+        atomic_fetch_sub(&captures, 1);
+    }
+    s->unlinked = true;
+    if (s->users == 0) {
+        free(s);
+    }
+}
+
+static struct stream *new_stream(enum stream_kind kind, CUstream handle, struct ms_context *context)
+{
+    struct stream *s = calloc(1, sizeof *s);
+    if (s) {
+        s->id = ms_stream_new_id();
+        s->handle = handle;
+        s->context = context;
+        s->kind = kind;
+    }
+    return s;
+}
+
+void ms_stream_add_legacy(struct ms_context *context)
+{
+    struct stream *s = new_stream(LEGACY, CU_STREAM_LEGACY, context);
+    if (!s) {
+        context->legacy_stream = ms_stream_new_id(); /* unknown by id: fenced as the device is */
+        return;
+    }
+    context->legacy_stream = s->id;
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    link_locked(s);
+    ms_lock_release(MS_LOCK(STREAMS));
+}
+
+/* A handle without a record: created by a call that is not hooked, or just now. */
+static CUresult adopt(CUstream handle, struct ms_stream_view *out)
+{
+    CUcontext owner = NULL;
+    CUresult result = ms_driver()->cuStreamGetCtx(handle, &owner);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct ms_context *context = NULL;
+    result = ms_context_of(owner, &context);
+    if (!context) {
+        return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;
+    }
+    struct stream *fresh = new_stream(CREATED, handle, context);
+    if (!fresh) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    struct stream *s = find_by_handle(handle);
+    if (s && s->context->dead) {
+        unlink_locked(s);
+        forget_locked(s);
+        s = NULL;
+    }
+    if (!s) {
+        link_locked(fresh);
+        s = fresh;
+        fresh = NULL;
+    }
+    *out = (struct ms_stream_view){s->id, s->context};
+    ms_lock_release(MS_LOCK(STREAMS));
+    free(fresh);
+    return CUDA_SUCCESS;
+}
+
+/* --- the per-thread default streams --------------------------------------------------------- */
+
+static void thread_ended(void *value)
+{
+    uint64_t thread = (uint64_t)(uintptr_t)value;
+    while (!ms_process_inert()) {
+        ms_lock_acquire(MS_LOCK(STREAMS));
+        struct stream *s = NULL;
+        for (size_t b = 0; b < BUCKETS && !s; b++) {
+            s = by_id[b];
+            while (s && s->thread != thread) {
+                s = s->next_by_id;
+            }
+        }
+        ms_stream_t id = s ? s->id : 0;
+        struct ms_context *context = s ? s->context : NULL;
+        if (s) {
+            /* Gone from here on: its fence is the device's, since its handle names nothing on
+             * any other thread, and soon nothing on this one. */
+            unlink_locked(s);
+            forget_locked(s);
+        }
+        ms_lock_release(MS_LOCK(STREAMS));
+        if (!context) {
+            return;
+        }
+        ms_device_stream_gone(context->device, id);
+    }
+}
+
+static void make_thread_end_key(void)
+{
+    thread_ends_seen = pthread_key_create(&thread_end_key, thread_ended) == 0;
+}
+
+static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
+{
+    const ms_stream_t legacy = context->legacy_stream;
+    for (unsigned i = 0; i < THREAD_STREAM_HITS; i++) {
+        if (memory.own[i].legacy == legacy && !context->dead) {
+            *out = memory.own[i].id;
+            return CUDA_SUCCESS;
+        }
+    }
+    if (memory.thread == 0) {
+        memory.thread = atomic_fetch_add(&last_thread, 1) + 1;
+        pthread_once(&thread_end_once, make_thread_end_key);
+        if (thread_ends_seen) { /* else its stream stays known, and is fenced as the device is */
+            pthread_setspecific(thread_end_key, (void *)(uintptr_t)memory.thread);
+        }
+    }
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    struct stream *s = NULL;
+    for (size_t b = 0; b < BUCKETS && !s; b++) {
+        s = by_id[b];
+        while (s && (s->thread != memory.thread || s->context != context)) {
+            s = s->next_by_id;
+        }
+    }
+    if (!s) {
+        s = new_stream(PER_THREAD, CU_STREAM_PER_THREAD, context);
+        if (s) {
+            s->thread = memory.thread;
+            link_locked(s);
+        }
+    }
+    *out = s ? s->id : 0;
+    ms_lock_release(MS_LOCK(STREAMS));
+    if (*out == 0) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    unsigned i = memory.own_next++ % THREAD_STREAM_HITS;
+    memory.own[i].legacy = legacy;
+    memory.own[i].id = *out;
+    return CUDA_SUCCESS;
+}
+
+/* --- resolving ------------------------------------------------------------------------------- */
+
+static CUstream plain_handle(CUstream handle, bool per_thread)
+{
+    if (handle) {
+        return handle;
+    }
+    return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+CUresult ms_stream_resolve(CUstream handle, bool per_thread, struct ms_stream_view *out)
+{
+    handle = plain_handle(handle, per_thread);
+    if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
+        CUresult result = ms_context_query(&out->context);
+        if (!out->context) {
+            return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;
+        }
+        if (handle == CU_STREAM_PER_THREAD) {
+            return resolve_own(out->context, &out->id);
+        }
+        out->id = out->context->legacy_stream;
+        return CUDA_SUCCESS;
+    }
+    uint64_t now = atomic_load(&epoch);
+    if (memory.handle == handle && memory.epoch == now && !memory.view.context->dead) {
+        *out = memory.view;
+        return CUDA_SUCCESS;
+    }
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    struct stream *s = find_by_handle(handle);
+    bool known = s && !s->context->dead;
+    if (known) {
+        *out = (struct ms_stream_view){s->id, s->context};
+    }
+    ms_lock_release(MS_LOCK(STREAMS));
+    if (!known) {
+        CUresult result = adopt(handle, out);
+        if (result != CUDA_SUCCESS) {
+            return result;
+        }
+    }
+    memory.handle = handle;
+    memory.view = *out;
+    memory.epoch = now;
+    return CUDA_SUCCESS;
+}
+
+/* The last user of a stream that is gone ends what its destroyer left. */
+static void let_record(struct stream *s)
+{
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    bool last = --s->users == 0 && s->unlinked;
+    ms_lock_release(MS_LOCK(STREAMS));
+    if (last && s->destroy) {
+        (void)s->destroy(s->handle);
+    }
+    if (last) {
+        free(s);
+    }
+}
+
+bool ms_stream_enter(ms_stream_t id, struct ms_stream_use *use)
+{
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    struct stream *s = find_by_id(id);
+    if (s && (s->kind != PER_THREAD || s->thread == memory.thread)) {
+        s->users++;
+    } else {
+        s = NULL;
+    }
+    ms_lock_release(MS_LOCK(STREAMS));
+    if (!s) {
+        return false;
+    }
+    if (!ms_scope_enter_context(s->context, &use->scope)) {
+        let_record(s);
+        return false;
+    }
+    use->handle = s->handle;
+    use->context = s->context;
+    use->record = s;
+    return true;
+}
+
+void ms_stream_leave(struct ms_stream_use *use)
+{
+    let_record(use->record);
+    ms_scope_leave(&use->scope);
+}
+
+size_t ms_streams_of(const struct ms_context *context, ms_stream_t *out, size_t count)
+{
+    size_t found = 0;
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    for (size_t b = 0; b < BUCKETS; b++) {
+        for (const struct stream *s = by_handle[b]; s; s = s->next_by_handle) {
+            if (s->context == context) {
+                if (found < count) {
+                    out[found] = s->id;
+                }
+                found++;
+            }
+        }
+    }
+    ms_lock_release(MS_LOCK(STREAMS));
+    return found;
+}
+
+void ms_streams_forget(const struct ms_context *context)
+{
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    for (size_t b = 0; b < BUCKETS; b++) {
+        struct stream *s = by_id[b];
+        while (s) {
+            struct stream *next = s->next_by_id;
+            if (s->context == context) {
+                unlink_locked(s);
+                forget_locked(s);
+            }
+            s = next;
+        }
+    }
+    ms_lock_release(MS_LOCK(STREAMS));
+}
+
+/* --- captures -------------------------------------------------------------------------------- */
+
+MS_HOT bool ms_captures_running(void)
+{
+    return atomic_load(&captures) != 0;
+}
+
+CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    *is_capturing = false;
+    if (!ms_captures_running()) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = ms_driver()->cuStreamIsCapturing(plain_handle(handle, per_thread), &status);
+    /* The legacy stream, while a blocking one captures: the application's own call meets the same,
+     * and is forwarded as that on a capturing stream. */
+    bool implicit = result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    *is_capturing = implicit || status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return implicit ? CUDA_SUCCESS : result;
+}
+
+bool ms_capture_hold_off(void)
+{
+    atomic_fetch_add(&hold_offs, 1);
+    if (ms_captures_running()) {
+        atomic_fetch_sub(&hold_offs, 1);
+        return false;
+    }
+    return true;
+}
+
+void ms_capture_let_on(void)
+{
+    atomic_fetch_sub(&hold_offs, 1);
+}
+
+/* Announces a capture, after what is done has been seen, and waits for whoever records an event
+ * just now: recorded for a whole context after the capture has begun, it would invalidate the
+ * capture (cuda.h, cuCtxRecordEvent). No event is recorded from the announcement on, so what is
+ * waited for is one record, which ends as soon as its queue has room, or the handing over of a
+ * destroyed stream's work, which takes no longer than a request may wait. */
+static void announce(void)
+{
+    const int cancellation = ms_cancel_hold();
+    atomic_fetch_add(&captures, 1);
+    for (unsigned tries = 0; atomic_load(&hold_offs) != 0; tries++) {
+        if (tries < HOLD_OFF_YIELDS) {
+            sched_yield();
+        } else {
+            nanosleep(&(struct timespec){.tv_nsec = HOLD_OFF_NAP_NS}, NULL);
+        }
+    }
+    ms_cancel_let(cancellation);
+}
+
+void ms_capture_announce(void)
+{
+    ms_devices_settle();
+    ms_gate_enter(); /* until the driver has begun it: none begins while contents move */
+    announce();
+}
+
+/* True where this changes what is noted of the stream. */
+static bool note_capturing(CUstream handle, bool per_thread, bool capturing)
+{
+    struct ms_stream_view view;
+    bool changed = false;
+    if (ms_stream_resolve(handle, per_thread, &view) == CUDA_SUCCESS) {
+        ms_lock_acquire(MS_LOCK(STREAMS));
+        struct stream *s = find_by_id(view.id);
+        changed = s && s->capturing != capturing;
+        if (changed) {
+            s->capturing = capturing;
+        }
+        ms_lock_release(MS_LOCK(STREAMS));
+    }
+    return changed;
+}
+
+CUresult ms_capture_begun(CUstream handle, bool per_thread, CUresult result)
+{
+    ms_gate_leave();
+    if (result != CUDA_SUCCESS || !note_capturing(handle, per_thread, true)) {
+        atomic_fetch_sub(&captures, 1);
+    }
+    return result;
+}
+
+/* A capture that was invalidated has ended although the call says otherwise; one that another
+ * thread must end has not. The driver knows which. */
+CUresult ms_capture_ended(CUstream handle, bool per_thread, CUresult result)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    bool goes_on = result != CUDA_SUCCESS &&
+                   ms_driver()->cuStreamIsCapturing(plain_handle(handle, per_thread), &status) ==
+                       CUDA_SUCCESS &&
+                   status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!goes_on && note_capturing(handle, per_thread, false)) {
+        atomic_fetch_sub(&captures, 1);
+    }
+    return result;
+}
+
+void ms_captures_unseen(void)
+{
+    static atomic_bool unseen;
+    if (!atomic_exchange(&unseen, true)) {
+        ms_devices_settle();
+        announce();
+        ms_log(MS_LOG_WARN, "the program may capture graphs in a way that memshim does not know: "
+                            "from here on memory is treated as while a graph is captured, and "
+                            "some of it may not serve again");
+    }
+}
+
+/* The driver is not asked about a handle that may be none. The legacy stream is never captured. */
+static bool is_known(CUstream handle)
+{
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    bool known = handle == CU_STREAM_PER_THREAD || find_by_handle(handle) != NULL;
+    ms_lock_release(MS_LOCK(STREAMS));
+    return known;
+}
+
+void ms_capture_begins(CUstream handle)
+{
+    if (!is_known(plain_handle(handle, true))) {
+        ms_captures_unseen();
+        return;
+    }
+    ms_devices_settle();
+    announce();
+    if (!note_capturing(handle, true, true)) {
+        atomic_fetch_sub(&captures, 1); /* it captures already */
+    }
+}
+
+/* --- destruction ------------------------------------------------------------------------------ */
+
+/* Whether the record, unlinked, has users still; where it has after a while, they are left to
+ * destroy the stream. A use is one call of the driver's, which returns at once but where a queue is
+ * full: then it may wait for what the program does next. */
+static bool left_to_users(struct stream *s, CUresult (*real)(CUstream))
+{
+    for (unsigned naps = 0;; naps++) {
+        ms_lock_acquire(MS_LOCK(STREAMS));
+        bool used = s->users != 0;
+        bool leave = used && naps == DESTROY_NAPS;
+        if (leave) {
+            s->destroy = real;
+            forget_locked(s);
+        }
+        ms_lock_release(MS_LOCK(STREAMS));
+        if (!used || leave) {
+            return leave;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = DESTROY_NAP_NS}, NULL);
+    }
+}
+
+/* The record is out of the tables before the driver is asked: as soon as that has forgotten the
+ * stream, another may get its handle. */
+static CUresult destroy_known(ms_stream_t id, CUstream handle, CUresult (*real)(CUstream))
+{
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    struct stream *s = find_by_id(id);
+    if (s) {
+        unlink_locked(s);
+    }
+    ms_lock_release(MS_LOCK(STREAMS));
+    if (s && left_to_users(s, real)) {
+        return CUDA_SUCCESS; /* as of a stream whose work is not done (cuda.h, cuStreamDestroy) */
+    }
+    CUresult result = real(handle);
+    if (s) {
+        ms_lock_acquire(MS_LOCK(STREAMS));
+        if (result == CUDA_SUCCESS) {
+            forget_locked(s);
+        } else {
+            link_locked(s);
+        }
+        ms_lock_release(MS_LOCK(STREAMS));
+    }
+    return result;
+}
+
+/* The pool takes its fences while the stream can still be fenced, and what is still queued then
+ * belongs to the context. */
+CUresult ms_stream_destroy(CUstream handle, CUresult (*real)(CUstream))
+{
+    ms_stream_t id = 0;
+    struct ms_context *context = NULL;
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    struct stream *s = find_by_handle(handle);
+    if (s) {
+        id = s->id;
+        context = s->context;
+    }
+    ms_lock_release(MS_LOCK(STREAMS));
+    if (!context) {
+        return real(handle);
+    }
+    ms_device_stream_gone(context->device, id);
+    ms_fences_inherit(context, id);
+    return destroy_known(id, handle, real);
+}

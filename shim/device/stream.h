@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams by ids that are never used again, and who captures. */
+#ifndef MEMSHIM_SHIM_DEVICE_STREAM_H
+#define MEMSHIM_SHIM_DEVICE_STREAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/device/device_ops.h"
+#include "shim/device/context.h"
+
+/* What a stream argument means: with the per-thread flavour of a function (_ptsz, _ptds) the null
+ * stream is the calling thread's default stream, otherwise the context's legacy one. */
+struct ms_stream_view {
+    ms_stream_t id;
+    struct ms_context *context;
+};
+
+/* Resolves a stream argument. CUDA_SUCCESS, or the driver's own error for a handle that it does
+ * not know or for a default stream without a current context. */
+CUresult ms_stream_resolve(CUstream handle, bool per_thread, struct ms_stream_view *out);
+
+/* A use of a stream by its id, on the calling thread, with its context current and in use: its
+ * handle is the driver's until the use ends, also where the program destroys the stream meanwhile.
+ * It lasts for one call of the driver's. */
+struct ms_stream_use {
+    CUstream handle;
+    struct ms_context *context;
+    struct ms_scope scope;
+    struct stream *record;
+};
+
+/* False, and nothing to leave: the stream is gone, belongs to another thread, or its context cannot
+ * be used (ms_context_use). */
+bool ms_stream_enter(ms_stream_t id, struct ms_stream_use *use);
+void ms_stream_leave(struct ms_stream_use *use);
+
+/* Up to `count` ids of streams of the context that were created by handle; returns how many there
+ * are. */
+size_t ms_streams_of(const struct ms_context *context, ms_stream_t *out, size_t count);
+
+/* A new id, for the legacy default stream of a new context. */
+ms_stream_t ms_stream_new_id(void);
+void ms_stream_add_legacy(struct ms_context *context);
+
+/* The context is gone, and its streams with it. */
+void ms_streams_forget(const struct ms_context *context);
+
+/* True while any stream of the process captures. */
+bool ms_captures_running(void);
+
+/* Whether this very stream captures. Asks the driver, but only while any stream captures; an error
+ * is the driver's. */
+CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing);
+
+/* Between begin and end no capture can start: what would invalidate a capture (an event recorded
+ * for a whole context) is done in between. False, and nothing to end, while something captures. */
+bool ms_capture_hold_off(void);
+void ms_capture_let_on(void);
+
+/* Around a call that begins or ends a capture; the latter two return the result that they are
+ * given. A capture that was announced ends where it did not begin. */
+void ms_capture_announce(void);
+CUresult ms_capture_begun(CUstream handle, bool per_thread, CUresult result);
+CUresult ms_capture_ended(CUstream handle, bool per_thread, CUresult result);
+
+/* Destroys the stream by this function of the driver's. */
+CUresult ms_stream_destroy(CUstream handle, CUresult (*real)(CUstream));
+
+/* A function of the driver's that memshim does not know is about to begin a capture on this stream:
+ * it counts as capturing until a capture of it is ended, or it is destroyed. A handle that is no
+ * known stream's: as ms_captures_unseen. */
+void ms_capture_begins(CUstream handle);
+
+/* Captures may begin unseen: from here on something captures at all times. */
+void ms_captures_unseen(void);
+
+#endif

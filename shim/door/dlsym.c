@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* glibc resolves RTLD_NEXT and RTLD_DEFAULT by the address that its caller will return to, so an
+ * ordinary wrapper would make it search from this library instead of from the application's. The
+ * exported functions are therefore a few instructions: they look at the name, and where it is none
+ * of ours they jump to the real function with stack and registers as they found them.
+ *
+ * They must be unversioned, as everything here is: glibc then binds versioned references to them
+ * too (a versioned definition would be skipped by references to another version). */
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "shim/door/entry.h"
+#include "shim/door/stubs.h"
+#include "shim/door/verbs.h"
+#include "shim/driver/gate.h"
+#include "shim/driver/next_dlsym.h"
+
+#ifndef __LP64__
+#    error "memshim supports 64-bit Linux only"
+#endif
+
+/* In the registers in which a structure of two words is returned. */
+struct answer {
+    void *address;
+    uintptr_t answered; /* 0: not ours, jump on */
+};
+
+__attribute__((visibility("hidden"))) struct answer ms_answer_dlsym(void *handle, const char *name);
+__attribute__((visibility("hidden"))) struct answer ms_answer_dlvsym(void *handle, const char *name,
+                                                                     const char *version);
+
+/* What the real function found, given the name is ours. Our own export is found where the search
+ * began in the global scope; it stands for the driver's only if the driver has it, and is in reach:
+ * loaded behind us in the global scope, or, for RTLD_DEFAULT, in a scope of the caller's own, which
+ * cannot be asked for from here and is taken for granted where libcuda is loaded at all. */
+static void *hook_for(void *found, void *handle, int row)
+{
+    if (found == NULL) {
+        return NULL;
+    }
+    const char *name = ms_hook_table[row].symbol;
+    bool driver_known = ms_entry_open() != &ms_real_none;
+    if (found == ms_hook_entry[row]) {
+        void *behind = ms_real_dlsym(RTLD_NEXT, name);
+        if (behind != NULL) {
+            ms_resolve_note_asked();
+            return found;
+        }
+        if (handle != RTLD_DEFAULT || !driver_known || ms_real_find(name) == NULL) {
+            return NULL; /* dlerror now says what it would say without us */
+        }
+    }
+    (void)dlerror(); /* nothing failed, as far as the caller can see */
+    ms_resolve_note_asked();
+    return found == ms_hook_entry[row] ? found : ms_hook_for(found, &(struct ms_query){name, 0, 0});
+}
+
+/* RTLD_NEXT means: what comes after the caller. For a caller before us that is our export, for one
+ * behind us (another interposer, asking for what it wraps) the driver's own: the real function
+ * finds out, by the jump. Only where nothing behind us and no driver has the function our export
+ * would be an invention: then the failed search is the answer, with its dlerror. */
+static bool nothing_next(int row)
+{
+    const char *name = ms_hook_table[row].symbol;
+    bool driver_has = ms_entry_open() != &ms_real_none && ms_real_find(name) != NULL;
+    return !driver_has && ms_real_dlsym(RTLD_NEXT, name) == NULL;
+}
+
+/* From a handle of libibverbs; nobody is known to ask for these in a scope. */
+static bool is_verb(void *handle, const char *name)
+{
+    return handle != RTLD_NEXT && handle != RTLD_DEFAULT && ms_verbs_known(name);
+}
+
+/* A function of the driver's that nobody knows; other libraries have names that begin with "cu",
+ * too. */
+static void *unknown_function(const char *name)
+{
+    return name != NULL && name[0] == 'c' && name[1] == 'u' && !ms_gate_is_harmless(name) &&
+                   ms_entry_open() != &ms_real_none
+               ? ms_real_find(name)
+               : NULL;
+}
+
+static bool is_found_by_caller(void *handle)
+{
+    return handle == RTLD_NEXT || handle == RTLD_DEFAULT;
+}
+
+/* What the real function found for a name without a row. Where it finds by the address of its
+ * caller (RTLD_NEXT, RTLD_DEFAULT) it is asked by the jump, and the answer is the driver's own. */
+static struct answer stub_for(void *function, void *handle, void *found, const char *name)
+{
+    if (function == NULL) {
+        return (struct answer){NULL, 0};
+    }
+    if (is_found_by_caller(handle)) {
+        ms_stub_lacking(name);
+        return (struct answer){NULL, 0};
+    }
+    return (struct answer){found == function ? ms_stub_for(name, found) : found, 1};
+}
+
+struct answer ms_answer_dlsym(void *handle, const char *name)
+{
+    ms_dlsym_t next = ms_next_dlsym_function();
+    if (is_verb(handle, name)) {
+        return (struct answer){ms_verbs_hook(name, next(handle, name)), 1};
+    }
+    int row = ms_hook_of_symbol(name);
+    if (row < 0) {
+        void *unknown = unknown_function(name);
+        bool ask = unknown != NULL && !is_found_by_caller(handle);
+        return stub_for(unknown, handle, ask ? next(handle, name) : NULL, name);
+    }
+    if (handle == RTLD_NEXT) {
+        return (struct answer){NULL, nothing_next(row)};
+    }
+    return (struct answer){hook_for(next(handle, name), handle, row), 1};
+}
+
+struct answer ms_answer_dlvsym(void *handle, const char *name, const char *version)
+{
+    (void)ms_next_dlsym_function();
+    ms_dlvsym_t next = atomic_load_explicit(&ms_next_dlvsym, memory_order_acquire);
+    if (is_verb(handle, name)) {
+        return (struct answer){ms_verbs_hook(name, next(handle, name, version)), 1};
+    }
+    int row = ms_hook_of_symbol(name);
+    if (row < 0) {
+        void *unknown = unknown_function(name);
+        bool ask = unknown != NULL && !is_found_by_caller(handle);
+        return stub_for(unknown, handle, ask ? next(handle, name, version) : NULL, name);
+    }
+    if (handle == RTLD_NEXT) {
+        return (struct answer){NULL, nothing_next(row)};
+    }
+    return (struct answer){hook_for(next(handle, name, version), handle, row), 1};
+}
+
+/* For a name that begins neither with "cu" nor with "ib", and once the target is known: a few
+ * compares and a jump.
+ * The frame keeps the arguments, and the stack aligned, around the call. */
+#if defined(__x86_64__)
+#    define EXPORT_JUMP(name, answer, target)       \
+        __asm__(".pushsection .text\n"              \
+                ".globl " name "\n"                 \
+                ".type " name ", @function\n"       \
+                ".p2align 4\n" name ":\n"           \
+                ".cfi_startproc\n"                  \
+                "    endbr64\n"                     \
+                "    movq " target "(%rip), %rax\n" \
+                "    testq %rax, %rax\n"            \
+                "    je 1f\n"                       \
+                "    testq %rsi, %rsi\n"            \
+                "    je 2f\n"                       \
+                "    cmpb $'c', (%rsi)\n"           \
+                "    je 4f\n"                       \
+                "    cmpb $'i', (%rsi)\n"           \
+                "    jne 2f\n"                      \
+                "    cmpb $'b', 1(%rsi)\n"          \
+                "    jne 2f\n"                      \
+                "    jmp 1f\n"                      \
+                "4:  cmpb $'u', 1(%rsi)\n"          \
+                "    jne 2f\n"                      \
+                "1:  subq $24, %rsp\n"              \
+                "    .cfi_adjust_cfa_offset 24\n"   \
+                "    movq %rdi, (%rsp)\n"           \
+                "    movq %rsi, 8(%rsp)\n"          \
+                "    movq %rdx, 16(%rsp)\n"         \
+                "    call " answer "\n"             \
+                "    movq %rdx, %rcx\n"             \
+                "    movq (%rsp), %rdi\n"           \
+                "    movq 8(%rsp), %rsi\n"          \
+                "    movq 16(%rsp), %rdx\n"         \
+                "    addq $24, %rsp\n"              \
+                "    .cfi_adjust_cfa_offset -24\n"  \
+                "    testq %rcx, %rcx\n"            \
+                "    jne 3f\n"                      \
+                "    movq " target "(%rip), %rax\n" \
+                "2:  jmp *%rax\n"                   \
+                "3:  ret\n"                         \
+                ".cfi_endproc\n"                    \
+                ".size " name ", . - " name "\n"    \
+                ".popsection\n")
+#else
+#    define EXPORT_JUMP(name, answer, target)             \
+        __asm__(".pushsection .text\n"                    \
+                ".globl " name "\n"                       \
+                ".type " name ", %function\n"             \
+                ".p2align 4\n" name ":\n"                 \
+                ".cfi_startproc\n"                        \
+                "    hint #34\n" /* bti c */              \
+                "    adrp x16, " target "\n"              \
+                "    ldr x16, [x16, #:lo12:" target "]\n" \
+                "    cbz x16, 1f\n"                       \
+                "    cbz x1, 2f\n"                        \
+                "    ldrb w17, [x1]\n"                    \
+                "    cmp w17, #'c'\n"                     \
+                "    b.eq 4f\n"                           \
+                "    cmp w17, #'i'\n"                     \
+                "    b.ne 2f\n"                           \
+                "    ldrb w17, [x1, #1]\n"                \
+                "    cmp w17, #'b'\n"                     \
+                "    b.ne 2f\n"                           \
+                "    b 1f\n"                              \
+                "4:  ldrb w17, [x1, #1]\n"                \
+                "    cmp w17, #'u'\n"                     \
+                "    b.ne 2f\n"                           \
+                "1:  stp x29, x30, [sp, #-48]!\n"         \
+                "    .cfi_def_cfa_offset 48\n"            \
+                "    .cfi_offset x29, -48\n"              \
+                "    .cfi_offset x30, -40\n"              \
+                "    mov x29, sp\n"                       \
+                "    stp x0, x1, [sp, #16]\n"             \
+                "    str x2, [sp, #32]\n"                 \
+                "    bl " answer "\n"                     \
+                "    cbnz x1, 3f\n"                       \
+                "    ldp x0, x1, [sp, #16]\n"             \
+                "    ldr x2, [sp, #32]\n"                 \
+                "    ldp x29, x30, [sp], #48\n"           \
+                "    adrp x16, " target "\n"              \
+                "    ldr x16, [x16, #:lo12:" target "]\n" \
+                "2:  br x16\n"                            \
+                "3:  ldp x29, x30, [sp], #48\n"           \
+                "    ret\n"                               \
+                ".cfi_endproc\n"                          \
+                ".size " name ", . - " name "\n"          \
+                ".popsection\n")
+#endif
+
+EXPORT_JUMP("dlsym", "ms_answer_dlsym", "ms_next_dlsym");
+EXPORT_JUMP("dlvsym", "ms_answer_dlvsym", "ms_next_dlvsym");

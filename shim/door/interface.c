@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The public interface of memshim.h. */
+#include "shim/memshim.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "shim/device/statistics.h"
+#include "shim/hooks/serve.h"
+#include "shim/policy/status.h"
+#include "shim/process/guard.h"
+#include "shim/sites/tag_names.h"
+#include "shim/sites/tags.h"
+
+/* Absurd sizes end here, so that a negative one cannot be mistaken for a death. */
+static void report(int device, const void *ptr, int64_t bytes, const void *caller)
+{
+    if (ptr != NULL && bytes != 0 && ms_guard_enter(caller)) {
+        ms_serve_range(device, ptr, bytes, UINT64_MAX);
+        ms_guard_leave();
+    }
+}
+
+void memshim_range_born(int device, const void *ptr, size_t bytes)
+{
+    if (bytes <= INT64_MAX) {
+        report(device, ptr, (int64_t)bytes, __builtin_return_address(0));
+    }
+}
+
+void memshim_range_died(int device, const void *ptr, size_t bytes)
+{
+    if (bytes <= INT64_MAX) {
+        report(device, ptr, -(int64_t)bytes, __builtin_return_address(0));
+    }
+}
+
+const char *memshim_version(void)
+{
+    return MEMSHIM_VERSION;
+}
+
+void memshim_tag_push(const char *name)
+{
+    (void)ms_tag_push(MS_TAG_PUBLIC, name, name != NULL ? strnlen(name, MS_TAG_NAME_BYTES + 1) : 0,
+                      0);
+}
+
+void memshim_tag_pop(void)
+{
+    (void)ms_tag_pop(MS_TAG_PUBLIC);
+}
+
+void memshim_step(void)
+{
+    ms_step(MS_STEP_CALLED);
+    ms_status_step();
+}
+
+/* A caller that was built for a longer struct finds the members that this memshim does not have as
+ * 0, one for a shorter struct gets what it knows. */
+int memshim_stats(int device, struct memshim_stats *stats)
+{
+    struct memshim_stats now;
+    if (stats == NULL || stats->size < sizeof(stats->size) || ms_process_inert()) {
+        return -1;
+    }
+    struct ms_device *used = device >= 0 && device < MS_DEVICES_MAX ? ms_device_get(device) : NULL;
+    if (used == NULL) {
+        return -1;
+    }
+    ms_statistics_read(used, &now);
+    const size_t room = stats->size;
+    const size_t known = room < sizeof(now) ? room : sizeof(now);
+    memset((char *)stats + known, 0, room - known);
+    memcpy((char *)stats + sizeof(stats->size), (const char *)&now + sizeof(now.size),
+           known - sizeof(now.size));
+    return 0;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nothing here may cost a program that never touches CUDA: the constructor writes one environment
+ * variable, remembers where the program stands, and registers the exit handler. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "allocator/base/cancel.h"
+#include "shim/driver/resolve.h"
+#include "shim/frameworks/torch.h"
+#include "shim/frameworks/torch_settings.h"
+#include "shim/process/guard.h"
+#include "shim/process/log.h"
+#include "shim/process/probe.h"
+#include "shim/process/process.h"
+#include "shim/process/session.h"
+#include "shim/tables/identity.h"
+#include "shim/tables/options.h"
+
+#define RUN_ID "MEMSHIM_RUN_ID"
+
+static char run_id_variable[64];
+
+/* --- Exit --------------------------------------------------------------------------------------
+ */
+
+/* Registered before the program's first instruction, so that it runs last: after the program's own
+ * handlers, and after the destructors of its libraries, which may still free memory. Other threads
+ * may run on; hooks keep serving them, and only the trace is closed. */
+static void at_exit(int status, void *unused)
+{
+    (void)unused;
+    if (ms_process_inert()) {
+        return;
+    }
+    if (!ms_process_served()) {
+        if (ms_resolve_bypassed()) {
+            ms_log(MS_LOG_WARN,
+                   "this program used CUDA on a road that does not pass memshim: libcuda "
+                   "was loaded, and none of its functions was looked up through dlsym. "
+                   "Nothing was capped or recorded");
+        }
+        return;
+    }
+    if (!ms_process_is_own()) {
+        return;
+    }
+    if (ms_guard.inside) {
+        ms_session_left(); /* by a signal's handler: what this thread holds is never let go */
+        return;
+    }
+    const int cancellation = ms_cancel_hold();
+    ms_torch_end();
+    ms_session_end(status);
+    ms_cancel_let(cancellation);
+}
+
+/* --- Load --------------------------------------------------------------------------------------
+ */
+
+/* A NAME=value that is not set yet. Not by setenv: bash and others export a setenv of their own,
+ * which is not ready to be called before main. */
+static void put(char *variable)
+{
+    char name[64];
+    size_t count = 0;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(variable, "="), variable);
+    if (environ == NULL || ms_environment(environ, name) != NULL) {
+        return;
+    }
+    while (environ[count] != NULL) {
+        count++;
+    }
+    char **longer = malloc((count + 2) * sizeof(*longer));
+    if (longer != NULL) {
+        memcpy(longer, environ, count * sizeof(*longer));
+        longer[count] = variable;
+        longer[count + 1] = NULL;
+        environ = longer;
+    }
+}
+
+/* All processes of a run must find one id: the first that is preloaded puts it where its children
+ * inherit it. */
+static void put_run_id(void)
+{
+    struct timespec now;
+    if (clock_gettime(CLOCK_REALTIME, &now) == 0) {
+        (void)snprintf(run_id_variable, sizeof(run_id_variable), RUN_ID "=");
+        size_t used = strlen(run_id_variable);
+        ms_identity_start_id(now.tv_sec, getpid(), run_id_variable + used,
+                             sizeof(run_id_variable) - used);
+        put(run_id_variable);
+    }
+}
+
+__attribute__((constructor)) static void at_load(void)
+{
+    const int error = errno; /* 0 where main begins (C17 7.5) */
+    if (environ != NULL && ms_environment(environ, MS_PROBING) != NULL) {
+        ms_process_make_inert();
+        return;
+    }
+    ms_process_begin();
+    put_run_id();
+    char *torch_variable = ms_torch_settings_variable();
+    if (torch_variable != NULL) {
+        put(torch_variable);
+    }
+    (void)on_exit(at_exit, NULL); /* fails only without memory; then the trace ends as if killed */
+    errno = error;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The exported functions: each finds the driver's own, and hands the call to the serving half
+ * unless this thread is inside memshim already. What queues work on a device passes the gate. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "shim/door/entry.h"
+#include "shim/driver/gate.h"
+#include "shim/driver/hook.h"
+#include "shim/hooks/serve.h"
+#include "shim/policy/heat.h"
+#include "shim/process/hot.h"
+
+static const struct ms_real_functions *real_functions(void)
+{
+    const struct ms_real_functions *real =
+        atomic_load_explicit(&ms_real_published, memory_order_acquire);
+    return __builtin_expect(real != &ms_real_none, 1) ? real : ms_entry_open();
+}
+
+/* The resolver does nothing that could re-enter, and a library that asks it from inside a driver
+ * call of ours keeps the answer for good: its answers are always hooks. */
+static inline bool is_resolver(enum ms_hook_id row)
+{
+    return row == MS_HOOK_ID_cuGetProcAddress || row == MS_HOOK_ID_cuGetProcAddress_v2;
+}
+
+/* The class of each row's function in gate.def: a row whose function it lacks does not compile. */
+enum {
+#define MS_GATE(base, class) CLASS_##base = MS_GATE_##class,
+#include "shim/tables/gate.def"
+};
+#define IS(base, class) ((int)CLASS_##base == (int)MS_GATE_##class)
+
+/* A call that memshim serves, or takes note of. Inside memshim it goes to the driver at once, but
+ * past the gate like any other where the serving function would have seen to that. */
+#define GUARDED(linkage, name, symbol, base, params, args)                          \
+    linkage CUresult name##_##symbol params                                         \
+    {                                                                               \
+        const struct ms_real_functions *real = real_functions();                    \
+        if (real->symbol == NULL) {                                                 \
+            return CUDA_ERROR_NOT_FOUND;                                            \
+        }                                                                           \
+        if (is_resolver(MS_HOOK_ID_##symbol)) {                                     \
+            return ms_process_inert() ? real->symbol args : ms_serve_##symbol args; \
+        }                                                                           \
+        const bool serves = ms_guard_enter(__builtin_return_address(0));            \
+        const bool counts = IS(base, GATED) || (!serves && IS(base, WITHIN));       \
+        if (counts) {                                                               \
+            ms_gate_enter();                                                        \
+        }                                                                           \
+        CUresult result = serves ? ms_serve_##symbol args : real->symbol args;      \
+        if (counts) {                                                               \
+            ms_gate_leave();                                                        \
+        }                                                                           \
+        if (serves) {                                                               \
+            ms_guard_leave();                                                       \
+        }                                                                           \
+        return result;                                                              \
+    }
+
+/* Trampolines have names of their own, so that the table of entries holds these very functions, and
+ * not the address that the loader prefers for the exported name. */
+#define EXPORTED(symbol, params) \
+    __attribute__((alias("trampoline_" #symbol), visibility("default"))) CUresult symbol params;
+
+#define TRAMPOLINE_SERVED(symbol, base, params, args)       \
+    GUARDED(static, trampoline, symbol, base, params, args) \
+    EXPORTED(symbol, params)
+#define TRAMPOLINE_FORWARDED TRAMPOLINE_SERVED
+#define TRAMPOLINE_WATCHED   TRAMPOLINE_SERVED
+
+/* A call that nobody serves: it passes the gate, and `after`, an expression, is what follows it. */
+#define PASSING(symbol, params, args, after)                     \
+    static CUresult trampoline_##symbol params                   \
+    {                                                            \
+        const struct ms_real_functions *real = real_functions(); \
+        if (real->symbol == NULL) {                              \
+            return CUDA_ERROR_NOT_FOUND;                         \
+        }                                                        \
+        ms_gate_enter();                                         \
+        CUresult result = real->symbol args;                     \
+        ms_gate_leave();                                         \
+        after;                                                   \
+        return result;                                           \
+    }                                                            \
+    EXPORTED(symbol, params)
+
+#define TRAMPOLINE_GATED(symbol, base, params, args) PASSING(symbol, params, args, (void)0)
+
+/* Whatever lies at a parameter that is no address is none of the pool's. */
+#define TRAMPOLINE_TOUCHES(symbol, base, params, args) \
+    PASSING(symbol, params, args, ms_heat_is_on() ? TOUCH_EACH args : (void)0)
+#define TOUCH_EACH(first, second, third, ...) \
+    ms_heat_touch_each(                       \
+        (const uint64_t[]){(uint64_t)(first), (uint64_t)(second), (uint64_t)(third)}, 3)
+
+/* A launch of what was launched before: counted, and off to the driver. Whatever else is the case
+ * (the gate is closed, somebody watches, a thread's first call, nothing resolved yet) shows in that
+ * the function is not known: then the slow way is taken. Each instruction here is paid by every
+ * launch of the process, so that launch_trampolines.c has these trampolines by hand for the usual
+ * machine. */
+#ifdef MS_LAUNCH_TRAMPOLINES
+#    define TRAMPOLINE_LAUNCHED(symbol, base, params, args)                               \
+        extern __attribute__((visibility("hidden"))) CUresult trampoline_##symbol params; \
+        CUresult first_##symbol params;                                                   \
+        GUARDED(__attribute__((used)), first, symbol, base, params, args)
+#else
+#    define TRAMPOLINE_LAUNCHED(symbol, base, params, args)     \
+        GUARDED(static, first, symbol, base, params, args)      \
+        static CUresult trampoline_##symbol params              \
+        {                                                       \
+            if (__builtin_expect(ms_gate_count_launch(f), 1)) { \
+                CUresult result = MS_REAL(symbol) args;         \
+                ms_gate_leave();                                \
+                return result;                                  \
+            }                                                   \
+            ms_gate_leave();                                    \
+            return first_##symbol args;                         \
+        }                                                       \
+        EXPORTED(symbol, params)
+#endif
+
+#define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
+    TRAMPOLINE_##disposition(symbol, base, params, args)
+#include "shim/tables/hooks.def"
+
+void *const ms_hook_entry[MS_HOOK_COUNT] = {
+#define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
+    (void *)trampoline_##symbol,
+#include "shim/tables/hooks.def"
+};

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions without a row of their own, and statuses. */
+#include "shim/driver/driver.h"
+
+#include "allocator/base/lock.h"
+
+static struct ms_driver_functions functions;
+static _Atomic bool ready;
+
+static void look_up(void)
+{
+#define MS_DRIVER_ROW(symbol) functions.symbol = (__typeof__(&(symbol)))ms_real_find(#symbol);
+    MS_DRIVER_ROWS
+#undef MS_DRIVER_ROW
+#define LOOK_UP(symbol) functions.symbol = (__typeof__(functions.symbol))ms_real_find(#symbol)
+    LOOK_UP(cuCtxRecordEvent);
+    LOOK_UP(cuGraphKernelNodeGetParams_v2);
+    LOOK_UP(cuFuncGetParamInfo);
+    LOOK_UP(cuLibraryGetKernelCount);
+    LOOK_UP(cuKernelGetParamInfo);
+#undef LOOK_UP
+}
+
+const struct ms_driver_functions *ms_driver(void)
+{
+    ms_lock_check_driver("a function");
+    if (!atomic_load_explicit(&ready, memory_order_acquire)) {
+        ms_lock_acquire(MS_LOCK(DRIVER));
+        if (!atomic_load_explicit(&ready, memory_order_relaxed)) {
+            look_up();
+            atomic_store_explicit(&ready, true, memory_order_release);
+        }
+        ms_lock_release(MS_LOCK(DRIVER));
+    }
+    return &functions;
+}
+
+ms_status_t ms_status_from(CUresult result)
+{
+    switch (result) {
+    case CUDA_SUCCESS:
+        return MS_OK;
+    case CUDA_ERROR_OUT_OF_MEMORY:
+        return MS_ERR_NO_MEMORY;
+    case CUDA_ERROR_NOT_READY:
+        return MS_ERR_NOT_READY;
+    default:
+        return (ms_status_t)result;
+    }
+}
+
+CUresult ms_result_from(ms_status_t status)
+{
+    switch (status) {
+    case MS_OK:
+        return CUDA_SUCCESS;
+    case MS_ERR_NO_MEMORY:
+    case MS_ERR_LIMIT:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    case MS_ERR_NOT_READY:
+        return CUDA_ERROR_NOT_READY;
+    case MS_ERR_NOT_SUPPORTED:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return status > 0 ? (CUresult)status : CUDA_ERROR_INVALID_VALUE;
+    }
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Driver functions that memshim calls but does not stand in front of. */
+#ifndef MEMSHIM_SHIM_DRIVER_DRIVER_H
+#define MEMSHIM_SHIM_DRIVER_DRIVER_H
+
+#include "allocator/base/status.h"
+#include "shim/driver/hook.h"
+
+/* MS_DRIVER_ROW(symbol, type): null where this driver lacks it. */
+#define MS_DRIVER_ROWS                                   \
+    MS_DRIVER_ROW(cuArrayGetMemoryRequirements)          \
+    MS_DRIVER_ROW(cuCtxGetCurrent)                       \
+    MS_DRIVER_ROW(cuCtxGetDevice)                        \
+    MS_DRIVER_ROW(cuCtxPopCurrent_v2)                    \
+    MS_DRIVER_ROW(cuCtxPushCurrent_v2)                   \
+    MS_DRIVER_ROW(cuDeviceGetAttribute)                  \
+    MS_DRIVER_ROW(cuDeviceGetName)                       \
+    MS_DRIVER_ROW(cuDeviceGetPCIBusId)                   \
+    MS_DRIVER_ROW(cuDeviceGetUuid)                       \
+    MS_DRIVER_ROW(cuDeviceGetUuid_v2)                    \
+    MS_DRIVER_ROW(cuDevicePrimaryCtxGetState)            \
+    MS_DRIVER_ROW(cuDriverGetVersion)                    \
+    MS_DRIVER_ROW(cuEventCreate)                         \
+    MS_DRIVER_ROW(cuEventDestroy_v2)                     \
+    MS_DRIVER_ROW(cuEventQuery)                          \
+    MS_DRIVER_ROW(cuEventRecord)                         \
+    MS_DRIVER_ROW(cuGraphChildGraphNodeGetGraph)         \
+    MS_DRIVER_ROW(cuGraphGetNodes)                       \
+    MS_DRIVER_ROW(cuGraphMemcpyNodeGetParams)            \
+    MS_DRIVER_ROW(cuGraphMemsetNodeGetParams)            \
+    MS_DRIVER_ROW(cuGraphNodeGetType)                    \
+    MS_DRIVER_ROW(cuMemAdvise)                           \
+    MS_DRIVER_ROW(cuMemHostGetDevicePointer_v2)          \
+    MS_DRIVER_ROW(cuMemcpy3DPeer)                        \
+    MS_DRIVER_ROW(cuMemcpy3DPeer_ptds)                   \
+    MS_DRIVER_ROW(cuMemcpy3DPeerAsync)                   \
+    MS_DRIVER_ROW(cuMemcpy3DPeerAsync_ptsz)              \
+    MS_DRIVER_ROW(cuMemcpyPeer)                          \
+    MS_DRIVER_ROW(cuMemcpyPeer_ptds)                     \
+    MS_DRIVER_ROW(cuMemcpyPeerAsync)                     \
+    MS_DRIVER_ROW(cuMemcpyPeerAsync_ptsz)                \
+    MS_DRIVER_ROW(cuMipmappedArrayGetMemoryRequirements) \
+    MS_DRIVER_ROW(cuStreamGetCtx)                        \
+    MS_DRIVER_ROW(cuStreamIsCapturing)                   \
+    MS_DRIVER_ROW(cuStreamQuery)                         \
+    MS_DRIVER_ROW(cuStreamSynchronize)                   \
+    MS_DRIVER_ROW(cuStreamWaitEvent)                     \
+    MS_DRIVER_ROW(cuThreadExchangeStreamCaptureMode)
+
+struct ms_driver_functions {
+#define MS_DRIVER_ROW(symbol) __typeof__(symbol) *(symbol);
+    MS_DRIVER_ROWS
+#undef MS_DRIVER_ROW
+    CUresult (*cuCtxRecordEvent)(CUcontext context, CUevent event); /* CUDA 12.5 */
+    CUresult (*cuGraphKernelNodeGetParams_v2)(CUgraphNode node, CUDA_KERNEL_NODE_PARAMS_v2 *out);
+    CUresult (*cuFuncGetParamInfo)(CUfunction function, size_t index, size_t *offset,
+                                   size_t *bytes);                               /* CUDA 12.4 */
+    CUresult (*cuLibraryGetKernelCount)(unsigned int *count, CUlibrary library); /* CUDA 12.4 */
+    CUresult (*cuKernelGetParamInfo)(CUkernel kernel, size_t index, size_t *offset,
+                                     size_t *bytes); /* CUDA 12.4 */
+};
+
+/* Looked up at the first call; the same table ever after. The driver has been found before. */
+const struct ms_driver_functions *ms_driver(void);
+
+/* A driver's result as the pool's status, and back as what the application is told. */
+ms_status_t ms_status_from(CUresult result);
+CUresult ms_result_from(ms_status_t status);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds loaded objects, and looks symbols up in their hash tables. */
+#include "shim/driver/elf.h"
+
+#include <elf.h>
+#include <string.h>
+
+#include "allocator/base/path.h"
+
+struct dynamic {
+    const char *strings;
+    const ElfW(Sym) * symbols;
+    const uint32_t *gnu_hash, *hash;
+    const ElfW(Dyn) * entries;
+    size_t soname; /* offset into strings, 0: none */
+};
+
+/* glibc relocates the pointers of a dynamic section in place, but not on every architecture. */
+static const void *pointer_of(uintptr_t base, ElfW(Addr) value)
+{
+    return (const void *)(value < base ? base + value : value);
+}
+
+static bool read_dynamic(const struct dl_phdr_info *info, struct dynamic *out)
+{
+    *out = (struct dynamic){0};
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        if (info->dlpi_phdr[i].p_type == PT_DYNAMIC) {
+            out->entries = (const ElfW(Dyn) *)(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
+        }
+    }
+    if (out->entries == NULL) {
+        return false;
+    }
+    for (const ElfW(Dyn) *entry = out->entries; entry->d_tag != DT_NULL; entry++) {
+        const void *pointer = pointer_of(info->dlpi_addr, entry->d_un.d_ptr);
+        switch (entry->d_tag) {
+        case DT_STRTAB:
+            out->strings = pointer;
+            break;
+        case DT_SYMTAB:
+            out->symbols = pointer;
+            break;
+        case DT_GNU_HASH:
+            out->gnu_hash = pointer;
+            break;
+        case DT_HASH:
+            out->hash = pointer;
+            break;
+        case DT_SONAME:
+            out->soname = entry->d_un.d_val;
+            break;
+        default:
+            break;
+        }
+    }
+    return out->strings != NULL && out->symbols != NULL;
+}
+
+static struct ms_loaded_elf object_of(const struct dl_phdr_info *info,
+                                      const struct dynamic *dynamic)
+{
+    struct ms_loaded_elf elf = {.base = info->dlpi_addr,
+                                .symbols = dynamic->symbols,
+                                .strings = dynamic->strings,
+                                .gnu_hash = dynamic->gnu_hash,
+                                .hash = dynamic->hash};
+    strncpy(elf.path, info->dlpi_name, sizeof(elf.path) - 1);
+    return elf;
+}
+
+struct search {
+    const char *name; /* the object's, or a symbol's */
+    struct ms_loaded_elf *out;
+};
+
+static int match_object(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+{
+    (void)info_bytes;
+    struct search *search = ctx;
+    struct dynamic dynamic;
+    if (!read_dynamic(info, &dynamic)) {
+        return 0;
+    }
+    const char *name =
+        dynamic.soname != 0 ? dynamic.strings + dynamic.soname : ms_base_name(info->dlpi_name);
+    if (strcmp(name, search->name) != 0) {
+        return 0;
+    }
+    *search->out = object_of(info, &dynamic);
+    return 1;
+}
+
+bool ms_elf_loaded(const char *soname, struct ms_loaded_elf *out)
+{
+    struct search search = {soname, out};
+    return dl_iterate_phdr(match_object, &search) != 0;
+}
+
+static int match_needed(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+{
+    (void)info_bytes;
+    const char *soname = ctx;
+    struct dynamic dynamic;
+    if (!read_dynamic(info, &dynamic)) {
+        return 0;
+    }
+    for (const ElfW(Dyn) *entry = dynamic.entries; entry->d_tag != DT_NULL; entry++) {
+        if (entry->d_tag == DT_NEEDED && strcmp(dynamic.strings + entry->d_un.d_val, soname) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+bool ms_elf_needed(const char *soname)
+{
+    return dl_iterate_phdr(match_needed, (void *)soname) != 0;
+}
+
+static void *symbol_of(const struct ms_loaded_elf *elf, uint32_t index, const char *name,
+                       unsigned char type)
+{
+    const ElfW(Sym) *symbol = &elf->symbols[index];
+    /* An indirect function's value is its chooser, not the function: none of those looked up here
+     * is one, and a stranger's is left alone. */
+    if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) != type ||
+        strcmp(elf->strings + symbol->st_name, name) != 0) {
+        return NULL;
+    }
+    return (void *)(elf->base + symbol->st_value);
+}
+
+static void *find_gnu(const struct ms_loaded_elf *elf, const char *name, unsigned char type)
+{
+    uint32_t wanted = 5381;
+    for (const char *at = name; *at != '\0'; at++) {
+        wanted = wanted * 33 + (unsigned char)*at;
+    }
+    uint32_t bucket_count = elf->gnu_hash[0];
+    uint32_t first_hashed = elf->gnu_hash[1];
+    uint32_t bloom_words = elf->gnu_hash[2];
+    const uint32_t *buckets =
+        elf->gnu_hash + 4 + (size_t)bloom_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+    const uint32_t *chain = buckets + bucket_count;
+    uint32_t index = bucket_count != 0 ? buckets[wanted % bucket_count] : 0;
+    if (index < first_hashed) {
+        return NULL;
+    }
+    for (;; index++) {
+        uint32_t hashed = chain[index - first_hashed];
+        if ((hashed | 1) == (wanted | 1)) {
+            void *symbol = symbol_of(elf, index, name, type);
+            if (symbol != NULL) {
+                return symbol;
+            }
+        }
+        if ((hashed & 1) != 0) {
+            return NULL;
+        }
+    }
+}
+
+static void *find(const struct ms_loaded_elf *elf, const char *name, unsigned char type)
+{
+    if (elf->gnu_hash != NULL) {
+        return find_gnu(elf, name, type);
+    }
+    uint32_t count = elf->hash != NULL ? elf->hash[1] : 0;
+    for (uint32_t index = 1; index < count; index++) {
+        void *symbol = symbol_of(elf, index, name, type);
+        if (symbol != NULL) {
+            return symbol;
+        }
+    }
+    return NULL;
+}
+
+void *ms_elf_function(const struct ms_loaded_elf *elf, const char *name)
+{
+    return find(elf, name, STT_FUNC);
+}
+
+void *ms_elf_variable(const struct ms_loaded_elf *elf, const char *name)
+{
+    return find(elf, name, STT_OBJECT);
+}
+
+static int match_definition(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+{
+    (void)info_bytes;
+    struct search *search = ctx;
+    struct dynamic dynamic;
+    if (!read_dynamic(info, &dynamic)) {
+        return 0;
+    }
+    struct ms_loaded_elf elf = object_of(info, &dynamic);
+    if (ms_elf_function(&elf, search->name) == NULL) {
+        return 0;
+    }
+    *search->out = elf;
+    return 1;
+}
+
+bool ms_elf_defining(const char *function, struct ms_loaded_elf *out)
+{
+    struct search search = {function, out};
+    return dl_iterate_phdr(match_definition, &search) != 0;
+}
+
+static int read_generation(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+{
+    (void)info_bytes;
+    *(uint64_t *)ctx = info->dlpi_adds;
+    return 1;
+}
+
+uint64_t ms_elf_generation(void)
+{
+    uint64_t generation = 0;
+    (void)dl_iterate_phdr(read_generation, &generation);
+    return generation;
+}

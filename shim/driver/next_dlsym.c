@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the C library's dlsym and dlvsym, whose names this library exports itself. */
+#include "shim/driver/next_dlsym.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "shim/driver/elf.h"
+
+_Atomic(ms_dlsym_t) ms_next_dlsym;
+_Atomic(ms_dlvsym_t) ms_next_dlvsym;
+
+/* The C library's functions cannot be asked for by name, since the names are ours: they are read
+ * from its symbol table. (Before glibc 2.34 they were libdl's.) Asked by a plain name, and not by
+ * dlvsym for a version, it also finds what another preloaded library put in its place behind us.
+ * Threads that come here together find the same. */
+static void find_next(void)
+{
+    struct ms_loaded_elf elf;
+    ms_dlsym_t plain = NULL;
+    ms_dlvsym_t versioned = NULL;
+    static const char *const homes[] = {"libc.so.6", "libdl.so.2"};
+    for (size_t i = 0; i < 2 && (plain == NULL || versioned == NULL); i++) {
+        if (ms_elf_loaded(homes[i], &elf)) {
+            plain = ms_elf_function(&elf, "dlsym");
+            versioned = ms_elf_function(&elf, "dlvsym");
+        }
+    }
+    if (plain == NULL || versioned == NULL) {
+        abort(); /* no C library that this file was built for: nothing could be called at all */
+    }
+    ms_dlsym_t next_plain = plain(RTLD_NEXT, "dlsym");
+    ms_dlvsym_t next_versioned = plain(RTLD_NEXT, "dlvsym");
+    atomic_store_explicit(&ms_next_dlvsym, next_versioned != NULL ? next_versioned : versioned,
+                          memory_order_release);
+    atomic_store_explicit(&ms_next_dlsym, next_plain != NULL ? next_plain : plain,
+                          memory_order_release);
+}
+
+ms_dlsym_t ms_next_dlsym_function(void)
+{
+    if (atomic_load_explicit(&ms_next_dlsym, memory_order_acquire) == NULL) {
+        find_next();
+    }
+    return atomic_load_explicit(&ms_next_dlsym, memory_order_acquire);
+}
+
+void *ms_real_dlsym(void *handle, const char *name)
+{
+    return ms_next_dlsym_function()(handle, name);
+}

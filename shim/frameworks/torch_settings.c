@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What PyTorch is told to be like. It reads its settings through getenv, from libc10 (2.15) or
+ * libc10_cuda (2.6): those callers get the user's words with ours added, everybody else, and every
+ * child, the environment as it is. What the program sets at run time through os.environ before it
+ * loads PyTorch is read here like everything else.
+ *
+ * One setting is read by Python itself, out of a copy that it takes of the environment when it
+ * starts: that one has to stand there before. */
+#include "shim/frameworks/torch_settings.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "allocator/base/lock.h"
+#include "shim/driver/caller.h"
+#include "shim/driver/next_dlsym.h"
+#include "shim/frameworks/nvtx.h"
+#include "shim/process/log.h"
+#include "shim/process/probe.h"
+#include "shim/process/process.h"
+#include "shim/process/session.h"
+#include "shim/tables/identity.h"
+#include "shim/tables/remembered.h"
+#include "shim/tables/torch_conf.h"
+
+typedef char *(*getenv_t)(const char *);
+
+static _Atomic(getenv_t) next;
+
+/* The strings that were handed out: whoever called getenv may keep the pointer. */
+struct answer {
+    struct answer *next;
+    char text[];
+};
+
+static struct answer *answers; /* under lock */
+
+static char *next_getenv(const char *name)
+{
+    getenv_t found = atomic_load_explicit(&next, memory_order_relaxed);
+    if (found == NULL) {
+        found = (getenv_t)ms_real_dlsym(RTLD_NEXT, "getenv");
+        atomic_store_explicit(&next, found, memory_order_relaxed);
+    }
+    return found(name);
+}
+
+/* The same text is the same string each time. Null: no host memory. */
+static char *keep(const char *theirs, const char *ours)
+{
+    size_t bytes = strlen(theirs) + strlen(ours) + 2;
+    struct answer *fresh = malloc(sizeof(*fresh) + bytes);
+    if (fresh == NULL) {
+        return NULL;
+    }
+    (void)snprintf(fresh->text, bytes, "%s%s%s", theirs, theirs[0] != '\0' ? "," : "", ours);
+    ms_lock_acquire(MS_LOCK(ANSWERS));
+    struct answer *known = answers;
+    while (known != NULL && strcmp(known->text, fresh->text) != 0) {
+        known = known->next;
+    }
+    if (known == NULL) {
+        fresh->next = answers;
+        answers = fresh;
+    }
+    ms_lock_release(MS_LOCK(ANSWERS));
+    if (known != NULL) {
+        free(fresh);
+    }
+    return known != NULL ? known->text : fresh->text;
+}
+
+/* PyTorch gives up this registration of its memory with NCCL where its segments are expandable. */
+static bool registers_with_nccl(void)
+{
+    return ms_torch_switch(next_getenv("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK")) ||
+           ms_torch_switch(next_getenv("NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"));
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (const char *at = text ? text : ""; *at != '\0'; at++) {
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u; /* FNV-1a */
+    }
+    return hash;
+}
+
+/* A device that cannot map memory (a virtual one) has no expandable segments, and PyTorch fails
+ * there when it is told to use them. Remembered by machine, by the kernel's driver, whose version
+ * this file tells, by the devices that are visible, and by memshim's version. */
+static bool devices_can_map(void)
+{
+    static const char path[] = "/proc/driver/nvidia/version";
+    char line[256] = "";
+    char host[64] = "";
+    char key[MS_REMEMBERED_KEY_BYTES];
+    FILE *file = fopen(path, "re");
+    bool known = file != NULL && fgets(line, sizeof(line), file) != NULL &&
+                 gethostname(host, sizeof(host) - 1) == 0;
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    uint64_t hash = hash_text(14695981039346656037u, line);
+    hash = hash_text(hash, next_getenv("CUDA_VISIBLE_DEVICES"));
+    (void)snprintf(key, sizeof(key), "mapping-%s-%016llx-%s", host, (unsigned long long)hash,
+                   MEMSHIM_VERSION);
+    ms_remembered_key(key);
+    return ms_probe("probe-mapping", NULL, known ? key : NULL).answer != MS_PROBE_NO;
+}
+
+/* Asked once: PyTorch reads its settings several times. */
+static bool devices_could_map(void)
+{
+    static int answer; /* under asking: 0 not asked, 1 they can, 2 not all can */
+    ms_lock_acquire(MS_LOCK(SETTINGS));
+    if (answer == 0) {
+        answer = devices_can_map() ? 1 : 2;
+    }
+    bool can = answer == 1;
+    ms_lock_release(MS_LOCK(SETTINGS));
+    return can;
+}
+
+static void say_once(const char *what, const char *how)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    char text[256];
+    if (!atomic_flag_test_and_set(&said)) {
+        (void)snprintf(text, sizeof(text), "PyTorch's setting %s %s", what, how);
+        ms_session_note(text);
+        ms_log(MS_LOG_INFO, "%s", text);
+    }
+}
+
+static char *answer_for(int row, char *value)
+{
+    const struct ms_options *options = ms_options();
+    const char *ours = ms_torch_conf_added(options->torch);
+    const char *values[MS_TORCH_CONF_NAMES];
+    bool any = false;
+    for (int i = 0; i < MS_TORCH_CONF_NAMES; i++) {
+        values[i] = i == row ? value : next_getenv(ms_torch_conf_names[i]);
+        any = any || values[i] != NULL;
+    }
+    if (!options->pool || !ms_torch_conf_open(options->torch, values)) {
+        return value;
+    }
+    if (options->torch == MS_TORCH_NATIVE && registers_with_nccl()) {
+        say_once(ours, "was left off: PyTorch would give up the registration with NCCL that is "
+                       "switched on");
+        return value;
+    }
+    if (options->torch == MS_TORCH_NATIVE && !devices_could_map()) {
+        say_once(ours, "was left off: not every device here can map memory");
+        return value;
+    }
+    if (value == NULL && any) {
+        return NULL; /* the user's words stand under another name, which is asked for, too */
+    }
+    char *merged = keep(value != NULL ? value : "", ours);
+    if (merged == NULL) {
+        return value;
+    }
+    say_once(ours, "was switched on by memshim; what PYTORCH_ALLOC_CONF says of it wins");
+    return merged;
+}
+
+__attribute__((visibility("default"))) char *getenv(const char *name)
+{
+    char *value = next_getenv(name);
+    if (value == NULL && strcmp(name, MS_NVTX_VARIABLE) == 0) {
+        return ms_nvtx_path(__builtin_return_address(0));
+    }
+    if (strncmp(name, "PYTORCH_", strlen("PYTORCH_")) != 0) {
+        return value;
+    }
+    int row = ms_torch_conf_of(name);
+    if (row < 0 || ms_process_inert()) {
+        return value;
+    }
+    enum ms_library caller = ms_library_at(__builtin_return_address(0));
+    return caller == MS_LIBRARY_TORCH || caller == MS_LIBRARY_C10_CUDA ? answer_for(row, value)
+                                                                       : value;
+}
+
+char *ms_torch_settings_variable(void)
+{
+    const char *mode = ms_environment(environ, "MEMSHIM_TORCH");
+    bool tensor = mode != NULL && strcmp(mode, "tensor") == 0;
+    static char variable[] = "TORCH_DIST_USE_NCCL2=0";
+    return tensor && ms_real_dlsym(RTLD_DEFAULT, "Py_BytesMain") != NULL ? variable : NULL;
+}

@@ -1,7 +1,0 @@
-#include "shim/hook.h"
-
-const struct ms_hook_info ms_hook_table[MS_HOOK_COUNT] = {
-#define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
-    {#symbol, #base, version, MS_HOOK_##flavour, MS_HOOK_##disposition, doc},
-#include "shim/hooks.def"
-};

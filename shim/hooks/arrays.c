@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays and mipmapped arrays: the driver's, charged. */
+#include "shim/hooks/serve.h"
+#include "shim/policy/grant.h"
+
+#define PAGE_BYTES        (64ULL << 10) /* arrays are laid out in tiles of this size */
+#define SMALL_BELOW_BYTES (1ULL << 20)  /* several share a slab */
+
+static uint64_t element_bytes(CUarray_format format)
+{
+    switch (format) {
+    case CU_AD_FORMAT_UNSIGNED_INT8:
+    case CU_AD_FORMAT_SIGNED_INT8:
+        return 1;
+    case CU_AD_FORMAT_UNSIGNED_INT16:
+    case CU_AD_FORMAT_SIGNED_INT16:
+    case CU_AD_FORMAT_HALF:
+        return 2;
+    default:
+        return 4; /* 32 bits, and no less than any of the block-compressed and planar formats */
+    }
+}
+
+static uint64_t at_least_one(uint64_t n)
+{
+    return n ? n : 1;
+}
+
+static uint64_t array_bytes(uint64_t width, uint64_t height, uint64_t depth, uint64_t channels,
+                            CUarray_format format)
+{
+    uint64_t bytes = 0;
+    if (__builtin_mul_overflow(width, at_least_one(height), &bytes) ||
+        __builtin_mul_overflow(bytes, at_least_one(depth), &bytes) ||
+        __builtin_mul_overflow(bytes, at_least_one(channels) * element_bytes(format), &bytes) ||
+        bytes > UINT64_MAX - PAGE_BYTES) {
+        return 0; /* nothing that a driver grants */
+    }
+    return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
+/* A creation under way, charged by its descriptor. */
+struct making {
+    struct ms_context *context;
+    struct ms_forward forward;
+};
+
+/* False: `result` is the answer. */
+static bool making_begin(struct making *making, uint64_t estimate_bytes, CUresult *result)
+{
+    making->context = NULL;
+    *result = estimate_bytes ? ms_context_query(&making->context) : CUDA_SUCCESS;
+    if (*result != CUDA_SUCCESS || !making->context) {
+        return *result == CUDA_SUCCESS;
+    }
+    *result = ms_forward_begin(
+        &making->forward, making->context, MS_CHARGE_ARRAY,
+        estimate_bytes < SMALL_BELOW_BYTES ? MS_TAKING_SMALL : MS_TAKING_WHOLE, estimate_bytes);
+    return *result == CUDA_SUCCESS;
+}
+
+static bool making_again(struct making *making, CUresult result)
+{
+    return making->context && ms_forward_retry(&making->forward, result);
+}
+
+static CUresult making_end(struct making *making, CUresult result, const void *handle)
+{
+    return making->context ? ms_forward_end(&making->forward, result, MS_SPACE_HANDLE,
+                                            (uint64_t)(uintptr_t)handle, 0)
+                           : result;
+}
+
+CUresult ms_serve_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v2 *pAllocateArray)
+{
+    const CUDA_ARRAY_DESCRIPTOR_v2 *d = pAllocateArray;
+    struct making making;
+    CUresult result = CUDA_SUCCESS;
+    if (!making_begin(&making,
+                      d && pHandle ? array_bytes(d->Width, d->Height, 1, d->NumChannels, d->Format)
+                                   : 0,
+                      &result)) {
+        return result;
+    }
+    do {
+        result = MS_REAL(cuArrayCreate_v2)(pHandle, pAllocateArray);
+    } while (making_again(&making, result));
+    return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
+}
+
+CUresult ms_serve_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
+{
+    const CUDA_ARRAY_DESCRIPTOR_v1 *d = pAllocateArray;
+    struct making making;
+    CUresult result = CUDA_SUCCESS;
+    if (!making_begin(&making,
+                      d && pHandle ? array_bytes(d->Width, d->Height, 1, d->NumChannels, d->Format)
+                                   : 0,
+                      &result)) {
+        return result;
+    }
+    do {
+        result = MS_REAL(cuArrayCreate)(pHandle, pAllocateArray);
+    } while (making_again(&making, result));
+    return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
+}
+
+/* A sparse or deferred array has no memory of its own: chunks are mapped into it. */
+static uint64_t array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *d)
+{
+    if (!d || (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) {
+        return 0;
+    }
+    return array_bytes(d->Width, d->Height, d->Depth, d->NumChannels, d->Format);
+}
+
+CUresult ms_serve_cuArray3DCreate_v2(CUarray *pHandle,
+                                     const CUDA_ARRAY3D_DESCRIPTOR_v2 *pAllocateArray)
+{
+    struct making making;
+    CUresult result = CUDA_SUCCESS;
+    if (!making_begin(&making, pHandle ? array3d_bytes(pAllocateArray) : 0, &result)) {
+        return result;
+    }
+    do {
+        result = MS_REAL(cuArray3DCreate_v2)(pHandle, pAllocateArray);
+    } while (making_again(&making, result));
+    return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
+}
+
+CUresult ms_serve_cuArray3DCreate(CUarray *pHandle,
+                                  const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
+{
+    const CUDA_ARRAY3D_DESCRIPTOR_v1 *d = pAllocateArray;
+    struct making making;
+    CUresult result = CUDA_SUCCESS;
+    if (!making_begin(&making,
+                      d && pHandle
+                          ? array_bytes(d->Width, d->Height, d->Depth, d->NumChannels, d->Format)
+                          : 0,
+                      &result)) {
+        return result;
+    }
+    do {
+        result = MS_REAL(cuArray3DCreate)(pHandle, pAllocateArray);
+    } while (making_again(&making, result));
+    return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
+}
+
+CUresult ms_serve_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
+                                         const CUDA_ARRAY3D_DESCRIPTOR_v2 *pMipmappedArrayDesc,
+                                         unsigned int numMipmapLevels)
+{
+    struct making making;
+    CUresult result = CUDA_SUCCESS;
+    uint64_t bytes = pHandle ? array3d_bytes(pMipmappedArrayDesc) : 0;
+    if (numMipmapLevels > 1) {
+        bytes += bytes / 3; /* each level has a quarter of the one above */
+    }
+    if (!making_begin(&making, bytes, &result)) {
+        return result;
+    }
+    do {
+        result = MS_REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels);
+    } while (making_again(&making, result));
+    return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
+}
+
+CUresult ms_serve_cuArrayDestroy(CUarray hArray)
+{
+    struct ms_grant grant;
+    bool known = ms_ledger_take(MS_SPACE_HANDLE, (uint64_t)(uintptr_t)hArray, &grant);
+    CUresult result = MS_REAL(cuArrayDestroy)(hArray);
+    if (known) {
+        ms_forwarded_freed(&grant, result);
+    }
+    return result;
+}
+
+CUresult ms_serve_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
+{
+    struct ms_grant grant;
+    bool known = ms_ledger_take(MS_SPACE_HANDLE, (uint64_t)(uintptr_t)hMipmappedArray, &grant);
+    CUresult result = MS_REAL(cuMipmappedArrayDestroy)(hMipmappedArray);
+    if (known) {
+        ms_forwarded_freed(&grant, result);
+    }
+    return result;
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts come and go: what they take is charged, what dies with them is forgotten. */
+#include <sched.h>
+#include <stdlib.h>
+
+#include "shim/device/context.h"
+#include "shim/device/driver_ops.h"
+#include "shim/device/ledger.h"
+#include "shim/device/overhead.h"
+#include "shim/device/stream.h"
+#include "shim/driver/driver.h"
+#include "shim/driver/gate.h"
+#include "shim/hooks/peer.h"
+#include "shim/hooks/serve.h"
+#include "shim/policy/grant.h"
+#include "shim/policy/parameters.h"
+#include "shim/process/log.h"
+
+#define SWEEP_AT_ONCE 16u /* stacks may be small */
+
+/* --- coming ----------------------------------------------------------------------------------- */
+
+struct creation {
+    struct ms_device *device;
+    struct ms_measure measure;
+};
+
+static void creation_begin(struct creation *creation, CUdevice ordinal)
+{
+    (void)ms_device_use(ordinal,
+                        &creation->device); /* else the context is adopted at its first use */
+    ms_measure_begin(creation->device, &creation->measure);
+}
+
+static CUresult creation_end(struct creation *creation, CUcontext *context, CUresult result)
+{
+    if (result == CUDA_SUCCESS && context && creation->device) {
+        int64_t taken = ms_measure_end(&creation->measure);
+        (void)ms_context_created(*context, taken > 0 ? (uint64_t)taken : 0);
+    }
+    return result;
+}
+
+/* Whether a second attempt has a chance: the driver ran out, and the pool has given something
+ * back. */
+static bool once_more(struct creation *creation, CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY && creation->device &&
+           ms_device_make_room(creation->device, ms_options()->wait_ns);
+}
+
+CUresult ms_serve_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
+{
+    struct creation creation;
+    creation_begin(&creation, dev);
+    CUresult result = MS_REAL(cuCtxCreate)(pctx, flags, dev);
+    if (once_more(&creation, result)) {
+        result = MS_REAL(cuCtxCreate)(pctx, flags, dev);
+    }
+    return creation_end(&creation, pctx, result);
+}
+
+CUresult ms_serve_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
+{
+    struct creation creation;
+    creation_begin(&creation, dev);
+    CUresult result = MS_REAL(cuCtxCreate_v2)(pctx, flags, dev);
+    if (once_more(&creation, result)) {
+        result = MS_REAL(cuCtxCreate_v2)(pctx, flags, dev);
+    }
+    return creation_end(&creation, pctx, result);
+}
+
+CUresult ms_serve_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+                                 unsigned int flags, CUdevice_v1 dev)
+{
+    struct creation creation;
+    creation_begin(&creation, dev);
+    CUresult result = MS_REAL(cuCtxCreate_v3)(pctx, paramsArray, numParams, flags, dev);
+    if (once_more(&creation, result)) {
+        result = MS_REAL(cuCtxCreate_v3)(pctx, paramsArray, numParams, flags, dev);
+    }
+    return creation_end(&creation, pctx, result);
+}
+
+CUresult ms_serve_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
+                                 unsigned int flags, CUdevice dev)
+{
+    struct creation creation;
+    creation_begin(&creation, dev);
+    CUresult result = MS_REAL(cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev);
+    if (once_more(&creation, result)) {
+        result = MS_REAL(cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev);
+    }
+    return creation_end(&creation, pctx, result);
+}
+
+static struct ms_context *primary_of(const struct ms_device *device)
+{
+    struct ms_context *context = device ? ms_context_any(device) : NULL;
+    return context && context->primary ? context : NULL;
+}
+
+/* How often the program holds each primary context, as far as that was seen. */
+static _Atomic int retains[MS_DEVICES_MAX];
+
+static CUresult retained(CUdevice ordinal, CUresult result)
+{
+    if (result == CUDA_SUCCESS && ordinal >= 0 && ordinal < MS_DEVICES_MAX) {
+        atomic_fetch_add(&retains[ordinal], 1);
+    }
+    return result;
+}
+
+static CUresult retain(CUcontext *pctx, CUdevice dev)
+{
+    unsigned int flags = 0;
+    int active = 0;
+    if (primary_of(ms_device_get(dev)) ||
+        ms_driver()->cuDevicePrimaryCtxGetState(dev, &flags, &active) != CUDA_SUCCESS) {
+        return MS_REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
+    }
+    if (active) {
+        CUresult result = MS_REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
+        if (result == CUDA_SUCCESS) {
+            struct ms_context *context = NULL;
+            (void)ms_context_of(*pctx, &context);
+        }
+        return result;
+    }
+    struct creation creation;
+    creation_begin(&creation, dev);
+    CUresult result = MS_REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
+    if (once_more(&creation, result)) {
+        result = MS_REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
+    }
+    return creation_end(&creation, pctx, result);
+}
+
+CUresult ms_serve_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice_v1 dev)
+{
+    return retained(dev, retain(pctx, dev));
+}
+
+/* --- going ------------------------------------------------------------------------------------ */
+
+struct dying {
+    const struct ms_context *context;
+    bool everything;
+};
+
+static bool dies(void *ctx, const struct ms_grant *grant)
+{
+    const struct dying *dying = ctx;
+    if (grant->kind == MS_GRANT_OUTSIDE) {
+        return dying->everything && grant->device == dying->context->device->ordinal;
+    }
+    return grant->holder == dying->context;
+}
+
+/* Of the blocks of the device's pool. */
+static bool block_dies(void *ctx, const struct ms_holder *holder)
+{
+    const struct dying *dying = ctx;
+    return holder == &dying->context->holder ||
+           (dying->everything && holder->kind == MS_HOLDER_MEMPOOL);
+}
+
+/* cuda.h, cuCtxDestroy: memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged and
+ * cuMemAllocHost goes with its context; that of cuMemCreate and cuMemAllocAsync does not. */
+void ms_context_gone(struct ms_context *context, bool everything)
+{
+    struct ms_device *device = context->device;
+    ms_context_hold(context);
+    if (atomic_exchange(&context->dead, true)) {
+        ms_context_let(context);
+        return;
+    }
+    if (!atomic_exchange(&context->launched, true)) {
+        atomic_fetch_sub(&ms_contexts_unlaunched, 1);
+        ms_gate_watch_launches(false);
+    }
+    ms_streams_forget(context);
+    ms_fences_forget(context);
+    ms_peers_forget(context);
+    bool alone = !ms_context_any(device);
+    struct dying dying = {context, everything && alone};
+    struct ms_grant grants[SWEEP_AT_ONCE];
+    size_t count = 0;
+    while ((count = ms_ledger_sweep(dies, &dying, grants, SWEEP_AT_ONCE)) != 0) {
+        for (size_t i = 0; i < count; i++) {
+            ms_release_dead(&grants[i]);
+        }
+    }
+    if (device->pool) {
+        ms_pool_free_held(device->pool, block_dies, &dying);
+        ms_device_check_thresholds(device);
+    }
+    ms_overhead_discharge(context, MS_CHARGE_CONTEXT, UINT64_MAX);
+    if (alone && device->pool) {
+        (void)ms_pool_trim(device->pool, 0);
+    }
+    ms_context_let(context);
+}
+
+static struct ms_context *known(CUcontext handle)
+{
+    for (struct ms_context *c = ms_context_first(); c; c = c->next) {
+        if (c->handle == handle && !c->dead) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+/* Before the driver is asked to destroy it; null: nothing is known of it. */
+static struct ms_context *going(struct ms_context *context)
+{
+    ms_parameters_forget();
+    if (context) {
+        ms_context_close(context);
+    }
+    return context;
+}
+
+static CUresult went(struct ms_context *context, bool gone, bool everything, CUresult result)
+{
+    if (context && gone) {
+        ms_context_gone(context, everything);
+    }
+    if (context) {
+        ms_context_reopen(context);
+    }
+    return result;
+}
+
+static CUresult destroy(CUcontext handle, CUresult (*real)(CUcontext))
+{
+    struct ms_context *context = going(known(handle));
+    CUresult result = real(handle);
+    return went(context, result == CUDA_SUCCESS, false, result);
+}
+
+CUresult ms_serve_cuCtxDestroy(CUcontext ctx)
+{
+    return destroy(ctx, MS_REAL(cuCtxDestroy));
+}
+
+CUresult ms_serve_cuCtxDestroy_v2(CUcontext ctx)
+{
+    return destroy(ctx, MS_REAL(cuCtxDestroy_v2));
+}
+
+/* Gone or not: cuCtxDetach destroys with the last use only, and says nothing about it. */
+CUresult ms_serve_cuCtxDetach(CUcontext ctx)
+{
+    struct ms_context *context = going(known(ctx));
+    CUresult result = MS_REAL(cuCtxDetach)(ctx);
+    bool gone = false;
+    if (result == CUDA_SUCCESS && context) {
+        gone = ms_driver()->cuCtxPushCurrent_v2(ctx) != CUDA_SUCCESS;
+        if (!gone) {
+            (void)ms_driver()->cuCtxPopCurrent_v2(&ctx);
+        }
+    }
+    return went(context, gone, false, result);
+}
+
+/* Releases under way that are not the last. */
+static _Atomic int partings[MS_DEVICES_MAX];
+
+/* Whether the context lives on, since the program holds it once more. Libraries retain and release
+ * it over and over: nobody has to stop using it for that. The last release waits for those before
+ * it, so that it is the last for the driver, too. */
+static bool held_on(CUdevice ordinal)
+{
+    bool known = ordinal >= 0 && ordinal < MS_DEVICES_MAX;
+    if (known) {
+        atomic_fetch_add(&partings[ordinal], 1);
+    }
+    if (known && atomic_fetch_sub(&retains[ordinal], 1) > 1) {
+        return true;
+    }
+    if (known) {
+        atomic_fetch_sub(&partings[ordinal], 1);
+    }
+    while (known && atomic_load(&partings[ordinal]) != 0) {
+        sched_yield();
+    }
+    return false;
+}
+
+static CUresult release(CUdevice ordinal, CUresult (*real)(CUdevice))
+{
+    unsigned int flags = 0;
+    int active = 1;
+    if (held_on(ordinal)) {
+        CUresult result = real(ordinal);
+        atomic_fetch_sub(&partings[ordinal], 1);
+        return result;
+    }
+    struct ms_context *context = going(primary_of(ms_device_get(ordinal)));
+    CUresult result = real(ordinal);
+    bool gone = result == CUDA_SUCCESS && context &&
+                ms_driver()->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS &&
+                !active;
+    return went(context, gone, false, result);
+}
+
+CUresult ms_serve_cuDevicePrimaryCtxRelease(CUdevice_v1 dev)
+{
+    return release(dev, MS_REAL(cuDevicePrimaryCtxRelease));
+}
+
+CUresult ms_serve_cuDevicePrimaryCtxRelease_v2(CUdevice_v1 dev)
+{
+    return release(dev, MS_REAL(cuDevicePrimaryCtxRelease_v2));
+}
+
+static CUresult reset(CUdevice ordinal, CUresult (*real)(CUdevice))
+{
+    struct ms_context *context = going(primary_of(ms_device_get(ordinal)));
+    CUresult result = real(ordinal);
+    return went(context, result == CUDA_SUCCESS, true, result);
+}
+
+CUresult ms_serve_cuDevicePrimaryCtxReset(CUdevice_v1 dev)
+{
+    return reset(dev, MS_REAL(cuDevicePrimaryCtxReset));
+}
+
+CUresult ms_serve_cuDevicePrimaryCtxReset_v2(CUdevice_v1 dev)
+{
+    return reset(dev, MS_REAL(cuDevicePrimaryCtxReset_v2));
+}

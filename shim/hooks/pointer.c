@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions about an address: for memory of the pool the answer is about its block, and for a page
+ * of PyTorch's about the page, where the driver knows only the mappings beneath, or none. */
+#include "shim/device/context.h"
+#include "shim/device/mempools.h"
+#include "shim/hooks/serve.h"
+#include "shim/policy/host_blocks.h"
+#include "shim/policy/proxies.h"
+
+/* The live block that holds addr. One that lies on the host from the start is what was asked for:
+ * the device's. */
+static bool block_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_block_info *block)
+{
+    *device = ms_device_holding(addr);
+    if (!*device) {
+        return ms_host_block_at(addr, device, block);
+    }
+    return ms_pool_find((*device)->pool, addr, block) == MS_OK;
+}
+
+CUresult ms_serve_cuMemGetAddressRange_v2(CUdeviceptr_v2 *pbase, size_t *psize, CUdeviceptr_v2 dptr)
+{
+    struct ms_device *device = NULL;
+    struct ms_block_info block;
+    struct ms_context *context = NULL;
+    CUresult result = ms_context_query(&context);
+    if (result != CUDA_SUCCESS || !context) {
+        return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;
+    }
+    if (!block_at(dptr, &device, &block)) {
+        struct ms_proxy_view page;
+        if (!device && ms_proxies_at(dptr, &page)) {
+            block.addr = page.addr;
+            block.bytes = page.bytes;
+        } else {
+            /* Between blocks there is no allocation, whatever is mapped there. */
+            return device ? CUDA_ERROR_NOT_FOUND
+                          : MS_REAL(cuMemGetAddressRange_v2)(pbase, psize, dptr);
+        }
+    }
+    if (pbase) {
+        *pbase = block.addr;
+    }
+    if (psize) {
+        *psize = block.bytes;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_serve_cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psize,
+                                       CUdeviceptr_v1 dptr)
+{
+    return MS_REAL(cuMemGetAddressRange)(pbase, psize, dptr);
+}
+
+/* Answers where the block knows better than the driver; false where the driver's answer stands. To
+ * the driver a block whose contents moved to the host is the host's
+ * (CU_POINTER_ATTRIBUTE_MEMORY_TYPE is that of the physical memory), and who believes it lets the
+ * processor touch it. */
+static bool answer(const struct ms_device *device, const struct ms_block_info *block,
+                   CUpointer_attribute attribute, void *data)
+{
+    const struct ms_holder *holder = block->holder;
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned int *)data = CU_MEMORYTYPE_DEVICE;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = device->ordinal;
+        return true;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(void **)data = NULL;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr_v2 *)data = block->addr;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = block->bytes;
+        return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        if (block->id != 0) {
+            *(unsigned long long *)data = block->id;
+        }
+        return block->id != 0; /* no pool's: the driver has one for it */
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *(unsigned int *)data = 0;
+        return true;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        if (!holder || holder->kind != MS_HOLDER_CONTEXT) {
+            return false; /* stream-ordered memory belongs to no context */
+        }
+        *(CUcontext *)data = ((const struct ms_context *)holder)->handle;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = NULL;
+        if (holder && holder->kind == MS_HOLDER_MEMPOOL) {
+            *(CUmemoryPool *)data = ((const struct ms_mempool *)holder)->handle;
+        }
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The same of a page: also where nothing backs it at the moment. */
+static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute attribute,
+                        CUdeviceptr_v2 ptr, void *data)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+        *(void **)data = NULL;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr_v2 *)data = page->addr;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)data = page->bytes;
+        return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
+        *(unsigned long long *)data = page->handle;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *(unsigned int *)data = CU_MEMORYTYPE_DEVICE;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+        *(CUdeviceptr_v2 *)data = ptr;
+        return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *(int *)data = page->prop.location.id;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+        *(unsigned int *)data = 1;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(unsigned int *)data = 0;
+        return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(cuuint64_t *)data = (cuuint64_t)page->prop.requestedHandleTypes;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        *(unsigned int *)data = page->prop.allocFlags.gpuDirectRDMACapable;
+        return true;
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+        *(CUmemoryPool *)data = NULL;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What an address lies in. */
+struct subject {
+    struct ms_device *device; /* of the block */
+    struct ms_block_info block;
+    struct ms_proxy_view page;
+    bool is_block, is_page;
+};
+
+static bool find_subject(CUdeviceptr_v2 ptr, struct subject *subject)
+{
+    subject->is_block = block_at(ptr, &subject->device, &subject->block);
+    subject->is_page = !subject->device && ms_proxies_at(ptr, &subject->page);
+    return subject->is_block || subject->is_page;
+}
+
+static bool answer_subject(const struct subject *subject, CUpointer_attribute attribute,
+                           CUdeviceptr_v2 ptr, void *data)
+{
+    return subject->is_block ? answer(subject->device, &subject->block, attribute, data)
+                             : answer_page(&subject->page, attribute, ptr, data);
+}
+
+/* Tokens that a network card's driver registers the memory with. */
+static bool shows_identity(CUpointer_attribute attribute)
+{
+    return attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+}
+
+CUresult ms_serve_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
+                                        CUdeviceptr_v2 ptr)
+{
+    struct subject subject;
+    if (shows_identity(attribute) && !ms_serve_pin(ptr, 1)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (data && find_subject(ptr, &subject) && answer_subject(&subject, attribute, ptr, data)) {
+        /* cuda.h: where the host has no pointer, null and this error. */
+        return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE
+                                                              : CUDA_SUCCESS;
+    }
+    return MS_REAL(cuPointerGetAttribute)(data, attribute, ptr);
+}
+
+CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
+                                         CUpointer_attribute *attributes, void **data,
+                                         CUdeviceptr_v2 ptr)
+{
+    struct subject subject;
+    const unsigned int count = attributes && data ? numAttributes : 0;
+    for (unsigned int i = 0; i < count; i++) {
+        if (shows_identity(attributes[i]) && !ms_serve_pin(ptr, 1)) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    CUresult result = MS_REAL(cuPointerGetAttributes)(numAttributes, attributes, data, ptr);
+    if (result == CUDA_SUCCESS && find_subject(ptr, &subject)) {
+        for (unsigned int i = 0; i < count; i++) {
+            (void)answer_subject(&subject, attributes[i], ptr, data[i]);
+        }
+    }
+    return result;
+}
+
+/* --- what fixes memory where it is ------------------------------------------------------------ */
+
+/* Pinned before the driver is asked: once it has answered, a device may already know the place, and
+ * an answer about the place that the memory has left would be another block's soon. */
+bool ms_serve_pin(uint64_t addr, uint64_t bytes)
+{
+    struct ms_device *device = ms_device_holding(addr);
+    if (!device) {
+        return ms_proxies_pin(addr, bytes);
+    }
+    ms_status_t status = ms_pool_pin(device->pool, addr);
+    return status == MS_OK || status == MS_ERR_NOT_OURS; /* in no block: the driver refuses it */
+}
+
+CUresult ms_serve_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
+                                        CUdeviceptr_v2 ptr)
+{
+    /* The first step of a registration with a network card (GPUDirect RDMA). */
+    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && !ms_serve_pin(ptr, 1)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return MS_REAL(cuPointerSetAttribute)(value, attribute, ptr);
+}
+
+CUresult ms_serve_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
+                                                CUmemRangeHandleType handleType,
+                                                unsigned long long flags)
+{
+    return ms_serve_pin(dptr, size)
+               ? MS_REAL(cuMemGetHandleForAddressRange)(handle, dptr, size, handleType, flags)
+               : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult ms_serve_cuMulticastBindAddr(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                      CUdeviceptr memptr, size_t size, unsigned long long flags)
+{
+    return ms_serve_pin(memptr, size)
+               ? MS_REAL(cuMulticastBindAddr)(mcHandle, mcOffset, memptr, size, flags)
+               : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult ms_serve_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+                                         size_t mcOffset, CUdeviceptr memptr, size_t size,
+                                         unsigned long long flags)
+{
+    return ms_serve_pin(memptr, size)
+               ? MS_REAL(cuMulticastBindAddr_v2)(mcHandle, dev, mcOffset, memptr, size, flags)
+               : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* The handle is the application's own, or one of ours that it was given and that is pinned, or
+ * stands for a page. */
+static CUresult shown(CUmemGenericAllocationHandle *handle)
+{
+    return ms_proxies_own(*handle) ? ms_proxies_show(*handle, handle) : CUDA_SUCCESS;
+}
+
+CUresult ms_serve_cuMulticastBindMem(CUmemGenericAllocationHandle mcHandle, size_t mcOffset,
+                                     CUmemGenericAllocationHandle memHandle, size_t memOffset,
+                                     size_t size, unsigned long long flags)
+{
+    CUresult result = shown(&memHandle);
+    return result == CUDA_SUCCESS
+               ? MS_REAL(cuMulticastBindMem)(mcHandle, mcOffset, memHandle, memOffset, size, flags)
+               : result;
+}
+
+CUresult ms_serve_cuMulticastBindMem_v2(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+                                        size_t mcOffset, CUmemGenericAllocationHandle memHandle,
+                                        size_t memOffset, size_t size, unsigned long long flags)
+{
+    CUresult result = shown(&memHandle);
+    return result == CUDA_SUCCESS ? MS_REAL(cuMulticastBindMem_v2)(
+                                        mcHandle, dev, mcOffset, memHandle, memOffset, size, flags)
+                                  : result;
+}
+
+CUresult ms_serve_cuMulticastCreate(CUmemGenericAllocationHandle *mcHandle,
+                                    const CUmulticastObjectProp *prop)
+{
+    return MS_REAL(cuMulticastCreate)(mcHandle, prop);
+}
+
+CUresult ms_serve_cuMulticastAddDevice(CUmemGenericAllocationHandle mcHandle, CUdevice dev)
+{
+    return MS_REAL(cuMulticastAddDevice)(mcHandle, dev);
+}
+
+CUresult ms_serve_cuMulticastUnbind(CUmemGenericAllocationHandle mcHandle, CUdevice dev,
+                                    size_t mcOffset, size_t size)
+{
+    return MS_REAL(cuMulticastUnbind)(mcHandle, dev, mcOffset, size);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The reports of frameworks: memory of theirs that is to be a tensor, or no longer is. */
+#include <stdatomic.h>
+
+#include "shim/device/device.h"
+#include "shim/device/ledger.h"
+#include "shim/hooks/serve.h"
+#include "shim/policy/grant.h"
+#include "shim/policy/heat.h"
+#include "shim/policy/spill.h"
+#include "shim/policy/status.h"
+#include "shim/process/hot.h"
+#include "shim/process/log.h"
+#include "shim/sites/site.h"
+
+/* Each of these once for the process: what follows from it holds for all of it. */
+static void say_status(const struct ms_device *device, ms_status_t status)
+{
+    switch (status) {
+    case MS_OK:
+        break;
+    case MS_ERR_NOT_READY:
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: the framework's total of live bytes differs from the sum of its "
+                    "reports; some of its tensors are missing in the report, and nothing is taken "
+                    "out of its segments any more",
+                    device->ordinal);
+        break;
+    case MS_ERR_INVALID:
+        MS_LOG_ONCE(MS_LOG_INFO,
+                    "device %d: the framework reported a tensor over another, or the death of one "
+                    "that was not there; nothing is taken out of its segments any more",
+                    device->ordinal);
+        break;
+    default:
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "ERROR: device %d: a new tensor lies on memory that could not be put back "
+                    "(error %d), not even from the host; the program will fail where it uses it",
+                    device->ordinal, status);
+    }
+}
+
+MS_HOT void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
+{
+    struct ms_device *d = ms_device_get(device);
+    if (!d || bytes == 0) {
+        return;
+    }
+    ms_addr_t at = (ms_addr_t)(uintptr_t)addr;
+    if (bytes > 0 && !d->pool) {
+        ms_forwarded_arena(at);
+    }
+    ms_status_t status = bytes > 0
+                             ? ms_arenas_allocated(d->arenas, at, (uint64_t)bytes,
+                                                   ms_site_capture((uint64_t)bytes), total_bytes)
+                             : ms_arenas_freed(d->arenas, at, (uint64_t)-bytes, total_bytes);
+    if (status != MS_OK) {
+        say_status(d, status);
+    }
+    if (bytes > 0 && atomic_load_explicit(&d->host_made, memory_order_relaxed)) {
+        ms_spill_attend(d);
+    }
+    ms_status_check();
+}

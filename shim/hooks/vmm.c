@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The application's own virtual memory management: forwarded, and charged to the device in the
+ * handle's properties from creation until the handle is released and unmapped everywhere. What
+ * PyTorch's expandable segments create is served from the pool (proxies.h). */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/arenas/proxy.h"
+#include "allocator/base/lock.h"
+#include "shim/device/context.h"
+#include "shim/device/ledger.h"
+#include "shim/device/ranges.h"
+#include "shim/device/reservations.h"
+#include "shim/driver/caller.h"
+#include "shim/hooks/serve.h"
+#include "shim/policy/oom.h"
+#include "shim/policy/proxies.h"
+#include "shim/process/log.h"
+#include "shim/process/session.h"
+#include "shim/sites/site.h"
+
+#define BUCKETS 1024u
+
+struct chunk {
+    struct chunk *next; /* of those with references, by handle */
+    CUmemGenericAllocationHandle_v1 handle;
+    uint64_t bytes;
+    struct ms_device *device;
+    enum ms_owner owner;
+    uint32_t site;
+    uint64_t references; /* cuMemCreate, cuMemRetainAllocationHandle */
+    uint64_t mappings;
+};
+
+struct mapping {
+    CUdeviceptr_v2 addr;
+    uint64_t bytes;
+    struct chunk *chunk;
+};
+
+MS_RANGES_HOLD(struct mapping);
+
+static struct chunk *by_handle[BUCKETS];
+static struct ms_ranges mappings = {.entry_bytes = sizeof(struct mapping)}; /* under lock */
+
+static struct chunk **bucket_of(CUmemGenericAllocationHandle_v1 handle)
+{
+    return &by_handle[(handle * 0x9e3779b97f4a7c15ULL) >> 54];
+}
+
+static struct chunk *find_locked(CUmemGenericAllocationHandle_v1 handle)
+{
+    struct chunk *chunk = *bucket_of(handle);
+    while (chunk && chunk->handle != handle) {
+        chunk = chunk->next;
+    }
+    return chunk;
+}
+
+static void link_locked(struct chunk *chunk)
+{
+    struct chunk **slot = bucket_of(chunk->handle);
+    chunk->next = *slot;
+    *slot = chunk;
+}
+
+static void unlink_locked(struct chunk *chunk)
+{
+    struct chunk **slot = bucket_of(chunk->handle);
+    while (*slot != chunk) {
+        slot = &(*slot)->next;
+    }
+    *slot = chunk->next;
+}
+
+static void emit(enum ms_event_kind kind, const struct chunk *chunk, CUdeviceptr_v2 addr,
+                 uint64_t bytes)
+{
+    if (chunk->owner != MS_OWNER_APPLICATION) {
+        return; /* NCCL's: told as a charge */
+    }
+    struct ms_event event = {
+        .kind = (uint8_t)kind,
+        .device = chunk->device->ordinal,
+        .owner = MS_OWNER_APPLICATION,
+        .site = chunk->site,
+        .id = chunk->handle,
+        .addr = addr,
+        .bytes = bytes,
+        .aux = MS_LOCATION_DEVICE,
+    };
+    ms_session_emit(&event);
+}
+
+static void emit_existence(const struct chunk *chunk, bool created)
+{
+    if (chunk->owner == MS_OWNER_APPLICATION) {
+        emit(created ? MS_EVENT_CHUNK_CREATE : MS_EVENT_CHUNK_RELEASE, chunk, 0, chunk->bytes);
+    } else {
+        ms_device_note_charge(chunk->device, created, chunk->owner, MS_CHARGE_NCCL, 0, chunk->bytes,
+                              chunk->site);
+    }
+}
+
+/* Unlocks; nobody refers to the chunk any more, or somebody still does. */
+static void unlock_and_settle(struct chunk *chunk)
+{
+    bool gone = chunk->references == 0 && chunk->mappings == 0;
+    ms_lock_release(MS_LOCK(VMM));
+    if (gone) {
+        emit_existence(chunk, false);
+        ms_device_discharge(chunk->device, chunk->owner, chunk->bytes);
+        free(chunk);
+    }
+}
+
+/* --- chunks ----------------------------------------------------------------------------------- */
+
+static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
+                               CUmemGenericAllocationHandle_v1 *handle, size_t size,
+                               const CUmemAllocationProp_v1 *prop, unsigned long long flags)
+{
+    chunk->site = ms_site_capture(size);
+    if (!ms_device_charge(device, chunk->owner, size, true)) {
+        free(chunk);
+        return ms_oom_refuse(device, size);
+    }
+    CUresult result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, ms_options()->wait_ns)) {
+        result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
+    }
+    if (result != CUDA_SUCCESS) {
+        ms_device_discharge(device, chunk->owner, size);
+        free(chunk);
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? ms_oom_refuse(device, size) : result;
+    }
+    chunk->handle = *handle;
+    chunk->bytes = size;
+    chunk->device = device;
+    chunk->references = 1;
+    ms_lock_acquire(MS_LOCK(VMM));
+    link_locked(chunk);
+    ms_lock_release(MS_LOCK(VMM));
+    emit_existence(chunk, true);
+    ms_oom_over(device);
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_serve_cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t size,
+                              const CUmemAllocationProp_v1 *prop, unsigned long long flags)
+{
+    struct ms_device *device = handle && prop ? ms_proxies_home(prop, size, flags) : NULL;
+    if (device) {
+        return ms_proxies_create(device, handle, size, prop);
+    }
+    if (handle && prop && size != 0 && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE) {
+        CUresult result = ms_device_use(prop->location.id, &device);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_DEVICE) {
+            return result;
+        }
+    }
+    if (!device || (device->granule_bytes != 0 && size % device->granule_bytes != 0)) {
+        return MS_REAL(cuMemCreate)(handle, size, prop, flags); /* on the host, or refused */
+    }
+    struct chunk *chunk = calloc(1, sizeof *chunk);
+    if (!chunk) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    chunk->owner =
+        ms_library_at(ms_caller()) == MS_LIBRARY_NCCL ? MS_OWNER_FORWARDED : MS_OWNER_APPLICATION;
+    return create_charged(device, chunk, handle, size, prop, flags);
+}
+
+CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
+{
+    if (ms_proxies_own(handle)) {
+        return ms_proxies_release(handle);
+    }
+    /* Before the driver is asked: afterwards another thread may already have the same handle. */
+    ms_lock_acquire(MS_LOCK(VMM));
+    struct chunk *chunk = find_locked(handle);
+    if (chunk && --chunk->references == 0) {
+        unlink_locked(chunk);
+        chunk->mappings++; /* kept until the driver has answered */
+    } else if (chunk) {
+        chunk->mappings++;
+    }
+    ms_lock_release(MS_LOCK(VMM));
+    CUresult result = MS_REAL(cuMemRelease)(handle);
+    if (!chunk) {
+        (void)ms_ledger_take(MS_SPACE_CHUNK, handle, NULL);
+        return result;
+    }
+    ms_lock_acquire(MS_LOCK(VMM));
+    chunk->mappings--;
+    if (result != CUDA_SUCCESS && chunk->references++ == 0) {
+        link_locked(chunk);
+    }
+    unlock_and_settle(chunk);
+    return result;
+}
+
+/* --- mappings --------------------------------------------------------------------------------- */
+
+static struct mapping *mapping_at(size_t index)
+{
+    return (struct mapping *)mappings.entries + index;
+}
+
+/* Takes one mapping that lies in the range out of the table. */
+static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct mapping *out)
+{
+    size_t i = ms_ranges_place(&mappings, addr);
+    if (i == mappings.count || mapping_at(i)->addr < addr ||
+        mapping_at(i)->addr + mapping_at(i)->bytes > addr + bytes) {
+        return false;
+    }
+    *out = *mapping_at(i);
+    ms_ranges_remove(&mappings, i, 1);
+    return true;
+}
+
+CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
+                           CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
+{
+    if (ms_proxies_own(handle)) {
+        return ms_proxies_map(ptr, size, offset, handle, flags);
+    }
+    ms_lock_acquire(MS_LOCK(VMM));
+    struct chunk *chunk = find_locked(handle);
+    if (chunk) {
+        chunk->mappings++; /* from here on it cannot go while the driver maps it */
+    }
+    ms_lock_release(MS_LOCK(VMM));
+    CUresult result = MS_REAL(cuMemMap)(ptr, size, offset, handle, flags);
+    if (!chunk) {
+        return result;
+    }
+    if (result == CUDA_SUCCESS) {
+        emit(MS_EVENT_MAP, chunk, ptr, size);
+    }
+    ms_lock_acquire(MS_LOCK(VMM));
+    if (result == CUDA_SUCCESS) {
+        struct mapping mapping = {ptr, size, chunk};
+        if (!ms_ranges_insert(&mappings, &mapping)) {
+            MS_LOG_ONCE(MS_LOG_WARN,
+                        "no host memory to note a mapping; what it maps stays charged");
+        }
+    } else {
+        chunk->mappings--;
+    }
+    unlock_and_settle(chunk);
+    return result;
+}
+
+CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE; /* also for a part of a page (cuda.h) */
+    if (ms_proxies_unmap(ptr, size, &result) != MS_PROXIES_NONE) {
+        return result;
+    }
+    /* Taken out first: as soon as the driver has unmapped it, another thread may map there. */
+    struct mapping *taken = NULL;
+    size_t count = 0;
+    ms_lock_acquire(MS_LOCK(VMM));
+    size_t first = ms_ranges_place(&mappings, ptr);
+    size_t last = first;
+    while (last < mappings.count && mapping_at(last)->addr >= ptr &&
+           mapping_at(last)->addr + mapping_at(last)->bytes <= ptr + size) {
+        last++;
+    }
+    if (last > first) {
+        taken = calloc(last - first, sizeof *taken);
+        while (taken && count < last - first && take_locked(ptr, size, &taken[count])) {
+            count++;
+        }
+    }
+    ms_lock_release(MS_LOCK(VMM));
+    result = MS_REAL(cuMemUnmap)(ptr, size);
+    for (size_t i = 0; i < count; i++) {
+        if (result == CUDA_SUCCESS) {
+            emit(MS_EVENT_UNMAP, taken[i].chunk, taken[i].addr, taken[i].bytes);
+        }
+        ms_lock_acquire(MS_LOCK(VMM));
+        if (result != CUDA_SUCCESS) {
+            (void)ms_ranges_insert(&mappings, &taken[i]); /* there was room for it before */
+        } else {
+            taken[i].chunk->mappings--;
+        }
+        unlock_and_settle(taken[i].chunk);
+    }
+    free(taken);
+    return result;
+}
+
+CUresult ms_serve_cuMemSetAccess(CUdeviceptr_v2 ptr, size_t size, const CUmemAccessDesc_v1 *desc,
+                                 size_t count)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (ms_proxies_access(ptr, size, desc, count, &result) == MS_PROXIES_WHOLE) {
+        return result;
+    }
+    result = MS_REAL(cuMemSetAccess)(ptr, size, desc, count);
+    struct ms_event event = {
+        .kind = MS_EVENT_SET_ACCESS, .owner = MS_OWNER_APPLICATION, .addr = ptr, .bytes = size};
+    ms_lock_acquire(MS_LOCK(VMM));
+    size_t i = ms_ranges_place(&mappings, ptr);
+    bool known = i < mappings.count && mapping_at(i)->addr <= ptr &&
+                 mapping_at(i)->chunk->owner == MS_OWNER_APPLICATION;
+    if (known) {
+        event.device = mapping_at(i)->chunk->device->ordinal;
+    }
+    ms_lock_release(MS_LOCK(VMM));
+    if (result == CUDA_SUCCESS && known) {
+        ms_session_emit(&event);
+    }
+    return result;
+}
+
+/* A handle to what is mapped at an address. For pool memory it is our chunk's: from then on its
+ * identity may be anywhere, so it stays where it is. */
+CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *handle, void *addr)
+{
+    CUdeviceptr_v2 at = (CUdeviceptr_v2)(uintptr_t)addr;
+    bool by_torch = ms_library_at(ms_caller()) == MS_LIBRARY_C10_CUDA;
+    if (!handle) {
+        return MS_REAL(cuMemRetainAllocationHandle)(handle, addr);
+    }
+    CUresult result = CUDA_SUCCESS;
+    if (ms_proxies_retain(at, !by_torch, handle, &result)) {
+        return result;
+    }
+    if (!ms_serve_pin(at, 1)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    result = MS_REAL(cuMemRetainAllocationHandle)(handle, addr);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct ms_device *device = ms_device_holding(at);
+    if (device) {
+        struct ms_grant grant = {.name = *handle,
+                                 .space = MS_SPACE_CHUNK,
+                                 .kind = MS_GRANT_NOTED,
+                                 .device = device->ordinal};
+        struct ms_grant displaced;
+        (void)ms_ledger_put(&grant, &displaced);
+        return result;
+    }
+    ms_lock_acquire(MS_LOCK(VMM));
+    size_t i = ms_ranges_place(&mappings, at);
+    if (i < mappings.count && mapping_at(i)->addr <= at) {
+        struct chunk *chunk = mapping_at(i)->chunk;
+        if (chunk->references++ == 0) {
+            chunk->handle = *handle;
+            link_locked(chunk);
+        }
+    }
+    ms_lock_release(MS_LOCK(VMM));
+    return result;
+}
+
+/* --- addresses -------------------------------------------------------------------------------- */
+
+static void emit_range(enum ms_event_kind kind, uint8_t device, CUdeviceptr_v2 addr, uint64_t bytes)
+{
+    struct ms_event event = {.kind = (uint8_t)kind,
+                             .device = device,
+                             .owner = MS_OWNER_APPLICATION,
+                             .addr = addr,
+                             .bytes = bytes};
+    ms_session_emit(&event);
+}
+
+/* Addresses belong to no device; they are told to the one that is current. */
+CUresult ms_serve_cuMemAddressReserve(CUdeviceptr_v2 *ptr, size_t size, size_t alignment,
+                                      CUdeviceptr_v2 addr, unsigned long long flags)
+{
+    CUresult result = MS_REAL(cuMemAddressReserve)(ptr, size, alignment, addr, flags);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    const struct ms_device *device = ms_device_current();
+    struct ms_reservation reservation = {
+        .addr = *ptr, .bytes = size, .recorded = device ? device->ordinal : -1};
+    if (!ms_reservations_add(&reservation)) {
+        (void)MS_REAL(cuMemAddressFree)(*ptr, size);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (device) {
+        emit_range(MS_EVENT_RANGE_RESERVE, device->ordinal, *ptr, size);
+    }
+    return result;
+}
+
+CUresult ms_serve_cuMemAddressFree(CUdeviceptr_v2 ptr, size_t size)
+{
+    struct ms_reservation reservation;
+    if (ms_proxies_in(ptr, size)) {
+        return CUDA_ERROR_INVALID_VALUE; /* something is mapped there, also where nothing backs it
+                                          */
+    }
+    bool known = ms_reservations_take(ptr, size, &reservation);
+    if (known && reservation.proxies) {
+        ms_proxy_reservation_gone(reservation.proxies->pool, ptr);
+    }
+    CUresult result = MS_REAL(cuMemAddressFree)(ptr, size);
+    if (known && result != CUDA_SUCCESS) {
+        (void)ms_reservations_add(&reservation); /* there was room for it before */
+    } else if (known && reservation.recorded >= 0) {
+        emit_range(MS_EVENT_RANGE_FREE, (uint8_t)reservation.recorded, ptr, size);
+    }
+    return result;
+}
+
+/* --- what is only passed on ------------------------------------------------------------------- */
+
+/* A page that was not created for it cannot be exported, and does not get pinned for trying. */
+static CUresult export_page(void *out, CUmemGenericAllocationHandle_v1 handle,
+                            CUmemAllocationHandleType type, unsigned long long flags)
+{
+    CUmemAllocationProp_v1 prop;
+    CUmemGenericAllocationHandle_v1 chunk = 0;
+    CUresult result = ms_proxies_properties(&prop, handle);
+    if (result != CUDA_SUCCESS || !((unsigned)prop.requestedHandleTypes & (unsigned)type)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    result = ms_proxies_show(handle, &chunk);
+    return result == CUDA_SUCCESS ? MS_REAL(cuMemExportToShareableHandle)(out, chunk, type, flags)
+                                  : result;
+}
+
+CUresult ms_serve_cuMemExportToShareableHandle(void *shareableHandle,
+                                               CUmemGenericAllocationHandle_v1 handle,
+                                               CUmemAllocationHandleType handleType,
+                                               unsigned long long flags)
+{
+    if (ms_proxies_own(handle)) {
+        return export_page(shareableHandle, handle, handleType, flags);
+    }
+    CUresult result =
+        MS_REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
+    if (result != CUDA_SUCCESS && ms_ledger_find(MS_SPACE_CHUNK, handle, NULL)) {
+        MS_LOG_ONCE(MS_LOG_WARN, "memory of the pool cannot be exported to another process; set "
+                                 "MEMSHIM_POOL=off to let the driver allocate it");
+    }
+    return result;
+}
+
+CUresult ms_serve_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle_v1 *handle,
+                                                 void *osHandle,
+                                                 CUmemAllocationHandleType shHandleType)
+{
+    return MS_REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+}
+
+CUresult ms_serve_cuMemGetAccess(unsigned long long *flags, const CUmemLocation_v1 *location,
+                                 CUdeviceptr_v2 ptr)
+{
+    struct ms_proxy_view view;
+    struct ms_reservation reservation;
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        !ms_device_get(location->id) || !ms_proxies_at(ptr, &view) ||
+        !ms_reservations_at(ptr, 1, &reservation)) {
+        return MS_REAL(cuMemGetAccess)(flags, location, ptr);
+    }
+    *flags = view.accessible ? ms_access_of(&reservation.access, location->id)
+                             : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_serve_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp_v1 *prop,
+                                                         CUmemGenericAllocationHandle_v1 handle)
+{
+    return ms_proxies_own(handle) ? ms_proxies_properties(prop, handle)
+                                  : MS_REAL(cuMemGetAllocationPropertiesFromHandle)(prop, handle);
+}
+
+CUresult ms_serve_cuMemGetAllocationGranularity(size_t *granularity,
+                                                const CUmemAllocationProp_v1 *prop,
+                                                CUmemAllocationGranularity_flags option)
+{
+    return MS_REAL(cuMemGetAllocationGranularity)(granularity, prop, option);
+}
+
+/* The list with the driver's handles in place of ours. *changed gets a copy, the caller's to free,
+ * where any was; else null. */
+static CUresult show_listed(const CUarrayMapInfo_v1 *list, unsigned int count,
+                            CUarrayMapInfo_v1 **changed)
+{
+    CUresult result = CUDA_SUCCESS;
+    *changed = NULL;
+    for (unsigned int i = 0; list && i < count && result == CUDA_SUCCESS; i++) {
+        CUmemGenericAllocationHandle_v1 handle = list[i].memHandle.memHandle;
+        if (list[i].memOperationType != CU_MEM_OPERATION_TYPE_MAP || !ms_proxies_own(handle)) {
+            continue;
+        }
+        if (!*changed) {
+            *changed = malloc(count * sizeof **changed);
+            if (!*changed) {
+                return CUDA_ERROR_OUT_OF_MEMORY;
+            }
+            memcpy(*changed, list, count * sizeof **changed);
+        }
+        result = ms_proxies_show(handle, &(*changed)[i].memHandle.memHandle);
+    }
+    return result;
+}
+
+static CUresult map_arrays(CUarrayMapInfo_v1 *list, unsigned int count, CUstream stream,
+                           CUresult (*real)(CUarrayMapInfo_v1 *, unsigned int, CUstream))
+{
+    CUarrayMapInfo_v1 *changed = NULL;
+    CUresult result = show_listed(list, count, &changed);
+    if (result == CUDA_SUCCESS) {
+        result = real(changed ? changed : list, count, stream);
+    }
+    free(changed);
+    return result;
+}
+
+CUresult ms_serve_cuMemMapArrayAsync(CUarrayMapInfo_v1 *mapInfoList, unsigned int count,
+                                     CUstream hStream)
+{
+    return map_arrays(mapInfoList, count, hStream, MS_REAL(cuMemMapArrayAsync));
+}
+
+CUresult ms_serve_cuMemMapArrayAsync_ptsz(CUarrayMapInfo_v1 *mapInfoList, unsigned int count,
+                                          CUstream hStream)
+{
+    return map_arrays(mapInfoList, count, hStream, MS_REAL(cuMemMapArrayAsync_ptsz));
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Granting and releasing. The order is always: budget, driver or pool, ledger, event; and back.
+ * Blocks of the pool are in no ledger: the pool finds them by address as fast. */
+#include "shim/policy/grant.h"
+
+#include "shim/device/mempools.h"
+#include "shim/device/overhead.h"
+#include "shim/device/pages.h"
+#include "shim/device/stream.h"
+#include "shim/driver/driver.h"
+#include "shim/policy/host_blocks.h"
+#include "shim/policy/oom.h"
+#include "shim/policy/spill.h"
+#include "shim/policy/status.h"
+#include "shim/process/session.h"
+#include "shim/sites/site.h"
+
+/* Ids of blocks that no pool served: far above the allocator's own, which count from 1. */
+#define FIRST_FORWARDED_ID (1ULL << 62)
+
+#define ATTEMPTS 4 /* of a request that has room, by the numbers, and is refused */
+
+static _Atomic uint64_t last_forwarded_id = FIRST_FORWARDED_ID;
+
+/* Where this thread's last tensor was allocated, good until a block is freed. */
+static _Atomic uint64_t forwarded_frees;
+static _Thread_local struct {
+    CUdeviceptr_v2 base;
+    size_t bytes;
+    uint64_t frees;
+} last_arena __attribute__((tls_model("initial-exec")));
+
+static void emit_block(struct ms_device *device, enum ms_event_kind kind,
+                       const struct ms_grant *grant)
+{
+    if (kind == MS_EVENT_BLOCK_ALLOC) {
+        atomic_fetch_add(&device->forwarded_live_bytes, grant->bytes);
+    } else if (kind == MS_EVENT_BLOCK_ARENA || !grant->arena) {
+        atomic_fetch_sub(&device->forwarded_live_bytes, grant->bytes);
+    }
+    struct ms_event event = {
+        .kind = (uint8_t)kind,
+        .device = device->ordinal,
+        .owner = MS_OWNER_FORWARDED,
+        .site = grant->site,
+        .id = grant->block_id,
+        .addr = grant->name,
+        .bytes = grant->bytes,
+    };
+    if (kind == MS_EVENT_BLOCK_ALLOC) {
+        event.aux = grant->extent_bytes ? grant->extent_bytes : grant->bytes;
+    } else if (kind == MS_EVENT_BLOCK_FREE) {
+        event.aux = grant->arena;
+    }
+    ms_session_emit(&event);
+}
+
+void ms_grant_emit_host(enum ms_event_kind kind, const struct ms_grant *grant)
+{
+    struct ms_event event = {
+        .kind = (uint8_t)kind,
+        .device = grant->device,
+        .site = grant->site,
+        .addr = grant->name,
+        .bytes = grant->bytes,
+    };
+    ms_session_emit(&event);
+}
+
+/* --- blocks of the pool ----------------------------------------------------------------------- */
+
+/* A refusal may be the work of the moment: another thread had what it has given back since. Then
+ * the request fits, and is made again. */
+static bool fits_now(struct ms_device *device, uint64_t bytes)
+{
+    struct ms_pool_stats stats;
+    ms_pool_stats(device->pool, &stats);
+    return bytes <= ms_budget_free_bytes(&device->budget) + stats.free_bytes - stats.pending_bytes;
+}
+
+static bool wants_no_waits(const struct ms_holder *holder)
+{
+    return holder->kind == MS_HOLDER_MEMPOOL &&
+           ((const struct ms_mempool *)holder)->no_stream_waits;
+}
+
+/* Thresholds, and memory on the host once there is some: then every check comes here. */
+static void look_closer(struct ms_device *device)
+{
+    ms_device_cross_threshold(device);
+    if (atomic_load_explicit(&device->host_made, memory_order_relaxed)) {
+        ms_spill_attend(device);
+    }
+}
+
+CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_stream_t stream,
+                        uint64_t bytes, CUdeviceptr_v2 *out)
+{
+    struct ms_request request = {
+        .bytes = bytes,
+        .stream = stream,
+        .holder = holder,
+        .site = ms_site_capture(bytes),
+        .may_wait = !ms_captures_running(),
+        .no_stream_waits = wants_no_waits(holder),
+    };
+    struct ms_block_info block;
+    ms_status_t status = MS_ERR_NO_MEMORY;
+    if (bytes <= atomic_load_explicit(&device->budget.cap_bytes, memory_order_relaxed)) {
+        int attempts = ATTEMPTS;
+        do {
+            status = ms_pool_alloc(device->pool, &request, &block);
+        } while (status == MS_ERR_NO_MEMORY && --attempts > 0 &&
+                 (fits_now(device, bytes) || ms_spill_others_give(device, bytes) ||
+                  ms_overhead_give_back(device)));
+    }
+    if (ms_device_crosses_threshold(device)) {
+        look_closer(device);
+    }
+    ms_status_check();
+    if (status == MS_ERR_NO_MEMORY && stream == MS_STREAM_DEVICE &&
+        ms_host_block_alloc(device, bytes, request.site, out)) {
+        return CUDA_SUCCESS;
+    }
+    if (status == MS_ERR_NO_MEMORY) {
+        return ms_oom_refuse(device, bytes);
+    }
+    if (status != MS_OK) {
+        return ms_result_from(status);
+    }
+    *out = block.addr;
+    ms_oom_over(device);
+    return CUDA_SUCCESS;
+}
+
+static bool begins_in(struct ms_device *device, CUdeviceptr_v2 addr, struct ms_block_info *block)
+{
+    return device && device->pool && ms_pool_find(device->pool, addr, block) == MS_OK &&
+           block->addr == addr;
+}
+
+bool ms_find_block(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_block_info *block)
+{
+    *device = ms_device_holding(addr);
+    bool found = begins_in(*device, addr, block);
+    for (int d = 0; !*device && !found && d < MS_DEVICES_MAX; d++) {
+        struct ms_device *other = ms_device_get(d);
+        found = begins_in(other, addr, block);
+        *device = found ? other : NULL;
+    }
+    return found;
+}
+
+static bool release_from(struct ms_device *device, CUdeviceptr_v2 addr, ms_stream_t stream)
+{
+    if (!device || !device->pool || ms_pool_free(device->pool, addr, stream) != MS_OK) {
+        return false;
+    }
+    ms_device_check_thresholds(device);
+    return true;
+}
+
+bool ms_release_block(struct ms_device *likely, CUdeviceptr_v2 addr, ms_stream_t stream)
+{
+    bool released = release_from(likely, addr, stream);
+    for (int d = 0; !released && d < MS_DEVICES_MAX; d++) {
+        struct ms_device *device = ms_device_get(d);
+        released = device != likely && release_from(device, addr, stream);
+    }
+    return released;
+}
+
+/* --- what the driver serves ------------------------------------------------------------------- */
+
+static uint64_t whole_slabs(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - MS_DRIVER_SLAB_BYTES
+               ? UINT64_MAX
+               : (bytes + MS_DRIVER_SLAB_BYTES - 1) / MS_DRIVER_SLAB_BYTES * MS_DRIVER_SLAB_BYTES;
+}
+
+/* Small things of unknown address: their sum in whole slabs, and one more, because what is freed
+ * leaves gaps. */
+static uint64_t small_slabs(uint64_t sum_bytes)
+{
+    return sum_bytes ? whole_slabs(sum_bytes) + MS_DRIVER_SLAB_BYTES : 0;
+}
+
+static uint64_t small_came(struct ms_device *device, uint64_t bytes)
+{
+    uint64_t sum = atomic_fetch_add(&device->small_bytes, bytes);
+    return small_slabs(sum + bytes) - small_slabs(sum);
+}
+
+static uint64_t small_went(struct ms_device *device, uint64_t bytes)
+{
+    uint64_t sum = atomic_fetch_sub(&device->small_bytes, bytes);
+    return small_slabs(sum) - small_slabs(sum - bytes);
+}
+
+CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context,
+                          enum ms_charge_reason reason, enum ms_taking taking,
+                          uint64_t requested_bytes)
+{
+    struct ms_device *device = context->device;
+    *forward = (struct ms_forward){
+        .device = device,
+        .context = context,
+        .requested_bytes = requested_bytes,
+        .charged_bytes = taking == MS_TAKING_SMALL ? small_came(device, requested_bytes)
+                                                   : whole_slabs(requested_bytes),
+        .site = ms_site_capture(requested_bytes),
+        .reason = reason,
+        .taking = taking,
+    };
+    if (forward->charged_bytes != 0 &&
+        !ms_device_charge(device, MS_OWNER_FORWARDED, forward->charged_bytes, true)) {
+        if (taking == MS_TAKING_SMALL) {
+            (void)small_went(device, requested_bytes);
+        }
+        return ms_oom_refuse(device, requested_bytes);
+    }
+    return CUDA_SUCCESS;
+}
+
+bool ms_forward_retry(struct ms_forward *forward, CUresult result)
+{
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || forward->retried) {
+        return false;
+    }
+    forward->retried = true;
+    return ms_device_make_room(forward->device, ms_options()->wait_ns);
+}
+
+static void correct(struct ms_forward *forward, uint64_t taken_bytes)
+{
+    struct ms_device *device = forward->device;
+    if (taken_bytes > forward->charged_bytes) {
+        ms_budget_impose(&device->budget, MS_OWNER_FORWARDED, taken_bytes - forward->charged_bytes);
+    } else if (taken_bytes < forward->charged_bytes) {
+        ms_budget_discharge(&device->budget, MS_OWNER_FORWARDED,
+                            forward->charged_bytes - taken_bytes);
+    }
+    forward->charged_bytes = taken_bytes;
+}
+
+static bool is_block(enum ms_charge_reason reason)
+{
+    return reason == MS_CHARGE_ALLOCATION || reason == MS_CHARGE_MANAGED;
+}
+
+static CUresult forward_failed(struct ms_forward *forward, CUresult result)
+{
+    if (forward->taking == MS_TAKING_SMALL) {
+        (void)small_went(forward->device, forward->requested_bytes);
+    }
+    correct(forward, 0);
+    return result == CUDA_ERROR_OUT_OF_MEMORY
+               ? ms_oom_refuse(forward->device, forward->requested_bytes)
+               : result;
+}
+
+CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_space space,
+                        uint64_t name, uint64_t extent_bytes)
+{
+    struct ms_device *device = forward->device;
+    if (result != CUDA_SUCCESS) {
+        return forward_failed(forward, result);
+    }
+    struct ms_grant grant = {
+        .name = name,
+        .bytes = forward->requested_bytes,
+        .extent_bytes = extent_bytes ? extent_bytes : forward->requested_bytes,
+        .block_id = is_block(forward->reason) ? atomic_fetch_add(&last_forwarded_id, 1) : 0,
+        .holder = forward->context,
+        .site = forward->site,
+        .space = (uint8_t)space,
+        .kind = MS_GRANT_FORWARDED,
+        .device = device->ordinal,
+        .reason = (uint8_t)forward->reason,
+        .taking = (uint8_t)forward->taking,
+    };
+    struct ms_grant displaced = {0};
+    if (!ms_ledger_put(&grant, &displaced)) {
+        grant.block_id = 0; /* it stays charged: too much is safer than too little */
+    }
+    if (displaced.name != 0) {
+        ms_release_dead(&displaced);
+    }
+    if (forward->taking == MS_TAKING_SLABS) {
+        correct(forward, ms_pages_touch(name, grant.extent_bytes));
+    } else if (forward->taking == MS_TAKING_WHOLE) {
+        correct(forward, whole_slabs(grant.extent_bytes));
+    }
+    ms_device_note_charge(device, true, MS_OWNER_FORWARDED, forward->reason, name,
+                          forward->charged_bytes, forward->site);
+    if (grant.block_id != 0) {
+        emit_block(device, MS_EVENT_BLOCK_ALLOC, &grant);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* What the driver has given back with this grant. */
+static uint64_t given_back(struct ms_device *device, const struct ms_grant *grant)
+{
+    switch (grant->taking) {
+    case MS_TAKING_SLABS:
+        return ms_pages_leave(grant->name, grant->extent_bytes);
+    case MS_TAKING_SMALL:
+        return small_went(device, grant->extent_bytes);
+    default:
+        return whole_slabs(grant->extent_bytes);
+    }
+}
+
+void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdeviceptr_v2 addr,
+                     uint64_t bytes, uint32_t site)
+{
+    struct ms_grant grant = {
+        .name = addr,
+        .bytes = bytes,
+        .block_id = atomic_fetch_add(&last_forwarded_id, 1),
+        .holder = pool,
+        .site = site,
+        .space = MS_SPACE_DEVICE,
+        .kind = MS_GRANT_OUTSIDE,
+        .device = device->ordinal,
+        .reason = MS_CHARGE_DRIVER_POOL,
+    };
+    struct ms_grant displaced = {0};
+    if (!ms_ledger_put(&grant, &displaced)) {
+        return; /* only the report misses it: the pool is charged as a whole */
+    }
+    if (displaced.name != 0) {
+        ms_release_dead(&displaced);
+    }
+    emit_block(device, MS_EVENT_BLOCK_ALLOC, &grant);
+}
+
+void ms_release_forwarded(const struct ms_grant *grant)
+{
+    struct ms_device *device = ms_device_get(grant->device);
+    if (grant->block_id != 0) {
+        atomic_fetch_add(&forwarded_frees, 1);
+        ms_arenas_block_gone(device->arenas, grant->name, grant->bytes);
+        emit_block(device, MS_EVENT_BLOCK_FREE, grant);
+    }
+    uint64_t back = grant->extent_bytes && !ms_host_block_is(grant) ? given_back(device, grant) : 0;
+    if (back != 0) {
+        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name, back,
+                              grant->site);
+        ms_device_discharge(device, MS_OWNER_FORWARDED, back);
+    }
+    if (ms_host_block_is(grant)) {
+        ms_host_block_gone(grant);
+    }
+    if (grant->kind == MS_GRANT_OUTSIDE) {
+        ms_mempool_correct(grant->holder, 0);
+    }
+}
+
+void ms_forwarded_arena(CUdeviceptr_v2 addr)
+{
+    uint64_t now = atomic_load(&forwarded_frees);
+    if (last_arena.frees == now && addr - last_arena.base < last_arena.bytes) {
+        return;
+    }
+    CUdeviceptr_v2 base = 0;
+    size_t bytes = 0;
+    struct ms_grant grant;
+    if (MS_REAL(cuMemGetAddressRange_v2)(&base, &bytes, addr) != CUDA_SUCCESS) {
+        return;
+    }
+    if (ms_ledger_mark_arena(MS_SPACE_DEVICE, base, &grant) && grant.block_id != 0) {
+        emit_block(ms_device_get(grant.device), MS_EVENT_BLOCK_ARENA, &grant);
+    }
+    last_arena.base = base;
+    last_arena.bytes = bytes;
+    last_arena.frees = now;
+}
+
+void ms_forwarded_freed(const struct ms_grant *grant, CUresult result)
+{
+    struct ms_grant displaced;
+    if (result == CUDA_SUCCESS) {
+        ms_release_forwarded(grant);
+    } else {
+        (void)ms_ledger_put(grant, &displaced);
+    }
+}
+
+void ms_release_dead(const struct ms_grant *grant)
+{
+    switch (grant->kind) {
+    case MS_GRANT_FORWARDED:
+    case MS_GRANT_OUTSIDE:
+        ms_release_forwarded(grant);
+        break;
+    case MS_GRANT_HOST:
+        ms_grant_emit_host(MS_EVENT_HOST_FREE, grant);
+        break;
+    default:
+        break; /* overhead is given back with all else that its context is charged with */
+    }
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For each instantiated graph the addresses of the pool's that its nodes name, by node; and for its
+ * launches all of them, each once. */
+#include "shim/policy/graph_heat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/lock.h"
+#include "shim/device/reach.h"
+#include "shim/driver/driver.h"
+#include "shim/policy/heat.h"
+#include "shim/policy/parameters.h"
+#include "shim/tables/options.h"
+
+#define BUCKETS     64u
+#define FIRST_ROOM  64u
+#define TOUCHES_MAX ((size_t)1 << 16) /* of one graph */
+#define LEVELS_MAX  8                 /* of child graphs in child graphs */
+
+/* What a node touches, by its place among those of its graph; what its child graph does is its. */
+struct touch {
+    size_t node;
+    uint64_t value;
+};
+
+struct touches {
+    struct touch *at;
+    size_t count, room;
+};
+
+struct node {
+    CUgraphNode name; /* as the program calls it */
+    bool off;
+};
+
+struct graph {
+    const void *exec;
+    struct graph *next;
+    struct node *nodes;
+    size_t node_count;
+    struct touches touches;
+    uint64_t *values; /* each once, ascending; made of the touches when it is launched */
+    size_t value_count;
+    bool stale; /* the touches have changed since, or which nodes are off */
+};
+
+static struct graph *graphs[BUCKETS];
+
+/* ---- touches */
+
+/* The touches of one node are read. */
+struct reading {
+    struct touches *touches;
+    size_t node;
+};
+
+static void add(void *ctx, uint64_t value)
+{
+    const struct reading *reading = ctx;
+    struct touches *touches = reading->touches;
+    if (!ms_reach_may_hold(value) || touches->count == TOUCHES_MAX) {
+        return;
+    }
+    if (touches->count == touches->room) {
+        size_t room = touches->room != 0 ? touches->room * 2 : FIRST_ROOM;
+        struct touch *wider = realloc(touches->at, room * sizeof *wider);
+        if (wider == NULL) {
+            return;
+        }
+        touches->at = wider;
+        touches->room = room;
+    }
+    touches->at[touches->count++] = (struct touch){reading->node, value};
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a;
+    uint64_t right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Where there is no memory for it a launch touches what it did before the change. */
+static void make_values(struct graph *graph)
+{
+    const struct touches *touches = &graph->touches;
+    uint64_t *values = malloc((touches->count + 1) * sizeof *values);
+    size_t count = 0;
+    size_t kept = 0;
+    if (values == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < touches->count; i++) {
+        values[count] = touches->at[i].value;
+        count += !graph->nodes[touches->at[i].node].off;
+    }
+    qsort(values, count, sizeof *values, compare);
+    for (size_t i = 0; i < count; i++) {
+        if (kept == 0 || values[kept - 1] != values[i]) {
+            values[kept++] = values[i];
+        }
+    }
+    free(graph->values);
+    graph->values = values;
+    graph->value_count = kept;
+    graph->stale = false;
+}
+
+/* ---- nodes */
+
+static void add_graph(struct reading *reading, CUgraph graph, int level);
+
+static void add_params(struct reading *reading, const CUgraphNodeParams *params, int level)
+{
+    const CUDA_KERNEL_NODE_PARAMS_v3 *kernel = &params->kernel;
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        if (kernel->func == NULL && kernel->kern != NULL) {
+            ms_parameters_note_kernel(kernel->kern);
+        }
+        ms_parameters_each(kernel->func != NULL ? (const void *)kernel->func : kernel->kern,
+                           kernel->kernelParams, kernel->extra, add, reading);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        add(reading, params->memcpy.copyParams.dstDevice);
+        add(reading, params->memcpy.copyParams.srcDevice);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        add(reading, params->memset.dst);
+        break;
+    case CU_GRAPH_NODE_TYPE_GRAPH:
+        if (level < LEVELS_MAX) {
+            add_graph(reading, params->graph.graph, level + 1);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+/* What cannot be read is not read. */
+static void add_node(struct reading *reading, CUgraphNode node, int level)
+{
+    const struct ms_driver_functions *driver = ms_driver();
+    CUgraphNodeParams params = {.type = CU_GRAPH_NODE_TYPE_EMPTY};
+    CUDA_KERNEL_NODE_PARAMS_v2 kernel = {0};
+    CUDA_MEMSET_NODE_PARAMS_v1 set = {0};
+    CUresult result = driver->cuGraphNodeGetType(node, &params.type);
+    if (result != CUDA_SUCCESS) {
+        return;
+    }
+    if (params.type == CU_GRAPH_NODE_TYPE_KERNEL && driver->cuGraphKernelNodeGetParams_v2 != NULL) {
+        result = driver->cuGraphKernelNodeGetParams_v2(node, &kernel);
+        memcpy(&params.kernel, &kernel, sizeof kernel); /* a form begins with the one before it */
+    } else if (params.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+        result = driver->cuGraphMemcpyNodeGetParams(node, &params.memcpy.copyParams);
+    } else if (params.type == CU_GRAPH_NODE_TYPE_MEMSET) {
+        result = driver->cuGraphMemsetNodeGetParams(node, &set);
+        params.memset.dst = set.dst;
+    } else if (params.type == CU_GRAPH_NODE_TYPE_GRAPH) {
+        result = driver->cuGraphChildGraphNodeGetGraph(node, &params.graph.graph);
+    } else {
+        return;
+    }
+    if (result == CUDA_SUCCESS) {
+        add_params(reading, &params, level);
+    }
+}
+
+/* Its nodes, to be freed; null where it has none or they cannot be had. */
+static CUgraphNode *nodes_of(CUgraph graph, size_t *count)
+{
+    const struct ms_driver_functions *driver = ms_driver();
+    *count = 0;
+    if (driver->cuGraphGetNodes(graph, NULL, count) != CUDA_SUCCESS || *count == 0) {
+        return NULL;
+    }
+    CUgraphNode *nodes = calloc(*count, sizeof(CUgraphNode));
+    if (nodes != NULL && driver->cuGraphGetNodes(graph, nodes, count) != CUDA_SUCCESS) {
+        free(nodes);
+        nodes = NULL;
+    }
+    return nodes;
+}
+
+/* A child graph. */
+static void add_graph(struct reading *reading, CUgraph graph, int level)
+{
+    size_t count;
+    CUgraphNode *nodes = nodes_of(graph, &count);
+    for (size_t i = 0; nodes != NULL && i < count; i++) {
+        add_node(reading, nodes[i], level);
+    }
+    free(nodes);
+}
+
+/* ---- graphs */
+
+static void delete_graph(struct graph *graph)
+{
+    if (graph != NULL) {
+        free(graph->nodes);
+        free(graph->touches.at);
+        free(graph->values);
+        free(graph);
+    }
+}
+
+/* Null where nothing can be read. */
+static struct graph *read_graph(const void *exec, CUgraph from)
+{
+    struct graph *graph = calloc(1, sizeof *graph);
+    if (graph == NULL) {
+        return NULL;
+    }
+    CUgraphNode *names = nodes_of(from, &graph->node_count);
+    graph->nodes = names != NULL ? calloc(graph->node_count, sizeof *graph->nodes) : NULL;
+    if (graph->nodes == NULL) {
+        free(names);
+        free(graph);
+        return NULL;
+    }
+    graph->exec = exec;
+    graph->stale = true;
+    for (size_t i = 0; i < graph->node_count; i++) {
+        graph->nodes[i].name = names[i];
+        add_node(&(struct reading){&graph->touches, i}, names[i], 0);
+    }
+    free(names);
+    return graph;
+}
+
+static struct graph **place_of(const void *exec)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)exec * UINT64_C(0x9e3779b97f4a7c15);
+    struct graph **place = &graphs[(hash >> 32) % BUCKETS];
+    while (*place != NULL && (*place)->exec != exec) {
+        place = &(*place)->next;
+    }
+    return place;
+}
+
+/* What was known before; the caller's. */
+static struct graph *exchange(const void *exec, struct graph *graph)
+{
+    ms_lock_acquire(MS_LOCK(GRAPH_HEAT));
+    struct graph **place = place_of(exec);
+    struct graph *before = *place;
+    struct graph *next = before != NULL ? before->next : NULL;
+    if (graph != NULL) {
+        graph->next = next;
+    }
+    *place = graph != NULL ? graph : next;
+    ms_lock_release(MS_LOCK(GRAPH_HEAT));
+    return before;
+}
+
+void ms_graph_heat_gone(const void *exec)
+{
+    delete_graph(exchange(exec, NULL));
+}
+
+void ms_graph_heat_made(const void *exec, CUgraph graph)
+{
+    if (ms_options()->spill) {
+        delete_graph(exchange(exec, read_graph(exec, graph)));
+    }
+}
+
+void ms_graph_heat_updated(const void *exec, CUgraph graph)
+{
+    struct graph *now = ms_options()->spill ? read_graph(exec, graph) : NULL;
+    struct graph *before = exchange(exec, NULL);
+    if (now != NULL && before != NULL && now->node_count <= before->node_count) {
+        struct node *nodes = before->nodes;
+        before->nodes = now->nodes;
+        now->nodes = nodes;
+        now->node_count = before->node_count;
+    }
+    delete_graph(before);
+    delete_graph(exchange(exec, now));
+}
+
+/* The place of a node among the graph's; a new one for a node inside a child graph. SIZE_MAX: no
+ * memory. */
+static size_t place_of_node(struct graph *graph, CUgraphNode node)
+{
+    for (size_t i = 0; i < graph->node_count; i++) {
+        if (graph->nodes[i].name == node) {
+            return i;
+        }
+    }
+    struct node *more = realloc(graph->nodes, (graph->node_count + 1) * sizeof *more);
+    if (more == NULL) {
+        return SIZE_MAX;
+    }
+    graph->nodes = more;
+    graph->nodes[graph->node_count] = (struct node){.name = node};
+    return graph->node_count++;
+}
+
+void ms_graph_heat_set(const void *exec, CUgraphNode node, const CUgraphNodeParams *params)
+{
+    if (!ms_options()->spill) {
+        return;
+    }
+    struct touches fresh = {0};
+    add_params(&(struct reading){&fresh, 0}, params, 0);
+    ms_lock_acquire(MS_LOCK(GRAPH_HEAT));
+    struct graph *graph = *place_of(exec);
+    size_t place = graph != NULL ? place_of_node(graph, node) : SIZE_MAX;
+    if (place != SIZE_MAX) {
+        struct touches *touches = &graph->touches;
+        size_t kept = 0;
+        for (size_t i = 0; i < touches->count; i++) {
+            if (touches->at[i].node != place) {
+                touches->at[kept++] = touches->at[i];
+            }
+        }
+        touches->count = kept;
+        for (size_t i = 0; i < fresh.count; i++) {
+            add(&(struct reading){touches, place}, fresh.at[i].value);
+        }
+        graph->stale = true;
+    }
+    ms_lock_release(MS_LOCK(GRAPH_HEAT));
+    free(fresh.at);
+}
+
+void ms_graph_heat_enabled(const void *exec, CUgraphNode node, bool on)
+{
+    ms_lock_acquire(MS_LOCK(GRAPH_HEAT));
+    struct graph *graph = *place_of(exec);
+    size_t place = graph != NULL ? place_of_node(graph, node) : SIZE_MAX;
+    if (place != SIZE_MAX) {
+        graph->nodes[place].off = !on;
+        graph->stale = true;
+    }
+    ms_lock_release(MS_LOCK(GRAPH_HEAT));
+}
+
+void ms_graph_heat_launched(const void *exec)
+{
+    ms_lock_acquire(MS_LOCK(GRAPH_HEAT));
+    struct graph *graph = *place_of(exec);
+    if (graph != NULL) {
+        if (graph->stale) {
+            make_values(graph);
+        }
+        ms_heat_touch_each(graph->values, graph->value_count);
+    }
+    ms_lock_release(MS_LOCK(GRAPH_HEAT));
+}

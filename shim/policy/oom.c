@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What stood where when memory ran out. */
+#include "shim/policy/oom.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "allocator/arenas/proxy.h"
+#include "allocator/base/units.h"
+#include "report/trace/verdict.h"
+#include "shim/device/nvml.h"
+#include "shim/device/overhead.h"
+#include "shim/device/sample.h"
+#include "shim/device/stream.h"
+#include "shim/driver/torch_library.h"
+#include "shim/policy/spill.h"
+#include "shim/process/log.h"
+#include "shim/process/session.h"
+#include "shim/sites/site.h"
+#include "shim/tables/driver_limit.h"
+#include "shim/tables/host_bytes.h"
+#include "shim/tables/options.h"
+
+static uint64_t owned(const struct ms_device *device, enum ms_owner owner)
+{
+    return atomic_load(&device->budget.by_owner_bytes[owner]);
+}
+
+/* Why what lies free could not be given elsewhere, if anything does. */
+static enum ms_pinned_by pinned_by(const struct ms_device *device, const struct ms_pool_stats *pool,
+                                   const struct ms_arenas_stats *tensors)
+{
+    if (!device->pool) {
+        return MS_PINNED_BY_POOL_OFF;
+    }
+    if (ms_options()->torch == MS_TORCH_OFF) {
+        return MS_PINNED_BY_TORCH_OFF;
+    }
+    if (tensors->frozen_arenas > 0 || ms_captures_running()) {
+        return MS_PINNED_BY_CAPTURE;
+    }
+    if (pool->hole_bytes > ms_device_takeable_bytes(device, pool)) {
+        return pool->frozen ? MS_PINNED_BY_NOTHING : MS_PINNED_BY_NO_HOST;
+    }
+    return MS_PINNED_BY_TENSORS;
+}
+
+/* Whether only work that was queued before the frees stood in the way. */
+static bool waits_for_work(const struct ms_oom_state *state)
+{
+    uint64_t wanted = state->requested_bytes > state->refused_bytes ? state->requested_bytes
+                                                                    : state->refused_bytes;
+    uint64_t to_be_had = state->reclaimable_bytes;
+    if (state->cap_bytes > state->charged_bytes) {
+        to_be_had += state->cap_bytes - state->charged_bytes;
+    }
+    return wanted > to_be_had && wanted <= to_be_had + state->pending_bytes;
+}
+
+/* Pages of a request under way are in use as far as others are concerned, and so is what they still
+ * lack: it is found for them before anybody else gets it. */
+static void count_fresh(const struct ms_pool_stats *stats, struct ms_oom_state *state)
+{
+    uint64_t lacking = stats->fresh_unbacked_bytes;
+    state->live_bytes += stats->fresh_bytes;
+    state->reclaimable_bytes -=
+        lacking < state->reclaimable_bytes ? lacking : state->reclaimable_bytes;
+}
+
+struct group_limit {
+    const struct ms_device *device;
+    struct ms_driver_limit limit;
+};
+
+static void ask_nvml(void *ctx, int folder, const char *group)
+{
+    struct group_limit *asked = ctx;
+    struct ms_driver_limit here = {.by = MS_LIMITED_BY_CGROUP};
+    char path[512];
+    (void)folder;
+    (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s", group + 1); /* it begins with a dot */
+    if (ms_nvml_group_limit(asked->device->uuid, path, &here.bytes, &here.used_bytes) &&
+        here.bytes < asked->device->total_bytes) { /* else there is none */
+        asked->limit = ms_limit_tighter(asked->limit, here);
+    }
+}
+
+/* The control group's own files say it, or, where the kernel has none for it, NVML. */
+static struct ms_driver_limit limit_of_group(const struct ms_device *device)
+{
+    struct group_limit asked = {device, ms_limit_of_group("", device->pci)};
+    if (asked.limit.bytes == 0) {
+        ms_host_groups("", ask_nvml, &asked);
+    }
+    return asked.limit;
+}
+
+/* What limits this process beside memshim. Where PyTorch gave up by itself, it is PyTorch's own. */
+static void fill_limit(const struct ms_device *device, struct ms_oom_state *state)
+{
+    const bool torch_alone = state->source == MS_OOM_TORCH && state->refused_bytes == 0;
+    const struct ms_driver_limit limit =
+        torch_alone && device->torch_limit.bytes != 0
+            ? device->torch_limit
+            : ms_limit_tighter(limit_of_group(device), device->mps_limit);
+    state->limited_by = limit.by;
+    state->limit_bytes = limit.bytes;
+    state->limit_used_bytes = limit.used_bytes;
+}
+
+/* refused_bytes: by the ladder, before PyTorch gave up; 0: nothing. Where it refused something, it
+ * had taken what it could out of holes. What is left of them is then not to be had, if a graph may
+ * replay into some. */
+static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t requested_bytes,
+                 uint64_t refused_bytes, struct ms_oom_state *state)
+{
+    const bool refused = source == MS_OOM_DRIVER || refused_bytes != 0;
+    memset(state, 0, sizeof *state);
+    state->source = (uint8_t)source;
+    state->requested_bytes = requested_bytes;
+    state->refused_bytes = refused_bytes;
+    state->cap_bytes = atomic_load(&device->budget.cap_bytes);
+    state->device_total_bytes = device->total_bytes;
+    state->pool_bytes = owned(device, MS_OWNER_POOL);
+    state->application_bytes = owned(device, MS_OWNER_APPLICATION);
+    state->forwarded_bytes = owned(device, MS_OWNER_FORWARDED);
+    state->context_bytes = owned(device, MS_OWNER_CONTEXT);
+    /* Their sum, not the counter beside them: the report's lines must add up. */
+    state->charged_bytes = state->pool_bytes + state->application_bytes + state->forwarded_bytes +
+                           state->context_bytes;
+    struct ms_arenas_stats tensors;
+    struct ms_pool_stats stats = {0};
+    ms_arenas_stats(device->arenas, &tensors);
+    if (device->pool) {
+        ms_pool_stats(device->pool, &stats);
+        state->live_bytes = stats.live_bytes - stats.arena_bytes + tensors.live_bytes;
+        state->reclaimable_bytes = stats.free_bytes - stats.pending_bytes;
+        if (!refused || tensors.frozen_arenas == 0) {
+            state->reclaimable_bytes += ms_device_takeable_bytes(device, &stats);
+        }
+        count_fresh(&stats, state);
+        state->pending_bytes = stats.pending_bytes;
+        state->largest_free_bytes = stats.largest_free_bytes;
+        state->spill_limit_bytes = device->spill_limit_bytes;
+        state->spill_left_bytes = ms_spill_left_bytes(device, &stats);
+    } else {
+        state->live_bytes = atomic_load(&device->forwarded_live_bytes) + tensors.live_bytes;
+    }
+    uint64_t used_bytes = device->total_bytes;
+    if (ms_device_used_bytes(device, &used_bytes) && used_bytes <= device->total_bytes) {
+        state->driver_free_bytes = device->total_bytes - used_bytes;
+        state->driver_free_known = 1;
+    } else {
+        /* The driver does not answer now (a capture): nobody else is blamed. */
+        used_bytes = state->charged_bytes;
+        state->driver_free_bytes =
+            device->total_bytes > used_bytes ? device->total_bytes - used_bytes : 0;
+    }
+    state->other_process_bytes =
+        used_bytes > state->charged_bytes ? used_bytes - state->charged_bytes : 0;
+    ms_device_others(device, &state->others);
+    fill_limit(device, state);
+    state->pinned_by =
+        (uint8_t)(waits_for_work(state) ? MS_PINNED_BY_WORK : pinned_by(device, &stats, &tensors));
+    state->fraction_known = device->fraction > 0;
+    state->fraction = device->fraction;
+    state->site = ms_site_capture(UINT64_MAX); /* so large that sampling never passes it over */
+}
+
+/* Where holes would have been enough, and could not be taken, their owner can do something. */
+static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
+{
+    struct ms_pool_stats stats;
+    char text[24];
+    if (!device->pool || !device->no_host_access) {
+        return;
+    }
+    ms_pool_stats(device->pool, &stats);
+    if (stats.hole_bytes >= requested_bytes) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: %s lie in holes of PyTorch's segments and could not be taken: "
+                    "that needs host memory which the device can reach, and there is none (%s)",
+                    device->ordinal, ms_bytes_text(stats.hole_bytes, text, sizeof text),
+                    device->no_host_access);
+    }
+}
+
+/* A call that the driver refused is often asked again, after PyTorch has given its cache back: what
+ * PyTorch raises in the end is what its user must know. */
+static void record(struct ms_device *device, const struct ms_oom_state *state)
+{
+    static atomic_flag said[2] = {ATOMIC_FLAG_INIT, ATOMIC_FLAG_INIT};
+    char sentence[1024];
+    uint64_t short_bytes;
+    bool from_torch = state->source == MS_OOM_TORCH;
+    if (!from_torch) {
+        atomic_fetch_add_explicit(&device->refusals, 1, memory_order_relaxed);
+    }
+    ms_trace_t *trace = ms_session_trace();
+    if (trace != NULL) {
+        ms_trace_oom(trace, device->ordinal, state);
+    }
+    (void)ms_verdict_decide(state, &short_bytes, sentence, sizeof(sentence));
+    bool news = from_torch || !ms_torch_library_reports();
+    bool warn = news && !atomic_flag_test_and_set(&said[from_torch ? 1 : 0]);
+    ms_log(warn ? MS_LOG_WARN : MS_LOG_INFO, "device %d: %s", device->ordinal, sentence);
+}
+
+CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
+{
+    struct ms_oom_state state;
+    fill(device, MS_OOM_DRIVER, requested_bytes, 0, &state);
+    atomic_store(&device->last_oom_bytes, requested_bytes);
+    record(device, &state);
+    say_holes(device, requested_bytes);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_bytes)
+{
+    struct ms_device *d = ms_device_get(device);
+    if (!d) {
+        return;
+    }
+    struct ms_oom_state state;
+    if (d->pool) {
+        ms_proxy_request_over(d->pool);
+    }
+    const uint64_t refused_bytes = atomic_exchange(&d->last_oom_bytes, 0);
+    fill(d, MS_OOM_TORCH, requested_bytes, refused_bytes, &state);
+    state.live_bytes -= cached_bytes < state.live_bytes ? cached_bytes : state.live_bytes;
+    record(d, &state);
+}

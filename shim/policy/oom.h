@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Refusals: the state at that moment, to the trace and to the user. */
+#ifndef MEMSHIM_SHIM_POLICY_OOM_H
+#define MEMSHIM_SHIM_POLICY_OOM_H
+
+#include "shim/device/device.h"
+
+/* Records that a request was refused; returns CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes);
+
+/* One was served: an out-of-memory of PyTorch's own from here on is not for the refusal before. */
+static inline void ms_oom_over(struct ms_device *device)
+{
+    if (atomic_load_explicit(&device->last_oom_bytes, memory_order_relaxed) != 0) {
+        atomic_store_explicit(&device->last_oom_bytes, 0, memory_order_relaxed);
+    }
+}
+
+/* The framework raises its out-of-memory error for a request of this size. cached_bytes: free in
+ * its segments by its own count, where its tensors are not seen one by one; else 0. The guard is
+ * set. */
+void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_bytes);
+
+#endif

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Pages of PyTorch's expandable segments: handles, mappings and access that are ours. */
+#include "shim/policy/proxies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/arenas/proxy.h"
+#include "allocator/base/lock.h"
+#include "shim/device/mempools.h"
+#include "shim/device/ranges.h"
+#include "shim/device/reservations.h"
+#include "shim/device/stream.h"
+#include "shim/driver/caller.h"
+#include "shim/driver/driver.h"
+#include "shim/driver/torch_library.h"
+#include "shim/policy/oom.h"
+#include "shim/process/log.h"
+
+/* Handles of ours count from here: no driver's is an address or a small number up there. */
+#define FIRST_HANDLE (0x6d73ULL << 48)
+#define LAST_HANDLE  (FIRST_HANDLE + (1ULL << 47))
+
+#define BUCKETS 1024u
+
+struct page {
+    struct page *next; /* of those with references, by handle */
+    CUmemGenericAllocationHandle_v1 handle;
+    uint64_t bytes;
+    struct ms_device *device;
+    ms_proxy_t *proxy;
+    CUmemAllocationProp_v1 prop; /* as asked for; the pool creates its chunk by it */
+    uint64_t references;         /* the application's: the handle is good while there are any */
+    uint64_t uses;               /* references, mappings, and calls under way */
+    bool mapped;                 /* by the framework */
+};
+
+struct mapping {
+    CUdeviceptr_v2 addr;
+    uint64_t bytes;
+    struct page *page;
+    bool direct; /* the chunk of a pinned page, mapped once more: the driver's own mapping */
+    bool accessible;
+};
+
+MS_RANGES_HOLD(struct mapping);
+
+static struct page *by_handle[BUCKETS];
+static struct ms_ranges mappings = {.entry_bytes = sizeof(struct mapping)}; /* under lock */
+static uint64_t last_handle = FIRST_HANDLE;
+
+/* --- pages ------------------------------------------------------------------------------------ */
+
+static struct page **bucket_of(CUmemGenericAllocationHandle_v1 handle)
+{
+    return &by_handle[handle % BUCKETS];
+}
+
+static struct page *find_locked(CUmemGenericAllocationHandle_v1 handle)
+{
+    struct page *page = *bucket_of(handle);
+    while (page && page->handle != handle) {
+        page = page->next;
+    }
+    return page;
+}
+
+static void refer_locked(struct page *page)
+{
+    page->uses++;
+    if (page->references++ == 0) {
+        struct page **slot = bucket_of(page->handle);
+        page->next = *slot;
+        *slot = page;
+    }
+}
+
+/* Unlocks. */
+static void drop_use_and_unlock(struct page *page)
+{
+    bool gone = --page->uses == 0;
+    ms_lock_release(MS_LOCK(PROXIES));
+    if (gone) {
+        ms_proxy_release(page->device->pool, page->proxy);
+        ms_device_check_thresholds(page->device);
+        free(page);
+    }
+}
+
+static void drop_use(struct page *page)
+{
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    drop_use_and_unlock(page);
+}
+
+/* For the length of a call. */
+static struct page *use(CUmemGenericAllocationHandle_v1 handle)
+{
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    struct page *page = find_locked(handle);
+    if (page) {
+        page->uses++;
+    }
+    ms_lock_release(MS_LOCK(PROXIES));
+    return page;
+}
+
+bool ms_proxies_own(CUmemGenericAllocationHandle_v1 handle)
+{
+    return handle > FIRST_HANDLE && handle <= LAST_HANDLE;
+}
+
+struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t size,
+                                  unsigned long long flags)
+{
+    if (ms_options()->torch != MS_TORCH_NATIVE || flags != 0 || size == 0 ||
+        prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop->allocFlags.usage != 0 ||
+        ms_library_at(ms_caller()) != MS_LIBRARY_C10_CUDA || !ms_torch_library_will_report()) {
+        return NULL;
+    }
+    struct ms_device *device = NULL;
+    (void)ms_device_use(prop->location.id, &device); /* the caller asks again, and sees the error */
+    bool served =
+        device && device->pool && device->granule_bytes != 0 && size % device->granule_bytes == 0;
+    return served ? device : NULL;
+}
+
+/* The driver's own pools are no part of ours: what they keep for nobody is given back first. */
+static ms_status_t create(struct page *page)
+{
+    ms_pool_t *pool = page->device->pool;
+    bool may_wait = !ms_captures_running();
+    ms_status_t status = ms_proxy_create(pool, page->bytes, &page->prop, may_wait, &page->proxy);
+    if (status == MS_ERR_NO_MEMORY && ms_mempools_trim(page->device) != 0) {
+        status = ms_proxy_create(pool, page->bytes, &page->prop, may_wait, &page->proxy);
+    }
+    ms_device_check_thresholds(page->device);
+    return status;
+}
+
+CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
+                           size_t size, const CUmemAllocationProp_v1 *prop)
+{
+    struct page *page = calloc(1, sizeof *page);
+    if (!page) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    page->bytes = size;
+    page->device = device;
+    page->prop = *prop;
+    ms_status_t status = create(page);
+    if (status != MS_OK) {
+        free(page);
+        return status == MS_ERR_NO_MEMORY ? ms_oom_refuse(device, size) : ms_result_from(status);
+    }
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    page->handle = ++last_handle;
+    refer_locked(page);
+    ms_lock_release(MS_LOCK(PROXIES));
+    *handle = page->handle;
+    ms_oom_over(device);
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_proxies_release(CUmemGenericAllocationHandle_v1 handle)
+{
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    struct page *page = find_locked(handle);
+    if (!page) {
+        ms_lock_release(MS_LOCK(PROXIES));
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (--page->references == 0) {
+        struct page **slot = bucket_of(handle);
+        while (*slot != page) {
+            slot = &(*slot)->next;
+        }
+        *slot = page->next;
+    }
+    drop_use_and_unlock(page);
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_proxies_properties(CUmemAllocationProp_v1 *prop, CUmemGenericAllocationHandle_v1 handle)
+{
+    struct page *page = prop ? use(handle) : NULL;
+    if (!page) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    *prop = page->prop;
+    drop_use(page);
+    return CUDA_SUCCESS;
+}
+
+static CUresult pin_page(const struct page *page, CUmemGenericAllocationHandle_v1 *chunk)
+{
+    struct ms_proxy_info info = {0};
+    ms_status_t status = ms_proxy_pin(page->device->pool, page->proxy, &info);
+    *chunk = info.chunk;
+    if ((status == MS_OK && info.chunk == 0) || status == MS_ERR_NOT_SUPPORTED) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "a page of PyTorch's is in parts, and cannot be shared with another process or "
+                    "device: pages are whole while little of the cap is charged; MEMSHIM_TORCH=off "
+                    "keeps pages whole");
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    return ms_result_from(status);
+}
+
+CUresult ms_proxies_show(CUmemGenericAllocationHandle_v1 handle,
+                         CUmemGenericAllocationHandle_v1 *chunk)
+{
+    struct page *page = use(handle);
+    if (!page) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = pin_page(page, chunk);
+    drop_use(page);
+    return result;
+}
+
+/* --- mappings --------------------------------------------------------------------------------- */
+
+static struct mapping *mapping_at(size_t index)
+{
+    return (struct mapping *)mappings.entries + index;
+}
+
+/* Removes the mapping that was just put there. */
+static void withdraw(const struct mapping *mapping)
+{
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    size_t i = ms_ranges_place(&mappings, mapping->addr);
+    if (i < mappings.count && mapping_at(i)->addr == mapping->addr) {
+        ms_ranges_remove(&mappings, i, 1);
+    }
+    mapping->page->mapped = mapping->page->mapped && mapping->direct;
+    drop_use_and_unlock(mapping->page);
+}
+
+/* Puts the mapping into the table before it is made: from then on the place is taken. Nothing may
+ * be mapped there (cuda.h, cuMemMap). */
+static CUresult announce(struct mapping *mapping, CUmemGenericAllocationHandle_v1 handle)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    struct page *page = find_locked(handle);
+    size_t i = ms_ranges_place(&mappings, mapping->addr);
+    bool vacant = i == mappings.count || mapping_at(i)->addr >= mapping->addr + mapping->bytes;
+    if (page && mapping->bytes == page->bytes && vacant) {
+        mapping->page = page;
+        mapping->direct = page->mapped;
+        result = ms_ranges_insert(&mappings, mapping) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS) {
+        page->uses++;
+        page->mapped = true;
+    }
+    ms_lock_release(MS_LOCK(PROXIES));
+    return result;
+}
+
+/* A second mapping, by somebody whom the handle was shown to. */
+static CUresult map_directly(const struct mapping *mapping)
+{
+    CUmemGenericAllocationHandle_v1 chunk = 0;
+    CUresult result = pin_page(mapping->page, &chunk);
+    return result == CUDA_SUCCESS ? MS_REAL(cuMemMap)(mapping->addr, mapping->bytes, 0, chunk, 0)
+                                  : result;
+}
+
+CUresult ms_proxies_map(CUdeviceptr_v2 addr, size_t size, size_t offset,
+                        CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
+{
+    struct ms_reservation reservation;
+    struct mapping mapping = {.addr = addr, .bytes = size};
+    if (offset != 0 || flags != 0 || !ms_reservations_at(addr, size, &reservation)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = announce(&mapping, handle);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    struct page *page = mapping.page;
+    if (addr % page->device->granule_bytes != 0 ||
+        (reservation.proxies && reservation.proxies != page->device && !mapping.direct)) {
+        result = CUDA_ERROR_INVALID_VALUE;
+    } else if (mapping.direct) {
+        result = map_directly(&mapping);
+    } else {
+        ms_reservations_note_proxies(addr, page->device);
+        result = ms_result_from(ms_proxy_map(page->device->pool, page->proxy, addr,
+                                             reservation.addr, reservation.bytes));
+    }
+    if (result != CUDA_SUCCESS) {
+        withdraw(&mapping);
+    }
+    return result;
+}
+
+/* The mappings from first to end that touch a range. */
+struct span {
+    size_t first, end;
+    bool pages; /* all of the range is pages of one device */
+    bool whole; /* and none of them is cut */
+};
+
+static struct span span_locked(CUdeviceptr_v2 addr, uint64_t size)
+{
+    struct span span = {.first = ms_ranges_place(&mappings, addr)};
+    CUdeviceptr_v2 at = addr;
+    span.pages = true;
+    for (span.end = span.first;
+         span.end < mappings.count && mapping_at(span.end)->addr < addr + size; span.end++) {
+        const struct mapping *mapping = mapping_at(span.end);
+        span.pages = span.pages && !mapping->direct && mapping->addr <= at &&
+                     mapping->page->device == mapping_at(span.first)->page->device;
+        at = mapping->addr + mapping->bytes;
+    }
+    span.pages = span.pages && span.end > span.first && at >= addr + size;
+    span.whole = span.pages && mapping_at(span.first)->addr == addr && at == addr + size;
+    return span;
+}
+
+/* One mapping of the driver's own, of a chunk that was shown. */
+static CUresult unmap_directly(struct mapping *mapping)
+{
+    CUresult result = MS_REAL(cuMemUnmap)(mapping->addr, mapping->bytes);
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    if (result != CUDA_SUCCESS) {
+        (void)ms_ranges_insert(&mappings, mapping); /* there was room for it before */
+        ms_lock_release(MS_LOCK(PROXIES));
+    } else {
+        drop_use_and_unlock(mapping->page);
+    }
+    return result;
+}
+
+static CUresult unmap_pages(CUdeviceptr_v2 addr, size_t size, struct mapping *taken, size_t count)
+{
+    struct ms_device *device = taken[0].page->device;
+    ms_arenas_block_gone(device->arenas, addr, size);
+    CUresult result = ms_result_from(ms_proxy_unmap(device->pool, addr, size));
+    for (size_t i = 0; i < count; i++) {
+        ms_lock_acquire(MS_LOCK(PROXIES));
+        if (result != CUDA_SUCCESS) {
+            (void)ms_ranges_insert(&mappings, &taken[i]); /* there was room for it before */
+            ms_lock_release(MS_LOCK(PROXIES));
+        } else {
+            taken[i].page->mapped = false;
+            drop_use_and_unlock(taken[i].page);
+        }
+    }
+    ms_device_check_thresholds(device);
+    return result;
+}
+
+enum ms_proxies_cover ms_proxies_unmap(CUdeviceptr_v2 addr, size_t size, CUresult *result)
+{
+    if (atomic_load_explicit(&mappings.count, memory_order_relaxed) == 0) {
+        return MS_PROXIES_NONE;
+    }
+    struct mapping *taken = NULL;
+    /* Taken out first: as soon as it is unmapped, another thread may map there. */
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    struct span span = span_locked(addr, size);
+    size_t count = span.end - span.first;
+    bool direct = count == 1 && mapping_at(span.first)->direct &&
+                  mapping_at(span.first)->addr == addr && mapping_at(span.first)->bytes == size;
+    if (span.whole || direct) {
+        taken = malloc(count * sizeof *taken);
+        if (taken) {
+            memcpy(taken, mapping_at(span.first), count * sizeof *taken);
+            ms_ranges_remove(&mappings, span.first, count);
+        }
+    }
+    ms_lock_release(MS_LOCK(PROXIES));
+    if (!span.whole && !direct) {
+        return count == 0 ? MS_PROXIES_NONE : MS_PROXIES_INSIDE;
+    }
+    *result = !taken   ? CUDA_ERROR_OUT_OF_MEMORY
+              : direct ? unmap_directly(taken)
+                       : unmap_pages(addr, size, taken, count);
+    free(taken);
+    return MS_PROXIES_WHOLE;
+}
+
+/* --- access ----------------------------------------------------------------------------------- */
+
+static void note_accessible(CUdeviceptr_v2 addr, size_t size)
+{
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    for (size_t i = ms_ranges_place(&mappings, addr);
+         i < mappings.count && mapping_at(i)->addr < addr + size; i++) {
+        mapping_at(i)->accessible = true;
+    }
+    ms_lock_release(MS_LOCK(PROXIES));
+}
+
+enum ms_proxies_cover ms_proxies_access(CUdeviceptr_v2 addr, size_t size,
+                                        const CUmemAccessDesc_v1 *desc, size_t count,
+                                        CUresult *result)
+{
+    struct ms_reservation reservation;
+    struct ms_access before;
+    if (atomic_load_explicit(&mappings.count, memory_order_relaxed) == 0) {
+        return MS_PROXIES_NONE;
+    }
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    struct span span = span_locked(addr, size);
+    struct ms_device *device = span.pages ? mapping_at(span.first)->page->device : NULL;
+    ms_lock_release(MS_LOCK(PROXIES));
+    if (!device || size % device->granule_bytes != 0 || addr % device->granule_bytes != 0 ||
+        !ms_reservations_at(addr, size, &reservation) ||
+        !ms_reservations_grant(addr, desc, count, &before)) {
+        return span.first == span.end ? MS_PROXIES_NONE : MS_PROXIES_INSIDE;
+    }
+    *result = ms_result_from(ms_proxy_access(device->pool, addr, size));
+    if (*result == CUDA_SUCCESS) {
+        note_accessible(addr, size);
+    } else {
+        ms_reservations_put_back(addr, &before);
+    }
+    return MS_PROXIES_WHOLE;
+}
+
+/* --- identity --------------------------------------------------------------------------------- */
+
+bool ms_proxies_at(CUdeviceptr_v2 addr, struct ms_proxy_view *out)
+{
+    if (atomic_load_explicit(&mappings.count, memory_order_relaxed) == 0) {
+        return false;
+    }
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    size_t i = ms_ranges_place(&mappings, addr);
+    bool found = i < mappings.count && mapping_at(i)->addr <= addr && !mapping_at(i)->direct;
+    if (found) {
+        *out = (struct ms_proxy_view){.addr = mapping_at(i)->addr,
+                                      .bytes = mapping_at(i)->bytes,
+                                      .handle = mapping_at(i)->page->handle,
+                                      .prop = mapping_at(i)->page->prop,
+                                      .accessible = mapping_at(i)->accessible};
+    }
+    ms_lock_release(MS_LOCK(PROXIES));
+    return found;
+}
+
+bool ms_proxies_in(CUdeviceptr_v2 addr, uint64_t size)
+{
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    size_t i = ms_ranges_place(&mappings, addr);
+    bool found = i < mappings.count && mapping_at(i)->addr < addr + size;
+    ms_lock_release(MS_LOCK(PROXIES));
+    return found;
+}
+
+/* The page around addr, or the first one after it that begins before `end`, in use for the length
+ * of a call; *next: where it ends. */
+static struct page *use_between(CUdeviceptr_v2 addr, CUdeviceptr_v2 end, CUdeviceptr_v2 *next)
+{
+    struct page *page = NULL;
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    size_t i = ms_ranges_place(&mappings, addr);
+    if (i < mappings.count && mapping_at(i)->addr < end) {
+        page = mapping_at(i)->page;
+        page->uses++;
+        *next = mapping_at(i)->addr + mapping_at(i)->bytes;
+    }
+    ms_lock_release(MS_LOCK(PROXIES));
+    return page;
+}
+
+bool ms_proxies_retain(CUdeviceptr_v2 addr, bool pin, CUmemGenericAllocationHandle_v1 *handle,
+                       CUresult *result)
+{
+    CUdeviceptr_v2 next = 0;
+    struct page *page = use_between(addr, addr + 1, &next);
+    if (!page) {
+        return false;
+    }
+    struct ms_proxy_info info;
+    *result =
+        pin ? ms_result_from(ms_proxy_pin(page->device->pool, page->proxy, &info)) : CUDA_SUCCESS;
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    if (*result == CUDA_SUCCESS) {
+        refer_locked(page);
+        *handle = page->handle;
+    }
+    drop_use_and_unlock(page);
+    return true;
+}
+
+bool ms_proxies_pin(CUdeviceptr_v2 addr, uint64_t size)
+{
+    struct page *page = NULL;
+    CUdeviceptr_v2 at = addr;
+    CUdeviceptr_v2 end = addr + (size ? size : 1);
+    bool pinned = true;
+    if (atomic_load_explicit(&mappings.count, memory_order_relaxed) == 0) {
+        return true;
+    }
+    while (pinned && at < end && (page = use_between(at, end, &at)) != NULL) {
+        struct ms_proxy_info info;
+        pinned = ms_proxy_pin(page->device->pool, page->proxy, &info) == MS_OK;
+        drop_use(page);
+    }
+    return pinned;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PyTorch's pages: what its expandable segments create with cuMemCreate stands behind handles of
+ * ours, so that parts of a page can be taken while nothing lives there (allocator/arenas/proxy.h).
+ * These functions answer the driver's calls about them, and tell everybody the same: a page looks
+ * like one chunk with the properties that were asked for.
+ *
+ * Whatever shows a page's identity to others pins it: nothing of it is taken any more. Thread-safe;
+ * their lock is held across no call of the pool or the driver. Results are the driver's. */
+#ifndef MEMSHIM_SHIM_POLICY_PROXIES_H
+#define MEMSHIM_SHIM_POLICY_PROXIES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "shim/device/device.h"
+
+/* The device whose pool stands behind a page with these properties, created by the call that is
+ * served; null where the driver is to create it. */
+struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t size,
+                                  unsigned long long flags);
+
+CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
+                           size_t size, const CUmemAllocationProp_v1 *prop);
+
+/* Whether a handle is one of ours: no driver's is. */
+bool ms_proxies_own(CUmemGenericAllocationHandle_v1 handle);
+
+/* Of handles of ours. */
+CUresult ms_proxies_release(CUmemGenericAllocationHandle_v1 handle);
+CUresult ms_proxies_map(CUdeviceptr_v2 addr, size_t size, size_t offset,
+                        CUmemGenericAllocationHandle_v1 handle, unsigned long long flags);
+CUresult ms_proxies_properties(CUmemAllocationProp_v1 *prop,
+                               CUmemGenericAllocationHandle_v1 handle);
+
+/* Pins the page, for the length of one call of the driver's: *chunk gets the driver's handle. Where
+ * there is none, because the page is in parts, CUDA_ERROR_NOT_SUPPORTED. */
+CUresult ms_proxies_show(CUmemGenericAllocationHandle_v1 handle,
+                         CUmemGenericAllocationHandle_v1 *chunk);
+
+/* How a range lies. */
+enum ms_proxies_cover {
+    MS_PROXIES_NONE,  /* no page is mapped in it */
+    MS_PROXIES_WHOLE, /* whole neighbouring pages of one device, and nothing else */
+    MS_PROXIES_INSIDE /* pages, but cut, with gaps, or beside other mappings */
+};
+
+/* Of ranges. Each says how the range lies; where that is WHOLE (access: also a part of pages,
+ * without a gap) the call was served, with *result. */
+enum ms_proxies_cover ms_proxies_unmap(CUdeviceptr_v2 addr, size_t size, CUresult *result);
+enum ms_proxies_cover ms_proxies_access(CUdeviceptr_v2 addr, size_t size,
+                                        const CUmemAccessDesc_v1 *desc, size_t count,
+                                        CUresult *result);
+
+/* The mapping around addr, as everybody is to see it. */
+struct ms_proxy_view {
+    CUdeviceptr_v2 addr;
+    uint64_t bytes;
+    CUmemGenericAllocationHandle_v1 handle;
+    CUmemAllocationProp_v1 prop;
+    bool accessible; /* access was given since it was mapped */
+};
+bool ms_proxies_at(CUdeviceptr_v2 addr, struct ms_proxy_view *out);
+
+/* Whether any page is mapped in the range. */
+bool ms_proxies_in(CUdeviceptr_v2 addr, uint64_t size);
+
+/* One more reference to the handle that is mapped around addr; false: no page is. pin: by somebody
+ * else than PyTorch. Where that fails, which *result says, there is none. */
+bool ms_proxies_retain(CUdeviceptr_v2 addr, bool pin, CUmemGenericAllocationHandle_v1 *handle,
+                       CUresult *result);
+
+/* Pins all pages of the range; false: one of them could not be brought back to the device. */
+bool ms_proxies_pin(CUdeviceptr_v2 addr, uint64_t size);
+
+#endif

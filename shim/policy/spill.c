@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What goes to the host first and what comes back ahead of its use, the pool foretells from the
+ * last step of the training (allocator/spill/forecast.h): it is told the steps that the program
+ * tells of, and finds them where it tells of none.
+ *
+ * Back from the host where nothing is foretold (the first steps, steps that are not alike, a
+ * program without steps): memory is watched over a stretch of time, a training step where the
+ * program tells of steps, else a second and more. What the device would have had room for at the
+ * worst moment of two such stretches comes back. Where that was wrong, and it had to go again, the
+ * stretches grow.
+ */
+#include "shim/policy/spill.h"
+
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "allocator/base/arithmetic.h"
+#include "allocator/base/clock.h"
+#include "allocator/base/units.h"
+#include "report/trace/verdict.h"
+#include "shim/device/stream.h"
+#include "shim/driver/gate.h"
+#include "shim/policy/heat.h"
+#include "shim/process/log.h"
+#include "shim/sites/site.h"
+#include "shim/sites/tags.h"
+#include "shim/tables/host_bytes.h"
+
+/* What is queued has to drain also where nobody waits for frees (MEMSHIM_WAIT_MS=0). */
+#define HALT_LEAST_NS 50000000000u
+
+#define STRETCH_NS         1000000000u
+#define STRETCH_LONGEST_NS 60000000000u
+#define CHECKS_A_SAMPLE    8u
+#define WORTH_PART         8u /* a standstill is worth it for so much of what is on the host */
+
+static uint64_t level_bytes(const struct ms_device *device, int state)
+{
+    return (uint64_t)(ms_options()->thresholds[state - 1] *
+                      (double)atomic_load(&device->budget.cap_bytes));
+}
+
+/* Of all devices of the process together: what they have on the host, and may have. */
+static struct ms_budget on_host;
+
+static void begin_budget(void)
+{
+    ms_budget_init(&on_host,
+                   ms_host_spill_bytes(ms_options(), environ, ms_host_available_bytes("")));
+}
+
+struct ms_budget *ms_spill_budget(void)
+{
+    static pthread_once_t begun = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&begun, begin_budget);
+    return &on_host;
+}
+
+static bool is_optimizers(void *sites, uint32_t site)
+{
+    (void)sites;
+    return ms_site_is_optimizers(site);
+}
+
+void ms_spill_configure(struct ms_device *device, struct ms_pool_config *config)
+{
+    uint64_t limit = 0;
+    if (device->granule_bytes != 0 && device->no_host_access == NULL) {
+        limit = atomic_load(&ms_spill_budget()->cap_bytes);
+    }
+    device->spill_limit_bytes = limit;
+    if (device->host_limit_bytes < limit) {
+        device->host_limit_bytes = limit;
+    }
+    config->host_limit_bytes = device->host_limit_bytes;
+    config->spill_limit_bytes = limit;
+    config->spill_budget = ms_spill_budget();
+    uint64_t most_ns = ms_options_wait_most_ns(ms_options());
+    config->halt_limit_ns = most_ns > HALT_LEAST_NS ? most_ns : HALT_LEAST_NS;
+    config->spill_choice = &ms_spill_choice_predict;
+    config->is_optimizers = is_optimizers;
+}
+
+uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
+{
+    uint64_t host =
+        ms_less(device->host_limit_bytes, stats->host_reserve_bytes + stats->host_backed_bytes);
+    uint64_t spill = device->spill_limit_bytes != 0 ? ms_budget_free_bytes(ms_spill_budget()) : 0;
+    /* A request touches a granule more than it has, mostly. */
+    return ms_less(spill < host ? spill : host, device->granule_bytes);
+}
+
+bool ms_spill_others_give(const struct ms_device *device, uint64_t bytes)
+{
+    uint64_t free_bytes = ms_budget_free_bytes(ms_spill_budget());
+    if (device->spill_limit_bytes == 0 || free_bytes >= bytes || ms_captures_running()) {
+        return false;
+    }
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        struct ms_device *other = ms_device_get(d);
+        if (other == NULL || other == device || other->pool == NULL ||
+            ms_pool_peak_host_backed_bytes(other->pool) == 0) {
+            continue;
+        }
+        (void)ms_device_make_room(other, ms_options()->wait_ns);
+        (void)ms_pool_make_room(other->pool, 0, false);
+    }
+    return ms_budget_free_bytes(ms_spill_budget()) > free_bytes;
+}
+
+/* What the device could not do without at this moment: neither free nor in holes. */
+static uint64_t needed_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
+{
+    uint64_t charged = atomic_load(&device->budget.charged_bytes);
+    return ms_less(charged, stats->free_bytes + stats->hole_bytes + stats->promised_bytes);
+}
+
+void ms_spill_ahead(struct ms_device *device, uint64_t emergency_bytes)
+{
+    struct ms_pool_stats stats;
+    if (device->spill_limit_bytes == 0 || ms_captures_running()) {
+        return;
+    }
+    ms_pool_stats(device->pool, &stats);
+    if (needed_bytes(device, &stats) >= emergency_bytes) {
+        uint64_t cap = atomic_load(&device->budget.cap_bytes);
+        (void)ms_pool_make_room(device->pool, ms_less(cap, emergency_bytes) + device->granule_bytes,
+                                true);
+    }
+}
+
+/* --- what is said ----------------------------------------------------------------------------- */
+
+/* Once for the process: what follows from it holds for all of it. */
+static void say_host_backed(const struct ms_device *device)
+{
+    static atomic_bool said;
+    char text[24];
+    if (atomic_load_explicit(&said, memory_order_relaxed)) {
+        return;
+    }
+    uint64_t bytes = ms_pool_peak_host_backed_bytes(device->pool);
+    if (bytes != 0 && !atomic_exchange(&said, true)) {
+        ms_log(MS_LOG_WARN,
+               "device %d: no device memory was left for %s of tensors; they lie in host memory, "
+               "and work on them is slow",
+               device->ordinal, ms_bytes_text(bytes, text, sizeof text));
+    }
+}
+
+static void say_lost(const struct ms_device *device, const struct ms_spill_stats *stats)
+{
+    char lost[24];
+    if (stats->lost_bytes != 0) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: the driver failed again and again while memory moved; %s of it "
+                    "cannot be mapped any more, and work that touches it will fail",
+                    device->ordinal, ms_bytes_text(stats->lost_bytes, lost, sizeof lost));
+    }
+}
+
+static void say_spilled(const struct ms_device *device, const struct ms_spill_stats *stats)
+{
+    char moved[24];
+    char limit[24];
+    if (stats->spills != 0) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: its memory ran short; %s that were not used lately moved to host "
+                    "memory (at most %s may). They keep their addresses, and the run goes on, more "
+                    "slowly where they are used; the report says what it costs",
+                    device->ordinal, ms_bytes_text(stats->down_bytes, moved, sizeof moved),
+                    ms_bytes_text(device->spill_limit_bytes, limit, sizeof limit));
+    }
+    if (stats->thrashed_bytes != 0) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: %s moved to host memory and back over and over; they stay there "
+                    "from now on, so that the rest need not move",
+                    device->ordinal, ms_bytes_text(stats->thrashed_bytes, moved, sizeof moved));
+    }
+    if (stats->halts_refused != 0 && ms_gate_refusal() == NULL) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: its work did not come to rest, or was being captured, when memory "
+                    "was to be moved to the host; nothing was moved then",
+                    device->ordinal);
+    }
+}
+
+/* --- back from the host ----------------------------------------------------------------------- */
+
+static void sample(struct ms_device *device, struct ms_spill_watch *watch, bool now)
+{
+    struct ms_pool_stats stats;
+    if (!now && ++watch->looks % CHECKS_A_SAMPLE != 0) {
+        return;
+    }
+    ms_pool_stats(device->pool, &stats);
+    uint64_t wanted = needed_bytes(device, &stats) + stats.host_backed_bytes;
+    watch->peak_bytes = wanted > watch->peak_bytes ? wanted : watch->peak_bytes;
+}
+
+/* A stretch ends with a step, or when its time is over where none are told. */
+static bool stretch_over(struct ms_spill_watch *watch)
+{
+    uint64_t now = ms_clock_ns();
+    bool counted = watch->steps != 0;
+    bool over = now >= watch->stretch_end_ns && (!counted || watch->steps != watch->stretch_step);
+    if (over) {
+        watch->stretch_step = watch->steps;
+        watch->stretch_end_ns = counted ? now : now + watch->stretch_ns;
+    }
+    return over;
+}
+
+static void begin_watch(struct ms_spill_watch *watch, uint64_t down_bytes)
+{
+    watch->begun = true;
+    watch->down_bytes = down_bytes;
+    watch->stretch_step = watch->steps;
+    watch->stretch_ns = STRETCH_NS;
+    watch->stretch_end_ns = watch->steps != 0 ? 0 : ms_clock_ns() + STRETCH_NS;
+    watch->last_peak_bytes = UINT64_MAX; /* one whole stretch at least */
+}
+
+static void bring_back(struct ms_device *device, struct ms_spill_watch *watch,
+                       uint64_t spilled_bytes, uint64_t peak_bytes)
+{
+    uint64_t cap = atomic_load(&device->budget.cap_bytes);
+    uint64_t critical = level_bytes(device, 2);
+    uint64_t resident = ms_less(peak_bytes, spilled_bytes);
+    uint64_t room = ms_less(critical, resident);
+    uint64_t wanted = room < spilled_bytes ? room : spilled_bytes;
+    if (wanted < device->granule_bytes || wanted < spilled_bytes / WORTH_PART) {
+        return;
+    }
+    /* Without waiting, room is never made by spilling something else. */
+    (void)ms_pool_make_room(device->pool, wanted + (cap - critical), false);
+    uint64_t free_bytes = ms_less(ms_budget_free_bytes(&device->budget), cap - critical);
+    uint64_t moved = ms_pool_promote(device->pool, wanted < free_bytes ? wanted : free_bytes);
+    watch->promoted = watch->promoted || moved != 0;
+}
+
+/* The pool is told at the first allocation of the step, which counts as the last step's: as its
+ * like did. */
+static void tell_step(struct ms_device *device, struct ms_spill_watch *watch)
+{
+    uint64_t steps = ms_steps_recorded();
+    if (steps != watch->steps) {
+        watch->steps = steps;
+        (void)ms_pool_step(device->pool);
+    }
+}
+
+static void attend(struct ms_device *device, struct ms_spill_watch *watch)
+{
+    struct ms_spill_stats stats;
+    tell_step(device, watch);
+    (void)ms_pool_promote_ahead(device->pool);
+    ms_pool_spill_stats(device->pool, &stats);
+    say_spilled(device, &stats);
+    say_lost(device, &stats);
+    if (!watch->begun) {
+        begin_watch(watch, stats.down_bytes);
+    }
+    if (stats.spilled_bytes == 0) {
+        return;
+    }
+    if (stats.down_bytes != watch->down_bytes) {
+        watch->down_bytes = stats.down_bytes;
+        if (watch->promoted && watch->stretch_ns < STRETCH_LONGEST_NS) {
+            watch->stretch_ns *= 2;
+        }
+        watch->promoted = false;
+        watch->last_peak_bytes = UINT64_MAX;
+    }
+    bool over = stretch_over(watch);
+    sample(device, watch, over);
+    if (over) {
+        uint64_t peak = watch->peak_bytes;
+        uint64_t before = watch->last_peak_bytes;
+        watch->last_peak_bytes = peak;
+        watch->peak_bytes = 0;
+        if (!ms_captures_running() && !ms_pool_foretells(device->pool)) {
+            bring_back(device, watch, stats.spilled_bytes, before > peak ? before : peak);
+        }
+    }
+}
+
+void ms_spill_attend(struct ms_device *device)
+{
+    struct ms_spill_watch *watch = &device->spill_watch;
+    ms_heat_settle();
+    if (device->spill_limit_bytes == 0) {
+        say_host_backed(device);
+    } else if (!atomic_flag_test_and_set(&watch->busy)) {
+        attend(device, watch);
+        atomic_flag_clear(&watch->busy);
+    }
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The memshim command that belongs to this library, to be started as a process of its own. Nothing
+ * here takes memory from the program's heap: it is used while the process ends, too. */
+#ifndef MEMSHIM_SHIM_PROCESS_COMMAND_H
+#define MEMSHIM_SHIM_PROCESS_COMMAND_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Too large for a small thread's stack. */
+struct ms_command {
+    char library[PATH_MAX];
+    char path[PATH_MAX + 32]; /* of the command */
+    char preload[4 * PATH_MAX];
+    char entry[PATH_MAX]; /* of that, and where it leads to */
+    char target[PATH_MAX];
+    char **environment; /* the command's own */
+    size_t environment_bytes;
+};
+
+/* Finds the executable: beside the library where it was built, in bin/ where it was installed.
+ * False: there is none that can be run. */
+bool ms_command_find(struct ms_command *command);
+
+/* Makes command->environment: this process's, without the library in LD_PRELOAD, and marked, so
+ * that a library that is preloaded there all the same does nothing. apart: also without anything
+ * else that tells the loader what to load (LD_PRELOAD, LD_AUDIT, LD_LIBRARY_PATH), which is for the
+ * program's libraries. False where there is no memory. ms_command_free gives it back. */
+bool ms_command_environment(struct ms_command *command, bool apart);
+void ms_command_free(struct ms_command *command);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Around fork(): takes all locks that the child needs free, in their order, and afterwards makes
+ * the child of a process that used the driver silent and harmless. */
+#include "shim/process/fork.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "shim/process/guard.h"
+#include "shim/process/session.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool watched;
+static struct ms_fork_part *_Atomic parts;
+
+void ms_fork_join(struct ms_fork_part *part)
+{
+    part->next = atomic_load(&parts);
+    while (!atomic_compare_exchange_weak(&parts, &part->next, part)) {
+    }
+}
+
+/* A signal's handler may fork, too: what this thread holds inside a call it cannot wait for. */
+static bool concerns_us(void)
+{
+    return !ms_process_inert() && !ms_guard.inside;
+}
+
+static void all_of(enum ms_lock_rank rank, void (*act)(ms_lock_t *lock))
+{
+    act(&ms_locks[rank].lock);
+    for (const struct ms_fork_part *part = atomic_load(&parts); part != NULL; part = part->next) {
+        if (part->locks != NULL) {
+            part->locks(rank, act);
+        }
+    }
+}
+
+static void prepare(void)
+{
+    if (!concerns_us()) {
+        return;
+    }
+    ms_lock_check_fork();
+    for (enum ms_lock_rank rank = MS_RANK_NONE + 1; rank < MS_RANK_COUNT; rank++) {
+        if (ms_lock_rank_rows[rank].at_fork) {
+            all_of(rank, ms_lock_take);
+        }
+    }
+}
+
+static void in_parent(void)
+{
+    if (!concerns_us()) {
+        return;
+    }
+    for (enum ms_lock_rank rank = MS_RANK_COUNT - 1; rank > MS_RANK_NONE; rank--) {
+        if (ms_lock_rank_rows[rank].at_fork) {
+            all_of(rank, ms_lock_let);
+        }
+    }
+}
+
+/* The driver does not work in a child of a process that has initialized it, and the parent's trace
+ * is the parent's: the child has nothing to record. What it execs starts anew. */
+static void leave_alone(void)
+{
+    ms_process_make_inert();
+    ms_session_fork_child();
+    for (const struct ms_fork_part *part = atomic_load(&parts); part != NULL; part = part->next) {
+        if (part->in_child != NULL) {
+            part->in_child();
+        }
+    }
+}
+
+/* Only this thread is left: nobody else holds a lock any more. */
+static void in_child(void)
+{
+    if (ms_process_inert()) {
+        return;
+    }
+    for (enum ms_lock_rank rank = MS_RANK_NONE + 1; rank < MS_RANK_COUNT; rank++) {
+        all_of(rank, ms_lock_reset);
+    }
+    if (ms_process_served()) {
+        leave_alone();
+    }
+}
+
+static void watch(void)
+{
+    watched = pthread_atfork(prepare, in_parent, in_child) == 0;
+}
+
+bool ms_fork_watch(void)
+{
+    return pthread_once(&once, watch) == 0 && watched;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines on stderr, one write each, prefixed "memshim: ". Never allocates, never fails aloud, keeps
+ * errno. Any thread, any time. */
+#ifndef MEMSHIM_SHIM_PROCESS_LOG_H
+#define MEMSHIM_SHIM_PROCESS_LOG_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "shim/tables/options.h"
+
+/* Warn: what a user must know, each thing said once. Silent in a fork child. A line is cut at 1
+ * KiB. Warnings are repeated in the trace as notes. */
+__attribute__((format(printf, 2, 3))) void ms_log(enum ms_log_level level, const char *format, ...);
+
+/* The same at warn level for a line that warns of nothing (first use of a device, the end): it is
+ * no note in the trace. */
+__attribute__((format(printf, 1, 2))) void ms_say(const char *format, ...);
+
+/* Says the line the first time that this statement is reached in the process. */
+#define MS_LOG_ONCE(level, ...)                                                   \
+    do {                                                                          \
+        static atomic_flag ms_said = ATOMIC_FLAG_INIT;                            \
+        if (!atomic_flag_test_and_set_explicit(&ms_said, memory_order_relaxed)) { \
+            ms_log((level), __VA_ARGS__);                                         \
+        }                                                                         \
+    } while (0)
+
+bool ms_log_enabled(enum ms_log_level level);
+
+#endif

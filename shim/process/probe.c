@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Puts a question to the driver in a throw-away process, and remembers the answer. */
+#include "shim/process/probe.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "allocator/base/slab.h"
+#include "shim/process/command.h"
+#include "shim/process/log.h"
+#include "shim/tables/remembered.h"
+
+#define STACK_BYTES ((size_t)64 << 10)
+#define LONGEST_MS  21000 /* a probe ends itself after 10 s twice, unless the kernel holds it */
+#define LOOK_MS     2
+
+/* --- the throw-away process ------------------------------------------------------------------- */
+
+/* The probe must leave no trace in this process: no SIGCHLD, and no child that the program's own
+ * wait() could find. So it is a grandchild. Both are made as vfork makes them: they share this
+ * process's memory, and this thread stands still meanwhile. The child in between is one that no
+ * wait() sees (clone(2), "__WCLONE"), and stays for as long as the probe runs. */
+struct launch {
+    char *const *argv;
+    char *const *environment;
+    char *stacks; /* two */
+    sigset_t signals;
+};
+
+static int probe_process(void *argument)
+{
+    const struct launch *launch = argument;
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    for (int signal = 1; signal < NSIG; signal++) {
+        (void)sigaction(signal, &standard, NULL); /* this process's handlers are not for it */
+    }
+    (void)sigprocmask(SIG_SETMASK, &launch->signals, NULL);
+    int nowhere = open("/dev/null", O_RDWR);
+    if (nowhere >= 0) {
+        (void)dup2(nowhere, STDIN_FILENO);
+        (void)dup2(nowhere, STDOUT_FILENO);
+        (void)dup2(nowhere, STDERR_FILENO);
+    }
+    (void)execve(launch->argv[0], launch->argv, launch->environment);
+    _exit(MS_PROBE_NOT_RUN_CODE);
+}
+
+static int waiting_process(void *argument)
+{
+    const struct launch *launch = argument;
+    const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
+    int status = 0;
+    pid_t probe = clone(probe_process, launch->stacks + 2 * STACK_BYTES,
+                        CLONE_VM | CLONE_VFORK | SIGCHLD, argument);
+    for (int ms = 0; probe > 0 && ms < LONGEST_MS; ms += LOOK_MS) {
+        if (waitpid(probe, &status, WNOHANG) == probe) {
+            _exit(ms_probe_code_of(status));
+        }
+        (void)nanosleep(&look, NULL);
+    }
+    if (probe > 0) {
+        (void)kill(probe, SIGKILL);
+    }
+    _exit(probe > 0 ? MS_PROBE_HUNG_CODE : MS_PROBE_NOT_RUN_CODE);
+}
+
+/* A row of MS_PROBE_CODES. */
+static int run_apart(char *const *argv, char *const *environment)
+{
+    int status = 0;
+    sigset_t all;
+    struct launch launch = {.argv = argv, .environment = environment};
+    launch.stacks = mmap(NULL, 2 * STACK_BYTES, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (launch.stacks == MAP_FAILED) {
+        return MS_PROBE_NOT_RUN_CODE;
+    }
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &launch.signals);
+    pid_t waiter =
+        clone(waiting_process, launch.stacks + STACK_BYTES, CLONE_VM | CLONE_VFORK, &launch);
+    bool ended = waiter > 0 && waitpid(waiter, &status, __WCLONE) == waiter && WIFEXITED(status);
+    (void)pthread_sigmask(SIG_SETMASK, &launch.signals, NULL);
+    (void)munmap(launch.stacks, 2 * STACK_BYTES);
+    return ended ? WEXITSTATUS(status) : MS_PROBE_NOT_RUN_CODE;
+}
+
+/* Too large for a small thread's stack. */
+struct texts {
+    struct ms_command command;
+    struct ms_remembered remembered;
+};
+
+static int run_probe(const char *name, const char *argument, struct texts *texts)
+{
+    struct ms_command *command = &texts->command;
+    if (!ms_command_find(command)) {
+        return MS_PROBE_NO_COMMAND_CODE;
+    }
+    if (!ms_command_environment(command, false)) {
+        return MS_PROBE_NOT_RUN_CODE;
+    }
+    char *argv[] = {command->path, (char *)name, (char *)argument, NULL};
+    int status = run_apart(argv, command->environment);
+    ms_command_free(command);
+    return status;
+}
+
+/* One error may be a chance: only a no that comes twice is one. */
+static int run_twice(const char *name, const char *argument, struct texts *texts)
+{
+    int code = run_probe(name, argument, texts);
+    if (ms_probe_answer_of(code) != MS_PROBE_NO) {
+        return code;
+    }
+    int again = run_probe(name, argument, texts);
+    if (ms_probe_answer_of(again) == MS_PROBE_UNKNOWN) {
+        return again;
+    }
+    return again == code ? code : MS_PROBE_DIFFERED_CODE;
+}
+
+/* --- what is remembered ----------------------------------------------------------------------- */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Whether an answer that is there still counts. Of an unknown, what was found out while this
+ * process waited for it: whoever asked at the same time asked the same. */
+static bool counts(const struct ms_remembered_answer *answer, int64_t asked_ns)
+{
+    const int64_t age_ns = now_ns() - answer->when_ns;
+    switch (ms_probe_answer_of(answer->code)) {
+    case MS_PROBE_YES:
+        return true;
+    case MS_PROBE_NO:
+        return age_ns >= 0 && age_ns < MS_REMEMBERED_NO_LASTS_S * 1000000000LL;
+    default:
+        return answer->when_ns >= asked_ns && age_ns >= 0;
+    }
+}
+
+static bool recall(const struct ms_remembered *remembered, const char *key, int64_t asked_ns,
+                   struct ms_probe_result *result)
+{
+    struct ms_remembered_answer answer;
+    const char *trouble = NULL;
+    if (!ms_remembered_read(remembered, key, &answer, &trouble)) {
+        if (trouble) {
+            MS_LOG_ONCE(MS_LOG_WARN,
+                        "what an earlier test found out is not used, and replaced: %s/%s is %s",
+                        remembered->path, key, trouble);
+        }
+        return false;
+    }
+    if (!counts(&answer, asked_ns)) {
+        return false;
+    }
+    result->code = answer.code;
+    result->remembered_ns = answer.when_ns;
+    return true;
+}
+
+static void say_trouble(const struct ms_remembered *remembered)
+{
+    if (remembered->trouble) {
+        MS_LOG_ONCE(remembered->state == MS_REMEMBERED_UNSAFE ? MS_LOG_WARN : MS_LOG_INFO,
+                    "what a test of the device finds out is not remembered: %s: %s",
+                    remembered->path, remembered->trouble);
+    }
+}
+
+/* Processes that start together ask once: one does, the others wait for its answer. */
+static void probe(const char *name, const char *argument, const char *key, struct texts *texts,
+                  struct ms_probe_result *result)
+{
+    struct ms_remembered *remembered = &texts->remembered;
+    const int64_t asked_ns = now_ns();
+    ms_remembered_open(remembered, environ, true);
+    say_trouble(remembered);
+    bool known = false;
+    if (remembered->state == MS_REMEMBERED_OPEN) {
+        (void)ms_remembered_lock(remembered, key, 2 * LONGEST_MS);
+        known = recall(remembered, key, asked_ns, result);
+    }
+    if (!known) {
+        result->code = run_twice(name, argument, texts);
+        const struct ms_remembered_answer answer = {.code = result->code, .when_ns = now_ns()};
+        if (remembered->state == MS_REMEMBERED_OPEN &&
+            !ms_remembered_write(remembered, key, &answer)) {
+            MS_LOG_ONCE(MS_LOG_INFO, "what a test of the device found out cannot be written to %s",
+                        remembered->path);
+        }
+    }
+    ms_remembered_close(remembered);
+}
+
+struct ms_probe_result ms_probe(const char *name, const char *argument, const char *key)
+{
+    struct ms_probe_result result = {.code = MS_PROBE_NOT_RUN_CODE};
+    struct texts *texts = ms_pages_map(sizeof *texts);
+    if (texts) {
+        if (key) {
+            probe(name, argument, key, texts, &result);
+        } else {
+            result.code = run_twice(name, argument, texts);
+        }
+        ms_pages_unmap(texts, sizeof *texts);
+    }
+    result.answer = ms_probe_answer_of(result.code);
+    return result;
+}

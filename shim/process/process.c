@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The state of the process, from load to end. */
+#include "shim/process/process.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "shim/process/fork.h"
+#include "shim/process/hot.h"
+#include "shim/process/log.h"
+#include "shim/tables/options.h"
+
+MS_HOT_DATA _Atomic int ms_process_state;
+
+static char start_dir[PATH_MAX];
+static bool had_stderr;
+static pid_t served_pid;
+
+void ms_process_begin(void)
+{
+    had_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0;
+    if (getcwd(start_dir, sizeof(start_dir)) == NULL) {
+        start_dir[0] = '\0';
+    }
+}
+
+/* Forks are not watched before the driver is used: a child that is forked earlier (a launcher's
+ * worker, a data loader) is a process like any other. A vfork child runs none of this, and only
+ * execs. */
+bool ms_process_serve(void)
+{
+    int state = MS_PROCESS_IDLE;
+    if (atomic_compare_exchange_strong(&ms_process_state, &state, MS_PROCESS_SERVED)) {
+        served_pid = getpid();
+        ms_options_of_child();
+        if (!ms_fork_watch()) {
+            MS_LOG_ONCE(MS_LOG_WARN, "out of memory: forks of this process are not watched");
+        }
+    }
+    return state != MS_PROCESS_INERT;
+}
+
+void ms_process_make_inert(void)
+{
+    atomic_store(&ms_process_state, MS_PROCESS_INERT);
+}
+
+bool ms_process_is_own(void)
+{
+    return served_pid == getpid();
+}
+
+bool ms_process_had_stderr(void)
+{
+    return had_stderr;
+}
+
+const char *ms_process_start_dir(void)
+{
+    return start_dir;
+}

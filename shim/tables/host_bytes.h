@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How much memory the host has left for this process. */
+#ifndef MEMSHIM_SHIM_TABLES_HOST_BYTES_H
+#define MEMSHIM_SHIM_TABLES_HOST_BYTES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shim/tables/options.h"
+
+/* What can be had without swapping: the kernel's MemAvailable, less where a control group (v1 or
+ * v2) leaves less. `root` stands before the paths of /proc and /sys ("" but in tests). 0 where
+ * nothing could be read. */
+uint64_t ms_host_available_bytes(const char *root);
+
+/* Calls visit with each control group (v2) of this process, its own first, then those above: the
+ * open folder of its files, and its path below /sys/fs/cgroup, which begins with a dot. */
+void ms_host_groups(const char *root, void (*visit)(void *ctx, int folder, const char *group),
+                    void *ctx);
+
+/* What may be taken of so many: a quarter, but 2 GiB stay. */
+uint64_t ms_host_share_bytes(uint64_t available_bytes);
+
+/* Before so much of the host's memory is pinned: false where less than 2 GiB would stay available,
+ * whoever else takes some meanwhile. Any thread. */
+bool ms_host_take(uint64_t bytes);
+
+/* The most that a process may spill into host memory: MEMSHIM_SPILL_LIMIT, or its part of that
+ * share where several ranks run on this node; never so much that less than 2 GiB stay. 0 where
+ * nothing is to be spilled. `environment` tells the ranks. */
+uint64_t ms_host_spill_bytes(const struct ms_options *options, char *const *environment,
+                             uint64_t available_bytes);
+
+#endif

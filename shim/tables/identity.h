@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who this process is: run, rank, program, host. */
+#ifndef MEMSHIM_SHIM_TABLES_IDENTITY_H
+#define MEMSHIM_SHIM_TABLES_IDENTITY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct ms_ranks {
+    int32_t rank;       /* -1: unknown */
+    int32_t local_rank; /* -1: unknown */
+    int32_t world_size; /* 0: unknown */
+};
+
+/* Too large for a small thread's stack. */
+struct ms_identity {
+    char run_id[128]; /* one folder a run */
+    char host[65];
+    char program[64];   /* the script's base name, or the executable's */
+    char command[4096]; /* the whole command line, shortened */
+    struct ms_ranks ranks;
+};
+
+/* Reads a value from `environment` (NAME=value strings, null at the end; itself null after
+ * clearenv); null where it is not set or empty. */
+const char *ms_environment(char *const *environment, const char *name);
+
+/* torchrun's run, else Slurm's, else `fallback` (null: the process has none of its own, "run"),
+ * with the restart count behind a dot where it is not 0. Pure. */
+void ms_identity_run_id(char *const *environment, const char *fallback, char *out,
+                        size_t out_bytes);
+
+/* Ranks as torchrun, else Slurm, names them. Pure. */
+void ms_identity_ranks(char *const *environment, struct ms_ranks *out);
+
+/* How many ranks of the run are on this machine, as torchrun, else Slurm, says; 1 where neither
+ * does. Pure. */
+uint32_t ms_identity_local_ranks(char *const *environment);
+
+/* The program's name from a command line as /proc/self/cmdline has it (`bytes` long, strings one
+ * after the other): for Python the script or module that it runs. Pure. */
+void ms_identity_program(const char *cmdline, size_t bytes, char *out, size_t out_bytes);
+
+/* A start time as a run id, YYYYmmdd-HHMMSS-pid, in UTC. At least 40 bytes. Pure. */
+void ms_identity_start_id(int64_t unix_seconds, long pid, char *out, size_t out_bytes);
+
+/* Where a folder can be made when the output folder cannot be written: on this machine, and the
+ * user's own. Pure. */
+void ms_identity_fallback_dir(char *const *environment, unsigned user, char *out, size_t out_bytes);
+
+/* All of it for this process. */
+void ms_identity_read(struct ms_identity *out);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options: environment variables named MEMSHIM_*, all from the one table in options.def. */
+#ifndef MEMSHIM_SHIM_TABLES_OPTIONS_H
+#define MEMSHIM_SHIM_TABLES_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MS_DEVICES_MAX 64
+
+/* What is said on stderr. */
+enum ms_log_level { MS_LOG_OFF, MS_LOG_WARN, MS_LOG_INFO, MS_LOG_DEBUG };
+
+enum ms_torch_mode { MS_TORCH_NATIVE, MS_TORCH_TENSOR, MS_TORCH_OFF };
+
+/* As it is written in MEMSHIM_TORCH. */
+const char *ms_torch_mode_name(enum ms_torch_mode mode);
+
+#define MS_STACK_DEPTH_MAX 256u /* MEMSHIM_STACK_DEPTH: at most */
+
+/* Which frames make a call site. */
+enum ms_stacks_mode { MS_STACKS_OFF, MS_STACKS_NATIVE, MS_STACKS_PYTHON, MS_STACKS_FULL };
+
+/* What caps a device; where several are set the smallest cap counts. */
+struct ms_cap_rule {
+    double fraction;      /* of the device's total, 0 < f <= 1; 0: not set */
+    uint64_t limit_bytes; /* 0: not set */
+};
+
+struct ms_options {
+    struct ms_cap_rule cap_all;             /* devices without a rule of their own */
+    struct ms_cap_rule cap[MS_DEVICES_MAX]; /* by CUDA ordinal */
+    const char *output_dir;                 /* MEMSHIM_OUTPUT */
+    enum ms_log_level log;                  /* MEMSHIM_LOG */
+    bool pool;                              /* MEMSHIM_POOL */
+    enum ms_torch_mode torch;               /* MEMSHIM_TORCH */
+    enum ms_stacks_mode stacks;             /* MEMSHIM_STACKS */
+    uint32_t stack_depth;                   /* MEMSHIM_STACK_DEPTH, of either stack */
+    uint64_t sample_bytes;                  /* MEMSHIM_SAMPLE_BYTES, 0: every allocation */
+    bool views;                             /* MEMSHIM_VIEWS */
+    bool spill;                             /* MEMSHIM_SPILL */
+    uint64_t spill_limit_bytes;             /* MEMSHIM_SPILL_LIMIT, 0: from what the host has */
+    bool trace;                             /* MEMSHIM_TRACE */
+    uint64_t trace_limit_bytes;             /* MEMSHIM_TRACE_LIMIT */
+    uint64_t report_wait_ns;                /* MEMSHIM_REPORT_WAIT */
+    uint64_t wait_ns;                       /* MEMSHIM_WAIT_MS */
+    double thresholds[3];                   /* MEMSHIM_THRESHOLDS, of the cap, rising */
+    const char *run_id;                     /* MEMSHIM_RUN_ID, null where not set */
+    uint64_t status_steps;                  /* MEMSHIM_STATUS_EVERY; 0: not by steps */
+    uint64_t status_ns;                     /* the same; 0: not by time */
+    uint32_t batch;                         /* MEMSHIM_BATCH, 0: not told; for the report alone */
+};
+
+/* The longest wait in all, while some work completes now and then. */
+static inline uint64_t ms_options_wait_most_ns(const struct ms_options *options)
+{
+    return 10 * options->wait_ns;
+}
+
+/* Read from the environment at the first call, warnings said then; the same object ever after. */
+const struct ms_options *ms_options(void);
+
+/* At the first use of the driver: a child that was forked before reads its own environment. */
+void ms_options_of_child(void);
+
+/* The cap of a device of total_bytes under these options. *fraction gets the fraction that decided,
+ * 0 where a limit did. */
+uint64_t ms_options_cap_bytes(const struct ms_options *options, int device, uint64_t total_bytes,
+                              double *fraction);
+
+/* Called for every complaint: one sentence, without the prefix. */
+typedef void (*ms_options_warn_t)(void *ctx, const char *sentence);
+
+/* Pure: reads `environment` (NAME=value strings, null at the end; borrowed for as long as *out is
+ * used) into *out. Every bad value and every unknown MEMSHIM_* name is told to warn, and the
+ * default kept. */
+void ms_options_parse(char *const *environment, struct ms_options *out, ms_options_warn_t warn,
+                      void *ctx);
+
+typedef void (*ms_options_write_t)(void *ctx, const char *text);
+
+/* The table: every option, its default, its values and its meaning, for people (plain) or as a
+ * Markdown table. */
+void ms_options_print(bool markdown, ms_options_write_t write, void *ctx);
+
+/* The coverage table made from hooks.def, likewise. */
+void ms_hooks_print(bool markdown, ms_options_write_t write, void *ctx);
+
+/* NAME=value lines of the options that are set, for the trace, without MEMSHIM_RUN_ID, which
+ * memshim sets itself. Returns text. */
+char *ms_options_set_text(char *const *environment, char *text, size_t text_bytes);
+
+/* "512MiB", "20GiB", "1.5 GB", "1048576" -> bytes. A fraction "0.95" -> (0, 1]. False, nothing
+ * written, for anything else. */
+bool ms_parse_bytes(const char *text, uint64_t *bytes);
+bool ms_parse_fraction(const char *text, double *fraction);
+
+#endif

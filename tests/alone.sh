@@ -1,0 +1,14 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs a test with a home, a cache, and a place for temporary files that are its own, and takes them
+# away afterwards: nothing that another test or a user left decides what it sees.
+#
+#   alone.sh COMMAND [ARGUMENT...]     exit status: the command's
+set -u
+folder=$(mktemp -d "${TMPDIR:-/tmp}/memshim-alone.XXXXXX") || exit 1
+trap 'rm -rf "$folder"' EXIT
+trap 'exit 143' HUP INT TERM
+mkdir "$folder/home" "$folder/cache" "$folder/tmp" || exit 1
+# Some tests run as another user.
+chmod 755 "$folder" && chmod 1777 "$folder/tmp" || exit 1
+HOME=$folder/home XDG_CACHE_HOME=$folder/cache TMPDIR=$folder/tmp "$@"

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What memshim must wait for before it moves or hands out memory, one case a run: work of another
+ * device, of streams that were destroyed, and work that takes long. And handles that are destroyed
+ * while other threads make memshim use them.
+ *
+ * Arguments: the case, or "list" for the names of all; "old" for a driver that cannot record an
+ * event for a whole context. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+#include <cuda.h>
+
+#include "cases.h"
+#include "gate_entry.h"
+#include "say.h"
+#include "simgpu.h"
+
+#define BLOCK_BYTES ((size_t)4 << 20)
+#define LONG_NS     (60ull * 1000000000)
+
+enum { LONG_WORK_MS = 11500, FILLING = 12 }; /* 52 MiB with the first block, in 48 */
+
+static CUcontext context, other;
+static CUstream stream;
+static CUdeviceptr block;
+static atomic_bool released;
+static long hold_ms = 300;
+static bool old;
+
+static void nap_ms(long ms)
+{
+    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
+}
+
+static void begin(void)
+{
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    if (old) {
+        gate_hide_context_events();
+    }
+    MUST(cuMemAlloc(&block, BLOCK_BYTES));
+    MUST(cuMemsetD8(block, 1, BLOCK_BYTES));
+}
+
+/* ---- work that is held for a while */
+
+static void CUDA_CB until_released(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&released)) {
+        nap_ms(1);
+    }
+}
+
+static void *release(void *unused)
+{
+    nap_ms(hold_ms);
+    atomic_store(&released, true);
+    return unused;
+}
+
+/* What is queued on the stream from here on runs only after a thread of its own has let it. */
+static pthread_t hold(void)
+{
+    pthread_t thread;
+    MUST(cuLaunchHostFunc(stream, until_released, NULL));
+    MUST(pthread_create(&thread, NULL, release, NULL));
+    return thread;
+}
+
+/* A standstill of device 0 is had only once the work is over. */
+static void halt_waits(void)
+{
+    MUST(gate_halt(0, LONG_NS));
+    EXPECT(atomic_load(&released));
+    gate_resume(0);
+}
+
+/* The block, freed while work that was queued before may still use it. */
+static void reuse_waits(void)
+{
+    CUdeviceptr next;
+    MUST(cuMemFree(block));
+    MUST(cuMemAlloc(&next, BLOCK_BYTES));
+    EXPECT(next != block || atomic_load(&released));
+}
+
+/* ---- work of another device, which has no peer access to this one */
+
+static CUdeviceptr source;
+
+static void begin_other(void)
+{
+    MUST(cuDevicePrimaryCtxRetain(&other, 1));
+    MUST(cuCtxSetCurrent(other));
+    MUST(cuMemAlloc(&source, BLOCK_BYTES));
+    MUST(cuMemsetD8(source, 2, BLOCK_BYTES));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+}
+
+static pthread_t copy_from_other(void)
+{
+    pthread_t thread;
+    begin_other();
+    thread = hold();
+    MUST(cuMemcpyPeerAsync(block, context, source, other, BLOCK_BYTES, stream));
+    MUST(cuCtxSetCurrent(context));
+    return thread;
+}
+
+static void peer_copy_halts(void)
+{
+    pthread_t thread = copy_from_other();
+    halt_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
+static void peer_copy_reuse(void)
+{
+    pthread_t thread = copy_from_other();
+    reuse_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
+/* ---- work of a stream that was destroyed */
+
+static pthread_t leave_work(void)
+{
+    pthread_t thread;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    thread = hold();
+    MUST(cuMemsetD8Async(block, 3, BLOCK_BYTES, stream));
+    MUST(cuStreamDestroy(stream));
+    return thread;
+}
+
+static void destroyed_halts(void)
+{
+    pthread_t thread = leave_work();
+    halt_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
+static void destroyed_reuse(void)
+{
+    pthread_t thread = leave_work();
+    reuse_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
+/* ---- work that takes long */
+
+/* There is room only once what is used by work has moved to the host (MEMSHIM_LIMIT). */
+static void long_work(void)
+{
+    pthread_t thread;
+    CUdeviceptr next;
+    hold_ms = LONG_WORK_MS;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    thread = hold();
+    MUST(cuMemsetD8Async(block, 4, BLOCK_BYTES, stream));
+    for (int i = 0; i < FILLING; i++) {
+        MUST(cuMemAlloc(&next, BLOCK_BYTES));
+    }
+    EXPECT(atomic_load(&released));
+    MUST(pthread_join(thread, NULL));
+}
+
+/* ---- handles that go while memshim uses them: the simulated GPU ends the program where a
+ * destroyed one is used */
+
+enum { GOERS = 3, HALTS = 30 };
+static atomic_bool enough;
+
+static void *streams_go(void *unused)
+{
+    CUdeviceptr own;
+    CUstream mine;
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuMemAlloc(&own, BLOCK_BYTES));
+    while (!atomic_load(&enough)) {
+        MUST(cuStreamCreate(&mine, CU_STREAM_NON_BLOCKING));
+        MUST(cuMemsetD8Async(own, 1, BLOCK_BYTES, mine));
+        MUST(cuStreamDestroy(mine));
+    }
+    return unused;
+}
+
+static void *contexts_go(void *unused)
+{
+    CUcontext mine;
+    CUdeviceptr own;
+    while (!atomic_load(&enough)) {
+        MUST(cuCtxCreate(&mine, NULL, 0, 0));
+        MUST(cuMemAlloc(&own, BLOCK_BYTES));
+        MUST(cuMemsetD8Async(own, 1, BLOCK_BYTES, NULL));
+        MUST(cuCtxDestroy(mine));
+    }
+    return unused;
+}
+
+/* Primary contexts are released over and over by libraries that retained them. */
+static void *retains_go(void *unused)
+{
+    CUcontext same;
+    while (!atomic_load(&enough)) {
+        MUST(cuDevicePrimaryCtxRetain(&same, 0));
+        EXPECT(same == context);
+        MUST(cuDevicePrimaryCtxRelease(0));
+    }
+    return unused;
+}
+
+/* Standstills, copies and marks of the device, all the while. */
+static void go(void *(*function)(void *))
+{
+    pthread_t threads[GOERS];
+    CUdeviceptr copy;
+    MUST(cuMemAlloc(&copy, BLOCK_BYTES));
+    for (int i = 0; i < GOERS; i++) {
+        MUST(pthread_create(&threads[i], NULL, function, NULL));
+    }
+    for (int i = 0; i < HALTS; i++) {
+        CUdeviceptr next;
+        MUST(gate_halt(0, LONG_NS));
+        MUST(gate_copy(0, copy, block, BLOCK_BYTES));
+        MUST(gate_copy_wait(0));
+        gate_resume(0);
+        MUST(cuMemAlloc(&next, BLOCK_BYTES * 2));
+        MUST(cuMemFree(next));
+        nap_ms(1);
+    }
+    atomic_store(&enough, true);
+    for (int i = 0; i < GOERS; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+}
+
+static void going_streams(void)
+{
+    go(streams_go);
+}
+
+static void going_contexts(void)
+{
+    go(contexts_go);
+}
+
+static void going_retains(void)
+{
+    go(retains_go);
+}
+
+enum { ROUTED_BYTES = 4096, ROUTED = 2000 };
+
+static void *other_contexts_go(void *unused)
+{
+    CUcontext mine;
+    while (!atomic_load(&enough)) {
+        MUST(cuCtxCreate(&mine, NULL, 0, 1));
+        MUST(cuCtxDestroy(mine));
+    }
+    return unused;
+}
+
+/* The first context of the device is the one that memshim names, while there is no primary one. */
+static void going_routes(void)
+{
+    pthread_t thread;
+    CUcontext going;
+    MUST(cuCtxCreate(&going, NULL, 0, 1));
+    MUST(cuCtxCreate(&other, NULL, 0, 1));
+    MUST(cuMemAlloc(&source, BLOCK_BYTES));
+    MUST(cuMemsetD8(source, 2, BLOCK_BYTES));
+    MUST(cuCtxDestroy(going));
+    MUST(cuCtxSetCurrent(context));
+    MUST(pthread_create(&thread, NULL, other_contexts_go, NULL));
+    for (int i = 0; i < ROUTED; i++) {
+        MUST(cuMemcpy(block, source, ROUTED_BYTES));
+    }
+    atomic_store(&enough, true);
+    MUST(pthread_join(thread, NULL));
+}
+
+/* ---- memory pools that are destroyed while memshim asks for the current one */
+
+enum { POOL_LOOKS = 1000 };
+
+static CUmemoryPool new_pool(void)
+{
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                 .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemoryPool pool;
+    MUST(cuMemPoolCreate(&pool, &properties));
+    return pool;
+}
+
+static void *currents_go(void *unused)
+{
+    while (!atomic_load(&enough)) {
+        CUmemoryPool mine = new_pool();
+        MUST(cuDeviceSetMemPool(0, mine));
+        MUST(cuMemPoolDestroy(mine));
+    }
+    return unused;
+}
+
+/* The device's default pool is its current one whenever none of the others is (cuda.h,
+ * cuMemPoolDestroy), and in the end: memory comes from memshim's pool then. */
+static void going_currents(void)
+{
+    pthread_t thread;
+    CUdeviceptr next;
+    MUST(pthread_create(&thread, NULL, currents_go, NULL));
+    uint64_t before = simgpu_calls("cuMemAllocAsync");
+    while (simgpu_calls("cuDeviceGetMemPool") < POOL_LOOKS) {
+        MUST(cuMemAllocAsync(&next, BLOCK_BYTES, NULL));
+        MUST(cuMemFreeAsync(next, NULL));
+    }
+    atomic_store(&enough, true);
+    MUST(pthread_join(thread, NULL));
+    MUST(cuMemAllocAsync(&next, BLOCK_BYTES, NULL));
+    EXPECT(simgpu_calls("cuMemAllocAsync") == before);
+}
+
+/* ---- main */
+
+#define CASES(X)       \
+    X(peer_copy_halts) \
+    X(peer_copy_reuse) \
+    X(destroyed_halts) \
+    X(destroyed_reuse) \
+    X(long_work)       \
+    X(going_streams) X(going_contexts) X(going_retains) X(going_currents) X(going_routes)
+
+static const struct test_case cases[] = {
+#define CASE(name) {#name, name},
+    CASES(CASE)};
+
+int main(int argc, char **argv)
+{
+    old = argc > 2 && strcmp(argv[2], "old") == 0;
+    return run_case(argc, argv, cases, sizeof cases / sizeof *cases, begin);
+}

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What every function that memshim stands in front of answers, in every state of context and
+ * capture.
+ *
+ *   parity_job list                    the names of the states
+ *   parity_job STATE [FIRST]           a line for each function, from the FIRST on:
+ *                                      number,function,variant,state,result[/result of the capture]
+ *
+ * The functions and their parameters are those of shim/tables/hooks.def. `valid` passes things that
+ * exist, of a kind that the type and name of the parameter ask for (parity_world.c); `bad` passes
+ * null pointers and sizes of zero. A line is written before the call is made, and completed after
+ * it, so that whoever reads it knows which call ended the program. Runs on the simulated GPU and on
+ * a real one. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "parity_world.h"
+#include "say.h"
+
+enum { MOST_ARGUMENTS = 12 };
+
+static const struct function {
+    const char *symbol, *parameters;
+} functions[] = {
+#define MS_HOOK(symbol, base, version, flavour, parameters, arguments, disposition, text) \
+    {#symbol, #parameters},
+#include "shim/tables/hooks.def"
+};
+
+enum { FUNCTIONS = sizeof functions / sizeof functions[0] };
+
+/* --- states ----------------------------------------------------------------------------------- */
+
+static struct world world;
+
+/* What another thread does between begin and end of a call. */
+static struct {
+    pthread_t thread;
+    sem_t begun, may_end;
+    CUstreamCaptureMode mode;
+    CUcontext doomed;
+    CUresult end;
+} other;
+
+static void nothing(void)
+{
+}
+
+static void end_nothing(CUresult *capture)
+{
+    (void)capture;
+}
+
+static void no_context(void)
+{
+    MUST(cu.cuCtxSetCurrent(NULL));
+}
+
+static void other_device(void)
+{
+    MUST(cu.cuCtxSetCurrent(world.second));
+}
+
+static void *destroy(void *unused)
+{
+    (void)unused;
+    MUST(cu.cuCtxDestroy(other.doomed));
+    return NULL;
+}
+
+static void destroyed(void)
+{
+    MUST(cu.cuCtxCreate(&other.doomed, 0, 0));
+    MUST(pthread_create(&other.thread, NULL, destroy, NULL));
+    MUST(pthread_join(other.thread, NULL));
+}
+
+/* So that the stack of contexts does not grow. */
+static void end_destroyed(CUresult *capture)
+{
+    CUcontext popped;
+    (void)capture;
+    (void)cu.cuCtxPopCurrent(&popped);
+}
+
+static void capture_here(CUstreamCaptureMode mode)
+{
+    MUST(cu.cuStreamBeginCapture(world.stream, mode));
+}
+
+static void capture_global(void)
+{
+    capture_here(CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static void capture_local(void)
+{
+    capture_here(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+static void capture_relaxed(void)
+{
+    capture_here(CU_STREAM_CAPTURE_MODE_RELAXED);
+}
+
+static void end_here(CUresult *capture)
+{
+    CUgraph graph = NULL;
+    *capture = world.stream != NULL ? cu.cuStreamEndCapture(world.stream, &graph) : CUDA_SUCCESS;
+}
+
+static void *capture_there(void *unused)
+{
+    (void)unused;
+    CUstream stream;
+    CUgraph graph = NULL;
+    MUST(cu.cuCtxSetCurrent(world.context));
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuStreamBeginCapture(stream, other.mode));
+    (void)sem_post(&other.begun);
+    (void)sem_wait(&other.may_end);
+    other.end = cu.cuStreamEndCapture(stream, &graph);
+    return NULL;
+}
+
+static void capture_elsewhere(CUstreamCaptureMode mode)
+{
+    other.mode = mode;
+    MUST(sem_init(&other.begun, 0, 0));
+    MUST(sem_init(&other.may_end, 0, 0));
+    MUST(pthread_create(&other.thread, NULL, capture_there, NULL));
+    (void)sem_wait(&other.begun);
+}
+
+static void global_elsewhere(void)
+{
+    capture_elsewhere(CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static void local_elsewhere(void)
+{
+    capture_elsewhere(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+static void end_elsewhere(CUresult *capture)
+{
+    (void)sem_post(&other.may_end);
+    MUST(pthread_join(other.thread, NULL));
+    *capture = other.end;
+}
+
+/* An earlier error of the device's: from then on every call returns it. No program can clear it on
+ * a real one, so the state is there on the simulated GPU alone. */
+static void lose(void)
+{
+    int (*fail)(const char *function, uint64_t call_number, int error);
+    void *address = dlsym(cu.library, "simgpu_fail");
+    EXPECT(address != NULL);
+    memcpy(&fail, &address, sizeof fail);
+    MUST(fail("any", 0, CUDA_ERROR_ILLEGAL_ADDRESS));
+}
+
+static void end_lost(CUresult *capture)
+{
+    void (*clear)(void);
+    void *address = dlsym(cu.library, "simgpu_fail_clear");
+    (void)capture;
+    EXPECT(address != NULL);
+    memcpy(&clear, &address, sizeof clear);
+    clear();
+}
+
+static const struct state {
+    const char *name;
+    void (*begin)(void);
+    void (*end)(CUresult *capture);
+    bool bare; /* before cuInit */
+} states[] = {
+    {"not-initialised", nothing, end_nothing, true},
+    {"no-context", no_context, end_nothing, false},
+    {"context", nothing, end_nothing, false},
+    {"other-device", other_device, end_nothing, false},
+    {"destroyed-context", destroyed, end_destroyed, false},
+    {"capture-global", capture_global, end_here, false},
+    {"capture-thread-local", capture_local, end_here, false},
+    {"capture-relaxed", capture_relaxed, end_here, false},
+    {"elsewhere-global", global_elsewhere, end_elsewhere, false},
+    {"elsewhere-thread-local", local_elsewhere, end_elsewhere, false},
+    {"lost-device", lose, end_lost, false},
+};
+
+enum { STATES = sizeof states / sizeof states[0] };
+
+/* --- calls ------------------------------------------------------------------------------------ */
+
+/* Every parameter of these functions is an integer, a pointer or a structure of eight bytes: each
+ * takes a register or eight bytes of the stack, and what is passed beyond the last is not looked
+ * at. */
+typedef CUresult (*any_function)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                                 uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
+
+static CUresult call(const struct function *function, void *address, bool valid)
+{
+    uint64_t with[MOST_ARGUMENTS] = {0};
+    char text[1024];
+    (void)snprintf(text, sizeof text, "%s", function->parameters + 1);
+    text[strlen(text) - 1] = '\0';
+    char *rest = NULL;
+    int count = 0;
+    for (char *one = strtok_r(text, ",", &rest); one != NULL; one = strtok_r(NULL, ",", &rest)) {
+        EXPECT(count < MOST_ARGUMENTS);
+        with[count++] = world_argument(&world, function->symbol, one, valid);
+    }
+    any_function run;
+    memcpy(&run, &address, sizeof run);
+    return run(with[0], with[1], with[2], with[3], with[4], with[5], with[6], with[7], with[8],
+               with[9], with[10], with[11]);
+}
+
+/* Structures of more than eight bytes are passed by value; the resolver is no function of a state;
+ * and what a reset in the midst of a capture leaves behind is no state. */
+static bool is_left_out(const char *symbol, const struct state *state)
+{
+    bool captures = state->end == end_here || state->end == end_elsewhere;
+    return (captures && strncmp(symbol, "cuDevicePrimaryCtxReset", 23) == 0) ||
+           strncmp(symbol, "cuIpcOpenMemHandle", 18) == 0 ||
+           strncmp(symbol, "cuGetProcAddress", 16) == 0;
+}
+
+static void ask(int number, const struct state *state, bool valid)
+{
+    const struct function *function = &functions[number];
+    void *address = dlsym(cu.library, function->symbol);
+    CUresult capture = CUDA_SUCCESS;
+    if (address == NULL || is_left_out(function->symbol, state)) {
+        return;
+    }
+    if (!state->bare) {
+        world_begin(&world, function->symbol);
+    }
+    state->begin();
+    (void)printf("%d,%s,%s,%s,", number, function->symbol, valid ? "valid" : "bad", state->name);
+    (void)fflush(stdout);
+    CUresult result = call(function, address, valid);
+    (void)printf("%d", (int)result);
+    world_called(&world, function->symbol, result);
+    state->end(&capture);
+    if (state->end == end_here || state->end == end_elsewhere) {
+        (void)printf("/%d", (int)capture);
+    }
+    (void)printf("\n");
+    (void)fflush(stdout);
+    if (!state->bare) {
+        world_end(&world);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct state *state = NULL;
+    EXPECT(argc >= 2);
+    for (int i = 0; i < STATES; i++) {
+        if (strcmp(argv[1], "list") == 0) {
+            (void)printf("%s\n", states[i].name);
+        } else if (strcmp(argv[1], states[i].name) == 0) {
+            state = &states[i];
+        }
+    }
+    if (strcmp(argv[1], "list") == 0) {
+        return 0;
+    }
+    EXPECT(state != NULL);
+    world_open();
+    if (state->begin == lose && dlsym(cu.library, "simgpu_fail") == NULL) {
+        return 0;
+    }
+    if (!state->bare) {
+        world_first(&world);
+    }
+    for (int i = argc > 2 ? atoi(argv[2]) : 0; i < FUNCTIONS; i++) {
+        ask(i, state, true);
+        ask(i, state, false);
+    }
+    return 0;
+}

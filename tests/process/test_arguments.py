@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: every option of the tables is in --help, wrong calls are named with what was
+meant, and what belongs to another command is left alone."""
+
+from __future__ import annotations
+
+import re
+import unittest
+from dataclasses import dataclass
+
+from machine import CLI, ROOT, ProcessTest, Result, run
+
+TABLE = ROOT / "shim" / "cli" / "arguments" / "commands.def"
+VARIABLES = ROOT / "shim" / "tables" / "options.def"
+
+
+@dataclass(frozen=True)
+class Option:
+    command: str
+    name: str
+    letter: str  # empty: none
+    takes_value: bool
+
+
+def commands() -> list[str]:
+    return re.findall(r'^MS_COMMAND\(\w+, \w+, "([a-z]+)"', TABLE.read_text(), re.MULTILINE)
+
+
+def options() -> list[Option]:
+    rows = re.findall(
+        r'^MS_CLI_OPTION\((\w+), \w+, "([a-z-]+)", (0|\'.\'), (NULL|"[^"]*")',
+        TABLE.read_text(),
+        re.MULTILINE,
+    )
+    found = [
+        Option(command.lower(), name, letter.strip("0'"), value != "NULL")
+        for command, name, letter, value in rows
+    ]
+    variables = re.findall(r"^MS_OPTION\(\s*(\w+),", VARIABLES.read_text(), re.MULTILINE)
+    return found + [
+        Option("run", name.lower().replace("_", "-"), "", takes_value=True) for name in variables
+    ]
+
+
+def memshim(*arguments: str) -> Result:
+    return run([CLI, *arguments])
+
+
+class Help(unittest.TestCase):
+    def test_every_command(self) -> None:
+        text = memshim("--help").check().stdout
+        self.assertGreater(len(commands()), 10)
+        for command in commands():
+            with self.subTest(command):
+                self.assertRegex(text, rf"(?m)^  {command} ")
+                said = memshim(command, "--help").check().stdout
+                self.assertIn(f"Usage: memshim {command}", said)
+                for asked in ((command, "-h"), ("help", command)):
+                    self.assertEqual(memshim(*asked).check().stdout, said)
+                self.assertLessEqual(max(map(len, said.splitlines())), 100)
+
+    def test_every_option(self) -> None:
+        texts = {command: memshim(command, "--help").check().stdout for command in commands()}
+        self.assertGreater(len(options()), 50)
+        for option in options():
+            with self.subTest(option):
+                letter = f"-{option.letter}, " if option.letter else "    "
+                value = " [A-Z]" if option.takes_value else "(\n|  )"
+                self.assertRegex(
+                    texts[option.command], rf"(?m)^  {letter}--{re.escape(option.name)}{value}"
+                )
+
+
+class Wrong(unittest.TestCase):
+    def refused(self, *arguments: str) -> str:
+        result = memshim(*arguments).check(2)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        return result.stderr
+
+    def test_unknown_option_of_every_command(self) -> None:
+        for command in commands():
+            for option in ("--no-such", "-Z", "--help=x"):
+                with self.subTest(command, option=option):
+                    said = self.refused(command, option)
+                    self.assertTrue(said.startswith(f"memshim {command}: "), said)
+                    self.assertIn(f"'{option}'", said)
+                    self.assertIn(f"memshim {command} --help", said)
+
+    def test_value_missing_of_every_option(self) -> None:
+        for option in options():
+            with self.subTest(option):
+                if option.takes_value:
+                    said = self.refused(option.command, f"--{option.name}")
+                    self.assertIn("nothing follows", said)
+                else:
+                    said = self.refused(option.command, f"--{option.name}=x")
+                    self.assertIn("it takes no value", said)
+                self.assertIn(f"--{option.name}", said)
+
+    def test_nearest_name(self) -> None:
+        for arguments, meant in (
+            (("rport",), "'report'"),
+            (("help", "repaly"), "'replay'"),
+            (("report", "--formta", "json"), "'--format'"),
+            (("run", "--fracton", "0.5", "true"), "'--fraction'"),
+            (("run", "--tracelimit=1GiB", "true"), "'--trace-limit'"),
+            (("top", "--intervall", "1"), "'--interval'"),
+        ):
+            with self.subTest(arguments):
+                self.assertIn(f"did you mean {meant}?", self.refused(*arguments))
+        self.assertNotIn("did you mean", self.refused("frobnicate"))
+        self.assertNotIn("did you mean", self.refused("report", "--frobnicate"))
+        self.assertNotIn("did you mean", self.refused("probe-hos"))
+
+    def test_no_command(self) -> None:
+        result = memshim().check(2)
+        self.assertIn("Usage: memshim", result.stdout)
+
+    def test_names_are_shown_and_not_obeyed(self) -> None:
+        for arguments in (("\033[2J",), ("report", "--\033[2J"), ("top", "--sites", "\033[2J")):
+            self.assertIn("\\x1b[2J", self.refused(*arguments))
+
+
+class Operands(ProcessTest):
+    def test_options_may_follow_operands(self) -> None:
+        for setting in ("", "1"):
+            result = run(
+                [CLI, "replay", self.folder / "none.csv", "--json"], POSIXLY_CORRECT=setting
+            ).check(1)
+            self.assertIn("none.csv", result.stderr)
+
+    def test_a_name_with_a_dash_follows_two(self) -> None:
+        result = run([CLI, "replay", "--json", "--", "-odd.csv"], cwd=self.folder).check(1)
+        self.assertIn("-odd.csv", result.stderr)
+
+    def test_a_commands_own_words_are_left_alone(self) -> None:
+        words = ["--fraction", "9", "--", "--help", "-h", "--no-such", "", "a b", "--json=x"]
+        show = ["bash", "-c", 'printf "[%s]" "$@"', "show"]
+        for between in ([], ["--"], ["--log", "off"], ["--log=off", "--"]):
+            with self.subTest(between):
+                result = run([CLI, "run", "--output", self.output, *between, *show, *words]).check()
+                self.assertEqual(result.stdout, "".join(f"[{word}]" for word in words))
+
+    def test_a_command_that_begins_with_a_dash(self) -> None:
+        result = run([CLI, "run", "--output", self.output, "--", "--no-such"]).check(127)
+        self.assertIn("cannot run '--no-such'", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

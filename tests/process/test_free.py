@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cuMemFree waits for, with memshim as without."""
+
+from __future__ import annotations
+
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from machine import ProcessTest, Result, program, run
+
+AT_ONCE = 8  # they wait for the device, not for a processor
+WORLDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "without the pool": {"MEMSHIM_POOL": "off"},
+    "without virtual memory management": {"SIMGPU_NO_VMM": 1},
+    "a driver without cuCtxRecordEvent": {"SIMGPU_DRIVER_VERSION": 12040},
+}
+
+
+class Frees(ProcessTest):
+    def test_every_kind_of_memory(self) -> None:
+        names = run([program("free_job"), "list"]).check().stdout.split()
+        self.assertTrue(names)
+        settings: dict[str, Any] = {
+            "SIMGPU_DEVICES": 2,
+            "SIMGPU_DELAY_US": 10000,
+            "MEMSHIM_TRACE": "off",
+            "XDG_CACHE_HOME": self.folder / "cache",
+        }
+        settled_by_the_driver = ("framework", "without the pool")
+
+        def run_case(case: tuple[str, str | None]) -> Result:
+            name, world = case
+            job = (program("free_job"), name)
+            if world is None:
+                return run(job, timeout_s=20, **settings)
+            return self.run_under_shim(*job, timeout_s=20, **settings, **WORLDS[world])
+
+        cases = [
+            (name, world)
+            for name in names
+            for world in (None, *WORLDS)
+            if (name, world) != settled_by_the_driver
+        ]
+        with ThreadPoolExecutor(AT_ONCE) as workers:
+            results = dict(zip(cases, workers.map(run_case, cases), strict=True))
+        for (name, world), result in results.items():
+            with self.subTest(name, world=world):
+                self.assertEqual(results[name, None].check().stdout, result.check().stdout)
+
+    def test_an_earlier_error_is_reported(self) -> None:
+        """As the driver does: and the memory is still there for the next attempt."""
+        settings: dict[str, Any] = {"MEMSHIM_TRACE": "off", "XDG_CACHE_HOME": self.folder / "cache"}
+        under = self.run_under_shim(
+            program("free_job"),
+            "no-context",
+            **settings,
+            SIMGPU_FAIL="cuEventQuery@1=CUDA_ERROR_ILLEGAL_ADDRESS",
+        ).check()
+        results = [int(line.rsplit(" ", 1)[1]) for line in under.stdout.splitlines()[:3]]
+        self.assertEqual(results, [201, 700, 0])
+
+
+if __name__ == "__main__":
+    unittest.main()

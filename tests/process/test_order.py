@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is waited for before memory moves or is handed out again: work of other devices, of streams
+that were destroyed, and work that takes long."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from machine import PROGRAMS, ProcessTest, Result, program, run
+
+SHIM = PROGRAMS / "libgate_memshim.so"
+DRIVERS = ("old", "new")  # without and with cuCtxRecordEvent
+
+
+class Order(ProcessTest):
+    def case(self, *arguments: str, **settings: Any) -> Result:
+        return run(
+            [program("order_job"), *arguments],
+            LD_PRELOAD=SHIM,
+            MEMSHIM_OUTPUT=self.output,
+            SIMGPU_MEMORY="512MiB",
+            SIMGPU_CONTEXT="8MiB",
+            **settings,
+        )
+
+    def test_a_peer_copy_without_peer_access(self) -> None:
+        for name in ("peer_copy_halts", "peer_copy_reuse"):
+            for driver in DRIVERS:
+                with self.subTest(name, driver=driver):
+                    self.case(name, driver, SIMGPU_DEVICES=2).check()
+
+    def test_work_of_a_destroyed_stream(self) -> None:
+        for name in ("destroyed_halts", "destroyed_reuse"):
+            for driver in DRIVERS:
+                with self.subTest(name, driver=driver):
+                    self.case(name, driver).check()
+
+    def test_work_that_takes_longer_than_a_standstill_may(self) -> None:
+        self.case(
+            "long_work", MEMSHIM_SPILL="auto", MEMSHIM_SPILL_LIMIT="256MiB", MEMSHIM_LIMIT="48MiB"
+        ).check()
+
+    def test_handles_that_are_destroyed_meanwhile(self) -> None:
+        for name in ("going_streams", "going_contexts", "going_retains"):
+            for driver in DRIVERS:
+                with self.subTest(name, driver=driver):
+                    self.case(
+                        name, driver, MEMSHIM_LIMIT="256MiB", SIMGPU_DELAY_US="0-2000"
+                    ).check()
+
+    def test_the_current_memory_pool_is_destroyed_meanwhile(self) -> None:
+        self.case("going_currents", MEMSHIM_LIMIT="256MiB").check()
+
+    def test_contexts_of_a_copy_are_destroyed_meanwhile(self) -> None:
+        self.case("going_routes", SIMGPU_DEVICES=2, SIMGPU_DESTROY_US="200").check()
+
+
+if __name__ == "__main__":
+    unittest.main()

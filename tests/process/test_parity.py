@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every function that memshim stands in front of answers as the driver does, in every state."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from typing import Any
+
+import parity
+from machine import program, run
+
+
+def run_simulated(shim: bool, **settings: Any) -> parity.Run:
+    """Runs parity_job on the simulated GPU."""
+
+    def run_job(arguments: tuple[str, ...]) -> tuple[int, str]:
+        with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+            result = run(
+                [program("parity_job"), *arguments],
+                shim=shim,
+                SIMGPU_DEVICES=2,
+                SIMGPU_MEMORY="2GiB",
+                SIMGPU_CONTEXT="16MiB",
+                MEMSHIM_LOG="off",
+                MEMSHIM_TRACE="off",
+                XDG_CACHE_HOME=folder,
+                **settings,
+            )
+        return result.status, result.stdout
+
+    return run_job
+
+
+class Parity(unittest.TestCase):
+    """parity.csv is what the simulated GPU answers; whoever changes that writes it anew."""
+
+    def same(self, expected: parity.Answers, found: parity.Answers) -> None:
+        lines = parity.differences(expected, found)
+        self.assertFalse(lines, f"{len(lines)} differ:\n" + "\n".join(lines))
+
+    def test_the_simulated_gpu(self) -> None:
+        found = parity.ask(run_simulated(shim=False))
+        self.same(parity.read_table(), found)
+        self.assertFalse(parity.disproven(found))
+
+    def test_with_memshim(self) -> None:
+        expected = parity.with_memshim(parity.read_table())
+        self.same(expected, parity.ask(run_simulated(shim=True)))
+
+    def test_what_differs_is_there(self) -> None:
+        """A difference that no case has any more is one to take out of the list."""
+        table = parity.read_table()
+        for rule in [*parity.rules(parity.DIFFERENCES), *parity.rules(parity.PROOFS)]:
+            with self.subTest(rule.function, state=rule.state):
+                self.assertTrue(rule.why)
+                self.assertTrue(any(rule.fits(case) for case in table))
+        for rule in parity.rules(parity.DIFFERENCES):
+            with self.subTest(rule.function, state=rule.state):
+                answers = {
+                    answer.removeprefix("?") for case, answer in table.items() if rule.fits(case)
+                }
+                self.assertNotEqual(answers, {rule.answer})
+
+
+if __name__ == "__main__":
+    unittest.main()
