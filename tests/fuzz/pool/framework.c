@@ -129,8 +129,7 @@ static bool add_block_segment(struct framework *framework, const struct wish *wi
         out_of_memory(framework, bytes, status);
         return false;
     }
-    model_add_block(&stage->model, &request, &info);
-    model_touch(&stage->model, MODEL_LIVE, info.addr, info.bytes, 1);
+    stage_add_block(stage, &request, &info);
     *segment = (struct segment){.base = info.addr,
                                 .bytes = bytes,
                                 .place = wish->place,
@@ -504,7 +503,7 @@ static void report_birth(struct framework *framework, struct piece *piece)
     ms_status_t status =
         ms_arenas_allocated(stage->arenas, piece->addr, piece->bytes, 7, total_bytes);
     check_report(framework, status, lied, "birth");
-    piece->stranded = !ms_dry_accessible(stage->dry, piece->addr, piece->bytes);
+    piece->stranded = !stage_accessible(stage, piece->addr, piece->bytes);
     if (piece->stranded && (status == MS_OK || status == MS_ERR_NOT_READY)) {
         model_wrong(&stage->model, "a tensor is born at %#lx, which is not accessible",
                     (unsigned long)piece->addr);

@@ -126,8 +126,7 @@ static void allocate(struct program *program)
     }
     atomic_fetch_add(&stage->served, 1);
     program->blocks++;
-    model_add_block(&stage->model, &request, &block->info);
-    model_touch(&stage->model, MODEL_LIVE, block->info.addr, block->info.bytes, 1);
+    stage_add_block(stage, &request, &block->info);
     /* At once on its own stream, and for the device's blocks on any: the pool's promise. */
     unsigned place = born == ON_DEVICE ? some_place(program) : born;
     work(program, block, place, block->info.addr, block->info.bytes);
@@ -324,7 +323,7 @@ static void bear(struct program *program, struct program_block *block)
     }
     program->next_tag++;
     atomic_fetch_add(&stage->births, 1);
-    if (backed && !ms_dry_accessible(stage->dry, addr, bytes)) {
+    if (backed && !stage_accessible(stage, addr, bytes)) {
         model_wrong(&stage->model, "a tensor is born at %#lx, which is not accessible",
                     (unsigned long)addr);
     }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 uint64_t draw(struct dice *dice, uint64_t below)
 {
@@ -21,9 +22,27 @@ static const struct ms_device_ops *below(const struct stage *stage)
     return ms_dry_ops(stage->dry);
 }
 
+/* A device's calls take time, now and then much, in which other threads go on. */
+static void linger(const struct stage *stage)
+{
+    static _Thread_local struct dice chance;
+
+    if (!stage->config.crowded) {
+        return;
+    }
+    if (chance.state == 0) {
+        chance.state = (uint64_t)(uintptr_t)&chance;
+    }
+    if (draw(&chance, 8) == 0) {
+        struct timespec time = {.tv_nsec = (long)draw(&chance, 200000)};
+        (void)nanosleep(&time, NULL);
+    }
+}
+
 /* The first failure brings on the second. */
 static ms_status_t noted(struct stage *stage, ms_status_t status)
 {
+    linger(stage);
     if (status != MS_OK && stage->second.waits) {
         stage->second.waits = false;
         if (stage->second.op == MS_DRY_OP_COUNT) {
@@ -219,6 +238,23 @@ void stage_work(struct stage *stage, ms_stream_t stream, uint64_t owner, ms_addr
     (void)pthread_rwlock_rdlock(&stage->gate);
     (void)ms_dry_work(stage->dry, stream, owner, addr, bytes, duration_ns);
     (void)pthread_rwlock_unlock(&stage->gate);
+}
+
+void stage_add_block(struct stage *stage, const struct ms_request *request,
+                     const struct ms_block_info *info)
+{
+    (void)pthread_rwlock_rdlock(&stage->gate);
+    model_add_block(&stage->model, request, info);
+    model_touch(&stage->model, MODEL_LIVE, info->addr, info->bytes, 1);
+    (void)pthread_rwlock_unlock(&stage->gate);
+}
+
+bool stage_accessible(struct stage *stage, ms_addr_t addr, uint64_t bytes)
+{
+    (void)pthread_rwlock_rdlock(&stage->gate);
+    bool accessible = ms_dry_accessible(stage->dry, addr, bytes);
+    (void)pthread_rwlock_unlock(&stage->gate);
+    return accessible;
 }
 
 void stage_write(struct stage *stage, ms_addr_t addr, uint64_t bytes, uint64_t tag)

@@ -81,6 +81,12 @@ void stage_end(struct stage *stage);
 void stage_work(struct stage *stage, ms_stream_t stream, uint64_t owner, ms_addr_t addr,
                 uint64_t bytes, uint64_t duration_ns);
 
+/* What the host sees of the device's memory, at a moment in which nothing is on its way between the
+ * device and the host: a standstill takes backing away for a while. */
+void stage_add_block(struct stage *stage, const struct ms_request *request,
+                     const struct ms_block_info *info);
+bool stage_accessible(struct stage *stage, ms_addr_t addr, uint64_t bytes);
+
 /* Contents: what `tag` was written to must hold it until others are written there. */
 void stage_write(struct stage *stage, ms_addr_t addr, uint64_t bytes, uint64_t tag);
 void stage_expect(struct stage *stage, ms_addr_t addr, uint64_t bytes, uint64_t tag);

@@ -183,10 +183,11 @@ int main(int argc, char **argv)
            THREADS, stage.served, stage.births, stats.chunks_moved, stats.holes_taken,
            stats.holes_backed, stats.spill.down_bytes / GRANULE, stats.spill.up_bytes / GRANULE);
     if (stage.model.wrong[0] != '\0') {
+        (void)fflush(stdout); /* the last line says what is wrong */
         (void)fprintf(stderr,
-                      "stress_pool: %s\n  again, with luck: stress_pool --seed %" PRIu64
-                      " --rounds %" PRIu64 "\n",
-                      stage.model.wrong, seed, rounds);
+                      "again, with luck: stress_pool --seed %" PRIu64 " --rounds %" PRIu64
+                      "\nstress_pool: %s\n",
+                      seed, rounds, stage.model.wrong);
     }
     bool good = stage.model.wrong[0] == '\0';
     model_end(&stage.model);

@@ -38,6 +38,8 @@ FULL_MINUTES = 60
 AT_ONCE = 2
 # What a try may take before it counts as stuck, on a machine that has other work too.
 TRY_S = 300
+# Of what a failed try said, so much stands below the table: a reader of CI's output has no logs.
+SHOWN_LINES = 40
 
 
 @dataclass
@@ -373,12 +375,16 @@ PARTS = (
 )
 
 
+def log_folder(logs: Path, part: str, seed: int) -> Path:
+    return logs / f"{part.replace(' ', '-')}-{seed}"
+
+
 def attempt_once(part: Part, seed: int, logs: Path) -> Try:
     with tempfile.TemporaryDirectory(prefix="memshim-torture.") as folder:
         attempt = Try(Path(folder), random.Random(f"{part.name} {seed}"), seed)
         part.attempt(attempt)
         if attempt.wrong:
-            place = logs / f"{part.name.replace(' ', '-')}-{seed}"
+            place = log_folder(logs, part.name, seed)
             place.mkdir(parents=True, exist_ok=True)
             (place / "log").write_text("\n".join([*attempt.log, attempt.wrong, ""]))
             with contextlib.suppress(OSError):
@@ -437,6 +443,8 @@ def show(parts: Sequence[Part], minutes: float, logs: Path) -> None:
         for seed, wrong in part.failures:
             again = f"scripts/torture.sh --only '{part.name}' --try {seed}"
             print(f"\n{part.name}: {wrong}\n  again: {again}")
+            said = (log_folder(logs, part.name, seed) / "log").read_text().splitlines()
+            print("\n".join(f"  | {line}" for line in said[-SHOWN_LINES:]))
     failed = sum(len(part.failures) for part in parts)
     if failed:
         print(f"\nwhat they said, and their traces: {logs}")
