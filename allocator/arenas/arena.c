@@ -331,7 +331,7 @@ static ms_status_t born(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes
     if (capturing && arena != NULL && !arena->frozen) {
         freeze(arenas, arena);
     }
-    tell(arenas, MS_EVENT_TENSOR_BORN, &tensor, site, block_id);
+    tell(arenas, MS_EVENT_TENSOR_ALLOC, &tensor, site, block_id);
     return compare_total(arenas, total_bytes);
 }
 
@@ -402,7 +402,7 @@ static inline __attribute__((hot)) bool bury(struct ms_arenas *arenas, struct ms
     if (segment != NULL && tensor.counted != 0) {
         leave(arenas->pool, segment, addr, tensor.bytes);
     }
-    tell(arenas, MS_EVENT_TENSOR_DIED, &tensor, 0, 0);
+    tell(arenas, MS_EVENT_TENSOR_FREE, &tensor, 0, 0);
     return true;
 }
 

@@ -294,7 +294,7 @@ static struct ms_batch *younger_of(struct ms_batch *a, struct ms_batch *b)
 }
 
 enum {
-    WAITS_TOLD_ALWAYS = 256,
+    WAITS_RECORDED_ALWAYS = 256,
     BLOCKS_A_WAIT = 32,
     WAITS_OF_DEVICE = 512 /* what is told is a change by so large a part of it */
 };
@@ -304,7 +304,7 @@ static __attribute__((noinline, cold)) void emit_waits(struct ms_pool *pool)
 {
     struct ms_pool_counters *count = &pool->count;
     uint64_t blocks = count->allocations + count->frees;
-    if (count->waits_recorded < WAITS_TOLD_ALWAYS + blocks / BLOCKS_A_WAIT) {
+    if (count->waits_recorded < WAITS_RECORDED_ALWAYS + blocks / BLOCKS_A_WAIT) {
         count->waits_recorded++;
         count->waiting_recorded_bytes = count->pending_bytes;
         ms_pool_emit(pool, &(struct ms_event){.kind = MS_EVENT_WAITS,

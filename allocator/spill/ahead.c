@@ -51,7 +51,7 @@ static void hear(struct ms_pool *pool, const struct ms_event *event)
     struct ms_ahead *ahead = &pool->ahead;
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         ahead->live_bytes += event->bytes;
         ms_forecast_allocated(&ahead->forecast, event->id, event->addr, event->bytes, event->site,
                               ahead->live_bytes);
@@ -63,7 +63,7 @@ static void hear(struct ms_pool *pool, const struct ms_event *event)
         }
         /* fall through */
     case MS_EVENT_BLOCK_ARENA:
-    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_TENSOR_FREE:
         ahead->live_bytes -= event->bytes;
         ms_forecast_freed(&ahead->forecast, event->id);
         break;

@@ -61,7 +61,7 @@ void ms_digest_take(const struct ms_digest *digest, const struct ms_event *event
         ms_recorded_take(digest->steps_recorded, digest->tags, event, time_ns);
         return;
     }
-    if (event->kind == MS_EVENT_TENSOR_BORN || event->kind == MS_EVENT_BLOCK_ALLOC) {
+    if (event->kind == MS_EVENT_TENSOR_ALLOC || event->kind == MS_EVENT_BLOCK_ALLOC) {
         ms_site_table_enter(digest->sites, ms_steps_birth(digest->steps, event->site, time_ns));
     }
     ms_site_table_apply(digest->sites, event, time_ns);

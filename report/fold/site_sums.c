@@ -354,7 +354,7 @@ static void remember(struct ms_site_table *table, const struct ms_event *event, 
         live->born_phase = table->phase;
         live->born_epoch = (uint32_t)table->devices[event->device].last_epoch;
         live->birth = table->births;
-        live->captured = event->kind == MS_EVENT_TENSOR_BORN &&
+        live->captured = event->kind == MS_EVENT_TENSOR_ALLOC &&
                          ms_frozen_has(&table->frozen, event->device, event->addr);
     }
 }
@@ -629,7 +629,7 @@ static void settle_moves(struct ms_site_table *table)
 
 static bool changes_what_lives(const struct ms_event *event)
 {
-    return event->kind >= MS_EVENT_BLOCK_ALLOC && event->kind <= MS_EVENT_TENSOR_DIED;
+    return event->kind >= MS_EVENT_BLOCK_ALLOC && event->kind <= MS_EVENT_TENSOR_FREE;
 }
 
 void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, uint64_t time_ns)
@@ -640,10 +640,10 @@ void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, u
         settle_moves(table);
     }
     switch (event->kind) {
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         apply_birth(table, device, event, time_ns);
         break;
-    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_TENSOR_FREE:
     case MS_EVENT_BLOCK_FREE:
         apply_death(table, device, event, time_ns);
         break;

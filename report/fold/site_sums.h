@@ -77,7 +77,7 @@ bool ms_site_table_lifetimes(const ms_site_table_t *table, uint8_t device, uint3
                              struct ms_site_lifetimes *lifetimes);
 
 /* What became of one block or tensor, by the number of its birth: they are counted from 0 over all
- * devices, in the order of BLOCK_ALLOC and TENSOR_BORN events. An enum ms_lifetime, or one of
+ * devices, in the order of BLOCK_ALLOC and TENSOR_ALLOC events. An enum ms_lifetime, or one of
  * these. */
 enum { MS_RECORDED_ARENA = MS_LIFETIME_COUNT, MS_RECORDED_NOTHING, MS_RECORDED_COUNT };
 

@@ -156,13 +156,13 @@ static struct seen seen_in_sample(const struct ms_counters *counters)
     const uint64_t charged = ms_counters_charged(counters);
 
     return (struct seen){
-        .known = counters->looks > 0,
-        .free_estimated = charged != counters->looked_charged_bytes,
-        .others_known = counters->looked_others_bytes != UINT64_MAX,
+        .known = counters->samples > 0,
+        .free_estimated = charged != counters->sampled_charged_bytes,
+        .others_known = counters->sampled_others_bytes != UINT64_MAX,
         .free_bytes =
-            minus(counters->looked_free_bytes, minus(charged, counters->looked_charged_bytes)) +
-            minus(counters->looked_charged_bytes, charged),
-        .others_bytes = counters->looked_others_bytes,
+            minus(counters->sampled_free_bytes, minus(charged, counters->sampled_charged_bytes)) +
+            minus(counters->sampled_charged_bytes, charged),
+        .others_bytes = counters->sampled_others_bytes,
     };
 }
 

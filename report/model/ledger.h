@@ -38,9 +38,9 @@ struct ms_ledger_row {
     uint8_t kind;   /* MS_LEDGER_LIVE: enum ms_kind, MS_KIND_COUNT where kinds are not known */
 };
 
-/* The rows that hold something, charged ones first. Where the device was looked at (MS_EVENT_LOOK):
- * also what other processes hold, what is free above the cap, and, even where it is 0, what is
- * unexplained: then all of them are the device's total. Returns their number. */
+/* The rows that hold something, charged ones first. Where the device was looked at
+ * (MS_EVENT_SAMPLE): also what other processes hold, what is free above the cap, and, even where it
+ * is 0, what is unexplained: then all of them are the device's total. Returns their number. */
 size_t ms_ledger(const struct ms_counters *counters, struct ms_ledger_row rows[MS_LEDGER_ROWS]);
 
 /* The same when live bytes of the device peaked, and at an out-of-memory; live bytes by kind where

@@ -199,7 +199,7 @@ static void after(struct ms_snapshot *snapshot, const struct ms_event *event, ui
         (void)add_segment(snapshot, event, time_ns, false);
         note_birth(snapshot, event, time_ns);
         break;
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         note_birth(snapshot, event, time_ns);
         break;
     case MS_EVENT_PROXY_MAP:
@@ -244,7 +244,7 @@ static void take_event(void *ctx, const struct ms_event *event, uint64_t time_ns
     device->used = true;
     add_ooms(snapshot, time_ns);
     if (event->kind == MS_EVENT_BLOCK_ARENA || event->kind == MS_EVENT_BLOCK_FREE ||
-        event->kind == MS_EVENT_TENSOR_DIED) {
+        event->kind == MS_EVENT_TENSOR_FREE) {
         before_end(snapshot, event, time_ns);
     }
     ms_instant_take(&snapshot->instant, event, time_ns);

@@ -81,7 +81,7 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
 
     pass_ooms(pass, pass->event);
     pass->event++;
-    if (event->kind == MS_EVENT_BLOCK_ALLOC || event->kind == MS_EVENT_TENSOR_BORN) {
+    if (event->kind == MS_EVENT_BLOCK_ALLOC || event->kind == MS_EVENT_TENSOR_ALLOC) {
         birth = pass->births++;
     }
     if (!sampler || !ms_event_has_device(event)) {
@@ -95,14 +95,14 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
     }
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         ms_sampler_alloc(sampler, &pass->live, event, birth, time_ns);
         if (pass->map) {
             note_pins(pass, sampler, time_ns);
         }
         break;
     case MS_EVENT_BLOCK_FREE:
-    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_TENSOR_FREE:
         ms_sampler_free(sampler, &pass->live, event, time_ns);
         break;
     case MS_EVENT_WAITS:

@@ -24,7 +24,7 @@ static void add_tick(struct ms_growth_clock *clock, uint64_t step, uint64_t time
     }
 }
 
-static void take_told(const struct ms_model_steps *steps, struct ms_growth_clock *clock)
+static void take_recorded(const struct ms_model_steps *steps, struct ms_growth_clock *clock)
 {
     const struct ms_model_step *all = (const struct ms_model_step *)steps->times.at;
     const size_t count = steps->times.bytes / sizeof(*all);
@@ -62,7 +62,7 @@ void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth)
     struct ms_growth_clock *clock = &growth->clock;
 
     if (model->steps.count > 0) {
-        take_told(&model->steps, clock);
+        take_recorded(&model->steps, clock);
     } else if (model->recurrence.known && model->recurrence.count > 0) {
         take_found(&model->recurrence, clock);
     } else {

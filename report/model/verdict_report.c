@@ -120,7 +120,7 @@ void ms_pinned_lines(const struct ms_model *model, int device, struct ms_buffer 
 
 /* ---- when ---- */
 
-static uint64_t told_step_at(const struct ms_model_steps *steps, uint64_t time_ns)
+static uint64_t recorded_step_at(const struct ms_model_steps *steps, uint64_t time_ns)
 {
     const struct ms_model_step *all = (const struct ms_model_step *)steps->times.at;
     const size_t count = steps->times.bytes / sizeof(*all);
@@ -141,7 +141,7 @@ uint64_t ms_step_at(const struct ms_model *model, uint64_t time_ns)
     size_t before = 0;
 
     if (model->steps.count > 0) {
-        return told_step_at(&model->steps, time_ns);
+        return recorded_step_at(&model->steps, time_ns);
     }
     if (!found->known || found->every > 1) {
         return 0;

@@ -49,7 +49,7 @@ static void add(struct ms_instant *instant, const struct ms_event *event, uint64
                                      .stream = event->stream,
                                      .site = event->site,
                                      .device = event->device,
-                                     .tensor = event->kind == MS_EVENT_TENSOR_BORN};
+                                     .tensor = event->kind == MS_EVENT_TENSOR_ALLOC};
 }
 
 /* The last one takes its place. */
@@ -77,12 +77,12 @@ void ms_instant_take(struct ms_instant *instant, const struct ms_event *event, u
     ms_aggregate_apply(&instant->sums[event->device], event, time_ns);
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         add(instant, event, time_ns);
         break;
     case MS_EVENT_BLOCK_ARENA:
     case MS_EVENT_BLOCK_FREE:
-    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_TENSOR_FREE:
         standing = ms_instant_find(instant, event->id);
         if (standing && standing->device == event->device) {
             remove_at(instant, (size_t)(standing - ms_instant_at(instant, 0)));

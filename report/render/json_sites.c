@@ -332,7 +332,7 @@ static void add_times(struct ms_json *json, const uint64_t *times, size_t count,
 }
 
 /* Told by the program: it knows best. */
-static void add_told_steps(struct ms_json *json, const struct ms_model_steps *steps)
+static void add_recorded_steps(struct ms_json *json, const struct ms_model_steps *steps)
 {
     const struct ms_model_step *all = (const struct ms_model_step *)steps->times.at;
     const size_t kept = steps->times.bytes / sizeof(*all);
@@ -372,7 +372,7 @@ static void add_steps(struct ms_json *json, const struct ms_model *model)
 
     ms_json_open(json, "steps", '{');
     if (model->steps.count > 0) {
-        add_told_steps(json, &model->steps);
+        add_recorded_steps(json, &model->steps);
     } else {
         add_found_steps(json, found);
     }

@@ -311,7 +311,7 @@ struct ms_complaint ms_recording_allocated(struct ms_recording *recording, uint6
         return wrong("id", "is live already");
     }
 
-    const struct ms_operation operation = {.kind = MS_OPERATION_BORN,
+    const struct ms_operation operation = {.kind = MS_OPERATION_TENSOR_ALLOC,
                                            .arena = arena_of(recording, place),
                                            .offset = addr,
                                            .bytes = bytes,
@@ -326,7 +326,8 @@ struct ms_complaint ms_recording_freed(struct ms_recording *recording, uint64_t 
                                        uint64_t id)
 {
     struct ms_complaint complaint;
-    const struct ms_operation *birth = birth_of(recording, id, MS_OPERATION_BORN, &complaint);
+    const struct ms_operation *birth =
+        birth_of(recording, id, MS_OPERATION_TENSOR_ALLOC, &complaint);
 
     if (!birth) {
         return complaint;
@@ -334,7 +335,7 @@ struct ms_complaint ms_recording_freed(struct ms_recording *recording, uint64_t 
 
     struct ms_operation operation = *birth;
 
-    operation.kind = MS_OPERATION_DIED;
+    operation.kind = MS_OPERATION_TENSOR_FREE;
     operation.time_us = time_us;
     ms_numbers_remove(recording->live, id);
     return add(recording, &operation);
@@ -605,8 +606,8 @@ bool ms_recording_end(struct ms_recording *recording)
         struct ms_operation *operation = operation_at(recording, (uint32_t)i);
         const bool block =
             operation->kind == MS_OPERATION_ALLOC || operation->kind == MS_OPERATION_FREE;
-        const bool tensor =
-            operation->kind == MS_OPERATION_BORN || operation->kind == MS_OPERATION_DIED;
+        const bool tensor = operation->kind == MS_OPERATION_TENSOR_ALLOC ||
+                            operation->kind == MS_OPERATION_TENSOR_FREE;
 
         if (tensor || operation->kind == MS_OPERATION_CACHED ||
             operation->kind == MS_OPERATION_MAP || operation->kind == MS_OPERATION_UNMAP) {
@@ -617,7 +618,7 @@ bool ms_recording_end(struct ms_recording *recording)
         }
         if (tensor || (block && operation->arena == MS_RECORDED_NONE)) {
             const bool ends =
-                operation->kind == MS_OPERATION_FREE || operation->kind == MS_OPERATION_DIED;
+                operation->kind == MS_OPERATION_FREE || operation->kind == MS_OPERATION_TENSOR_FREE;
 
             live_bytes = ends ? live_bytes - operation->bytes : live_bytes + operation->bytes;
         }

@@ -27,11 +27,11 @@
 
 /* Each line: what the fields of struct ms_operation mean for it. */
 enum ms_operation_kind {
-    MS_OPERATION_ALLOC,     /* object, arena where tensors are born in it, bytes, stream, site;
-                               offset: its address in the run, 0 unknown */
-    MS_OPERATION_FREE,      /* object, arena, bytes as at its birth; stream */
-    MS_OPERATION_BORN,      /* object, arena, offset, bytes, site */
-    MS_OPERATION_DIED,      /* object, arena, offset, bytes */
+    MS_OPERATION_ALLOC,        /* object, arena where tensors are born in it, bytes, stream, site;
+                                  offset: its address in the run, 0 unknown */
+    MS_OPERATION_FREE,         /* object, arena, bytes as at its birth; stream */
+    MS_OPERATION_TENSOR_ALLOC, /* object, arena, offset, bytes, site */
+    MS_OPERATION_TENSOR_FREE,  /* object, arena, offset, bytes */
     MS_OPERATION_RESERVE,   /* arena, bytes: addresses that the program maps pages into by itself */
     MS_OPERATION_UNRESERVE, /* arena */
     MS_OPERATION_MAP,       /* arena, offset, bytes: a page of the program's */

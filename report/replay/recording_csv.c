@@ -478,9 +478,9 @@ static enum op op_of(const struct ms_operation *operation)
         return arena ? SEGMENT : ALLOC;
     case MS_OPERATION_FREE:
         return arena ? SEGMENT_FREE : FREE;
-    case MS_OPERATION_BORN:
+    case MS_OPERATION_TENSOR_ALLOC:
         return BORN;
-    case MS_OPERATION_DIED:
+    case MS_OPERATION_TENSOR_FREE:
         return DIED;
     case MS_OPERATION_RESERVE:
         return RESERVE;

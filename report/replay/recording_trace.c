@@ -282,11 +282,11 @@ static void take_event(void *ctx, const struct ms_event *event, uint64_t time_ns
     case MS_EVENT_BLOCK_FREE:
         complaint = ms_recording_release(recording, time_us, event->id, event->stream);
         break;
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         complaint = ms_recording_allocated(recording, time_us, event->id, event->addr, event->bytes,
                                            event->site, event->aux);
         break;
-    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_TENSOR_FREE:
         complaint = ms_recording_freed(recording, time_us, event->id);
         break;
     case MS_EVENT_PROXY_MAP:

@@ -18,13 +18,13 @@ const char *const ms_spill_policy_names[MS_SPILL_POLICY_COUNT] = {
     [MS_SPILL_PREDICT] = "predict", [MS_SPILL_LRU] = "lru"};
 
 const char *const ms_operation_names[MS_OPERATION_KIND_COUNT] = {
-    [MS_OPERATION_ALLOC] = "alloc",     [MS_OPERATION_FREE] = "free",
-    [MS_OPERATION_BORN] = "born",       [MS_OPERATION_DIED] = "died",
-    [MS_OPERATION_RESERVE] = "reserve", [MS_OPERATION_UNRESERVE] = "unreserve",
-    [MS_OPERATION_MAP] = "map",         [MS_OPERATION_UNMAP] = "unmap",
-    [MS_OPERATION_CACHED] = "cached",   [MS_OPERATION_FREEZE] = "freeze",
-    [MS_OPERATION_CHARGE] = "charge",   [MS_OPERATION_DISCHARGE] = "discharge",
-    [MS_OPERATION_STEP] = "step",       [MS_OPERATION_REFUSED] = "refused",
+    [MS_OPERATION_ALLOC] = "alloc",       [MS_OPERATION_FREE] = "free",
+    [MS_OPERATION_TENSOR_ALLOC] = "born", [MS_OPERATION_TENSOR_FREE] = "died",
+    [MS_OPERATION_RESERVE] = "reserve",   [MS_OPERATION_UNRESERVE] = "unreserve",
+    [MS_OPERATION_MAP] = "map",           [MS_OPERATION_UNMAP] = "unmap",
+    [MS_OPERATION_CACHED] = "cached",     [MS_OPERATION_FREEZE] = "freeze",
+    [MS_OPERATION_CHARGE] = "charge",     [MS_OPERATION_DISCHARGE] = "discharge",
+    [MS_OPERATION_STEP] = "step",         [MS_OPERATION_REFUSED] = "refused",
     [MS_OPERATION_FATAL] = "fatal",
 };
 

@@ -48,7 +48,7 @@ static void touch(struct ms_oracle *oracle, uint32_t index, uint64_t *at, bool s
 static void touch_all(struct ms_oracle *oracle, uint64_t *at, bool store)
 {
     for (size_t i = 0; i < ms_recording_count(oracle->recording); i++) {
-        if (ms_recording_at(oracle->recording, i)->kind == MS_OPERATION_BORN) {
+        if (ms_recording_at(oracle->recording, i)->kind == MS_OPERATION_TENSOR_ALLOC) {
             touch(oracle, (uint32_t)i, at, store);
         }
     }

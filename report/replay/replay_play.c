@@ -15,7 +15,7 @@
 static ms_stream_t stream_of(const struct ms_operation *operation)
 {
     const bool tensor =
-        operation->kind == MS_OPERATION_BORN || operation->kind == MS_OPERATION_DIED;
+        operation->kind == MS_OPERATION_TENSOR_ALLOC || operation->kind == MS_OPERATION_TENSOR_FREE;
 
     return tensor ? MS_REPLAY_COMMON_STREAM : operation->stream;
 }
@@ -57,7 +57,7 @@ static void use_kept(struct ms_replay *replay, size_t operation)
         const struct ms_recorded_use *used = ms_recorded_use_at(&replay->uses, replay->next_use);
         const struct ms_operation *birth = ms_recording_at(replay->recording, used->birth);
         const bool tensor =
-            birth->kind == MS_OPERATION_BORN && replay->config->mode == MS_REPLAY_NATIVE;
+            birth->kind == MS_OPERATION_TENSOR_ALLOC && replay->config->mode == MS_REPLAY_NATIVE;
 
         if (used->operation > operation) {
             return;
@@ -474,9 +474,9 @@ static ms_status_t play(struct ms_replay *replay, const struct ms_operation *ope
             release(replay, operation);
         }
         return MS_OK;
-    case MS_OPERATION_BORN:
+    case MS_OPERATION_TENSOR_ALLOC:
         return tensor_mode ? alloc(replay, operation) : born(replay, operation);
-    case MS_OPERATION_DIED:
+    case MS_OPERATION_TENSOR_FREE:
         (tensor_mode ? release : died)(replay, operation);
         return MS_OK;
     case MS_OPERATION_RESERVE:

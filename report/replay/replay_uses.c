@@ -28,13 +28,14 @@ static bool is_range(const struct ms_operation *operation)
     const bool block =
         operation->kind == MS_OPERATION_ALLOC || operation->kind == MS_OPERATION_FREE;
 
-    return operation->kind == MS_OPERATION_BORN || operation->kind == MS_OPERATION_DIED ||
+    return operation->kind == MS_OPERATION_TENSOR_ALLOC ||
+           operation->kind == MS_OPERATION_TENSOR_FREE ||
            (block && operation->arena == MS_RECORDED_NONE);
 }
 
 static bool begins(const struct ms_operation *operation)
 {
-    return operation->kind == MS_OPERATION_BORN || operation->kind == MS_OPERATION_ALLOC;
+    return operation->kind == MS_OPERATION_TENSOR_ALLOC || operation->kind == MS_OPERATION_ALLOC;
 }
 
 static void find_lives(struct search *search)

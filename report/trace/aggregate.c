@@ -113,7 +113,7 @@ bool ms_event_is_allocation(const struct ms_event *event)
 {
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         return true;
     case MS_EVENT_CHUNK_CREATE:
         return event->owner == MS_OWNER_APPLICATION;
@@ -255,7 +255,7 @@ static void apply_tensor(struct ms_aggregate *aggregate, const struct ms_event *
 {
     struct ms_counters *now = &aggregate->now;
 
-    if (event->kind == MS_EVENT_TENSOR_DIED) {
+    if (event->kind == MS_EVENT_TENSOR_FREE) {
         keep_peak(aggregate);
         take(&now->tensor_bytes, event->bytes);
         take(&now->tensors, 1);
@@ -365,10 +365,10 @@ static void apply_sample(struct ms_aggregate *aggregate, const struct ms_event *
 
     (void)time_ns;
     keep_peak(aggregate);
-    now->looks++;
-    now->looked_free_bytes = event->bytes;
-    now->looked_others_bytes = event->aux;
-    now->looked_charged_bytes = ms_counters_charged(now);
+    now->samples++;
+    now->sampled_free_bytes = event->bytes;
+    now->sampled_others_bytes = event->aux;
+    now->sampled_charged_bytes = ms_counters_charged(now);
 }
 
 static void apply_move(struct ms_aggregate *aggregate, const struct ms_event *event,
@@ -449,9 +449,9 @@ static inline bool changes_live_alone(const struct ms_aggregate *aggregate,
                                       const struct ms_event *event)
 {
     switch (event->kind) {
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         return event->aux != 0 || aggregate->now.outside_tensors;
-    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_TENSOR_FREE:
     case MS_EVENT_BLOCK_ALLOC:
     case MS_EVENT_BLOCK_FREE:
     case MS_EVENT_BLOCK_ARENA:
@@ -473,7 +473,7 @@ size_t ms_aggregate_apply_row(struct ms_aggregate *aggregate, const struct ms_ti
             break;
         }
         count_event(aggregate, event, row[i].time_ns);
-        if (event->kind == MS_EVENT_TENSOR_BORN || event->kind == MS_EVENT_TENSOR_DIED) {
+        if (event->kind == MS_EVENT_TENSOR_ALLOC || event->kind == MS_EVENT_TENSOR_FREE) {
             apply_tensor(aggregate, event, row[i].time_ns);
         } else {
             apply_block(aggregate, event, row[i].time_ns);

@@ -38,10 +38,9 @@ struct ms_counters {
     uint64_t proxy_bytes;            /* pages that a framework believes to have mapped itself */
     uint64_t cap_bytes, total_bytes; /* 0: not known yet */
     uint64_t threshold;              /* 0 normal, 1 warning, 2 critical, 3 emergency */
-    uint64_t
-        looks; /* MS_EVENT_LOOK: how many there were. The last one's, and charged bytes then: */
-    uint64_t looked_free_bytes, looked_others_bytes, looked_charged_bytes;
-    uint64_t outside_tensors; /* 1 once a tensor was born outside the pool: the chunks that the
+    uint64_t samples; /* MS_EVENT_SAMPLE: how many there were. The last one's, and charged then: */
+    uint64_t sampled_free_bytes, sampled_others_bytes, sampled_charged_bytes;
+    uint64_t outside_tensors; /* 1 once a tensor was allocated outside the pool: the chunks that the
                                  program made itself are reserved bytes from then on */
 };
 

@@ -120,9 +120,9 @@ static inline uint8_t *put_signed_short(uint8_t *out, uint64_t difference, bool 
                         : put_varint(out, value << 1 | divided);
 }
 
-static inline struct ms_birth *birth_slot(struct ms_codec *codec, uint64_t id)
+static inline struct ms_allocation *allocation_slot(struct ms_codec *codec, uint64_t id)
 {
-    return &codec->births[id & (MS_BIRTH_SLOTS - 1)];
+    return &codec->allocations[id & (MS_ALLOCATION_SLOTS - 1)];
 }
 
 static inline uint32_t predicted_site(const struct ms_codec *codec)
@@ -155,11 +155,12 @@ static inline bool is_same(const struct ms_codec *codec, const struct ms_event *
 static inline bool is_known(struct ms_codec *codec, const struct ms_event *event, uint8_t fields)
 {
     if (fields & MS_BEGINS) {
-        return event->id == codec->birth_id + 1;
+        return event->id == codec->allocation_id + 1;
     }
     if (fields & MS_ENDS) {
-        const struct ms_birth *birth = birth_slot(codec, event->id);
-        return birth->id == event->id && birth->addr == event->addr && birth->bytes == event->bytes;
+        const struct ms_allocation *allocation = allocation_slot(codec, event->id);
+        return allocation->id == event->id && allocation->addr == event->addr &&
+               allocation->bytes == event->bytes;
     }
     return false;
 }
@@ -171,13 +172,13 @@ static inline __attribute__((always_inline)) uint8_t *put_id(struct ms_codec *co
 {
     if (fields & MS_BEGINS) {
         if (!known) {
-            at = put_varint(at, zigzag(event->id - codec->birth_id - 1));
+            at = put_varint(at, zigzag(event->id - codec->allocation_id - 1));
         }
-        codec->birth_id = event->id;
+        codec->allocation_id = event->id;
         return at;
     }
     if (fields & MS_ENDS) {
-        return put_varint(at, zigzag(codec->birth_id - event->id));
+        return put_varint(at, zigzag(codec->allocation_id - event->id));
     }
     at = put_varint(at, zigzag(event->id - codec->other_id));
     codec->other_id = event->id;
@@ -190,7 +191,7 @@ put_aux(struct ms_codec *codec, const struct ms_event *event, uint8_t kind, bool
     switch (kind) {
     case MS_EVENT_BLOCK_ALLOC:
         return put_signed_short(at, event->aux - event->bytes, false);
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         if (event->aux != codec->arena) {
             at = put_varint(at, zigzag(event->aux - codec->arena));
             codec->arena = event->aux;
@@ -213,7 +214,7 @@ static inline __attribute__((always_inline)) uint8_t *put_record(struct ms_codec
     const uint8_t context = (uint8_t)(event->device | event->owner << 6);
     const bool known = is_known(codec, event, fields);
     const bool same = is_same(codec, event, kind, fields);
-    const bool elsewhere = kind == MS_EVENT_TENSOR_BORN && event->aux != codec->arena;
+    const bool elsewhere = kind == MS_EVENT_TENSOR_ALLOC && event->aux != codec->arena;
     const bool follows = kind >= KIND_BORN_ELSEWHERE;
     uint8_t *at = out;
 
@@ -253,7 +254,8 @@ static inline __attribute__((always_inline)) uint8_t *put_record(struct ms_codec
         at = put_aux(codec, event, kind, same, at);
     }
     if (fields & MS_BEGINS) {
-        *birth_slot(codec, event->id) = (struct ms_birth){event->id, event->addr, event->bytes};
+        *allocation_slot(codec, event->id) =
+            (struct ms_allocation){event->id, event->addr, event->bytes};
     }
     return at;
 }
@@ -262,10 +264,11 @@ static inline uint8_t *put_event(struct ms_codec *codec, const struct ms_event *
                                  uint64_t time_ns, uint8_t *out)
 {
     switch (event->kind) {
-    case MS_EVENT_TENSOR_BORN:
-        return put_record(codec, event, time_ns, MS_EVENT_TENSOR_BORN, FIELDS_OF_TENSOR_BORN, out);
-    case MS_EVENT_TENSOR_DIED:
-        return put_record(codec, event, time_ns, MS_EVENT_TENSOR_DIED, FIELDS_OF_TENSOR_DIED, out);
+    case MS_EVENT_TENSOR_ALLOC:
+        return put_record(codec, event, time_ns, MS_EVENT_TENSOR_ALLOC, FIELDS_OF_TENSOR_ALLOC,
+                          out);
+    case MS_EVENT_TENSOR_FREE:
+        return put_record(codec, event, time_ns, MS_EVENT_TENSOR_FREE, FIELDS_OF_TENSOR_FREE, out);
     case MS_EVENT_BLOCK_ALLOC:
         return put_record(codec, event, time_ns, MS_EVENT_BLOCK_ALLOC, FIELDS_OF_BLOCK_ALLOC, out);
     case MS_EVENT_BLOCK_FREE:
@@ -351,10 +354,10 @@ static void get_id(struct ms_codec *codec, struct input *input, uint8_t fields, 
                    struct ms_event *event)
 {
     if (fields & MS_BEGINS) {
-        event->id = codec->birth_id + 1 + (known ? 0 : unzigzag(get_varint(input)));
-        codec->birth_id = event->id;
+        event->id = codec->allocation_id + 1 + (known ? 0 : unzigzag(get_varint(input)));
+        codec->allocation_id = event->id;
     } else if (fields & MS_ENDS) {
-        event->id = codec->birth_id - unzigzag(get_varint(input));
+        event->id = codec->allocation_id - unzigzag(get_varint(input));
     } else {
         event->id = codec->other_id + unzigzag(get_varint(input));
         codec->other_id = event->id;
@@ -368,7 +371,7 @@ static void get_aux(struct ms_codec *codec, struct input *input, bool same, bool
     case MS_EVENT_BLOCK_ALLOC:
         event->aux = event->bytes + get_signed_short(input);
         break;
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         codec->arena += elsewhere ? unzigzag(get_varint(input)) : 0;
         event->aux = codec->arena;
         break;
@@ -385,11 +388,11 @@ static void get_place(struct ms_codec *codec, struct input *input, uint8_t field
                       struct ms_event *event)
 {
     if (known && (fields & MS_ENDS)) {
-        const struct ms_birth *birth = birth_slot(codec, event->id);
+        const struct ms_allocation *allocation = allocation_slot(codec, event->id);
 
-        input->bad |= birth->id != event->id;
-        event->addr = birth->addr;
-        event->bytes = birth->bytes;
+        input->bad |= allocation->id != event->id;
+        event->addr = allocation->addr;
+        event->bytes = allocation->bytes;
         return;
     }
     if (fields & MS_HAS_ADDR) {
@@ -408,7 +411,7 @@ size_t ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes, struct
     const uint8_t tag = *input.at++;
     const bool elsewhere = (tag & TAG_KIND) == KIND_BORN_ELSEWHERE;
     const bool follows = (tag & TAG_KIND) == KIND_FOLLOWS;
-    const uint8_t kind = elsewhere ? MS_EVENT_TENSOR_BORN : follows ? *input.at++ : tag & TAG_KIND;
+    const uint8_t kind = elsewhere ? MS_EVENT_TENSOR_ALLOC : follows ? *input.at++ : tag & TAG_KIND;
     const bool known = tag & TAG_KNOWN;
     const bool same = tag & TAG_SAME;
 
@@ -443,7 +446,8 @@ size_t ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes, struct
         get_aux(codec, &input, same, elsewhere, event);
     }
     if (fields & MS_BEGINS) {
-        *birth_slot(codec, event->id) = (struct ms_birth){event->id, event->addr, event->bytes};
+        *allocation_slot(codec, event->id) =
+            (struct ms_allocation){event->id, event->addr, event->bytes};
     }
 
     const size_t length = (size_t)(input.at - in);

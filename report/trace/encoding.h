@@ -2,26 +2,27 @@
 /* Events as compact records, and back. Both halves share it. Pure; one encoder or decoder a window.
  *
  * A record
- *   tag byte   bits 0-4  kind (enum ms_event_kind), where that is 1 to 30; 31: a TENSOR_BORN in
+ *   tag byte   bits 0-4  kind (enum ms_event_kind), where that is 1 to 30; 31: a TENSOR_ALLOC in
  *                        another arena than the last one; 0: a kind from 31 on, which follows
  *              bit 5     CONTEXT: device and owner differ from the record before
- *              bit 6     KNOWN: births (BLOCK_ALLOC, TENSOR_BORN): id is the last birth's + 1;
- *                        deaths (BLOCK_FREE, BLOCK_ARENA, TENSOR_DIED): addr and bytes are those of
- *                        the birth of that id, which lies in this window
+ *              bit 6     KNOWN: of an allocation (BLOCK_ALLOC, TENSOR_ALLOC): id is the last
+ *                        allocation's + 1; of a free (BLOCK_FREE, BLOCK_ARENA, TENSOR_FREE): addr
+ *                        and bytes are those of that id's allocation, which lies in this window
  *              bit 7     SAME: the site is the predicted one and the stream the last one; for
  *                        BLOCK_FREE also aux = 0
  *   kind       if bits 0-4 are 0: one byte
  *   context    if CONTEXT: one byte, device | owner << 6
  *   time       varint: units of MS_TIME_UNIT_NS since the record before (the first: since the
  *              window's start)
- *   id         unless a KNOWN birth. Births: zigzag of (id - last birth's id - 1); deaths: zigzag
- *              of (last birth's id - id); other kinds: zigzag of (id - id of the last other record)
- *   addr       unless a KNOWN death: signed short of (addr - last addr)
- *   bytes      unless a KNOWN death: short
+ *   id         unless a KNOWN allocation. Allocations: zigzag of (id - last allocation's id - 1);
+ *              frees: zigzag of (last allocation's id - id); other kinds: zigzag of (id - id of
+ *              the last other record)
+ *   addr       unless a KNOWN free: signed short of (addr - last addr)
+ *   bytes      unless a KNOWN free: short
  *   stream     unless SAME: varint
  *   site       unless SAME: varint
- *   aux        BLOCK_ALLOC: signed short of (aux - bytes); TENSOR_BORN: none, kind 31: zigzag of
- *              (aux - aux of the last birth of a tensor); BLOCK_FREE: varint, unless SAME; else
+ *   aux        BLOCK_ALLOC: signed short of (aux - bytes); TENSOR_ALLOC: none, kind 31: zigzag of
+ *              (aux - aux of the last tensor's allocation); BLOCK_FREE: varint, unless SAME; else
  *              varint
  * and only those fields that allocator/base/events.def names for the kind. "last addr" is that of
  * the last record that has one; stream and site likewise. The predicted site is the one that
@@ -42,10 +43,10 @@
 #include "report/trace/timed_event.h"
 
 #define MS_RECORD_MAX_BYTES 96u /* no record is longer, not even a damaged one */
-#define MS_BIRTH_SLOTS      4096u
+#define MS_ALLOCATION_SLOTS 4096u
 #define MS_SITE_SLOTS       1024u
 
-struct ms_birth {
+struct ms_allocation {
     uint64_t id, addr, bytes;
 };
 
@@ -55,11 +56,11 @@ struct ms_birth {
 /* What both sides know after each record. */
 struct ms_codec {
     uint64_t time_ns;
-    uint64_t birth_id, other_id, addr, stream, arena;
+    uint64_t allocation_id, other_id, addr, stream, arena;
     uint32_t site;
     uint8_t context;
-    struct ms_birth births[MS_BIRTH_SLOTS]; /* by id */
-    uint32_t next_site[MS_SITE_SLOTS];      /* by site */
+    struct ms_allocation allocations[MS_ALLOCATION_SLOTS]; /* by id */
+    uint32_t next_site[MS_SITE_SLOTS];                     /* by site */
 };
 
 /* At the start of a window; start_time_ns as for ms_encode. */

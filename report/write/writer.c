@@ -126,7 +126,7 @@ static inline bool lock_device(struct ms_trace *trace, uint8_t device)
 }
 
 /* Where windows are copies. Needs the lock. */
-static RARE void put_told(struct ms_trace *trace, const struct ms_timed_event *timed)
+static RARE void put_recorded(struct ms_trace *trace, const struct ms_timed_event *timed)
 {
     ms_trace_file_put(&trace->file, timed, sizeof(*timed));
     ms_trace_file_put(&trace->file, &trace->header->events, sizeof(trace->header->events));
@@ -142,7 +142,7 @@ static inline void tell(struct ms_trace *trace, const struct ms_event *event, ui
     trace->recorded++;
     atomic_store_explicit(&trace->header->events, trace->recorded, memory_order_release);
     if (__builtin_expect(trace->file.copied, 0)) {
-        put_told(trace, timed);
+        put_recorded(trace, timed);
     }
 }
 

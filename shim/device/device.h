@@ -30,7 +30,7 @@ struct ms_spill_watch {
     atomic_flag busy;
     bool begun;
     bool promoted; /* since memory was spilled last */
-    unsigned looks;
+    unsigned checks;
     uint64_t down_bytes; /* spilled in all, when that was looked at last */
     uint64_t steps;      /* told by the program, likewise */
     uint64_t stretch_step, stretch_ns, stretch_end_ns;

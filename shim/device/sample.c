@@ -93,7 +93,7 @@ void ms_device_sample(struct ms_device *device)
     }
     list_others(device, &others);
     struct ms_event event = {
-        .kind = MS_EVENT_LOOK,
+        .kind = MS_EVENT_SAMPLE,
         .device = device->ordinal,
         .bytes = device->total_bytes - used_bytes,
         .aux = others.known ? others.bytes : UINT64_MAX,

@@ -7,8 +7,8 @@
 #include "report/trace/verdict.h"
 #include "shim/device/device.h"
 
-/* Tells MS_EVENT_LOOK, if the driver answers now. Two questions to the driver and to NVML; never on
- * the hot path: ms_device_cross_threshold calls it when charged bytes have risen by 1/64 of the
+/* Tells MS_EVENT_SAMPLE, if the driver answers now. Two questions to the driver and to NVML; never
+ * on the hot path: ms_device_cross_threshold calls it when charged bytes have risen by 1/64 of the
  * device. Nothing while a stream captures. */
 void ms_device_sample(struct ms_device *device);
 

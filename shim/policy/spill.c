@@ -191,7 +191,7 @@ static void say_spilled(const struct ms_device *device, const struct ms_spill_st
 static void sample(struct ms_device *device, struct ms_spill_watch *watch, bool now)
 {
     struct ms_pool_stats stats;
-    if (!now && ++watch->looks % CHECKS_A_SAMPLE != 0) {
+    if (!now && ++watch->checks % CHECKS_A_SAMPLE != 0) {
         return;
     }
     ms_pool_stats(device->pool, &stats);

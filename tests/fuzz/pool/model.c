@@ -400,7 +400,7 @@ static bool covered(struct model *model, ms_addr_t addr, uint64_t bytes)
 
 /* ---- blocks, tensors and pages, by the events */
 
-static void block_told(struct model *model, const struct ms_event *event)
+static void block_recorded(struct model *model, const struct ms_event *event)
 {
     if (!covered(model, event->addr, event->bytes)) {
         model_wrong(model, "block at %#lx, %lu bytes, is told before its backing",
@@ -440,10 +440,10 @@ static void moved(struct model *model, const struct ms_event *event)
 
 static void other_event(struct model *model, const struct ms_event *event)
 {
-    struct model_told *told = &model->told;
+    struct model_recorded *told = &model->told;
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
-        block_told(model, event);
+        block_recorded(model, event);
         break;
     case MS_EVENT_BLOCK_FREE:
         told->blocks--;
@@ -453,11 +453,11 @@ static void other_event(struct model *model, const struct ms_event *event)
     case MS_EVENT_BLOCK_ARENA:
         told->arenas++;
         break;
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         told->tensors++;
         told->tensor_bytes += event->bytes;
         break;
-    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_TENSOR_FREE:
         told->tensors--;
         told->tensor_bytes -= event->bytes;
         break;

@@ -53,7 +53,7 @@ struct model_block {
 };
 
 /* What the events add up to. */
-struct model_told {
+struct model_recorded {
     uint64_t device_bytes, host_bytes, host_mapped_bytes, chunks, mappings;
     uint64_t blocks, block_bytes, arenas;
     uint64_t tensors, tensor_bytes;
@@ -79,7 +79,7 @@ struct model {
     bool over;          /* the pool goes, with all that lives in it */
     bool nothing_taken; /* from now on, out of arenas: reports were found wrong */
     bool halted;        /* the device is held: backing may change under what lives */
-    struct model_told told;
+    struct model_recorded told;
     char wrong[320]; /* the first thing that was; empty for none */
 };
 

@@ -376,7 +376,7 @@ void stage_end(struct stage *stage)
     ms_pool_destroy(stage->pool, false);
     struct ms_dry_stats left;
     ms_dry_stats(stage->dry, &left);
-    const struct model_told *told = &model->told;
+    const struct model_recorded *told = &model->told;
     if (left.used_bytes + left.host_bytes + left.chunks + left.mappings + left.reservations +
             left.fences + left.plain_allocations !=
         0) {
@@ -410,7 +410,7 @@ void stage_end(struct stage *stage)
 static void compare_sums(struct stage *stage, const struct ms_pool_stats *stats)
 {
     struct model *model = &stage->model;
-    const struct model_told *told = &model->told;
+    const struct model_recorded *told = &model->told;
     struct ms_dry_stats device;
     ms_dry_stats(stage->dry, &device);
     if (stats->live_blocks != model->blocks || told->blocks != model->blocks ||

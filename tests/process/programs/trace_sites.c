@@ -71,7 +71,7 @@ static void say_event(const struct ms_model *model, const struct ms_event *event
     (void)model;
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
     case MS_EVENT_HOST_ALLOC:
     case MS_EVENT_CHARGE:
     case MS_EVENT_CHUNK_CREATE:
@@ -82,7 +82,7 @@ static void say_event(const struct ms_model *model, const struct ms_event *event
         (void)printf("arena %" PRIu64 "\n", event->id);
         break;
     case MS_EVENT_BLOCK_FREE:
-    case MS_EVENT_TENSOR_DIED:
+    case MS_EVENT_TENSOR_FREE:
         (void)printf("free %s %" PRIu64 "\n", ms_event_names[event->kind], event->id);
         break;
     default:

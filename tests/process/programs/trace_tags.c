@@ -37,7 +37,7 @@ static void say_event(const struct ms_model *model, const struct ms_event *event
         (void)printf("step %" PRIu64 " %" PRIu64 "\n", event->id, event->aux);
         break;
     case MS_EVENT_BLOCK_ALLOC:
-    case MS_EVENT_TENSOR_BORN:
+    case MS_EVENT_TENSOR_ALLOC:
         site = ms_definitions_site(model->definitions, event->site);
         (void)printf("alloc %" PRIu64 " %u\n", event->bytes, site != NULL ? site->tag : 0);
         break;

@@ -52,9 +52,9 @@ Test(arena, births_and_deaths_are_counted_and_told)
     cr_assert_eq(stats.frees, 1);
     cr_assert_not(stats.mismatched);
     cr_assert_eq(rig_count(scene.rig, MS_EVENT_BLOCK_ARENA), 1, "at the first birth only");
-    cr_assert_eq(rig_count(scene.rig, MS_EVENT_TENSOR_BORN), 2);
+    cr_assert_eq(rig_count(scene.rig, MS_EVENT_TENSOR_ALLOC), 2);
     const struct ms_event *last = &scene.rig->event[scene.rig->events - 1];
-    cr_assert_eq(last->kind, MS_EVENT_TENSOR_DIED);
+    cr_assert_eq(last->kind, MS_EVENT_TENSOR_FREE);
     cr_assert_eq(last->addr, addr);
     cr_assert_eq(last->bytes, 1024);
     const struct ms_event *born = last - 1;
@@ -130,7 +130,7 @@ Test(arena, tensors_die_with_their_block)
     ms_arenas_block_gone(scene.arenas, scene.block.addr, scene.block.bytes);
     cr_assert_eq(stats_of(&scene).live_tensors, 1);
     cr_assert_eq(stats_of(&scene).live_bytes, 512);
-    cr_assert_eq(rig_count(scene.rig, MS_EVENT_TENSOR_DIED), 10);
+    cr_assert_eq(rig_count(scene.rig, MS_EVENT_TENSOR_FREE), 10);
     end(&scene);
 }
 

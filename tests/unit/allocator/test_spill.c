@@ -407,7 +407,7 @@ static uint64_t play_with_a_device_that_is_gone(uint64_t nth)
     (void)ms_pool_make_room(rig->pool, 12 * MIB, true);
     ms_dry_fail_run(rig->dry, 0, 0, MS_OK);
     uint64_t lost_bytes = 0;
-    uint64_t told_bytes = 0;
+    uint64_t recorded_bytes = 0;
     for (int k = 0; k < 8; k++) {
         for (uint64_t at = 0; at < block[k].bytes; at += GRANULE) {
             bool there = ms_dry_accessible(rig->dry, block[k].addr + at, GRANULE);
@@ -416,9 +416,9 @@ static uint64_t play_with_a_device_that_is_gone(uint64_t nth)
         }
     }
     for (size_t at = 0; at < rig->events; at++) {
-        told_bytes += rig->event[at].kind == MS_EVENT_LOST ? rig->event[at].bytes : 0;
+        recorded_bytes += rig->event[at].kind == MS_EVENT_LOST ? rig->event[at].bytes : 0;
     }
-    cr_assert_eq(told_bytes, lost_bytes);
+    cr_assert_eq(recorded_bytes, lost_bytes);
     cr_assert_eq(spill_stats(rig).lost_bytes, lost_bytes);
     uint64_t halts = ms_dry_calls(rig->dry, MS_DRY_HALT);
     if (lost_bytes > 0) {

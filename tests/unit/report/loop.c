@@ -188,7 +188,7 @@ void loop_stop(struct loop *loop)
 
 uint64_t loop_born(struct loop *loop, enum loop_site site, uint64_t bytes)
 {
-    const struct ms_event event = {.kind = MS_EVENT_TENSOR_BORN,
+    const struct ms_event event = {.kind = MS_EVENT_TENSOR_ALLOC,
                                    .site = site,
                                    .id = ++loop->next_id,
                                    .addr = loop->addr,
@@ -202,7 +202,7 @@ uint64_t loop_born(struct loop *loop, enum loop_site site, uint64_t bytes)
 
 void loop_died(struct loop *loop, uint64_t id, uint64_t bytes)
 {
-    const struct ms_event event = {.kind = MS_EVENT_TENSOR_DIED, .id = id, .bytes = bytes};
+    const struct ms_event event = {.kind = MS_EVENT_TENSOR_FREE, .id = id, .bytes = bytes};
 
     loop->time_ns += 1000;
     ms_site_table_apply(loop->table, &event, loop->time_ns);

@@ -31,7 +31,7 @@
 static void grow(struct synthetic *run, uint64_t step)
 {
     const struct ms_event tensor = {
-        .kind = MS_EVENT_TENSOR_BORN,
+        .kind = MS_EVENT_TENSOR_ALLOC,
         .id = ++run->next_id,
         .addr = ARENA + step * SLOT + CHURN_BYTES,
         .bytes = GROWING_BYTES,

@@ -118,7 +118,7 @@ void synthetic_churn(struct synthetic *run, uint64_t events)
         if (tensor->id) {
             struct ms_event death = *tensor;
 
-            death.kind = MS_EVENT_TENSOR_DIED;
+            death.kind = MS_EVENT_TENSOR_FREE;
             death.site = 0;
             death.aux = 0;
             tensor->id = 0;
@@ -128,7 +128,7 @@ void synthetic_churn(struct synthetic *run, uint64_t events)
             continue;
         }
         *tensor = (struct ms_event){
-            .kind = MS_EVENT_TENSOR_BORN,
+            .kind = MS_EVENT_TENSOR_ALLOC,
             .id = ++run->next_id,
             .addr = 0x7f0000000000 + slot * 8 * MIB,
             .bytes = 512 * (1 + (random >> 20) % 16000),

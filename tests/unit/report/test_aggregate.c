@@ -32,12 +32,12 @@ static void free_block(uint64_t id, uint64_t bytes, uint64_t arena)
 
 static void born(uint64_t id, uint64_t bytes, uint64_t arena)
 {
-    tell((struct ms_event){.kind = MS_EVENT_TENSOR_BORN, .id = id, .bytes = bytes, .aux = arena});
+    tell((struct ms_event){.kind = MS_EVENT_TENSOR_ALLOC, .id = id, .bytes = bytes, .aux = arena});
 }
 
 static void died(uint64_t id, uint64_t bytes)
 {
-    tell((struct ms_event){.kind = MS_EVENT_TENSOR_DIED, .id = id, .bytes = bytes});
+    tell((struct ms_event){.kind = MS_EVENT_TENSOR_FREE, .id = id, .bytes = bytes});
 }
 
 static void chunk(uint64_t bytes, enum ms_owner owner)

@@ -46,7 +46,7 @@ static struct owned born(struct run *run, uint32_t site, uint64_t bytes)
 {
     const struct owned owned = {++run->next_id, bytes, 0x7f0000000000 + run->next_id * MIB, site};
 
-    tell(run, (struct ms_event){.kind = MS_EVENT_TENSOR_BORN,
+    tell(run, (struct ms_event){.kind = MS_EVENT_TENSOR_ALLOC,
                                 .id = owned.id,
                                 .addr = owned.addr,
                                 .bytes = bytes,
@@ -63,7 +63,7 @@ static struct owned born(struct run *run, uint32_t site, uint64_t bytes)
 
 static void died(struct run *run, const struct owned *owned)
 {
-    tell(run, (struct ms_event){.kind = MS_EVENT_TENSOR_DIED,
+    tell(run, (struct ms_event){.kind = MS_EVENT_TENSOR_FREE,
                                 .id = owned->id,
                                 .addr = owned->addr,
                                 .bytes = owned->bytes});

@@ -44,13 +44,13 @@ Test(encoding, bytes_worked_out_by_hand)
      * 32 = 5. addr 0x200000 / 512 = 4096, zigzag 8192: six low bits 0, flag 1, more follows: 0x81;
      * 8192 >> 6 = 128: 0x80 0x01. bytes 1024 / 512 = 2: 2 << 1 | 1 = 5. aux zigzag(9) = 18. */
     const struct ms_event birth = {
-        .kind = MS_EVENT_TENSOR_BORN, .id = 1, .addr = 0x200000, .bytes = 1024, .aux = 9};
+        .kind = MS_EVENT_TENSOR_ALLOC, .id = 1, .addr = 0x200000, .bytes = 1024, .aux = 9};
     EXPECT(birth, 1184, 0xdf, 0x05, 0x81, 0x80, 0x01, 0x05, 0x12);
 
     /* Site 300 is not predicted: kind 4 without SAME. addr -512: zigzag(-1) = 1: 1 << 1 | 1 = 3.
      * bytes 100 is no multiple of 512: 100 & 63 = 36: 36 << 1 = 72, more: 0xc8; 100 >> 6 = 1.
      * site 300 = 0xac 0x02. The same arena. Time 6400 / 32 = 200 = 0xc8 0x01. */
-    const struct ms_event second = {.kind = MS_EVENT_TENSOR_BORN,
+    const struct ms_event second = {.kind = MS_EVENT_TENSOR_ALLOC,
                                     .id = 2,
                                     .addr = 0x200000 - 512,
                                     .bytes = 100,
@@ -60,7 +60,7 @@ Test(encoding, bytes_worked_out_by_hand)
 
     /* A death of a birth in this window: KNOWN; id: zigzag(2 - 1) = 2. */
     const struct ms_event death = {
-        .kind = MS_EVENT_TENSOR_DIED, .id = 1, .addr = 0x200000, .bytes = 1024};
+        .kind = MS_EVENT_TENSOR_FREE, .id = 1, .addr = 0x200000, .bytes = 1024};
     EXPECT(death, 7616, 0x45, 0x01, 0x02);
 
     /* Another device and owner: CONTEXT, 3 | 1 << 6 = 0x43. id zigzag(5) = 10, bytes 2 MiB / 512 =
@@ -176,7 +176,7 @@ Test(encoding, a_training_loop_takes_at_most_eight_bytes_an_event)
 
             if (i < TENSORS) {
                 live[i] = (struct ms_event){
-                    .kind = MS_EVENT_TENSOR_BORN,
+                    .kind = MS_EVENT_TENSOR_ALLOC,
                     .id = ++id,
                     .addr = 0x7f0000000000 + synthetic_random(&random) % (16 * GIB) / 512 * 512,
                     .bytes = (UINT64_C(512) << (i * 7919 % 16)) * (1 + (uint64_t)i % 3),
@@ -185,7 +185,7 @@ Test(encoding, a_training_loop_takes_at_most_eight_bytes_an_event)
                 event = live[i];
             } else {
                 event = live[2 * TENSORS - 1 - i];
-                event.kind = MS_EVENT_TENSOR_DIED;
+                event.kind = MS_EVENT_TENSOR_FREE;
                 event.site = 0;
                 event.aux = 0;
             }

@@ -28,9 +28,9 @@ static uint64_t draw(struct writing *writing, uint64_t below)
 /* Ever larger, so that there are new peaks to the end. */
 static struct ms_event birth(struct writing *writing, size_t slot, size_t when)
 {
-    static const uint8_t kinds[] = {MS_EVENT_TENSOR_BORN, MS_EVENT_TENSOR_BORN,
-                                    MS_EVENT_BLOCK_ALLOC, MS_EVENT_BLOCK_ALLOC,
-                                    MS_EVENT_CHARGE,      MS_EVENT_HOST_ALLOC};
+    static const uint8_t kinds[] = {MS_EVENT_TENSOR_ALLOC, MS_EVENT_TENSOR_ALLOC,
+                                    MS_EVENT_BLOCK_ALLOC,  MS_EVENT_BLOCK_ALLOC,
+                                    MS_EVENT_CHARGE,       MS_EVENT_HOST_ALLOC};
     struct ms_event event = {.kind = kinds[draw(writing, 6)],
                              .device = (uint8_t)(draw(writing, 4) == 0),
                              .site = (uint32_t)draw(writing, SITES),
@@ -38,7 +38,7 @@ static struct ms_event birth(struct writing *writing, size_t slot, size_t when)
                              .bytes = 1 + when / 2 + draw(writing, 1000)};
 
     event.owner = event.kind == MS_EVENT_CHARGE ? MS_OWNER_FORWARDED : MS_OWNER_POOL;
-    if (event.kind == MS_EVENT_TENSOR_BORN || event.kind == MS_EVENT_BLOCK_ALLOC) {
+    if (event.kind == MS_EVENT_TENSOR_ALLOC || event.kind == MS_EVENT_BLOCK_ALLOC) {
         event.id = ++writing->next_id;
     }
     writing->live[slot] = event;
@@ -49,7 +49,7 @@ static struct ms_event birth(struct writing *writing, size_t slot, size_t when)
 static struct ms_event death(struct writing *writing, size_t slot)
 {
     static const uint8_t deaths[MS_EVENT_KIND_COUNT] = {
-        [MS_EVENT_TENSOR_BORN] = MS_EVENT_TENSOR_DIED,
+        [MS_EVENT_TENSOR_ALLOC] = MS_EVENT_TENSOR_FREE,
         [MS_EVENT_BLOCK_ALLOC] = MS_EVENT_BLOCK_FREE,
         [MS_EVENT_CHARGE] = MS_EVENT_DISCHARGE,
         [MS_EVENT_HOST_ALLOC] = MS_EVENT_HOST_FREE};
@@ -110,7 +110,7 @@ static bool is_arena_to_be(size_t i, size_t end)
         if (later->kind == MS_EVENT_BLOCK_ARENA && later->id == stream[i].id) {
             return true;
         }
-        if (later->kind == MS_EVENT_TENSOR_BORN || later->kind == MS_EVENT_BLOCK_ALLOC) {
+        if (later->kind == MS_EVENT_TENSOR_ALLOC || later->kind == MS_EVENT_BLOCK_ALLOC) {
             return false;
         }
     }
@@ -124,7 +124,7 @@ static const struct ms_event *birth_of(size_t death, size_t *when)
     for (size_t k = death; k-- > 0;) {
         const struct ms_event *earlier = &stream[k];
         const bool begins =
-            earlier->kind == MS_EVENT_TENSOR_BORN || earlier->kind == MS_EVENT_BLOCK_ALLOC ||
+            earlier->kind == MS_EVENT_TENSOR_ALLOC || earlier->kind == MS_EVENT_BLOCK_ALLOC ||
             earlier->kind == MS_EVENT_CHARGE || earlier->kind == MS_EVENT_HOST_ALLOC;
 
         if (begins && earlier->addr == event->addr) {
@@ -207,7 +207,7 @@ static struct plain recount(uint8_t device, size_t end)
             continue;
         }
         switch (stream[i].kind) {
-        case MS_EVENT_TENSOR_BORN:
+        case MS_EVENT_TENSOR_ALLOC:
         case MS_EVENT_BLOCK_ALLOC:
         case MS_EVENT_CHARGE:
         case MS_EVENT_HOST_ALLOC:
@@ -334,9 +334,9 @@ Test(site_sums, a_peak_that_was_seen_keeps_its_sites)
     struct ms_aggregate sums = {0};
     struct ms_site_sums read;
     const struct ms_event events[] = {
-        {.kind = MS_EVENT_TENSOR_BORN, .id = 1, .bytes = 700, .site = 3},
-        {.kind = MS_EVENT_TENSOR_BORN, .id = 2, .bytes = 300, .site = 4},
-        {.kind = MS_EVENT_TENSOR_DIED, .id = 1, .bytes = 700},
+        {.kind = MS_EVENT_TENSOR_ALLOC, .id = 1, .bytes = 700, .site = 3},
+        {.kind = MS_EVENT_TENSOR_ALLOC, .id = 2, .bytes = 300, .site = 4},
+        {.kind = MS_EVENT_TENSOR_FREE, .id = 1, .bytes = 700},
     };
 
     for (uint64_t i = 0; i < 3; i++) {
@@ -357,9 +357,9 @@ Test(site_sums, sites_without_bounds_are_unknown)
 {
     ms_site_table_t *table = ms_site_table_new();
     const struct ms_event events[] = {
-        {.kind = MS_EVENT_TENSOR_BORN, .id = 1, .bytes = 1, .site = UINT32_MAX},
-        {.kind = MS_EVENT_TENSOR_BORN, .id = 2, .bytes = 2, .site = MS_SITE_LIMIT},
-        {.kind = MS_EVENT_TENSOR_BORN, .id = 3, .bytes = 4, .site = MS_SITE_LIMIT - 1}};
+        {.kind = MS_EVENT_TENSOR_ALLOC, .id = 1, .bytes = 1, .site = UINT32_MAX},
+        {.kind = MS_EVENT_TENSOR_ALLOC, .id = 2, .bytes = 2, .site = MS_SITE_LIMIT},
+        {.kind = MS_EVENT_TENSOR_ALLOC, .id = 3, .bytes = 4, .site = MS_SITE_LIMIT - 1}};
     struct ms_site_sums read;
 
     for (int i = 0; i < 3; i++) {
@@ -403,8 +403,10 @@ Test(site_sums, sampled_bytes_are_estimated)
             const uint64_t bytes = 512 * (1 + i % 32);
             const double luck = (double)(synthetic_random(&random) >> 11) / 9007199254740992.0;
             const bool sampled = luck < -expm1(-(double)bytes / MEAN);
-            const struct ms_event born = {
-                .kind = MS_EVENT_TENSOR_BORN, .id = i + 1, .bytes = bytes, .site = sampled ? 1 : 2};
+            const struct ms_event born = {.kind = MS_EVENT_TENSOR_ALLOC,
+                                          .id = i + 1,
+                                          .bytes = bytes,
+                                          .site = sampled ? 1 : 2};
 
             truth += bytes;
             ms_site_table_apply(table, &born, i);

@@ -30,7 +30,7 @@ static void tell(ms_trace_t *trace, struct ms_event event)
 
 static void born(ms_trace_t *trace, uint64_t id, uint64_t bytes, uint32_t site)
 {
-    tell(trace, (struct ms_event){.kind = MS_EVENT_TENSOR_BORN,
+    tell(trace, (struct ms_event){.kind = MS_EVENT_TENSOR_ALLOC,
                                   .id = id,
                                   .addr = 0x7f0000000000 + id * 512,
                                   .bytes = bytes,
@@ -75,7 +75,7 @@ Test(sites_report, the_lines_that_held_most)
     born(trace, 11, 200 * MIB, 5);
     born(trace, 12, 100 * MIB, 3);
     born(trace, 13, 100 * MIB, 0);
-    tell(trace, (struct ms_event){.kind = MS_EVENT_TENSOR_DIED, .id = 10, .bytes = 600 * MIB});
+    tell(trace, (struct ms_event){.kind = MS_EVENT_TENSOR_FREE, .id = 10, .bytes = 600 * MIB});
     ms_trace_close(trace, true, 0);
 
     struct ms_model *model = must_read(ms_trace_dir(trace));
@@ -333,7 +333,7 @@ Test(sites_report, kinds_of_what_the_driver_holds)
     charge(trace, MS_OWNER_FORWARDED, MS_CHARGE_NCCL, 32 * MIB);
     charge(trace, MS_OWNER_FORWARDED, MS_CHARGE_ARRAY, 8 * MIB);
     born(trace, 10, 100 * MIB, 3);
-    tell(trace, (struct ms_event){.kind = MS_EVENT_TENSOR_DIED, .id = 10, .bytes = 100 * MIB});
+    tell(trace, (struct ms_event){.kind = MS_EVENT_TENSOR_FREE, .id = 10, .bytes = 100 * MIB});
     charge(trace, MS_OWNER_FORWARDED, MS_CHARGE_NCCL, 16 * MIB);
     ms_trace_close(trace, true, 0);
 

@@ -227,7 +227,7 @@ Test(survey, an_arena_is_no_live_block)
         .kind = MS_EVENT_BLOCK_ALLOC, .id = 1, .addr = BASE, .bytes = ARENA, .site = SITE_BIG});
     emit((struct ms_event){
         .kind = MS_EVENT_BLOCK_ARENA, .id = 1, .addr = BASE, .bytes = ARENA, .site = SITE_BIG});
-    emit((struct ms_event){.kind = MS_EVENT_TENSOR_BORN,
+    emit((struct ms_event){.kind = MS_EVENT_TENSOR_ALLOC,
                            .id = 2,
                            .addr = BASE,
                            .bytes = 300,
@@ -371,7 +371,7 @@ static void unmap(uint64_t number)
 
 static void tensor(uint64_t id, uint32_t site, uint64_t offset, uint64_t bytes)
 {
-    emit((struct ms_event){.kind = MS_EVENT_TENSOR_BORN,
+    emit((struct ms_event){.kind = MS_EVENT_TENSOR_ALLOC,
                            .id = id,
                            .addr = BASE + offset,
                            .bytes = bytes,
