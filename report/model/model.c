@@ -16,6 +16,7 @@
 #include "report/read/log_entries.h"
 #include "report/read/progress.h"
 #include "report/read/reader.h"
+#include "report/replay/recording.h"
 #include "report/trace/records.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -724,6 +725,7 @@ struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes)
 void ms_model_delete(struct ms_model *model)
 {
     ms_survey_delete(model->survey);
+    ms_recording_delete(model->recording);
     ms_stacks_delete(model->stacks);
     ms_site_table_delete(model->sites);
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {

@@ -99,7 +99,8 @@ struct ms_model {
     bool one_event_torn;       /* the sums may miss one event, recorded at the moment of the kill */
     struct ms_buffer warnings; /* what is wrong with the file: lines, each ended by a zero byte */
     uint64_t warning_count;
-    struct ms_survey *survey; /* null until ms_model_survey; owned */
+    struct ms_survey *survey;       /* null until ms_model_survey; owned */
+    struct ms_recording *recording; /* for the what-if; null: it makes one of its own, or had it */
     struct ms_what_if what_if;
 };
 

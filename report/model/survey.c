@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the records for the second time, and hands each event to the samplers and the map. */
+/* Reads the records for the second time, and hands each event to the samplers, the map and the
+ * recorder. */
 #include "report/model/survey.h"
 
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include "report/model/survey_state.h"
 #include "report/read/progress.h"
 #include "report/read/reader.h"
+#include "report/replay/recorder.h"
 #include "report/trace/records.h"
 
 struct pass {
@@ -19,7 +21,9 @@ struct pass {
     struct ms_codec *codec;
     struct ms_live_set live;
     struct ms_sampler samplers[MS_DEVICE_COUNT];
-    struct ms_map *map; /* null: addresses are not asked for */
+    struct ms_map *map;           /* null: addresses are not asked for */
+    struct ms_recorder *recorder; /* null: no recording is asked for */
+    uint64_t read_events;
     uint32_t births;
     uint64_t event; /* the number of the next one */
     size_t next_oom;
@@ -81,6 +85,10 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
 
     pass_ooms(pass, pass->event);
     pass->event++;
+    pass->read_events++;
+    if (pass->recorder) {
+        ms_recorder_event(pass->recorder, event, time_ns);
+    }
     if (event->kind == MS_EVENT_BLOCK_ALLOC || event->kind == MS_EVENT_TENSOR_ALLOC) {
         birth = pass->births++;
     }
@@ -332,6 +340,26 @@ static void finish(struct pass *pass)
     }
 }
 
+static void begin_recording(struct pass *pass)
+{
+    if (pass->model->recording && pass->model->recording->events == 0) {
+        pass->recorder = ms_recorder_new(pass->model->recording);
+    }
+    if (pass->recorder) {
+        ms_recorder_log(pass->recorder, pass->reader);
+    }
+}
+
+static void end_recording(struct pass *pass)
+{
+    if (pass->recorder) {
+        pass->survey->recorded = ms_recorder_end(pass->recorder, &pass->reader->header) &&
+                                 pass->read_events == pass->model->read_events &&
+                                 pass->model->recording->events > 0;
+    }
+    ms_recorder_delete(pass->recorder);
+}
+
 static bool run(struct pass *pass)
 {
     char why[PATH_MAX + 512];
@@ -344,9 +372,11 @@ static bool run(struct pass *pass)
             ms_map_choose(pass->model, pass->survey);
         }
         if (read) {
+            begin_recording(pass);
             read_digest(pass);
             read_windows(pass);
             finish(pass);
+            end_recording(pass);
         }
         ms_reader_close(pass->reader);
     }

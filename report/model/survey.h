@@ -169,6 +169,7 @@ struct ms_survey {
     uint64_t bucket_ns; /* length of a bucket; of a map's column: twice that */
     struct ms_survey_device devices[MS_DEVICE_COUNT];
     struct ms_buffer ooms; /* struct ms_survey_oom, of each that the model has */
+    bool recorded;         /* the recording that was asked for has all events of the run */
 };
 
 enum ms_survey_depth {
@@ -176,7 +177,8 @@ enum ms_survey_depth {
     MS_SURVEY_WHOLE
 };
 
-/* The second pass, over the trace at model->path, after ms_model_name_sites. Null where there is no
+/* The second pass, over the trace at model->path, after ms_model_name_sites. It makes
+ * model->recording too, where somebody asks for one (ms_what_if_expect). Null where there is no
  * memory or the trace cannot be read any more. */
 struct ms_survey *ms_survey_new(const struct ms_model *model, enum ms_survey_depth depth);
 void ms_survey_delete(struct ms_survey *survey); /* null: nothing */

@@ -5,6 +5,7 @@
 #include "report/model/model.h"
 #include "report/model/verdict_report.h"
 #include "report/model/what_if_search.h"
+#include "report/replay/recording.h"
 
 #define MOST_DEVICES \
     4 /* a replay of more memory than these have takes its time, and helps nobody */
@@ -36,26 +37,79 @@ static const char *obstacle(const struct ms_model *model, const struct ms_model_
     return NULL;
 }
 
-static void try_overhead(const struct ms_model *model, uint64_t most_operations,
+/* Likewise, of the overhead of a run that no out-of-memory ended. */
+static const char *overhead_obstacle(const struct ms_model *model, int device,
+                                     uint64_t most_operations)
+{
+    if (device < 0) {
+        return "no device was used";
+    }
+    if (!is_whole(model)) {
+        return "not every event of the run is in the trace";
+    }
+    if (model->events > most_operations / SEARCH) {
+        return "the run has too many events to be replayed for a report: memshim replay "
+               "--min-cap does it";
+    }
+    return NULL;
+}
+
+void ms_what_if_expect(struct ms_model *model, uint64_t most_operations)
+{
+    const size_t fatal = ms_judged_fatal(model);
+    const int device = ms_model_main_device(model);
+    const char *why = fatal == SIZE_MAX
+                          ? overhead_obstacle(model, device, most_operations)
+                          : obstacle(model, ms_model_oom_at(model, fatal), most_operations);
+
+    ms_recording_delete(model->recording);
+    model->recording = why ? NULL : ms_recording_new((unsigned)device);
+}
+
+/* The caller's: the survey's, else one that reads the trace once more. Null where neither is there.
+ */
+static struct ms_recording *take_recording(struct ms_model *model, unsigned device)
+{
+    struct ms_recording *recording = model->recording;
+    char why[512];
+
+    model->recording = NULL;
+    if (recording && model->survey && model->survey->recorded && recording->device == device) {
+        return recording;
+    }
+    ms_recording_delete(recording);
+    recording = ms_recording_new(device);
+    if (recording &&
+        !ms_recording_read_trace(recording, model->path, (int)device, why, sizeof(why))) {
+        ms_recording_delete(recording);
+        return NULL;
+    }
+    return recording;
+}
+
+static void try_overhead(struct ms_model *model, uint64_t most_operations,
                          struct ms_overhead *found)
 {
-    *found = (struct ms_overhead){.device = ms_model_main_device(model)};
-    if (found->device < 0) {
-        found->why = "no device was used";
-    } else if (!is_whole(model)) {
-        found->why = "not every event of the run is in the trace";
-    } else if (model->events > most_operations / SEARCH) {
-        found->why = "the run has too many events to be replayed for a report: memshim replay "
-                     "--min-cap does it";
-    } else if (!ms_overhead_search(model->path, found)) {
+    const int device = ms_model_main_device(model);
+    struct ms_recording *recording;
+
+    *found = (struct ms_overhead){.device = device,
+                                  .why = overhead_obstacle(model, device, most_operations)};
+    if (found->why) {
+        return;
+    }
+    recording = take_recording(model, (unsigned)device);
+    if (!recording || !ms_overhead_search(recording, found)) {
         found->why = "the trace could not be replayed";
     }
+    ms_recording_delete(recording);
 }
 
 void ms_what_if_try(struct ms_model *model, uint64_t most_operations)
 {
     const size_t index = ms_judged_fatal(model);
     struct ms_what_if *found = &model->what_if;
+    struct ms_recording *recording;
 
     if (index == SIZE_MAX) {
         try_overhead(model, most_operations, &found->overhead);
@@ -64,7 +118,6 @@ void ms_what_if_try(struct ms_model *model, uint64_t most_operations)
 
     const struct ms_model_oom *oom = ms_model_oom_at(model, index);
     const struct ms_oom_state *state = &oom->record.state;
-    const struct ms_what_if_case is = {.path = model->path, .device = oom->device, .state = state};
 
     *found = (struct ms_what_if){.why = obstacle(model, oom, most_operations),
                                  .oom = index,
@@ -75,10 +128,12 @@ void ms_what_if_try(struct ms_model *model, uint64_t most_operations)
     if (found->why) {
         return;
     }
-    found->tried = ms_what_if_search(&is, most_operations, found);
+    recording = take_recording(model, (unsigned)oom->device);
+    found->tried = recording && ms_what_if_search(recording, state, most_operations, found);
     if (!found->tried) {
         found->why = "the trace could not be replayed";
     }
+    ms_recording_delete(recording);
 }
 
 static const struct ms_counters *counters_of(const struct ms_model *model, int device)

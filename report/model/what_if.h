@@ -43,8 +43,13 @@ struct ms_what_if {
     struct ms_overhead overhead; /* of a run that no out-of-memory ended */
 };
 
-/* Of the out-of-memory that ended the run, or else its overhead, into model->what_if. Reads the
- * trace once more. `why` where it cannot be told. most_operations: a bound of its time. */
+/* Before ms_model_survey: has the survey make the recording that ms_what_if_try will replay, if it
+ * will, so that the trace is not read for it once more. The same most_operations. */
+void ms_what_if_expect(struct ms_model *model, uint64_t most_operations);
+
+/* Of the out-of-memory that ended the run, or else its overhead, into model->what_if. `why` where
+ * it cannot be told. Reads the trace where no survey has made its recording. most_operations: a
+ * bound of its time. */
 void ms_what_if_try(struct ms_model *model, uint64_t most_operations);
 
 /* What PyTorch held reserved, in its segments or pages, when live bytes of the device peaked, or at

@@ -107,17 +107,14 @@ static bool end_at_fatal(struct ms_recording *recording)
     return kept > 0;
 }
 
-bool ms_what_if_search(const struct ms_what_if_case *is, uint64_t most_operations,
-                       struct ms_what_if *found)
+bool ms_what_if_search(struct ms_recording *recording, const struct ms_oom_state *state,
+                       uint64_t most_operations, struct ms_what_if *found)
 {
-    struct ms_recording recording;
     struct ms_call_costs costs = {0};
-    char why[512];
 
-    if (ms_recording_begin(&recording) && ms_call_costs_default(&costs) &&
-        ms_recording_read_trace(&recording, is->path, (int)is->device, why, sizeof(why))) {
+    if (ms_call_costs_default(&costs)) {
         struct search search = {
-            .recording = &recording,
+            .recording = recording,
             .config = {.host_limit_bytes = MS_REPLAY_AMPLE_BYTES, .charges = true, .costs = &costs},
             .found = found,
             .grain_bytes =
@@ -125,30 +122,25 @@ bool ms_what_if_search(const struct ms_what_if_case *is, uint64_t most_operation
             .left = most_operations};
 
         search.grain_bytes += search.grain_bytes == 0 ? MS_REPLAY_GRANULE_BYTES : 0;
-        if (end_at_fatal(&recording)) {
-            search_all(&search, is->state);
+        if (end_at_fatal(recording)) {
+            search_all(&search, state);
         }
     }
-    ms_recording_free(&recording);
     ms_call_costs_free(&costs);
     return found->replays > 0;
 }
 
-bool ms_overhead_search(const char *path, struct ms_overhead *found)
+bool ms_overhead_search(const struct ms_recording *recording, struct ms_overhead *found)
 {
-    struct ms_recording recording;
     struct ms_call_costs costs = {0};
     const struct ms_replay_config config = {.host_limit_bytes = MS_REPLAY_AMPLE_BYTES,
                                             .costs = &costs};
     struct ms_replay_result result;
-    char why[512];
 
-    if (ms_recording_begin(&recording) && ms_call_costs_default(&costs) &&
-        ms_recording_read_trace(&recording, path, found->device, why, sizeof(why))) {
-        found->peak_live_bytes = recording.peak_live_bytes;
-        found->min_cap_bytes = ms_replay_min_cap(&recording, &config, 0, &result, &found->replays);
+    if (ms_call_costs_default(&costs)) {
+        found->peak_live_bytes = recording->peak_live_bytes;
+        found->min_cap_bytes = ms_replay_min_cap(recording, &config, 0, &result, &found->replays);
     }
-    ms_recording_free(&recording);
     ms_call_costs_free(&costs);
     return found->min_cap_bytes > 0 && found->peak_live_bytes > 0;
 }

@@ -6,19 +6,16 @@
 #include "report/model/what_if.h"
 #include "report/trace/verdict.h"
 
-struct ms_what_if_case {
-    const char *path; /* of the trace */
-    uint64_t device;  /* of the out-of-memory that ended the run */
-    const struct ms_oom_state *state;
-};
+struct ms_recording;
 
-/* Fills the caps, and counts the replays; the sizes of `found` are set by the caller. False where
- * the trace could not be replayed. */
-bool ms_what_if_search(const struct ms_what_if_case *is, uint64_t most_operations,
-                       struct ms_what_if *found);
+/* recording: of the device of the out-of-memory that ended the run, with this state; what came
+ * after it is cut off. Fills the caps, and counts the replays; the sizes of `found` are set by the
+ * caller. False where it could not be replayed. */
+bool ms_what_if_search(struct ms_recording *recording, const struct ms_oom_state *state,
+                       uint64_t most_operations, struct ms_what_if *found);
 
-/* Fills min_cap_bytes, peak_live_bytes and replays; the device is set by the caller. False where
- * the trace could not be replayed, or completes with nothing. */
-bool ms_overhead_search(const char *path, struct ms_overhead *found);
+/* Fills min_cap_bytes, peak_live_bytes and replays. False where the recording could not be
+ * replayed, or completes with nothing. */
+bool ms_overhead_search(const struct ms_recording *recording, struct ms_overhead *found);
 
 #endif

@@ -2,6 +2,7 @@
 /* Builds a recording, an operation at a time, and checks that each can be. */
 #include "report/replay/recording.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "allocator/base/numbers.h"
@@ -52,6 +53,28 @@ void ms_recording_free(struct ms_recording *recording)
     ms_numbers_delete(recording->live);
     ms_numbers_delete(recording->reservations);
     ms_numbers_delete(recording->stream_numbers);
+}
+
+struct ms_recording *ms_recording_new(unsigned device)
+{
+    struct ms_recording *recording = malloc(sizeof(*recording));
+
+    if (recording && !ms_recording_begin(recording)) {
+        ms_recording_delete(recording);
+        return NULL;
+    }
+    if (recording) {
+        recording->device = device;
+    }
+    return recording;
+}
+
+void ms_recording_delete(struct ms_recording *recording)
+{
+    if (recording) {
+        ms_recording_free(recording);
+        free(recording);
+    }
 }
 
 /* ---- places ---- */

@@ -75,6 +75,7 @@ struct ms_recording {
     struct ms_buffer site_starts; /* size_t: where the name of site i + 1 begins */
     uint32_t objects, streams;
     unsigned device;
+    uint64_t events;   /* of the device, in the trace */
     uint64_t left_out; /* operations on what began before the recording did */
     uint64_t damaged_windows, recycled_events; /* of the trace: what is not here because of them
                                                   (a part of its log counts as a window) */
@@ -115,6 +116,10 @@ ms_recording_arena(const struct ms_recording *recording, size_t index)
 /* False where memory ran out. Free it either way. */
 bool ms_recording_begin(struct ms_recording *recording);
 void ms_recording_free(struct ms_recording *recording);
+
+/* One that has begun, on the heap. Null where memory ran out. */
+struct ms_recording *ms_recording_new(unsigned device);
+void ms_recording_delete(struct ms_recording *recording); /* null: nothing */
 
 /* ---- making one: an operation at a time, in order. Nothing is added where there is a complaint.
  * Ids are the run's: unique among what is live. */

@@ -129,6 +129,7 @@ static struct ms_model *read_trace(const char *path, const struct ms_report_read
         ms_model_name_sites(model, MS_STACKS_LINES, how->modules);
     }
     if (model && (how->survey || how->write_files)) {
+        ms_what_if_expect(model, MS_WHAT_IF_OPERATIONS);
         ms_model_survey(model, how->write_files ? MS_SURVEY_WHOLE : how->depth);
         ms_progress_note("trying other caps", 0, 1);
         ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);

@@ -144,6 +144,7 @@ static void report(const char *path, unsigned drawn)
     with_events += model->read_events > 0;
     ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
     if (wants_survey(drawn)) {
+        ms_what_if_expect(model, MOST_OPERATIONS);
         ms_model_survey(model, MS_SURVEY_WHOLE);
         ms_what_if_try(model, MOST_OPERATIONS);
     }

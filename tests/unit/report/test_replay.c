@@ -256,7 +256,8 @@ Test(replay, what_would_have_been_enough_for_the_last_request)
     ms_trace_t *trace = synthetic_open(synthetic_folder());
     struct ms_oom_state state = synthetic_oom(22 * GIB, MS_OOM_DRIVER);
     struct ms_what_if found = {.device_bytes = 24 * GIB, .request_bytes = 20 * GIB};
-    const struct ms_what_if_case is = {.path = ms_trace_dir(trace), .state = &state};
+    struct ms_recording *recording = ms_recording_new(0);
+    char why[512];
 
     state.context_bytes = 0;
     ms_trace_device(trace, 0, "a card", NULL, 24 * GIB, 23 * GIB);
@@ -271,7 +272,10 @@ Test(replay, what_would_have_been_enough_for_the_last_request)
     ms_trace_oom(trace, 0, &state);
     ms_trace_close(trace, true, 1);
 
-    cr_assert(ms_what_if_search(&is, 100000, &found));
+    cr_assert(ms_recording_read_trace(recording, ms_trace_dir(trace), 0, why, sizeof(why)), "%s",
+              why);
+    cr_assert(ms_what_if_search(recording, &state, 100000, &found));
+    ms_recording_delete(recording);
     cr_assert_geq(found.plain.cap_bytes, 24 * GIB);
     cr_assert_lt(found.plain.too_small_bytes, 24 * GIB);
     cr_assert(found.own_cap_spilled);

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How often a report decodes its trace: every record is counted on its way out of ms_decode, which
+ * the linker hands to this test. Once for the sums, once for what needs them; the replays of an
+ * out-of-memory have their recording from the second. */
+#include <criterion/criterion.h>
+
+#include "report/model/model.h"
+#include "report/trace/encoding.h"
+#include "shim/cli/report_files.h"
+#include "synthetic.h"
+
+#define EVENTS 20000
+
+static uint64_t decoded;
+
+size_t __real_ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes,
+                        struct ms_event *event, uint64_t *time_ns);
+size_t __wrap_ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes,
+                        struct ms_event *event, uint64_t *time_ns);
+
+size_t __wrap_ms_decode(struct ms_codec *codec, const uint8_t *in, size_t bytes,
+                        struct ms_event *event, uint64_t *time_ns)
+{
+    const size_t used = __real_ms_decode(codec, in, bytes, event, time_ns);
+
+    decoded += used > 0;
+    return used;
+}
+
+/* Of a run of EVENTS tensors; died: an out-of-memory ended it. */
+static struct ms_model *read_run(bool died)
+{
+    struct synthetic run;
+    ms_trace_t *trace = synthetic_open(synthetic_folder());
+    const struct ms_oom_state state = synthetic_oom(30 * GIB, MS_OOM_DRIVER);
+    struct ms_model *model;
+    char why[512] = "";
+
+    synthetic_begin(&run, trace, 1);
+    synthetic_churn(&run, EVENTS);
+    if (died) {
+        ms_trace_oom(trace, 0, &state);
+    }
+    ms_trace_close(trace, true, died);
+    decoded = 0;
+    model = ms_model_new(ms_trace_dir(trace), why, sizeof(why));
+    cr_assert_not_null(model, "%s", why);
+    cr_assert_geq(model->read_events, EVENTS);
+    cr_assert_eq(decoded, model->read_events);
+    return model;
+}
+
+Test(passes, an_out_of_memory_takes_two)
+{
+    struct ms_model *model = read_run(true);
+
+    ms_what_if_expect(model, MS_WHAT_IF_OPERATIONS);
+    ms_model_survey(model, MS_SURVEY_WHOLE);
+    ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
+    cr_assert(model->what_if.tried, "%s", model->what_if.why);
+    cr_assert_eq(decoded, 2 * model->read_events);
+    ms_model_delete(model);
+}
+
+Test(passes, so_does_a_run_that_ended_well)
+{
+    struct ms_model *model = read_run(false);
+
+    ms_what_if_expect(model, MS_WHAT_IF_OPERATIONS);
+    ms_model_survey(model, MS_SURVEY_WHOLE);
+    ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
+    cr_assert_gt(model->what_if.overhead.min_cap_bytes, 0, "%s", model->what_if.overhead.why);
+    cr_assert_eq(decoded, 2 * model->read_events);
+    ms_model_delete(model);
+}
+
+/* All four files of it: no form reads the records for itself. */
+Test(passes, all_files_of_a_run_take_two)
+{
+    struct ms_model *model = read_run(true);
+    const uint64_t events = model->read_events;
+    char why[512] = "";
+
+    decoded = 0;
+    cr_assert_eq(ms_report_of_process(model->dir, why, sizeof(why)), 0, "%s", why);
+    cr_assert_eq(decoded, 2 * events);
+    ms_model_delete(model);
+}
+
+/* Both ways to a recording say the same. */
+Test(passes, without_a_survey_the_trace_is_read_again)
+{
+    struct ms_model *model = read_run(true);
+    struct ms_what_if found;
+
+    ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
+    cr_assert(model->what_if.tried);
+    cr_assert_eq(decoded, 2 * model->read_events);
+    found = model->what_if;
+
+    ms_what_if_expect(model, MS_WHAT_IF_OPERATIONS);
+    ms_model_survey(model, MS_SURVEY_SUMS);
+    ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
+    cr_assert_eq(decoded, 3 * model->read_events);
+    cr_assert_eq(model->what_if.plain.cap_bytes, found.plain.cap_bytes);
+    cr_assert_eq(model->what_if.spilled.cap_bytes, found.spilled.cap_bytes);
+    cr_assert_eq(model->what_if.own_cap_host_bytes, found.own_cap_host_bytes);
+    cr_assert_eq(model->what_if.replays, found.replays);
+    ms_model_delete(model);
+}
