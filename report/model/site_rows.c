@@ -60,7 +60,7 @@ struct ms_attribution ms_attribute(const struct ms_model *model, const struct ms
         } else if (site) {
             all.with_site_bytes += site->native || site->python ? bytes : 0;
             all.with_python_bytes += site->python ? bytes : 0;
-            all.backward_bytes += site->thread == MS_THREAD_BACKWARD ? bytes : 0;
+            all.backward_bytes += site->thread == MS_THREAD_BACKWARD && !site->python ? bytes : 0;
         }
     }
     return all;

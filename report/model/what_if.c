@@ -153,3 +153,10 @@ uint64_t ms_what_if_torch_bytes(const struct ms_model *model, int device)
                ? counters->arena_bytes + counters->proxy_bytes
                : 0;
 }
+
+uint64_t ms_what_if_alone_bytes(const struct ms_model *model, int device)
+{
+    const uint64_t torch_bytes = ms_what_if_torch_bytes(model, device);
+
+    return torch_bytes > 0 ? torch_bytes + counters_of(model, device)->block_bytes : 0;
+}

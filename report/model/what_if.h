@@ -57,4 +57,7 @@ void ms_what_if_try(struct ms_model *model, uint64_t most_operations);
  * what was taken out of its holes is among it. 0: not known. */
 uint64_t ms_what_if_torch_bytes(const struct ms_model *model, int device);
 
+/* The same beside what was live then and is none of PyTorch's: the program's own blocks. */
+uint64_t ms_what_if_alone_bytes(const struct ms_model *model, int device);
+
 #endif

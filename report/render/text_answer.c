@@ -92,6 +92,7 @@ static const char *plain_name(const char *name, char text[NAMES])
     return text;
 }
 
+/* Live bytes may be more than the whole: what lies on the host is among them. */
 static void add_row(const struct ms_model *model, int device, const struct ms_survey_moment *moment,
                     const struct ms_ledger_row *row, uint64_t whole_bytes, struct ms_buffer *out)
 {
@@ -101,7 +102,8 @@ static void add_row(const struct ms_model *model, int device, const struct ms_su
     ms_bytes_text(row->bytes, bytes + 1, MS_UNIT_TEXT_BYTES);
     ms_buffer_format(
         out, "  %s %11s  %7s  %-16s  ", row->estimated ? "~" : "=", bytes + !row->negative,
-        row->negative ? "" : MS_PERCENT(row->bytes, whole_bytes), plain_name(row->name, name));
+        row->negative || row->bytes > whole_bytes ? "" : MS_PERCENT(row->bytes, whole_bytes),
+        plain_name(row->name, name));
     if (row->kind != MS_KIND_COUNT && moment &&
         ms_held_lines(model, device, moment, row->kind, &line, 1) == 1) {
         ms_buffer_add(out, line.text.at);
@@ -191,7 +193,7 @@ static int64_t ratio_of(uint64_t bytes, uint64_t of_bytes)
 static void add_overhead(const struct ms_model *model, int device, struct ms_buffer *out)
 {
     const struct ms_overhead *found = &model->what_if.overhead;
-    const uint64_t bytes = ms_what_if_torch_bytes(model, device);
+    const uint64_t bytes = ms_what_if_alone_bytes(model, device);
 
     ms_buffer_format(out,
                      "  least  %s beside context and libraries would have done (replayed): %s "

@@ -97,7 +97,7 @@ void ms_overhead_json(struct ms_json *json, const struct ms_model *model, int de
     ms_json_text(json, "why", found->why);
     ms_json_count(json, "min_cap_bytes", found->min_cap_bytes);
     add_ratio(json, "ratio", found->min_cap_bytes, found->peak_live_bytes);
-    add_ratio(json, "torch_ratio", ms_what_if_torch_bytes(model, device),
+    add_ratio(json, "torch_ratio", ms_what_if_alone_bytes(model, device),
               ms_aggregate_peak_live(&model->devices[device].sums).live_bytes);
     ms_json_count(json, "replays", found->replays);
     ms_json_close(json, '}');

@@ -13,6 +13,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from contradictions import contradictions
+
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = ROOT / "report" / "render" / "schema.json"
 FORMS: dict[str, str] = dict(  # the names of all forms of a report, and their files ("": none)
@@ -114,7 +116,8 @@ def check(document: Any, schema: Path) -> None:  # noqa: ANN401
 
 
 def read_report(path: Path) -> dict[str, Any]:
-    """A report.json, which has to fit its schema: all of it but most frames of its stacks."""
+    """A report.json, which has to fit its schema: all of it but most frames of its stacks. Neither
+    it nor what stands beside it may contradict itself."""
     report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     shorter = {**report}
     if "call_sites" in report:
@@ -122,4 +125,6 @@ def read_report(path: Path) -> dict[str, Any]:
             {**site, "frames": site["frames"][:FRAMES]} for site in report["call_sites"]
         ]
     check(shorter, REPORT)
+    found = contradictions(path.parent)
+    assert not found, found[:5]
     return report

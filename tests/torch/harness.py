@@ -32,6 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "process"))  # it has files of the same names
 
+from contradictions import contradictions  # noqa: E402
 from documents import read_report  # noqa: E402
 
 BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
@@ -230,7 +231,11 @@ class Job:
 
 def reports_in(output: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The reports of the latest run in an output folder: the parsed ones and the texts."""
-    folders = [p for p in sorted((output / "latest").glob("*/")) if (p / "trace.mshm").exists()]
+    run_folder = output / "latest"
+    folders = [p for p in sorted(run_folder.glob("*/")) if (p / "trace.mshm").exists()]
+    if (run_folder / "report.txt").exists():
+        found = contradictions(run_folder)
+        assert not found, found[:5]
     reports = [read_report(folder / "report.json") for folder in folders]
     return reports, [(folder / "report.txt").read_text() for folder in folders]
 

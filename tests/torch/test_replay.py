@@ -40,6 +40,42 @@ SOURCE = """
 """
 
 
+# Recorded from its fifth step on: by then PyTorch has cached, empty, what smaller and other shapes
+# left, and holds tensors in between.
+MIDWAY = """
+    import json, sys, torch
+    from torch import nn
+
+    def empty(mib):
+        return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+
+    model = nn.Sequential(*[nn.Linear(1024, 1024) for _ in range(6)]).cuda()
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step(batch):
+        model(torch.zeros(batch, 1024, device="cuda")).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    for batch in (4000, 9000, 2000, 7001):
+        step(batch)
+    passing = [empty(37 + 3 * i) for i in range(8)]
+    kept = passing[::3]
+    del passing
+    cached = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
+    torch.cuda.memory._record_memory_history(max_entries=100000)
+    torch.cuda.reset_peak_memory_stats()
+    for batch in (3000, 8000, 10000, 6000, 24000):
+        step(batch)
+    torch.cuda.memory._dump_snapshot(sys.argv[1])
+    print(json.dumps({
+        "event": "end",
+        "cached": cached,
+        "max_requested": torch.cuda.memory_stats()["requested_bytes.all.peak"],
+    }))
+"""
+
+
 # 600 MiB live, 256 cached; 500 are given up for 250, and 700 are what it ends of.
 DYING = """
     import torch
@@ -99,6 +135,30 @@ class Replay(unittest.TestCase):
 
     def test_a_snapshot_of_expandable_segments(self) -> None:
         self.check_snapshot(expandable=True)
+
+    def check_midway(self, expandable: bool) -> None:
+        snapshot, packed = self.folder / "job.pickle", self.folder / "job.csv.gz"
+        said = harness.run(
+            MIDWAY,
+            str(snapshot),
+            PYTORCH_ALLOC_CONF=f"expandable_segments:{expandable}",
+            SIMGPU_MEMORY="8GiB",
+            SIMGPU_CONTENTS="none",
+        )
+        end = said.check().lines("end")[0]
+        self.assertGreater(end["cached"], 100 << 20)
+        subprocess.run([sys.executable, IMPORT, snapshot, packed], check=True, timeout=120)
+        for mode in ("native", "tensor"):
+            with self.subTest(mode):
+                smallest = replay(packed, "--min-cap", "--mode", mode)
+                self.assertEqual(smallest["peak_live_bytes"], end["max_requested"])
+                self.assertLessEqual(smallest["min_cap_bytes"], 1.02 * end["max_requested"])
+
+    def test_a_snapshot_begun_midway_of_segments(self) -> None:
+        self.check_midway(expandable=False)
+
+    def test_a_snapshot_begun_midway_of_expandable_segments(self) -> None:
+        self.check_midway(expandable=True)
 
     def test_a_trace(self) -> None:
         """PyTorch's own peak; and a cap of that and a few chunks is enough, in either mode."""

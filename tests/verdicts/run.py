@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import importlib.util
 import json
 import re
@@ -66,8 +67,8 @@ class Answer:
         return near and abs((self.short_mib or 0) - self.job.short_mib) <= SHORT_ERROR_MIB
 
 
-def settings_of(job: Truth) -> dict[str, object]:
-    found: dict[str, object] = {
+def settings_of(job: Truth) -> dict[str, Any]:
+    found: dict[str, Any] = {
         "SIMGPU_MEMORY": f"{job.memory_mib}MiB",
         "SIMGPU_CONTEXT": f"{CONTEXT_MIB}MiB",
         "SIMGPU_CONTENTS": "none",
@@ -85,7 +86,9 @@ def settings_of(job: Truth) -> dict[str, object]:
         found["MEMSHIM_POOL"] = "off"
     if job.batch:
         found["MEMSHIM_BATCH"] = job.batch
-    found.update(setting.split("=", 1) for setting in job.settings.split())
+    for setting in job.settings.split():
+        name, _, value = setting.partition("=")
+        found[name] = value
     return found
 
 
@@ -124,8 +127,7 @@ def lines_named(report: dict[str, Any], text: str, job: Truth) -> tuple[str, ...
 
 def fatal(report: dict[str, Any]) -> dict[str, Any] | None:
     """The out-of-memory that the answer is about."""
-    events = [event for event in report["oom_events"] if not event["recovered"]]
-    return events[-1] if events else None
+    return next((event for event in report["oom_events"] if event["judged"]), None)
 
 
 def read(job: Truth, output: Path, result: harness.Result, seconds: float) -> Answer:
@@ -152,11 +154,13 @@ def read(job: Truth, output: Path, result: harness.Result, seconds: float) -> An
     )
 
 
-def run(job: Truth, timeout_s: float) -> Answer:
+def run(job: Truth, timeout_s: float, keep: Path | None) -> Answer:
     with tempfile.TemporaryDirectory(prefix="memshim-verdict.") as folder:
+        output = keep / job.name if keep else Path(folder)
+        output.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
-        result = start(job, Path(folder), job.batch, timeout_s)
-        return read(job, Path(folder), result, time.monotonic() - began)
+        result = start(job, output, job.batch, timeout_s)
+        return read(job, output, result, time.monotonic() - began)
 
 
 def largest_that_runs(job: Truth, timeout_s: float) -> int:
@@ -279,6 +283,8 @@ def main() -> int:
     parser.add_argument("--measure", action="store_true", help="the largest batch that runs")
     parser.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="of a job")
     parser.add_argument("--ends", action="store_true", help="only whether it dies, as meant")
+    parser.add_argument("--at-once", type=int, default=2, metavar="N", help="jobs (default 2)")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="what runs write stays there")
     for name in ("verdict", "culprit", "factor", "short"):
         parser.add_argument(f"--least-{name}", type=float, default=0, metavar="SHARE")
     parser.add_argument("--most-unknown", type=float, default=1, metavar="SHARE")
@@ -300,9 +306,10 @@ def main() -> int:
         return 0
     print(f"{'job':36} {'when':9} {'world':26} {'truth':13} {'answer':13} verd line fact shrt")
     answers = []
-    for job in jobs:
-        answers.append(run(job, options.timeout))
-        print(row(answers[-1]), flush=True)
+    with concurrent.futures.ThreadPoolExecutor(options.at_once) as at_once:
+        for answer in at_once.map(lambda job: run(job, options.timeout, options.keep), jobs):
+            answers.append(answer)
+            print(row(answer), flush=True)
     shares = summary(answers)
     failed = (shares.pop("unknown") or 0) > options.most_unknown
     for name, value in shares.items():

@@ -7,10 +7,9 @@ function figure(label, value, note) {
     note ? element("dd", { class: "note" }, note) : null);
 }
 
-// The one that ended the run: PyTorch's own rather than the driver's refusal behind it.
+// The one that ended the run.
 function fatalOom(report) {
-  const fatal = report.oom_events.filter((oom) => !oom.recovered);
-  return fatal.findLast((oom) => oom.source === "torch") ?? fatal.at(-1) ?? null;
+  return report.oom_events.find((oom) => oom.judged) ?? null;
 }
 
 // What a replay of the run's own trace found to be enough.

@@ -1,0 +1,463 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a report says twice it says alike, sums add up, and no advice is against a measurement.
+
+    contradictions(FOLDER)        # of a process's folder, or of a run's: sentences, one a finding
+    python contradictions.py FOLDER...
+
+`documents.read_report` asks for every report that a test reads. What a report has to say at all is
+the tests' own business: here stands only what is wrong in any report, whatever the program did.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+AMOUNT = re.compile(r"(-?[\d.]+) (B|KiB|MiB|GiB|TiB)\b")
+MAY_BE_NEGATIVE = {"live_forwarded", "on_host", "unexplained"}
+FITS = re.compile(r"batch ([\d,]+) instead of ([\d,]+)")
+DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
+# By which words `next` may begin, verdict by verdict.
+ADVICE = {
+    "demand": ("a smaller batch",),
+    "cap": ("a larger MEMSHIM_FRACTION", "raise or drop per_process_memory_fraction"),
+    "fragmentation": ("run without", "capture fewer", "synchronize before", "the holes are pinned"),
+    "other_process": ("end the other processes",),
+    "spill_limit": ("a larger MEMSHIM_SPILL_LIMIT",),
+    "driver_limit": ("raise that limit",),
+    "not_device": ("look at the host",),
+    "growth": ("look for what keeps",),
+}
+
+
+def bytes_text(value: int) -> str:
+    """As report.txt writes it (units.c)."""
+    if value < 1 << 10:
+        return f"{value} B"
+    for unit, shift, scale in (
+        ("KiB", 10, 10),
+        ("MiB", 20, 10),
+        ("GiB", 30, 100),
+        ("TiB", 40, 100),
+    ):
+        scaled = (value * scale + (1 << (shift - 1))) >> shift
+        if scaled < 1024 * scale:
+            return f"{scaled // scale}.{scaled % scale:0{len(str(scale)) - 1}} {unit}"
+    return f"{value} B"
+
+
+def count_of(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def fatal_events(report: Json) -> list[Json]:
+    return [event for event in report["oom_events"] if not event["recovered"]]
+
+
+def judged_event(report: Json) -> Json | None:
+    return next((event for event in report["oom_events"] if event["judged"]), None)
+
+
+def ran_out(report: Json) -> bool:
+    return bool(fatal_events(report))
+
+
+# ---- report.json: sums, and what is possible at all ----
+
+
+def of_ledger(rows: list[Json], device: Json, where: str) -> Iterator[str]:
+    names = [row["name"] for row in rows]
+    if not rows:
+        return
+    yield from (f"{where}: {name} twice" for name, times in Counter(names).items() if times > 1)
+    whole = device["total_bytes"] if "unexplained" in names else device["cap_bytes"]
+    for row in rows:
+        if row["bytes"] < 0 and row["name"] not in MAY_BE_NEGATIVE:
+            yield f"{where}: {row['name']} is {row['bytes']} bytes"
+    total = sum(row["bytes"] for row in rows)
+    if "unexplained" in names and total != whole:
+        yield f"{where}: the rows are {total} bytes, the device has {whole}"
+    elsewhere = -sum(row["bytes"] for row in rows if row["name"] in ("live_forwarded", "on_host"))
+    live = sum(row["bytes"] for row in rows if row["name"] in LIVE)
+    if elsewhere > live:
+        yield f"{where}: {elsewhere} bytes of {live} live ones are elsewhere"
+
+
+LIVE = {
+    "parameters",
+    "gradients",
+    "optimizer state",
+    "activations",
+    "inputs",
+    "temporary",
+    "workspace",
+    "communication",
+    "CUDA-graph pools",
+    "other persistent",
+    "unknown",
+    "tensors",
+    "blocks",
+}
+
+
+def live_of(rows: list[Json]) -> int:
+    return sum(row["bytes"] for row in rows if row["name"] in LIVE)
+
+
+def of_device(report: Json, device: Json) -> Iterator[str]:
+    name = f"device {device['index']}"
+    peak = device["peak"]
+    yield from of_ledger(peak["ledger"], device, f"{name}, ledger at the peak")
+    if live_of(peak["ledger"]) != peak["live_bytes"]:
+        yield (
+            f"{name}: {live_of(peak['ledger'])} live bytes in the ledger, "
+            f"{peak['live_bytes']} at the peak"
+        )
+    if peak["live_bytes"] != device["peak_live_bytes"]:
+        yield f"{name}: its peak is {peak['live_bytes']} live bytes and {device['peak_live_bytes']}"
+    for what in ("reserved", "charged"):
+        most = device[f"peak_{what}_bytes"]
+        if peak[f"{what}_bytes"] > most:
+            yield f"{name}: {peak[f'{what}_bytes']} bytes {what} at once, {most} at most"
+    if device["cap_bytes"] > device["total_bytes"] > 0:
+        yield f"{name}: the cap is above the device"
+    part = device["fragmentation_at_peak"]
+    if part is not None and not 0 <= part <= 1:
+        yield f"{name}: fragmentation {part}"
+    yield from of_measured(device, name)
+    yield from of_growth(report, device, name)
+    yield from of_headroom(report, device, name)
+
+
+def of_measured(device: Json, name: str) -> Iterator[str]:
+    overhead = device["overhead"] or {}
+    for ratio in ("ratio", "torch_ratio"):
+        # The replay's accounts are to 2 MiB, a report's ratios to millionths.
+        if (overhead.get(ratio) or 1) < 0.9999:
+            yield f"{name}: {ratio} {overhead[ratio]}: less than what was live"
+    peak = device["peak_live_bytes"]
+    for when in ("before", "in"):
+        most = device[f"peak_{when}_steps_bytes"] or 0
+        if most > peak:
+            yield f"{name}: {most} bytes live {when} steps, {peak} at most"
+    temporary = device["temporary"]
+    if temporary and sum(s["bytes"] for s in temporary["sites"]) > temporary["bytes"]:
+        yield f"{name}: lines of what is temporary have more than all of it"
+
+
+def of_growth(report: Json, device: Json, name: str) -> Iterator[str]:
+    rows = device["growth"] or []
+    steps = report["steps"]["count"]
+    lived = report["process"]["state"] == "ended" and not ran_out(report)
+    for row in rows:
+        if row["grown_bytes"] > device["peak_live_bytes"]:
+            yield f"{name}: {row['line']} has grown by more than was ever live"
+        if lived and steps and row["cap_at_step"] and row["cap_at_step"] <= steps:
+            yield (
+                f"{name}: {row['line']} meets the cap at step {row['cap_at_step']}, "
+                f"but step {steps} ended well"
+            )
+        if steps and (row["since_step"] or 0) > steps + 1:
+            yield f"{name}: {row['line']} grows since step {row['since_step']} of {steps}"
+    for site, times in Counter(row["site"] for row in rows).items():
+        if times > 1:
+            yield f"{name}: call site {site} grows {times} times"
+
+
+def of_headroom(report: Json, device: Json, name: str) -> Iterator[str]:
+    room = device["headroom"]
+    if not room or not room["factors"]:
+        return
+    factors = room["factors"]
+    for row in factors:
+        fits = row["estimated_peak_charged_bytes"] <= device["cap_bytes"]
+        if fits != row["fits"]:
+            yield f"{name}: {row['factor']} times the batch fits: {row['fits']}, not {fits}"
+    for smaller, larger in zip(factors, factors[1:], strict=False):
+        if smaller["estimated_peak_live_bytes"] > larger["estimated_peak_live_bytes"]:
+            yield f"{name}: {larger['factor']} times the batch needs less than {smaller['factor']}"
+    largest = room["estimated_largest_factor"]
+    if largest is None:
+        return
+    for row in factors:
+        if row["fits"] != (row["factor"] <= largest):
+            yield f"{name}: the largest factor is {largest}, {row['factor']} fits: {row['fits']}"
+    if room["batch"] and room["estimated_largest_batch"] is not None:
+        foretold = room["estimated_largest_batch"] / room["batch"]
+        if not room["unbounded"] and abs(foretold - largest) > 1 / room["batch"] + 1e-6:
+            yield f"{name}: {foretold:.4f} and {largest} times the batch are the most"
+
+
+def of_sites(report: Json, device: Json) -> Iterator[str]:
+    name = f"device {device['index']}"
+    sites = [site for site in report["call_sites"] if site["device"] == device["index"]]
+    kinds = [kind for kind in report["kinds"] if kind["device"] == device["index"]]
+    peak = device["peak_live_bytes"]
+    for what, rows in (("call sites", sites), ("kinds", kinds)):
+        total = sum(row["at_peak_bytes"] for row in rows)
+        if rows and total != peak:
+            yield f"{name}: {what} had {total} bytes at the peak, which is {peak}"
+    if sites and kinds:
+        by_site, by_kind = (sum(row["live_bytes"] for row in rows) for rows in (sites, kinds))
+        if by_site != by_kind:
+            yield f"{name}: {by_site} bytes are live at the end by call sites, {by_kind} by kinds"
+    for site in sites:
+        line = f"{name}, {site['line']} ({site['id']})"
+        if site["frees"] > site["allocations"]:
+            yield f"{line}: {site['frees']} frees of {site['allocations']} allocations"
+        if site["id"] is None:  # many sites' together: their peaks were not all at once
+            continue
+        if not max(site["live_bytes"], site["at_peak_bytes"]) <= site["peak_bytes"]:
+            yield f"{line}: live beyond its peak"
+        most = min(site["bytes"], peak)
+        if site["peak_bytes"] > most:
+            yield f"{line}: {site['peak_bytes']} bytes at once, of {most}"
+    for row in report["attribution"]:
+        if row["device"] == device["index"]:
+            parts = row["with_site_bytes"], row["with_python_bytes"] + row["backward_bytes"]
+            if max(parts) > row["at_peak_bytes"] or row["at_peak_bytes"] != peak:
+                yield f"{name}: {max(parts)} bytes of {row['at_peak_bytes']} have a stack"
+
+
+def of_events(report: Json) -> Iterator[str]:
+    devices = {device["index"]: device for device in report["devices"]}
+    if report["process"]["exit"] == 0 and ran_out(report):
+        yield "the process ended well, but did not recover from an out-of-memory"
+    judged = [event for event in report["oom_events"] if event["judged"]]
+    if len(judged) > 1 or any(event["recovered"] for event in judged):
+        yield f"{len(judged)} out-of-memories are judged, or one that was recovered from"
+    for number, event in enumerate(report["oom_events"]):
+        name = f"out-of-memory {number}"
+        device = devices[event["device"]]
+        yield from of_ledger(event["ledger"], device, f"{name}, ledger")
+        yield from of_rule(event, device, name)
+        kinds = event["kinds"]
+        live = live_of(event["ledger"])
+        if kinds is not None and sum(kind["bytes"] for kind in kinds) != live:
+            yield f"{name}: {sum(k['bytes'] for k in kinds)} bytes live by kinds, {live} in all"
+        if live > device["peak_live_bytes"]:
+            yield f"{name}: {live} live bytes, {device['peak_live_bytes']} at most in the run"
+        factor = event["estimated_factor_that_fits"]
+        if factor is not None and not event["recovered"] and factor >= 1:
+            yield f"{name}: {factor} of the batch that failed fits"
+        steps = report["steps"]["count"]
+        if steps is not None and (event["step"] or 0) > steps + 1:
+            yield f"{name}: in step {event['step']} of {steps}"
+
+
+def of_rule(event: Json, device: Json, name: str) -> Iterator[str]:
+    """The verdict against the figures that stand beside it, one by one."""
+    verdict, sentence = event["verdict"], event["sentence"]
+    if f" {verdict}: " not in sentence:
+        yield f"{name}: {verdict}, but the sentence says: {sentence}"
+    if bytes_text(event["requested_bytes"]) not in sentence:
+        yield f"{name}: {event['requested_bytes']} bytes were asked for, not as in: {sentence}"
+    short = event["short_bytes"]
+    if short > 0 and f"{bytes_text(short)} short" not in sentence:
+        yield f"{name}: {short} bytes short, not as in: {sentence}"
+    if verdict == "growth":
+        grown = sum(row["grown_bytes"] for row in device["growth"] or [])
+        if short == 0 or grown < short:
+            yield f"{name}: growth, of {grown} bytes where {short} were short"
+    if verdict == "demand" and short == 0:
+        yield f"{name}: demand, and nothing short"
+    if verdict == "cap" and short > 0 and device["cap_bytes"] == device["total_bytes"] > 0:
+        yield f"{name}: cap, and it is all of the device"
+
+
+def of_what_if(report: Json) -> Iterator[str]:
+    found = report["what_if"]
+    if not found or found["why"]:
+        return
+    if found["oom"] >= len(report["oom_events"]):
+        yield f"what_if is of out-of-memory {found['oom']} of {len(report['oom_events'])}"
+        return
+    for name in ("without_spill", "with_spill"):
+        cap = found[name]
+        if cap and cap["cap_bytes"] <= cap["too_small_bytes"]:
+            yield f"{name}: {cap['cap_bytes']} does, {cap['too_small_bytes']} is too small"
+    event = report["oom_events"][found["oom"]]
+    device = next(d for d in report["devices"] if d["index"] == event["device"])
+    plain = found["without_spill"]
+    if plain and plain["peak_host_bytes"] > 0:
+        yield "without spilling, live memory lay on the host"
+    # Where the bytes lay wrongly, another order of the same may do.
+    if event["verdict"] in ("demand", "cap", "growth") and event["short_bytes"] > 0:
+        if plain and plain["cap_bytes"] <= device["cap_bytes"]:
+            yield f"a cap of {plain['cap_bytes']} does, under {device['cap_bytes']} it died"
+        if found["own_cap_with_spill"] and found["own_cap_host_bytes"] == 0:
+            yield "this cap does with spilling, and spills nothing; without it the run died"
+
+
+# ---- report.txt ----
+
+
+def answer_of(text: str) -> str:
+    """The lines up to the first empty one, which are the answer."""
+    return text.split("\n\n", 1)[0]
+
+
+def word(text: str, label: str) -> str:
+    """What follows that word at the beginning of a line of the answer; empty: no such line."""
+    found = re.search(rf"^  {label} +(.*)$", answer_of(text), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def of_shares(text: str) -> Iterator[str]:
+    for share in re.findall(r"(\d+\.\d) %", text):
+        if float(share) > 100:
+            yield f"report.txt: {share} %"
+
+
+def of_text(report: Json, text: str) -> Iterator[str]:
+    yield from of_shares(text)
+    for line in re.findall(r"^ +[=~] +-.*$", text, re.MULTILINE):
+        if not re.search(r"on host|unexplained|driver served|in none|host memory", line):
+            yield f"report.txt, a negative row: {line.strip()}"
+    for device in report["devices"]:
+        live, reserved, charged = (
+            bytes_text(device[f"peak_{what}_bytes"]) for what in ("live", "reserved", "charged")
+        )
+        said = f"  peak   live {live}   reserved {reserved}   charged {charged}\n"
+        if said not in text:
+            yield f"report.txt does not say: {said.strip()}"
+    if ran_out(report):
+        yield from of_dead_text(report, text)
+    else:
+        yield from of_living_text(report, text)
+    grows = re.findall(r"^  GROWS.*$", text, re.MULTILINE)
+    yield from (f"report.txt, twice: {line}" for line, n in Counter(grows).items() if n > 1)
+
+
+def of_dead_text(report: Json, text: str) -> Iterator[str]:
+    judged = judged_event(report)
+    if judged is None:  # it is not among those that report.json lists
+        return
+    first, verdict = answer_of(text).split("\n")[1], word(text, "why").partition(":")[0]
+    if verdict != judged["verdict"]:
+        yield f"report.txt says {verdict!r}, report.json {judged['verdict']!r}"
+        return
+    if f"asked for {bytes_text(judged['requested_bytes'])}" not in first:
+        yield f"report.json: {judged['requested_bytes']} bytes were asked for, not as in: {first}"
+    if judged["step"] and f"at step {judged['step']:,}, " not in first:
+        yield f"report.json: in step {judged['step']}, not as in: {first}"
+    if judged["line"] and word(text, "asked") not in ("", judged["line"]):
+        yield f"report.txt: {word(text, 'asked')} asked, report.json: {judged['line']}"
+    if not word(text, "next").startswith(ADVICE[verdict]):
+        yield f"report.txt, next: {word(text, 'next')!r} where the verdict is {verdict}"
+    if text.count("\nOut-of-memories: ") != 1:
+        yield "report.txt does not count its out-of-memories once"
+    device = next(d for d in report["devices"] if d["index"] == judged["device"])
+    batch, factor = (device["headroom"] or {}).get("batch"), judged["estimated_factor_that_fits"]
+    fits = FITS.match(word(text, "fits"))
+    if not fits:
+        return
+    if count_of(fits[1]) >= count_of(fits[2]):
+        yield f"report.txt: batch {fits[2]} died, but {fits[1]} fits"
+    if batch and abs((factor or 0) * batch - count_of(fits[1])) > 1:
+        yield f"report.txt: batch {fits[1]} fits, report.json: {factor} of {batch}"
+
+
+def of_living_text(report: Json, text: str) -> Iterator[str]:
+    if re.search(r"^  why ", answer_of(text), re.MULTILINE):
+        yield "report.txt says why it died, report.json does not know that it did"
+    ooms = re.match(r"([\d,]+), all recovered", word(text, "ooms"))
+    if ooms and count_of(ooms[1]) < len(report["oom_events"]):
+        yield f"report.txt: {ooms[1]} out-of-memories, report.json: {len(report['oom_events'])}"
+    fits = FITS.match(word(text, "fits"))
+    if fits and count_of(fits[1]) < count_of(fits[2]) and report["process"]["exit"] == 0:
+        spilled = any(device["spill"]["spills"] for device in report["devices"])
+        if not spilled and not report["oom_events"]:
+            yield f"report.txt: batch {fits[2]} ran, but at most {fits[1]} fits"
+
+
+# ---- report.html ----
+
+
+def of_page(report: Json, page: str, folder: str) -> Iterator[str]:
+    found = DATA.search(page)
+    if not found:
+        yield "report.html has no data"
+        return
+    data = json.loads(found[1])
+    own = [one["report"] for one in data["processes"] if one["folder"] == folder]
+    if len(own) != 1:
+        yield f"report.html has {len(own)} processes of this folder"
+        return
+    for member, value in report.items():
+        there = own[0].get(member)
+        if member == "call_sites":  # the page has as many as there is room for
+            continue
+        if member in ("oom_events", "thresholds") and there:  # the newest of them
+            value = value[-len(there) :]
+        if there != value:
+            yield f"report.html: {member} is another than in report.json"
+
+
+# ---- a run's ----
+
+
+def of_run(report: Json, text: str) -> Iterator[str]:
+    ranks = {rank["folder"]: rank for rank in report["ranks"]}
+    processes = {process["folder"]: process for process in report["processes"]}
+    if ranks.keys() != processes.keys():
+        yield f"the run has ranks {sorted(ranks)} and processes {sorted(processes)}"
+        return
+    for member in ("first_dead", "outlier"):
+        if report[member] is not None and report[member] not in ranks:
+            yield f"{member} is {report[member]}, which is no process of this run"
+    for folder, rank in ranks.items():
+        if rank["died_of_oom"] != (judged_event(processes[folder]) is not None):
+            yield f"{folder} died of memory by its rank, or by itself, not by both"
+        yield from (f"{folder}: {found}" for found in of_process(processes[folder]))
+    dead = sum(rank["died_of_oom"] for rank in ranks.values())
+    if dead and f"\n{dead} of {len(ranks)} process" not in text:
+        yield f"{dead} of {len(ranks)} processes ran out of memory, report.txt says otherwise"
+    yield from of_shares(text)
+
+
+# ---- all of it ----
+
+
+def of_process(report: Json) -> Iterator[str]:
+    for device in report["devices"]:
+        yield from of_device(report, device)
+        if report["trace"]["sums_exact"] and report["trace"]["sites_exact"]:
+            yield from of_sites(report, device)
+    yield from of_events(report)
+    yield from of_what_if(report)
+
+
+def contradictions(folder: Path) -> list[str]:
+    """In the files of a folder; those that are not there say nothing."""
+    report: Json = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    if report["schema"] == "memshim-run-report/1":
+        return list(of_run(report, (folder / "report.txt").read_text(encoding="utf-8")))
+    found = list(of_process(report))
+    text, page = folder / "report.txt", folder / "report.html"
+    if text.exists():
+        found += of_text(report, text.read_text(encoding="utf-8", errors="replace"))
+    if page.exists():
+        found += of_page(report, page.read_text(encoding="utf-8"), folder.name)
+    return found
+
+
+def main() -> int:
+    status = 0
+    for folder in sys.argv[1:]:
+        for sentence in contradictions(Path(folder)):
+            print(f"{folder}: {sentence}")
+            status = 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
