@@ -142,6 +142,19 @@ void ms_pool_touch_each(ms_pool_t *pool, const ms_addr_t *addrs, size_t count,
  * room, at most max_bytes; one standstill for all of it. Returns the bytes promoted. */
 uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes);
 
+/* Why no live memory can move to the host. */
+enum ms_unmoved {
+    MS_UNMOVED_NOTHING, /* some can, or all that may is there */
+    MS_UNMOVED_NO_ROAD, /* the device cannot, or not any more */
+    MS_UNMOVED_CAPTURE, /* a stream captures */
+    MS_UNMOVED_NO_HOST, /* the host had no memory for it */
+    MS_UNMOVED_BUSY     /* the device did not stand still for the last request */
+};
+
+/* How much of the live memory on the device could move to the host, whatever the limits say: for a
+ * verdict. Waits for whoever changes backing; linear in the pool's chunks. */
+uint64_t ms_pool_movable_bytes(ms_pool_t *pool, enum ms_unmoved *why);
+
 /* A step of the training begins; where nobody says so, steps are found. Returns what
  * ms_pool_foretells does. */
 bool ms_pool_step(ms_pool_t *pool);

@@ -355,12 +355,39 @@ static struct ms_chunk *pick_down(struct ms_pool *pool, bool take, uint64_t enou
 
 /* ---- down */
 
+/* Why contents cannot move at this moment, for the request under way. */
+static enum ms_unmoved obstacle(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+{
+    if (pool->ops->halt == NULL || pool->granule_bytes == 0 || pool->moving.broken) {
+        return MS_UNMOVED_NO_ROAD;
+    }
+    if (pool->ops->capturing(pool->ops->ctx)) {
+        return MS_UNMOVED_CAPTURE;
+    }
+    if (pool->obligations.no_host) {
+        return MS_UNMOVED_NO_HOST;
+    }
+    return pool->moving.refused || ms_move_rests(pool) ? MS_UNMOVED_BUSY : MS_UNMOVED_NOTHING;
+}
+
 bool ms_spill_possible(struct ms_pool *pool)
 {
-    return pool->config.spill_limit_bytes > 0 && pool->ops->halt != NULL &&
-           pool->granule_bytes != 0 && !pool->moving.refused && !pool->moving.broken &&
-           !pool->obligations.no_host && !pool->ops->capturing(pool->ops->ctx) &&
-           !ms_move_rests(pool);
+    return pool->config.spill_limit_bytes > 0 && obstacle(pool) == MS_UNMOVED_NOTHING;
+}
+
+uint64_t ms_pool_movable_bytes(ms_pool_t *pool, enum ms_unmoved *why)
+{
+    struct search search = {
+        .down = true, .held_too = true, .end = UINT64_MAX, .enough_bytes = UINT64_MAX};
+    ms_growth_acquire(pool);
+    *why = obstacle(pool);
+    if (*why == MS_UNMOVED_NOTHING) {
+        ms_state_acquire(pool);
+        search_all(pool, &search);
+        ms_state_release(pool);
+    }
+    ms_growth_release(pool);
+    return search.bytes;
 }
 
 /* What the limits leave, and others do not need. */

@@ -87,12 +87,8 @@ static void add_note(struct ms_model *model, const char *text, size_t bytes)
 static void read_oom(const struct ms_log_entry *entry, const char *payload,
                      struct ms_log_oom *record)
 {
-    const size_t known = offsetof(struct ms_oom_state, limit_bytes);
+    const size_t known = (size_t)ms_log_oom_state_bytes(entry->bytes);
 
-    if (entry->bytes == sizeof(*record)) {
-        memcpy(record, payload, sizeof(*record));
-        return;
-    }
     memset(record, 0, sizeof(*record));
     memcpy(&record->state, payload, known);
     memcpy((char *)record + sizeof(record->state), payload + known,

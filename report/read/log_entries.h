@@ -32,8 +32,7 @@ static inline bool ms_log_entry_is_known(const struct ms_log_entry *entry)
 {
     switch (entry->kind) {
     case MS_LOG_OOM:
-        return entry->bytes == sizeof(struct ms_log_oom) ||
-               entry->bytes == sizeof(struct ms_log_oom) - MS_LOG_OOM_ADDED_BYTES;
+        return ms_log_oom_state_bytes(entry->bytes) > 0;
     case MS_LOG_THRESHOLD:
         return entry->bytes == sizeof(struct ms_log_threshold);
     default:

@@ -45,10 +45,11 @@ static void add_refusal(struct ms_recorder *recorder, const struct ms_log_entry 
                         const char *payload)
 {
     struct refusal *refusal = ms_buffer_extend(&recorder->refusals, sizeof(*refusal));
-    struct ms_oom_state state;
+    struct ms_oom_state state = {0};
 
     if (refusal) {
-        memcpy(&state, payload + offsetof(struct ms_log_oom, state), sizeof(state));
+        memcpy(&state, payload + offsetof(struct ms_log_oom, state),
+               (size_t)ms_log_oom_state_bytes(entry->bytes));
         *refusal = (struct refusal){.time_ns = entry->time_ns,
                                     .requested_bytes = state.requested_bytes,
                                     .called_bytes = state.refused_bytes > 0 ? state.refused_bytes

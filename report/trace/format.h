@@ -34,12 +34,14 @@
  * or kinds of event. A newer one than the reader's is not read, nor one older than
  * MS_FORMAT_OLDEST_MINOR.
  *   2  MS_EVENT_WAITS
- *   3  the last three fields of struct ms_oom_state: before, struct ms_log_oom was shorter;
- *      MS_EVENT_LOST */
+ *   3  the next three fields of struct ms_oom_state: before, struct ms_log_oom was shorter;
+ *      MS_EVENT_LOST
+ *   4  the fields of struct ms_oom_state from terms_known on */
 #ifndef MEMSHIM_REPORT_TRACE_FORMAT_H
 #define MEMSHIM_REPORT_TRACE_FORMAT_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -51,7 +53,7 @@
 #define MS_TRACE_FILE          "trace.mshm"
 #define MS_FORMAT_MAGIC        "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
 #define MS_FORMAT_MAJOR        3
-#define MS_FORMAT_MINOR        3
+#define MS_FORMAT_MINOR        4
 #define MS_FORMAT_OLDEST_MINOR 1             /* that is read: its sums are the same */
 #define MS_FORMAT_LAST_KIND    MS_EVENT_LOST /* the last that this MINOR has */
 #define MS_BYTE_ORDER          0x01020304u
@@ -182,9 +184,18 @@ struct ms_log_oom {
     struct ms_moment peak_live;  /* so far */
 };
 
-/* What came with version 3.3: so much is missing in the middle of an older one. */
-#define MS_LOG_OOM_ADDED_BYTES \
-    (sizeof(struct ms_oom_state) - offsetof(struct ms_oom_state, limit_bytes))
+/* struct ms_oom_state grew in the middle of it: its bytes in the payload of an entry of so many
+ * bytes, of any version that is read; 0: of none. */
+static inline uint64_t ms_log_oom_state_bytes(uint64_t entry_bytes)
+{
+    const uint64_t beside = sizeof(struct ms_log_oom) - sizeof(struct ms_oom_state);
+    const uint64_t bytes = entry_bytes > beside ? entry_bytes - beside : 0;
+    const bool known = bytes == sizeof(struct ms_oom_state) ||
+                       bytes == offsetof(struct ms_oom_state, terms_known) ||
+                       bytes == offsetof(struct ms_oom_state, limit_bytes);
+
+    return known ? bytes : 0;
+}
 
 /* Payload of MS_LOG_THRESHOLD. */
 struct ms_log_threshold {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rule that decides why an allocation failed, and the sentence that says it. */
+/* The sentence that says why an allocation failed. */
 #include "report/trace/verdict.h"
 
 #include <inttypes.h>
@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "allocator/base/units.h"
+#include "report/trace/verdict_rule.h"
 
 /* Sums of a state that may be damaged: they stop at the largest value, and at 0. */
 static uint64_t plus(uint64_t a, uint64_t b)
@@ -17,16 +18,6 @@ static uint64_t plus(uint64_t a, uint64_t b)
 static uint64_t minus(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
-}
-
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
 }
 
 const char *ms_verdict_name(enum ms_verdict verdict)
@@ -53,116 +44,28 @@ const char *ms_verdict_name(enum ms_verdict verdict)
 
 /* What follows from a state. */
 struct analysis {
-    uint64_t wanted_bytes; /* the request, or what PyTorch asked for to put it in */
-    uint64_t needed_bytes; /* charged, with all that could be given elsewhere given up, + request */
-    uint64_t holes_bytes;  /* free inside chunks, but neither reclaimable nor waited for */
-    uint64_t others_bytes;
-    uint64_t room_bytes; /* what this process could charge at most: cap, and device - others */
-    bool others_bind;    /* room is what others leave, not the cap */
-    bool limit_binds;    /* room is what the driver's own limit leaves */
-    bool torch_refused;  /* PyTorch gave up although the bytes were there, and asked nobody */
+    struct ms_verdict_terms terms;
+    enum ms_verdict nearest; /* which of the bounds is the tightest */
+    uint64_t need_bytes, room_bytes;
+    uint64_t to_be_had_bytes; /* uncharged, or free in chunks that seemed to be no obstacle */
     uint64_t short_bytes;
 };
 
-/* What the driver's own limit leaves this process; UINT64_MAX where there is none, or where it does
- * not count: more is in use than it allows (a setting for MPS means nothing without MPS). */
-static uint64_t driver_room(const struct ms_oom_state *state)
-{
-    const uint64_t held = minus(state->charged_bytes, state->context_bytes);
-    const bool drivers =
-        state->limited_by == MS_LIMITED_BY_CGROUP || state->limited_by == MS_LIMITED_BY_MPS;
-
-    if (!drivers || state->limit_bytes == 0 || held > state->limit_bytes) {
-        return UINT64_MAX;
-    }
-    return minus(state->limit_bytes, minus(state->limit_used_bytes, state->charged_bytes));
-}
-
-/* Where the driver's own limit is the tightest. The driver may say that only what its limit leaves
- * is free: then the rest seems to be other processes', more or less. */
-static void apply_limit(const struct ms_oom_state *state, struct analysis *a)
-{
-    const uint64_t room = driver_room(state);
-    const uint64_t left = minus(state->device_total_bytes, state->other_process_bytes);
-
-    if (room < state->cap_bytes && room <= plus(left, left / 32)) {
-        a->limit_binds = true;
-        a->others_bind = false;
-        a->room_bytes = room;
-    }
-}
-
 static struct analysis analyse(const struct ms_oom_state *state)
 {
+    struct analysis a = {.terms = ms_verdict_terms(state)};
     const uint64_t given = plus(state->reclaimable_bytes, state->pending_bytes);
-    const bool forwarded = state->pinned_by == MS_PINNED_BY_POOL_OFF;
-    const uint64_t chunks = plus(plus(state->pool_bytes, state->application_bytes),
-                                 forwarded ? state->forwarded_bytes : 0);
-    const uint64_t left = minus(state->device_total_bytes, state->other_process_bytes);
-    const uint64_t wanted = larger(state->requested_bytes, state->refused_bytes);
-    struct analysis a = {
-        .wanted_bytes = wanted,
-        .needed_bytes = plus(minus(state->charged_bytes, given), wanted),
-        .holes_bytes = minus(minus(chunks, state->live_bytes), given),
-        .others_bytes = state->other_process_bytes,
-        .room_bytes = smaller(state->cap_bytes, left),
-        .others_bind = left < state->cap_bytes,
-    };
+    const uint64_t in_the_way = minus(state->charged_bytes, given);
 
-    apply_limit(state, &a);
-    a.short_bytes = minus(a.needed_bytes, a.room_bytes);
-    a.torch_refused =
-        state->source == MS_OOM_TORCH && a.short_bytes == 0 && state->refused_bytes == 0;
+    a.nearest = ms_verdict_nearest(&a.terms);
+    a.need_bytes = ms_verdict_need_bytes(&a.terms);
+    a.room_bytes = ms_verdict_room_bytes(&a.terms);
+    a.to_be_had_bytes = minus(a.room_bytes, in_the_way);
+    a.short_bytes = minus(plus(in_the_way, a.terms.piece_bytes), a.room_bytes);
+    if (a.short_bytes == 0 && !a.terms.torch_refused) {
+        a.short_bytes = ms_verdict_lacking_bytes(&a.terms);
+    }
     return a;
-}
-
-/* Whether something was spilled, and as much again as the request would have made it fit, but for
- * the limit. */
-static bool is_limited(const struct ms_oom_state *state, const struct analysis *a)
-{
-    return state->spill_left_bytes < state->spill_limit_bytes &&
-           a->wanted_bytes > state->spill_left_bytes && a->wanted_bytes <= a->room_bytes;
-}
-
-/* Whether neither the device nor the cap was in the way: the request would have fitted beside all
- * that was charged, in holes and out of them. */
-static bool had_room(const struct ms_oom_state *state, const struct analysis *a)
-{
-    return state->driver_free_known && a->wanted_bytes <= state->driver_free_bytes &&
-           a->wanted_bytes <= minus(state->cap_bytes, state->charged_bytes);
-}
-
-static enum ms_verdict decide(const struct ms_oom_state *state, const struct analysis *a)
-{
-    const uint64_t device = state->device_total_bytes;
-    const bool fits_without_cap = plus(a->needed_bytes, a->others_bytes) <= device;
-    const bool fits_without_holes = minus(a->needed_bytes, a->holes_bytes) <= a->room_bytes;
-    const uint64_t cap_takes_bytes = minus(minus(device, a->others_bytes), state->cap_bytes);
-
-    if (a->torch_refused) {
-        return MS_VERDICT_CAP;
-    }
-    if (a->limit_binds && a->short_bytes > 0) {
-        return minus(a->needed_bytes, a->holes_bytes) <= a->room_bytes ? MS_VERDICT_FRAGMENTATION
-                                                                       : MS_VERDICT_DRIVER_LIMIT;
-    }
-    if (is_limited(state, a)) {
-        return MS_VERDICT_SPILL_LIMIT;
-    }
-    if (a->short_bytes == 0) {
-        return had_room(state, a) ? MS_VERDICT_NOT_DEVICE : MS_VERDICT_FRAGMENTATION;
-    }
-    /* Where either would have helped, the one that takes more away is the reason. */
-    if (fits_without_holes && !(fits_without_cap && cap_takes_bytes > a->holes_bytes)) {
-        return MS_VERDICT_FRAGMENTATION;
-    }
-    if (a->needed_bytes > device) {
-        return MS_VERDICT_DEMAND;
-    }
-    if (fits_without_cap) {
-        return MS_VERDICT_CAP;
-    }
-    return a->others_bind ? MS_VERDICT_OTHER_PROCESS : MS_VERDICT_CAP;
 }
 
 /* "the cap (41.80 GiB, fraction 0.95)", or what else was the limit. */
@@ -171,12 +74,12 @@ static void limit_text(const struct ms_oom_state *state, const struct analysis *
 {
     char cap[MS_UNIT_TEXT_BYTES], fraction[MS_UNIT_TEXT_BYTES], others[MS_UNIT_TEXT_BYTES];
 
-    if (a->limit_binds) {
+    if (a->nearest == MS_VERDICT_DRIVER_LIMIT) {
         snprintf(text, text_bytes, "what the driver allows (%s)",
                  ms_bytes_text(state->limit_bytes, cap, sizeof(cap)));
         return;
     }
-    if (a->others_bind && a->others_bytes > 0) {
+    if (a->nearest == MS_VERDICT_OTHER_PROCESS) {
         snprintf(text, text_bytes, "what other processes leave of the device (%s of %s)",
                  ms_bytes_text(a->room_bytes, others, sizeof(others)),
                  ms_bytes_text(state->device_total_bytes, cap, sizeof(cap)));
@@ -201,72 +104,89 @@ static void say_what(const struct ms_oom_state *state, const struct analysis *a,
 
     ms_bytes_text(state->requested_bytes, asked, sizeof(asked));
     limit_text(state, a, limit, sizeof(limit));
-    if (a->wanted_bytes > state->requested_bytes) {
+    if (a->terms.piece_bytes > state->requested_bytes) {
         snprintf(into, sizeof(into), ", and PyTorch for %s to put it in",
-                 ms_bytes_text(a->wanted_bytes, amount, sizeof(amount)));
+                 ms_bytes_text(a->terms.piece_bytes, amount, sizeof(amount)));
     }
     if (a->short_bytes > 0) {
         snprintf(text, text_bytes, "asked for %s%s, %s short of %s", asked, into,
                  ms_bytes_text(a->short_bytes, amount, sizeof(amount)), limit);
     } else {
         snprintf(text, text_bytes, "asked for %s%s, with %s free below %s", asked, into,
-                 ms_bytes_text(minus(a->room_bytes, minus(a->needed_bytes, a->wanted_bytes)),
-                               amount, sizeof(amount)),
-                 limit);
+                 ms_bytes_text(a->to_be_had_bytes, amount, sizeof(amount)), limit);
+    }
+}
+
+/* They did not fit by themselves, so `end` says; or hardly anything was left beside them. */
+static void say_need(const struct analysis *a, const char *end, char *text, size_t text_bytes)
+{
+    char need[MS_UNIT_TEXT_BYTES], room[MS_UNIT_TEXT_BYTES], rest[96] = "";
+    char amount[MS_UNIT_TEXT_BYTES];
+    const bool fits = a->need_bytes <= a->room_bytes;
+
+    ms_bytes_text(a->need_bytes, need, sizeof(need));
+    ms_bytes_text(a->room_bytes, room, sizeof(room));
+    if (fits && !ms_verdict_nothing_left(&a->terms)) {
+        snprintf(text, text_bytes,
+                 "what is in use and the request come to %s of %s, which leaves no room for the %s "
+                 "that PyTorch asks for at a time",
+                 need, room, ms_bytes_text(a->terms.piece_bytes, amount, sizeof(amount)));
+        return;
+    }
+    if (a->terms.hole_bytes > 0) {
+        snprintf(rest, sizeof(rest),
+                 fits ? " but %s in holes" : "; the %s in holes would not have been enough",
+                 ms_bytes_text(a->terms.hole_bytes, amount, sizeof(amount)));
+    }
+    if (fits) {
+        snprintf(text, text_bytes,
+                 "what is in use and the request come to %s of %s, nothing was left%s", need, room,
+                 rest);
+    } else {
+        snprintf(text, text_bytes, "what is in use and the request come to %s%s%s", need, end,
+                 rest);
     }
 }
 
 static void say_demand(const struct ms_oom_state *state, const struct analysis *a, char *text,
                        size_t text_bytes)
 {
-    char sum[MS_UNIT_TEXT_BYTES], device[MS_UNIT_TEXT_BYTES], holes[MS_UNIT_TEXT_BYTES];
+    char end[96], device[MS_UNIT_TEXT_BYTES];
 
-    ms_bytes_text(a->needed_bytes, sum, sizeof(sum));
-    ms_bytes_text(state->device_total_bytes, device, sizeof(device));
-    if (a->holes_bytes == 0) {
+    snprintf(end, sizeof(end), " on a device of %s%s",
+             ms_bytes_text(state->device_total_bytes, device, sizeof(device)),
+             a->terms.hole_bytes == 0 ? ", nothing is fragmented" : "");
+    say_need(a, end, text, text_bytes);
+}
+
+static void say_torch_refused(const struct ms_oom_state *state, char *text, size_t text_bytes)
+{
+    char limit[MS_UNIT_TEXT_BYTES];
+
+    if (state->limited_by == MS_LIMITED_BY_TORCH_CONF) {
         snprintf(text, text_bytes,
-                 "what is in use and the request come to %s on a device of %s, nothing is "
-                 "fragmented",
-                 sum, device);
-    } else {
-        snprintf(text, text_bytes,
-                 "what is in use and the request come to %s on a device of %s; the %s in holes "
-                 "would not have been enough",
-                 sum, device, ms_bytes_text(a->holes_bytes, holes, sizeof(holes)));
+                 "the bytes were there, PyTorch itself refused: per_process_memory_fraction in "
+                 "PYTORCH_ALLOC_CONF allows it %s, what it keeps cached included",
+                 ms_bytes_text(state->limit_bytes, limit, sizeof(limit)));
+        return;
     }
+    snprintf(text, text_bytes,
+             "the bytes were there, PyTorch itself refused: its "
+             "set_per_process_memory_fraction counts what it keeps cached");
 }
 
 static void say_cap(const struct ms_oom_state *state, const struct analysis *a, char *text,
                     size_t text_bytes)
 {
-    char sum[MS_UNIT_TEXT_BYTES], device[MS_UNIT_TEXT_BYTES], holes[MS_UNIT_TEXT_BYTES];
+    char end[128], device[MS_UNIT_TEXT_BYTES];
 
-    if (a->torch_refused) {
-        if (state->limited_by == MS_LIMITED_BY_TORCH_CONF) {
-            snprintf(text, text_bytes,
-                     "the bytes were there, PyTorch itself refused: per_process_memory_fraction in "
-                     "PYTORCH_ALLOC_CONF allows it %s, what it keeps cached included",
-                     ms_bytes_text(state->limit_bytes, sum, sizeof(sum)));
-            return;
-        }
-        snprintf(text, text_bytes,
-                 "the bytes were there, PyTorch itself refused: its "
-                 "set_per_process_memory_fraction counts what it keeps cached");
+    if (a->terms.torch_refused) {
+        say_torch_refused(state, text, text_bytes);
         return;
     }
-    ms_bytes_text(a->needed_bytes, sum, sizeof(sum));
-    ms_bytes_text(state->device_total_bytes, device, sizeof(device));
-    if (a->holes_bytes == 0) {
-        snprintf(text, text_bytes,
-                 "what is in use and the request come to %s, which the device (%s) has; the cap "
-                 "does not allow it",
-                 sum, device);
-    } else {
-        snprintf(text, text_bytes,
-                 "what is in use and the request come to %s, %s of it in holes; the device (%s) "
-                 "has that, the cap does not allow it",
-                 sum, ms_bytes_text(a->holes_bytes, holes, sizeof(holes)), device);
-    }
+    snprintf(end, sizeof(end), ", which the device (%s) has; the cap does not allow it",
+             ms_bytes_text(state->device_total_bytes, device, sizeof(device)));
+    say_need(a, end, text, text_bytes);
 }
 
 /* " (because ...)", or nothing. */
@@ -302,14 +222,8 @@ static void say_fragmentation(const struct ms_oom_state *state, const struct ana
         snprintf(range, sizeof(range), "; the largest free range was %s",
                  ms_bytes_text(state->largest_free_bytes, largest, sizeof(largest)));
     }
-    if (a->holes_bytes == 0) {
-        snprintf(text, text_bytes,
-                 "the bytes were free, but in no range that could serve the request%s%s",
-                 pinned_text(state), range);
-        return;
-    }
     snprintf(text, text_bytes, "%s lie free in holes that could not be given elsewhere%s%s",
-             ms_bytes_text(a->holes_bytes, holes, sizeof(holes)), pinned_text(state), range);
+             ms_bytes_text(a->terms.hole_bytes, holes, sizeof(holes)), pinned_text(state), range);
 }
 
 /* "python3 (pid 4711): 1.90 GiB"; of a damaged trace the name may be anything. */
@@ -357,8 +271,8 @@ static void say_others(const struct ms_oom_state *state, const struct analysis *
     snprintf(text, text_bytes,
              "other processes hold %s of the device%s%s%s; without them the %s in use and asked "
              "for would have fitted",
-             ms_bytes_text(a->others_bytes, others, sizeof(others)), who[0] ? " (" : "", who,
-             who[0] ? ")" : "", ms_bytes_text(a->needed_bytes, sum, sizeof(sum)));
+             ms_bytes_text(state->other_process_bytes, others, sizeof(others)), who[0] ? " (" : "",
+             who, who[0] ? ")" : "", ms_bytes_text(a->need_bytes, sum, sizeof(sum)));
 }
 
 static void say_limit(const struct ms_oom_state *state, const struct analysis *a, char *text,
@@ -372,7 +286,7 @@ static void say_limit(const struct ms_oom_state *state, const struct analysis *a
              "(MEMSHIM_SPILL_LIMIT) the request would have fitted",
              ms_bytes_text(used_bytes, used, sizeof(used)),
              ms_bytes_text(state->spill_limit_bytes, limit, sizeof(limit)),
-             ms_bytes_text(plus(used_bytes, a->wanted_bytes), enough, sizeof(enough)));
+             ms_bytes_text(plus(used_bytes, a->short_bytes), enough, sizeof(enough)));
 }
 
 static void say_driver_limit(const struct ms_oom_state *state, const struct analysis *a, char *text,
@@ -381,7 +295,7 @@ static void say_driver_limit(const struct ms_oom_state *state, const struct anal
     char limit[MS_UNIT_TEXT_BYTES], used[MS_UNIT_TEXT_BYTES], sum[MS_UNIT_TEXT_BYTES];
 
     ms_bytes_text(state->limit_bytes, limit, sizeof(limit));
-    ms_bytes_text(a->needed_bytes, sum, sizeof(sum));
+    ms_bytes_text(a->need_bytes, sum, sizeof(sum));
     if (state->limited_by == MS_LIMITED_BY_CGROUP) {
         snprintf(text, text_bytes,
                  "the control group of this process may have %s of the device (dmem.max) and has "
@@ -398,14 +312,44 @@ static void say_driver_limit(const struct ms_oom_state *state, const struct anal
 static void say_not_device(const struct ms_oom_state *state, const struct analysis *a, char *text,
                            size_t text_bytes)
 {
-    char left[MS_UNIT_TEXT_BYTES];
+    char amount[MS_UNIT_TEXT_BYTES];
 
-    (void)a;
-    snprintf(text, text_bytes,
-             "the driver says that %s are free, and the cap allows the request: something else was "
-             "missing, such as host memory, address space (ulimit -v) or room in a memory pool of "
-             "fixed size, or MPS has a limit, or the bytes came free just then",
-             ms_bytes_text(state->driver_free_bytes, left, sizeof(left)));
+    if (ms_verdict_lacking_bytes(&a->terms) > 0) { /* then what S has would have been enough */
+        snprintf(text, text_bytes,
+                 "%s of what is live could have gone to the host and was refused there: look at "
+                 "its free memory, and at the limits of a container",
+                 ms_bytes_text(a->terms.spillable_bytes, amount, sizeof(amount)));
+        return;
+    }
+    snprintf(
+        text, text_bytes,
+        "%s%s are free%s, and the cap allows the request: something else was missing, such as "
+        "host memory, address space (ulimit -v) or room in a memory pool of fixed size, or "
+        "MPS has a limit, or the bytes came free just then",
+        state->driver_free_known ? "the driver says that " : "",
+        ms_bytes_text(state->driver_free_known ? state->driver_free_bytes : a->terms.free_bytes,
+                      amount, sizeof(amount)),
+        state->driver_free_known ? "" : " as far as it is known");
+}
+
+/* Why live memory did not make the room: "", or a clause. Where it was the limit, that is the
+ * verdict. */
+static const char *unspilled_text(const struct ms_oom_state *state, enum ms_verdict verdict)
+{
+    static const char *const texts[MS_UNSPILLED_COUNT] = {
+        [MS_UNSPILLED_NO_ROAD] = "; this device cannot move live memory to the host",
+        [MS_UNSPILLED_CAPTURE] = "; while a stream captures, nothing moves to the host",
+        [MS_UNSPILLED_BUSY] = "; the device did not stand still for anything to move to the host",
+        [MS_UNSPILLED_NO_HOST] = "; the host had no memory for more to move there",
+        [MS_UNSPILLED_PINNED] = "; what else is live may not move to the host",
+    };
+    const bool would_help = verdict == MS_VERDICT_DEMAND || verdict == MS_VERDICT_CAP ||
+                            verdict == MS_VERDICT_OTHER_PROCESS ||
+                            verdict == MS_VERDICT_DRIVER_LIMIT;
+
+    return would_help && state->unspilled_by < MS_UNSPILLED_COUNT && texts[state->unspilled_by]
+               ? texts[state->unspilled_by]
+               : "";
 }
 
 enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *short_bytes,
@@ -422,7 +366,7 @@ enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *sho
         [MS_VERDICT_DRIVER_LIMIT] = say_driver_limit,
     };
     const struct analysis a = analyse(state);
-    const enum ms_verdict verdict = decide(state, &a);
+    const enum ms_verdict verdict = ms_verdict_rule(&a.terms);
     char reason[MS_SENTENCE_BYTES / 2] = "";
 
     if (short_bytes) {
@@ -433,7 +377,8 @@ enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *sho
     }
     if (why) {
         say[verdict](state, &a, reason, sizeof(reason));
-        snprintf(why, why_bytes, "%s: %s", ms_verdict_name(verdict), reason);
+        snprintf(why, why_bytes, "%s: %s%s", ms_verdict_name(verdict), reason,
+                 a.terms.torch_refused ? "" : unspilled_text(state, verdict));
     }
     return verdict;
 }

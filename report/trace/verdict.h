@@ -8,13 +8,12 @@
 
 enum ms_verdict {
     MS_VERDICT_DEMAND,        /* live bytes and the request exceed the device */
-    MS_VERDICT_CAP,           /* it would have fitted the device without the cap */
-    MS_VERDICT_FRAGMENTATION, /* free bytes enough, but in ranges that could not be repaired (where
-                                 that and the cap both would explain it: more than the cap takes) */
-    MS_VERDICT_OTHER_PROCESS, /* it would have fitted without what other processes hold */
-    MS_VERDICT_SPILL_LIMIT, /* more of what is cold could have gone to the host, were it allowed */
-    MS_VERDICT_NOT_DEVICE, /* the driver has the bytes free, and the cap allows them: what lacked is
-                              something else */
+    MS_VERDICT_CAP,           /* they fit the device, not the cap */
+    MS_VERDICT_FRAGMENTATION, /* they fit, but free bytes lay where they could not serve */
+    MS_VERDICT_OTHER_PROCESS, /* they fit the device, not what other processes leave of it */
+    MS_VERDICT_SPILL_LIMIT,  /* more of what is cold could have gone to the host, were it allowed */
+    MS_VERDICT_NOT_DEVICE,   /* they fit, and free bytes could have served: what lacked is something
+                                else */
     MS_VERDICT_DRIVER_LIMIT, /* the driver itself allows this process less than the cap does */
     MS_VERDICT_GROWTH,       /* a call site kept more every step; found by the report alone */
     MS_VERDICT_COUNT
@@ -66,6 +65,18 @@ enum ms_limited_by {
     MS_LIMITED_BY_COUNT
 };
 
+/* Why no more live memory went to the host. */
+enum ms_unspilled_by {
+    MS_UNSPILLED_UNKNOWN, /* or nothing hindered it */
+    MS_UNSPILLED_OFF,     /* MEMSHIM_SPILL=off */
+    MS_UNSPILLED_NO_ROAD, /* the device reaches no host memory that could stand in */
+    MS_UNSPILLED_CAPTURE, /* a stream captured: nothing may move */
+    MS_UNSPILLED_BUSY,    /* the device did not stand still in time */
+    MS_UNSPILLED_NO_HOST, /* the host had no memory for it */
+    MS_UNSPILLED_PINNED,  /* nothing more of what is live may move */
+    MS_UNSPILLED_COUNT
+};
+
 /* The state at the moment of the failure. All in bytes. */
 struct ms_oom_state {
     uint64_t requested_bytes;
@@ -93,12 +104,20 @@ struct ms_oom_state {
     uint64_t limit_bytes;      /* of that other limit; 0: none is known */
     uint64_t limit_used_bytes; /* what counts against it, of everybody in the group; 0: not known */
     uint64_t limited_by;       /* enum ms_limited_by */
+    /* Since version 3.4. */
+    uint64_t terms_known;   /* 0: of an older trace, which does not tell what follows */
+    uint64_t fixed_bytes;   /* charged, and in the way wherever the rest lies: context, modules,
+                               forwarded and managed memory, chunks of the program's own */
+    uint64_t spilled_bytes; /* of live_bytes, on the host */
+    uint64_t movable_bytes; /* live bytes on the device that could still move to the host, were
+                               there no limit of it */
+    uint64_t unspilled_by;  /* enum ms_unspilled_by */
 };
 
 /* Decides and writes the sentence (sentence_bytes long, always terminated; MS_SENTENCE_BYTES are
  * enough): "OUT OF MEMORY: asked for ..., ... short of the cap (...). demand: ...". short_bytes: by
- * how much the request did not fit; 0 where the bytes were there, but not where they were needed.
- * Pure. */
+ * how much the request did not fit, and where it did, what it lacked beside bytes that did not
+ * serve; 0 where nothing of the device lacked. Pure. */
 enum ms_verdict ms_verdict_decide(const struct ms_oom_state *state, uint64_t *short_bytes,
                                   char *sentence, size_t sentence_bytes);
 

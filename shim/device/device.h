@@ -83,8 +83,7 @@ struct ms_device {
     _Atomic uint64_t fall_bytes;      /* charged below this: the present one is left */
     _Atomic unsigned thresholds_said; /* bit t: its line was written */
 
-    _Atomic uint64_t refusals;       /* allocation calls that were refused as out of memory */
-    _Atomic uint64_t last_oom_bytes; /* what the last refusal was asked for; 0: served since */
+    _Atomic uint64_t refusals; /* allocation calls that were refused as out of memory */
 };
 
 /* The device of this ordinal; null where the process does not use it (yet). Lock-free. */

@@ -21,6 +21,18 @@
 #include "shim/tables/host_bytes.h"
 #include "shim/tables/options.h"
 
+/* Why memory is short is certain at once; whether it was kept step by step, over the run alone. */
+#define GROWTH_IN_REPORT " What has grown over the run, if anything, is in the report."
+
+/* What the driver was last asked for on this thread, and refused. PyTorch gives back what it had
+ * got of a request before it raises its error: what the request came to is known here alone. */
+static _Thread_local struct {
+    const struct ms_device *device; /* null: the last was served */
+    uint64_t asked_bytes;           /* with the pages that it had got for the same request */
+    uint64_t movable_bytes;         /* as in struct ms_oom_state */
+    uint64_t unspilled_by;
+} last_refusal __attribute__((tls_model("initial-exec")));
+
 static uint64_t owned(const struct ms_device *device, enum ms_owner owner)
 {
     return atomic_load(&device->budget.by_owner_bytes[owner]);
@@ -95,6 +107,69 @@ static struct ms_driver_limit limit_of_group(const struct ms_device *device)
     return asked.limit;
 }
 
+static uint64_t less(uint64_t bytes, uint64_t other_bytes)
+{
+    return bytes > other_bytes ? bytes - other_bytes : 0;
+}
+
+/* Of what is charged, what is in the way wherever the rest lies. Chunks of the program's own are
+ * ground of tensors where no pool could serve them. */
+static uint64_t fixed_bytes(const struct ms_device *device, const struct ms_arenas_stats *tensors,
+                            const struct ms_oom_state *state)
+{
+    const uint64_t outside_bytes = less(state->live_bytes, state->pool_bytes);
+    if (device->pool) {
+        return state->context_bytes + state->forwarded_bytes +
+               less(state->application_bytes, outside_bytes);
+    }
+    return state->context_bytes +
+           less(state->forwarded_bytes, atomic_load(&device->forwarded_call_bytes)) +
+           (tensors->allocations > 0 ? 0 : state->application_bytes);
+}
+
+static enum ms_unspilled_by unspilled_by(const struct ms_device *device, enum ms_unmoved why,
+                                         const struct ms_oom_state *state)
+{
+    static const enum ms_unspilled_by by[] = {
+        [MS_UNMOVED_NO_ROAD] = MS_UNSPILLED_NO_ROAD,
+        [MS_UNMOVED_CAPTURE] = MS_UNSPILLED_CAPTURE,
+        [MS_UNMOVED_NO_HOST] = MS_UNSPILLED_NO_HOST,
+        [MS_UNMOVED_BUSY] = MS_UNSPILLED_BUSY,
+    };
+    if (!ms_options()->spill) {
+        return MS_UNSPILLED_OFF;
+    }
+    if (state->spill_limit_bytes == 0) {
+        return device->no_host_access ? MS_UNSPILLED_NO_ROAD : MS_UNSPILLED_OFF;
+    }
+    if (why != MS_UNMOVED_NOTHING) {
+        return by[why];
+    }
+    /* Mostly something is left that no granule is full of. */
+    return state->movable_bytes < state->requested_bytes &&
+                   state->movable_bytes < less(state->live_bytes, state->spilled_bytes) / 2
+               ? MS_UNSPILLED_PINNED
+               : MS_UNSPILLED_UNKNOWN;
+}
+
+/* What live memory could still have moved. Of a request of PyTorch's, when it was refused. */
+static void fill_movable(struct ms_device *device, struct ms_oom_state *state)
+{
+    enum ms_unmoved why = MS_UNMOVED_NOTHING;
+    if (!device->pool) {
+        return;
+    }
+    if (state->source == MS_OOM_TORCH && state->refused_bytes != 0) {
+        state->movable_bytes = last_refusal.movable_bytes;
+        state->unspilled_by = last_refusal.unspilled_by;
+        return;
+    }
+    if (state->spill_limit_bytes > 0) {
+        state->movable_bytes = ms_pool_movable_bytes(device->pool, &why);
+    }
+    state->unspilled_by = unspilled_by(device, why, state);
+}
+
 /* What limits this process beside memshim. Where PyTorch gave up by itself, it is PyTorch's own. */
 static void fill_limit(const struct ms_device *device, struct ms_oom_state *state)
 {
@@ -143,9 +218,13 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
         state->largest_free_bytes = stats.largest_free_bytes;
         state->spill_limit_bytes = device->spill_limit_bytes;
         state->spill_left_bytes = ms_spill_left_bytes(device, &stats);
+        state->spilled_bytes = stats.spill.spilled_bytes;
     } else {
         state->live_bytes = atomic_load(&device->forwarded_live_bytes) + tensors.live_bytes;
     }
+    state->terms_known = 1;
+    state->fixed_bytes = fixed_bytes(device, &tensors, state);
+    fill_movable(device, state);
     uint64_t used_bytes = device->total_bytes;
     if (ms_device_used_bytes(device, &used_bytes) && used_bytes <= device->total_bytes) {
         state->driver_free_bytes = device->total_bytes - used_bytes;
@@ -203,14 +282,34 @@ static void record(struct ms_device *device, const struct ms_oom_state *state)
     (void)ms_verdict_decide(state, &short_bytes, sentence, sizeof(sentence));
     bool news = from_torch || !ms_torch_library_reports();
     bool warn = news && !atomic_flag_test_and_set(&said[from_torch ? 1 : 0]);
-    ms_log(warn ? MS_LOG_WARN : MS_LOG_INFO, "device %d: %s", device->ordinal, sentence);
+    ms_log(warn ? MS_LOG_WARN : MS_LOG_INFO, "device %d: %s%s", device->ordinal, sentence,
+           trace != NULL ? GROWTH_IN_REPORT : "");
+}
+
+static uint64_t fresh_bytes(const struct ms_device *device)
+{
+    struct ms_pool_stats stats = {0};
+    if (device->pool) {
+        ms_pool_stats(device->pool, &stats);
+    }
+    return stats.fresh_bytes;
+}
+
+void ms_oom_over(const struct ms_device *device)
+{
+    if (last_refusal.device == device) {
+        last_refusal.device = NULL;
+    }
 }
 
 CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
 {
     struct ms_oom_state state;
     fill(device, MS_OOM_DRIVER, requested_bytes, 0, &state);
-    atomic_store(&device->last_oom_bytes, requested_bytes);
+    last_refusal.device = device;
+    last_refusal.asked_bytes = requested_bytes + fresh_bytes(device);
+    last_refusal.movable_bytes = state.movable_bytes;
+    last_refusal.unspilled_by = state.unspilled_by;
     record(device, &state);
     say_holes(device, requested_bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -226,7 +325,8 @@ void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_byt
     if (d->pool) {
         ms_proxy_request_over(d->pool);
     }
-    const uint64_t refused_bytes = atomic_exchange(&d->last_oom_bytes, 0);
+    const uint64_t refused_bytes = last_refusal.device == d ? last_refusal.asked_bytes : 0;
+    last_refusal.device = NULL;
     fill(d, MS_OOM_TORCH, requested_bytes, refused_bytes, &state);
     state.live_bytes -= cached_bytes < state.live_bytes ? cached_bytes : state.live_bytes;
     record(d, &state);

@@ -8,13 +8,9 @@
 /* Records that a request was refused; returns CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes);
 
-/* One was served: an out-of-memory of PyTorch's own from here on is not for the refusal before. */
-static inline void ms_oom_over(struct ms_device *device)
-{
-    if (atomic_load_explicit(&device->last_oom_bytes, memory_order_relaxed) != 0) {
-        atomic_store_explicit(&device->last_oom_bytes, 0, memory_order_relaxed);
-    }
-}
+/* One was served on this thread: an out-of-memory of PyTorch's own from here on is not for the
+ * refusal before. */
+void ms_oom_over(const struct ms_device *device);
 
 /* The framework raises its out-of-memory error for a request of this size. cached_bytes: free in
  * its segments by its own count, where its tensors are not seen one by one; else 0. The guard is

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
+#include "report/trace/verdict_rule.h"
 #include "synthetic.h"
 
 static void expect(const struct ms_oom_state *state, enum ms_verdict verdict, uint64_t short_bytes,
@@ -64,7 +65,7 @@ Test(verdict, spill_limit)
     expect(&state, MS_VERDICT_SPILL_LIMIT, 1 * GIB + 400 * MIB,
            "OUT OF MEMORY: asked for 2.00 GiB, 1.39 GiB short of the device (24.00 GiB). "
            "spill_limit: 3.00 GiB of the 4.00 GiB of host memory that live memory may move to are "
-           "taken; with 5.00 GiB of it (MEMSHIM_SPILL_LIMIT) the request would have fitted.");
+           "taken; with 4.39 GiB of it (MEMSHIM_SPILL_LIMIT) the request would have fitted.");
 }
 
 Test(verdict, what_no_spill_makes_fit_is_demand)
@@ -102,26 +103,66 @@ Test(verdict, fragmentation_in_holes_that_nobody_may_take)
            "largest free range was 200.0 MiB.");
 }
 
-/* Both would have helped: what takes more away is the reason. */
-Test(verdict, cap_or_fragmentation)
+/* What is in use fits with the request: neither a larger cap nor a larger device was lacking. */
+Test(verdict, holes_under_a_cap_are_fragmentation)
 {
     struct ms_oom_state state = full(11 * GIB, 1 * GIB);
 
     state.cap_bytes = 12 * GIB;
     state.live_bytes = 10 * GIB;
-    expect(
-        &state, MS_VERDICT_CAP, 400 * MIB,
-        "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of the cap (12.00 GiB). cap: what is "
-        "in use and the request come to 12.39 GiB, 1.00 GiB of it in holes; the device (24.00 "
-        "GiB) has that, the cap does not allow it.");
-
-    state.cap_bytes = 23 * GIB;
-    state.charged_bytes += 11 * GIB;
-    state.pool_bytes += 11 * GIB;
-    state.live_bytes += 9 * GIB;
     expect(&state, MS_VERDICT_FRAGMENTATION, 400 * MIB,
-           "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of the cap (23.00 GiB). "
-           "fragmentation: 3.00 GiB lie free in holes that could not be given elsewhere.");
+           "OUT OF MEMORY: asked for 1.00 GiB, 400.0 MiB short of the cap (12.00 GiB). "
+           "fragmentation: 1.00 GiB lie free in holes that could not be given elsewhere.");
+}
+
+/* The same of a U-Net: the verdict was "cap", where the batch needed less than the cap. */
+Test(verdict, a_unet_of_which_no_hole_could_be_taken)
+{
+    struct ms_oom_state state = full(0, 41 * MIB + 300 * 1024);
+
+    state.cap_bytes = 1628 * MIB;
+    state.charged_bytes = state.cap_bytes - (24 * MIB + 400 * 1024);
+    state.pool_bytes = state.charged_bytes - state.context_bytes;
+    state.live_bytes = state.pool_bytes - (68 * MIB + 700 * 1024);
+    state.pinned_by = MS_PINNED_BY_NO_HOST;
+    expect(&state, MS_VERDICT_FRAGMENTATION, 16 * MIB + 924 * 1024,
+           "OUT OF MEMORY: asked for 41.3 MiB, 16.9 MiB short of the cap (1.59 GiB). "
+           "fragmentation: 68.7 MiB lie free in holes that could not be given elsewhere (no host "
+           "memory could stand in for them).");
+}
+
+Test(verdict, where_hardly_anything_was_left_nothing_is_fragmented)
+{
+    struct ms_oom_state state = full(23 * GIB + 600 * MIB, 60 * MIB);
+
+    state.live_bytes -= 51 * MIB;
+    expect(&state, MS_VERDICT_DEMAND, 36 * MIB,
+           "OUT OF MEMORY: asked for 60.0 MiB, 36.0 MiB short of the device (24.00 GiB). demand: "
+           "what is in use and the request come to 23.99 GiB of 24.00 GiB, nothing was left but "
+           "51.0 MiB in holes.");
+    state.cap_bytes = 23 * GIB + 1000 * MIB;
+    state.device_total_bytes = 25 * GIB;
+    expect(&state, MS_VERDICT_CAP, 60 * MIB,
+           "OUT OF MEMORY: asked for 60.0 MiB, 60.0 MiB short of the cap (23.98 GiB). cap: what is "
+           "in use and the request come to 23.99 GiB, which the device (25.00 GiB) has; the cap "
+           "does not allow it; the 51.0 MiB in holes would not have been enough.");
+}
+
+/* PyTorch had got a page of 20 MiB, the second was refused, and it gave the first back: then more
+ * is free than the tensor has. */
+Test(verdict, pages_that_were_given_back_are_part_of_the_request)
+{
+    struct ms_oom_state state = full(4 * GIB, 30 * MIB);
+
+    state.source = MS_OOM_TORCH;
+    state.refused_bytes = 40 * MIB;
+    state.driver_free_known = 1;
+    state.cap_bytes = 4 * GIB + 434 * MIB;
+    expect(
+        &state, MS_VERDICT_CAP, 6 * MIB,
+        "OUT OF MEMORY: asked for 30.0 MiB, and PyTorch for 40.0 MiB to put it in, 6.0 MiB short "
+        "of the cap (4.42 GiB). cap: what is in use and the request come to 4.42 GiB of 4.42 "
+        "GiB, nothing was left.");
 }
 
 Test(verdict, holes_that_would_not_have_been_enough_are_demand)
@@ -180,8 +221,8 @@ Test(verdict, a_page_that_did_not_fit_is_no_limit_of_pytorchs)
     state.cap_bytes = 4 * GIB + 415 * MIB;
     expect(&state, MS_VERDICT_CAP, 5 * MIB,
            "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, 5.0 MiB short "
-           "of the cap (4.41 GiB). cap: what is in use and the request come to 4.41 GiB, which the "
-           "device (24.00 GiB) has; the cap does not allow it.");
+           "of the cap (4.41 GiB). cap: what is in use and the request come to 4.39 GiB of 4.41 "
+           "GiB, nothing was left.");
 }
 
 Test(verdict, a_refusal_with_the_bytes_there_blames_neither_the_cap_nor_pytorch)
@@ -192,21 +233,13 @@ Test(verdict, a_refusal_with_the_bytes_there_blames_neither_the_cap_nor_pytorch)
     state.refused_bytes = 20 * MIB;
     state.cap_bytes = 4 * GIB + 440 * MIB;
     state.largest_free_bytes = 3 * MIB;
-    expect(&state, MS_VERDICT_FRAGMENTATION, 0,
-           "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, with 40.0 MiB "
-           "free below the cap (4.43 GiB). fragmentation: the bytes were free, but in no range "
-           "that could serve the request; the largest free range was 3.0 MiB.");
-}
-
-Test(verdict, the_bytes_were_free_but_in_no_range)
-{
-    struct ms_oom_state state = full(4 * GIB, 1 * GIB);
-
-    state.largest_free_bytes = 3 * MIB;
-    expect(&state, MS_VERDICT_FRAGMENTATION, 0,
-           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
-           "fragmentation: the bytes were free, but in no range that could serve the request; the "
-           "largest free range was 3.0 MiB.");
+    expect(
+        &state, MS_VERDICT_NOT_DEVICE, 0,
+        "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, with 40.0 MiB "
+        "free below the cap (4.43 GiB). not_device: 40.0 MiB are free as far as it is known, and "
+        "the cap allows the request: something else was missing, such as host memory, address "
+        "space (ulimit -v) or room in a memory pool of fixed size, or MPS has a limit, or the "
+        "bytes came free just then.");
 }
 
 Test(verdict, the_bytes_were_freed_but_work_still_uses_them)
@@ -216,8 +249,8 @@ Test(verdict, the_bytes_were_freed_but_work_still_uses_them)
     state.pending_bytes = 2 * GIB;
     state.largest_free_bytes = 2 * GIB;
     state.pinned_by = MS_PINNED_BY_WORK;
-    expect(&state, MS_VERDICT_FRAGMENTATION, 0,
-           "OUT OF MEMORY: asked for 1.00 GiB, with 1.61 GiB free below the device (24.00 GiB). "
+    expect(&state, MS_VERDICT_FRAGMENTATION, 1 * GIB,
+           "OUT OF MEMORY: asked for 1.00 GiB, 1.00 GiB short of the device (24.00 GiB). "
            "fragmentation: 2.00 GiB were freed, but queued work may still use them, and did not "
            "end while that was waited for (MEMSHIM_WAIT_MS).");
 }
@@ -306,6 +339,173 @@ Test(verdict, pytorch_has_a_limit_by_its_settings)
            "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
            "cap: the bytes were there, PyTorch itself refused: per_process_memory_fraction in "
            "PYTORCH_ALLOC_CONF allows it 5.00 GiB, what it keeps cached included.");
+}
+
+/* The host's room for what is spilled is no part of what the device holds. */
+Test(verdict, what_lies_on_the_host_is_not_on_the_device)
+{
+    struct ms_oom_state state = full(20 * GIB, 2 * GIB);
+
+    state.terms_known = 1;
+    state.fixed_bytes = 3 * GIB + 400 * MIB; /* 3 GiB of the pool's are not: the program's own */
+    state.pool_bytes -= 3 * GIB;
+    state.application_bytes = 3 * GIB;
+    state.live_bytes = 25 * GIB;
+    state.spilled_bytes = 9 * GIB;
+
+    const struct ms_verdict_terms terms = ms_verdict_terms(&state);
+
+    cr_expect_eq(terms.live_bytes, 16 * GIB);
+    cr_expect_eq(terms.hole_bytes, 1 * GIB);
+    cr_expect_eq(ms_verdict_need_bytes(&terms), 21 * GIB + 400 * MIB);
+    cr_expect_eq(terms.free_bytes, 24 * GIB - 20 * GIB - 400 * MIB);
+}
+
+/* Only of these it is said: elsewhere nothing that moved would have changed the verdict. */
+Test(verdict, why_nothing_went_to_the_host)
+{
+    struct ms_oom_state state = full(21 * GIB, 11 * GIB);
+    char why[MS_SENTENCE_BYTES];
+
+    state.terms_known = 1;
+    state.fixed_bytes = state.context_bytes;
+    state.unspilled_by = MS_UNSPILLED_CAPTURE;
+    cr_expect_eq(ms_verdict_parts(&state, NULL, NULL, 0, why, sizeof(why)), MS_VERDICT_DEMAND);
+    cr_expect(strstr(why, "; while a stream captures, nothing moves to the host"), "%s", why);
+    state.unspilled_by = MS_UNSPILLED_OFF;
+    (void)ms_verdict_parts(&state, NULL, NULL, 0, why, sizeof(why));
+    cr_expect_null(strstr(why, "host"), "%s", why);
+
+    /* The host would have had room for it. */
+    state.requested_bytes = 3 * GIB;
+    state.spill_limit_bytes = state.spill_left_bytes = 8 * GIB;
+    state.movable_bytes = 8 * GIB;
+    cr_expect_eq(ms_verdict_parts(&state, NULL, NULL, 0, why, sizeof(why)), MS_VERDICT_NOT_DEVICE);
+    cr_expect(strstr(why, "8.00 GiB of what is live could have gone to the host"), "%s", why);
+}
+
+/* ---- the rule, on both sides of each of its bounds ---- */
+
+#define NONE UINT64_MAX
+
+/* F, L, R, what was asked for to put it in, H, P, S, what S were without a limit, free; device,
+ * others leave, the driver's limit, cap. F + L is 900 MiB where nothing else is said. */
+struct rule_case {
+    const char *what;
+    uint64_t f, l, r, piece, h, p, s, movable, free, device, left, driver, cap;
+    bool torch;
+    enum ms_verdict verdict;
+};
+
+#define M MIB
+
+static const struct rule_case rule_cases[] = {
+    {"one byte more than the device", 100 * M, 800 * M, 124 * M + 1, 124 * M + 1, 0, 0, 0, 0,
+     100 * M, 1024 * M, 1024 * M, NONE, 1000 * M, false, MS_VERDICT_DEMAND},
+    {"all of the device, and the cap is less", 100 * M, 800 * M, 124 * M, 124 * M, 0, 0, 0, 0,
+     100 * M, 1024 * M, 1024 * M, NONE, 1000 * M, false, MS_VERDICT_CAP},
+    {"holes do not make a demand less", 100 * M, 800 * M, 125 * M, 125 * M, 99 * M, 0, 0, 0, 1 * M,
+     1024 * M, 1024 * M, NONE, 1024 * M, false, MS_VERDICT_DEMAND},
+
+    {"one byte more than others leave", 100 * M, 800 * M, 50 * M + 1, 50 * M + 1, 0, 0, 0, 0,
+     50 * M, 1024 * M, 950 * M, NONE, 1024 * M, false, MS_VERDICT_OTHER_PROCESS},
+    {"others leave as much as the cap", 100 * M, 800 * M, 50 * M + 1, 50 * M + 1, 0, 0, 0, 0,
+     50 * M, 1024 * M, 950 * M, NONE, 950 * M, false, MS_VERDICT_CAP},
+    {"others leave a byte less than the cap", 100 * M, 800 * M, 50 * M + 1, 50 * M + 1, 0, 0, 0, 0,
+     50 * M, 1024 * M, 950 * M, NONE, 950 * M + 1, false, MS_VERDICT_OTHER_PROCESS},
+    {"others leave more than the cap", 100 * M, 800 * M, 70 * M, 70 * M, 0, 0, 0, 0, 50 * M,
+     1024 * M, 960 * M, NONE, 950 * M, false, MS_VERDICT_CAP},
+    {"more than others leave, and than the device", 100 * M, 800 * M, 200 * M, 200 * M, 0, 0, 0, 0,
+     50 * M, 1024 * M, 950 * M, NONE, 1024 * M, false, MS_VERDICT_DEMAND},
+
+    {"one byte more than the driver allows", 100 * M, 800 * M, 40 * M + 1, 40 * M + 1, 0, 0, 0, 0,
+     40 * M, 1024 * M, 1024 * M, 940 * M, 1000 * M, false, MS_VERDICT_DRIVER_LIMIT},
+    {"the driver allows as much as the cap", 100 * M, 800 * M, 40 * M + 1, 40 * M + 1, 0, 0, 0, 0,
+     40 * M, 1024 * M, 1024 * M, 940 * M, 940 * M, false, MS_VERDICT_CAP},
+
+    {"one byte more than the cap", 100 * M, 800 * M, 50 * M + 1, 50 * M + 1, 0, 0, 0, 0, 50 * M,
+     1024 * M, 1024 * M, NONE, 950 * M, false, MS_VERDICT_CAP},
+    {"64 MiB below the device it is not demand", 100 * M, 800 * M, 60 * M, 60 * M, 124 * M, 0, 0, 0,
+     0, 1024 * M, 1024 * M, NONE, 1024 * M, false, MS_VERDICT_FRAGMENTATION},
+    {"PyTorch refused by itself", 100 * M, 300 * M, 50 * M, 50 * M, 0, 0, 0, 0, 624 * M, 1024 * M,
+     1024 * M, NONE, 1024 * M, true, MS_VERDICT_CAP},
+    {"PyTorch refused what no device would have had", 100 * M, 800 * M, 200 * M, 200 * M, 124 * M,
+     0, 0, 0, 0, 1024 * M, 1024 * M, NONE, 1024 * M, true, MS_VERDICT_DEMAND},
+
+    {"a byte more than 0.99 of the device", 100 * M, 800 * M, 90 * M + 1, 90 * M + 1, 100 * M, 0, 0,
+     0, 0, 1000 * M, 1000 * M, NONE, 1000 * M, false, MS_VERDICT_DEMAND},
+    {"0.99 of the device", 100 * M, 800 * M, 90 * M, 90 * M, 100 * M, 0, 0, 0, 0, 1000 * M,
+     1000 * M, NONE, 1000 * M, false, MS_VERDICT_FRAGMENTATION},
+    {"a byte more than 0.99 of the cap", 100 * M, 800 * M, 90 * M + 1, 90 * M + 1, 100 * M, 0, 0, 0,
+     0, 1024 * M, 1024 * M, NONE, 1000 * M, false, MS_VERDICT_CAP},
+    {"0.99 of the cap", 100 * M, 800 * M, 90 * M, 90 * M, 100 * M, 0, 0, 0, 0, 1024 * M, 1024 * M,
+     NONE, 1000 * M, false, MS_VERDICT_FRAGMENTATION},
+    {"0.99 of both: the nearer is the cap", 100 * M, 800 * M, 95 * M, 95 * M, 90 * M, 0, 0, 0, 0,
+     1000 * M, 1000 * M, NONE, 999 * M, false, MS_VERDICT_CAP},
+    {"a byte more than 0.99 of what others leave", 100 * M, 800 * M, 90 * M + 1, 90 * M + 1,
+     100 * M, 0, 0, 0, 0, 1024 * M, 1000 * M, NONE, 1024 * M, false, MS_VERDICT_OTHER_PROCESS},
+    {"hardly anything left, but that was free", 100 * M, 800 * M, 95 * M, 95 * M, 0, 0, 0, 0,
+     100 * M, 1000 * M, 1000 * M, NONE, 1000 * M, false, MS_VERDICT_NOT_DEVICE},
+
+    {"the holes have what was lacking", 100 * M, 500 * M, 200 * M, 200 * M, 150 * M, 0, 0, 0,
+     50 * M, 1000 * M, 1000 * M, NONE, 1000 * M, false, MS_VERDICT_FRAGMENTATION},
+    {"what waits for work has it", 100 * M, 500 * M, 200 * M, 200 * M, 0, 150 * M, 0, 0, 50 * M,
+     1000 * M, 1000 * M, NONE, 1000 * M, false, MS_VERDICT_FRAGMENTATION},
+    {"both together have it", 100 * M, 500 * M, 200 * M, 200 * M, 75 * M, 75 * M, 0, 0, 50 * M,
+     1000 * M, 1000 * M, NONE, 1000 * M, false, MS_VERDICT_FRAGMENTATION},
+    {"they have a byte less", 100 * M, 500 * M, 200 * M, 200 * M, 75 * M, 75 * M - 1, 0, 0, 50 * M,
+     1000 * M, 1000 * M, NONE, 1000 * M, false, MS_VERDICT_NOT_DEVICE},
+    {"a byte was lacking", 100 * M, 500 * M, 200 * M, 200 * M, 200 * M, 0, 0, 0, 200 * M - 1,
+     1000 * M, 1000 * M, NONE, 1000 * M, false, MS_VERDICT_FRAGMENTATION},
+    {"nothing was lacking", 100 * M, 500 * M, 200 * M, 200 * M, 200 * M, 0, 0, 0, 200 * M, 1000 * M,
+     1000 * M, NONE, 1000 * M, false, MS_VERDICT_NOT_DEVICE},
+
+    {"a page of PyTorch's that no hole could have held", 100 * M, 870 * M, 1 * M, 20 * M, 14 * M, 0,
+     0, 0, 0, 984 * M, 984 * M, NONE, 984 * M, false, MS_VERDICT_DEMAND},
+    {"a page that holes could have held", 100 * M, 800 * M, 1 * M, 20 * M, 84 * M, 0, 0, 0, 0,
+     984 * M, 984 * M, NONE, 984 * M, false, MS_VERDICT_FRAGMENTATION},
+
+    {"the host had room, and was not the limit", 100 * M, 900 * M, 100 * M, 100 * M, 0, 0, 87 * M,
+     87 * M, 24 * M, 1024 * M, 1024 * M, NONE, 1024 * M, false, MS_VERDICT_NOT_DEVICE},
+    {"for no more than lacked: nothing was left", 100 * M, 900 * M, 100 * M, 100 * M, 0, 0, 76 * M,
+     76 * M, 24 * M, 1024 * M, 1024 * M, NONE, 1024 * M, false, MS_VERDICT_DEMAND},
+    {"for a byte less, and so much might move", 100 * M, 900 * M, 100 * M, 100 * M, 0, 0,
+     76 * M - 1, 76 * M, 24 * M, 1024 * M, 1024 * M, NONE, 1024 * M, false, MS_VERDICT_SPILL_LIMIT},
+    {"for a byte less, and no more might move", 100 * M, 900 * M, 100 * M, 100 * M, 0, 0,
+     76 * M - 1, 76 * M - 1, 24 * M, 1024 * M, 1024 * M, NONE, 1024 * M, false, MS_VERDICT_DEMAND},
+    {"all that is live may not be enough", 100 * M, 800 * M, 925 * M, 925 * M, 0, 0, 0, 800 * M,
+     124 * M, 1024 * M, 1024 * M, NONE, 1024 * M, false, MS_VERDICT_DEMAND},
+    {"all that is live would just have been", 100 * M, 800 * M, 924 * M, 924 * M, 0, 0, 0, 800 * M,
+     124 * M, 1024 * M, 1024 * M, NONE, 1024 * M, false, MS_VERDICT_SPILL_LIMIT},
+};
+
+#undef M
+
+Test(verdict, the_rule)
+{
+    for (size_t i = 0; i < sizeof(rule_cases) / sizeof(*rule_cases); i++) {
+        const struct rule_case *is = &rule_cases[i];
+        const struct ms_verdict_terms terms = {
+            .fixed_bytes = is->f,
+            .live_bytes = is->l,
+            .pending_bytes = is->p,
+            .request_bytes = is->r,
+            .hole_bytes = is->h,
+            .spillable_bytes = is->s,
+            .movable_bytes = is->movable,
+            .piece_bytes = is->piece,
+            .free_bytes = is->free,
+            .device_bytes = is->device,
+            .others_leave_bytes = is->left,
+            .driver_bytes = is->driver,
+            .cap_bytes = is->cap,
+            .torch_refused = is->torch,
+        };
+
+        cr_expect_str_eq(ms_verdict_name(ms_verdict_rule(&terms)), ms_verdict_name(is->verdict),
+                         "%s: %s, not %s", is->what, ms_verdict_name(ms_verdict_rule(&terms)),
+                         ms_verdict_name(is->verdict));
+    }
 }
 
 Test(verdict, a_damaged_state_is_harmless)

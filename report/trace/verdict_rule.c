@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rule that decides why an allocation failed, and what it decides by. docs/report.md has it in
+ * words. */
+#include "report/trace/verdict_rule.h"
+
+#define NOTHING_LEFT_PART 100 /* of a bound: less than so much of it beside what is needed */
+
+/* Sums of a state that may be damaged: they stop at the largest value, and at 0. */
+static uint64_t plus(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* ---- the terms ---- */
+
+/* What the driver's own limit leaves this process; UINT64_MAX where there is none, or where it does
+ * not count: more is in use than it allows (a setting for MPS means nothing without MPS), or
+ * something else is tighter. */
+static uint64_t driver_bytes(const struct ms_oom_state *state)
+{
+    const uint64_t held = minus(state->charged_bytes, state->context_bytes);
+    const uint64_t left = minus(state->device_total_bytes, state->other_process_bytes);
+    const bool drivers =
+        state->limited_by == MS_LIMITED_BY_CGROUP || state->limited_by == MS_LIMITED_BY_MPS;
+
+    if (!drivers || state->limit_bytes == 0 || held > state->limit_bytes) {
+        return UINT64_MAX;
+    }
+
+    const uint64_t room =
+        minus(state->limit_bytes, minus(state->limit_used_bytes, state->charged_bytes));
+
+    /* The driver may say that only what its limit leaves is free: then the rest seems to be other
+     * processes', more or less. */
+    return room < state->cap_bytes && room <= plus(left, left / 32) ? room : UINT64_MAX;
+}
+
+/* An older trace counts as live on the device what lies on the host, but for what cannot be there;
+ * and of what could have moved it tells only that a limit stood before it. */
+static void guess_terms(const struct ms_oom_state *state, struct ms_verdict_terms *terms)
+{
+    const bool forwarded = state->pinned_by == MS_PINNED_BY_POOL_OFF;
+    const uint64_t chunks = plus(plus(state->pool_bytes, state->application_bytes),
+                                 forwarded ? state->forwarded_bytes : 0);
+    const uint64_t given = plus(state->reclaimable_bytes, state->pending_bytes);
+    const bool limited = state->spill_left_bytes < state->spill_limit_bytes &&
+                         terms->piece_bytes > state->spill_left_bytes;
+
+    terms->fixed_bytes = minus(state->charged_bytes, chunks);
+    terms->live_bytes = smaller(state->live_bytes, minus(chunks, given));
+    terms->movable_bytes = limited ? terms->live_bytes : 0;
+}
+
+struct ms_verdict_terms ms_verdict_terms(const struct ms_oom_state *state)
+{
+    const uint64_t device = state->device_total_bytes;
+    struct ms_verdict_terms terms = {
+        .pending_bytes = state->pending_bytes,
+        .request_bytes = state->requested_bytes,
+        .piece_bytes = larger(state->requested_bytes, state->refused_bytes),
+        .device_bytes = device,
+        .others_leave_bytes = minus(device, state->other_process_bytes),
+        .driver_bytes = driver_bytes(state),
+        .cap_bytes = smaller(state->cap_bytes, device),
+    };
+
+    if (terms.driver_bytes < UINT64_MAX) {
+        terms.others_leave_bytes = device;
+    }
+    if (state->terms_known) {
+        terms.fixed_bytes = state->fixed_bytes;
+        terms.live_bytes = minus(state->live_bytes, state->spilled_bytes);
+        terms.movable_bytes = smaller(state->movable_bytes, terms.live_bytes);
+    } else {
+        guess_terms(state, &terms);
+    }
+    terms.spillable_bytes = smaller(terms.movable_bytes, state->spill_left_bytes);
+    terms.hole_bytes = minus(state->charged_bytes,
+                             plus(terms.fixed_bytes, plus(terms.live_bytes, terms.pending_bytes)));
+    terms.free_bytes = minus(ms_verdict_room_bytes(&terms), state->charged_bytes);
+    if (state->driver_free_known) {
+        terms.free_bytes = smaller(terms.free_bytes, state->driver_free_bytes);
+    }
+    terms.torch_refused = state->source == MS_OOM_TORCH && state->refused_bytes == 0 &&
+                          terms.piece_bytes <= plus(terms.free_bytes, plus(state->reclaimable_bytes,
+                                                                           terms.pending_bytes));
+    return terms;
+}
+
+/* ---- the rule ---- */
+
+static enum ms_verdict nearest(const struct ms_verdict_terms *terms, uint64_t *bytes)
+{
+    enum ms_verdict verdict = MS_VERDICT_DEMAND;
+
+    *bytes = terms->device_bytes;
+    if (terms->cap_bytes < *bytes) {
+        *bytes = terms->cap_bytes;
+        verdict = MS_VERDICT_CAP;
+    }
+    if (terms->driver_bytes < *bytes) {
+        *bytes = terms->driver_bytes;
+        verdict = MS_VERDICT_DRIVER_LIMIT;
+    }
+    if (terms->others_leave_bytes < *bytes) {
+        *bytes = terms->others_leave_bytes;
+        verdict = MS_VERDICT_OTHER_PROCESS;
+    }
+    return verdict;
+}
+
+uint64_t ms_verdict_room_bytes(const struct ms_verdict_terms *terms)
+{
+    uint64_t bytes;
+
+    (void)nearest(terms, &bytes);
+    return bytes;
+}
+
+enum ms_verdict ms_verdict_nearest(const struct ms_verdict_terms *terms)
+{
+    uint64_t bytes;
+
+    return nearest(terms, &bytes);
+}
+
+uint64_t ms_verdict_need_bytes(const struct ms_verdict_terms *terms)
+{
+    return minus(plus(plus(terms->fixed_bytes, terms->live_bytes), terms->request_bytes),
+                 terms->spillable_bytes);
+}
+
+bool ms_verdict_nothing_left(const struct ms_verdict_terms *terms)
+{
+    const uint64_t room = ms_verdict_room_bytes(terms);
+
+    return ms_verdict_need_bytes(terms) > room - room / NOTHING_LEFT_PART;
+}
+
+uint64_t ms_verdict_lacking_bytes(const struct ms_verdict_terms *terms)
+{
+    return minus(terms->piece_bytes, terms->free_bytes);
+}
+
+bool ms_verdict_lacked_holes(const struct ms_verdict_terms *terms)
+{
+    const uint64_t lacking = ms_verdict_lacking_bytes(terms);
+
+    return lacking > 0 && lacking <= plus(terms->hole_bytes, terms->pending_bytes);
+}
+
+/* What is there and the piece, beside what the host would take. */
+static uint64_t with_piece(const struct ms_verdict_terms *terms, uint64_t to_host_bytes)
+{
+    return minus(plus(plus(terms->fixed_bytes, terms->live_bytes), terms->piece_bytes),
+                 to_host_bytes);
+}
+
+static bool only_spilling_is_limited(const struct ms_verdict_terms *terms)
+{
+    const uint64_t room = ms_verdict_room_bytes(terms);
+
+    return with_piece(terms, terms->spillable_bytes) > room &&
+           with_piece(terms, terms->movable_bytes) <= room;
+}
+
+enum ms_verdict ms_verdict_rule(const struct ms_verdict_terms *terms)
+{
+    const uint64_t need = ms_verdict_need_bytes(terms);
+    const uint64_t room = ms_verdict_room_bytes(terms);
+
+    if (only_spilling_is_limited(terms)) {
+        return MS_VERDICT_SPILL_LIMIT;
+    }
+    if (need > terms->device_bytes) {
+        return MS_VERDICT_DEMAND;
+    }
+    if (terms->others_leave_bytes < terms->cap_bytes && need > terms->others_leave_bytes) {
+        return MS_VERDICT_OTHER_PROCESS;
+    }
+    if (terms->driver_bytes < terms->cap_bytes && need > terms->driver_bytes) {
+        return MS_VERDICT_DRIVER_LIMIT;
+    }
+    if (need > terms->cap_bytes || terms->torch_refused) {
+        return MS_VERDICT_CAP;
+    }
+    if (ms_verdict_lacking_bytes(terms) == 0) {
+        return MS_VERDICT_NOT_DEVICE;
+    }
+    if (ms_verdict_nothing_left(terms)) {
+        return ms_verdict_nearest(terms);
+    }
+    if (ms_verdict_lacked_holes(terms)) {
+        return MS_VERDICT_FRAGMENTATION;
+    }
+    return with_piece(terms, terms->spillable_bytes) > room ? ms_verdict_nearest(terms)
+                                                            : MS_VERDICT_NOT_DEVICE;
+}
