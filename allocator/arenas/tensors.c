@@ -12,106 +12,58 @@ enum {
 
 /* ---- hashed */
 
-static inline uint64_t home_of(const struct ms_tensor_table *table, ms_addr_t addr)
-{
-    uint64_t mixed = addr / MS_TENSOR_UNIT_BYTES * 0x9e3779b97f4a7c15u;
-    return (mixed ^ (mixed >> 32)) & (table->slots - 1);
-}
-
-static bool table_make(struct ms_tensor_table *table, uint64_t slots)
-{
-    *table = (struct ms_tensor_table){.slot = ms_pages_map_dense(slots * sizeof(struct ms_tensor)),
-                                      .slots = slots};
-    return table->slot != NULL;
-}
-
-static void table_drop(struct ms_tensor_table *table)
-{
-    if (table->slot != NULL) {
-        ms_pages_unmap(table->slot, table->slots * sizeof(struct ms_tensor));
-    }
-    *table = (struct ms_tensor_table){0};
-}
-
-static inline struct ms_tensor *table_find(const struct ms_tensor_table *table, ms_addr_t addr)
+static inline struct ms_tensor *table_find(const struct ms_table *table, ms_addr_t addr)
 {
     if (table->used == 0) {
         return NULL;
     }
-    uint64_t at = home_of(table, addr);
-    while (table->slot[at].addr != 0) {
-        if (table->slot[at].addr == addr) {
-            return &table->slot[at];
-        }
-        at = (at + 1) & (table->slots - 1);
-    }
-    return NULL;
+    struct ms_tensor *slot = ms_table_slot(table, sizeof *slot, addr);
+    return slot->addr != 0 ? slot : NULL;
 }
 
-static inline void table_put(struct ms_tensor_table *table, const struct ms_tensor *tensor)
+static inline void table_put(struct ms_table *table, const struct ms_tensor *tensor)
 {
-    uint64_t at = home_of(table, tensor->addr);
-    while (table->slot[at].addr != 0) {
-        at = (at + 1) & (table->slots - 1);
-    }
-    table->slot[at] = *tensor;
+    struct ms_tensor *slot = ms_table_slot(table, sizeof *slot, tensor->addr);
+    *slot = *tensor;
     table->used++;
-}
-
-/* Empties the slot; those behind it that a search would miss then move up. */
-static inline void table_remove(struct ms_tensor_table *table, struct ms_tensor *tensor)
-{
-    uint64_t mask = table->slots - 1;
-    uint64_t gap = (uint64_t)(tensor - table->slot);
-    uint64_t at = (gap + 1) & mask;
-    while (table->slot[at].addr != 0) {
-        uint64_t home = home_of(table, table->slot[at].addr);
-        /* It may lie no earlier than its home. */
-        if (((at - home) & mask) >= ((at - gap) & mask)) {
-            table->slot[gap] = table->slot[at];
-            gap = at;
-        }
-        at = (at + 1) & mask;
-    }
-    table->slot[gap].addr = 0;
-    table->used--;
 }
 
 /* An emptied slot stays empty: whatever belongs before it has moved through it. */
 static void move_some(struct ms_tensors *tensors)
 {
-    struct ms_tensor_table *old = &tensors->old;
-    for (int k = 0; k < MOVE_AT_A_TIME && tensors->moved < old->slots; k++) {
-        struct ms_tensor *slot = &old->slot[tensors->moved];
+    struct ms_table *old = &tensors->old;
+    for (int k = 0; k < MOVE_AT_A_TIME && tensors->moved < old->room; k++) {
+        struct ms_tensor *slot = ms_table_at(old, sizeof *slot, tensors->moved);
         while (slot->addr != 0) {
             table_put(&tensors->table, slot);
-            table_remove(old, slot);
+            ms_table_remove(old, sizeof *slot, slot);
         }
         tensors->moved++;
     }
     if (old->used == 0) {
-        table_drop(old);
+        ms_table_free(old, sizeof(struct ms_tensor));
     }
 }
 
 /* Twice as large. A host without memory only means longer searches, while there is room at all. */
 static bool grow(struct ms_tensors *tensors)
 {
-    struct ms_tensor_table larger;
-    if (tensors->old.slot == NULL && table_make(&larger, tensors->table.slots * 2)) {
+    struct ms_table larger;
+    if (tensors->old.room == 0 &&
+        ms_table_make(&larger, sizeof(struct ms_tensor), tensors->table.room * 2)) {
         tensors->old = tensors->table;
         tensors->table = larger;
         tensors->moved = 0;
     }
-    return tensors->table.used + tensors->old.used < tensors->table.slots / 8 * 7;
+    return tensors->table.used + tensors->old.used < tensors->table.room / 8 * 7;
 }
 
 static bool hash_add(struct ms_tensors *tensors, const struct ms_tensor *tensor)
 {
-    if (tensors->table.used >= tensors->table.slots / 2 && !grow(tensors)) {
+    if (tensors->table.used >= tensors->table.room / 2 && !grow(tensors)) {
         return false;
     }
-    if (tensors->old.slot != NULL) {
+    if (tensors->old.room != 0) {
         move_some(tensors);
     }
     table_put(&tensors->table, tensor);
@@ -120,7 +72,7 @@ static bool hash_add(struct ms_tensors *tensors, const struct ms_tensor *tensor)
 
 static bool hash_take(struct ms_tensors *tensors, ms_addr_t addr, struct ms_tensor *out)
 {
-    struct ms_tensor_table *table = &tensors->table;
+    struct ms_table *table = &tensors->table;
     struct ms_tensor *tensor = table_find(table, addr);
     if (tensor == NULL) {
         table = &tensors->old;
@@ -130,7 +82,7 @@ static bool hash_take(struct ms_tensors *tensors, ms_addr_t addr, struct ms_tens
         return false;
     }
     *out = *tensor;
-    table_remove(table, tensor);
+    ms_table_remove(table, sizeof *tensor, tensor);
     return true;
 }
 
@@ -200,13 +152,13 @@ bool ms_tensors_init(struct ms_tensors *tensors)
 {
     *tensors = (struct ms_tensors){0};
     ms_slab_init(&tensors->slab, sizeof(struct leaf));
-    return table_make(&tensors->table, FIRST_SLOTS);
+    return ms_table_make(&tensors->table, sizeof(struct ms_tensor), FIRST_SLOTS);
 }
 
 void ms_tensors_destroy(struct ms_tensors *tensors)
 {
-    table_drop(&tensors->table);
-    table_drop(&tensors->old);
+    ms_table_free(&tensors->table, sizeof(struct ms_tensor));
+    ms_table_free(&tensors->old, sizeof(struct ms_tensor));
     ms_slab_destroy(&tensors->slab);
 }
 

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "allocator/base/slab.h"
+#include "allocator/base/table.h"
 #include "allocator/base/treap.h"
 #include "allocator/device/device_ops.h"
 
@@ -24,17 +25,10 @@ struct ms_tensor {
     uint32_t counted; /* 1: in the granules that it touches */
 };
 
-/* Open addressing, at most half full. */
-struct ms_tensor_table {
-    struct ms_tensor *slot;
-    uint64_t slots; /* a power of two */
-    uint64_t used;
-};
-
 struct ms_tensors {
-    struct ms_tensor_table table;
-    struct ms_tensor_table old; /* what the table grew out of, moving over a few at a time */
-    uint64_t moved;             /* slots of the old one that have been emptied */
+    struct ms_table table; /* struct ms_tensor, by address */
+    struct ms_table old;   /* what the table grew out of, moving over a few at a time */
+    uint64_t moved;        /* slots of the old one that have been emptied */
     struct ms_treap_node *tree;
     struct ms_slab slab; /* of the tree's nodes */
 };

@@ -5,7 +5,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FIRST_SLOTS 1024
+struct entry {
+    uint64_t hash; /* not 0 */
+    size_t number;
+};
 
 static uint64_t hash_of(const char *text, size_t bytes)
 {
@@ -15,7 +18,7 @@ static uint64_t hash_of(const char *text, size_t bytes)
         hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x9e3779b97f4a7c15);
         hash ^= hash >> 32;
     }
-    return hash;
+    return hash != 0 ? hash : 1;
 }
 
 const char *ms_strings_at(const struct ms_strings *strings, size_t number, size_t *bytes)
@@ -28,67 +31,42 @@ const char *ms_strings_at(const struct ms_strings *strings, size_t number, size_
     return strings->text.at + part->start;
 }
 
-/* Where the text's number stands, or the free slot where it belongs. There is always a free one. */
-static size_t *slot_of(const struct ms_strings *strings, const char *text, size_t bytes)
+/* The text's entry, or the free slot where it belongs. */
+static struct entry *entry_of(const struct ms_strings *strings, const char *text, size_t bytes,
+                              uint64_t hash)
 {
-    size_t *slots = (size_t *)strings->slots.at;
-    const size_t mask = strings->slots.bytes / sizeof(*slots) - 1;
-    size_t at = hash_of(text, bytes) & mask;
+    struct entry *entry = ms_table_slot(&strings->numbers, sizeof(*entry), hash);
 
-    for (; slots[at]; at = (at + 1) & mask) {
+    while (entry->hash != 0) {
         size_t other_bytes;
-        const char *other = ms_strings_at(strings, slots[at] - 1, &other_bytes);
+        const char *other = ms_strings_at(strings, entry->number, &other_bytes);
 
         if (other_bytes == bytes && memcmp(other, text, bytes) == 0) {
             break;
         }
+        entry = ms_table_next(&strings->numbers, sizeof(*entry), entry);
     }
-    return &slots[at];
-}
-
-/* At least half of the slots stay free. */
-static bool make_room(struct ms_strings *strings)
-{
-    const size_t count = ms_strings_count(strings);
-    const size_t slots = strings->slots.bytes / sizeof(size_t);
-    struct ms_buffer old = strings->slots;
-
-    if (2 * (count + 1) <= slots) {
-        return true;
-    }
-    strings->slots = (struct ms_buffer){0};
-    if (!ms_buffer_extend(&strings->slots, (slots ? 2 * slots : FIRST_SLOTS) * sizeof(size_t))) {
-        ms_buffer_free(&strings->slots);
-        strings->slots = old;
-        return false;
-    }
-    for (size_t i = 0; i < count; i++) {
-        size_t bytes;
-        const char *text = ms_strings_at(strings, i, &bytes);
-
-        *slot_of(strings, text, bytes) = i + 1;
-    }
-    ms_buffer_free(&old);
-    return true;
+    return entry;
 }
 
 size_t ms_strings_add(struct ms_strings *strings, const char *text, size_t bytes, bool *added)
 {
+    const uint64_t hash = hash_of(text, bytes);
     const size_t start = strings->text.bytes;
     struct ms_string_part *part;
-    size_t *slot;
+    struct entry *entry;
     char *to;
 
     if (added) {
         *added = false;
     }
-    if (!make_room(strings)) {
+    if (!ms_table_reserve(&strings->numbers, sizeof(*entry))) {
         strings->text.failed = true;
         return 0;
     }
-    slot = slot_of(strings, text, bytes);
-    if (*slot) {
-        return *slot - 1;
+    entry = entry_of(strings, text, bytes, hash);
+    if (entry->hash != 0) {
+        return entry->number;
     }
     to = ms_buffer_extend(&strings->text, bytes + 1);
     part = to ? ms_buffer_extend(&strings->parts, sizeof(*part)) : NULL;
@@ -99,16 +77,17 @@ size_t ms_strings_add(struct ms_strings *strings, const char *text, size_t bytes
     memcpy(to, text, bytes);
     to[bytes] = '\0';
     *part = (struct ms_string_part){start, bytes};
-    *slot = ms_strings_count(strings);
+    ms_table_enter(&strings->numbers, entry, hash);
+    entry->number = ms_strings_count(strings) - 1;
     if (added) {
         *added = true;
     }
-    return *slot - 1;
+    return entry->number;
 }
 
 void ms_strings_free(struct ms_strings *strings)
 {
     ms_buffer_free(&strings->text);
     ms_buffer_free(&strings->parts);
-    ms_buffer_free(&strings->slots);
+    ms_table_free(&strings->numbers, sizeof(struct entry));
 }

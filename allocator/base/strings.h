@@ -7,11 +7,12 @@
 #include <stddef.h>
 
 #include "allocator/base/buffer.h"
+#include "allocator/base/table.h"
 
 struct ms_strings {
-    struct ms_buffer text;  /* all of them, each ended by a zero byte */
-    struct ms_buffer parts; /* struct ms_string_part, in the order of adding */
-    struct ms_buffer slots; /* size_t: number + 1 by hash, 0: free; a power of two of them */
+    struct ms_buffer text;   /* all of them, each ended by a zero byte */
+    struct ms_buffer parts;  /* struct ms_string_part, in the order of adding */
+    struct ms_table numbers; /* by the texts' hashes */
 };
 
 struct ms_string_part {

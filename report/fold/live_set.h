@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/base/table.h"
+
 struct ms_live {
     uint64_t key; /* 0: none */
     uint64_t addr, bytes;
@@ -18,11 +20,20 @@ struct ms_live {
     bool captured; /* born in an arena that a capture froze */
 };
 
-/* A hash table with linear probing, in pages of its own; at most half full. */
 struct ms_live_set {
-    struct ms_live *slots;
-    size_t room, used; /* room: a power of two, or 0 */
+    struct ms_table table; /* struct ms_live */
 };
+
+/* Slots, free ones (key 0) too: for walks over all. */
+static inline size_t ms_live_room(const struct ms_live_set *set)
+{
+    return set->table.room;
+}
+
+static inline struct ms_live *ms_live_at(const struct ms_live_set *set, size_t index)
+{
+    return ms_table_at(&set->table, sizeof(struct ms_live), index);
+}
 
 /* A place for the key, which is not 0, zeroed but for it; the one that it has where it has one.
  * Good until the next call. Null where there is no memory. */

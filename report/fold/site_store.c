@@ -43,10 +43,10 @@ static void store_device(const struct device *device, struct ms_buffer *out)
 
 static void store_live(const struct ms_live_set *live, struct ms_buffer *out)
 {
-    ms_words_put(out, live->used);
-    for (size_t i = 0; i < live->room; i++) {
-        if (live->slots[i].key != 0) {
-            ms_words_put_bytes(out, &live->slots[i], sizeof(live->slots[i]));
+    ms_words_put(out, live->table.used);
+    for (size_t i = 0; i < ms_live_room(live); i++) {
+        if (ms_live_at(live, i)->key != 0) {
+            ms_words_put_bytes(out, ms_live_at(live, i), sizeof(struct ms_live));
         }
     }
 }
@@ -203,8 +203,8 @@ bool ms_site_table_load(ms_site_table_t *table, struct ms_words_in *in)
 
 void ms_site_table_copy_live(const ms_site_table_t *table, struct ms_buffer *to)
 {
-    for (size_t i = 0; i < table->live.room; i++) {
-        const struct ms_live *live = &table->live.slots[i];
+    for (size_t i = 0; i < ms_live_room(&table->live); i++) {
+        const struct ms_live *live = ms_live_at(&table->live, i);
 
         if (live->key != 0 && live->key < PINNED_KEY) {
             ms_buffer_append(to, (const char *)live, sizeof(*live));

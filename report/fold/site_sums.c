@@ -606,8 +606,8 @@ static void settle_moves(struct ms_site_table *table)
         return;
     }
     ms_moves_sort(&table->moves);
-    for (size_t i = 0; i < table->live.room; i++) {
-        const struct ms_live *live = &table->live.slots[i];
+    for (size_t i = 0; i < ms_live_room(&table->live); i++) {
+        const struct ms_live *live = ms_live_at(&table->live, i);
         struct ms_site_moved moved = {0};
 
         if (live->key != 0 && live->key < PINNED_KEY) {
@@ -753,8 +753,8 @@ void ms_site_table_finish(ms_site_table_t *table)
 {
     settle_moves(table);
     judge_past(table, true);
-    for (size_t i = 0; i < table->live.room; i++) {
-        const struct ms_live *live = &table->live.slots[i];
+    for (size_t i = 0; i < ms_live_room(&table->live); i++) {
+        const struct ms_live *live = ms_live_at(&table->live, i);
         const bool is_block = live->key && !(live->key & (FORWARDED_KEY | PINNED_KEY));
         struct site *site =
             is_block ? ms_site_table_find(&table->devices[live->device], live->site) : NULL;

@@ -183,8 +183,8 @@ static void add_to_rows(const struct ms_map_segment *segment, struct row rows[MS
 static void add_set(const struct ms_survey_device *device, uint8_t index, struct row *rows,
                     const struct ms_live_set *set, enum what what)
 {
-    for (size_t i = 0; i < set->room; i++) {
-        const struct ms_live *live = &set->slots[i];
+    for (size_t i = 0; i < ms_live_room(set); i++) {
+        const struct ms_live *live = ms_live_at(set, i);
 
         if (live->key == 0 || live->device != index || live->addr == 0) {
             continue;

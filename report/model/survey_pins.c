@@ -43,8 +43,8 @@ static struct place *place_at(const struct ms_buffer *places, size_t index)
 
 static void gather(struct ms_buffer *places, const struct ms_live_set *set, uint8_t device)
 {
-    for (size_t i = 0; i < set->room; i++) {
-        const struct ms_live *live = &set->slots[i];
+    for (size_t i = 0; i < ms_live_room(set); i++) {
+        const struct ms_live *live = ms_live_at(set, i);
         const struct place place = {live->addr, live->bytes, live->site, ms_map_is_page(live)};
 
         if (live->key && live->device == device && live->addr && !live->captured &&

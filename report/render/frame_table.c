@@ -5,7 +5,10 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FIRST_SLOTS 1024
+struct entry {
+    uint64_t hash; /* not 0 */
+    size_t number;
+};
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
@@ -23,9 +26,11 @@ static uint64_t mix_text(uint64_t hash, const char *text)
 
 static uint64_t hash_of(const struct ms_frame *frame)
 {
-    return mix_text(
+    const uint64_t hash = mix_text(
         mix_text(mix_text(mix(frame->language, frame->line), frame->function), frame->file),
         frame->module);
+
+    return hash != 0 ? hash : 1;
 }
 
 static bool same_text(const char *a, const char *b)
@@ -40,66 +45,43 @@ static bool same(const struct ms_frame *a, const struct ms_frame *b)
            same_text(a->module, b->module);
 }
 
-/* Where the frame's number stands, or the free slot where it belongs. There is always a free one.
- */
-static size_t *slot_of(const struct ms_frame_table *table, const struct ms_frame *frame)
+/* The frame's entry, or the free slot where it belongs. */
+static struct entry *entry_of(const struct ms_frame_table *table, const struct ms_frame *frame,
+                              uint64_t hash)
 {
-    size_t *slots = (size_t *)table->slots.at;
-    const size_t mask = table->slots.bytes / sizeof(*slots) - 1;
-    size_t at = hash_of(frame) & mask;
+    struct entry *entry = ms_table_slot(&table->numbers, sizeof(*entry), hash);
 
-    while (slots[at] && !same(ms_frame_table_at(table, slots[at] - 1), frame)) {
-        at = (at + 1) & mask;
+    while (entry->hash != 0 && !same(ms_frame_table_at(table, entry->number), frame)) {
+        entry = ms_table_next(&table->numbers, sizeof(*entry), entry);
     }
-    return &slots[at];
-}
-
-/* At least half of the slots stay free. */
-static bool make_room(struct ms_frame_table *table)
-{
-    const size_t count = ms_frame_table_count(table);
-    const size_t slots = table->slots.bytes / sizeof(size_t);
-    struct ms_buffer old = table->slots;
-
-    if (2 * (count + 1) <= slots) {
-        return true;
-    }
-    table->slots = (struct ms_buffer){0};
-    if (!ms_buffer_extend(&table->slots, (slots ? 2 * slots : FIRST_SLOTS) * sizeof(size_t))) {
-        ms_buffer_free(&table->slots);
-        table->slots = old;
-        return false;
-    }
-    for (size_t i = 0; i < count; i++) {
-        *slot_of(table, ms_frame_table_at(table, i)) = i + 1;
-    }
-    ms_buffer_free(&old);
-    return true;
+    return entry;
 }
 
 size_t ms_frame_table_add(struct ms_frame_table *table, const struct ms_frame *frame)
 {
-    size_t *slot;
+    const uint64_t hash = hash_of(frame);
+    struct entry *entry;
     struct ms_frame *added;
 
-    if (!make_room(table)) {
+    if (!ms_table_reserve(&table->numbers, sizeof(*entry))) {
         return 0;
     }
-    slot = slot_of(table, frame);
-    if (*slot) {
-        return *slot - 1;
+    entry = entry_of(table, frame, hash);
+    if (entry->hash != 0) {
+        return entry->number;
     }
     added = ms_buffer_extend(&table->frames, sizeof(*added));
     if (!added) {
         return 0;
     }
     *added = *frame;
-    *slot = ms_frame_table_count(table);
-    return *slot - 1;
+    ms_table_enter(&table->numbers, entry, hash);
+    entry->number = ms_frame_table_count(table) - 1;
+    return entry->number;
 }
 
 void ms_frame_table_free(struct ms_frame_table *table)
 {
     ms_buffer_free(&table->frames);
-    ms_buffer_free(&table->slots);
+    ms_table_free(&table->numbers, sizeof(struct entry));
 }

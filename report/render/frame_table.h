@@ -6,12 +6,13 @@
 #include <stddef.h>
 
 #include "allocator/base/buffer.h"
+#include "allocator/base/table.h"
 #include "report/symbols/stacks.h"
 
 struct ms_frame_table {
     struct ms_buffer
         frames; /* struct ms_frame, in the order of adding; their strings are not owned */
-    struct ms_buffer slots; /* size_t: number + 1 by hash, 0: free; a power of two of them */
+    struct ms_table numbers; /* by the frames' hashes */
 };
 
 /* The frame's number, the same for every frame that reads the same. Without memory for one more:

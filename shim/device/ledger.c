@@ -1,106 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger: open addressing in shards, so that threads on different addresses rarely meet. */
+/* The ledger: hash tables in shards, so that threads on different addresses rarely meet. */
 #include "shim/device/ledger.h"
 
-#include <stdlib.h>
-
 #include "allocator/base/lock.h"
+#include "allocator/base/table.h"
 
-#define SHARDS           64u
-#define FIRST_SLOTS      64u
-#define FULL_NUMERATOR   3u /* a shard grows when three quarters of its slots are taken */
-#define FULL_DENOMINATOR 4u
+#define SHARDS 64u
 
 struct shard {
     ms_lock_t lock;
-    struct ms_grant *slots; /* name 0: free */
-    size_t slot_count;      /* a power of two, 0 before the first grant */
-    size_t used;
+    struct ms_table grants; /* struct ms_grant, by name; those of other spaces too */
 };
 
 static struct shard shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = MS_LOCK_INIT(LEDGER)}};
 
-static inline uint64_t mix(enum ms_space space, uint64_t name)
+static struct shard *shard_of(uint64_t name)
 {
-    uint64_t h = name ^ ((uint64_t)space << 60);
-    h ^= h >> 33;
-    h *= 0xff51afd7ed558ccdULL;
-    h ^= h >> 33;
-    return h;
+    return &shards[name * UINT64_C(0x9e3779b97f4a7c15) >> 58];
 }
 
-static struct shard *shard_of(uint64_t hash)
+/* The grant, or the free slot where it belongs. The table has room. */
+static inline struct ms_grant *grant_of(const struct shard *shard, enum ms_space space,
+                                        uint64_t name)
 {
-    return &shards[hash >> 58];
-}
-
-static inline size_t place_of(const struct shard *shard, enum ms_space space, uint64_t name,
-                              uint64_t hash)
-{
-    size_t i = hash & (shard->slot_count - 1);
-    while (shard->slots[i].name != 0 &&
-           (shard->slots[i].name != name || shard->slots[i].space != space)) {
-        i = (i + 1) & (shard->slot_count - 1);
+    struct ms_grant *grant = ms_table_slot(&shard->grants, sizeof *grant, name);
+    while (grant->name != 0 && grant->space != space) {
+        grant = ms_table_next(&shard->grants, sizeof *grant, grant);
     }
-    return i;
-}
-
-static __attribute__((noinline, cold)) bool grow(struct shard *shard)
-{
-    struct shard wider = {.slot_count = shard->slot_count ? shard->slot_count * 2 : FIRST_SLOTS};
-    wider.slots = calloc(wider.slot_count, sizeof *wider.slots);
-    if (!wider.slots) {
-        return false;
-    }
-    for (size_t i = 0; i < shard->slot_count; i++) {
-        const struct ms_grant *old = &shard->slots[i];
-        if (old->name != 0) {
-            wider.slots[place_of(&wider, old->space, old->name, mix(old->space, old->name))] = *old;
-        }
-    }
-    free(shard->slots);
-    shard->slots = wider.slots;
-    shard->slot_count = wider.slot_count;
-    return true;
+    return grant;
 }
 
 bool ms_ledger_put(const struct ms_grant *grant, struct ms_grant *displaced)
 {
     displaced->name = 0;
-    uint64_t hash = mix(grant->space, grant->name);
-    struct shard *shard = shard_of(hash);
+    struct shard *shard = shard_of(grant->name);
     ms_lock_acquire(&shard->lock);
-    bool room = (shard->used + 1) * FULL_DENOMINATOR <= shard->slot_count * FULL_NUMERATOR;
-    if (!room) {
-        room = grow(shard);
-    }
+    bool room = ms_table_reserve(&shard->grants, sizeof *grant);
     if (room) {
-        size_t i = place_of(shard, grant->space, grant->name, hash);
-        if (shard->slots[i].name != 0) {
-            *displaced = shard->slots[i];
+        struct ms_grant *slot = grant_of(shard, grant->space, grant->name);
+        if (slot->name != 0) {
+            *displaced = *slot;
         } else {
-            shard->used++;
+            ms_table_enter(&shard->grants, slot, grant->name);
         }
-        shard->slots[i] = *grant;
+        *slot = *grant;
     }
     ms_lock_release(&shard->lock);
     return room;
-}
-
-/* Closes the gap at i: every grant behind it that would no longer be found moves up. */
-static void remove_at(struct shard *shard, size_t i)
-{
-    size_t mask = shard->slot_count - 1;
-    size_t gap = i;
-    for (size_t j = (i + 1) & mask; shard->slots[j].name != 0; j = (j + 1) & mask) {
-        size_t home = mix(shard->slots[j].space, shard->slots[j].name) & mask;
-        if (((j - home) & mask) >= ((j - gap) & mask)) {
-            shard->slots[gap] = shard->slots[j];
-            gap = j;
-        }
-    }
-    shard->slots[gap].name = 0;
-    shard->used--;
 }
 
 static inline bool find(enum ms_space space, uint64_t name, struct ms_grant *out, bool take)
@@ -108,18 +54,17 @@ static inline bool find(enum ms_space space, uint64_t name, struct ms_grant *out
     if (name == 0) {
         return false;
     }
-    uint64_t hash = mix(space, name);
-    struct shard *shard = shard_of(hash);
+    struct shard *shard = shard_of(name);
     bool found = false;
     ms_lock_acquire(&shard->lock);
-    if (shard->slot_count != 0) {
-        size_t i = place_of(shard, space, name, hash);
-        found = shard->slots[i].name != 0;
+    if (shard->grants.room != 0) {
+        struct ms_grant *grant = grant_of(shard, space, name);
+        found = grant->name != 0;
         if (found && out) {
-            *out = shard->slots[i];
+            *out = *grant;
         }
         if (found && take) {
-            remove_at(shard, i);
+            ms_table_remove(&shard->grants, sizeof *grant, grant);
         }
     }
     ms_lock_release(&shard->lock);
@@ -138,12 +83,11 @@ bool ms_ledger_find(enum ms_space space, uint64_t name, struct ms_grant *out)
 
 bool ms_ledger_mark_arena(enum ms_space space, uint64_t name, struct ms_grant *out)
 {
-    uint64_t hash = mix(space, name);
-    struct shard *shard = shard_of(hash);
+    struct shard *shard = shard_of(name);
     bool marked = false;
     ms_lock_acquire(&shard->lock);
-    if (name != 0 && shard->slot_count != 0) {
-        struct ms_grant *grant = &shard->slots[place_of(shard, space, name, hash)];
+    if (name != 0 && shard->grants.room != 0) {
+        struct ms_grant *grant = grant_of(shard, space, name);
         marked = grant->name != 0 && !grant->arena;
         if (marked) {
             grant->arena = true;
@@ -162,10 +106,11 @@ size_t ms_ledger_sweep(bool (*match)(void *ctx, const struct ms_grant *grant), v
         struct shard *shard = &shards[s];
         ms_lock_acquire(&shard->lock);
         size_t i = 0;
-        while (i < shard->slot_count && taken < count) {
-            if (shard->slots[i].name != 0 && match(ctx, &shard->slots[i])) {
-                out[taken++] = shard->slots[i];
-                remove_at(shard, i); /* another may have moved into i: look at it again */
+        while (i < shard->grants.room && taken < count) {
+            struct ms_grant *grant = ms_table_at(&shard->grants, sizeof *grant, i);
+            if (grant->name != 0 && match(ctx, grant)) {
+                out[taken++] = *grant;
+                ms_table_remove(&shard->grants, sizeof *grant, grant); /* i may have another now */
             } else {
                 i++;
             }
