@@ -51,6 +51,9 @@ static void note_oom(struct pass *pass, size_t index)
     ms_sampler_pass(sampler, pass->survey->bucket_ns, oom->time_ns);
     to->known = true;
     memcpy(to->kind_bytes, sampler->kind_bytes, sizeof(to->kind_bytes));
+    if (oom == ms_model_fatal_oom(pass->model)) {
+        ms_sampler_note_fatal(sampler, oom->record.state.requested_bytes);
+    }
     if (index + MS_SURVEY_OOMS >= ms_model_oom_count(pass->model)) {
         ms_sampler_moment(sampler, MS_MOMENT_OOM, oom->time_ns, index);
     }

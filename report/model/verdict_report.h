@@ -24,7 +24,6 @@ struct ms_judgement {
     const struct ms_growing_site *growing; /* MS_VERDICT_GROWTH: the site that grew most */
     uint64_t grown_bytes;                  /* by all sites that grow */
     double fitting_factor;  /* of this batch that would have fitted, estimated; 0: not known */
-    bool factor_is_bound;   /* more would not have: the step had not asked for all it needs */
     uint64_t further_steps; /* MS_VERDICT_GROWTH: that the device would have lasted without a cap */
 };
 
