@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds call sites whose live bytes rise from step to step: a robust line through samples. */
+/* Finds call sites whose live bytes rise from step to step: a robust line through samples, or what
+ * is left of rounds. */
 #include "report/model/growth.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PARTS       6u   /* of the time that something grows, at most: it has to rise in each */
-#define PART        4u   /* steps of a part, at least */
-#define WORTH_SPLIT 0.25 /* what is left of the squared error where there are two lines */
-#define MOST_SPLITS 8
-#define NORMAL      1.4826 /* of a median deviation: a standard deviation */
-#define CONFIDENCE  1.96
-#define CLEARLY     5 /* so many errors away from 0: there are many sites to be wrong about */
+#define PARTS         6u   /* of the time that something grows, at most: it has to rise in each */
+#define PART          4u   /* steps of a part, at least */
+#define WORTH_SPLIT   0.25 /* what is left of the squared error where there are two lines */
+#define MOST_SPLITS   8
+#define NORMAL        1.4826 /* of a median deviation: a standard deviation */
+#define CONFIDENCE    1.96
+#define FEWEST_ROUNDS 2u
+#define CLEARLY       5 /* so many errors away from 0: there are many sites to be wrong about */
 
 /* ---- a robust line ---- */
 
@@ -217,4 +219,44 @@ bool ms_growth_find(const uint64_t *x, const uint64_t *bytes, size_t count, stru
     return slope->bytes_per_step > CLEARLY * slope->error &&
            grown >
                3 * spread_around(x + first, bytes + first, count - first, slope->bytes_per_step);
+}
+
+/* ---- by what is left of rounds ---- */
+
+static bool like_each_other(const struct ms_kept_round *rounds, size_t count)
+{
+    uint64_t all = 0, most = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        all += rounds[i].bytes;
+        most = rounds[i].bytes > most ? rounds[i].bytes : most;
+    }
+    return most <= all / 4 * 3 && rounds[count - 1].bytes >= all / (4 * count);
+}
+
+/* Not longer ago than it has ever been from one round to the next. */
+static bool goes_on(const struct ms_kept_round *rounds, size_t count, uint64_t now)
+{
+    uint64_t longest = 1;
+
+    for (size_t i = 1; i < count; i++) {
+        const uint64_t apart = rounds[i].round - rounds[i - 1].round;
+
+        longest = apart > longest ? apart : longest;
+    }
+    return now <= rounds[count - 1].round + longest;
+}
+
+bool ms_growth_of_rounds(const struct ms_kept_round *rounds, size_t count, uint64_t now,
+                         size_t *first, enum ms_growth_degree *degree)
+{
+    for (*first = 0; *first <= 1 && *first + FEWEST_ROUNDS <= count; ++*first) {
+        const size_t left = count - *first;
+
+        if (like_each_other(rounds + *first, left) && goes_on(rounds + *first, left, now)) {
+            *degree = left >= MS_GROWTH_FEWEST ? MS_GROWTH_SEEN : MS_GROWTH_LIKELY;
+            return true;
+        }
+    }
+    return false;
 }

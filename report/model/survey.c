@@ -24,6 +24,7 @@ struct pass {
     struct ms_map *map;           /* null: addresses are not asked for */
     struct ms_recorder *recorder; /* null: no recording is asked for */
     uint64_t read_events;
+    struct ms_rounds rounds;
     uint32_t births;
     uint64_t event; /* the number of the next one */
     size_t next_oom;
@@ -52,7 +53,7 @@ static void note_oom(struct pass *pass, size_t index)
     to->known = true;
     memcpy(to->kind_bytes, sampler->kind_bytes, sizeof(to->kind_bytes));
     if (oom == ms_model_fatal_oom(pass->model)) {
-        ms_sampler_note_fatal(sampler, oom->record.state.requested_bytes);
+        ms_sampler_note_kept(sampler, &pass->live, oom->time_ns);
     }
     if (index + MS_SURVEY_OOMS >= ms_model_oom_count(pass->model)) {
         ms_sampler_moment(sampler, MS_MOMENT_OOM, oom->time_ns, index);
@@ -94,6 +95,9 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
     }
     if (event->kind == MS_EVENT_BLOCK_ALLOC || event->kind == MS_EVENT_TENSOR_ALLOC) {
         birth = pass->births++;
+        if (ms_site_table_recorded(pass->model->sites, birth) != MS_RECORDED_ARENA) {
+            ms_rounds_birth(&pass->rounds, pass->model, event->site);
+        }
     }
     if (!sampler || !ms_event_has_device(event)) {
         return;
@@ -153,6 +157,7 @@ static void adopt(struct pass *pass)
 
         if (sampler) {
             ms_sampler_adopt(sampler, &pass->live, live);
+            ms_rounds_begin(&pass->rounds, live->born_phase);
         }
     }
 }
@@ -318,6 +323,8 @@ static bool begin_devices(struct pass *pass)
             return false;
         }
         to->used = true;
+        pass->samplers[i].rounds = &pass->rounds;
+        pass->rounds.tensors |= pass->model->devices[i].sums.tensor_allocations > 0;
         ms_survey_set_clock(pass->model, &to->growth);
     }
     return ms_model_oom_count(pass->model) == 0 ||

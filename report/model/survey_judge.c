@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What grew. */
+/* What grew, and what a larger batch would need. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/model/leaks.h"
 #include "report/model/survey_state.h"
+#include "report/read/batch.h"
 
 #define NS_PER_HOUR 3.6e12
 #define MOST_STEPS  9007199254740992.0 /* 2^53 */
 #define TIME_PARTS  128u               /* where no steps are known */
 #define QUARTERS    4u
+
+/* Growth that is worth a line: one part of the cap in so many, or a cap that is met within so many
+ * times the steps of the run. */
+#define WORTH_OF_CAP 1000u
+#define WORTH_STEPS  1000u
 
 /* ---- where steps lie ---- */
 
@@ -71,11 +78,22 @@ void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth)
 
 /* ---- growth ---- */
 
+/* What a framework has cached beside its tensors it gives back before the cap is met. */
+static uint64_t most_needed(const struct ms_aggregate *sums)
+{
+    const struct ms_counters *at_peak = ms_aggregate_at_peak(sums);
+    const uint64_t charged = ms_counters_charged(at_peak), reserved = ms_counters_reserved(at_peak);
+    const uint64_t needed =
+        ms_aggregate_peak_live(sums).live_bytes + (charged > reserved ? charged - reserved : 0);
+
+    return needed < sums->peak_charged.charged_bytes ? needed : sums->peak_charged.charged_bytes;
+}
+
 static uint64_t cap_at(const struct ms_sampler *sampler, double bytes_per_step)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
     const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;
-    const uint64_t cap = sums->now.cap_bytes, charged = sums->peak_charged.charged_bytes;
+    const uint64_t cap = sums->now.cap_bytes, charged = most_needed(sums);
 
     if (clock->by_time || clock->count == 0 || cap == 0 || bytes_per_step <= 0) {
         return 0;
@@ -100,8 +118,8 @@ static int by_slope(const void *a, const void *b)
 {
     const struct ms_growing_site *left = a, *right = b;
 
-    if (left->bytes_per_step != right->bytes_per_step) {
-        return left->bytes_per_step > right->bytes_per_step ? -1 : 1;
+    if (left->bytes_per_round != right->bytes_per_round) {
+        return left->bytes_per_round > right->bytes_per_round ? -1 : 1;
     }
     return left->site < right->site ? -1 : left->site > right->site;
 }
@@ -124,11 +142,14 @@ static void take_site(const struct ms_sampler *sampler, uint32_t id, struct ms_b
     if (row) {
         *row = (struct ms_growing_site){
             .site = id,
+            .path_site = site->path_site ? site->path_site : id,
             .kind = site->kind,
-            .bytes_per_step = slope.bytes_per_step,
+            .degree = MS_GROWTH_SEEN,
+            .round = clock->by_time ? MS_ROUND_TIME : MS_ROUND_STEP,
+            .bytes_per_round = slope.bytes_per_step,
             .error = slope.error,
             .bytes_per_hour = per_hour(clock, &slope),
-            .since_step = clock->step[slope.first],
+            .since_step = clock->by_time ? 0 : clock->step[slope.first],
             .since_ns = clock->time_ns[slope.first],
             .grown_bytes = samples[last] - samples[slope.first],
             .cap_at_step = cap_at(sampler, slope.bytes_per_step),
@@ -147,11 +168,10 @@ static void take_whole(struct ms_sampler *sampler)
     }
 }
 
-void ms_survey_judge_growth(struct ms_sampler *sampler)
+/* Those whose bytes were seen to rise where steps begin. */
+static void take_seen(struct ms_sampler *sampler, struct ms_buffer *growing)
 {
     struct ms_growth *growth = &sampler->to->growth;
-    struct ms_buffer growing = {0};
-    double together = 0;
 
     /* Steps that the records did not reach. */
     growth->clock.count = sampler->next_sample;
@@ -163,20 +183,176 @@ void ms_survey_judge_growth(struct ms_sampler *sampler)
     take_whole(sampler);
     for (uint32_t id = 0; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
         if (sampler->sites[id].samples > 0) {
-            take_site(sampler, id, &growing);
+            take_site(sampler, id, growing);
         }
     }
-    growth->count = growing.bytes / sizeof(struct ms_growing_site);
-    if (growth->count > 0) {
-        qsort(growing.at, growth->count, sizeof(struct ms_growing_site), by_slope);
+}
+
+static bool is_among(const struct ms_buffer *growing, uint32_t site)
+{
+    const struct ms_growing_site *rows = (const struct ms_growing_site *)growing->at;
+
+    for (size_t i = 0; i < growing->bytes / sizeof(*rows); i++) {
+        if (rows[i].site == site) {
+            return true;
+        }
     }
-    for (size_t i = 0; i < growth->count; i++) {
-        together += ((const struct ms_growing_site *)growing.at)[i].bytes_per_step;
+    return false;
+}
+
+/* And those of which something is left of each round. Rounds tell more than parts of equal time. */
+static void take_kept(const struct ms_sampler *sampler, struct ms_buffer *growing)
+{
+    const struct ms_growing_site *kept = (const struct ms_growing_site *)sampler->kept.at;
+
+    if (sampler->to->growth.clock.by_time && sampler->kept.bytes > 0) {
+        growing->bytes = 0;
+    }
+    for (size_t i = 0; i < sampler->kept.bytes / sizeof(*kept); i++) {
+        if (!is_among(growing, kept[i].site)) {
+            ms_buffer_append(growing, (const char *)&kept[i], sizeof(kept[i]));
+        }
+    }
+}
+
+/* A reader is told of what matters: a part of the cap, or of what will be met. */
+static bool is_negligible(const struct ms_sampler *sampler, const struct ms_leak *leak)
+{
+    const struct ms_growth_clock *clock = &sampler->to->growth.clock;
+    const uint64_t cap = sampler->model->devices[sampler->device].sums.now.cap_bytes;
+    const uint64_t steps = clock->count > 0 ? clock->step[clock->count - 1] : 0;
+
+    return leak->all.grown_bytes < cap / WORTH_OF_CAP &&
+           (leak->all.cap_at_step == 0 || leak->all.cap_at_step > WORTH_STEPS * steps);
+}
+
+static void take_leaks(struct ms_sampler *sampler, const struct ms_growing_site *rows, size_t count)
+{
+    struct ms_growth *growth = &sampler->to->growth;
+
+    growth->leak_count = ms_leaks_find(sampler->model, sampler->device, rows, count, growth->leaks);
+    for (size_t i = 0; i < growth->leak_count; i++) {
+        struct ms_leak *leak = &growth->leaks[i];
+
+        leak->all.cap_at_step =
+            leak->all.round == MS_ROUND_STEP ? cap_at(sampler, leak->all.bytes_per_round) : 0;
+        leak->negligible = is_negligible(sampler, leak);
+    }
+}
+
+void ms_survey_judge_growth(struct ms_sampler *sampler)
+{
+    struct ms_growth *growth = &sampler->to->growth;
+    struct ms_buffer growing = {0};
+    double together = 0;
+
+    take_seen(sampler, &growing);
+    take_kept(sampler, &growing);
+
+    const struct ms_growing_site *rows = (const struct ms_growing_site *)growing.at;
+    const size_t count = growing.bytes / sizeof(*rows);
+
+    if (count > 0) {
+        qsort(growing.at, count, sizeof(*rows), by_slope);
+    }
+    for (size_t i = 0; i < count; i++) {
+        together += rows[i].round == MS_ROUND_STEP ? rows[i].bytes_per_round : 0;
     }
     growth->cap_at_step = cap_at(sampler, together);
-    growth->count = growth->count < MS_GROWING_SITES ? growth->count : MS_GROWING_SITES;
-    if (growth->count > 0) {
-        memcpy(growth->sites, growing.at, growth->count * sizeof(struct ms_growing_site));
+    take_leaks(sampler, rows, count);
+    growth->count = count < MS_GROWING_SITES ? count : MS_GROWING_SITES;
+    if (count > 0) {
+        memcpy(growth->sites, rows, growth->count * sizeof(*rows));
     }
     ms_buffer_free(&growing);
+}
+
+/* ---- headroom ---- */
+
+static const uint32_t quarters[MS_HEADROOM_FACTORS] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128};
+
+uint64_t ms_headroom_factor_ppm(size_t index)
+{
+    return index < MS_HEADROOM_FACTORS ? quarters[index] * UINT64_C(250000) : 0;
+}
+
+void ms_sampler_note_headroom(struct ms_sampler *sampler)
+{
+    const uint64_t fixed = sampler->live_bytes - sampler->scaling_bytes;
+    uint64_t *peak_bytes = sampler->to->headroom.peak_bytes;
+
+    sampler->risen = false;
+    if (sampler->live_bytes > sampler->highest_ever) {
+        sampler->highest_ever = sampler->live_bytes;
+        sampler->fixed_at_peak = fixed;
+        sampler->scaling_at_peak = sampler->scaling_bytes;
+    }
+    for (size_t i = 0; i < MS_HEADROOM_FACTORS; i++) {
+        const uint64_t bytes = fixed + sampler->scaling_bytes / QUARTERS * quarters[i];
+
+        peak_bytes[i] = bytes > peak_bytes[i] ? bytes : peak_bytes[i];
+    }
+}
+
+static const char *why_unknown(const struct ms_sampler *sampler)
+{
+    const struct ms_model *model = sampler->model;
+
+    if (model->first_detail_ns != 0) {
+        return "the trace's beginning is gone";
+    }
+    if (ms_definitions_sampling_bytes(model->definitions) > 0) {
+        return "sampled: most allocations have no call site";
+    }
+    if (model->recurrence.passes == 0) {
+        return "no backward pass was seen";
+    }
+    if (sampler->scaling_at_peak == 0) {
+        return "nothing that follows the batch was live at the peak";
+    }
+    return NULL;
+}
+
+/* Between two factors that are known the peak lies below the line from one to the other. */
+static void find_largest(struct ms_headroom *headroom, uint64_t room_bytes)
+{
+    size_t i = 0;
+
+    while (i < MS_HEADROOM_FACTORS && headroom->peak_bytes[i] <= room_bytes) {
+        i++;
+    }
+    headroom->unbounded = i == MS_HEADROOM_FACTORS;
+    if (i == 0) {
+        return;
+    }
+
+    const double below = (double)quarters[i - 1] / QUARTERS;
+
+    headroom->largest_factor = below;
+    if (!headroom->unbounded) {
+        const uint64_t low = headroom->peak_bytes[i - 1], high = headroom->peak_bytes[i];
+        const double part = (double)(room_bytes - low) / (double)(high - low);
+
+        headroom->largest_factor += part * ((double)quarters[i] / QUARTERS - below);
+    }
+    headroom->largest_batch = (uint64_t)(headroom->largest_factor * (double)headroom->batch);
+}
+
+void ms_survey_judge_headroom(struct ms_sampler *sampler)
+{
+    const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;
+    const struct ms_counters *at_peak = ms_aggregate_at_peak(sums);
+    const uint64_t charged = ms_counters_charged(at_peak), reserved = ms_counters_reserved(at_peak);
+    struct ms_headroom *headroom = &sampler->to->headroom;
+
+    headroom->why = why_unknown(sampler);
+    headroom->known = !headroom->why;
+    headroom->batch = ms_batch_samples(sampler->model->header.options);
+    headroom->persistent_bytes = sampler->fixed_at_peak;
+    headroom->per_step_bytes = sampler->scaling_at_peak;
+    headroom->beside_bytes = charged > reserved ? charged - reserved : 0;
+    headroom->cap_bytes = sums->now.cap_bytes;
+    if (headroom->known && headroom->cap_bytes > headroom->beside_bytes) {
+        find_largest(headroom, headroom->cap_bytes - headroom->beside_bytes);
+    }
 }

@@ -29,6 +29,7 @@ void ms_sampler_end(struct ms_sampler *sampler)
 {
     free(sampler->sites);
     ms_buffer_free(&sampler->samples);
+    ms_buffer_free(&sampler->kept);
 }
 
 /* ---- kinds ---- */
@@ -69,6 +70,9 @@ static __attribute__((noinline, cold)) void judge(const struct ms_sampler *sampl
         site->scaling |= (uint32_t)follows_batch((enum ms_kind)site->kinds[told], told, doing)
                          << told;
     }
+    site->backward = ms_definitions_site(model->definitions, id) &&
+                     !ms_definitions_site(model->definitions, id)->python &&
+                     doing == MS_DOING_BACKWARD;
     site->judged = true;
 }
 
@@ -151,7 +155,12 @@ void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
         born->born_ns = time_ns;
         born->site = event->site < sampler->site_count ? event->site : 0;
         born->birth = birth;
+        born->born_phase = sampler->rounds->phase;
+        born->born_epoch = sampler->rounds->calls;
         born->device = sampler->device;
+    }
+    if (site->backward) {
+        site->path_site = sampler->rounds->backward_site;
     }
     count_size(sampler->to, event->bytes);
     keep(sampler, site);
@@ -200,6 +209,9 @@ void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
     take(&sampler->kind_bytes[site->kinds[told]], died.bytes);
     take(&sampler->live_bytes, died.bytes);
     take(&sampler->scaling_bytes, site->scaling >> told & 1 ? died.bytes : 0);
+    if (died.key && ms_rounds_let_go(sampler->rounds, &died)) {
+        site->let_go_bytes += died.bytes;
+    }
     if (died.key && died.birth + 1 == sampler->newest) {
         note_temporary(sampler, site, &died, time_ns);
     }
@@ -282,6 +294,7 @@ void ms_sampler_adopt(struct ms_sampler *sampler, struct ms_live_set *live,
     }
     *adopted = *known;
     adopted->site = known->site < sampler->site_count ? known->site : 0;
+    adopted->born_epoch = 0; /* before any call that the records tell of */
     unknown->bytes -= known->bytes;
     take(&sampler->kind_bytes[unknown->kinds[MS_RECORDED_NOTHING]], known->bytes);
     keep(sampler, site);

@@ -9,14 +9,27 @@
 #include "report/model/model.h"
 #include "report/model/survey.h"
 
+/* Where in the run's rounds the records stand: over all devices. */
+struct ms_rounds {
+    uint32_t phase; /* as steps.h has it */
+    uint32_t calls; /* of a model, so far */
+    bool calling;
+    bool tensors;           /* they are told of, else only what a framework keeps for them */
+    uint32_t site;          /* that asked last */
+    uint32_t backward_site; /* the Python that called autograd last; 0: not seen */
+};
+
 /* One call site on the device. */
 struct ms_sampled_site {
     uint64_t bytes;                  /* live now */
     uint64_t kept_epoch, kept_bytes; /* what it held at the slice's highest moment: see keep */
     uint64_t temporaries, temporary_bytes, temporary_ns;
-    uint32_t samples; /* its row of the sampler's samples, + 1; 0: none */
-    uint32_t scaling; /* a bit for each of what ms_site_table_recorded returns */
+    uint64_t let_go_bytes; /* that were freed after rounds, as from a queue that has its length */
+    uint32_t path_site;    /* of a worker of autograd: who called autograd */
+    uint32_t samples;      /* its row of the sampler's samples, + 1; 0: none */
+    uint32_t scaling;      /* a bit for each of what ms_site_table_recorded returns */
     bool judged;
+    bool backward;                    /* on a worker of autograd, which has no Python */
     uint8_t kind;                     /* of what is not told otherwise */
     uint8_t kinds[MS_RECORDED_COUNT]; /* by what ms_site_table_recorded returns */
 };
@@ -37,15 +50,14 @@ struct ms_sampler {
     uint64_t highest_bytes; /* in the bucket */
     uint64_t slice_bytes, slice_ns;
     uint64_t epoch;
-    bool rising;           /* live bytes have not fallen since they were the bucket's highest */
-    bool risen;            /* nor since headroom was looked at */
-    uint64_t highest_ever; /* of live bytes */
-
-    /* See survey_headroom.c; at the out-of-memory that ended the run, if one did. */
-    uint64_t passing_bytes[MS_HEADROOM_FACTORS];
-    uint64_t kinds_at_end[MS_KIND_COUNT], kept_at_end;
+    bool rising; /* live bytes have not fallen since they were the bucket's highest */
+    bool risen;  /* nor since headroom was looked at */
+    uint64_t fixed_at_peak, scaling_at_peak, highest_ever;
 
     uint32_t newest; /* the last birth's number, + 1 */
+
+    const struct ms_rounds *rounds;
+    struct ms_buffer kept; /* struct ms_growing_site: by what rounds left when memory ran out */
 
     size_t next_sample;
     struct ms_buffer samples; /* uint64_t[clock.count], by site */
@@ -100,22 +112,30 @@ void ms_sampler_moment(struct ms_sampler *sampler, enum ms_moment_kind kind, uin
 /* After the last record. */
 void ms_sampler_finish(struct ms_sampler *sampler, uint64_t bucket_ns);
 
-/* ---- survey_judge.c: what grew ---- */
+/* ---- survey_rounds.c: what is left of rounds ---- */
+
+/* Memory is asked for, before ms_sampler_alloc of it. */
+void ms_rounds_birth(struct ms_rounds *rounds, const struct ms_model *model, uint32_t site);
+
+/* Whether what is freed now had been kept: over a whole round, or from call to call. */
+bool ms_rounds_let_go(const struct ms_rounds *rounds, const struct ms_live *died);
+
+/* The records begin in that phase, or later. */
+void ms_rounds_begin(struct ms_rounds *rounds, uint32_t phase);
+
+/* Memory has run out, for good. */
+void ms_sampler_note_kept(struct ms_sampler *sampler, const struct ms_live_set *live,
+                          uint64_t time_ns);
+
+/* ---- survey_judge.c: what it all means ---- */
 
 /* Where steps lie. */
 void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth);
 
 void ms_survey_judge_growth(struct ms_sampler *sampler);
-
-/* ---- survey_headroom.c: what a larger batch would need ---- */
+void ms_survey_judge_headroom(struct ms_sampler *sampler);
 
 /* At a local maximum of live bytes. */
 void ms_sampler_note_headroom(struct ms_sampler *sampler);
-
-/* At the out-of-memory that ended the run. */
-void ms_sampler_note_fatal(struct ms_sampler *sampler, uint64_t requested_bytes);
-
-/* After growth is judged. */
-void ms_survey_judge_headroom(struct ms_sampler *sampler);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "allocator/base/units.h"
+#include "report/model/leaks.h"
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
 
@@ -149,7 +150,7 @@ uint64_t ms_step_at(const struct ms_model *model, uint64_t time_ns)
     while (before < count && begins[before] <= time_ns) {
         before++;
     }
-    return before + (before > 0 && time_ns > found->ended_ns);
+    return before;
 }
 
 size_t ms_judged_fatal(const struct ms_model *model)
@@ -161,22 +162,21 @@ size_t ms_judged_fatal(const struct ms_model *model)
 
 /* ---- growth ---- */
 
+/* Where anything grows that is worth a word. */
 static const struct ms_growth *growth_of(const struct ms_model *model, uint64_t device)
 {
     const struct ms_growth *growth = model->survey ? &model->survey->devices[device].growth : NULL;
 
-    return growth && growth->known && growth->count > 0 ? growth : NULL;
+    return growth && growth->leak_count > 0 && !growth->leaks[0].negligible ? growth : NULL;
 }
 
-/* What all sites together have grown by, and their pace. */
-static uint64_t grown_bytes(const struct ms_growth *growth, double *bytes_per_step)
+static double bytes_per_step(const struct ms_growth *growth)
 {
-    uint64_t bytes = 0;
+    double bytes = 0;
 
-    *bytes_per_step = 0;
-    for (size_t i = 0; i < growth->count; i++) {
-        bytes += growth->sites[i].grown_bytes;
-        *bytes_per_step += growth->sites[i].bytes_per_step;
+    for (size_t i = 0; i < growth->leak_count; i++) {
+        bytes +=
+            growth->leaks[i].all.round == MS_ROUND_STEP ? growth->leaks[i].all.bytes_per_round : 0;
     }
     return bytes;
 }
@@ -194,69 +194,92 @@ static uint64_t further(const struct ms_oom_state *state, uint64_t short_bytes,
                : 0;
 }
 
-static void say_growth(const struct ms_model *model, const struct ms_growth *growth,
-                       struct ms_judgement *judgement)
+/* "growth: train.py:143 in train (and 4 other call sites) has kept 80.0 MiB more every step" */
+static void say_growth(const struct ms_model *model, const struct ms_leak *leak, char *text,
+                       size_t text_bytes)
 {
-    const struct ms_growing_site *site = judgement->growing;
-    struct ms_buffer line = {0};
-    char more[64] = "";
+    struct ms_buffer line = {0}, pace = {0};
 
-    ms_site_add_line(model, site->site, &line);
+    ms_leak_add_line(model, leak, &line);
     ms_buffer_append(&line, "", 1);
-    if (growth->count > 1) {
-        (void)snprintf(more, sizeof(more), " (and %zu other call site%s)", growth->count - 1,
-                       growth->count > 2 ? "s" : "");
-    }
-    if (growth->clock.by_time) {
-        (void)snprintf(judgement->why, sizeof(judgement->why),
-                       "growth: %.300s%s keeps more and more, %s an hour",
-                       line.failed ? "?" : line.at, more, MS_BYTES((uint64_t)site->bytes_per_hour));
-    } else {
-        (void)snprintf(judgement->why, sizeof(judgement->why),
-                       "growth: %.300s%s has kept %s more every step since step %s",
-                       line.failed ? "?" : line.at, more, MS_BYTES((uint64_t)site->bytes_per_step),
-                       MS_COUNT(site->since_step));
-    }
+    ms_leak_add_pace(leak, &pace);
+    ms_buffer_append(&pace, "", 1);
+    (void)snprintf(text, text_bytes, "%sgrowth: %.300s %s",
+                   leak->all.degree == MS_GROWTH_LIKELY ? "likely " : "",
+                   line.failed ? "?" : line.at, pace.failed ? "keeps more and more" : pace.at);
     ms_buffer_free(&line);
+    ms_buffer_free(&pace);
 }
 
-/* What an optimizer asks for is of the step that it ends. */
-static uint64_t step_of(const struct ms_model *model, const struct ms_model_oom *oom)
-{
-    const enum ms_doing doing =
-        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing;
-    const bool ends = doing == MS_DOING_OPTIMIZER || doing == MS_DOING_STEP;
-    const uint64_t ended_ns = model->recurrence.ended_ns;
+/* ---- what would have fitted ---- */
 
-    return ms_step_at(model, ends && oom->time_ns > ended_ns ? ended_ns : oom->time_ns);
+/* Parameters and what goes with them stay whatever the batch; all else follows it, and so does the
+ * request. Kinds that only later steps would tell count as following. */
+static double factor_at(const struct ms_survey_moment *moment, const struct ms_oom_state *state)
+{
+    const uint64_t stays = moment->kind_bytes[MS_KIND_PARAMETERS] +
+                           moment->kind_bytes[MS_KIND_GRADIENTS] +
+                           moment->kind_bytes[MS_KIND_OPTIMIZER];
+    const uint64_t beside = state->context_bytes + state->forwarded_bytes + stays;
+    const uint64_t follows = moment->live_bytes > stays ? moment->live_bytes - stays : 0;
+    const uint64_t left = state->device_total_bytes > state->other_process_bytes
+                              ? state->device_total_bytes - state->other_process_bytes
+                              : 0;
+    const uint64_t room = left < state->cap_bytes ? left : state->cap_bytes;
+
+    return room > beside && state->requested_bytes > 0
+               ? (double)(room - beside) / ((double)follows + (double)state->requested_bytes)
+               : 0;
+}
+
+static void judge_factor(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
+{
+    const struct ms_model_oom *at = ms_model_oom_at(model, oom);
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
+    const struct ms_headroom *headroom =
+        model->survey ? &model->survey->devices[at->device].headroom : NULL;
+
+    if (headroom && headroom->known && headroom->largest_factor > 0 &&
+        headroom->largest_factor < 1) {
+        judgement->fitting_factor = headroom->largest_factor;
+    } else if (moment) {
+        judgement->fitting_factor = factor_at(moment, &at->record.state);
+        judgement->factor_is_bound = true;
+    }
+    /* As much as was asked for: then it is not the batch that was too large. */
+    if (judgement->fitting_factor >= 1) {
+        judgement->fitting_factor = 0;
+    }
 }
 
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
 {
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);
     const struct ms_growth *growth = growth_of(model, at->device);
-    double bytes_per_step = 0;
 
-    *judgement = (struct ms_judgement){.step = step_of(model, at)};
+    *judgement = (struct ms_judgement){.step = ms_step_at(model, at->time_ns)};
     judgement->verdict =
         ms_verdict_parts(&at->record.state, &judgement->short_bytes, judgement->what,
                          sizeof(judgement->what), judgement->why, sizeof(judgement->why));
-    if (model->survey && at == ms_model_fatal_oom(model) &&
-        (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP)) {
-        judgement->fitting_factor = model->survey->devices[at->device].headroom.fitting_factor;
+    if (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP) {
+        judge_factor(model, oom, judgement);
     }
-    if (!growth || at->recovered || judgement->short_bytes == 0 ||
-        (growth->clock.by_time && at->time_ns < FEWEST_NS_BY_TIME)) {
+    if (!growth || at->recovered ||
+        (growth->leaks[0].all.round == MS_ROUND_TIME && at->time_ns < FEWEST_NS_BY_TIME)) {
         return;
     }
-    judgement->grown_bytes = grown_bytes(growth, &bytes_per_step);
-    if (judgement->grown_bytes < judgement->short_bytes) {
+    judgement->leak = &growth->leaks[0];
+    judgement->grown_bytes = ms_leaks_bytes(growth);
+    if (judgement->grown_bytes <
+        (judgement->short_bytes > 0 ? judgement->short_bytes : at->record.state.requested_bytes)) {
+        say_growth(model, judgement->leak, judgement->beside, sizeof(judgement->beside));
         return;
     }
     judgement->verdict = MS_VERDICT_GROWTH;
-    judgement->growing = &growth->sites[0];
-    judgement->further_steps =
-        growth->clock.by_time ? 0
-                              : further(&at->record.state, judgement->short_bytes, bytes_per_step);
-    say_growth(model, growth, judgement);
+    judgement->fitting_factor = 0;
+    if (judgement->leak->all.round == MS_ROUND_STEP) {
+        judgement->further_steps =
+            further(&at->record.state, judgement->short_bytes, bytes_per_step(growth));
+    }
+    say_growth(model, judgement->leak, judgement->why, sizeof(judgement->why));
 }

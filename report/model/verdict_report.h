@@ -18,17 +18,20 @@ struct ms_held_line {
 struct ms_judgement {
     enum ms_verdict verdict;
     uint64_t short_bytes;
-    uint64_t step;                /* in which it happened, from 1; 0: not known */
-    char what[MS_SENTENCE_BYTES]; /* "asked for 2.00 GiB, 1.20 GiB short of the cap (...)" */
-    char why[MS_SENTENCE_BYTES];  /* "demand: ..." */
-    const struct ms_growing_site *growing; /* MS_VERDICT_GROWTH: the site that grew most */
-    uint64_t grown_bytes;                  /* by all sites that grow */
+    uint64_t step;                  /* in which it happened, from 1; 0: not known */
+    char what[MS_SENTENCE_BYTES];   /* "asked for 2.00 GiB, 1.20 GiB short of the cap (...)" */
+    char why[MS_SENTENCE_BYTES];    /* "demand: ..." */
+    char beside[MS_SENTENCE_BYTES]; /* what grew though it is not the reason; empty: nothing */
+    const struct ms_leak *leak;     /* what grew most, whether it is the reason or not; or null */
+    uint64_t grown_bytes;           /* by all that grows */
     double fitting_factor;  /* of this batch that would have fitted, estimated; 0: not known */
+    bool factor_is_bound;   /* more would not have: the step had not asked for all it needs */
     uint64_t further_steps; /* MS_VERDICT_GROWTH: that the device would have lasted without a cap */
 };
 
-/* Growth is told only of an out-of-memory that was not recovered from, of which without the growth
- * nothing would have been short. */
+/* Growth is told only of an out-of-memory that was not recovered from. It is the reason where
+ * without it nothing would have been short, or, where bytes enough were free, the request is no
+ * more than what grew; else it is told beside. */
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement);
 
 /* The index of ms_model_fatal_oom; SIZE_MAX where there is none. */

@@ -362,11 +362,12 @@ static void add_oom(struct ms_json *json, const struct ms_model *model, size_t i
     const struct ms_model_oom *oom = ms_model_oom_at(model, index);
     struct ms_ledger_row rows[MS_LEDGER_ROWS];
     struct ms_judgement judgement;
-    char sentence[3 * MS_SENTENCE_BYTES];
+    char sentence[4 * MS_SENTENCE_BYTES];
 
     ms_judge(model, index, &judgement);
-    (void)snprintf(sentence, sizeof(sentence), "OUT OF MEMORY: %s. %s.", judgement.what,
-                   judgement.why);
+    (void)snprintf(sentence, sizeof(sentence), "OUT OF MEMORY: %s. %s.%s%s%s", judgement.what,
+                   judgement.why, judgement.beside[0] ? " Beside it, " : "", judgement.beside,
+                   judgement.beside[0] ? "." : "");
     ms_json_open(json, NULL, '{');
     ms_json_count(json, "time_ns", oom->time_ns);
     ms_json_count(json, "device", oom->device);

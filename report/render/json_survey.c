@@ -28,6 +28,15 @@ static void add_count_or_null(struct ms_json *json, const char *key, uint64_t va
     }
 }
 
+static void add_real_or_null(struct ms_json *json, const char *key, double value, bool known)
+{
+    if (known) {
+        add_real(json, key, value);
+    } else {
+        ms_json_null(json, key);
+    }
+}
+
 /* ---- growth ---- */
 
 static void add_slope(struct ms_json *json, const struct ms_growth *growth)
@@ -52,32 +61,89 @@ static void add_slope(struct ms_json *json, const struct ms_growth *growth)
     ms_json_close(json, '}');
 }
 
+static const char *degree_name(const struct ms_growing_site *row)
+{
+    return row->degree == MS_GROWTH_SEEN ? "seen" : "likely";
+}
+
 static void add_growing(struct ms_json *json, const struct ms_model *model,
                         const struct ms_growth *growth)
 {
-    const bool steps = !growth->clock.by_time;
-
     ms_json_open(json, "growth", '[');
     for (size_t i = 0; i < growth->count; i++) {
         const struct ms_growing_site *row = &growth->sites[i];
+
+        const bool steps = row->round == MS_ROUND_STEP;
 
         ms_json_open(json, NULL, '{');
         ms_json_count(json, "site", row->site);
         ms_json_add_site_line(json, "line", model, row->site);
         ms_json_text(json, "kind", ms_kind_name((enum ms_kind)row->kind));
-        if (steps) {
-            add_real(json, "bytes_per_step", row->bytes_per_step);
-            add_real(json, "error_bytes_per_step", row->error);
-        } else {
-            ms_json_null(json, "bytes_per_step");
-            ms_json_null(json, "error_bytes_per_step");
-        }
+        ms_json_text(json, "degree", degree_name(row));
+        add_real_or_null(json, "bytes_per_step", row->bytes_per_round, steps);
+        add_real_or_null(json, "error_bytes_per_step", row->error, steps && row->rounds == 0);
         add_real(json, "bytes_per_hour", row->bytes_per_hour);
-        add_count_or_null(json, "since_step", row->since_step, steps);
+        add_count_or_null(json, "since_step", row->since_step, row->since_step > 0);
         ms_json_count(json, "since_ns", row->since_ns);
         ms_json_count(json, "grown_bytes", row->grown_bytes);
         add_count_or_null(json, "cap_at_step", row->cap_at_step, row->cap_at_step > 0);
         ms_json_close(json, '}');
+    }
+    ms_json_close(json, ']');
+}
+
+static void add_frame(struct ms_json *json, const char *key, const struct ms_frame *frame)
+{
+    ms_json_open(json, key, '{');
+    ms_json_text(json, "function", frame->function);
+    ms_json_text(json, "file", frame->file);
+    add_count_or_null(json, "line", frame->line, frame->line > 0);
+    ms_json_close(json, '}');
+}
+
+static void add_leak(struct ms_json *json, const struct ms_model *model, const struct ms_leak *leak)
+{
+    static const char *const rounds[] = {"step", "backward_pass", "call", "time"};
+    const struct ms_growing_site *all = &leak->all;
+    const bool paced = all->round != MS_ROUND_TIME;
+
+    ms_json_open(json, NULL, '{');
+    ms_json_text(json, "degree", degree_name(all));
+    ms_json_flag(json, "negligible", leak->negligible);
+    if (leak->has_culprit) {
+        add_frame(json, "common_frame", &leak->culprit);
+    } else {
+        ms_json_null(json, "common_frame");
+    }
+    ms_json_open(json, "callers", '[');
+    for (size_t i = 0; i < leak->caller_count; i++) {
+        add_frame(json, NULL, &leak->callers[i]);
+    }
+    ms_json_close(json, ']');
+    ms_json_text(json, "by", rounds[all->round]);
+    add_real_or_null(json, "bytes_per_round", all->bytes_per_round, paced);
+    add_real(json, "bytes_per_hour", all->bytes_per_hour);
+    add_count_or_null(json, "rounds", all->rounds, all->rounds > 0);
+    add_count_or_null(json, "since_step", all->since_step, all->since_step > 0);
+    ms_json_count(json, "since_ns", all->since_ns);
+    ms_json_count(json, "grown_bytes", all->grown_bytes);
+    add_count_or_null(json, "cap_at_step", all->cap_at_step, all->cap_at_step > 0);
+    ms_json_count(json, "sites", leak->sites);
+    ms_json_open(json, "largest", '{');
+    ms_json_count(json, "site", all->site);
+    ms_json_add_site_line(json, "line", model, all->site);
+    ms_json_count(json, "grown_bytes", leak->largest_bytes);
+    add_real_or_null(json, "bytes_per_round", leak->largest_bytes_per_round, paced);
+    ms_json_close(json, '}');
+    ms_json_close(json, '}');
+}
+
+static void add_leaks(struct ms_json *json, const struct ms_model *model,
+                      const struct ms_growth *growth)
+{
+    ms_json_open(json, "leaks", '[');
+    for (size_t i = 0; i < growth->leak_count; i++) {
+        add_leak(json, model, &growth->leaks[i]);
     }
     ms_json_close(json, ']');
 }
@@ -187,7 +253,7 @@ static void add_waits(struct ms_json *json, const struct ms_survey *survey,
 
 void ms_json_add_survey(struct ms_json *json, const struct ms_model *model, int index)
 {
-    static const char *const members[] = {"slope",     "growth",    "headroom",
+    static const char *const members[] = {"slope",     "growth",    "leaks", "headroom",
                                           "histogram", "temporary", "waits"};
     const struct ms_survey_device *device =
         model->survey && model->survey->devices[index].used ? &model->survey->devices[index] : NULL;
@@ -200,6 +266,7 @@ void ms_json_add_survey(struct ms_json *json, const struct ms_model *model, int 
     }
     add_slope(json, &device->growth);
     add_growing(json, model, &device->growth);
+    add_leaks(json, model, &device->growth);
     add_headroom(json, &device->headroom);
     add_histogram(json, device);
     add_temporary(json, model, device);

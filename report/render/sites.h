@@ -35,6 +35,14 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
 void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model, int device);
 void ms_text_add_ledger(struct ms_buffer *out, const struct ms_model *model, int device);
 
+/* Lines below the one that says what grows: who called it, and where most of it was asked for. */
+struct ms_leak;
+void ms_text_add_leak(struct ms_buffer *out, const struct ms_model *model,
+                      const struct ms_leak *leak);
+
+/* Of a run that did not die of it: what grows, if that matters. */
+void ms_text_add_growth(struct ms_buffer *out, const struct ms_model *model, int device);
+
 /* A clause. */
 void ms_text_add_fragmentation(struct ms_buffer *out, const struct ms_aggregate *sums);
 

@@ -166,8 +166,7 @@ static void add_headroom(const struct ms_model *model, int device, struct ms_buf
     if (!headroom || !headroom->known || headroom->largest_factor <= 0) {
         return;
     }
-    if (headroom->unbounded &&
-        headroom->binding_per_step_bytes < headroom->binding_persistent_bytes / 100) {
+    if (headroom->unbounded && headroom->per_step_bytes < headroom->persistent_bytes / 100) {
         ms_buffer_add(out, "  fits   the peak does not follow the batch (~)\n");
         return;
     }
@@ -181,9 +180,8 @@ static void add_headroom(const struct ms_model *model, int device, struct ms_buf
         ms_buffer_format(out, "%s times this batch (~)",
                          DECIMAL(millionths(headroom->largest_factor)));
     }
-    ms_buffer_format(out, ": %s stay, %s follow the batch\n",
-                     MS_BYTES(headroom->binding_persistent_bytes),
-                     MS_BYTES(headroom->binding_per_step_bytes));
+    ms_buffer_format(out, ": %s stay, %s follow the batch\n", MS_BYTES(headroom->persistent_bytes),
+                     MS_BYTES(headroom->per_step_bytes));
 }
 
 static int64_t ratio_of(uint64_t bytes, uint64_t of_bytes)
@@ -223,51 +221,6 @@ static void add_torch(const struct ms_model *model, int device, struct ms_buffer
                          "  torch  PyTorch held %s in its segments for this: alone it would "
                          "have needed that at most\n",
                          MS_BYTES(bytes));
-    }
-}
-
-/* ---- what grows ---- */
-
-static void add_growing(const struct ms_model *model, const struct ms_growth *growth,
-                        const struct ms_growing_site *site, struct ms_buffer *out)
-{
-    ms_buffer_add(out, "  GROWS  ");
-    ms_site_add_line(model, site->site, out);
-    if (growth->clock.by_time) {
-        ms_buffer_format(out, ": %s more every hour (~)\n",
-                         MS_BYTES((uint64_t)site->bytes_per_hour));
-        return;
-    }
-    ms_buffer_format(out, ": %s more every step since step %s, %s by now",
-                     MS_BYTES((uint64_t)site->bytes_per_step), MS_COUNT(site->since_step),
-                     MS_BYTES(site->grown_bytes));
-    if (site->cap_at_step > 0) {
-        ms_buffer_format(out, "; it hits the cap at step %s (~)", MS_COUNT(site->cap_at_step));
-    }
-    ms_buffer_add(out, "\n");
-}
-
-static void add_growth(const struct ms_model *model, int device, struct ms_buffer *out)
-{
-    const struct ms_survey_device *survey = surveyed(model, device);
-    const struct ms_growth *growth = survey ? &survey->growth : NULL;
-
-    if (!growth || !growth->known) {
-        return;
-    }
-    for (size_t i = 0; i < growth->count && i < HOLDERS; i++) {
-        add_growing(model, growth, &growth->sites[i], out);
-    }
-    if (growth->count == 0 && growth->clock.by_time) {
-        ms_buffer_add(out, "  grows  nothing, as far as time tells (steps are not known)\n");
-    } else if (growth->count == 0) {
-        const double slope = growth->whole.bytes_per_step;
-
-        ms_buffer_format(out, "  grows  nothing (slope %s%s +- %s a step over %s steps)\n",
-                         slope <= -0.5 ? "-" : "",
-                         MS_BYTES((uint64_t)(slope < 0 ? -slope + 0.5 : slope + 0.5)),
-                         MS_BYTES((uint64_t)(growth->whole.error + 0.5)),
-                         MS_COUNT(growth->clock.step[growth->clock.count - 1]));
     }
 }
 
@@ -335,11 +288,13 @@ static void add_factor(const struct ms_model *model, const struct ms_judgement *
         ms_buffer_format(out, "%s of this batch (~)",
                          DECIMAL(millionths(judgement->fitting_factor)));
     }
-    ms_buffer_add(out, "\n");
+    ms_buffer_add(out, judgement->factor_is_bound
+                           ? " at most: the step had not asked for all it needs\n"
+                           : "\n");
 }
 
 /* What no setting would have changed. */
-static void add_else(const struct ms_model *model, const struct ms_judgement *judgement, int device,
+static void add_else(const struct ms_model *model, const struct ms_judgement *judgement,
                      struct ms_buffer *out)
 {
     if (judgement->verdict != MS_VERDICT_GROWTH) {
@@ -348,7 +303,7 @@ static void add_else(const struct ms_model *model, const struct ms_judgement *ju
     }
     ms_buffer_format(out, "  else   %s of the live bytes came by growth; ",
                      MS_BYTES(judgement->grown_bytes));
-    if (surveyed(model, device)->growth.clock.by_time) {
+    if (judgement->leak->all.round != MS_ROUND_STEP) {
         ms_buffer_add(out, "a larger cap would have delayed the end\n");
     } else {
         ms_buffer_format(out, "with all of the device it would have lasted %s steps more at best\n",
@@ -419,13 +374,20 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
         add_callers(model, oom->record.state.site, out);
     }
     ms_buffer_format(out, "  why    %s.\n", judgement.why);
+    if (judgement.verdict == MS_VERDICT_GROWTH) {
+        ms_text_add_leak(out, model, judgement.leak);
+    } else if (judgement.beside[0]) {
+        ms_buffer_format(out, "  also   %s; without it as well this would have been short.\n",
+                         judgement.beside);
+        ms_text_add_leak(out, model, judgement.leak);
+    }
     add_holders(model, device, ms_ledger_oom_moment(model, index), rows,
                 ms_ledger_at_oom(model, index, rows), out);
     ms_buffer_format(out, "  next   %s\n", advice(&judgement, oom->record.state.pinned_by));
     if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
         add_pins(model, device, out);
     }
-    add_else(model, &judgement, device, out);
+    add_else(model, &judgement, out);
     ms_what_if_text(out, model);
     add_torch(model, device, out);
 }
@@ -498,5 +460,5 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
     add_loading(model, device, out);
     add_headroom(model, device, out);
     add_torch(model, device, out);
-    add_growth(model, device, out);
+    ms_text_add_growth(out, model, device);
 }

@@ -265,7 +265,7 @@ def of_rule(event: Json, device: Json, name: str) -> Iterator[str]:
         yield f"{name}: {short} bytes short, not as in: {sentence}"
     if verdict == "growth":
         grown = sum(row["grown_bytes"] for row in device["growth"] or [])
-        if short == 0 or grown < short:
+        if grown < (short or event["requested_bytes"]):
             yield f"{name}: growth, of {grown} bytes where {short} were short"
     if verdict == "demand" and short == 0:
         yield f"{name}: demand, and nothing short"

@@ -83,6 +83,14 @@ static const struct {
       {PACKAGES "/torch/serialization.py", "load"},
       {PACKAGES "/torch/serialization.py", "_legacy_load"}}},
     {LOOP_UNKNOWN, MS_THREAD_OTHER, {{NULL, NULL}}},
+    {LOOP_CALL_GRADIENT,
+     MS_THREAD_PYTHON,
+     {{"train.py", "<module>"},
+      {"train.py", "accumulate"},
+      {PACKAGES "/torch/autograd/__init__.py", "grad"}}},
+    {LOOP_APPENDED,
+     MS_THREAD_PYTHON,
+     {{"train.py", "train"}, {"train.py", "evaluate"}, {"train.py", "keep"}}},
 };
 
 /* Where definitions go: into a table, which finds those that are there already, and further. */
@@ -172,9 +180,7 @@ void loop_define(void (*define)(void *ctx, uint32_t kind, const void *payload, s
 
 void loop_start(struct loop *loop)
 {
-    *loop = (struct loop){.definitions = ms_definitions_new(),
-                          .table = ms_site_table_new(),
-                          .end = {.ran_out_ns = UINT64_MAX}};
+    *loop = (struct loop){.definitions = ms_definitions_new(), .table = ms_site_table_new()};
     define_sites(&(struct target){.to = loop->definitions});
     loop->landmarks = ms_landmarks_new(loop->definitions);
     loop->steps = ms_steps_new(loop->landmarks);
@@ -219,7 +225,7 @@ struct ms_recurrence loop_end(struct loop *loop)
 {
     struct ms_recurrence found;
 
-    ms_site_table_finish(loop->table, &loop->end);
+    ms_site_table_finish(loop->table);
     ms_steps_judge(loop->steps, loop->table, NULL, &found);
     ms_buffer_free(&found.begins);
     return found;

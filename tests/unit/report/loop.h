@@ -27,7 +27,9 @@ enum loop_site {
     LOOP_KEPT,          /* train, another line */
     LOOP_GATHERED,      /* train > Module._call_impl > FSDP's unshard */
     LOOP_LOADED,        /* <module> > torch.load */
-    LOOP_UNKNOWN        /* no stack */
+    LOOP_UNKNOWN,       /* no stack */
+    LOOP_CALL_GRADIENT, /* accumulate > torch.autograd.grad */
+    LOOP_APPENDED       /* train > evaluate > keep */
 };
 
 struct loop {
@@ -36,8 +38,7 @@ struct loop {
     ms_steps_t *steps;
     ms_site_table_t *table;
     uint64_t time_ns, next_id;
-    uint64_t addr;         /* of what is born */
-    struct ms_run_end end; /* as it ended; at first: well */
+    uint64_t addr; /* of what is born */
 };
 
 /* The definitions of all sites, one by one. */

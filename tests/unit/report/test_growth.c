@@ -158,3 +158,54 @@ Test(growth, a_line_has_its_slope_and_error)
     cr_expect_gt(slope.bytes_per_step, -3 * slope.error);
     cr_expect_not(ms_growth_fit(steps, bytes, COUNT - 1, COUNT, &slope));
 }
+
+/* ---- by what is left of rounds ---- */
+
+static enum ms_growth_degree degree;
+static size_t first_round;
+
+/* What is left of so many rounds, one in `every`, looked at in round `now`. */
+static bool of_rounds(size_t count, uint64_t every, uint64_t now)
+{
+    struct ms_kept_round rounds[COUNT] = {{0}};
+
+    for (size_t i = 0; i < count; i++) {
+        rounds[i] = (struct ms_kept_round){.round = 3 + i * every, .bytes = 1000};
+    }
+    return ms_growth_of_rounds(rounds, count, now, &first_round, &degree);
+}
+
+Test(growth, twice_is_likely_and_eight_times_is_seen)
+{
+    cr_expect_not(of_rounds(0, 1, 4));
+    cr_expect_not(of_rounds(1, 1, 4));
+    cr_assert(of_rounds(2, 1, 5));
+    cr_expect_eq(degree, MS_GROWTH_LIKELY);
+    cr_expect_eq(first_round, 0);
+    cr_assert(of_rounds(MS_GROWTH_FEWEST - 1, 1, MS_GROWTH_FEWEST + 2));
+    cr_expect_eq(degree, MS_GROWTH_LIKELY);
+    cr_assert(of_rounds(MS_GROWTH_FEWEST, 1, MS_GROWTH_FEWEST + 3));
+    cr_expect_eq(degree, MS_GROWTH_SEEN);
+}
+
+Test(growth, what_ceased_is_none)
+{
+    /* Rounds 3, 4, 5. */
+    cr_expect(of_rounds(3, 1, 6));
+    cr_expect_not(of_rounds(3, 1, 7));
+    /* Rounds 3, 8, 13. */
+    cr_expect(of_rounds(3, 5, 18));
+    cr_expect_not(of_rounds(3, 5, 19));
+}
+
+Test(growth, setting_up_is_none)
+{
+    const struct ms_kept_round set_up[] = {{0, 100000}, {1, 1000}};
+    const struct ms_kept_round fades[] = {{1, 4000}, {2, 1500}, {3, 300}};
+    const struct ms_kept_round grows[] = {{0, 100000}, {1, 1000}, {2, 1000}};
+
+    cr_expect_not(ms_growth_of_rounds(set_up, 2, 2, &first_round, &degree));
+    cr_expect_not(ms_growth_of_rounds(fades, 3, 4, &first_round, &degree));
+    cr_assert(ms_growth_of_rounds(grows, 3, 3, &first_round, &degree));
+    cr_expect_eq(first_round, 1, "what was there before does not grow");
+}

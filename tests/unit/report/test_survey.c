@@ -117,7 +117,7 @@ Test(survey, a_leak_is_found_and_a_warm_up_is_not)
     cr_assert_not(growth->clock.by_time);
     cr_assert_eq(growth->count, 1);
     cr_expect_eq(growth->sites[0].site, SITE_LEAK);
-    cr_expect_eq(growth->sites[0].bytes_per_step, 1000.0);
+    cr_expect_eq(growth->sites[0].bytes_per_round, 1000.0);
     cr_expect_eq(growth->sites[0].since_step, 7);
     cr_expect_eq(growth->whole.bytes_per_step, 1000.0);
 

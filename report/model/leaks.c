@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the frame at which stacks that grow join. */
+#include "report/model/leaks.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/units.h"
+#include "report/model/model.h"
+#include "report/model/site_rows.h"
+#include "report/symbols/stacks_roles.h"
+
+#define MOST_DEPTH   128u /* of the user's frames in one stack */
+#define MOST_JOINED  512u /* sites that are joined: those that grew most */
+#define MOST_OTHERS  8192u
+#define JOINED_PARTS 10u /* what grows under one frame is all but one in so many parts of it */
+
+/* A line of the user's code in a stack. */
+struct place {
+    uint32_t code, line;
+};
+
+/* The user's frames of a site, outermost first. */
+struct path {
+    uint32_t count;
+    struct place places[MOST_DEPTH];
+};
+
+struct joining {
+    const struct ms_model *model;
+    int device;
+    const struct ms_growing_site *rows;
+    size_t count;
+    struct path *paths;      /* of the rows */
+    bool *taken;             /* of the rows */
+    struct ms_buffer others; /* struct path: of sites that give back what they ask for */
+};
+
+/* ---- paths ---- */
+
+static bool same(struct place a, struct place b)
+{
+    return a.code == b.code && a.line == b.line;
+}
+
+static void read_path(const struct ms_model *model, uint32_t id, struct path *path)
+{
+    const struct ms_site_definition *site = ms_definitions_site(model->definitions, id);
+    const struct ms_python_definition *node;
+
+    path->count = 0;
+    /* A caller's number is smaller: this ends. */
+    for (uint32_t at = site ? site->python : 0;
+         path->count < MOST_DEPTH && (node = ms_definitions_python(model->definitions, at));
+         at = node->caller) {
+        const struct ms_code_read *code = ms_definitions_code(model->definitions, node->code);
+
+        if (code && code->file[0] && !ms_is_library_script(code->file, code->function)) {
+            path->places[path->count++] = (struct place){
+                node->code, ms_python_line(&code->is, code->table, node->instruction)};
+        }
+    }
+    for (uint32_t i = 0; i < path->count / 2; i++) {
+        const struct place place = path->places[i];
+
+        path->places[i] = path->places[path->count - 1 - i];
+        path->places[path->count - 1 - i] = place;
+    }
+}
+
+static bool begins_with(const struct path *path, const struct place *prefix, uint32_t depth)
+{
+    for (uint32_t i = 0; i < depth; i++) {
+        if (i >= path->count || !same(path->places[i], prefix[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static struct ms_frame frame_of(const struct ms_model *model, struct place place)
+{
+    const struct ms_code_read *code = ms_definitions_code(model->definitions, place.code);
+
+    return (struct ms_frame){.language = MS_FRAME_PYTHON,
+                             .function = code->function,
+                             .file = code->file,
+                             .line = place.line};
+}
+
+/* ---- what does not grow ---- */
+
+static bool is_row(const struct joining *joining, uint32_t site)
+{
+    for (size_t i = 0; i < joining->count; i++) {
+        if (joining->rows[i].site == site) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Sites that come again and again, and keep little. */
+static void find_others(struct joining *joining)
+{
+    const ms_site_table_t *table = joining->model->sites;
+    const uint8_t device = (uint8_t)joining->device;
+    const uint32_t end = ms_site_table_end(table, device);
+
+    for (uint32_t site = 1; site < end && joining->others.bytes < MOST_OTHERS * sizeof(struct path);
+         site = ms_site_table_after(table, device, site)) {
+        struct ms_site_sums sums;
+        struct path *path;
+
+        if (ms_site_table_read(table, device, site, &sums) && sums.allocations > 1 &&
+            sums.frees >= sums.allocations / 2 && !is_row(joining, site) &&
+            (path = ms_buffer_extend(&joining->others, sizeof(*path)))) {
+            read_path(joining->model, site, path);
+        }
+    }
+}
+
+static const struct path *other_at(const struct joining *joining, size_t index)
+{
+    return index < joining->others.bytes / sizeof(struct path)
+               ? (const struct path *)joining->others.at + index
+               : NULL;
+}
+
+/* Whether that line was also reached from elsewhere, and nothing was kept then: so it is not the
+ * line that keeps, but one of those that called it. */
+static bool keeps_nothing_elsewhere(const struct joining *joining, const struct place *prefix,
+                                    uint32_t depth)
+{
+    const struct path *other;
+
+    for (size_t i = 0; (other = other_at(joining, i)); i++) {
+        for (uint32_t at = 0; at < other->count && !begins_with(other, prefix, depth); at++) {
+            if (same(other->places[at], prefix[depth - 1])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Whether all that recurs comes by way of that frame, and some of it, in the same function as
+ * `next`, keeps nothing: then the frame is the caller of the loop. */
+static bool is_loops_caller(const struct joining *joining, const struct place *prefix,
+                            uint32_t depth, struct place next)
+{
+    const struct path *other;
+    bool sibling = false;
+
+    for (size_t i = 0; (other = other_at(joining, i)); i++) {
+        if (other->count == 0) {
+            continue;
+        }
+        if (!begins_with(other, prefix, depth)) {
+            return false;
+        }
+        sibling |= other->count > depth && other->places[depth].code == next.code &&
+                   other->places[depth].line != next.line;
+    }
+    return sibling;
+}
+
+/* ---- the join ---- */
+
+/* What grew under the place behind the prefix; rows that are taken, or are not under it, do not
+ * count. */
+static uint64_t grown_under(const struct joining *joining, const struct place *prefix,
+                            uint32_t depth)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < joining->count; i++) {
+        if (!joining->taken[i] && joining->paths[i].count > 0 &&
+            begins_with(&joining->paths[i], prefix, depth)) {
+            bytes += joining->rows[i].grown_bytes;
+        }
+    }
+    return bytes;
+}
+
+/* The next deeper place with most of it; its bytes, 0 where there is none. */
+static uint64_t largest_below(const struct joining *joining, struct place *prefix, uint32_t depth)
+{
+    struct place best = {0};
+    uint64_t most = 0;
+
+    for (size_t i = 0; depth < MOST_DEPTH && i < joining->count; i++) {
+        const struct path *path = &joining->paths[i];
+
+        if (!joining->taken[i] && path->count > depth && begins_with(path, prefix, depth) &&
+            !same(path->places[depth], best)) {
+            prefix[depth] = path->places[depth];
+
+            const uint64_t bytes = grown_under(joining, prefix, depth + 1);
+
+            if (bytes > most) {
+                most = bytes;
+                best = path->places[depth];
+            }
+        }
+    }
+    if (most > 0) {
+        prefix[depth] = best;
+    }
+    return most;
+}
+
+/* How many places of the prefix lead to the frame at which most of what is not taken joins. */
+static uint32_t join(const struct joining *joining, struct place prefix[MOST_DEPTH])
+{
+    uint64_t whole = grown_under(joining, prefix, 0);
+    uint32_t depth = 0;
+
+    for (;;) {
+        const uint64_t below = largest_below(joining, prefix, depth);
+
+        if (below == 0) {
+            break;
+        }
+        if (below < whole - whole / JOINED_PARTS && depth > 0 &&
+            !is_loops_caller(joining, prefix, depth, prefix[depth])) {
+            break;
+        }
+        whole = below < whole - whole / JOINED_PARTS ? below : whole;
+        depth++;
+    }
+    while (depth > 1 && keeps_nothing_elsewhere(joining, prefix, depth)) {
+        depth--;
+    }
+    return depth;
+}
+
+/* ---- a leak ---- */
+
+static void add_row(struct ms_leak *leak, const struct ms_growing_site *row)
+{
+    struct ms_growing_site *all = &leak->all;
+
+    if (leak->sites++ == 0) {
+        *all = *row;
+        leak->largest_bytes = row->grown_bytes;
+        leak->largest_bytes_per_round = row->bytes_per_round;
+        return;
+    }
+    if (row->grown_bytes > leak->largest_bytes) {
+        leak->largest_bytes = row->grown_bytes;
+        leak->largest_bytes_per_round = row->bytes_per_round;
+        all->site = row->site;
+        all->path_site = row->path_site;
+        all->kind = row->kind;
+    }
+    all->rounds = row->rounds > all->rounds ? row->rounds : all->rounds;
+    all->bytes_per_round += row->round == all->round ? row->bytes_per_round : 0;
+    all->error += row->round == all->round ? row->error : 0;
+    all->bytes_per_hour += row->bytes_per_hour;
+    all->grown_bytes += row->grown_bytes;
+    if (row->since_ns < all->since_ns) {
+        all->since_ns = row->since_ns;
+        all->since_step = row->since_step;
+    }
+}
+
+/* With what has no Python frames, where there is one leak that has. */
+static void take_rows(struct joining *joining, const struct place *prefix, uint32_t depth,
+                      bool pathless, struct ms_leak *leak)
+{
+    uint64_t seen_bytes = 0;
+
+    for (size_t i = 0; i < joining->count; i++) {
+        const bool has_path = joining->paths[i].count > 0;
+
+        if (!joining->taken[i] &&
+            (has_path ? begins_with(&joining->paths[i], prefix, depth) : pathless)) {
+            joining->taken[i] = true;
+            add_row(leak, &joining->rows[i]);
+            leak->bytes_each_time += joining->rows[i].rounds > 0
+                                         ? joining->rows[i].grown_bytes / joining->rows[i].rounds
+                                         : 0;
+            seen_bytes +=
+                joining->rows[i].degree == MS_GROWTH_SEEN ? joining->rows[i].grown_bytes : 0;
+        }
+    }
+    leak->all.degree = seen_bytes >= leak->all.grown_bytes / 2 ? MS_GROWTH_SEEN : MS_GROWTH_LIKELY;
+}
+
+static void name_leak(const struct joining *joining, const struct place *prefix, uint32_t depth,
+                      struct ms_leak *leak)
+{
+    leak->has_culprit = depth > 0;
+    if (depth > 0) {
+        leak->culprit = frame_of(joining->model, prefix[depth - 1]);
+    }
+    for (uint32_t i = 1; i < depth && leak->caller_count < MS_LEAK_CALLERS; i++) {
+        leak->callers[leak->caller_count++] = frame_of(joining->model, prefix[depth - 1 - i]);
+    }
+}
+
+static int by_grown(const void *a, const void *b)
+{
+    const struct ms_leak *left = a, *right = b;
+
+    return left->all.grown_bytes > right->all.grown_bytes   ? -1
+           : left->all.grown_bytes < right->all.grown_bytes ? 1
+                                                            : 0;
+}
+
+static size_t find(struct joining *joining, struct ms_leak *leaks)
+{
+    size_t found = 0;
+
+    while (found < MS_LEAKS) {
+        struct place prefix[MOST_DEPTH];
+        struct ms_leak *leak = &leaks[found];
+        const uint32_t depth = join(joining, prefix);
+
+        *leak = (struct ms_leak){0};
+        take_rows(joining, prefix, depth, found == 0, leak);
+        if (leak->sites == 0) {
+            break;
+        }
+        name_leak(joining, prefix, depth, leak);
+        found++;
+    }
+    qsort(leaks, found, sizeof(*leaks), by_grown);
+    return found;
+}
+
+size_t ms_leaks_find(const struct ms_model *model, int device, const struct ms_growing_site *rows,
+                     size_t count, struct ms_leak *leaks)
+{
+    struct joining joining = {.model = model,
+                              .device = device,
+                              .rows = rows,
+                              .count = count < MOST_JOINED ? count : MOST_JOINED};
+    size_t found = 0;
+
+    if (count == 0) {
+        return 0;
+    }
+    joining.paths = calloc(joining.count, sizeof(*joining.paths));
+    joining.taken = calloc(joining.count, sizeof(*joining.taken));
+    if (joining.paths && joining.taken) {
+        for (size_t i = 0; i < joining.count; i++) {
+            read_path(model, rows[i].path_site, &joining.paths[i]);
+        }
+        find_others(&joining);
+        found = find(&joining, leaks);
+    }
+    free(joining.paths);
+    free(joining.taken);
+    ms_buffer_free(&joining.others);
+    return found;
+}
+
+/* ---- words ---- */
+
+void ms_leak_add_line(const struct ms_model *model, const struct ms_leak *leak,
+                      struct ms_buffer *out)
+{
+    if (leak->has_culprit) {
+        ms_frame_add_line(&leak->culprit, out);
+    } else {
+        ms_site_add_line(model, leak->all.site, out);
+    }
+}
+
+void ms_leak_add_rate(const struct ms_growing_site *row, double bytes_per_round,
+                      struct ms_buffer *out)
+{
+    static const char *const rounds[] = {"step", "backward pass", "call"};
+
+    if (row->round == MS_ROUND_TIME) {
+        ms_buffer_format(out, "%s an hour", MS_BYTES((uint64_t)row->bytes_per_hour));
+    } else {
+        ms_buffer_format(out, "%s a %s", MS_BYTES((uint64_t)bytes_per_round), rounds[row->round]);
+    }
+}
+
+void ms_leak_add_pace(const struct ms_leak *leak, struct ms_buffer *out)
+{
+    const struct ms_growing_site *all = &leak->all;
+
+    if (all->degree == MS_GROWTH_LIKELY && leak->bytes_each_time > 0) {
+        ms_buffer_format(out, "has kept %s more each of %s times", MS_BYTES(leak->bytes_each_time),
+                         MS_COUNT(all->rounds));
+        return;
+    }
+    switch (all->round) {
+    case MS_ROUND_TIME:
+        ms_buffer_format(out, "keeps more and more, %s an hour",
+                         MS_BYTES((uint64_t)all->bytes_per_hour));
+        break;
+    case MS_ROUND_STEP:
+        ms_buffer_format(out, "has kept %s more every step",
+                         MS_BYTES((uint64_t)all->bytes_per_round));
+        if (all->since_step > 0) {
+            ms_buffer_format(out, " since step %s", MS_COUNT(all->since_step));
+        }
+        break;
+    default:
+        ms_buffer_format(out, "has kept %s more with every %s",
+                         MS_BYTES((uint64_t)all->bytes_per_round),
+                         all->round == MS_ROUND_PASS ? "backward pass" : "call of a model");
+        break;
+    }
+}
+
+uint64_t ms_leaks_bytes(const struct ms_growth *growth)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < growth->leak_count; i++) {
+        bytes += growth->leaks[i].all.grown_bytes;
+    }
+    return bytes;
+}

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Leaks that kill, and what looks like them: loops that are made up, so that the truth is known. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "loop.h"
+#include "report/model/leaks.h"
+#include "report/model/model.h"
+#include "report/model/verdict_report.h"
+#include "synthetic.h"
+
+#define ACTIVATION (64 * MIB)
+#define GRADIENT   (4 * MIB)
+#define KEPT       (100 * MIB)
+
+static ms_trace_t *trace;
+static uint64_t next_id = 1;
+static struct ms_model *model;
+static const struct ms_growth *growth;
+static struct ms_judgement judgement;
+
+static void define(void *ctx, uint32_t kind, const void *payload, size_t bytes)
+{
+    ms_trace_define(ctx, kind, payload, bytes);
+}
+
+static void begin(void)
+{
+    const struct ms_event cap = {.kind = MS_EVENT_CAP, .bytes = 4 * GIB, .aux = 4 * GIB};
+
+    trace = synthetic_open(synthetic_folder());
+    loop_define(define, trace);
+    ms_trace_emit(trace, &cap);
+}
+
+static void end(void)
+{
+    if (model) {
+        ms_model_delete(model);
+        model = NULL;
+    }
+}
+
+TestSuite(leaks, .init = begin, .fini = end);
+
+static uint64_t born(enum loop_site site, uint64_t bytes)
+{
+    const struct ms_event event = {.kind = MS_EVENT_TENSOR_ALLOC,
+                                   .id = next_id,
+                                   .addr = next_id * GIB,
+                                   .bytes = bytes,
+                                   .site = site};
+
+    ms_trace_emit(trace, &event);
+    return next_id++;
+}
+
+static void died(uint64_t id, uint64_t bytes)
+{
+    const struct ms_event event = {
+        .kind = MS_EVENT_TENSOR_FREE, .id = id, .addr = id * GIB, .bytes = bytes};
+
+    ms_trace_emit(trace, &event);
+}
+
+/* A step that keeps nothing but the optimizer's state, which the first one makes. */
+static void step(int number)
+{
+    const uint64_t input = born(LOOP_INPUT, MIB);
+    const uint64_t saved = born(LOOP_FORWARD, ACTIVATION);
+    const uint64_t gradient = born(LOOP_GRADIENT, GRADIENT);
+
+    died(saved, ACTIVATION);
+    if (number == 1) {
+        born(LOOP_STATE, 2 * GRADIENT);
+    }
+    died(born(LOOP_UPDATE, GRADIENT), GRADIENT);
+    died(gradient, GRADIENT);
+    died(input, MIB);
+}
+
+/* A forward in the next step asks for more than there is. */
+static void dies(uint64_t short_bytes)
+{
+    struct ms_oom_state state = synthetic_oom(ACTIVATION, MS_OOM_TORCH);
+    char why[512] = "";
+
+    born(LOOP_INPUT, MIB);
+    born(LOOP_FORWARD, MIB);
+    state.cap_bytes = state.device_total_bytes = 4 * GIB;
+    state.charged_bytes = state.live_bytes = state.pool_bytes = 4 * GIB - ACTIVATION + short_bytes;
+    state.context_bytes = state.driver_free_bytes = 0;
+    state.refused_bytes = ACTIVATION;
+    state.site = LOOP_FORWARD;
+    ms_trace_oom(trace, 0, &state);
+    ms_trace_close(trace, true, 1);
+    model = ms_model_new(ms_trace_dir(trace), why, sizeof(why));
+    cr_assert_not_null(model, "%s", why);
+    ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
+    ms_model_survey(model, MS_SURVEY_SUMS);
+    cr_assert_not_null(model->survey);
+    growth = &model->survey->devices[0].growth;
+    cr_assert_neq(ms_judged_fatal(model), SIZE_MAX);
+    ms_judge(model, ms_judged_fatal(model), &judgement);
+}
+
+static void expect_culprit(const char *function)
+{
+    cr_assert_geq(growth->leak_count, 1);
+    cr_assert(growth->leaks[0].has_culprit);
+    cr_expect_str_eq(growth->leaks[0].culprit.function, function);
+}
+
+/* The results of an evaluation are kept, with all that was computed for them. */
+static void train_and_keep(int steps, int every)
+{
+    for (int number = 1; number <= steps; number++) {
+        step(number);
+        if (number % every == 0) {
+            born(LOOP_EVALUATION, KEPT);
+            born(LOOP_APPENDED, MIB);
+        }
+    }
+    dies(MIB);
+}
+
+/* ---- degrees ---- */
+
+Test(leaks, of_ten_steps_is_seen)
+{
+    train_and_keep(12, 1);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("evaluate");
+    cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_SEEN);
+    cr_expect_eq(growth->leaks[0].all.bytes_per_round, (double)(KEPT + MIB));
+    cr_expect_eq(strncmp(judgement.why, "growth: train.py in evaluate has kept", 37), 0, "%s",
+                 judgement.why);
+}
+
+Test(leaks, that_kill_in_the_fifth_step_are_likely)
+{
+    train_and_keep(4, 1);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("evaluate");
+    cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_LIKELY);
+    cr_expect_eq(growth->leaks[0].all.rounds, 4);
+    cr_expect_eq(growth->leaks[0].bytes_each_time, KEPT + MIB);
+    cr_expect_eq(growth->leaks[0].all.grown_bytes, 4 * (KEPT + MIB));
+    cr_expect_eq(strncmp(judgement.why, "likely growth: train.py in evaluate has kept", 44), 0,
+                 "%s", judgement.why);
+}
+
+Test(leaks, that_kill_in_the_third_step_are_likely)
+{
+    train_and_keep(2, 1);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("evaluate");
+    cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_LIKELY);
+}
+
+Test(leaks, of_one_step_are_none)
+{
+    train_and_keep(1, 1);
+    cr_expect_neq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
+Test(leaks, in_every_third_step)
+{
+    train_and_keep(10, 3);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("evaluate");
+    cr_expect_eq(growth->leaks[0].all.rounds, 3);
+}
+
+/* ---- what is none ---- */
+
+Test(leaks, a_step_that_is_too_large_is_none)
+{
+    for (int number = 1; number <= 4; number++) {
+        step(number);
+    }
+    born(LOOP_FORWARD, 2 * GIB);
+    dies(MIB);
+    cr_expect_neq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
+Test(leaks, what_ceased_is_none)
+{
+    for (int number = 1; number <= 7; number++) {
+        step(number);
+        if (number <= 3) {
+            born(LOOP_KEPT, KEPT);
+        }
+    }
+    dies(MIB);
+    cr_expect_neq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
+/* The last so many results: a new one for an old one. */
+Test(leaks, a_queue_of_some_length_is_none)
+{
+    uint64_t queue[4] = {0};
+
+    for (int number = 1; number <= 16; number++) {
+        step(number);
+        if (queue[number % 4]) {
+            died(queue[number % 4], KEPT);
+        }
+        queue[number % 4] = born(LOOP_KEPT, KEPT);
+    }
+    dies(MIB);
+    cr_expect_neq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
+/* Parts of a model that a program calls one after the other. */
+Test(leaks, a_first_forward_is_none)
+{
+    for (int call = 0; call < 6; call++) {
+        born(LOOP_FORWARD, KEPT);
+        born(LOOP_INPUT, MIB);
+    }
+    dies(MIB);
+    cr_expect_neq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(growth->leak_count, 0);
+}
+
+/* ---- without steps ---- */
+
+Test(leaks, of_a_model_that_is_only_called)
+{
+    for (int call = 0; call < 10; call++) {
+        const uint64_t input = born(LOOP_INPUT, MIB);
+
+        born(LOOP_EVALUATION, KEPT);
+        died(input, MIB);
+    }
+    dies(MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("Net.forward");
+    cr_expect_eq(growth->leaks[0].all.degree, MS_GROWTH_LIKELY);
+    cr_expect_eq(growth->leaks[0].all.round, MS_ROUND_CALL);
+}
+
+/* What a worker of autograd asked for was asked for by who called autograd. */
+Test(leaks, of_gradients)
+{
+    for (int number = 1; number <= 4; number++) {
+        const uint64_t saved = born(LOOP_FORWARD, ACTIVATION);
+
+        died(born(LOOP_CALL_GRADIENT, 512), 512);
+        born(LOOP_GRADIENT, KEPT);
+        died(saved, ACTIVATION);
+        died(born(LOOP_INPUT, MIB), MIB);
+    }
+    dies(MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("accumulate");
+    cr_assert_eq(growth->leaks[0].caller_count, 1);
+    cr_expect_str_eq(growth->leaks[0].callers[0].function, "<module>");
+}
+
+/* ---- beside another reason ---- */
+
+Test(leaks, that_do_not_cover_what_is_short_are_told_beside)
+{
+    for (int number = 1; number <= 4; number++) {
+        step(number);
+        born(LOOP_KEPT, 8 * MIB);
+    }
+    dies(60 * MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_DEMAND);
+    expect_culprit("note_metrics");
+    cr_expect_not_null(strstr(judgement.beside, "likely growth: train.py in note_metrics"), "%s",
+                       judgement.beside);
+}
+
+Test(leaks, that_are_negligible_are_not_told)
+{
+    for (int number = 1; number <= 4; number++) {
+        step(number);
+        born(LOOP_KEPT, 9000);
+    }
+    dies(10000);
+    cr_expect_neq(judgement.verdict, MS_VERDICT_GROWTH);
+    cr_expect_eq(judgement.beside[0], '\0');
+    cr_assert_eq(growth->leak_count, 1);
+    cr_expect(growth->leaks[0].negligible);
+}
