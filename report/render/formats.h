@@ -52,11 +52,12 @@ struct ms_page {
     struct ms_json json;
     size_t share_bytes; /* that each process may take */
     size_t left_out;    /* processes that take more whatever is left out of them */
+    bool no_source;     /* no lines of source in it */
 };
 
 struct ms_merged;
 
-void ms_page_begin(struct ms_page *page, struct ms_buffer *out, size_t processes);
+void ms_page_begin(struct ms_page *page, struct ms_buffer *out, size_t processes, bool no_source);
 /* False where the process has no room: the page says how many have none. */
 bool ms_page_add(struct ms_page *page, const struct ms_model *model);
 

@@ -28,6 +28,7 @@ enum ms_form_trait {
     MS_FORM_OF_RUN = 8,        /* its file stands in the folder of a run, too */
     MS_FORM_TAKES_DEVICE = 16, /* ms_form_choice.device */
     MS_FORM_TAKES_MOMENT = 32, /* ms_form_choice.moment */
+    MS_FORM_HAS_SOURCE = 64,   /* ms_form_choice.no_source */
 };
 
 /* What may be chosen of some forms. */
@@ -35,6 +36,7 @@ struct ms_form_choice {
     int device; /* -1: the one with most events */
     bool at;    /* `moment` was named; else the out-of-memory that ended the run, or its peak */
     struct ms_moment_name moment;
+    bool no_source; /* no lines of source in the page */
 };
 
 /* One form on its way. */

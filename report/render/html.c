@@ -9,7 +9,9 @@
 #include "report/render/merged.h"
 #include "report/render/page_parts.h"
 #include "report/render/sites.h"
+#include "report/render/source.h"
 #include "report/render/survey.h"
+#include "report/symbols/stacks_roles.h"
 
 #define SCHEMA "memshim-page/1"
 
@@ -20,6 +22,7 @@
 #define MOST_TAGS       500
 #define MOST_RANGES     4000
 #define MOST_MOVES      2000
+#define MOST_SOURCES    24
 #define COARSE          32    /* one in so many of what there is room for otherwise: little */
 #define ENDING_BYTES    65536 /* for what stands around the processes: the run's own members */
 
@@ -139,6 +142,61 @@ static void add_moves(struct ms_json *json, const struct ms_model *model, size_t
     ms_json_close(json, ']');
 }
 
+/* ---- the source of what grows ---- */
+
+struct sources {
+    struct ms_json *json;
+    const struct ms_frame *taken[MOST_SOURCES];
+    size_t count;
+    uint64_t before_unix_ns;
+};
+
+static void add_source(struct sources *sources, const struct ms_frame *frame)
+{
+    for (size_t i = 0; i < sources->count; i++) {
+        if (sources->taken[i]->line == frame->line &&
+            strcmp(sources->taken[i]->file, frame->file) == 0) {
+            return;
+        }
+    }
+    if (sources->count < MOST_SOURCES) {
+        sources->taken[sources->count++] = frame;
+        ms_source_json(sources->json, frame, sources->before_unix_ns);
+    }
+}
+
+/* The program's own lines of one stack. */
+static void add_sources_of(struct sources *sources, const struct ms_model *model, uint32_t site)
+{
+    size_t count = 0;
+    const struct ms_frame *frames = ms_stacks_frames(model->stacks, site, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        if (frames[i].language == MS_FRAME_PYTHON && frames[i].file && frames[i].line > 0 &&
+            !ms_is_library_script(frames[i].file, frames[i].function)) {
+            add_source(sources, &frames[i]);
+        }
+    }
+}
+
+/* By the sites that grow on any device, the steepest first. */
+static void add_sources(struct ms_json *json, const struct ms_model *model, bool left_out)
+{
+    struct sources sources = {.json = json, .before_unix_ns = model->header.start_unix_ns};
+    const char *why = left_out ? "left out by --no-source" : ms_source_forbidden(model);
+
+    ms_json_text(json, "sources_why", why);
+    ms_json_open(json, "sources", '[');
+    for (int i = 0; !why && model->survey && i < MS_DEVICE_COUNT; i++) {
+        const struct ms_growth *growth = &model->survey->devices[i].growth;
+
+        for (size_t k = 0; growth->known && k < growth->count; k++) {
+            add_sources_of(&sources, model, growth->sites[k].site);
+        }
+    }
+    ms_json_close(json, ']');
+}
+
 /* ---- one process ---- */
 
 static uint64_t left_out(size_t count, size_t most)
@@ -147,7 +205,8 @@ static uint64_t left_out(size_t count, size_t most)
 }
 
 /* One in `scale` of what there is room for otherwise. */
-static void add_process(struct ms_json *json, const struct ms_model *model, size_t scale)
+static void add_process(struct ms_json *json, const struct ms_model *model, size_t scale,
+                        bool no_source)
 {
     struct ms_frame_table frames = {0};
     const struct ms_json_limits limits = {
@@ -177,16 +236,18 @@ static void add_process(struct ms_json *json, const struct ms_model *model, size
     ms_json_close(json, ']');
     add_ranges(json, model, MOST_RANGES / scale);
     add_moves(json, model, MOST_MOVES / scale);
+    add_sources(json, model, no_source);
     ms_json_close(json, '}');
     ms_frame_table_free(&frames);
 }
 
-void ms_page_begin(struct ms_page *page, struct ms_buffer *out, size_t processes)
+void ms_page_begin(struct ms_page *page, struct ms_buffer *out, size_t processes, bool no_source)
 {
     const size_t around = ms_page_head_bytes + ms_page_tail_bytes + ENDING_BYTES;
 
     *page = (struct ms_page){
         .json = {.out = out, .dense = true, .shown = true},
+        .no_source = no_source,
         .share_bytes = (MS_PAGE_MOST_BYTES - around) / (processes ? processes : 1),
     };
     ms_buffer_append(out, (const char *)ms_page_head, ms_page_head_bytes);
@@ -202,7 +263,7 @@ bool ms_page_add(struct ms_page *page, const struct ms_model *model)
     const size_t start = out->bytes;
 
     for (size_t scale = 1; scale <= MOST_SITES / FEWEST_SITES; scale *= 2) {
-        add_process(&page->json, model, scale);
+        add_process(&page->json, model, scale, page->no_source);
         if (out->bytes - start <= page->share_bytes) {
             return true;
         }
@@ -234,7 +295,7 @@ void ms_form_html(struct ms_forms *forms, const struct ms_model *model,
         return;
     }
     if (forms->processes == 0) {
-        ms_page_begin(&forms->page, &forms->out, forms->expected);
+        ms_page_begin(&forms->page, &forms->out, forms->expected, forms->choice.no_source);
     }
     if (!ms_page_add(&forms->page, model)) {
         ms_forms_complain(forms,

@@ -9,6 +9,7 @@
 #include "report/model/ledger.h"
 #include "report/model/verdict_report.h"
 #include "report/model/what_if.h"
+#include "report/render/answer.h"
 #include "report/render/forms.h"
 #include "report/render/json_survey.h"
 #include "report/render/sites.h"
@@ -470,6 +471,7 @@ void ms_format_json_limited(const struct ms_model *model, struct ms_json *json, 
     add_versions(json, &model->header);
     add_options(json, model->header.options);
     add_process(json, model);
+    ms_answer_json(json, model);
     ms_json_open(json, "devices", '[');
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
         if (model->devices[i].used) {

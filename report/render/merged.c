@@ -343,8 +343,8 @@ static const struct ms_rank *fullest(const struct ms_merged *merged)
     return most;
 }
 
-/* What one process's report says of it: of the first that died, else of the one that held most. */
-static void add_answer(const struct ms_merged *merged, struct ms_buffer *out)
+/* "1 of 2 processes ran out of memory; rank 1 died first" */
+static void add_headline(const struct ms_merged *merged, struct ms_buffer *out)
 {
     const struct ms_rank *dead = ms_merged_first_dead(merged);
     const struct ms_rank *shown = dead ? dead : fullest(merged);
@@ -362,11 +362,23 @@ static void add_answer(const struct ms_merged *merged, struct ms_buffer *out)
     }
     if (shown) {
         add_name(shown, out);
-        ms_buffer_add(out, died > 0 ? " died first:\n" : dead ? " ended first (" : " held most:\n");
+        ms_buffer_add(out, died > 0 ? " died first" : dead ? " ended first (" : " held most");
         if (died == 0 && dead) {
             add_status(dead, out);
-            ms_buffer_add(out, "):\n");
+            ms_buffer_add(out, ")");
         }
+    }
+}
+
+/* What one process's report says of it: of the first that died, else of the one that held most. */
+static void add_answer(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    const struct ms_rank *dead = ms_merged_first_dead(merged);
+    const struct ms_rank *shown = dead ? dead : fullest(merged);
+
+    add_headline(merged, out);
+    ms_buffer_add(out, ":\n");
+    if (shown) {
         ms_buffer_append(out, shown->answer.at, shown->answer.bytes);
     }
 }
@@ -498,10 +510,14 @@ void ms_merged_json_run(const struct ms_merged *merged, struct ms_json *json)
 {
     const struct ms_rank *dead = ms_merged_first_dead(merged);
     const struct ms_outlier outlier = ms_merged_outlier(merged);
+    struct ms_buffer headline = {0};
     struct ms_outlier_site site;
 
     ms_json_text(json, "schema", SCHEMA);
     ms_json_text(json, "run_id", rank_count(merged) ? rank_at(merged, 0)->run_id : "");
+    add_headline(merged, &headline);
+    ms_json_part(json, "headline", headline.at ? headline.at : "", headline.bytes);
+    ms_buffer_free(&headline);
     ms_json_text(json, "first_dead", dead ? dead->folder : NULL);
     ms_json_text(json, "outlier", outlier.rank ? outlier.rank->folder : NULL);
     if (ms_merged_outlier_site(merged, &site)) {

@@ -8,20 +8,11 @@
 #include "allocator/base/units.h"
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
+#include "report/render/answer.h"
 #include "report/render/forms.h"
 #include "report/render/sites.h"
 
 #define LISTED_OOMS 10
-
-static bool has_several_devices(const struct ms_model *model)
-{
-    int used = 0;
-
-    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
-        used += model->devices[i].used;
-    }
-    return used > 1;
-}
 
 static void add_head(const struct ms_model *model, struct ms_buffer *out)
 {
@@ -267,14 +258,7 @@ void ms_format_text(const struct ms_model *model, struct ms_buffer *out)
     const int main_device = ms_model_main_device(model);
 
     add_head(model, out);
-    if (ms_model_fatal_oom(model)) {
-        ms_text_add_oom_answer(out, model, has_several_devices(model));
-    } else if (main_device >= 0) {
-        ms_text_add_good_answer(out, model, main_device);
-    } else {
-        ms_buffer_add(out, "No device was used, as far as the trace tells.\n");
-    }
-    ms_text_add_steps(out, model);
+    ms_answer_text(out, model);
     if (main_device >= 0) {
         ms_text_add_ledger(out, model, main_device);
         if (!ms_ledger_peak_moment(model, main_device)) {

@@ -224,6 +224,21 @@ static void add_torch(const struct ms_model *model, int device, struct ms_buffer
     }
 }
 
+/* ---- what moved ---- */
+
+static void add_spilled(const struct ms_model *model, int device, struct ms_buffer *out)
+{
+    const struct ms_aggregate *sums = &model->devices[device].sums;
+
+    if (sums->spilled_bytes > 0) {
+        ms_buffer_format(out,
+                         "  spill  the device ran short: %s moved to host memory, %s back; its "
+                         "work waited %s for that\n",
+                         MS_BYTES(sums->spilled_bytes), MS_BYTES(sums->promoted_bytes),
+                         MS_DURATION(sums->held_ns));
+    }
+}
+
 /* ---- it ran out ---- */
 
 /* Of holes that could not be given elsewhere. */
@@ -388,6 +403,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
         add_pins(model, device, out);
     }
     add_else(model, &judgement, out);
+    add_spilled(model, device, out);
     ms_what_if_text(out, model);
     add_torch(model, device, out);
 }
@@ -457,6 +473,7 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
     add_ooms(model, out);
     add_holders(model, device, ms_ledger_peak_moment(model, device), rows,
                 ms_ledger_at_peak(model, device, rows), out);
+    add_spilled(model, device, out);
     add_loading(model, device, out);
     add_headroom(model, device, out);
     add_torch(model, device, out);

@@ -66,8 +66,9 @@ static int finish_run(const char *run_folder, const struct search *search)
     }
     bool complete = ms_report_complete(run_folder) == 0;
     if (search->say) {
-        ms_complain("memshim: %d process%s traced, %s%s", traces, traces == 1 ? "" : "es",
-                    complete ? "reports in " : "not every report could be made in ", run_folder);
+        ms_complain("memshim: %d process%s traced, %s%s%s", traces, traces == 1 ? "" : "es",
+                    complete ? "report: " : "not every report could be made in ", run_folder,
+                    complete ? "/report.html, and report.txt beside it" : "");
     }
     return traces;
 }

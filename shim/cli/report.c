@@ -12,6 +12,7 @@
 #include "shim/cli/arguments/output.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
+#include "shim/cli/browser.h"
 #include "shim/cli/cli.h"
 #include "shim/cli/latest.h"
 #include "shim/cli/report_files.h"
@@ -24,6 +25,7 @@ struct call {
     const char *modules; /* null: none */
     struct ms_form_choice choice;
     bool plain; /* neither --format nor --output was given */
+    bool open;  /* the page, in a browser */
     struct ms_buffer traces;
 };
 
@@ -38,6 +40,12 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
     case MS_CLI_REPORT_OUTPUT:
         call->plain = false;
         return ms_cli_take_file(value, &call->output);
+    case MS_CLI_REPORT_OPEN:
+        call->open = true;
+        return true;
+    case MS_CLI_REPORT_NO_SOURCE:
+        call->choice.no_source = true;
+        return true;
     case MS_CLI_REPORT_DEVICE: {
         uint64_t device = 0;
         const bool good = ms_cli_take_count(value, MS_DEVICE_COUNT - 1, &device);
@@ -81,6 +89,11 @@ static int check_choice(const struct call *call)
         return ms_cli_wrong(MS_CLI_REPORT, "--device is for --format %s, not for '%s'",
                             ms_form_rows[ms_form_with(MS_FORM_TAKES_DEVICE)].name, form);
     }
+    if (call->choice.no_source && !call->plain && !call->open &&
+        !ms_form_has(call->form, MS_FORM_HAS_SOURCE)) {
+        return ms_cli_wrong(MS_CLI_REPORT, "--no-source is for --format %s, not for '%s'",
+                            ms_form_rows[ms_form_with(MS_FORM_HAS_SOURCE)].name, form);
+    }
     return -1;
 }
 
@@ -106,6 +119,7 @@ static int write_report(const struct call *call)
     const struct ms_report_reading how = {
         .modules = call->modules,
         .write_files = call->plain,
+        .no_source = call->choice.no_source,
         .survey = ms_form_has(call->form, MS_FORM_SURVEY),
         .depth = ms_form_has(call->form, MS_FORM_ADDRESSES) ? MS_SURVEY_WHOLE : MS_SURVEY_SUMS};
     struct ms_forms forms;
@@ -124,6 +138,23 @@ static int write_report(const struct call *call)
     ms_forms_free(&forms);
     ms_merged_free(&merged);
     return good ? 0 : 1;
+}
+
+static int open_page(const struct call *call)
+{
+    char path[PATH_MAX], why[WHY_BYTES] = "";
+
+    if (ms_report_page(&call->traces, call->modules, call->choice.no_source, path, why,
+                       sizeof(why)) != 0) {
+        ms_complain("memshim report: %s", why);
+        return 1;
+    }
+    ms_complain("memshim report: %s", path);
+    if (!ms_browser_open(path, why, sizeof(why))) {
+        ms_complain("memshim report: no browser was opened: %s", why);
+        return 1;
+    }
+    return 0;
 }
 
 int ms_cli_report(int argc, char **argv)
@@ -146,6 +177,7 @@ int ms_cli_report(int argc, char **argv)
     }
     if (status < 0) {
         status = write_report(&call);
+        status |= call.open ? open_page(&call) : 0;
     }
     ms_buffer_free(&call.traces);
     return status;

@@ -59,13 +59,17 @@ bool ms_report_stands(const char *dir)
            stat(path, &trace) == 0 && is_current(dir, &trace, ms_form_rows[MS_FORM_TEXT].file);
 }
 
-static bool wants_file(const struct ms_model *model, const char *name)
+static bool wants_file(const struct ms_model *model, enum ms_form form, bool no_source)
 {
+    const char *name = ms_form_rows[form].file;
     struct stat trace;
 
+    if (!name || model->end == MS_PROCESS_RUNNING) {
+        return false;
+    }
     return model->end == MS_PROCESS_KILLED ||
-           (model->end == MS_PROCESS_ENDED &&
-            !(stat(model->path, &trace) == 0 && is_current(model->dir, &trace, name)));
+           (no_source && ms_form_has(form, MS_FORM_HAS_SOURCE)) ||
+           !(stat(model->path, &trace) == 0 && is_current(model->dir, &trace, name));
 }
 
 static bool save(const struct ms_buffer *out, const char *dir, const char *name, char *why,
@@ -84,10 +88,10 @@ static bool save(const struct ms_buffer *out, const char *dir, const char *name,
 }
 
 /* One form of one process, beside its trace. */
-static bool save_form(enum ms_form form, const struct ms_model *model,
+static bool save_form(enum ms_form form, const struct ms_model *model, bool no_source,
                       const struct ms_merged *alone, char *why, size_t why_bytes)
 {
-    const struct ms_form_choice choice = {.device = -1};
+    const struct ms_form_choice choice = {.device = -1, .no_source = no_source};
     struct ms_forms forms;
     bool saved = false;
 
@@ -103,7 +107,7 @@ static bool save_form(enum ms_form form, const struct ms_model *model,
 }
 
 /* From the last row of the table to the first, the text: where that stands, all stand. */
-static bool write_files(const struct ms_model *model, char *why, size_t why_bytes)
+static bool write_files(const struct ms_model *model, bool no_source, char *why, size_t why_bytes)
 {
     struct ms_merged alone;
     bool whole = true;
@@ -111,8 +115,8 @@ static bool write_files(const struct ms_model *model, char *why, size_t why_byte
     ms_merged_begin(&alone);
     ms_merged_add(&alone, model);
     for (int form = MS_FORM_COUNT - 1; whole && form >= 0; form--) {
-        if (ms_form_rows[form].file && wants_file(model, ms_form_rows[form].file)) {
-            whole = save_form((enum ms_form)form, model, &alone, why, why_bytes);
+        if (wants_file(model, (enum ms_form)form, no_source)) {
+            whole = save_form((enum ms_form)form, model, no_source, &alone, why, why_bytes);
         }
     }
     ms_merged_free(&alone);
@@ -144,7 +148,7 @@ int ms_report_of_process(const char *dir, char *why, size_t why_bytes)
     bool written = false;
 
     if (model) {
-        written = write_files(model, why, why_bytes);
+        written = write_files(model, false, why, why_bytes);
         ms_model_delete(model);
     }
     return written ? 0 : -1;
@@ -162,7 +166,8 @@ bool ms_report_read(const struct ms_buffer *traces, const struct ms_report_readi
         ms_progress_begin(i + 1, ms_traces_count(traces));
 
         struct ms_model *model = read_trace(ms_traces_at(traces, i), how, why, sizeof(why));
-        const bool good = model && (!how->write_files || write_files(model, why, sizeof(why)));
+        const bool good =
+            model && (!how->write_files || write_files(model, how->no_source, why, sizeof(why)));
 
         ms_progress_end();
         if (!good) {
@@ -253,4 +258,111 @@ int ms_report_complete(const char *run_dir)
     }
     ms_buffer_free(&traces);
     return whole ? 0 : -1;
+}
+
+/* ---- the page that a person is to see ---- */
+
+/* Of a trace's folder, or of the trace itself. */
+static void folder_of(const char *trace, char folder[PATH_MAX])
+{
+    struct stat status;
+    char *slash;
+
+    (void)snprintf(folder, PATH_MAX, "%s", trace);
+    slash = strrchr(folder, '/');
+    if (slash && stat(trace, &status) == 0 && !S_ISDIR(status.st_mode)) {
+        *slash = '\0';
+    }
+}
+
+/* The folder in which all of them lie, where it is one. */
+static bool run_folder_of(const struct ms_buffer *traces, char folder[PATH_MAX])
+{
+    char other[PATH_MAX];
+
+    folder_of(ms_traces_at(traces, 0), folder);
+    if (ms_traces_count(traces) == 1) {
+        return true;
+    }
+    for (size_t i = 0; i < ms_traces_count(traces); i++) {
+        char *into = i == 0 ? folder : other;
+        char *slash;
+
+        folder_of(ms_traces_at(traces, i), into);
+        slash = strrchr(into, '/');
+        if (!slash || slash == into) {
+            return false;
+        }
+        *slash = '\0';
+        if (i > 0 && strcmp(folder, other) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Not older than any of the traces, all of which are closed. */
+static bool page_stands(const struct ms_buffer *traces, const char *page_folder)
+{
+    for (size_t i = 0; i < ms_traces_count(traces); i++) {
+        char folder[PATH_MAX], path[PATH_MAX];
+        struct stat trace;
+
+        folder_of(ms_traces_at(traces, i), folder);
+        if (!ms_report_stands(folder) ||
+            snprintf(path, sizeof(path), "%s/" MS_TRACE_FILE, folder) >= (int)sizeof(path) ||
+            stat(path, &trace) != 0 ||
+            !is_current(page_folder, &trace, ms_form_rows[MS_FORM_HTML].file)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void take_into_page(void *ctx, const struct ms_model *model)
+{
+    ms_forms_take(ctx, model);
+    ms_forms_say(ctx);
+}
+
+static bool make_page(const struct ms_buffer *traces, const char *modules, bool no_source,
+                      const char *folder, char *why, size_t why_bytes)
+{
+    const struct ms_report_reading how = {
+        .modules = modules, .survey = true, .depth = MS_SURVEY_WHOLE};
+    const struct ms_form_choice choice = {.device = -1, .no_source = no_source};
+    struct ms_merged merged;
+    struct ms_forms forms;
+    bool made;
+
+    ms_forms_begin(&forms, MS_FORM_HTML, ms_traces_count(traces), &choice);
+    ms_merged_begin(&merged);
+    (void)ms_report_read(traces, &how, &merged, take_into_page, &forms);
+    (void)snprintf(why, why_bytes, "no page can be made");
+    made = forms.processes > 0 && ms_forms_finish(&forms, &merged) &&
+           save(&forms.out, folder, ms_form_rows[MS_FORM_HTML].file, why, why_bytes);
+    ms_forms_free(&forms);
+    ms_merged_free(&merged);
+    return made;
+}
+
+int ms_report_page(const struct ms_buffer *traces, const char *modules, bool no_source, char *path,
+                   char *why, size_t why_bytes)
+{
+    char folder[PATH_MAX];
+
+    if (!run_folder_of(traces, folder)) {
+        (void)snprintf(why, why_bytes,
+                       "the processes are of several runs; write one page of them by --format html "
+                       "--output FILE");
+        return -1;
+    }
+    if (snprintf(path, PATH_MAX, "%s/%s", folder, ms_form_rows[MS_FORM_HTML].file) >= PATH_MAX) {
+        (void)snprintf(why, why_bytes, "the path is too long");
+        return -1;
+    }
+    if (!(no_source && ms_traces_count(traces) > 1) && page_stands(traces, folder)) {
+        return 0;
+    }
+    return make_page(traces, modules, no_source, folder, why, why_bytes) ? 0 : -1;
 }

@@ -19,6 +19,7 @@ struct ms_report_reading {
     bool write_files;    /* that are missing beside the traces */
     bool survey;         /* of this depth is wanted; the files need a whole one */
     enum ms_survey_depth depth;
+    bool no_source; /* the page is written without lines of source, also where one stands */
 };
 
 /* Reads every trace (struct ms_trace_path) once. `each` (may be null) sees each model. False where
@@ -40,6 +41,12 @@ int ms_report_of_process(const char *dir, char *why, size_t why_bytes);
 
 /* Whether the process's trace was closed, and its report.txt is no older: no reader is needed. */
 bool ms_report_stands(const char *dir);
+
+/* The page of one process, or of all of a run, in `path` (PATH_MAX bytes): in the folder of the
+ * one, or in the run's. It is made where it does not stand there, or is older than a trace. 0, or
+ * -1 and a sentence in `why`. */
+int ms_report_page(const struct ms_buffer *traces, const char *modules, bool no_source, char *path,
+                   char *why, size_t why_bytes);
 
 /* Writes, into every process's folder of a run, the reports that are missing or older than what the
  * trace holds (a process that still runs gets none), and into `run_dir` one of all processes

@@ -224,8 +224,10 @@ static void say_end(enum ms_reported reported)
     const char *dir = ending.dir;
     switch (reported) {
     case MS_REPORTED:
-        ms_say("report: %s/report.txt (all processes of the run: memshim report %.*s)", dir,
-               run_length(dir), dir);
+        ms_say(
+            "report: %s/report.html, and report.txt beside it (all processes of the run: memshim "
+            "report %.*s)",
+            dir, run_length(dir), dir);
         break;
     case MS_REPORT_GOES_ON:
         ms_say("report: %s/report.txt is being made by another process, which may take a while "

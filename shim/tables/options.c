@@ -181,6 +181,12 @@ static bool parse_pool(const char *text, struct ms_options *out)
     return parse_switch(text, &out->pool);
 }
 
+/* As the report reads it again (report/render/source.c). */
+static bool parse_source(const char *text, struct ms_options *out)
+{
+    return parse_switch(text, &out->source);
+}
+
 static bool parse_trace(const char *text, struct ms_options *out)
 {
     return parse_switch(text, &out->trace);

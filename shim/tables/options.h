@@ -50,6 +50,7 @@ struct ms_options {
     uint64_t status_steps;                  /* MEMSHIM_STATUS_EVERY; 0: not by steps */
     uint64_t status_ns;                     /* the same; 0: not by time */
     uint32_t batch;                         /* MEMSHIM_BATCH, 0: not told; for the report alone */
+    bool source;                            /* MEMSHIM_SOURCE; for the report alone */
 };
 
 /* The longest wait in all, while some work completes now and then. */

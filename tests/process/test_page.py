@@ -56,6 +56,29 @@ def with_frames(process: dict[str, Any]) -> dict[str, Any]:
     return meant(report)
 
 
+def answer_of(text: str) -> list[tuple[str, list[str]]]:
+    """The lines of report.txt between its head and the first empty one, by their first words."""
+    found: list[tuple[str, list[str]]] = []
+    for line in text.split("\n\n", 1)[0].splitlines()[1:]:
+        if not line.startswith("  "):
+            found.append(("", [line]))
+        elif line[2] == " ":
+            found[-1][1].append(line[9:])
+        else:
+            found.append((line[2:].split(" ", 1)[0], [line[9:]]))
+    return found
+
+
+def shown_answer(browser: Browser) -> list[tuple[str, list[str]]]:
+    """The same, as the page has it."""
+    told = browser.ask(
+        "[['', [document.querySelector('#answer .sentence').textContent]],"
+        " ...[...document.querySelectorAll('#answer dt')].map((label) => [label.textContent,"
+        " [...label.nextSibling.children].map((line) => line.textContent)])]"
+    )
+    return [(label, lines) for label, lines in told]
+
+
 class PageTest(unittest.TestCase):
     """One run of three processes: well, out of memory, killed; with hostile names."""
 
@@ -96,6 +119,15 @@ class Data(PageTest):
         for process in page["processes"]:
             report = json.loads((self.run_folder / process["folder"] / "report.json").read_text())
             self.assertEqual(with_frames(process), meant(report))
+
+    def test_the_answer_is_the_first_lines_of_the_text(self) -> None:
+        for end in ("ended", "oom", "killed"):
+            folder = self.folder(end)
+            answer = json.loads((folder / "report.json").read_text())["answer"]
+            told = [("", [answer["headline"]])]
+            told += [(line["label"], line["text"]) for line in answer["lines"]]
+            self.assertEqual(told, answer_of((folder / "report.txt").read_text()))
+            self.assertGreater(len(told), 4)
 
     def test_the_timeline_has_the_peaks_of_the_report(self) -> None:
         folder = self.folder("ended")
@@ -175,24 +207,45 @@ class Shown(BrowserTest):
         self.show(self.page / "report.html")
 
     def test_the_answer_is_that_of_the_text(self) -> None:
-        fatal = [oom for oom in self.report["oom_events"] if not oom["recovered"]]
-        self.assertIn(fatal[-1]["sentence"], self.text("#answer"))
+        text = (self.page / "report.txt").read_text()
+        self.assertEqual(shown_answer(self.browser), answer_of(text))
+        self.assertEqual([label for label, _ in answer_of(text)][1:3], ["asked", "why"])
         peak = re.search(
             r"peak +live (.+?) +reserved (.+?) +charged (.+)",
-            (self.page / "report.txt").read_text(),
+            text,
         )
         assert peak
-        figures = self.text("#answer .figures")
+        figures = self.text("#figures .figures")
         for number in peak.groups():
             self.assertIn(number, figures)
 
     def test_a_run_that_went_well(self) -> None:
         folder = self.folder("ended")
         self.show(folder / "report.html")
-        first = re.search(r"Peak .+ on device 0", (folder / "report.txt").read_text())
-        assert first
-        self.assertIn(first.group().replace(" charged on", " on"), self.text("#answer .sentence"))
-        self.assertIn("No out-of-memory.", self.text("#answer .sentence"))
+        text = (folder / "report.txt").read_text()
+        self.assertEqual(shown_answer(self.browser), answer_of(text))
+        self.assertIn("no out-of-memory", dict(answer_of(text))["ooms"][0])
+
+    def test_answer_and_chart_are_above_the_fold(self) -> None:
+        """Of a window as a laptop's: nobody has to scroll to see what happened and when."""
+        self.addCleanup(self.browser.call, "Emulation.clearDeviceMetricsOverride")
+        self.browser.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=1280,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        for end in ("oom", "ended"):
+            self.show(self.folder(end) / "report.html")
+            for element in ("document.querySelector('#answer .verdict')", CHART):
+                box = self.browser.ask(
+                    f"(() => {{ const box = {element}.getBoundingClientRect();"
+                    " return [box.top, box.bottom, box.height]; })()"
+                )
+                self.assertGreaterEqual(box[0], 0)
+                self.assertLessEqual(box[1], 900)
+                self.assertGreater(box[2], 100)
 
     def test_dragging_enlarges_the_timeline(self) -> None:
         whole = self.browser.ask(TICKS)
@@ -356,6 +409,8 @@ class Shown(BrowserTest):
         self.show(self.run_folder / "report.html")
         self.assertEqual(len(self.column("ranks", 0)), 3)
         self.assertIn("OUT OF MEMORY", self.text("#answer .sentence"))
+        text = (self.run_folder / "report.txt").read_text()
+        self.assertIn(f"\n{self.text('#answer .headline-of-run')}:\n", text)
         ranks = [
             process["report"]["process"]["rank"]
             for process in embedded(self.run_folder / "report.html")["processes"]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The answer: what happened, in the order of report.txt, and the numbers that matter.
+// The answer, as report.txt has it, and the numbers that matter.
 
 function figure(label, value, note) {
   return element("div", { class: "figure" },
@@ -7,65 +7,16 @@ function figure(label, value, note) {
     note ? element("dd", { class: "note" }, note) : null);
 }
 
-// The one that ended the run.
-function fatalOom(report) {
-  return report.oom_events.find((oom) => oom.judged) ?? null;
-}
-
-// What a replay of the run's own trace found to be enough.
-function remedies({ what_if, devices }, oom) {
-  const { without_spill, with_spill, own_cap_with_spill, own_cap_host_bytes } = what_if ?? {};
-  const cap = ({ cap_bytes, fraction }) => `a cap of ${bytesText(cap_bytes)}${fraction === null ? ", more than the device has," : ` (fraction ${fraction})`}`;
-  const reserved = devices.find(({ index }) => index === oom.device)?.torch_reserved_bytes;
-  const lines = [
-    own_cap_with_spill && `It would have gone on under its own cap with cold memory moved to the host: ${bytesText(own_cap_host_bytes)} of it.`,
-    without_spill && `Without moving anything, ${cap(without_spill)} would have carried it past this request.`,
-    with_spill && !own_cap_with_spill && `With cold memory moved to the host, ${cap(with_spill)} would have.`,
-    reserved && `PyTorch held ${bytesText(reserved)} reserved: at most that is what it would have needed alone.`,
-  ].filter(Boolean);
-  return lines.length > 0 ? element("ul", { id: "remedies" }, lines.map((text) => element("li", {}, text))) : null;
-}
-
-function verdictOf(view) {
-  const { report, device } = view;
-  const oom = fatalOom(report);
-  if (oom) {
-    return element("div", { class: "verdict bad" },
-      element("p", { class: "sentence" }, oom.sentence),
-      element("p", {}, `After ${durationText(oom.time_ns)}, on device ${oom.device}`,
-        oom.step ? ` in step ${countText(oom.step)}` : "", oom.line ? `, asked for by ${oom.line}` : "", "."),
-      remedies(report, oom));
-  }
-  if (!device) {
-    return element("div", { class: "verdict" },
-      element("p", { class: "sentence" }, "No device was used, as far as the trace tells."));
-  }
-  const recovered = report.oom_events.length + view.process.ooms_left_out;
-  const ooms = recovered > 0 ? ` ${countText(recovered)} out-of-memories, all recovered from.`
-    : ` No out-of-memory${report.process.state === "running" ? " so far" : ""}.`;
-  return element("div", { class: "verdict" },
-    element("p", { class: "sentence" },
-      `Peak ${bytesText(device.peak_charged_bytes)} of ${bytesText(device.cap_bytes)} ` +
-      `(${percentText(device.peak_charged_bytes, device.cap_bytes)}) on device ${device.index}.${ooms}`),
-    [beginningTold(device), growthTold(device), spillTold(device)].filter(Boolean).map((text) => element("p", {}, text)));
-}
-
-// As while a checkpoint is loaded, with its state in two copies.
-function beginningTold({ peak_before_steps_bytes: before, peak_in_steps_bytes: within }) {
-  return before > within && within !== null ? `The most was live before the first step began: ${bytesText(before)}; in steps, at most ${bytesText(within)}.` : "";
-}
-
-// What a run that went well has to be told all the same.
-function growthTold({ slope, growth }) {
-  if (!growth || growth.length === 0) return "";
-  const [first] = growth;
-  const cap = slope.cap_at_step === null ? "" : `, and the cap is met in step ${countText(slope.cap_at_step)}`;
-  return `It grows: ${first.line ?? "a call site"}, by ${slopeText(first)}${growth.length > 1 ? `, ${countOf(growth.length - 1, "other call site")} too` : ""}${cap}.`;
-}
-
-function spillTold({ spill }) {
-  return spill.spills === 0 ? "" : `The device ran short: ${bytesText(spill.spilled_bytes)} moved to host memory in ${countOf(spill.spills, "move")}, ` +
-    `${bytesText(spill.promoted_bytes)} back; its work waited ${durationText(spill.held_ns)} for it.`;
+// The lines of report.txt as they are: a word, what it says, and what goes on below it.
+function answerOf({ answer, oom_events }, run) {
+  const bad = oom_events.some((oom) => oom.judged);
+  return element("div", { class: bad ? "verdict bad" : "verdict" },
+    run.ranks.length > 1 ? element("p", { class: "headline-of-run" }, run.headline) : null,
+    element("p", { class: "sentence" }, answer.headline),
+    element("dl", { class: "told-lines" }, answer.lines.flatMap(({ label, text }) => [
+      element("dt", {}, label),
+      element("dd", { class: `of-${label.toLowerCase()}` }, text.map((line) => element("div", {}, line))),
+    ])));
 }
 
 // What it would come to: the slope, and the batch that would fit.
@@ -148,5 +99,5 @@ function showAnswer(view) {
     element("span", { class: "quiet" },
       ` on ${process.host}, pid ${process.pid}, ${process.start_time.slice(0, 16).replace("T", " ")} UTC, ` +
       `ran ${durationText(process.duration_ns)}, ${ended}`));
-  replace("answer", verdictOf(view), device ? figuresOf(device) : null, rankTable(view));
+  replace("answer", answerOf(report, view.data.run));
 }

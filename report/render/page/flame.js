@@ -1,25 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flame graph: whose memory was live at a recorded moment, by the stack that asked for it.
+// Flame graphs: bytes by the stacks that asked for them. One of what was live at a recorded moment,
+// and one of what grew.
 
 const FLAME_ROW = 19;
 const FLAME_FONT = "12px system-ui, \"DejaVu Sans\", sans-serif"; // as the style sheet has it
 const LEAST_WIDTH = 3; // narrower ones are not drawn; their parents' widths tell of them
 
+// torch.nn.modules: every call of a module goes through it, and it is nobody's own code.
+function isOfModules(frame) {
+  return frame.file !== null && frame.file.includes("/torch/nn/modules/");
+}
+
 // Outermost frame first.
-function stackOf(site, frames, pythonOnly) {
+function stackOf(site, frames, { pythonOnly, withoutModules }) {
   const all = site.frames.map((number) => frames[number]).reverse();
   const python = all.filter((frame) => frame.language === "python");
-  const shown = pythonOnly && python.length > 0 ? python : all;
+  const chosen = pythonOnly && python.length > 0 ? python : all;
+  const others = chosen.filter((frame) => !isOfModules(frame));
+  const shown = withoutModules && others.length > 0 ? others : chosen;
   if (shown.length > 0) return shown.map((frame) => ({ name: frameName(frame), frame }));
   return [{ name: site.place, frame: null }];
 }
 
-function treeOf(sites, frames, { pythonOnly, inverted }) {
+function treeOf(sites, frames, options) {
   const root = { name: "all", frame: null, bytes: 0, own: 0, children: new Map() };
   for (const site of sites) {
     const { bytes } = site;
-    const stack = stackOf(site, frames, pythonOnly);
-    if (inverted) stack.reverse();
+    const stack = stackOf(site, frames, options);
+    if (options.inverted) stack.reverse();
     let node = root;
     node.bytes += bytes;
     for (const { name, frame } of stack) {
@@ -32,61 +40,59 @@ function treeOf(sites, frames, { pythonOnly, inverted }) {
   return root;
 }
 
+// id: of its elements. sites: with their bytes. common: a frame that is marked, or null.
 class Flame {
-  constructor(view) {
-    this.view = view;
-    this.frames = view.process.frames;
-    this.sites = liveAt(view, view.moment);
-    const python = this.frames.some((frame) => frame.language === "python");
-    this.options = { pythonOnly: python, inverted: false };
-    this.hasPython = python;
+  constructor(id, frames, sites, common = null) {
+    this.id = id;
+    this.frames = frames;
+    this.sites = sites;
+    this.common = common;
+    this.hasPython = frames.some((frame) => frame.language === "python");
+    this.hasModules = frames.some(isOfModules);
+    this.options = { pythonOnly: this.hasPython, withoutModules: true, inverted: false };
     this.query = "";
     this.ruler = document.createElement("canvas").getContext("2d");
     this.ruler.font = FLAME_FONT;
-    this.moment = element("b", { id: "flame-moment" });
     this.node = element("div", { class: "chart" });
     this.readout = element("div", { class: "readout", role: "status" });
     this.build();
   }
 
-  // Another moment: the same options, all of it in sight.
-  showMoment() {
-    this.sites = liveAt(this.view, this.view.moment);
+  // Others: the same options, all of it in sight.
+  take(sites) {
+    this.sites = sites;
     this.build();
     this.draw();
   }
 
   build() {
     const tree = treeOf(this.sites, this.frames, this.options);
-    this.moment.textContent = momentTitle(this.view);
     this.root = d3.hierarchy(tree, (node) => [...node.children.values()]).sum((node) => node.own)
       .sort((a, b) => b.value - a.value);
     d3.partition()(this.root);
     this.focus = this.root;
   }
 
-  show() {
+  // Its controls, its readout and itself.
+  parts() {
     const option = (key, text, title) => element("label", { title }, element("input", {
       type: "checkbox", checked: this.options[key],
       onchange: (event) => { this.options[key] = event.target.checked; this.build(); this.draw(); },
     }), ` ${text}`);
-    replace("flame",
-      heading("Who held that memory",
-        "Each bar is a function; its width is the bytes that it and those it called had asked for and not freed. Callers stand " +
-        "above those they called. Click a bar to enlarge it, the topmost to go back. Shown: the moment chosen above, ", this.moment),
+    return [
       element("div", { class: "controls" },
         element("label", {}, "Search ", element("input", {
-          type: "search", id: "flame-search", placeholder: "function or file",
+          type: "search", id: `${this.id}-search`, placeholder: "function or file",
           oninput: (event) => { this.query = event.target.value.toLowerCase(); this.draw(); },
         })),
         this.hasPython ? option("pythonOnly", "Python only", "Leave native functions out where a stack has Python ones") : null,
+        this.hasModules ? option("withoutModules", "without torch.nn.modules", "Leave out the frames by which PyTorch calls a module") : null,
         option("inverted", "innermost first", "Who asked for memory above, their callers below"),
         ["python", "native"].map((language) => element("span", { class: "key" },
           element("span", { class: `swatch ${language}` }), ` ${language}`)),
-        element("span", { class: "key" }, element("span", { class: "swatch found" }), " found by the search")),
-      this.readout, this.node);
-    this.view.onMoment.push(() => this.showMoment());
-    this.draw();
+        element("span", { class: "key" }, element("span", { class: "swatch found" }), " found by the search"),
+        this.common ? element("span", { class: "key" }, element("span", { class: "swatch common" }), " the common caller") : null),
+      this.readout, this.node];
   }
 
   matches(node) {
@@ -108,7 +114,7 @@ class Flame {
     const shown = [...focus.ancestors().slice(1), ...within];
     const deepest = d3.max(shown, (node) => node.depth) ?? 0;
     const svg = d3.create("svg").attr("width", width).attr("height", (deepest + 1) * FLAME_ROW)
-      .attr("id", "flame-chart").attr("role", "group");
+      .attr("id", `${this.id}-chart`).attr("role", "group");
     for (const node of shown) this.bar(svg, node, x, width);
     this.node.replaceChildren(svg.node());
     this.tell(focus);
@@ -120,7 +126,8 @@ class Flame {
     const kind = node.data.frame ? node.data.frame.language : "none";
     const found = this.matches(node);
     const name = node === this.root ? `all: ${bytesText(node.value)}` : node.data.name;
-    const group = svg.append("g").attr("class", `frame ${kind}${found ? " found" : ""}${this.query && !found ? " dim" : ""}`)
+    const common = this.common !== null && node.data.frame === this.common;
+    const group = svg.append("g").attr("class", `frame ${kind}${common ? " common" : ""}${found ? " found" : ""}${this.query && !found ? " dim" : ""}`)
       .attr("tabindex", 0).attr("role", "button").attr("aria-label", `${name}, ${bytesText(node.value)}`)
       .attr("transform", `translate(${left},${node.depth * FLAME_ROW})`)
       .on("click", () => this.enlarge(node))
@@ -153,12 +160,23 @@ class Flame {
         ` ${percentText(node.value, this.root.value)} of ${bytesText(this.root.value)}`),
       element("span", {}, frame ? frame.function : node.data.name),
       place ? element("span", { class: "quiet" }, place) : null,
-      this.query ? element("span", { id: "flame-found" }, "found: ", element("b", {}, bytesText(this.matchedBytes())),
+      this.query ? element("span", { id: `${this.id}-found` }, "found: ", element("b", {}, bytesText(this.matchedBytes())),
         ` ${percentText(this.matchedBytes(), this.root.value)}`) : null,
     ].filter(Boolean));
   }
 }
 
 function showFlame(view) {
-  new Flame(view).show();
+  const flame = new Flame("flame", view.process.frames, liveAt(view, view.moment));
+  const moment = element("b", { id: "flame-moment" }, momentTitle(view));
+  replace("flame",
+    heading("Who held that memory",
+      "Each bar is a function; its width is the bytes that it and those it called had asked for and not freed. Callers stand " +
+      "above those they called. Click a bar to enlarge it, the topmost to go back. Shown: the moment chosen above, ", moment),
+    flame.parts());
+  view.onMoment.push(() => {
+    moment.textContent = momentTitle(view);
+    flame.take(liveAt(view, view.moment));
+  });
+  flame.draw();
 }

@@ -3,7 +3,7 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const THEMES = ["auto", "light", "dark"];
-const SECTIONS = ["timeline", "moment", "flame", "ledgers", "growth", "headroom", "map", "pinning", "tables"];
+const SECTIONS = ["timeline", "leaks", "figures", "moment", "flame", "ledgers", "headroom", "map", "pinning", "tables"];
 
 function storedTheme() {
   try {
@@ -90,12 +90,13 @@ function showCharts(view) {
   view.onMoment.length = 0;
   view.onTheme.length = 0;
   view.onZoom.length = 0;
-  showTimeline(view);
+  const drawTimeline = showTimeline(view);
+  showLeaks(view);
   showMoments(view);
   showFlame(view);
-  showGrowth(view);
   showHeadroom(view);
   showMap(view);
+  return drawTimeline;
 }
 
 // Links to the parts that there are.
@@ -131,15 +132,17 @@ function show(chosen, index) {
   // The answer is on the screen before the charts are drawn.
   afterPaint(() => {
     if (shown !== view) return;
-    if (charts) showCharts(view);
-    else if (device) {
+    const drawTimeline = charts ? showCharts(view) : () => {};
+    if (!charts && device) {
       replace("timeline", element("p", { class: "explanation" },
         "This memshim was built without d3, which draws the charts: the tables are here, the timeline is in timeline.json."));
     }
+    replace("figures", device ? [rankTable(view), ...heading("Figures"), figuresOf(device)] : rankTable(view));
     replace("ledgers", device ? ledgerTable(view) : null);
     replace("pinning", device ? [pinTable(view), arenaTable(view)] : null);
     showTables(view);
     showContents();
+    drawTimeline();
     document.body.dataset.shown = "whole";
   });
   window.onresize = debounced(() => { if (charts) showCharts(view); });

@@ -11,6 +11,9 @@ const LINES = [
 const ROW = 16;
 const TICK_WIDE = 110; // pixels
 const MARGIN = { left: 84, right: 16, top: 18 }; // pixels around the plot; the map stands below it
+const STRIP = 36; // pixels: the whole run in small
+const BELOW = 26; // for the time's axis
+const PLOT_HIGH = [170, 320]; // pixels: as much as the window has left below the answer
 const MOST_TAG_ROWS = 8;
 const TAG_LABEL = "tags, NVTX";
 const LEAST_MARK = 5; // pixels: a move to the host is short beside the run, and has to be seen
@@ -98,10 +101,7 @@ class Timeline {
 
   show() {
     replace("timeline",
-      heading(`Memory of device ${this.device.index} over time`,
-        "Across: time since the run began. Up: bytes; the coloured layers are live memory, by what it was to the program. " +
-        "A click shows below who was live then. Drag over a part to enlarge it; the strip at the bottom shows where it lies " +
-        "in the whole run. With the keyboard: arrows move the cursor, Enter is the click, + and - enlarge, 0 shows all."),
+      element("h2", {}, `Memory of device ${this.device.index} over time`),
       element("div", { class: "controls" }, this.legend(),
         element("label", {}, element("input", {
           type: "checkbox", checked: this.toCap,
@@ -109,7 +109,12 @@ class Timeline {
         }), " up to the cap"),
         button("Show all", "The whole run (0)", () => this.view.zoom(0, this.duration))),
       element("div", { class: "controls" }, this.layerLegend(), this.markLegend()),
-      this.readout, this.kindReadout, this.node, this.notes());
+      this.node, this.readout, this.kindReadout,
+      element("p", { class: "explanation" },
+        "Across: time since the run began. Up: bytes; the coloured layers are live memory, by what it was to the program. " +
+        "A click shows below who was live then. Drag over a part to enlarge it; the strip at the bottom shows where it lies " +
+        "in the whole run. With the keyboard: arrows move the cursor, Enter is the click, + and - enlarge, 0 shows all."),
+      this.notes());
     this.view.onMoment.push(() => this.showMoment());
     this.view.onZoom.push(() => this.draw());
     this.draw();
@@ -178,12 +183,14 @@ class Timeline {
     const width = Math.max(480, this.node.clientWidth || 960);
     const rows = (this.survey ? 1 : 0) + (this.moves.length > 0 ? 1 : 0) + (this.host > 0 ? 1 : 0) +
       (this.steps.times_ns.length > 0 ? 1 : 0) + this.tags.length;
-    this.plot = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: MARGIN.top + 260 };
-    const rowsTop = this.plot.bottom + 26;
+    const beside = MARGIN.top + BELOW + rows * ROW + 10 + STRIP + 14;
+    const left = window.innerHeight - (this.node.getBoundingClientRect().top + window.scrollY) - beside;
+    this.plot = { left: MARGIN.left, right: width - MARGIN.right, top: MARGIN.top, bottom: MARGIN.top + Math.max(PLOT_HIGH[0], Math.min(PLOT_HIGH[1], left)) };
+    const rowsTop = this.plot.bottom + BELOW;
     const stripTop = rowsTop + rows * ROW + 10;
     this.x = d3.scaleLinear(this.window, [this.plot.left, this.plot.right]);
     this.y = d3.scaleLinear([0, this.highest()], [this.plot.bottom, this.plot.top]);
-    const svg = d3.create("svg").attr("width", width).attr("height", stripTop + 44)
+    const svg = d3.create("svg").attr("width", width).attr("height", stripTop + STRIP + 8)
       .attr("tabindex", 0).attr("role", "img").attr("id", "timeline-chart")
       .attr("aria-label", `Memory of device ${this.device.index} over time; the arrow keys move the cursor`);
     svg.append("clipPath").attr("id", "plot-clip").append("rect")
@@ -372,15 +379,15 @@ class Timeline {
     const { left, right } = this.plot;
     const x = d3.scaleLinear([0, this.duration], [left, right]);
     const most = d3.max(this.points, (point) => point.charged.max) ?? 1;
-    const y = d3.scaleLinear([0, most], [top + 36, top]);
+    const y = d3.scaleLinear([0, most], [top + STRIP, top]);
     const strip = svg.append("g").attr("class", "strip");
-    strip.append("rect").attr("class", "ground").attr("x", left).attr("y", top).attr("width", right - left).attr("height", 36);
+    strip.append("rect").attr("class", "ground").attr("x", left).attr("y", top).attr("width", right - left).attr("height", STRIP);
     const hidden = this.hidden;
     this.hidden = new Set(["cap", "reserved"]);
     this.drawLines(strip, x, y);
     this.hidden = hidden;
     svg.append("text").attr("class", "row-label").attr("x", left - 8).attr("y", top + 22).attr("text-anchor", "end").text("whole run");
-    const brush = d3.brushX().extent([[left, top], [right, top + 36]]);
+    const brush = d3.brushX().extent([[left, top], [right, top + STRIP]]);
     const group = strip.append("g").attr("class", "window").call(brush);
     const whole = this.window[0] === 0 && this.window[1] === this.duration;
     if (!whole) group.call(brush.move, this.window.map(x));
@@ -442,6 +449,9 @@ class Timeline {
   }
 }
 
+// Returns what draws it again, once what stands above it has its place.
 function showTimeline(view) {
-  new Timeline(view).show();
+  const timeline = new Timeline(view);
+  timeline.show();
+  return () => timeline.draw();
 }

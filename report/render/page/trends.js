@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where it goes: what grows from step to step, and what a larger batch would need.
+// Where it goes: how fast it grows, in words, and what a larger batch would need.
 
 const MOST_OF_CAP = 1.6; // as far as the bars of the headroom reach; longer ones are cut there
 const BESIDE_BARS = 1.15; // of the longest bar: the width where all are far from the cap
@@ -17,30 +17,6 @@ function growthSentence({ slope, growth }) {
   if (growth.length === 0) return `Nothing grows. ${whole}`;
   const cap = slope.cap_at_step === null ? "" : `; at that rate the cap is met in step ${countText(slope.cap_at_step)}`;
   return `${growth.length === 1 ? "One call site keeps" : `${countText(growth.length)} call sites keep`} more and more memory${cap}. ${whole}`;
-}
-
-function showGrowth(view) {
-  const { device, sites } = view;
-  if (!device.slope) {
-    replace("growth");
-    return;
-  }
-  const rows = device.growth.map((row) => ({ ...sites.get(row.site), ...row }));
-  replace("growth",
-    heading("What grows", "Memory that a call site holds at the same point of every step, more each time, until the end. " +
-      "What falls again is not growth."),
-    element("p", { class: rows.length > 0 ? "told bad" : "told", id: "growth-sentence" }, growthSentence(device)),
-    rows.length > 0 ? groupedTable(view, "growing", "", rows, [
-      ...(device.slope.by === "step" ? [
-        { key: "bytes_per_step", title: "A step", number: signedBytesText, sum: true },
-        { key: "error_bytes_per_step", title: "\u00b1", number: bytesText },
-      ] : []),
-      { key: "bytes_per_hour", title: "An hour", number: signedBytesText, sum: true },
-      { key: "since_step", title: "Since step", number: countText },
-      { key: "since_ns", title: "After", number: durationText },
-      { key: "grown_bytes", title: "Grown since", number: bytesText, sum: true },
-      { key: "cap_at_step", title: "Alone meets the cap in step", number: countText },
-    ], { sortBy: "bytes_per_hour" }) : null);
 }
 
 // Never more than it is.

@@ -180,6 +180,14 @@ static void define_code(ms_trace_t *trace, uint32_t id, uint32_t line, const cha
                           sizeof(code.is) + (size_t)bytes + sizeof(table));
 }
 
+/* A file of frames: one that is not there, or the one that a test has chosen. */
+static const char *script(const char *variable)
+{
+    const char *chosen = getenv(variable);
+
+    return chosen ? chosen : "/job/train.py";
+}
+
 /* NOLINTBEGIN(misc-misleading-bidirectional): that is what makes the names hostile */
 static void define_site(ms_trace_t *trace, uint32_t id)
 {
@@ -192,7 +200,8 @@ static void define_site(ms_trace_t *trace, uint32_t id)
                                             .thread =
                                                 backward ? MS_THREAD_BACKWARD : MS_THREAD_PYTHON};
 
-    define_code(trace, id + 1, SYNTHETIC_LINE(id), hostile ? SYNTHETIC_HOSTILE : "/job/train.py",
+    define_code(trace, id + 1, SYNTHETIC_LINE(id),
+                hostile ? SYNTHETIC_HOSTILE : script("SYNTHETIC_SCRIPT"),
                 hostile ? SYNTHETIC_HOSTILE : "step");
     define(trace, MS_DEFINE_PYTHON, &step, sizeof(step), "");
     define(trace, MS_DEFINE_SITE, &site, sizeof(site), "");
@@ -209,7 +218,7 @@ void synthetic_define(ms_trace_t *trace)
 
     define(trace, MS_DEFINE_MODULE, &module, sizeof(module), "/nowhere/libjob.so");
     define(trace, MS_DEFINE_NATIVE, &native, sizeof(native), "");
-    define_code(trace, 1, 10, "/job/train.py", "main");
+    define_code(trace, 1, 10, script("SYNTHETIC_CALLER"), "main");
     define(trace, MS_DEFINE_PYTHON, &outer, sizeof(outer), "");
     define(trace, MS_DEFINE_TAG, &tag, sizeof(tag), "forward");
     define(trace, MS_DEFINE_TAG, &inner, sizeof(inner), SYNTHETIC_HOSTILE);

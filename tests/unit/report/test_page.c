@@ -101,7 +101,7 @@ static void expect_said(const struct ms_model *model)
 
     ms_merged_begin(&merged);
     ms_merged_add(&merged, model);
-    ms_page_begin(&page, &html, 5000);
+    ms_page_begin(&page, &html, 5000, false);
     cr_expect_not(ms_page_add(&page, model));
     ms_page_end(&page, &merged);
     ms_buffer_append(&html, "", 1);
@@ -140,7 +140,7 @@ Test(page, is_small)
         struct ms_page page;
 
         ms_merged_begin(&merged);
-        ms_page_begin(&page, &html, processes);
+        ms_page_begin(&page, &html, processes, false);
         for (size_t i = 0; i < processes; i++) {
             ms_merged_add(&merged, model);
             cr_expect(ms_page_add(&page, model));

@@ -131,6 +131,7 @@ Test(options, bad_values_keep_the_default_and_are_named)
                                       "MEMSHIM_LOG=verbose",
                                       "MEMSHIM_LOG=WARN",
                                       "MEMSHIM_TRACE=1",
+                                      "MEMSHIM_SOURCE=yes",
                                       "MEMSHIM_BATCH=0",
                                       "MEMSHIM_BATCH=32.5",
                                       "MEMSHIM_BATCH=many",
