@@ -12,6 +12,7 @@
 
 #include "allocator/base/own_folder.h"
 #include "shim/cli/arguments/complain.h"
+#include "shim/cli/interrupt.h"
 #include "shim/cli/report_files.h"
 #include "shim/tables/identity.h"
 #include "shim/tables/options.h"
@@ -60,11 +61,17 @@ static int is_new_trace(const char *process_folder, const struct search *search)
 /* The number of its processes that are of this run of the command. */
 static int finish_run(const char *run_folder, const struct search *search)
 {
+    char line[PATH_MAX + 128];
     int traces = for_each_folder(run_folder, search, is_new_trace);
     if (traces == 0) {
         return 0;
     }
+    (void)snprintf(line, sizeof line,
+                   "memshim: interrupted while it made reports; memshim report %s completes them",
+                   run_folder);
+    ms_interrupt_begin(search->say ? line : NULL);
     bool complete = ms_report_complete(run_folder) == 0;
+    ms_interrupt_end();
     if (search->say) {
         ms_complain("memshim: %d process%s traced, %s%s%s", traces, traces == 1 ? "" : "es",
                     complete ? "report: " : "not every report could be made in ", run_folder,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import select
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import (
+    BUILD,
     CLI,
     INSTALLED,
     ProcessTest,
@@ -96,6 +98,27 @@ class Run(ProcessTest):
             self.assertTrue((folder / "report.txt").stat().st_size > 0)
         self.assertIn(str(run_folders(self.output)[0]), result.stderr.splitlines()[-1])
         self.assertEqual((self.output / "latest").resolve(), run_folders(self.output)[0])
+
+    def test_interrupt_while_reports_are_made(self) -> None:
+        """A Ctrl-C then ends it at once; the trace stays, and a line says what completes it."""
+        events = 4000000  # of which a report takes most of a second, and more than it listens after
+        job = (BUILD / "tests" / "bench" / "make_trace", self.output, str(events))
+        with self.running(CLI, "run", "--output", self.output, "--", *job) as process:
+            files = Path(f"/proc/{process.pid}/fd")
+            while process.poll() is None:
+                with contextlib.suppress(OSError):  # which are closed at any moment
+                    opened = [str(file.readlink()) for file in files.iterdir()]
+                    if any(name.endswith("trace.mshm") for name in opened):
+                        process.send_signal(signal.SIGINT)
+                time.sleep(0.02)
+            result = finish(process)
+        self.assertEqual(result.status, -signal.SIGINT, result.describe())
+        (folder,) = process_folders(self.output)
+        self.assertTrue((folder / "trace.mshm").exists())
+        self.assertFalse((folder / "report.txt").exists())
+        self.assertIn(f"memshim report {folder.parent} completes", result.stderr.splitlines()[-1])
+        run([CLI, "report", folder.parent]).check()
+        self.assertTrue((folder / "report.txt").exists())
 
     def test_torchrun_names_the_run(self) -> None:
         trainer = program("trainer")
