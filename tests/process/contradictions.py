@@ -342,6 +342,7 @@ def of_dead_text(report: Json, text: str) -> Iterator[str]:
     if judged is None:  # it is not among those that report.json lists
         return
     first, verdict = answer_of(text).split("\n")[1], word(text, "why").partition(":")[0]
+    verdict = verdict.removeprefix("likely ")
     if verdict != judged["verdict"]:
         yield f"report.txt says {verdict!r}, report.json {judged['verdict']!r}"
         return
