@@ -153,6 +153,9 @@ struct sources {
 
 static void add_source(struct sources *sources, const struct ms_frame *frame)
 {
+    if (!frame->file || frame->line == 0) {
+        return;
+    }
     for (size_t i = 0; i < sources->count; i++) {
         if (sources->taken[i]->line == frame->line &&
             strcmp(sources->taken[i]->file, frame->file) == 0) {
@@ -172,14 +175,14 @@ static void add_sources_of(struct sources *sources, const struct ms_model *model
     const struct ms_frame *frames = ms_stacks_frames(model->stacks, site, &count);
 
     for (size_t i = 0; i < count; i++) {
-        if (frames[i].language == MS_FRAME_PYTHON && frames[i].file && frames[i].line > 0 &&
+        if (frames[i].language == MS_FRAME_PYTHON && frames[i].file &&
             !ms_is_library_script(frames[i].file, frames[i].function)) {
             add_source(sources, &frames[i]);
         }
     }
 }
 
-/* By the sites that grow on any device, the steepest first. */
+/* The lines that keep, then all by which what grows was asked for, the steepest first. */
 static void add_sources(struct ms_json *json, const struct ms_model *model, bool left_out)
 {
     struct sources sources = {.json = json, .before_unix_ns = model->header.start_unix_ns};
@@ -190,6 +193,12 @@ static void add_sources(struct ms_json *json, const struct ms_model *model, bool
     for (int i = 0; !why && model->survey && i < MS_DEVICE_COUNT; i++) {
         const struct ms_growth *growth = &model->survey->devices[i].growth;
 
+        for (size_t k = 0; growth->known && k < growth->leak_count; k++) {
+            if (growth->leaks[k].has_culprit &&
+                growth->leaks[k].culprit.language == MS_FRAME_PYTHON) {
+                add_source(&sources, &growth->leaks[k].culprit);
+            }
+        }
         for (size_t k = 0; growth->known && k < growth->count; k++) {
             add_sources_of(&sources, model, growth->sites[k].site);
         }

@@ -134,8 +134,9 @@ class Views(BrowserTest):
         largest = headroom["estimated_largest_factor"]
         self.assertIn(f"over {largest:.0f}\N{NO-BREAK SPACE}×", figures)
         self.assertIn(bytes_text(self.device["spill"]["spilled_bytes"]), figures)
-        told = self.text("#answer .of-grows")
-        self.assertIn(f"{growth[0]['line']}: 128.0 KiB more every step", told)
+        # 128 KiB a step of 23 GiB: nobody is alarmed by it.
+        self.assertTrue(all(leak["negligible"] for leak in self.device["leaks"]))
+        self.assertIn("nothing that matters", self.text("#answer .of-grows"))
         spilled = bytes_text(self.device["spill"]["spilled_bytes"])
         self.assertIn(f"{spilled} moved to host memory", self.text("#answer .of-spill"))
 

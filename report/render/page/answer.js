@@ -30,10 +30,10 @@ function trendFigures({ slope, growth, headroom }) {
   return [
     slope ? figure("Growth", slope.why !== null ? "-" : growth.length > 0 ? grows() : "none",
       slope.why ?? (growth.length > 0 ? `of ${countOf(growth.length, "call site")}${cap}` : "no call site keeps more and more")) : null,
-    headroom ? figure("Largest batch", headroom.why !== null ? "-"
+    headroom ? figure("Largest batch", headroom.why !== null || largest === 0 ? "-"
       : headroom.estimated_largest_batch !== null ? `${headroom.unbounded ? "over " : ""}${countOf(headroom.estimated_largest_batch, "sample")}`
       : headroom.unbounded ? `over ${largest}\u00a0\u00d7` : `${factorText(largest)}\u00a0\u00d7`,
-    headroom.why ?? `that fits the cap, by estimate; ${headroom.batch === null ? "this run's is 1\u00a0\u00d7" : `now ${countText(headroom.batch)}`}`) : null,
+    headroom.why ?? (largest === 0 ? "none fits beside what stays, what grew with it" : `that fits the cap, by estimate; ${headroom.batch === null ? "this run's is 1\u00a0\u00d7" : `now ${countText(headroom.batch)}`}`)) : null,
   ];
 }
 

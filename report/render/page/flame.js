@@ -40,13 +40,13 @@ function treeOf(sites, frames, options) {
   return root;
 }
 
-// id: of its elements. sites: with their bytes. common: a frame that is marked, or null.
+// id: of its elements. sites: with their bytes. commons: frames that are marked.
 class Flame {
-  constructor(id, frames, sites, common = null) {
+  constructor(id, frames, sites, commons = []) {
     this.id = id;
     this.frames = frames;
     this.sites = sites;
-    this.common = common;
+    this.commons = commons;
     this.hasPython = frames.some((frame) => frame.language === "python");
     this.hasModules = frames.some(isOfModules);
     this.options = { pythonOnly: this.hasPython, withoutModules: true, inverted: false };
@@ -91,7 +91,7 @@ class Flame {
         ["python", "native"].map((language) => element("span", { class: "key" },
           element("span", { class: `swatch ${language}` }), ` ${language}`)),
         element("span", { class: "key" }, element("span", { class: "swatch found" }), " found by the search"),
-        this.common ? element("span", { class: "key" }, element("span", { class: "swatch common" }), " the common caller") : null),
+        this.commons.length > 0 ? element("span", { class: "key" }, element("span", { class: "swatch common" }), " the line that keeps it") : null),
       this.readout, this.node];
   }
 
@@ -126,7 +126,8 @@ class Flame {
     const kind = node.data.frame ? node.data.frame.language : "none";
     const found = this.matches(node);
     const name = node === this.root ? `all: ${bytesText(node.value)}` : node.data.name;
-    const common = this.common !== null && node.data.frame === this.common;
+    const { frame } = node.data;
+    const common = frame !== null && this.commons.some((each) => each.file === frame.file && each.line === frame.line);
     const group = svg.append("g").attr("class", `frame ${kind}${common ? " common" : ""}${found ? " found" : ""}${this.query && !found ? " dim" : ""}`)
       .attr("tabindex", 0).attr("role", "button").attr("aria-label", `${name}, ${bytesText(node.value)}`)
       .attr("transform", `translate(${left},${node.depth * FLAME_ROW})`)

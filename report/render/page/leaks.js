@@ -3,18 +3,14 @@
 
 const MOST_EXCERPTS = 6; // at first
 
-// The innermost frame of the program's own that all stacks share; null where there is none.
-function commonFrame(sites, frames, isOwn) {
-  const stacks = sites.map((site) => site.frames.toReversed()).filter((stack) => stack.length > 0);
-  if (stacks.length === 0) return null;
-  const [first] = stacks;
-  const shared = first.findIndex((number, i) => stacks.some((stack) => stack[i] !== number));
-  const together = first.slice(0, shared < 0 ? first.length : shared).map((number) => frames[number]);
-  return together.findLast(isOwn) ?? null;
-}
-
 function isAt(source, frame) {
   return frame !== null && source.file === frame.file && source.line === frame.line;
+}
+
+// "+64.0 MiB a step", by what the leak was found.
+function paceText({ by, bytes_per_round, bytes_per_hour }) {
+  const rounds = { step: "a step", backward_pass: "a backward pass", call: "a call of the model" };
+  return by in rounds ? `${signedBytesText(bytes_per_round)} ${rounds[by]}` : `${signedBytesText(bytes_per_hour)} an hour`;
 }
 
 // One place of source: what it is, and its lines or why there are none.
@@ -31,17 +27,19 @@ function excerpt(source, role) {
       : element("p", { class: "quiet" }, `${source.file}: no source here, ${source.why}.`));
 }
 
-// The caller that all have in common first, then what it reached, the steepest first.
-function excerpts({ process }, rows, common) {
+// The lines that keep, then those that asked for it, the largest first.
+function excerpts({ process, device }, rows) {
   if (process.sources_why !== null) return [element("p", { class: "explanation" }, `No source here: ${process.sources_why}.`)];
   const bytesAt = (source) => d3.sum(rows.filter((row) => row.frames.some((number) => isAt(source, process.frames[number]))), (row) => row.bytes);
   const asks = (source) => rows.some((row) => row.place.startsWith(`${source.file.split("/").at(-1)}:${source.line} `));
-  const roleOf = (source, bytes) => (isAt(source, common) ? `${asks(source) ? "asked for" : "calls"} all of it: ${bytesText(bytes)}`
-    : `asked for ${bytesText(bytes)} of what grew`);
-  return process.sources.map((source) => ({ source, bytes: bytesAt(source), first: isAt(source, common), asks: asks(source) }))
-    .filter(({ bytes, first, asks: own }) => bytes > 0 && (first || own))
-    .sort((a, b) => b.first - a.first || b.bytes - a.bytes).slice(0, MOST_EXCERPTS)
-    .map(({ source, bytes }) => excerpt(source, roleOf(source, bytes)));
+  const told = process.sources.map((source) => {
+    const leak = device.leaks.find(({ common_frame }) => isAt(source, common_frame));
+    const bytes = leak ? leak.grown_bytes : bytesAt(source);
+    const role = leak ? `keeps ${bytesText(bytes)}, ${paceText(leak)}${leak.degree === "likely" ? ", likely" : ""}` : `asked for ${bytesText(bytes)} of what grew`;
+    return { source, role, bytes, first: leak !== undefined, shown: bytes > 0 && (leak !== undefined || asks(source)) };
+  });
+  return told.filter(({ shown }) => shown).sort((a, b) => b.first - a.first || b.bytes - a.bytes).slice(0, MOST_EXCERPTS)
+    .map(({ source, role }) => excerpt(source, role));
 }
 
 function growthTable(view, rows) {
@@ -65,14 +63,14 @@ function showLeaks(view) {
     return;
   }
   const rows = device.growth.map((row) => ({ ...sites.get(row.site), ...row, bytes: row.grown_bytes }));
-  const isOwn = (frame) => process.sources.some((source) => isAt(source, frame));
-  const common = commonFrame(rows, process.frames, isOwn);
-  const flame = rows.length > 0 ? new Flame("leaks", process.frames, rows, common) : null;
+  const commons = device.leaks.map(({ common_frame }) => common_frame).filter(Boolean);
+  const flame = rows.length > 0 ? new Flame("leaks", process.frames, rows, commons) : null;
+  const bad = device.leaks.some(({ negligible }) => !negligible);
   replace("leaks",
     heading("Leaks", "Memory that a call site holds at the same point of every step, more each time, until the end. " +
       "What falls again is not growth."),
-    element("p", { class: rows.length > 0 ? "told bad" : "told", id: "growth-sentence" }, growthSentence(device)),
-    rows.length > 0 ? element("div", { class: "excerpts" }, excerpts(view, rows, common)) : null,
+    element("p", { class: bad ? "told bad" : "told", id: "growth-sentence" }, growthSentence(device)),
+    rows.length > 0 ? element("div", { class: "excerpts" }, excerpts(view, rows)) : null,
     flame ? flame.parts() : null,
     rows.length > 0 ? growthTable(view, rows) : null);
   flame?.draw();
