@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memshim top: the command. */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,6 +12,7 @@
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
 #include "shim/cli/cli.h"
+#include "shim/cli/terminal.h"
 #include "shim/cli/top.h"
 
 #define NS_PER_S  UINT64_C(1000000000)
@@ -24,8 +23,30 @@ struct call {
     const char *prometheus;
     uint64_t interval_ns;
     size_t most_sites;
+    enum ms_top_sort sort;
     bool once, json;
 };
+
+/* What rows are sorted by: the option's words, whose first letters are the keys. */
+static const char *const sorts[] = {
+    [MS_TOP_BY_RANK] = "rank",
+    [MS_TOP_BY_USED] = "used",
+    [MS_TOP_BY_LIVE] = "live",
+    [MS_TOP_BY_HOST] = "host",
+};
+
+#define SORTS (sizeof(sorts) / sizeof(*sorts))
+
+static bool take_sort(const char *word, enum ms_top_sort *sort)
+{
+    for (size_t i = 0; i < SORTS; i++) {
+        if (strcmp(word, sorts[i]) == 0) {
+            *sort = (enum ms_top_sort)i;
+            return true;
+        }
+    }
+    return false;
+}
 
 static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
 {
@@ -43,6 +64,8 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
         good = ms_cli_take_count(value, MS_TOP_SITES_MAX, &sites);
         call->most_sites = (size_t)sites;
         return good;
+    case MS_CLI_TOP_SORT:
+        return take_sort(value, &call->sort);
     case MS_CLI_TOP_PROMETHEUS:
         return ms_cli_take_file(value, &call->prometheus);
     case MS_CLI_TOP_ONCE:
@@ -96,6 +119,36 @@ static int by_rank(const void *a, const void *b)
     return left->pid < right->pid ? -1 : left->pid > right->pid;
 }
 
+/* The most of any of its devices. */
+static uint64_t value_of(const struct ms_top_process *process, enum ms_top_sort sort)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < ms_top_device_count(process); i++) {
+        const struct memshim_stats *stats = &ms_top_device_at(process, i)->stats;
+        const uint64_t value = sort == MS_TOP_BY_USED   ? stats->used_bytes
+                               : sort == MS_TOP_BY_LIVE ? stats->live_bytes
+                                                        : stats->host_bytes;
+        most = value > most ? value : most;
+    }
+    return most;
+}
+
+static int by_value(const void *a, const void *b, void *sort)
+{
+    const uint64_t left = value_of(a, *(enum ms_top_sort *)sort);
+    const uint64_t right = value_of(b, *(enum ms_top_sort *)sort);
+    return left != right ? (left > right ? -1 : 1) : by_rank(a, b);
+}
+
+static void sort_rows(struct ms_top_frame *frame, enum ms_top_sort sort)
+{
+    if (sort == MS_TOP_BY_RANK) {
+        qsort(frame->processes, frame->count, sizeof(*frame->processes), by_rank);
+    } else {
+        qsort_r(frame->processes, frame->count, sizeof(*frame->processes), by_value, &sort);
+    }
+}
+
 /* With --once they are waited for. */
 static void add_sites(const struct call *call, struct ms_top_frame *frame)
 {
@@ -133,7 +186,9 @@ static bool make_frame(const struct call *call, const struct ms_buffer *found,
     for (size_t i = 0; i < frame->count; i++) {
         ms_top_read(ms_traces_at(found, i), &frame->processes[i]);
     }
-    qsort(frame->processes, frame->count, sizeof(*frame->processes), by_rank);
+    sort_rows(frame, call->sort);
+    frame->utf8 = ms_terminal_has_blocks();
+    frame->width = call->json ? 0 : ms_terminal_width();
     if (call->most_sites > 0 && call->prometheus == NULL) {
         add_sites(call, frame);
     }
@@ -169,33 +224,6 @@ static void free_frame(struct ms_top_frame *frame)
     free(frame->sites);
 }
 
-/* --- the terminal ----------------------------------------------------------------------------- */
-
-#define ENTER_SCREEN \
-    "\033[?1049h\033[?25l\033[?7l" /* another page, no cursor, long lines are cut */
-#define LEAVE_SCREEN "\033[?7h\033[?25h\033[?1049l"
-
-/* As many lines as the window has. */
-static void draw(const struct ms_buffer *text)
-{
-    struct winsize window = {0};
-    int lines = ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_row > 1
-                    ? window.ws_row - 1
-                    : INT_MAX;
-    const char *at = text->at;
-    const char *end = text->at + text->bytes;
-    (void)fputs("\033[H", stdout);
-    while (at < end && lines-- > 0) {
-        const char *line_end = memchr(at, '\n', (size_t)(end - at));
-        const size_t length = (size_t)((line_end != NULL ? line_end : end) - at);
-        (void)fwrite(at, 1, length, stdout);
-        (void)fputs("\033[K\r\n", stdout);
-        at += length + 1;
-    }
-    (void)fputs("\033[J", stdout);
-    (void)fflush(stdout);
-}
-
 /* Where looks are shown. */
 struct screen {
     bool terminal;         /* redrawn in place */
@@ -207,7 +235,7 @@ static void show(const struct call *call, const struct ms_top_frame *frame, stru
     ms_buffer_free(&screen->last);
     (call->json ? ms_top_json : ms_top_text)(frame, &screen->last);
     if (screen->terminal) {
-        draw(&screen->last);
+        ms_terminal_draw(screen->last.at, screen->last.bytes);
         return;
     }
     (void)fwrite(screen->last.at, 1, screen->last.bytes, stdout);
@@ -232,14 +260,6 @@ static int save_prometheus(const struct call *call, const struct ms_top_frame *f
 }
 
 /* --- the loop --------------------------------------------------------------------------------- */
-
-/* Until the time has passed; at once where the window changes. True where this is to end. */
-static bool wait_for_next(const sigset_t *signals, uint64_t interval_ns)
-{
-    const struct timespec span = {(time_t)(interval_ns / NS_PER_S), (long)(interval_ns % NS_PER_S)};
-    const int signal = sigtimedwait(signals, NULL, &span);
-    return signal > 0 && signal != SIGWINCH;
-}
 
 static int look(const struct call *call, const struct ms_buffer *found, struct screen *screen)
 {
@@ -270,27 +290,29 @@ static bool find(const struct call *call, struct ms_buffer *found, char *why, si
     return true;
 }
 
-static int watch(const struct call *call, struct ms_buffer *found)
+/* False where this is to end. */
+static bool obey(struct call *call, int key)
 {
-    static const int ends[] = {SIGINT, SIGTERM, SIGHUP, SIGWINCH};
+    for (size_t i = 0; i < SORTS; i++) {
+        if (key == sorts[i][0]) {
+            call->sort = (enum ms_top_sort)i;
+        }
+    }
+    return key != 'q' && key != MS_TERMINAL_END;
+}
+
+static int watch(struct call *call, struct ms_buffer *found)
+{
     struct screen screen = {.terminal = !call->json && call->prometheus == NULL &&
                                         isatty(STDOUT_FILENO) == 1};
     char why[WHY_BYTES];
-    sigset_t signals;
-    (void)sigemptyset(&signals);
-    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
-        (void)sigaddset(&signals, ends[i]);
-    }
-    (void)sigprocmask(SIG_BLOCK, &signals, NULL);
-    if (screen.terminal) {
-        (void)fputs(ENTER_SCREEN, stdout);
-    }
+    ms_terminal_begin(screen.terminal);
     do {
         (void)look(call, found, &screen);
         (void)find(call, found, why, sizeof(why));
-    } while (ferror(stdout) == 0 && !wait_for_next(&signals, call->interval_ns));
+    } while (ferror(stdout) == 0 && obey(call, ms_terminal_wait(call->interval_ns)));
+    ms_terminal_end();
     if (screen.terminal) {
-        (void)fputs(LEAVE_SCREEN, stdout);
         (void)fwrite(screen.last.at, 1, screen.last.bytes, stdout);
     }
     ms_buffer_free(&screen.last);

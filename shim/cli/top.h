@@ -13,12 +13,18 @@
 #include "shim/tables/stats.h"
 
 #define MS_TOP_SITES_MAX 50
+#define MS_TOP_TREND     12 /* parts of a run, of which the live bytes are shown */
+
+/* By what rows are sorted: by rank, host and pid; or the largest first. */
+enum ms_top_sort { MS_TOP_BY_RANK, MS_TOP_BY_USED, MS_TOP_BY_LIVE, MS_TOP_BY_HOST };
 
 struct ms_top_device {
     uint8_t index;
     char name[MS_NAME_BYTES];
     char uuid[64]; /* empty: not known */
     struct memshim_stats stats;
+    uint64_t trend_bytes[MS_TOP_TREND]; /* most that was live in each part of the run so far */
+    bool has_trend;
 };
 
 enum ms_top_state {
@@ -52,13 +58,14 @@ struct ms_top_site {
 
 /* What takes a reading of all records of a trace. */
 struct ms_top_sites {
-    char path[PATH_MAX];    /* as in the process */
-    uint64_t unix_ns;       /* when it was read; 0: not yet */
-    bool of_end;            /* it had ended then: there is nothing newer */
-    uint64_t steps;         /* told or found; 0: none, or unknown */
-    bool whole;             /* false: it could not be read */
-    bool sampled;           /* not every allocation has a call site */
-    struct ms_buffer sites; /* struct ms_top_site, the largest of each device first */
+    char path[PATH_MAX];                  /* as in the process */
+    uint64_t unix_ns;                     /* when it was read; 0: not yet */
+    bool of_end;                          /* it had ended then: there is nothing newer */
+    uint64_t steps;                       /* told or found; 0: none, or unknown */
+    uint64_t live_bytes[MS_DEVICE_COUNT]; /* of each device then: the lines below are of it */
+    bool whole;                           /* false: it could not be read */
+    bool sampled;                         /* not every allocation has a call site */
+    struct ms_buffer sites;               /* struct ms_top_site, the largest of each device first */
 };
 
 /* Finds the traces that `target` stands for (struct ms_trace_path): a folder or a trace as
@@ -90,6 +97,8 @@ struct ms_top_frame {
     struct ms_top_sites *sites;       /* of each; unix_ns 0: none yet */
     size_t count;
     size_t most_sites; /* of a device; 0: none are shown */
+    size_t width;      /* characters of a line that are seen; 0: all */
+    bool utf8;         /* the terminal knows block characters */
 };
 
 void ms_top_text(const struct ms_top_frame *frame, struct ms_buffer *out);

@@ -46,6 +46,16 @@ static uint64_t process_value(const struct ms_top_process *process, size_t row)
 
 /* --- JSON ------------------------------------------------------------------------------------- */
 
+/* Of the moment of the lines, which is not that of the figures. */
+static void add_sites_live(struct ms_json *json, const struct ms_top_sites *sites, uint8_t device)
+{
+    if (sites->unix_ns == 0 || !sites->whole) {
+        ms_json_null(json, "sites_live_bytes");
+    } else {
+        ms_json_count(json, "sites_live_bytes", sites->live_bytes[device]);
+    }
+}
+
 static void add_device_sites(struct ms_json *json, const struct ms_top_frame *frame,
                              const struct ms_top_sites *sites, uint8_t device)
 {
@@ -84,6 +94,7 @@ static void add_device(struct ms_json *json, const struct ms_top_frame *frame, s
             ms_json_number(json, ms_stat_table[row].name, text);
         }
     }
+    add_sites_live(json, &frame->sites[process], device->index);
     add_device_sites(json, frame, &frame->sites[process], device->index);
     ms_json_close(json, '}');
 }

@@ -58,6 +58,27 @@ static void set_uuid(struct ms_top_device *device, const uint8_t *uuid)
     }
 }
 
+/* A part in which nothing happened goes on as the one before ended. */
+static void set_trend(struct ms_top_device *device, const struct ms_series_pair *pair)
+{
+    const struct ms_series *series = &pair->copy[pair->current & 1];
+    uint64_t standing = 0;
+    for (uint32_t part = 0; part < MS_TOP_TREND; part++) {
+        const uint32_t end = (uint32_t)((uint64_t)series->used * (part + 1) / MS_TOP_TREND);
+        uint64_t most = standing;
+        for (uint32_t i = (uint32_t)((uint64_t)series->used * part / MS_TOP_TREND); i < end; i++) {
+            const struct ms_bucket *bucket = &series->buckets[i];
+            if (bucket->samples > 0) {
+                most =
+                    bucket->max_bytes[MS_LINE_LIVE] > most ? bucket->max_bytes[MS_LINE_LIVE] : most;
+                standing = bucket->last_bytes[MS_LINE_LIVE];
+            }
+        }
+        device->trend_bytes[part] = most;
+    }
+    device->has_trend = series->used > 0;
+}
+
 /* The tail was read before the sums: what of it they do not count is folded in. */
 static bool read_device(struct ms_reader *reader, struct ms_extent_place *place,
                         struct ms_top_process *out)
@@ -67,8 +88,9 @@ static bool read_device(struct ms_reader *reader, struct ms_extent_place *place,
         return false;
     }
     const struct ms_extent_header *header = (const struct ms_extent_header *)reader->extent;
-    const struct ms_device_page *page =
-        (const struct ms_device_page *)(reader->extent + header->payload_offset);
+    /* A copy of the file's. */
+    struct ms_device_page *page =
+        (struct ms_device_page *)(reader->extent + header->payload_offset);
     if (header->payload_offset + sizeof(*page) > MS_EXTENT_BYTES ||
         page->device >= MS_DEVICE_COUNT) {
         return false;
@@ -82,15 +104,23 @@ static bool read_device(struct ms_reader *reader, struct ms_extent_place *place,
     if (page->has_uuid != 0) {
         set_uuid(device, page->uuid);
     }
+    const bool has_series = ms_series_is_valid(&page->series.copy[page->series.current & 1]);
     out->torn |= !ms_reader_sums(reader, place, &read);
     for (uint64_t i = reader->tail_first; i < reader->tail_end; i++) {
         const struct ms_timed_event *timed = ms_reader_tail(reader, i);
         if (i >= read.end_event && timed != NULL && ms_event_has_device(&timed->event) &&
             timed->event.device == device->index) {
             ms_aggregate_apply(&read.sums, &timed->event, timed->time_ns);
+            if (has_series) {
+                const struct ms_moment moment = ms_aggregate_moment(&read.sums, timed->time_ns);
+                ms_series_note(&page->series, &moment);
+            }
         }
     }
     stats_of(&read.sums, &device->stats);
+    if (has_series) {
+        set_trend(device, &page->series);
+    }
     if (read.sums.last_time_ns > out->duration_ns) {
         out->duration_ns = read.sums.last_time_ns;
     }

@@ -104,6 +104,7 @@ void ms_top_sites_read(const char *path, struct ms_top_sites *out)
     ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
     for (int device = 0; device < MS_DEVICE_COUNT; device++) {
         if (model->devices[device].used) {
+            out->live_bytes[device] = ms_counters_live(&model->devices[device].sums.now);
             add_device(model, device, &out->sites);
         }
     }

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import pty
@@ -11,7 +12,10 @@ import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
+import sys
+import termios
 import time
 import unittest
 from collections.abc import Iterator
@@ -245,6 +249,10 @@ class Figures(TopTest):
             self.assertEqual(len(process["devices"][0]["sites"]), 1)
             text = self.top().check().stdout
             self.assertRegex(text, r"12\.0 MiB +92\.3 % +hold_weights \(top_job\)")
+            # The lines are of a moment of their own, and are parts of what was live then.
+            self.assertIn(f"  live 13.0 MiB, pid {job.process.pid} device 0", text)
+            (process,) = self.seen()
+            self.assertEqual(process["devices"][0]["sites_live_bytes"], 13 * MIB)
 
     def test_report_of_a_running_process(self) -> None:
         with self.job() as job:
@@ -380,6 +388,102 @@ class Redrawn(TopTest):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 os.close(terminal)
+
+    def on_a_terminal(self, columns: int, *arguments: str, **settings: str) -> tuple[int, int]:
+        """The process and its terminal, of that width."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            # Until the other side has set the size.
+            sys.stdin.readline()
+            command = [str(CLI), "top", str(self.output), *arguments]
+            os.execve(command[0], command, os.environ | settings)
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("4H", 40, columns, 0, 0))
+        os.write(terminal, b"\n")
+        self.addCleanup(os.close, terminal)
+        return pid, terminal
+
+    def rows(self, columns: int, **settings: str) -> list[str]:
+        """The table as it stands on a terminal of that width: its head, and the only row."""
+        pid, terminal = self.on_a_terminal(columns, "--once", **settings)
+        seen = b""
+        with contextlib.suppress(OSError):
+            while part := os.read(terminal, 65536):
+                seen += part
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+        lines = seen.decode().replace("\r", "").splitlines()
+        first = next(i for i, line in enumerate(lines) if "RANK" in line)
+        return lines[first : first + 2]
+
+    def test_no_column_is_cut(self) -> None:
+        whole = ["RANK", "PID", "DEV", "USED", "/", "CAP", "LIVE", "TREND", "RESERVED", "FRAG"]
+        whole += ["HOST", "STATUS", "STEP", "TIME", "PROGRAM"]
+        with self.job() as job:
+            job.do(f"weights {10 * MIB}")
+            for columns in (0, 200, 132, 100, 80):
+                head, row = self.rows(columns)
+                titles = head.split()
+                self.assertEqual([title for title in whole if title in titles], titles)
+                self.assertTrue({"RANK", "USED", "CAP", "STATUS", "PROGRAM"} <= set(titles))
+                if columns:
+                    self.assertLessEqual(len(head.rstrip()), columns)
+                    self.assertLessEqual(len(row), columns)
+                if columns in (0, 200):
+                    self.assertEqual(titles, whole)
+                if columns >= 100:
+                    self.assertTrue({"LIVE", "TREND", "STEP"} <= set(titles))
+                self.assertIn(f"{LIMIT // MIB}.0 MiB", row)
+                self.assertIn(" normal ", row)
+                self.assertTrue(row.endswith("top_job"), row)
+
+    def test_live_bytes_are_drawn(self) -> None:
+        with self.job() as job:
+            job.do(f"weights {MIB}")
+            job.do(f"weights {100 * MIB}")
+            for settings, highest, ramp in (
+                (
+                    {"LC_ALL": "C.UTF-8"},
+                    "\u2588",
+                    "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588",
+                ),
+                ({"LC_ALL": "C"}, "#", "_.:-=+*#"),
+            ):
+                head, row = self.rows(200, **settings)
+                at = head.index("TREND")
+                drawn = row[at : at + 12]
+                self.assertEqual(len(drawn), 12)
+                self.assertTrue(set(drawn) <= set(ramp), drawn)
+                levels = [ramp.index(character) for character in drawn]
+                self.assertEqual(levels, sorted(levels))  # nothing was freed
+                self.assertEqual(drawn[-1], highest)
+
+    def test_keys_sort_and_end_it(self) -> None:
+        one = {"MEMSHIM_RUN_ID": "both", "WORLD_SIZE": 2}
+        with self.job(**one, RANK=0) as small, self.job(**one, RANK=1) as large:
+            small.do(f"weights {10 * MIB}")
+            large.do(f"weights {20 * MIB}")
+            pid, terminal = self.on_a_terminal(200, "--interval", "0.1", "--sites", "0")
+            first = r"TIME +PROGRAM[^\n]*\n *%d "
+
+            def wait_for(rank: int) -> None:
+                seen = ""
+                end = time.monotonic() + 60
+                while not re.search(first % rank, seen) and time.monotonic() < end:
+                    seen = seen[-20000:] + os.read(terminal, 65536).decode()
+                self.assertRegex(seen, first % rank)
+
+            wait_for(0)
+            os.write(terminal, b"l")
+            wait_for(1)
+            os.write(terminal, b"r")
+            wait_for(0)
+            os.write(terminal, b"q")
+            self.read_until(terminal, b"\033[?1049l")
+            self.assertEqual(os.waitpid(pid, 0)[1], 0)
+            text = self.top("--sort", "used").check().stdout
+            self.assertEqual(
+                [line.split()[0] for line in text.splitlines() if line.endswith("top_job")],
+                ["1", "0"],
+            )
 
     def test_plain_where_nobody_looks(self) -> None:
         with self.job() as job:
