@@ -7,8 +7,9 @@
 
 #include "report/trace/words.h"
 
-#define MOST_LINES 64u   /* that call optimizers; as many that call models: bits of a word */
-#define MOST_TIMES 4096u /* of steps that are kept */
+#define MOST_LINES   64u   /* that call optimizers; as many that call models: bits of a word */
+#define MOST_TIMES   4096u /* of steps that are kept */
+#define LEAKED_PARTS 8u    /* of what a call made, if more than one in so many stays */
 
 /* When something happened again and again: all times, or one in `every`. */
 struct times {
@@ -412,9 +413,20 @@ static int bits(uint64_t word)
     return __builtin_popcountll(word);
 }
 
+/* Whether a good part of what the calls made is there for good: what a program keeps by mistake. */
+static bool leaks(const struct ms_steps *steps, const ms_site_table_t *table, uint32_t caller)
+{
+    uint64_t bytes = 0;
+
+    for (int lifetime = 0; lifetime < MS_LIFETIME_COUNT; lifetime++) {
+        bytes += fate_of(steps, table, caller, true, (enum ms_lifetime)lifetime);
+    }
+    return fate_of(steps, table, caller, true, MS_LIFETIME_KEPT) > bytes / LEAKED_PARTS;
+}
+
 /* A call that nothing is kept of for a backward is an evaluation's, but for a part of the step
- * itself (a teacher, a generator): that runs in every step, and its results outlive a pass. Of what
- * was captured, no lifetime is known. */
+ * itself (a teacher, a generator): that runs in every step, and its results outlive a pass; or what
+ * was computed is kept. Of what was captured, no lifetime is known. */
 static uint64_t evaluating(const ms_steps_t *steps, const ms_site_table_t *table,
                            const struct ms_recurrence *found)
 {
@@ -427,7 +439,8 @@ static uint64_t evaluating(const ms_steps_t *steps, const ms_site_table_t *table
 
         if (fate_of(steps, table, call->caller, true, MS_LIFETIME_BACKWARD) == 0 &&
             fate_of(steps, table, call->caller, true, MS_LIFETIME_CAPTURED) == 0 &&
-            !(every_step && fate_of(steps, table, call->caller, true, MS_LIFETIME_CROSSED) > 0)) {
+            !(every_step && (fate_of(steps, table, call->caller, true, MS_LIFETIME_CROSSED) > 0 ||
+                             leaks(steps, table, call->caller)))) {
             calls |= UINT64_C(1) << i;
         }
     }

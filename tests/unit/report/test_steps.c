@@ -242,6 +242,43 @@ Test(steps, a_teacher_is_no_evaluation)
     cr_assert_eq(found.evaluations, 0);
 }
 
+/* What was computed for a loss that a list keeps. */
+Test(steps, a_leak_is_no_evaluation)
+{
+    for (int step = 0; step < 20; step++) {
+        backward(true);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+        drop();
+        loop_moment(&loop, LOOP_INPUT, BYTES);
+        loop_born(&loop, LOOP_EVALUATION, BYTES);
+        loop_moment(&loop, LOOP_EVALUATION, BYTES);
+    }
+
+    const struct ms_recurrence found = loop_end(&loop);
+
+    cr_assert(found.known && found.evaluations_known);
+    cr_assert_eq(found.count, 20);
+    cr_assert_eq(found.evaluations, 0);
+}
+
+/* An evaluation after each step, of whose results the last digits are kept. */
+Test(steps, an_evaluation_may_keep_a_little)
+{
+    for (int step = 0; step < 20; step++) {
+        backward(true);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+        drop();
+        loop_moment(&loop, LOOP_INPUT, BYTES);
+        loop_born(&loop, LOOP_EVALUATION, BYTES / 100);
+        loop_moment(&loop, LOOP_EVALUATION, BYTES);
+    }
+
+    const struct ms_recurrence found = loop_end(&loop);
+
+    cr_assert_eq(found.count, 20);
+    cr_assert_eq(found.evaluations, 20);
+}
+
 Test(steps, a_trace_that_is_not_whole_says_why)
 {
     struct ms_recurrence found;
