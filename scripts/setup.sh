@@ -25,6 +25,8 @@ CUDA_WHEELS=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'
 # greenlet: its stacks are among those that must be survived (tests/process/test_survive.py).
 TORCH_WHEELS=('torch==2.15.*' numpy greenlet)
 TORCH_WHEELS_ELSE=('torch>=2.6' numpy greenlet)
+# Whose training loops are among the jobs of tests/verdicts.
+LOOP_WHEELS=('accelerate==1.15.*' 'transformers==5.*' 'lightning==2.6.*')
 LINT_WHEELS=('ruff==0.17.5' 'mypy==2.4.1')
 # A viewer of flame graphs; Debian has none.
 FLAME_WHEELS=('flamegraph-textual==0.1.2')
@@ -173,6 +175,17 @@ install_torch() {
     venv_pip "${TORCH_WHEELS[@]}" || venv_pip "${TORCH_WHEELS_ELSE[@]}"
 }
 
+# With PyTorch named, so that pip keeps it as it is.
+install_loops() {
+    need_venv
+    if "$MEMSHIM_VENV/bin/python" -c 'import importlib.util as u, sys
+sys.exit(not all(map(u.find_spec, ("accelerate", "transformers", "lightning"))))'; then
+        return 0
+    fi
+    say "installing ${LOOP_WHEELS[*]} into $MEMSHIM_VENV"
+    venv_pip "${LOOP_WHEELS[@]}" torch
+}
+
 install_lint_tools() {
     install_packages "${LINT_PACKAGES[@]}"
     need_venv
@@ -218,10 +231,11 @@ print_part_times() {
 
 setup_usage() {
     cat <<'USAGE'
-Usage: scripts/setup.sh [--torch] [--lint] [--browser] [--bench]
+Usage: scripts/setup.sh [--torch] [--loops] [--lint] [--browser] [--bench]
 
 Installs what the build and the tests need and this machine lacks, as root or with sudo.
   --torch   PyTorch as well, into the project's venv
+  --loops   and accelerate, Transformers and Lightning, for the jobs of tests/verdicts that use them
   --lint    the formatters and checkers that scripts/lint.sh runs
   --browser Chromium, protoc and a viewer of flame graphs: tests open in them what a report writes
   --bench   what scripts/bench.sh needs
@@ -230,10 +244,11 @@ USAGE
 }
 
 setup_main() {
-    local torch=no lint=no browser=no bench=no option
+    local torch=no loops=no lint=no browser=no bench=no option
     for option in "$@"; do
         case $option in
         --torch) torch=yes ;;
+        --loops) loops=yes ;;
         --lint) lint=yes ;;
         --browser) browser=yes ;;
         --bench) bench=yes ;;
@@ -251,6 +266,9 @@ setup_main() {
     if [[ $bench == yes ]]; then install_packages "${BENCH_PACKAGES[@]}"; fi
     if [[ $torch == yes ]]; then
         install_torch || die "PyTorch could not be installed into $MEMSHIM_VENV"
+    fi
+    if [[ $loops == yes ]]; then
+        install_loops || die "${LOOP_WHEELS[*]} could not be installed into $MEMSHIM_VENV"
     fi
 }
 

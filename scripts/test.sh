@@ -99,6 +99,10 @@ main() {
     if [[ $torch == yes ]]; then
         part "install PyTorch" install_torch || say "PyTorch could not be installed"
         python=$(find_torch_python || true)
+        # Jobs of tests/verdicts that lack theirs are skipped.
+        if [[ $python == "$MEMSHIM_VENV/bin/python" ]]; then
+            part "install loops" install_loops || say "the packages of some loops could not be installed"
+        fi
     fi
     part "build" build_memshim "$MEMSHIM_BUILD" "-DMEMSHIM_SANITIZE=$sanitize"
 

@@ -229,10 +229,14 @@ class Job:
         return self.reports[0]
 
 
+def folders_in(output: Path) -> list[Path]:
+    """Of the processes of the latest run in an output folder."""
+    return [p for p in sorted((output / "latest").glob("*/")) if (p / "trace.mshm").exists()]
+
+
 def reports_in(output: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The reports of the latest run in an output folder: the parsed ones and the texts."""
-    run_folder = output / "latest"
-    folders = [p for p in sorted(run_folder.glob("*/")) if (p / "trace.mshm").exists()]
+    run_folder, folders = output / "latest", folders_in(output)
     if (run_folder / "report.txt").exists():
         found = contradictions(run_folder)
         assert not found, found[:5]

@@ -14,7 +14,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from truth import FOLDER, Truth, corpus
 sys.path.append(str(FOLDER.parent / "torch"))
 
 import harness  # noqa: E402
+from contradictions import contradictions  # noqa: E402
 
 CONTEXT_MIB = 128
 FACTOR_ERROR = 0.03
@@ -41,6 +42,7 @@ class Answer:
     short_mib: float | None
     seconds: float
     broken: str = ""  # why nothing could be read
+    contradictions: tuple[str, ...] = ()  # of the report with itself
 
     @property
     def verdict_right(self) -> bool:
@@ -130,8 +132,17 @@ def fatal(report: dict[str, Any]) -> dict[str, Any] | None:
     return next((event for event in report["oom_events"] if event["judged"]), None)
 
 
+def contradictions_in(output: Path) -> tuple[str, ...]:
+    latest = output / "latest"
+    run_folder = [latest] if (latest / "report.txt").exists() else []
+    folders = [*run_folder, *harness.folders_in(output)]
+    return tuple(found for folder in folders for found in contradictions(folder))
+
+
 def read(job: Truth, output: Path, result: harness.Result, seconds: float) -> Answer:
-    reports, texts = harness.reports_in(output / "out")
+    folders = [f for f in harness.folders_in(output) if (f / "report.json").exists()]
+    reports = [json.loads((folder / "report.json").read_text()) for folder in folders]
+    texts = [(folder / "report.txt").read_text() for folder in folders]
     if not reports:
         last = result.stderr.strip().splitlines()[-1:] or ["no word"]
         return Answer(job, "no report", (), None, None, seconds, last[0])
@@ -160,7 +171,8 @@ def run(job: Truth, timeout_s: float, keep: Path | None) -> Answer:
         output.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
         result = start(job, output, job.batch, timeout_s)
-        return read(job, output, result, time.monotonic() - began)
+        answer = read(job, output / "out", result, time.monotonic() - began)
+        return replace(answer, contradictions=contradictions_in(output / "out"))
 
 
 def largest_that_runs(job: Truth, timeout_s: float) -> int:
@@ -219,7 +231,7 @@ def misses(answer: Answer) -> list[str]:
         said.append(f"{answer.short_mib} MiB short, not {job.short_mib}")
     if answer.broken:
         said.append(answer.broken)
-    return said
+    return said + [f"contradiction: {found}" for found in answer.contradictions]
 
 
 def summary(answers: list[Answer]) -> dict[str, float | None]:
@@ -312,6 +324,7 @@ def main() -> int:
             print(row(answer), flush=True)
     shares = summary(answers)
     failed = (shares.pop("unknown") or 0) > options.most_unknown
+    failed |= any(answer.contradictions for answer in answers)
     for name, value in shares.items():
         failed |= value is not None and value < getattr(options, f"least_{name}")
     return int(failed)
