@@ -6,16 +6,13 @@
 
 #define FEW_PASSES 4u
 
-enum ms_lifetime ms_lifetime_of(uint32_t born_phase, uint32_t phase, bool in_pass, bool at_end)
+enum ms_lifetime ms_lifetime_of(uint32_t born_phase, uint32_t phase, bool in_pass)
 {
     if (born_phase % 2 == 1) {
         if (phase % 2 == 0 || !in_pass) {
             return MS_LIFETIME_OUTLIVED;
         }
         return born_phase == phase ? MS_LIFETIME_SPENT : MS_LIFETIME_REUSED;
-    }
-    if (at_end) {
-        return born_phase == phase ? MS_LIFETIME_OPEN : MS_LIFETIME_KEPT;
     }
     if (born_phase == phase) {
         return MS_LIFETIME_MOMENT;
@@ -24,6 +21,16 @@ enum ms_lifetime ms_lifetime_of(uint32_t born_phase, uint32_t phase, bool in_pas
         return MS_LIFETIME_BACKWARD;
     }
     return (phase - born_phase) / 2 > FEW_PASSES ? MS_LIFETIME_KEPT : MS_LIFETIME_CROSSED;
+}
+
+enum ms_lifetime ms_lifetime_at_end(uint32_t born_phase, uint32_t phase, bool in_pass,
+                                    bool ended_in_pass)
+{
+    if (born_phase % 2 == 1) {
+        return ms_lifetime_of(born_phase, phase, in_pass);
+    }
+    return born_phase + (phase % 2 == 1 && ended_in_pass) == phase ? MS_LIFETIME_OPEN
+                                                                   : MS_LIFETIME_KEPT;
 }
 
 void ms_lifetimes_add(struct ms_lifetimes *lifetimes, enum ms_lifetime lifetime, uint64_t bytes)

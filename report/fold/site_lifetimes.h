@@ -19,8 +19,8 @@ enum ms_lifetime {
     MS_LIFETIME_SPENT,    /* born in a pass, died in it */
     MS_LIFETIME_OUTLIVED, /* born in a pass, died between two later ones, or never */
     MS_LIFETIME_REUSED,   /* born in a pass, died in a later one: a gradient of a gradient */
-    MS_LIFETIME_OPEN,     /* born since the last pass, or before any, and the run ended: no pass has
-                             told */
+    MS_LIFETIME_OPEN, /* born since the last whole pass, or before any, and the run ended: no pass
+                         has told */
     MS_LIFETIME_CAPTURED, /* born in an arena that the capture of a CUDA graph froze, whatever then
                            */
     MS_LIFETIME_COUNT
@@ -46,9 +46,13 @@ struct ms_past {
     bool captured; /* its lifetime is decided */
 };
 
-/* phase: in which it died. in_pass: of an odd phase, before the end of the pass. at_end: nothing
- * was asked for any more: what dies then, a process that ends has dropped. */
-enum ms_lifetime ms_lifetime_of(uint32_t born_phase, uint32_t phase, bool in_pass, bool at_end);
+/* phase: in which it died. in_pass: of an odd phase, before the end of the pass. */
+enum ms_lifetime ms_lifetime_of(uint32_t born_phase, uint32_t phase, bool in_pass);
+
+/* Nothing was asked for any more: what dies then, a process that ends has dropped. ended_in_pass:
+ * it did so within a backward pass. */
+enum ms_lifetime ms_lifetime_at_end(uint32_t born_phase, uint32_t phase, bool in_pass,
+                                    bool ended_in_pass);
 
 /* It was live at the peak of that epoch, too, if it was born before; epoch 0: none. */
 void ms_lifetimes_add(struct ms_lifetimes *lifetimes, enum ms_lifetime lifetime, uint64_t bytes);

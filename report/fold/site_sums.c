@@ -242,15 +242,15 @@ static size_t end_of_pass(struct ms_site_table *table, size_t count)
     return end;
 }
 
-/* Where the process began to end: what was there from the beginning goes, or what is left once the
- * gradients are dropped. */
-static size_t end_of_life(const struct ms_site_table *table, size_t count)
+/* Where the process began to end: where it ran out of memory; or what was there from the beginning
+ * goes, or what is left once the gradients are dropped. */
+static size_t end_of_life(const struct ms_site_table *table, size_t count, uint64_t ran_out_ns)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;
     size_t from = 0;
 
     for (size_t i = 0; i < count; i++) {
-        if (past[i].born_phase == 0) {
+        if (past[i].born_phase == 0 || past[i].died_ns >= ran_out_ns) {
             return i;
         }
         from = past[i].born_phase % 2 == 1 ? i + 1 : from;
@@ -260,21 +260,23 @@ static size_t end_of_life(const struct ms_site_table *table, size_t count)
 
 /* What died is judged at the next birth: only that tells whether a pass went on. Peaks are those
  * of the time in between, which has none of its own. */
-static void judge_past(struct ms_site_table *table, bool at_end)
+static void judge_past(struct ms_site_table *table, const struct ms_run_end *end)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;
     const size_t count = table->past.bytes / sizeof(*past);
-    const bool goes_on = table->phase == table->past_phase && !at_end;
+    const bool goes_on = table->phase == table->past_phase && !end;
     const bool pass = table->past_phase % 2 == 1;
     const size_t pass_end = goes_on || !pass ? count : end_of_pass(table, count);
-    const size_t life_end = at_end ? end_of_life(table, count) : count;
+    const size_t life_end = end ? end_of_life(table, count, end->ran_out_ns) : count;
 
     for (size_t i = 0; i < count; i++) {
         const bool own = past[i].born_phase == table->past_phase;
         const bool in_pass = pass && (own ? i < pass_end : goes_on);
 
         settle_past(table, &past[i],
-                    ms_lifetime_of(past[i].born_phase, table->past_phase, in_pass, i >= life_end));
+                    i < life_end ? ms_lifetime_of(past[i].born_phase, table->past_phase, in_pass)
+                                 : ms_lifetime_at_end(past[i].born_phase, table->past_phase,
+                                                      in_pass, end->in_pass));
     }
     table->past.bytes = 0;
     table->phase_blocks = goes_on ? table->phase_blocks : 0;
@@ -388,7 +390,7 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
 {
     struct site *site = use_site(device, site_of(event));
 
-    judge_past(table, false);
+    judge_past(table, NULL);
     table->birth_ns = time_ns;
     settle_fresh(device);
     device->live_bytes += event->bytes;
@@ -749,10 +751,10 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms
 
 /* ---- the end ---- */
 
-void ms_site_table_finish(ms_site_table_t *table)
+void ms_site_table_finish(ms_site_table_t *table, const struct ms_run_end *end)
 {
     settle_moves(table);
-    judge_past(table, true);
+    judge_past(table, end);
     for (size_t i = 0; i < ms_live_room(&table->live); i++) {
         const struct ms_live *live = ms_live_at(&table->live, i);
         const bool is_block = live->key && !(live->key & (FORWARDED_KEY | PINNED_KEY));
@@ -762,8 +764,9 @@ void ms_site_table_finish(ms_site_table_t *table)
         if (site) {
             const struct ms_past past = past_of(site, live, 0);
 
-            settle_past(table, &past,
-                        ms_lifetime_of(live->born_phase, table->past_phase, false, true));
+            settle_past(
+                table, &past,
+                ms_lifetime_at_end(live->born_phase, table->past_phase, false, end->in_pass));
         }
     }
 }

@@ -54,7 +54,11 @@ void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, u
 void ms_site_table_rebase(ms_site_table_t *table, uint8_t device, const struct ms_aggregate *sums);
 
 /* There are no more events: what still lives, or died since the last birth, lives for good. */
-void ms_site_table_finish(ms_site_table_t *table);
+struct ms_run_end {
+    uint64_t ran_out_ns; /* out of memory: what dies from here on, dies of that; UINT64_MAX: not */
+    bool in_pass;        /* a backward pass had not ended */
+};
+void ms_site_table_finish(ms_site_table_t *table, const struct ms_run_end *end);
 
 /* Ids of sites seen on the device are below it. */
 uint32_t ms_site_table_end(const ms_site_table_t *table, uint8_t device);

@@ -372,6 +372,7 @@ static void take_optimizer(const struct optimizer *optimizer, struct ms_recurren
     found->known = true;
     found->count = optimizer->gaps;
     found->site = optimizer->site;
+    found->ended_ns = optimizer->last_ns;
     found->every = optimizer->begins.every;
     ms_buffer_append(&found->begins, optimizer->begins.at.at, optimizer->begins.at.bytes);
 }
@@ -402,6 +403,8 @@ static void find_steps(const ms_steps_t *steps, const ms_site_table_t *table,
         take_optimizer(optimizer, found);
     } else if (drops) {
         take_turnover(&turnover, found);
+        /* In the gap behind the last pass, whose gradients may not be dropped yet. */
+        found->ended_ns = steps->phase % 2 == 0 ? this_gap(steps)->begin_ns : UINT64_MAX;
     } else {
         found->why = "neither an optimizer nor dropped gradients were seen to recur";
     }
@@ -465,7 +468,7 @@ static void find_evaluations(const ms_steps_t *steps, const ms_site_table_t *tab
 void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const char *missing,
                     struct ms_recurrence *found)
 {
-    *found = (struct ms_recurrence){.every = 1, .whole = !missing};
+    *found = (struct ms_recurrence){.every = 1, .whole = !missing, .ended_ns = UINT64_MAX};
     found->passes = (steps->phase + 1) / 2;
     if (missing) {
         found->why = missing;

@@ -46,9 +46,10 @@ struct ms_recurrence {
     uint64_t evaluations;        /* phases: rows of batches between two steps */
     uint64_t evaluation_batches; /* calls of a model in them */
     uint32_t site;               /* one of the optimizer's, called where steps are made; 0: none */
-    uint64_t every;              /* times are those of one step in so many */
-    struct ms_buffer begins;     /* uint64_t: when steps began, the first with the first call of a
-                                    model, others when the one before ended; the receiver's to free */
+    uint64_t ended_ns; /* when the last one that was counted had ended, as far as memory tells */
+    uint64_t every;    /* times are those of one step in so many */
+    struct ms_buffer begins; /* uint64_t: when steps began, the first with the first call of a
+                                model, others when the one before ended; the receiver's to free */
 };
 
 /* At the end of a trace, `table` being that of the same events. missing: a clause that says why

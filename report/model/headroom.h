@@ -19,11 +19,17 @@ struct ms_headroom {
     uint64_t persistent_bytes, per_step_bytes; /* at the peak of live bytes; together that */
     uint64_t beside_bytes;                     /* charged beside them then: context, forwarded */
     uint64_t cap_bytes;
-    uint64_t peak_bytes[MS_HEADROOM_FACTORS]; /* live, estimated, for ms_headroom_factor(i) */
+    uint64_t peak_bytes[MS_HEADROOM_FACTORS];      /* live, estimated, for ms_headroom_factor(i) */
+    uint64_t following_bytes[MS_HEADROOM_FACTORS]; /* of this run's batch, at that moment */
     double largest_factor;  /* that fits the cap, with what stands beside; less than 1 where the
-                               run itself did not fit; 0 where nothing does */
+                               run had memory on the host; 0 where nothing does */
     bool unbounded;         /* more than the largest that is looked at */
     uint64_t largest_batch; /* in samples; 0: not known */
+    /* At the moment that sets the largest factor: of this run's batch. */
+    uint64_t binding_persistent_bytes, binding_per_step_bytes;
+    /* Of a batch that was too large, the part that would have fitted; 0: not known. Then nothing
+     * else is known. */
+    double fitting_factor;
 };
 
 /* 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32: millionths. */

@@ -578,11 +578,23 @@ static const char *missing_of(const struct ms_model *model)
     return NULL;
 }
 
+/* Of one that no out-of-memory ended, nothing is known but that. */
+static struct ms_run_end end_of(const struct ms_model *model)
+{
+    const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
+    const uint32_t site = fatal ? fatal->record.state.site : 0;
+
+    return (struct ms_run_end){.ran_out_ns = fatal ? fatal->time_ns : UINT64_MAX,
+                               .in_pass = ms_landmarks_of(model->landmarks, site)->doing ==
+                                          MS_DOING_BACKWARD};
+}
+
 static void finish_steps(struct replay *replay)
 {
     struct ms_model *model = replay->model;
+    const struct ms_run_end end = end_of(model);
 
-    ms_site_table_finish(model->sites);
+    ms_site_table_finish(model->sites, &end);
     ms_steps_judge(replay->digest.steps, model->sites, missing_of(model), &model->recurrence);
     ms_steps_delete(replay->digest.steps);
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
@@ -626,7 +638,6 @@ static bool read_all(struct replay *replay)
     }
     ms_model_check_definitions(model);
     start_pending(replay, UINT64_MAX);
-    finish_steps(replay);
 
     /* A process that lives may have packed more since its tail was read. */
     const bool to_the_end = replay->complete && replay->next_event >= header->events;
@@ -690,6 +701,7 @@ static bool read_model(struct ms_model *model, struct ms_reader *reader, struct 
     model->lost_definitions = model->header.lost_definitions;
     set_end(model, reader->running);
     finish_ooms(&replay);
+    finish_steps(&replay);
     ms_reader_close(reader);
     ms_buffer_free(&replay.pending);
     return true;

@@ -54,6 +54,7 @@ static void note_oom(struct pass *pass, size_t index)
     memcpy(to->kind_bytes, sampler->kind_bytes, sizeof(to->kind_bytes));
     if (oom == ms_model_fatal_oom(pass->model)) {
         ms_sampler_note_kept(sampler, &pass->live, oom->time_ns);
+        ms_sampler_note_fatal(sampler, oom->record.state.requested_bytes);
     }
     if (index + MS_SURVEY_OOMS >= ms_model_oom_count(pass->model)) {
         ms_sampler_moment(sampler, MS_MOMENT_OOM, oom->time_ns, index);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What grew, and what a larger batch would need. */
+/* What grew. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "report/model/leaks.h"
 #include "report/model/survey_state.h"
-#include "report/read/batch.h"
 
 #define NS_PER_HOUR 3.6e12
 #define MOST_STEPS  9007199254740992.0 /* 2^53 */
@@ -265,94 +264,4 @@ void ms_survey_judge_growth(struct ms_sampler *sampler)
         memcpy(growth->sites, rows, growth->count * sizeof(*rows));
     }
     ms_buffer_free(&growing);
-}
-
-/* ---- headroom ---- */
-
-static const uint32_t quarters[MS_HEADROOM_FACTORS] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128};
-
-uint64_t ms_headroom_factor_ppm(size_t index)
-{
-    return index < MS_HEADROOM_FACTORS ? quarters[index] * UINT64_C(250000) : 0;
-}
-
-void ms_sampler_note_headroom(struct ms_sampler *sampler)
-{
-    const uint64_t fixed = sampler->live_bytes - sampler->scaling_bytes;
-    uint64_t *peak_bytes = sampler->to->headroom.peak_bytes;
-
-    sampler->risen = false;
-    if (sampler->live_bytes > sampler->highest_ever) {
-        sampler->highest_ever = sampler->live_bytes;
-        sampler->fixed_at_peak = fixed;
-        sampler->scaling_at_peak = sampler->scaling_bytes;
-    }
-    for (size_t i = 0; i < MS_HEADROOM_FACTORS; i++) {
-        const uint64_t bytes = fixed + sampler->scaling_bytes / QUARTERS * quarters[i];
-
-        peak_bytes[i] = bytes > peak_bytes[i] ? bytes : peak_bytes[i];
-    }
-}
-
-static const char *why_unknown(const struct ms_sampler *sampler)
-{
-    const struct ms_model *model = sampler->model;
-
-    if (model->first_detail_ns != 0) {
-        return "the trace's beginning is gone";
-    }
-    if (ms_definitions_sampling_bytes(model->definitions) > 0) {
-        return "sampled: most allocations have no call site";
-    }
-    if (model->recurrence.passes == 0) {
-        return "no backward pass was seen";
-    }
-    if (sampler->scaling_at_peak == 0) {
-        return "nothing that follows the batch was live at the peak";
-    }
-    return NULL;
-}
-
-/* Between two factors that are known the peak lies below the line from one to the other. */
-static void find_largest(struct ms_headroom *headroom, uint64_t room_bytes)
-{
-    size_t i = 0;
-
-    while (i < MS_HEADROOM_FACTORS && headroom->peak_bytes[i] <= room_bytes) {
-        i++;
-    }
-    headroom->unbounded = i == MS_HEADROOM_FACTORS;
-    if (i == 0) {
-        return;
-    }
-
-    const double below = (double)quarters[i - 1] / QUARTERS;
-
-    headroom->largest_factor = below;
-    if (!headroom->unbounded) {
-        const uint64_t low = headroom->peak_bytes[i - 1], high = headroom->peak_bytes[i];
-        const double part = (double)(room_bytes - low) / (double)(high - low);
-
-        headroom->largest_factor += part * ((double)quarters[i] / QUARTERS - below);
-    }
-    headroom->largest_batch = (uint64_t)(headroom->largest_factor * (double)headroom->batch);
-}
-
-void ms_survey_judge_headroom(struct ms_sampler *sampler)
-{
-    const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;
-    const struct ms_counters *at_peak = ms_aggregate_at_peak(sums);
-    const uint64_t charged = ms_counters_charged(at_peak), reserved = ms_counters_reserved(at_peak);
-    struct ms_headroom *headroom = &sampler->to->headroom;
-
-    headroom->why = why_unknown(sampler);
-    headroom->known = !headroom->why;
-    headroom->batch = ms_batch_samples(sampler->model->header.options);
-    headroom->persistent_bytes = sampler->fixed_at_peak;
-    headroom->per_step_bytes = sampler->scaling_at_peak;
-    headroom->beside_bytes = charged > reserved ? charged - reserved : 0;
-    headroom->cap_bytes = sums->now.cap_bytes;
-    if (headroom->known && headroom->cap_bytes > headroom->beside_bytes) {
-        find_largest(headroom, headroom->cap_bytes - headroom->beside_bytes);
-    }
 }

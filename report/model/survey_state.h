@@ -50,9 +50,13 @@ struct ms_sampler {
     uint64_t highest_bytes; /* in the bucket */
     uint64_t slice_bytes, slice_ns;
     uint64_t epoch;
-    bool rising; /* live bytes have not fallen since they were the bucket's highest */
-    bool risen;  /* nor since headroom was looked at */
-    uint64_t fixed_at_peak, scaling_at_peak, highest_ever;
+    bool rising;           /* live bytes have not fallen since they were the bucket's highest */
+    bool risen;            /* nor since headroom was looked at */
+    uint64_t highest_ever; /* of live bytes */
+
+    /* See survey_headroom.c; at the out-of-memory that ended the run, if one did. */
+    uint64_t passing_bytes[MS_HEADROOM_FACTORS];
+    uint64_t kinds_at_end[MS_KIND_COUNT], kept_at_end;
 
     uint32_t newest; /* the last birth's number, + 1 */
 
@@ -127,15 +131,22 @@ void ms_rounds_begin(struct ms_rounds *rounds, uint32_t phase);
 void ms_sampler_note_kept(struct ms_sampler *sampler, const struct ms_live_set *live,
                           uint64_t time_ns);
 
-/* ---- survey_judge.c: what it all means ---- */
+/* ---- survey_judge.c: what grew ---- */
 
 /* Where steps lie. */
 void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth);
 
 void ms_survey_judge_growth(struct ms_sampler *sampler);
-void ms_survey_judge_headroom(struct ms_sampler *sampler);
+
+/* ---- survey_headroom.c: what a larger batch would need ---- */
 
 /* At a local maximum of live bytes. */
 void ms_sampler_note_headroom(struct ms_sampler *sampler);
+
+/* At the out-of-memory that ended the run. */
+void ms_sampler_note_fatal(struct ms_sampler *sampler, uint64_t requested_bytes);
+
+/* After growth is judged. */
+void ms_survey_judge_headroom(struct ms_sampler *sampler);
 
 #endif

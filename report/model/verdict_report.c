@@ -150,7 +150,7 @@ uint64_t ms_step_at(const struct ms_model *model, uint64_t time_ns)
     while (before < count && begins[before] <= time_ns) {
         before++;
     }
-    return before;
+    return before + (before > 0 && time_ns > found->ended_ns);
 }
 
 size_t ms_judged_fatal(const struct ms_model *model)
@@ -211,45 +211,15 @@ static void say_growth(const struct ms_model *model, const struct ms_leak *leak,
     ms_buffer_free(&pace);
 }
 
-/* ---- what would have fitted ---- */
-
-/* Parameters and what goes with them stay whatever the batch; all else follows it, and so does the
- * request. Kinds that only later steps would tell count as following. */
-static double factor_at(const struct ms_survey_moment *moment, const struct ms_oom_state *state)
+/* What an optimizer asks for is of the step that it ends. */
+static uint64_t step_of(const struct ms_model *model, const struct ms_model_oom *oom)
 {
-    const uint64_t stays = moment->kind_bytes[MS_KIND_PARAMETERS] +
-                           moment->kind_bytes[MS_KIND_GRADIENTS] +
-                           moment->kind_bytes[MS_KIND_OPTIMIZER];
-    const uint64_t beside = state->context_bytes + state->forwarded_bytes + stays;
-    const uint64_t follows = moment->live_bytes > stays ? moment->live_bytes - stays : 0;
-    const uint64_t left = state->device_total_bytes > state->other_process_bytes
-                              ? state->device_total_bytes - state->other_process_bytes
-                              : 0;
-    const uint64_t room = left < state->cap_bytes ? left : state->cap_bytes;
+    const enum ms_doing doing =
+        (enum ms_doing)ms_landmarks_of(model->landmarks, oom->record.state.site)->doing;
+    const bool ends = doing == MS_DOING_OPTIMIZER || doing == MS_DOING_STEP;
+    const uint64_t ended_ns = model->recurrence.ended_ns;
 
-    return room > beside && state->requested_bytes > 0
-               ? (double)(room - beside) / ((double)follows + (double)state->requested_bytes)
-               : 0;
-}
-
-static void judge_factor(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
-{
-    const struct ms_model_oom *at = ms_model_oom_at(model, oom);
-    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
-    const struct ms_headroom *headroom =
-        model->survey ? &model->survey->devices[at->device].headroom : NULL;
-
-    if (headroom && headroom->known && headroom->largest_factor > 0 &&
-        headroom->largest_factor < 1) {
-        judgement->fitting_factor = headroom->largest_factor;
-    } else if (moment) {
-        judgement->fitting_factor = factor_at(moment, &at->record.state);
-        judgement->factor_is_bound = true;
-    }
-    /* As much as was asked for: then it is not the batch that was too large. */
-    if (judgement->fitting_factor >= 1) {
-        judgement->fitting_factor = 0;
-    }
+    return ms_step_at(model, ends && oom->time_ns > ended_ns ? ended_ns : oom->time_ns);
 }
 
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
@@ -257,12 +227,13 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);
     const struct ms_growth *growth = growth_of(model, at->device);
 
-    *judgement = (struct ms_judgement){.step = ms_step_at(model, at->time_ns)};
+    *judgement = (struct ms_judgement){.step = step_of(model, at)};
     judgement->verdict =
         ms_verdict_parts(&at->record.state, &judgement->short_bytes, judgement->what,
                          sizeof(judgement->what), judgement->why, sizeof(judgement->why));
-    if (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP) {
-        judge_factor(model, oom, judgement);
+    if (model->survey && at == ms_model_fatal_oom(model) &&
+        (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP)) {
+        judgement->fitting_factor = model->survey->devices[at->device].headroom.fitting_factor;
     }
     if (!growth || at->recovered ||
         (growth->leaks[0].all.round == MS_ROUND_TIME && at->time_ns < FEWEST_NS_BY_TIME)) {

@@ -166,7 +166,8 @@ static void add_headroom(const struct ms_model *model, int device, struct ms_buf
     if (!headroom || !headroom->known || headroom->largest_factor <= 0) {
         return;
     }
-    if (headroom->unbounded && headroom->per_step_bytes < headroom->persistent_bytes / 100) {
+    if (headroom->unbounded &&
+        headroom->binding_per_step_bytes < headroom->binding_persistent_bytes / 100) {
         ms_buffer_add(out, "  fits   the peak does not follow the batch (~)\n");
         return;
     }
@@ -180,8 +181,9 @@ static void add_headroom(const struct ms_model *model, int device, struct ms_buf
         ms_buffer_format(out, "%s times this batch (~)",
                          DECIMAL(millionths(headroom->largest_factor)));
     }
-    ms_buffer_format(out, ": %s stay, %s follow the batch\n", MS_BYTES(headroom->persistent_bytes),
-                     MS_BYTES(headroom->per_step_bytes));
+    ms_buffer_format(out, ": %s stay, %s follow the batch\n",
+                     MS_BYTES(headroom->binding_persistent_bytes),
+                     MS_BYTES(headroom->binding_per_step_bytes));
 }
 
 static int64_t ratio_of(uint64_t bytes, uint64_t of_bytes)
@@ -303,9 +305,7 @@ static void add_factor(const struct ms_model *model, const struct ms_judgement *
         ms_buffer_format(out, "%s of this batch (~)",
                          DECIMAL(millionths(judgement->fitting_factor)));
     }
-    ms_buffer_add(out, judgement->factor_is_bound
-                           ? " at most: the step had not asked for all it needs\n"
-                           : "\n");
+    ms_buffer_add(out, "\n");
 }
 
 /* What no setting would have changed. */

@@ -204,9 +204,8 @@ class Peptides(unittest.TestCase):
         enough = report["what_if"]["without_spill"]
         self.assertGreater(enough["cap_bytes"], 2 * GIB)
         self.assertIsNone(enough["fraction"])
-        # An upper bound in the first step: a batch so large does not fit, and smaller ones may.
-        self.assertGreater(event["estimated_factor_that_fits"], 0.3)
-        self.assertLess(event["estimated_factor_that_fits"], 0.99 if FULL else 0.9)
+        # The first step had not asked for all it needs: nobody knows what would have fitted.
+        self.assertIsNone(event["estimated_factor_that_fits"])
 
     def test_headroom_of_a_small_batch_foretells_larger_ones(self) -> None:
         (small,) = self.batch(32).reports
@@ -344,7 +343,7 @@ class Language(unittest.TestCase):
             SIMGPU_MEMORY="24GiB" if FULL else "1GiB",
         )
         self.assertEqual(event["verdict"], "demand")
-        self.assertLess(event["estimated_factor_that_fits"], 1)
+        self.assertIsNone(event["estimated_factor_that_fits"])
         enough = report["what_if"]["without_spill"]
         self.assertGreater(enough["cap_bytes"], GIB)
 

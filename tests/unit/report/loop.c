@@ -180,7 +180,9 @@ void loop_define(void (*define)(void *ctx, uint32_t kind, const void *payload, s
 
 void loop_start(struct loop *loop)
 {
-    *loop = (struct loop){.definitions = ms_definitions_new(), .table = ms_site_table_new()};
+    *loop = (struct loop){.definitions = ms_definitions_new(),
+                          .table = ms_site_table_new(),
+                          .end = {.ran_out_ns = UINT64_MAX}};
     define_sites(&(struct target){.to = loop->definitions});
     loop->landmarks = ms_landmarks_new(loop->definitions);
     loop->steps = ms_steps_new(loop->landmarks);
@@ -225,7 +227,7 @@ struct ms_recurrence loop_end(struct loop *loop)
 {
     struct ms_recurrence found;
 
-    ms_site_table_finish(loop->table);
+    ms_site_table_finish(loop->table, &loop->end);
     ms_steps_judge(loop->steps, loop->table, NULL, &found);
     ms_buffer_free(&found.begins);
     return found;

@@ -38,7 +38,8 @@ struct loop {
     ms_steps_t *steps;
     ms_site_table_t *table;
     uint64_t time_ns, next_id;
-    uint64_t addr; /* of what is born */
+    uint64_t addr;         /* of what is born */
+    struct ms_run_end end; /* as it ended; at first: well */
 };
 
 /* The definitions of all sites, one by one. */

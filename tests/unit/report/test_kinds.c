@@ -121,6 +121,39 @@ Test(kinds, of_a_run_that_ends_within_a_step)
     expect(LOOP_KEPT, MS_KIND_PERSISTENT, UINT64_C(1) * (STEPS + 1) * BYTES);
 }
 
+/* It dies in its second step; the state goes before the parameters, as the program falls apart. */
+Test(kinds, of_a_run_that_runs_out_in_its_second_step)
+{
+    const uint64_t first = loop_born(&loop, LOOP_FORWARD, BYTES);
+    uint64_t state;
+
+    loop_moment(&loop, LOOP_BACKWARD, BYTES);
+    loop_died(&loop, first, BYTES);
+    state = loop_born(&loop, LOOP_STATE, 2 * BYTES);
+    loop_moment(&loop, LOOP_UPDATE, BYTES);
+
+    const uint64_t second = loop_born(&loop, LOOP_FORWARD, BYTES);
+
+    loop.end.ran_out_ns = loop.time_ns + 1;
+    loop_died(&loop, second, BYTES);
+    loop_died(&loop, state, 2 * BYTES);
+    loop_end(&loop);
+    expect(LOOP_STATE, MS_KIND_OPTIMIZER, 2 * BYTES);
+    expect(LOOP_FORWARD, MS_KIND_ACTIVATIONS, 2 * BYTES);
+}
+
+/* What waits for a backward pass that did not end is not kept. */
+Test(kinds, of_a_run_that_runs_out_in_a_backward_pass)
+{
+    loop_born(&loop, LOOP_FORWARD, BYTES);
+    loop_born(&loop, LOOP_BACKWARD, BYTES);
+    loop.end = (struct ms_run_end){.ran_out_ns = loop.time_ns + 1, .in_pass = true};
+    loop_end(&loop);
+    expect(LOOP_FORWARD, MS_KIND_ACTIVATIONS, BYTES);
+    expect(LOOP_PARAMETER, MS_KIND_PARAMETERS, BYTES);
+    expect(LOOP_COPY, MS_KIND_PERSISTENT, BYTES);
+}
+
 Test(kinds, of_what_fsdp_gathers)
 {
     loop_moment(&loop, LOOP_GATHERED, BYTES);

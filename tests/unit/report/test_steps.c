@@ -284,7 +284,7 @@ Test(steps, a_trace_that_is_not_whole_says_why)
     struct ms_recurrence found;
 
     backward(true);
-    ms_site_table_finish(loop.table);
+    ms_site_table_finish(loop.table, &loop.end);
     ms_steps_judge(loop.steps, loop.table, "its beginning is gone", &found);
     cr_assert_not(found.known || found.whole || found.evaluations_known);
     cr_assert_str_eq(found.why, "its beginning is gone");
