@@ -8,6 +8,7 @@
 
 #include "allocator/base/path.h"
 #include "report/model/ledger.h"
+#include "report/symbols/stacks_roles.h"
 
 #define FUNCTION_BYTES 72u /* of a function's name in one line: C++ knows longer ones */
 
@@ -300,6 +301,27 @@ void ms_site_add_line(const struct ms_model *model, uint32_t site, struct ms_buf
     ms_frame_add_line(frame, out);
     if (strcmp(ms_site_thread(model, site), "backward") == 0) {
         ms_buffer_add(out, ", backward");
+    }
+}
+
+void ms_site_add_user(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
+{
+    const struct ms_frame *own = ms_site_frame(model, site);
+    size_t count;
+
+    if (!own || !own->file || !ms_is_package_script(own->file)) {
+        return;
+    }
+
+    const struct ms_frame *frames = ms_stacks_frames(model->stacks, site, &count);
+
+    for (const struct ms_frame *at = own + 1; at < frames + count; at++) {
+        if (at->language == MS_FRAME_PYTHON && at->file &&
+            !ms_is_library_script(at->file, at->function)) {
+            ms_buffer_add(out, ", from ");
+            ms_frame_add_line(at, out);
+            return;
+        }
     }
 }
 

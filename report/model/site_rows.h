@@ -98,6 +98,10 @@ void ms_frame_add_line(const struct ms_frame *frame, struct ms_buffer *out);
  * it has no frames. */
 void ms_site_add_line(const struct ms_model *model, uint32_t site, struct ms_buffer *out);
 
+/* Of a site whose own frame is an installed model's: ", from " and the user's line that called it;
+ * else nothing. */
+void ms_site_add_user(const struct ms_model *model, uint32_t site, struct ms_buffer *out);
+
 /* The square root, without the C library's, which the traced process would have to load. */
 double ms_square_root(double value);
 

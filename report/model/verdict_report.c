@@ -57,6 +57,7 @@ size_t ms_held_lines(const struct ms_model *model, int device,
             continue;
         }
         ms_site_add_line(model, holding->site, &text);
+        ms_site_add_user(model, holding->site, &text);
         ms_buffer_append(&text, "", 1);
         if (text.failed) {
             ms_buffer_free(&text);

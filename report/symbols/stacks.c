@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "allocator/base/buffer.h"
+#include "report/fold/frame_hints.h"
 #include "report/symbols/bump.h"
 #include "report/symbols/stacks_merge.h"
 #include "report/symbols/stacks_places.h"
@@ -209,18 +210,40 @@ const struct ms_frame *ms_stacks_frames(ms_stacks_t *stacks, uint32_t site, size
     return shown->frames;
 }
 
+/* A model's own line: it is not PyTorch's, and a call of a module led to it. */
+static const struct ms_frame *model_frame(const struct ms_frame *frames, size_t count)
+{
+    const struct ms_frame *innermost = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ms_frame *frame = &frames[i];
+
+        if (frame->language != MS_FRAME_PYTHON || !frame->file) {
+            continue;
+        }
+        if (!innermost && ms_is_package_script(frame->file)) {
+            innermost = frame;
+        } else if (innermost &&
+                   ms_frame_hints_of(frame->file, frame->function).hint == MS_HINT_MODULE) {
+            return innermost;
+        }
+    }
+    return NULL;
+}
+
 const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site)
 {
     size_t count;
     const struct ms_frame *frames = ms_stacks_frames(stacks, site, &count);
-    const struct ms_frame *python = NULL, *native = NULL, *backward = NULL;
+    const struct ms_frame *python = NULL, *native = NULL, *backward = NULL, *model;
 
     for (size_t i = 0; i < count; i++) {
         const struct ms_frame *frame = &frames[i];
 
         if (frame->language == MS_FRAME_PYTHON) {
             if (frame->file && !ms_is_library_script(frame->file, frame->function)) {
-                return frame;
+                model = model_frame(frames, i);
+                return model ? model : frame;
             }
             python = python ? python : frame;
         } else if (!native && frame->module && !ms_is_library_module(frame->module)) {
@@ -229,6 +252,8 @@ const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site)
             backward = frame;
         }
     }
+    model = model_frame(frames, count);
+    python = model ? model : python;
     /* Python of a library says more than what called it (PyNode), and less than an operation that
      * PyTorch carries out by way of some Python of its own. */
     if (python && !(backward && !strstr(backward->function, "::PyNode::"))) {

@@ -45,7 +45,9 @@ void ms_stacks_delete(ms_stacks_t *stacks);
 const struct ms_frame *ms_stacks_frames(ms_stacks_t *stacks, uint32_t site, size_t *count);
 
 /* The frame by which a person knows the site: the innermost Python frame that is not a library's
- * (site-packages, the standard library, an importer), else the innermost Python frame, else the
+ * (site-packages, the standard library, an importer); of a model that was installed as well, whose
+ * call lies inside of that one, the innermost frame that is neither PyTorch's nor the standard
+ * library's. Else the innermost Python frame, else the
  * innermost native one in the program's own code, else the operation whose gradient autograd
  * computes ("torch::autograd::generated::MmBackward0::apply"), else the innermost. Null: none. */
 const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site);

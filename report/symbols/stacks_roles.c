@@ -140,6 +140,11 @@ bool ms_is_library_script(const char *file, const char *function)
            is_launcher(file, function);
 }
 
+bool ms_is_package_script(const char *file)
+{
+    return in_packages(file) && !strstr(file, "-packages/torch/");
+}
+
 bool ms_is_backward_operation(const char *function)
 {
     /* Beside an operation's own: gradients are added up, and summed to the shape of what they are

@@ -25,6 +25,9 @@ bool ms_is_interpreter(const char *module);
 bool ms_is_library_module(const char *path);
 bool ms_is_library_script(const char *file, const char *function);
 
+/* Of a package that was installed, and not PyTorch's own: a model may be. */
+bool ms_is_package_script(const char *file);
+
 /* A frame that says which operation's gradient autograd computes; function: demangled. */
 bool ms_is_backward_operation(const char *function);
 

@@ -5,7 +5,7 @@
 
 #define PACKAGES "/venv/lib/python3.11/site-packages"
 
-enum { MOST_DEPTH = 5 };
+enum { MOST_DEPTH = 6 };
 
 static const struct {
     enum loop_site site;
@@ -91,6 +91,19 @@ static const struct {
     {LOOP_APPENDED,
      MS_THREAD_PYTHON,
      {{"train.py", "train"}, {"train.py", "evaluate"}, {"train.py", "keep"}}},
+    {LOOP_PACKAGE,
+     MS_THREAD_PYTHON,
+     {{"train.py", "main"},
+      {PACKAGES "/kit/trainer.py", "Trainer.fit"},
+      {PACKAGES "/torch/nn/modules/module.py", "Module._call_impl"},
+      {PACKAGES "/kit/models.py", "Attention.forward"},
+      {PACKAGES "/torch/nn/modules/module.py", "Module._call_impl"},
+      {PACKAGES "/torch/nn/modules/linear.py", "Linear.forward"}}},
+    {LOOP_PACKAGE_UPDATE,
+     MS_THREAD_PYTHON,
+     {{"train.py", "main"},
+      {PACKAGES "/kit/trainer.py", "Trainer.fit"},
+      {PACKAGES "/torch/optim/adam.py", "Adam.step"}}},
 };
 
 /* Where definitions go: into a table, which finds those that are there already, and further. */

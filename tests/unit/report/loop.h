@@ -29,7 +29,9 @@ enum loop_site {
     LOOP_LOADED,        /* <module> > torch.load */
     LOOP_UNKNOWN,       /* no stack */
     LOOP_CALL_GRADIENT, /* accumulate > torch.autograd.grad */
-    LOOP_APPENDED       /* train > evaluate > keep */
+    LOOP_APPENDED,      /* train > evaluate > keep */
+    LOOP_PACKAGE,       /* main > a package's trainer > Module._call_impl > its model > nn.Linear */
+    LOOP_PACKAGE_UPDATE /* main > a package's trainer > Adam.step */
 };
 
 struct loop {

@@ -6,6 +6,7 @@
 #include "loop.h"
 #include "report/model/leaks.h"
 #include "report/model/model.h"
+#include "report/model/site_rows.h"
 #include "report/model/verdict_report.h"
 #include "synthetic.h"
 
@@ -261,6 +262,44 @@ Test(leaks, of_gradients)
     expect_culprit("accumulate");
     cr_assert_eq(growth->leaks[0].caller_count, 1);
     cr_expect_str_eq(growth->leaks[0].callers[0].function, "<module>");
+}
+
+/* ---- in other people's loops ---- */
+
+static void expect_line(enum loop_site site, const char *line)
+{
+    struct ms_buffer text = {0};
+
+    ms_site_add_line(model, site, &text);
+    ms_buffer_append(&text, "", 1);
+    cr_expect_str_eq(text.at, line);
+    ms_buffer_free(&text);
+}
+
+/* Of a model that was installed the line is the model's, of all else that of who called it. */
+Test(leaks, in_a_package)
+{
+    struct ms_held_line held;
+
+    for (int number = 1; number <= 4; number++) {
+        step(number);
+        born(LOOP_PACKAGE, KEPT);
+        died(born(LOOP_PACKAGE_UPDATE, KEPT), KEPT);
+    }
+    dies(MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_GROWTH);
+    expect_culprit("main");
+    cr_expect_eq(growth->leaks[0].all.site, LOOP_PACKAGE);
+    expect_line(LOOP_PACKAGE, "models.py in Attention.forward");
+    expect_line(LOOP_PACKAGE_UPDATE, "train.py in main");
+    expect_line(LOOP_FORWARD, "net.py in Net.forward");
+
+    const struct ms_survey_moment *moment =
+        ms_survey_oom_moment(&model->survey->devices[0], ms_judged_fatal(model));
+
+    cr_assert_eq(ms_held_lines(model, 0, moment, MS_KIND_COUNT, &held, 1), 1);
+    cr_expect_str_eq(held.text.at, "models.py in Attention.forward, from train.py in main");
+    ms_held_lines_free(&held, 1);
 }
 
 /* ---- beside another reason ---- */
