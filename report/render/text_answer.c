@@ -256,8 +256,14 @@ static const char *advice_on_holes(uint64_t pinned_by)
                "theirs";
     case MS_PINNED_BY_WORK:
         return "synchronize before that line, or let MEMSHIM_WAIT_MS be longer than its work takes";
+    case MS_PINNED_BY_NO_HOST:
+        return "let the host have memory for them (its free memory, a container's limit, ulimit "
+               "-l; "
+               "memshim doctor tells), or free what lies beside the holes: report.html shows whose "
+               "that is";
     default:
-        return "the holes are pinned where they are: report.html shows which, and by whom";
+        return "free what lies beside the holes, or make it before what comes and goes: "
+               "report.html shows whose that is";
     }
 }
 
@@ -282,9 +288,23 @@ static const char *advice(const struct ms_judgement *judgement, uint64_t pinned_
     case MS_VERDICT_NOT_DEVICE:
         return "look at the host: its free memory, ulimit -v, the limits of a container";
     case MS_VERDICT_GROWTH:
-        return "look for what keeps that line's results: a list, a metric or a cache of tensors";
+        return "look for what keeps that line's results: a list, a metric or a cache of tensors; "
+               "keep numbers of them (.item()), or detached copies on the host";
     default:
         return "a smaller batch or shape, or a larger device: by at least what was short";
+    }
+}
+
+/* What a person would find out by doing as told, and dying again. */
+static void add_first_step(const struct ms_judgement *judgement, struct ms_buffer *out)
+{
+    const bool asks_for_more = judgement->verdict == MS_VERDICT_CAP ||
+                               judgement->verdict == MS_VERDICT_DEMAND ||
+                               judgement->verdict == MS_VERDICT_SPILL_LIMIT;
+
+    if (asks_for_more && judgement->step == 1 && judgement->short_bytes > 0) {
+        ms_buffer_add(out, "         it was the first step, which had not asked for all it needs: "
+                           "gradients and optimizer state are made in it\n");
     }
 }
 
@@ -318,11 +338,11 @@ static void add_else(const struct ms_model *model, const struct ms_judgement *ju
     }
     ms_buffer_format(out, "  else   %s of the live bytes came by growth; ",
                      MS_BYTES(judgement->grown_bytes));
-    if (judgement->leak->all.round != MS_ROUND_STEP) {
-        ms_buffer_add(out, "a larger cap would have delayed the end\n");
-    } else {
+    if (judgement->leak->all.round == MS_ROUND_STEP && judgement->further_steps > 0) {
         ms_buffer_format(out, "with all of the device it would have lasted %s steps more at best\n",
                          MS_COUNT(judgement->further_steps));
+    } else {
+        ms_buffer_add(out, "more memory would only have delayed the end\n");
     }
 }
 
@@ -399,6 +419,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     add_holders(model, device, ms_ledger_oom_moment(model, index), rows,
                 ms_ledger_at_oom(model, index, rows), out);
     ms_buffer_format(out, "  next   %s\n", advice(&judgement, oom->record.state.pinned_by));
+    add_first_step(&judgement, out);
     if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
         add_pins(model, device, out);
     }

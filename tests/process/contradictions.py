@@ -29,7 +29,13 @@ DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', r
 ADVICE = {
     "demand": ("a smaller batch",),
     "cap": ("a larger MEMSHIM_FRACTION", "raise or drop per_process_memory_fraction"),
-    "fragmentation": ("run without", "capture fewer", "synchronize before", "the holes are pinned"),
+    "fragmentation": (
+        "run without",
+        "capture fewer",
+        "synchronize before",
+        "let the host have memory",
+        "free what lies beside",
+    ),
     "other_process": ("end the other processes",),
     "spill_limit": ("a larger MEMSHIM_SPILL_LIMIT",),
     "driver_limit": ("raise that limit",),
