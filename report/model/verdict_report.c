@@ -41,6 +41,14 @@ static void rise(struct ms_held_line *lines, size_t place)
     }
 }
 
+static void add_holding(struct ms_held_line *line, const struct ms_holding *holding)
+{
+    line->bytes += holding->bytes;
+    line->kind_bytes[holding->kind] += holding->bytes;
+    line->kind =
+        line->kind_bytes[holding->kind] > line->kind_bytes[line->kind] ? holding->kind : line->kind;
+}
+
 size_t ms_held_lines(const struct ms_model *model, int device,
                      const struct ms_survey_moment *moment, int kind, struct ms_held_line *lines,
                      size_t room)
@@ -67,11 +75,11 @@ size_t ms_held_lines(const struct ms_model *model, int device,
         const size_t place = place_of(all, count, text.at);
 
         if (place == count) {
-            all[count++] = (struct ms_held_line){.text = text, .kind = holding->kind};
+            all[count++] = (struct ms_held_line){.text = text};
         } else {
             ms_buffer_free(&text);
         }
-        all[place].bytes += holding->bytes;
+        add_holding(&all[place], holding);
         rise(all, place);
     }
 

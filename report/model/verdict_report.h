@@ -12,7 +12,8 @@
 struct ms_held_line {
     struct ms_buffer text; /* ended by a zero byte */
     uint64_t bytes;
-    uint8_t kind; /* enum ms_kind: of its largest site */
+    uint64_t kind_bytes[MS_KIND_COUNT];
+    uint8_t kind; /* enum ms_kind: the largest of them */
 };
 
 struct ms_judgement {

@@ -6,6 +6,7 @@
 #include "report/model/verdict_report.h"
 #include "report/model/what_if_search.h"
 #include "report/replay/recording.h"
+#include "report/trace/verdict_rule.h"
 
 #define MOST_DEVICES \
     4 /* a replay of more memory than these have takes its time, and helps nobody */
@@ -15,6 +16,24 @@
 static bool is_whole(const struct ms_model *model)
 {
     return model->first_detail_ns == 0 && model->lost_events == 0 && model->sums_exact;
+}
+
+/* What a larger cap would not have changed, and a replay does not know of. */
+static const char *obstacle_beside(const struct ms_oom_state *state)
+{
+    const struct ms_verdict_terms terms = ms_verdict_terms(state);
+    const enum ms_verdict verdict = ms_verdict_rule(&terms);
+
+    if (verdict == MS_VERDICT_CAP && terms.torch_refused) {
+        return "PyTorch itself refused, by a fraction of its own";
+    }
+    if (verdict == MS_VERDICT_NOT_DEVICE) {
+        return "what was missing is not the device's";
+    }
+    if (verdict == MS_VERDICT_FRAGMENTATION && state->pinned_by == MS_PINNED_BY_POOL_OFF) {
+        return "the run was without the pool, which a replay goes through";
+    }
+    return NULL;
 }
 
 /* A clause; null where it can be tried. */
@@ -34,7 +53,7 @@ static const char *obstacle(const struct ms_model *model, const struct ms_model_
     if (model->events > most_operations / 4) {
         return "the run has too many events to be replayed for a report: memshim replay does it";
     }
-    return NULL;
+    return obstacle_beside(&oom->record.state);
 }
 
 /* Likewise, of the overhead of a run that no out-of-memory ended. */

@@ -16,7 +16,8 @@ struct ms_model;
 /* A search for the least cap, in steps of a hundredth of the device. */
 struct ms_what_if_cap {
     uint64_t cap_bytes;       /* completes; 0: nothing that was tried does */
-    uint64_t too_small_bytes; /* the largest below it that was tried and does not; 0: none */
+    uint64_t too_small_bytes; /* the largest below it that was tried, the run's own among them, and
+                                 does not; 0: none */
     uint64_t host_bytes;      /* most live memory on the host at cap_bytes */
 };
 
@@ -32,12 +33,13 @@ struct ms_overhead {
 
 struct ms_what_if {
     bool tried;
-    const char *why;                      /* a clause: why not; null before anybody asked */
-    size_t oom;                           /* index of the out-of-memory */
-    uint64_t device_bytes;                /* of the run's device */
-    uint64_t request_bytes;               /* that is carried past */
+    const char *why;        /* a clause: why not; null before anybody asked */
+    size_t oom;             /* index of the out-of-memory */
+    uint64_t device_bytes;  /* of the run's device */
+    uint64_t request_bytes; /* that is carried past */
+    uint64_t room_bytes; /* that the run had: its cap, or what others and the driver left of that */
     struct ms_what_if_cap plain, spilled; /* nothing on the host; live memory may move there */
-    bool own_cap_spilled;        /* with the run's own cap it completes, if live memory may move */
+    bool own_cap_spilled; /* with that room it completes, if more live memory may move than might */
     uint64_t own_cap_host_bytes; /* and needs so much there */
     unsigned replays;
     struct ms_overhead overhead; /* of a run that no out-of-memory ended */

@@ -4,6 +4,7 @@
 
 #include "report/replay/recording.h"
 #include "report/replay/replay.h"
+#include "report/trace/verdict_rule.h"
 
 #define PARTS 100 /* of the device: the grain of the caps that are tried */
 
@@ -63,28 +64,52 @@ static void find_least(struct search *search, uint64_t low, uint64_t high,
     }
 }
 
-/* The least that could do: what was live and asked for, and stood beside it. */
-static uint64_t need_bytes(const struct ms_oom_state *state, uint64_t request_bytes)
+/* The run itself was a try: what it had was too small, whatever a replay finds of it, and by as
+ * much as was short where no other placement would have helped. */
+static uint64_t too_small_bytes(const struct ms_oom_state *state, uint64_t room_bytes)
 {
-    return state->live_bytes + request_bytes + state->context_bytes + state->forwarded_bytes;
+    uint64_t short_bytes = 0;
+    const enum ms_verdict verdict = ms_verdict_parts(state, &short_bytes, NULL, 0, NULL, 0);
+    const bool placed = verdict != MS_VERDICT_FRAGMENTATION && verdict != MS_VERDICT_NOT_DEVICE;
+
+    return placed && short_bytes > 0 && short_bytes <= UINT64_MAX - room_bytes
+               ? room_bytes + short_bytes - 1
+               : room_bytes;
+}
+
+/* Whether live memory could have moved where it did not: on a device that can, and of a run that
+ * did not have as much room on the host as that takes. */
+static bool spilling_is_news(const struct ms_oom_state *state, uint64_t host_bytes)
+{
+    return host_bytes > state->spill_limit_bytes;
 }
 
 static void search_all(struct search *search, const struct ms_oom_state *state)
 {
     struct ms_what_if *found = search->found;
-    const uint64_t grains = need_bytes(state, found->request_bytes) / search->grain_bytes + 1;
+    const struct ms_verdict_terms terms = ms_verdict_terms(state);
+    const uint64_t room = ms_verdict_room_bytes(&terms);
+    const uint64_t low = too_small_bytes(state, room) / search->grain_bytes;
+    const uint64_t least =
+        (terms.fixed_bytes + state->live_bytes + found->request_bytes) / search->grain_bytes + 1;
     uint64_t host_bytes;
 
-    find_least(search, 0, grains, &found->plain);
-    search->config.spill_bytes = MS_REPLAY_AMPLE_BYTES;
-    if (may_replay(search)) {
-        found->own_cap_spilled = completes(search, state->cap_bytes, &host_bytes);
-        found->own_cap_host_bytes = found->own_cap_spilled ? host_bytes : 0;
+    found->room_bytes = room;
+    found->plain.too_small_bytes = room;
+    find_least(search, low, least > low ? least : low + 1, &found->plain);
+    if (state->unspilled_by == MS_UNSPILLED_NO_ROAD) {
+        return;
     }
-    if (found->own_cap_spilled) {
-        find_least(search, 0, state->cap_bytes / search->grain_bytes, &found->spilled);
+    search->config.spill_bytes = MS_REPLAY_AMPLE_BYTES;
+    if (may_replay(search) && completes(search, room, &host_bytes) &&
+        spilling_is_news(state, host_bytes)) {
+        found->own_cap_spilled = true;
+        found->own_cap_host_bytes = host_bytes;
+        find_least(search, 0, room / search->grain_bytes, &found->spilled);
     } else {
-        find_least(search, state->cap_bytes / search->grain_bytes, grains, &found->spilled);
+        found->spilled.too_small_bytes = room;
+        find_least(search, room / search->grain_bytes, least > low ? least : low + 1,
+                   &found->spilled);
     }
 }
 

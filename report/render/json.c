@@ -14,6 +14,7 @@
 #include "report/render/json_survey.h"
 #include "report/render/sites.h"
 #include "report/render/what_if.h"
+#include "report/trace/verdict_rule.h"
 
 #define SCHEMA "memshim-report/1"
 
@@ -358,6 +359,35 @@ static void add_limit(struct ms_json *json, const struct ms_oom_state *state)
     ms_json_close(json, '}');
 }
 
+/* What the rule decided by, so that anybody can decide it again. */
+static void add_terms(struct ms_json *json, const struct ms_oom_state *state)
+{
+    const struct ms_verdict_terms terms = ms_verdict_terms(state);
+
+    ms_json_open(json, "rule", '{');
+    ms_json_text(json, "verdict", ms_verdict_name(ms_verdict_rule(&terms)));
+    ms_json_count(json, "fixed_bytes", terms.fixed_bytes);
+    ms_json_count(json, "live_bytes", terms.live_bytes);
+    ms_json_count(json, "waiting_bytes", terms.pending_bytes);
+    ms_json_count(json, "request_bytes", terms.request_bytes);
+    ms_json_count(json, "hole_bytes", terms.hole_bytes);
+    ms_json_count(json, "spillable_bytes", terms.spillable_bytes);
+    ms_json_count(json, "spillable_without_limit_bytes", terms.movable_bytes);
+    ms_json_count(json, "need_bytes", ms_verdict_need_bytes(&terms));
+    ms_json_count(json, "piece_bytes", terms.piece_bytes);
+    ms_json_count(json, "free_bytes", terms.free_bytes);
+    ms_json_count(json, "device_bytes", terms.device_bytes);
+    ms_json_count(json, "others_leave_bytes", terms.others_leave_bytes);
+    ms_json_count(json, "cap_bytes", terms.cap_bytes);
+    if (terms.driver_bytes == UINT64_MAX) {
+        ms_json_null(json, "driver_leaves_bytes");
+    } else {
+        ms_json_count(json, "driver_leaves_bytes", terms.driver_bytes);
+    }
+    ms_json_flag(json, "torch_refused", terms.torch_refused);
+    ms_json_close(json, '}');
+}
+
 static void add_oom(struct ms_json *json, const struct ms_model *model, size_t index)
 {
     const struct ms_model_oom *oom = ms_model_oom_at(model, index);
@@ -399,6 +429,7 @@ static void add_oom(struct ms_json *json, const struct ms_model *model, size_t i
     ms_json_count(json, "waiting_bytes", oom->record.state.pending_bytes);
     add_others(json, &oom->record.state.others);
     add_limit(json, &oom->record.state);
+    add_terms(json, &oom->record.state);
     add_ledger(json, rows, ms_ledger_at_oom(model, index, rows));
     ms_json_add_oom_kinds(json, model, index);
     ms_json_close(json, '}');

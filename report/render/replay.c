@@ -11,7 +11,7 @@
 
 #define SCHEMA   "memshim-replay/1"
 #define MILLION  UINT64_C(1000000)
-#define SENTENCE 512
+#define SENTENCE 1024
 
 /* In millionths, without passing 64 bits on the way. */
 static int64_t ratio(uint64_t part, uint64_t whole)
@@ -52,11 +52,14 @@ static void add_failure(const struct ms_replay_answer *answer, char *text, size_
     const char *site = ms_recording_site_name(answer->recording, operation->site);
     char asked[MS_UNIT_TEXT_BYTES], live[MS_UNIT_TEXT_BYTES], charged[MS_UNIT_TEXT_BYTES];
     char unused[MS_UNIT_TEXT_BYTES], pending[MS_UNIT_TEXT_BYTES], status[MS_UNIT_TEXT_BYTES];
-    char when[MS_UNIT_TEXT_BYTES];
+    char when[MS_UNIT_TEXT_BYTES], why[MS_SENTENCE_BYTES] = "";
 
+    if (failure->status == MS_ERR_NO_MEMORY) {
+        (void)ms_verdict_parts(&failure->state, NULL, NULL, 0, why, sizeof(why));
+    }
     (void)snprintf(text, text_bytes,
                    "operation %zu (%s of %s) at %s: %s. Live %s, charged %s, free in the pool %s, "
-                   "waiting for queued work %s.%s%.200s",
+                   "waiting for queued work %s. %s%s%s%.200s",
                    failure->operation + 1, ms_operation_names[operation->kind],
                    ms_bytes_text(operation->bytes, asked, sizeof(asked)),
                    ms_duration_text(operation->time_us * 1000, when, sizeof(when)),
@@ -64,8 +67,8 @@ static void add_failure(const struct ms_replay_answer *answer, char *text, size_
                    ms_bytes_text(failure->live_bytes, live, sizeof(live)),
                    ms_bytes_text(failure->charged_bytes, charged, sizeof(charged)),
                    ms_bytes_text(failure->free_bytes + failure->hole_bytes, unused, sizeof(unused)),
-                   ms_bytes_text(failure->pending_bytes, pending, sizeof(pending)),
-                   site ? " Asked for by " : "", site ? site : "");
+                   ms_bytes_text(failure->pending_bytes, pending, sizeof(pending)), why,
+                   why[0] ? "." : "", site ? " Asked for by " : "", site ? site : "");
 }
 
 static bool failed_as_it_did(const struct ms_replay_answer *answer)
@@ -342,6 +345,10 @@ static void json_failure(struct ms_json *json, const struct ms_replay_answer *an
     ms_json_count(json, "bytes", operation->bytes);
     ms_json_text(json, "site", ms_recording_site_name(answer->recording, operation->site));
     ms_json_text(json, "reason", status_text(failure->status, status, sizeof(status)));
+    ms_json_text(json, "verdict",
+                 failure->status == MS_ERR_NO_MEMORY
+                     ? ms_verdict_name(ms_verdict_parts(&failure->state, NULL, NULL, 0, NULL, 0))
+                     : NULL);
     ms_json_count(json, "live_bytes", failure->live_bytes);
     ms_json_count(json, "charged_bytes", failure->charged_bytes);
     ms_json_count(json, "free_bytes", failure->free_bytes);

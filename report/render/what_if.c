@@ -7,6 +7,7 @@
 #include "allocator/base/units.h"
 #include "report/model/model.h"
 #include "report/model/verdict_report.h"
+#include "report/trace/verdict_rule.h"
 
 #define MILLIONTHS 1000000
 
@@ -120,6 +121,43 @@ static void add_cap_text(struct ms_buffer *out, const struct ms_what_if_cap *cap
     }
 }
 
+/* A cap does not give what others hold. */
+static void add_plain_text(struct ms_buffer *out, const struct ms_what_if *found,
+                           const struct ms_oom_state *state)
+{
+    const struct ms_verdict_terms terms = ms_verdict_terms(state);
+
+    if (found->plain.cap_bytes == 0) {
+        ms_buffer_add(out, "no cap was found that carries it past this request");
+    } else if (ms_verdict_nearest(&terms) == MS_VERDICT_OTHER_PROCESS) {
+        ms_buffer_format(out,
+                         "%s for this process carry it past this request, where others left %s",
+                         MS_BYTES(found->plain.cap_bytes), MS_BYTES(found->room_bytes));
+    } else {
+        ms_buffer_add(out, "a cap of ");
+        add_cap_text(out, &found->plain, found->device_bytes);
+        ms_buffer_add(out, " carries it past this request");
+    }
+}
+
+static void add_spilled_text(struct ms_buffer *out, const struct ms_what_if *found,
+                             const struct ms_oom_state *state)
+{
+    if (found->own_cap_spilled && state->spill_limit_bytes > 0) {
+        ms_buffer_format(out, "; this cap does with a MEMSHIM_SPILL_LIMIT above %s",
+                         MS_BYTES(found->own_cap_host_bytes));
+    } else if (found->own_cap_spilled) {
+        ms_buffer_format(out, "; this cap does with spilling, %s on the host",
+                         MS_BYTES(found->own_cap_host_bytes));
+    } else if (ms_unspilled_text(state)) {
+        ms_buffer_format(out, "; %s", ms_unspilled_text(state));
+    } else if (found->spilled.cap_bytes > 0) {
+        ms_buffer_add(out, "; with spilling ");
+        add_cap_text(out, &found->spilled, found->device_bytes);
+        ms_buffer_format(out, " does, %s on the host", MS_BYTES(found->spilled.host_bytes));
+    }
+}
+
 void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model)
 {
     const struct ms_what_if *found = &model->what_if;
@@ -130,21 +168,11 @@ void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model)
         }
         return;
     }
+
+    const struct ms_oom_state *state = &ms_model_oom_at(model, found->oom)->record.state;
+
     ms_buffer_add(out, "  tried  ");
-    if (found->plain.cap_bytes > 0) {
-        ms_buffer_add(out, "a cap of ");
-        add_cap_text(out, &found->plain, found->device_bytes);
-        ms_buffer_add(out, " carries it past this request");
-    } else {
-        ms_buffer_add(out, "no cap was found that carries it past this request");
-    }
-    if (found->own_cap_spilled) {
-        ms_buffer_format(out, "; this cap does with spilling, %s on the host",
-                         MS_BYTES(found->own_cap_host_bytes));
-    } else if (found->spilled.cap_bytes > 0) {
-        ms_buffer_add(out, "; with spilling ");
-        add_cap_text(out, &found->spilled, found->device_bytes);
-        ms_buffer_format(out, " does, %s on the host", MS_BYTES(found->spilled.host_bytes));
-    }
+    add_plain_text(out, found, state);
+    add_spilled_text(out, found, state);
     ms_buffer_add(out, " (replayed)\n");
 }

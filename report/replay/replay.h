@@ -10,6 +10,7 @@
 #include "allocator/device/dry.h"
 #include "allocator/pool.h"
 #include "report/replay/recording.h"
+#include "report/trace/verdict.h"
 
 #define MS_REPLAY_GRANULE_BYTES (UINT64_C(2) << 20)
 
@@ -112,6 +113,7 @@ struct ms_replay_failure {
     size_t operation;   /* index into the recording */
     ms_status_t status; /* of the pool */
     uint64_t charged_bytes, live_bytes, free_bytes, hole_bytes, pending_bytes, largest_free_bytes;
+    struct ms_oom_state state; /* where memory ran out: for the verdict */
 };
 
 /* What spilling cost in whole steps after the warm-up. */

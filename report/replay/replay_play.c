@@ -502,6 +502,35 @@ static ms_status_t play(struct ms_replay *replay, const struct ms_operation *ope
     }
 }
 
+/* As the shim records it (shim/policy/oom.c), of a device that has nothing beside the pool. */
+static struct ms_oom_state state_of(struct ms_replay *replay, uint64_t request_bytes,
+                                    const struct ms_pool_stats *stats)
+{
+    const struct ms_replay_config *config = replay->config;
+    const uint64_t charged = atomic_load(&replay->budget.charged_bytes);
+    const uint64_t beside = charged > stats->reserved_bytes ? charged - stats->reserved_bytes : 0;
+    const uint64_t on_host = stats->spill.spilled_bytes;
+    enum ms_unmoved why;
+
+    return (struct ms_oom_state){
+        .requested_bytes = request_bytes,
+        .cap_bytes = config->cap_bytes,
+        .device_total_bytes = config->device_bytes,
+        .charged_bytes = charged,
+        .pool_bytes = charged - beside,
+        .context_bytes = beside,
+        .live_bytes = replay->live_bytes,
+        .pending_bytes = stats->pending_bytes,
+        .largest_free_bytes = stats->largest_free_bytes,
+        .spill_limit_bytes = config->spill_bytes,
+        .spill_left_bytes = config->spill_bytes > on_host ? config->spill_bytes - on_host : 0,
+        .terms_known = 1,
+        .fixed_bytes = beside,
+        .spilled_bytes = on_host,
+        .movable_bytes = config->spill_bytes > 0 ? ms_pool_movable_bytes(replay->pool, &why) : 0,
+    };
+}
+
 static void note_failure(struct ms_replay *replay, size_t operation, ms_status_t status)
 {
     struct ms_replay_failure *failure = &replay->result->failure;
@@ -518,6 +547,7 @@ static void note_failure(struct ms_replay *replay, size_t operation, ms_status_t
         .hole_bytes = stats.hole_bytes,
         .pending_bytes = stats.pending_bytes,
         .largest_free_bytes = stats.largest_free_bytes,
+        .state = state_of(replay, ms_recording_at(replay->recording, operation)->bytes, &stats),
     };
 }
 

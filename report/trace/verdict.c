@@ -332,24 +332,26 @@ static void say_not_device(const struct ms_oom_state *state, const struct analys
         state->driver_free_known ? "" : " as far as it is known");
 }
 
-/* Why live memory did not make the room: "", or a clause. Where it was the limit, that is the
- * verdict. */
-static const char *unspilled_text(const struct ms_oom_state *state, enum ms_verdict verdict)
+const char *ms_unspilled_text(const struct ms_oom_state *state)
 {
     static const char *const texts[MS_UNSPILLED_COUNT] = {
-        [MS_UNSPILLED_NO_ROAD] = "; this device cannot move live memory to the host",
-        [MS_UNSPILLED_CAPTURE] = "; while a stream captures, nothing moves to the host",
-        [MS_UNSPILLED_BUSY] = "; the device did not stand still for anything to move to the host",
-        [MS_UNSPILLED_NO_HOST] = "; the host had no memory for more to move there",
-        [MS_UNSPILLED_PINNED] = "; what else is live may not move to the host",
+        [MS_UNSPILLED_NO_ROAD] = "this device cannot move live memory to the host",
+        [MS_UNSPILLED_CAPTURE] = "while a stream captures, nothing moves to the host",
+        [MS_UNSPILLED_BUSY] = "the device did not stand still for anything to move to the host",
+        [MS_UNSPILLED_NO_HOST] = "the host had no memory for more to move there",
+        [MS_UNSPILLED_PINNED] = "what else is live may not move to the host",
     };
-    const bool would_help = verdict == MS_VERDICT_DEMAND || verdict == MS_VERDICT_CAP ||
-                            verdict == MS_VERDICT_OTHER_PROCESS ||
-                            verdict == MS_VERDICT_DRIVER_LIMIT;
 
-    return would_help && state->unspilled_by < MS_UNSPILLED_COUNT && texts[state->unspilled_by]
-               ? texts[state->unspilled_by]
-               : "";
+    return state->unspilled_by < MS_UNSPILLED_COUNT ? texts[state->unspilled_by] : NULL;
+}
+
+/* Why live memory did not make the room; where it was the limit, that is the verdict. */
+static bool says_unspilled(const struct ms_oom_state *state, const struct analysis *a,
+                           enum ms_verdict verdict)
+{
+    return ms_unspilled_text(state) && !a->terms.torch_refused &&
+           (verdict == MS_VERDICT_DEMAND || verdict == MS_VERDICT_CAP ||
+            verdict == MS_VERDICT_OTHER_PROCESS || verdict == MS_VERDICT_DRIVER_LIMIT);
 }
 
 enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *short_bytes,
@@ -376,9 +378,11 @@ enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *sho
         say_what(state, &a, what, what_bytes);
     }
     if (why) {
+        const bool unspilled = says_unspilled(state, &a, verdict);
+
         say[verdict](state, &a, reason, sizeof(reason));
-        snprintf(why, why_bytes, "%s: %s%s", ms_verdict_name(verdict), reason,
-                 a.terms.torch_refused ? "" : unspilled_text(state, verdict));
+        snprintf(why, why_bytes, "%s: %s%s%s", ms_verdict_name(verdict), reason,
+                 unspilled ? "; " : "", unspilled ? ms_unspilled_text(state) : "");
     }
     return verdict;
 }

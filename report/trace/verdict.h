@@ -126,6 +126,9 @@ enum ms_verdict ms_verdict_decide(const struct ms_oom_state *state, uint64_t *sh
 enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *short_bytes,
                                  char *what, size_t what_bytes, char *why, size_t why_bytes);
 
+/* Why no more live memory went to the host: a clause. Null where nothing is known to say. */
+const char *ms_unspilled_text(const struct ms_oom_state *state);
+
 /* "python3, pid 4711: 1.90 GiB; pid 4712: 300.0 MiB", as far as there is room; empty where nobody
  * is known. */
 void ms_others_text(const struct ms_others *others, char *text, size_t text_bytes);

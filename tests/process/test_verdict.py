@@ -69,6 +69,51 @@ class Verdicts(Planted):
         self.assertLess(tried["with_spill"]["cap_bytes"], GIB // 2)
         self.assertRegex(self.text(), r"tried  a cap of .* \(fraction 0\.6\d*\) carries it past")
 
+    def test_what_others_hold_no_cap_gives(self) -> None:
+        shared: dict[str, Any] = {"SIMGPU_SHARED": self.folder / "device"}
+        with self.running(program("verdict_job"), "hold", "500", **WORLD, **shared) as other:
+            assert other.stdout
+            self.assertEqual(other.stdout.readline(), "ready\n")
+            tried = self.report("ask", "300", "300", **shared)["what_if"]
+        left = GIB - 500 * MIB - CONTEXT
+        self.assertGreaterEqual(tried["without_spill"]["too_small_bytes"], left)
+        self.assertGreaterEqual(tried["without_spill"]["cap_bytes"], 600 * MIB + CONTEXT)
+        self.assertTrue(tried["own_cap_with_spill"])
+        self.assertGreaterEqual(tried["own_cap_host_bytes"], 600 * MIB + CONTEXT - left)
+        self.assertRegex(self.text(), r"tried  .* for this process carry it past .* others left")
+
+    def test_where_it_spilled_a_larger_limit_does(self) -> None:
+        report = self.report(
+            "ask", "400", "400", "150", "150", MEMSHIM_SPILL="auto", MEMSHIM_SPILL_LIMIT="64MiB"
+        )
+        tried = report["what_if"]
+        self.assertTrue(tried["own_cap_with_spill"])
+        self.assertGreater(tried["own_cap_host_bytes"], 64 * MIB)
+        self.assertIn("this cap does with a MEMSHIM_SPILL_LIMIT above", self.text())
+
+    def test_a_cap_that_it_died_under_is_no_remedy(self) -> None:
+        """A replay puts what lies in holes on the host, to which the run had no road."""
+        enough = self.report("holes", SIMGPU_HOST_NUMA=0)["what_if"]["without_spill"]
+        self.assertGreaterEqual(enough["too_small_bytes"], GIB)
+        self.assertGreater(enough["cap_bytes"], GIB)
+
+    def test_without_the_pool_a_replay_tells_nothing(self) -> None:
+        tried = self.report("holes", MEMSHIM_POOL="off")["what_if"]
+        self.assertIn("without the pool", tried["why"])
+
+    def test_the_rule_by_its_figures(self) -> None:
+        rule = self.only_oom(self.report("holes", MEMSHIM_POOL="off"))["rule"]
+        self.assertEqual(rule["verdict"], "fragmentation")
+        self.assertEqual(rule["fixed_bytes"], CONTEXT)
+        self.assertEqual(rule["live_bytes"], 100 * MIB)
+        self.assertEqual(rule["hole_bytes"], 500 * MIB)
+        self.assertEqual(rule["need_bytes"], 500 * MIB + CONTEXT)
+        self.assertEqual(rule["free_bytes"], GIB - 600 * MIB - CONTEXT)
+
+    def test_the_line_at_once_leaves_growth_to_the_report(self) -> None:
+        self.report("grow")
+        self.assertIn("What has grown over the run, if anything, is in the report.", self.said)
+
     def test_the_fraction_that_suffices_does(self) -> None:
         tried = self.report("ask", "300", "300", MEMSHIM_FRACTION="0.5")["what_if"]
         folder = self.output
