@@ -457,7 +457,7 @@ class Redrawn(TopTest):
                 self.assertEqual(drawn[-1], highest)
 
     def test_keys_sort_and_end_it(self) -> None:
-        one = {"MEMSHIM_RUN_ID": "both", "WORLD_SIZE": 2}
+        one: dict[str, Any] = {"MEMSHIM_RUN_ID": "both", "WORLD_SIZE": 2}
         with self.job(**one, RANK=0) as small, self.job(**one, RANK=1) as large:
             small.do(f"weights {10 * MIB}")
             large.do(f"weights {20 * MIB}")
