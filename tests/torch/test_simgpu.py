@@ -426,6 +426,55 @@ class Ranks(unittest.TestCase):
         ).check()
         self.assertEqual(result.stdout.split(), ["ProcessGroupNCCL2"] * 2)
 
+    def test_no_rank_says_its_device(self) -> None:
+        """NCCL gives a thread without a context that of the first device, as the runtime does;
+        PyTorch counts on it. Objects travel by processors: their sizes are compared by kernels
+        where they lie on devices, and kernels compute nothing here."""
+        forked.run_source(
+            """
+            import os, torch
+            import torch.distributed as dist
+            rank = int(os.environ["RANK"])
+            dist.init_process_group("cpu:gloo,cuda:nccl")
+            torch.cuda.set_device(rank)
+            for group in (None, dist.new_group([1, 0])):
+                x = torch.tensor([rank + 1.0]).cuda()
+                dist.all_reduce(x, group=group)
+                assert x.item() == 3.0, x
+                heard = [None, None]
+                dist.all_gather_object(heard, {"rank": rank, "text": "x" * rank}, group=group)
+                assert heard == [{"rank": 0, "text": ""}, {"rank": 1, "text": "x"}], heard
+                said = [f"of {rank}", rank]
+                dist.broadcast_object_list(said, src=1, group=group)
+                assert said == ["of 1", 1], said
+            dist.destroy_process_group()
+            """,
+            ranks=2,
+            SIMGPU_DEVICES=2,
+        ).check()
+
+    def test_two_ranks_in_one_process(self) -> None:
+        """A communicator for each device, all of them made and used by one thread."""
+        forked.run_source(
+            """
+            import torch
+            from torch.cuda import nccl
+            def on(device, *values):
+                return torch.tensor(values).to(f"cuda:{device}")
+            both = [on(0, 1.0, 2.0), on(1, 10.0, 20.0)]
+            nccl.all_reduce(both)
+            assert [each.tolist() for each in both] == [[11.0, 22.0]] * 2, both
+            nccl.broadcast(both)
+            parts = [torch.empty(4, device="cuda:0"), torch.empty(4, device="cuda:1")]
+            nccl.all_gather([on(0, 1.0, 2.0), on(1, 3.0, 4.0)], parts)
+            assert [each.tolist() for each in parts] == [[1.0, 2.0, 3.0, 4.0]] * 2, parts
+            sums = [torch.empty(1, device="cuda:0"), torch.empty(1, device="cuda:1")]
+            nccl.reduce_scatter([on(0, 1.0, 2.0), on(1, 3.0, 4.0)], sums)
+            assert [each.tolist() for each in sums] == [[4.0], [6.0]], sums
+            """,
+            SIMGPU_DEVICES=2,
+        ).check()
+
     def check_ranks(
         self,
         *arguments: str,

@@ -99,8 +99,11 @@ static ncclResult_t comm_new(ncclComm_t *result, const char *name, int rank, int
     pthread_mutex_init(&comm->lock, NULL);
     pthread_cond_init(&comm->turn, NULL);
     ncclResult_t outcome =
-        from_driver(simnccl_device_alloc(&comm->buffer, OWN_BUFFER_BYTES, device),
-                    "allocating the communicator's buffer");
+        from_driver(simnccl_device_context(&comm->context, device), "cuDevicePrimaryCtxRetain");
+    if (outcome == ncclSuccess) {
+        outcome = from_driver(simnccl_device_alloc(&comm->buffer, OWN_BUFFER_BYTES, device),
+                              "allocating the communicator's buffer");
+    }
     if (outcome == ncclSuccess) {
         outcome = simnccl_region_attach(&comm->region, name, nranks);
         if (outcome != ncclSuccess) {
@@ -426,6 +429,14 @@ static void CUDA_CB run_batch(void *argument)
 static ncclResult_t queue_batch(batch_t *batch)
 {
     ncclComm_t comm = batch->comm;
+    /* A group may end while another of its devices is the current one. */
+    CUcontext before = NULL;
+    CUresult result = simnccl_enter(comm->context, &before);
+    if (result != CUDA_SUCCESS) {
+        free(batch->ops);
+        free(batch);
+        return from_driver(result, "cuCtxSetCurrent");
+    }
     batch->captured = simnccl_is_capturing(batch->stream);
     /* A captured batch belongs to a graph whose end is not reported, so it is never freed and
      * keeps its communicator. */
@@ -434,7 +445,8 @@ static ncclResult_t queue_batch(batch_t *batch)
     batch->ticket = comm->next_ticket;
     comm->next_ticket += !batch->captured;
     pthread_mutex_unlock(&comm->lock);
-    CUresult result = simnccl_launch_host(batch->stream, run_batch, batch);
+    result = simnccl_launch_host(batch->stream, run_batch, batch);
+    simnccl_enter(before, NULL);
     if (result == CUDA_SUCCESS) {
         return ncclSuccess;
     }

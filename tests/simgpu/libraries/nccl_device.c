@@ -7,6 +7,10 @@
 #include <string.h>
 
 typedef struct {
+    CUresult (*init)(unsigned int);
+    CUresult (*primary_retain)(CUcontext *, CUdevice);
+    CUresult (*context_set_current)(CUcontext);
+    CUresult (*context_get_current)(CUcontext *);
     CUresult (*context_get_device)(CUdevice *);
     CUresult (*launch_host)(CUstream, CUhostFn, void *);
     CUresult (*is_capturing)(CUstream, CUstreamCaptureStatus *);
@@ -48,6 +52,10 @@ static void find_driver(void)
         void *slot;
         const char *name;
     } wanted[] = {
+        {&driver.init, "cuInit"},
+        {&driver.primary_retain, "cuDevicePrimaryCtxRetain"},
+        {&driver.context_set_current, "cuCtxSetCurrent"},
+        {&driver.context_get_current, "cuCtxGetCurrent"},
         {&driver.context_get_device, "cuCtxGetDevice"},
         {&driver.launch_host, "cuLaunchHostFunc"},
         {&driver.is_capturing, "cuStreamIsCapturing"},
@@ -75,10 +83,48 @@ static const driver_t *get_driver(void)
     return &driver;
 }
 
+static CUresult primary_context(const driver_t *d, CUcontext *context, CUdevice device)
+{
+    if (!d->init || !d->primary_retain) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    CUresult result = d->init(0);
+    return result == CUDA_SUCCESS ? d->primary_retain(context, device) : result;
+}
+
 CUresult simnccl_current_device(CUdevice *device)
 {
     const driver_t *d = get_driver();
-    return d->context_get_device ? d->context_get_device(device) : CUDA_ERROR_NOT_INITIALIZED;
+    CUresult result =
+        d->context_get_device ? d->context_get_device(device) : CUDA_ERROR_NOT_INITIALIZED;
+    if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_NOT_INITIALIZED) {
+        CUcontext primary = NULL;
+        result = primary_context(d, &primary, 0);
+        result = result == CUDA_SUCCESS ? simnccl_enter(primary, NULL) : result;
+        *device = 0;
+    }
+    return result;
+}
+
+CUresult simnccl_device_context(CUcontext *context, CUdevice device)
+{
+    const driver_t *d = get_driver();
+    CUdevice current = 0;
+    if (d->context_get_device && d->context_get_device(&current) == CUDA_SUCCESS &&
+        current == device) {
+        return d->context_get_current(context);
+    }
+    return primary_context(d, context, device);
+}
+
+CUresult simnccl_enter(CUcontext context, CUcontext *before)
+{
+    const driver_t *d = get_driver();
+    if (before) {
+        *before = NULL;
+        d->context_get_current(before);
+    }
+    return d->context_set_current(context);
 }
 
 CUresult simnccl_launch_host(CUstream stream, CUhostFn function, void *argument)

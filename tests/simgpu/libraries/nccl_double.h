@@ -66,6 +66,7 @@ struct ncclComm {
     int rank;
     int nranks;
     CUdevice device;
+    CUcontext context; /* of the device: what stream 0 means to this communicator */
     uint32_t children; /* splits and shrinks so far, part of the next child's name */
     char name[SIMNCCL_REGION_NAME_BYTES];
     simnccl_region_t region;
@@ -132,7 +133,13 @@ void simnccl_run(ncclComm_t comm, const simnccl_op_t *ops, size_t count);
 
 /* nccl_device.c: the driver, reached by dlopen as NCCL reaches it */
 
+/* As NCCL's own runtime has it: a thread without a context gets the primary one of device 0. */
 CUresult simnccl_current_device(CUdevice *device);
+/* The context in which a communicator of the device works: the current one if it is the device's,
+ * else the primary one. */
+CUresult simnccl_device_context(CUcontext *context, CUdevice device);
+/* Makes it the thread's current one; *before (may be NULL): what was. */
+CUresult simnccl_enter(CUcontext context, CUcontext *before);
 /* Device memory from cuMemCreate and cuMemMap, where the device has that; else from cuMemAlloc. */
 CUresult simnccl_device_alloc(CUdeviceptr *at, size_t bytes, CUdevice device);
 CUresult simnccl_device_free(CUdeviceptr at);

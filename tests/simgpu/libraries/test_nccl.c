@@ -84,6 +84,22 @@ CUresult simnccl_current_device(CUdevice *device)
     return CUDA_SUCCESS;
 }
 
+CUresult simnccl_device_context(CUcontext *context, CUdevice device)
+{
+    (void)device;
+    *context = NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult simnccl_enter(CUcontext context, CUcontext *before)
+{
+    (void)context;
+    if (before) {
+        *before = NULL;
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult simnccl_device_alloc(CUdeviceptr *at, size_t bytes, CUdevice device)
 {
     (void)device;
