@@ -16,6 +16,7 @@ struct refusal {
     uint64_t requested_bytes;
     uint64_t called_bytes; /* of the driver's call: the same, or what PyTorch would put it in */
     uint32_t site;
+    bool torch;           /* PyTorch's own error, of the whole request that the driver refused */
     uint64_t allocations; /* before it */
     bool met;             /* as much was allocated later */
 };
@@ -54,7 +55,8 @@ static void add_refusal(struct ms_recorder *recorder, const struct ms_log_entry 
                                     .requested_bytes = state.requested_bytes,
                                     .called_bytes = state.refused_bytes > 0 ? state.refused_bytes
                                                                             : state.requested_bytes,
-                                    .site = state.site};
+                                    .site = state.site,
+                                    .torch = state.source == MS_OOM_TORCH};
     }
 }
 
@@ -145,8 +147,15 @@ static void note_allocation(struct ms_recorder *recorder, uint64_t bytes)
     }
 }
 
-/* Marks what was asked for again, with no allocation in between, and finds the one that the run
- * ended of. */
+/* Whether the later one is the same request again: no allocation came in between, and it asked for
+ * as much, or is PyTorch's error after the driver refused a page of that request. */
+static bool asked_again(const struct refusal *refusal, const struct refusal *later)
+{
+    return later->allocations == refusal->allocations &&
+           (later->called_bytes == refusal->called_bytes || (later->torch && !refusal->torch));
+}
+
+/* Marks what was asked for again, and finds the one that the run ended of. */
 static void settle_refusals(struct ms_recorder *recorder, bool ended_well)
 {
     const struct refusal *next = NULL;
@@ -161,8 +170,7 @@ static void settle_refusals(struct ms_recorder *recorder, bool ended_well)
                 refusal->met ||
                 recorder->allocations > refusal->allocations + MS_WENT_ON_ALLOCATIONS;
 
-            if (next && next->called_bytes == refusal->called_bytes &&
-                next->allocations == refusal->allocations) {
+            if (next && asked_again(refusal, next)) {
                 operation->kind = TAKEN_OUT;
             } else if (!found && !recovered) {
                 operation->kind = MS_OPERATION_FATAL;
