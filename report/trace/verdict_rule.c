@@ -171,12 +171,21 @@ static uint64_t with_piece(const struct ms_verdict_terms *terms, uint64_t to_hos
                  to_host_bytes);
 }
 
+/* Also where the bytes would just do, but lay in the last corners of what is full. */
 static bool only_spilling_is_limited(const struct ms_verdict_terms *terms)
 {
     const uint64_t room = ms_verdict_room_bytes(terms);
+    const bool full = ms_verdict_nothing_left(terms) && ms_verdict_lacking_bytes(terms) > 0;
 
-    return with_piece(terms, terms->spillable_bytes) > room &&
+    return (full || with_piece(terms, terms->spillable_bytes) > room) &&
+           terms->movable_bytes > terms->spillable_bytes &&
            with_piece(terms, terms->movable_bytes) <= room;
+}
+
+/* Queued work alone stood in the way: its end would have served the request. */
+static bool only_work_is_in_the_way(const struct ms_verdict_terms *terms)
+{
+    return ms_verdict_lacking_bytes(terms) <= terms->pending_bytes;
 }
 
 enum ms_verdict ms_verdict_rule(const struct ms_verdict_terms *terms)
@@ -202,7 +211,7 @@ enum ms_verdict ms_verdict_rule(const struct ms_verdict_terms *terms)
     if (ms_verdict_lacking_bytes(terms) == 0) {
         return MS_VERDICT_NOT_DEVICE;
     }
-    if (ms_verdict_nothing_left(terms)) {
+    if (ms_verdict_nothing_left(terms) && !only_work_is_in_the_way(terms)) {
         return ms_verdict_nearest(terms);
     }
     if (ms_verdict_lacked_holes(terms)) {
