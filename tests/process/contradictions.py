@@ -297,8 +297,9 @@ def of_what_if(report: Json) -> Iterator[str]:
         yield "without spilling, live memory lay on the host"
     # Where the bytes lay wrongly, another order of the same may do.
     if event["verdict"] in ("demand", "cap", "growth") and event["short_bytes"] > 0:
-        if plain and plain["cap_bytes"] <= device["cap_bytes"]:
-            yield f"a cap of {plain['cap_bytes']} does, under {device['cap_bytes']} it died"
+        room = min(device["cap_bytes"], event["rule"]["others_leave_bytes"])
+        if plain and plain["cap_bytes"] <= room:
+            yield f"a cap of {plain['cap_bytes']} does, under {room} it died"
         if found["own_cap_with_spill"] and found["own_cap_host_bytes"] == 0:
             yield "this cap does with spilling, and spills nothing; without it the run died"
 
