@@ -12,6 +12,7 @@
 
 #define SYNTHETIC_SLOTS 512
 #define GIB             (UINT64_C(1) << 30)
+#define KIB             (UINT64_C(1) << 10)
 #define MIB             (UINT64_C(1) << 20)
 
 struct synthetic {

@@ -118,14 +118,14 @@ Test(verdict, holes_under_a_cap_are_fragmentation)
 /* The same of a U-Net: the verdict was "cap", where the batch needed less than the cap. */
 Test(verdict, a_unet_of_which_no_hole_could_be_taken)
 {
-    struct ms_oom_state state = full(0, 41 * MIB + 300 * 1024);
+    struct ms_oom_state state = full(0, 41 * MIB + 300 * KIB);
 
     state.cap_bytes = 1628 * MIB;
-    state.charged_bytes = state.cap_bytes - (24 * MIB + 400 * 1024);
+    state.charged_bytes = state.cap_bytes - (24 * MIB + 400 * KIB);
     state.pool_bytes = state.charged_bytes - state.context_bytes;
-    state.live_bytes = state.pool_bytes - (68 * MIB + 700 * 1024);
+    state.live_bytes = state.pool_bytes - (68 * MIB + 700 * KIB);
     state.pinned_by = MS_PINNED_BY_NO_HOST;
-    expect(&state, MS_VERDICT_FRAGMENTATION, 16 * MIB + 924 * 1024,
+    expect(&state, MS_VERDICT_FRAGMENTATION, 16 * MIB + 924 * KIB,
            "OUT OF MEMORY: asked for 41.3 MiB, 16.9 MiB short of the cap (1.59 GiB). "
            "fragmentation: 68.7 MiB lie free in holes that could not be given elsewhere (no host "
            "memory could stand in for them).");
