@@ -44,9 +44,10 @@ class Script(unittest.TestCase):
     def test_signals_are_passed_down_and_the_shared_file_is_removed(self) -> None:
         source = (
             "import os, time\n"
-            "print(os.environ['SIMGPU_SHARED'], flush=True)\n"
+            "try:\n"
+            "    print(os.environ['SIMGPU_SHARED'], flush=True)\n"
             # Short ones: a signal just before one is seen after it.
-            "try:\n    while True: time.sleep(0.1)\n"
+            "    while True: time.sleep(0.1)\n"
             "except KeyboardInterrupt:\n    raise SystemExit(9)\n"
         )
         with harness.started([sys.executable, "-c", source]) as process:
