@@ -1,16 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a failed assertion does: see assert.h. Nothing, in a build without them. */
+/* What a failed check does: see assert.h. Nothing, in a build without them. */
 #include "allocator/base/assert.h"
 
 #ifdef MEMSHIM_CHECKS
 
+#    include <stdarg.h>
 #    include <stdio.h>
 #    include <stdlib.h>
 #    include <unistd.h>
 
+#    define LINE_BYTES 512 /* little, for threads with small stacks */
+
+void ms_check_say(const char *format, ...)
+{
+    char line[LINE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int bytes = vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    if (bytes > 0) {
+        size_t count = (size_t)bytes < sizeof line ? (size_t)bytes : sizeof line - 1;
+        if (write(STDERR_FILENO, line, count) < 0) {
+            return;
+        }
+    }
+}
+
 _Noreturn void ms_assert_failed(const char *what, const char *file, int line)
 {
-    (void)dprintf(STDERR_FILENO, "memshim: %s:%d: does not hold: %s\n", file, line, what);
+    ms_check_say("memshim: %s:%d: does not hold: %s\n", file, line, what);
     abort();
 }
 

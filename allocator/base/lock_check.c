@@ -5,14 +5,12 @@
 
 #ifdef MEMSHIM_CHECKS
 
-#    include <stdarg.h>
-#    include <stdio.h>
 #    include <stdlib.h>
-#    include <unistd.h>
 
-/* More at once than any thread needs; little, for threads with small stacks. */
-#    define HELD_MAX   12
-#    define LINE_BYTES 512
+#    include "allocator/base/assert.h"
+
+/* More at once than any thread needs. */
+#    define HELD_MAX 12
 
 struct held {
     const ms_lock_t *lock;
@@ -24,27 +22,12 @@ static _Thread_local struct {
     unsigned count;
 } held __attribute__((tls_model("initial-exec")));
 
-__attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
-{
-    char line[LINE_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    int bytes = vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    if (bytes > 0) {
-        size_t count = (size_t)bytes < sizeof line ? (size_t)bytes : sizeof line - 1;
-        if (write(STDERR_FILENO, line, count) < 0) {
-            return;
-        }
-    }
-}
-
 /* Says which locks this thread holds, and ends the process. */
 _Noreturn static void fail(void)
 {
     for (unsigned i = held.count; i-- > 0;) {
-        say("memshim:   holds %s, taken at %s\n", ms_lock_rank_rows[held.at[i].lock->rank].name,
-            held.at[i].place);
+        ms_check_say("memshim:   holds %s, taken at %s\n",
+                     ms_lock_rank_rows[held.at[i].lock->rank].name, held.at[i].place);
     }
     abort();
 }
@@ -52,14 +35,14 @@ _Noreturn static void fail(void)
 void ms_lock_check(const ms_lock_t *lock, const char *place)
 {
     if (lock->rank == MS_RANK_NONE) {
-        say("memshim: lock order: a lock without a rank is taken at %s\n", place);
+        ms_check_say("memshim: lock order: a lock without a rank is taken at %s\n", place);
         fail();
     }
     for (unsigned i = 0; i < held.count; i++) {
         if (held.at[i].lock->rank >= lock->rank) {
-            say("memshim: lock order: %s is taken at %s by a thread that holds %s\n",
-                ms_lock_rank_rows[lock->rank].name, place,
-                ms_lock_rank_rows[held.at[i].lock->rank].name);
+            ms_check_say("memshim: lock order: %s is taken at %s by a thread that holds %s\n",
+                         ms_lock_rank_rows[lock->rank].name, place,
+                         ms_lock_rank_rows[held.at[i].lock->rank].name);
             fail();
         }
     }
@@ -68,7 +51,7 @@ void ms_lock_check(const ms_lock_t *lock, const char *place)
 void ms_lock_note(const ms_lock_t *lock, const char *place)
 {
     if (held.count == HELD_MAX) {
-        say("memshim: lock order: more than %d locks are held at %s\n", HELD_MAX, place);
+        ms_check_say("memshim: lock order: more than %d locks are held at %s\n", HELD_MAX, place);
         fail();
     }
     held.at[held.count++] = (struct held){lock, place};
@@ -85,8 +68,8 @@ void ms_lock_forget(const ms_lock_t *lock)
             return;
         }
     }
-    say("memshim: lock order: %s is let go by a thread that does not hold it\n",
-        ms_lock_rank_rows[lock->rank].name);
+    ms_check_say("memshim: lock order: %s is let go by a thread that does not hold it\n",
+                 ms_lock_rank_rows[lock->rank].name);
     fail();
 }
 
@@ -94,7 +77,8 @@ void ms_lock_check_driver(const char *function)
 {
     for (unsigned i = 0; i < held.count; i++) {
         if (!ms_lock_rank_rows[held.at[i].lock->rank].over_driver) {
-            say("memshim: lock order: %s of the driver is called by a thread that holds %s\n",
+            ms_check_say(
+                "memshim: lock order: %s of the driver is called by a thread that holds %s\n",
                 function, ms_lock_rank_rows[held.at[i].lock->rank].name);
             fail();
         }
@@ -105,8 +89,8 @@ void ms_lock_check_fork(void)
 {
     for (unsigned i = 0; i < held.count; i++) {
         if (ms_lock_rank_rows[held.at[i].lock->rank].at_fork) {
-            say("memshim: lock order: a thread forks that holds %s\n",
-                ms_lock_rank_rows[held.at[i].lock->rank].name);
+            ms_check_say("memshim: lock order: a thread forks that holds %s\n",
+                         ms_lock_rank_rows[held.at[i].lock->rank].name);
             fail();
         }
     }
