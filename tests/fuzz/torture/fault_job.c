@@ -27,6 +27,7 @@ static struct {
 } block[BLOCKS];
 static unsigned blocks;
 static size_t live_bytes;
+static bool was_full;
 static uint64_t state, refused;
 
 static uint64_t draw(uint64_t below)
@@ -69,7 +70,7 @@ static void fill(unsigned i, CUstream stream)
 
 static void make(CUstream stream)
 {
-    size_t bytes = (1 + draw(4)) * MIB;
+    size_t bytes = (2 + draw(4)) * MIB;
     CUdeviceptr at = 0;
     CUresult result = draw(3) == 0 ? cuMemAllocAsync(&at, bytes, stream) : cuMemAlloc(&at, bytes);
     if (result != CUDA_SUCCESS) {
@@ -104,10 +105,12 @@ static void check_all(void)
     }
 }
 
+/* Nothing is freed before all blocks were alive at once: every seed needs more than the cap. */
 static void step(CUstream stream)
 {
     uint64_t kind = draw(10);
-    if (blocks == 0 || (kind < 6 && blocks < BLOCKS)) {
+    was_full = was_full || blocks == BLOCKS;
+    if (blocks == 0 || (blocks < BLOCKS && (kind < 6 || (kind < 8 && !was_full)))) {
         make(stream);
     } else if (kind < 8 || blocks == BLOCKS) {
         let_go((unsigned)draw(blocks), stream);
