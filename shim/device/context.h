@@ -25,7 +25,7 @@ struct ms_context {
     struct ms_context *next;  /* all records, the newest first */
     bool primary;
     _Atomic(CUcontext) handle;
-    _Atomic ms_stream_t heir; /* waits for what destroyed streams left (fences.c); 0: none */
+    _Atomic ms_stream_t heir; /* waits for what destroyed streams left (heirs.h); 0: none */
     _Atomic ms_stream_t legacy_stream; /* of no other context, also where the record serves again */
     _Atomic bool dead;                 /* destroyed or reset: nothing of it runs any more */
     _Atomic uint32_t holds;

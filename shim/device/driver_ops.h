@@ -17,10 +17,6 @@ ms_status_t ms_fence_wait(void *ctx, ms_fence_t fence, uint64_t timeout_ns);
 ms_status_t ms_fence_stream_wait(void *ctx, ms_stream_t stream, ms_fence_t fence);
 void ms_fence_release(void *ctx, ms_fence_t fence);
 
-/* A stream is about to be destroyed: what is still queued on it becomes work of its context, of
- * which every fence and every standstill knows. */
-void ms_fences_inherit(struct ms_context *context, ms_stream_t stream);
-
 /* Waits, as cudaFree does, until the work is done that is queued now on the contexts of this
  * device; not for that of other devices, which may need this thread to go on. Holds no lock of this
  * room meanwhile; a capture may begin, and is not harmed. Does not wait where one runs already. The

@@ -9,10 +9,7 @@
  * holds an event without a handle for it: done once the context is dead, and recorded afterwards
  * where it lives on, which is later and so never too early.
  *
- * Work of destroyed streams: each context has an heir, a stream of memshim's own, made when the
- * first stream is destroyed that has work queued. It waits for that work; it is a stream like
- * others to fences and standstills. cuCtxRecordEvent may cover destroyed streams by itself: cuda.h
- * does not say so, and the heir is covered in any case. */
+ * Work of destroyed streams is covered by the heir of their context (heirs.h). */
 #include <stdlib.h>
 #include <time.h>
 
@@ -499,78 +496,6 @@ CUresult ms_fences_ask_permission(struct ms_context *context)
         event_put(event);
     }
     return result == CUDA_ERROR_NOT_READY ? CUDA_SUCCESS : result;
-}
-
-/* --- what destroyed streams leave ------------------------------------------------------------- */
-
-/* False: none could be made. The context is in use. */
-static bool need_heir(struct ms_context *context)
-{
-    CUstream handle = NULL;
-    struct ms_stream_view view;
-    ms_stream_t none = 0;
-    if (context->heir != 0) {
-        return true;
-    }
-    if (MS_REAL(cuStreamCreate)(&handle, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
-        return false;
-    }
-    /* Where another thread was quicker, this one stays, empty, as long as the context. */
-    bool known = ms_stream_resolve(handle, false, &view) == CUDA_SUCCESS;
-    if (known) {
-        atomic_compare_exchange_strong(&context->heir, &none, view.id);
-    } else {
-        (void)MS_REAL(cuStreamDestroy_v2)(handle);
-    }
-    return known;
-}
-
-/* The context of both is in use. */
-static bool hand_over(struct ms_context *context, CUstream stream)
-{
-    struct ms_stream_use heir;
-    if (!need_heir(context) || !ms_stream_enter(context->heir, &heir)) {
-        return false;
-    }
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    struct event *event = event_get(context);
-    if (event) {
-        result = ms_driver()->cuEventRecord(event->handle, stream);
-        if (result == CUDA_SUCCESS) {
-            result = wait_on(heir.handle, event);
-        }
-        event_put(event);
-    }
-    ms_stream_leave(&heir);
-    return result == CUDA_SUCCESS;
-}
-
-static bool has_work(CUstream stream)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return ms_driver()->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
-           status == CU_STREAM_CAPTURE_STATUS_NONE &&
-           ms_driver()->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
-}
-
-/* The scope lets these calls through where another stream captures. Without an heir the work is
- * waited for, as long as a request would wait for it. */
-void ms_fences_inherit(struct ms_context *context, ms_stream_t stream)
-{
-    struct ms_stream_use use;
-    const bool held_off = ms_capture_hold_off();
-    if (ms_stream_enter(stream, &use)) {
-        uint64_t end_ns = ms_clock_ns() + ms_options()->wait_ns;
-        if (has_work(use.handle) && !hand_over(context, use.handle)) {
-            while (has_work(use.handle) && ms_clock_ns() < end_ns) {
-                nanosleep(&(struct timespec){.tv_nsec = LONGEST_NAP_NS}, NULL);
-            }
-        }
-        ms_stream_leave(&use);
-    }
-    if (held_off) {
-        ms_capture_let_on();
-    }
 }
 
 void ms_fences_forget(const struct ms_context *context)

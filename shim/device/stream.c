@@ -11,7 +11,7 @@
 #include "allocator/base/cancel.h"
 #include "allocator/base/lock.h"
 #include "shim/device/device.h"
-#include "shim/device/driver_ops.h"
+#include "shim/device/heirs.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/gate.h"
 #include "shim/process/hot.h"
@@ -457,9 +457,15 @@ static void announce(void)
     ms_cancel_let(cancellation);
 }
 
-void ms_capture_announce(void)
+static void prepare(void)
 {
     ms_devices_settle();
+    ms_heirs_keep();
+}
+
+void ms_capture_announce(void)
+{
+    prepare();
     ms_gate_enter(); /* until the driver has begun it: none begins while contents move */
     announce();
 }
@@ -509,7 +515,7 @@ void ms_captures_unseen(void)
 {
     static atomic_bool unseen;
     if (!atomic_exchange(&unseen, true)) {
-        ms_devices_settle();
+        prepare();
         announce();
         ms_log(MS_LOG_WARN, "the program may capture graphs in a way that memshim does not know: "
                             "from here on memory is treated as while a graph is captured, and "
@@ -532,7 +538,7 @@ void ms_capture_begins(CUstream handle)
         ms_captures_unseen();
         return;
     }
-    ms_devices_settle();
+    prepare();
     announce();
     if (!note_capturing(handle, true, true)) {
         atomic_fetch_sub(&captures, 1); /* it captures already */
@@ -605,6 +611,6 @@ CUresult ms_stream_destroy(CUstream handle, CUresult (*real)(CUstream))
         return real(handle);
     }
     ms_device_stream_gone(context->device, id);
-    ms_fences_inherit(context, id);
+    ms_heirs_take(context, id);
     return destroy_known(id, handle, real);
 }

@@ -36,6 +36,23 @@ class Order(ProcessTest):
                 with self.subTest(name, driver=driver):
                     self.case(name, driver).check()
 
+    def test_work_of_a_stream_that_was_destroyed_while_it_captured(self) -> None:
+        for name in (
+            "capturing_destroyed_halts",
+            "capturing_destroyed_reuse",
+            "capturing_fork_destroyed_halts",
+            "capturing_fork_destroyed_reuse",
+        ):
+            for driver in DRIVERS:
+                with self.subTest(name, driver=driver):
+                    self.case(name, driver).check()
+
+    def test_work_of_a_thread_that_ended(self) -> None:
+        for name in ("ended_thread_halts", "ended_thread_reuse", "ended_thread_freed"):
+            for driver in DRIVERS:
+                with self.subTest(name, driver=driver):
+                    self.case(name, driver).check()
+
     def test_work_that_takes_longer_than_a_standstill_may(self) -> None:
         self.case(
             "long_work", MEMSHIM_SPILL="auto", MEMSHIM_SPILL_LIMIT="256MiB", MEMSHIM_LIMIT="48MiB"

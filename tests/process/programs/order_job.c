@@ -153,6 +153,124 @@ static void destroyed_reuse(void)
     MUST(pthread_join(thread, NULL));
 }
 
+/* The stream begins to capture while its work is queued, and goes without an end of that. */
+static pthread_t leave_capture(void)
+{
+    pthread_t thread;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    thread = hold();
+    MUST(cuMemsetD8Async(block, 3, BLOCK_BYTES, stream));
+    MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuStreamDestroy(stream));
+    return thread;
+}
+
+static void capturing_destroyed_halts(void)
+{
+    pthread_t thread = leave_capture();
+    halt_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
+static void capturing_destroyed_reuse(void)
+{
+    pthread_t thread = leave_capture();
+    reuse_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
+/* The same of a stream that came into the capture by an event of the other's. */
+static pthread_t leave_fork_of_capture(void)
+{
+    pthread_t thread;
+    CUstream origin;
+    CUevent event;
+    CUgraph graph;
+    MUST(cuStreamCreate(&origin, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    thread = hold();
+    MUST(cuMemsetD8Async(block, 3, BLOCK_BYTES, stream));
+    MUST(cuStreamBeginCapture(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuEventRecord(event, origin));
+    MUST(cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_DEFAULT));
+    MUST(cuStreamDestroy(stream));
+    (void)cuStreamEndCapture(origin, &graph); /* invalidated or not */
+    return thread;
+}
+
+static void capturing_fork_destroyed_halts(void)
+{
+    pthread_t thread = leave_fork_of_capture();
+    halt_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
+static void capturing_fork_destroyed_reuse(void)
+{
+    pthread_t thread = leave_fork_of_capture();
+    reuse_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
+/* ---- work of the default stream of a thread that has ended */
+
+static void *queue_and_end(void *unused)
+{
+    MUST(cuCtxSetCurrent(context));
+    stream = CU_STREAM_PER_THREAD;
+    MUST(cuLaunchHostFunc(stream, until_released, NULL));
+    MUST(cuMemsetD8Async(block, 3, BLOCK_BYTES, stream));
+    return unused;
+}
+
+static void *queue_free_and_end(void *unused)
+{
+    (void)queue_and_end(unused);
+    MUST(cuMemFreeAsync(block, CU_STREAM_PER_THREAD));
+    return unused;
+}
+
+static pthread_t leave_thread(void *(*function)(void *))
+{
+    pthread_t thread;
+    MUST(pthread_create(&thread, NULL, function, NULL));
+    MUST(pthread_join(thread, NULL));
+    MUST(pthread_create(&thread, NULL, release, NULL));
+    return thread;
+}
+
+static void ended_thread_halts(void)
+{
+    pthread_t thread = leave_thread(queue_and_end);
+    halt_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
+static void ended_thread_reuse(void)
+{
+    pthread_t thread = leave_thread(queue_and_end);
+    reuse_waits();
+    MUST(pthread_join(thread, NULL));
+}
+
+/* Freed in the order of that stream. Nobody waits for it: the device may. */
+static void ended_thread_freed(void)
+{
+    CUdeviceptr next;
+    CUstream own;
+    MUST(cuMemFree(block));
+    MUST(cuMemAllocAsync(&block, BLOCK_BYTES, NULL));
+    MUST(cuStreamSynchronize(NULL));
+    pthread_t thread = leave_thread(queue_free_and_end);
+    MUST(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < FILLING; i++) {
+        MUST(cuMemAllocAsync(&next, BLOCK_BYTES, own));
+        EXPECT(next != block || atomic_load(&released));
+    }
+    MUST(pthread_join(thread, NULL));
+}
+
 /* ---- work that takes long */
 
 /* There is room only once what is used by work has moved to the host (MEMSHIM_LIMIT). */
@@ -330,13 +448,24 @@ static void going_currents(void)
 
 /* ---- main */
 
-#define CASES(X)       \
-    X(peer_copy_halts) \
-    X(peer_copy_reuse) \
-    X(destroyed_halts) \
-    X(destroyed_reuse) \
-    X(long_work)       \
-    X(going_streams) X(going_contexts) X(going_retains) X(going_currents) X(going_routes)
+#define CASES(X)                      \
+    X(peer_copy_halts)                \
+    X(peer_copy_reuse)                \
+    X(destroyed_halts)                \
+    X(destroyed_reuse)                \
+    X(capturing_destroyed_halts)      \
+    X(capturing_destroyed_reuse)      \
+    X(capturing_fork_destroyed_halts) \
+    X(capturing_fork_destroyed_reuse) \
+    X(ended_thread_halts)             \
+    X(ended_thread_reuse)             \
+    X(ended_thread_freed)             \
+    X(long_work)                      \
+    X(going_streams)                  \
+    X(going_contexts)                 \
+    X(going_retains)                  \
+    X(going_currents)                 \
+    X(going_routes)
 
 static const struct test_case cases[] = {
 #define CASE(name) {#name, name},

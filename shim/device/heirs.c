@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What destroyed streams leave. */
+#include "shim/device/heirs.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "allocator/base/clock.h"
+#include "shim/driver/driver.h"
+#include "shim/tables/options.h"
+
+#define NAP_NS      1000000u
+#define STREAMS_FEW 64u
+
+/* False: none could be made. The context is in use. */
+static bool need_heir(struct ms_context *context)
+{
+    CUstream handle = NULL;
+    struct ms_stream_view view;
+    ms_stream_t none = 0;
+    if (context->heir != 0) {
+        return true;
+    }
+    if (MS_REAL(cuStreamCreate)(&handle, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+        return false;
+    }
+    /* Where another thread was quicker, this one stays, empty, as long as the context. */
+    bool known = ms_stream_resolve(handle, false, &view) == CUDA_SUCCESS;
+    if (known) {
+        atomic_compare_exchange_strong(&context->heir, &none, view.id);
+    } else {
+        (void)MS_REAL(cuStreamDestroy_v2)(handle);
+    }
+    return known;
+}
+
+/* Destroyed at once: what waits for it goes on to do so (cuda.h, cuEventDestroy). */
+static bool wait_behind(CUstream heir, CUstream stream)
+{
+    CUevent event = NULL;
+    CUresult result = ms_driver()->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) {
+        return false;
+    }
+    result = ms_driver()->cuEventRecord(event, stream);
+    if (result == CUDA_SUCCESS) {
+        result = ms_driver()->cuStreamWaitEvent(heir, event, CU_EVENT_WAIT_DEFAULT);
+    }
+    (void)ms_driver()->cuEventDestroy_v2(event);
+    return result == CUDA_SUCCESS;
+}
+
+/* The context of both is in use. */
+static bool hand_over(struct ms_context *context, CUstream stream)
+{
+    struct ms_stream_use heir;
+    if (!need_heir(context) || !ms_stream_enter(context->heir, &heir)) {
+        return false;
+    }
+    bool handed = wait_behind(heir.handle, stream);
+    ms_stream_leave(&heir);
+    return handed;
+}
+
+static bool has_work(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return ms_driver()->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS &&
+           status == CU_STREAM_CAPTURE_STATUS_NONE &&
+           ms_driver()->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
+}
+
+/* The scope lets these calls through where another stream captures. Without an heir the work is
+ * waited for, as long as a request would wait for it. */
+void ms_heirs_take(struct ms_context *context, ms_stream_t stream)
+{
+    struct ms_stream_use use;
+    const bool held_off = ms_capture_hold_off();
+    if (ms_stream_enter(stream, &use)) {
+        uint64_t end_ns = ms_clock_ns() + ms_options()->wait_ns;
+        if (has_work(use.handle) && !hand_over(context, use.handle)) {
+            while (has_work(use.handle) && ms_clock_ns() < end_ns) {
+                nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+            }
+        }
+        ms_stream_leave(&use);
+    }
+    if (held_off) {
+        ms_capture_let_on();
+    }
+}
+
+/* --- before captures -------------------------------------------------------------------------- */
+
+static void keep_one(struct ms_context *context, ms_stream_t stream)
+{
+    struct ms_stream_use use;
+    if (stream != context->heir && ms_stream_enter(stream, &use)) {
+        if (has_work(use.handle)) {
+            (void)hand_over(context, use.handle);
+        }
+        ms_stream_leave(&use);
+    }
+}
+
+/* Streams that come meanwhile have nothing queued yet that this thread knows of. */
+static void keep_all(struct ms_context *context)
+{
+    ms_stream_t few[STREAMS_FEW];
+    ms_stream_t *streams = few;
+    size_t count = ms_streams_of(context, few, STREAMS_FEW);
+    if (count > STREAMS_FEW) {
+        size_t room = count;
+        streams = calloc(room, sizeof *streams);
+        count = streams != NULL ? ms_streams_of(context, streams, room) : 0;
+        count = count < room ? count : room;
+    }
+    for (size_t i = 0; i < count; i++) {
+        keep_one(context, streams[i]);
+    }
+    if (streams != few) {
+        free(streams);
+    }
+}
+
+void ms_heirs_keep(void)
+{
+    const bool held_off = ms_capture_hold_off();
+    for (struct ms_context *c = ms_context_first(); c != NULL; c = c->next) {
+        if (ms_context_hold_live(c)) {
+            keep_all(c);
+            ms_context_let(c);
+        }
+    }
+    if (held_off) {
+        ms_capture_let_on();
+    }
+}
