@@ -231,14 +231,14 @@ static ms_status_t make_pages(struct framework *framework, struct segment *segme
 {
     struct stage *stage = framework->stage;
     uint64_t page_bytes = segment->page_bytes;
-    uint64_t free_bytes = ms_budget_free_bytes(&stage->budget);
+    struct stage_room room = stage_room(stage);
     ms_status_t status = MS_OK;
     for (; *created < to; ++*created) {
         status = ms_proxy_create(stage->pool, page_bytes, NULL, !stage->capturing,
                                  &segment->page[*created]);
         if (status != MS_OK) {
             uint64_t bytes = (*created - from + 1) * page_bytes;
-            if (!stage->capturing && stage_promises_all(stage, bytes, free_bytes)) {
+            if (!stage->capturing && stage_promises_all(stage, bytes, room)) {
                 model_wrong(&stage->model, "a page is refused, the last one of %lu bytes",
                             (unsigned long)bytes);
             }

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "allocator/base/arithmetic.h"
+
 uint64_t draw(struct dice *dice, uint64_t below)
 {
     dice->state += 0x9e3779b97f4a7c15u;
@@ -554,7 +556,15 @@ uint64_t stage_total(struct stage *stage, int64_t by_bytes)
     return stage->config.crowded ? UINT64_MAX : total + (uint64_t)by_bytes;
 }
 
-bool stage_promises_all(struct stage *stage, uint64_t bytes, uint64_t free_bytes)
+struct stage_room stage_room(struct stage *stage)
+{
+    uint64_t limit_bytes = stage->config.host_limit_bytes;
+    uint64_t used_bytes = stage->model.told.host_bytes;
+    return (struct stage_room){.free_bytes = ms_budget_free_bytes(&stage->budget),
+                               .host_bytes = ms_less(limit_bytes, used_bytes)};
+}
+
+bool stage_promises_all(struct stage *stage, uint64_t bytes, struct stage_room room)
 {
     bool excused = stage->capturing || stage->armed || stage->stalled || stage->config.crowded ||
                    stage->model.plain || stage->device_refuses || stage->host_refuses ||
@@ -569,19 +579,17 @@ bool stage_promises_all(struct stage *stage, uint64_t bytes, uint64_t free_bytes
         ms_pool_stats(stage->pool, &stats);
         needed += stats.host_backed_bytes / GRANULE;
     }
-    uint64_t room = free_bytes / GRANULE;
-    room += model_reclaimable_bytes(&stage->model) / GRANULE;
     /* What is taken out of arenas must be covered on the host. */
-    uint64_t on_host = stage->config.host_limit_bytes;
-    on_host -= on_host < stage->model.told.host_bytes ? on_host : stage->model.told.host_bytes;
     uint64_t takeable = model_takeable_bytes(&stage->model);
-    room += (takeable < on_host ? takeable : on_host) / GRANULE;
-    return needed <= room;
+    uint64_t granules = room.free_bytes / GRANULE;
+    granules += model_reclaimable_bytes(&stage->model) / GRANULE;
+    granules += (takeable < room.host_bytes ? takeable : room.host_bytes) / GRANULE;
+    return needed <= granules;
 }
 
 bool stage_promises(struct stage *stage, uint64_t bytes)
 {
-    return stage_promises_all(stage, bytes, ms_budget_free_bytes(&stage->budget));
+    return stage_promises_all(stage, bytes, stage_room(stage));
 }
 
 void stage_replace_stream(struct stage *stage, unsigned place)

@@ -107,8 +107,13 @@ uint64_t stage_total(struct stage *stage, int64_t by_bytes);
 /* Whether the pool has promised that a request of this size is served now: in whole granules, what
  * the budget has left, what lies in chunks under nothing, and what could be taken out of arenas. */
 bool stage_promises(struct stage *stage, uint64_t bytes);
-/* Likewise of several together, which began when the budget had free_bytes. */
-bool stage_promises_all(struct stage *stage, uint64_t bytes, uint64_t free_bytes);
+/* What the budget and the host had left at one moment: cover of holes moves between the two. */
+struct stage_room {
+    uint64_t free_bytes, host_bytes;
+};
+struct stage_room stage_room(struct stage *stage);
+/* Likewise of several together, which began with this room. */
+bool stage_promises_all(struct stage *stage, uint64_t bytes, struct stage_room room);
 
 /* A stream is destroyed, and another takes its place and comes after it. */
 void stage_replace_stream(struct stage *stage, unsigned place);
