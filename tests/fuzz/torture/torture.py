@@ -215,6 +215,7 @@ def try_processes(attempt: Try) -> None:
 
 POOL = BUILD / "tests" / "fuzz" / "pool"
 POOL_OPERATIONS = 1_000_000
+POOL_WORLDS = 100  # of 10,000 operations, each with a seed of its own
 POOL_ROUNDS = 40
 POOL_SCENARIOS = 2
 KILLS = 10
@@ -231,7 +232,8 @@ def try_command(attempt: Try, done: int, *command: object) -> None:
 def try_pool(attempt: Try) -> None:
     """Random operations on the pool, beside a model of it."""
     done = POOL_OPERATIONS
-    try_command(attempt, done, POOL / "fuzz_pool", "--ops", done, "--seed", attempt.seed)
+    seed = attempt.seed * POOL_WORLDS
+    try_command(attempt, done, POOL / "fuzz_pool", "--ops", done, "--seed", seed)
 
 
 def try_pool_threads(attempt: Try) -> None:
@@ -243,7 +245,8 @@ def try_pool_threads(attempt: Try) -> None:
 def try_pool_faults(attempt: Try) -> None:
     """Every call of the device fails at every place, and others while the first is undone."""
     done = POOL_SCENARIOS
-    options = ("--scenarios", done, "--pairs", 4, "--runs", 40, "--seed", attempt.seed)
+    seed = attempt.seed * POOL_SCENARIOS
+    options = ("--scenarios", done, "--pairs", 4, "--runs", 40, "--seed", seed)
     try_command(attempt, done, POOL / "faults_pool", *options)
 
 
