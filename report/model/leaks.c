@@ -8,86 +8,22 @@
 
 #include "allocator/base/units.h"
 #include "report/model/model.h"
+#include "report/model/paths.h"
 #include "report/model/site_rows.h"
-#include "report/symbols/stacks_roles.h"
 
-#define MOST_DEPTH   128u /* of the user's frames in one stack */
 #define MOST_JOINED  512u /* sites that are joined: those that grew most */
 #define MOST_OTHERS  8192u
 #define JOINED_PARTS 10u /* what grows under one frame is all but one in so many parts of it */
-
-/* A line of the user's code in a stack. */
-struct place {
-    uint32_t code, line;
-};
-
-/* The user's frames of a site, outermost first. */
-struct path {
-    uint32_t count;
-    struct place places[MOST_DEPTH];
-};
 
 struct joining {
     const struct ms_model *model;
     int device;
     const struct ms_growing_site *rows;
     size_t count;
-    struct path *paths;      /* of the rows */
+    struct ms_path *paths;   /* of the rows */
     bool *taken;             /* of the rows */
-    struct ms_buffer others; /* struct path: of sites that give back what they ask for */
+    struct ms_buffer others; /* struct ms_path: of sites that give back what they ask for */
 };
-
-/* ---- paths ---- */
-
-static bool same(struct place a, struct place b)
-{
-    return a.code == b.code && a.line == b.line;
-}
-
-static void read_path(const struct ms_model *model, uint32_t id, struct path *path)
-{
-    const struct ms_site_definition *site = ms_definitions_site(model->definitions, id);
-    const struct ms_python_definition *node;
-
-    path->count = 0;
-    /* A caller's number is smaller: this ends. */
-    for (uint32_t at = site ? site->python : 0;
-         path->count < MOST_DEPTH && (node = ms_definitions_python(model->definitions, at));
-         at = node->caller) {
-        const struct ms_code_read *code = ms_definitions_code(model->definitions, node->code);
-
-        if (code && code->file[0] && !ms_is_library_script(code->file, code->function)) {
-            path->places[path->count++] = (struct place){
-                node->code, ms_python_line(&code->is, code->table, node->instruction)};
-        }
-    }
-    for (uint32_t i = 0; i < path->count / 2; i++) {
-        const struct place place = path->places[i];
-
-        path->places[i] = path->places[path->count - 1 - i];
-        path->places[path->count - 1 - i] = place;
-    }
-}
-
-static bool begins_with(const struct path *path, const struct place *prefix, uint32_t depth)
-{
-    for (uint32_t i = 0; i < depth; i++) {
-        if (i >= path->count || !same(path->places[i], prefix[i])) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static struct ms_frame frame_of(const struct ms_model *model, struct place place)
-{
-    const struct ms_code_read *code = ms_definitions_code(model->definitions, place.code);
-
-    return (struct ms_frame){.language = MS_FRAME_PYTHON,
-                             .function = code->function,
-                             .file = code->file,
-                             .line = place.line};
-}
 
 /* ---- what does not grow ---- */
 
@@ -108,36 +44,38 @@ static void find_others(struct joining *joining)
     const uint8_t device = (uint8_t)joining->device;
     const uint32_t end = ms_site_table_end(table, device);
 
-    for (uint32_t site = 1; site < end && joining->others.bytes < MOST_OTHERS * sizeof(struct path);
+    for (uint32_t site = 1;
+         site < end && joining->others.bytes < MOST_OTHERS * sizeof(struct ms_path);
          site = ms_site_table_after(table, device, site)) {
         struct ms_site_sums sums;
-        struct path *path;
+        struct ms_path *path;
 
         if (ms_site_table_read(table, device, site, &sums) && sums.allocations > 1 &&
             sums.frees >= sums.allocations / 2 && !is_row(joining, site) &&
             (path = ms_buffer_extend(&joining->others, sizeof(*path)))) {
-            read_path(joining->model, site, path);
+            ms_path_read(joining->model, site, path);
         }
     }
 }
 
-static const struct path *other_at(const struct joining *joining, size_t index)
+static const struct ms_path *other_at(const struct joining *joining, size_t index)
 {
-    return index < joining->others.bytes / sizeof(struct path)
-               ? (const struct path *)joining->others.at + index
+    return index < joining->others.bytes / sizeof(struct ms_path)
+               ? (const struct ms_path *)joining->others.at + index
                : NULL;
 }
 
 /* Whether that line was also reached from elsewhere, and nothing was kept then: so it is not the
  * line that keeps, but one of those that called it. */
-static bool keeps_nothing_elsewhere(const struct joining *joining, const struct place *prefix,
+static bool keeps_nothing_elsewhere(const struct joining *joining, const struct ms_place *prefix,
                                     uint32_t depth)
 {
-    const struct path *other;
+    const struct ms_path *other;
 
     for (size_t i = 0; (other = other_at(joining, i)); i++) {
-        for (uint32_t at = 0; at < other->count && !begins_with(other, prefix, depth); at++) {
-            if (same(other->places[at], prefix[depth - 1])) {
+        for (uint32_t at = 0; at < other->count && !ms_path_begins_with(other, prefix, depth);
+             at++) {
+            if (ms_place_same(other->places[at], prefix[depth - 1])) {
                 return true;
             }
         }
@@ -147,17 +85,17 @@ static bool keeps_nothing_elsewhere(const struct joining *joining, const struct 
 
 /* Whether all that recurs comes by way of that frame, and some of it, in the same function as
  * `next`, keeps nothing: then the frame is the caller of the loop. */
-static bool is_loops_caller(const struct joining *joining, const struct place *prefix,
-                            uint32_t depth, struct place next)
+static bool is_loops_caller(const struct joining *joining, const struct ms_place *prefix,
+                            uint32_t depth, struct ms_place next)
 {
-    const struct path *other;
+    const struct ms_path *other;
     bool sibling = false;
 
     for (size_t i = 0; (other = other_at(joining, i)); i++) {
         if (other->count == 0) {
             continue;
         }
-        if (!begins_with(other, prefix, depth)) {
+        if (!ms_path_begins_with(other, prefix, depth)) {
             return false;
         }
         sibling |= other->count > depth && other->places[depth].code == next.code &&
@@ -170,14 +108,14 @@ static bool is_loops_caller(const struct joining *joining, const struct place *p
 
 /* What grew under the place behind the prefix; rows that are taken, or are not under it, do not
  * count. */
-static uint64_t grown_under(const struct joining *joining, const struct place *prefix,
+static uint64_t grown_under(const struct joining *joining, const struct ms_place *prefix,
                             uint32_t depth)
 {
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < joining->count; i++) {
         if (!joining->taken[i] && joining->paths[i].count > 0 &&
-            begins_with(&joining->paths[i], prefix, depth)) {
+            ms_path_begins_with(&joining->paths[i], prefix, depth)) {
             bytes += joining->rows[i].grown_bytes;
         }
     }
@@ -185,16 +123,17 @@ static uint64_t grown_under(const struct joining *joining, const struct place *p
 }
 
 /* The next deeper place with most of it; its bytes, 0 where there is none. */
-static uint64_t largest_below(const struct joining *joining, struct place *prefix, uint32_t depth)
+static uint64_t largest_below(const struct joining *joining, struct ms_place *prefix,
+                              uint32_t depth)
 {
-    struct place best = {0};
+    struct ms_place best = {0};
     uint64_t most = 0;
 
-    for (size_t i = 0; depth < MOST_DEPTH && i < joining->count; i++) {
-        const struct path *path = &joining->paths[i];
+    for (size_t i = 0; depth < MS_PATH_DEPTH && i < joining->count; i++) {
+        const struct ms_path *path = &joining->paths[i];
 
-        if (!joining->taken[i] && path->count > depth && begins_with(path, prefix, depth) &&
-            !same(path->places[depth], best)) {
+        if (!joining->taken[i] && path->count > depth && ms_path_begins_with(path, prefix, depth) &&
+            !ms_place_same(path->places[depth], best)) {
             prefix[depth] = path->places[depth];
 
             const uint64_t bytes = grown_under(joining, prefix, depth + 1);
@@ -212,7 +151,7 @@ static uint64_t largest_below(const struct joining *joining, struct place *prefi
 }
 
 /* How many places of the prefix lead to the frame at which most of what is not taken joins. */
-static uint32_t join(const struct joining *joining, struct place prefix[MOST_DEPTH])
+static uint32_t join(const struct joining *joining, struct ms_place prefix[MS_PATH_DEPTH])
 {
     uint64_t whole = grown_under(joining, prefix, 0);
     uint32_t depth = 0;
@@ -267,7 +206,7 @@ static void add_row(struct ms_leak *leak, const struct ms_growing_site *row)
 }
 
 /* With what has no Python frames, where there is one leak that has. */
-static void take_rows(struct joining *joining, const struct place *prefix, uint32_t depth,
+static void take_rows(struct joining *joining, const struct ms_place *prefix, uint32_t depth,
                       bool pathless, struct ms_leak *leak)
 {
     uint64_t seen_bytes = 0;
@@ -276,7 +215,7 @@ static void take_rows(struct joining *joining, const struct place *prefix, uint3
         const bool has_path = joining->paths[i].count > 0;
 
         if (!joining->taken[i] &&
-            (has_path ? begins_with(&joining->paths[i], prefix, depth) : pathless)) {
+            (has_path ? ms_path_begins_with(&joining->paths[i], prefix, depth) : pathless)) {
             joining->taken[i] = true;
             add_row(leak, &joining->rows[i]);
             leak->bytes_each_time += joining->rows[i].rounds > 0
@@ -289,15 +228,15 @@ static void take_rows(struct joining *joining, const struct place *prefix, uint3
     leak->all.degree = seen_bytes >= leak->all.grown_bytes / 2 ? MS_GROWTH_SEEN : MS_GROWTH_LIKELY;
 }
 
-static void name_leak(const struct joining *joining, const struct place *prefix, uint32_t depth,
+static void name_leak(const struct joining *joining, const struct ms_place *prefix, uint32_t depth,
                       struct ms_leak *leak)
 {
     leak->has_culprit = depth > 0;
     if (depth > 0) {
-        leak->culprit = frame_of(joining->model, prefix[depth - 1]);
+        leak->culprit = ms_place_frame(joining->model, prefix[depth - 1]);
     }
     for (uint32_t i = 1; i < depth && leak->caller_count < MS_LEAK_CALLERS; i++) {
-        leak->callers[leak->caller_count++] = frame_of(joining->model, prefix[depth - 1 - i]);
+        leak->callers[leak->caller_count++] = ms_place_frame(joining->model, prefix[depth - 1 - i]);
     }
 }
 
@@ -315,7 +254,7 @@ static size_t find(struct joining *joining, struct ms_leak *leaks)
     size_t found = 0;
 
     while (found < MS_LEAKS) {
-        struct place prefix[MOST_DEPTH];
+        struct ms_place prefix[MS_PATH_DEPTH];
         struct ms_leak *leak = &leaks[found];
         const uint32_t depth = join(joining, prefix);
 
@@ -347,7 +286,7 @@ size_t ms_leaks_find(const struct ms_model *model, int device, const struct ms_g
     joining.taken = calloc(joining.count, sizeof(*joining.taken));
     if (joining.paths && joining.taken) {
         for (size_t i = 0; i < joining.count; i++) {
-            read_path(model, rows[i].path_site, &joining.paths[i]);
+            ms_path_read(model, rows[i].path_site, &joining.paths[i]);
         }
         find_others(&joining);
         found = find(&joining, leaks);

@@ -49,8 +49,9 @@ struct ms_survey_bucket {
 enum ms_moment_kind { MS_MOMENT_HIGH, MS_MOMENT_PEAK, MS_MOMENT_OOM, MS_MOMENT_END };
 
 struct ms_holding {
-    uint32_t site; /* 0: memory without one */
-    uint8_t kind;  /* enum ms_kind: of most of it then */
+    uint32_t site;      /* 0: memory without one */
+    uint32_t path_site; /* whose Python frames led to it: of a worker of autograd another's */
+    uint8_t kind;       /* enum ms_kind: of most of it then */
     uint64_t bytes;
 };
 
@@ -61,6 +62,7 @@ struct ms_survey_moment {
     uint64_t live_bytes;
     size_t oom; /* MS_MOMENT_OOM: ms_model_oom_at */
     uint64_t kind_bytes[MS_KIND_COUNT];
+    uint32_t backward_site;            /* the Python that called autograd last; 0: not seen */
     size_t first, count;               /* of its holdings, the largest first */
     uint64_t other_bytes, other_sites; /* of those that are not listed */
 };

@@ -60,6 +60,7 @@ static void add_holdings(const struct ms_sampler *sampler, struct ms_survey_mome
         const struct ms_sampled_site *site = &sampler->sites[id];
         const struct ms_holding holding = {
             .site = id,
+            .path_site = site->path_site ? site->path_site : id,
             .kind = site->kind,
             .bytes =
                 at_highest && site->kept_epoch == sampler->epoch ? site->kept_bytes : site->bytes,
@@ -92,8 +93,11 @@ void ms_sampler_moment(struct ms_sampler *sampler, enum ms_moment_kind kind, uin
     struct ms_survey_moment *moment = ms_buffer_extend(&sampler->to->moments, sizeof(*moment));
 
     if (moment) {
-        *moment = (struct ms_survey_moment){
-            .kind = kind, .time_ns = time_ns, .live_bytes = sampler->live_bytes, .oom = oom};
+        *moment = (struct ms_survey_moment){.kind = kind,
+                                            .time_ns = time_ns,
+                                            .live_bytes = sampler->live_bytes,
+                                            .backward_site = sampler->rounds->backward_site,
+                                            .oom = oom};
         memcpy(moment->kind_bytes, sampler->kind_bytes, sizeof(moment->kind_bytes));
         add_holdings(sampler, moment, false);
     }

@@ -25,7 +25,8 @@ void ms_rounds_birth(struct ms_rounds *rounds, const struct ms_model *model, uin
 
         rounds->phase += rounds->phase % 2 == 0;
         rounds->calling = false;
-        if (is && is->python) {
+        /* A worker of autograd that computes a part of the model again has Python of its own. */
+        if (is && is->python && is->thread != MS_THREAD_BACKWARD) {
             rounds->backward_site = site;
         }
         return;

@@ -35,6 +35,19 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
 void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model, int device);
 void ms_text_add_ledger(struct ms_buffer *out, const struct ms_model *model, int device);
 
+/* The lines of code that held most at the moment, or, where they are not known, the rows of the
+ * ledger. */
+struct ms_survey_moment;
+struct ms_ledger_row;
+void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, int device,
+                         const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
+                         size_t row_count);
+
+/* The line whose request failed, and who called it; nothing where it is not known. Autograd's
+ * threads have no Python: of what they ask for the line is the one that called autograd. */
+void ms_text_add_asked(struct ms_buffer *out, const struct ms_model *model, uint32_t site,
+                       const struct ms_survey_moment *moment);
+
 /* Lines below the one that says what grows: who called it, and where most of it was asked for. */
 struct ms_leak;
 void ms_text_add_leak(struct ms_buffer *out, const struct ms_model *model,

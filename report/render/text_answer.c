@@ -10,10 +10,8 @@
 #include "report/read/batch.h"
 #include "report/render/sites.h"
 #include "report/render/what_if.h"
-#include "report/symbols/stacks_roles.h"
 
 #define HOLDERS 3
-#define CALLERS 3
 #define NAMES   32
 
 #define ALARMING_PPM 300000 /* fragmentation that a reader would ask about */
@@ -23,56 +21,6 @@
 static const struct ms_survey_device *surveyed(const struct ms_model *model, int device)
 {
     return model->survey ? &model->survey->devices[device] : NULL;
-}
-
-/* ---- who holds most ---- */
-
-static void add_largest_rows(const struct ms_ledger_row *rows, size_t count, struct ms_buffer *out)
-{
-    bool shown[MS_LEDGER_ROWS] = {false};
-
-    for (int place = 0; place < HOLDERS; place++) {
-        size_t largest = count;
-
-        for (size_t i = 0; i < count; i++) {
-            const bool counts = rows[i].part == MS_LEDGER_LIVE || rows[i].part == MS_LEDGER_HOLES ||
-                                rows[i].part == MS_LEDGER_DRIVER;
-
-            if (!shown[i] && counts && (largest == count || rows[i].bytes > rows[largest].bytes)) {
-                largest = i;
-            }
-        }
-        if (largest == count) {
-            break;
-        }
-        shown[largest] = true;
-        ms_buffer_format(out, "%s%s %s", place ? ", " : "", MS_BYTES(rows[largest].bytes),
-                         rows[largest].what);
-    }
-}
-
-/* The lines of code that held most, or, where they are not known, the rows of the ledger. */
-static void add_holders(const struct ms_model *model, int device,
-                        const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
-                        size_t row_count, struct ms_buffer *out)
-{
-    struct ms_held_line lines[HOLDERS];
-    const size_t count = moment && ms_definitions_site_count(model->definitions) > 0
-                             ? ms_held_lines(model, device, moment, MS_KIND_COUNT, lines, HOLDERS)
-                             : 0;
-
-    ms_buffer_add(out, "  holds  ");
-    for (size_t i = 0; i < count; i++) {
-        ms_buffer_format(out, "%s%s (%s) ", i ? "\n         " : "", MS_BYTES(lines[i].bytes),
-                         MS_PERCENT(lines[i].bytes, moment->live_bytes));
-        ms_buffer_add(out, lines[i].text.at);
-        ms_buffer_format(out, "   %s", ms_kind_name((enum ms_kind)lines[i].kind));
-    }
-    ms_held_lines_free(lines, count);
-    if (count == 0) {
-        add_largest_rows(rows, row_count, out);
-    }
-    ms_buffer_add(out, "\n");
 }
 
 /* ---- the ledger ---- */
@@ -361,29 +309,6 @@ static void add_pins(const struct ms_model *model, int device, struct ms_buffer 
     }
 }
 
-/* By way of whom that line was reached: the program's own Python, so that a function which training
- * and evaluation share says in which of them it was. */
-static void add_callers(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
-{
-    const struct ms_frame *own = ms_site_frame(model, site);
-    size_t count = 0, named = 0;
-
-    if (!own || own->language != MS_FRAME_PYTHON) {
-        return;
-    }
-
-    const struct ms_frame *frames = ms_stacks_frames(model->stacks, site, &count);
-
-    for (const struct ms_frame *at = own + 1; at < frames + count && named < CALLERS; at++) {
-        if (at->language == MS_FRAME_PYTHON && at->file &&
-            !ms_is_library_script(at->file, at->function)) {
-            ms_buffer_add(out, named++ ? ", " : "         from ");
-            ms_frame_add_line(at, out);
-        }
-    }
-    ms_buffer_add(out, named ? "\n" : "");
-}
-
 void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model, bool name_device)
 {
     const size_t index = ms_judged_fatal(model);
@@ -402,12 +327,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
         ms_buffer_format(out, " on device %d", device);
     }
     ms_buffer_format(out, ": %s.\n", judgement.what);
-    if (ms_site_frame(model, oom->record.state.site)) {
-        ms_buffer_add(out, "  asked  ");
-        ms_site_add_line(model, oom->record.state.site, out);
-        ms_buffer_add(out, "\n");
-        add_callers(model, oom->record.state.site, out);
-    }
+    ms_text_add_asked(out, model, oom->record.state.site, ms_ledger_oom_moment(model, index));
     ms_buffer_format(out, "  why    %s.\n", judgement.why);
     if (judgement.verdict == MS_VERDICT_GROWTH) {
         ms_text_add_leak(out, model, judgement.leak);
@@ -416,8 +336,8 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
                          judgement.beside);
         ms_text_add_leak(out, model, judgement.leak);
     }
-    add_holders(model, device, ms_ledger_oom_moment(model, index), rows,
-                ms_ledger_at_oom(model, index, rows), out);
+    ms_text_add_holders(out, model, device, ms_ledger_oom_moment(model, index), rows,
+                        ms_ledger_at_oom(model, index, rows));
     ms_buffer_format(out, "  next   %s\n", advice(&judgement, oom->record.state.pinned_by));
     add_first_step(&judgement, out);
     if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
@@ -492,8 +412,8 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
                    "is short)\n"
                  : "\n");
     add_ooms(model, out);
-    add_holders(model, device, ms_ledger_peak_moment(model, device), rows,
-                ms_ledger_at_peak(model, device, rows), out);
+    ms_text_add_holders(out, model, device, ms_ledger_peak_moment(model, device), rows,
+                        ms_ledger_at_peak(model, device, rows));
     add_spilled(model, device, out);
     add_loading(model, device, out);
     add_headroom(model, device, out);

@@ -359,7 +359,8 @@ def of_dead_text(report: Json, text: str) -> Iterator[str]:
         yield f"report.json: {judged['requested_bytes']} bytes were asked for, not as in: {first}"
     if judged["step"] and f"at step {judged['step']:,}, " not in first:
         yield f"report.json: in step {judged['step']}, not as in: {first}"
-    if judged["line"] and word(text, "asked") not in ("", judged["line"]):
+    # Behind a line of autograd's threads stands who called autograd.
+    if judged["line"] and word(text, "asked").split(" called by ")[0] not in ("", judged["line"]):
         yield f"report.txt: {word(text, 'asked')} asked, report.json: {judged['line']}"
     if not word(text, "next").startswith(ADVICE[verdict]):
         yield f"report.txt, next: {word(text, 'next')!r} where the verdict is {verdict}"

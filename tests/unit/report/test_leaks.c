@@ -4,10 +4,12 @@
 #include <string.h>
 
 #include "loop.h"
+#include "report/model/held_way.h"
 #include "report/model/leaks.h"
 #include "report/model/model.h"
 #include "report/model/site_rows.h"
 #include "report/model/verdict_report.h"
+#include "report/render/answer.h"
 #include "synthetic.h"
 
 #define ACTIVATION (64 * MIB)
@@ -25,12 +27,31 @@ static void define(void *ctx, uint32_t kind, const void *payload, size_t bytes)
     ms_trace_define(ctx, kind, payload, bytes);
 }
 
+/* On a worker of autograd, with a native stack alone. */
+#define NATIVE_GRADIENT 60u
+
+static void define_native(void)
+{
+    const struct ms_native_definition native = {.id = 1, .module = 1, .address = 0x1234};
+    const struct ms_site_definition site = {
+        .id = NATIVE_GRADIENT, .native = 1, .thread = MS_THREAD_BACKWARD};
+    struct {
+        struct ms_module_definition is;
+        char path[32];
+    } module = {.is = {.id = 1, .base = 0x1000, .bytes = 1 << 20}, .path = "/nowhere/libjob.so"};
+
+    define(trace, MS_DEFINE_MODULE, &module, sizeof(module.is) + strlen(module.path));
+    define(trace, MS_DEFINE_NATIVE, &native, sizeof(native));
+    define(trace, MS_DEFINE_SITE, &site, sizeof(site));
+}
+
 static void begin(void)
 {
     const struct ms_event cap = {.kind = MS_EVENT_CAP, .bytes = 4 * GIB, .aux = 4 * GIB};
 
     trace = synthetic_open(synthetic_folder());
     loop_define(define, trace);
+    define_native();
     ms_trace_emit(trace, &cap);
 }
 
@@ -80,19 +101,17 @@ static void step(int number)
     died(input, MIB);
 }
 
-/* A forward in the next step asks for more than there is. */
-static void dies(uint64_t short_bytes)
+/* The site asks for more than there is. */
+static void dies_at(uint32_t site, uint64_t short_bytes)
 {
     struct ms_oom_state state = synthetic_oom(ACTIVATION, MS_OOM_TORCH);
     char why[512] = "";
 
-    born(LOOP_INPUT, MIB);
-    born(LOOP_FORWARD, MIB);
     state.cap_bytes = state.device_total_bytes = 4 * GIB;
     state.charged_bytes = state.live_bytes = state.pool_bytes = 4 * GIB - ACTIVATION + short_bytes;
     state.context_bytes = state.driver_free_bytes = 0;
     state.refused_bytes = ACTIVATION;
-    state.site = LOOP_FORWARD;
+    state.site = site;
     ms_trace_oom(trace, 0, &state);
     ms_trace_close(trace, true, 1);
     model = ms_model_new(ms_trace_dir(trace), why, sizeof(why));
@@ -103,6 +122,14 @@ static void dies(uint64_t short_bytes)
     growth = &model->survey->devices[0].growth;
     cr_assert_neq(ms_judged_fatal(model), SIZE_MAX);
     ms_judge(model, ms_judged_fatal(model), &judgement);
+}
+
+/* A forward in the next step asks for more than there is. */
+static void dies(uint64_t short_bytes)
+{
+    born(LOOP_INPUT, MIB);
+    born(LOOP_FORWARD, MIB);
+    dies_at(LOOP_FORWARD, short_bytes);
 }
 
 static void expect_culprit(const char *function)
@@ -300,6 +327,86 @@ Test(leaks, in_a_package)
     cr_assert_eq(ms_held_lines(model, 0, moment, MS_KIND_COUNT, &held, 1), 1);
     cr_expect_str_eq(held.text.at, "models.py in Attention.forward, from train.py in main");
     ms_held_lines_free(&held, 1);
+}
+
+/* ---- what is live, and by way of whom ---- */
+
+static const struct ms_survey_moment *moment_of_death(void)
+{
+    return ms_survey_oom_moment(&model->survey->devices[0], ms_judged_fatal(model));
+}
+
+/* The lines of the answer, as report.txt has them, have this among them. */
+static void expect_said(const char *words)
+{
+    struct ms_buffer text = {0};
+
+    ms_answer_text(&text, model);
+    ms_buffer_append(&text, "", 1);
+    cr_expect_not_null(strstr(text.at, words), "no %s in\n%s", words, text.at);
+    ms_buffer_free(&text);
+}
+
+/* Input, model and evaluation hold as much as each other: none of them is the line to name. */
+Test(leaks, the_way_is_the_line_that_called_all_of_them)
+{
+    struct ms_held_way way;
+
+    born(LOOP_PARAMETER, 8 * MIB);
+    born(LOOP_INPUT, KEPT);
+    born(LOOP_FORWARD, KEPT);
+    born(LOOP_EVALUATION, KEPT);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_assert(ms_held_way(model, 0, moment_of_death(), &way));
+    cr_expect_str_eq(way.frame.function, "train");
+    cr_expect_eq(way.bytes, 3 * KEPT);
+    expect_said("  holds  300.0 MiB (97.4 %) by way of train.py in train\n");
+}
+
+Test(leaks, the_way_goes_as_deep_as_most_of_it)
+{
+    struct ms_held_way way;
+
+    born(LOOP_INPUT, KEPT);
+    born(LOOP_EVALUATION, KEPT);
+    born(LOOP_APPENDED, KEPT);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_assert(ms_held_way(model, 0, moment_of_death(), &way));
+    cr_expect_str_eq(way.frame.function, "evaluate");
+    cr_expect_eq(way.bytes, 2 * KEPT);
+}
+
+Test(leaks, there_is_no_way_where_all_came_by_it)
+{
+    struct ms_held_way way;
+
+    born(LOOP_INPUT, KEPT);
+    born(LOOP_FORWARD, KEPT);
+    born(LOOP_EVALUATION, KEPT);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_not(ms_held_way(model, 0, moment_of_death(), &way), "it would be main");
+}
+
+Test(leaks, there_is_no_way_where_one_line_has_most)
+{
+    struct ms_held_way way;
+
+    born(LOOP_PARAMETER, 8 * MIB);
+    born(LOOP_KEPT, KEPT);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_expect_not(ms_held_way(model, 0, moment_of_death(), &way), "the line itself says it");
+}
+
+Test(leaks, of_autograds_threads_the_line_is_who_called_autograd)
+{
+    born(LOOP_PARAMETER, 8 * MIB);
+    died(born(LOOP_CALL_GRADIENT, 512), 512);
+    /* A checkpointed part is computed again: its Python did not call autograd. */
+    died(born(LOOP_RECOMPUTED, ACTIVATION), ACTIVATION);
+    born(LOOP_GRADIENT, KEPT);
+    dies_at(NATIVE_GRADIENT, MIB);
+    cr_expect_eq(moment_of_death()->backward_site, LOOP_CALL_GRADIENT);
+    expect_said(", backward called by train.py in accumulate\n");
 }
 
 /* ---- beside another reason ---- */

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The way through the program's own code by which memory was asked for: Python frames that are no
+ * library's, outermost first. */
+#ifndef MEMSHIM_REPORT_MODEL_PATHS_H
+#define MEMSHIM_REPORT_MODEL_PATHS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report/symbols/stacks.h"
+
+struct ms_model;
+
+#define MS_PATH_DEPTH 128u /* of a path: what lies further out is left out */
+
+/* A line of the program's code in a stack. */
+struct ms_place {
+    uint32_t code, line;
+};
+
+struct ms_path {
+    uint32_t count;
+    struct ms_place places[MS_PATH_DEPTH];
+};
+
+/* Of a site that is not known, or has no such frames: an empty one. */
+void ms_path_read(const struct ms_model *model, uint32_t site, struct ms_path *path);
+
+bool ms_place_same(struct ms_place a, struct ms_place b);
+bool ms_path_begins_with(const struct ms_path *path, const struct ms_place *prefix, uint32_t depth);
+
+/* Its strings belong to the model. */
+struct ms_frame ms_place_frame(const struct ms_model *model, struct ms_place place);
+
+#endif

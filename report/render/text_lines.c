@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* report.txt: the lines of code that asked, and that hold most. */
+#include <string.h>
+
+#include "allocator/base/units.h"
+#include "report/model/held_way.h"
+#include "report/model/ledger.h"
+#include "report/model/site_rows.h"
+#include "report/model/verdict_report.h"
+#include "report/render/sites.h"
+#include "report/symbols/stacks_roles.h"
+
+#define HOLDERS 3
+#define CALLERS 3
+
+/* ---- who holds most ---- */
+
+static void add_largest_rows(const struct ms_ledger_row *rows, size_t count, struct ms_buffer *out)
+{
+    bool shown[MS_LEDGER_ROWS] = {false};
+
+    for (int place = 0; place < HOLDERS; place++) {
+        size_t largest = count;
+
+        for (size_t i = 0; i < count; i++) {
+            const bool counts = rows[i].part == MS_LEDGER_LIVE || rows[i].part == MS_LEDGER_HOLES ||
+                                rows[i].part == MS_LEDGER_DRIVER;
+
+            if (!shown[i] && counts && (largest == count || rows[i].bytes > rows[largest].bytes)) {
+                largest = i;
+            }
+        }
+        if (largest == count) {
+            break;
+        }
+        shown[largest] = true;
+        ms_buffer_format(out, "%s%s %s", place ? ", " : "", MS_BYTES(rows[largest].bytes),
+                         rows[largest].what);
+    }
+}
+
+void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, int device,
+                         const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
+                         size_t row_count)
+{
+    struct ms_held_line lines[HOLDERS];
+    const size_t count = moment && ms_definitions_site_count(model->definitions) > 0
+                             ? ms_held_lines(model, device, moment, MS_KIND_COUNT, lines, HOLDERS)
+                             : 0;
+    struct ms_held_way way;
+    const bool has_way = count > 0 && ms_held_way(model, device, moment, &way);
+
+    ms_buffer_add(out, "  holds  ");
+    if (has_way) {
+        ms_buffer_format(out, "%s (%s) by way of ", MS_BYTES(way.bytes),
+                         MS_PERCENT(way.bytes, moment->live_bytes));
+        ms_frame_add_line(&way.frame, out);
+    }
+    for (size_t i = 0; i < count; i++) {
+        ms_buffer_format(out, "%s%s (%s) ", i || has_way ? "\n         " : "",
+                         MS_BYTES(lines[i].bytes), MS_PERCENT(lines[i].bytes, moment->live_bytes));
+        ms_buffer_add(out, lines[i].text.at);
+        ms_buffer_format(out, "   %s", ms_kind_name((enum ms_kind)lines[i].kind));
+    }
+    ms_held_lines_free(lines, count);
+    if (count == 0) {
+        add_largest_rows(rows, row_count, out);
+    }
+    ms_buffer_add(out, "\n");
+}
+
+/* ---- who asked ---- */
+
+/* By way of whom that line was reached: the program's own Python, so that a function which training
+ * and evaluation share says in which of them it was. */
+static void add_callers(const struct ms_model *model, uint32_t site, struct ms_buffer *out)
+{
+    const struct ms_frame *own = ms_site_frame(model, site);
+    size_t count = 0, named = 0;
+
+    if (!own || own->language != MS_FRAME_PYTHON) {
+        return;
+    }
+
+    const struct ms_frame *frames = ms_stacks_frames(model->stacks, site, &count);
+
+    for (const struct ms_frame *at = own + 1; at < frames + count && named < CALLERS; at++) {
+        if (at->language == MS_FRAME_PYTHON && at->file &&
+            !ms_is_library_script(at->file, at->function)) {
+            ms_buffer_add(out, named++ ? ", " : "         from ");
+            ms_frame_add_line(at, out);
+        }
+    }
+    ms_buffer_add(out, named ? "\n" : "");
+}
+
+void ms_text_add_asked(struct ms_buffer *out, const struct ms_model *model, uint32_t site,
+                       const struct ms_survey_moment *moment)
+{
+    const struct ms_frame *own = ms_site_frame(model, site);
+    const uint32_t backward = moment ? moment->backward_site : 0;
+
+    if (!own) {
+        return;
+    }
+    ms_buffer_add(out, "  asked  ");
+    ms_site_add_line(model, site, out);
+    if (own->language == MS_FRAME_NATIVE && strcmp(ms_site_thread(model, site), "backward") == 0 &&
+        ms_site_frame(model, backward)) {
+        ms_buffer_add(out, " called by ");
+        ms_frame_add_line(ms_site_frame(model, backward), out);
+        site = backward;
+    }
+    ms_buffer_add(out, "\n");
+    add_callers(model, site, out);
+}
