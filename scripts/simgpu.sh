@@ -39,7 +39,7 @@ fi
 doubles="$build/simgpu/libcuda.so.1:$build/simgpu/libnvidia-ml.so.1"
 libraries=""
 if python="$(command -v python || command -v python3)"; then
-    libraries="$("$python" "$root/tests/simgpu/libraries/build.py" "$build")" ||
+    libraries="$("$python" "$build/simgpu/doubles/build.py" "$build/simgpu" "$build/simgpu")" ||
         fail "the doubles of PyTorch's libraries could not be made (see above)"
 fi
 doubles+=":${libraries:-$build/simgpu/libcudart.so.13}"

@@ -104,7 +104,7 @@ class Installed(ProcessTest):
         files = [
             path
             for path in self.folder.rglob("*")
-            if path.is_file() and not {"man", *SHELLS} & set(path.parts)
+            if path.is_file() and not {"man", *SHELLS, "simulated-gpu"} & set(path.parts)
         ]
         self.assertEqual(
             {path.name for path in files}, {"libmemshim.so", "memshim", "memshim.h", "LICENSE"}
@@ -113,6 +113,12 @@ class Installed(ProcessTest):
         library = next(path for path in files if path.name == "libmemshim.so")
         result = run([cli, "run", "--", "bash", "-c", "echo $LD_PRELOAD"], cwd=self.folder).check()
         self.assertEqual(result.stdout.strip(), str(library))
+
+        simulated = library.parent / "memshim" / "simulated-gpu"
+        self.assertEqual(
+            {path.name for path in simulated.iterdir()},
+            {"doubles", "libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libnvidia-ml.so.1"},
+        )
 
     def test_by_name_from_any_folder(self) -> None:
         """As after an installation that the loader's cache knows."""

@@ -7,6 +7,8 @@
  * by cuInit of a child that was forked since (but for SIMGPU_FAIL):
  *
  *   SIMGPU_DEVICES=1            number of devices, 1 to 16
+ *   SIMGPU_NAME=Simulated GPU   the name of each device
+ *   SIMGPU_PROCESSORS=128       its multiprocessors
  *   SIMGPU_MEMORY=24GiB         memory of each device
  *   SIMGPU_CONTEXT=400MiB       charged on a device for each context on it
  *   SIMGPU_CONTEXT_US=0         making a context takes this long; it is charged after that

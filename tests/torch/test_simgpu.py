@@ -309,6 +309,23 @@ class Training(unittest.TestCase):
     def test_explicit_attention(self) -> None:
         self.check_gpt("--explicit-attention", SIMGPU_CONTENTS="none")
 
+    def test_attention_of_newer_devices(self) -> None:
+        """PyTorch takes cuDNN's there, which asks for more of an engine."""
+        for capability in ("9.0", "10.0"):
+            with self.subTest(capability):
+                harness.run(
+                    """
+                    import torch
+                    shape = dict(device="cuda", dtype=torch.bfloat16, requires_grad=True)
+                    q = torch.randn(2, 4, 128, 64, **shape)
+                    attention = torch.nn.functional.scaled_dot_product_attention
+                    attention(q, q, q, is_causal=True).sum().backward()
+                    assert q.grad.shape == q.shape
+                    """,
+                    SIMGPU_CAPABILITY=capability,
+                    SIMGPU_NAME="Simulated card",
+                ).check()
+
     def test_expandable_segments(self) -> None:
         self.check_gpt(start=OWN, PYTORCH_ALLOC_CONF="expandable_segments:True")
 

@@ -29,7 +29,6 @@ static const struct attribute attributes[] = {
     {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 2520000},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 512},
     {CU_DEVICE_ATTRIBUTE_GPU_OVERLAP, 1},
-    {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 128},
     {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE1D_WIDTH, 131072},
     {CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE2D_WIDTH, 131072},
@@ -118,6 +117,9 @@ static bool from_settings(const struct sim_device *device, int number, int *valu
         return true;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
         *value = (int)sim_settings.capability_minor;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+        *value = (int)sim_settings.processors;
         return true;
     case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
     case CU_DEVICE_ATTRIBUTE_TENSOR_MAP_ACCESS_SUPPORTED:

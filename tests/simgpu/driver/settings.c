@@ -150,8 +150,10 @@ void sim_settings_read(void)
 {
     reader = getpid();
     sim_settings = (struct sim_settings){
+        .name = "Simulated GPU",
         .devices = 1,
         .memory_bytes = 24ull << 30,
+        .processors = 128,
         .context_bytes = 400ull << 20,
         .capability_major = 8,
         .capability_minor = 9,
@@ -165,6 +167,7 @@ void sim_settings_read(void)
     };
     read_number("SIMGPU_DEVICES", &sim_settings.devices, 1, SIM_MAX_DEVICES);
     read_bytes("SIMGPU_MEMORY", &sim_settings.memory_bytes);
+    read_number("SIMGPU_PROCESSORS", &sim_settings.processors, 1, 1024);
     read_bytes("SIMGPU_CONTEXT", &sim_settings.context_bytes);
     read_bytes("SIMGPU_MODULE", &sim_settings.module_bytes);
     read_bytes("SIMGPU_GRAPH", &sim_settings.graph_bytes);
@@ -188,6 +191,9 @@ void sim_settings_read(void)
     bool no_vmm = false;
     read_flag("SIMGPU_NO_VMM", &no_vmm);
     sim_settings.vmm = !no_vmm;
+    if (*read_text("SIMGPU_NAME")) {
+        sim_settings.name = read_text("SIMGPU_NAME");
+    }
     sim_settings.fail = read_text("SIMGPU_FAIL");
     sim_settings.other = read_text("SIMGPU_OTHER");
     sim_settings.shared = read_text("SIMGPU_SHARED");

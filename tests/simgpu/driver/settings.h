@@ -12,8 +12,10 @@
 #define SIM_MAX_DEVICES 16
 
 struct sim_settings {
+    const char *name;
     uint64_t devices;
     uint64_t memory_bytes;
+    uint64_t processors; /* multiprocessors of a device */
     uint64_t context_bytes;
     uint64_t module_bytes;
     uint64_t graph_bytes;

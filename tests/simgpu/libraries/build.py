@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the doubles of cuBLAS, cuBLASLt, cuDNN and NCCL for the PyTorch of this interpreter.
+"""Makes the doubles of cuBLAS, cuBLASLt, cuDNN and NCCL for the PyTorch of this interpreter.
 
-Usage: python build.py BUILD_DIR
+Usage: python build.py SIMGPU_DIR CACHE_DIR
 
 What PyTorch and the libraries beside it import is read from their own files. The functions that
-must answer something are written out in the C files of this folder; all others are generated and
-return success. Prints, one path a line, what has to be preloaded; nothing when this interpreter
-has no PyTorch that can use a GPU. The result is kept in BUILD_DIR/simgpu/torch-<hash>/ until
-PyTorch or the sources change.
+must answer something are in the object files beside this script, which were compiled with the
+simulated GPU; all others are generated here and return success. Prints, one path a line, what has
+to be preloaded; nothing when this interpreter has no PyTorch that can use a GPU. SIMGPU_DIR holds
+the libraries of the simulated GPU. The result is kept in CACHE_DIR/torch-<hash>/ until PyTorch or
+the object files change.
 """
 
 from __future__ import annotations
@@ -32,39 +33,26 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Double:
-    """A library to stand in for. `prefix` tells its functions where they carry no version."""
+    """A library to stand in for. `prefix` tells its functions where they carry no version.
+    `version_name` is what its object file answers as its version."""
 
     stem: str
     prefix: str
-    sources: tuple[str, ...]
-    version_macro: str
+    version_name: str
     version_header: str
     version_pattern: str
 
 
-NCCL_SOURCES = ("nccl.c", "nccl_move.c", "nccl_region.c", "nccl_device.c")
 CUBLAS_VERSION = r"#define CUBLAS_VER_(MAJOR|MINOR|PATCH) (\d+)"
+CUDNN_VERSION = r"#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) (\d+)"
+NCCL_VERSION = r"#define NCCL_(MAJOR|MINOR|PATCH) (\d+)"
 DOUBLES = (
-    Double("libcublas", "", ("cublas.c",), "SIMCUBLAS_VERSION", "cublas_api.h", CUBLAS_VERSION),
-    Double("libcublasLt", "", ("cublaslt.c",), "SIMCUBLAS_VERSION", "cublas_api.h", CUBLAS_VERSION),
-    Double(
-        "libcudnn",
-        "",
-        ("cudnn.c",),
-        "SIMCUDNN_VERSION",
-        "cudnn_version.h",
-        r"#define CUDNN_(MAJOR|MINOR|PATCHLEVEL) (\d+)",
-    ),
-    Double(
-        "libnccl",
-        "nccl",
-        NCCL_SOURCES,
-        "SIMNCCL_VERSION",
-        "nccl.h",
-        r"#define NCCL_(MAJOR|MINOR|PATCH) (\d+)",
-    ),
-    # Its header has the number in one piece, so that the source's own is used.
-    Double("libcupti", "", ("cupti.c",), "SIMCUPTI_VERSION", "cupti_version.h", r"(?!)()"),
+    Double("libcublas", "", "simcublas_version", "cublas_api.h", CUBLAS_VERSION),
+    Double("libcublasLt", "", "simcublas_version", "cublas_api.h", CUBLAS_VERSION),
+    Double("libcudnn", "", "simcudnn_version", "cudnn_version.h", CUDNN_VERSION),
+    Double("libnccl", "nccl", "simnccl_version", "nccl.h", NCCL_VERSION),
+    # Its header has the number in one piece, so that the object's own is used.
+    Double("libcupti", "", "simcupti_version", "cupti_version.h", r"(?!)()"),
 )
 
 
@@ -96,20 +84,6 @@ def headers(torch_lib: Path) -> list[Path]:
     return sorted(torch_lib.parent.parent.glob("nvidia/*/include"))
 
 
-def cuda_include(build: Path) -> Path:
-    """The folder of cuda.h that the build was configured with."""
-    cache = build / "CMakeCache.txt"
-    try:
-        text = cache.read_text()
-    except OSError as error:
-        raise BuildError(f"{cache}: {error.strerror}. Build memshim first.") from error
-    for name in ("MEMSHIM_CUDA_INCLUDE", "MEMSHIM_CUDA_HEADERS"):
-        match = re.search(rf"^{name}:\w+=(.+)$", text, re.MULTILINE)
-        if match and (Path(match.group(1)) / "cuda.h").exists():
-            return Path(match.group(1))
-    raise BuildError(f"{cache} names no folder with cuda.h. Configure memshim again.")
-
-
 def compiler() -> str:
     for name in (os.environ.get("CC", ""), "cc", "gcc", "clang"):
         if name and shutil.which(name.split()[0]):
@@ -117,19 +91,19 @@ def compiler() -> str:
     raise BuildError("no C compiler was found (cc, gcc, clang or $CC): install gcc")
 
 
-def fingerprint(files: Iterable[Path], include: Path, cc: str) -> str:
-    state = hashlib.sha256(f"{include} {cc}\n".encode())
+def fingerprint(files: Iterable[Path], cc: str) -> str:
+    state = hashlib.sha256(f"{cc}\n".encode())
     for path in files:
         status = path.stat()
         state.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode())
     for path in sorted(HERE.iterdir()):
-        if path.suffix in {".c", ".h", ".py"}:
+        if path.suffix in {".o", ".py"}:
             state.update(path.read_bytes())
     return state.hexdigest()[:16]
 
 
 def library_version(double: Double, include_folders: list[Path]) -> int | None:
-    """The number that the wheel's own library would answer; None leaves the source's default."""
+    """The number that the wheel's own library would answer; None leaves the object's default."""
     for folder in include_folders:
         header = folder / double.version_header
         if not header.exists():
@@ -162,24 +136,27 @@ def imported(double: Double, soname: str, imports: set[Import]) -> dict[str, str
     return wanted
 
 
-def compile_double(
-    double: Double, soname: str, wanted: dict[str, str], flags: list[str], folder: Path
+def link_double(
+    double: Double,
+    soname: str,
+    wanted: dict[str, str],
+    version: int | None,
+    cc: str,
+    folder: Path,
 ) -> None:
-    objects = []
-    written: set[str] = set()
-    for source in double.sources:
-        target = folder / f"{double.stem}-{source}.o"
-        run_compiler([*flags, "-c", str(HERE / source), "-o", str(target)])
-        written |= read_symbols(target).defined
-        objects.append(str(target))
+    written_out = HERE / f"{double.stem}.o"
+    written = read_symbols(written_out).defined
     stubs = folder / f"{double.stem}-stubs.c"
     lines = [
         f"int {name}(void);\nint {name}(void) {{ return 0; }}\n"
         for name in sorted(wanted)
         if name not in written
     ]
+    if version:
+        lines.append(f"const int {double.version_name} = {version};\n")
     stubs.write_text("".join(lines))
-    exported = sorted(set(wanted) | {name for name in written if not name.startswith("simnccl_")})
+    own = ("simnccl_", double.version_name)
+    exported = sorted(set(wanted) | {name for name in written if not name.startswith(own)})
     versions = sorted(set(wanted.values())) or [""]
     if len(versions) > 1:
         raise BuildError(f"{soname} is imported under several versions: {', '.join(versions)}")
@@ -191,22 +168,18 @@ def compile_double(
     )
     run_compiler(
         [
-            *flags,
-            "-fvisibility=default",
-            "-shared",
+            *cc.split(),
+            *("-std=gnu17", "-O2", "-fPIC", "-w", "-shared"),
             f"-Wl,-soname,{soname}",
             f"-Wl,--version-script,{script}",
             str(stubs),
-            *objects,
-            "-o",
-            str(folder / soname),
-            "-ldl",
-            "-lpthread",
+            str(written_out),
+            *("-o", str(folder / soname), "-ldl", "-lpthread"),
         ]
     )
 
 
-def compile_all(torch_lib: Path, files: list[Path], include: Path, cc: str, folder: Path) -> None:
+def link_all(torch_lib: Path, files: list[Path], cc: str, folder: Path) -> None:
     imports: set[Import] = set()
     needed: set[str] = set()
     for path in files:
@@ -216,45 +189,31 @@ def compile_all(torch_lib: Path, files: list[Path], include: Path, cc: str, fold
             continue
         imports.update(symbols.imports)
         needed.update(symbols.needed)
-    flags = [
-        *cc.split(),
-        "-std=gnu17",
-        "-O2",
-        "-g",
-        "-fPIC",
-        "-fvisibility=hidden",
-        "-w",
-        "-isystem",
-        str(include),
-    ]
     names = [name for name in sorted(needed) if re.match(r"libcudart\.so\.\d+$", name)]
     for double in DOUBLES:
         soname = soname_of(double, needed)
         if soname is None:
             continue
-        version = library_version(double, [*headers(torch_lib), include])
-        macro = [f"-D{double.version_macro}={version}"] if version else []
-        compile_double(double, soname, imported(double, soname, imports), [*flags, *macro], folder)
+        version = library_version(double, headers(torch_lib))
+        link_double(double, soname, imported(double, soname, imports), version, cc, folder)
         names.append(soname)
     (folder / "preload").write_text("\n".join(names) + "\n")
 
 
-def build(build_folder: Path, torch_lib: Path) -> list[Path]:
+def build(simgpu: Path, cache: Path, torch_lib: Path) -> list[Path]:
     """Makes the doubles if they are not there yet; returns what to preload."""
-    include = cuda_include(build_folder)
     cc = compiler()
     files = consumers(torch_lib)
-    simgpu = build_folder / "simgpu"
     if not (simgpu / "libcuda.so.1").exists():
         raise BuildError(f"{simgpu} has no libcuda.so.1: build memshim first (cmake --build)")
-    result = simgpu / f"torch-{fingerprint(files, include, cc)}"
+    result = cache / f"torch-{fingerprint(files, cc)}"
     if not result.exists():
-        with (simgpu / "torch.lock").open("w") as lock:
+        with (cache / "torch.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not result.exists():
-                folder = Path(tempfile.mkdtemp(prefix="torch.", dir=simgpu))
+                folder = Path(tempfile.mkdtemp(prefix="torch.", dir=cache))
                 try:
-                    compile_all(torch_lib, files, include, cc, folder)
+                    link_all(torch_lib, files, cc, folder)
                     folder.rename(result)
                 finally:
                     shutil.rmtree(folder, ignore_errors=True)
@@ -263,14 +222,14 @@ def build(build_folder: Path, torch_lib: Path) -> list[Path]:
 
 
 def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: build.py BUILD_DIR", file=sys.stderr)
+    if len(arguments) != 2:
+        print("usage: build.py SIMGPU_DIR CACHE_DIR", file=sys.stderr)
         return 2
     torch_lib = torch_folder()
     if torch_lib is None:
         return 0
     try:
-        for path in build(Path(arguments[0]).resolve(), torch_lib):
+        for path in build(Path(arguments[0]).resolve(), Path(arguments[1]).resolve(), torch_lib):
             print(path)
     except (BuildError, OSError) as error:
         print(f"simgpu: {error}", file=sys.stderr)

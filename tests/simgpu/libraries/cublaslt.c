@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef SIMCUBLAS_VERSION
-#    define SIMCUBLAS_VERSION 130401
-#endif
+/* What is made for a program's own libraries says theirs. */
+__attribute__((weak)) const int simcublas_version = 130401;
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -132,5 +131,5 @@ EXPORT status_t cublasLtMatmulAlgoConfigGetAttribute(const algorithm_t *algorith
 
 EXPORT size_t cublasLtGetVersion(void)
 {
-    return SIMCUBLAS_VERSION;
+    return simcublas_version;
 }

@@ -16,9 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef SIMCUDNN_VERSION
-#    define SIMCUDNN_VERSION 92600
-#endif
+/* What is made for a program's own libraries says theirs. */
+__attribute__((weak)) const int simcudnn_version = 92600;
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -39,7 +38,7 @@ typedef struct {
 
 EXPORT size_t cudnnGetVersion(void)
 {
-    return SIMCUDNN_VERSION;
+    return simcudnn_version;
 }
 
 EXPORT size_t cudnnGetCudartVersion(void)
@@ -49,8 +48,8 @@ EXPORT size_t cudnnGetCudartVersion(void)
 
 EXPORT status_t cudnnGetProperty(int which, int *value)
 {
-    const int parts[] = {SIMCUDNN_VERSION / 10000, SIMCUDNN_VERSION / 100 % 100,
-                         SIMCUDNN_VERSION % 100};
+    const int parts[] = {simcudnn_version / 10000, simcudnn_version / 100 % 100,
+                         simcudnn_version % 100};
     if (which < 0 || which > 2) {
         return STATUS_BAD_PARAM;
     }
@@ -237,6 +236,7 @@ enum {
     ATTRIBUTE_HEURISTIC_RESULTS = 202,
     ATTRIBUTE_CONFIG_ENGINE = 300,
     ATTRIBUTE_CONFIG_WORKSPACE = 303,
+    ATTRIBUTE_CONFIG_SHARED_MEMORY = 304,
     ATTRIBUTE_PLAN_WORKSPACE = 402,
     ATTRIBUTE_ENGINE_INDEX = 1301,
 };
@@ -325,8 +325,8 @@ EXPORT status_t cudnnBackendFinalize(descriptor_t *descriptor)
 
 static bool answers_zero(int name)
 {
-    return name == ATTRIBUTE_CONFIG_WORKSPACE || name == ATTRIBUTE_PLAN_WORKSPACE ||
-           name == ATTRIBUTE_ENGINE_INDEX;
+    return name == ATTRIBUTE_CONFIG_WORKSPACE || name == ATTRIBUTE_CONFIG_SHARED_MEMORY ||
+           name == ATTRIBUTE_PLAN_WORKSPACE || name == ATTRIBUTE_ENGINE_INDEX;
 }
 
 EXPORT status_t cudnnBackendGetAttribute(const descriptor_t *descriptor, int name, int type,

@@ -8,9 +8,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#ifndef SIMCUPTI_VERSION
-#    define SIMCUPTI_VERSION 130202 /* CUPTI_API_VERSION in cupti_version.h */
-#endif
+/* What is made for a program's own libraries says theirs: CUPTI_API_VERSION in cupti_version.h. */
+__attribute__((weak)) const int simcupti_version = 130202;
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -26,7 +25,7 @@ EXPORT result_t cuptiGetVersion(uint32_t *version)
     if (!version) {
         return CUPTI_ERROR_INVALID_PARAMETER;
     }
-    *version = SIMCUPTI_VERSION;
+    *version = simcupti_version;
     return CUPTI_SUCCESS;
 }
 

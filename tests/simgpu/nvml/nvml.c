@@ -332,7 +332,7 @@ API(nvmlDeviceGetMinorNumber, (nvmlDevice_t handle, unsigned *number))
 API(nvmlDeviceGetName, (nvmlDevice_t handle, char *out, unsigned length))
 {
     ENTER_DEVICE(handle)
-    return give_text(out, length, "Simulated GPU");
+    return give_text(out, length, sim_settings.name);
 }
 
 API(nvmlDeviceGetUUID, (nvmlDevice_t handle, char *out, unsigned length))
