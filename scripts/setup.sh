@@ -17,6 +17,8 @@ BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-d
 LINT_PACKAGES=(clang clang-format clang-tidy shellcheck)
 # The page's browser; and protoc, which reads the profile that a report writes.
 BROWSER_PACKAGES=(chromium protobuf-compiler)
+# What makes packages (scripts/package.sh), and the test that makes one.
+PACKAGING_PACKAGES=(patchelf)
 BENCH_PACKAGES=(valgrind libmimalloc-dev)
 # The versions that the tests were written against. cuda.h, crt/, the profiler's header and NVTX come
 # apart.
@@ -232,6 +234,7 @@ print_part_times() {
 setup_usage() {
     cat <<'USAGE'
 Usage: scripts/setup.sh [--torch] [--loops] [--lint] [--browser] [--bench]
+                        [--package]
 
 Installs what the build and the tests need and this machine lacks, as root or with sudo.
   --torch   PyTorch as well, into the project's venv
@@ -239,12 +242,13 @@ Installs what the build and the tests need and this machine lacks, as root or wi
   --lint    the formatters and checkers that scripts/lint.sh runs
   --browser Chromium, protoc and a viewer of flame graphs: tests open in them what a report writes
   --bench   what scripts/bench.sh needs
+  --package what scripts/package.sh needs beyond a build
 MEMSHIM_BUILD names another build folder than build, MEMSHIM_VENV another venv than .venv.
 USAGE
 }
 
 setup_main() {
-    local torch=no loops=no lint=no browser=no bench=no option
+    local torch=no loops=no lint=no browser=no bench=no package=no option
     for option in "$@"; do
         case $option in
         --torch) torch=yes ;;
@@ -252,6 +256,7 @@ setup_main() {
         --lint) lint=yes ;;
         --browser) browser=yes ;;
         --bench) bench=yes ;;
+        --package) package=yes ;;
         -h | --help)
             setup_usage
             return 0
@@ -264,6 +269,7 @@ setup_main() {
     if [[ $lint == yes ]]; then install_lint_tools; fi
     if [[ $browser == yes ]]; then install_viewers; fi
     if [[ $bench == yes ]]; then install_packages "${BENCH_PACKAGES[@]}"; fi
+    if [[ $package == yes ]]; then install_packages "${PACKAGING_PACKAGES[@]}"; fi
     if [[ $torch == yes ]]; then
         install_torch || die "PyTorch could not be installed into $MEMSHIM_VENV"
     fi
