@@ -19,6 +19,8 @@
 #include "allocator/device/device_ops.h"
 #include "allocator/space/block.h"
 #include "allocator/spill/choice.h"
+#include "allocator/spill/promote.h"
+#include "allocator/spill/touch.h"
 
 struct ms_pool_config {
     uint8_t device;                  /* ordinal, for events */
@@ -120,28 +122,6 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes);
  */
 bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
 
-/* The device was asked to touch these bytes; 0 bytes: the whole tensor or block that addr lies in.
- * What is used is spilled last. Returns how many of them lie on the host. Where no live block or
- * tensor is, nothing. */
-uint64_t ms_pool_touch(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
-
-/* How many of these bytes lie on the host. */
-uint64_t ms_pool_on_host_bytes(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
-
-/* The whole tensor or block that each address lies in, and what that is: 0 bytes where none is.
- * Some tens of addresses at most. */
-struct ms_touched {
-    ms_addr_t addr;
-    uint64_t bytes;
-    uint64_t host_bytes; /* of it on the host */
-};
-void ms_pool_touch_each(ms_pool_t *pool, const ms_addr_t *addrs, size_t count,
-                        struct ms_touched *out);
-
-/* Brings spilled memory back to the device, the most recently used first, as far as the budget has
- * room, at most max_bytes; one standstill for all of it. Returns the bytes promoted. */
-uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes);
-
 /* Why no live memory can move to the host. */
 enum ms_unmoved {
     MS_UNMOVED_NOTHING, /* some can, or all that may is there */
@@ -154,23 +134,6 @@ enum ms_unmoved {
 /* How much of the live memory on the device could move to the host, whatever the limits say: for a
  * verdict. Waits for whoever changes backing; linear in the pool's chunks. */
 uint64_t ms_pool_movable_bytes(ms_pool_t *pool, enum ms_unmoved *why);
-
-/* A step of the training begins; where nobody says so, steps are found. Returns what
- * ms_pool_foretells does. */
-bool ms_pool_step(ms_pool_t *pool);
-
-/* Whether it is foretold what is used next. Then ms_pool_promote_ahead knows what comes back, and
- * when; else it is for the caller to say, by ms_pool_promote. */
-bool ms_pool_foretells(ms_pool_t *pool);
-
-/* Brings back what is about to be used, as far as the last step foretells it, and what there will
- * be room for until then; one standstill for all of it. Nothing where the choice does not foretell.
- * A load and no more while nothing is due: for every birth and launch. Returns the bytes promoted.
- */
-uint64_t ms_pool_promote_ahead(ms_pool_t *pool);
-
-/* Likewise, of what lies in the range. MS_ERR_NO_MEMORY: not all of it has room, nothing moved. */
-ms_status_t ms_pool_promote_range(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
 /* A stream is about to capture: from then on nothing is asked about queued work and nothing is
  * unmapped. What is done is seen now, and idle chunks are given back where more lies in them than

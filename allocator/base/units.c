@@ -7,9 +7,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "allocator/base/clock.h"
+
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S  UINT64_C(1000000000)
 
 char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes)
 {
@@ -41,14 +42,15 @@ char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes)
 
 char *ms_duration_text(uint64_t ns, char *text, size_t text_bytes)
 {
-    const uint64_t s = ns / NS_PER_S;
+    const uint64_t s = ns / MS_NS_PER_S;
 
     if (ns < NS_PER_MS) {
         snprintf(text, text_bytes, "%" PRIu64 " us", ns / NS_PER_US);
-    } else if (ns < NS_PER_S) {
+    } else if (ns < MS_NS_PER_S) {
         snprintf(text, text_bytes, "%" PRIu64 " ms", ns / NS_PER_MS);
     } else if (s < 60) {
-        snprintf(text, text_bytes, "%" PRIu64 ".%" PRIu64 " s", s, ns % NS_PER_S / (NS_PER_S / 10));
+        snprintf(text, text_bytes, "%" PRIu64 ".%" PRIu64 " s", s,
+                 ns % MS_NS_PER_S / (MS_NS_PER_S / 10));
     } else if (s < 3600) {
         snprintf(text, text_bytes, "%" PRIu64 " m %02" PRIu64 " s", s / 60, s % 60);
     } else {
@@ -101,7 +103,7 @@ char *ms_decimal_text(int64_t millionths, char *text, size_t text_bytes)
 
 char *ms_date_text(uint64_t unix_ns, char *text, size_t text_bytes)
 {
-    const time_t seconds = (time_t)(unix_ns / NS_PER_S);
+    const time_t seconds = (time_t)(unix_ns / MS_NS_PER_S);
     struct tm parts;
 
     if (!gmtime_r(&seconds, &parts) ||

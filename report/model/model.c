@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
+#include "allocator/base/clock.h"
 #include "report/model/kinds.h"
 #include "report/model/model_sites.h"
 #include "report/read/log_entries.h"
@@ -18,8 +18,6 @@
 #include "report/read/reader.h"
 #include "report/replay/recording.h"
 #include "report/trace/records.h"
-
-#define NS_PER_S UINT64_C(1000000000)
 
 struct replay {
     struct ms_model *model;
@@ -479,18 +477,15 @@ static uint64_t last_time(const struct ms_model *model)
 static void set_end(struct ms_model *model, bool running)
 {
     const struct ms_file_header *header = &model->header;
-    struct timespec now;
 
     model->duration_ns = last_time(model);
     if (header->state == MS_TRACE_CLOSED) {
         model->end = MS_PROCESS_ENDED;
         model->duration_ns = header->end_time_ns;
     } else if (running) {
+        const uint64_t now_ns = ms_clock_unix_ns();
+
         model->end = MS_PROCESS_RUNNING;
-        clock_gettime(CLOCK_REALTIME, &now);
-
-        const uint64_t now_ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-
         if (now_ns > header->start_unix_ns && now_ns - header->start_unix_ns > model->duration_ns) {
             model->duration_ns = now_ns - header->start_unix_ns;
         }

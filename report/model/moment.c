@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/units.h"
-
-#define NS_PER_S UINT64_C(1000000000)
 
 /* "2.5s", "40m", "1h30m". Each part has its unit. */
 static bool parse_time(const char *text, uint64_t *ns)
@@ -17,8 +16,10 @@ static bool parse_time(const char *text, uint64_t *ns)
     static const struct {
         const char *name;
         uint64_t ns;
-    } units[] = {
-        {"ms", NS_PER_S / 1000}, {"h", 3600 * NS_PER_S}, {"m", 60 * NS_PER_S}, {"s", NS_PER_S}};
+    } units[] = {{"ms", MS_NS_PER_S / 1000},
+                 {"h", 3600 * MS_NS_PER_S},
+                 {"m", 60 * MS_NS_PER_S},
+                 {"s", MS_NS_PER_S}};
 
     *ns = 0;
     do {

@@ -5,10 +5,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#define FIRST_NS  UINT64_C(1000000000)
+#define FIRST_NS  MS_NS_PER_S
 #define REDRAW_NS UINT64_C(100000000)
 #define BAR_CELLS 30u
 #define CLEAR     "\r\x1b[K"

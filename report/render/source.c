@@ -10,12 +10,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/path.h"
 
 #define AROUND     3u
 #define MOST_BYTES (4u << 20)
 #define LINE_BYTES 200u /* more of a line is not shown */
-#define NS_PER_S   UINT64_C(1000000000)
 #define FORBIDDEN  "MEMSHIM_SOURCE=off"
 
 const char *ms_source_forbidden(const struct ms_model *model)
@@ -123,7 +123,7 @@ static const char *read_all(int fd, size_t bytes, struct ms_buffer *text)
 
 static uint64_t changed_unix_ns(const struct stat *status)
 {
-    return (uint64_t)status->st_mtim.tv_sec * NS_PER_S + (uint64_t)status->st_mtim.tv_nsec;
+    return (uint64_t)status->st_mtim.tv_sec * MS_NS_PER_S + (uint64_t)status->st_mtim.tv_nsec;
 }
 
 static const char *read_opened(int fd, uint64_t before_unix_ns, struct ms_buffer *text)

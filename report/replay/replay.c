@@ -4,10 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/clock.h"
 #include "report/replay/replay_state.h"
 #include "report/replay/replay_uses.h"
 
-#define WAIT_LIMIT_NS MS_REPLAY_NS_PER_S /* of the dry device's time */
+#define WAIT_LIMIT_NS MS_NS_PER_S /* of the dry device's time */
 
 const char *const ms_policy_names[MS_POLICY_COUNT] = {
     [MS_POLICY_DEFAULT] = "default", [MS_POLICY_HIGHEST] = "highest", [MS_POLICY_OLDEST] = "oldest",
@@ -259,7 +260,7 @@ void ms_replay_run(const struct ms_recording *recording, const struct ms_replay_
                    struct ms_replay_result *result)
 {
     struct ms_replay replay = {.recording = recording, .config = config, .result = result};
-    const uint64_t start_ns = ms_replay_now_ns();
+    const uint64_t start_ns = ms_clock_ns();
 
     memset(result, 0, sizeof(*result));
     if (set_up_tables(&replay) && set_up_device(&replay)) {
@@ -269,5 +270,5 @@ void ms_replay_run(const struct ms_recording *recording, const struct ms_replay_
         result->host_memory = true;
     }
     tear_down(&replay);
-    result->elapsed_ns = ms_replay_now_ns() - start_ns;
+    result->elapsed_ns = ms_clock_ns() - start_ns;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "allocator/arenas/proxy.h"
+#include "allocator/base/clock.h"
 #include "report/replay/replay_state.h"
 #include "report/replay/replay_uses.h"
 
@@ -121,13 +122,13 @@ static void finish_work(struct ms_replay *replay)
 
 static uint64_t begin_timing(const struct ms_replay *replay)
 {
-    return replay->config->timed ? ms_replay_now_ns() : 0;
+    return replay->config->timed ? ms_clock_ns() : 0;
 }
 
 static void end_timing(struct ms_replay *replay, uint64_t start_ns)
 {
     if (replay->config->timed) {
-        replay->result->pool_ns += ms_replay_now_ns() - start_ns;
+        replay->result->pool_ns += ms_clock_ns() - start_ns;
         replay->result->pool_operations++;
     }
 }

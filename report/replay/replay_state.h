@@ -4,13 +4,9 @@
 #ifndef MEMSHIM_REPORT_REPLAY_REPLAY_STATE_H
 #define MEMSHIM_REPORT_REPLAY_REPLAY_STATE_H
 
-#include <time.h>
-
 #include "allocator/arenas/arena.h"
 #include "report/replay/replay.h"
 #include "report/replay/replay_oracle.h"
-
-#define MS_REPLAY_NS_PER_S UINT64_C(1000000000)
 
 /* Tensors inside arenas, and calls without a stream, work on a stream of their own. */
 #define MS_REPLAY_COMMON_STREAM (MS_RECORDED_STREAMS + 1)
@@ -42,14 +38,6 @@ struct ms_replay {
     uint64_t step_peak_bytes;              /* live, and charged beside, in this step */
     struct ms_replay_moved boundary_moved; /* when the warm-up was over */
 };
-
-static inline uint64_t ms_replay_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * MS_REPLAY_NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 /* Plays every operation, up to the first that fails. */
 void ms_replay_play(struct ms_replay *replay);

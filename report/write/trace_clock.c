@@ -4,10 +4,10 @@
 
 #include <fcntl.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S    UINT64_C(1000000000)
+#include "allocator/base/clock.h"
+
 #define BELIEVED_NS UINT64_C(1000000)   /* the counter, without asking the system again */
 #define MEASURED_NS UINT64_C(20000000)  /* at least, before a rate is believed: some ppm */
 #define RENEWED_NS  UINT64_C(500000000) /* after which the rate is measured anew */
@@ -36,14 +36,6 @@ static bool is_usable(void)
 #endif
 }
 
-static uint64_t system_ns(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 static void begin_measurement(struct ms_clock *clock)
 {
     clock->first_ticks = clock->ticks;
@@ -54,7 +46,7 @@ void ms_clock_init(struct ms_clock *clock)
 {
     *clock = (struct ms_clock){.usable = is_usable()};
     clock->ticks = ms_clock_ticks();
-    clock->ns = system_ns();
+    clock->ns = ms_clock_ns();
     begin_measurement(clock);
 }
 
@@ -87,7 +79,7 @@ uint64_t ms_clock_read_ns(struct ms_clock *clock)
     if (clock->usable) {
         clock->ticks = ms_clock_ticks();
     }
-    clock->ns = system_ns();
+    clock->ns = ms_clock_ns();
     if (clock->usable) {
         measure(clock);
     }

@@ -6,15 +6,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "allocator/base/checksum.h"
+#include "allocator/base/clock.h"
 #include "report/write/trace_folder.h"
 #include "report/write/writer_state.h"
 
 #define NEW_SUFFIX          ".new"
-#define NS_PER_S            UINT64_C(1000000000)
 #define DEFAULT_LIMIT_BYTES (UINT64_C(512) << 20)
 
 /* Texts of the beginning, too large for a small thread's stack. */
@@ -28,20 +27,12 @@ static void copy_text(char *to, size_t to_bytes, const char *from)
     snprintf(to, to_bytes, "%s", from ? from : "");
 }
 
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec now;
-
-    (void)clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 static uint64_t random_id(void)
 {
     uint64_t id = 0;
 
     if (getrandom(&id, sizeof(id), GRND_NONBLOCK) != sizeof(id)) {
-        id = clock_ns(CLOCK_REALTIME) * 0x9e3779b97f4a7c15u + (uint64_t)getpid();
+        id = ms_clock_unix_ns() * 0x9e3779b97f4a7c15u + (uint64_t)getpid();
     }
     return id ? id : 1;
 }
@@ -49,8 +40,8 @@ static uint64_t random_id(void)
 static void fill_header(struct ms_trace *trace, const struct ms_trace_process *process)
 {
     struct ms_file_header *header = trace->header;
-    const uint64_t now_unix_ns = clock_ns(CLOCK_REALTIME);
-    const uint64_t now_monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+    const uint64_t now_unix_ns = ms_clock_unix_ns();
+    const uint64_t now_monotonic_ns = ms_clock_ns();
     uint64_t age_ns = 0;
 
     /* A start that the monotonic clock cannot have seen is not believed. */

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "shim/tables/probe_codes.h"
 
 static int device_of(const struct ms_doctor_facts *facts, const char *name)
@@ -42,7 +43,7 @@ static void look_at(const struct ms_doctor_facts *facts, const char *name,
     if (!kept.trouble && !wrong && says != MS_PROBE_NO) {
         return;
     }
-    const time_t since = (time_t)(answer.when_ns / 1000000000);
+    const time_t since = (time_t)(answer.when_ns / (int64_t)MS_NS_PER_S);
     struct tm utc = {0};
     (void)gmtime_r(&since, &utc);
     (void)strftime(kept.since, sizeof(kept.since), "%Y-%m-%d %H:%M UTC", &utc);

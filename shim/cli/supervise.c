@@ -6,17 +6,19 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "allocator/base/clock.h"
 
 /* A launcher that ends a job often signals the process and then its whole group, so the same signal
  * reaches us twice at once. Torchrun takes a second SIGTERM for impatience and leaves its workers
  * behind: within this time a repetition is not passed on. */
-#define REPEAT_NS 200000000L
+#define REPEAT_NS 200000000u
 
 /* Those that stand for an error of our own, or that nobody can take. */
 static const int never_passed[] = {SIGKILL, SIGSTOP, SIGSEGV, SIGBUS,  SIGFPE,  SIGILL,
@@ -64,20 +66,15 @@ static int exec_result(int fd)
 
 struct passed {
     int signal;
-    struct timespec at;
+    uint64_t at_ns;
 };
 
 static bool is_repetition(struct passed *last, int signal)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    long since_ns =
-        (now.tv_sec - last->at.tv_sec) > 1
-            ? REPEAT_NS
-            : (now.tv_sec - last->at.tv_sec) * 1000000000L + now.tv_nsec - last->at.tv_nsec;
-    bool repetition = last->signal == signal && since_ns < REPEAT_NS;
+    const uint64_t now_ns = ms_clock_ns();
+    bool repetition = last->signal == signal && now_ns - last->at_ns < REPEAT_NS;
     last->signal = signal;
-    last->at = now;
+    last->at_ns = now_ns;
     return repetition;
 }
 

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NS_PER_S UINT64_C(1000000000)
+#include "allocator/base/clock.h"
 
 #define ENTER_SCREEN \
     "\033[?1049h\033[?25l\033[?7l" /* another page, no cursor, long lines are cut */
@@ -128,7 +128,8 @@ int ms_terminal_wait(uint64_t interval_ns)
 {
     struct pollfd ready[2] = {{.fd = terminal.signal_fd, .events = POLLIN},
                               {.fd = terminal.keys ? STDIN_FILENO : -1, .events = POLLIN}};
-    const struct timespec span = {(time_t)(interval_ns / NS_PER_S), (long)(interval_ns % NS_PER_S)};
+    const struct timespec span = {(time_t)(interval_ns / MS_NS_PER_S),
+                                  (long)(interval_ns % MS_NS_PER_S)};
     struct signalfd_siginfo info;
     if (ppoll(ready, 2, &span, NULL) <= 0) {
         return 0;

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "report/read/traces.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
@@ -15,7 +15,6 @@
 #include "shim/cli/terminal.h"
 #include "shim/cli/top.h"
 
-#define NS_PER_S  UINT64_C(1000000000)
 #define WHY_BYTES (PATH_MAX + 512)
 
 struct call {
@@ -94,7 +93,7 @@ static int parse(int argc, char **argv, struct call *call)
 {
     static const struct ms_cli_reader reader = {.option = take_option, .operand = take_target};
 
-    *call = (struct call){.interval_ns = 2 * NS_PER_S, .most_sites = 5};
+    *call = (struct call){.interval_ns = 2 * MS_NS_PER_S, .most_sites = 5};
 
     const int status = ms_cli_parse(MS_CLI_TOP, argc, argv, &reader, call);
 
@@ -176,7 +175,6 @@ static void add_sites(const struct call *call, struct ms_top_frame *frame)
 static bool make_frame(const struct call *call, const struct ms_buffer *found,
                        struct ms_top_frame *frame)
 {
-    struct timespec now = {0};
     *frame = (struct ms_top_frame){.count = ms_traces_count(found), .most_sites = call->most_sites};
     frame->processes = calloc(frame->count + 1, sizeof(*frame->processes));
     frame->sites = calloc(frame->count + 1, sizeof(*frame->sites));
@@ -192,8 +190,7 @@ static bool make_frame(const struct call *call, const struct ms_buffer *found,
     if (call->most_sites > 0 && call->prometheus == NULL) {
         add_sites(call, frame);
     }
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    frame->unix_ns = (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+    frame->unix_ns = ms_clock_unix_ns();
     if (frame->count > 0 && frame->processes[0].run_id[0] != '\0') {
         (void)snprintf(frame->target, sizeof(frame->target), "run %s", frame->processes[0].run_id);
     }

@@ -6,11 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/json.h"
 #include "allocator/base/units.h"
 #include "shim/cli/top.h"
-
-#define NS_PER_S UINT64_C(1000000000)
 
 /* --- numbers ---------------------------------------------------------------------------------- */
 
@@ -28,8 +27,8 @@ static void device_number(const struct memshim_stats *stats, size_t row, bool se
     }
     memcpy(&value, member, sizeof(value));
     if (ms_stat_table[row].unit == MS_STAT_NS && seconds) {
-        (void)snprintf(text, text_bytes, "%" PRIu64 ".%09" PRIu64, value / NS_PER_S,
-                       value % NS_PER_S);
+        (void)snprintf(text, text_bytes, "%" PRIu64 ".%09" PRIu64, value / MS_NS_PER_S,
+                       value % MS_NS_PER_S);
     } else {
         (void)snprintf(text, text_bytes, "%" PRIu64, value);
     }
@@ -232,7 +231,8 @@ static void add_process_sample(struct ms_buffer *out, const struct ms_top_proces
     ms_buffer_add(out, "{");
     add_identity(out, process);
     if (ms_process_stat_table[row].unit == MS_STAT_NS) {
-        ms_buffer_format(out, "} %" PRIu64 ".%09" PRIu64 "\n", value / NS_PER_S, value % NS_PER_S);
+        ms_buffer_format(out, "} %" PRIu64 ".%09" PRIu64 "\n", value / MS_NS_PER_S,
+                         value % MS_NS_PER_S);
     } else {
         ms_buffer_format(out, "} %" PRIu64 "\n", value);
     }

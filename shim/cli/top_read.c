@@ -6,20 +6,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "report/read/reader.h"
 #include "shim/cli/top.h"
-
-#define NS_PER_S UINT64_C(1000000000)
-
-static uint64_t unix_now_ns(void)
-{
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 const char *ms_top_state_name(enum ms_top_state state)
 {
@@ -145,7 +136,7 @@ static bool is_here(const char *host)
 static void set_state(const struct ms_reader *reader, struct ms_top_process *out)
 {
     const struct ms_file_header *header = &reader->header;
-    const uint64_t now = unix_now_ns();
+    const uint64_t now = ms_clock_unix_ns();
     if (header->state == MS_TRACE_CLOSED) {
         out->state = MS_TOP_ENDED;
         out->exit_known = header->exit_known != 0;

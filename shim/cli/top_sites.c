@@ -7,20 +7,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "allocator/base/clock.h"
 #include "report/model/model.h"
 #include "report/model/site_rows.h"
 #include "shim/cli/top.h"
 
-#define NS_PER_S  UINT64_C(1000000000)
 #define REST      15u  /* times as long as a reading took, before the next one */
 #define MOST_ROWS 500u /* sites are put together by line: more are not worth the names */
-
-static uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec now = {0};
-    (void)clock_gettime(clock, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 /* --- one reading ------------------------------------------------------------------------------ */
 
@@ -92,7 +85,7 @@ void ms_top_sites_read(const char *path, struct ms_top_sites *out)
     char why[PATH_MAX + 512];
     memset(out, 0, sizeof(*out));
     (void)snprintf(out->path, sizeof(out->path), "%s", path);
-    out->unix_ns = clock_ns(CLOCK_REALTIME);
+    out->unix_ns = ms_clock_unix_ns();
     struct ms_model *model = ms_model_new(path, why, sizeof(why));
     if (model == NULL) {
         return;
@@ -152,7 +145,7 @@ static const struct ms_top_sites *oldest(void)
 
 static void rest(uint64_t ns)
 {
-    const struct timespec span = {(time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S)};
+    const struct timespec span = {(time_t)(ns / MS_NS_PER_S), (long)(ns % MS_NS_PER_S)};
     (void)nanosleep(&span, NULL);
 }
 
@@ -170,9 +163,9 @@ static void *work(void *unused)
         const bool first = next->unix_ns == 0;
         (void)snprintf(path, sizeof(path), "%s", next->path);
         pthread_mutex_unlock(&lock);
-        const uint64_t begin_ns = clock_ns(CLOCK_MONOTONIC);
+        const uint64_t begin_ns = ms_clock_ns();
         ms_top_sites_read(path, &read);
-        const uint64_t took_ns = clock_ns(CLOCK_MONOTONIC) - begin_ns;
+        const uint64_t took_ns = ms_clock_ns() - begin_ns;
         pthread_mutex_lock(&lock);
         struct ms_top_sites *slot = slot_of(path);
         if (slot != NULL) {
@@ -184,7 +177,7 @@ static void *work(void *unused)
             ms_top_sites_free(&read);
         }
         /* A first look at each process soon, the others in peace. */
-        rest(first ? 0 : took_ns * REST + NS_PER_S);
+        rest(first ? 0 : took_ns * REST + MS_NS_PER_S);
     }
     return NULL;
 }

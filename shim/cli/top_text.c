@@ -4,11 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/plain.h"
 #include "allocator/base/units.h"
 #include "shim/cli/top.h"
-
-#define NS_PER_S UINT64_C(1000000000)
 
 static void add_head(const struct ms_top_frame *frame, struct ms_buffer *out)
 {
@@ -321,7 +320,7 @@ static void add_sites(const struct ms_top_frame *frame, size_t index,
                              ms_bytes_text(sites->live_bytes[device->index], bytes, sizeof(bytes)),
                              process->pid, (unsigned)device->index,
                              sites->sampled ? ", only what was sampled" : "");
-            if (age_ns > NS_PER_S) {
+            if (age_ns > MS_NS_PER_S) {
                 ms_buffer_format(out, " (%s ago)", ms_duration_text(age_ns, age, sizeof(age)));
             }
             ms_buffer_add(out, "\n");

@@ -9,8 +9,7 @@
  */
 #include "shim/policy/heat.h"
 
-#include <time.h>
-
+#include "allocator/base/clock.h"
 #include "shim/device/device.h"
 #include "shim/device/reach.h"
 #include "shim/policy/parameters.h"
@@ -102,10 +101,7 @@ static inline void enter(_Atomic uint64_t *entry, uint64_t addr, uint64_t when)
 /* Each window has a number: it changes with every step and with time. */
 static uint16_t window_now(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    uint64_t ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-    uint64_t now = ns / WINDOW_NS + ms_steps_recorded();
+    uint64_t now = ms_clock_coarse_ns() / WINDOW_NS + ms_steps_recorded();
     if (atomic_load_explicit(&window, memory_order_relaxed) != now &&
         atomic_exchange_explicit(&window, now, memory_order_relaxed) != now) {
         atomic_store_explicit(&recorded_in_window, 0, memory_order_relaxed);

@@ -12,7 +12,6 @@
 #include "shim/policy/spill.h"
 
 #include <pthread.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "allocator/base/arithmetic.h"
@@ -30,7 +29,7 @@
 /* What is queued has to drain also where nobody waits for frees (MEMSHIM_WAIT_MS=0). */
 #define HALT_LEAST_NS 50000000000u
 
-#define STRETCH_NS         1000000000u
+#define STRETCH_NS         MS_NS_PER_S
 #define STRETCH_LONGEST_NS 60000000000u
 #define CHECKS_A_SAMPLE    8u
 #define WORTH_PART         8u /* a standstill is worth it for so much of what is on the host */

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "shim/device/device.h"
 #include "shim/device/statistics.h"
@@ -17,23 +18,13 @@
 #include "shim/tables/options.h"
 #include "shim/tables/stats.h"
 
-#define NS_PER_S UINT64_C(1000000000)
-
 /* So long after its begin a program that tells its steps has told one. */
-#define NO_STEP_NS (60 * NS_PER_S)
+#define NO_STEP_NS (60 * MS_NS_PER_S)
 
 MS_HOT_DATA _Atomic bool ms_status_on;
 static _Atomic int32_t rank = -1; /* -1: unknown */
 static _Atomic uint64_t
     due_ns; /* CLOCK_MONOTONIC; with steps: when it is said that there are none */
-
-/* Some ns: it is read at every allocation. */
-static uint64_t coarse_ns(void)
-{
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 void ms_status_begin(void)
 {
@@ -44,8 +35,8 @@ void ms_status_begin(void)
     }
     ms_identity_ranks(environ, &ranks);
     atomic_store(&rank, ranks.rank);
-    atomic_store(&due_ns,
-                 coarse_ns() + (options->status_steps != 0 ? NO_STEP_NS : options->status_ns));
+    atomic_store(&due_ns, ms_clock_coarse_ns() +
+                              (options->status_steps != 0 ? NO_STEP_NS : options->status_ns));
     atomic_store(&ms_status_on, true);
 }
 
@@ -105,7 +96,7 @@ static void say_no_steps(void)
 
 void ms_status_check_due(void)
 {
-    const uint64_t now = coarse_ns();
+    const uint64_t now = ms_clock_coarse_ns();
     const uint64_t period_ns = ms_options()->status_ns;
     uint64_t due = atomic_load_explicit(&due_ns, memory_order_relaxed);
     if (now < due || ms_process_inert()) {

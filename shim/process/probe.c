@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/slab.h"
 #include "shim/process/command.h"
 #include "shim/process/log.h"
@@ -131,9 +132,7 @@ static int run_twice(const char *name, const char *argument, struct texts *texts
 
 static int64_t now_ns(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return (int64_t)ms_clock_unix_ns();
 }
 
 /* Whether an answer that is there still counts. Of an unknown, what was found out while this
@@ -145,7 +144,7 @@ static bool counts(const struct ms_remembered_answer *answer, int64_t asked_ns)
     case MS_PROBE_YES:
         return true;
     case MS_PROBE_NO:
-        return age_ns >= 0 && age_ns < MS_REMEMBERED_NO_LASTS_S * 1000000000LL;
+        return age_ns >= 0 && age_ns < MS_REMEMBERED_NO_LASTS_S * (int64_t)MS_NS_PER_S;
     default:
         return answer->when_ns >= asked_ns && age_ns >= 0;
     }

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/lock.h"
 #include "allocator/base/units.h"
 #include "shim/process/hot.h"
@@ -116,13 +116,6 @@ static void hand_over_early(ms_trace_t *open)
 /* --- Opening -----------------------------------------------------------------------------------
  */
 
-static uint64_t unix_ns(void)
-{
-    struct timespec now = {0};
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static ms_trace_t *open_trace(void)
 {
     const struct ms_options *options = ms_options();
@@ -144,7 +137,7 @@ static ms_trace_t *open_trace(void)
                     .rank = self->ranks.rank,
                     .local_rank = self->ranks.local_rank,
                     .world_size = self->ranks.world_size,
-                    .start_unix_ns = unix_ns()}};
+                    .start_unix_ns = ms_clock_unix_ns()}};
     return ms_trace_open(&config, texts.note, sizeof(texts.note));
 }
 
