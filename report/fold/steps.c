@@ -11,6 +11,9 @@
 #define MOST_TIMES   4096u /* of steps that are kept */
 #define LEAKED_PARTS 8u    /* of what a call made, if more than one in so many stays */
 
+/* With fewer steps, a model that is called for the first time may be a part of training. */
+#define FEWEST_STEPS 2u
+
 /* When something happened again and again: all times, or one in `every`. */
 struct times {
     struct ms_buffer at; /* uint64_t */
@@ -430,20 +433,25 @@ static bool leaks(const struct ms_steps *steps, const ms_site_table_t *table, ui
 /* A call that nothing is kept of for a backward is an evaluation's, but for a part of the step
  * itself (a teacher, a generator): that runs in every step, and its results outlive a pass; or what
  * was computed is kept. Of what was captured, no lifetime is known. */
+static bool evaluates(const ms_steps_t *steps, const ms_site_table_t *table,
+                      const struct ms_recurrence *found, uint32_t caller, uint64_t gaps)
+{
+    const uint64_t rounds = found->known ? found->count : found->passes;
+    const bool every_step = 10 * gaps >= 9 * rounds;
+
+    return fate_of(steps, table, caller, true, MS_LIFETIME_BACKWARD) == 0 &&
+           fate_of(steps, table, caller, true, MS_LIFETIME_CAPTURED) == 0 &&
+           !(every_step && (fate_of(steps, table, caller, true, MS_LIFETIME_CROSSED) > 0 ||
+                            leaks(steps, table, caller)));
+}
+
 static uint64_t evaluating(const ms_steps_t *steps, const ms_site_table_t *table,
                            const struct ms_recurrence *found)
 {
     uint64_t calls = 0;
 
     for (uint32_t i = 0; i < steps->call_count; i++) {
-        const struct call *call = &steps->calls[i];
-        const uint64_t rounds = found->known ? found->count : found->passes;
-        const bool every_step = 10 * call->gaps >= 9 * rounds;
-
-        if (fate_of(steps, table, call->caller, true, MS_LIFETIME_BACKWARD) == 0 &&
-            fate_of(steps, table, call->caller, true, MS_LIFETIME_CAPTURED) == 0 &&
-            !(every_step && (fate_of(steps, table, call->caller, true, MS_LIFETIME_CROSSED) > 0 ||
-                             leaks(steps, table, call->caller)))) {
+        if (evaluates(steps, table, found, steps->calls[i].caller, steps->calls[i].gaps)) {
             calls |= UINT64_C(1) << i;
         }
     }
@@ -463,6 +471,49 @@ static void find_evaluations(const ms_steps_t *steps, const ms_site_table_t *tab
     for (uint32_t i = 0; i < steps->call_count; i++) {
         found->evaluation_batches += calls >> i & 1 ? steps->calls[i].batches : 0;
     }
+}
+
+/* The same line of the same function, however it was reached. */
+static bool same_place(const struct ms_python_definition *a, const struct ms_python_definition *b)
+{
+    return a && b && a->code == b->code && a->instruction == b->instruction;
+}
+
+bool ms_steps_trains(const ms_steps_t *steps, const ms_site_table_t *table,
+                     const ms_definitions_t *definitions, uint32_t site)
+{
+    const struct ms_doings *is = ms_landmarks_of(steps->landmarks, site);
+    const struct ms_python_definition *place = ms_definitions_python(definitions, is->caller);
+
+    if (is->doing != MS_DOING_FORWARD || is->caller == 0) {
+        return true;
+    }
+    for (uint32_t i = 0; i < steps->call_count; i++) {
+        const uint32_t other = steps->calls[i].caller;
+
+        if (same_place(place, ms_definitions_python(definitions, other)) &&
+            fate_of(steps, table, other, true, MS_LIFETIME_BACKWARD) > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ms_steps_evaluates(const ms_steps_t *steps, const ms_site_table_t *table,
+                        const ms_definitions_t *definitions, const struct ms_recurrence *found,
+                        uint32_t site)
+{
+    const uint32_t caller = ms_landmarks_of(steps->landmarks, site)->caller;
+    uint64_t gaps = 0;
+
+    if (!found->known || found->count < FEWEST_STEPS ||
+        ms_steps_trains(steps, table, definitions, site)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < steps->call_count; i++) {
+        gaps += steps->calls[i].caller == caller ? steps->calls[i].gaps : 0;
+    }
+    return evaluates(steps, table, found, caller, gaps);
 }
 
 void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const char *missing,

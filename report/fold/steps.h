@@ -58,4 +58,14 @@ struct ms_recurrence {
 void ms_steps_judge(const ms_steps_t *steps, const ms_site_table_t *table, const char *missing,
                     struct ms_recurrence *found);
 
+/* Whether what that site asks for may be for a backward pass: false in a call of a model, where
+ * none ever came of calls from that line. */
+bool ms_steps_trains(const ms_steps_t *steps, const ms_site_table_t *table,
+                     const ms_definitions_t *definitions, uint32_t site);
+
+/* Not so, and the run has trained for a while: it is an evaluation. found: of ms_steps_judge. */
+bool ms_steps_evaluates(const ms_steps_t *steps, const ms_site_table_t *table,
+                        const ms_definitions_t *definitions, const struct ms_recurrence *found,
+                        uint32_t site);
+
 #endif

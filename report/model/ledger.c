@@ -91,16 +91,32 @@ static void add_live(struct list *list, const struct ms_counters *counters,
 }
 
 /* Of live bytes. Chunks on the host are told by their size, which is all that is known where some
- * of them hold nothing; live bytes that no chunk on the device can hold are there in any case. */
-static uint64_t on_host(const struct ms_counters *counters, uint64_t live)
+ * of them hold nothing: what was moved there and not back bounds it. Live bytes that no chunk on
+ * the device can hold are there in any case. */
+static uint64_t on_host(const struct ms_counters *counters, uint64_t live, uint64_t moved)
 {
-    const uint64_t chunks = smaller(counters->host_chunk_bytes, live);
-    const uint64_t least = chunks > 0 ? minus(live, ms_counters_reserved(counters)) : 0;
+    const uint64_t held = smaller(counters->host_chunk_bytes, live);
+    const uint64_t chunks = smaller(held, moved);
+    const uint64_t least = held > 0 ? minus(live, ms_counters_reserved(counters)) : 0;
 
     return chunks > least ? chunks : least;
 }
 
-static void add_charged(struct list *list, const struct ms_counters *counters)
+/* Of live bytes, those that the driver served: it has them elsewhere. */
+static uint64_t forwarded_live(const struct ms_counters *counters)
+{
+    return driver_is_ground(counters)
+               ? 0
+               : smaller(counters->forwarded_block_bytes, ms_counters_live(counters));
+}
+
+uint64_t ms_ledger_least_on_host(const struct ms_counters *counters)
+{
+    return on_host(counters, ms_counters_live(counters) - forwarded_live(counters), 0);
+}
+
+static void add_charged(struct list *list, const struct ms_counters *counters,
+                        const struct ms_survey_moment *moment)
 {
     const struct ms_ledger_row holes = {.name = "holes",
                                         .what = "reserved by the pool, not live",
@@ -125,9 +141,9 @@ static void add_charged(struct list *list, const struct ms_counters *counters)
 
     const uint64_t live = ms_counters_live(counters);
     const uint64_t reserved = ms_counters_reserved(counters);
-    const uint64_t below =
-        driver_is_ground(counters) ? 0 : smaller(counters->forwarded_block_bytes, live);
-    const uint64_t away = on_host(counters, live - below);
+    const uint64_t below = forwarded_live(counters);
+    const uint64_t away =
+        on_host(counters, live - below, moment ? moment->moved_bytes : UINT64_MAX);
 
     add(list, forwarded, below);
     add(list, host, away);
@@ -239,7 +255,7 @@ static size_t fill(const struct ms_counters *counters, const struct seen *seen,
     struct list list = {rows, 0};
 
     add_live(&list, counters, moment);
-    add_charged(&list, counters);
+    add_charged(&list, counters, moment);
     if (seen->known) {
         add_others(&list, seen);
     }

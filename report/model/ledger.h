@@ -50,6 +50,9 @@ size_t ms_ledger_at_peak(const struct ms_model *model, int device,
 size_t ms_ledger_at_oom(const struct ms_model *model, size_t oom,
                         struct ms_ledger_row rows[MS_LEDGER_ROWS]);
 
+/* Live bytes that no chunk on the device could hold, where there are chunks on the host. */
+uint64_t ms_ledger_least_on_host(const struct ms_counters *counters);
+
 /* The survey's moments of these; null where it has none. */
 const struct ms_survey_moment *ms_ledger_peak_moment(const struct ms_model *model, int device);
 const struct ms_survey_moment *ms_ledger_oom_moment(const struct ms_model *model, size_t oom);

@@ -591,6 +591,14 @@ static void finish_steps(struct replay *replay)
 
     ms_site_table_finish(model->sites, &end);
     ms_steps_judge(replay->digest.steps, model->sites, missing_of(model), &model->recurrence);
+    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
+        struct ms_model_oom *oom = ms_model_oom_at(model, i);
+
+        oom->training = ms_steps_trains(replay->digest.steps, model->sites, model->definitions,
+                                        oom->record.state.site);
+        oom->evaluating = ms_steps_evaluates(replay->digest.steps, model->sites, model->definitions,
+                                             &model->recurrence, oom->record.state.site);
+    }
     ms_steps_delete(replay->digest.steps);
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
         model->made_state_bytes[i] =

@@ -41,6 +41,8 @@ struct ms_model_oom {
     enum ms_verdict verdict;
     uint64_t short_bytes;
     bool recovered;
+    bool training;   /* it was asked for where a backward pass follows, or that is not known */
+    bool evaluating; /* it was asked for in an evaluation */
 };
 
 struct ms_model_threshold {

@@ -83,6 +83,15 @@ static void note_pins(struct pass *pass, const struct ms_sampler *sampler, uint6
     }
 }
 
+static void note_torch(struct ms_sampler *sampler)
+{
+    const struct ms_counters *now = &sampler->sums.now;
+    uint64_t *most = &sampler->to->most_torch_bytes;
+
+    *most =
+        now->arena_bytes + now->proxy_bytes > *most ? now->arena_bytes + now->proxy_bytes : *most;
+}
+
 static void take_event(struct pass *pass, const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_sampler *sampler = sampler_of(pass, event->device);
@@ -129,6 +138,7 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
         break;
     }
     ms_aggregate_apply(&sampler->sums, event, time_ns);
+    note_torch(sampler);
 }
 
 static void take_bases(struct pass *pass)

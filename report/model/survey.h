@@ -60,7 +60,9 @@ struct ms_survey_moment {
     enum ms_moment_kind kind;
     uint64_t time_ns;
     uint64_t live_bytes;
-    size_t oom; /* MS_MOMENT_OOM: ms_model_oom_at */
+    uint64_t moved_bytes; /* to the host and not back, what died there among it; UINT64_MAX: not
+                             known */
+    size_t oom;           /* MS_MOMENT_OOM: ms_model_oom_at */
     uint64_t kind_bytes[MS_KIND_COUNT];
     uint32_t backward_site;            /* the Python that called autograd last; 0: not seen */
     size_t first, count;               /* of its holdings, the largest first */
@@ -154,6 +156,7 @@ struct ms_survey_device {
     size_t temporary_count;
     uint64_t temporary_allocations, temporary_bytes; /* of all sites */
     uint64_t most_waiting_bytes, most_waiting_ns;    /* of all buckets, and when that was first */
+    uint64_t most_torch_bytes; /* what PyTorch ever held in segments or pages; 0: not known */
     /* Most live bytes before the first step began, and from then on. 0: not known, or nothing was.
      */
     uint64_t most_before_steps_bytes, most_in_steps_bytes;

@@ -97,6 +97,7 @@ void ms_sampler_moment(struct ms_sampler *sampler, enum ms_moment_kind kind, uin
                                             .time_ns = time_ns,
                                             .live_bytes = sampler->live_bytes,
                                             .backward_site = sampler->rounds->backward_site,
+                                            .moved_bytes = ms_sampler_moved(sampler),
                                             .oom = oom};
         memcpy(moment->kind_bytes, sampler->kind_bytes, sizeof(moment->kind_bytes));
         add_holdings(sampler, moment, false);
@@ -156,7 +157,8 @@ static void close_slice(struct ms_sampler *sampler)
     if (moment) {
         *moment = (struct ms_survey_moment){.kind = MS_MOMENT_HIGH,
                                             .time_ns = sampler->slice_ns,
-                                            .live_bytes = sampler->slice_bytes};
+                                            .live_bytes = sampler->slice_bytes,
+                                            .moved_bytes = sampler->slice_moved_bytes};
         memcpy(moment->kind_bytes, bucket->highest_bytes, sizeof(moment->kind_bytes));
         add_holdings(sampler, moment, true);
     }
@@ -167,6 +169,7 @@ static void open_slice(struct ms_sampler *sampler, uint64_t time_ns)
     sampler->slice = sampler->bucket / SLICE_BUCKETS;
     sampler->slice_bytes = sampler->live_bytes;
     sampler->slice_ns = time_ns;
+    sampler->slice_moved_bytes = ms_sampler_moved(sampler);
     sampler->epoch++;
 }
 

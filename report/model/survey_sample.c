@@ -132,6 +132,7 @@ static void note_rise(struct ms_sampler *sampler, uint64_t time_ns)
     if (sampler->live_bytes > sampler->slice_bytes) {
         sampler->slice_bytes = sampler->live_bytes;
         sampler->slice_ns = time_ns;
+        sampler->slice_moved_bytes = ms_sampler_moved(sampler);
         sampler->epoch++;
     }
 }

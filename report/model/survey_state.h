@@ -48,7 +48,7 @@ struct ms_sampler {
     /* The bucket of time that is open, and the slice. */
     uint32_t bucket, slice;
     uint64_t highest_bytes; /* in the bucket */
-    uint64_t slice_bytes, slice_ns;
+    uint64_t slice_bytes, slice_ns, slice_moved_bytes;
     uint64_t epoch;
     bool rising;           /* live bytes have not fallen since they were the bucket's highest */
     bool risen;            /* nor since headroom was looked at */
@@ -72,6 +72,16 @@ struct ms_sampler {
 static inline uint32_t ms_sampler_next(const struct ms_sampler *sampler, uint32_t site)
 {
     return ms_site_table_after(sampler->model->sites, sampler->device, site);
+}
+
+/* Live memory that went to the host and did not come back, as far as the records tell. */
+static inline uint64_t ms_sampler_moved(const struct ms_sampler *sampler)
+{
+    const struct ms_aggregate *sums = &sampler->sums;
+    const uint64_t moved =
+        sums->spilled_bytes > sums->promoted_bytes ? sums->spilled_bytes - sums->promoted_bytes : 0;
+
+    return sums->events == 0 && sampler->model->digest_events > 0 ? UINT64_MAX : moved;
 }
 
 /* ---- survey_sample.c: what is live, and whose ---- */

@@ -240,7 +240,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     judgement->verdict =
         ms_verdict_parts(&at->record.state, &judgement->short_bytes, judgement->what,
                          sizeof(judgement->what), judgement->why, sizeof(judgement->why));
-    if (model->survey && at == ms_model_fatal_oom(model) &&
+    if (model->survey && at == ms_model_fatal_oom(model) && at->training &&
         (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP)) {
         judgement->fitting_factor = model->survey->devices[at->device].headroom.fitting_factor;
     }

@@ -168,9 +168,13 @@ uint64_t ms_what_if_torch_bytes(const struct ms_model *model, int device)
 {
     const struct ms_counters *counters = counters_of(model, device);
 
-    return model->devices[device].sums.tensor_allocations > 0
-               ? counters->arena_bytes + counters->proxy_bytes
-               : 0;
+    const uint64_t then = counters->arena_bytes + counters->proxy_bytes;
+    const uint64_t most = model->survey ? model->survey->devices[device].most_torch_bytes : 0;
+
+    if (model->devices[device].sums.tensor_allocations == 0) {
+        return 0;
+    }
+    return most > then ? most : then;
 }
 
 uint64_t ms_what_if_alone_bytes(const struct ms_model *model, int device)

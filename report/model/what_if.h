@@ -54,9 +54,10 @@ void ms_what_if_expect(struct ms_model *model, uint64_t most_operations);
  * bound of its time. */
 void ms_what_if_try(struct ms_model *model, uint64_t most_operations);
 
-/* What PyTorch held reserved, in its segments or pages, when live bytes of the device peaked, or at
- * the out-of-memory that ended the run: an upper bound of what it would have needed alone, since
- * what was taken out of its holes is among it. 0: not known. */
+/* The most that PyTorch ever held reserved, in its segments or pages; where that is not known, when
+ * live bytes of the device peaked, or at the out-of-memory that ended the run: an upper bound of
+ * what it would have needed alone, since what was taken out of its holes is among it. 0: not known.
+ */
 uint64_t ms_what_if_torch_bytes(const struct ms_model *model, int device);
 
 /* The same beside what was live then and is none of PyTorch's: the program's own blocks. */

@@ -424,6 +424,7 @@ static void add_oom(struct ms_json *json, const struct ms_model *model, size_t i
     ms_json_text(json, "verdict", ms_verdict_name(judgement.verdict));
     ms_json_text(json, "sentence", sentence);
     ms_json_count(json, "largest_free_bytes", oom->record.state.largest_free_bytes);
+    ms_json_flag(json, "evaluating", oom->evaluating);
     ms_json_flag(json, "recovered", oom->recovered);
     ms_json_flag(json, "judged", index == ms_judged_fatal(model));
     ms_json_count(json, "waiting_bytes", oom->record.state.pending_bytes);

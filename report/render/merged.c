@@ -343,22 +343,42 @@ static const struct ms_rank *fullest(const struct ms_merged *merged)
     return most;
 }
 
+/* Of the only process there is. */
+static void add_lone_headline(const struct ms_rank *rank, bool failed, struct ms_buffer *out)
+{
+    add_name(rank, out);
+    ms_buffer_add(out, rank->died_of_oom ? " ran out of memory"
+                       : rank->ooms > 0  ? " ran out of memory, and recovered"
+                                         : " did not run out of memory");
+    if (failed && !rank->died_of_oom) {
+        ms_buffer_add(out, " (");
+        add_status(rank, out);
+        ms_buffer_add(out, ")");
+    }
+}
+
 /* "1 of 2 processes ran out of memory; rank 1 died first" */
 static void add_headline(const struct ms_merged *merged, struct ms_buffer *out)
 {
     const struct ms_rank *dead = ms_merged_first_dead(merged);
     const struct ms_rank *shown = dead ? dead : fullest(merged);
     size_t died = 0;
+    uint64_t ooms = 0;
 
+    if (rank_count(merged) == 1) {
+        add_lone_headline(shown, dead != NULL, out);
+        return;
+    }
     for (size_t i = 0; i < rank_count(merged); i++) {
         died += rank_at(merged, i)->died_of_oom;
+        ooms += rank_at(merged, i)->ooms;
     }
     if (died > 0) {
-        ms_buffer_format(out, "%zu of %zu process%s ran out of memory; ", died, rank_count(merged),
-                         rank_count(merged) == 1 ? "" : "es");
+        ms_buffer_format(out, "%zu of %zu processes ran out of memory; ", died, rank_count(merged));
     } else {
-        ms_buffer_format(out, "No process ran out of memory%s; ",
-                         dead ? " for good" : ", and none failed");
+        ms_buffer_format(out, "No process %s memory%s; ",
+                         ooms > 0 ? "was ended by a lack of" : "ran out of",
+                         dead ? "" : ", and none failed");
     }
     if (shown) {
         add_name(shown, out);

@@ -83,6 +83,8 @@ static inline size_t ms_moved_line_count(const struct ms_buffer *lines)
 /* report.txt: what moved to host memory and back on the device, what that cost, and whose it was.
  */
 void ms_text_add_spill(struct ms_buffer *out, const struct ms_model *model, int device);
+void ms_text_add_host(struct ms_buffer *out, const struct ms_model *model, int device,
+                      const struct ms_counters *counters); /* of the moment in question */
 
 /* report.txt: who held most at the device's peak. */
 void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int device);

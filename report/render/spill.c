@@ -126,3 +126,24 @@ void ms_text_add_spill(struct ms_buffer *out, const struct ms_model *model, int 
     }
     ms_moved_lines_free(&lines);
 }
+
+/* In the answer: nobody sees elsewhere why a run was slow. */
+void ms_text_add_host(struct ms_buffer *out, const struct ms_model *model, int device,
+                      const struct ms_counters *counters)
+{
+    const struct ms_aggregate *sums = &model->devices[device].sums;
+    const uint64_t there = ms_ledger_least_on_host(counters);
+
+    if (sums->spilled_bytes > 0) {
+        ms_buffer_format(out,
+                         "  spill  the device ran short: %s moved to host memory, %s back; its "
+                         "work waited %s for that\n",
+                         MS_BYTES(sums->spilled_bytes), MS_BYTES(sums->promoted_bytes),
+                         MS_DURATION(sums->held_ns));
+    } else if (there > 0) {
+        ms_buffer_format(out,
+                         "  host   at least %s of what was live lay in host memory then: work on "
+                         "it is slow\n",
+                         MS_BYTES(there));
+    }
+}

@@ -106,8 +106,10 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
                      MS_BYTES(sums->peak_charged.charged_bytes));
     ms_buffer_add(out, "  ");
     ms_text_add_fragmentation(out, sums);
-    ms_buffer_format(out, "\n  allocations %s, frees %s, refused %s\n", MS_COUNT(sums->allocations),
-                     MS_COUNT(sums->frees), MS_COUNT(sums->failed_allocations));
+    ms_buffer_format(out, "\n  %sallocations %s, frees %s, refused %s\n",
+                     sums->tensor_allocations > 0 ? "beside tensors: " : "",
+                     MS_COUNT(sums->allocations), MS_COUNT(sums->frees),
+                     MS_COUNT(sums->failed_allocations));
     if (sums->tensor_allocations > 0) {
         ms_buffer_format(out, "  tensors seen: %s born, %s died, at most %s live at once\n",
                          MS_COUNT(sums->tensor_allocations), MS_COUNT(sums->tensor_frees),

@@ -168,24 +168,9 @@ static void add_torch(const struct ms_model *model, int device, struct ms_buffer
 
     if (bytes > 0) {
         ms_buffer_format(out,
-                         "  torch  PyTorch held %s in its segments for this: alone it would "
+                         "  torch  PyTorch held at most %s in its segments: alone it would "
                          "have needed that at most\n",
                          MS_BYTES(bytes));
-    }
-}
-
-/* ---- what moved ---- */
-
-static void add_spilled(const struct ms_model *model, int device, struct ms_buffer *out)
-{
-    const struct ms_aggregate *sums = &model->devices[device].sums;
-
-    if (sums->spilled_bytes > 0) {
-        ms_buffer_format(out,
-                         "  spill  the device ran short: %s moved to host memory, %s back; its "
-                         "work waited %s for that\n",
-                         MS_BYTES(sums->spilled_bytes), MS_BYTES(sums->promoted_bytes),
-                         MS_DURATION(sums->held_ns));
     }
 }
 
@@ -215,7 +200,7 @@ static const char *advice_on_holes(uint64_t pinned_by)
     }
 }
 
-static const char *advice(const struct ms_judgement *judgement, uint64_t pinned_by)
+static const char *advice(const struct ms_judgement *judgement, const struct ms_model_oom *oom)
 {
     switch (judgement->verdict) {
     case MS_VERDICT_CAP:
@@ -224,7 +209,7 @@ static const char *advice(const struct ms_judgement *judgement, uint64_t pinned_
                      "PYTORCH_ALLOC_CONF)"
                    : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT, by at least what was short";
     case MS_VERDICT_FRAGMENTATION:
-        return advice_on_holes(pinned_by);
+        return advice_on_holes(oom->record.state.pinned_by);
     case MS_VERDICT_OTHER_PROCESS:
         return "end the other processes, or take another device";
     case MS_VERDICT_SPILL_LIMIT:
@@ -239,7 +224,10 @@ static const char *advice(const struct ms_judgement *judgement, uint64_t pinned_
         return "look for what keeps that line's results: a list, a metric or a cache of tensors; "
                "keep numbers of them (.item()), or detached copies on the host";
     default:
-        return "a smaller batch or shape, or a larger device: by at least what was short";
+        return oom->evaluating ? "a smaller batch in the evaluation, which keeps nothing for a "
+                                 "backward pass under torch.no_grad(); or a larger device"
+                               : "a smaller batch or shape, or a larger device: by at least what "
+                                 "was short";
     }
 }
 
@@ -318,7 +306,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     struct ms_judgement judgement;
 
     ms_judge(model, index, &judgement);
-    ms_buffer_add(out, "OUT OF MEMORY ");
+    ms_buffer_add(out, oom->evaluating ? "OUT OF MEMORY in an evaluation, " : "OUT OF MEMORY ");
     if (judgement.step > 0) {
         ms_buffer_format(out, "at step %s, ", MS_COUNT(judgement.step));
     }
@@ -338,13 +326,13 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     }
     ms_text_add_holders(out, model, device, ms_ledger_oom_moment(model, index), rows,
                         ms_ledger_at_oom(model, index, rows));
-    ms_buffer_format(out, "  next   %s\n", advice(&judgement, oom->record.state.pinned_by));
+    ms_text_add_host(out, model, device, &oom->record.counters);
+    ms_buffer_format(out, "  next   %s\n", advice(&judgement, oom));
     add_first_step(&judgement, out);
     if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
         add_pins(model, device, out);
     }
     add_else(model, &judgement, out);
-    add_spilled(model, device, out);
     ms_what_if_text(out, model);
     add_torch(model, device, out);
 }
@@ -414,7 +402,7 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
     add_ooms(model, out);
     ms_text_add_holders(out, model, device, ms_ledger_peak_moment(model, device), rows,
                         ms_ledger_at_peak(model, device, rows));
-    add_spilled(model, device, out);
+    ms_text_add_host(out, model, device, ms_aggregate_at_peak(sums));
     add_loading(model, device, out);
     add_headroom(model, device, out);
     add_torch(model, device, out);

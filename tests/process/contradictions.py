@@ -430,7 +430,8 @@ def of_run(report: Json, text: str) -> Iterator[str]:
             yield f"{folder} died of memory by its rank, or by itself, not by both"
         yield from (f"{folder}: {found}" for found in of_process(processes[folder]))
     dead = sum(rank["died_of_oom"] for rank in ranks.values())
-    if dead and f"\n{dead} of {len(ranks)} process" not in text:
+    alone = dead == len(ranks) == 1 and " ran out of memory:\n" in text
+    if dead and not alone and f"\n{dead} of {len(ranks)} processes" not in text:
         yield f"{dead} of {len(ranks)} processes ran out of memory, report.txt says otherwise"
     yield from of_shares(text)
 

@@ -104,6 +104,23 @@ Test(merged, ranks_in_order_the_first_dead_and_the_outlier)
     ms_merged_free(&merged);
 }
 
+Test(merged, one_process_alone_is_not_counted)
+{
+    struct ms_merged merged;
+    struct ms_buffer out = {0};
+
+    folder = synthetic_folder();
+    rank(0, 10 * GIB, 1);
+    merge(&merged);
+    ms_merged_text(&merged, &out);
+    *(char *)ms_buffer_extend(&out, 1) = '\0';
+    cr_assert_not_null(strstr(out.at, "\nrank 0 ran out of memory:\nOUT OF MEMORY after"), "%s",
+                       out.at);
+    cr_assert_null(strstr(out.at, "died first"));
+    ms_buffer_free(&out);
+    ms_merged_free(&merged);
+}
+
 Test(merged, a_run_that_went_well)
 {
     struct ms_merged merged;

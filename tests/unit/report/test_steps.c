@@ -289,3 +289,30 @@ Test(steps, a_trace_that_is_not_whole_says_why)
     cr_assert_not(found.known || found.whole || found.evaluations_known);
     cr_assert_str_eq(found.why, "its beginning is gone");
 }
+
+/* What a model is called for where no backward pass ever came is an evaluation, once a few steps
+ * have told what training is. */
+Test(steps, an_evaluation_is_told_from_training)
+{
+    struct ms_recurrence found;
+
+    for (int step = 0; step < 3; step++) {
+        const uint64_t saved = loop_born(&loop, LOOP_FORWARD, BYTES);
+
+        loop_moment(&loop, LOOP_BACKWARD, BYTES);
+        loop_died(&loop, saved, BYTES);
+        loop_moment(&loop, LOOP_UPDATE, BYTES);
+    }
+    found = loop_end(&loop);
+    cr_assert(found.known);
+    cr_expect(
+        ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, LOOP_EVALUATION));
+    cr_expect_not(
+        ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, LOOP_FORWARD));
+    cr_expect_not(ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, LOOP_INPUT));
+    cr_expect_not(ms_steps_trains(loop.steps, loop.table, loop.definitions, LOOP_EVALUATION));
+    cr_expect(ms_steps_trains(loop.steps, loop.table, loop.definitions, LOOP_BACKWARD));
+    found.count = 1;
+    cr_expect_not(
+        ms_steps_evaluates(loop.steps, loop.table, loop.definitions, &found, LOOP_EVALUATION));
+}

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "report/model/ledger.h"
 #include "report/model/model.h"
 #include "synthetic.h"
 
@@ -452,6 +453,55 @@ Test(survey, sums_alone_have_no_addresses)
 
     cr_expect_eq(device->segment_count, 0);
     cr_expect_null(device->pins);
+}
+
+/* ---- the host ---- */
+
+static uint64_t on_host(void)
+{
+    struct ms_ledger_row rows[MS_LEDGER_ROWS];
+    const size_t count = ms_ledger_at_peak(model, 0, rows);
+
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(rows[i].name, "on_host") == 0) {
+            return rows[i].bytes;
+        }
+    }
+    return 0;
+}
+
+/* Host memory may stand behind a hole: no live byte lies there. */
+Test(survey, what_is_set_aside_on_the_host_is_not_live_there)
+{
+    lay_out();
+    survey(MS_SURVEY_SUMS);
+    cr_expect_eq(on_host(), 0);
+}
+
+Test(survey, what_moved_to_the_host_is)
+{
+    emit((struct ms_event){.kind = MS_EVENT_SPILL, .addr = BASE + 6 * CHUNK, .bytes = CHUNK / 2});
+    lay_out();
+    survey(MS_SURVEY_SUMS);
+    cr_expect_eq(on_host(), CHUNK / 2);
+}
+
+/* What PyTorch alone would have needed is what it ever held, whenever that was. */
+Test(survey, what_torch_held_is_the_most_of_the_run)
+{
+    lay_out();
+    for (uint64_t id = 2; id <= 4; id++) {
+        emit((struct ms_event){.kind = MS_EVENT_TENSOR_FREE, .id = id, .bytes = CHUNK});
+    }
+    emit((struct ms_event){
+        .kind = MS_EVENT_BLOCK_FREE, .id = 1, .addr = BASE, .bytes = ARENA, .aux = 1});
+    emit((struct ms_event){
+        .kind = MS_EVENT_BLOCK_ALLOC, .id = 9, .addr = BASE + ARENA, .bytes = 4 * CHUNK});
+    emit((struct ms_event){
+        .kind = MS_EVENT_BLOCK_ARENA, .id = 9, .addr = BASE + ARENA, .bytes = 4 * CHUNK});
+    tensor(10, SITE_BIG, ARENA, 4 * CHUNK);
+    survey(MS_SURVEY_SUMS);
+    cr_expect_eq(ms_what_if_torch_bytes(model, 0), ARENA);
 }
 
 /* ---- waits ---- */
