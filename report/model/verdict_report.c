@@ -244,7 +244,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
         (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP)) {
         judgement->fitting_factor = model->survey->devices[at->device].headroom.fitting_factor;
     }
-    if (!growth || at->recovered ||
+    if (!growth || at->recovered || at->record.state.source == MS_OOM_HOST ||
         (growth->leaks[0].all.round == MS_ROUND_TIME && at->time_ns < FEWEST_NS_BY_TIME)) {
         return;
     }

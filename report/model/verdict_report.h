@@ -29,9 +29,9 @@ struct ms_judgement {
     uint64_t further_steps; /* MS_VERDICT_GROWTH: that the device would have lasted without a cap */
 };
 
-/* Growth is told only of an out-of-memory that was not recovered from. It is the reason where
- * without it nothing would have been short, or, where bytes enough were free, the request is no
- * more than what grew; else it is told beside. */
+/* Growth is told only of an out-of-memory of the device that was not recovered from. It is the
+ * reason where without it nothing would have been short, or, where bytes enough were free, the
+ * request is no more than what grew; else it is told beside. */
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement);
 
 /* The index of ms_model_fatal_oom; SIZE_MAX where there is none. */

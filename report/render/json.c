@@ -385,6 +385,7 @@ static void add_terms(struct ms_json *json, const struct ms_oom_state *state)
         ms_json_count(json, "driver_leaves_bytes", terms.driver_bytes);
     }
     ms_json_flag(json, "torch_refused", terms.torch_refused);
+    ms_json_flag(json, "of_host", terms.of_host);
     ms_json_close(json, '}');
 }
 
@@ -402,7 +403,10 @@ static void add_oom(struct ms_json *json, const struct ms_model *model, size_t i
     ms_json_open(json, NULL, '{');
     ms_json_count(json, "time_ns", oom->time_ns);
     ms_json_count(json, "device", oom->device);
-    ms_json_text(json, "source", oom->record.state.source == MS_OOM_TORCH ? "torch" : "driver");
+    ms_json_text(json, "source",
+                 oom->record.state.source == MS_OOM_TORCH  ? "torch"
+                 : oom->record.state.source == MS_OOM_HOST ? "host"
+                                                           : "driver");
     ms_json_count(json, "site", oom->record.state.site);
     ms_json_add_site_line(json, "line", model, oom->record.state.site);
     ms_json_count(json, "requested_bytes", oom->record.state.requested_bytes);

@@ -43,6 +43,9 @@ void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, in
                          const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
                          size_t row_count);
 
+/* The lines of code that had most pinned host memory; nothing where there is none. */
+void ms_text_add_pinned(struct ms_buffer *out, const struct ms_model *model, int device);
+
 /* The line whose request failed, and who called it; nothing where it is not known. Autograd's
  * threads have no Python: of what they ask for the line is the one that called autograd. */
 void ms_text_add_asked(struct ms_buffer *out, const struct ms_model *model, uint32_t site,

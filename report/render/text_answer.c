@@ -219,7 +219,7 @@ static const char *advice(const struct ms_judgement *judgement, const struct ms_
                "binds "
                "and cold memory moves to the host in time";
     case MS_VERDICT_NOT_DEVICE:
-        return "look at the host: its free memory, ulimit -v, the limits of a container";
+        return "look at the host: its free memory, ulimit -v and -l, the limits of a container";
     case MS_VERDICT_GROWTH:
         return "look for what keeps that line's results: a list, a metric or a cache of tensors; "
                "keep numbers of them (.item()), or detached copies on the host";
@@ -324,8 +324,12 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
                          judgement.beside);
         ms_text_add_leak(out, model, judgement.leak);
     }
-    ms_text_add_holders(out, model, device, ms_ledger_oom_moment(model, index), rows,
-                        ms_ledger_at_oom(model, index, rows));
+    if (oom->record.state.source == MS_OOM_HOST) {
+        ms_text_add_pinned(out, model, device);
+    } else {
+        ms_text_add_holders(out, model, device, ms_ledger_oom_moment(model, index), rows,
+                            ms_ledger_at_oom(model, index, rows));
+    }
     ms_text_add_host(out, model, device, &oom->record.counters);
     ms_buffer_format(out, "  next   %s\n", advice(&judgement, oom));
     add_first_step(&judgement, out);

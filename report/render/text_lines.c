@@ -69,6 +69,23 @@ void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, in
     ms_buffer_add(out, "\n");
 }
 
+/* Who has pinned host memory. */
+void ms_text_add_pinned(struct ms_buffer *out, const struct ms_model *model, int device)
+{
+    struct ms_buffer lines = {0};
+
+    ms_pinned_lines(model, device, &lines);
+    for (size_t i = 0; i < ms_pinned_line_count(&lines) && i < HOLDERS; i++) {
+        const struct ms_pinned_line *line = (const struct ms_pinned_line *)lines.at + i;
+
+        ms_buffer_format(out, "%s%s pinned at most by ", i ? "         " : "  holds  ",
+                         MS_BYTES(line->peak_bytes));
+        ms_site_add_line(model, line->site, out);
+        ms_buffer_add(out, "\n");
+    }
+    ms_buffer_free(&lines);
+}
+
 /* ---- who asked ---- */
 
 /* By way of whom that line was reached: the program's own Python, so that a function which training

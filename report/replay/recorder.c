@@ -42,15 +42,18 @@ static struct ms_operation *operation_at(const struct ms_recorder *recorder, siz
     return (struct ms_operation *)recorder->recording->operations.at + index;
 }
 
+/* Of host memory no pool could have served. */
 static void add_refusal(struct ms_recorder *recorder, const struct ms_log_entry *entry,
                         const char *payload)
 {
-    struct refusal *refusal = ms_buffer_extend(&recorder->refusals, sizeof(*refusal));
     struct ms_oom_state state = {0};
+    struct refusal *refusal;
 
+    memcpy(&state, payload + offsetof(struct ms_log_oom, state),
+           (size_t)ms_log_oom_state_bytes(entry->bytes));
+    refusal = state.source == MS_OOM_HOST ? NULL
+                                          : ms_buffer_extend(&recorder->refusals, sizeof(*refusal));
     if (refusal) {
-        memcpy(&state, payload + offsetof(struct ms_log_oom, state),
-               (size_t)ms_log_oom_state_bytes(entry->bytes));
         *refusal = (struct refusal){.time_ns = entry->time_ns,
                                     .requested_bytes = state.requested_bytes,
                                     .called_bytes = state.refused_bytes > 0 ? state.refused_bytes

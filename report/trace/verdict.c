@@ -65,6 +65,7 @@ static struct analysis analyse(const struct ms_oom_state *state)
     if (a.short_bytes == 0 && !a.terms.torch_refused) {
         a.short_bytes = ms_verdict_lacking_bytes(&a.terms);
     }
+    a.short_bytes = a.terms.of_host ? 0 : a.short_bytes; /* the device lacks nothing */
     return a;
 }
 
@@ -103,6 +104,11 @@ static void say_what(const struct ms_oom_state *state, const struct analysis *a,
     char asked[MS_UNIT_TEXT_BYTES], amount[MS_UNIT_TEXT_BYTES], limit[128], into[64] = "";
 
     ms_bytes_text(state->requested_bytes, asked, sizeof(asked));
+    if (a->terms.of_host) {
+        snprintf(text, text_bytes,
+                 "asked for %s of page-locked host memory, and the driver refused", asked);
+        return;
+    }
     limit_text(state, a, limit, sizeof(limit));
     if (a->terms.piece_bytes > state->requested_bytes) {
         snprintf(into, sizeof(into), ", and PyTorch for %s to put it in",
@@ -314,6 +320,13 @@ static void say_not_device(const struct ms_oom_state *state, const struct analys
 {
     char amount[MS_UNIT_TEXT_BYTES];
 
+    if (a->terms.of_host) {
+        snprintf(
+            text, text_bytes,
+            "the host has no more memory that can be page-locked; of the device none was asked "
+            "for");
+        return;
+    }
     if (ms_verdict_lacking_bytes(&a->terms) > 0) { /* then what S has would have been enough */
         snprintf(text, text_bytes,
                  "%s of what is live could have gone to the host and was refused there: look at "

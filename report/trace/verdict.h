@@ -21,7 +21,8 @@ enum ms_verdict {
 
 enum ms_oom_source {
     MS_OOM_DRIVER, /* a call of the driver interface was refused */
-    MS_OOM_TORCH   /* PyTorch raised its OutOfMemoryError */
+    MS_OOM_TORCH,  /* PyTorch raised its OutOfMemoryError */
+    MS_OOM_HOST    /* page-locked host memory was refused; since version 3.5 of the format */
 };
 
 #define MS_SENTENCE_BYTES 512

@@ -99,6 +99,7 @@ struct ms_verdict_terms ms_verdict_terms(const struct ms_oom_state *state)
     terms.torch_refused = state->source == MS_OOM_TORCH && state->refused_bytes == 0 &&
                           terms.piece_bytes <= plus(terms.free_bytes, plus(state->reclaimable_bytes,
                                                                            terms.pending_bytes));
+    terms.of_host = state->source == MS_OOM_HOST;
     return terms;
 }
 
@@ -193,6 +194,9 @@ enum ms_verdict ms_verdict_rule(const struct ms_verdict_terms *terms)
     const uint64_t need = ms_verdict_need_bytes(terms);
     const uint64_t room = ms_verdict_room_bytes(terms);
 
+    if (terms->of_host) {
+        return MS_VERDICT_NOT_DEVICE;
+    }
     if (only_spilling_is_limited(terms)) {
         return MS_VERDICT_SPILL_LIMIT;
     }

@@ -3,13 +3,18 @@
 #include "shim/hooks/serve.h"
 #include "shim/policy/grant.h"
 #include "shim/policy/host_blocks.h"
+#include "shim/policy/oom.h"
 #include "shim/sites/site.h"
 
 /* Told to the current device, which is not where it lies but where the report is. */
 static CUresult pinned(CUresult result, void *addr, uint64_t bytes)
 {
-    struct ms_context *context = result == CUDA_SUCCESS && addr ? ms_context_current() : NULL;
-    if (context) {
+    const bool refused = result == CUDA_ERROR_OUT_OF_MEMORY;
+    struct ms_context *context =
+        (result == CUDA_SUCCESS && addr) || refused ? ms_context_current() : NULL;
+    if (context && refused) {
+        ms_oom_of_host(context->device, bytes);
+    } else if (context) {
         struct ms_grant grant = {.name = (uint64_t)(uintptr_t)addr,
                                  .bytes = bytes,
                                  .holder = context,

@@ -268,11 +268,14 @@ static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
  * PyTorch raises in the end is what its user must know. */
 static void record(struct ms_device *device, const struct ms_oom_state *state)
 {
-    static atomic_flag said[2] = {ATOMIC_FLAG_INIT, ATOMIC_FLAG_INIT};
+    static atomic_flag said[] = {
+        [MS_OOM_DRIVER] = ATOMIC_FLAG_INIT,
+        [MS_OOM_TORCH] = ATOMIC_FLAG_INIT,
+        [MS_OOM_HOST] = ATOMIC_FLAG_INIT,
+    };
     char sentence[1024];
     uint64_t short_bytes;
-    bool from_torch = state->source == MS_OOM_TORCH;
-    if (!from_torch) {
+    if (state->source != MS_OOM_TORCH) {
         atomic_fetch_add_explicit(&device->refusals, 1, memory_order_relaxed);
     }
     ms_trace_t *trace = ms_session_trace();
@@ -280,8 +283,9 @@ static void record(struct ms_device *device, const struct ms_oom_state *state)
         ms_trace_oom(trace, device->ordinal, state);
     }
     (void)ms_verdict_decide(state, &short_bytes, sentence, sizeof(sentence));
-    bool news = from_torch || !ms_torch_library_reports();
-    bool warn = news && !atomic_flag_test_and_set(&said[from_torch ? 1 : 0]);
+    /* PyTorch has an error of its own for what it asks of the device alone. */
+    bool news = state->source != MS_OOM_DRIVER || !ms_torch_library_reports();
+    bool warn = news && !atomic_flag_test_and_set(&said[state->source]);
     ms_log(warn ? MS_LOG_WARN : MS_LOG_INFO, "device %d: %s%s", device->ordinal, sentence,
            trace != NULL ? GROWTH_IN_REPORT : "");
 }
@@ -313,6 +317,13 @@ CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
     record(device, &state);
     say_holes(device, requested_bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void ms_oom_of_host(struct ms_device *device, uint64_t requested_bytes)
+{
+    struct ms_oom_state state;
+    fill(device, MS_OOM_HOST, requested_bytes, 0, &state);
+    record(device, &state);
 }
 
 void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_bytes)

@@ -184,6 +184,26 @@ class Verdicts(Planted):
                 self.assertIn("the driver says that 960.0 MiB are free", self.said)
                 self.assertIn("next   look at the host", self.text())
 
+    def test_host_memory_that_cannot_be_pinned(self) -> None:
+        for pool in ("on", "off"):
+            with self.subTest(pool=pool):
+                self.output = self.folder / pool
+                report = self.report(
+                    "pin", "24", "2048", SIMGPU_FAIL="cuMemAllocHost@2=2", MEMSHIM_POOL=pool
+                )
+                event = self.only_oom(report)
+                self.assertEqual(event["verdict"], "not_device")
+                self.assertEqual(event["source"], "host")
+                self.assertEqual(event["short_bytes"], 0)
+                self.assertTrue(event["rule"]["of_host"])
+                self.assertIn("asked for 2.00 GiB of page-locked host memory", self.said)
+                self.assertIn("has no more memory that can be page-locked", self.text())
+                self.assertRegex(self.text(), r"holds  24\.0 MiB pinned at most by .* pin")
+
+    def test_host_memory_that_was_got_in_the_end(self) -> None:
+        report = self.report("pin", "24", status=0)
+        self.assertEqual(report["oom_events"], [])
+
     def test_a_driver_that_keeps_to_a_limit_of_its_own(self) -> None:
         """It refuses everything: its limit is the reason where more than that is asked for."""
         limit: dict[str, Any] = {"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=512M"}

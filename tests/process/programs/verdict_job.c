@@ -7,6 +7,7 @@
  *   verdict_job holes         a framework's segment with holes in it that nobody may take
  *   verdict_job captured      the same, of which a part was born while a stream was capturing
  *   verdict_job grow          every step keeps 2 MiB more, until one is refused
+ *   verdict_job pin SIZE...   the same of page-locked host memory
  *   verdict_job ledger        memory of every kind; says what the device counts as its own
  */
 #define MEMSHIM_WEAK
@@ -30,6 +31,16 @@ static CUdeviceptr ask(size_t bytes)
     }
     EXPECT(result == CUDA_SUCCESS);
     return block;
+}
+
+static __attribute__((noinline)) void pin(size_t bytes)
+{
+    void *host;
+    CUresult result = cu.cuMemAllocHost(&host, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        exit(1);
+    }
+    EXPECT(result == CUDA_SUCCESS);
 }
 
 static void search(void)
@@ -136,6 +147,9 @@ int main(int argc, char **argv)
         grow();
     } else if (strcmp(argv[1], "ledger") == 0) {
         ledger();
+    }
+    for (int i = 2; i < argc && strcmp(argv[1], "pin") == 0; i++) {
+        pin(strtoull(argv[i], NULL, 10) * MIB);
     }
     for (int i = 2; i < argc && strcmp(argv[1], "ask") == 0; i++) {
         (void)ask(strtoull(argv[i], NULL, 10) * MIB);

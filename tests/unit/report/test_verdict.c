@@ -518,6 +518,22 @@ Test(verdict, the_rule)
     }
 }
 
+/* However full the device is, it is not what was asked. */
+Test(verdict, of_host_memory_the_device_is_never_the_reason)
+{
+    struct ms_oom_state state = synthetic_oom(40 * GIB, MS_OOM_HOST);
+    char what[MS_SENTENCE_BYTES], why[MS_SENTENCE_BYTES];
+    uint64_t short_bytes = 1;
+
+    cr_expect_eq(ms_verdict_parts(&state, &short_bytes, what, sizeof(what), why, sizeof(why)),
+                 MS_VERDICT_NOT_DEVICE);
+    cr_expect_eq(short_bytes, 0);
+    cr_expect_str_eq(what,
+                     "asked for 40.00 GiB of page-locked host memory, and the driver refused");
+    state.source = MS_OOM_DRIVER;
+    cr_expect_eq(ms_verdict_parts(&state, &short_bytes, NULL, 0, NULL, 0), MS_VERDICT_DEMAND);
+}
+
 Test(verdict, a_damaged_state_is_harmless)
 {
     struct ms_oom_state state;
