@@ -75,33 +75,41 @@ static bool is_verb(void *handle, const char *name)
     return handle != RTLD_NEXT && handle != RTLD_DEFAULT && ms_verbs_known(name);
 }
 
-/* A function of the driver's that nobody knows; other libraries have names that begin with "cu",
- * too. */
-static void *unknown_function(const char *name)
-{
-    return name != NULL && name[0] == 'c' && name[1] == 'u' && !ms_gate_is_harmless(name) &&
-                   ms_entry_open() != &ms_real_none
-               ? ms_real_find(name)
-               : NULL;
-}
-
 static bool is_found_by_caller(void *handle)
 {
     return handle == RTLD_NEXT || handle == RTLD_DEFAULT;
 }
 
-/* What the real function found for a name without a row. Where it finds by the address of its
- * caller (RTLD_NEXT, RTLD_DEFAULT) it is asked by the jump, and the answer is the driver's own. */
-static struct answer stub_for(void *function, void *handle, void *found, const char *name)
+static bool is_named_as_the_drivers(const char *name)
 {
-    if (function == NULL) {
-        return (struct answer){NULL, 0};
-    }
-    if (is_found_by_caller(handle)) {
+    return name != NULL && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+/* A function of the driver's that nobody knows. */
+static void *unknown_function(const char *name)
+{
+    return is_named_as_the_drivers(name) && ms_entry_open() != &ms_real_none &&
+                   !ms_gate_is_harmless(name)
+               ? ms_real_find(name)
+               : NULL;
+}
+
+/* Of a name without a row, where the real function finds by the address of its caller: it is asked
+ * by the jump, and the answer is the driver's own. */
+static struct answer found_by_caller(const char *name)
+{
+    if (unknown_function(name) != NULL) {
         ms_stub_lacking(name);
-        return (struct answer){NULL, 0};
     }
-    return (struct answer){found == function ? ms_stub_for(name, found) : found, 1};
+    return (struct answer){NULL, 0};
+}
+
+/* What the real function found for a name without a row. Most that is asked for by names such as
+ * these is not the driver's, and much of it is not there. */
+static struct answer stub_for(void *found, const char *name)
+{
+    bool unknown = found != NULL && found == unknown_function(name);
+    return (struct answer){unknown ? ms_stub_for(name, found) : found, 1};
 }
 
 struct answer ms_answer_dlsym(void *handle, const char *name)
@@ -112,9 +120,8 @@ struct answer ms_answer_dlsym(void *handle, const char *name)
     }
     int row = ms_hook_of_symbol(name);
     if (row < 0) {
-        void *unknown = unknown_function(name);
-        bool ask = unknown != NULL && !is_found_by_caller(handle);
-        return stub_for(unknown, handle, ask ? next(handle, name) : NULL, name);
+        return is_found_by_caller(handle) ? found_by_caller(name)
+                                          : stub_for(next(handle, name), name);
     }
     if (handle == RTLD_NEXT) {
         return (struct answer){NULL, nothing_next(row)};
@@ -131,9 +138,8 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
     }
     int row = ms_hook_of_symbol(name);
     if (row < 0) {
-        void *unknown = unknown_function(name);
-        bool ask = unknown != NULL && !is_found_by_caller(handle);
-        return stub_for(unknown, handle, ask ? next(handle, name, version) : NULL, name);
+        return is_found_by_caller(handle) ? found_by_caller(name)
+                                          : stub_for(next(handle, name, version), name);
     }
     if (handle == RTLD_NEXT) {
         return (struct answer){NULL, nothing_next(row)};
@@ -141,8 +147,9 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
     return (struct answer){hook_for(next(handle, name, version), handle, row), 1};
 }
 
-/* For a name that begins neither with "cu" nor with "ib", and once the target is known: a few
- * compares and a jump.
+/* For a name that begins neither as the driver's do, with "cu" and a capital, nor with "ib", and
+ * once the target is known: a few compares and a jump. That leaves out the runtime's "cuda...", the
+ * libraries' "cublas..." and the like, and "curl...".
  * The frame keeps the arguments, and the stack aligned, around the call. */
 #if defined(__x86_64__)
 #    define EXPORT_JUMP(name, answer, target)       \
@@ -166,6 +173,10 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "    jmp 1f\n"                      \
                 "4:  cmpb $'u', 1(%rsi)\n"          \
                 "    jne 2f\n"                      \
+                "    movzbl 2(%rsi), %r11d\n"       \
+                "    subl $'A', %r11d\n"            \
+                "    cmpl $25, %r11d\n"             \
+                "    ja 2f\n"                       \
                 "1:  subq $24, %rsp\n"              \
                 "    .cfi_adjust_cfa_offset 24\n"   \
                 "    movq %rdi, (%rsp)\n"           \
@@ -210,6 +221,10 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "4:  ldrb w17, [x1, #1]\n"                \
                 "    cmp w17, #'u'\n"                     \
                 "    b.ne 2f\n"                           \
+                "    ldrb w17, [x1, #2]\n"                \
+                "    sub w17, w17, #'A'\n"                \
+                "    cmp w17, #25\n"                      \
+                "    b.hi 2f\n"                           \
                 "1:  stp x29, x30, [sp, #-48]!\n"         \
                 "    .cfi_def_cfa_offset 48\n"            \
                 "    .cfi_offset x29, -48\n"              \

@@ -177,6 +177,22 @@ static struct driver *build_driver(const struct ms_loaded_elf *elf)
     return driver;
 }
 
+/* To look for the driver is a walk over all that is loaded, and programs without one ask often: it
+ * is looked for again where something was loaded since. */
+static bool driver_loaded(struct ms_loaded_elf *out)
+{
+    static _Atomic uint64_t last_generation;
+    uint64_t generation = ms_elf_generation();
+    if (atomic_load_explicit(&last_generation, memory_order_relaxed) == generation) {
+        return false;
+    }
+    if (ms_elf_loaded(DRIVER_SONAME, out)) {
+        return true;
+    }
+    atomic_store_explicit(&last_generation, generation, memory_order_relaxed);
+    return false;
+}
+
 /* No lock stands around this, and no pthread_once: pinning takes the loader's lock, which another
  * thread may hold while a library's constructor waits for us. Threads that come at the same time
  * build one each, and the first to publish wins. */
@@ -185,7 +201,7 @@ const struct ms_real_functions *ms_resolve(void)
     const struct ms_real_functions *published =
         atomic_load_explicit(&ms_real_published, memory_order_acquire);
     struct ms_loaded_elf elf;
-    if (published != &ms_real_none || !ms_elf_loaded(DRIVER_SONAME, &elf)) {
+    if (published != &ms_real_none || !driver_loaded(&elf)) {
         return published;
     }
     struct driver *driver = build_driver(&elf);

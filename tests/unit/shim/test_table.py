@@ -90,6 +90,11 @@ class Table(unittest.TestCase):
         self.assertEqual(len(self.rows), len(re.findall(r"^MS_HOOK\(", table, re.MULTILINE)))
         self.assertEqual(len(self.rows), len({row.symbol for row in self.rows}))
 
+    def test_names_are_such_as_dlsym_looks_at(self) -> None:
+        """The exported dlsym jumps on where a name is not "cu" and a capital (dlsym.c)."""
+        for row in rows():
+            self.assertRegex(row.symbol, "^cu[A-Z]")
+
     def test_versions_and_types(self) -> None:
         for row in self.rows:
             if row.version > self.version:
