@@ -8,6 +8,7 @@
 
 #include "allocator/base/lock.h"
 #include "shim/device/device.h"
+#include "shim/device/green.h"
 #include "shim/device/overhead.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"
@@ -140,7 +141,7 @@ static CUresult adopt(CUcontext handle, struct ms_context **out)
     return result;
 }
 
-CUresult ms_context_query(struct ms_context **out)
+CUresult ms_context_query_stream(struct ms_context **out, ms_stream_t *legacy)
 {
     CUcontext handle = NULL;
     *out = NULL;
@@ -148,16 +149,28 @@ CUresult ms_context_query(struct ms_context **out)
     if (result != CUDA_SUCCESS || !handle) {
         return result;
     }
-    if (last && last->handle == handle && !last->dead) {
-        *out = last;
-        return CUDA_SUCCESS;
+    if (!last || last->handle != handle || last->dead) {
+        struct ms_context *green = ms_green_primary(handle, legacy);
+        if (green) {
+            *out = green;
+            return CUDA_SUCCESS;
+        }
+        last = find(handle);
+        if (!last) {
+            result = adopt(handle, &last);
+        }
     }
-    *out = find(handle);
-    if (!*out) {
-        result = adopt(handle, out);
+    *out = last;
+    if (last) {
+        *legacy = last->legacy_stream;
     }
-    last = *out;
     return result;
+}
+
+CUresult ms_context_query(struct ms_context **out)
+{
+    ms_stream_t legacy = 0;
+    return ms_context_query_stream(out, &legacy);
 }
 
 struct ms_context *ms_context_current(void)
@@ -169,7 +182,11 @@ struct ms_context *ms_context_current(void)
 
 CUresult ms_context_of(CUcontext handle, struct ms_context **out)
 {
+    ms_stream_t legacy = 0;
     *out = handle ? find(handle) : NULL;
+    if (handle && !*out) {
+        *out = ms_green_primary(handle, &legacy);
+    }
     if (*out) {
         return CUDA_SUCCESS;
     }

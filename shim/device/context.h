@@ -78,6 +78,9 @@ void ms_context_reopen(struct ms_context *context);
  * the call that needed to know returns it. */
 CUresult ms_context_query(struct ms_context **out);
 
+/* The same, and the default stream that the null stream means there. */
+CUresult ms_context_query_stream(struct ms_context **out, ms_stream_t *legacy);
+
 /* The same for who only takes note: null also where a query failed. */
 struct ms_context *ms_context_current(void);
 

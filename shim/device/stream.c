@@ -31,6 +31,7 @@ struct stream {
     ms_stream_t id;
     CUstream handle;
     struct ms_context *context;
+    CUcontext owner; /* of a CREATED one: as the driver names its context */
     struct stream *next_by_handle, *next_by_id;
     uint64_t thread; /* of a per-thread default stream, else 0 */
     enum stream_kind kind;
@@ -180,6 +181,7 @@ static CUresult adopt(CUstream handle, struct ms_stream_view *out)
     if (!fresh) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    fresh->owner = owner;
     ms_lock_acquire(MS_LOCK(STREAMS));
     struct stream *s = find_by_handle(handle);
     if (s && s->context->dead) {
@@ -289,14 +291,13 @@ CUresult ms_stream_resolve(CUstream handle, bool per_thread, struct ms_stream_vi
 {
     handle = plain_handle(handle, per_thread);
     if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-        CUresult result = ms_context_query(&out->context);
+        CUresult result = ms_context_query_stream(&out->context, &out->id);
         if (!out->context) {
             return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;
         }
         if (handle == CU_STREAM_PER_THREAD) {
             return resolve_own(out->context, &out->id);
         }
-        out->id = out->context->legacy_stream;
         return CUDA_SUCCESS;
     }
     uint64_t now = atomic_load(&epoch);
@@ -613,4 +614,34 @@ CUresult ms_stream_destroy(CUstream handle, CUresult (*real)(CUstream))
     ms_device_stream_gone(context->device, id);
     ms_heirs_take(context, id);
     return destroy_known(id, handle, real);
+}
+
+static ms_stream_t find_of(const struct ms_context *context, CUcontext owner)
+{
+    ms_stream_t id = 0;
+    ms_lock_acquire(MS_LOCK(STREAMS));
+    for (size_t b = 0; b < BUCKETS && id == 0; b++) {
+        for (const struct stream *s = by_handle[b]; s && id == 0; s = s->next_by_handle) {
+            id = s->context == context && s->owner == owner ? s->id : 0;
+        }
+    }
+    ms_lock_release(MS_LOCK(STREAMS));
+    return id;
+}
+
+/* The driver does not destroy them, but they can be used no more (cuda.h, cuGreenCtxDestroy). */
+void ms_streams_end(struct ms_context *primary, CUcontext green)
+{
+    ms_stream_t id = 0;
+    while ((id = find_of(primary, green)) != 0) {
+        ms_device_stream_gone(primary->device, id);
+        ms_heirs_take(primary, id);
+        ms_lock_acquire(MS_LOCK(STREAMS));
+        struct stream *s = find_by_id(id);
+        if (s) {
+            unlink_locked(s);
+            forget_locked(s);
+        }
+        ms_lock_release(MS_LOCK(STREAMS));
+    }
 }

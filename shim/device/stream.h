@@ -39,6 +39,10 @@ void ms_stream_leave(struct ms_stream_use *use);
  * are. */
 size_t ms_streams_of(const struct ms_context *context, ms_stream_t *out, size_t count);
 
+/* The streams of a green context are about to end with it: the record of its primary context, and
+ * what it was converted to. */
+void ms_streams_end(struct ms_context *primary, CUcontext green);
+
 /* A new id, for the legacy default stream of a new context. */
 ms_stream_t ms_stream_new_id(void);
 void ms_stream_add_legacy(struct ms_context *context);

@@ -9,6 +9,7 @@
 /* MS_DRIVER_ROW(symbol, type): null where this driver lacks it. */
 #define MS_DRIVER_ROWS                                   \
     MS_DRIVER_ROW(cuArrayGetMemoryRequirements)          \
+    MS_DRIVER_ROW(cuCtxFromGreenCtx)                     \
     MS_DRIVER_ROW(cuCtxGetCurrent)                       \
     MS_DRIVER_ROW(cuCtxGetDevice)                        \
     MS_DRIVER_ROW(cuCtxPopCurrent_v2)                    \

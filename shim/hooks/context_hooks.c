@@ -5,6 +5,7 @@
 
 #include "shim/device/context.h"
 #include "shim/device/driver_ops.h"
+#include "shim/device/green.h"
 #include "shim/device/ledger.h"
 #include "shim/device/overhead.h"
 #include "shim/device/stream.h"
@@ -140,6 +141,42 @@ static CUresult retain(CUcontext *pctx, CUdevice dev)
 CUresult ms_serve_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice_v1 dev)
 {
     return retained(dev, retain(pctx, dev));
+}
+
+static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice dev,
+                             unsigned int flags)
+{
+    unsigned int old_flags = 0;
+    int active = 0;
+    struct creation creation = {.device = NULL};
+    if (ms_driver()->cuDevicePrimaryCtxGetState(dev, &old_flags, &active) == CUDA_SUCCESS &&
+        !active) {
+        creation_begin(&creation, dev);
+    }
+    CUresult result = MS_REAL(cuGreenCtxCreate)(green, desc, dev, flags);
+    if (once_more(&creation, result)) {
+        result = MS_REAL(cuGreenCtxCreate)(green, desc, dev, flags);
+    }
+    CUcontext primary = NULL;
+    struct ms_context *context = NULL;
+    if (result != CUDA_SUCCESS ||
+        MS_REAL(cuDevicePrimaryCtxRetain)(&primary, dev) != CUDA_SUCCESS) {
+        return result;
+    }
+    (void)creation_end(&creation, &primary, result);
+    (void)ms_context_of(primary, &context);
+    if (context) {
+        ms_green_add(*green, dev, context);
+    }
+    (void)MS_REAL(cuDevicePrimaryCtxRelease_v2)(dev);
+    return result;
+}
+
+/* Retains the primary context, and makes it where there is none (cuda.h). */
+CUresult ms_serve_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
+                                   unsigned int flags)
+{
+    return retained(dev, create_green(phCtx, desc, dev, flags));
 }
 
 /* --- going ------------------------------------------------------------------------------------ */
@@ -290,17 +327,29 @@ static bool held_on(CUdevice ordinal)
     return false;
 }
 
-static CUresult release(CUdevice ordinal, CUresult (*real)(CUdevice))
+/* What releases it: one of the driver's two functions for that, or the end of a green context. */
+struct parting {
+    CUresult (*release)(CUdevice); /* null: the other */
+    CUgreenCtx green;
+};
+
+static CUresult part(const struct parting *parting, CUdevice ordinal)
+{
+    return parting->release ? parting->release(ordinal)
+                            : MS_REAL(cuGreenCtxDestroy)(parting->green);
+}
+
+static CUresult release(CUdevice ordinal, const struct parting *parting)
 {
     unsigned int flags = 0;
     int active = 1;
     if (held_on(ordinal)) {
-        CUresult result = real(ordinal);
+        CUresult result = part(parting, ordinal);
         atomic_fetch_sub(&partings[ordinal], 1);
         return result;
     }
     struct ms_context *context = going(primary_of(ms_device_get(ordinal)));
-    CUresult result = real(ordinal);
+    CUresult result = part(parting, ordinal);
     bool gone = result == CUDA_SUCCESS && context &&
                 ms_driver()->cuDevicePrimaryCtxGetState(ordinal, &flags, &active) == CUDA_SUCCESS &&
                 !active;
@@ -309,12 +358,23 @@ static CUresult release(CUdevice ordinal, CUresult (*real)(CUdevice))
 
 CUresult ms_serve_cuDevicePrimaryCtxRelease(CUdevice_v1 dev)
 {
-    return release(dev, MS_REAL(cuDevicePrimaryCtxRelease));
+    return release(dev, &(struct parting){.release = MS_REAL(cuDevicePrimaryCtxRelease)});
 }
 
 CUresult ms_serve_cuDevicePrimaryCtxRelease_v2(CUdevice_v1 dev)
 {
-    return release(dev, MS_REAL(cuDevicePrimaryCtxRelease_v2));
+    return release(dev, &(struct parting){.release = MS_REAL(cuDevicePrimaryCtxRelease_v2)});
+}
+
+CUresult ms_serve_cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    CUdevice dev = ms_green_going(hCtx);
+    if (dev < 0) {
+        return MS_REAL(cuGreenCtxDestroy)(hCtx);
+    }
+    CUresult result = release(dev, &(struct parting){.green = hCtx});
+    ms_green_gone(hCtx);
+    return result;
 }
 
 static CUresult reset(CUdevice ordinal, CUresult (*real)(CUdevice))

@@ -14,9 +14,9 @@ DRIVERS = ("old", "new")  # without and with cuCtxRecordEvent
 
 
 class Order(ProcessTest):
-    def case(self, *arguments: str, **settings: Any) -> Result:
+    def case(self, *arguments: str, job: str = "order_job", **settings: Any) -> Result:
         return run(
-            [program("order_job"), *arguments],
+            [program(job), *arguments],
             LD_PRELOAD=SHIM,
             MEMSHIM_OUTPUT=self.output,
             SIMGPU_MEMORY="512MiB",
@@ -71,6 +71,13 @@ class Order(ProcessTest):
 
     def test_contexts_of_a_copy_are_destroyed_meanwhile(self) -> None:
         self.case("going_routes", SIMGPU_DEVICES=2, SIMGPU_DESTROY_US="200").check()
+
+    @unittest.skipUnless(program("green_job").exists(), "headers older than CUDA 12.5")
+    def test_green_contexts(self) -> None:
+        listed = run([program("green_job"), "list"], LD_PRELOAD=SHIM).check()
+        for name in listed.stdout.split():
+            with self.subTest(name):
+                self.case(name, job="green_job").check()
 
 
 if __name__ == "__main__":

@@ -113,10 +113,12 @@ CUresult sim_capture_check_event(CUevent event)
 CUresult sim_capture_invalidate_context(CUcontext context)
 {
     CUresult status = CUDA_SUCCESS;
-    for (CUstream stream = first_capture ? context->streams : NULL; stream; stream = stream->next) {
-        if (stream->capture) {
-            stream->capture->invalid = true;
-            status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    for (CUcontext c = first_capture ? sim_first_context() : NULL; c; c = c->next) {
+        for (CUstream s = sim_context_has(context, c) ? c->streams : NULL; s; s = s->next) {
+            if (s->capture) {
+                s->capture->invalid = true;
+                status = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+            }
         }
     }
     return status;

@@ -24,9 +24,15 @@ CUcontext sim_first_context(void)
     return first_context;
 }
 
-CUcontext sim_current(void)
+CUcontext sim_current_of_streams(void)
 {
     return depth ? stack[depth - 1] : NULL;
+}
+
+CUcontext sim_current(void)
+{
+    CUcontext context = sim_current_of_streams();
+    return context && context->base ? context->base : context;
 }
 
 CUresult sim_context_check(CUcontext context)
@@ -39,7 +45,7 @@ CUresult sim_context_check(CUcontext context)
 
 CUresult sim_current_check(void)
 {
-    const struct CUctx_st *context = sim_current();
+    const struct CUctx_st *context = sim_current_of_streams();
     if (!context) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
@@ -136,6 +142,15 @@ static void destroy_handles(CUcontext context)
     }
 }
 
+static void unlink_context(CUcontext context)
+{
+    CUcontext *link = &first_context;
+    while (*link != context) {
+        link = &(*link)->next;
+    }
+    *link = context->next;
+}
+
 /* Ends everything that lives in the context, once its work is done. */
 static void deactivate(CUcontext context)
 {
@@ -144,11 +159,7 @@ static void deactivate(CUcontext context)
     context->changing = true;
     sim_capture_invalidate_context(context);
     sim_wait_context(context);
-    CUcontext *link = &first_context;
-    while (*link != context) {
-        link = &(*link)->next;
-    }
-    *link = context->next;
+    unlink_context(context);
     sim_pools_forget_context(context);
     sim_modules_unload_all(context);
     sim_ranges_free_all(context);
@@ -180,9 +191,8 @@ static CUcontext new_context(struct sim_device *device, unsigned flags)
 
 /* ---- primary contexts ----------------------------------------------------------------------- */
 
-CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+CUresult sim_primary_retain(CUcontext *pctx, CUdevice dev)
 {
-    SIM_ENTER(cuDevicePrimaryCtxRetain);
     struct sim_device *device = sim_device_of(dev);
     if (!device) {
         return CUDA_ERROR_INVALID_DEVICE;
@@ -212,7 +222,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
-static CUresult release_primary(CUdevice dev)
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    SIM_ENTER(cuDevicePrimaryCtxRetain);
+    return sim_primary_retain(pctx, dev);
+}
+
+CUresult sim_primary_release(CUdevice dev)
 {
     struct sim_device *device = sim_device_of(dev);
     if (!device) {
@@ -230,13 +246,13 @@ static CUresult release_primary(CUdevice dev)
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
     SIM_ENTER(cuDevicePrimaryCtxRelease);
-    return release_primary(dev);
+    return sim_primary_release(dev);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
     SIM_ENTER(cuDevicePrimaryCtxRelease_v2);
-    return release_primary(dev);
+    return sim_primary_release(dev);
 }
 
 /* "Resetting the primary context does not release it" (cuda.h): the references stay, and the next
@@ -306,6 +322,38 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
     *flags = device->primary_flags;
     *active = device->primary && device->primary->active;
     return CUDA_SUCCESS;
+}
+
+/* ---- green contexts ------------------------------------------------------------------------- */
+
+CUcontext sim_context_green(CUcontext primary)
+{
+    CUcontext context = new_context(primary->device, primary->flags);
+    CUstream legacy = context ? sim_stream_create(context, CU_STREAM_DEFAULT, 0) : NULL;
+    if (!legacy) {
+        if (context) {
+            sim_context_release(context);
+        }
+        return NULL;
+    }
+    legacy->legacy = true;
+    context->legacy = legacy;
+    context->base = primary;
+    context->active = true;
+    context->id = next_context_id++;
+    context->next = first_context;
+    first_context = context;
+    return context;
+}
+
+void sim_context_green_end(CUcontext context)
+{
+    sim_object_destroy(&context->object);
+    sim_capture_invalidate_context(context);
+    sim_wait_context(context);
+    context->active = false;
+    unlink_context(context);
+    sim_context_release(context);
 }
 
 /* ---- contexts of the application ------------------------------------------------------------ */
@@ -463,7 +511,7 @@ CUresult cuCtxGetCurrent(CUcontext *pctx)
     if (!pctx) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *pctx = sim_current();
+    *pctx = sim_current_of_streams();
     return CUDA_SUCCESS;
 }
 

@@ -24,6 +24,8 @@ struct CUctx_st {
     uint64_t id;
     unsigned flags;
     bool primary;
+    CUcontext base;   /* of a green one: the primary context, which it retains; else NULL */
+    CUgreenCtx green; /* likewise: its handle */
     bool active;      /* false: destroyed, reset, or released for the last time */
     bool changing;    /* its begin or its end is under way */
     CUstream streams; /* the legacy stream first, then the others */
@@ -40,8 +42,31 @@ struct CUctx_st {
     CUsharedconfig shared_config;
 };
 
-/* The current context of the calling thread; NULL: none. */
+struct CUgreenCtx_st {
+    struct sim_object object;
+    CUcontext context;
+};
+
+/* The current context of the calling thread; NULL: none. What lives in a green context but its
+ * streams lives in the primary one: that is the answer then, but the green one where streams are
+ * asked for. */
 CUcontext sim_current(void);
+CUcontext sim_current_of_streams(void);
+
+/* Whether work of the one is work of the other: the same, or a green one of it. */
+static inline bool sim_context_has(const struct CUctx_st *context, const struct CUctx_st *other)
+{
+    return other == context || other->base == context;
+}
+
+/* A green context, which has taken over one use of the primary one; NULL: out of memory. Its end
+ * waits for its work. Its streams stay, and are of no use any more (cuda.h, cuGreenCtxDestroy). */
+CUcontext sim_context_green(CUcontext primary);
+void sim_context_green_end(CUcontext context);
+
+/* As cuDevicePrimaryCtxRetain and cuDevicePrimaryCtxRelease. */
+CUresult sim_primary_retain(CUcontext *result, CUdevice dev);
+CUresult sim_primary_release(CUdevice dev);
 
 /* CUDA_SUCCESS where `context` is one and active; else the error that the driver gives. For handles
  * that the application passes: one that is destroyed is not allowed (object.h). */

@@ -155,7 +155,7 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags)
         return CUDA_ERROR_INVALID_VALUE;
     }
     /* "hEvent and hStream must be from the same context" (cuda.h, cuEventRecord). */
-    if (event->context != stream->context) {
+    if (!sim_context_has(event->context, stream->context)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
     if (stream->capture && !(flags & CU_EVENT_RECORD_EXTERNAL)) {
@@ -328,8 +328,22 @@ CUresult cuStreamWaitEvent_ptsz(CUstream hStream, CUevent hEvent, unsigned int F
 }
 
 #if CUDA_VERSION >= 12050
-/* "Captures in hEvent all the activities of the context hCtx at the time of this call" (cuda.h).
- * Kept as a record in the context's legacy stream behind all of its streams. */
+static CUresult collect(CUstream collector, CUcontext context)
+{
+    CUresult status = CUDA_SUCCESS;
+    for (CUstream s = context->streams; s && status == CUDA_SUCCESS; s = s->next) {
+        struct sim_work wait = {.kind = SIM_WORK_EMPTY};
+        if (s != collector && s->completed < s->submitted) {
+            struct sim_dependency behind = {s, s->submitted};
+            status = sim_submit_behind(collector, &wait, behind, NULL);
+        }
+    }
+    return status;
+}
+
+/* "Captures in hEvent all the activities of the context hCtx at the time of this call", of a
+ * primary one also those of its green contexts (cuda.h). Kept as a record in a stream behind all of
+ * theirs. */
 CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
 {
     SIM_ENTER(cuCtxRecordEvent);
@@ -351,11 +365,9 @@ CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
     if (!collector) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    for (CUstream stream = hCtx->streams; stream && status == CUDA_SUCCESS; stream = stream->next) {
-        struct sim_work wait = {.kind = SIM_WORK_EMPTY};
-        if (stream != collector && stream->completed < stream->submitted) {
-            struct sim_dependency behind = {stream, stream->submitted};
-            status = sim_submit_behind(collector, &wait, behind, NULL);
+    for (CUcontext c = sim_first_context(); c && status == CUDA_SUCCESS; c = c->next) {
+        if (sim_context_has(hCtx, c)) {
+            status = collect(collector, c);
         }
     }
     if (status != CUDA_SUCCESS) {

@@ -43,6 +43,7 @@
     KIND(sim_users, "user_object", struct CUuserObject_st, KEPT)     \
     KIND(sim_arrays, "array", struct CUarray_st, KEPT)               \
     KIND(sim_mipmaps, "mipmap", struct CUmipmappedArray_st, KEPT)    \
+    KIND(sim_greens, "green_context", struct CUgreenCtx_st, KEPT)    \
     KIND(sim_textures, "texture", struct sim_texture, KEPT)
 
 #define DEFINE_KIND(variable, label, type, keep) \

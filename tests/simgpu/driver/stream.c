@@ -105,7 +105,7 @@ static CUstream per_thread_stream(CUcontext context)
 CUstream sim_stream_of(CUstream handle, CUresult *status)
 {
     if (handle == NULL || handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
-        CUcontext context = sim_current();
+        CUcontext context = sim_current_of_streams();
         *status = sim_current_check();
         if (*status != CUDA_SUCCESS) {
             return NULL;
@@ -119,7 +119,7 @@ CUstream sim_stream_of(CUstream handle, CUresult *status)
         *status = CUDA_ERROR_INVALID_HANDLE;
         return NULL;
     }
-    *status = sim_context_check(handle->context);
+    *status = handle->context->active ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     return *status == CUDA_SUCCESS ? handle : NULL;
 }
 
@@ -432,7 +432,7 @@ static void wait_streams(bool (*wanted)(const struct CUstream_st *, const void *
 
 static bool in_context(const struct CUstream_st *stream, const void *context)
 {
-    return stream->context == context;
+    return sim_context_has(context, stream->context);
 }
 
 static bool on_device(const struct CUstream_st *stream, const void *device)
@@ -479,6 +479,7 @@ void simgpu_resume(void)
 static CUresult create(CUstream *result, unsigned flags, int priority)
 {
     SIM_CURRENT(context);
+    context = sim_current_of_streams();
     if (!result || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -647,10 +648,14 @@ SIM_STREAM_PAIR(cuStreamGetCtx, (CUstream hStream, CUcontext *pctx), get_context
 #if CUDA_VERSION >= 12050
 static CUresult get_contexts(CUstream handle, CUcontext *context, CUgreenCtx *green)
 {
-    if (green) {
-        *green = NULL;
+    CUresult status = get_context(handle, context);
+    if (status == CUDA_SUCCESS && green) {
+        *green = (*context)->green;
     }
-    return get_context(handle, context);
+    if (status == CUDA_SUCCESS && (*context)->base) {
+        *context = (*context)->base;
+    }
+    return status;
 }
 
 SIM_STREAM_PAIR(cuStreamGetCtx_v2, (CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx),

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The green contexts of the process. They are read without a lock; a record is never freed, and
+ * serves again. */
+#include "shim/device/green.h"
+
+#include <stdlib.h>
+
+#include "allocator/base/lock.h"
+#include "shim/device/device.h"
+#include "shim/device/stream.h"
+#include "shim/driver/driver.h"
+
+struct green {
+    struct green *next;
+    _Atomic(CUcontext) handle; /* null: there is none */
+    CUgreenCtx green;          /* this one and the next are set before the handle */
+    CUdevice device;
+    struct ms_context *_Atomic primary; /* held */
+    _Atomic ms_stream_t legacy;         /* known to no table: fenced as the device is */
+};
+
+static struct green *_Atomic first;
+
+/* Under the lock. */
+static struct green *record(void)
+{
+    for (struct green *g = first; g; g = g->next) {
+        if (!g->handle) {
+            return g;
+        }
+    }
+    struct green *fresh = calloc(1, sizeof *fresh);
+    if (fresh) {
+        fresh->next = first;
+        first = fresh;
+    }
+    return fresh;
+}
+
+void ms_green_add(CUgreenCtx green, CUdevice device, struct ms_context *primary)
+{
+    CUcontext handle = NULL;
+    if (!ms_driver()->cuCtxFromGreenCtx ||
+        ms_driver()->cuCtxFromGreenCtx(&handle, green) != CUDA_SUCCESS) {
+        return;
+    }
+    ms_lock_acquire(MS_LOCK(CONTEXTS));
+    struct green *g = record();
+    if (g) {
+        g->green = green;
+        g->device = device;
+        ms_context_hold(primary);
+        g->primary = primary;
+        g->legacy = ms_stream_new_id();
+        g->handle = handle;
+    }
+    ms_lock_release(MS_LOCK(CONTEXTS));
+}
+
+static struct green *find(CUgreenCtx green)
+{
+    struct green *g = first;
+    while (g && !(g->handle && g->green == green)) {
+        g = g->next;
+    }
+    return g;
+}
+
+CUdevice ms_green_going(CUgreenCtx green)
+{
+    struct green *g = find(green);
+    if (!g) {
+        return -1;
+    }
+    ms_streams_end(g->primary, g->handle);
+    ms_device_stream_gone(g->primary->device, g->legacy);
+    return g->device;
+}
+
+void ms_green_gone(CUgreenCtx green)
+{
+    ms_lock_acquire(MS_LOCK(CONTEXTS));
+    struct green *g = find(green);
+    struct ms_context *primary = g ? g->primary : NULL;
+    if (g) {
+        g->handle = NULL;
+    }
+    ms_lock_release(MS_LOCK(CONTEXTS));
+    if (primary) {
+        ms_context_let(primary);
+    }
+}
+
+struct ms_context *ms_green_primary(CUcontext handle, ms_stream_t *legacy)
+{
+    for (const struct green *g = first; g; g = g->next) {
+        if (g->handle == handle) {
+            struct ms_context *primary = g->primary;
+            *legacy = g->legacy;
+            return primary->dead ? NULL : primary;
+        }
+    }
+    return NULL;
+}
