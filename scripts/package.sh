@@ -104,6 +104,7 @@ in_build_root() {
 build_in_root() {
     rm -rf "$BUILD_ROOT/built" "$BUILD_ROOT/work"
     quietly in_build_root cmake -S /source -B /work -G Ninja -DMEMSHIM_TESTS=OFF \
+        "-DMEMSHIM_COMMIT=$(git -C "$MEMSHIM_ROOT" describe --always --abbrev=12 '--exclude=*')" \
         -DMEMSHIM_CUDA_INCLUDE=/cuda -DCMAKE_INSTALL_PREFIX=/built -DCMAKE_INSTALL_LIBDIR=lib ||
         die "CMake could not configure in $BUILD_ROOT"
     quietly in_build_root cmake --build /work || die "the build in $BUILD_ROOT failed"

@@ -14,12 +14,11 @@
 #include "shim/cli/cli.h"
 #include "shim/cli/finish.h"
 #include "shim/cli/latest.h"
+#include "shim/cli/place.h"
 #include "shim/cli/supervise.h"
 #include "shim/tables/identity.h"
 #include "shim/tables/options.h"
 #include "shim/tables/report_handover.h"
-
-#define LIBRARY "libmemshim.so"
 
 #define complain(format, ...) (ms_complain("memshim run: " format, ##__VA_ARGS__))
 
@@ -63,40 +62,13 @@ static int read_arguments(int argc, char **argv, int *command)
                : status;
 }
 
-static bool join_path(char *path, const char *folder, const char *name)
-{
-    int written = snprintf(path, PATH_MAX, "%s/%s", folder, name);
-    return written > 0 && written < PATH_MAX;
-}
-
-/* The library that belongs to this executable: beside it in a build folder, in the library folder
- * when installed. */
-static bool find_library(char *path)
-{
-    char folder[PATH_MAX];
-    char candidate[PATH_MAX];
-    ssize_t length = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    if (length <= 0) {
-        complain("cannot tell where this executable is: %s", strerror(errno));
-        return false;
-    }
-    folder[length] = '\0';
-    *strrchr(folder, '/') = '\0';
-    static const char *const places[] = {LIBRARY, MEMSHIM_LIBRARY_FROM_BIN "/" LIBRARY};
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (join_path(candidate, folder, places[i]) && realpath(candidate, path) != NULL) {
-            return true;
-        }
-    }
-    complain("%s is neither beside this executable (%s) nor in " MEMSHIM_LIBRARY_FROM_BIN, LIBRARY,
-             folder);
-    return false;
-}
-
 static bool preload_library(void)
 {
     char path[PATH_MAX];
-    if (!find_library(path)) {
+    char folder[PATH_MAX];
+    if (!ms_cli_find_library(path)) {
+        complain("%s is neither beside this executable (%s) nor in " MEMSHIM_LIBRARY_FROM_BIN,
+                 MS_CLI_LIBRARY, ms_cli_own_folder(folder) ? folder : strerror(errno));
         return false;
     }
     if (strpbrk(path, " :") != NULL) {
@@ -130,7 +102,7 @@ static bool settle_output(char *output)
         return snprintf(output, PATH_MAX, "%s", given) < PATH_MAX &&
                setenv("MEMSHIM_OUTPUT", output, 1) == 0;
     }
-    if (getcwd(folder, sizeof folder) == NULL || !join_path(output, folder, given)) {
+    if (getcwd(folder, sizeof folder) == NULL || !ms_cli_join_path(output, folder, given)) {
         complain("the current folder has no usable name: %s", strerror(errno));
         return false;
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands that print tables of memshim's own: options, coverage, statistics, the version,
- * help, manual pages and completions. */
+/* The commands that print tables of memshim's own: options, coverage, statistics, help,
+ * manual pages and completions. */
 #include <stdio.h>
 #include <string.h>
 
@@ -51,17 +51,6 @@ int ms_cli_coverage(int argc, char **argv)
 int ms_cli_statistics(int argc, char **argv)
 {
     return print_table(MS_CLI_STATISTICS, argc, argv, ms_statistics_print);
-}
-
-int ms_cli_version(int argc, char **argv)
-{
-    const int status = ms_cli_parse(MS_CLI_VERSION, argc, argv, &(struct ms_cli_reader){0}, NULL);
-
-    if (status < 0) {
-        (void)printf("memshim %s\n", MEMSHIM_VERSION);
-        return 0;
-    }
-    return status;
 }
 
 /* The one operand that such a command may have. */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "allocator/base/build_id.h"
 #include "allocator/base/lock.h"
 #include "shim/driver/elf.h"
 #include "shim/sites/native.h"
@@ -65,25 +66,12 @@ static bool covers(const struct dl_phdr_info *info, uintptr_t address, uint64_t 
 static void read_build_id(const struct dl_phdr_info *info, const ElfW(Phdr) * notes,
                           struct ms_native_module *out)
 {
-    const uint8_t *at = (const uint8_t *)(info->dlpi_addr + notes->p_vaddr);
-    const uint8_t *end = at + notes->p_memsz;
-    const size_t align = notes->p_align == 8 ? 8 : 4;
-    while ((size_t)(end - at) >= sizeof(ElfW(Nhdr))) {
-        const ElfW(Nhdr) *note = (const ElfW(Nhdr) *)at;
-        const size_t name_bytes = (note->n_namesz + align - 1) / align * align;
-        const size_t bytes = (note->n_descsz + align - 1) / align * align;
-        const uint8_t *name = at + sizeof(*note);
-        if (name_bytes > (size_t)(end - name) || bytes > (size_t)(end - name) - name_bytes) {
-            return;
-        }
-        if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof("GNU") &&
-            memcmp(name, "GNU", sizeof("GNU")) == 0) {
-            out->build_id_bytes =
-                note->n_descsz < MS_BUILD_ID_BYTES ? note->n_descsz : MS_BUILD_ID_BYTES;
-            memcpy(out->build_id, name + name_bytes, out->build_id_bytes);
-            return;
-        }
-        at = name + name_bytes + bytes;
+    size_t id_bytes = 0;
+    const uint8_t *id = ms_build_id_find((const uint8_t *)(info->dlpi_addr + notes->p_vaddr),
+                                         notes->p_memsz, notes->p_align, &id_bytes);
+    if (id != NULL) {
+        out->build_id_bytes = id_bytes < MS_BUILD_ID_BYTES ? (uint32_t)id_bytes : MS_BUILD_ID_BYTES;
+        memcpy(out->build_id, id, out->build_id_bytes);
     }
 }
 

@@ -107,7 +107,8 @@ class Installed(ProcessTest):
             if path.is_file() and not {"man", *SHELLS, "simulated-gpu"} & set(path.parts)
         ]
         self.assertEqual(
-            {path.name for path in files}, {"libmemshim.so", "memshim", "memshim.h", "LICENSE"}
+            {path.name for path in files},
+            {"libmemshim.so", "libmemshim.so.1", "memshim", "memshim.h", "LICENSE"},
         )
         cli = next(path for path in files if path.name == "memshim")
         library = next(path for path in files if path.name == "libmemshim.so")

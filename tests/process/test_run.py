@@ -229,7 +229,8 @@ class Run(ProcessTest):
 class OtherCommands(ProcessTest):
     def test_version(self) -> None:
         for argument in ("--version", "version"):
-            self.assertRegex(run([CLI, argument]).check().stdout, r"^memshim \d+\.\d+\.\d+\n$")
+            said = run([CLI, argument]).check().stdout
+            self.assertRegex(said, r"\Amemshim \d+\.\d+\.\d+\n(  .+\n)+\Z")
 
     def test_help(self) -> None:
         text = run([CLI, "help"]).check().stdout
