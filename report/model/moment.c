@@ -82,7 +82,7 @@ static bool find_oom(const struct ms_model *model, uint64_t *time_ns)
     return oom != NULL;
 }
 
-static bool find_step(const struct ms_model *model, uint64_t number, uint64_t *time_ns)
+static bool find_told_step(const struct ms_model *model, uint64_t number, uint64_t *time_ns)
 {
     const struct ms_model_step *steps = (const struct ms_model_step *)model->steps.times.at;
     const size_t count = model->steps.times.bytes / sizeof(*steps);
@@ -94,6 +94,42 @@ static bool find_step(const struct ms_model *model, uint64_t number, uint64_t *t
         }
     }
     return false;
+}
+
+/* Of a run that tells none: those that were found in it, counted from 1. */
+static bool find_step(const struct ms_model *model, uint64_t number, uint64_t *time_ns)
+{
+    const struct ms_recurrence *found = &model->recurrence;
+    const uint64_t *begins = (const uint64_t *)found->begins.at;
+    const size_t count = found->begins.bytes / sizeof(*begins);
+
+    if (model->steps.count > 0 || !found->known) {
+        return find_told_step(model, number, time_ns);
+    }
+    if (number == 0 || (number - 1) % found->every != 0 || (number - 1) / found->every >= count) {
+        return false;
+    }
+    *time_ns = begins[(number - 1) / found->every];
+    return true;
+}
+
+static void say_no_step(const struct ms_model *model, uint64_t number, char *why, size_t why_bytes)
+{
+    const struct ms_recurrence *found = &model->recurrence;
+
+    if (model->steps.count == 0 && found->known && number > found->count) {
+        (void)snprintf(why, why_bytes, "%s: there is no step %" PRIu64 ", it made %" PRIu64,
+                       model->path, number, found->count);
+    } else if (model->steps.count == 0 && found->known) {
+        (void)snprintf(why, why_bytes,
+                       "%s: when step %" PRIu64 " began is not kept: one in %" PRIu64
+                       " is, from step 1 on",
+                       model->path, number, found->every);
+    } else {
+        (void)snprintf(why, why_bytes,
+                       "%s: it did not tell when step %" PRIu64 " began (memshim_step, NVTX)",
+                       model->path, number);
+    }
 }
 
 bool ms_moment_find(const struct ms_model *model, const struct ms_moment_name *name, int device,
@@ -124,9 +160,7 @@ bool ms_moment_find(const struct ms_model *model, const struct ms_moment_name *n
         return true;
     default:
         if (!find_step(model, name->number, time_ns)) {
-            (void)snprintf(why, why_bytes,
-                           "%s: it did not tell when step %" PRIu64 " began (memshim_step, NVTX)",
-                           model->path, name->number);
+            say_no_step(model, name->number, why, why_bytes);
             return false;
         }
         return true;

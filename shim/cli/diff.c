@@ -174,7 +174,8 @@ static int compare(struct call *call)
     if (good) {
         ms_diff_sort(&call->diff);
         (call->json ? ms_diff_json : ms_diff_text)(&call->diff, &out);
-        out.failed |= call->diff.rows.failed || call->diff.match.keys.text.failed;
+        out.failed |= call->diff.rows.failed || call->diff.match.keys.text.failed ||
+                      call->diff.match.shown.failed;
         good = ms_cli_put(MS_CLI_DIFF, &out, "-");
     }
     ms_buffer_free(&out);
