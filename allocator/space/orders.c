@@ -4,11 +4,6 @@
 
 #include <string.h>
 
-static unsigned bucket_of(ms_stream_t stream)
-{
-    return (unsigned)((stream * 0x9e3779b97f4a7c15u) >> 56) % MS_ORDER_BUCKETS;
-}
-
 static struct ms_batch *batch_make(struct ms_orders *orders, struct ms_order *order,
                                    uint64_t sequence)
 {
@@ -38,14 +33,14 @@ static struct ms_order *order_make(struct ms_orders *orders, ms_stream_t stream)
         order->next->prev = order;
     }
     orders->first = order;
-    order->hash_next = orders->bucket[bucket_of(stream)];
-    orders->bucket[bucket_of(stream)] = order;
+    ms_chains_enter(&orders->by_stream, order, stream);
     return order;
 }
 
 bool ms_orders_init(struct ms_orders *orders)
 {
     memset(orders, 0, sizeof(*orders));
+    orders->by_stream.offset = offsetof(struct ms_order, by_stream);
     ms_slab_init(&orders->order_slab, sizeof(struct ms_order));
     ms_slab_init(&orders->batch_slab, sizeof(struct ms_batch));
     orders->device = order_make(orders, MS_STREAM_DEVICE);
@@ -64,10 +59,7 @@ struct ms_order *ms_orders_find(struct ms_orders *orders, ms_stream_t stream)
     if (orders->recent->stream == stream) {
         return orders->recent;
     }
-    struct ms_order *order = orders->bucket[bucket_of(stream)];
-    while (order != NULL && order->stream != stream) {
-        order = order->hash_next;
-    }
+    struct ms_order *order = ms_chains_find(&orders->by_stream, stream);
     if (order != NULL) {
         orders->recent = order;
     }
@@ -121,11 +113,7 @@ struct ms_batch *ms_order_drop_oldest(struct ms_order *order)
 
 void ms_order_forget(struct ms_orders *orders, struct ms_order *order)
 {
-    struct ms_order **link = &orders->bucket[bucket_of(order->stream)];
-    while (*link != order) {
-        link = &(*link)->hash_next;
-    }
-    *link = order->hash_next;
+    ms_chains_remove(&orders->by_stream, order);
     if (order->prev != NULL) {
         order->prev->next = order->next;
     } else {

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "allocator/base/chains.h"
 #include "allocator/base/slab.h"
 #include "allocator/space/range.h"
 
@@ -29,7 +30,7 @@ struct ms_batch {
 
 struct ms_order {
     ms_stream_t stream; /* MS_STREAM_DEVICE: the device's order; unused in the idle one */
-    struct ms_order *hash_next;
+    struct ms_link by_stream;
     struct ms_order *prev, *next;   /* all orders but the idle one */
     struct ms_batch *oldest, *open; /* first and last of the list; the idle order has none */
     unsigned sealed_batches;
@@ -38,14 +39,12 @@ struct ms_order {
     struct ms_bins bins[MS_REGIONS];
 };
 
-enum { MS_ORDER_BUCKETS = 256 };
-
 struct ms_orders {
     struct ms_order idle;    /* ranges whose last use the host has seen complete */
     struct ms_order *device; /* always there */
     struct ms_order *first;  /* every order but idle */
     struct ms_order *recent; /* of the last look-up: most programs use one stream at a time */
-    struct ms_order *bucket[MS_ORDER_BUCKETS];
+    struct ms_chains by_stream;
     struct ms_slab order_slab, batch_slab;
 };
 

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "allocator/base/cancel.h"
+#include "allocator/base/chains.h"
 #include "allocator/base/lock.h"
 #include "shim/device/device.h"
 #include "shim/device/heirs.h"
@@ -18,7 +19,6 @@
 #include "shim/process/log.h"
 #include "shim/process/process.h"
 
-#define BUCKETS            1024u
 #define HOLD_OFF_YIELDS    100u /* a record takes no longer, but where a queue is full */
 #define HOLD_OFF_NAP_NS    50000u
 #define THREAD_STREAM_HITS 4u
@@ -32,7 +32,7 @@ struct stream {
     CUstream handle;
     struct ms_context *context;
     CUcontext owner; /* of a CREATED one: as the driver names its context */
-    struct stream *next_by_handle, *next_by_id;
+    struct ms_link by_handle, by_id;
     uint64_t thread; /* of a per-thread default stream, else 0 */
     enum stream_kind kind;
     bool capturing;
@@ -43,8 +43,9 @@ struct stream {
     CUresult (*destroy)(CUstream);
 };
 
-static struct stream *by_handle[BUCKETS]; /* only CREATED ones: the others share two handles */
-static struct stream *by_id[BUCKETS];
+/* Only CREATED ones: the others share two handles. */
+static struct ms_chains by_handle = {.offset = offsetof(struct stream, by_handle)};
+static struct ms_chains by_id = {.offset = offsetof(struct stream, by_id)};
 static _Atomic ms_stream_t last_id;
 static _Atomic uint64_t last_thread;
 static _Atomic uint64_t epoch; /* moves on when a stream goes: what a thread remembers is void */
@@ -69,11 +70,6 @@ static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end_key;
 static bool thread_ends_seen;
 
-static size_t bucket_of(uint64_t value)
-{
-    return (size_t)((value * 0x9e3779b97f4a7c15ULL) >> 54);
-}
-
 ms_stream_t ms_stream_new_id(void)
 {
     return atomic_fetch_add(&last_id, 1) + 1;
@@ -81,48 +77,28 @@ ms_stream_t ms_stream_new_id(void)
 
 static struct stream *find_by_handle(CUstream handle)
 {
-    struct stream *s = by_handle[bucket_of((uint64_t)(uintptr_t)handle)];
-    while (s && s->handle != handle) {
-        s = s->next_by_handle;
-    }
-    return s;
+    return ms_chains_find(&by_handle, (uintptr_t)handle);
 }
 
 static struct stream *find_by_id(ms_stream_t id)
 {
-    struct stream *s = by_id[bucket_of(id)];
-    while (s && s->id != id) {
-        s = s->next_by_id;
-    }
-    return s;
+    return ms_chains_find(&by_id, id);
 }
 
 static void link_locked(struct stream *s)
 {
-    struct stream **slot = &by_id[bucket_of(s->id)];
-    s->next_by_id = *slot;
-    *slot = s;
+    ms_chains_enter(&by_id, s, s->id);
     if (s->kind == CREATED) {
-        slot = &by_handle[bucket_of((uint64_t)(uintptr_t)s->handle)];
-        s->next_by_handle = *slot;
-        *slot = s;
+        ms_chains_enter(&by_handle, s, (uintptr_t)s->handle);
     }
 }
 
 /* What threads remember is void afterwards. */
 static void unlink_locked(struct stream *s)
 {
-    struct stream **slot = &by_id[bucket_of(s->id)];
-    while (*slot != s) {
-        slot = &(*slot)->next_by_id;
-    }
-    *slot = s->next_by_id;
+    ms_chains_remove(&by_id, s);
     if (s->kind == CREATED) {
-        slot = &by_handle[bucket_of((uint64_t)(uintptr_t)s->handle)];
-        while (*slot != s) {
-            slot = &(*slot)->next_by_handle;
-        }
-        *slot = s->next_by_handle;
+        ms_chains_remove(&by_handle, s);
     }
     atomic_fetch_add(&epoch, 1);
 }
@@ -208,12 +184,9 @@ static void thread_ended(void *value)
     while (!ms_process_inert()) {
         ms_lock_acquire(MS_LOCK(STREAMS));
         struct stream *s = NULL;
-        for (size_t b = 0; b < BUCKETS && !s; b++) {
-            s = by_id[b];
-            while (s && s->thread != thread) {
-                s = s->next_by_id;
-            }
-        }
+        do {
+            s = ms_chains_next(&by_id, s);
+        } while (s && s->thread != thread);
         ms_stream_t id = s ? s->id : 0;
         struct ms_context *context = s ? s->context : NULL;
         if (s) {
@@ -253,12 +226,9 @@ static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
     }
     ms_lock_acquire(MS_LOCK(STREAMS));
     struct stream *s = NULL;
-    for (size_t b = 0; b < BUCKETS && !s; b++) {
-        s = by_id[b];
-        while (s && (s->thread != memory.thread || s->context != context)) {
-            s = s->next_by_id;
-        }
-    }
+    do {
+        s = ms_chains_next(&by_id, s);
+    } while (s && (s->thread != memory.thread || s->context != context));
     if (!s) {
         s = new_stream(PER_THREAD, CU_STREAM_PER_THREAD, context);
         if (s) {
@@ -371,14 +341,12 @@ size_t ms_streams_of(const struct ms_context *context, ms_stream_t *out, size_t 
 {
     size_t found = 0;
     ms_lock_acquire(MS_LOCK(STREAMS));
-    for (size_t b = 0; b < BUCKETS; b++) {
-        for (const struct stream *s = by_handle[b]; s; s = s->next_by_handle) {
-            if (s->context == context) {
-                if (found < count) {
-                    out[found] = s->id;
-                }
-                found++;
+    for (const struct stream *s = NULL; (s = ms_chains_next(&by_handle, s)) != NULL;) {
+        if (s->context == context) {
+            if (found < count) {
+                out[found] = s->id;
             }
+            found++;
         }
     }
     ms_lock_release(MS_LOCK(STREAMS));
@@ -388,16 +356,13 @@ size_t ms_streams_of(const struct ms_context *context, ms_stream_t *out, size_t 
 void ms_streams_forget(const struct ms_context *context)
 {
     ms_lock_acquire(MS_LOCK(STREAMS));
-    for (size_t b = 0; b < BUCKETS; b++) {
-        struct stream *s = by_id[b];
-        while (s) {
-            struct stream *next = s->next_by_id;
-            if (s->context == context) {
-                unlink_locked(s);
-                forget_locked(s);
-            }
-            s = next;
+    for (struct stream *s = ms_chains_next(&by_id, NULL); s;) {
+        struct stream *next = ms_chains_next(&by_id, s);
+        if (s->context == context) {
+            unlink_locked(s);
+            forget_locked(s);
         }
+        s = next;
     }
     ms_lock_release(MS_LOCK(STREAMS));
 }
@@ -620,10 +585,8 @@ static ms_stream_t find_of(const struct ms_context *context, CUcontext owner)
 {
     ms_stream_t id = 0;
     ms_lock_acquire(MS_LOCK(STREAMS));
-    for (size_t b = 0; b < BUCKETS && id == 0; b++) {
-        for (const struct stream *s = by_handle[b]; s && id == 0; s = s->next_by_handle) {
-            id = s->context == context && s->owner == owner ? s->id : 0;
-        }
+    for (const struct stream *s = NULL; id == 0 && (s = ms_chains_next(&by_handle, s)) != NULL;) {
+        id = s->context == context && s->owner == owner ? s->id : 0;
     }
     ms_lock_release(MS_LOCK(STREAMS));
     return id;

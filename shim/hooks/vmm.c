@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "allocator/arenas/proxy.h"
+#include "allocator/base/chains.h"
 #include "allocator/base/lock.h"
 #include "shim/device/context.h"
 #include "shim/device/ledger.h"
@@ -20,10 +21,8 @@
 #include "shim/process/session.h"
 #include "shim/sites/site.h"
 
-#define BUCKETS 1024u
-
 struct chunk {
-    struct chunk *next; /* of those with references, by handle */
+    struct ms_link by_handle; /* while it has references */
     CUmemGenericAllocationHandle_v1 handle;
     uint64_t bytes;
     struct ms_device *device;
@@ -41,38 +40,8 @@ struct mapping {
 
 MS_RANGES_HOLD(struct mapping);
 
-static struct chunk *by_handle[BUCKETS];
+static struct ms_chains by_handle = {.offset = offsetof(struct chunk, by_handle)};
 static struct ms_ranges mappings = {.entry_bytes = sizeof(struct mapping)}; /* under lock */
-
-static struct chunk **bucket_of(CUmemGenericAllocationHandle_v1 handle)
-{
-    return &by_handle[(handle * 0x9e3779b97f4a7c15ULL) >> 54];
-}
-
-static struct chunk *find_locked(CUmemGenericAllocationHandle_v1 handle)
-{
-    struct chunk *chunk = *bucket_of(handle);
-    while (chunk && chunk->handle != handle) {
-        chunk = chunk->next;
-    }
-    return chunk;
-}
-
-static void link_locked(struct chunk *chunk)
-{
-    struct chunk **slot = bucket_of(chunk->handle);
-    chunk->next = *slot;
-    *slot = chunk;
-}
-
-static void unlink_locked(struct chunk *chunk)
-{
-    struct chunk **slot = bucket_of(chunk->handle);
-    while (*slot != chunk) {
-        slot = &(*slot)->next;
-    }
-    *slot = chunk->next;
-}
 
 static void emit(enum ms_event_kind kind, const struct chunk *chunk, CUdeviceptr_v2 addr,
                  uint64_t bytes)
@@ -140,7 +109,7 @@ static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
     chunk->device = device;
     chunk->references = 1;
     ms_lock_acquire(MS_LOCK(VMM));
-    link_locked(chunk);
+    ms_chains_enter(&by_handle, chunk, chunk->handle);
     ms_lock_release(MS_LOCK(VMM));
     emit_existence(chunk, true);
     ms_oom_over(device);
@@ -179,9 +148,9 @@ CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
     }
     /* Before the driver is asked: afterwards another thread may already have the same handle. */
     ms_lock_acquire(MS_LOCK(VMM));
-    struct chunk *chunk = find_locked(handle);
+    struct chunk *chunk = ms_chains_find(&by_handle, handle);
     if (chunk && --chunk->references == 0) {
-        unlink_locked(chunk);
+        ms_chains_remove(&by_handle, chunk);
         chunk->mappings++; /* kept until the driver has answered */
     } else if (chunk) {
         chunk->mappings++;
@@ -195,7 +164,7 @@ CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
     ms_lock_acquire(MS_LOCK(VMM));
     chunk->mappings--;
     if (result != CUDA_SUCCESS && chunk->references++ == 0) {
-        link_locked(chunk);
+        ms_chains_enter(&by_handle, chunk, chunk->handle);
     }
     unlock_and_settle(chunk);
     return result;
@@ -228,7 +197,7 @@ CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
         return ms_proxies_map(ptr, size, offset, handle, flags);
     }
     ms_lock_acquire(MS_LOCK(VMM));
-    struct chunk *chunk = find_locked(handle);
+    struct chunk *chunk = ms_chains_find(&by_handle, handle);
     if (chunk) {
         chunk->mappings++; /* from here on it cannot go while the driver maps it */
     }
@@ -354,7 +323,7 @@ CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *h
         struct chunk *chunk = mapping_at(i)->chunk;
         if (chunk->references++ == 0) {
             chunk->handle = *handle;
-            link_locked(chunk);
+            ms_chains_enter(&by_handle, chunk, chunk->handle);
         }
     }
     ms_lock_release(MS_LOCK(VMM));

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/chains.h"
 #include "allocator/base/lock.h"
 #include "shim/device/reach.h"
 #include "shim/driver/driver.h"
@@ -13,7 +14,6 @@
 #include "shim/policy/parameters.h"
 #include "shim/tables/options.h"
 
-#define BUCKETS     64u
 #define FIRST_ROOM  64u
 #define TOUCHES_MAX ((size_t)1 << 16) /* of one graph */
 #define LEVELS_MAX  8                 /* of child graphs in child graphs */
@@ -35,8 +35,7 @@ struct node {
 };
 
 struct graph {
-    const void *exec;
-    struct graph *next;
+    struct ms_link by_exec;
     struct node *nodes;
     size_t node_count;
     struct touches touches;
@@ -45,7 +44,7 @@ struct graph {
     bool stale; /* the touches have changed since, or which nodes are off */
 };
 
-static struct graph *graphs[BUCKETS];
+static struct ms_chains graphs = {.offset = offsetof(struct graph, by_exec)};
 
 /* ---- touches */
 
@@ -208,7 +207,7 @@ static void delete_graph(struct graph *graph)
 }
 
 /* Null where nothing can be read. */
-static struct graph *read_graph(const void *exec, CUgraph from)
+static struct graph *read_graph(CUgraph from)
 {
     struct graph *graph = calloc(1, sizeof *graph);
     if (graph == NULL) {
@@ -221,7 +220,6 @@ static struct graph *read_graph(const void *exec, CUgraph from)
         free(graph);
         return NULL;
     }
-    graph->exec = exec;
     graph->stale = true;
     for (size_t i = 0; i < graph->node_count; i++) {
         graph->nodes[i].name = names[i];
@@ -231,27 +229,22 @@ static struct graph *read_graph(const void *exec, CUgraph from)
     return graph;
 }
 
-static struct graph **place_of(const void *exec)
+static struct graph *find(const void *exec)
 {
-    uint64_t hash = (uint64_t)(uintptr_t)exec * UINT64_C(0x9e3779b97f4a7c15);
-    struct graph **place = &graphs[(hash >> 32) % BUCKETS];
-    while (*place != NULL && (*place)->exec != exec) {
-        place = &(*place)->next;
-    }
-    return place;
+    return ms_chains_find(&graphs, (uintptr_t)exec);
 }
 
 /* What was known before; the caller's. */
 static struct graph *exchange(const void *exec, struct graph *graph)
 {
     ms_lock_acquire(MS_LOCK(GRAPH_HEAT));
-    struct graph **place = place_of(exec);
-    struct graph *before = *place;
-    struct graph *next = before != NULL ? before->next : NULL;
-    if (graph != NULL) {
-        graph->next = next;
+    struct graph *before = find(exec);
+    if (before != NULL) {
+        ms_chains_remove(&graphs, before);
     }
-    *place = graph != NULL ? graph : next;
+    if (graph != NULL) {
+        ms_chains_enter(&graphs, graph, (uintptr_t)exec);
+    }
     ms_lock_release(MS_LOCK(GRAPH_HEAT));
     return before;
 }
@@ -264,13 +257,13 @@ void ms_graph_heat_gone(const void *exec)
 void ms_graph_heat_made(const void *exec, CUgraph graph)
 {
     if (ms_options()->spill) {
-        delete_graph(exchange(exec, read_graph(exec, graph)));
+        delete_graph(exchange(exec, read_graph(graph)));
     }
 }
 
 void ms_graph_heat_updated(const void *exec, CUgraph graph)
 {
-    struct graph *now = ms_options()->spill ? read_graph(exec, graph) : NULL;
+    struct graph *now = ms_options()->spill ? read_graph(graph) : NULL;
     struct graph *before = exchange(exec, NULL);
     if (now != NULL && before != NULL && now->node_count <= before->node_count) {
         struct node *nodes = before->nodes;
@@ -308,7 +301,7 @@ void ms_graph_heat_set(const void *exec, CUgraphNode node, const CUgraphNodePara
     struct touches fresh = {0};
     add_params(&(struct reading){&fresh, 0}, params, 0);
     ms_lock_acquire(MS_LOCK(GRAPH_HEAT));
-    struct graph *graph = *place_of(exec);
+    struct graph *graph = find(exec);
     size_t place = graph != NULL ? place_of_node(graph, node) : SIZE_MAX;
     if (place != SIZE_MAX) {
         struct touches *touches = &graph->touches;
@@ -331,7 +324,7 @@ void ms_graph_heat_set(const void *exec, CUgraphNode node, const CUgraphNodePara
 void ms_graph_heat_enabled(const void *exec, CUgraphNode node, bool on)
 {
     ms_lock_acquire(MS_LOCK(GRAPH_HEAT));
-    struct graph *graph = *place_of(exec);
+    struct graph *graph = find(exec);
     size_t place = graph != NULL ? place_of_node(graph, node) : SIZE_MAX;
     if (place != SIZE_MAX) {
         graph->nodes[place].off = !on;
@@ -343,7 +336,7 @@ void ms_graph_heat_enabled(const void *exec, CUgraphNode node, bool on)
 void ms_graph_heat_launched(const void *exec)
 {
     ms_lock_acquire(MS_LOCK(GRAPH_HEAT));
-    struct graph *graph = *place_of(exec);
+    struct graph *graph = find(exec);
     if (graph != NULL) {
         if (graph->stale) {
             make_values(graph);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "allocator/arenas/proxy.h"
+#include "allocator/base/chains.h"
 #include "allocator/base/lock.h"
 #include "shim/device/mempools.h"
 #include "shim/device/ranges.h"
@@ -21,10 +22,8 @@
 #define FIRST_HANDLE (0x6d73ULL << 48)
 #define LAST_HANDLE  (FIRST_HANDLE + (1ULL << 47))
 
-#define BUCKETS 1024u
-
 struct page {
-    struct page *next; /* of those with references, by handle */
+    struct ms_link by_handle; /* while it has references */
     CUmemGenericAllocationHandle_v1 handle;
     uint64_t bytes;
     struct ms_device *device;
@@ -45,33 +44,17 @@ struct mapping {
 
 MS_RANGES_HOLD(struct mapping);
 
-static struct page *by_handle[BUCKETS];
+static struct ms_chains by_handle = {.offset = offsetof(struct page, by_handle)};
 static struct ms_ranges mappings = {.entry_bytes = sizeof(struct mapping)}; /* under lock */
 static uint64_t last_handle = FIRST_HANDLE;
 
 /* --- pages ------------------------------------------------------------------------------------ */
 
-static struct page **bucket_of(CUmemGenericAllocationHandle_v1 handle)
-{
-    return &by_handle[handle % BUCKETS];
-}
-
-static struct page *find_locked(CUmemGenericAllocationHandle_v1 handle)
-{
-    struct page *page = *bucket_of(handle);
-    while (page && page->handle != handle) {
-        page = page->next;
-    }
-    return page;
-}
-
 static void refer_locked(struct page *page)
 {
     page->uses++;
     if (page->references++ == 0) {
-        struct page **slot = bucket_of(page->handle);
-        page->next = *slot;
-        *slot = page;
+        ms_chains_enter(&by_handle, page, page->handle);
     }
 }
 
@@ -97,7 +80,7 @@ static void drop_use(struct page *page)
 static struct page *use(CUmemGenericAllocationHandle_v1 handle)
 {
     ms_lock_acquire(MS_LOCK(PROXIES));
-    struct page *page = find_locked(handle);
+    struct page *page = ms_chains_find(&by_handle, handle);
     if (page) {
         page->uses++;
     }
@@ -166,17 +149,13 @@ CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandl
 CUresult ms_proxies_release(CUmemGenericAllocationHandle_v1 handle)
 {
     ms_lock_acquire(MS_LOCK(PROXIES));
-    struct page *page = find_locked(handle);
+    struct page *page = ms_chains_find(&by_handle, handle);
     if (!page) {
         ms_lock_release(MS_LOCK(PROXIES));
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (--page->references == 0) {
-        struct page **slot = bucket_of(handle);
-        while (*slot != page) {
-            slot = &(*slot)->next;
-        }
-        *slot = page->next;
+        ms_chains_remove(&by_handle, page);
     }
     drop_use_and_unlock(page);
     return CUDA_SUCCESS;
@@ -245,7 +224,7 @@ static CUresult announce(struct mapping *mapping, CUmemGenericAllocationHandle_v
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     ms_lock_acquire(MS_LOCK(PROXIES));
-    struct page *page = find_locked(handle);
+    struct page *page = ms_chains_find(&by_handle, handle);
     size_t i = ms_ranges_place(&mappings, mapping->addr);
     bool vacant = i == mappings.count || mapping_at(i)->addr >= mapping->addr + mapping->bytes;
     if (page && mapping->bytes == page->bytes && vacant) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The common hash table beside a list: any order of entering and removing, with many entries of one
- * key, and keys that crowd around one home. */
+/* The common hash tables beside a list: any order of entering and removing, with many entries of
+ * one key, and keys that crowd around one home. */
 #include <criterion/criterion.h>
 
+#include "allocator/base/chains.h"
 #include "allocator/base/table.h"
 
 #define MOST_ENTRIES 200
@@ -100,4 +101,77 @@ Test(table, addresses)
 Test(table, few_keys_with_many_entries)
 {
     play(5, 512);
+}
+
+/* --- chains ----------------------------------------------------------------------------------- */
+
+#define RECORDS 3000 /* more than chains */
+
+struct record {
+    bool entered, met;
+    struct ms_link link;
+};
+
+static void check_chains(const struct ms_chains *chains, struct record *records, uint64_t stride)
+{
+    struct record *met = NULL;
+
+    for (size_t i = 0; i < RECORDS; i++) {
+        records[i].met = false;
+        cr_assert_eq(ms_chains_find(chains, i * stride), records[i].entered ? &records[i] : NULL);
+    }
+    while ((met = ms_chains_next(chains, met)) != NULL) {
+        cr_assert(met->entered && !met->met);
+        met->met = true;
+    }
+    for (size_t i = 0; i < RECORDS; i++) {
+        cr_assert_eq(records[i].met, records[i].entered);
+    }
+}
+
+static void play_chains(uint64_t stride)
+{
+    static struct record records[RECORDS];
+    struct ms_chains chains = {.offset = offsetof(struct record, link)};
+
+    memset(records, 0, sizeof(records));
+    check_chains(&chains, records, stride);
+    for (int round = 0; round < ROUNDS; round++) {
+        const size_t at = draw(RECORDS);
+
+        if (records[at].entered) {
+            ms_chains_remove(&chains, &records[at]);
+        } else {
+            ms_chains_enter(&chains, &records[at], at * stride);
+        }
+        records[at].entered = !records[at].entered;
+        if (round % 4999 == 0) {
+            check_chains(&chains, records, stride);
+        }
+    }
+}
+
+Test(chains, ids)
+{
+    play_chains(1);
+}
+
+Test(chains, addresses)
+{
+    play_chains(UINT64_C(2) << 20);
+}
+
+/* Two records of one key, as a handle that the driver hands out again before its first record is
+ * gone: the younger one is found. */
+Test(chains, the_youngest_of_a_key)
+{
+    struct record older = {0};
+    struct record younger = {0};
+    struct ms_chains chains = {.offset = offsetof(struct record, link)};
+
+    ms_chains_enter(&chains, &older, 7);
+    ms_chains_enter(&chains, &younger, 7);
+    cr_assert_eq(ms_chains_find(&chains, 7), &younger);
+    ms_chains_remove(&chains, &younger);
+    cr_assert_eq(ms_chains_find(&chains, 7), &older);
 }
