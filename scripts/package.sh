@@ -17,11 +17,15 @@ WORK=$MEMSHIM_BUILD/package
 usage() {
     cat <<'USAGE'
 Usage: scripts/package.sh wheel [--host]
+       scripts/package.sh deb
+       scripts/package.sh rpm
        scripts/package.sh try [WHEEL] [SUITE...]
 
   wheel   a wheel for every Linux with glibc 2.28 or newer, built in a fresh Debian 11 (as root, with
           debootstrap) and checked by auditwheel
   --host  built here, by this machine's compiler, for systems as new as this one
+  deb     memshim and libmemshim-dev for this machine's Debian or Ubuntu, checked by lintian
+  rpm     memshim and memshim-devel, built here; rpmbuild's spec files stay beside them
   try     installs the wheel in fresh roots that debootstrap makes, as root, and runs a job there on
           the simulated GPU to its report. Suites: bullseye bookworm trixie jammy noble
 Results go to build/package; MEMSHIM_BUILD names another build folder than build.
@@ -62,7 +66,15 @@ make_root() {
         [[ -e /usr/share/keyrings/ubuntu-archive-keyring.gpg ]] || options+=(--no-check-gpg)
     fi
     packages=$(tr -s ' ' ',' <<<"$*")
-    quietly eatmydata debootstrap "${options[@]}" "--include=$packages" "$suite" "$root" || return 1
+    # Suites that are younger than this debootstrap: Ubuntu's have one script.
+    local scripts=/usr/share/debootstrap
+    if ! [[ -e $scripts/scripts/$suite ]]; then
+        rm -rf "$WORK/debootstrap"
+        cp -r "$scripts" "$WORK/debootstrap"
+        scripts=$WORK/debootstrap
+        ln -s gutsy "$scripts/scripts/$suite"
+    fi
+    DEBOOTSTRAP_DIR=$scripts quietly eatmydata debootstrap "${options[@]}" "--include=$packages" "$suite" "$root" || return 1
     touch "$root/.complete"
 }
 
@@ -144,6 +156,30 @@ make_wheel() {
     say "$(du -h --apparent-size "$wheel" | tr '\t' ' ')"
 }
 
+# make_packages deb|rpm: by cpack, in a build of their own.
+make_packages() {
+    local kind=$1 folder=$WORK/$1 made libraries=lib64
+    if [[ $kind == deb ]]; then
+        install_packages dpkg-dev lintian
+        libraries=lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+    else
+        install_packages rpm
+    fi
+    build_memshim "$folder" -DMEMSHIM_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr \
+        "-DCMAKE_INSTALL_LIBDIR=$libraries" "-DMEMSHIM_PACKAGE=$kind"
+    rm -f "$folder"/*."$kind"
+    (cd "$folder" && quietly cpack) || die "cpack could not make the packages"
+    for made in "$folder"/*."$kind"; do
+        say "$(du -h --apparent-size "$made" | tr '\t' ' ')"
+    done
+    if [[ $kind == deb ]]; then
+        lintian --allow-root --fail-on error,warning "$folder"/*.deb || die "lintian found something"
+        say "lintian: clean"
+    else
+        find "$folder/_CPack_Packages" -name '*.spec' -exec cp {} "$folder" \;
+    fi
+}
+
 # The simulated GPU and a job for it, into /simulated of the build root: they load where the wheel does.
 build_simulated() {
     local folder
@@ -186,7 +222,7 @@ try_in_root() {
             [[ $before == "$(sums)" ]]
             printf "%-28s Python %s, glibc %s: %s; installed in %s, job and reports in %s\n" \
                 "$PRETTY_NAME" "$(python3 -c "import platform; print(platform.python_version())")" \
-                "$(ldd --version | sed -n "1s/.* //p")" "$(cat version.txt)" "$installed" "$ran"
+                "$(ldd --version | sed -n "1s/.* //p")" "$(head -n 1 version.txt)" "$installed" "$ran"
         ' try "$(basename "$wheel")" || {
         tail -n 20 "$root/try/said.txt" 2>/dev/null || true
         return 1
@@ -220,6 +256,7 @@ main() {
     [[ $# -eq 0 ]] || shift
     case $what in
     wheel) make_wheel "$@" ;;
+    deb | rpm) make_packages "$what" ;;
     try) try_wheel "$@" ;;
     -h | --help) usage ;;
     *)

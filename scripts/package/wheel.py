@@ -157,6 +157,10 @@ def lay_out(prefix: Path, system: System, tree: Path, version: str, platform: st
     for inside in ("bin/memshim", "lib/libmemshim.so"):
         (package / inside).chmod(0o755)
         run("strip", "--strip-unneeded", package / inside)
+    # The simulated GPU, for memshim dry-run.
+    shutil.copytree(prefix / "lib" / "memshim", package / "lib" / "memshim")
+    for library in (package / "lib" / "memshim").rglob("*.so*"):
+        run("strip", "--strip-unneeded", library)
     # Where an environment's manual pages and completions are looked for.
     shutil.copytree(prefix / "share" / "man", tree / f"memshim-{version}.data/data/share/man")
     for shell in ("bash-completion", "zsh", "fish"):

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "allocator/base/slab.h"
@@ -14,6 +15,7 @@
 bool ms_command_find(struct ms_command *command)
 {
     Dl_info info;
+    struct stat about;
     static const char *const places[] = {"memshim", "../bin/memshim", "../../bin/memshim"};
     if (!dladdr((const void *)ms_command_find, &info) || !info.dli_fname ||
         !realpath(info.dli_fname, command->library)) {
@@ -23,7 +25,9 @@ bool ms_command_find(struct ms_command *command)
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         (void)snprintf(command->path, sizeof command->path, "%.*s/%s",
                        (int)(slash - command->library), command->library, places[i]);
-        if (access(command->path, X_OK) == 0) {
+        /* A folder of that name stands beside an installed library. */
+        if (access(command->path, X_OK) == 0 && stat(command->path, &about) == 0 &&
+            S_ISREG(about.st_mode)) {
             return true;
         }
     }

@@ -8,7 +8,7 @@ import shutil
 import unittest
 from pathlib import Path
 
-from machine import BUILD, INSTALLED, ROOT, ProcessTest, run
+from machine import BUILD, INSTALLED, ROOT, ProcessTest, process_folders, program, run
 
 LIBC = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2"}
 NEWEST_GLIBC = (2, 28)
@@ -108,7 +108,9 @@ class Installed(ProcessTest):
         ]
         self.assertEqual(
             {path.name for path in files},
-            {"libmemshim.so", "libmemshim.so.1", "memshim", "memshim.h", "LICENSE"},
+            {"libmemshim.so", "libmemshim.so.1", "memshim", "memshim.h", "LICENSE"}
+            | {"memshim.pc", "memshimConfigVersion.cmake"}
+            | {path.name for path in files if re.match(r"memshimConfig(-\w+)?\.cmake$", path.name)},
         )
         cli = next(path for path in files if path.name == "memshim")
         library = next(path for path in files if path.name == "libmemshim.so")
@@ -120,6 +122,46 @@ class Installed(ProcessTest):
             {path.name for path in simulated.iterdir()},
             {"doubles", "libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libnvidia-ml.so.1"},
         )
+
+    def test_a_program_links_it(self) -> None:
+        """By what pkg-config and CMake say; it asks for the SONAME."""
+        prefix, source = self.folder / "prefix", self.folder / "source"
+        run(["cmake", "--install", BUILD, "--prefix", prefix]).check()
+        source.mkdir()
+        (source / "main.c").write_text(
+            "#include <memshim.h>\n#include <stdio.h>\n"
+            "int main(void) { puts(memshim_version()); }\n"
+        )
+        (source / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.18)\nproject(user C)\n"
+            "find_package(memshim 0.1 REQUIRED)\n"
+            "add_executable(user main.c)\ntarget_link_libraries(user memshim::memshim)\n"
+        )
+        made = self.folder / "made"
+        run(["cmake", "-S", source, "-B", made, f"-DCMAKE_PREFIX_PATH={prefix}"]).check()
+        run(["cmake", "--build", made]).check()
+        (package,) = prefix.rglob("memshim.pc")
+        flags = run(
+            [*("pkg-config", f"--define-variable=prefix={prefix}", "--cflags", "--libs"), package]
+        ).check()
+        other = self.folder / "other"
+        run(["cc", source / "main.c", "-o", other, *flags.stdout.split()]).check()
+        for user in (made / "user", other):
+            needed = re.findall(r"\(NEEDED\).*\[(.+)\]", tool("readelf", "-dW", user))
+            self.assertIn("libmemshim.so.1", needed)
+            folder = package.parents[1]
+            self.assertRegex(run([user], LD_LIBRARY_PATH=folder).check().stdout, r"^\d+\.\d+")
+
+    def test_the_installed_library_finds_its_command(self) -> None:
+        """Which makes the report; the folder of the library's own name beside it is no command."""
+        run(["cmake", "--install", BUILD, "--prefix", self.folder]).check()
+        library = next(self.folder.rglob("libmemshim.so"))
+        self.assertTrue((library.parent / "memshim").is_dir())
+        run(
+            [program("trainer"), "--steps", "1"], LD_PRELOAD=library, MEMSHIM_OUTPUT=self.output
+        ).check()
+        (made,) = process_folders(self.output)
+        self.assertTrue((made / "report.txt").exists())
 
     def test_by_name_from_any_folder(self) -> None:
         """As after an installation that the loader's cache knows."""

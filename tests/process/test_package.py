@@ -71,7 +71,7 @@ class Wheel(ProcessTest):
             libraries = {
                 Path(name).name
                 for name in names
-                if name.startswith("memshim/lib/") and not name.endswith("/libmemshim.so")
+                if re.match(r"memshim/lib/[^/]+$", name) and not name.endswith("/libmemshim.so")
             }
             found = re.findall(r"^  (\S+) +(\S+) (\d\S+)$", notice, re.MULTILINE)
             self.assertEqual({library for library, _, _ in found}, libraries)
