@@ -14,6 +14,9 @@
 /* Whether contents can move at all: at this moment, for the request under way. */
 bool ms_spill_possible(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
+/* What the budget has free, in whole granules. */
+uint64_t ms_spill_device_room(const struct ms_pool *pool);
+
 /* Makes spares of at least so much of device chunks behind live memory, whose contents move to the
  * host; adds all to *taken_bytes. Waits for the device to stand still, a bounded time.
  * MS_ERR_NO_MEMORY: not so much can be moved, or not now. */
