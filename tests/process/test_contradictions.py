@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from contradictions import DATA, bytes_text, contradictions
+from contradictions import contradictions
 from machine import GIB, MIB, process_folders, program, run
+from report_sums import bytes_text
+from report_words import DATA
 
 Report = dict[str, Any]
 
@@ -45,6 +47,31 @@ def another_request(report: Report) -> None:
 
 def larger_batch(report: Report) -> None:
     report["oom_events"][-1]["estimated_factor_that_fits"] = 1.1
+
+
+def another_bound(report: Report) -> None:
+    report["oom_events"][-1]["rule"]["cap_bytes"] = report["devices"][0]["total_bytes"]
+
+
+def another_need(report: Report) -> None:
+    report["oom_events"][-1]["rule"]["need_bytes"] += 1
+
+
+def another_piece(report: Report) -> None:
+    report["oom_events"][-1]["rule"]["piece_bytes"] = 1
+
+
+def another_answer(report: Report) -> None:
+    report["answer"]["headline"] = "All is well."
+
+
+def another_note(report: Report) -> None:
+    report["notes"] = [note.replace(" cap: ", " demand: ") for note in report["notes"]]
+
+
+def row_that_the_text_has_not(report: Report) -> None:
+    ledger_row(report, "context")["bytes"] += MIB
+    ledger_row(report, "free")["bytes"] -= MIB
 
 
 def growth_of_nothing(report: Report) -> None:
@@ -95,6 +122,12 @@ CHANGES: dict[Callable[[Report], None], str] = {
     another_verdict: "demand, but the sentence says",
     another_shortage: "bytes short, not as in",
     another_request: "bytes were asked for, not as in",
+    another_bound: "cap, by the rule not_device",
+    another_need: "bytes were needed, by the rule",
+    another_piece: "bytes were asked for, not as in {",
+    another_answer: "does not begin with",
+    another_note: "said during the run: demand",
+    row_that_the_text_has_not: "another ledger than report.json",
     larger_batch: "of the batch that failed fits",
     growth_of_nothing: "growth, of 0 bytes",
     site_beyond_the_peak: "bytes at once, of",
