@@ -29,9 +29,6 @@
 #include "shim/sites/site.h"
 #include "shim/tables/identity.h"
 
-#define FALL_PERCENT 5u  /* of the cap: how far below a threshold it is left */
-#define LOOKS        64u /* at the device, while charged bytes rise from nothing to all of it */
-
 MS_HOT_DATA static struct ms_device *_Atomic devices[MS_DEVICES_MAX];
 static _Atomic int used;
 
@@ -72,7 +69,7 @@ void ms_device_set_policy(const struct ms_device_policy *policy)
     atomic_store_explicit(&policy_set, policy, memory_order_release);
 }
 
-static const struct ms_device_policy *policy(void)
+const struct ms_device_policy *ms_device_policy(void)
 {
     return atomic_load_explicit(&policy_set, memory_order_acquire);
 }
@@ -125,7 +122,7 @@ static CUresult furnish(struct ms_device *device)
     find_limits(device);
     atomic_store(&device->rise_bytes, 1); /* the first sample */
     atomic_store(&device->sample_bytes, 1);
-    policy()->device_used();
+    ms_device_policy()->device_used();
     if (options->pool) {
         device->host_limit_bytes = device->granule_bytes ? ms_host_access_open(device) : 0;
         struct ms_pool_config config = {
@@ -137,7 +134,7 @@ static CUresult furnish(struct ms_device *device)
             .wait_most_ns = ms_options_wait_most_ns(options),
             .views = options->views,
         };
-        policy()->configure(device, &config);
+        ms_device_policy()->configure(device, &config);
         if (ms_pool_create(&config, &device->pool) != MS_OK) {
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
@@ -400,119 +397,6 @@ void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner ow
         atomic_fetch_add(&device->forwarded_call_bytes, more ? bytes : -bytes);
     }
     ms_session_emit(&event);
-}
-
-/* --- thresholds ------------------------------------------------------------------------------- */
-
-static const char *const threshold_names[] = {"normal", "warning", "critical", "emergency"};
-
-static const char *what_follows(const struct ms_device *device, int state)
-{
-    if (state == 2) {
-        return "; what is cached is given back";
-    }
-    return state == 3 && device->spill_limit_bytes != 0 ? "; what is cold moves to host memory"
-                                                        : "";
-}
-
-/* The first crossing of each is a warning. */
-static void say_threshold(struct ms_device *device, int state, uint64_t charged, uint64_t cap)
-{
-    bool again = atomic_fetch_or(&device->thresholds_said, 1u << state) & (1u << state);
-    char charged_text[24];
-    char cap_text[24];
-    ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "device %d: %s, %s of the cap of %s are charged%s",
-           device->ordinal, threshold_names[state],
-           ms_bytes_text(charged, charged_text, sizeof charged_text),
-           ms_bytes_text(cap, cap_text, sizeof cap_text), what_follows(device, state));
-}
-
-/* At critical caches are trimmed; at emergency what is cold goes, too, ahead of need. */
-static void relieve(struct ms_device *device, int state, uint64_t level)
-{
-    if (state < 2) {
-        return;
-    }
-    (void)ms_device_make_room(device, 0);
-    if (state == 3 && device->pool) {
-        policy()->spill_ahead(device, level);
-    }
-}
-
-/* From here on every look at the thresholds is a close one (grant.c). */
-void ms_device_host_made(struct ms_device *device)
-{
-    atomic_store_explicit(&device->host_made, true, memory_order_relaxed);
-    atomic_store(&device->rise_bytes, 0);
-}
-
-/* Once memory has been short, launches are watched for good: one that runs out of it is tried
- * again (launch.c), and what they touch is hot (heat.c). */
-static void watch_launches(void)
-{
-    static atomic_bool watched;
-    if (!atomic_exchange(&watched, true)) {
-        policy()->short_of_memory();
-        ms_gate_watch_launches(true);
-    }
-}
-
-static void sample_if_due(struct ms_device *device, uint64_t charged)
-{
-    uint64_t due = atomic_load(&device->sample_bytes);
-    uint64_t next = charged + device->total_bytes / LOOKS;
-    if (charged >= due && atomic_compare_exchange_strong(&device->sample_bytes, &due, next)) {
-        (void)ms_overhead_give_back(device);
-        ms_device_sample(device);
-    }
-}
-
-static void set_rise(struct ms_device *device, int state, uint64_t cap)
-{
-    uint64_t due = atomic_load(&device->sample_bytes);
-    uint64_t level =
-        state < 3 ? (uint64_t)(ms_options()->thresholds[state] * (double)cap) : UINT64_MAX;
-    atomic_store(&device->rise_bytes, due < level ? due : level);
-    if (atomic_load(&device->host_made)) {
-        atomic_store(&device->rise_bytes, 0);
-    }
-}
-
-void ms_device_cross_threshold(struct ms_device *device)
-{
-    uint64_t charged = atomic_load(&device->budget.charged_bytes);
-    const double *levels = ms_options()->thresholds;
-    uint64_t cap = atomic_load(&device->budget.cap_bytes);
-    sample_if_due(device, charged);
-    uint64_t slack = cap / 100 * FALL_PERCENT;
-    int before = atomic_load(&device->threshold);
-    int state = 0;
-    for (int t = 0; t < 3; t++) {
-        uint64_t level = (uint64_t)(levels[t] * (double)cap);
-        uint64_t leave = level > slack ? level - slack : 0;
-        if (charged >= (t < before ? leave : level)) {
-            state = t + 1;
-        }
-    }
-    if (state == before || !atomic_compare_exchange_strong(&device->threshold, &before, state)) {
-        set_rise(device, before, cap);
-        return;
-    }
-    uint64_t present = state ? (uint64_t)(levels[state - 1] * (double)cap) : 0;
-    atomic_store(&device->fall_bytes, present > slack ? present - slack : 0);
-    set_rise(device, state, cap);
-    struct ms_event event = {
-        .kind = MS_EVENT_THRESHOLD,
-        .device = device->ordinal,
-        .bytes = charged,
-        .aux = (uint64_t)state,
-    };
-    ms_session_emit(&event);
-    if (state > before) {
-        say_threshold(device, state, charged, cap);
-        watch_launches();
-        relieve(device, state, present);
-    }
 }
 
 /* --- streams ---------------------------------------------------------------------------------- */

@@ -76,6 +76,8 @@ struct ms_device {
      * that allocate. */
     _Atomic uint64_t forwarded_live_bytes, forwarded_call_bytes;
 
+    _Atomic uint64_t room_bytes;      /* charged, and free on the device, when that was looked at
+                                         last; 0: never */
     _Atomic int threshold;            /* 0 normal, 1 warning, 2 critical, 3 emergency */
     _Atomic uint64_t rise_bytes;      /* charged at or above this: the next threshold is crossed,
                                          or a sample is due */
@@ -109,6 +111,8 @@ struct ms_device_policy {
     /* The last one is crossed: live memory goes to the host to be below this again. */
     void (*spill_ahead)(struct ms_device *device, uint64_t level_bytes);
 };
+
+const struct ms_device_policy *ms_device_policy(void);
 
 /* Set before the driver is found, so before the first device; the same at each call. */
 void ms_device_set_policy(const struct ms_device_policy *policy);
@@ -149,6 +153,10 @@ void ms_device_note_charge(struct ms_device *device, bool more, enum ms_owner ow
 
 /* Memory on the host is attended to from here on (spill.h). */
 void ms_device_host_made(struct ms_device *device);
+
+/* The most that may be charged, as far as is known: the cap, or what the device has room for where
+ * other processes leave less. Thresholds are fractions of it. */
+uint64_t ms_device_limit_bytes(const struct ms_device *device);
 
 /* Looks whether charged bytes have crossed a threshold, says so, and does what it asks for. */
 void ms_device_cross_threshold(struct ms_device *device);

@@ -83,19 +83,37 @@ void ms_device_others(const struct ms_device *device, struct ms_others *others)
     }
 }
 
+static bool look(struct ms_device *device, uint64_t *free_bytes)
+{
+    uint64_t used_bytes = 0;
+    uint64_t charged = atomic_load(&device->budget.charged_bytes);
+    bool known = !ms_captures_running() && ms_device_used_bytes(device, &used_bytes) &&
+                 used_bytes <= device->total_bytes;
+    if (known) {
+        *free_bytes = device->total_bytes - used_bytes;
+        atomic_store(&device->room_bytes, charged + *free_bytes);
+    }
+    return known;
+}
+
+bool ms_device_look(struct ms_device *device)
+{
+    uint64_t free_bytes = 0;
+    return look(device, &free_bytes);
+}
+
 void ms_device_sample(struct ms_device *device)
 {
     struct ms_others others;
-    uint64_t used_bytes = 0;
-    if (!ms_session_trace() || ms_captures_running() ||
-        !ms_device_used_bytes(device, &used_bytes) || used_bytes > device->total_bytes) {
+    uint64_t free_bytes = 0;
+    if (!look(device, &free_bytes) || !ms_session_trace()) {
         return;
     }
     list_others(device, &others);
     struct ms_event event = {
         .kind = MS_EVENT_SAMPLE,
         .device = device->ordinal,
-        .bytes = device->total_bytes - used_bytes,
+        .bytes = free_bytes,
         .aux = others.known ? others.bytes : UINT64_MAX,
     };
     ms_session_emit(&event);

@@ -36,8 +36,7 @@
 
 static uint64_t level_bytes(const struct ms_device *device, int state)
 {
-    return (uint64_t)(ms_options()->thresholds[state - 1] *
-                      (double)atomic_load(&device->budget.cap_bytes));
+    return (uint64_t)(ms_options()->thresholds[state - 1] * (double)ms_device_limit_bytes(device));
 }
 
 /* Of all devices of the process together: what they have on the host, and may have. */
@@ -123,9 +122,9 @@ void ms_spill_ahead(struct ms_device *device, uint64_t emergency_bytes)
     }
     ms_pool_stats(device->pool, &stats);
     if (needed_bytes(device, &stats) >= emergency_bytes) {
-        uint64_t cap = atomic_load(&device->budget.cap_bytes);
-        (void)ms_pool_make_room(device->pool, ms_less(cap, emergency_bytes) + device->granule_bytes,
-                                true);
+        uint64_t limit = ms_budget_limit_bytes(&device->budget);
+        (void)ms_pool_make_room(device->pool,
+                                ms_less(limit, emergency_bytes) + device->granule_bytes, true);
     }
 }
 
@@ -224,7 +223,7 @@ static void begin_watch(struct ms_spill_watch *watch, uint64_t down_bytes)
 static void bring_back(struct ms_device *device, struct ms_spill_watch *watch,
                        uint64_t spilled_bytes, uint64_t peak_bytes)
 {
-    uint64_t cap = atomic_load(&device->budget.cap_bytes);
+    uint64_t limit = ms_budget_limit_bytes(&device->budget);
     uint64_t critical = level_bytes(device, 2);
     uint64_t resident = ms_less(peak_bytes, spilled_bytes);
     uint64_t room = ms_less(critical, resident);
@@ -233,8 +232,8 @@ static void bring_back(struct ms_device *device, struct ms_spill_watch *watch,
         return;
     }
     /* Without waiting, room is never made by spilling something else. */
-    (void)ms_pool_make_room(device->pool, wanted + (cap - critical), false);
-    uint64_t free_bytes = ms_less(ms_budget_free_bytes(&device->budget), cap - critical);
+    (void)ms_pool_make_room(device->pool, wanted + (limit - critical), false);
+    uint64_t free_bytes = ms_less(ms_budget_free_bytes(&device->budget), limit - critical);
     uint64_t moved = ms_pool_promote(device->pool, wanted < free_bytes ? wanted : free_bytes);
     watch->promoted = watch->promoted || moved != 0;
 }

@@ -16,13 +16,13 @@ END_STATUS = 7  # spill_corners.c
 class SpillCorners(ProcessTest):
     def case(self, name: str, job: str = "spill_corners", **settings: Any) -> Result:
         """40 blocks of 4 MiB, 128 MiB for them."""
+        settings = {"MEMSHIM_LIMIT": CAP_BYTES, **settings}
         return run(
             [program(job), name],
             LD_PRELOAD=SHIM,
             MEMSHIM_OUTPUT=self.output,
             MEMSHIM_SPILL="auto",
             MEMSHIM_SPILL_LIMIT="256MiB",
-            MEMSHIM_LIMIT=CAP_BYTES,
             SIMGPU_MEMORY="512MiB",
             SIMGPU_CONTEXT="8MiB",
             **settings,
@@ -30,6 +30,17 @@ class SpillCorners(ProcessTest):
 
     def test_ahead_of_need(self) -> None:
         self.case("ahead", MEMSHIM_THRESHOLDS="0.4,0.5,0.6").check()
+
+    def test_ahead_of_need_beside_another_process(self) -> None:
+        """What the device has free counts like what the cap has free."""
+        result = self.case(
+            "ahead",
+            MEMSHIM_THRESHOLDS="0.4,0.5,0.6",
+            MEMSHIM_LIMIT=512 * MIB,
+            SIMGPU_OTHER=f"cuInit@1={512 * MIB - CAP_BYTES}",
+        ).check()
+        self.assertIn(": emergency, ", result.stderr)
+        self.assertIn("other processes leave of the device", result.stderr)
 
     def test_peers_reach_what_lies_on_the_host(self) -> None:
         self.case("peers", SIMGPU_DEVICES=2).check()

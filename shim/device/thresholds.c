@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Thresholds: how near charged bytes are to the cap, or to what the device has room for. */
+#include <stdatomic.h>
+
+#include "allocator/base/units.h"
+#include "shim/device/device.h"
+#include "shim/device/overhead.h"
+#include "shim/device/sample.h"
+#include "shim/driver/gate.h"
+#include "shim/process/log.h"
+#include "shim/process/session.h"
+
+#define LOOKS        64u /* at the device, while charged bytes rise from nothing to all of it */
+#define FALL_PERCENT 5u  /* of the limit: how far below a threshold it is left */
+
+static const char *const threshold_names[] = {"normal", "warning", "critical", "emergency"};
+
+static const char *what_follows(const struct ms_device *device, int state)
+{
+    if (state == 2) {
+        return "; what is cached is given back";
+    }
+    return state == 3 && device->spill_limit_bytes != 0 ? "; what is cold moves to host memory"
+                                                        : "";
+}
+
+/* The first crossing of each is a warning. */
+static void say_threshold(struct ms_device *device, int state, uint64_t charged, uint64_t limit)
+{
+    bool again = atomic_fetch_or(&device->thresholds_said, 1u << state) & (1u << state);
+    bool is_cap = limit >= atomic_load(&device->budget.cap_bytes);
+    char charged_text[24];
+    char limit_text[24];
+    ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "device %d: %s, %s of the %s%s%s are charged%s",
+           device->ordinal, threshold_names[state],
+           ms_bytes_text(charged, charged_text, sizeof charged_text), is_cap ? "cap of " : "",
+           ms_bytes_text(limit, limit_text, sizeof limit_text),
+           is_cap ? "" : " that other processes leave of the device", what_follows(device, state));
+}
+
+/* At critical caches are trimmed; at emergency what is cold goes, too, ahead of need. */
+static void relieve(struct ms_device *device, int state, uint64_t level)
+{
+    if (state < 2) {
+        return;
+    }
+    (void)ms_device_make_room(device, 0);
+    if (state == 3 && device->pool) {
+        ms_device_policy()->spill_ahead(device, level);
+    }
+}
+
+/* From here on every look at the thresholds is a close one (grant.c). */
+void ms_device_host_made(struct ms_device *device)
+{
+    atomic_store_explicit(&device->host_made, true, memory_order_relaxed);
+    atomic_store(&device->rise_bytes, 0);
+}
+
+/* Once memory has been short, launches are watched for good: one that runs out of it is tried
+ * again (launch.c), and what they touch is hot (heat.c). */
+static void watch_launches(void)
+{
+    static atomic_bool watched;
+    if (!atomic_exchange(&watched, true)) {
+        ms_device_policy()->short_of_memory();
+        ms_gate_watch_launches(true);
+    }
+}
+
+static void sample_if_due(struct ms_device *device, uint64_t charged)
+{
+    uint64_t due = atomic_load(&device->sample_bytes);
+    uint64_t next = charged + device->total_bytes / LOOKS;
+    if (charged >= due && atomic_compare_exchange_strong(&device->sample_bytes, &due, next)) {
+        (void)ms_overhead_give_back(device);
+        ms_device_sample(device);
+    }
+}
+
+/* What the device has free counts like what the cap has free. */
+uint64_t ms_device_limit_bytes(const struct ms_device *device)
+{
+    uint64_t limit = ms_budget_limit_bytes(&device->budget);
+    uint64_t room = atomic_load(&device->room_bytes);
+    return room != 0 && room < limit ? room : limit;
+}
+
+static uint64_t level_of(int state, uint64_t limit)
+{
+    return (uint64_t)(ms_options()->thresholds[state - 1] * (double)limit);
+}
+
+static void set_rise(struct ms_device *device, int state, uint64_t limit)
+{
+    uint64_t due = atomic_load(&device->sample_bytes);
+    uint64_t level = state < 3 ? level_of(state + 1, limit) : UINT64_MAX;
+    atomic_store(&device->rise_bytes, due < level ? due : level);
+    if (atomic_load(&device->host_made)) {
+        atomic_store(&device->rise_bytes, 0);
+    }
+}
+
+static uint64_t slack_of(uint64_t limit)
+{
+    return limit / 100 * FALL_PERCENT;
+}
+
+static int state_at(uint64_t charged, uint64_t limit, int before)
+{
+    int state = 0;
+    for (int t = 1; t <= 3; t++) {
+        uint64_t level = level_of(t, limit);
+        uint64_t leave = level > slack_of(limit) ? level - slack_of(limit) : 0;
+        if (charged >= (t <= before ? leave : level)) {
+            state = t;
+        }
+    }
+    return state;
+}
+
+/* What others left of the device may be more again: it is looked at anew before that counts. */
+static int state_now(struct ms_device *device, uint64_t charged, int before, uint64_t *limit)
+{
+    *limit = ms_device_limit_bytes(device);
+    int state = state_at(charged, *limit, before);
+    if (state > before && *limit < atomic_load(&device->budget.cap_bytes)) {
+        ms_device_look(device);
+        *limit = ms_device_limit_bytes(device);
+        state = state_at(charged, *limit, before);
+    }
+    return state;
+}
+
+void ms_device_cross_threshold(struct ms_device *device)
+{
+    uint64_t charged = atomic_load(&device->budget.charged_bytes);
+    uint64_t limit = 0;
+    sample_if_due(device, charged);
+    int before = atomic_load(&device->threshold);
+    int state = state_now(device, charged, before, &limit);
+    if (state == before || !atomic_compare_exchange_strong(&device->threshold, &before, state)) {
+        set_rise(device, before, limit);
+        return;
+    }
+    uint64_t present = state ? level_of(state, limit) : 0;
+    uint64_t slack = slack_of(limit);
+    atomic_store(&device->fall_bytes, present > slack ? present - slack : 0);
+    set_rise(device, state, limit);
+    struct ms_event event = {
+        .kind = MS_EVENT_THRESHOLD,
+        .device = device->ordinal,
+        .bytes = charged,
+        .aux = (uint64_t)state,
+    };
+    ms_session_emit(&event);
+    if (state > before) {
+        say_threshold(device, state, charged, limit);
+        watch_launches();
+        relieve(device, state, present);
+    }
+}
