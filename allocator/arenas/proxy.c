@@ -545,7 +545,7 @@ static void map_again(struct ms_pool *pool, struct ms_segment *segment, uint64_t
         }
         chunk->stuck = mapped && !accessible;
         if (!mapped) {
-            ms_backing_record_unmap(pool, chunk);
+            ms_backing_record(pool, MS_EVENT_UNMAP, chunk);
             ms_backing_clear(pool, chunk);
             ms_backing_add_spare(pool, chunk);
         }
@@ -587,7 +587,7 @@ static void leave(struct ms_pool *pool, struct ms_proxy *proxy) MS_REQUIRES(ms_g
         if (chunk == NULL) {
             continue;
         }
-        ms_backing_record_unmap(pool, chunk);
+        ms_backing_record(pool, MS_EVENT_UNMAP, chunk);
         ms_backing_clear(pool, chunk);
         chunk->stuck = false;
         if (chunk->host) {

@@ -8,17 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "allocator/backing/chunks.h"
 #include "allocator/base/lock_annotations.h"
 #include "allocator/space/block.h"
 #include "allocator/space/range.h"
 #include "allocator/space/segment.h"
-
-/* How a fill gets its chunks: spares first, then new ones. */
-struct ms_fill {
-    bool large; /* few and large ones, as long as memory is ample */
-    bool birth; /* the room promised to holes may be used */
-    bool host;  /* where the device has none, from the reserve of host chunks */
-};
 
 /* Backs every granule without a chunk under a busy range and gives access. The range ends on a
  * granule where it ends in a hole. On failure all that it did is undone; slots whose chunk is stuck
@@ -44,30 +38,6 @@ ms_status_t ms_backing_unstick(struct ms_pool *pool, struct ms_chunk *chunk)
 void ms_backing_lose(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
                      struct ms_chunk *stuck) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* Whether a chunk of so many bytes may be made at once: it cannot be split later. */
-bool ms_backing_ample(const struct ms_pool *pool, uint64_t bytes);
-
-/* A new chunk on the device, charged: a spare that is in no list. properties: see device_ops.h. */
-ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool birth,
-                                  const void *properties, struct ms_chunk **out)
-    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
-/* A new one on the host, in the reserve. */
-ms_status_t ms_backing_host_make(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
-    MS_EXCLUDES(ms_state_role);
-/* One of the reserve. MS_ERR_NO_MEMORY: it is empty. */
-ms_status_t ms_backing_host_take(struct ms_pool *pool, struct ms_chunk **out)
-    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
-/* Gives host chunks of the reserve back until at most keep_bytes are left. */
-void ms_backing_host_release(struct ms_pool *pool, uint64_t keep_bytes) MS_REQUIRES(ms_growth_role)
-    MS_EXCLUDES(ms_state_role);
-
-/* Puts a chunk that is mapped nowhere with the spares, one on the host with the reserve. */
-void ms_backing_add_spare(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
-    MS_EXCLUDES(ms_state_role);
-/* Likewise all of a list, linked by `next`. */
-void ms_backing_add_spares(struct ms_pool *pool, struct ms_chunk *list) MS_REQUIRES(ms_growth_role)
-    MS_EXCLUDES(ms_state_role);
-
 /* Maps the chunk at its place, and notes it there; no access yet. */
 ms_status_t ms_backing_map(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
                            struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
@@ -79,9 +49,7 @@ ms_status_t ms_backing_give_access(struct ms_pool *pool, const struct ms_segment
 ms_status_t ms_backing_unmap(struct ms_pool *pool, struct ms_chunk *const *chunks, size_t count)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* The parts of an unmapping whose device call the caller makes: telling, and emptying the slots. */
-void ms_backing_record_unmap(struct ms_pool *pool, struct ms_chunk *chunk)
-    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+/* Empties the slots of a chunk that the caller has unmapped. */
 void ms_backing_clear(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 
@@ -95,11 +63,6 @@ ms_status_t ms_backing_unmap_idle(struct ms_pool *pool, uint64_t enough_bytes,
  * take. */
 uint64_t ms_backing_idle_chunks(struct ms_pool *pool, uint64_t enough_bytes)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
-
-/* Gives the spares back to the device; returns the bytes released. Where holes are owed more than
- * is promised to them, the room goes to them. */
-uint64_t ms_backing_release_spares(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
-    MS_EXCLUDES(ms_state_role);
 
 /* Adds a segment of addresses, one hole, that a request of `bytes` fits in. */
 ms_status_t ms_backing_reserve(struct ms_pool *pool, uint64_t bytes, enum ms_region region)
@@ -128,10 +91,5 @@ void ms_backing_drop_all(struct ms_pool *pool, bool device_gone) MS_REQUIRES(ms_
 /* At the pool's end: chunks of a list that are mapped nowhere. */
 void ms_backing_drop_list(struct ms_pool *pool, struct ms_chunk *list, bool device_gone)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
-
-/* So much is not spilled any more; or, after a move that failed, is again, for which there was
- * room before it. State lock. */
-void ms_backing_spilled_less(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_state_role);
-void ms_backing_spilled_again(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_state_role);
 
 #endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Chunks as such: new ones, and those that are mapped nowhere. Spares are on the device and wait to
+ * be mapped again or released; the reserve is on the host, for what holes are owed. Growth lock
+ * held, state lock not, but where a function says something else. */
+#ifndef MEMSHIM_ALLOCATOR_BACKING_CHUNKS_H
+#define MEMSHIM_ALLOCATOR_BACKING_CHUNKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "allocator/base/event.h"
+#include "allocator/base/lock_annotations.h"
+#include "allocator/base/status.h"
+#include "allocator/space/block.h"
+#include "allocator/space/segment.h"
+
+/* How a fill gets its chunks: spares first, then new ones. */
+struct ms_fill {
+    bool large; /* few and large ones, as long as memory is ample */
+    bool birth; /* the room promised to holes may be used */
+    bool host;  /* where the device has none, from the reserve of host chunks */
+};
+
+/* Whether a chunk of so many bytes may be made at once: it cannot be split later. */
+bool ms_backing_ample(const struct ms_pool *pool, uint64_t bytes);
+
+/* A new chunk on the device, charged: a spare that is in no list. properties: see device_ops.h. */
+ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool birth,
+                                  const void *properties, struct ms_chunk **out)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+/* A new one on the host, in the reserve. */
+ms_status_t ms_backing_host_make(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+/* One of the reserve. MS_ERR_NO_MEMORY: it is empty. */
+ms_status_t ms_backing_host_take(struct ms_pool *pool, struct ms_chunk **out)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+/* Gives host chunks of the reserve back until at most keep_bytes are left. */
+void ms_backing_host_release(struct ms_pool *pool, uint64_t keep_bytes) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* Puts a chunk that is mapped nowhere with the spares, one on the host with the reserve. */
+void ms_backing_add_spare(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+/* Likewise all of a list, linked by `next`. */
+void ms_backing_add_spares(struct ms_pool *pool, struct ms_chunk *list) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* A chunk for a place of `bytes`, of at most that size: a spare, else a new one, smaller where
+ * budget or device have no room for a large one; else, where the fill allows it, one of the
+ * reserve. */
+ms_status_t ms_backing_chunk_get(struct ms_pool *pool, uint64_t bytes, const struct ms_fill *fill,
+                                 struct ms_chunk **out) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* Gives the spares back to the device; returns the bytes released. Where holes are owed more than
+ * is promised to them, the room goes to them. */
+uint64_t ms_backing_release_spares(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
+/* Records and counts a chunk's event once it has taken effect: its creation, release, mapping or
+ * unmapping. The second one under the state lock. */
+void ms_backing_record(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk)
+    MS_EXCLUDES(ms_state_role);
+void ms_backing_record_locked(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk)
+    MS_REQUIRES(ms_state_role);
+
+/* So much is not spilled any more; or, after a move that failed, is again, for which there was
+ * room before it. State lock. */
+void ms_backing_spilled_less(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_state_role);
+void ms_backing_spilled_again(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_state_role);
+
+#endif
