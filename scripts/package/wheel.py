@@ -109,11 +109,15 @@ class System:
                     found.append(needed)
         return found
 
-    def package(self, name: str) -> tuple[str, str]:
-        """Of a library: the package that it comes from, and its version."""
-        admin = f"--admindir={self.root / 'var/lib/dpkg'}"
-        owner = run("dpkg-query", admin, "--search", f"*/{name}").split(":")[0]
-        return owner, run("dpkg-query", admin, "--show", "--showformat=${Version}", owner)
+    def query(self, *arguments: str) -> str:
+        return run("dpkg-query", f"--admindir={self.root / 'var/lib/dpkg'}", *arguments)
+
+    def owner(self, name: str) -> str:
+        """The package that a library comes from."""
+        return self.query("--search", f"*/{name}").split(":")[0]
+
+    def version(self, package: str) -> str:
+        return self.query("--show", "--showformat=${Version}", package)
 
     def licence(self, package: str) -> Path:
         return self.root / "usr/share/doc" / package / "copyright"
@@ -128,8 +132,8 @@ def bundle_libraries(system: System, package: Path, licences: Path) -> None:
         shutil.copyfile(system.library(name), copy)
         copy.chmod(0o755)
         run("patchelf", "--set-rpath", "$ORIGIN", copy)
-        owner, version = system.package(name)
-        rows.append(f"  {name:<16} {owner} {version}")
+        owner = system.owner(name)
+        rows.append(f"  {name:<16} {owner} {system.version(owner)}")
         texts.add(owner)
     run("patchelf", "--set-rpath", "$ORIGIN/../lib", package / "bin" / "memshim")
     for owner in sorted(texts | set(COMPILED_IN)):
@@ -142,7 +146,8 @@ def bundle_libraries(system: System, package: Path, licences: Path) -> None:
             if source.exists():
                 shutil.copyfile(source, licences / f"{name}.txt")
     notice = NOTICE.format(system=system.name(), rows="\n".join(rows))
-    notice += "\nCompiled in: " + ", ".join(COMPILED_IN) + ".\n"
+    notice += "\nCompiled in:\n\n"
+    notice += "".join(f"  {name} {system.version(name)}\n" for name in COMPILED_IN)
     (licences / "NOTICE.txt").write_text(notice)
 
 

@@ -9,16 +9,21 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import json
+import os
 import re
 import shutil
 import sys
+import tarfile
 import unittest
 import zipfile
 from pathlib import Path
+from unittest import mock
 
-from machine import BUILD, ROOT, ProcessTest, process_folders, program, run
+from machine import BUILD, CLI, ROOT, ProcessTest, Result, process_folders, program, run
 
-VERSION = "0.1.0"
+VERSION = "9.8.7"
+SBOM = ROOT / "scripts" / "package" / "sbom.py"
 MAKE = ROOT / "scripts" / "package" / "wheel.py"
 
 
@@ -80,6 +85,11 @@ class Wheel(ProcessTest):
                 self.assertIn(f"{info}/licenses/{package}.txt", names)
                 self.assertIn(f"License-File: {package}.txt\n", metadata)
             self.assertIn(f"{info}/licenses/LICENSE", names)
+        # The bill of materials has the same.
+        bill = json.loads(run([sys.executable, SBOM, wheel]).check().stdout)
+        named = {part["name"]: part["version"] for part in bill["components"]}
+        self.assertEqual({name: named[name] for _, name, _ in found}, {n: v for _, n, v in found})
+        self.assertEqual(set(named) - {name for _, name, _ in found}, {"node-d3", "uthash-dev"})
         # The same input gives the same bytes.
         first = wheel.read_bytes()
         shutil.rmtree(self.folder / "prefix")
@@ -93,7 +103,8 @@ class Wheel(ProcessTest):
         run([python, "-m", "pip", "install", "-q", "--no-index", wheel]).check()
         (package,) = place.glob("lib/python*/site-packages/memshim")
         before = contents(package)
-        self.assertIn(VERSION, run([command, "--version"]).check().stdout)
+        built = run([CLI, "--version"]).check().stdout.splitlines()[:2]
+        self.assertEqual(run([command, "--version"]).check().stdout.splitlines()[:2], built)
         self.assertTrue((place / "share" / "man" / "man1" / "memshim-run.1").exists())
 
         run(
@@ -117,6 +128,69 @@ class Wheel(ProcessTest):
         shutil.copytree(package, other)
         said = run([other / "bin" / "memshim", "run", "--", "true"]).check(2).stderr
         self.assertIn("install memshim elsewhere", said)
+
+
+class Release(ProcessTest):
+    """Of a repository of the test's own, whose packages are not built."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        names = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
+        someone = mock.patch.dict(os.environ, dict.fromkeys(names, "test@example.org"))
+        someone.start()
+        self.addCleanup(someone.stop)
+        self.tree = self.folder / "tree"
+        for name in ("setup.sh", "release.sh"):
+            (self.tree / "scripts").mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / "scripts" / name, self.tree / "scripts")
+        (self.tree / ".gitignore").write_text("/build*/\n")
+        (self.tree / "CMakeLists.txt").write_text("project(memshim VERSION 0.1.0 LANGUAGES C)\n")
+        (self.tree / "CHANGELOG.md").write_text("# Changelog\n\n## [Unreleased]: 0.1.0\n\n- one\n")
+        self.git("init", "-q", "-b", "main")
+        self.commit()
+
+    def git(self, *arguments: str) -> str:
+        return run(["git", "-C", self.tree, *arguments]).check().stdout.strip()
+
+    def commit(self) -> None:
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", "one")
+
+    def release(self, *arguments: str) -> Result:
+        script = self.tree / "scripts" / "release.sh"
+        return run(
+            [str(script), *arguments, "--artefacts", "source"], MEMSHIM_BUILD=self.tree / "build"
+        )
+
+    def test_dry(self) -> None:
+        before = self.git("rev-parse", "HEAD")
+        self.release("0.2.0", "--dry").check()
+        self.assertEqual((self.git("rev-parse", "HEAD"), self.git("tag")), (before, ""))
+        made = self.tree / "build" / "release" / "0.2.0"
+        archive = made / "memshim-0.2.0.tar.gz"
+        digest = hashlib.sha256(archive.read_bytes()).hexdigest()
+        self.assertIn(f"{digest}  {archive.name}\n", (made / "SHA256SUMS").read_text())
+        with tarfile.open(archive) as source:
+            lists, changes = (
+                source.extractfile(f"memshim-0.2.0/{name}").read().decode()  # type: ignore[union-attr]
+                for name in ("CMakeLists.txt", "CHANGELOG.md")
+            )
+        self.assertIn("VERSION 0.2.0 ", lists)
+        self.assertRegex(changes, r"## \[Unreleased\]\n\n## \[0\.2\.0\] - \d{4}-\d\d-\d\d\n\n- one")
+
+    def test_real(self) -> None:
+        self.release("0.2.0").check()
+        self.assertEqual(self.git("tag"), "v0.2.0")
+        self.assertEqual(self.git("log", "-1", "--format=%s", "v0.2.0"), "Release 0.2.0")
+        self.assertEqual(self.git("rev-parse", "HEAD"), self.git("rev-parse", "v0.2.0^{}"))
+
+    def test_refused(self) -> None:
+        self.git("tag", "v0.3.0")
+        for version, why in (("0.3.0", "there already"), ("0.2.0", "older"), ("v4", "not 'v4'")):
+            with self.subTest(version):
+                self.assertIn(why, self.release(version).check(1).stderr)
+        (self.tree / "CHANGELOG.md").write_text("nothing\n")
+        self.assertIn("commit them first", self.release("0.4.0").check(1).stderr)
 
 
 if __name__ == "__main__":
