@@ -170,6 +170,9 @@ CUresult ms_serve_cuArrayDestroy(CUarray hArray)
 {
     struct ms_grant grant;
     bool known = ms_ledger_take(MS_SPACE_HANDLE, (uint64_t)(uintptr_t)hArray, &grant);
+    if (known) {
+        ms_forwarded_leaves(&grant);
+    }
     CUresult result = MS_REAL(cuArrayDestroy)(hArray);
     if (known) {
         ms_forwarded_freed(&grant, result);
@@ -181,6 +184,9 @@ CUresult ms_serve_cuMipmappedArrayDestroy(CUmipmappedArray hMipmappedArray)
 {
     struct ms_grant grant;
     bool known = ms_ledger_take(MS_SPACE_HANDLE, (uint64_t)(uintptr_t)hMipmappedArray, &grant);
+    if (known) {
+        ms_forwarded_leaves(&grant);
+    }
     CUresult result = MS_REAL(cuMipmappedArrayDestroy)(hMipmappedArray);
     if (known) {
         ms_forwarded_freed(&grant, result);

@@ -162,6 +162,7 @@ static CUresult give_back(CUdeviceptr_v2 dptr, CUstream handle, bool per_thread,
     if (ms_host_block_is(&grant)) {
         return ms_host_block_free_after(&grant, stream.id);
     }
+    ms_forwarded_leaves(&grant);
     result = real(dptr, handle);
     ms_forwarded_freed(&grant, result);
     return result;

@@ -163,6 +163,7 @@ CUresult ms_serve_cuMemFree_v2(CUdeviceptr_v2 dptr)
     if (ms_host_block_is(&grant)) {
         return ms_host_block_free(&grant);
     }
+    ms_forwarded_leaves(&grant);
     CUresult result = MS_REAL(cuMemFree_v2)(dptr);
     ms_forwarded_freed(&grant, result);
     return result;
@@ -240,6 +241,9 @@ CUresult ms_serve_cuMemFree(CUdeviceptr_v1 dptr)
 {
     struct ms_grant grant;
     bool ours = ms_ledger_take(MS_SPACE_DEVICE, dptr, &grant);
+    if (ours) {
+        ms_forwarded_leaves(&grant);
+    }
     CUresult result = MS_REAL(cuMemFree)(dptr);
     if (ours) {
         ms_forwarded_freed(&grant, result);

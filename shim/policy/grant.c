@@ -337,14 +337,19 @@ void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdevice
     emit_block(device, MS_EVENT_BLOCK_ALLOC, &grant);
 }
 
-void ms_release_forwarded(const struct ms_grant *grant)
+void ms_forwarded_leaves(const struct ms_grant *grant)
 {
-    struct ms_device *device = ms_device_get(grant->device);
     if (grant->block_id != 0) {
+        struct ms_device *device = ms_device_get(grant->device);
         atomic_fetch_add(&forwarded_frees, 1);
         ms_arenas_block_gone(device->arenas, grant->name, grant->bytes);
         emit_block(device, MS_EVENT_BLOCK_FREE, grant);
     }
+}
+
+static void give_back(const struct ms_grant *grant)
+{
+    struct ms_device *device = ms_device_get(grant->device);
     uint64_t back = grant->extent_bytes && !ms_host_block_is(grant) ? given_back(device, grant) : 0;
     if (back != 0) {
         ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name, back,
@@ -357,6 +362,12 @@ void ms_release_forwarded(const struct ms_grant *grant)
     if (grant->kind == MS_GRANT_OUTSIDE) {
         ms_mempool_correct(grant->holder, 0);
     }
+}
+
+void ms_release_forwarded(const struct ms_grant *grant)
+{
+    ms_forwarded_leaves(grant);
+    give_back(grant);
 }
 
 void ms_forwarded_arena(CUdeviceptr_v2 addr)
@@ -382,11 +393,17 @@ void ms_forwarded_arena(CUdeviceptr_v2 addr)
 void ms_forwarded_freed(const struct ms_grant *grant, CUresult result)
 {
     struct ms_grant displaced;
+    struct ms_grant again = *grant;
     if (result == CUDA_SUCCESS) {
-        ms_release_forwarded(grant);
-    } else {
-        (void)ms_ledger_put(grant, &displaced);
+        give_back(grant);
+        return;
     }
+    again.arena = false;
+    if (again.block_id != 0) {
+        again.block_id = atomic_fetch_add(&last_forwarded_id, 1);
+        emit_block(ms_device_get(again.device), MS_EVENT_BLOCK_ALLOC, &again);
+    }
+    (void)ms_ledger_put(&again, &displaced);
 }
 
 void ms_release_dead(const struct ms_grant *grant)

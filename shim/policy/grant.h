@@ -74,8 +74,13 @@ void ms_release_forwarded(const struct ms_grant *grant);
  * where the driver has one, becomes an arena. */
 void ms_forwarded_arena(CUdeviceptr_v2 addr);
 
-/* The driver was asked to free it: the above where it did, otherwise the grant goes back into the
- * ledger. */
+/* The driver is about to be asked to free it, and the grant has been taken from the ledger. That
+ * the block is gone is recorded now: once the driver has freed it, another thread may be given its
+ * address. */
+void ms_forwarded_leaves(const struct ms_grant *grant);
+
+/* The driver was asked: the charge goes back where it did it, otherwise the block is a new one, and
+ * back in the ledger. */
 void ms_forwarded_freed(const struct ms_grant *grant, CUresult result);
 
 /* Whatever this grant names has died with its context: the above, or the pool's block. */

@@ -189,12 +189,14 @@ CUresult ms_host_block_free(const struct ms_grant *grant)
 {
     free_those_left();
     if (grant->taking == MS_TAKING_MANAGED_HOST) {
+        ms_forwarded_leaves(grant);
         CUresult result = MS_REAL(cuMemFree_v2)(grant->name);
         ms_forwarded_freed(grant, result);
         return result;
     }
     /* As cuMemFree does; freeing host memory need not wait for the device. */
     CUresult result = ms_fences_wait_for_work(ms_device_get(grant->device));
+    ms_forwarded_leaves(grant);
     if (result == CUDA_SUCCESS) {
         result = MS_REAL(cuMemFreeHost)((void *)(uintptr_t)grant->name);
     }

@@ -170,8 +170,6 @@ def of_sites(report: Json, device: Json) -> Iterator[str]:
     sites = [site for site in report["call_sites"] if site["device"] == device["index"]]
     kinds = [kind for kind in report["kinds"] if kind["device"] == device["index"]]
     peak = device["peak_live_bytes"]
-    # The driver may serve an address again before the free of it is recorded: threads race there.
-    in_order = report["options"].get("MEMSHIM_POOL") != "off"
     for what, rows in (("call sites", sites), ("kinds", kinds)):
         total = sum(row["at_peak_bytes"] for row in rows)
         if rows and total != peak:
@@ -182,7 +180,7 @@ def of_sites(report: Json, device: Json) -> Iterator[str]:
             yield f"{name}: {by_site} bytes are live at the end by call sites, {by_kind} by kinds"
     for site in sites:
         line = f"{name}, {site['line']} ({site['id']})"
-        if in_order and site["frees"] > site["allocations"]:
+        if site["frees"] > site["allocations"]:
             yield f"{line}: {site['frees']} frees of {site['allocations']} allocations"
         if site["id"] is None:  # many sites' together: their peaks were not all at once
             continue

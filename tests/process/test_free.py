@@ -7,7 +7,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from machine import ProcessTest, Result, program, run
+from machine import MIB, ProcessTest, Result, only_report, program, run
 
 AT_ONCE = 8  # they wait for the device, not for a processor
 WORLDS: dict[str, dict[str, Any]] = {
@@ -60,6 +60,29 @@ class Frees(ProcessTest):
         ).check()
         results = [int(line.rsplit(" ", 1)[1]) for line in under.stdout.splitlines()[:3]]
         self.assertEqual(results, [201, 700, 0])
+
+    def test_an_address_that_the_driver_serves_again(self) -> None:
+        """A free is recorded before another thread may be given its address."""
+        result = self.run_under_shim(
+            program("free_job"), "served-again", MEMSHIM_POOL="off", SIMGPU_DESTROY_US=400000
+        ).check()
+        self.assertIn("same address", result.stderr)
+        sites = only_report(self.output)["call_sites"]
+        for site in sites:
+            if site["device"] == 0:
+                self.assertEqual(site["frees"], site["allocations"], site)
+                self.assertEqual(site["live_bytes"], 0, site)
+
+    def test_a_free_that_fails_without_the_pool(self) -> None:
+        """What was recorded as freed is recorded as there again."""
+        self.run_under_shim(
+            program("free_job"),
+            "linear",
+            MEMSHIM_POOL="off",
+            SIMGPU_FAIL="cuMemFree_v2@1=CUDA_ERROR_ILLEGAL_ADDRESS",
+        ).check(1)
+        sites = only_report(self.output)["call_sites"]
+        self.assertEqual(sum(site["live_bytes"] for site in sites), 4 * MIB)
 
 
 if __name__ == "__main__":

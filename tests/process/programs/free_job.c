@@ -282,6 +282,43 @@ static void case_no_context(void)
     SAY_RESULT(cuMemFree(at));
 }
 
+enum { FREEING_MS = 100 };
+
+static __attribute__((noinline)) CUdeviceptr allocate_first(void)
+{
+    CUdeviceptr at;
+    MUST(cuMemAlloc(&at, BYTES));
+    return at;
+}
+
+static __attribute__((noinline)) CUdeviceptr allocate_next(void)
+{
+    CUdeviceptr at;
+    MUST(cuMemAlloc(&at, BYTES));
+    return at;
+}
+
+static void *free_it(void *at)
+{
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuMemFree(*(CUdeviceptr *)at));
+    return NULL;
+}
+
+/* The driver serves an address again as soon as it has freed it, which is before the call of the
+ * thread that freed it returns (SIMGPU_DESTROY_US). */
+static void case_served_again(void)
+{
+    pthread_t thread;
+    CUdeviceptr first = allocate_first();
+    MUST(pthread_create(&thread, NULL, free_it, &first));
+    (void)nanosleep(&(struct timespec){.tv_nsec = FREEING_MS * 1000000L}, NULL);
+    CUdeviceptr next = allocate_next();
+    MUST(pthread_join(thread, NULL));
+    (void)fprintf(stderr, "%s\n", next == first ? "same address" : "another address");
+    MUST(cuMemFree(next));
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -299,6 +336,7 @@ int main(int argc, char **argv)
         {"beside-a-local-capture", case_beside_a_local_capture},
         {"capture-while-waiting", case_capture_while_waiting},
         {"no-context", case_no_context},
+        {"served-again", case_served_again},
     };
     return run_case(argc, argv, cases, sizeof cases / sizeof cases[0], begin);
 }

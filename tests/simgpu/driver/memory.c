@@ -2,6 +2,7 @@
 #include "memory.h"
 
 #include "array.h"
+#include "call_site.h"
 #include "capture.h"
 #include "context.h"
 #include "device.h"
@@ -285,6 +286,9 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
     if (!range || (CUdeviceptr)range->address != dptr || range->kind == SIM_RANGE_HOST ||
         range->kind == SIM_RANGE_REGISTERED) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (sim_settings.destroy_us != 0) {
+        sim_call_site_release(sim_call_site_here()); /* it counts as one that destroys a handle */
     }
     return free_device_range(range);
 }
