@@ -43,6 +43,9 @@ static bool take_option(void *call, const struct ms_cli_option *option, const ch
     struct ms_options parsed;
     int complaints = 0;
     (void)call;
+    if (option->id == MS_CLI_RUN_QUIET) {
+        return setenv("MEMSHIM_LOG", "off", 1) == 0;
+    }
     int written = snprintf(assignment, sizeof assignment, "%s=%s", option->variable, value);
     if (written < 0 || (size_t)written >= sizeof assignment) {
         return false;
@@ -134,6 +137,11 @@ int ms_cli_run(int argc, char **argv)
     int status = read_arguments(argc, argv, &command);
     if (status >= 0) {
         return status;
+    }
+    if (ms_options_switched_off(environ)) {
+        (void)execvp(argv[command], argv + command);
+        complain("cannot run '%s': %s", argv[command], strerror(errno));
+        return errno == ENOENT ? 127 : 126;
     }
     if (!settle_output(output) || !settle_run_id(start) || !offer_reports() || !preload_library()) {
         return MS_CLI_WRONG_CALL;

@@ -100,7 +100,8 @@ static void put_run_id(void)
 __attribute__((constructor)) static void at_load(void)
 {
     const int error = errno; /* 0 where main begins (C17 7.5) */
-    if (environ != NULL && ms_environment(environ, MS_PROBING) != NULL) {
+    if (environ != NULL &&
+        (ms_environment(environ, MS_PROBING) != NULL || ms_options_switched_off(environ))) {
         ms_process_make_inert();
         return;
     }

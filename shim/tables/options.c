@@ -449,9 +449,11 @@ static void parse_one(const struct option *option, const char *value, struct ms_
         *out = changed;
         return;
     }
-    char sentence[2 * VALUE_CHARACTERS + 128];
-    (void)snprintf(sentence, sizeof(sentence), "%s=%.*s is not usable: it takes %s; %s%s",
+    char sentence[2 * VALUE_CHARACTERS + 128], meant[MS_OPTION_MEANT_BYTES];
+    ms_options_meant(value, option->allowed, meant);
+    (void)snprintf(sentence, sizeof(sentence), "%s=%.*s is not usable: it takes %s%s%s%s; %s%s",
                    option->name, VALUE_CHARACTERS, value, option->allowed,
+                   meant[0] != '\0' ? " (did you mean " : "", meant, meant[0] != '\0' ? "?)" : "",
                    option->fallback[0] != '\0' ? "the default stays: " : "it stays unset",
                    option->fallback);
     warn(ctx, sentence);
@@ -468,6 +470,7 @@ void ms_options_parse(char *const *environment, struct ms_options *out, ms_optio
     }
     for (char *const *variable = environment; variable != NULL && *variable != NULL; variable++) {
         if (strncmp(*variable, PREFIX, PREFIX_CHARACTERS) != 0) {
+            ms_options_check_switch(*variable, warn, ctx);
             continue;
         }
         warn_unknown(*variable, warn, ctx);

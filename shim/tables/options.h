@@ -79,6 +79,21 @@ typedef void (*ms_options_warn_t)(void *ctx, const char *sentence);
 void ms_options_parse(char *const *environment, struct ms_options *out, ms_options_warn_t warn,
                       void *ctx);
 
+/* Switches all of memshim off, above every option: MEMSHIM=off. */
+#define MS_OPTIONS_SWITCH "MEMSHIM"
+
+/* Whether the environment switches memshim off. Pure; safe before main. */
+bool ms_options_switched_off(char *const *environment);
+
+/* Complains of a NAME=value string that sets the switch to what it does not take. */
+void ms_options_check_switch(const char *variable, ms_options_warn_t warn, void *ctx);
+
+#define MS_OPTION_MEANT_BYTES 48
+
+/* What a value that the option does not take may have meant: a size that lacks its unit, a fraction
+ * in percent. `allowed` is the option's; empty where nothing can be guessed. Pure. */
+void ms_options_meant(const char *value, const char *allowed, char meant[MS_OPTION_MEANT_BYTES]);
+
 typedef void (*ms_options_write_t)(void *ctx, const char *text);
 
 /* The table: every option, its default, its values and its meaning, for people (plain) or as a

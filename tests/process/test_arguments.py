@@ -37,8 +37,10 @@ def options() -> list[Option]:
         for command, name, letter, value in rows
     ]
     variables = re.findall(r"^MS_OPTION\(\s*(\w+),", VARIABLES.read_text(), re.MULTILINE)
+    letters = dict(re.findall(r"^MS_RUN_LETTER\((\w+), '(.)'\)", TABLE.read_text(), re.MULTILINE))
     return found + [
-        Option("run", name.lower().replace("_", "-"), "", takes_value=True) for name in variables
+        Option("run", name.lower().replace("_", "-"), letters.get(name, ""), takes_value=True)
+        for name in variables
     ]
 
 
@@ -109,9 +111,34 @@ class Wrong(unittest.TestCase):
         ):
             with self.subTest(arguments):
                 self.assertIn(f"did you mean {meant}?", self.refused(*arguments))
+        for arguments, meant in (
+            (("report", "--format", "jsno"), "'json'"),
+            (("report", "-f", "htm"), "'html'"),
+            (("run", "--stacks", "pyton", "true"), "'python'"),
+            (("run", "--pool=of", "true"), "'off'"),
+            (("run", "--limit", "20", "true"), "'20GiB'"),
+            (("run", "--limit", "20000", "true"), "'20000MiB'"),
+            (("run", "--spill-limit", "64", "true"), "'64GiB'"),
+            (("run", "--fraction", "95", "true"), "'0.95'"),
+        ):
+            with self.subTest(arguments):
+                self.assertIn(f"did you mean {meant}?", self.refused(*arguments))
+        for value in ("0", "-3", "95GiB"):
+            self.assertNotIn("did you mean", self.refused("run", "--fraction", value, "true"))
+        self.assertNotIn("did you mean", self.refused("report", "--format", "frobnicate"))
         self.assertNotIn("did you mean", self.refused("frobnicate"))
         self.assertNotIn("did you mean", self.refused("report", "--frobnicate"))
         self.assertNotIn("did you mean", self.refused("probe-hos"))
+
+    def test_what_cannot_be(self) -> None:
+        for option, way in (
+            ("--attach=12", "memshim top PID"),
+            ("--pid", "memshim top PID"),
+            ("--duration", "timeout SECONDS"),
+        ):
+            said = self.refused("run", option, "12", "true")
+            self.assertIn(f"there is no option '{option}': ", said)
+            self.assertIn(way, said)
 
     def test_no_command(self) -> None:
         result = memshim().check(2)

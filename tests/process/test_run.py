@@ -31,6 +31,7 @@ from machine import (
 )
 
 SIGNALS = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH", "ALRM")
+SAY_OPTIONS = "echo $MEMSHIM_LOG $MEMSHIM_OUTPUT $MEMSHIM_FRACTION"
 PRINT_SIGNALS = """
 import os, signal, sys, time
 names = sys.argv[1:]
@@ -76,6 +77,23 @@ class Run(ProcessTest):
         for status in (0, 1, 3, 127, 255):
             with self.subTest(status=status):
                 self.shell(f"exit {status}").check(status)
+
+    def test_short_options(self) -> None:
+        result = run(
+            [CLI, "run", "-q", "-o", self.output, "-f", "0.5", "--", "bash", "-c", SAY_OPTIONS]
+        ).check()
+        self.assertEqual((result.stdout, result.stderr), (f"off {self.output} 0.5\n", ""))
+
+    def test_switched_off(self) -> None:
+        """Nothing is said, nothing is written, and the program's memory is the driver's."""
+        job = [str(program("trainer")), "--steps", "1"]
+        plain = run(job).check().stdout
+        for call, shim in ((job, True), ([str(CLI), "run", "--limit", "1MiB", "--", *job], False)):
+            result = run(call, shim=shim, cwd=self.folder, MEMSHIM="off").check()
+            self.assertEqual((result.stdout, result.stderr), (plain, ""))
+        self.assertEqual(list(self.folder.iterdir()), [])
+        said = run(job, shim=True, cwd=self.folder, MEMSHIM="of", MEMSHIM_TRACE="off").check()
+        self.assertIn("MEMSHIM=of is not usable: it takes on or off; memshim stays on", said.stderr)
 
     def test_death_by_signal(self) -> None:
         for name in ("TERM", "KILL", "SEGV", "ABRT", "PIPE", "USR1"):

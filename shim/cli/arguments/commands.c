@@ -59,6 +59,19 @@ static struct ms_cli_option options[] = {
 #include "shim/cli/arguments/commands.def"
 };
 
+static const struct ms_cli_row absent[] = {
+#define MS_ABSENT(command, name, why) {MS_CLI_##command, 0, name, why},
+#include "shim/cli/arguments/commands.def"
+};
+
+static const struct {
+    const char *variable;
+    char letter;
+} letters[] = {
+#define MS_RUN_LETTER(variable, letter) {"MEMSHIM_" #variable, letter},
+#include "shim/cli/arguments/commands.def"
+};
+
 #define OPTION_COUNT (sizeof(options) / sizeof(options[0]))
 
 /* TRACE_LIMIT -> trace-limit. */
@@ -77,6 +90,11 @@ struct ms_cli_option_rows ms_cli_options_table(void)
     for (size_t i = 0; i < OPTION_COUNT && options[i].name[0] == '\0'; i++) {
         spell_option(options[i].variable + sizeof("MEMSHIM_") - 1, options[i].name);
         options[i].fallback = options[i].fallback[0] != '\0' ? options[i].fallback : NULL;
+        for (size_t k = 0; k < sizeof(letters) / sizeof(letters[0]); k++) {
+            if (strcmp(options[i].variable, letters[k].variable) == 0) {
+                options[i].letter = letters[k].letter;
+            }
+        }
     }
     return (struct ms_cli_option_rows){options, OPTION_COUNT};
 }
@@ -182,13 +200,26 @@ void ms_cli_add_wants(const struct ms_cli_option *option, struct ms_buffer *out)
 
 /* ---- what was meant ---- */
 
+/* The same but for two letters beside each other that changed places. */
+static bool swapped(const char *word, const char *name)
+{
+    size_t at = 0;
+
+    while (word[at] != '\0' && word[at] == name[at]) {
+        at++;
+    }
+    return word[at] != '\0' && name[at] != '\0' && word[at] == name[at + 1] &&
+           word[at + 1] == name[at] && strcmp(word + at + 2, name + at + 2) == 0;
+}
+
 /* SIZE_MAX where the two are no more alike than any two words. A name that the word is the
  * beginning of is nearest. */
 static size_t distance_to(const char *word, const char *name)
 {
     const size_t length = strlen(word);
-    const size_t edits =
-        length > 0 && strncmp(word, name, length) == 0 ? 0 : ms_edit_distance(word, length, name);
+    const size_t edits = length > 0 && strncmp(word, name, length) == 0 ? 0
+                         : swapped(word, name)                          ? 1
+                                               : ms_edit_distance(word, length, name);
 
     return edits <= (length < 6 ? 1 : length / 3) ? edits : SIZE_MAX;
 }
@@ -224,4 +255,45 @@ const char *ms_cli_nearest_option(enum ms_cli_command_id command, const char *wo
         }
     }
     return best;
+}
+
+struct nearest_choice {
+    const char *word;
+    size_t least;
+    char *best;
+};
+
+static void compare_choice(void *ctx, const char *word, size_t length)
+{
+    struct nearest_choice *search = ctx;
+    char name[MS_CLI_NAME_BYTES];
+
+    if (length < sizeof(name)) {
+        memcpy(name, word, length);
+        name[length] = '\0';
+        if (distance_to(search->word, name) < search->least) {
+            search->least = distance_to(search->word, name);
+            memcpy(search->best, name, length + 1);
+        }
+    }
+}
+
+bool ms_cli_nearest_choice(const struct ms_cli_option *option, const char *word,
+                           char best[MS_CLI_NAME_BYTES])
+{
+    struct nearest_choice search = {word, SIZE_MAX, best};
+
+    best[0] = '\0';
+    ms_cli_each_choice(option, compare_choice, &search);
+    return best[0] != '\0';
+}
+
+const char *ms_cli_why_absent(enum ms_cli_command_id command, const char *name)
+{
+    for (size_t i = 0; i < sizeof(absent) / sizeof(absent[0]); i++) {
+        if (absent[i].command == command && strcmp(absent[i].text, name) == 0) {
+            return absent[i].meaning;
+        }
+    }
+    return NULL;
 }

@@ -85,4 +85,13 @@ void ms_cli_add_wants(const struct ms_cli_option *option, struct ms_buffer *out)
 const char *ms_cli_nearest_command(const char *word);
 const char *ms_cli_nearest_option(enum ms_cli_command_id command, const char *word);
 
+/* The word most like `word` that the option takes. False where it takes other than words, or none
+ * is like it. */
+bool ms_cli_nearest_choice(const struct ms_cli_option *option, const char *word,
+                           char best[MS_CLI_NAME_BYTES]);
+
+/* Why a command has no option of that name (without dashes), where people look for it; else null.
+ */
+const char *ms_cli_why_absent(enum ms_cli_command_id command, const char *name);
+
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "shim/cli/arguments/print.h"
+#include "shim/tables/options.h"
 
 /* Text as roff takes it: what it would obey is written out, an empty line is a paragraph's end, and
  * so is each line's beginning where a dot would be a request. */
@@ -181,6 +182,9 @@ static void print_environment(void)
     const struct ms_cli_option_rows table = ms_cli_options_table();
 
     (void)puts(".SH ENVIRONMENT");
+    print_entry(MS_OPTIONS_SWITCH,
+                "off: all of memshim is off, as if it were not preloaded. Takes on or "
+                "off; above all else.");
     for (size_t i = 0; i < table.count; i++) {
         if (table.at[i].variable) {
             print_entry(table.at[i].variable, table.at[i].meaning);

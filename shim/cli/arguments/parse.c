@@ -12,6 +12,7 @@
 
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/print.h"
+#include "shim/tables/options.h"
 
 /* What getopt_long returns for a long option: above every character. */
 #define FIRST_LONG 256
@@ -91,6 +92,10 @@ static int say_unknown(enum ms_cli_command_id command, const char *word)
     if (optopt >= HELP) {
         return ms_cli_wrong(command, "there is no option '%s': it takes no value", word);
     }
+    meant = ms_cli_why_absent(command, name);
+    if (meant) {
+        return ms_cli_wrong(command, "there is no option '%s': %s", word, meant);
+    }
     meant = ms_cli_nearest_option(command, name);
     return ms_cli_wrong(command, "there is no option '%s'%s%s%s", word,
                         meant ? "; did you mean '--" : "", meant ? meant : "", meant ? "'?" : "");
@@ -99,13 +104,21 @@ static int say_unknown(enum ms_cli_command_id command, const char *word)
 static int say_unusable(const struct ms_cli_option *option, const char *value)
 {
     struct ms_buffer wants = {0};
+    char word[MS_CLI_NAME_BYTES], other[MS_OPTION_MEANT_BYTES] = "";
+    const char *meant = other;
 
+    if (value && ms_cli_nearest_choice(option, value, word)) {
+        meant = word;
+    } else if (value && option->wants) {
+        ms_options_meant(value, option->wants, other);
+    }
     ms_cli_add_wants(option, &wants);
     ms_buffer_append(&wants, "", 1);
-    (void)ms_cli_wrong(option->command, "--%s%s%s%s is %s, not '%s'%s", option->name,
+    (void)ms_cli_wrong(option->command, "--%s%s%s%s is %s, not '%s'%s%s%s%s", option->name,
                        option->variable ? " (" : "", option->variable ? option->variable : "",
                        option->variable ? ")" : "", wants.at ? wants.at : "a value",
-                       value ? value : "", value ? "" : ": nothing follows it");
+                       value ? value : "", value ? "" : ": nothing follows it",
+                       meant[0] ? "; did you mean '" : "", meant, meant[0] ? "'?" : "");
     ms_buffer_free(&wants);
     return MS_CLI_WRONG_CALL;
 }
