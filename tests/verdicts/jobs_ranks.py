@@ -67,6 +67,28 @@ def ddp_leak(batch: int) -> None:
         losses.append(model(samples(batch)).mean())  # culprit
 
 
+# What dies is a request that PyTorch maps in pages: a part is mapped, the next page is refused, and
+# the part is given back before PyTorch raises its error.
+@job(
+    name="ddp-leak-partial",
+    reason="tensors kept",
+    verdict="growth",
+    when="tenth",
+    where="forward",
+    keeps="the list `outputs` on both ranks",
+    batch=3072,
+    ranks=2,
+    memory_mib=512,
+)
+def ddp_leak_partial(batch: int) -> None:
+    model = parallel(net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    outputs: list[torch.Tensor] = []
+    for _ in range(100):
+        step(model, optimizer, samples(1024))
+        outputs.append(torch.sin(samples(batch)))  # culprit
+
+
 @job(
     name="ddp-leak-one-rank",
     reason="tensors kept",

@@ -9,6 +9,7 @@ import concurrent.futures
 import importlib.util
 import json
 import re
+import subprocess
 import sys
 import tempfile
 import time
@@ -56,7 +57,9 @@ class Answer:
 
     @property
     def factor_right(self) -> bool | None:
-        if not self.job.fits:
+        """Of a batch that dies in a forward pass nothing has to be said: what comes behind it
+        was never seen with such a batch."""
+        if not self.job.fits or (self.factor is None and not self.job.foretellable):
             return None
         true = self.job.fits / self.job.batch
         return self.factor is not None and abs(self.factor / true - 1) <= FACTOR_ERROR
@@ -175,13 +178,32 @@ def run(job: Truth, timeout_s: float, keep: Path | None) -> Answer:
         return replace(answer, contradictions=contradictions_in(output / "out"))
 
 
+def judge_again(job: Truth, kept: Path) -> Answer:
+    """Of the traces that an earlier run left: so one does not wait for the jobs."""
+    output = kept / job.name / "out"
+    began = time.monotonic()
+    status = 0
+    files = {"text": "report.txt", "json": "report.json", "html": "report.html"}
+    for folder in harness.folders_in(output):
+        for form, file in files.items():
+            command = [harness.CLI, "report", folder, "--format", form, "--output", folder / file]
+            subprocess.run(command, check=True)
+        status |= json.loads((folder / "report.json").read_text())["process"]["exit"] != 0
+    result = harness.Result((), status, "", "ended with an error")
+    answer = read(job, output, result, time.monotonic() - began)
+    found = [one for folder in harness.folders_in(output) for one in contradictions(folder)]
+    return replace(answer, contradictions=tuple(found))
+
+
 def largest_that_runs(job: Truth, timeout_s: float) -> int:
-    """Found by trying, to 1 %; the answers are not looked at."""
+    """Found by trying, to 1 %; the answers are not looked at. What runs with live memory on the
+    host, and slowly, has not fitted."""
     runs, dies = 0, job.batch
     while dies - runs > max(1, dies // 100):
         middle = (runs + dies) // 2
         with tempfile.TemporaryDirectory(prefix="memshim-verdict.") as folder:
-            if start(job, Path(folder), middle, timeout_s).status == 0:
+            result = start(job, Path(folder), middle, timeout_s)
+            if result.status == 0 and "no device memory was left" not in result.stderr:
                 runs = middle
             else:
                 dies = middle
@@ -297,6 +319,7 @@ def main() -> int:
     parser.add_argument("--ends", action="store_true", help="only whether it dies, as meant")
     parser.add_argument("--at-once", type=int, default=2, metavar="N", help="jobs (default 2)")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="what runs write stays there")
+    parser.add_argument("--again", action="store_true", help="judge what --keep kept, run nothing")
     for name in ("verdict", "culprit", "factor", "short"):
         parser.add_argument(f"--least-{name}", type=float, default=0, metavar="SHARE")
     parser.add_argument("--most-unknown", type=float, default=1, metavar="SHARE")
@@ -316,10 +339,18 @@ def main() -> int:
         for job in jobs:
             print(job.name, largest_that_runs(job, options.timeout), flush=True)
         return 0
+    if options.again:
+        jobs = [job for job in jobs if (options.keep / job.name / "out" / "latest").exists()]
+
+    def answer_of(job: Truth) -> Answer:
+        if options.again:
+            return judge_again(job, options.keep)
+        return run(job, options.timeout, options.keep)
+
     print(f"{'job':36} {'when':9} {'world':26} {'truth':13} {'answer':13} verd line fact shrt")
     answers = []
     with concurrent.futures.ThreadPoolExecutor(options.at_once) as at_once:
-        for answer in at_once.map(lambda job: run(job, options.timeout, options.keep), jobs):
+        for answer in at_once.map(answer_of, jobs):
             answers.append(answer)
             print(row(answer), flush=True)
     shares = summary(answers)

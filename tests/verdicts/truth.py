@@ -32,7 +32,7 @@ class Truth:
     ranks: int = 1
     loop: str = "plain"  # or the package that runs it
     batch: int = 0  # samples; 0: the job's size does not follow a batch
-    fits: int = 0  # the largest batch that runs, to 1 %; 0: not tried
+    fits: int = 0  # the largest batch that runs with all of it on the device, to 1 %; 0: not tried
     short_mib: float = -1  # bytes short at the refusal; -1: follows from no simple sum
     settings: str = ""  # further variables, NAME=VALUE, separated by blanks
     file: str = ""
@@ -42,6 +42,11 @@ class Truth:
     @property
     def held_out(self) -> bool:
         return hashlib.sha256(self.name.encode()).digest()[0] % 2 == 0
+
+    @property
+    def foretellable(self) -> bool:
+        """Whether what its batch needs can be known when it dies."""
+        return self.where in ("backward", "optimizer")
 
     @property
     def package(self) -> str:
