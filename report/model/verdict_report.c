@@ -12,6 +12,12 @@
 #include "report/model/ledger.h"
 #include "report/model/site_rows.h"
 
+/* Growth beside another reason, in parts. */
+#define WORTH_OF_SHORT 4u
+#define WORTH_OF_CAP   100u
+
+#define MODEL_PARTS 9u /* the batch's part is at most one in so many of the model's */
+
 #define MOST_LOOKED_AT 100 /* holdings, before lines are put together */
 
 /* Where no steps are known, a program that is still setting itself up grows as well. */
@@ -231,6 +237,31 @@ static uint64_t step_of(const struct ms_model *model, const struct ms_model_oom 
     return ms_step_at(model, ends && oom->time_ns > ended_ns ? ended_ns : oom->time_ns);
 }
 
+/* Parameters, gradients and what an optimizer keeps: all but a tenth. */
+static bool is_of_the_model(const struct ms_model *model, size_t oom)
+{
+    const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
+    const uint64_t requested = ms_model_oom_at(model, oom)->record.state.requested_bytes;
+
+    if (!moment) {
+        return false;
+    }
+
+    const uint64_t bytes = moment->kind_bytes[MS_KIND_PARAMETERS] +
+                           moment->kind_bytes[MS_KIND_GRADIENTS] +
+                           moment->kind_bytes[MS_KIND_OPTIMIZER];
+    const uint64_t others = moment->live_bytes > bytes ? moment->live_bytes - bytes : 0;
+
+    return bytes > 0 && others + requested <= bytes / MODEL_PARTS;
+}
+
+/* What grew less than what was short is worth a word where it is some part of that, or of all. */
+static bool matters_beside(const struct ms_judgement *judgement, const struct ms_oom_state *state)
+{
+    return judgement->grown_bytes >= judgement->short_bytes / WORTH_OF_SHORT ||
+           judgement->grown_bytes >= state->cap_bytes / WORTH_OF_CAP;
+}
+
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
 {
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);
@@ -242,6 +273,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
                          sizeof(judgement->what), judgement->why, sizeof(judgement->why));
     if (model->survey && at == ms_model_fatal_oom(model) && at->training &&
         (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP)) {
+        judgement->of_the_model = is_of_the_model(model, oom);
         judgement->fitting_factor = model->survey->devices[at->device].headroom.fitting_factor;
     }
     if (!growth || at->recovered || at->record.state.source == MS_OOM_HOST ||
@@ -252,6 +284,10 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     judgement->grown_bytes = ms_leaks_bytes(growth);
     if (judgement->grown_bytes <
         (judgement->short_bytes > 0 ? judgement->short_bytes : at->record.state.requested_bytes)) {
+        if (!matters_beside(judgement, &at->record.state)) {
+            judgement->leak = NULL;
+            return;
+        }
         say_growth(model, judgement->leak, judgement->beside, sizeof(judgement->beside));
         return;
     }

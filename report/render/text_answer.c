@@ -200,6 +200,12 @@ static const char *advice_on_holes(uint64_t pinned_by)
     }
 }
 
+/* The request would fill half of what there is, whatever else is live. */
+static bool is_most_of(const struct ms_oom_state *state)
+{
+    return state->requested_bytes > state->device_total_bytes / 2;
+}
+
 static const char *advice(const struct ms_judgement *judgement, const struct ms_model_oom *oom)
 {
     switch (judgement->verdict) {
@@ -221,13 +227,35 @@ static const char *advice(const struct ms_judgement *judgement, const struct ms_
     case MS_VERDICT_NOT_DEVICE:
         return "look at the host: its free memory, ulimit -v and -l, the limits of a container";
     case MS_VERDICT_GROWTH:
-        return "look for what keeps that line's results: a list, a metric or a cache of tensors; "
-               "keep numbers of them (.item()), or detached copies on the host";
+        return oom->evaluating
+                   ? "look for what keeps that line's results: a list, a metric or a cache of "
+                     "tensors; keep numbers of them (.item()), or detached copies on the host, and "
+                     "evaluate under torch.no_grad()"
+                   : "look for what keeps that line's results: a list, a metric or a cache of "
+                     "tensors; keep numbers of them (.item()), or detached copies on the host";
     default:
+        if (is_most_of(&oom->record.state)) {
+            return "a smaller batch or shape of that one tensor, or the same in pieces: it alone "
+                   "is most of the device";
+        }
+        if (judgement->of_the_model) {
+            return "a smaller model, or fewer bytes for each of its parameters (bfloat16, an "
+                   "optimizer that keeps less, sharding them over devices), or a larger device: "
+                   "hardly anything of this follows the batch";
+        }
         return oom->evaluating ? "a smaller batch in the evaluation, which keeps nothing for a "
                                  "backward pass under torch.no_grad(); or a larger device"
                                : "a smaller batch or shape, or a larger device: by at least what "
                                  "was short";
+    }
+}
+
+/* Where tensors are not seen, what grows is who asked for the segment that one of them lies in. */
+static void add_unseen(const struct ms_oom_state *state, struct ms_buffer *out)
+{
+    if (state->pinned_by == MS_PINNED_BY_TORCH_OFF) {
+        ms_buffer_add(out, "         with MEMSHIM_TORCH=off only PyTorch's segments are seen: what "
+                           "is kept in them may be another line's of the same loop\n");
     }
 }
 
@@ -319,6 +347,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     ms_buffer_format(out, "  why    %s.\n", judgement.why);
     if (judgement.verdict == MS_VERDICT_GROWTH) {
         ms_text_add_leak(out, model, judgement.leak);
+        add_unseen(&oom->record.state, out);
     } else if (judgement.beside[0]) {
         ms_buffer_format(out, "  also   %s; without it as well this would have been short.\n",
                          judgement.beside);

@@ -18,8 +18,8 @@ sys.path.append(str(VERDICTS))
 import truth  # noqa: E402
 
 # What holds today, of a third as of all of them; to be raised with what judges.
-LEAST = {"verdict": 0.75, "culprit": 0.45, "short": 1.0}
-MOST_UNKNOWN = 0.1
+LEAST = {"verdict": 0.95, "culprit": 0.93, "factor": 1.0, "short": 1.0}
+MOST_UNKNOWN = 0.04
 
 
 @harness.needs_torch

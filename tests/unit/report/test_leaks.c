@@ -17,7 +17,7 @@
 #define KEPT       (100 * MIB)
 
 static ms_trace_t *trace;
-static uint64_t next_id = 1;
+static uint64_t next_id = 1, requested_bytes = ACTIVATION;
 static struct ms_model *model;
 static const struct ms_growth *growth;
 static struct ms_judgement judgement;
@@ -104,13 +104,14 @@ static void step(int number)
 /* The site asks for more than there is. */
 static void dies_at(uint32_t site, uint64_t short_bytes)
 {
-    struct ms_oom_state state = synthetic_oom(ACTIVATION, MS_OOM_TORCH);
+    struct ms_oom_state state = synthetic_oom(requested_bytes, MS_OOM_TORCH);
     char why[512] = "";
 
     state.cap_bytes = state.device_total_bytes = 4 * GIB;
-    state.charged_bytes = state.live_bytes = state.pool_bytes = 4 * GIB - ACTIVATION + short_bytes;
+    state.charged_bytes = state.live_bytes = state.pool_bytes =
+        4 * GIB - requested_bytes + short_bytes;
     state.context_bytes = state.driver_free_bytes = 0;
-    state.refused_bytes = ACTIVATION;
+    state.refused_bytes = requested_bytes;
     state.site = site;
     ms_trace_oom(trace, 0, &state);
     ms_trace_close(trace, true, 1);
@@ -347,6 +348,37 @@ static void expect_said(const char *words)
     ms_buffer_free(&text);
 }
 
+/* No batch is small enough for a model that does not fit. */
+Test(leaks, a_model_that_is_too_large_is_not_told_to_make_its_batch_smaller)
+{
+    born(LOOP_PARAMETER, 2 * GIB);
+    born(LOOP_FORWARD, 16 * MIB);
+    died(born(LOOP_CALL_GRADIENT, 512), 512);
+    born(LOOP_GRADIENT, GIB);
+    dies_at(LOOP_GRADIENT, MIB);
+    cr_expect(judgement.of_the_model);
+    expect_said("  next   a smaller model, or ");
+}
+
+Test(leaks, a_batch_that_is_too_large_is)
+{
+    born(LOOP_PARAMETER, 2 * GIB);
+    born(LOOP_FORWARD, GIB);
+    died(born(LOOP_CALL_GRADIENT, 512), 512);
+    born(LOOP_GRADIENT, 512 * MIB);
+    dies_at(LOOP_GRADIENT, MIB);
+    cr_expect_not(judgement.of_the_model);
+    expect_said("  next   a smaller batch or shape");
+}
+
+Test(leaks, one_tensor_that_is_most_of_the_device_is_what_to_make_smaller)
+{
+    born(LOOP_PARAMETER, MIB);
+    requested_bytes = 3 * GIB;
+    dies_at(LOOP_INPUT, MIB);
+    expect_said("  next   a smaller batch or shape of that one tensor");
+}
+
 /* Input, model and evaluation hold as much as each other: none of them is the line to name. */
 Test(leaks, the_way_is_the_line_that_called_all_of_them)
 {
@@ -422,6 +454,19 @@ Test(leaks, that_do_not_cover_what_is_short_are_told_beside)
     expect_culprit("note_metrics");
     cr_expect_not_null(strstr(judgement.beside, "likely growth: train.py in note_metrics"), "%s",
                        judgement.beside);
+}
+
+/* 8 MiB by growth, where 60 were short, and 4 GiB are in use. */
+Test(leaks, that_are_a_small_part_of_what_is_short_are_not_told)
+{
+    for (int number = 1; number <= 4; number++) {
+        step(number);
+        born(LOOP_KEPT, 2 * MIB);
+    }
+    dies(60 * MIB);
+    cr_expect_eq(judgement.verdict, MS_VERDICT_DEMAND);
+    cr_expect_eq(judgement.beside[0], '\0');
+    cr_expect_null(judgement.leak);
 }
 
 Test(leaks, that_are_negligible_are_not_told)
