@@ -64,6 +64,37 @@ static void add_peak(struct adding *adding, int device)
     ms_buffer_free(&rows);
 }
 
+/* The other moments that a larger peak could be, where the run is one device's. */
+static void add_turns(struct adding *adding, int device)
+{
+    const struct ms_survey_device *surveyed = &adding->model->survey->devices[device];
+
+    for (size_t i = 0; i < surveyed->turn_count; i++) {
+        const struct ms_buffer *holdings = &surveyed->turns[i].holdings;
+
+        for (size_t j = 0; j < holdings->bytes / sizeof(struct ms_holding); j++) {
+            const struct ms_holding *holding = (const struct ms_holding *)holdings->at + j;
+            const struct ms_diff_row *row =
+                row_of(adding->diff, adding->model, device, holding->site);
+            const struct ms_diff_holding of = {row ? row->site : 0, (uint32_t)i, holding->bytes};
+
+            if (row) {
+                ms_buffer_append(&adding->diff->turns[adding->side], (const char *)&of, sizeof(of));
+            }
+        }
+    }
+}
+
+static bool is_of_one_device(const struct ms_model *model)
+{
+    size_t used = 0;
+
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        used += model->devices[i].used;
+    }
+    return used == 1;
+}
+
 /* ---- at another moment: the events up to there ---- */
 
 static void take_event(void *ctx, const struct ms_event *event, uint64_t time_ns)
@@ -191,6 +222,9 @@ bool ms_diff_add(struct ms_diff *diff, enum ms_diff_side_name side, const struct
         if (at_peak) {
             add_peak(&adding, i);
         }
+        if (at_peak && model->survey && is_of_one_device(model)) {
+            add_turns(&adding, i);
+        }
     }
     if (to->processes == 0 && main_device >= 0) {
         to->time_ns = adding.until_ns[main_device];
@@ -273,6 +307,8 @@ static void collect_lines(struct ms_diff *diff)
         if (line) {
             line->bytes[MS_DIFF_A] += row->bytes[MS_DIFF_A];
             line->bytes[MS_DIFF_B] += row->bytes[MS_DIFF_B];
+            line->most_bytes[MS_DIFF_A] += row->most_bytes[MS_DIFF_A];
+            line->most_bytes[MS_DIFF_B] += row->most_bytes[MS_DIFF_B];
             line->kind = both > line->largest_bytes ? row->kind : line->kind;
             line->largest_bytes = both > line->largest_bytes ? both : line->largest_bytes;
         }
@@ -283,6 +319,33 @@ static void collect_lines(struct ms_diff *diff)
     }
 }
 
+/* After the peak's, of the run whose turns these are. */
+static void add_courses(struct ms_diff *diff, int side, double x)
+{
+    const struct ms_diff_holding *all = (const struct ms_diff_holding *)diff->turns[side].at;
+    struct ms_prediction *prediction = &diff->prediction;
+
+    prediction->course_count = 1;
+    for (size_t i = 0; i < diff->turns[side].bytes / sizeof(*all); i++) {
+        const size_t course = all[i].turn + 1;
+
+        ms_course_add(&prediction->courses[course], &ms_diff_at(diff, all[i].site)->fit, x,
+                      all[i].bytes);
+        prediction->course_count =
+            course >= prediction->course_count ? course + 1 : prediction->course_count;
+    }
+}
+
+_Static_assert(MS_MOST_COURSES == MS_SURVEY_TURNS + 1, "the peak, and each turn");
+
+/* small: the side of the smaller x. */
+static struct ms_fit fit_of(const double x[2], const uint64_t bytes[MS_DIFF_SIDES], int small)
+{
+    const uint64_t by_x[2] = {bytes[small], bytes[MS_DIFF_B - small]};
+
+    return ms_fit_find(x, by_x);
+}
+
 static void predict(struct ms_diff *diff)
 {
     struct ms_prediction *prediction = &diff->prediction;
@@ -290,24 +353,22 @@ static void predict(struct ms_diff *diff)
     const int small = swapped ? MS_DIFF_B : MS_DIFF_A, large = swapped ? MS_DIFF_A : MS_DIFF_B;
     const double x[2] = {prediction->x[small], prediction->x[large]};
     const struct ms_diff_side *larger = &diff->sides[large];
+    const bool of_peaks = diff->sides[MS_DIFF_A].moment.word == MS_AT_PEAK &&
+                          diff->sides[MS_DIFF_B].moment.word == MS_AT_PEAK;
 
     for (size_t i = 0; i < ms_diff_count(diff); i++) {
         struct ms_diff_row *row = ms_diff_at(diff, i);
-        const bool at_peak = row->bytes[small] > 0 || row->bytes[large] > 0;
-        const uint64_t *from = at_peak ? row->bytes : row->most_bytes;
-        const uint64_t bytes[2] = {from[small], from[large]};
 
-        row->fit = ms_fit_find(x, bytes);
-        if (at_peak) {
-            ms_prediction_add(prediction, &row->fit);
-        }
+        row->fit = of_peaks ? fit_of(x, row->most_bytes, small) : fit_of(x, row->bytes, small);
+        ms_course_add(&prediction->courses[0], &row->fit, x[1], row->bytes[large]);
     }
-    for (size_t i = 0; i < ms_diff_line_count(diff); i++) {
+    add_courses(diff, large, x[1]);
+    for (size_t i = 0; diff->lines.at && i < ms_diff_line_count(diff); i++) {
         struct ms_diff_line *line = (struct ms_diff_line *)diff->lines.at + i;
-        const uint64_t bytes[2] = {line->bytes[small], line->bytes[large]};
 
-        line->fit = ms_fit_find(x, bytes);
+        line->fit = of_peaks ? fit_of(x, line->most_bytes, small) : fit_of(x, line->bytes, small);
     }
+    prediction->smaller_bytes = diff->sides[small].live_bytes;
     prediction->beside_bytes = larger->charged_peak_bytes > larger->live_peak_bytes
                                    ? larger->charged_peak_bytes - larger->live_peak_bytes
                                    : 0;
@@ -330,6 +391,8 @@ void ms_diff_free(struct ms_diff *diff)
 {
     ms_site_match_free(&diff->match);
     ms_buffer_free(&diff->rows);
+    ms_buffer_free(&diff->turns[MS_DIFF_A]);
+    ms_buffer_free(&diff->turns[MS_DIFF_B]);
     ms_strings_free(&diff->line_texts);
     ms_buffer_free(&diff->lines);
 }

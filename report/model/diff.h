@@ -34,8 +34,7 @@ struct ms_diff_row {
     uint64_t bytes[MS_DIFF_SIDES], count[MS_DIFF_SIDES];
     uint64_t most_bytes[MS_DIFF_SIDES]; /* that it ever held; of peaks alone, else 0 */
     uint64_t born_bytes, born_count;    /* of B: since the moment of A */
-    struct ms_fit
-        fit; /* where a prediction was asked for; of most_bytes where neither peak has it */
+    struct ms_fit fit;                  /* of most_bytes, where a prediction was asked for */
 };
 
 /* A line of code: all its sites together, of the forward and of what backward computes again. */
@@ -43,13 +42,21 @@ struct ms_diff_line {
     size_t text;            /* in `lines` */
     uint8_t kind;           /* enum ms_kind: of its largest site */
     uint64_t largest_bytes; /* that */
-    uint64_t bytes[MS_DIFF_SIDES];
+    uint64_t bytes[MS_DIFF_SIDES], most_bytes[MS_DIFF_SIDES];
     struct ms_fit fit;
+};
+
+/* What a site held at a moment that is none of the two peaks. */
+struct ms_diff_holding {
+    size_t site;   /* of the match */
+    uint32_t turn; /* which moment, from 0 */
+    uint64_t bytes;
 };
 
 struct ms_diff {
     struct ms_site_match match;
     struct ms_buffer rows; /* struct ms_diff_row, by the number of the site; then as sorted */
+    struct ms_buffer turns[MS_DIFF_SIDES]; /* struct ms_diff_holding: see struct ms_turn */
     struct ms_strings line_texts;
     struct ms_buffer lines; /* struct ms_diff_line, once sorted; the largest difference first */
     struct ms_diff_side sides[MS_DIFF_SIDES];

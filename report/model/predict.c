@@ -7,6 +7,7 @@
 
 #define TOLERANCE   0.02 /* of bytes: sizes are rounded up, and runs differ a little */
 #define LEAST_BYTES 4096.0
+#define MOST_ERROR  0.1    /* of what is said of the smaller run, or nothing is said */
 #define MOST_FACTOR 1024.0 /* times the larger x, beyond which nothing is looked at */
 #define HALVINGS    60
 
@@ -149,32 +150,81 @@ bool ms_prediction_parse(const char *text, struct ms_prediction *prediction)
            prediction->x[0] != prediction->x[1];
 }
 
-void ms_prediction_add(struct ms_prediction *prediction, const struct ms_fit *fit)
+static void add_share(double to[4], const double parts[4], double x, uint64_t bytes)
 {
+    const double whole = ms_fit_bytes(parts, x);
+
+    if (whole <= 0) {
+        to[0] += (double)bytes;
+        return;
+    }
     for (int i = 0; i < 4; i++) {
-        prediction->low[i] += fit->low[i];
-        prediction->high[i] += fit->high[i];
+        to[i] += parts[i] * ((double)bytes / whole);
     }
 }
 
-static bool fits(const struct ms_prediction *prediction, const double parts[4], double x)
+void ms_course_add(struct ms_course *course, const struct ms_fit *fit, double x, uint64_t bytes)
 {
-    return ms_fit_bytes(parts, x) + (double)prediction->beside_bytes <=
-           (double)prediction->cap_bytes;
+    add_share(course->low, fit->low, x, bytes);
+    add_share(course->high, fit->high, x, bytes);
 }
 
-/* The largest x up to `most` with which it fits: parts only rise. */
-static double largest(const struct ms_prediction *prediction, const double parts[4], double most)
+double ms_prediction_low(const struct ms_prediction *prediction, double x)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < prediction->course_count; i++) {
+        const double low = ms_fit_bytes(prediction->courses[i].low, x);
+        const double high = ms_fit_bytes(prediction->courses[i].high, x);
+        const double least = low < high ? low : high; /* below the larger run they cross */
+
+        most = least > most ? least : most;
+    }
+    return most;
+}
+
+double ms_prediction_high(const struct ms_prediction *prediction, double x)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < prediction->course_count; i++) {
+        const double low = ms_fit_bytes(prediction->courses[i].low, x);
+        const double high = ms_fit_bytes(prediction->courses[i].high, x);
+
+        most = low > most ? low : most;
+        most = high > most ? high : most;
+    }
+    return most;
+}
+
+/* Whether the smaller run is what is said of it. */
+static bool fails(const struct ms_prediction *prediction, double smaller)
+{
+    const double is = (double)prediction->smaller_bytes;
+
+    return ms_prediction_low(prediction, smaller) > is * (1 + MOST_ERROR) + LEAST_BYTES ||
+           ms_prediction_high(prediction, smaller) < is * (1 - MOST_ERROR) - LEAST_BYTES;
+}
+
+typedef double peak_at(const struct ms_prediction *prediction, double x);
+
+static bool fits(const struct ms_prediction *prediction, peak_at *peak, double x)
+{
+    return peak(prediction, x) + (double)prediction->beside_bytes <= (double)prediction->cap_bytes;
+}
+
+/* The largest x up to `most` with which it fits: courses only rise. */
+static double largest(const struct ms_prediction *prediction, peak_at *peak, double most)
 {
     double low = 0, high = most;
 
-    if (fits(prediction, parts, most)) {
+    if (fits(prediction, peak, most)) {
         return most;
     }
     for (int i = 0; i < HALVINGS; i++) {
         const double middle = low + (high - low) / 2;
 
-        if (fits(prediction, parts, middle)) {
+        if (fits(prediction, peak, middle)) {
             low = middle;
         } else {
             high = middle;
@@ -187,6 +237,7 @@ void ms_prediction_finish(struct ms_prediction *prediction)
 {
     static const double factors[MS_PREDICTED] = {1, 1.5, 2, 4};
     const double larger = prediction->x[0] > prediction->x[1] ? prediction->x[0] : prediction->x[1];
+    const double smaller = larger == prediction->x[0] ? prediction->x[1] : prediction->x[0];
     const double most = larger * MOST_FACTOR;
 
     for (size_t i = 0; i < MS_PREDICTED; i++) {
@@ -194,15 +245,10 @@ void ms_prediction_finish(struct ms_prediction *prediction)
 
         prediction->at[i] = prediction->whole ? (double)(uint64_t)x : x;
     }
-    if (prediction->cap_bytes > 0) {
-        prediction->fits = largest(prediction, prediction->high, most);
-        prediction->fits_at_most = largest(prediction, prediction->low, most);
-        if (prediction->fits_at_most < prediction->fits) { /* below the smaller run they cross */
-            const double swap = prediction->fits;
-
-            prediction->fits = prediction->fits_at_most;
-            prediction->fits_at_most = swap;
-        }
+    prediction->fails = fails(prediction, smaller);
+    if (prediction->cap_bytes > 0 && !prediction->fails) {
+        prediction->fits = largest(prediction, ms_prediction_high, most);
+        prediction->fits_at_most = largest(prediction, ms_prediction_low, most);
         prediction->fits_all = prediction->fits >= most;
     }
 }

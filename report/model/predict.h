@@ -37,11 +37,21 @@ double ms_fit_bytes(const double parts[4], double x);
 
 #define MS_PREDICTED 4u /* values that are looked at */
 
+#define MS_MOST_COURSES 17u
+
+/* What all sites together hold at one moment of the larger run, by x: see ms_fit. */
+struct ms_course {
+    double low[4], high[4];
+};
+
 struct ms_prediction {
-    char name[64];          /* of what was changed: "batch" */
-    double x[2];            /* of A and B */
-    bool whole;             /* both are whole numbers */
-    double low[4], high[4]; /* of all sites together: the sum of their fits */
+    char name[64];                             /* of what was changed: "batch" */
+    double x[2];                               /* of A and B */
+    bool whole;                                /* both are whole numbers */
+    struct ms_course courses[MS_MOST_COURSES]; /* the peak is the highest of them */
+    size_t course_count;
+    uint64_t smaller_bytes; /* peak of live bytes of the smaller run, as it was measured */
+    bool fails;             /* it is not what the courses say of that run */
     uint64_t beside_bytes;  /* charged beside them, as in the larger run */
     uint64_t cap_bytes;     /* 0: not known */
     double at[MS_PREDICTED];
@@ -52,10 +62,15 @@ struct ms_prediction {
 /* "NAME=A,B". False where it is not, or A and B are not two different numbers above 0. */
 bool ms_prediction_parse(const char *text, struct ms_prediction *prediction);
 
-/* Adds a site's fit. */
-void ms_prediction_add(struct ms_prediction *prediction, const struct ms_fit *fit);
+/* Adds a site, which holds so many bytes at that moment, to a course. x: of the larger run; there
+ * the course is what was measured. */
+void ms_course_add(struct ms_course *course, const struct ms_fit *fit, double x, uint64_t bytes);
 
-/* After the last, with beside_bytes and cap_bytes set. */
+/* The peak of live bytes: the least and the most that the courses allow. */
+double ms_prediction_low(const struct ms_prediction *prediction, double x);
+double ms_prediction_high(const struct ms_prediction *prediction, double x);
+
+/* After the last, with smaller_bytes, beside_bytes and cap_bytes set. */
 void ms_prediction_finish(struct ms_prediction *prediction);
 
 #endif

@@ -321,7 +321,7 @@ static void list_temporaries(const struct ms_sampler *sampler)
     ms_buffer_free(&all);
 }
 
-static bool begin_devices(struct pass *pass)
+static bool begin_devices(struct pass *pass, enum ms_survey_depth depth)
 {
     for (unsigned i = 0; i < MS_DEVICE_COUNT; i++) {
         struct ms_survey_device *to = &pass->survey->devices[i];
@@ -337,6 +337,9 @@ static bool begin_devices(struct pass *pass)
         pass->samplers[i].rounds = &pass->rounds;
         pass->rounds.tensors |= pass->model->devices[i].sums.tensor_allocations > 0;
         ms_survey_set_clock(pass->model, &to->growth);
+        if (depth == MS_SURVEY_PREDICTING) {
+            ms_sampler_choose_turns(&pass->samplers[i]);
+        }
     }
     return ms_model_oom_count(pass->model) == 0 ||
            ms_buffer_extend(&pass->survey->ooms,
@@ -381,12 +384,13 @@ static void end_recording(struct pass *pass)
     ms_recorder_delete(pass->recorder);
 }
 
-static bool run(struct pass *pass)
+static bool run(struct pass *pass, enum ms_survey_depth depth)
 {
     char why[PATH_MAX + 512];
     bool read = false;
 
-    if (begin_devices(pass) && ms_reader_open(pass->reader, pass->model->path, why, sizeof(why))) {
+    if (begin_devices(pass, depth) &&
+        ms_reader_open(pass->reader, pass->model->path, why, sizeof(why))) {
         /* Another run's trace may have taken its place. */
         read = pass->reader->header.trace_id == pass->model->header.trace_id;
         if (read && pass->map) {
@@ -421,7 +425,7 @@ struct ms_survey *ms_survey_new(const struct ms_model *model, enum ms_survey_dep
         survey->bucket_ns = model->duration_ns / MS_SURVEY_BUCKETS + 1;
         *pass = (struct pass){.model = model, .survey = survey, .reader = reader, .codec = codec};
         pass->map = depth == MS_SURVEY_WHOLE ? &map : NULL;
-        read = run(pass);
+        read = run(pass, depth);
     }
     ms_map_free(&map);
     free(codec);
@@ -445,6 +449,10 @@ void ms_survey_delete(struct ms_survey *survey)
         free(device->buckets);
         free(device->segments);
         free(device->pins);
+        for (size_t turn = 0; turn < device->turn_count; turn++) {
+            ms_buffer_free(&device->turns[turn].holdings);
+        }
+        free(device->turns);
         ms_buffer_free(&device->moments);
         ms_buffer_free(&device->holdings);
     }

@@ -69,6 +69,19 @@ struct ms_survey_moment {
     uint64_t other_bytes, other_sites; /* of those that are not listed */
 };
 
+/* ---- turns ---- */
+
+#define MS_SURVEY_TURNS 16u
+
+/* When a site held its most, where that was not at the peak: of such moments, the one with most
+ * live bytes. */
+struct ms_turn {
+    uint32_t site;
+    uint64_t most_bytes;       /* that it ever held */
+    uint64_t live_bytes;       /* of all sites then; 0: the records have no such moment */
+    struct ms_buffer holdings; /* struct ms_holding, all of them, without kinds and paths */
+};
+
 /* ---- addresses ---- */
 
 #define MS_MAP_SEGMENTS 8u   /* of a device, at most: those with most bytes x time */
@@ -148,7 +161,9 @@ struct ms_survey_device {
     struct ms_survey_bucket *buckets; /* MS_SURVEY_BUCKETS of them */
     struct ms_buffer moments;         /* struct ms_survey_moment, by time */
     struct ms_buffer holdings;        /* struct ms_holding */
-    struct ms_map_segment *segments;  /* null: not asked for, or none */
+    struct ms_turn *turns;            /* null: not asked for; those with most beside the peak */
+    size_t turn_count;
+    struct ms_map_segment *segments; /* null: not asked for, or none */
     size_t segment_count;
     struct ms_survey_pins *pins; /* at the peak; null: not asked for, or no arena then */
     struct ms_size_class sizes[MS_SURVEY_SIZES];
@@ -178,8 +193,9 @@ struct ms_survey {
 };
 
 enum ms_survey_depth {
-    MS_SURVEY_SUMS, /* without addresses: what text and JSON show */
-    MS_SURVEY_WHOLE
+    MS_SURVEY_SUMS,       /* without addresses: what text and JSON show */
+    MS_SURVEY_PREDICTING, /* the same, and turns */
+    MS_SURVEY_WHOLE       /* addresses, and no turns */
 };
 
 /* The second pass, over the trace at model->path, after ms_model_name_sites. It makes

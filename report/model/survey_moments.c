@@ -267,6 +267,7 @@ void ms_sampler_finish(struct ms_sampler *sampler, uint64_t bucket_ns)
     close_bucket(sampler);
     close_slice(sampler);
     if (sampler->risen) {
+        ms_sampler_note_turns(sampler);
         ms_sampler_note_headroom(sampler);
     }
     ms_sampler_moment(sampler, MS_MOMENT_END, sampler->model->duration_ns, 0);

@@ -200,6 +200,7 @@ void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
         ms_sampler_note_highest(sampler);
     }
     if (sampler->risen) {
+        ms_sampler_note_turns(sampler);
         ms_sampler_note_headroom(sampler);
     }
 

@@ -141,6 +141,14 @@ void ms_rounds_begin(struct ms_rounds *rounds, uint32_t phase);
 void ms_sampler_note_kept(struct ms_sampler *sampler, const struct ms_live_set *live,
                           uint64_t time_ns);
 
+/* ---- survey_turns.c: when other sites than the peak's hold their most ---- */
+
+/* At the beginning, where turns are asked for. */
+void ms_sampler_choose_turns(struct ms_sampler *sampler);
+
+/* At a local maximum of live bytes. */
+void ms_sampler_note_turns(struct ms_sampler *sampler);
+
 /* ---- survey_judge.c: what grew ---- */
 
 /* Where steps lie. */

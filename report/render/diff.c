@@ -244,14 +244,31 @@ static void add_fit(const struct ms_prediction *prediction, struct ms_buffer *ou
     }
 }
 
+/* The larger run is what it starts from: the smaller one tells whether it is true. */
+static void add_failure(const struct ms_prediction *prediction, struct ms_buffer *out)
+{
+    const double *x = prediction->x;
+    const double smaller = x[MS_DIFF_A] < x[MS_DIFF_B] ? x[MS_DIFF_A] : x[MS_DIFF_B];
+
+    ms_buffer_format(out,
+                     "\nNothing is predicted by %s: the run with the smaller one would have held "
+                     "%s, and held %s. More than that differs between the two.\n",
+                     prediction->name, MS_BYTES((uint64_t)ms_prediction_high(prediction, smaller)),
+                     MS_BYTES(prediction->smaller_bytes));
+}
+
 static void add_prediction(const struct ms_prediction *prediction, struct ms_buffer *out)
 {
     char x[MS_UNIT_TEXT_BYTES], low[MS_UNIT_TEXT_BYTES], high[MS_UNIT_TEXT_BYTES];
 
+    if (prediction->fails) {
+        add_failure(prediction, out);
+        return;
+    }
     ms_buffer_format(out, "\nPredicted by %s, from two runs (~):\n", prediction->name);
     for (size_t i = 0; i < MS_PREDICTED; i++) {
-        const uint64_t least = (uint64_t)ms_fit_bytes(prediction->low, prediction->at[i]);
-        const uint64_t most = (uint64_t)ms_fit_bytes(prediction->high, prediction->at[i]);
+        const uint64_t least = (uint64_t)ms_prediction_low(prediction, prediction->at[i]);
+        const uint64_t most = (uint64_t)ms_prediction_high(prediction, prediction->at[i]);
 
         ms_buffer_format(out, "  %10s  peak live %s",
                          number_text(prediction->at[i], prediction->whole, x, sizeof(x)),
@@ -260,8 +277,7 @@ static void add_prediction(const struct ms_prediction *prediction, struct ms_buf
             ms_buffer_format(out, " to %s", high);
         }
         ms_buffer_format(out, ", charged at most %s\n",
-                         ms_bytes_text((least > most ? least : most) + prediction->beside_bytes,
-                                       high, sizeof(high)));
+                         ms_bytes_text(most + prediction->beside_bytes, high, sizeof(high)));
     }
     add_fit(prediction, out);
 }
@@ -364,16 +380,17 @@ static void add_json_prediction(const struct ms_prediction *prediction, struct m
     add_json_x(json, "b", prediction->x[MS_DIFF_B]);
     ms_json_count(json, "beside_bytes", prediction->beside_bytes);
     ms_json_count(json, "cap_bytes", prediction->cap_bytes);
+    ms_json_flag(json, "refused", prediction->fails);
     add_json_x(json, "fits", prediction->fits);
     add_json_x(json, "fits_at_most", prediction->fits_at_most);
     ms_json_open(json, "at", '[');
-    for (size_t i = 0; i < MS_PREDICTED; i++) {
+    for (size_t i = 0; i < MS_PREDICTED && !prediction->fails; i++) {
         ms_json_open(json, NULL, '{');
         add_json_x(json, "value", prediction->at[i]);
         ms_json_count(json, "low_bytes",
-                      (uint64_t)ms_fit_bytes(prediction->low, prediction->at[i]));
+                      (uint64_t)ms_prediction_low(prediction, prediction->at[i]));
         ms_json_count(json, "high_bytes",
-                      (uint64_t)ms_fit_bytes(prediction->high, prediction->at[i]));
+                      (uint64_t)ms_prediction_high(prediction, prediction->at[i]));
         ms_json_close(json, '}');
     }
     ms_json_close(json, ']');

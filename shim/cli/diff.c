@@ -149,6 +149,9 @@ static bool add_trace(struct call *call, enum ms_diff_side_name side, const char
 
     if (model) {
         ms_model_name_sites(model, MS_STACKS_LINES, call->modules);
+        if (call->diff.predicts) {
+            ms_model_survey(model, MS_SURVEY_PREDICTING);
+        }
         good = (!since || find_since(call, model, since_ns, why, sizeof(why))) &&
                ms_diff_add(&call->diff, side, model, since ? since_ns : NULL, why, sizeof(why));
         ms_model_delete(model);

@@ -16,8 +16,6 @@ from typing import Any
 
 import harness
 
-MIB = 1 << 20
-
 # Its quadratic scores are needed for a moment only, at which something else is smaller.
 SCRIPT = textwrap.dedent(
     """
@@ -97,6 +95,34 @@ class Diff(unittest.TestCase):
         )
         self.assertEqual(said.returncode, 1)
         self.assertIn(b"there is no step 5, it made 4", said.stderr)
+
+    def foretold(self, name: str, jobs: list[tuple[int, int]]) -> None:
+        """Of two runs, what a third one holds at its peak; and of the larger one what it held."""
+        small, large, far = (job(*shape) for shape in jobs)
+        values = [batch if name == "batch" else length for batch, length in jobs]
+        told = diff(small, large, "--predict", f"{name}={values[0]},{values[1]}")["predict"]
+        self.assertFalse(told["refused"])
+        rows = {row["value"]: row for row in told["at"]}
+        for value, folder, share in ((values[1], large, 0.001), (values[2], far, 0.01)):
+            report = json.loads((folder / "report.json").read_text())
+            live = report["devices"][0]["peak_live_bytes"]
+            self.assertLess(rows[value]["low_bytes"] * (1 - share), live)
+            self.assertGreater(rows[value]["high_bytes"] * (1 + share), live)
+            self.assertLess(rows[value]["high_bytes"], 1.1 * rows[value]["low_bytes"])
+
+    def test_a_batch_foretold(self) -> None:
+        """The peaks of the two are different moments of a step."""
+        self.foretold("batch", [(8, 256), (16, 256), (64, 256)])
+
+    def test_a_length_foretold(self) -> None:
+        """What grows with the square is live at neither peak."""
+        self.foretold("length", [(8, 256), (8, 512), (8, 2048)])
+
+    def test_what_two_runs_do_not_explain(self) -> None:
+        """Swapped: the larger batch would be the smaller run."""
+        told = diff(job(16, 256), job(8, 256), "--predict", "batch=1,16")["predict"]
+        self.assertTrue(told["refused"])
+        self.assertEqual((told["at"], told["fits"]), ([], 0))
 
 
 if __name__ == "__main__":

@@ -69,8 +69,10 @@ Test(predict, the_largest_that_fits)
     struct ms_fit constant = fit(100, 100), linear = fit(80, 160);
 
     cr_assert(ms_prediction_parse("batch=8,16", &prediction));
-    ms_prediction_add(&prediction, &constant);
-    ms_prediction_add(&prediction, &linear);
+    prediction.course_count = 1;
+    ms_course_add(&prediction.courses[0], &constant, 16, 100 * MIB);
+    ms_course_add(&prediction.courses[0], &linear, 16, 160 * MIB);
+    prediction.smaller_bytes = 180 * MIB;
     prediction.beside_bytes = 50 * MIB;
     prediction.cap_bytes = 1000 * MIB;
     ms_prediction_finish(&prediction);
@@ -79,6 +81,41 @@ Test(predict, the_largest_that_fits)
     cr_assert_float_eq(prediction.fits_at_most, 85, 1e-9);
     cr_assert_not(prediction.fits_all);
     cr_assert_float_eq(prediction.at[2], 32, 1e-9);
+}
+
+/* Scores are small at the peak of both runs, and large at another moment. */
+Test(predict, the_peak_may_become_another_moment)
+{
+    struct ms_prediction prediction;
+    struct ms_fit linear = fit(80, 160), square = fit(25, 100);
+
+    cr_assert(ms_prediction_parse("length=8,16", &prediction));
+    prediction.course_count = 2;
+    ms_course_add(&prediction.courses[0], &linear, 16, 160 * MIB);
+    ms_course_add(&prediction.courses[1], &linear, 16, 40 * MIB);
+    ms_course_add(&prediction.courses[1], &square, 16, 100 * MIB);
+    prediction.smaller_bytes = 80 * MIB;
+    ms_prediction_finish(&prediction);
+    cr_assert_not(prediction.fails);
+    cr_assert_float_eq(ms_prediction_high(&prediction, 16), 160 * (double)MIB, 1);
+    /* 4 x 40 and 16 x 100, not 4 x 160. */
+    cr_assert_float_eq(ms_prediction_high(&prediction, 64), 1760 * (double)MIB, 1);
+    cr_assert_float_eq(ms_prediction_low(&prediction, 64), 1760 * (double)MIB, 1);
+}
+
+Test(predict, what_does_not_hold_for_the_smaller_run_is_not_said)
+{
+    struct ms_prediction prediction;
+    struct ms_fit linear = fit(80, 160);
+
+    cr_assert(ms_prediction_parse("batch=16,8", &prediction));
+    prediction.course_count = 1;
+    ms_course_add(&prediction.courses[0], &linear, 16, 160 * MIB);
+    prediction.smaller_bytes = 120 * MIB;
+    prediction.cap_bytes = 1000 * MIB;
+    ms_prediction_finish(&prediction);
+    cr_assert(prediction.fails);
+    cr_assert_eq(prediction.fits, 0);
 }
 
 Test(predict, what_is_no_prediction_is_refused)
