@@ -35,4 +35,9 @@ struct ms_headroom {
 /* 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32: millionths. */
 uint64_t ms_headroom_factor_ppm(size_t index);
 
+/* The largest batch whose live bytes, as they are estimated, come to no more than that: in parts of
+ * this run's. *unbounded: more than the largest that is looked at. */
+double ms_headroom_largest(const struct ms_headroom *headroom, uint64_t room_bytes,
+                           bool *unbounded);
+
 #endif

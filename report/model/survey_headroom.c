@@ -171,6 +171,14 @@ static size_t find_largest(const uint64_t bytes[MS_HEADROOM_FACTORS], uint64_t r
     return i;
 }
 
+double ms_headroom_largest(const struct ms_headroom *headroom, uint64_t room_bytes, bool *unbounded)
+{
+    double largest;
+
+    *unbounded = find_largest(headroom->peak_bytes, room_bytes, &largest) == MS_HEADROOM_FACTORS;
+    return largest;
+}
+
 static void judge_run(struct ms_headroom *headroom)
 {
     const size_t first =

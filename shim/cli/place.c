@@ -39,3 +39,15 @@ bool ms_cli_find_library(char path[PATH_MAX])
     }
     return false;
 }
+
+bool ms_cli_find_folder(char path[PATH_MAX], const char *built, const char *installed)
+{
+    char own[PATH_MAX], libraries[PATH_MAX], folder[PATH_MAX];
+
+    if (!ms_cli_own_folder(own)) {
+        return false;
+    }
+    return (ms_cli_join_path(folder, own, built) && realpath(folder, path) != NULL) ||
+           (ms_cli_join_path(libraries, own, MEMSHIM_LIBRARY_FROM_BIN) &&
+            ms_cli_join_path(folder, libraries, installed) && realpath(folder, path) != NULL);
+}

@@ -18,4 +18,8 @@ bool ms_cli_own_folder(char folder[PATH_MAX]);
  * when installed. By its plain name, whatever that is a link to. */
 bool ms_cli_find_library(char path[PATH_MAX]);
 
+/* A folder that belongs to this executable: of one name beside it in a build folder, of another in
+ * the library folder when installed. */
+bool ms_cli_find_folder(char path[PATH_MAX], const char *built, const char *installed);
+
 #endif

@@ -14,11 +14,9 @@
 #include "shim/cli/cli.h"
 #include "shim/cli/finish.h"
 #include "shim/cli/latest.h"
-#include "shim/cli/place.h"
+#include "shim/cli/preload.h"
 #include "shim/cli/supervise.h"
-#include "shim/tables/identity.h"
 #include "shim/tables/options.h"
-#include "shim/tables/report_handover.h"
 
 #define complain(format, ...) (ms_complain("memshim run: " format, ##__VA_ARGS__))
 
@@ -65,70 +63,6 @@ static int read_arguments(int argc, char **argv, int *command)
                : status;
 }
 
-static bool preload_library(void)
-{
-    char path[PATH_MAX];
-    char folder[PATH_MAX];
-    if (!ms_cli_find_library(path)) {
-        complain("%s is neither beside this executable (%s) nor in " MEMSHIM_LIBRARY_FROM_BIN,
-                 MS_CLI_LIBRARY, ms_cli_own_folder(folder) ? folder : strerror(errno));
-        return false;
-    }
-    if (strpbrk(path, " :") != NULL) {
-        complain("LD_PRELOAD cannot hold a path with a blank or a colon: %s; install memshim "
-                 "elsewhere",
-                 path);
-        return false;
-    }
-    const char *before = getenv("LD_PRELOAD");
-    if (before == NULL || before[0] == '\0') {
-        return setenv("LD_PRELOAD", path, 1) == 0;
-    }
-    size_t bytes = strlen(path) + strlen(before) + 2;
-    char *both = malloc(bytes);
-    if (both == NULL) {
-        return false;
-    }
-    (void)snprintf(both, bytes, "%s:%s", path, before);
-    bool set = setenv("LD_PRELOAD", both, 1) == 0;
-    free(both);
-    return set;
-}
-
-/* The command may change its folder, and its processes may start in others: all have to find the
- * same output. */
-static bool settle_output(char *output)
-{
-    const char *given = ms_cli_output_folder();
-    char folder[PATH_MAX];
-    if (given[0] == '/') {
-        return snprintf(output, PATH_MAX, "%s", given) < PATH_MAX &&
-               setenv("MEMSHIM_OUTPUT", output, 1) == 0;
-    }
-    if (getcwd(folder, sizeof folder) == NULL || !ms_cli_join_path(output, folder, given)) {
-        complain("the current folder has no usable name: %s", strerror(errno));
-        return false;
-    }
-    return setenv("MEMSHIM_OUTPUT", output, 1) == 0;
-}
-
-/* All processes of the command belong to one run, also where nothing above them names it. */
-static bool settle_run_id(time_t start)
-{
-    char id[64];
-    ms_identity_start_id(start, getpid(), id, sizeof id);
-    return setenv("MEMSHIM_RUN_ID", id, 0) == 0;
-}
-
-/* They leave the reports to this process, which completes them when all have ended. */
-static bool offer_reports(void)
-{
-    char self[96], host[65] = "";
-    (void)gethostname(host, sizeof host - 1);
-    (void)snprintf(self, sizeof self, "%ld %s", (long)getpid(), host);
-    return setenv(MS_SUPERVISOR, self, 1) == 0;
-}
-
 int ms_cli_run(int argc, char **argv)
 {
     char output[PATH_MAX];
@@ -143,7 +77,7 @@ int ms_cli_run(int argc, char **argv)
         complain("cannot run '%s': %s", argv[command], strerror(errno));
         return errno == ENOENT ? 127 : 126;
     }
-    if (!settle_output(output) || !settle_run_id(start) || !offer_reports() || !preload_library()) {
+    if (!ms_begin_run("run", ms_cli_output_folder(), start, output)) {
         return MS_CLI_WRONG_CALL;
     }
     int error = 0;

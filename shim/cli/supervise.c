@@ -115,21 +115,46 @@ static bool child_ended(pid_t child, int *status)
     }
 }
 
-static int wait_for(pid_t child, const sigset_t *signals, bool own_group)
+/* 0: it is time to look. */
+static int next_signal(const sigset_t *signals, const struct ms_supervise_watch *watch,
+                       siginfo_t *info)
 {
+    if (watch == NULL) {
+        return sigwaitinfo(signals, info);
+    }
+    const struct timespec wait = {0, watch->every_ms * 1000000L};
+    int signal = sigtimedwait(signals, info, &wait);
+    return signal < 0 && errno == EAGAIN ? 0 : signal;
+}
+
+static int wait_for(pid_t child, const sigset_t *signals, bool own_group,
+                    const struct ms_supervise_watch *watch)
+{
+    const pid_t group = own_group ? -child : child;
     struct passed last = {0};
     int status = 0;
     while (!child_ended(child, &status)) {
         siginfo_t info;
-        int signal = sigwaitinfo(signals, &info);
+        int signal = next_signal(signals, watch, &info);
         if (signal > 0 && signal != SIGCHLD) {
             pass_signal(child, &info, own_group, &last);
+        } else if (signal == 0 && (signal = watch->look(watch->ctx)) != 0) {
+            (void)kill(group, signal);
         }
+    }
+    if (watch != NULL && own_group) {
+        (void)kill(group, SIGKILL);
     }
     return status;
 }
 
 int ms_supervise(char *const *argv, char *const *environment, int *error)
+{
+    return ms_supervise_watched(argv, environment, NULL, error);
+}
+
+int ms_supervise_watched(char *const *argv, char *const *environment,
+                         const struct ms_supervise_watch *watch, int *error)
 {
     sigset_t signals;
     (void)sigfillset(&signals);
@@ -166,7 +191,7 @@ int ms_supervise(char *const *argv, char *const *environment, int *error)
         (void)sigprocmask(SIG_SETMASK, &mask, NULL);
         return -1;
     }
-    return wait_for(child, &signals, own_group);
+    return wait_for(child, &signals, own_group, watch);
 }
 
 int ms_end_alike(int wait_status)

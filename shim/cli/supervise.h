@@ -14,6 +14,18 @@
  * -1 where it could not be started: *error is errno then. One thread only. */
 int ms_supervise(char *const *argv, char *const *environment, int *error);
 
+/* Asked now and then while the command runs; returns the signal to send to it, 0: none. */
+struct ms_supervise_watch {
+    long every_ms; /* 1 to 999 */
+    int (*look)(void *ctx);
+    void *ctx;
+};
+
+/* The same, watched; the signals of the watch go to the command's whole group where it has one of
+ * its own, and what is left of that group when it has ended is ended, too. */
+int ms_supervise_watched(char *const *argv, char *const *environment,
+                         const struct ms_supervise_watch *watch, int *error);
+
 /* Ends this process as the command ended: returns the exit status to use, or does not return where
  * a signal has to end it. */
 int ms_end_alike(int wait_status);

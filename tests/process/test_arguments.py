@@ -23,7 +23,7 @@ class Option:
 
 
 def commands() -> list[str]:
-    return re.findall(r'^MS_COMMAND\(\w+, \w+, "([a-z]+)"', TABLE.read_text(), re.MULTILINE)
+    return re.findall(r'^MS_COMMAND\(\w+, \w+, "([a-z-]+)"', TABLE.read_text(), re.MULTILINE)
 
 
 def options() -> list[Option]:
@@ -33,7 +33,7 @@ def options() -> list[Option]:
         re.MULTILINE,
     )
     found = [
-        Option(command.lower(), name, letter.strip("0'"), value != "NULL")
+        Option(command.lower().replace("_", "-"), name, letter.strip("0'"), value != "NULL")
         for command, name, letter, value in rows
     ]
     variables = re.findall(r"^MS_OPTION\(\s*(\w+),", VARIABLES.read_text(), re.MULTILINE)

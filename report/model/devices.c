@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether a run fits a card: its recording is replayed through PyTorch's allocator and through the
+ * pool, with the card's memory. */
+#include "report/model/devices.h"
+
+#include <string.h>
+
+#include "report/replay/replay.h"
+#include "report/replay/torch_alone.h"
+
+static const struct ms_card cards[] = {
+#define MS_CARD(id, name, total_bytes, total_known, context_bytes, context_known, major, minor, \
+                processors, source)                                                             \
+    {id,    name,  total_bytes, context_bytes, MS_CARD_##total_known, MS_CARD_##context_known,  \
+     major, minor, processors,  source},
+#include "report/model/devices.def"
+#undef MS_CARD
+};
+
+size_t ms_card_count(void)
+{
+    return sizeof(cards) / sizeof(*cards);
+}
+
+const struct ms_card *ms_card_at(size_t index)
+{
+    return &cards[index];
+}
+
+const struct ms_card *ms_card_find(const char *id)
+{
+    for (size_t i = 0; i < ms_card_count(); i++) {
+        if (strcmp(cards[i].id, id) == 0) {
+            return &cards[i];
+        }
+    }
+    return NULL;
+}
+
+const char *ms_card_known_name(enum ms_card_known known)
+{
+    static const char *const names[] = {"measured", "documented", "guessed", "as given"};
+
+    return names[known];
+}
+
+/* ---- whether a run fits ---- */
+
+/* With so much memory in all, and nothing on the host. */
+static void replay(const struct ms_recording *recording, uint64_t cap_bytes,
+                   struct ms_replay_result *result)
+{
+    struct ms_call_costs costs = {0};
+    const struct ms_replay_config config = {.cap_bytes = cap_bytes,
+                                            .device_bytes = cap_bytes,
+                                            .host_limit_bytes = MS_REPLAY_AMPLE_BYTES,
+                                            .charges = true,
+                                            .costs = &costs};
+
+    if (ms_call_costs_default(&costs)) {
+        ms_replay_run(recording, &config, result);
+    } else {
+        *result = (struct ms_replay_result){.host_memory = true};
+    }
+    ms_call_costs_free(&costs);
+}
+
+bool ms_card_needs(const struct ms_recording *recording, uint64_t context_bytes,
+                   struct ms_card_needs *needs)
+{
+    struct ms_torch_alone alone;
+    struct ms_replay_result result;
+
+    *needs = (struct ms_card_needs){.context_bytes = context_bytes};
+    for (int ground = MS_GROUND_TORCH; ground <= MS_GROUND_EXPANDABLE; ground++) {
+        ms_torch_alone_run(recording, MS_REPLAY_AMPLE_BYTES, ground == MS_GROUND_EXPANDABLE,
+                           &alone);
+        if (alone.host_memory) {
+            return false;
+        }
+        needs->charged_bytes[ground] = alone.peak_charged_bytes;
+    }
+    replay(recording, MS_REPLAY_AMPLE_BYTES, &result);
+    needs->charged_bytes[MS_GROUND_MEMSHIM] = result.peak_charged_bytes;
+    return !result.host_memory;
+}
+
+void ms_card_fit(const struct ms_recording *recording, const struct ms_card_needs *needs,
+                 const struct ms_card *card, struct ms_card_fit *fit)
+{
+    /* The recording has the context of the card that it was made on. */
+    const uint64_t cap_bytes = card->total_bytes + needs->context_bytes > card->context_bytes
+                                   ? card->total_bytes + needs->context_bytes - card->context_bytes
+                                   : 0;
+    struct ms_torch_alone alone = {0};
+    struct ms_replay_result result = {0};
+
+    *fit = (struct ms_card_fit){.known = true};
+    for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+        fit->fits[ground] = needs->charged_bytes[ground] <= cap_bytes;
+    }
+    for (int ground = MS_GROUND_TORCH; ground <= MS_GROUND_EXPANDABLE; ground++) {
+        if (!fit->fits[ground]) {
+            ms_torch_alone_run(recording, cap_bytes, ground == MS_GROUND_EXPANDABLE, &alone);
+            fit->fits[ground] = !alone.failed;
+            fit->known = fit->known && !alone.host_memory;
+        }
+    }
+    if (!fit->fits[MS_GROUND_MEMSHIM]) {
+        replay(recording, cap_bytes, &result);
+        fit->fits[MS_GROUND_MEMSHIM] = ms_replay_fits(&result);
+        fit->known = fit->known && !result.host_memory;
+    }
+    if (!fit->fits[MS_GROUND_MEMSHIM]) {
+        fit->spilled_bytes = needs->charged_bytes[MS_GROUND_MEMSHIM] - cap_bytes;
+    }
+}

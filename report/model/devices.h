@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cards that a dry run is told for (devices.def), and whether a recorded run fits one. */
+#ifndef MEMSHIM_REPORT_MODEL_DEVICES_H
+#define MEMSHIM_REPORT_MODEL_DEVICES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "report/replay/recording.h"
+
+enum ms_card_known { MS_CARD_MEASURED, MS_CARD_DOCUMENTED, MS_CARD_GUESSED, MS_CARD_GIVEN };
+
+#define MS_CARD_NAME_BYTES 48
+
+struct ms_card {
+    char id[MS_CARD_NAME_BYTES], name[MS_CARD_NAME_BYTES];
+    uint64_t total_bytes, context_bytes;
+    enum ms_card_known total_known, context_known;
+    unsigned major, minor, processors;
+    const char *source;
+};
+
+size_t ms_card_count(void);
+const struct ms_card *ms_card_at(size_t index);
+const struct ms_card *ms_card_find(const char *id); /* null: none of that name */
+
+/* "measured", "documented", "guessed", "as given" */
+const char *ms_card_known_name(enum ms_card_known known);
+
+/* ---- whether a run fits ---- */
+
+enum ms_card_ground { MS_GROUND_TORCH, MS_GROUND_EXPANDABLE, MS_GROUND_MEMSHIM, MS_GROUND_COUNT };
+
+/* What a run needs, each way, where there is enough of everything. */
+struct ms_card_needs {
+    uint64_t charged_bytes[MS_GROUND_COUNT]; /* at its highest; contexts among it */
+    uint64_t context_bytes;                  /* of it, as the run had it */
+};
+
+struct ms_card_fit {
+    bool known; /* false: no host memory for the replays */
+    bool fits[MS_GROUND_COUNT];
+    /* Estimated: what memshim would have on the host at the peak, where it does not fit. */
+    uint64_t spilled_bytes;
+};
+
+/* False: no host memory. */
+bool ms_card_needs(const struct ms_recording *recording, uint64_t context_bytes,
+                   struct ms_card_needs *needs);
+
+/* Replays the run on that much memory, where `needs` does not tell already that it fits. */
+void ms_card_fit(const struct ms_recording *recording, const struct ms_card_needs *needs,
+                 const struct ms_card *card, struct ms_card_fit *fit);
+
+#endif

@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What PyTorch's caching allocator would make of a recorded run. Names in comments are those of
+ * its source. */
+#include "report/replay/torch_alone.h"
+
+#include <stdlib.h>
+
+#include "allocator/base/slab.h"
+
+#define MIB                  (UINT64_C(1) << 20)
+#define LEAST_BLOCK          512        /* kMinBlockSize */
+#define SMALL_SIZE           MIB        /* kSmallSize: the largest of the small pool */
+#define SMALL_SEGMENT        (2 * MIB)  /* kSmallBuffer */
+#define LARGE_SEGMENT        (20 * MIB) /* kLargeBuffer */
+#define LEAST_OWN_SEGMENT    (10 * MIB) /* kMinLargeAlloc: from here on a segment of its own */
+#define ROUND_SEGMENT        (2 * MIB)  /* kRoundLarge */
+#define DRIVER_GRAIN         (2 * MIB)
+#define EXPANDABLE_ADDRESSES (UINT64_C(1) << 47)
+
+enum state { LIVE, FREE, UNMAPPED };
+
+/* Neighbours by address within a segment; an expandable segment is one long row of them. */
+struct block {
+    struct block *before, *after;
+    struct block *left, *right; /* in its pool's list of free or of unmapped blocks */
+    struct pool *pool;
+    uint64_t addr, bytes;
+    enum state state;
+};
+
+/* One of a stream's two pools. */
+struct pool {
+    struct block *free, *unmapped; /* by no order */
+    uint64_t page_bytes;
+    bool small;
+};
+
+struct allocator {
+    const struct ms_recording *recording;
+    struct ms_torch_alone *result;
+    struct ms_slab blocks;
+    struct block **of_object; /* null: not live, or none of PyTorch's */
+    uint64_t *beside_bytes;   /* by object, of blocks that are none of PyTorch's */
+    struct pool *pools;       /* two for each arena of the recording, and two for all else */
+    size_t pool_count;
+    uint64_t next_addr;
+    uint64_t cap_bytes, reserved_bytes, other_bytes;
+    bool expandable;
+};
+
+static uint64_t round_up(uint64_t bytes, uint64_t grain)
+{
+    return (bytes + grain - 1) / grain * grain;
+}
+
+/* ---- lists ---- */
+
+static struct block **list_of(const struct block *block)
+{
+    return block->state == FREE ? &block->pool->free : &block->pool->unmapped;
+}
+
+static void put(struct block *block, enum state state)
+{
+    block->state = state;
+    if (state != LIVE) {
+        struct block **list = list_of(block);
+
+        block->left = NULL;
+        block->right = *list;
+        if (*list) {
+            (*list)->left = block;
+        }
+        *list = block;
+    }
+}
+
+static void take(struct block *block)
+{
+    if (block->state == LIVE) {
+        return;
+    }
+    if (block->left) {
+        block->left->right = block->right;
+    } else {
+        *list_of(block) = block->right;
+    }
+    if (block->right) {
+        block->right->left = block->left;
+    }
+    block->state = LIVE;
+}
+
+static struct block *new_block(struct allocator *allocator, struct pool *pool, uint64_t addr,
+                               uint64_t bytes)
+{
+    struct block *block = ms_slab_take(&allocator->blocks);
+
+    if (!block) {
+        allocator->result->host_memory = true;
+        return NULL;
+    }
+    *block = (struct block){.pool = pool, .addr = addr, .bytes = bytes, .state = LIVE};
+    return block;
+}
+
+/* The part behind the first so many bytes, in that state. False: no host memory. */
+static bool split(struct allocator *allocator, struct block *block, uint64_t bytes,
+                  enum state state)
+{
+    struct block *rest;
+
+    if (block->bytes == bytes) {
+        return true;
+    }
+    rest = new_block(allocator, block->pool, block->addr + bytes, block->bytes - bytes);
+    if (!rest) {
+        return false;
+    }
+    rest->before = block;
+    rest->after = block->after;
+    if (rest->after) {
+        rest->after->before = rest;
+    }
+    block->after = rest;
+    block->bytes = bytes;
+    put(rest, state);
+    return true;
+}
+
+/* The block behind it becomes a part of it. */
+static void swallow(struct allocator *allocator, struct block *block)
+{
+    struct block *gone = block->after;
+
+    take(gone);
+    block->bytes += gone->bytes;
+    block->after = gone->after;
+    if (block->after) {
+        block->after->before = block;
+    }
+    ms_slab_give(&allocator->blocks, gone);
+}
+
+/* Puts it there in that state, joined with neighbours that are in it, too. Returns what it became.
+ */
+static struct block *settle(struct allocator *allocator, struct block *block, enum state state)
+{
+    take(block);
+    if (block->after && block->after->state == state) {
+        swallow(allocator, block);
+    }
+    if (block->before && block->before->state == state) {
+        block = block->before;
+        take(block);
+        swallow(allocator, block);
+    }
+    put(block, state);
+    return block;
+}
+
+/* ---- the driver's memory ---- */
+
+static bool charge(struct allocator *allocator, uint64_t bytes)
+{
+    const uint64_t charged = allocator->reserved_bytes + allocator->other_bytes + bytes;
+
+    if (charged > allocator->cap_bytes) {
+        return false;
+    }
+    if (charged > allocator->result->peak_charged_bytes) {
+        allocator->result->peak_charged_bytes = charged;
+    }
+    return true;
+}
+
+static bool reserve(struct allocator *allocator, uint64_t bytes)
+{
+    if (!charge(allocator, bytes)) {
+        return false;
+    }
+    allocator->reserved_bytes += bytes;
+    if (allocator->reserved_bytes > allocator->result->peak_reserved_bytes) {
+        allocator->result->peak_reserved_bytes = allocator->reserved_bytes;
+    }
+    return true;
+}
+
+/* unmap_block: the whole pages of a free block. */
+static void unmap_pages(struct allocator *allocator, struct block *block)
+{
+    const uint64_t page = block->pool->page_bytes;
+    const uint64_t first = round_up(block->addr, page);
+    const uint64_t end = (block->addr + block->bytes) / page * page;
+
+    if (end <= first) {
+        return;
+    }
+    take(block);
+    if (first > block->addr) {
+        if (!split(allocator, block, first - block->addr, LIVE)) {
+            put(block, FREE);
+            return;
+        }
+        put(block, FREE);
+        block = block->after;
+    }
+    if (!split(allocator, block, end - first, FREE)) {
+        put(block, FREE);
+        return;
+    }
+    allocator->reserved_bytes -= end - first;
+    (void)settle(allocator, block, UNMAPPED);
+}
+
+/* release_cached_blocks */
+static void release_cached(struct allocator *allocator)
+{
+    for (size_t i = 0; i < allocator->pool_count; i++) {
+        struct block *next;
+
+        for (struct block *block = allocator->pools[i].free; block; block = next) {
+            next = block->right;
+            if (allocator->expandable) {
+                unmap_pages(allocator, block);
+            } else if (!block->before && !block->after) {
+                take(block);
+                allocator->reserved_bytes -= block->bytes;
+                ms_slab_give(&allocator->blocks, block);
+            }
+        }
+    }
+}
+
+/* ---- a segment, or pages ---- */
+
+/* alloc_block: of the size that get_allocation_size gives. */
+static struct block *new_segment(struct allocator *allocator, struct pool *pool, uint64_t bytes)
+{
+    const uint64_t segment = pool->small                 ? SMALL_SEGMENT
+                             : bytes < LEAST_OWN_SEGMENT ? LARGE_SEGMENT
+                                                         : round_up(bytes, ROUND_SEGMENT);
+    struct block *block;
+
+    if (!reserve(allocator, segment)) {
+        return NULL;
+    }
+    block = new_block(allocator, pool, allocator->next_addr, segment);
+    allocator->next_addr += segment;
+    return block;
+}
+
+static bool has_room(const struct block *block, uint64_t bytes)
+{
+    uint64_t room = 0;
+
+    for (; room < bytes && block && block->state != LIVE; block = block->after) {
+        room += block->bytes;
+    }
+    return room >= bytes;
+}
+
+/* find_expandable_block: the lowest unmapped block with room behind it, or the free one before. */
+static struct block *find_expandable(struct allocator *allocator, struct pool *pool, uint64_t bytes)
+{
+    struct block *lowest = NULL;
+
+    for (struct block *block = pool->unmapped; block; block = block->right) {
+        if ((!lowest || block->addr < lowest->addr) && has_room(block, bytes)) {
+            lowest = block;
+        }
+    }
+    if (!lowest) {
+        lowest = new_block(allocator, pool, allocator->next_addr, EXPANDABLE_ADDRESSES);
+        if (lowest) {
+            allocator->next_addr += EXPANDABLE_ADDRESSES;
+            put(lowest, UNMAPPED);
+        }
+        return lowest;
+    }
+    return lowest->before && lowest->before->state == FREE ? lowest->before : lowest;
+}
+
+/* try_allocate_expandable_block. What was mapped before memory ran out stays. */
+static struct block *expand(struct allocator *allocator, struct pool *pool, uint64_t bytes)
+{
+    struct block *block = find_expandable(allocator, pool, bytes);
+
+    while (block && (block->state == UNMAPPED || block->bytes < bytes)) {
+        struct block *next = block->state == UNMAPPED ? block : block->after;
+        const uint64_t wanted = block->state == UNMAPPED ? bytes : bytes - block->bytes;
+        const uint64_t mapped =
+            round_up(wanted < next->bytes ? wanted : next->bytes, pool->page_bytes);
+
+        if (next->state == UNMAPPED) {
+            if (!reserve(allocator, mapped)) {
+                return NULL;
+            }
+            take(next);
+            if (!split(allocator, next, mapped, UNMAPPED)) {
+                return NULL;
+            }
+        }
+        block = settle(allocator, next, FREE);
+    }
+    if (block) {
+        take(block);
+    }
+    return block;
+}
+
+/* ---- tensors ---- */
+
+/* By size, then by address. */
+static bool is_behind(const struct block *block, uint64_t bytes, uint64_t addr)
+{
+    return block->bytes > bytes || (block->bytes == bytes && block->addr >= addr);
+}
+
+/* The first free block in that order that is not before so many bytes at that address. */
+static struct block *first_behind(const struct pool *pool, uint64_t bytes, uint64_t addr)
+{
+    struct block *first = NULL;
+
+    for (struct block *block = pool->free; block; block = block->right) {
+        if (is_behind(block, bytes, addr) &&
+            (!first || !is_behind(block, first->bytes, first->addr))) {
+            first = block;
+        }
+    }
+    return first;
+}
+
+/* What it could become. */
+static uint64_t expandable_bytes(const struct block *block)
+{
+    const struct block *after = block->after;
+
+    return block->bytes + (after && after->state == UNMAPPED ? after->bytes : 0);
+}
+
+/* get_free_block: the smallest that is large enough, of these the lowest. One at which pages could
+ * be added counts as large as it could become. */
+static struct block *best_fit(const struct allocator *allocator, const struct pool *pool,
+                              uint64_t bytes)
+{
+    struct block *best = first_behind(pool, bytes, 0);
+
+    while (allocator->expandable && best && (best->before || best->after)) {
+        struct block *next = first_behind(pool, best->bytes, best->addr + 1);
+
+        if (!next || expandable_bytes(next) >= expandable_bytes(best)) {
+            break;
+        }
+        best = next;
+    }
+    if (best) {
+        take(best);
+    }
+    return best;
+}
+
+/* should_split */
+static bool is_split(const struct allocator *allocator, const struct block *block, uint64_t bytes)
+{
+    const uint64_t rest = block->bytes - bytes;
+
+    return block->pool->small || allocator->expandable ? rest >= LEAST_BLOCK : rest > SMALL_SIZE;
+}
+
+/* The pools of the stream that asked, as far as the recording tells it: PyTorch has an expandable
+ * segment for each stream, and one arena of the recording for each of those. */
+static struct pool *pool_of(struct allocator *allocator, const struct ms_operation *operation)
+{
+    const bool small = operation->bytes <= SMALL_SIZE;
+    const size_t arenas = ms_recording_arenas(allocator->recording);
+    const bool known = operation->arena < arenas &&
+                       ms_recording_arena(allocator->recording, operation->arena)->reservation;
+    const size_t first = 2 * (known ? (size_t)operation->arena : arenas);
+
+    return &allocator->pools[first + (small ? 0 : 1)];
+}
+
+static bool born(struct allocator *allocator, const struct ms_operation *operation)
+{
+    struct pool *pool = pool_of(allocator, operation);
+    const uint64_t bytes =
+        round_up(operation->bytes > 0 ? operation->bytes : LEAST_BLOCK, LEAST_BLOCK);
+    struct block *block = NULL;
+
+    for (int tries = 0; !block && tries < 2; tries++) {
+        block = best_fit(allocator, pool, bytes);
+        if (!block) {
+            block = (allocator->expandable ? expand : new_segment)(allocator, pool, bytes);
+        }
+        if (!block) {
+            release_cached(allocator);
+        }
+    }
+    if (!block || (is_split(allocator, block, bytes) && !split(allocator, block, bytes, FREE))) {
+        return false;
+    }
+    allocator->of_object[operation->object] = block;
+    return true;
+}
+
+static void died(struct allocator *allocator, const struct ms_operation *operation)
+{
+    struct block *block = allocator->of_object[operation->object];
+
+    allocator->of_object[operation->object] = NULL;
+    if (block) {
+        (void)settle(allocator, block, FREE);
+    }
+}
+
+/* ---- the run ---- */
+
+static bool add_other(struct allocator *allocator, uint64_t bytes)
+{
+    if (!charge(allocator, bytes)) {
+        release_cached(allocator);
+        if (!charge(allocator, bytes)) {
+            return false;
+        }
+    }
+    allocator->other_bytes += bytes;
+    return true;
+}
+
+static void drop_other(struct allocator *allocator, uint64_t bytes)
+{
+    allocator->other_bytes -= bytes < allocator->other_bytes ? bytes : allocator->other_bytes;
+}
+
+/* A block of the program's own: not a segment of PyTorch's. */
+static bool took(struct allocator *allocator, const struct ms_operation *operation)
+{
+    const uint64_t bytes = round_up(operation->bytes, DRIVER_GRAIN);
+
+    if (operation->arena != MS_RECORDED_NONE) {
+        return true;
+    }
+    allocator->beside_bytes[operation->object] = bytes;
+    return add_other(allocator, bytes);
+}
+
+static bool play(struct allocator *allocator, const struct ms_operation *operation)
+{
+    switch (operation->kind) {
+    case MS_OPERATION_TENSOR_ALLOC:
+        return born(allocator, operation);
+    case MS_OPERATION_TENSOR_FREE:
+        died(allocator, operation);
+        return true;
+    case MS_OPERATION_ALLOC:
+        return took(allocator, operation);
+    case MS_OPERATION_FREE:
+        drop_other(allocator, allocator->beside_bytes[operation->object]);
+        allocator->beside_bytes[operation->object] = 0;
+        return true;
+    case MS_OPERATION_CHARGE:
+        return add_other(allocator, operation->bytes);
+    case MS_OPERATION_DISCHARGE:
+        drop_other(allocator, operation->bytes);
+        return true;
+    default:
+        return true;
+    }
+}
+
+static bool set_up(struct allocator *allocator)
+{
+    const size_t objects = (size_t)allocator->recording->objects + 1;
+
+    ms_slab_init(&allocator->blocks, sizeof(struct block));
+    allocator->pool_count = 2 * (ms_recording_arenas(allocator->recording) + 1);
+    allocator->pools = calloc(allocator->pool_count, sizeof(*allocator->pools));
+    allocator->of_object = calloc(objects, sizeof(struct block *));
+    allocator->beside_bytes = calloc(objects, sizeof(*allocator->beside_bytes));
+    for (size_t i = 0; allocator->pools && i < allocator->pool_count; i++) {
+        allocator->pools[i].small = i % 2 == 0;
+        allocator->pools[i].page_bytes = i % 2 == 0 ? SMALL_SEGMENT : LARGE_SEGMENT;
+    }
+    return allocator->pools && allocator->of_object && allocator->beside_bytes;
+}
+
+void ms_torch_alone_run(const struct ms_recording *recording, uint64_t cap_bytes, bool expandable,
+                        struct ms_torch_alone *result)
+{
+    struct allocator allocator = {.recording = recording,
+                                  .result = result,
+                                  .cap_bytes = cap_bytes,
+                                  .expandable = expandable,
+                                  .next_addr = LARGE_SEGMENT};
+    const size_t count = ms_recording_count(recording);
+
+    *result = (struct ms_torch_alone){0};
+    result->host_memory = !set_up(&allocator);
+    for (size_t i = 0; i < count && !result->host_memory && !result->failed; i++) {
+        result->failed = !play(&allocator, ms_recording_at(recording, i));
+        result->operation = i;
+    }
+    ms_slab_destroy(&allocator.blocks);
+    free(allocator.pools);
+    free((void *)allocator.of_object);
+    free(allocator.beside_bytes);
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memshim dry-run: what a command will need, from a run of it on the simulated GPU, which computes
+ * nothing. */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "allocator/base/clock.h"
+#include "allocator/base/units.h"
+#include "shim/cli/arguments/complain.h"
+#include "shim/cli/arguments/output.h"
+#include "shim/cli/arguments/parse.h"
+#include "shim/cli/arguments/values.h"
+#include "shim/cli/cli.h"
+#include "shim/cli/dry_run_ground.h"
+#include "shim/cli/dry_run_read.h"
+#include "shim/cli/finish.h"
+#include "shim/cli/latest.h"
+#include "shim/cli/preload.h"
+#include "shim/cli/supervise.h"
+#include "shim/tables/identity.h"
+
+#define MOST_DEVICES  16
+#define MOST_STEPS    1000000
+#define LOOK_EVERY_MS 250
+#define LOOK_PART     4 /* of the time, at most one part in so many goes to looking */
+#define STATELESS     3 /* steps after which no state is expected any more */
+#define PATIENCE_NS   (UINT64_C(5) * 1000000000)
+#define AMPLE_BYTES   (UINT64_C(1) << 40)
+#define SECOND_NS     UINT64_C(1000000000)
+
+#define complain(format, ...) (ms_complain("memshim dry-run: " format, ##__VA_ARGS__))
+
+struct call {
+    struct ms_card card;
+    const char *gpu; /* null: not given */
+    bool json;
+    uint64_t devices, steps; /* 0: not given */
+};
+
+static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
+{
+    struct call *call = ctx;
+
+    switch ((int)option->id) {
+    case MS_CLI_DRY_RUN_GPU:
+        call->gpu = value;
+        return true;
+    case MS_CLI_DRY_RUN_GPUS:
+        return ms_cli_take_count(value, MOST_DEVICES, &call->devices) && call->devices > 0;
+    case MS_CLI_DRY_RUN_STEPS:
+        return ms_cli_take_count(value, MOST_STEPS, &call->steps) && call->steps > 0;
+    default:
+        call->json = true;
+        return true;
+    }
+}
+
+/* -1 where there is a command to run, else the exit status. */
+static int read_arguments(int argc, char **argv, struct call *call, int *command)
+{
+    const struct ms_cli_reader reader = {.option = take_option, .rest = command};
+    const int status = ms_cli_parse(MS_CLI_DRY_RUN, argc, argv, &reader, call);
+
+    return status < 0 && *command == argc
+               ? ms_cli_wrong(MS_CLI_DRY_RUN, "there is no command to run: memshim dry-run "
+                                              "[OPTION]... -- COMMAND...")
+               : status;
+}
+
+/* The ranks that a launcher's own words ask for on this machine; 0: they do not say. */
+static uint64_t ranks_of(char *const *command)
+{
+    static const char *const names[] = {"--nproc-per-node", "--nproc_per_node", "--num_processes"};
+    uint64_t ranks = 0;
+
+    for (; *command; command++) {
+        for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+            const size_t length = strlen(names[i]);
+
+            if (strncmp(*command, names[i], length) != 0) {
+                continue;
+            }
+            if ((*command)[length] == '=') {
+                (void)ms_cli_take_count(*command + length + 1, MOST_DEVICES, &ranks);
+            } else if ((*command)[length] == '\0' && command[1]) {
+                (void)ms_cli_take_count(command[1], MOST_DEVICES, &ranks);
+            }
+        }
+    }
+    return ranks;
+}
+
+/* ---- while it runs ---- */
+
+struct watch {
+    const char *output;
+    uint64_t wanted_steps;           /* 0: until state was made, and one step more */
+    uint64_t next_look_ns, asked_ns; /* asked_ns: to end; 0: not yet */
+    bool shown;
+};
+
+static bool has_seen_all(const struct watch *watch, const struct ms_dry_progress *progress)
+{
+    if (progress->processes == 0) {
+        return false;
+    }
+    if (watch->wanted_steps > 0) {
+        return progress->least_steps >= watch->wanted_steps;
+    }
+    return progress->least_steps >= (progress->all_have_state ? 2 : STATELESS);
+}
+
+static void show(struct watch *watch, const struct ms_dry_progress *progress)
+{
+    if (isatty(STDERR_FILENO) && progress->processes > 0) {
+        (void)fprintf(stderr, "\rdry run: %s step%s, %s at most   ",
+                      MS_COUNT(progress->least_steps), progress->least_steps == 1 ? "" : "s",
+                      MS_BYTES(progress->peak_live_bytes));
+        watch->shown = true;
+    }
+}
+
+static int look(void *ctx)
+{
+    struct watch *watch = ctx;
+    struct ms_dry_progress progress;
+    const uint64_t now_ns = ms_clock_ns();
+
+    if (watch->asked_ns > 0) {
+        return now_ns - watch->asked_ns > PATIENCE_NS ? SIGKILL : 0;
+    }
+    if (now_ns < watch->next_look_ns) {
+        return 0;
+    }
+    ms_dry_progress(watch->output, &progress);
+    watch->next_look_ns = ms_clock_ns() + (ms_clock_ns() - now_ns) * LOOK_PART;
+    show(watch, &progress);
+    if (!has_seen_all(watch, &progress)) {
+        return 0;
+    }
+    watch->asked_ns = ms_clock_ns();
+    complain("%s step%s of the optimizer: all was seen; the command is stopped",
+             MS_COUNT(progress.least_steps), progress.least_steps == 1 ? "" : "s");
+    return SIGTERM;
+}
+
+/* ---- one run ---- */
+
+/* The command's own words go where errors go: the standard output has the answer, and nothing else.
+ * -1 and an errno where the command cannot be run. */
+static int run_command(char *const *argv, struct watch *watch, int *error)
+{
+    const struct ms_supervise_watch watched = {LOOK_EVERY_MS, look, watch};
+    const int output = dup(STDOUT_FILENO);
+    int status;
+
+    (void)fflush(stdout);
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+    status = ms_supervise_watched(argv, environ, &watched, error);
+    (void)dup2(output, STDOUT_FILENO);
+    (void)close(output);
+    if (watch->shown) {
+        (void)fputs("\r\033[K", stderr);
+    }
+    return status;
+}
+
+static void judge_end(const struct watch *watch, int wait_status, struct ms_dry_answer *answer)
+{
+    if (watch->asked_ns > 0) {
+        answer->end = MS_DRY_STOPPED;
+    } else if (WIFSIGNALED(wait_status)) {
+        answer->status = -WTERMSIG(wait_status);
+        answer->end = WTERMSIG(wait_status) == SIGINT ? MS_DRY_INTERRUPTED : MS_DRY_FAILED;
+    } else {
+        answer->status = WEXITSTATUS(wait_status);
+        answer->end = answer->status == 0     ? MS_DRY_ENDED
+                      : answer->status == 130 ? MS_DRY_INTERRUPTED
+                                              : MS_DRY_FAILED;
+    }
+}
+
+/* -1 where it ran, else the exit status. */
+static int run(const struct call *call, char *const *argv, const char *output,
+               struct ms_dry_answer *answer)
+{
+    char shared[PATH_MAX];
+    struct watch watch = {.output = output, .wanted_steps = call->steps};
+    int error = 0, wait_status;
+
+    if (!ms_dry_shared_make(shared)) {
+        return MS_CLI_WRONG_CALL;
+    }
+    if (!ms_dry_ground_set(&call->card, answer->ample ? AMPLE_BYTES : call->card.total_bytes,
+                           answer->devices, shared)) {
+        ms_dry_shared_remove(shared);
+        return MS_CLI_WRONG_CALL;
+    }
+    wait_status = run_command(argv, &watch, &error);
+    ms_dry_shared_remove(shared);
+    if (wait_status < 0) {
+        complain("cannot run '%s': %s", argv[0], strerror(error));
+        return error == ENOENT ? 127 : 126;
+    }
+    judge_end(&watch, wait_status, answer);
+    return -1;
+}
+
+/* ---- the whole ---- */
+
+static bool any_died_of_oom(const struct ms_dry_answer *answer)
+{
+    for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
+        if (ms_dry_rank_at(answer, i)->died_of_oom) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Its traces have a folder of their own below the usual one, so that they are told from others'. */
+static bool name_folder(time_t start, const char *suffix, char *folder)
+{
+    char id[64];
+
+    ms_identity_start_id(start, getpid(), id, sizeof(id));
+    return snprintf(folder, PATH_MAX, "%s/dry-run-%s%s", ms_cli_output_folder(), id, suffix) <
+           PATH_MAX;
+}
+
+static void choose_cards(const struct call *call, struct ms_dry_answer *answer)
+{
+    answer->card = &call->card;
+    answer->cards[answer->card_count++] = call->card;
+    for (size_t i = 0; i < ms_card_count() && answer->card_count < MS_DRY_CARDS; i++) {
+        if (strcmp(ms_card_at(i)->id, call->card.id) != 0) {
+            answer->cards[answer->card_count++] = *ms_card_at(i);
+        }
+    }
+}
+
+/* What a user has not chosen: nothing is said but by this command, nothing is moved to the host,
+ * and nobody is told of the run. */
+static bool set_environment(void)
+{
+    static const char *const settings[][2] = {
+        {"MEMSHIM_SPILL", "off"},      {"MEMSHIM_TRACE", "on"},
+        {"MEMSHIM_POOL", "on"},        {"MEMSHIM_FRACTION", "1"},
+        {"MEMSHIM_WAIT_MS", "1000"},   {"WANDB_MODE", "disabled"},
+        {"HF_HUB_OFFLINE", "1"},       {"HF_DATASETS_OFFLINE", "1"},
+        {"TRANSFORMERS_OFFLINE", "1"}, {"COMET_MODE", "disabled"},
+        {"NEPTUNE_MODE", "debug"},     {"MLFLOW_TRACKING_URI", "file:/tmp/memshim-dry-run"}};
+
+    (void)unsetenv("MEMSHIM");
+    (void)unsetenv("MEMSHIM_LIMIT");
+    for (size_t i = 0; i < sizeof(settings) / sizeof(*settings); i++) {
+        if (setenv(settings[i][0], settings[i][1], 1) != 0) {
+            return false;
+        }
+    }
+    return setenv("MEMSHIM_LOG", "off", 0) == 0;
+}
+
+static int answer_command(const struct call *call, char *const *argv)
+{
+    struct ms_dry_answer answer = {.devices = call->devices, .wanted_steps = call->steps};
+    char folder[PATH_MAX], output[PATH_MAX];
+    const time_t start = time(NULL);
+    const uint64_t start_ns = ms_clock_ns();
+    struct ms_buffer out = {0};
+    bool written;
+    int status;
+
+    choose_cards(call, &answer);
+    complain("%llu simulated %s: nothing is computed, and values are zeros",
+             (unsigned long long)answer.devices, call->card.name);
+    if (!set_environment() || !ms_dry_ground_preload(argv) || !name_folder(start, "", folder) ||
+        !ms_begin_run("dry-run", folder, start, output)) {
+        return MS_CLI_WRONG_CALL;
+    }
+    status = run(call, argv, output, &answer);
+    if (status < 0) {
+        ms_dry_read(output, &answer);
+    }
+    if (status < 0 && any_died_of_oom(&answer)) {
+        ms_dry_answer_free(&answer);
+        answer.ranks = (struct ms_buffer){0};
+        answer.ample = true;
+        complain("it ran out of that card's memory; once more, with memory enough");
+        if (!name_folder(start, "-ample", folder)) {
+            return MS_CLI_WRONG_CALL;
+        }
+        (void)setenv("MEMSHIM_OUTPUT", folder, 1);
+        (void)snprintf(output, sizeof(output), "%s", folder);
+        status = run(call, argv, output, &answer);
+        if (status < 0) {
+            ms_dry_read(output, &answer);
+        }
+    }
+    if (status >= 0) {
+        return status;
+    }
+    ms_finish_runs(output, start, false);
+    answer.report = output;
+    answer.elapsed_ns = ms_clock_ns() - start_ns;
+    (call->json ? ms_dry_run_json : ms_dry_run_text)(&answer, &out);
+    written = ms_cli_put(MS_CLI_DRY_RUN, &out, "-");
+    ms_buffer_free(&out);
+    status = written && ms_dry_rank_count(&answer) > 0 && answer.end <= MS_DRY_ENDED ? 0 : 1;
+    ms_dry_answer_free(&answer);
+    return status;
+}
+
+int ms_cli_dry_run(int argc, char **argv)
+{
+    struct call call = {.card = *ms_card_at(0)};
+    int command = argc;
+    const int status = read_arguments(argc, argv, &call, &command);
+
+    if (status >= 0) {
+        return status;
+    }
+    if (call.gpu && !ms_dry_card_take(call.gpu, &call.card)) {
+        return MS_CLI_WRONG_CALL;
+    }
+    if (call.devices == 0) {
+        const uint64_t ranks = ranks_of(argv + command);
+
+        call.devices = ranks > 0 ? ranks : 1;
+    }
+    return answer_command(&call, argv + command);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a dry run stands on: a card, and the simulated GPU that stands for it. */
+#ifndef MEMSHIM_SHIM_CLI_DRY_RUN_GROUND_H
+#define MEMSHIM_SHIM_CLI_DRY_RUN_GROUND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report/model/devices.h"
+
+/* A card by its name in devices.def; by a size, which is an H100 with so much memory; or by a file
+ * of lines `KEY VALUE`: name, memory, context, capability, processors, of which memory is needed.
+ * False, and it has been said why. */
+bool ms_dry_card_take(const char *text, struct ms_card *card);
+
+/* Puts the simulated GPU's libraries before all that is preloaded, and those made for the wheels of
+ * the command's Python, which are made where they are not there yet. False, and it has been said
+ * why. */
+bool ms_dry_ground_preload(char *const *command);
+
+/* The environment in which those are so many such cards. `shared`: a folder for what their
+ * processes share. */
+bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_t devices,
+                       const char *shared);
+
+/* A folder in memory, and its end with all files in it. path: PATH_MAX bytes. */
+bool ms_dry_shared_make(char *path);
+void ms_dry_shared_remove(const char *path);
+
+#endif

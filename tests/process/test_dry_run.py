@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memshim dry-run, with programs that need no PyTorch: the card that they see, and what is said of
+calls that make no sense and commands that fail."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+
+from machine import BUILD, ProcessTest, Result, run
+
+CLI = BUILD / "memshim"
+MIB = 1 << 20
+
+# Takes memory of every device that there is, and says what they are.
+PROGRAM = f"""
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    assert getattr(cuda, name)(*arguments) == 0, name
+count, total, name = ctypes.c_int(), ctypes.c_size_t(), ctypes.create_string_buffer(64)
+call("cuInit", 0)
+call("cuDeviceGetCount", ctypes.byref(count))
+for device in range(count.value):
+    context, at = ctypes.c_void_p(), ctypes.c_ulonglong()
+    call("cuDeviceGetName", name, 64, device)
+    call("cuDeviceTotalMem_v2", ctypes.byref(total), device)
+    call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    call("cuCtxSetCurrent", context)
+    call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t({96 * MIB}))
+    print(name.value.decode(), total.value, flush=True)
+"""
+
+
+class DryRun(ProcessTest):
+    def dry_run(self, *arguments: str | Path) -> Result:
+        cache = self.folder / "cache"
+        cache.mkdir(exist_ok=True)
+        cache.chmod(0o700)
+        return run([CLI, "dry-run", *arguments], cwd=self.folder, XDG_CACHE_HOME=cache)
+
+    def answer(self, *arguments: str | Path) -> tuple[Result, dict[str, Any]]:
+        result = self.dry_run("--json", *arguments)
+        return result, json.loads(result.stdout)
+
+    def program(self) -> list[str]:
+        return ["--", sys.executable, "-c", PROGRAM]
+
+    def test_card(self) -> None:
+        result, answer = self.answer("--gpu", "rtx4090", *self.program())
+        result.check()
+        self.assertIn(f"Simulated RTX 4090 {24207 * MIB}", result.stderr)
+        self.assertEqual(answer["schema"], "memshim-dry-run/1")
+        self.assertEqual(answer["end"], "ended")
+        (rank,) = answer["ranks"]
+        self.assertEqual(rank["peak_live_bytes"], 96 * MIB)
+        self.assertEqual(rank["peak_charged_bytes"], (96 + 470) * MIB)
+        self.assertFalse(rank["batch_known"])
+        self.assertEqual(answer["cards"][0]["id"], "rtx4090")
+        self.assertTrue(all(all(card["fits"].values()) for card in answer["cards"]))
+        self.assertTrue(Path(answer["report"]).is_relative_to(self.folder))
+        self.assertTrue(list(Path(answer["report"]).glob("*/*/report.txt")))
+
+    def test_size_and_number(self) -> None:
+        result, _ = self.answer("--gpu", "3GiB", "--gpus", "2", *self.program())
+        lines = [line for line in result.check().stderr.splitlines() if str(3 << 30) in line]
+        self.assertEqual(len(lines), 2)
+
+    def test_file(self) -> None:
+        card = self.folder / "card"
+        card.write_text("# mine\nname My card\nmemory 2GiB\ncontext 1GiB\ncapability 8.6\n")
+        result, answer = self.answer("--gpu", card, *self.program())
+        self.assertIn(f"Simulated My card {2 << 30}", result.check().stderr)
+        self.assertEqual(answer["ranks"][0]["peak_charged_bytes"], (96 + 1024) * MIB)
+        for text in ("name My card\n", "memory 2GiB\ncolour blue\n", "memory\n"):
+            card.write_text(text)
+            result = self.dry_run("--gpu", card, *self.program())
+            self.assertEqual(result.status, 2, text)
+            self.assertIn(str(card), result.stderr)
+
+    def test_too_small_a_card(self) -> None:
+        """It is run again with memory enough, so that there is an answer."""
+        program = PROGRAM.replace(str(96 * MIB), str(900 * MIB))
+        result, answer = self.answer("--gpu", "1GiB", "--", sys.executable, "-c", program)
+        result.check()
+        self.assertFalse(answer["fits_the_card"])
+        self.assertEqual(answer["ranks"][0]["peak_live_bytes"], 900 * MIB)
+        self.assertFalse(any(answer["cards"][0]["fits"].values()))
+        self.assertEqual(answer["cards"][0]["spilled_bytes"], (900 + 520 - 1024) * MIB)
+        self.assertTrue(all(answer["cards"][1]["fits"].values()))
+
+    def test_text(self) -> None:
+        result = self.dry_run(*self.program()).check()
+        self.assertIn("Dry run on 1 simulated H100 80GB", result.stdout)
+        self.assertIn("no step of an optimizer was seen", result.stdout)
+        self.assertNotIn("Simulated H100", result.stdout)  # the command's own words
+
+    def test_commands_that_fail(self) -> None:
+        for command, status, said in (
+            (["true"], 1, "no process of the command used a device; the command ended in order"),
+            (["false"], 1, "ended with status 1, by itself"),
+            (["bash", "-c", "kill -9 $$"], 1, "ended of signal 9"),
+            (["/nonexistent/program"], 127, "cannot run '/nonexistent/program'"),
+            (["/etc/passwd"], 126, "cannot run '/etc/passwd'"),
+        ):
+            with self.subTest(command):
+                result = self.dry_run("--", *command)
+                self.assertEqual(result.status, status, result.describe())
+                self.assertIn(said, result.stdout + result.stderr)
+
+    def test_wrong_calls(self) -> None:
+        for arguments, said in (
+            ([], "there is no command to run"),
+            (["--gpu", "h1000", "--", "true"], "cards: h100-80gb, h200"),
+            (["--gpus", "0", "--", "true"], "--gpus is a number, 1 to 16"),
+            (["--gpus", "17", "--", "true"], "--gpus is a number, 1 to 16"),
+            (["--steps", "0", "--", "true"], "--steps is a number of steps"),
+        ):
+            with self.subTest(arguments):
+                result = self.dry_run(*arguments)
+                self.assertEqual(result.status, 2, result.describe())
+                self.assertIn(said, result.stderr)
+
+    def test_installed(self) -> None:
+        """Found beside the library, without any variable."""
+        run(["cmake", "--install", BUILD], DESTDIR=self.folder / "root").check()
+        cli = next((self.folder / "root").rglob("bin/memshim"))
+        cache = self.folder / "cache"
+        cache.mkdir(mode=0o700)
+        result = run([cli, "dry-run", *self.program()], cwd=self.folder, XDG_CACHE_HOME=cache)
+        self.assertIn("Simulated H100 80GB", result.check().stderr)
+
+    def test_nothing_is_left_in_memory(self) -> None:
+        before = set(Path("/dev/shm").iterdir())
+        self.dry_run(*self.program()).check()
+        left = {name for name in set(Path("/dev/shm").iterdir()) - before if "dry-run" in name.name}
+        self.assertEqual(left, set())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""memshim dry-run of real PyTorch jobs: what it says PyTorch would need by itself is what PyTorch
+comes to on the simulated GPU, and it stops where it has seen all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+import harness
+
+JOBS: Sequence[Sequence[str]] = (
+    ("gpt.py", "--steps", "6", "--vary", "--checkpoint"),
+    ("detector.py", "--steps", "4"),
+)
+
+
+def dry_run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(harness.CLI), "dry-run", *arguments],
+        env=harness.environment(),
+        cwd=harness.new_cache(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def answer(*arguments: str) -> dict[str, Any]:
+    done = dry_run("--json", *arguments)
+    if done.returncode != 0:
+        raise AssertionError(f"{done.stdout}\n{done.stderr[-8000:]}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def job(*arguments: str) -> list[str]:
+    return ["--", sys.executable, str(harness.WORKLOADS / arguments[0]), *arguments[1:]]
+
+
+@harness.needs_torch
+class DryRun(unittest.TestCase):
+    def test_reserved_is_pytorchs(self) -> None:
+        """To the byte, of segments and of pages; contexts beside them are the card's."""
+        for arguments in JOBS:
+            with self.subTest(arguments):
+                said = answer("--steps", "100000", *job(*arguments))
+                self.assertEqual(said["end"], "ended")
+                (rank,) = said["ranks"]
+                for ground, setting in (
+                    ("torch", None),
+                    ("expandable", "expandable_segments:True"),
+                ):
+                    run = harness.run_workload(
+                        *arguments,
+                        PYTORCH_ALLOC_CONF=setting,
+                        SIMGPU_CONTENTS="none",
+                        SIMGPU_CAPABILITY="9.0",
+                        SIMGPU_MEMORY="79GiB",
+                    ).check()
+                    (end,) = run.lines("end")
+                    self.assertEqual(
+                        rank["needs_bytes"][ground] - said["cards"][0]["context_bytes"],
+                        end["max_reserved_bytes"],
+                        ground,
+                    )
+                # Of the last, whose blocks are split where they can be.
+                self.assertEqual(rank["peak_live_bytes"], end["max_allocated_bytes"])
+
+    def test_stops_by_itself(self) -> None:
+        said = answer(*job("gpt.py", "--steps", "100000"))
+        self.assertEqual(said["end"], "stopped")
+        (rank,) = said["ranks"]
+        self.assertGreaterEqual(rank["steps"], 2)
+        self.assertTrue(rank["optimizer_state"])
+        self.assertTrue(rank["batch_known"])
+        self.assertEqual(rank["persistent_bytes"] + rank["per_step_bytes"], rank["peak_live_bytes"])
+        self.assertTrue(any("in train   optimizer state" in line for line in rank["holds"]))
+
+    def test_ranks(self) -> None:
+        command = [*harness.torchrun(2), str(harness.WORKLOADS / "gpt.py"), "--steps", "100000"]
+        said = answer("--", *command)
+        self.assertEqual(said["devices"], 2)
+        self.assertEqual([rank["rank"] for rank in said["ranks"]], [0, 1])
+        self.assertEqual(len({rank["peak_live_bytes"] for rank in said["ranks"]}), 1)
+
+    def test_fits_as_pytorch_does(self) -> None:
+        """A card of just as much as PyTorch reserves is enough; of less than is live it is not."""
+        said = answer("--steps", "100000", *job("unet.py", "--steps", "4"))
+        (rank,) = said["ranks"]
+        needs = rank["needs_bytes"]
+        for size, fits in ((needs["torch"], True), (rank["peak_live_bytes"], False)):
+            card = answer("--gpu", str(size), "--steps", "100000", *job("unet.py", "--steps", "4"))
+            self.assertEqual(card["cards"][0]["fits"]["torch"], fits)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* PyTorch's allocator by itself, on small runs whose segments are known from its source. That it
+ * comes to what PyTorch reserves is in tests/torch/test_dry_run.py. */
+#include <criterion/criterion.h>
+
+#include "report/replay/torch_alone.h"
+
+#define MIB   (UINT64_C(1) << 20)
+#define PLACE (UINT64_C(1) << 40)
+#define AMPLE (UINT64_C(1) << 40)
+
+static struct ms_recording recording;
+
+static void begin(void)
+{
+    cr_assert(ms_recording_begin(&recording));
+    cr_assert_null(ms_recording_reserve(&recording, 0, 1, PLACE, 4096 * MIB).field);
+    cr_assert_null(ms_recording_map(&recording, 0, 1, PLACE, 2048 * MIB).field);
+}
+
+static void end(void)
+{
+    ms_recording_free(&recording);
+}
+
+TestSuite(torch_alone, .init = begin, .fini = end);
+
+/* Where it lay in the run does not matter: no two lie in the same place. */
+static void born(uint64_t id, uint64_t bytes)
+{
+    const struct ms_complaint complaint =
+        ms_recording_allocated(&recording, 0, id, PLACE + id * 64 * MIB, bytes, 0, 0);
+
+    cr_assert_null(complaint.field, "%s %s", complaint.field, complaint.problem);
+}
+
+static void died(uint64_t id)
+{
+    cr_assert_null(ms_recording_freed(&recording, 0, id).field);
+}
+
+static struct ms_torch_alone run(uint64_t cap_bytes, bool expandable)
+{
+    struct ms_torch_alone result;
+
+    ms_torch_alone_run(&recording, cap_bytes, expandable, &result);
+    cr_assert_not(result.host_memory);
+    return result;
+}
+
+static void expect(uint64_t cap_bytes, bool expandable, uint64_t reserved_bytes)
+{
+    const struct ms_torch_alone result = run(cap_bytes, expandable);
+
+    cr_assert_not(result.failed);
+    cr_assert_eq(result.peak_reserved_bytes, reserved_bytes, "%lu", result.peak_reserved_bytes);
+    cr_assert_eq(result.peak_charged_bytes, reserved_bytes);
+}
+
+Test(torch_alone, segments)
+{
+    born(1, 1 * MIB);        /* of 2 MiB */
+    born(2, 1 * MIB);        /* in it */
+    born(3, 3 * MIB);        /* of 20 MiB */
+    born(4, 18 * MIB);       /* of its own */
+    born(5, 17 * MIB + 512); /* of its own, rounded up */
+    expect(AMPLE, false, (2 + 20 + 18 + 18) * MIB);
+}
+
+Test(torch_alone, pages)
+{
+    born(1, 1 * MIB);
+    born(2, 3 * MIB);
+    born(3, 15 * MIB); /* behind it: 18 of 20 MiB */
+    born(4, 15 * MIB); /* 33 of 40 */
+    expect(AMPLE, true, (2 + 40) * MIB);
+}
+
+Test(torch_alone, cached_segments_are_given_back)
+{
+    born(1, 12 * MIB);
+    born(2, 12 * MIB);
+    died(1);
+    born(3, 14 * MIB);
+    expect(AMPLE, false, 38 * MIB);
+    expect(30 * MIB, false, 26 * MIB);
+    cr_assert(run(25 * MIB, false).failed);
+}
+
+/* A segment with a live tensor in it cannot be given back; pages can. */
+Test(torch_alone, fragmentation)
+{
+    born(1, 30 * MIB);
+    died(1);
+    born(2, 2 * MIB); /* in what was the first one's */
+    born(3, 30 * MIB);
+    cr_assert(run(58 * MIB, false).failed);
+    expect(60 * MIB, false, 60 * MIB);
+    expect(40 * MIB, true, 40 * MIB);
+}
+
+Test(torch_alone, what_is_not_its_own)
+{
+    cr_assert_null(ms_recording_charge(&recording, 0, MS_OPERATION_CHARGE, 500 * MIB).field);
+    cr_assert_null(ms_recording_alloc(&recording, 0, 9, 0, 3 * MIB, 0, 0, false).field);
+    born(1, 12 * MIB);
+    cr_assert_eq(run(AMPLE, false).peak_charged_bytes, 516 * MIB);
+    cr_assert_eq(run(AMPLE, false).peak_reserved_bytes, 12 * MIB);
+    cr_assert(run(515 * MIB, false).failed);
+    cr_assert_not(run(516 * MIB, false).failed);
+}
