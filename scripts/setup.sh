@@ -17,8 +17,8 @@ BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-d
 LINT_PACKAGES=(clang clang-format clang-tidy shellcheck)
 # The page's browser; and protoc, which reads the profile that a report writes.
 BROWSER_PACKAGES=(chromium protobuf-compiler)
-# What makes packages (scripts/package.sh), and the test that makes one.
-PACKAGING_PACKAGES=(patchelf)
+# What makes packages (scripts/package.sh), and the tests of them; Prometheus for its promtool.
+PACKAGING_PACKAGES=(patchelf prometheus)
 BENCH_PACKAGES=(valgrind libmimalloc-dev)
 # The versions that the tests were written against. cuda.h, crt/, the profiler's header and NVTX come
 # apart.
@@ -242,7 +242,7 @@ Installs what the build and the tests need and this machine lacks, as root or wi
   --lint    the formatters and checkers that scripts/lint.sh runs
   --browser Chromium, protoc and a viewer of flame graphs: tests open in them what a report writes
   --bench   what scripts/bench.sh needs
-  --package what scripts/package.sh needs beyond a build
+  --package what scripts/package.sh needs beyond a build, and promtool
 MEMSHIM_BUILD names another build folder than build, MEMSHIM_VENV another venv than .venv.
 USAGE
 }

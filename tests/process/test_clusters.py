@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What scripts/clusters offers for the places where jobs are started, checked by those places' own
+tools; a test whose tool is not installed is skipped by its name."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import unittest
+
+from machine import CLI, ROOT, ProcessTest, process_folders, program, run
+
+CLUSTERS = ROOT / "scripts" / "clusters"
+PROMETHEUS = CLUSTERS / "prometheus"
+
+
+def need(case: unittest.TestCase, name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        case.skipTest(f"{name} is not installed")
+    return found
+
+
+class Monitoring(ProcessTest):
+    def test_alerts(self) -> None:
+        """Each rises where it has to and stays down where it has no reason."""
+        promtool = need(self, "promtool")
+        alerts = PROMETHEUS / "alerts.yml"
+        run([promtool, "check", "rules", alerts]).check()
+        run([promtool, "test", "rules", PROMETHEUS / "alerts_test.yml"]).check()
+        tested = (PROMETHEUS / "alerts_test.yml").read_text()
+        for name in re.findall(r"- alert: (\w+)", alerts.read_text()):
+            self.assertRegex(tested, rf"alertname: {name}\n.*\n *exp_alerts:")
+
+    def test_metrics_are_those_that_are_told(self) -> None:
+        told = set(re.findall(r"\bmemshim_\w+", run([CLI, "statistics"]).check().stdout))
+        self.assertGreater(len(told), 10)
+        for path in (PROMETHEUS / "alerts.yml", PROMETHEUS / "dashboard.json"):
+            named = set(re.findall(r"\bmemshim_\w+", path.read_text()))
+            self.assertGreater(len(named), 4)
+            self.assertLessEqual(named, told, path.name)
+        board = json.loads((PROMETHEUS / "dashboard.json").read_text())
+        self.assertEqual(len({panel["id"] for panel in board["panels"]}), len(board["panels"]))
+
+    def test_textfile(self) -> None:
+        promtool = need(self, "promtool")
+        self.run_under_shim(program("trainer"), "--steps", "1").check()
+        written = self.folder / "memshim.prom"
+        run([CLI, "top", "--once", "--prometheus", written, self.output]).check()
+        checked = subprocess.run(
+            [promtool, "check", "metrics"],
+            input=written.read_text(),
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
+
+
+class Kubernetes(unittest.TestCase):
+    def test_manifests(self) -> None:
+        """Against the schema of the interface, nothing unknown in them."""
+        validate = need(self, "kubernetes-validate")
+        for manifest in sorted((CLUSTERS / "kubernetes").glob("*.yaml")):
+            run([validate, "--strict", manifest]).check()
+
+    def test_options_exist(self) -> None:
+        known = run([CLI, "options"]).check().stdout
+        for path in CLUSTERS.rglob("*"):
+            text = path.read_text() if path.is_file() else ""
+            for name in re.findall(r"\bMEMSHIM_[A-Z_]+\b", text):
+                with self.subTest(f"{path.name}: {name}"):
+                    self.assertIn(f"{name} ", known)
+
+
+class Containers(ProcessTest):
+    def test_read_only_and_not_root(self) -> None:
+        """Pids of its own, a read-only root, a user who owns nothing and may write to nothing but
+        the output folder."""
+        need(self, "unshare")
+        output = self.output
+        output.mkdir()
+        output.chmod(0o777)
+        self.folder.chmod(0o755)
+        script = (
+            "mount --bind $1 $1; mount -o remount,ro,bind /; mount -t proc proc /proc; shift;"
+            ' exec setpriv --reuid 65534 --regid 65534 --clear-groups --no-new-privs "$@"'
+        )
+        tried = run(["unshare", "--mount", "--pid", "--fork", "true"])
+        if tried.status != 0:
+            self.skipTest(f"no namespaces here: {tried.stderr.strip()}")
+        isolated = ["unshare", "--mount", "--pid", "--fork", "bash", "-euc", script, "in"]
+        job = [str(CLI), "run", "--", str(program("trainer")), "--steps", "2"]
+        run(
+            [*isolated, str(output), *job],
+            MEMSHIM_OUTPUT=output,
+            HOME="/nonexistent",
+            XDG_CACHE_HOME="/nonexistent",
+        ).check()
+        (made,) = process_folders(output)
+        self.assertIn("exit 0", (made / "report.txt").read_text())
+
+
+if __name__ == "__main__":
+    unittest.main()
