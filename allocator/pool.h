@@ -148,6 +148,20 @@ void ms_pool_settle(ms_pool_t *pool);
  * marked then, and its identity must not be shown. */
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr);
 
+/* Told of the chunks that a block lies on, in the order of its addresses. Called with the pool's
+ * growth lock held: calls nothing of the pool. False: no memory for it, and no more is told. */
+struct ms_chunk_visitor {
+    bool (*visit)(void *ctx, ms_handle_t chunk, uint64_t bytes);
+    void *ctx;
+};
+
+/* Pins the live block that holds addr, as ms_pool_pin does, and tells of its chunks, which stand
+ * behind it for as long as it lives. *offset_bytes: where in the first of them it begins; the last
+ * may reach beyond its end. MS_ERR_NOT_SUPPORTED: it lies on no chunks, or not all of it does. */
+ms_status_t ms_pool_pin_chunks(ms_pool_t *pool, ms_addr_t addr,
+                               const struct ms_chunk_visitor *visitor, struct ms_block_info *out,
+                               uint64_t *offset_bytes);
+
 /* A stream is destroyed after its queued work; called before the driver forgets it. Blocks freed in
  * its order wait for a fence of it from here on. */
 void ms_pool_stream_gone(ms_pool_t *pool, ms_stream_t stream);

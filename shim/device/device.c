@@ -159,6 +159,7 @@ static CUresult make(int ordinal, struct ms_device **out)
     device->ordinal = (uint8_t)ordinal;
     device->handle = ordinal;
     atomic_store(&device->rdma_flag, -1);
+    atomic_store(&device->share_flag, -1);
     CUresult result = describe(device);
     if (result == CUDA_SUCCESS) {
         result = furnish(device);

@@ -142,6 +142,34 @@ static int probe_rdma(struct ms_device *device)
     return works;
 }
 
+/* Whether chunks are made so that other processes can be given them. The type is fixed at creation
+ * (cuda.h, CUmemAllocationProp), and nobody knows by then which block will be shared. */
+static bool may_share(struct ms_device *device)
+{
+    int flag = atomic_load(&device->share_flag);
+    int supported = 0;
+    if (flag < 0 && ms_driver()->cuDeviceGetAttribute(
+                        &supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+                        device->handle) == CUDA_SUCCESS) {
+        flag = supported != 0;
+        atomic_store(&device->share_flag, flag);
+    }
+    return flag == 1;
+}
+
+/* The attribute promised the type, and the driver refuses it: it is not asked for again, where it
+ * was that. */
+static CUresult create_unshared(struct ms_device *device, CUmemAllocationProp_v1 *prop,
+                                uint64_t bytes, CUmemGenericAllocationHandle_v1 *chunk)
+{
+    prop->requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+    CUresult result = MS_REAL(cuMemCreate)(chunk, bytes, prop, 0);
+    if (result == CUDA_SUCCESS) {
+        atomic_store(&device->share_flag, 0);
+    }
+    return result;
+}
+
 static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location location,
                                 const void *properties, ms_handle_t *out)
 {
@@ -163,11 +191,18 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
     }
     CUmemAllocationProp_v1 prop =
         standard_properties(device, location, atomic_load(&device->rdma_flag) == 1);
+    const bool shared = properties == NULL && location == MS_LOCATION_DEVICE && may_share(device);
+    if (shared) {
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    }
     if (properties != NULL) {
         prop = *(const CUmemAllocationProp_v1 *)properties;
     }
     CUmemGenericAllocationHandle_v1 chunk = 0;
     CUresult result = MS_REAL(cuMemCreate)(&chunk, bytes, &prop, 0);
+    if (shared && is_refusal(result)) {
+        result = create_unshared(device, &prop, bytes, &chunk);
+    }
     ms_scope_leave(&scope);
     if (result == CUDA_SUCCESS) {
         *out = chunk;

@@ -16,6 +16,8 @@
 #include "shim/policy/grant.h"
 #include "shim/policy/parameters.h"
 #include "shim/process/log.h"
+#include "shim/sharing/exports.h"
+#include "shim/sharing/imports.h"
 
 #define SWEEP_AT_ONCE 16u /* stacks may be small */
 
@@ -219,6 +221,7 @@ void ms_context_gone(struct ms_context *context, bool everything)
     }
     ms_streams_forget(context);
     ms_fences_forget(context);
+    ms_imports_forget(context);
     ms_peers_forget(context);
     bool alone = !ms_context_any(device);
     struct dying dying = {context, everything && alone};
@@ -231,6 +234,7 @@ void ms_context_gone(struct ms_context *context, bool everything)
     }
     if (device->pool) {
         ms_pool_free_held(device->pool, block_dies, &dying);
+        ms_exports_prune(device);
         ms_device_check_thresholds(device);
     }
     ms_overhead_discharge(context, MS_CHARGE_CONTEXT, UINT64_MAX);

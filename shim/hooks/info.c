@@ -4,6 +4,7 @@
 #include "shim/device/device.h"
 #include "shim/driver/driver.h"
 #include "shim/hooks/serve.h"
+#include "shim/sharing/exports.h"
 
 /* What the process could still get: the rest of the cap, as far as the device has it, and what the
  * pool holds for nobody. */
@@ -21,6 +22,7 @@ static CUresult capped(size_t *free_bytes, size_t *total_bytes)
     if (!context) {
         return result;
     }
+    ms_exports_reap();
     struct ms_device *device = context->device;
     uint64_t cap = atomic_load(&device->budget.cap_bytes);
     uint64_t room = ms_budget_free_bytes(&device->budget);

@@ -1,44 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memory that leaves the process, and memory that comes from others. */
+#include "shim/device/context.h"
 #include "shim/device/device.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/host_blocks.h"
 #include "shim/process/log.h"
+#include "shim/sharing/exports.h"
+#include "shim/sharing/imports.h"
 
-/* The driver knows no IPC handle for mapped memory: its own error is the answer. Of a plain chunk
- * it would give one, for the chunk, and the other process would find another block. */
+/* The block's own name. Stream-ordered memory has none with the driver either (cuda.h: "allocated
+ * with cuMemAlloc"), and between blocks there is no memory. */
+static CUresult name_block(struct ms_device *device, CUdeviceptr_v2 addr, CUipcMemHandle_v1 *out)
+{
+    struct ms_block_info block;
+    if (ms_pool_find(device->pool, addr, &block) != MS_OK ||
+        (block.holder && block.holder->kind != MS_HOLDER_CONTEXT)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = ms_exports_name(device, addr, out);
+    if (result == CUDA_ERROR_NOT_SUPPORTED) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "cuIpcGetMemHandle was refused: the device's chunks cannot be given to other "
+                    "processes; set MEMSHIM_POOL=off to let the driver allocate memory");
+    }
+    return result;
+}
+
 CUresult ms_serve_cuIpcGetMemHandle(CUipcMemHandle_v1 *pHandle, CUdeviceptr_v2 dptr)
 {
-    const struct ms_device *device = ms_device_holding(dptr);
-    CUresult result = device && device->granule_bytes == 0
-                          ? CUDA_ERROR_INVALID_VALUE
-                          : MS_REAL(cuIpcGetMemHandle)(pHandle, dptr);
+    struct ms_device *device = ms_device_holding(dptr);
+    struct ms_context *context = NULL;
     struct ms_grant grant;
-    bool born_here =
-        !device && ms_ledger_find(MS_SPACE_DEVICE, dptr, &grant) && ms_host_block_is(&grant);
-    if (result != CUDA_SUCCESS && (device || born_here)) {
+    if (device && pHandle) {
+        CUresult known = ms_context_query(&context);
+        if (known != CUDA_SUCCESS || !context) {
+            return known == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : known;
+        }
+        return name_block(device, dptr, pHandle);
+    }
+    CUresult result = MS_REAL(cuIpcGetMemHandle)(pHandle, dptr);
+    if (result != CUDA_SUCCESS && ms_ledger_find(MS_SPACE_DEVICE, dptr, &grant) &&
+        ms_host_block_is(&grant)) {
         MS_LOG_ONCE(MS_LOG_WARN,
-                    "cuIpcGetMemHandle was refused: memory of the pool cannot be "
-                    "opened by another process; set MEMSHIM_POOL=off to let the driver "
-                    "allocate it");
+                    "cuIpcGetMemHandle was refused: the memory lies on the host, because the cap "
+                    "was reached when it was allocated, and cannot be opened by another process");
     }
     return result;
 }
 
 /* What another process allocated is charged there. */
+static CUresult open_handle(CUdeviceptr_v2 *out, const CUipcMemHandle_v1 *handle, unsigned flags,
+                            CUresult (*real)(CUdeviceptr_v2 *, CUipcMemHandle_v1, unsigned))
+{
+    if (!ms_imports_know(handle)) {
+        return real(out, *handle, flags);
+    }
+    struct ms_context *context = NULL;
+    CUresult result = ms_context_query(&context);
+    if (result != CUDA_SUCCESS || !context) {
+        return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;
+    }
+    if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return ms_imports_open(context, handle, out);
+}
+
 CUresult ms_serve_cuIpcOpenMemHandle(CUdeviceptr_v2 *pdptr, CUipcMemHandle_v1 handle,
                                      unsigned int Flags)
 {
-    return MS_REAL(cuIpcOpenMemHandle)(pdptr, handle, Flags);
+    return open_handle(pdptr, &handle, Flags, MS_REAL(cuIpcOpenMemHandle));
 }
 
 CUresult ms_serve_cuIpcOpenMemHandle_v2(CUdeviceptr_v2 *pdptr, CUipcMemHandle_v1 handle,
                                         unsigned int Flags)
 {
-    return MS_REAL(cuIpcOpenMemHandle_v2)(pdptr, handle, Flags);
+    return open_handle(pdptr, &handle, Flags, MS_REAL(cuIpcOpenMemHandle_v2));
 }
 
 CUresult ms_serve_cuIpcCloseMemHandle(CUdeviceptr_v2 dptr)
 {
-    return MS_REAL(cuIpcCloseMemHandle)(dptr);
+    CUresult result = CUDA_SUCCESS;
+    return ms_imports_close(dptr, &result) ? result : MS_REAL(cuIpcCloseMemHandle)(dptr);
 }

@@ -6,6 +6,20 @@
 #include "shim/hooks/serve.h"
 #include "shim/policy/host_blocks.h"
 #include "shim/policy/proxies.h"
+#include "shim/sharing/imports.h"
+
+/* A block of another process's that is open here, which the driver knows by its chunks. */
+static bool open_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_block_info *block)
+{
+    struct ms_import_view view;
+    if (!ms_imports_at(addr, &view)) {
+        return false;
+    }
+    *block = (struct ms_block_info){
+        .id = view.id, .holder = &view.context->holder, .addr = view.addr, .bytes = view.bytes};
+    *device = view.context->device;
+    return true;
+}
 
 /* The live block that holds addr. One that lies on the host from the start is what was asked for:
  * the device's. */
@@ -13,7 +27,7 @@ static bool block_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_b
 {
     *device = ms_device_holding(addr);
     if (!*device) {
-        return ms_host_block_at(addr, device, block);
+        return ms_host_block_at(addr, device, block) || open_at(addr, device, block);
     }
     return ms_pool_find((*device)->pool, addr, block) == MS_OK;
 }
@@ -53,6 +67,13 @@ CUresult ms_serve_cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psiz
     return MS_REAL(cuMemGetAddressRange)(pbase, psize, dptr);
 }
 
+/* Whether cuIpcGetMemHandle has an answer: of what cuMemAlloc gave, where chunks can be shared. */
+static bool has_name(const struct ms_device *device, const struct ms_block_info *block)
+{
+    return ms_device_holding(block->addr) && block->holder &&
+           block->holder->kind == MS_HOLDER_CONTEXT && atomic_load(&device->share_flag) == 1;
+}
+
 /* Answers where the block knows better than the driver; false where the driver's answer stands. To
  * the driver a block whose contents moved to the host is the host's
  * (CU_POINTER_ATTRIBUTE_MEMORY_TYPE is that of the physical memory), and who believes it lets the
@@ -83,6 +104,8 @@ static bool answer(const struct ms_device *device, const struct ms_block_info *b
         }
         return block->id != 0; /* no pool's: the driver has one for it */
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+        *(unsigned int *)data = has_name(device, block);
+        return true;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *(unsigned int *)data = 0;
         return true;

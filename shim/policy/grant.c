@@ -13,6 +13,7 @@
 #include "shim/policy/spill.h"
 #include "shim/policy/status.h"
 #include "shim/process/session.h"
+#include "shim/sharing/exports.h"
 #include "shim/sites/site.h"
 
 /* Ids of blocks that no pool served: far above the allocator's own, which count from 1. */
@@ -106,6 +107,7 @@ CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_s
     };
     struct ms_block_info block;
     ms_status_t status = MS_ERR_NO_MEMORY;
+    ms_exports_reap();
     if (bytes <= atomic_load_explicit(&device->budget.cap_bytes, memory_order_relaxed)) {
         int attempts = ATTEMPTS;
         do {
@@ -153,7 +155,15 @@ bool ms_find_block(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_blo
 
 static bool release_from(struct ms_device *device, CUdeviceptr_v2 addr, ms_stream_t stream)
 {
-    if (!device || !device->pool || ms_pool_free(device->pool, addr, stream) != MS_OK) {
+    if (!device || !device->pool) {
+        return false;
+    }
+    ms_exports_reap();
+    const enum ms_exports_free when = ms_exports_freed(device, addr);
+    if (when != MS_EXPORTS_NOW) {
+        return when == MS_EXPORTS_LATER;
+    }
+    if (ms_pool_free(device->pool, addr, stream) != MS_OK) {
         return false;
     }
     ms_device_check_thresholds(device);

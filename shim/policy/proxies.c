@@ -17,6 +17,7 @@
 #include "shim/driver/torch_library.h"
 #include "shim/policy/oom.h"
 #include "shim/process/log.h"
+#include "shim/sharing/exports.h"
 
 /* Handles of ours count from here: no driver's is an address or a small number up there. */
 #define FIRST_HANDLE (0x6d73ULL << 48)
@@ -114,6 +115,7 @@ static ms_status_t create(struct page *page)
 {
     ms_pool_t *pool = page->device->pool;
     bool may_wait = !ms_captures_running();
+    ms_exports_reap();
     ms_status_t status = ms_proxy_create(pool, page->bytes, &page->prop, may_wait, &page->proxy);
     if (status == MS_ERR_NO_MEMORY && ms_mempools_trim(page->device) != 0) {
         status = ms_proxy_create(pool, page->bytes, &page->prop, may_wait, &page->proxy);

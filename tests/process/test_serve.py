@@ -66,8 +66,7 @@ class Lives(Scenario):
 
 class Identity(Scenario):
     def test_addresses(self) -> None:
-        stderr = self.hold("identity")
-        self.assertEqual(stderr.count("MEMSHIM_POOL=off"), 1, stderr)
+        self.hold("identity")
 
     def test_addresses_of_what_was_spilled(self) -> None:
         self.hold("spilled", MEMSHIM_LIMIT="192MiB", MEMSHIM_SPILL="auto")

@@ -444,7 +444,7 @@ static void identity(void)
     size_t bytes = 0;
     CUipcMemHandle handle;
     CUcontext owner = NULL;
-    int capable = 1;
+    int capable = 0;
     unsigned long long one_id = 0;
     unsigned long long other_id = 0;
     CUdeviceptr other;
@@ -456,14 +456,15 @@ static void identity(void)
     MUST(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, other + 1));
     EXPECT(base == other && bytes == 4 * MIB);
     MUST(cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, at));
-    EXPECT(!capable);
+    EXPECT(capable);
     MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, at));
     EXPECT(owner == context);
     MUST(cuPointerGetAttribute(&one_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, at));
     MUST(cuPointerGetAttribute(&other_id, CU_POINTER_ATTRIBUTE_BUFFER_ID, other));
     EXPECT(one_id != other_id);
-    EXPECT(cuIpcGetMemHandle(&handle, at) != CUDA_SUCCESS);
+    MUST(cuIpcGetMemHandle(&handle, at));
     MUST(cuMemFree(at));
+    EXPECT(cuIpcGetMemHandle(&handle, at) == CUDA_ERROR_INVALID_VALUE);
     MUST(cuMemFree(other));
     EXPECT(cuMemFree(at) == CUDA_ERROR_INVALID_VALUE);
 }

@@ -7,7 +7,9 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Labels lie behind all chunks of the file: one for each granule that a chunk may begin at. */
@@ -25,6 +27,57 @@ struct label {
 static off_t label_position(uint64_t offset)
 {
     return (off_t)(LABEL_SPACE_START + offset / SIM_GRANULE_BYTES * LABEL_BYTES);
+}
+
+/* A process has one descriptor of each file that chunks were imported from, however many they are:
+ * the real driver keeps none. */
+struct file {
+    struct file *next;
+    dev_t device;
+    ino_t inode;
+    int fd;
+    uint64_t chunks;
+};
+
+static struct file *files;
+
+/* -1: no descriptor, or no memory. */
+static int file_use(int fd)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0) {
+        return -1;
+    }
+    struct file *file = files;
+    while (file && (file->device != status.st_dev || file->inode != status.st_ino)) {
+        file = file->next;
+    }
+    if (!file) {
+        file = malloc(sizeof *file);
+        int own = file ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+        if (own < 0) {
+            free(file);
+            return -1;
+        }
+        *file = (struct file){files, status.st_dev, status.st_ino, own, 0};
+        files = file;
+    }
+    file->chunks++;
+    return file->fd;
+}
+
+static void file_leave(int fd)
+{
+    struct file **at = &files;
+    while (*at && (*at)->fd != fd) {
+        at = &(*at)->next;
+    }
+    struct file *file = *at;
+    if (file && --file->chunks == 0) {
+        *at = file->next;
+        close(file->fd);
+        free(file);
+    }
 }
 
 /* Each export makes a description of its own, for its own position. */
@@ -60,7 +113,7 @@ CUresult sim_shareable_import(struct sim_chunk *chunk, int fd)
         pread(fd, &label, sizeof label, position) != sizeof label || label.magic != LABEL_MAGIC) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    chunk->imported_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    chunk->imported_fd = file_use(fd);
     if (chunk->imported_fd < 0) {
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
@@ -80,7 +133,7 @@ bool sim_shareable_is_shared(const struct sim_chunk *chunk)
 
 void sim_shareable_close(struct sim_chunk *chunk)
 {
-    close(chunk->imported_fd);
+    file_leave(chunk->imported_fd);
 }
 
 /* ---- the export functions of the driver API ------------------------------------------------- */

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks whose physical identity leaves the process: pinned where they are, and the chunks that
+ * they lie on. */
+#include "allocator/arenas/holes.h"
+#include "allocator/backing/backing.h"
+#include "allocator/backing/granules.h"
+#include "allocator/backing/obligations.h"
+#include "allocator/pool.h"
+#include "allocator/pool_state.h"
+#include "allocator/space/range.h"
+#include "allocator/space/tiling.h"
+#include "allocator/spill/spill.h"
+
+/* The slots that are wholly the block's. */
+static void slots_of(const struct ms_pool *pool, const struct ms_range *range, uint64_t *from,
+                     uint64_t *to) MS_REQUIRES(ms_state_role)
+{
+    ms_granules_inside(pool, range->segment, range->addr, range->bytes, from, to);
+}
+
+/* The slots of all that the block lies on. */
+static void slots_around(const struct ms_pool *pool, const struct ms_range *range, uint64_t *from,
+                         uint64_t *to)
+{
+    uint64_t offset = range->addr - range->segment->base;
+    *from = offset / pool->granule_bytes;
+    *to = (offset + range->bytes - 1) / pool->granule_bytes + 1;
+}
+
+/* Both locks. */
+static void set_pinned(struct ms_pool *pool, struct ms_range *range, bool pinned)
+    MS_REQUIRES(ms_state_role)
+{
+    range->pinned = pinned;
+    if (range->live.holes != NULL) {
+        uint64_t from = 0;
+        uint64_t to = 0;
+        slots_of(pool, range, &from, &to);
+        ms_granules_pin(range->segment, from, to, pinned);
+    }
+}
+
+/* What is to be pinned. The block may be freed meanwhile, so that only its slots are known. */
+struct site {
+    struct ms_segment *segment;
+    uint64_t from, to;             /* all that it lies on */
+    uint64_t arena_from, arena_to; /* those that may be unbacked */
+};
+
+/* State lock. */
+static struct site site_of(const struct ms_pool *pool, const struct ms_range *range)
+    MS_REQUIRES(ms_state_role)
+{
+    struct site site = {.segment = range->segment};
+    if (!range->segment->plain) {
+        slots_around(pool, range, &site.from, &site.to);
+    }
+    if (range->live.holes != NULL) {
+        slots_of(pool, range, &site.arena_from, &site.arena_to);
+    }
+    return site;
+}
+
+/* All of it on the device: whoever looks at its identity wants all of it, there. */
+static ms_status_t back_on_device(struct ms_pool *pool, const struct site *site)
+    MS_REQUIRES(ms_growth_role)
+{
+    ms_status_t status = MS_OK;
+    pool->moving.refused = false;
+    if (site->arena_to > site->arena_from) {
+        status = ms_holes_back(pool, site->segment, site->arena_from, site->arena_to);
+    }
+    if (status == MS_OK && pool->count.host_backed_bytes > 0) {
+        status = ms_spill_bring_back(pool, site->segment, site->from, site->to);
+        (void)ms_backing_release_spares(pool);
+        ms_obligations_settle(pool);
+    }
+    return status;
+}
+
+/* *out: the block, where it is still there; null: it was freed meanwhile. */
+static ms_status_t pin(struct ms_pool *pool, ms_addr_t addr, struct ms_range **out)
+    MS_REQUIRES(ms_growth_role)
+{
+    ms_status_t status = MS_ERR_NOT_OURS;
+    ms_state_acquire(pool);
+    struct ms_range *range = ms_block_around(pool, addr);
+    bool pinned = range != NULL && range->pinned;
+    struct site site = {0};
+    if (range != NULL) {
+        site = site_of(pool, range);
+        set_pinned(pool, range, true);
+    }
+    ms_state_release(pool);
+    if (range != NULL) {
+        status = back_on_device(pool, &site);
+    }
+    ms_state_acquire(pool);
+    *out = range != NULL && ms_block_around(pool, addr) == range ? range : NULL;
+    if (*out != NULL && status != MS_OK && !pinned) {
+        /* Nobody is told of it, and another call may find room. */
+        set_pinned(pool, range, false);
+    }
+    ms_state_release(pool);
+    return status;
+}
+
+ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
+{
+    struct ms_range *range = NULL;
+    ms_growth_acquire(pool);
+    ms_status_t status = pin(pool, addr, &range);
+    ms_growth_release(pool);
+    return status;
+}
+
+/* Growth lock: nothing changes behind a pinned block. */
+static ms_status_t visit_chunks(struct ms_pool *pool, const struct site *site, ms_addr_t addr,
+                                const struct ms_chunk_visitor *visitor, uint64_t *offset_bytes)
+    MS_REQUIRES(ms_growth_role)
+{
+    const struct ms_segment *segment = site->segment;
+    const struct ms_chunk *chunk = segment->slots[site->from];
+    uint64_t slot = chunk != NULL ? chunk->slot : site->from;
+    *offset_bytes = addr - segment->base - slot * pool->granule_bytes;
+    while (slot < site->to) {
+        chunk = segment->slots[slot];
+        if (chunk == NULL || chunk->host || chunk->stuck) {
+            return MS_ERR_NOT_SUPPORTED;
+        }
+        if (!visitor->visit(visitor->ctx, chunk->handle, chunk->bytes)) {
+            return MS_ERR_NO_MEMORY;
+        }
+        slot += chunk->bytes / pool->granule_bytes;
+    }
+    return MS_OK;
+}
+
+ms_status_t ms_pool_pin_chunks(ms_pool_t *pool, ms_addr_t addr,
+                               const struct ms_chunk_visitor *visitor, struct ms_block_info *out,
+                               uint64_t *offset_bytes)
+{
+    struct ms_range *range = NULL;
+    if (pool->granule_bytes == 0) {
+        return MS_ERR_NOT_SUPPORTED;
+    }
+    ms_growth_acquire(pool);
+    ms_status_t status = pin(pool, addr, &range);
+    if (status == MS_OK && range == NULL) {
+        status = MS_ERR_NOT_OURS;
+    }
+    if (status == MS_OK) {
+        ms_state_acquire(pool);
+        ms_range_info(range, out);
+        const struct site site = site_of(pool, range);
+        ms_state_release(pool);
+        status = visit_chunks(pool, &site, out->addr, visitor, offset_bytes);
+    }
+    ms_growth_release(pool);
+    return status;
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of blocks that other processes may open. */
+#include "shim/sharing/exports.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "allocator/base/lock.h"
+#include "shim/driver/driver.h"
+#include "shim/sharing/export_table.h"
+
+_Atomic unsigned ms_exports_count;
+_Atomic unsigned ms_exports_ripe;
+
+static struct ms_export *first;     /* SHARING */
+static struct ms_share_key process; /* set before the first of them is there */
+
+static void end(struct ms_export *export)
+{
+    free(export->chunks);
+    free(export);
+}
+
+/* --- the table: SHARING ----------------------------------------------------------------------- */
+
+static struct ms_export **place_of(const struct ms_device *device, CUdeviceptr_v2 addr)
+{
+    struct ms_export **at = &first;
+    while (*at && ((*at)->device != device || (*at)->addr != addr)) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+/* Who holds it ends it. */
+static void unlist_locked(struct ms_export **at)
+{
+    struct ms_export *export = *at;
+    *at = export->next;
+    export->listed = false;
+    atomic_fetch_sub(&ms_exports_count, 1);
+    if (export->freed && export->holds == 0) {
+        atomic_fetch_sub(&ms_exports_ripe, 1);
+    }
+}
+
+/* --- names ------------------------------------------------------------------------------------ */
+
+static bool add_chunk(void *ctx, ms_handle_t chunk, uint64_t bytes)
+{
+    struct ms_export *export = ctx;
+    const size_t count = export->chunk_count;
+    if ((count & (count - 1)) == 0) { /* full: it has room for a power of two */
+        const size_t room = count ? 2 * count : 1;
+        struct ms_export_chunk *more = realloc(export->chunks, room * sizeof *more);
+        if (!more) {
+            return false;
+        }
+        export->chunks = more;
+    }
+    export->chunks[export->chunk_count++] = (struct ms_export_chunk){chunk, bytes};
+    export->whole_bytes += bytes;
+    return true;
+}
+
+static CUresult describe(struct ms_export *export, CUdeviceptr_v2 addr)
+{
+    const struct ms_chunk_visitor visitor = {.visit = add_chunk, .ctx = export};
+    struct ms_block_info block;
+    ms_status_t status =
+        ms_pool_pin_chunks(export->device->pool, addr, &visitor, &block, &export->offset_bytes);
+    if (status != MS_OK) {
+        return ms_result_from(status);
+    }
+    if (!ms_listener_start(&process) || !ms_share_key_make(&export->name.block)) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    export->block_id = block.id;
+    export->addr = block.addr;
+    memcpy(export->name.magic, MS_SHARE_MAGIC, sizeof export->name.magic);
+    export->name.process = process;
+    export->name.bytes = block.bytes;
+    memcpy(export->name.uuid, export->device->uuid, sizeof export->name.uuid);
+    return CUDA_SUCCESS;
+}
+
+/* Another thread may have named the same block meanwhile: its name counts. */
+static struct ms_share_name enter(struct ms_export *export)
+{
+    ms_lock_acquire(MS_LOCK(SHARING));
+    struct ms_export **at = place_of(export->device, export->addr);
+    struct ms_export *other = *at && (*at)->block_id == export->block_id ? *at : NULL;
+    if (!other) {
+        export->next = first;
+        export->listed = true;
+        first = export;
+        atomic_fetch_add(&ms_exports_count, 1);
+    }
+    struct ms_share_name name = other ? other->name : export->name;
+    ms_lock_release(MS_LOCK(SHARING));
+    if (other) {
+        end(export);
+    }
+    return name;
+}
+
+static bool find(const struct ms_device *device, const struct ms_block_info *block,
+                 struct ms_share_name *out)
+{
+    ms_lock_acquire(MS_LOCK(SHARING));
+    const struct ms_export *export = *place_of(device, block->addr);
+    bool found = export && export->block_id == block->id && !export->freed;
+    if (found) {
+        *out = export->name;
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+    return found;
+}
+
+CUresult ms_exports_name(struct ms_device *device, CUdeviceptr_v2 addr, CUipcMemHandle_v1 *out)
+{
+    struct ms_block_info block;
+    struct ms_share_name name;
+    if (ms_pool_find(device->pool, addr, &block) != MS_OK) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!find(device, &block, &name)) {
+        if (atomic_load(&device->share_flag) != 1) {
+            return CUDA_ERROR_NOT_SUPPORTED;
+        }
+        struct ms_export *export = calloc(1, sizeof *export);
+        if (!export) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        export->device = device;
+        CUresult result = describe(export, addr);
+        if (result != CUDA_SUCCESS) {
+            end(export);
+            return result;
+        }
+        name = enter(export);
+    }
+    memcpy(out, &name, sizeof name);
+    return CUDA_SUCCESS;
+}
+
+bool ms_exports_own(const CUipcMemHandle_v1 *handle)
+{
+    struct ms_share_name name;
+    memcpy(&name, handle, sizeof name);
+    return atomic_load(&ms_exports_count) != 0 && ms_share_key_equal(&name.process, &process);
+}
+
+/* --- holds ------------------------------------------------------------------------------------ */
+
+struct ms_export *ms_exports_hold(const struct ms_share_key *block)
+{
+    ms_lock_acquire(MS_LOCK(SHARING));
+    struct ms_export *export = first;
+    while (export && !ms_share_key_equal(&export->name.block, block)) {
+        export = export->next;
+    }
+    if (export && export->freed) {
+        export = NULL;
+    }
+    if (export) {
+        export->holds++;
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+    return export;
+}
+
+void ms_exports_let(struct ms_export *export)
+{
+    ms_lock_acquire(MS_LOCK(SHARING));
+    const bool last = --export->holds == 0;
+    const bool over = last && !export->listed;
+    if (last && export->listed && export->freed) {
+        atomic_fetch_add(&ms_exports_ripe, 1);
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+    if (over) {
+        end(export);
+    }
+}
+
+/* --- the end of blocks ------------------------------------------------------------------------ */
+
+enum ms_exports_free ms_exports_freed_slowly(const struct ms_device *device, CUdeviceptr_v2 addr)
+{
+    enum ms_exports_free answer = MS_EXPORTS_NOW;
+    ms_lock_acquire(MS_LOCK(SHARING));
+    struct ms_export **at = place_of(device, addr);
+    struct ms_export *export = *at;
+    if (export && export->freed) {
+        answer = MS_EXPORTS_TWICE;
+    } else if (export && export->holds != 0) {
+        export->freed = true;
+        answer = MS_EXPORTS_LATER;
+    } else if (export) {
+        unlist_locked(at);
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+    if (export && answer == MS_EXPORTS_NOW) {
+        end(export);
+    }
+    return answer;
+}
+
+/* Takes one off the table; null: there is none. */
+static struct ms_export *take_ripe(void)
+{
+    ms_lock_acquire(MS_LOCK(SHARING));
+    struct ms_export **at = &first;
+    while (*at && !((*at)->freed && (*at)->holds == 0)) {
+        at = &(*at)->next;
+    }
+    struct ms_export *export = *at;
+    if (export) {
+        unlist_locked(at);
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+    return export;
+}
+
+void ms_exports_reap_slowly(void)
+{
+    struct ms_export *export = NULL;
+    while ((export = take_ripe()) != NULL) {
+        (void)ms_pool_free(export->device->pool, export->addr, MS_STREAM_DEVICE);
+        ms_device_check_thresholds(export->device);
+        end(export);
+    }
+}
+
+static bool is_there(struct ms_device *device, const struct ms_export *export)
+{
+    struct ms_block_info block;
+    return ms_pool_find(device->pool, export->addr, &block) == MS_OK &&
+           block.id == export->block_id;
+}
+
+void ms_exports_prune(struct ms_device *device)
+{
+    ms_lock_acquire(MS_LOCK(SHARING));
+    struct ms_export **at = &first;
+    while (*at) {
+        struct ms_export *export = *at;
+        if (export->device != device || is_there(device, export)) {
+            at = &export->next;
+            continue;
+        }
+        unlist_locked(at);
+        if (export->holds == 0) {
+            end(export);
+        }
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+}

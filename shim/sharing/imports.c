@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening and closing blocks of other processes. */
+#include "shim/sharing/imports.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "allocator/base/cancel.h"
+#include "allocator/base/ids.h"
+#include "allocator/base/lock.h"
+#include "shim/device/driver_ops.h"
+#include "shim/driver/driver.h"
+#include "shim/process/log.h"
+#include "shim/sharing/exports.h"
+#include "shim/sharing/link.h"
+
+struct import {
+    struct import *next;
+    struct ms_share_name name;
+    struct ms_context *context;
+    struct ms_share_link *link;
+    CUdeviceptr_v2 base;   /* of the addresses that its chunks are mapped at */
+    uint64_t mapped_bytes; /* from there on; all are neighbours */
+    uint64_t whole_bytes;  /* of addresses; 0: none yet */
+    uint64_t offset_bytes; /* where the block begins */
+    uint64_t opens, id;
+};
+
+/* Changed under IMPORTS and SHARING, read under either. */
+static struct import *imports;
+static _Atomic unsigned import_count;
+
+static CUdeviceptr_v2 begin_of(const struct import *import)
+{
+    return import->base + import->offset_bytes;
+}
+
+bool ms_imports_know(const CUipcMemHandle_v1 *handle)
+{
+    struct ms_share_name name;
+    memcpy(&name, handle, sizeof name);
+    return memcmp(name.magic, MS_SHARE_MAGIC, sizeof name.magic) == 0;
+}
+
+/* --- mapping ---------------------------------------------------------------------------------- */
+
+static CUresult unmap(struct import *import)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (import->mapped_bytes != 0) {
+        result = MS_REAL(cuMemUnmap)(import->base, import->mapped_bytes);
+    }
+    if (result == CUDA_SUCCESS && import->whole_bytes != 0) {
+        (void)MS_REAL(cuMemAddressFree)(import->base, import->whole_bytes);
+        import->whole_bytes = 0;
+    }
+    import->mapped_bytes = result == CUDA_SUCCESS ? 0 : import->mapped_bytes;
+    return result;
+}
+
+/* The mapping keeps the chunk: its handle is released. */
+static CUresult map_chunk(struct import *import, int fd, uint64_t bytes)
+{
+    CUmemGenericAllocationHandle_v1 chunk = 0;
+    if (bytes == 0 || bytes > import->whole_bytes - import->mapped_bytes) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    CUresult result = MS_REAL(cuMemImportFromShareableHandle)(
+        &chunk, (void *)(uintptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    result = MS_REAL(cuMemMap)(import->base + import->mapped_bytes, bytes, 0, chunk, 0);
+    (void)MS_REAL(cuMemRelease)(chunk);
+    if (result == CUDA_SUCCESS) {
+        import->mapped_bytes += bytes;
+    }
+    return result;
+}
+
+static CUresult map_batch(struct import *import, uint64_t first, uint32_t chunks)
+{
+    struct ms_share_answer answer;
+    int fds[MS_SHARE_BATCH];
+    size_t count = 0;
+    if (!ms_share_link_ask(import->link, MS_SHARE_CHUNKS, &import->name.block, first, chunks,
+                           &answer, fds, &count)) {
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    /* Fewer than were sent: this process may open no more files. */
+    CUresult result = !answer.known     ? CUDA_ERROR_MAP_FAILED
+                      : count != chunks ? CUDA_ERROR_OPERATING_SYSTEM
+                                        : CUDA_SUCCESS;
+    for (size_t i = 0; i < count; i++) {
+        if (result == CUDA_SUCCESS) {
+            result = map_chunk(import, fds[i], answer.chunk_bytes[i]);
+        }
+        (void)close(fds[i]);
+    }
+    return result;
+}
+
+/* To the device of the opener's context, and where the block's own device is one of this process's,
+ * to that and whoever may reach its memory. */
+static CUresult give_access(const struct import *import)
+{
+    CUmemAccessDesc_v1 access[MS_DEVICES_MAX];
+    uint64_t may = 1ULL << import->context->device->ordinal;
+    size_t count = 0;
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        const struct ms_device *device = ms_device_get(d);
+        if (device && memcmp(device->uuid, import->name.uuid, sizeof device->uuid) == 0) {
+            may |= atomic_load(&device->access_mask) | 1ULL << d;
+        }
+    }
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        if ((may >> d) & 1) {
+            memset(&access[count], 0, sizeof access[count]);
+            access[count].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            access[count].location.id = d;
+            access[count++].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        }
+    }
+    return MS_REAL(cuMemSetAccess)(import->base, import->mapped_bytes, access, count);
+}
+
+static CUresult map_all(struct import *import, uint64_t chunk_count)
+{
+    CUdeviceptr_v2 base = 0;
+    CUresult result = MS_REAL(cuMemAddressReserve)(&base, import->whole_bytes, 0, 0, 0);
+    if (result != CUDA_SUCCESS) {
+        import->whole_bytes = 0;
+        return result;
+    }
+    import->base = base;
+    for (uint64_t first = 0; first < chunk_count && result == CUDA_SUCCESS;
+         first += MS_SHARE_BATCH) {
+        const uint64_t left = chunk_count - first;
+        result = map_batch(import, first, left < MS_SHARE_BATCH ? (uint32_t)left : MS_SHARE_BATCH);
+    }
+    if (result == CUDA_SUCCESS && import->mapped_bytes != import->whole_bytes) {
+        result = CUDA_ERROR_MAP_FAILED;
+    }
+    return result == CUDA_SUCCESS ? give_access(import) : result;
+}
+
+/* --- open ------------------------------------------------------------------------------------- */
+
+static struct import **place_of(const struct ms_share_key *block, const struct ms_context *context)
+{
+    struct import **at = &imports;
+    while (*at && ((*at)->context != context || !ms_share_key_equal(&(*at)->name.block, block))) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+/* A handle whose block is gone is an invalid one; an owner that is gone or silent has nothing that
+ * could be mapped. */
+static CUresult ask_and_map(struct import *import)
+{
+    struct ms_share_answer answer;
+    int fds[MS_SHARE_BATCH];
+    size_t count = 0;
+    if (!ms_share_link_ask(import->link, MS_SHARE_OPEN, &import->name.block, 0, 0, &answer, fds,
+                           &count)) {
+        ms_share_link_close_block(import->link, &import->name.block); /* it may answer yet */
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    if (!answer.known) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    import->whole_bytes = answer.whole_bytes;
+    import->offset_bytes = answer.offset_bytes;
+    CUresult result = map_all(import, answer.chunk_count);
+    if (result != CUDA_SUCCESS) {
+        (void)unmap(import);
+        ms_share_link_close_block(import->link, &import->name.block);
+    }
+    return result;
+}
+
+static CUresult open_new(struct ms_context *context, const struct ms_share_name *name,
+                         struct import **out)
+{
+    struct import *import = calloc(1, sizeof *import);
+    if (!import) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    import->name = *name;
+    import->context = context;
+    import->link = ms_share_link_use(&name->process);
+    CUresult result = import->link ? ask_and_map(import) : CUDA_ERROR_MAP_FAILED;
+    if (result != CUDA_SUCCESS) {
+        if (import->link) {
+            ms_share_link_leave(import->link);
+        }
+        free(import);
+        return result;
+    }
+    import->id = ms_ids_take(1);
+    ms_context_hold(context);
+    ms_lock_acquire(MS_LOCK(SHARING));
+    import->next = imports;
+    imports = import;
+    atomic_fetch_add(&import_count, 1);
+    ms_lock_release(MS_LOCK(SHARING));
+    *out = import;
+    return CUDA_SUCCESS;
+}
+
+CUresult ms_imports_open(struct ms_context *context, const CUipcMemHandle_v1 *handle,
+                         CUdeviceptr_v2 *out)
+{
+    struct ms_share_name name;
+    CUresult result = CUDA_SUCCESS;
+    memcpy(&name, handle, sizeof name);
+    if (ms_exports_own(handle)) {
+        return CUDA_ERROR_INVALID_CONTEXT; /* as of the driver's own handles */
+    }
+    const int cancellation = ms_cancel_hold();
+    ms_lock_acquire(MS_LOCK(IMPORTS));
+    struct import *import = *place_of(&name.block, context);
+    if (!import) {
+        result = open_new(context, &name, &import);
+    }
+    if (result == CUDA_SUCCESS) {
+        import->opens++;
+        *out = begin_of(import);
+    }
+    ms_lock_release(MS_LOCK(IMPORTS));
+    ms_cancel_let(cancellation);
+    return result;
+}
+
+/* --- close ------------------------------------------------------------------------------------ */
+
+static void unlink_and_end(struct import **at)
+{
+    struct import *import = *at;
+    ms_lock_acquire(MS_LOCK(SHARING));
+    *at = import->next;
+    atomic_fetch_sub(&import_count, 1);
+    ms_lock_release(MS_LOCK(SHARING));
+    ms_share_link_close_block(import->link, &import->name.block);
+    ms_share_link_leave(import->link);
+    ms_context_let(import->context);
+    free(import);
+}
+
+static CUresult close_once(struct import **at)
+{
+    struct import *import = *at;
+    if (import->opens > 1) {
+        import->opens--;
+        return CUDA_SUCCESS;
+    }
+    /* Nothing may be unmapped under work that uses it. */
+    CUresult result = ms_fences_wait_for_work(import->context->device);
+    if (result == CUDA_SUCCESS) {
+        result = unmap(import);
+    }
+    if (result == CUDA_SUCCESS) {
+        unlink_and_end(at);
+    }
+    return result;
+}
+
+bool ms_imports_close(CUdeviceptr_v2 addr, CUresult *result)
+{
+    if (atomic_load(&import_count) == 0) {
+        return false;
+    }
+    const int cancellation = ms_cancel_hold();
+    ms_lock_acquire(MS_LOCK(IMPORTS));
+    struct import **at = &imports;
+    while (*at && begin_of(*at) != addr) {
+        at = &(*at)->next;
+    }
+    const bool found = *at != NULL;
+    if (found) {
+        *result = close_once(at);
+    }
+    ms_lock_release(MS_LOCK(IMPORTS));
+    ms_cancel_let(cancellation);
+    return found;
+}
+
+void ms_imports_forget(const struct ms_context *context)
+{
+    if (atomic_load(&import_count) == 0) {
+        return;
+    }
+    const int cancellation = ms_cancel_hold();
+    ms_lock_acquire(MS_LOCK(IMPORTS));
+    struct import **at = &imports;
+    while (*at) {
+        if ((*at)->context != context) {
+            at = &(*at)->next;
+            continue;
+        }
+        (void)unmap(*at); /* what the driver keeps mapped is nobody's */
+        unlink_and_end(at);
+    }
+    ms_lock_release(MS_LOCK(IMPORTS));
+    ms_cancel_let(cancellation);
+}
+
+/* --- questions -------------------------------------------------------------------------------- */
+
+bool ms_imports_at(CUdeviceptr_v2 addr, struct ms_import_view *out)
+{
+    if (atomic_load_explicit(&import_count, memory_order_relaxed) == 0) {
+        return false;
+    }
+    ms_lock_acquire(MS_LOCK(SHARING));
+    const struct import *import = imports;
+    while (import && (addr < begin_of(import) || addr - begin_of(import) >= import->name.bytes)) {
+        import = import->next;
+    }
+    if (import) {
+        *out = (struct ms_import_view){.addr = begin_of(import),
+                                       .bytes = import->name.bytes,
+                                       .id = import->id,
+                                       .context = import->context};
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+    return import != NULL;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Blocks of other processes' pools that this one has open.
+ *
+ * Each is mapped at addresses of its own, chunk after chunk as its owner has it. It is charged
+ * there, and not here. Thread-safe. */
+#ifndef MEMSHIM_SHIM_SHARING_IMPORTS_H
+#define MEMSHIM_SHIM_SHARING_IMPORTS_H
+
+#include <stdbool.h>
+
+#include "shim/device/context.h"
+#include "shim/device/device.h"
+
+/* Whether a handle is of a process under memshim. */
+bool ms_imports_know(const CUipcMemHandle_v1 *handle);
+
+/* Opens such a handle in the context, as cuIpcOpenMemHandle does. Answers within a second or so of
+ * the owner's last sign of life. */
+CUresult ms_imports_open(struct ms_context *context, const CUipcMemHandle_v1 *handle,
+                         CUdeviceptr_v2 *out);
+
+/* Once less; false: nothing is open there. */
+bool ms_imports_close(CUdeviceptr_v2 addr, CUresult *result);
+
+/* The open block around addr. */
+struct ms_import_view {
+    CUdeviceptr_v2 addr;
+    uint64_t bytes;
+    uint64_t id;
+    struct ms_context *context; /* that opened it */
+};
+bool ms_imports_at(CUdeviceptr_v2 addr, struct ms_import_view *out);
+
+/* The context is gone, and what it has open. */
+void ms_imports_forget(const struct ms_context *context);
+
+#endif

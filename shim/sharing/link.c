@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Connections to the processes whose blocks are open here. */
+#include "shim/sharing/link.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "allocator/base/clock.h"
+#include "allocator/base/lock.h"
+#include "shim/process/fork.h"
+
+#define LONGEST_NS (MS_NS_PER_S * 9 / 10) /* the whole call answers within a second */
+
+struct ms_share_link {
+    struct ms_share_link *next;
+    struct ms_share_key process;
+    int fd;
+    unsigned uses;
+    uint64_t serial; /* of the last question */
+};
+
+/* IMPORTS; changed under SHARING, too, for a child that is forked meanwhile. */
+static struct ms_share_link *links;
+
+/* So that the other process sees the end of this one, not of its children. */
+static void in_child(void)
+{
+    for (const struct ms_share_link *link = links; link; link = link->next) {
+        (void)close(link->fd);
+    }
+}
+
+static struct ms_fork_part at_fork = {.in_child = in_child};
+static bool at_fork_joined; /* SHARING */
+
+static struct ms_share_link *make(const struct ms_share_key *process)
+{
+    struct ms_share_link *link = calloc(1, sizeof *link);
+    if (!link) {
+        return NULL;
+    }
+    ms_lock_acquire(MS_LOCK(SHARING));
+    link->fd = ms_share_socket();
+    link->process = *process;
+    if (link->fd >= 0) {
+        link->next = links;
+        links = link;
+    }
+    if (!at_fork_joined) {
+        at_fork_joined = true;
+        ms_fork_join(&at_fork);
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+    if (link->fd < 0) {
+        free(link);
+        return NULL;
+    }
+    return link;
+}
+
+struct ms_share_link *ms_share_link_use(const struct ms_share_key *process)
+{
+    struct ms_share_link *link = links;
+    while (link && !ms_share_key_equal(&link->process, process)) {
+        link = link->next;
+    }
+    if (link) {
+        link->uses++;
+        return link;
+    }
+    link = make(process);
+    if (!link) {
+        return NULL;
+    }
+    link->uses = 1;
+    if (!ms_share_connect(link->fd, process, ms_clock_ns() + LONGEST_NS) ||
+        !ms_share_is_users(link->fd)) {
+        ms_share_link_leave(link);
+        return NULL;
+    }
+    return link;
+}
+
+void ms_share_link_leave(struct ms_share_link *link)
+{
+    if (--link->uses > 0) {
+        return;
+    }
+    ms_lock_acquire(MS_LOCK(SHARING));
+    struct ms_share_link **at = &links;
+    while (*at != link) {
+        at = &(*at)->next;
+    }
+    *at = link->next;
+    (void)close(link->fd);
+    ms_lock_release(MS_LOCK(SHARING));
+    free(link);
+}
+
+static bool send_question(struct ms_share_link *link, enum ms_share_question question,
+                          const struct ms_share_key *block, uint64_t first, uint32_t chunks)
+{
+    const struct ms_share_request request = {.serial = ++link->serial,
+                                             .question = question,
+                                             .count = chunks,
+                                             .first = first,
+                                             .block = *block};
+    return ms_share_send(link->fd, &request, sizeof request, NULL, 0);
+}
+
+bool ms_share_link_ask(struct ms_share_link *link, enum ms_share_question question,
+                       const struct ms_share_key *block, uint64_t first, uint32_t chunks,
+                       struct ms_share_answer *answer, int *fds, size_t *count)
+{
+    const uint64_t deadline_ns = ms_clock_ns() + LONGEST_NS;
+    bool ended = false;
+    if (!send_question(link, question, block, first, chunks)) {
+        return false;
+    }
+    while (ms_share_receive(link->fd, answer, sizeof *answer, fds, count, deadline_ns, &ended)) {
+        if (answer->serial == link->serial) {
+            return true;
+        }
+        while (*count > 0) { /* of a question that was given up */
+            (void)close(fds[--*count]);
+        }
+    }
+    return false;
+}
+
+void ms_share_link_close_block(struct ms_share_link *link, const struct ms_share_key *block)
+{
+    (void)send_question(link, MS_SHARE_CLOSE, block, 0, 0);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The thread that answers other processes about the blocks that this one has exported.
+ *
+ * It waits for nobody: questions and answers are single messages, sent without blocking, and the
+ * only lock that it takes is the tables'. What it asks of the driver is a descriptor of a chunk. In
+ * a forked child there is no such thread; the child closes the sockets, so that their other ends
+ * see when this process ends. */
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "allocator/base/lock.h"
+#include "shim/driver/driver.h"
+#include "shim/process/fork.h"
+#include "shim/process/guard.h"
+#include "shim/process/log.h"
+#include "shim/sharing/export_table.h"
+
+struct hold {
+    struct hold *next;
+    struct ms_export *export;
+};
+
+struct connection {
+    int fd;
+    struct hold *holds; /* the thread's alone */
+};
+
+/* Changed by the thread alone, under SHARING, for a child that is forked meanwhile. */
+static struct connection *connections;
+static size_t connection_count, connection_room;
+static int listening = -1;
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+static struct hold **hold_of(struct connection *connection, const struct ms_share_key *block)
+{
+    struct hold **at = &connection->holds;
+    while (*at && !ms_share_key_equal(&(*at)->export->name.block, block)) {
+        at = &(*at)->next;
+    }
+    return at;
+}
+
+static void let(struct hold **at)
+{
+    struct hold *hold = *at;
+    *at = hold->next;
+    ms_exports_let(hold->export);
+    free(hold);
+}
+
+static void open_block(struct connection *connection, const struct ms_share_request *request,
+                       struct ms_share_answer *answer)
+{
+    struct hold *hold = malloc(sizeof *hold);
+    struct ms_export *export = hold ? ms_exports_hold(&request->block) : NULL;
+    if (!export) {
+        free(hold);
+        return;
+    }
+    *hold = (struct hold){.next = connection->holds, .export = export};
+    connection->holds = hold;
+    answer->known = 1;
+    answer->offset_bytes = export->offset_bytes;
+    answer->chunk_count = export->chunk_count;
+    answer->whole_bytes = export->whole_bytes;
+}
+
+static bool open_chunk(const struct ms_export_chunk *chunk, int *fd)
+{
+    return MS_REAL(cuMemExportToShareableHandle)(
+               fd, chunk->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS;
+}
+
+/* *count: how many are open; all that were asked for, or the answer says that there is none. */
+static void open_chunks(struct connection *connection, const struct ms_share_request *request,
+                        struct ms_share_answer *answer, int *fds)
+{
+    const struct hold *hold = *hold_of(connection, &request->block);
+    if (!hold || request->count > MS_SHARE_BATCH || request->first > hold->export->chunk_count ||
+        request->count > hold->export->chunk_count - request->first) {
+        return;
+    }
+    const struct ms_export_chunk *chunks = hold->export->chunks + request->first;
+    while (answer->count < request->count &&
+           open_chunk(&chunks[answer->count], &fds[answer->count])) {
+        answer->chunk_bytes[answer->count] = chunks[answer->count].bytes;
+        answer->count++;
+    }
+    answer->known = answer->count == request->count;
+}
+
+/* False: the connection is of no use any more. */
+static bool answer_one(struct connection *connection, const struct ms_share_request *request)
+{
+    int fds[MS_SHARE_BATCH];
+    struct ms_share_answer answer = {.serial = request->serial};
+    switch (request->question) {
+    case MS_SHARE_OPEN:
+        open_block(connection, request, &answer);
+        break;
+    case MS_SHARE_CHUNKS:
+        open_chunks(connection, request, &answer, fds);
+        break;
+    case MS_SHARE_CLOSE: {
+        struct hold **hold = hold_of(connection, &request->block);
+        if (*hold) {
+            let(hold);
+        }
+        return true;
+    }
+    default:
+        return false;
+    }
+    bool sent = ms_share_send(connection->fd, &answer, sizeof answer, fds, answer.count);
+    for (uint32_t i = 0; i < answer.count; i++) {
+        (void)close(fds[i]);
+    }
+    return sent;
+}
+
+/* Answers all that was asked. False: the other end is gone. */
+static bool serve(struct connection *connection)
+{
+    struct ms_share_request request;
+    int strange[MS_SHARE_BATCH];
+    size_t count = 0;
+    bool ended = false;
+    while (ms_share_receive(connection->fd, &request, sizeof request, strange, &count, 0, &ended)) {
+        for (size_t i = 0; i < count; i++) {
+            (void)close(strange[i]); /* nothing of ours sends any */
+        }
+        if (!answer_one(connection, &request)) {
+            return false;
+        }
+    }
+    return !ended;
+}
+
+/* --- connections ------------------------------------------------------------------------------ */
+
+static bool need_room(void)
+{
+    if (connection_count < connection_room) {
+        return true;
+    }
+    const size_t room = connection_room ? 2 * connection_room : 16;
+    struct connection *more = realloc(connections, room * sizeof *more);
+    if (more) {
+        connections = more;
+        connection_room = room;
+    }
+    return more != NULL;
+}
+
+/* Accepted and noted in one: no child is forked that knows nothing of it. */
+static void accept_one(void)
+{
+    const struct timespec later = {.tv_nsec = 20000000};
+    ms_lock_acquire(MS_LOCK(SHARING));
+    const bool room = need_room();
+    int fd = room ? accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+    const int error = errno;
+    if (fd >= 0 && ms_share_is_users(fd)) {
+        connections[connection_count++] = (struct connection){.fd = fd};
+    } else if (fd >= 0) {
+        (void)close(fd);
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+    if (fd < 0 && (!room || error == EMFILE || error == ENFILE || error == ENOMEM)) {
+        (void)nanosleep(&later, NULL); /* who waits there is still to be accepted */
+    }
+}
+
+static void drop(size_t index)
+{
+    struct connection gone = connections[index];
+    while (gone.holds) {
+        let(&gone.holds);
+    }
+    ms_lock_acquire(MS_LOCK(SHARING));
+    (void)close(gone.fd);
+    connections[index] = connections[--connection_count];
+    ms_lock_release(MS_LOCK(SHARING));
+}
+
+static void *listen_on(void *unused)
+{
+    (void)unused;
+    struct pollfd *wanted = NULL;
+    size_t room = 0;
+    ms_guard.inside = true; /* whatever the driver calls goes straight to the driver */
+    for (;;) {
+        if (!wanted || room < connection_count + 1) {
+            free(wanted);
+            room = 2 * (connection_count + 1);
+            wanted = malloc(room * sizeof *wanted);
+            if (!wanted) {
+                return NULL; /* nothing can be opened any more; what is open stays */
+            }
+        }
+        for (size_t i = 0; i < connection_count; i++) {
+            wanted[i] = (struct pollfd){.fd = connections[i].fd, .events = POLLIN};
+        }
+        const size_t count = connection_count;
+        wanted[count] = (struct pollfd){.fd = listening, .events = POLLIN};
+        if (poll(wanted, count + 1, -1) <= 0) {
+            continue;
+        }
+        for (size_t i = count; i-- > 0;) { /* from the end: the last takes the place of one gone */
+            if (wanted[i].revents != 0 && !serve(&connections[i])) {
+                drop(i);
+            }
+        }
+        if (wanted[count].revents != 0) {
+            accept_one();
+        }
+    }
+}
+
+/* --- beginning -------------------------------------------------------------------------------- */
+
+static void in_child(void)
+{
+    for (size_t i = 0; i < connection_count; i++) {
+        (void)close(connections[i].fd);
+    }
+    (void)close(listening);
+}
+
+static struct ms_fork_part at_fork = {.in_child = in_child};
+
+static enum { NOT_BEGUN, BEGUN, IMPOSSIBLE } state; /* SHARING */
+static struct ms_share_key own;
+
+/* All signals are blocked while the thread is made, and so in it: handlers are the program's. */
+static bool start_thread(void)
+{
+    sigset_t all;
+    sigset_t before;
+    pthread_t thread;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool made = pthread_create(&thread, NULL, listen_on, NULL) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (made) {
+        (void)pthread_detach(thread);
+    }
+    return made;
+}
+
+bool ms_listener_start(struct ms_share_key *process)
+{
+    ms_lock_acquire(MS_LOCK(SHARING));
+    if (state == NOT_BEGUN) {
+        listening = ms_share_key_make(&own) ? ms_share_listen(&own) : -1;
+        state = listening >= 0 && start_thread() ? BEGUN : IMPOSSIBLE;
+        if (state == BEGUN) {
+            ms_fork_join(&at_fork);
+        } else {
+            ms_log(MS_LOG_WARN, "memory cannot be shared with other processes: no socket or no "
+                                "thread for it can be had");
+        }
+    }
+    const bool listens = state == BEGUN;
+    *process = own;
+    ms_lock_release(MS_LOCK(SHARING));
+    return listens;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sockets and messages between two processes that share memory. */
+#include "shim/sharing/wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "allocator/base/clock.h"
+
+#define BACKLOG 128
+
+bool ms_share_key_equal(const struct ms_share_key *a, const struct ms_share_key *b)
+{
+    return memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
+}
+
+bool ms_share_key_make(struct ms_share_key *out)
+{
+    return getrandom(out->bytes, sizeof out->bytes, GRND_NONBLOCK) == (ssize_t)sizeof out->bytes;
+}
+
+/* An abstract name: it belongs to no file system, and goes with its socket (unix(7)). */
+static socklen_t address_of(const struct ms_share_key *process, struct sockaddr_un *address)
+{
+    memset(address, 0, sizeof *address);
+    address->sun_family = AF_UNIX;
+    size_t used = 1;
+    used += (size_t)snprintf(address->sun_path + used, sizeof address->sun_path - used, "memshim-");
+    for (size_t i = 0; i < sizeof process->bytes; i++) {
+        used += (size_t)snprintf(address->sun_path + used, sizeof address->sun_path - used, "%02x",
+                                 process->bytes[i]);
+    }
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + used);
+}
+
+int ms_share_socket(void)
+{
+    return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+}
+
+int ms_share_listen(const struct ms_share_key *process)
+{
+    struct sockaddr_un address;
+    socklen_t length = address_of(process, &address);
+    int fd = ms_share_socket();
+    if (fd >= 0 &&
+        (bind(fd, (const struct sockaddr *)&address, length) != 0 || listen(fd, BACKLOG) != 0)) {
+        (void)close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+bool ms_share_connect(int fd, const struct ms_share_key *process, uint64_t deadline_ns)
+{
+    const struct timespec look = {.tv_nsec = 2000000};
+    struct sockaddr_un address;
+    socklen_t length = address_of(process, &address);
+    /* EAGAIN: many wait there already (connect(2)); poll knows nothing of it. */
+    while (connect(fd, (const struct sockaddr *)&address, length) != 0) {
+        if ((errno != EAGAIN && errno != EINTR) || ms_clock_ns() >= deadline_ns) {
+            return false;
+        }
+        (void)nanosleep(&look, NULL);
+    }
+    return true;
+}
+
+bool ms_share_is_users(int fd)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
+}
+
+/* Room for the descriptors of one message. */
+union control {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(MS_SHARE_BATCH * sizeof(int))];
+};
+
+bool ms_share_send(int fd, const void *message, size_t bytes, const int *fds, size_t count)
+{
+    union control control;
+    struct iovec vector = {.iov_base = (void *)message, .iov_len = bytes};
+    struct msghdr header = {.msg_iov = &vector, .msg_iovlen = 1};
+    if (count > 0) {
+        memset(&control, 0, sizeof control);
+        header.msg_control = control.bytes;
+        header.msg_controllen = CMSG_SPACE(count * sizeof *fds);
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(count * sizeof *fds);
+        memcpy(CMSG_DATA(rights), fds, count * sizeof *fds);
+    }
+    ssize_t sent = 0;
+    do {
+        sent = sendmsg(fd, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    return sent == (ssize_t)bytes;
+}
+
+static size_t take_descriptors(struct msghdr *header, int *fds)
+{
+    size_t count = 0;
+    for (struct cmsghdr *rights = CMSG_FIRSTHDR(header); rights;
+         rights = CMSG_NXTHDR(header, rights)) {
+        if (rights->cmsg_level == SOL_SOCKET && rights->cmsg_type == SCM_RIGHTS) {
+            size_t more = (rights->cmsg_len - CMSG_LEN(0)) / sizeof *fds;
+            memcpy(fds + count, CMSG_DATA(rights), more * sizeof *fds);
+            count += more;
+        }
+    }
+    return count;
+}
+
+static bool await(int fd, uint64_t deadline_ns)
+{
+    uint64_t now = ms_clock_ns();
+    struct pollfd wanted = {.fd = fd, .events = POLLIN};
+    int ms = deadline_ns > now ? (int)((deadline_ns - now) / 1000000 + 1) : 0;
+    int ready = poll(&wanted, 1, ms);
+    return ready > 0 || (ready < 0 && errno == EINTR && ms_clock_ns() < deadline_ns);
+}
+
+bool ms_share_receive(int fd, void *message, size_t bytes, int *fds, size_t *count,
+                      uint64_t deadline_ns, bool *ended)
+{
+    *ended = false;
+    for (;;) {
+        union control control;
+        struct iovec vector = {.iov_base = message, .iov_len = bytes};
+        struct msghdr header = {.msg_iov = &vector,
+                                .msg_iovlen = 1,
+                                .msg_control = control.bytes,
+                                .msg_controllen = sizeof control.bytes};
+        ssize_t came = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        if (came == (ssize_t)bytes) {
+            *count = take_descriptors(&header, fds);
+            return true;
+        }
+        if (came >= 0 || (errno != EAGAIN && errno != EINTR)) {
+            *ended = true; /* its end, or nothing of ours */
+            return false;
+        }
+        if (errno == EAGAIN && !await(fd, deadline_ns)) {
+            return false;
+        }
+    }
+}

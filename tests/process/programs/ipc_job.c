@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Two processes that share device memory by cuIpcGetMemHandle: the one that allocates, and the one
+ * that opens what it is given. Contents are checked on both sides.
+ *
+ * Argument: the scenario. Says that it holds. `plain` is also what the driver itself does. */
+#include <cuda.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "say.h"
+
+#define FLAGS CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
+
+static int talk;    /* to the other process */
+static pid_t other; /* of the owner: the opener */
+
+struct offer {
+    CUipcMemHandle handle;
+    size_t bytes;
+    unsigned char value;
+};
+
+/* ---- both */
+
+static void tell(const void *what, size_t bytes)
+{
+    EXPECT(write(talk, what, bytes) == (ssize_t)bytes);
+}
+
+static void hear(void *what, size_t bytes)
+{
+    EXPECT(read(talk, what, bytes) == (ssize_t)bytes);
+}
+
+static void say_go(void)
+{
+    tell("g", 1);
+}
+
+static void await_go(void)
+{
+    char go = 0;
+    hear(&go, 1);
+}
+
+static void use_device(void)
+{
+    CUcontext context;
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+}
+
+/* Each 4 KiB is told by its place, too: chunks in another order would show. */
+static void fill(CUdeviceptr at, size_t bytes, unsigned char value)
+{
+    unsigned char *host = malloc(bytes);
+    EXPECT(host != NULL);
+    for (size_t i = 0; i < bytes; i++) {
+        host[i] = (unsigned char)(value + i / 4096 * 7);
+    }
+    MUST(cuMemcpyHtoD(at, host, bytes));
+    free(host);
+}
+
+static int holds(CUdeviceptr at, size_t bytes, unsigned char value)
+{
+    unsigned char *host = malloc(bytes);
+    int same = 1;
+    EXPECT(host != NULL);
+    MUST(cuMemcpyDtoH(host, at, bytes));
+    for (size_t i = 0; i < bytes && same; i++) {
+        same = host[i] == (unsigned char)(value + i / 4096 * 7);
+    }
+    free(host);
+    return same;
+}
+
+static CUdeviceptr block_of(size_t bytes, unsigned char value)
+{
+    CUdeviceptr at = 0;
+    MUST(cuMemAlloc(&at, bytes));
+    fill(at, bytes, value);
+    return at;
+}
+
+static void offer(CUdeviceptr at, size_t bytes, unsigned char value)
+{
+    struct offer made = {.bytes = bytes, .value = value};
+    MUST(cuIpcGetMemHandle(&made.handle, at));
+    tell(&made, sizeof made);
+}
+
+static CUdeviceptr take(struct offer *taken)
+{
+    CUdeviceptr at = 0;
+    hear(taken, sizeof *taken);
+    MUST(cuIpcOpenMemHandle(&at, taken->handle, FLAGS));
+    return at;
+}
+
+static double seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+static size_t free_bytes(void)
+{
+    size_t free_now = 0;
+    size_t total = 0;
+    MUST(cuMemGetInfo(&free_now, &total));
+    return free_now;
+}
+
+/* ---- plain: what the header promises */
+
+#define ODD_BYTES (5 * MIB + 4096 + 512)
+
+static void plain_owner(void)
+{
+    CUipcMemHandle again;
+    CUipcMemHandle inside;
+    CUdeviceptr own = 0;
+    use_device();
+    CUdeviceptr before = block_of(700 * KIB, 1); /* the block begins within a chunk */
+    CUdeviceptr at = block_of(ODD_BYTES, 20);
+    CUdeviceptr after = block_of(700 * KIB, 2);
+    offer(at, ODD_BYTES, 20);
+    MUST(cuIpcGetMemHandle(&again, at));
+    MUST(cuIpcGetMemHandle(&inside, at + 3 * MIB));
+    EXPECT(memcmp(&again, &inside, sizeof again) == 0);
+    EXPECT(cuIpcOpenMemHandle(&own, again, FLAGS) == CUDA_ERROR_INVALID_CONTEXT);
+    EXPECT(cuIpcGetMemHandle(&again, 4096) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuIpcGetMemHandle(NULL, at) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuIpcCloseMemHandle(at) == CUDA_ERROR_INVALID_VALUE);
+    await_go();
+    EXPECT(holds(at, ODD_BYTES, 90)); /* the opener's */
+    EXPECT(holds(before, 700 * KIB, 1) && holds(after, 700 * KIB, 2));
+    fill(at, ODD_BYTES, 120);
+    say_go();
+    await_go();
+    MUST(cuMemFree(at));
+    MUST(cuMemFree(before));
+    MUST(cuMemFree(after));
+}
+
+static void plain_opener(void)
+{
+    struct offer taken;
+    CUdeviceptr second = 0;
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    use_device();
+    CUdeviceptr at = take(&taken);
+    EXPECT(holds(at, taken.bytes, taken.value));
+    MUST(cuIpcOpenMemHandle(&second, taken.handle, FLAGS));
+    EXPECT(second == at);
+    MUST(cuMemGetAddressRange(&base, &bytes, at + 4 * MIB));
+    EXPECT(base == at && bytes == taken.bytes);
+    unsigned int type = 0;
+    MUST(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at + 4 * MIB));
+    EXPECT(type == CU_MEMORYTYPE_DEVICE);
+    fill(at, taken.bytes, 90);
+    MUST(cuIpcCloseMemHandle(at));
+    say_go();
+    await_go();
+    EXPECT(holds(at, taken.bytes, 120));
+    MUST(cuIpcCloseMemHandle(at));
+    EXPECT(cuIpcCloseMemHandle(at) == CUDA_ERROR_INVALID_VALUE);
+    memset(&taken.handle, 0x5a, sizeof taken.handle);
+    EXPECT(cuIpcOpenMemHandle(&at, taken.handle, FLAGS) == CUDA_ERROR_INVALID_VALUE);
+    say_go();
+}
+
+/* ---- freed: while another process has it open */
+
+static void freed_owner(void)
+{
+    CUdeviceptr blocks[64];
+    size_t count = 0;
+    use_device();
+    CUdeviceptr at = block_of(32 * MIB, 20);
+    const size_t room = free_bytes();
+    offer(at, 32 * MIB, 20);
+    await_go();
+    MUST(cuMemFree(at));
+    EXPECT(cuMemFree(at) != CUDA_SUCCESS);
+    while (count < 64 && cuMemAlloc(&blocks[count], 16 * MIB) == CUDA_SUCCESS) {
+        fill(blocks[count], 16 * MIB, 200);
+        count++;
+    }
+    EXPECT(count >= 2 && count < 64);
+    while (count > 0) {
+        MUST(cuMemFree(blocks[--count]));
+    }
+    say_go();
+    await_go();
+    const double begin = seconds();
+    while (free_bytes() < room + 32 * MIB) {
+        EXPECT(seconds() < begin + 60);
+        (void)usleep(1000);
+    }
+    MUST(cuMemAlloc(&at, 128 * MIB));
+}
+
+static void freed_opener(void)
+{
+    struct offer taken;
+    CUdeviceptr again = 0;
+    use_device();
+    CUdeviceptr at = take(&taken);
+    say_go();
+    await_go();
+    EXPECT(holds(at, taken.bytes, taken.value));
+    fill(at, taken.bytes, 30);
+    EXPECT(holds(at, taken.bytes, 30));
+    MUST(cuIpcCloseMemHandle(at));
+    EXPECT(cuIpcOpenMemHandle(&again, taken.handle, FLAGS) == CUDA_ERROR_INVALID_VALUE);
+    say_go();
+}
+
+/* ---- killed: the opener ends by a signal, and what it had open comes back */
+
+static void killed_owner(void)
+{
+    use_device();
+    CUdeviceptr at = block_of(32 * MIB, 20);
+    const size_t room = free_bytes();
+    offer(at, 32 * MIB, 20);
+    await_go();
+    MUST(cuMemFree(at));
+    EXPECT(free_bytes() < room + 32 * MIB);
+    MUST(kill(other, SIGKILL));
+    const double begin = seconds();
+    while (free_bytes() < room + 32 * MIB) {
+        EXPECT(seconds() < begin + 60);
+        (void)usleep(1000);
+    }
+}
+
+static void killed_opener(void)
+{
+    struct offer taken;
+    use_device();
+    CUdeviceptr at = take(&taken);
+    EXPECT(holds(at, taken.bytes, taken.value));
+    if (fork() == 0) { /* has the sockets no longer, and so does not keep the memory */
+        (void)sleep(100);
+        _exit(0);
+    }
+    say_go();
+    (void)pause();
+}
+
+/* ---- gone: the owner stops, goes on, and ends by a signal */
+
+static void gone_owner(void)
+{
+    use_device();
+    CUdeviceptr at = block_of(32 * MIB, 20);
+    CUdeviceptr more = block_of(4 * MIB, 60);
+    offer(at, 32 * MIB, 20);
+    offer(more, 4 * MIB, 60);
+    pid_t child = fork();
+    if (child == 0) { /* has the listening socket no longer */
+        (void)sleep(100);
+        _exit(0);
+    }
+    tell(&child, sizeof child);
+    (void)pause();
+}
+
+static void gone_opener(void)
+{
+    struct offer first;
+    struct offer second;
+    CUdeviceptr at = 0;
+    CUdeviceptr more = 0;
+    pid_t child = 0;
+    const pid_t owner = getppid();
+    use_device();
+    hear(&first, sizeof first);
+    hear(&second, sizeof second);
+    hear(&child, sizeof child);
+    MUST(kill(owner, SIGSTOP));
+    const double begin = seconds();
+    EXPECT(cuIpcOpenMemHandle(&at, first.handle, FLAGS) == CUDA_ERROR_MAP_FAILED);
+    (void)fprintf(stderr, "stopped: answered in %.2f s\n", seconds() - begin);
+    MUST(kill(owner, SIGCONT));
+    MUST(cuIpcOpenMemHandle(&at, first.handle, FLAGS));
+    MUST(kill(owner, SIGSTOP)); /* the link stands, and nobody answers */
+    EXPECT(cuIpcOpenMemHandle(&more, second.handle, FLAGS) == CUDA_ERROR_MAP_FAILED);
+    MUST(kill(owner, SIGCONT));
+    MUST(cuIpcOpenMemHandle(&more, second.handle, FLAGS));
+    EXPECT(holds(more, second.bytes, second.value));
+    MUST(cuIpcCloseMemHandle(more));
+    MUST(kill(owner, SIGKILL));
+    while (getppid() == owner) {
+        (void)usleep(1000);
+    }
+    EXPECT(holds(at, first.bytes, first.value));
+    EXPECT(cuIpcOpenMemHandle(&more, second.handle, FLAGS) == CUDA_ERROR_MAP_FAILED);
+    MUST(kill(child, SIGKILL));
+    fill(at, first.bytes, 77);
+    EXPECT(holds(at, first.bytes, 77));
+    MUST(cuIpcCloseMemHandle(at));
+    (void)printf("gone holds\n");
+}
+
+/* ---- many: more chunks than descriptors */
+
+static void few_files(void)
+{
+    const struct rlimit limit = {.rlim_cur = 160, .rlim_max = 160};
+    MUST(setrlimit(RLIMIT_NOFILE, &limit));
+}
+
+static void many_owner(void)
+{
+    CUdeviceptr at = 0;
+    use_device();
+    CUdeviceptr most = 0;
+    MUST(cuMemAlloc(&most, 600 * MIB)); /* memory is short: chunks are of a granule each */
+    MUST(cuMemAlloc(&at, 400 * MIB));
+    fill(at, 400 * MIB, 20);
+    offer(at, 400 * MIB, 20);
+    few_files();
+    await_go();
+    EXPECT(holds(at, 400 * MIB, 33));
+}
+
+static void many_opener(void)
+{
+    struct offer taken;
+    use_device();
+    few_files();
+    CUdeviceptr at = take(&taken);
+    EXPECT(holds(at, taken.bytes, taken.value));
+    fill(at, taken.bytes, 33);
+    MUST(cuIpcCloseMemHandle(at));
+    say_go();
+}
+
+/* ---- moving: both own, both open, and both spill all the time */
+
+enum { COLD = 24, ROUNDS = 6, OFFERED = 6 };
+#define COLD_BYTES (6 * MIB + 512)
+
+struct mover {
+    volatile int stop;
+    unsigned long rounds;
+};
+
+/* More than the cap: something always has to go. */
+static void *move_all(void *argument)
+{
+    struct mover *mover = argument;
+    CUdeviceptr blocks[COLD];
+    CUcontext context;
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    for (int i = 0; i < COLD; i++) {
+        blocks[i] = block_of(COLD_BYTES, (unsigned char)i);
+    }
+    while (!mover->stop) {
+        int i = (int)(mover->rounds++ * 7 % COLD);
+        EXPECT(holds(blocks[i], COLD_BYTES, (unsigned char)i));
+        MUST(cuMemFree(blocks[i]));
+        blocks[i] = block_of(COLD_BYTES, (unsigned char)i);
+    }
+    for (int i = 0; i < COLD; i++) {
+        EXPECT(holds(blocks[i], COLD_BYTES, (unsigned char)i));
+    }
+    return NULL;
+}
+
+static void moving(unsigned char first)
+{
+    struct mover mover = {0};
+    pthread_t thread;
+    use_device();
+    CUdeviceptr own[OFFERED];
+    struct offer taken[OFFERED];
+    CUdeviceptr open[OFFERED];
+    for (int i = 0; i < OFFERED; i++) {
+        own[i] = block_of(COLD_BYTES, (unsigned char)(first + i));
+    }
+    MUST(pthread_create(&thread, NULL, move_all, &mover));
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < OFFERED; i++) {
+            offer(own[i], COLD_BYTES, (unsigned char)(first + round + (unsigned)i));
+        }
+        for (int i = 0; i < OFFERED; i++) {
+            open[i] = take(&taken[i]);
+        }
+        for (int i = 0; i < OFFERED; i++) {
+            EXPECT(holds(open[i], taken[i].bytes, taken[i].value));
+            fill(open[i], taken[i].bytes, (unsigned char)(taken[i].value + 1));
+            MUST(cuIpcCloseMemHandle(open[i]));
+        }
+        say_go();
+        await_go();
+        for (int i = 0; i < OFFERED; i++) {
+            EXPECT(holds(own[i], COLD_BYTES, (unsigned char)(first + round + (unsigned)i + 1)));
+        }
+    }
+    mover.stop = 1;
+    MUST(pthread_join(thread, NULL));
+    EXPECT(mover.rounds > 0);
+}
+
+static void moving_owner(void)
+{
+    moving(3);
+}
+
+static void moving_opener(void)
+{
+    moving(100);
+}
+
+/* ---- quiet: nothing is shared, nothing is started */
+
+static void threads_are(unsigned expected)
+{
+    char line[128];
+    unsigned threads = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    EXPECT(status != NULL);
+    while (fgets(line, sizeof line, status)) {
+        (void)sscanf(line, "Threads: %u", &threads);
+    }
+    (void)fclose(status);
+    EXPECT(threads == expected);
+}
+
+static unsigned threads_now(void)
+{
+    unsigned count = 0;
+    char line[128];
+    FILE *status = fopen("/proc/self/status", "r");
+    EXPECT(status != NULL);
+    while (fgets(line, sizeof line, status)) {
+        (void)sscanf(line, "Threads: %u", &count);
+    }
+    (void)fclose(status);
+    return count;
+}
+
+static void quiet_owner(void)
+{
+    CUipcMemHandle handle;
+    use_device();
+    CUdeviceptr at = block_of(4 * MIB, 1);
+    const unsigned before = threads_now();
+    MUST(cuMemFree(at));
+    at = block_of(4 * MIB, 1);
+    threads_are(before);
+    MUST(cuIpcGetMemHandle(&handle, at));
+    threads_are(before + 1);
+    MUST(cuIpcGetMemHandle(&handle, at));
+    threads_are(before + 1);
+}
+
+static void quiet_opener(void)
+{
+}
+
+static const struct {
+    const char *name;
+    void (*owner)(void), (*opener)(void);
+} scenarios[] = {{"plain", plain_owner, plain_opener},    {"freed", freed_owner, freed_opener},
+                 {"killed", killed_owner, killed_opener}, {"gone", gone_owner, gone_opener},
+                 {"many", many_owner, many_opener},       {"moving", moving_owner, moving_opener},
+                 {"quiet", quiet_owner, quiet_opener}};
+
+int main(int argc, char **argv)
+{
+    int ends[2];
+    EXPECT(argc == 2);
+    for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
+        if (strcmp(argv[1], scenarios[i].name) != 0) {
+            continue;
+        }
+        MUST(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends));
+        other = fork();
+        EXPECT(other >= 0);
+        talk = ends[other == 0];
+        MUST(close(ends[other != 0]));
+        if (other == 0) {
+            scenarios[i].opener();
+            return 0;
+        }
+        scenarios[i].owner();
+        int status = 0;
+        EXPECT(waitpid(other, &status, 0) == other);
+        EXPECT(status == 0 || strcmp(argv[1], "killed") == 0);
+        (void)printf("%s holds\n", argv[1]);
+        return 0;
+    }
+    return 2;
+}
