@@ -227,6 +227,11 @@ static const char *advice(const struct ms_judgement *judgement, const struct ms_
     case MS_VERDICT_NOT_DEVICE:
         return "look at the host: its free memory, ulimit -v and -l, the limits of a container";
     case MS_VERDICT_GROWTH:
+        if (judgement->leak->all.kind == MS_KIND_GRAPHS) {
+            return "capture fewer CUDA graphs, for fewer shapes, or let them share a pool "
+                   "(torch.cuda.graph(..., pool=)): each keeps what was allocated under its "
+                   "capture";
+        }
         return oom->evaluating
                    ? "look for what keeps that line's results: a list, a metric or a cache of "
                      "tensors; keep numbers of them (.item()), or detached copies on the host, and "

@@ -39,6 +39,27 @@ static void add_largest_rows(const struct ms_ledger_row *rows, size_t count, str
     }
 }
 
+/* By way of whom most of it was asked for, unless that is the line which comes first anyway. */
+static bool add_way(const struct ms_model *model, int device, const struct ms_survey_moment *moment,
+                    const char *first_line, struct ms_buffer *out)
+{
+    struct ms_held_way way;
+    struct ms_buffer line = {0};
+    bool tells = false;
+
+    if (ms_held_way(model, device, moment, &way)) {
+        ms_frame_add_line(&way.frame, &line);
+        ms_buffer_append(&line, "", 1);
+        tells = !line.failed && strcmp(line.at, first_line) != 0;
+    }
+    if (tells) {
+        ms_buffer_format(out, "%s (%s) by way of %s", MS_BYTES(way.bytes),
+                         MS_PERCENT(way.bytes, moment->live_bytes), line.at);
+    }
+    ms_buffer_free(&line);
+    return tells;
+}
+
 void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, int device,
                          const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
                          size_t row_count)
@@ -47,15 +68,11 @@ void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, in
     const size_t count = moment && ms_definitions_site_count(model->definitions) > 0
                              ? ms_held_lines(model, device, moment, MS_KIND_COUNT, lines, HOLDERS)
                              : 0;
-    struct ms_held_way way;
-    const bool has_way = count > 0 && ms_held_way(model, device, moment, &way);
+    bool has_way;
 
     ms_buffer_add(out, "  holds  ");
-    if (has_way) {
-        ms_buffer_format(out, "%s (%s) by way of ", MS_BYTES(way.bytes),
-                         MS_PERCENT(way.bytes, moment->live_bytes));
-        ms_frame_add_line(&way.frame, out);
-    }
+    has_way = count > 0 && add_way(model, device, moment, lines[0].text.at, out);
+
     for (size_t i = 0; i < count; i++) {
         ms_buffer_format(out, "%s%s (%s) ", i || has_way ? "\n         " : "",
                          MS_BYTES(lines[i].bytes), MS_PERCENT(lines[i].bytes, moment->live_bytes));

@@ -27,7 +27,7 @@ ADVICE = {
     "spill_limit": ("a larger MEMSHIM_SPILL_LIMIT",),
     "driver_limit": ("raise that limit",),
     "not_device": ("look at the host",),
-    "growth": ("look for what keeps",),
+    "growth": ("look for what keeps", "capture fewer"),
 }
 
 
@@ -130,6 +130,8 @@ def of_dead_text(report: Json, text: str) -> Iterator[str]:
         yield f"report.txt: {word(text, 'asked')} asked, report.json: {judged['line']}"
     if not word(text, "next").startswith(ADVICE[verdict]):
         yield f"report.txt, next: {word(text, 'next')!r} where the verdict is {verdict}"
+    if "\n  holds  " not in answer_of(text) and judged["source"] != "host":
+        yield "report.txt does not say who holds what"
     if text.count("\nOut-of-memories: ") != 1:
         yield "report.txt does not count its out-of-memories once"
     device = next(d for d in report["devices"] if d["index"] == judged["device"])

@@ -190,6 +190,7 @@ class Contradictions(unittest.TestCase):
         for old, new, sentence in (
             ("  why    cap:", "  why    growth:", "report.txt says 'growth'"),
             ("  next   a larger", "  next   a smaller", "where the verdict is cap"),
+            ("\n  holds  ", "\n", "does not say who holds"),
             ("asked for 300.0 MiB", "asked for 301.0 MiB", "bytes were asked for, not as in"),
             ("  peak   live ", "  peak   live 1", "does not say: peak"),
             (" %  ", " %  101.0 %  ", "101.0 %"),

@@ -76,7 +76,7 @@ def ddp_leak(batch: int) -> None:
     when="tenth",
     where="forward",
     keeps="the list `outputs` on both ranks",
-    batch=3072,
+    batch=7168,
     ranks=2,
     memory_mib=512,
 )

@@ -419,6 +419,19 @@ Test(leaks, there_is_no_way_where_all_came_by_it)
     cr_expect_not(ms_held_way(model, 0, moment_of_death(), &way), "it would be main");
 }
 
+/* train asked for 200 MiB itself, and by way of others for 50: it comes first once. */
+Test(leaks, the_way_is_not_said_twice)
+{
+    struct ms_held_way way;
+
+    born(LOOP_PARAMETER, 8 * MIB);
+    born(LOOP_INPUT, 2 * KEPT);
+    born(LOOP_FORWARD, KEPT / 2);
+    dies_at(LOOP_FORWARD, MIB);
+    cr_assert(ms_held_way(model, 0, moment_of_death(), &way));
+    expect_said("  holds  200.0 MiB (77.5 %) train.py in train   ");
+}
+
 Test(leaks, there_is_no_way_where_one_line_has_most)
 {
     struct ms_held_way way;
