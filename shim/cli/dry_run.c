@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #include "shim/cli/dry_run_read.h"
 #include "shim/cli/finish.h"
 #include "shim/cli/latest.h"
+#include "shim/cli/overlay.h"
 #include "shim/cli/preload.h"
 #include "shim/cli/supervise.h"
 #include "shim/tables/identity.h"
@@ -40,7 +42,7 @@
 struct call {
     struct ms_card card;
     const char *gpu; /* null: not given */
-    bool json;
+    bool json, allow_writes;
     uint64_t devices, steps; /* 0: not given */
 };
 
@@ -56,6 +58,9 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
         return ms_cli_take_count(value, MOST_DEVICES, &call->devices) && call->devices > 0;
     case MS_CLI_DRY_RUN_STEPS:
         return ms_cli_take_count(value, MOST_STEPS, &call->steps) && call->steps > 0;
+    case MS_CLI_DRY_RUN_ALLOW_WRITES:
+        call->allow_writes = true;
+        return true;
     default:
         call->json = true;
         return true;
@@ -97,10 +102,30 @@ static uint64_t ranks_of(char *const *command)
     return ranks;
 }
 
+/* With those above it. */
+static bool make_folder(const char *path)
+{
+    char part[PATH_MAX];
+
+    for (size_t i = 1; i < sizeof(part) && (path[i - 1] || i == 1); i++) {
+        if (path[i] == '/' || path[i] == '\0') {
+            memcpy(part, path, i);
+            part[i] = '\0';
+            if (mkdir(part, 0777) != 0 && errno != EEXIST) {
+                return false;
+            }
+        }
+        if (path[i] == '\0') {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- while it runs ---- */
 
 struct watch {
-    const char *output;
+    const char *output, *scratch;    /* scratch: null: what the command writes is real */
     uint64_t wanted_steps;           /* 0: until state was made, and one step more */
     uint64_t next_look_ns, asked_ns; /* asked_ns: to end; 0: not yet */
     bool shown;
@@ -153,11 +178,44 @@ static int look(void *ctx)
 
 /* ---- one run ---- */
 
+static int enter(void *ctx)
+{
+    const struct watch *watch = ctx;
+
+    return watch->scratch ? ms_overlay_enter(watch->scratch, watch->output, NULL, 0) : 0;
+}
+
+/* What the command writes goes into a layer of its own, and is gone with it. False, and it has been
+ * said why, where that cannot be and has not been allowed otherwise. */
+static bool shield(const struct call *call, const char *shared, const char *output, char *scratch)
+{
+    char where[PATH_MAX];
+    int error;
+
+    scratch[0] = '\0';
+    if (call->allow_writes) {
+        return true;
+    }
+    if (snprintf(scratch, PATH_MAX, "%s/layer", shared) >= PATH_MAX || mkdir(scratch, 0700) != 0 ||
+        !make_folder(output)) {
+        complain("%s cannot be made: %s", output, strerror(errno));
+        return false;
+    }
+    error = ms_overlay_try(scratch, output, where, sizeof(where));
+    if (error != 0) {
+        complain("no private layer can be put over %s (%s), so that what the command writes would "
+                 "be real, zeros over a checkpoint among it; --allow-writes runs it all the same",
+                 where[0] ? where : "this machine's folders", strerror(error));
+        (void)rmdir(scratch);
+    }
+    return error == 0;
+}
+
 /* The command's own words go where errors go: the standard output has the answer, and nothing else.
  * -1 and an errno where the command cannot be run. */
 static int run_command(char *const *argv, struct watch *watch, int *error)
 {
-    const struct ms_supervise_watch watched = {LOOK_EVERY_MS, look, watch};
+    const struct ms_supervise_watch watched = {LOOK_EVERY_MS, look, enter, watch};
     const int output = dup(STDOUT_FILENO);
     int status;
 
@@ -191,7 +249,7 @@ static void judge_end(const struct watch *watch, int wait_status, struct ms_dry_
 static int run(const struct call *call, char *const *argv, const char *output,
                struct ms_dry_answer *answer)
 {
-    char shared[PATH_MAX];
+    char shared[PATH_MAX], scratch[PATH_MAX];
     struct watch watch = {.output = output, .wanted_steps = call->steps};
     int error = 0, wait_status;
 
@@ -203,7 +261,15 @@ static int run(const struct call *call, char *const *argv, const char *output,
         ms_dry_shared_remove(shared);
         return MS_CLI_WRONG_CALL;
     }
+    if (!shield(call, shared, output, scratch)) {
+        ms_dry_shared_remove(shared);
+        return MS_CLI_WRONG_CALL;
+    }
+    watch.scratch = scratch[0] ? scratch : NULL;
     wait_status = run_command(argv, &watch, &error);
+    if (scratch[0]) {
+        (void)rmdir(scratch);
+    }
     ms_dry_shared_remove(shared);
     if (wait_status < 0) {
         complain("cannot run '%s': %s", argv[0], strerror(error));

@@ -36,18 +36,26 @@ static bool is_foreground(void)
 }
 
 static void become_command(char *const *argv, char *const *environment, const sigset_t *mask,
-                           pid_t parent, bool own_group, int report_fd)
+                           pid_t parent, bool own_group, int report_fd,
+                           const struct ms_supervise_watch *watch)
 {
+    int error = 0;
     if (own_group) {
         (void)setpgid(0, 0);
     }
+    if (watch != NULL && watch->enter != NULL) {
+        error = watch->enter(watch->ctx);
+    }
+    /* Behind it: a process that changes what it may do forgets this. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(127);
     }
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
-    (void)execvpe(argv[0], argv, environment);
-    int error = errno;
+    if (error == 0) {
+        (void)execvpe(argv[0], argv, environment);
+        error = errno;
+    }
     while (write(report_fd, &error, sizeof error) < 0 && errno == EINTR) {
     }
     _exit(127);
@@ -176,7 +184,7 @@ int ms_supervise_watched(char *const *argv, char *const *environment,
     pid_t parent = getpid();
     pid_t child = fork();
     if (child == 0) {
-        become_command(argv, environment, &mask, parent, own_group, result_pipe[1]);
+        become_command(argv, environment, &mask, parent, own_group, result_pipe[1], watch);
     }
     *error = errno;
     (void)close(result_pipe[1]);

@@ -18,6 +18,8 @@ int ms_supervise(char *const *argv, char *const *environment, int *error);
 struct ms_supervise_watch {
     long every_ms; /* 1 to 999 */
     int (*look)(void *ctx);
+    /* Null: nothing. In the command's process, before it becomes the command; 0 or an errno. */
+    int (*enter)(void *ctx);
     void *ctx;
 };
 

@@ -36,11 +36,13 @@ for device in range(count.value):
 
 
 class DryRun(ProcessTest):
+    def cache(self) -> Path:
+        folder = self.folder / "cache"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
+
     def dry_run(self, *arguments: str | Path) -> Result:
-        cache = self.folder / "cache"
-        cache.mkdir(exist_ok=True)
-        cache.chmod(0o700)
-        return run([CLI, "dry-run", *arguments], cwd=self.folder, XDG_CACHE_HOME=cache)
+        return run([CLI, "dry-run", *arguments], cwd=self.folder, XDG_CACHE_HOME=self.cache())
 
     def answer(self, *arguments: str | Path) -> tuple[Result, dict[str, Any]]:
         result = self.dry_run("--json", *arguments)
@@ -124,13 +126,42 @@ class DryRun(ProcessTest):
                 self.assertEqual(result.status, 2, result.describe())
                 self.assertIn(said, result.stderr)
 
+    def test_what_it_writes_is_gone(self) -> None:
+        """Files that are there stay as they are; the command sees what it wrote."""
+        checkpoint = self.folder / "model" / "checkpoint.pt"
+        checkpoint.parent.mkdir()
+        checkpoint.write_bytes(bytes(range(256)))
+        other = checkpoint.with_name("other")
+        other.write_text("kept")
+        script = f"echo zeros > {checkpoint} && rm {other} && touch new && cat {checkpoint}"
+        result = self.dry_run("--", "bash", "-c", script)
+        self.assertIn("the command ended in order", result.stdout, result.describe())
+        self.assertIn("zeros", result.stderr)
+        self.assertEqual(checkpoint.read_bytes(), bytes(range(256)))
+        self.assertEqual(other.read_text(), "kept")
+        self.assertFalse((self.folder / "new").exists())
+        self.dry_run("--allow-writes", "--", "bash", "-c", script)
+        self.assertEqual(checkpoint.read_text(), "zeros\n")
+        self.assertFalse(other.exists())
+
+    def test_refused_where_writes_would_be_real(self) -> None:
+        """Without a namespace of mounts: the command must not begin."""
+        command = [CLI, "dry-run", "--", "touch", self.folder / "begun"]
+        limited = ["unshare", "-r", "bash", "-c", "echo 0 > /proc/sys/user/max_mnt_namespaces; "]
+        limited[-1] += " ".join(map(str, command))
+        result = run(limited, cwd=self.folder, XDG_CACHE_HOME=self.cache())
+        if "max_mnt_namespaces" in result.stderr or result.status == 1:
+            self.skipTest("no user namespace can be limited here")
+        self.assertEqual(result.status, 2, result.describe())
+        self.assertIn("--allow-writes", result.stderr)
+        self.assertFalse((self.folder / "begun").exists())
+
     def test_installed(self) -> None:
         """Found beside the library, without any variable."""
         run(["cmake", "--install", BUILD], DESTDIR=self.folder / "root").check()
         cli = next((self.folder / "root").rglob("bin/memshim"))
-        cache = self.folder / "cache"
-        cache.mkdir(mode=0o700)
-        result = run([cli, "dry-run", *self.program()], cwd=self.folder, XDG_CACHE_HOME=cache)
+        command: list[str | Path] = [cli, "dry-run", *self.program()]
+        result = run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
         self.assertIn("Simulated H100 80GB", result.check().stderr)
 
     def test_nothing_is_left_in_memory(self) -> None:

@@ -19,6 +19,25 @@ JOBS: Sequence[Sequence[str]] = (
 )
 
 
+TRAINER = """
+import signal, sys, torch
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.AdamW(model.parameters())
+def save(*_):
+    torch.save(model.state_dict(), sys.argv[1])
+def end(*_):
+    save()
+    print("saved at the end", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+while True:
+    model(torch.zeros(8, 64, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    save()
+"""
+
+
 def dry_run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(harness.CLI), "dry-run", *arguments],
@@ -81,6 +100,20 @@ class DryRun(unittest.TestCase):
         self.assertTrue(rank["batch_known"])
         self.assertEqual(rank["persistent_bytes"] + rank["per_step_bytes"], rank["peak_live_bytes"])
         self.assertTrue(any("in train   optimizer state" in line for line in rank["holds"]))
+
+    def test_checkpoint_stays(self) -> None:
+        """Of a trainer that saves at every step, and once more when it is told to end."""
+        folder = harness.new_cache()
+        checkpoint = folder / "model.pt"
+        checkpoint.write_bytes(b"trained for weeks")
+        script = folder / "train.py"
+        script.write_text(TRAINER)
+        done = dry_run("--json", "--", sys.executable, str(script), str(checkpoint))
+        self.assertEqual(done.returncode, 0, done.stderr[-4000:])
+        self.assertEqual(json.loads(done.stdout)["end"], "stopped")
+        self.assertIn("saved at the end", done.stderr)
+        self.assertEqual(checkpoint.read_bytes(), b"trained for weeks")
+        self.assertEqual(sorted(path.name for path in folder.iterdir()), ["model.pt", "train.py"])
 
     def test_ranks(self) -> None:
         command = [*harness.torchrun(2), str(harness.WORKLOADS / "gpt.py"), "--steps", "100000"]
