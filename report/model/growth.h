@@ -72,8 +72,8 @@ struct ms_leak {
     struct ms_frame callers[MS_LEAK_CALLERS]; /* by way of whom it was reached: the user's frames */
     size_t caller_count;
     size_t sites;
-    struct ms_growing_site all; /* of all of them together; site: the largest */
-    uint64_t largest_bytes;     /* of that one */
+    struct ms_growing_site all; /* of all of them together; site: one of the largest line's */
+    uint64_t largest_bytes;     /* of that line */
     double largest_bytes_per_round;
     uint64_t bytes_each_time; /* that something was left; 0: found as a slope */
     bool negligible;          /* neither much by now nor soon */

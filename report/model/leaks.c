@@ -183,16 +183,7 @@ static void add_row(struct ms_leak *leak, const struct ms_growing_site *row)
 
     if (leak->sites++ == 0) {
         *all = *row;
-        leak->largest_bytes = row->grown_bytes;
-        leak->largest_bytes_per_round = row->bytes_per_round;
         return;
-    }
-    if (row->grown_bytes > leak->largest_bytes) {
-        leak->largest_bytes = row->grown_bytes;
-        leak->largest_bytes_per_round = row->bytes_per_round;
-        all->site = row->site;
-        all->path_site = row->path_site;
-        all->kind = row->kind;
     }
     all->rounds = row->rounds > all->rounds ? row->rounds : all->rounds;
     all->bytes_per_round += row->round == all->round ? row->bytes_per_round : 0;
@@ -205,11 +196,56 @@ static void add_row(struct ms_leak *leak, const struct ms_growing_site *row)
     }
 }
 
+static bool same_text(const char *a, const char *b)
+{
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+/* Whether both were asked for at one line, as a person knows it. */
+static bool at_one_line(const struct ms_model *model, uint32_t a, uint32_t b)
+{
+    const struct ms_frame *one = ms_site_frame(model, a), *other = ms_site_frame(model, b);
+
+    return a == b ||
+           (one && other && one->line == other->line && same_text(one->file, other->file) &&
+            same_text(one->function, other->function) &&
+            same_text(ms_site_thread(model, a), ms_site_thread(model, b)));
+}
+
+/* The line that asked for most of it: a model has a stack to it for each of its layers. */
+static void find_largest(const struct joining *joining, const uint16_t *own, size_t count,
+                         struct ms_leak *leak)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct ms_growing_site *row = &joining->rows[own[i]];
+        uint64_t bytes = 0;
+        double per_round = 0;
+
+        for (size_t k = 0; k < count; k++) {
+            const struct ms_growing_site *each = &joining->rows[own[k]];
+
+            if (at_one_line(joining->model, row->site, each->site)) {
+                bytes += each->grown_bytes;
+                per_round += each->round == row->round ? each->bytes_per_round : 0;
+            }
+        }
+        if (bytes > leak->largest_bytes) {
+            leak->largest_bytes = bytes;
+            leak->largest_bytes_per_round = per_round;
+            leak->all.site = row->site;
+            leak->all.path_site = row->path_site;
+            leak->all.kind = row->kind;
+        }
+    }
+}
+
 /* With what has no Python frames, where there is one leak that has. */
 static void take_rows(struct joining *joining, const struct ms_place *prefix, uint32_t depth,
                       bool pathless, struct ms_leak *leak)
 {
     uint64_t seen_bytes = 0;
+    uint16_t own[MOST_JOINED];
+    size_t count = 0;
 
     for (size_t i = 0; i < joining->count; i++) {
         const bool has_path = joining->paths[i].count > 0;
@@ -217,6 +253,7 @@ static void take_rows(struct joining *joining, const struct ms_place *prefix, ui
         if (!joining->taken[i] &&
             (has_path ? ms_path_begins_with(&joining->paths[i], prefix, depth) : pathless)) {
             joining->taken[i] = true;
+            own[count++] = (uint16_t)i;
             add_row(leak, &joining->rows[i]);
             leak->bytes_each_time += joining->rows[i].rounds > 0
                                          ? joining->rows[i].grown_bytes / joining->rows[i].rounds
@@ -225,6 +262,7 @@ static void take_rows(struct joining *joining, const struct ms_place *prefix, ui
                 joining->rows[i].degree == MS_GROWTH_SEEN ? joining->rows[i].grown_bytes : 0;
         }
     }
+    find_largest(joining, own, count, leak);
     leak->all.degree = seen_bytes >= leak->all.grown_bytes / 2 ? MS_GROWTH_SEEN : MS_GROWTH_LIKELY;
 }
 

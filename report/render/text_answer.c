@@ -206,7 +206,14 @@ static bool is_most_of(const struct ms_oom_state *state)
     return state->requested_bytes > state->device_total_bytes / 2;
 }
 
-static const char *advice(const struct ms_judgement *judgement, const struct ms_model_oom *oom)
+/* Most of it was asked for inside a model's call: not a result is kept, but what led to it. */
+static bool keeps_graph(const struct ms_model *model, const struct ms_leak *leak)
+{
+    return ms_landmarks_of(model->landmarks, leak->all.site)->doing == MS_DOING_FORWARD;
+}
+
+static const char *advice(const struct ms_model *model, const struct ms_judgement *judgement,
+                          const struct ms_model_oom *oom)
 {
     switch (judgement->verdict) {
     case MS_VERDICT_CAP:
@@ -232,7 +239,7 @@ static const char *advice(const struct ms_judgement *judgement, const struct ms_
                    "(torch.cuda.graph(..., pool=)): each keeps what was allocated under its "
                    "capture";
         }
-        return oom->evaluating
+        return oom->evaluating && keeps_graph(model, judgement->leak)
                    ? "look for what keeps that line's results: a list, a metric or a cache of "
                      "tensors; keep numbers of them (.item()), or detached copies on the host, and "
                      "evaluate under torch.no_grad()"
@@ -365,7 +372,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
                             ms_ledger_at_oom(model, index, rows));
     }
     ms_text_add_host(out, model, device, &oom->record.counters);
-    ms_buffer_format(out, "  next   %s\n", advice(&judgement, oom));
+    ms_buffer_format(out, "  next   %s\n", advice(model, &judgement, oom));
     add_first_step(&judgement, out);
     if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
         add_pins(model, device, out);

@@ -166,6 +166,20 @@ Test(leaks, of_ten_steps_is_seen)
                  judgement.why);
 }
 
+/* Two stacks lead to one line of the model, and one to a line that keeps more than each of them. */
+Test(leaks, the_largest_is_the_line_with_most_of_all_its_stacks)
+{
+    for (int number = 1; number <= 12; number++) {
+        step(number);
+        born(LOOP_EVALUATION, 40 * MIB);
+        born(LOOP_FORWARD, 40 * MIB);
+        born(LOOP_APPENDED, 60 * MIB);
+    }
+    dies(MIB);
+    expect_culprit("train");
+    cr_expect_eq(growth->leaks[0].largest_bytes_per_round, (double)(80 * MIB));
+}
+
 Test(leaks, that_kill_in_the_fifth_step_are_likely)
 {
     train_and_keep(4, 1);
