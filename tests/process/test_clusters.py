@@ -9,8 +9,20 @@ import re
 import shutil
 import subprocess
 import unittest
+from pathlib import Path
 
-from machine import CLI, ROOT, ProcessTest, process_folders, program, run
+from machine import (
+    CLI,
+    MIB,
+    ROOT,
+    SHIM,
+    SIMGPU,
+    ProcessTest,
+    process_folders,
+    program,
+    report_of,
+    run,
+)
 
 CLUSTERS = ROOT / "scripts" / "clusters"
 PROMETHEUS = CLUSTERS / "prometheus"
@@ -72,6 +84,63 @@ class Kubernetes(unittest.TestCase):
             for name in re.findall(r"\bMEMSHIM_[A-Z_]+\b", text):
                 with self.subTest(f"{path.name}: {name}"):
                     self.assertIn(f"{name} ", known)
+
+
+RAY_JOB = """
+import ctypes, os, sys, time
+import ray
+
+settings = dict(word.split("=", 1) for word in sys.argv[1:])
+
+@ray.remote(max_restarts=1, runtime_env={"env_vars": settings})
+class Trainer:
+    def take(self, mib):
+        cu = ctypes.CDLL("libcuda.so.1")
+        at, context, device = ctypes.c_uint64(), ctypes.c_void_p(), ctypes.c_int()
+        assert cu.cuInit(0) == 0 and cu.cuDeviceGet(ctypes.byref(device), 0) == 0
+        assert cu.cuDevicePrimaryCtxRetain(ctypes.byref(context), device) == 0
+        assert cu.cuCtxSetCurrent(context) == 0
+        return cu.cuMemAlloc_v2(ctypes.byref(at), ctypes.c_size_t(mib << 20))
+    def die(self):
+        os._exit(1)
+
+ray.init(num_cpus=2, include_dashboard=False)
+first, second = Trainer.remote(), Trainer.remote()
+assert ray.get([first.take.remote(8), second.take.remote(16)]) == [0, 0]
+try:
+    ray.get(first.die.remote())
+except Exception:
+    pass
+for _ in range(60):
+    try:
+        assert ray.get(first.take.remote(24)) == 0
+        break
+    except ray.exceptions.RayActorError:
+        time.sleep(1)
+ray.shutdown()
+"""
+
+
+class Ray(ProcessTest):
+    def test_actors(self) -> None:
+        """Two workers, one of which is started again: each has its trace, in one run."""
+        python = Path(need(self, "ray")).parent / "python"
+        (self.folder / "job.py").write_text(RAY_JOB)
+        settings = {
+            "LD_PRELOAD": SHIM,
+            "LD_LIBRARY_PATH": SIMGPU,
+            "MEMSHIM_OUTPUT": self.output,
+            "MEMSHIM_RUN_ID": "train-1",
+        }
+        words = [f"{name}={value}" for name, value in settings.items()]
+        run([str(python), str(self.folder / "job.py"), *words]).check()
+        run([CLI, "report", self.output]).check()
+        peaks = [
+            report_of(folder)["devices"][0]["peak_live_bytes"]
+            for folder in self.output.glob("train-1/*")
+            if folder.is_dir()
+        ]
+        self.assertEqual(sorted(peaks), [8 * MIB, 16 * MIB, 24 * MIB])
 
 
 class Containers(ProcessTest):
