@@ -88,7 +88,9 @@ struct ms_growth {
     double whole_bytes_per_hour;
     size_t count;
     struct ms_growing_site sites[MS_GROWING_SITES]; /* the steepest first */
-    uint64_t cap_at_step; /* with all of them together; 0: nothing grows, or not in 2^53 steps */
+    bool past_cap;        /* more is live than the cap has room for: some of it on the host */
+    uint64_t cap_at_step; /* with all of them together; 0: nothing grows, not in 2^53 steps, or it
+                             is past */
     size_t leak_count;
     struct ms_leak leaks[MS_LEAKS]; /* the same by the line that keeps, what grew most first */
 };

@@ -77,15 +77,29 @@ void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth)
 
 /* ---- growth ---- */
 
-/* What a framework has cached beside its tensors it gives back before the cap is met. */
-static uint64_t most_needed(const struct ms_aggregate *sums)
+/* At the peak of live bytes, wherever they lay. */
+static uint64_t needed_at_peak(const struct ms_aggregate *sums)
 {
     const struct ms_counters *at_peak = ms_aggregate_at_peak(sums);
     const uint64_t charged = ms_counters_charged(at_peak), reserved = ms_counters_reserved(at_peak);
-    const uint64_t needed =
-        ms_aggregate_peak_live(sums).live_bytes + (charged > reserved ? charged - reserved : 0);
+
+    return ms_aggregate_peak_live(sums).live_bytes + (charged > reserved ? charged - reserved : 0);
+}
+
+/* What a framework has cached beside its tensors it gives back before the cap is met. */
+static uint64_t most_needed(const struct ms_aggregate *sums)
+{
+    const uint64_t needed = needed_at_peak(sums);
 
     return needed < sums->peak_charged.charged_bytes ? needed : sums->peak_charged.charged_bytes;
+}
+
+/* More was live than the cap has room for: the rest lay in host memory. */
+static bool is_past_cap(const struct ms_sampler *sampler)
+{
+    const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;
+
+    return sums->now.cap_bytes > 0 && needed_at_peak(sums) > sums->now.cap_bytes;
 }
 
 static uint64_t cap_at(const struct ms_sampler *sampler, double bytes_per_step)
@@ -94,7 +108,8 @@ static uint64_t cap_at(const struct ms_sampler *sampler, double bytes_per_step)
     const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;
     const uint64_t cap = sums->now.cap_bytes, charged = most_needed(sums);
 
-    if (clock->by_time || clock->count == 0 || cap == 0 || bytes_per_step <= 0) {
+    if (clock->by_time || clock->count == 0 || cap == 0 || bytes_per_step <= 0 ||
+        is_past_cap(sampler)) {
         return 0;
     }
 
@@ -257,6 +272,7 @@ void ms_survey_judge_growth(struct ms_sampler *sampler)
     for (size_t i = 0; i < count; i++) {
         together += rows[i].round == MS_ROUND_STEP ? rows[i].bytes_per_round : 0;
     }
+    growth->past_cap = is_past_cap(sampler);
     growth->cap_at_step = cap_at(sampler, together);
     take_leaks(sampler, rows, count);
     growth->count = count < MS_GROWING_SITES ? count : MS_GROWING_SITES;

@@ -157,7 +157,8 @@ static void add_overhead(const struct ms_model *model, int device, struct ms_buf
     ms_buffer_add(out, "\n");
 }
 
-static void add_torch(const struct ms_model *model, int device, struct ms_buffer *out)
+/* died: what came then was not served, and PyTorch alone would have needed it, too. */
+static void add_torch(const struct ms_model *model, int device, bool died, struct ms_buffer *out)
 {
     const uint64_t bytes = ms_what_if_torch_bytes(model, device);
 
@@ -167,10 +168,9 @@ static void add_torch(const struct ms_model *model, int device, struct ms_buffer
     }
 
     if (bytes > 0) {
-        ms_buffer_format(out,
-                         "  torch  PyTorch held at most %s in its segments: alone it would "
-                         "have needed that at most\n",
-                         MS_BYTES(bytes));
+        ms_buffer_format(out, "  torch  PyTorch held at most %s in its segments%s\n",
+                         MS_BYTES(bytes),
+                         died ? " until then" : ": alone it would have needed that at most");
     }
 }
 
@@ -379,7 +379,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     }
     add_else(model, &judgement, out);
     ms_what_if_text(out, model);
-    add_torch(model, device, out);
+    add_torch(model, device, true, out);
 }
 
 /* ---- it ran ---- */
@@ -450,6 +450,6 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
     ms_text_add_host(out, model, device, ms_aggregate_at_peak(sums));
     add_loading(model, device, out);
     add_headroom(model, device, out);
-    add_torch(model, device, out);
+    add_torch(model, device, false, out);
     ms_text_add_growth(out, model, device);
 }

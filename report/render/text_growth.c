@@ -75,8 +75,8 @@ void ms_text_add_leak(struct ms_buffer *out, const struct ms_model *model,
     add_way(model, leak->all.site, &leak->culprit, out);
 }
 
-static void add_alarm(const struct ms_model *model, const struct ms_leak *leak,
-                      struct ms_buffer *out)
+static void add_alarm(const struct ms_model *model, const struct ms_growth *growth,
+                      const struct ms_leak *leak, struct ms_buffer *out)
 {
     ms_buffer_add(out, "  GROWS  ");
     ms_leak_add_line(model, leak, out);
@@ -90,6 +90,8 @@ static void add_alarm(const struct ms_model *model, const struct ms_leak *leak,
         if (leak->all.cap_at_step > 0) {
             ms_buffer_format(out, "; it hits the cap at step %s (~)",
                              MS_COUNT(leak->all.cap_at_step));
+        } else if (growth->past_cap) {
+            ms_buffer_add(out, "; more is live than the cap allows, the rest lies in host memory");
         }
         ms_buffer_add(out, "\n");
     }
@@ -107,7 +109,7 @@ void ms_text_add_growth(struct ms_buffer *out, const struct ms_model *model, int
     }
     for (size_t i = 0; i < growth->leak_count; i++) {
         if (!growth->leaks[i].negligible) {
-            add_alarm(model, &growth->leaks[i], out);
+            add_alarm(model, growth, &growth->leaks[i], out);
             told++;
         }
     }

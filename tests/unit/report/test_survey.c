@@ -128,6 +128,20 @@ Test(survey, a_leak_is_found_and_a_warm_up_is_not)
     cr_expect_eq(growth->cap_at_step, STEPS + GIB / 1000);
 }
 
+/* What lies in host memory is live as well: the cap is not still to be met. */
+Test(survey, a_cap_that_was_met_is_not_foretold)
+{
+    train(7);
+    block(SITE_WARM, 2 * GIB);
+
+    const struct ms_growth *growth = &survey(MS_SURVEY_SUMS)->growth;
+
+    cr_assert(growth->known);
+    cr_expect(growth->past_cap);
+    cr_expect_eq(growth->sites[0].cap_at_step, 0);
+    cr_expect_eq(growth->cap_at_step, 0);
+}
+
 Test(survey, nothing_grows)
 {
     train(STEPS + 1);
