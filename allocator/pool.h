@@ -76,7 +76,7 @@ struct ms_pool_stats {
     uint64_t host_reserve_bytes;   /* host chunks set aside for them, mapped nowhere */
     uint64_t host_backed_bytes;    /* host chunks that stand behind arenas now */
     uint64_t peak_host_backed_bytes;
-    uint64_t holes_taken, holes_backed; /* chunks taken out of holes, and put (back) under births */
+    uint64_t holes_taken, holes_backed; /* chunks taken out of holes, and put (back) there */
     uint64_t views, views_made;         /* chunks that are mapped twice: now, and ever */
     bool frozen;                        /* nothing is taken any more, for good */
     struct ms_spill_stats spill;
@@ -124,11 +124,11 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait);
 
 /* Why no live memory can move to the host. */
 enum ms_unmoved {
-    MS_UNMOVED_NOTHING, /* some can, or all that may is there */
-    MS_UNMOVED_NO_ROAD, /* the device cannot, or not any more */
-    MS_UNMOVED_CAPTURE, /* a stream captures */
-    MS_UNMOVED_NO_HOST, /* the host had no memory for it */
-    MS_UNMOVED_BUSY     /* the device did not stand still for the last request */
+    MS_UNMOVED_NOTHING,   /* some can, or all that may is there */
+    MS_UNMOVED_NO_ACCESS, /* the device cannot, or not any more */
+    MS_UNMOVED_CAPTURE,   /* a stream captures */
+    MS_UNMOVED_NO_HOST,   /* the host had no memory for it */
+    MS_UNMOVED_BUSY       /* the device did not stand still for the last request */
 };
 
 /* How much of the live memory on the device could move to the host, whatever the limits say: for a
@@ -171,7 +171,7 @@ ms_status_t ms_pool_refresh_access(ms_pool_t *pool);
 
 void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out);
 
-/* Those of the statistics, without the walk over all orders: cheap enough for every birth. */
+/* Those of the statistics, without the walk over all orders: cheap enough for every allocation. */
 void ms_pool_spill_stats(ms_pool_t *pool, struct ms_spill_stats *out);
 uint64_t ms_pool_peak_host_backed_bytes(ms_pool_t *pool);
 

@@ -41,7 +41,7 @@ extern "C" {
  * device: CUDA ordinal in this process. bytes > 0. */
 MEMSHIM_API void memshim_range_born(int device, const void *ptr, size_t bytes);
 
-/* The range that was born at ptr is given back; bytes as at its birth. */
+/* The range that was born at ptr is given back; bytes as at its allocation. */
 MEMSHIM_API void memshim_range_died(int device, const void *ptr, size_t bytes);
 
 /* Between push and pop, what this thread allocates counts as `name`'s, and the timeline shows the

@@ -122,7 +122,7 @@ static inline struct ms_segment *segment_of(struct ms_arenas *arenas, ms_addr_t 
         return NULL;
     }
     if (!ms_granules_need(arenas->pool, segment)) {
-        /* What is born there now, its granules will not know of. */
+        /* What is allocated there now, its granules will not know of. */
         arenas->pool->frozen = true;
         return NULL;
     }
@@ -211,7 +211,7 @@ static inline void leave(struct ms_pool *pool, struct ms_segment *segment, ms_ad
     }
 }
 
-/* ---- births */
+/* ---- allocations */
 
 static void freeze(struct ms_arenas *arenas, struct ms_arena *arena)
 {
@@ -242,7 +242,8 @@ static struct ms_range *mark_block(struct ms_pool *pool, ms_addr_t addr) MS_REQU
     return range;
 }
 
-/* The arena that addr lies in, made at the first birth in its block. Null where there is none. */
+/* The arena that addr lies in, made at the first allocation in its block. Null where there is none.
+ */
 static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct ms_segment *segment,
                                         ms_addr_t addr, uint64_t *block_id)
     MS_REQUIRES(ms_state_role)
@@ -301,9 +302,9 @@ static inline bool add(struct ms_arenas *arenas, struct ms_segment *segment, ms_
 }
 
 /* What the lock's holder has seen to; *unbacked: what is left to do without it. */
-static ms_status_t born(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes, uint32_t site,
-                        uint64_t total_bytes, bool capturing, bool *unbacked)
-    MS_REQUIRES(ms_state_role)
+static ms_status_t note_allocation(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes,
+                                   uint32_t site, uint64_t total_bytes, bool capturing,
+                                   bool *unbacked) MS_REQUIRES(ms_state_role)
 {
     struct ms_segment *segment = segment_of(arenas, addr);
     if (!fits(segment, addr, bytes) || ms_tensors_overlap(&arenas->tensors, segment, addr, bytes)) {
@@ -375,7 +376,8 @@ __attribute__((hot)) ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_add
     bool capturing = pool != NULL && pool->ops->capturing(pool->ops->ctx);
     bool unbacked = false;
     arenas_acquire(arenas);
-    ms_status_t status = born(arenas, addr, bytes, site, total_bytes, capturing, &unbacked);
+    ms_status_t status =
+        note_allocation(arenas, addr, bytes, site, total_bytes, capturing, &unbacked);
     arenas_release(arenas);
     if (status != MS_OK) {
         distrust(arenas);
@@ -387,7 +389,7 @@ __attribute__((hot)) ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_add
     return status;
 }
 
-/* ---- deaths */
+/* ---- frees */
 
 static inline __attribute__((hot)) bool bury(struct ms_arenas *arenas, struct ms_segment *segment,
                                              ms_addr_t addr)
@@ -409,7 +411,7 @@ static inline __attribute__((hot)) bool bury(struct ms_arenas *arenas, struct ms
 __attribute__((hot)) ms_status_t ms_arenas_freed(ms_arenas_t *arenas, ms_addr_t addr,
                                                  uint64_t bytes, uint64_t total_bytes)
 {
-    (void)bytes; /* the birth's size is the one that was counted */
+    (void)bytes; /* the size at its allocation is the one that was counted */
     ms_status_t status = MS_ERR_INVALID;
     arenas_acquire(arenas);
     if (bury(arenas, segment_of(arenas, addr), addr)) {

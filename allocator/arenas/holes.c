@@ -4,31 +4,32 @@
  * A framework's allocator keeps segments (blocks of ours, or proxies in a reservation of its own)
  * and carves tensors out of them. What no tensor touches it holds for later: memory that nobody
  * uses and nobody else can have. So when memory is short, the chunks of such holes are taken, and
- * put back when a tensor is born there again, before the framework hands its address out. The
+ * put back when a tensor is allocated there again, before the framework hands its address out. The
  * program keeps its allocator, its addresses and every feature; what it needs of the device comes
  * down to the granules that its live tensors touch.
  *
  *   what may be taken   a chunk all of whose granules are quiet (granules.h), with all work
- *                       done that was queued before their last deaths (epochs.c), in an arena that
- *                       no stream captured in, and whose identity nobody else knows
+ *                       done that was queued before the last frees there (epochs.c), in an arena
+ *                       that no stream captured in, and whose identity nobody else knows
  *   which one           the one that is needed last, by the configured choice (choice.h); one right
  *                       behind a live tensor's end only when there is no other
  *   what it costs       an obligation (obligations.c): whatever is not backed can be backed again,
  *                       if need be by host memory
- *   a birth             finds its granules backed, or backs them itself before it returns, with
- *                       chunks from (in this order) idle memory of the pool, the room promised in
+ *   an allocation       finds its granules backed, or backs them itself before it returns, with
+ *                       chunks from (in this order) idle memory of the pool, the room kept in
  *                       the budget, other holes, holes whose work will be done in time, the host
  *   two at once         a chunk's slots are emptied under the state lock before the device unmaps
- *                       it: a birth that comes meanwhile sees an unbacked granule, and waits for
- *                       the growth lock
+ *                       it: an allocation that comes meanwhile sees an unbacked granule, and waits
+ *                       for the growth lock
  *
  * Nothing is taken ahead of need. Neighbours go in one call, 4 to 12 chunks at once, so that at a
  * cap of 1.02 x the peak of live bytes a step of the recorded jobs makes 6 calls to unmap at most:
  * 0.15 ms by the dry device's costs, which is all that taking ahead could hide, and what it takes
  * in vain has to be mapped again.
  *
- * While anything captures, no fence is taken or asked and nothing is taken for a block; a birth
- * takes what is known idle already. Host chunks come back from under dead granules first. */
+ * While anything captures, no fence is taken or asked and nothing is taken for a block; an
+ * allocation takes what is known idle already. Host chunks come back from under dead granules
+ * first. */
 #include <string.h>
 
 #include "allocator/arenas/holes.h"
@@ -85,7 +86,7 @@ static void describe(const struct ms_pool *pool, const struct ms_segment *segmen
                                  .arena_bytes = granule->arena->bytes,
                                  .reach_bytes = granule->arena->reach_bytes,
                                  .now = pool->epochs.clock};
-    /* Of several granules: the last death, and the shortest time until one was needed again. */
+    /* Of several granules: the last free, and the shortest time until one was needed again. */
     for (uint64_t k = 0; k < chunk_slots(pool, chunk); k++, granule++) {
         out->free_since = granule->since > out->free_since ? granule->since : out->free_since;
         if (granule->last_gap != 0 && (out->last_gap == 0 || granule->last_gap < out->last_gap)) {
@@ -428,9 +429,9 @@ void ms_holes_recover(struct ms_pool *pool)
     }
 }
 
-/* ---- for births */
+/* ---- for tensors */
 
-/* What a birth could get now: idle chunks of the pool, and of holes. */
+/* What an allocation could get now: idle chunks of the pool, and of holes. */
 static uint64_t at_hand(struct ms_pool *pool, uint64_t bytes, bool *pending)
     MS_REQUIRES(ms_growth_role)
 {
@@ -473,7 +474,7 @@ static void await_chunks(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_gr
     }
 }
 
-/* Makes spares for `bytes` under a birth, less what the budget will give. */
+/* Makes spares for `bytes` under an allocation, less what the budget will give. */
 static void gather(struct ms_pool *pool, uint64_t bytes, uint64_t budget_bytes)
     MS_REQUIRES(ms_growth_role)
 {
@@ -512,7 +513,8 @@ static void note_refused(struct ms_pool *pool, struct ms_segment *segment, uint6
     ms_state_release(pool);
 }
 
-/* On the host, with nothing to keep: what is being born there is all that lies on it. State lock.
+/* On the host, with nothing to keep: the tensor being allocated there is all that lies on it. State
+ * lock.
  */
 static bool gives_way(const struct ms_pool *pool, const struct ms_granule *granule)
 {
@@ -525,7 +527,7 @@ bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segmen
                            uint64_t to)
 {
     bool wanted = false;
-    /* What died there is known idle by now, or will be at the next birth. */
+    /* What was freed there is known idle by now, or will be at the next allocation. */
     ms_epochs_fence(pool);
     ms_epochs_poll(pool);
     ms_state_acquire(pool);
@@ -558,7 +560,7 @@ static void give_way(struct ms_pool *pool, struct ms_segment *segment, uint64_t 
     (void)unmap_detached(pool, list, &bytes, &chunks);
 }
 
-/* What is born is hot: something colder goes to the host in its stead. */
+/* What is allocated is hot: something colder goes to the host in its stead. */
 static ms_status_t spill_and_fill(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                                   uint64_t to, const struct ms_fill *fill)
     MS_REQUIRES(ms_growth_role)
@@ -573,7 +575,7 @@ ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint
                           uint64_t to)
 {
     ms_status_t status = MS_OK;
-    struct ms_fill fill = {.birth = true};
+    struct ms_fill fill = {.for_tensor = true};
     pool->moving.refused = false;
     (void)ms_backing_release_spares(pool);
     ms_device_room_sample(pool);
@@ -581,7 +583,7 @@ ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint
     if (pool->live->possible(pool)) {
         give_way(pool, segment, from, to);
     }
-    /* Memory is short: what has died by now will be known idle when it is wanted next. */
+    /* Memory is short: what has been freed by now will be known idle when it is wanted next. */
     ms_epochs_fence(pool);
     /* First trusting the budget, then without it: the device may have less than the cap. */
     for (int without_budget = 0; without_budget < 2; without_budget++) {

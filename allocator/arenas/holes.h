@@ -30,12 +30,13 @@ uint64_t ms_holes_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_grow
 ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *taken_bytes)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* Of the slots [from, to), in which a tensor is born: whether ms_holes_back has anything to do. */
+/* Of the slots [from, to), in which a tensor is allocated: whether ms_holes_back has anything to
+ * do. */
 bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segment, uint64_t from,
                            uint64_t to) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
 /* Backs all unbacked granules in the slots [from, to), by whatever means; may wait. Host chunks
- * that hold nothing but what is being born give way to those of the device. */
+ * that hold nothing but the tensor being allocated give way to those of the device. */
 ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                           uint64_t to) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 /* Likewise all there are; nothing is taken any more, for good. */

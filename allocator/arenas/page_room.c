@@ -27,7 +27,7 @@ static uint64_t lacking(struct ms_pool *pool, uint64_t bytes, bool *pending)
 {
     ms_state_acquire(pool);
     uint64_t wanted = bytes + pool->count.fresh_unbacked_bytes;
-    /* What had to be born on the host is short of room on the device as well. */
+    /* What had to be allocated on the host is short of room on the device as well. */
     wanted += pool->config.spill_limit_bytes == 0 ? pool->count.host_backed_bytes : 0;
     *pending = pool->count.pending_bytes > 0;
     ms_state_release(pool);

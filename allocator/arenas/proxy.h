@@ -3,8 +3,8 @@
  *
  * A proxy stands for one chunk that the framework asked the driver to create. Behind it stands one
  * chunk of the same size while memory is ample; several of a granule each, or none, when it is
- * short. The framework maps it at addresses that it reserved itself, and reports births there
- * before it hands anything out; so an unbacked part is backed when a tensor is born on it
+ * short. The framework maps it at addresses that it reserved itself, and reports tensors there
+ * before it hands anything out; so an unbacked part is backed when a tensor is allocated on it
  * (arena.h), and its idle parts can be taken back. Everything that lies in one reservation of the
  * framework's is one arena.
  *
@@ -48,7 +48,7 @@ ms_status_t ms_proxy_map(ms_pool_t *pool, ms_proxy_t *proxy, ms_addr_t addr, ms_
 ms_status_t ms_proxy_access(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
 /* The framework unmaps whole neighbouring proxies, having seen all work on them complete. Tensors
- * in them that were not reported dead are the caller's to bury (ms_arenas_block_gone).
+ * in them that were not reported free are the caller's to bury (ms_arenas_block_gone).
  * MS_ERR_NOT_OURS: no proxy begins at addr; MS_ERR_INVALID: the range ends inside one. On failure
  * of the device all stays mapped. */
 ms_status_t ms_proxy_unmap(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);

@@ -7,7 +7,7 @@
 
 enum {
     FIRST_SLOTS = 1024,
-    MOVE_AT_A_TIME = 8 /* slots of the old table, with each birth */
+    MOVE_AT_A_TIME = 8 /* slots of the old table, with each allocation */
 };
 
 /* ---- hashed */
@@ -348,7 +348,7 @@ __attribute__((hot)) bool ms_tensors_take(struct ms_tensors *tensors, struct ms_
         span(segment, addr, out->bytes, false);
         return true;
     }
-    /* Also one that was born before its segment was known. */
+    /* Also one that was allocated before its segment was known. */
     return tensors->tree != NULL && tree_take(tensors, addr, out);
 }
 

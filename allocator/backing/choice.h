@@ -38,15 +38,15 @@
 
 #include "allocator/device/device_ops.h"
 
-/* What is known of an idle chunk in a hole of an arena. Times are counts of births and deaths on
- * this device, so that a replay decides as the run did. */
+/* What is known of an idle chunk in a hole of an arena. Times are counts of allocations and frees
+ * on this device, so that a replay decides as the run did. */
 struct ms_candidate {
     ms_addr_t addr;
     uint64_t bytes;
     ms_addr_t arena;      /* where its arena begins */
     uint64_t arena_bytes; /* and how long it is */
     uint64_t reach_bytes; /* of a reservation, as far as was ever mapped; 0: it is a block */
-    uint64_t free_since;  /* when its last tensor died; 0: none ever touched it */
+    uint64_t free_since;  /* when its last tensor was freed; 0: none ever touched it */
     uint64_t last_gap;    /* how long it lay free the last time before it was touched again; 0:
                              never yet */
     uint64_t now;

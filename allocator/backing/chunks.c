@@ -118,7 +118,7 @@ bool ms_backing_ample(const struct ms_pool *pool, uint64_t bytes)
     return charged <= limit && bytes <= limit - charged;
 }
 
-ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool birth,
+ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool for_tensor,
                                   const void *properties, struct ms_chunk **out)
 {
     struct ms_chunk *chunk = ms_slab_take(&pool->chunk_slab);
@@ -126,7 +126,7 @@ ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool bir
         return MS_ERR_NO_MEMORY;
     }
     *chunk = (struct ms_chunk){.bytes = bytes};
-    if (!ms_obligations_charge(pool, bytes, birth)) {
+    if (!ms_obligations_charge(pool, bytes, for_tensor)) {
         ms_slab_give(&pool->chunk_slab, chunk);
         return MS_ERR_NO_MEMORY;
     }
@@ -281,8 +281,8 @@ static ms_status_t device_chunk_get(struct ms_pool *pool, uint64_t bytes,
     }
     uint64_t granules = granules_at_once(pool, bytes, fill->large);
     for (;;) {
-        ms_status_t status =
-            ms_backing_chunk_make(pool, granules * pool->granule_bytes, fill->birth, NULL, out);
+        ms_status_t status = ms_backing_chunk_make(pool, granules * pool->granule_bytes,
+                                                   fill->for_tensor, NULL, out);
         if (status != MS_ERR_NO_MEMORY) {
             return status;
         }

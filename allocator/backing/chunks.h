@@ -16,16 +16,16 @@
 
 /* How a fill gets its chunks: spares first, then new ones. */
 struct ms_fill {
-    bool large; /* few and large ones, as long as memory is ample */
-    bool birth; /* the room promised to holes may be used */
-    bool host;  /* where the device has none, from the reserve of host chunks */
+    bool large;      /* few and large ones, as long as memory is ample */
+    bool for_tensor; /* for a tensor: the room kept for holes may be used */
+    bool host;       /* where the device has none, from the reserve of host chunks */
 };
 
 /* Whether a chunk of so many bytes may be made at once: it cannot be split later. */
 bool ms_backing_ample(const struct ms_pool *pool, uint64_t bytes);
 
 /* A new chunk on the device, charged: a spare that is in no list. properties: see device_ops.h. */
-ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool birth,
+ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool for_tensor,
                                   const void *properties, struct ms_chunk **out)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 /* A new one on the host, in the reserve. */

@@ -38,7 +38,8 @@ void ms_epochs_fence(struct ms_pool *pool)
     if (epochs->fences == MS_EPOCHS_UNDER_WAY) {
         ms_epochs_poll(pool);
     }
-    /* The last epoch there is never ends: what died in it is not taken, which only costs memory. */
+    /* The last epoch there is never ends: what was freed in it is not taken, which only costs
+     * memory. */
     if (epochs->fences == MS_EPOCHS_UNDER_WAY || epochs->current == MS_EPOCH_LAST ||
         capturing(pool)) {
         return;
@@ -48,7 +49,7 @@ void ms_epochs_fence(struct ms_pool *pool)
     bool news = epochs->clock != epochs->fenced_clock ||
                 (epochs->fences == 0 && epochs->done + 1 < epochs->current);
     uint64_t clock = epochs->clock;
-    /* The epoch ends before the fence is taken: what dies in between counts as later. */
+    /* The epoch ends before the fence is taken: what is freed in between counts as later. */
     struct ms_epoch_fence made = {.epoch = epochs->current};
     epochs->current += news ? 1 : 0;
     ms_state_release(pool);
@@ -77,7 +78,7 @@ bool ms_epochs_wait(struct ms_pool *pool, struct ms_wait *wait)
 {
     struct ms_epochs *epochs = &pool->epochs;
     if (epochs->fences == 0) {
-        /* There was no room for a fence of the last deaths until the others were done. */
+        /* There was no room for a fence of the last frees until the others were done. */
         ms_epochs_fence(pool);
     }
     uint64_t limit_ns = ms_wait_left_ns(wait);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Epochs: when the work of what died in holes is done. Growth lock held, state lock not. */
+/* Epochs: when the work on what was freed in holes is done. Growth lock held, state lock not. */
 #ifndef MEMSHIM_ALLOCATOR_BACKING_EPOCHS_H
 #define MEMSHIM_ALLOCATOR_BACKING_EPOCHS_H
 
@@ -25,7 +25,7 @@ struct ms_epoch_fence {
 
 struct ms_epochs {
     uint64_t clock;   /* state lock: tensors allocated and freed so far */
-    uint64_t current; /* state lock: of what dies now; up to MS_EPOCH_LAST */
+    uint64_t current; /* state lock: of what is freed now; up to MS_EPOCH_LAST */
     uint64_t done;    /* both locks to change: work of this one and of earlier ones is done */
 
     /* Growth lock. */
@@ -34,7 +34,7 @@ struct ms_epochs {
     uint64_t fenced_clock; /* the clock at the last fence */
 };
 
-/* A fence of the device for all that has died up to now, unless one has it already. */
+/* A fence of the device for all that was freed up to now, unless one has it already. */
 void ms_epochs_fence(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 /* Asks the fences, oldest first. Nothing is asked while anything captures. */
 void ms_epochs_poll(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);

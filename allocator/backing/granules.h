@@ -25,22 +25,22 @@ struct ms_arena {
  * it is an arena's, backed, not fresh, and touched by no live tensor: only such may be taken. */
 struct ms_granule {
     struct ms_arena *arena; /* whose it wholly is; null: nobody's, or shared with other ranges */
-    uint64_t since;       /* by the clock. With live tensors: its last use, a birth or one that was
-                             told; without: when its last tensor died, 0: none ever touched it */
-    uint64_t epoch : 48;  /* when its last tensor died, or it became an arena's: work of earlier
-                             epochs is known to be done up to ms_epochs.done */
-    uint16_t ends_before; /* live ones that end at most MS_OVERREAD_BYTES before it */
-    uint32_t tensors;     /* live ones that touch it */
+    uint64_t since; /* by the clock. With live tensors: its last use, an allocation or one that was
+                       told; without: when its last tensor was freed, 0: none ever touched it */
+    uint64_t epoch : 48; /* when its last tensor was freed, or it became an arena's: work of earlier
+                            epochs is known to be done up to ms_epochs.done */
+    uint16_t ends_before;   /* live ones that end at most MS_OVERREAD_BYTES before it */
+    uint32_t tensors;       /* live ones that touch it */
     uint32_t last_gap : 24; /* as in struct ms_candidate; as large as fits */
-    bool asks : 1;          /* unbacked or on_host: a birth on it looks for backing */
+    bool asks : 1;          /* unbacked or on_host: a tensor on it needs backing */
     bool unbacked : 1;      /* an arena's, and nothing accessible behind it */
     bool pinned : 1;        /* its identity has left the process */
-    bool refused : 1;       /* a birth on it could not be backed: the program was told nothing */
-    bool on_host : 1;       /* backed by the host; known where live memory is spilled */
-    bool spanned : 1;       /* a hashed tensor reaches it that begins before it */
-    bool fresh : 1;         /* of a page that a framework's request under way has made */
-    bool states : 1;        /* all that touch it were optimizer state when it was looked for */
-    uint64_t summary[4];    /* of the marks in it: see tensors.c */
+    bool refused : 1;    /* an allocation on it could not be backed: the program was told nothing */
+    bool on_host : 1;    /* backed by the host; known where live memory is spilled */
+    bool spanned : 1;    /* a hashed tensor reaches it that begins before it */
+    bool fresh : 1;      /* of a page that a framework's request under way has made */
+    bool states : 1;     /* all that touch it were optimizer state when it was looked for */
+    uint64_t summary[4]; /* of the marks in it: see tensors.c */
 };
 _Static_assert(sizeof(struct ms_granule) == 64, "one line of the cache, for each granule");
 

@@ -41,19 +41,19 @@ static uint64_t covered(const struct ms_pool *pool)
     return pool->obligations.promised_bytes + reserve_bytes(pool);
 }
 
-bool ms_obligations_charge(struct ms_pool *pool, uint64_t bytes, bool birth)
+bool ms_obligations_charge(struct ms_pool *pool, uint64_t bytes, bool for_tensor)
 {
     struct ms_budget *budget = pool->config.budget;
     uint64_t kept = pool->obligations.promised_bytes;
-    uint64_t from_promise = !birth ? 0 : kept < bytes ? kept : bytes;
-    if (from_promise > 0 && !ms_budget_charge_promised(budget, MS_OWNER_POOL, from_promise)) {
+    uint64_t from_kept = !for_tensor ? 0 : kept < bytes ? kept : bytes;
+    if (from_kept > 0 && !ms_budget_charge_promised(budget, MS_OWNER_POOL, from_kept)) {
         return false;
     }
-    if (bytes > from_promise && !ms_budget_charge(budget, MS_OWNER_POOL, bytes - from_promise)) {
-        ms_budget_promise_charged(budget, MS_OWNER_POOL, from_promise);
+    if (bytes > from_kept && !ms_budget_charge(budget, MS_OWNER_POOL, bytes - from_kept)) {
+        ms_budget_promise_charged(budget, MS_OWNER_POOL, from_kept);
         return false;
     }
-    pool->obligations.promised_bytes -= from_promise;
+    pool->obligations.promised_bytes -= from_kept;
     return true;
 }
 

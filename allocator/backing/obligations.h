@@ -20,8 +20,8 @@ struct ms_obligations {
     bool no_host;                    /* the device cannot reach host chunks */
 };
 
-/* Room for a chunk of `bytes` in the budget: of a birth, from what is promised first. */
-bool ms_obligations_charge(struct ms_pool *pool, uint64_t bytes, bool birth)
+/* Room for a chunk of `bytes` in the budget: for a tensor, from what is kept for holes first. */
+bool ms_obligations_charge(struct ms_pool *pool, uint64_t bytes, bool for_tensor)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 /* The chunk is gone; its room goes to holes that are owed more than is promised, else to all. */
 void ms_obligations_discharge(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)

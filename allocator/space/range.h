@@ -43,7 +43,7 @@ struct ms_range {
             uint64_t asked_bytes;
             ms_stream_t stream;
             struct ms_holder *holder; /* null: nobody in particular */
-            struct ms_arena *holes; /* what is known of its holes; null: no tensor was born in it */
+            struct ms_arena *holes;   /* what is known of its holes; null: it had no tensor yet */
             uint64_t used; /* the next id at its last told use; below its id: none. Beyond the
                               reach of the other states, which would leave anything here */
         } live;

@@ -92,13 +92,13 @@ void ms_ahead_begin(struct ms_pool *pool)
         return;
     }
     ms_state_acquire(pool);
-    if (ahead->forecast.births == NULL && ms_forecast_init(&ahead->forecast)) {
+    if (ahead->forecast.allocations == NULL && ms_forecast_init(&ahead->forecast)) {
         ahead->live_bytes = pool->count.live_bytes - pool->count.arena_bytes;
         if (pool->arenas != NULL) {
             ahead->live_bytes += ms_arenas_live_bytes(pool->arenas);
         }
     }
-    if (ahead->forecast.births != NULL && pool->config.sink.emit != hear_and_pass_on) {
+    if (ahead->forecast.allocations != NULL && pool->config.sink.emit != hear_and_pass_on) {
         ahead->sink = pool->config.sink;
         pool->config.sink = (struct ms_event_sink){.emit = hear_and_pass_on, .ctx = pool};
     }
@@ -118,13 +118,13 @@ void ms_ahead_end(struct ms_pool *pool)
 
 bool ms_ahead_knows(const struct ms_pool *pool)
 {
-    return pool->ahead.forecast.births != NULL && ms_forecast_knows(&pool->ahead.forecast);
+    return pool->ahead.forecast.allocations != NULL && ms_forecast_knows(&pool->ahead.forecast);
 }
 
 bool ms_ahead_step(struct ms_pool *pool)
 {
     ms_state_acquire(pool);
-    if (pool->ahead.forecast.births != NULL) {
+    if (pool->ahead.forecast.allocations != NULL) {
         ms_forecast_step(&pool->ahead.forecast);
         pool->ahead.predict_tick = 0;
     }
@@ -155,7 +155,7 @@ static void slots_of(const struct ms_pool *pool, const struct ms_segment *segmen
 
 void ms_ahead_use(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr, uint64_t bytes)
 {
-    if (pool->ahead.forecast.births == NULL || bytes == 0 || heat_of(segment) == NULL) {
+    if (pool->ahead.forecast.allocations == NULL || bytes == 0 || heat_of(segment) == NULL) {
         return;
     }
     uint64_t from = 0;
@@ -166,17 +166,17 @@ void ms_ahead_use(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t ad
     }
 }
 
-/* What is known of one live birth, for the slots that it touches. */
-static void predict_birth(struct ms_pool *pool, const struct ms_foretold *birth)
+/* What is known of one live allocation, for the slots that it touches. */
+static void predict_allocation(struct ms_pool *pool, const struct ms_foretold *allocation)
 {
-    uint64_t next_use = ms_forecast_next_use(&pool->ahead.forecast, birth);
-    struct ms_segment *segment = ms_segment_of(pool, birth->addr);
+    uint64_t next_use = ms_forecast_next_use(&pool->ahead.forecast, allocation);
+    struct ms_segment *segment = ms_segment_of(pool, allocation->addr);
     if (next_use == MS_NEVER || segment == NULL || heat_of(segment) == NULL) {
         return;
     }
     uint64_t from = 0;
     uint64_t to = 0;
-    slots_of(pool, segment, birth->addr, birth->bytes, &from, &to);
+    slots_of(pool, segment, allocation->addr, allocation->bytes, &from, &to);
     for (uint64_t slot = from; slot < to; slot++) {
         struct ms_heat *heat = &segment->heat[slot];
         bool first = heat->prediction != pool->ahead.prediction;
@@ -191,9 +191,10 @@ void ms_ahead_predict(struct ms_pool *pool)
     const struct ms_forecast *forecast = &pool->ahead.forecast;
     pool->ahead.prediction++; /* what an earlier one found does not count */
     for (uint64_t number = ms_forecast_oldest(forecast); number <= forecast->last; number++) {
-        const struct ms_foretold *birth = &forecast->births[number % MS_FORECAST_BIRTHS];
-        if (birth->died == 0) {
-            predict_birth(pool, birth);
+        const struct ms_foretold *allocation =
+            &forecast->allocations[number % MS_FORECAST_ALLOCATIONS];
+        if (allocation->freed == 0) {
+            predict_allocation(pool, allocation);
         }
     }
 }

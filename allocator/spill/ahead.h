@@ -18,7 +18,7 @@
 
 /* Spilling and promoting ahead of use: see ahead.c. State lock. */
 struct ms_ahead {
-    struct ms_forecast forecast; /* births null: memory has not been short yet */
+    struct ms_forecast forecast; /* allocations null: memory has not been short yet */
     struct ms_event_sink sink;   /* whom the pool's events are passed on to, once we listen */
     uint64_t live_bytes;         /* of blocks that are no arenas, and tensors */
     uint64_t predict_tick;       /* when what is on the host is looked at again */

@@ -2,7 +2,7 @@
 /* Which live memory to move to the host when nothing else is left: what will be used last.
  *
  * All times are places in the run so far, in parts of 2^32: 0 its beginning, `now` this moment.
- * They are counted in births, not in seconds, so that a replay decides as the run did. */
+ * They are counted in allocations, not in seconds, so that a replay decides as the run did. */
 #ifndef MEMSHIM_ALLOCATOR_SPILL_CHOICE_H
 #define MEMSHIM_ALLOCATOR_SPILL_CHOICE_H
 
@@ -16,7 +16,7 @@ struct ms_spill_candidate {
     ms_addr_t addr;
     uint64_t bytes;
     uint64_t now;      /* 2^32 */
-    uint64_t last_use; /* birth or told use, the latest of all that touches the chunk */
+    uint64_t last_use; /* allocation or told use, the latest of all that touches the chunk */
     uint64_t next_use; /* predicted, later than now; UINT64_MAX: nobody did */
     bool state;        /* nothing but optimizer state lives there: see states.h */
     uint8_t returns;   /* how often it came back from the host and soon had to go again */

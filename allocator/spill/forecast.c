@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Foretelling from the last step: see forecast.h.
  *
- * Finding steps: a few keys in a row are a place in the order of births. In a step that goes as the
- * last one did, most places come again after as many births as a step has; those that come more
- * often (one layer is like the next) come again sooner. So a step begins where a place comes again
- * after as long as any lately did, and so long after the last step began. */
+ * Finding steps: a few keys in a row are a place in the order of allocations. In a step that goes
+ * as the last one did, most places come again after as many allocations as a step has; those that
+ * come more often (one layer is like the next) come again sooner. So a step begins where a place
+ * comes again after as long as any lately did, and so long after the last step began. */
 #include "allocator/spill/forecast.h"
 
 #include "allocator/base/slab.h"
 
 enum {
-    LEAST_GAP = 32,   /* births: what comes again sooner is no step */
-    MOST_SKIPPED = 8, /* births of the last step that this one may be without */
+    LEAST_GAP = 32,   /* allocations: what comes again sooner is no step */
+    MOST_SKIPPED = 8, /* allocations of the last step that this one may be without */
     /* Where to look for the place again, once it is lost: around the last one that was known. */
     LOST_BEHIND = 64,
     LOST_AHEAD = 256,
@@ -21,10 +21,11 @@ enum {
 bool ms_forecast_init(struct ms_forecast *forecast)
 {
     *forecast = (struct ms_forecast){0};
-    forecast->births = ms_pages_map(MS_FORECAST_BIRTHS * sizeof(*forecast->births));
-    forecast->number_of = ms_pages_map(MS_FORECAST_BIRTHS * sizeof(*forecast->number_of));
-    forecast->recent_of = ms_pages_map(MS_FORECAST_BIRTHS * sizeof(*forecast->recent_of));
-    if (forecast->births == NULL || forecast->number_of == NULL || forecast->recent_of == NULL) {
+    forecast->allocations = ms_pages_map(MS_FORECAST_ALLOCATIONS * sizeof(*forecast->allocations));
+    forecast->number_of = ms_pages_map(MS_FORECAST_ALLOCATIONS * sizeof(*forecast->number_of));
+    forecast->recent_of = ms_pages_map(MS_FORECAST_ALLOCATIONS * sizeof(*forecast->recent_of));
+    if (forecast->allocations == NULL || forecast->number_of == NULL ||
+        forecast->recent_of == NULL) {
         ms_forecast_destroy(forecast);
         return false;
     }
@@ -33,26 +34,28 @@ bool ms_forecast_init(struct ms_forecast *forecast)
 
 void ms_forecast_destroy(struct ms_forecast *forecast)
 {
-    if (forecast->births != NULL) {
-        ms_pages_unmap(forecast->births, MS_FORECAST_BIRTHS * sizeof(*forecast->births));
+    if (forecast->allocations != NULL) {
+        ms_pages_unmap(forecast->allocations,
+                       MS_FORECAST_ALLOCATIONS * sizeof(*forecast->allocations));
     }
     if (forecast->number_of != NULL) {
-        ms_pages_unmap(forecast->number_of, MS_FORECAST_BIRTHS * sizeof(*forecast->number_of));
+        ms_pages_unmap(forecast->number_of, MS_FORECAST_ALLOCATIONS * sizeof(*forecast->number_of));
     }
     if (forecast->recent_of != NULL) {
-        ms_pages_unmap(forecast->recent_of, MS_FORECAST_BIRTHS * sizeof(*forecast->recent_of));
+        ms_pages_unmap(forecast->recent_of, MS_FORECAST_ALLOCATIONS * sizeof(*forecast->recent_of));
     }
     *forecast = (struct ms_forecast){0};
 }
 
-static inline struct ms_foretold *birth_at(const struct ms_forecast *forecast, uint64_t number)
+static inline struct ms_foretold *allocation_at(const struct ms_forecast *forecast, uint64_t number)
 {
-    return &forecast->births[number % MS_FORECAST_BIRTHS];
+    return &forecast->allocations[number % MS_FORECAST_ALLOCATIONS];
 }
 
 uint64_t ms_forecast_oldest(const struct ms_forecast *forecast)
 {
-    return forecast->last < MS_FORECAST_BIRTHS ? 1 : forecast->last - MS_FORECAST_BIRTHS + 1;
+    return forecast->last < MS_FORECAST_ALLOCATIONS ? 1
+                                                    : forecast->last - MS_FORECAST_ALLOCATIONS + 1;
 }
 
 static bool known(const struct ms_forecast *forecast, uint64_t number)
@@ -62,13 +65,13 @@ static bool known(const struct ms_forecast *forecast, uint64_t number)
 
 /* ---- steps */
 
-/* Enough of the births have a like for the others to be expected as they were. */
+/* Enough of the allocations have a like for the others to be expected as they were. */
 static bool mostly_met(const struct ms_forecast *forecast)
 {
     return forecast->met >= 3 * forecast->missed;
 }
 
-/* The step that ends here began after the birth `before`. */
+/* The step that ends here began after the allocation `before`. */
 static void begin_step(struct ms_forecast *forecast, uint64_t before)
 {
     bool whole = known(forecast, before + 1) && before < forecast->last;
@@ -76,7 +79,8 @@ static void begin_step(struct ms_forecast *forecast, uint64_t before)
     forecast->step_before = before;
     forecast->step = forecast->last;
     forecast->step_tick = forecast->tick;
-    forecast->period = whole ? forecast->tick - birth_at(forecast, before + 1)->born + 1 : 0;
+    forecast->period =
+        whole ? forecast->tick - allocation_at(forecast, before + 1)->allocated + 1 : 0;
     forecast->like = before;
     forecast->met = 0;
     forecast->missed = 0;
@@ -96,7 +100,7 @@ void ms_forecast_step(struct ms_forecast *forecast)
     }
 }
 
-/* A place in the order of births, seen last at the birth `before` (0: never). */
+/* A place in the order of allocations, seen last at the allocation `before` (0: never). */
 static void find_step(struct ms_forecast *forecast, uint64_t before)
 {
     uint64_t since = forecast->last - forecast->step;
@@ -104,14 +108,14 @@ static void find_step(struct ms_forecast *forecast, uint64_t before)
         forecast->gap -= forecast->gap / 2;
     }
     uint64_t gap = before != 0 ? forecast->last + 1 - before : 0;
-    if (gap >= LEAST_GAP && gap < MS_FORECAST_BIRTHS / 2 && 10 * gap >= 9 * forecast->gap &&
+    if (gap >= LEAST_GAP && gap < MS_FORECAST_ALLOCATIONS / 2 && 10 * gap >= 9 * forecast->gap &&
         10 * since >= 9 * forecast->gap) {
         forecast->gap = gap;
         begin_step(forecast, before - 1);
     }
 }
 
-/* ---- births and deaths */
+/* ---- allocations and frees */
 
 static inline uint64_t mix(uint64_t value)
 {
@@ -126,7 +130,7 @@ static inline bool same_key(uint64_t a, uint64_t b)
     return (a ^ b) << (64 - KEY_BITS) == 0;
 }
 
-/* The same few births end here. */
+/* The same few allocations end here. */
 static inline bool same_place(uint64_t a, uint64_t b)
 {
     return (a ^ b) << (64 - PLACE_KEYS * KEY_BITS) == 0;
@@ -137,31 +141,31 @@ static uint64_t find_place(const struct ms_forecast *forecast, uint64_t row, uin
 {
     for (uint64_t away = 0; away < LOST_AHEAD; away++) {
         if (next + away <= forecast->step &&
-            same_place(birth_at(forecast, next + away)->row, row)) {
+            same_place(allocation_at(forecast, next + away)->row, row)) {
             return next + away;
         }
         if (away < LOST_BEHIND && next > forecast->step_before + away &&
-            same_place(birth_at(forecast, next - away)->row, row)) {
+            same_place(allocation_at(forecast, next - away)->row, row)) {
             return next - away;
         }
     }
     return 0;
 }
 
-/* The number of the birth's like in the step before; 0: there is none where it should be. */
+/* The number of the allocation's like in the step before; 0: there is none where it should be. */
 static uint64_t find_like(const struct ms_forecast *forecast, uint64_t row, uint64_t row_before)
 {
     uint64_t next = forecast->like + 1;
     if (forecast->period == 0 || !known(forecast, forecast->step_before + 1)) {
         return 0;
     }
-    if (next <= forecast->step && same_key(birth_at(forecast, next)->row, row)) {
+    if (next <= forecast->step && same_key(allocation_at(forecast, next)->row, row)) {
         return next;
     }
     uint64_t place = find_place(forecast, row, next);
     for (uint64_t at = next; place == 0 && at <= next + MOST_SKIPPED && at <= forecast->step;
          at++) {
-        place = same_key(birth_at(forecast, at)->row, row) ? at : 0;
+        place = same_key(allocation_at(forecast, at)->row, row) ? at : 0;
     }
     bool further = place == 0 && row_before >= next && row_before <= forecast->step;
     return further ? row_before : place;
@@ -172,7 +176,7 @@ void ms_forecast_allocated(struct ms_forecast *forecast, uint64_t id, ms_addr_t 
 {
     uint64_t key = mix(site != 0 ? site : ~bytes) >> (64 - KEY_BITS);
     forecast->row = forecast->row << KEY_BITS | key;
-    uint64_t *recent = &forecast->recent_of[mix(forecast->row) % MS_FORECAST_BIRTHS];
+    uint64_t *recent = &forecast->recent_of[mix(forecast->row) % MS_FORECAST_ALLOCATIONS];
     uint64_t before = known(forecast, *recent) ? *recent : 0;
     if (!forecast->explicit_steps) {
         find_step(forecast, before);
@@ -182,22 +186,22 @@ void ms_forecast_allocated(struct ms_forecast *forecast, uint64_t id, ms_addr_t 
     *(like != 0 ? &forecast->met : &forecast->missed) += 1;
     uint64_t number = ++forecast->last;
     *recent = number;
-    *birth_at(forecast, number) = (struct ms_foretold){.id = id,
-                                                       .addr = addr,
-                                                       .bytes = bytes,
-                                                       .born = ++forecast->tick,
-                                                       .occupied_bytes = occupied_bytes,
-                                                       .like = like,
-                                                       .row = forecast->row};
-    forecast->number_of[id % MS_FORECAST_BIRTHS] = number;
+    *allocation_at(forecast, number) = (struct ms_foretold){.id = id,
+                                                            .addr = addr,
+                                                            .bytes = bytes,
+                                                            .allocated = ++forecast->tick,
+                                                            .occupied_bytes = occupied_bytes,
+                                                            .like = like,
+                                                            .row = forecast->row};
+    forecast->number_of[id % MS_FORECAST_ALLOCATIONS] = number;
 }
 
 void ms_forecast_freed(struct ms_forecast *forecast, uint64_t id)
 {
-    uint64_t number = forecast->number_of[id % MS_FORECAST_BIRTHS];
+    uint64_t number = forecast->number_of[id % MS_FORECAST_ALLOCATIONS];
     forecast->tick++;
-    if (number != 0 && known(forecast, number) && birth_at(forecast, number)->id == id) {
-        birth_at(forecast, number)->died = forecast->tick;
+    if (number != 0 && known(forecast, number) && allocation_at(forecast, number)->id == id) {
+        allocation_at(forecast, number)->freed = forecast->tick;
     }
 }
 
@@ -216,17 +220,18 @@ uint64_t ms_forecast_step_end(const struct ms_forecast *forecast)
     return end > forecast->tick ? end : forecast->tick;
 }
 
-uint64_t ms_forecast_next_use(const struct ms_forecast *forecast, const struct ms_foretold *birth)
+uint64_t ms_forecast_next_use(const struct ms_forecast *forecast,
+                              const struct ms_foretold *allocation)
 {
-    if (birth->like == 0 || !known(forecast, birth->like)) {
+    if (allocation->like == 0 || !known(forecast, allocation->like)) {
         return MS_NEVER;
     }
-    const struct ms_foretold *like = birth_at(forecast, birth->like);
-    if (like->died == 0) {
+    const struct ms_foretold *like = allocation_at(forecast, allocation->like);
+    if (like->freed == 0) {
         return MS_NEVER;
     }
-    uint64_t death = birth->born + (like->died - like->born);
-    return death > forecast->tick ? death : forecast->tick;
+    uint64_t freed = allocation->allocated + (like->freed - like->allocated);
+    return freed > forecast->tick ? freed : forecast->tick;
 }
 
 void ms_heat_use(const struct ms_forecast *forecast, struct ms_heat *heat)
@@ -262,18 +267,18 @@ uint64_t ms_heat_next_use(const struct ms_forecast *forecast, const struct ms_he
     return soonest;
 }
 
-/* The most of the births (from, to], of which `from` is as far as this step has come at the tick
- * `now`, and those until then. */
+/* The most of the allocations (from, to], of which `from` is as far as this step has come at the
+ * tick `now`, and those until then. */
 static uint64_t most_between(const struct ms_forecast *forecast, uint64_t from, uint64_t to,
                              uint64_t now, uint64_t begin, uint64_t until)
 {
     uint64_t most = 0;
     for (uint64_t at = from + 1; at <= to && known(forecast, at); at++) {
-        const struct ms_foretold *birth = birth_at(forecast, at);
-        if (now + (birth->born - begin) > until) {
+        const struct ms_foretold *allocation = allocation_at(forecast, at);
+        if (now + (allocation->allocated - begin) > until) {
             break;
         }
-        most = birth->occupied_bytes > most ? birth->occupied_bytes : most;
+        most = allocation->occupied_bytes > most ? allocation->occupied_bytes : most;
     }
     return most;
 }
@@ -285,7 +290,8 @@ uint64_t ms_forecast_need(const struct ms_forecast *forecast, uint64_t until)
         return 0;
     }
     uint64_t start = forecast->step_tick - forecast->period;
-    uint64_t begin = like > forecast->step_before ? birth_at(forecast, like)->born : start;
+    uint64_t begin =
+        like > forecast->step_before ? allocation_at(forecast, like)->allocated : start;
     uint64_t most = most_between(forecast, like, forecast->step, forecast->tick, begin, until);
     uint64_t end = forecast->tick + (forecast->step_tick - begin);
     uint64_t again =

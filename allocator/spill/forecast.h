@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What will be used when: foretold from the last step of a training, for steps repeat.
  *
- *   births   a step's births come in the order of the last step's: each is laid beside its like
- *            there, by its site (by its size where no site is known), and lives as long as that did
+ *   lives    a step's allocations come in the order of the last step's: each is laid beside its
+ *            like there, by its site (by its size where no site is known), and lives as long as
+ *            that did
  *   uses     what is older than a step is used where it was used in the last one (struct ms_heat)
- *   need     how much lived at each birth of the last step: how much will have to be elsewhere
+ *   need     how much lived at each allocation of the last step: how much will have to be elsewhere
  *
  * A step is what the program says one is. Where it does not, it is found: a place in the order of
- * births that comes again and again, with many others between (see forecast.c).
+ * allocations that comes again and again, with many others between (see forecast.c).
  *
- * Time is counted in births and deaths, so that a replay foretells what the run did. Bounded: the
- * last MS_FORECAST_BIRTHS are known, whatever lives. No lock of its own. */
+ * Time is counted in allocations and frees, so that a replay foretells what the run did. Bounded:
+ * the last MS_FORECAST_ALLOCATIONS are known, whatever lives. No lock of its own. */
 #ifndef MEMSHIM_ALLOCATOR_SPILL_FORECAST_H
 #define MEMSHIM_ALLOCATOR_SPILL_FORECAST_H
 
@@ -21,20 +22,20 @@
 
 #define MS_NEVER UINT64_MAX
 
-enum { MS_FORECAST_BIRTHS = 1 << 16, MS_HEAT_USES = 4 };
+enum { MS_FORECAST_ALLOCATIONS = 1 << 16, MS_HEAT_USES = 4 };
 
 struct ms_foretold {
     uint64_t id;
     ms_addr_t addr;
     uint64_t bytes;
-    uint64_t born, died;     /* ticks; died 0: it lives */
-    uint64_t occupied_bytes; /* behind all that lived then, itself included */
-    uint64_t like;           /* the number of its like; 0: none was found */
-    uint64_t row;            /* its key, and above it those of the births before: 16 bits each */
+    uint64_t allocated, freed; /* ticks; freed 0: it lives */
+    uint64_t occupied_bytes;   /* behind all that lived then, itself included */
+    uint64_t like;             /* the number of its like; 0: none was found */
+    uint64_t row; /* its key, and above it those of the allocations before: 16 bits each */
 };
 
 /* The uses of one place in memory, the latest first; and, for whoever looks at many at once, when
- * it is used next and of how many births that is known, as of the look with that number. */
+ * it is used next and of how many allocations that is known, by the prediction of that number. */
 struct ms_heat {
     uint64_t used[MS_HEAT_USES]; /* ticks; 0: none */
     uint64_t next_use;
@@ -43,20 +44,20 @@ struct ms_heat {
 };
 
 struct ms_forecast {
-    struct ms_foretold *births; /* by number: births[number % MS_FORECAST_BIRTHS]; numbers from 1 */
-    uint64_t *number_of;        /* by id % MS_FORECAST_BIRTHS */
-    uint64_t *recent_of;        /* by the hash of a few keys in a row: where they were seen last */
-    uint64_t last;              /* number of the last birth */
+    struct ms_foretold *allocations; /* by number % MS_FORECAST_ALLOCATIONS; numbers from 1 */
+    uint64_t *number_of;             /* by id % MS_FORECAST_ALLOCATIONS */
+    uint64_t *recent_of; /* by the hash of a few keys in a row: where they were seen last */
+    uint64_t last;       /* number of the last allocation */
     uint64_t tick;
-    uint64_t like;              /* of the last birth, or of the last one that had a like */
-    uint64_t step, step_before; /* numbers of the last births before the step, and the one before */
+    uint64_t like;              /* of the last allocation, or of the last one that had a like */
+    uint64_t step, step_before; /* the last allocation before the step, and the one before */
     uint64_t step_tick;         /* when the step began */
     uint64_t period;            /* ticks of the step before; 0: none has been whole yet */
     uint64_t steps;
     bool explicit_steps;  /* the program says where steps begin */
-    uint64_t row;         /* of the last birth */
-    uint64_t gap;         /* births from one found step to the next */
-    uint64_t met, missed; /* births of this step that had a like, and that had none */
+    uint64_t row;         /* of the last allocation */
+    uint64_t gap;         /* allocations from one found step to the next */
+    uint64_t met, missed; /* allocations of this step that had a like, and that had none */
     bool trusted;         /* most of the step before had */
 };
 
@@ -74,11 +75,12 @@ void ms_forecast_freed(struct ms_forecast *forecast, uint64_t id);
 /* Whether a whole step is known, and this one goes as it did. */
 bool ms_forecast_knows(const struct ms_forecast *forecast);
 
-/* The oldest birth that is still known; all from there to `last` are. */
+/* The oldest allocation that is still known; all from there to `last` are. */
 uint64_t ms_forecast_oldest(const struct ms_forecast *forecast);
 
-/* When a live birth is used next: right before it dies. MS_NEVER: it cannot be told. */
-uint64_t ms_forecast_next_use(const struct ms_forecast *forecast, const struct ms_foretold *birth);
+/* When a live allocation is used next: right before it is freed. MS_NEVER: it is not known. */
+uint64_t ms_forecast_next_use(const struct ms_forecast *forecast,
+                              const struct ms_foretold *allocation);
 
 /* Notes a use now. */
 void ms_heat_use(const struct ms_forecast *forecast, struct ms_heat *heat);

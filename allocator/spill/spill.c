@@ -40,7 +40,7 @@ static struct ms_chunk *pick_down(struct ms_pool *pool, bool take, uint64_t enou
 static enum ms_unmoved obstacle(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     if (pool->ops->halt == NULL || pool->granule_bytes == 0 || pool->moving.broken) {
-        return MS_UNMOVED_NO_ROAD;
+        return MS_UNMOVED_NO_ACCESS;
     }
     if (pool->ops->capturing(pool->ops->ctx)) {
         return MS_UNMOVED_CAPTURE;

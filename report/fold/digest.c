@@ -62,7 +62,8 @@ void ms_digest_take(const struct ms_digest *digest, const struct ms_event *event
         return;
     }
     if (event->kind == MS_EVENT_TENSOR_ALLOC || event->kind == MS_EVENT_BLOCK_ALLOC) {
-        ms_site_table_enter(digest->sites, ms_steps_birth(digest->steps, event->site, time_ns));
+        ms_site_table_enter(digest->sites,
+                            ms_steps_allocation(digest->steps, event->site, time_ns));
     }
     ms_site_table_apply(digest->sites, event, time_ns);
     if (event->kind == MS_EVENT_SPILL || event->kind == MS_EVENT_PROMOTE) {

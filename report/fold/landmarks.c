@@ -87,7 +87,7 @@ static void tell_loops(struct ms_landmarks *landmarks, uint32_t node)
     }
 }
 
-/* The innermost sign counts, and the outermost of the same sort is the one that the program
+/* The innermost hint counts, and the outermost of the same sort is the one that the program
  * called. */
 static struct node under(const struct node *caller, const struct code *code, uint32_t caller_id)
 {

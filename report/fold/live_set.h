@@ -15,7 +15,7 @@ struct ms_live {
     uint64_t born_ns;
     uint32_t site;
     uint32_t born_phase, born_epoch; /* site_lifetimes.h */
-    uint32_t birth;                  /* its number, of a block or tensor */
+    uint32_t allocation;             /* its number, of a block or tensor */
     uint8_t device;
     bool captured; /* born in an arena that a capture froze */
 };

@@ -32,7 +32,7 @@ struct ms_lifetimes {
         uint64_t epoch; /* of the peak; 0: none yet */
         uint64_t bytes[MS_LIFETIME_COUNT];
     } at_peak[2];                     /* by the epoch's lowest bit, as site_sums.c has it */
-    uint32_t first_phase, last_phase; /* of births */
+    uint32_t first_phase, last_phase; /* of allocations */
 };
 
 /* A block or tensor that is not live any more. */
@@ -40,7 +40,7 @@ struct ms_past {
     struct ms_lifetimes *lifetimes; /* its site's */
     uint64_t bytes, died_ns;
     uint32_t born_phase, born_epoch;
-    uint32_t birth; /* its number */
+    uint32_t allocation; /* its number */
     uint32_t site;
     uint32_t device;
     bool captured; /* its lifetime is decided */

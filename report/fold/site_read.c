@@ -35,16 +35,16 @@ bool ms_site_table_lifetimes(const ms_site_table_t *table, uint8_t index, uint32
     return true;
 }
 
-uint8_t ms_site_table_recorded(const ms_site_table_t *table, uint32_t birth)
+uint8_t ms_site_table_recorded(const ms_site_table_t *table, uint32_t allocation)
 {
-    return birth - table->recorded_first < table->recorded.bytes
-               ? (uint8_t)table->recorded.at[birth - table->recorded_first]
+    return allocation - table->recorded_first < table->recorded.bytes
+               ? (uint8_t)table->recorded.at[allocation - table->recorded_first]
                : MS_RECORDED_NOTHING;
 }
 
-uint32_t ms_site_table_births(const ms_site_table_t *table)
+uint32_t ms_site_table_allocations(const ms_site_table_t *table)
 {
-    return table->births;
+    return table->allocations;
 }
 
 uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass)

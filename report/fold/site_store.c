@@ -10,7 +10,7 @@
 
 void ms_site_table_hush(ms_site_table_t *table)
 {
-    table->recorded_first = table->births;
+    table->recorded_first = table->allocations;
     table->recorded.bytes = 0;
 }
 
@@ -69,7 +69,7 @@ static void store_past(const struct ms_buffer *past, struct ms_buffer *out)
 void ms_site_table_store(const ms_site_table_t *table, struct ms_buffer *out)
 {
     const uint64_t sums[] = {table->sampling_bytes, table->phase,     table->past_phase,
-                             table->phase_blocks,   table->most_left, table->birth_ns};
+                             table->phase_blocks,   table->most_left, table->allocation_ns};
 
     for (uint64_t i = 0; i < MS_DEVICE_COUNT; i++) {
         if (table->devices[i].end > 0) {
@@ -134,7 +134,7 @@ static bool load_live(ms_site_table_t *table, struct ms_words_in *in)
             read.device >= MS_DEVICE_COUNT || !(live = ms_live_add(&table->live, read.key))) {
             return false;
         }
-        read.birth = UINT32_MAX;
+        read.allocation = UINT32_MAX;
         if (read.key < PINNED_KEY) {
             char *told = ms_buffer_extend(&table->recorded, 1);
 
@@ -142,7 +142,7 @@ static bool load_live(ms_site_table_t *table, struct ms_words_in *in)
                 return false;
             }
             *told = (char)MS_RECORDED_NOTHING;
-            read.birth = table->births++;
+            read.allocation = table->allocations++;
         }
         *live = read;
     }
@@ -169,7 +169,7 @@ static bool load_past(ms_site_table_t *table, struct ms_words_in *in)
         *past = read;
         past->site = (uint32_t)id - 1;
         past->lifetimes = &site->lifetimes;
-        past->birth = UINT32_MAX;
+        past->allocation = UINT32_MAX;
     }
     return true;
 }
@@ -189,7 +189,7 @@ bool ms_site_table_load(ms_site_table_t *table, struct ms_words_in *in)
     table->past_phase = (uint32_t)sums[2];
     table->phase_blocks = sums[3];
     table->most_left = sums[4];
-    table->birth_ns = sums[5];
+    table->allocation_ns = sums[5];
     if (!load_live(table, in) || !load_past(table, in)) {
         return false;
     }

@@ -178,20 +178,20 @@ static void note_outlived(struct ms_site_table *table, const struct ms_past *pas
     }
 }
 
-static inline void tell(struct ms_site_table *table, uint32_t birth, int told)
+static inline void record(struct ms_site_table *table, uint32_t allocation, int recorded)
 {
-    if (birth - table->recorded_first < table->recorded.bytes) {
-        table->recorded.at[birth - table->recorded_first] = (char)told;
+    if (allocation - table->recorded_first < table->recorded.bytes) {
+        table->recorded.at[allocation - table->recorded_first] = (char)recorded;
     }
 }
 
 static void settle_past(struct ms_site_table *table, const struct ms_past *past,
-                        enum ms_lifetime told)
+                        enum ms_lifetime recorded)
 {
     const struct device *device = &table->devices[past->device];
-    const enum ms_lifetime lifetime = past->captured ? MS_LIFETIME_CAPTURED : told;
+    const enum ms_lifetime lifetime = past->captured ? MS_LIFETIME_CAPTURED : recorded;
 
-    tell(table, past->birth, (int)lifetime);
+    record(table, past->allocation, (int)lifetime);
     ms_lifetimes_add(past->lifetimes, lifetime, past->bytes);
     ms_lifetimes_add_at_peak(past->lifetimes, lifetime, past, device->peak);
     ms_lifetimes_add_at_peak(past->lifetimes, lifetime, past, device->candidate);
@@ -200,7 +200,7 @@ static void settle_past(struct ms_site_table *table, const struct ms_past *past,
     }
 }
 
-/* What died after the last birth of a pass was its last few results; or all gradients, where a
+/* What died after the last allocation of a pass was its last few results; or all gradients, where a
  * program drops them before it asks for anything else: they are as many as other passes left
  * behind, and more than this one did. */
 static bool tail_has_gradients(struct ms_site_table *table)
@@ -224,7 +224,7 @@ static bool tail_has_gradients(struct ms_site_table *table)
 static size_t end_of_pass(struct ms_site_table *table, size_t count)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;
-    uint64_t before_ns = table->birth_ns, longest_ns = 0;
+    uint64_t before_ns = table->allocation_ns, longest_ns = 0;
     size_t end = count;
 
     if (!tail_has_gradients(table)) {
@@ -258,8 +258,8 @@ static size_t end_of_life(const struct ms_site_table *table, size_t count, uint6
     return from ? from : count;
 }
 
-/* What died is judged at the next birth: only that tells whether a pass went on. Peaks are those
- * of the time in between, which has none of its own. */
+/* What died is judged at the next allocation: only that tells whether a pass went on. Peaks are
+ * those of the time in between, which has none of its own. */
 static void judge_past(struct ms_site_table *table, const struct ms_run_end *end)
 {
     const struct ms_past *past = (const struct ms_past *)table->past.at;
@@ -289,7 +289,7 @@ static struct ms_past past_of(struct site *site, const struct ms_live *live, uin
                             .bytes = live->bytes,
                             .born_phase = live->born_phase,
                             .born_epoch = live->born_epoch,
-                            .birth = live->birth,
+                            .allocation = live->allocation,
                             .site = live->site,
                             .device = live->device,
                             .captured = live->captured,
@@ -355,7 +355,7 @@ static void remember(struct ms_site_table *table, const struct ms_event *event, 
         live->device = event->device;
         live->born_phase = table->phase;
         live->born_epoch = (uint32_t)table->devices[event->device].last_epoch;
-        live->birth = table->births;
+        live->allocation = table->allocations;
         live->captured = event->kind == MS_EVENT_TENSOR_ALLOC &&
                          ms_frozen_has(&table->frozen, event->device, event->addr);
     }
@@ -374,14 +374,14 @@ static struct ms_live forget(struct ms_site_table *table, const struct ms_event 
 }
 
 /* The numbers wrap in a run that no reader has memory for. */
-static inline void count_birth(struct ms_site_table *table)
+static inline void count_allocation(struct ms_site_table *table)
 {
-    char *told = ms_buffer_extend(&table->recorded, 1);
+    char *recorded = ms_buffer_extend(&table->recorded, 1);
 
-    if (told) {
-        *told = (char)MS_RECORDED_NOTHING;
+    if (recorded) {
+        *recorded = (char)MS_RECORDED_NOTHING;
     }
-    table->births++;
+    table->allocations++;
 }
 
 /* A block or a tensor begins to be live. */
@@ -391,12 +391,12 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
     struct site *site = use_site(device, site_of(event));
 
     judge_past(table, NULL);
-    table->birth_ns = time_ns;
+    table->allocation_ns = time_ns;
     settle_fresh(device);
     device->live_bytes += event->bytes;
     table->phase_blocks++;
     remember(table, event, event->id, time_ns);
-    count_birth(table);
+    count_allocation(table);
     if (!site) {
         return NULL;
     }
@@ -412,8 +412,8 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
     return site;
 }
 
-static void apply_birth(struct ms_site_table *table, struct device *device,
-                        const struct ms_event *event, uint64_t time_ns)
+static void apply_allocation(struct ms_site_table *table, struct device *device,
+                             const struct ms_event *event, uint64_t time_ns)
 {
     struct site *site = grow(table, device, event, time_ns);
 
@@ -495,8 +495,8 @@ static struct site *shrink(struct ms_site_table *table, struct device *device,
     return site;
 }
 
-static void apply_death(struct ms_site_table *table, struct device *device,
-                        const struct ms_event *event, uint64_t time_ns)
+static void apply_free(struct ms_site_table *table, struct device *device,
+                       const struct ms_event *event, uint64_t time_ns)
 {
     const struct ms_live live = forget(table, event, event->id, time_ns);
     const bool charged =
@@ -530,7 +530,7 @@ static void apply_arena(struct ms_site_table *table, struct device *device,
     struct site *site = shrink(table, device, &live);
 
     if (live.key) {
-        tell(table, live.birth, MS_RECORDED_ARENA);
+        record(table, live.allocation, MS_RECORDED_ARENA);
     }
     if (site && live.key && !charge_of(table, event)) {
         take(&site->sums.allocations, 1);
@@ -643,11 +643,11 @@ void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, u
     }
     switch (event->kind) {
     case MS_EVENT_TENSOR_ALLOC:
-        apply_birth(table, device, event, time_ns);
+        apply_allocation(table, device, event, time_ns);
         break;
     case MS_EVENT_TENSOR_FREE:
     case MS_EVENT_BLOCK_FREE:
-        apply_death(table, device, event, time_ns);
+        apply_free(table, device, event, time_ns);
         break;
     case MS_EVENT_BLOCK_ALLOC:
         apply_alloc(table, device, event, time_ns);

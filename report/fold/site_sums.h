@@ -24,13 +24,13 @@ void ms_site_table_delete(ms_site_table_t *table);
 /* Sites were given by chance from here on (struct ms_sampling_definition). */
 void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes);
 
-/* Whatever ms_site_table_recorded would say of births up to now is not asked for: its memory can
- * go. */
+/* Whatever ms_site_table_recorded would say of allocations up to now is not asked for: its memory
+ * can go. */
 void ms_site_table_hush(ms_site_table_t *table);
 
 /* Puts all of the table down (words.h), and into one that is new: then what was live has the first
- * numbers of births. False where that is no table: then this one is good for nothing. Of the same
- * build only: the structs lie there as they are. */
+ * numbers of allocations. False where that is no table: then this one is good for nothing. Of the
+ * same build only: the structs lie there as they are. */
 struct ms_words_in;
 
 void ms_site_table_store(const ms_site_table_t *table, struct ms_buffer *out);
@@ -53,7 +53,7 @@ void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, u
  * any more; what was live at the peak still has, where that peak was seen. */
 void ms_site_table_rebase(ms_site_table_t *table, uint8_t device, const struct ms_aggregate *sums);
 
-/* There are no more events: what still lives, or died since the last birth, lives for good. */
+/* There are no more events: what still lives, or died since the last allocation, lives for good. */
 struct ms_run_end {
     uint64_t ran_out_ns; /* out of memory: what dies from here on, dies of that; UINT64_MAX: not */
     bool in_pass;        /* a backward pass had not ended */
@@ -80,15 +80,15 @@ struct ms_site_lifetimes {
 bool ms_site_table_lifetimes(const ms_site_table_t *table, uint8_t device, uint32_t site,
                              struct ms_site_lifetimes *lifetimes);
 
-/* What became of one block or tensor, by the number of its birth: they are counted from 0 over all
- * devices, in the order of BLOCK_ALLOC and TENSOR_ALLOC events. An enum ms_lifetime, or one of
+/* What became of one block or tensor, by the number of its allocation: they are counted from 0 over
+ * all devices, in the order of BLOCK_ALLOC and TENSOR_ALLOC events. An enum ms_lifetime, or one of
  * these. */
 enum { MS_RECORDED_ARENA = MS_LIFETIME_COUNT, MS_RECORDED_NOTHING, MS_RECORDED_COUNT };
 
-uint8_t ms_site_table_recorded(const ms_site_table_t *table, uint32_t birth);
+uint8_t ms_site_table_recorded(const ms_site_table_t *table, uint32_t allocation);
 
 /* So far. */
-uint32_t ms_site_table_births(const ms_site_table_t *table);
+uint32_t ms_site_table_allocations(const ms_site_table_t *table);
 
 /* Bytes that were born in the pass of that number, from 0, and outlived it: gradients, mostly. */
 uint64_t ms_site_table_outlived(const ms_site_table_t *table, uint64_t pass);

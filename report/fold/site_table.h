@@ -26,8 +26,9 @@ struct held {
 
 /* A moment of a device at which its live bytes stood highest is an epoch: a number. What a site
  * held then is what it holds now, until it changes; right before its first change it is kept. Two
- * such moments may matter at a time, and have an even and an odd number: the peak, and the birth of
- * the newest block, which is the peak unless that turns out to be an arena (aggregate.h). */
+ * such moments may matter at a time, and have an even and an odd number: the peak, and the
+ * allocation of the newest block, which is the peak unless that turns out to be an arena
+ * (aggregate.h). */
 struct site {
     struct ms_site_sums sums;
     struct held now;
@@ -53,16 +54,16 @@ struct ms_site_table {
     struct device devices[MS_DEVICE_COUNT];
     struct ms_live_set live;
     uint64_t sampling_bytes;
-    uint32_t phase;                  /* of the events to come */
-    uint32_t past_phase;             /* of those in `past` */
-    uint64_t phase_blocks;           /* born in this phase, and live */
-    uint64_t most_left;              /* gradients of a pass: the most */
-    uint64_t birth_ns;               /* the newest */
-    struct ms_buffer past;           /* struct ms_past: died since the last birth */
-    struct ms_buffer outlived;       /* uint64_t, by pass */
-    struct ms_buffer recorded;       /* uint8_t, by birth: what ms_site_table_recorded returns */
-    uint32_t births, recorded_first; /* recorded: from that one on */
-    struct ms_moves moves;           /* whose sites are not looked up yet */
+    uint32_t phase;            /* of the events to come */
+    uint32_t past_phase;       /* of those in `past` */
+    uint64_t phase_blocks;     /* born in this phase, and live */
+    uint64_t most_left;        /* gradients of a pass: the most */
+    uint64_t allocation_ns;    /* the newest */
+    struct ms_buffer past;     /* struct ms_past: died since the last allocation */
+    struct ms_buffer outlived; /* uint64_t, by pass */
+    struct ms_buffer recorded; /* uint8_t, by allocation: what ms_site_table_recorded returns */
+    uint32_t allocations, recorded_first; /* recorded: from that one on */
+    struct ms_moves moves;                /* whose sites are not looked up yet */
     struct ms_frozen frozen;
 };
 

@@ -26,7 +26,7 @@ struct optimizer {
     uint32_t site;   /* the newest of its sites */
     bool torch;      /* it is one of torch.optim's */
     uint64_t gaps, last_gap, longest;
-    uint64_t last_ns;    /* of its newest birth: a step ends there */
+    uint64_t last_ns;    /* of its newest allocation: a step ends there */
     struct times begins; /* of steps */
 };
 
@@ -261,7 +261,7 @@ static bool begin_gap(ms_steps_t *steps, uint64_t time_ns)
     return true;
 }
 
-uint32_t ms_steps_birth(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
+uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
 {
     const struct ms_doings *is = ms_landmarks_of(steps->landmarks, site);
 
@@ -292,8 +292,8 @@ uint32_t ms_steps_birth(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
 /* ---- afterwards ---- */
 
 /* What all sites of a line did, on all devices. Gathered parameters follow their owner's rules. */
-static uint64_t fate_of(const ms_steps_t *steps, const ms_site_table_t *table, uint32_t caller,
-                        bool calls_model, enum ms_lifetime lifetime)
+static uint64_t lifetime_bytes(const ms_steps_t *steps, const ms_site_table_t *table,
+                               uint32_t caller, bool calls_model, enum ms_lifetime lifetime)
 {
     uint64_t bytes = 0;
 
@@ -399,8 +399,8 @@ static void find_steps(const ms_steps_t *steps, const ms_site_table_t *table,
     const bool drops = turnover.count == passes ||
                        (turnover.count > 1 && passes - turnover.last <= turnover.longest);
     /* One that made nothing but its state may have run unseen ever since. */
-    const bool silent =
-        optimizer && fate_of(steps, table, optimizer->caller, false, MS_LIFETIME_MOMENT) == 0;
+    const bool silent = optimizer && lifetime_bytes(steps, table, optimizer->caller, false,
+                                                    MS_LIFETIME_MOMENT) == 0;
 
     if (optimizer && !(silent && drops && turnover.count > optimizer->gaps)) {
         take_optimizer(optimizer, found);
@@ -425,9 +425,9 @@ static bool leaks(const struct ms_steps *steps, const ms_site_table_t *table, ui
     uint64_t bytes = 0;
 
     for (int lifetime = 0; lifetime < MS_LIFETIME_COUNT; lifetime++) {
-        bytes += fate_of(steps, table, caller, true, (enum ms_lifetime)lifetime);
+        bytes += lifetime_bytes(steps, table, caller, true, (enum ms_lifetime)lifetime);
     }
-    return fate_of(steps, table, caller, true, MS_LIFETIME_KEPT) > bytes / LEAKED_PARTS;
+    return lifetime_bytes(steps, table, caller, true, MS_LIFETIME_KEPT) > bytes / LEAKED_PARTS;
 }
 
 /* A call that nothing is kept of for a backward is an evaluation's, but for a part of the step
@@ -439,9 +439,9 @@ static bool evaluates(const ms_steps_t *steps, const ms_site_table_t *table,
     const uint64_t rounds = found->known ? found->count : found->passes;
     const bool every_step = 10 * gaps >= 9 * rounds;
 
-    return fate_of(steps, table, caller, true, MS_LIFETIME_BACKWARD) == 0 &&
-           fate_of(steps, table, caller, true, MS_LIFETIME_CAPTURED) == 0 &&
-           !(every_step && (fate_of(steps, table, caller, true, MS_LIFETIME_CROSSED) > 0 ||
+    return lifetime_bytes(steps, table, caller, true, MS_LIFETIME_BACKWARD) == 0 &&
+           lifetime_bytes(steps, table, caller, true, MS_LIFETIME_CAPTURED) == 0 &&
+           !(every_step && (lifetime_bytes(steps, table, caller, true, MS_LIFETIME_CROSSED) > 0 ||
                             leaks(steps, table, caller)));
 }
 
@@ -492,7 +492,7 @@ bool ms_steps_trains(const ms_steps_t *steps, const ms_site_table_t *table,
         const uint32_t other = steps->calls[i].caller;
 
         if (same_place(place, ms_definitions_python(definitions, other)) &&
-            fate_of(steps, table, other, true, MS_LIFETIME_BACKWARD) > 0) {
+            lifetime_bytes(steps, table, other, true, MS_LIFETIME_BACKWARD) > 0) {
             return true;
         }
     }

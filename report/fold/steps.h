@@ -33,7 +33,7 @@ void ms_steps_store(const ms_steps_t *steps, struct ms_buffer *out);
 bool ms_steps_load(ms_steps_t *steps, struct ms_words_in *in);
 
 /* Memory is asked for, in the order of the trace. Returns the phase that it belongs to. */
-uint32_t ms_steps_birth(ms_steps_t *steps, uint32_t site, uint64_t time_ns);
+uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns);
 
 /* What was found. */
 struct ms_recurrence {

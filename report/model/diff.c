@@ -139,7 +139,7 @@ static void add_standing(struct adding *adding, uint64_t known_bytes[MS_DEVICE_C
     }
 }
 
-/* What the device had live beside: its birth was in records that are gone. */
+/* What the device had live beside: its allocation was in records that are gone. */
 static void add_unknown(struct adding *adding, const uint64_t known_bytes[MS_DEVICE_COUNT])
 {
     struct ms_diff_side *side = &adding->diff->sides[adding->side];

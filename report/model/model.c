@@ -263,11 +263,12 @@ static void begin_window(struct replay *replay, uint64_t sequence, uint64_t star
     struct ms_model_window *window = ms_buffer_extend(&replay->model->windows, sizeof(*window));
 
     if (window) {
-        *window = (struct ms_model_window){.sequence = sequence,
-                                           .first_event = replay->next_event,
-                                           .start_time_ns = start_time_ns,
-                                           .births = ms_site_table_births(replay->model->sites),
-                                           .after_gap = after_gap};
+        *window =
+            (struct ms_model_window){.sequence = sequence,
+                                     .first_event = replay->next_event,
+                                     .start_time_ns = start_time_ns,
+                                     .allocations = ms_site_table_allocations(replay->model->sites),
+                                     .after_gap = after_gap};
     }
 }
 

@@ -53,7 +53,7 @@ struct ms_model_threshold {
 struct ms_model_window {
     uint64_t sequence; /* of the window in the trace; 0: the tail */
     uint64_t first_event, start_time_ns;
-    uint32_t count, births; /* read; blocks and tensors born before them */
+    uint32_t count, allocations; /* read; blocks and tensors allocated before them */
     bool after_gap;
 };
 

@@ -53,7 +53,7 @@ void ms_site_kinds(const struct ms_model *model, int device, uint32_t site,
                    struct ms_site_kinds *kinds);
 
 /* How a row of the site names that: its kind, or what it is where nothing of it is followed from
- * birth to death. reason: a clause. */
+ * allocation to free. reason: a clause. */
 struct ms_site_called {
     const char *kind, *reason;
 };

@@ -120,7 +120,8 @@ static void cut_pages(struct ms_snapshot *snapshot, const struct ms_event *event
 /* ---- blocks and tensors ---- */
 
 /* What lies in no segment that is known gets one of its own. */
-static void note_birth(struct ms_snapshot *snapshot, const struct ms_event *event, uint64_t time_ns)
+static void note_allocation(struct ms_snapshot *snapshot, const struct ms_event *event,
+                            uint64_t time_ns)
 {
     const struct ms_containers *segments = &snapshot->devices[event->device].segments;
     struct ms_event told = *event;
@@ -142,8 +143,8 @@ static void note_birth(struct ms_snapshot *snapshot, const struct ms_event *even
     }
 }
 
-static void note_death(struct ms_snapshot *snapshot, const struct ms_event *event,
-                       const struct ms_standing *standing, uint64_t time_ns)
+static void note_free(struct ms_snapshot *snapshot, const struct ms_event *event,
+                      const struct ms_standing *standing, uint64_t time_ns)
 {
     const struct ms_container *within =
         ms_containers_find(&snapshot->devices[event->device].segments, standing->addr);
@@ -183,7 +184,7 @@ static void before_end(struct ms_snapshot *snapshot, const struct ms_event *even
     if (known && event->kind == MS_EVENT_BLOCK_ARENA) {
         take_back(snapshot, event, standing);
     } else if (known) {
-        note_death(snapshot, event, standing, time_ns);
+        note_free(snapshot, event, standing, time_ns);
     }
     if (event->kind == MS_EVENT_BLOCK_FREE) {
         remove_segment(snapshot, event, time_ns);
@@ -197,10 +198,10 @@ static void after(struct ms_snapshot *snapshot, const struct ms_event *event, ui
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
         (void)add_segment(snapshot, event, time_ns, false);
-        note_birth(snapshot, event, time_ns);
+        note_allocation(snapshot, event, time_ns);
         break;
     case MS_EVENT_TENSOR_ALLOC:
-        note_birth(snapshot, event, time_ns);
+        note_allocation(snapshot, event, time_ns);
         break;
     case MS_EVENT_PROXY_MAP:
         (void)add_segment(snapshot, event, time_ns, true);

@@ -25,7 +25,7 @@ struct pass {
     struct ms_recorder *recorder; /* null: no recording is asked for */
     uint64_t read_events;
     struct ms_rounds rounds;
-    uint32_t births;
+    uint32_t allocations;
     uint64_t event; /* the number of the next one */
     size_t next_oom;
 };
@@ -95,7 +95,7 @@ static void note_torch(struct ms_sampler *sampler)
 static void take_event(struct pass *pass, const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_sampler *sampler = sampler_of(pass, event->device);
-    uint32_t birth = 0;
+    uint32_t allocation = 0;
 
     pass_ooms(pass, pass->event);
     pass->event++;
@@ -104,9 +104,9 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
         ms_recorder_event(pass->recorder, event, time_ns);
     }
     if (event->kind == MS_EVENT_BLOCK_ALLOC || event->kind == MS_EVENT_TENSOR_ALLOC) {
-        birth = pass->births++;
-        if (ms_site_table_recorded(pass->model->sites, birth) != MS_RECORDED_ARENA) {
-            ms_rounds_birth(&pass->rounds, pass->model, event->site);
+        allocation = pass->allocations++;
+        if (ms_site_table_recorded(pass->model->sites, allocation) != MS_RECORDED_ARENA) {
+            ms_rounds_allocation(&pass->rounds, pass->model, event->site);
         }
     }
     if (!sampler || !ms_event_has_device(event)) {
@@ -116,12 +116,12 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
     if (pass->map) {
         ms_map_pass(pass->map, pass->survey, &pass->live, time_ns);
         ms_map_take(pass->map, event,
-                    ms_site_table_recorded(pass->model->sites, birth) == MS_RECORDED_ARENA);
+                    ms_site_table_recorded(pass->model->sites, allocation) == MS_RECORDED_ARENA);
     }
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:
     case MS_EVENT_TENSOR_ALLOC:
-        ms_sampler_alloc(sampler, &pass->live, event, birth, time_ns);
+        ms_sampler_alloc(sampler, &pass->live, event, allocation, time_ns);
         if (pass->map) {
             note_pins(pass, sampler, time_ns);
         }
@@ -271,7 +271,7 @@ static void read_windows(struct pass *pass)
             all[i].sequence ? find_place(pass, all[i].sequence, &from) : NULL;
 
         ms_progress_note("looking again", i, pass->model->windows.bytes / sizeof(*all));
-        pass->births = all[i].births;
+        pass->allocations = all[i].allocations;
         pass->event = all[i].first_event;
         if (place) {
             read_window(pass, &all[i], place);

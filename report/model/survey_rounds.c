@@ -13,7 +13,7 @@
 
 /* ---- as it happens ---- */
 
-void ms_rounds_birth(struct ms_rounds *rounds, const struct ms_model *model, uint32_t site)
+void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model, uint32_t site)
 {
     const enum ms_doing doing = (enum ms_doing)ms_landmarks_of(model->landmarks, site)->doing;
 

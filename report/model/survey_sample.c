@@ -35,9 +35,9 @@ void ms_sampler_end(struct ms_sampler *sampler)
 /* ---- kinds ---- */
 
 /* Whether a larger batch needs more of it. What stays for good is not made anew by a step. */
-static bool follows_batch(enum ms_kind kind, int told, enum ms_doing doing)
+static bool follows_batch(enum ms_kind kind, int recorded, enum ms_doing doing)
 {
-    if (told == MS_LIFETIME_KEPT) {
+    if (recorded == MS_LIFETIME_KEPT) {
         return false;
     }
     switch (kind) {
@@ -66,9 +66,10 @@ static __attribute__((noinline, cold)) void judge(const struct ms_sampler *sampl
     site->kind = all.kind;
     site->kinds[MS_RECORDED_ARENA] = site->kind;
     site->kinds[MS_RECORDED_NOTHING] = site->kind;
-    for (int told = 0; told < MS_RECORDED_COUNT; told++) {
-        site->scaling |= (uint32_t)follows_batch((enum ms_kind)site->kinds[told], told, doing)
-                         << told;
+    for (int recorded = 0; recorded < MS_RECORDED_COUNT; recorded++) {
+        site->scaling |=
+            (uint32_t)follows_batch((enum ms_kind)site->kinds[recorded], recorded, doing)
+            << recorded;
     }
     site->backward = ms_definitions_site(model->definitions, id) &&
                      !ms_definitions_site(model->definitions, id)->python &&
@@ -97,7 +98,7 @@ static inline void keep(const struct ms_sampler *sampler, struct ms_sampled_site
     }
 }
 
-/* ---- births and deaths ---- */
+/* ---- allocations and frees ---- */
 
 static void count_size(struct ms_survey_device *to, uint64_t bytes)
 {
@@ -107,7 +108,7 @@ static void count_size(struct ms_survey_device *to, uint64_t bytes)
     size->bytes += bytes;
 }
 
-/* What a checkpoint needs while it is loaded is told apart from what training needs. */
+/* What a checkpoint needs while it is loaded is recorded apart from what training needs. */
 static void note_most(struct ms_sampler *sampler, uint64_t time_ns)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
@@ -138,14 +139,14 @@ static void note_rise(struct ms_sampler *sampler, uint64_t time_ns)
 }
 
 void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
-                      const struct ms_event *event, uint32_t birth, uint64_t time_ns)
+                      const struct ms_event *event, uint32_t allocation, uint64_t time_ns)
 {
-    const uint8_t told = ms_site_table_recorded(sampler->model->sites, birth);
+    const uint8_t recorded = ms_site_table_recorded(sampler->model->sites, allocation);
     struct ms_sampled_site *site;
     struct ms_live *born;
 
-    sampler->newest = birth + 1;
-    if (told == MS_RECORDED_ARENA) {
+    sampler->newest = allocation + 1;
+    if (recorded == MS_RECORDED_ARENA) {
         return; /* its tensors are what is live */
     }
     site = site_of(sampler, event->site);
@@ -155,7 +156,7 @@ void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
         born->bytes = event->bytes;
         born->born_ns = time_ns;
         born->site = event->site < sampler->site_count ? event->site : 0;
-        born->birth = birth;
+        born->allocation = allocation;
         born->born_phase = sampler->rounds->phase;
         born->born_epoch = sampler->rounds->calls;
         born->device = sampler->device;
@@ -166,9 +167,9 @@ void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
     count_size(sampler->to, event->bytes);
     keep(sampler, site);
     site->bytes += event->bytes;
-    sampler->kind_bytes[site->kinds[told]] += event->bytes;
+    sampler->kind_bytes[site->kinds[recorded]] += event->bytes;
     sampler->live_bytes += event->bytes;
-    sampler->scaling_bytes += site->scaling >> told & 1 ? event->bytes : 0;
+    sampler->scaling_bytes += site->scaling >> recorded & 1 ? event->bytes : 0;
     note_rise(sampler, time_ns);
 }
 
@@ -186,7 +187,7 @@ void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
                      const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_live died;
-    uint8_t told = MS_RECORDED_NOTHING;
+    uint8_t recorded = MS_RECORDED_NOTHING;
 
     if (event->kind == MS_EVENT_BLOCK_FREE && event->aux == 1) {
         return; /* an arena */
@@ -194,7 +195,7 @@ void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
     if (!ms_live_take(live, event->id, &died) || died.device != sampler->device) {
         died = (struct ms_live){.bytes = event->bytes};
     } else {
-        told = ms_site_table_recorded(sampler->model->sites, died.birth);
+        recorded = ms_site_table_recorded(sampler->model->sites, died.allocation);
     }
     if (sampler->rising) {
         ms_sampler_note_highest(sampler);
@@ -208,13 +209,13 @@ void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
 
     keep(sampler, site);
     take(&site->bytes, died.bytes);
-    take(&sampler->kind_bytes[site->kinds[told]], died.bytes);
+    take(&sampler->kind_bytes[site->kinds[recorded]], died.bytes);
     take(&sampler->live_bytes, died.bytes);
-    take(&sampler->scaling_bytes, site->scaling >> told & 1 ? died.bytes : 0);
+    take(&sampler->scaling_bytes, site->scaling >> recorded & 1 ? died.bytes : 0);
     if (died.key && ms_rounds_let_go(sampler->rounds, &died)) {
         site->let_go_bytes += died.bytes;
     }
-    if (died.key && died.birth + 1 == sampler->newest) {
+    if (died.key && died.allocation + 1 == sampler->newest) {
         note_temporary(sampler, site, &died, time_ns);
     }
 }
@@ -287,7 +288,7 @@ void ms_sampler_hold(struct ms_sampler *sampler, const struct ms_digest_holding 
 void ms_sampler_adopt(struct ms_sampler *sampler, struct ms_live_set *live,
                       const struct ms_live *known)
 {
-    const uint8_t told = ms_site_table_recorded(sampler->model->sites, known->birth);
+    const uint8_t recorded = ms_site_table_recorded(sampler->model->sites, known->allocation);
     struct ms_sampled_site *unknown = site_of(sampler, 0), *site = site_of(sampler, known->site);
     struct ms_live *adopted = ms_live_add(live, known->key);
 
@@ -301,6 +302,6 @@ void ms_sampler_adopt(struct ms_sampler *sampler, struct ms_live_set *live,
     take(&sampler->kind_bytes[unknown->kinds[MS_RECORDED_NOTHING]], known->bytes);
     keep(sampler, site);
     site->bytes += known->bytes;
-    sampler->kind_bytes[site->kinds[told]] += known->bytes;
-    sampler->scaling_bytes += site->scaling >> told & 1 ? known->bytes : 0;
+    sampler->kind_bytes[site->kinds[recorded]] += known->bytes;
+    sampler->scaling_bytes += site->scaling >> recorded & 1 ? known->bytes : 0;
 }

@@ -58,7 +58,7 @@ struct ms_sampler {
     uint64_t passing_bytes[MS_HEADROOM_FACTORS];
     uint64_t kinds_at_end[MS_KIND_COUNT], kept_at_end;
 
-    uint32_t newest; /* the last birth's number, + 1 */
+    uint32_t newest; /* the last allocation's number, + 1 */
 
     const struct ms_rounds *rounds;
     struct ms_buffer kept; /* struct ms_growing_site: by what rounds left when memory ran out */
@@ -90,9 +90,9 @@ bool ms_sampler_begin(struct ms_sampler *sampler, const struct ms_model *model, 
                       struct ms_survey_device *to);
 void ms_sampler_end(struct ms_sampler *sampler);
 
-/* A block or a tensor is born; birth: its number. */
+/* A block or a tensor is allocated; allocation: its number. */
 void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
-                      const struct ms_event *event, uint32_t birth, uint64_t time_ns);
+                      const struct ms_event *event, uint32_t allocation, uint64_t time_ns);
 void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
                      const struct ms_event *event, uint64_t time_ns);
 
@@ -129,7 +129,7 @@ void ms_sampler_finish(struct ms_sampler *sampler, uint64_t bucket_ns);
 /* ---- survey_rounds.c: what is left of rounds ---- */
 
 /* Memory is asked for, before ms_sampler_alloc of it. */
-void ms_rounds_birth(struct ms_rounds *rounds, const struct ms_model *model, uint32_t site);
+void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model, uint32_t site);
 
 /* Whether what is freed now had been kept: over a whole round, or from call to call. */
 bool ms_rounds_let_go(const struct ms_rounds *rounds, const struct ms_live *died);

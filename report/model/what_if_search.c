@@ -97,7 +97,7 @@ static void search_all(struct search *search, const struct ms_oom_state *state)
     found->room_bytes = room;
     found->plain.too_small_bytes = room;
     find_least(search, low, least > low ? least : low + 1, &found->plain);
-    if (state->unspilled_by == MS_UNSPILLED_NO_ROAD) {
+    if (state->unspilled_by == MS_UNSPILLED_NO_ACCESS) {
         return;
     }
     search->config.spill_bytes = MS_REPLAY_AMPLE_BYTES;

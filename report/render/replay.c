@@ -312,7 +312,7 @@ static void json_recording(struct ms_json *json, const struct ms_recording *reco
     ms_json_count(json, "device", recording->device);
     ms_json_count(json, "operations", ms_recording_count(recording));
     ms_json_count(json, "allocations", recording->allocations);
-    ms_json_count(json, "births", recording->births);
+    ms_json_count(json, "births", recording->tensor_allocations);
     ms_json_count(json, "pages_mapped", recording->maps);
     ms_json_count(json, "refused", recording->refused);
     ms_json_count(json, "fatal", recording->fatal);

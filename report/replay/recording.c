@@ -16,7 +16,7 @@ static const struct ms_complaint no_memory = {"line", "memory ran out here"};
 struct place {
     struct ms_treap_node node;
     uint64_t addr, bytes;
-    uint32_t operation; /* a block's birth; MS_RECORDED_NONE: a page */
+    uint32_t operation; /* a block's allocation; MS_RECORDED_NONE: a page */
     uint32_t arena;     /* a page's */
 };
 
@@ -188,9 +188,9 @@ static struct ms_complaint check_place(const struct ms_recording *recording, uin
                                             : fine;
 }
 
-/* A birth: of a block or a tensor. */
-static struct ms_complaint add_birth(struct ms_recording *recording,
-                                     const struct ms_operation *operation, uint64_t id)
+/* An allocation: of a block or a tensor. */
+static struct ms_complaint add_allocation(struct ms_recording *recording,
+                                          const struct ms_operation *operation, uint64_t id)
 {
     const size_t index = ms_recording_count(recording);
     const struct ms_complaint complaint = add(recording, operation);
@@ -236,12 +236,13 @@ struct ms_complaint ms_recording_alloc(struct ms_recording *recording, uint64_t 
     }
     operation.stream = stream_number(recording, stream);
     recording->allocations++;
-    return add_birth(recording, &operation, id);
+    return add_allocation(recording, &operation, id);
 }
 
-/* The birth that ends here; null, and a complaint, where there is none of that kind. */
-static struct ms_operation *birth_of(struct ms_recording *recording, uint64_t id,
-                                     enum ms_operation_kind kind, struct ms_complaint *complaint)
+/* The allocation that ends here; null, and a complaint, where there is none of that kind. */
+static struct ms_operation *allocation_of(struct ms_recording *recording, uint64_t id,
+                                          enum ms_operation_kind kind,
+                                          struct ms_complaint *complaint)
 {
     const uint32_t index = ms_numbers_get(recording->live, id);
 
@@ -263,17 +264,18 @@ struct ms_complaint ms_recording_release(struct ms_recording *recording, uint64_
                                          uint64_t id, uint64_t stream)
 {
     struct ms_complaint complaint;
-    const struct ms_operation *birth = birth_of(recording, id, MS_OPERATION_ALLOC, &complaint);
+    const struct ms_operation *allocation =
+        allocation_of(recording, id, MS_OPERATION_ALLOC, &complaint);
 
-    if (!birth) {
+    if (!allocation) {
         return complaint;
     }
-    if (birth->offset != 0) {
-        remove_place(recording, place_at(recording, birth->offset));
+    if (allocation->offset != 0) {
+        remove_place(recording, place_at(recording, allocation->offset));
     }
     ms_numbers_remove(recording->live, id);
 
-    struct ms_operation operation = *birth;
+    struct ms_operation operation = *allocation;
 
     operation.kind = MS_OPERATION_FREE;
     operation.time_us = time_us;
@@ -281,7 +283,7 @@ struct ms_complaint ms_recording_release(struct ms_recording *recording, uint64_
     return add(recording, &operation);
 }
 
-/* The arena around a birth at `place`; a block becomes one here. */
+/* The arena around an allocation at `place`; a block becomes one here. */
 static uint32_t arena_of(struct ms_recording *recording, const struct place *place)
 {
     if (place->operation == MS_RECORDED_NONE) {
@@ -341,22 +343,23 @@ struct ms_complaint ms_recording_allocated(struct ms_recording *recording, uint6
                                            .site = site,
                                            .time_us = time_us};
 
-    recording->births++;
-    return operation.arena == MS_RECORDED_NONE ? no_memory : add_birth(recording, &operation, id);
+    recording->tensor_allocations++;
+    return operation.arena == MS_RECORDED_NONE ? no_memory
+                                               : add_allocation(recording, &operation, id);
 }
 
 struct ms_complaint ms_recording_freed(struct ms_recording *recording, uint64_t time_us,
                                        uint64_t id)
 {
     struct ms_complaint complaint;
-    const struct ms_operation *birth =
-        birth_of(recording, id, MS_OPERATION_TENSOR_ALLOC, &complaint);
+    const struct ms_operation *allocation =
+        allocation_of(recording, id, MS_OPERATION_TENSOR_ALLOC, &complaint);
 
-    if (!birth) {
+    if (!allocation) {
         return complaint;
     }
 
-    struct ms_operation operation = *birth;
+    struct ms_operation operation = *allocation;
 
     operation.kind = MS_OPERATION_TENSOR_FREE;
     operation.time_us = time_us;

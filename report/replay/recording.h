@@ -29,7 +29,7 @@
 enum ms_operation_kind {
     MS_OPERATION_ALLOC,        /* object, arena where tensors are born in it, bytes, stream, site;
                                   offset: its address in the run, 0 unknown */
-    MS_OPERATION_FREE,         /* object, arena, bytes as at its birth; stream */
+    MS_OPERATION_FREE,         /* object, arena, bytes as at its allocation; stream */
     MS_OPERATION_TENSOR_ALLOC, /* object, arena, offset, bytes, site */
     MS_OPERATION_TENSOR_FREE,  /* object, arena, offset, bytes */
     MS_OPERATION_RESERVE,   /* arena, bytes: addresses that the program maps pages into by itself */
@@ -37,7 +37,7 @@ enum ms_operation_kind {
     MS_OPERATION_MAP,       /* arena, offset, bytes: a page of the program's */
     MS_OPERATION_UNMAP,     /* arena, offset, bytes */
     MS_OPERATION_CACHED,    /* arena, offset, bytes: free at the beginning, had tensors before */
-    MS_OPERATION_FREEZE,    /* arena: the next birth in it is that of a capture */
+    MS_OPERATION_FREEZE,    /* arena: the next allocation in it is that of a capture */
     MS_OPERATION_CHARGE,    /* bytes that the driver took beside the pool */
     MS_OPERATION_DISCHARGE, /* bytes */
     MS_OPERATION_STEP,      /* a step of the training begins */
@@ -49,7 +49,7 @@ enum ms_operation_kind {
 struct ms_operation {
     uint8_t kind; /* enum ms_operation_kind */
     uint8_t stream;
-    uint32_t object; /* a block or a tensor, numbered by birth */
+    uint32_t object; /* a block or a tensor, numbered by allocation */
     uint32_t arena;  /* MS_RECORDED_NONE where there is none */
     uint32_t site;   /* 0: unknown */
     uint64_t offset;
@@ -82,10 +82,10 @@ struct ms_recording {
     uint64_t peak_live_bytes;                  /* blocks that are no arenas, and tensors */
     uint64_t peak_wanted_bytes; /* and the request that the run ended of, where it did */
     uint64_t end_live_bytes;
-    uint64_t cap_bytes, device_bytes;          /* of the run; 0: not known */
-    uint64_t allocations, births, maps, steps; /* operations of these kinds */
-    uint64_t refused, fatal;                   /* likewise, after ms_recording_end */
-    struct ms_treap_node *places;              /* blocks and pages that have an address */
+    uint64_t cap_bytes, device_bytes;                      /* of the run; 0: not known */
+    uint64_t allocations, tensor_allocations, maps, steps; /* operations of these kinds */
+    uint64_t refused, fatal;                               /* likewise, after ms_recording_end */
+    struct ms_treap_node *places; /* blocks and pages that have an address */
     struct ms_slab place_slab;
     struct ms_numbers *live, *reservations, *stream_numbers; /* by the ids of the run */
     struct ms_numbers *sites;                                /* by the hash of the name */

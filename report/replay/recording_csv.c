@@ -547,14 +547,14 @@ static void add_row(struct writer *writer, const struct ms_operation *operation)
 {
     const enum op op = op_of(operation);
     const unsigned needs = ops[op].needs;
-    const bool birth = op == ALLOC || op == SEGMENT || op == BORN;
+    const bool begins = op == ALLOC || op == SEGMENT || op == BORN;
     const bool later = operation->time_us >= writer->time_us + TIME_STEP_US;
     struct ms_buffer *out = writer->out;
 
     if (operation->arena != MS_RECORDED_NONE && (op == SEGMENT || op == RESERVE)) {
         place_arena(writer, operation->arena);
     }
-    if (birth) {
+    if (begins) {
         writer->id_of[operation->object] = take_id(writer);
     }
     if (writer->failed) {
@@ -566,12 +566,12 @@ static void add_row(struct writer *writer, const struct ms_operation *operation)
     add_number(out, needs & NEEDS(ID),
                op == RESERVE || op == UNRESERVE || op == MAP
                    ? operation->arena
-                   : writer->id_of[birth || op == FREE || op == SEGMENT_FREE || op == DIED
+                   : writer->id_of[begins || op == FREE || op == SEGMENT_FREE || op == DIED
                                        ? operation->object
                                        : 0]);
     add_number(out, needs & NEEDS(BYTES), operation->bytes);
     add_number(out, operation->stream != 0, operation->stream);
-    if (birth || op == REFUSED || op == FATAL) {
+    if (begins || op == REFUSED || op == FATAL) {
         add_site(writer, operation->site);
     }
     ms_buffer_add(out, ",");

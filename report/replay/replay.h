@@ -101,7 +101,7 @@ struct ms_replay_config {
     uint64_t steps_every; /* a step is so many operations; 0: as the recording says */
     bool views;           /* a chunk may be mapped at two addresses */
     bool charges;         /* what the driver took beside the pool counts */
-    bool uses_untold;     /* the pool learns of births and deaths alone: what is used, it is not
+    bool uses_untold;     /* the pool learns of allocations and frees alone: what is used, it is not
                              told, as where no driver tells what a kernel's parameters are */
     bool timed;           /* the pool's own time is measured */
     bool checked;         /* every live byte is seen to be backed, and the pool to be valid */
@@ -134,14 +134,14 @@ struct ms_replay_result {
      * the others were part of the run as it was. */
     uint64_t refused, refused_served;
     uint64_t peak_live_bytes, peak_reserved_bytes, peak_charged_bytes;
-    uint64_t peak_host_backed_bytes, host_backed_births;
+    uint64_t peak_host_backed_bytes, host_backed_allocations;
     uint64_t calls[MS_REPLAY_CALL_COUNT];
     uint64_t modelled_ns, modelled_p99_ns;
     struct ms_pool_stats pool;   /* at the end */
     uint64_t used_on_host_bytes; /* that lay on the host when they were used: see replay_uses.h;
                                     twice where they were also written */
     struct ms_replay_moved warm;
-    uint64_t invalid_reports;     /* births over live tensors, deaths of none */
+    uint64_t invalid_reports;     /* allocations over live tensors, frees of none */
     uint64_t driver_calls, moves; /* in all: calls but for fences; chunks that moved */
     uint64_t steps;               /* 0: not known */
     uint64_t calls_after_second_step, moves_after_second_step;

@@ -13,14 +13,15 @@ struct placed {
     uint32_t arena;
 };
 
-/* Arenas are cut into parts of a granule; each part lists the births that touch it, in order. */
+/* Arenas are cut into parts of a granule; each part lists the allocations that touch it, in order.
+ */
 struct ms_oracle {
     const struct ms_recording *recording;
     struct ms_choice choice;
-    uint64_t *first_part;  /* by arena, and one more: its first part */
-    uint64_t *first_birth; /* by part, and one more: the first of its list */
-    uint32_t *births;      /* operations */
-    struct placed *placed; /* by base */
+    uint64_t *first_part;       /* by arena, and one more: its first part */
+    uint64_t *first_allocation; /* by part, and one more: the first of its list */
+    uint32_t *allocations;      /* operations */
+    struct placed *placed;      /* by base */
     size_t placed_count;
     size_t now;
 };
@@ -30,16 +31,16 @@ static uint64_t parts_of(uint64_t bytes)
     return (bytes + PART_BYTES - 1) / PART_BYTES;
 }
 
-/* Calls `each` with every part that the birth touches. */
+/* Calls `each` with every part that the allocation touches. */
 static void touch(struct ms_oracle *oracle, uint32_t index, uint64_t *at, bool store)
 {
-    const struct ms_operation *birth = ms_recording_at(oracle->recording, index);
-    const uint64_t base = oracle->first_part[birth->arena];
-    const uint64_t last = (birth->offset + birth->bytes - 1) / PART_BYTES;
+    const struct ms_operation *allocation = ms_recording_at(oracle->recording, index);
+    const uint64_t base = oracle->first_part[allocation->arena];
+    const uint64_t last = (allocation->offset + allocation->bytes - 1) / PART_BYTES;
 
-    for (uint64_t part = birth->offset / PART_BYTES; part <= last; part++) {
+    for (uint64_t part = allocation->offset / PART_BYTES; part <= last; part++) {
         if (store) {
-            oracle->births[at[base + part]] = index;
+            oracle->allocations[at[base + part]] = index;
         }
         at[base + part]++;
     }
@@ -54,7 +55,7 @@ static void touch_all(struct ms_oracle *oracle, uint64_t *at, bool store)
     }
 }
 
-static bool index_births(struct ms_oracle *oracle)
+static bool index_allocations(struct ms_oracle *oracle)
 {
     const size_t arenas = ms_recording_arenas(oracle->recording);
     uint64_t parts, total = 0;
@@ -69,25 +70,26 @@ static bool index_births(struct ms_oracle *oracle)
             oracle->first_part[i] + parts_of(ms_recording_arena(oracle->recording, i)->bytes);
     }
     parts = oracle->first_part[arenas];
-    oracle->first_birth = calloc(parts + 1, sizeof(*oracle->first_birth));
-    if (!oracle->first_birth) {
+    oracle->first_allocation = calloc(parts + 1, sizeof(*oracle->first_allocation));
+    if (!oracle->first_allocation) {
         return false;
     }
-    touch_all(oracle, oracle->first_birth, false);
+    touch_all(oracle, oracle->first_allocation, false);
     for (uint64_t part = 0; part <= parts; part++) {
-        const uint64_t count = oracle->first_birth[part];
+        const uint64_t count = oracle->first_allocation[part];
 
-        oracle->first_birth[part] = total;
+        oracle->first_allocation[part] = total;
         total += count;
     }
-    oracle->births = malloc((total + 1) * sizeof(*oracle->births));
-    if (!oracle->births) {
+    oracle->allocations = malloc((total + 1) * sizeof(*oracle->allocations));
+    if (!oracle->allocations) {
         return false;
     }
     /* Storing moves each part's beginning to its end, which is the beginning of the next. */
-    touch_all(oracle, oracle->first_birth, true);
-    memmove(oracle->first_birth + 1, oracle->first_birth, parts * sizeof(*oracle->first_birth));
-    oracle->first_birth[0] = 0;
+    touch_all(oracle, oracle->first_allocation, true);
+    memmove(oracle->first_allocation + 1, oracle->first_allocation,
+            parts * sizeof(*oracle->first_allocation));
+    oracle->first_allocation[0] = 0;
     return true;
 }
 
@@ -134,7 +136,7 @@ struct ms_oracle *ms_oracle_new(const struct ms_recording *recording)
     }
     oracle->recording = recording;
     oracle->choice = (struct ms_choice){.rank = rank, .ctx = oracle};
-    if (!index_births(oracle)) {
+    if (!index_allocations(oracle)) {
         ms_oracle_delete(oracle);
         return NULL;
     }
@@ -145,8 +147,8 @@ void ms_oracle_delete(struct ms_oracle *oracle)
 {
     if (oracle) {
         free(oracle->first_part);
-        free(oracle->first_birth);
-        free(oracle->births);
+        free(oracle->first_allocation);
+        free(oracle->allocations);
         free(oracle->placed);
         free(oracle);
     }
@@ -187,27 +189,29 @@ void ms_oracle_now(struct ms_oracle *oracle, size_t operation)
     oracle->now = operation;
 }
 
-/* The first birth in the part's list that comes after `operation` and touches the range. */
+/* The first allocation in the part's list that comes after `operation` and touches the range. */
 static uint64_t next_in_part(const struct ms_oracle *oracle, uint64_t part, uint64_t offset,
                              uint64_t bytes, size_t operation)
 {
-    uint64_t low = oracle->first_birth[part], high = oracle->first_birth[part + 1];
+    uint64_t low = oracle->first_allocation[part], high = oracle->first_allocation[part + 1];
     const uint64_t end = high;
 
     while (low < high) {
         const uint64_t middle = (low + high) / 2;
 
-        if (oracle->births[middle] <= operation) {
+        if (oracle->allocations[middle] <= operation) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
     for (; low < end; low++) {
-        const struct ms_operation *birth = ms_recording_at(oracle->recording, oracle->births[low]);
+        const struct ms_operation *allocation =
+            ms_recording_at(oracle->recording, oracle->allocations[low]);
 
-        if (birth->offset < offset + bytes && offset < birth->offset + birth->bytes) {
-            return oracle->births[low];
+        if (allocation->offset < offset + bytes &&
+            offset < allocation->offset + allocation->bytes) {
+            return oracle->allocations[low];
         }
     }
     return UINT64_MAX;

@@ -56,16 +56,18 @@ static void use_kept(struct ms_replay *replay, size_t operation)
 {
     for (; replay->next_use < ms_recorded_uses_count(&replay->uses); replay->next_use++) {
         const struct ms_recorded_use *used = ms_recorded_use_at(&replay->uses, replay->next_use);
-        const struct ms_operation *birth = ms_recording_at(replay->recording, used->birth);
-        const bool tensor =
-            birth->kind == MS_OPERATION_TENSOR_ALLOC && replay->config->mode == MS_REPLAY_NATIVE;
+        const struct ms_operation *allocation =
+            ms_recording_at(replay->recording, used->allocation);
+        const bool tensor = allocation->kind == MS_OPERATION_TENSOR_ALLOC &&
+                            replay->config->mode == MS_REPLAY_NATIVE;
 
         if (used->operation > operation) {
             return;
         }
         use(replay,
-            tensor ? replay->base_of[birth->arena] + birth->offset : replay->addr_of[birth->object],
-            birth->bytes, used->written);
+            tensor ? replay->base_of[allocation->arena] + allocation->offset
+                   : replay->addr_of[allocation->object],
+            allocation->bytes, used->written);
     }
 }
 

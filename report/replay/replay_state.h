@@ -22,7 +22,7 @@ struct ms_replay {
     struct ms_oracle *oracle; /* null: another choice */
     ms_addr_t *addr_of;       /* by object: of blocks */
     ms_addr_t *base_of;       /* by arena; 0: it is not there */
-    bool *freezing;           /* by arena: its next birth is that of a capture */
+    bool *freezing;           /* by arena: its next allocation is that of a capture */
     uint64_t reserved_bytes, live_bytes, charged_beside;
     /* The stretch of pages that has no access yet: a framework gives it to all that it mapped. */
     ms_addr_t fresh_addr;

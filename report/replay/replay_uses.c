@@ -11,14 +11,14 @@ struct span {
 };
 
 struct life {
-    size_t birth, death; /* operations */
+    size_t allocation, freed; /* operations */
 };
 
 struct search {
     const struct ms_recording *recording;
     struct ms_buffer steps; /* struct span */
     struct life *lives;     /* by object */
-    struct ms_buffer kept;  /* size_t: births of what persists, in order */
+    struct ms_buffer kept;  /* size_t: allocations of what persists, in order */
     struct ms_buffer *uses, *optimizers;
 };
 
@@ -45,7 +45,7 @@ static void find_lives(struct search *search)
     uint64_t live_bytes = 0, peak_bytes = 0;
 
     for (uint32_t object = 0; object <= search->recording->objects; object++) {
-        search->lives[object].death = operations;
+        search->lives[object].freed = operations;
     }
     for (size_t i = 0; i < operations; i++) {
         const struct ms_operation *operation = ms_recording_at(search->recording, i);
@@ -57,10 +57,10 @@ static void find_lives(struct search *search)
             peak_bytes = 0;
         } else if (is_range(operation) && begins(operation)) {
             live_bytes += operation->bytes;
-            search->lives[operation->object].birth = i;
+            search->lives[operation->object].allocation = i;
         } else if (is_range(operation)) {
             live_bytes -= operation->bytes;
-            search->lives[operation->object].death = i;
+            search->lives[operation->object].freed = i;
         }
         if (live_bytes > peak_bytes) {
             peak_bytes = live_bytes;
@@ -79,11 +79,11 @@ static const struct span *step_at(const struct search *search, size_t index)
     return (const struct span *)search->steps.at + index;
 }
 
-/* Births of what is alive at two ends of steps. */
+/* Allocations of what is alive at two ends of steps. */
 static void find_kept(struct search *search)
 {
     const size_t steps = steps_of(search);
-    size_t next = 0; /* the first step that ends after the birth */
+    size_t next = 0; /* the first step that ends after the allocation */
 
     for (size_t i = 0; i < ms_recording_count(search->recording); i++) {
         const struct ms_operation *operation = ms_recording_at(search->recording, i);
@@ -92,18 +92,19 @@ static void find_kept(struct search *search)
             next++;
         }
         if (next + 1 < steps && is_range(operation) && begins(operation) &&
-            search->lives[operation->object].death > step_at(search, next + 1)->end) {
+            search->lives[operation->object].freed > step_at(search, next + 1)->end) {
             ms_buffer_append(&search->kept, (const char *)&i, sizeof(i));
         }
     }
 }
 
-static void add_use(struct search *search, size_t birth, size_t operation, bool written)
+static void add_use(struct search *search, size_t allocation, size_t operation, bool written)
 {
-    const uint32_t object = ms_recording_at(search->recording, birth)->object;
-    const struct ms_recorded_use use = {.operation = operation, .birth = birth, .written = written};
+    const uint32_t object = ms_recording_at(search->recording, allocation)->object;
+    const struct ms_recorded_use use = {
+        .operation = operation, .allocation = allocation, .written = written};
 
-    if (operation > birth && operation <= search->lives[object].death) {
+    if (operation > allocation && operation <= search->lives[object].freed) {
         ms_buffer_append(search->uses, (const char *)&use, sizeof(use));
     }
 }

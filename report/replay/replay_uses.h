@@ -2,14 +2,14 @@
 /* When a replay takes the device to have touched what lives, where the recording does not tell: the
  * access model.
  *
- *   every range     written at its birth, read right before its death (an activation: when backward
- *                   has come back to it)
+ *   every range     written when it is allocated, read right before it is freed (an activation:
+ *                   when backward has come back to it)
  *   what persists   (alive over more than one end of a step), besides:
- *     parameters    those born before the first step's peak: read in the order of their births
- *                   between a step's beginning and its peak, in the reverse order between its peak
- *                   and its end, and read and written at its end
- *     optimizer     those born later: read and written at each step's end, in the order of their
- *                   births. Their call sites are an optimizer's, where no parameter has the same
+ *     parameters    those allocated before the first step's peak: read in that order between a
+ *                   step's beginning and its peak, in the reverse order between its peak and its
+ *                   end, and read and written at its end
+ *     optimizer     those allocated later: read and written at each step's end, in that order.
+ *                   Their call sites are an optimizer's, where no parameter has the same
  *
  * A recording without steps has nothing that persists. */
 #ifndef MEMSHIM_REPORT_REPLAY_REPLAY_USES_H
@@ -21,9 +21,9 @@
 #include "report/replay/recording.h"
 
 struct ms_recorded_use {
-    size_t operation; /* it is right before this one */
-    size_t birth;     /* the operation that the range was born with */
-    bool written;     /* else only read */
+    size_t operation;  /* it is right before this one */
+    size_t allocation; /* the operation that allocated the range */
+    bool written;      /* else only read */
 };
 
 /* Adds those of what persists, by operation, and to `optimizers` a byte for each call site from 0

@@ -262,8 +262,8 @@ static void apply_tensor(struct ms_aggregate *aggregate, const struct ms_event *
         aggregate->tensor_frees++;
         return;
     }
-    /* PyTorch holds one lock from a segment's allocation to its first birth: a birth elsewhere
-     * shows that the newest block is no arena to be. */
+    /* PyTorch holds one lock from a segment's allocation to its first allocation: an allocation
+     * elsewhere shows that the newest block is no arena to be. */
     if (aggregate->fresh_id != 0) {
         settle_fresh(aggregate);
     }

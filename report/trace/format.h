@@ -181,7 +181,7 @@ struct ms_log_entry {
 struct ms_log_oom {
     struct ms_oom_state state;
     struct ms_counters counters; /* at that moment */
-    uint64_t allocations;        /* allocations and births of the device before it */
+    uint64_t allocations;        /* allocations and allocations of the device before it */
     struct ms_moment peak_live;  /* so far */
 };
 

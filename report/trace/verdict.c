@@ -348,7 +348,7 @@ static void say_not_device(const struct ms_oom_state *state, const struct analys
 const char *ms_unspilled_text(const struct ms_oom_state *state)
 {
     static const char *const texts[MS_UNSPILLED_COUNT] = {
-        [MS_UNSPILLED_NO_ROAD] = "this device cannot move live memory to the host",
+        [MS_UNSPILLED_NO_ACCESS] = "this device cannot move live memory to the host",
         [MS_UNSPILLED_CAPTURE] = "while a stream captures, nothing moves to the host",
         [MS_UNSPILLED_BUSY] = "the device did not stand still for anything to move to the host",
         [MS_UNSPILLED_NO_HOST] = "the host had no memory for more to move there",

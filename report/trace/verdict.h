@@ -68,13 +68,13 @@ enum ms_limited_by {
 
 /* Why no more live memory went to the host. */
 enum ms_unspilled_by {
-    MS_UNSPILLED_UNKNOWN, /* or nothing hindered it */
-    MS_UNSPILLED_OFF,     /* MEMSHIM_SPILL=off */
-    MS_UNSPILLED_NO_ROAD, /* the device reaches no host memory that could stand in */
-    MS_UNSPILLED_CAPTURE, /* a stream captured: nothing may move */
-    MS_UNSPILLED_BUSY,    /* the device did not stand still in time */
-    MS_UNSPILLED_NO_HOST, /* the host had no memory for it */
-    MS_UNSPILLED_PINNED,  /* nothing more of what is live may move */
+    MS_UNSPILLED_UNKNOWN,   /* or nothing hindered it */
+    MS_UNSPILLED_OFF,       /* MEMSHIM_SPILL=off */
+    MS_UNSPILLED_NO_ACCESS, /* the device reaches no host memory that could stand in */
+    MS_UNSPILLED_CAPTURE,   /* a stream captured: nothing may move */
+    MS_UNSPILLED_BUSY,      /* the device did not stand still in time */
+    MS_UNSPILLED_NO_HOST,   /* the host had no memory for it */
+    MS_UNSPILLED_PINNED,    /* nothing more of what is live may move */
     MS_UNSPILLED_COUNT
 };
 

@@ -176,7 +176,7 @@ static uint64_t measure(CUdeviceptr to, CUdeviceptr from, size_t bytes)
     return done ? (uint64_t)((double)bytes * ROUNDS * 1e9 / (double)took_ns) : 0;
 }
 
-static void measure_road(CUdevice handle, struct ms_doctor_device *device)
+static void measure_host_access(CUdevice handle, struct ms_doctor_device *device)
 {
     CUdeviceptr host = 0, there = 0;
     size_t bytes = MEASURED_BYTES;
@@ -208,7 +208,7 @@ static void try_chunks(struct ms_doctor_facts *facts, int ordinal)
         device->rdma = try_rdma(handle, device->granule_bytes);
     }
     if (ms_probe_answer_of(device->host_code) == MS_PROBE_YES) {
-        measure_road(handle, device);
+        measure_host_access(handle, device);
     }
 }
 
@@ -224,7 +224,7 @@ static void try_rungs(struct ms_doctor_facts *facts, int ordinal)
     }
 }
 
-static void prove_road(struct ms_doctor_facts *facts, int ordinal)
+static void prove_host_access(struct ms_doctor_facts *facts, int ordinal)
 {
     _exit(ms_probe_host(facts->devices[ordinal].uuid));
 }
@@ -260,7 +260,7 @@ struct ms_doctor_facts *ms_doctor_ask_driver(void)
     for (int i = 0; i < facts->device_count && facts->load == MS_CLI_LOADED; i++) {
         struct ms_doctor_device *device = &facts->devices[i];
         device->host_code =
-            device->host_offered ? apart(facts, prove_road, i) : MS_PROBE_REFUSED_CODE;
+            device->host_offered ? apart(facts, prove_host_access, i) : MS_PROBE_REFUSED_CODE;
         (void)apart(facts, try_chunks, i);
         (void)apart(facts, try_rungs, i);
     }

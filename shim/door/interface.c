@@ -13,7 +13,7 @@
 #include "shim/sites/tag_names.h"
 #include "shim/sites/tags.h"
 
-/* Absurd sizes end here, so that a negative one cannot be mistaken for a death. */
+/* Absurd sizes end here, so that a negative one cannot be mistaken for a free. */
 static void report(int device, const void *ptr, int64_t bytes, const void *caller)
 {
     if (ptr != NULL && bytes != 0 && ms_guard_enter(caller)) {

@@ -131,7 +131,7 @@ static enum ms_unspilled_by unspilled_by(const struct ms_device *device, enum ms
                                          const struct ms_oom_state *state)
 {
     static const enum ms_unspilled_by by[] = {
-        [MS_UNMOVED_NO_ROAD] = MS_UNSPILLED_NO_ROAD,
+        [MS_UNMOVED_NO_ACCESS] = MS_UNSPILLED_NO_ACCESS,
         [MS_UNMOVED_CAPTURE] = MS_UNSPILLED_CAPTURE,
         [MS_UNMOVED_NO_HOST] = MS_UNSPILLED_NO_HOST,
         [MS_UNMOVED_BUSY] = MS_UNSPILLED_BUSY,
@@ -140,7 +140,7 @@ static enum ms_unspilled_by unspilled_by(const struct ms_device *device, enum ms
         return MS_UNSPILLED_OFF;
     }
     if (state->spill_limit_bytes == 0) {
-        return device->no_host_access ? MS_UNSPILLED_NO_ROAD : MS_UNSPILLED_OFF;
+        return device->no_host_access ? MS_UNSPILLED_NO_ACCESS : MS_UNSPILLED_OFF;
     }
     if (why != MS_UNMOVED_NOTHING) {
         return by[why];

@@ -26,9 +26,9 @@ bool ms_spill_others_give(const struct ms_device *device, uint64_t bytes);
  * be below it again. Caches have been trimmed. No lock of a pool is held. */
 void ms_spill_ahead(struct ms_device *device, uint64_t level_bytes);
 
-/* Once launches are looked at or a host chunk has been made (device->host_made), after each birth
- * and allocation: tells the pool what was used, says what has to be said, and brings back what is
- * used soon or has had room for a while. No lock of a pool is held. */
+/* Once launches are looked at or a host chunk has been made (device->host_made), after each
+ * allocation and allocation: tells the pool what was used, says what has to be said, and brings
+ * back what is used soon or has had room for a while. No lock of a pool is held. */
 void ms_spill_attend(struct ms_device *device);
 
 #endif

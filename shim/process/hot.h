@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What every birth and death of a tensor runs through stands together, code and data: a program
+/* What every allocation and free of a tensor runs through stands together, code and data: a program
  * runs a great deal between two of them, and each line and page that is to be fetched anew costs
  * more than what is done there. */
 #ifndef MEMSHIM_SHIM_PROCESS_HOT_H

@@ -194,13 +194,13 @@ static bool define_code(ms_trace_t *trace, uint32_t id)
 }
 
 /* A function that is merely named step may be a loop's. */
-static int memory_of(const struct ms_frame_hints *signs)
+static int memory_of(const struct ms_frame_hints *hints)
 {
-    if (signs->hint == MS_HINT_MODULE || signs->hint == MS_HINT_BACKWARD) {
+    if (hints->hint == MS_HINT_MODULE || hints->hint == MS_HINT_BACKWARD) {
         return THE_MODELS;
     }
-    const bool state = (signs->passed & MS_PASSED_STATE) != 0;
-    return state || signs->hint == MS_HINT_OPTIMIZER ? THE_OPTIMIZERS : NOBODYS;
+    const bool state = (hints->passed & MS_PASSED_STATE) != 0;
+    return state || hints->hint == MS_HINT_OPTIMIZER ? THE_OPTIMIZERS : NOBODYS;
 }
 
 /* False: no room. *id is 0 for a code object that cannot be read. */
@@ -222,8 +222,8 @@ static bool intern_code(const struct ms_python_frame *frame, ms_trace_t *trace, 
         !ms_index_add(&code_index, hash, next)) {
         return false;
     }
-    const struct ms_frame_hints signs = ms_frame_hints_of(reading.file, reading.function);
-    known[next] = (struct code){frame->code, frame->identity, memory_of(&signs)};
+    const struct ms_frame_hints hints = ms_frame_hints_of(reading.file, reading.function);
+    known[next] = (struct code){frame->code, frame->identity, memory_of(&hints)};
     *id = code_count = next;
     return true;
 }

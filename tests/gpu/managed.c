@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An allocator for PyTorch that spills at birth, to compare with: blocks of the device up to a cap,
- * and managed memory that prefers the host, which the device reads and writes over the bus, for
- * what does not fit. Never more managed memory than half of what the card had free at the
+/* An allocator for PyTorch that spills at allocation, to compare with: blocks of the device up to a
+ * cap, and managed memory that prefers the host, which the device reads and writes over the bus,
+ * for what does not fit. Never more managed memory than half of what the card had free at the
  * beginning. Blocks are kept by size and handed out again; for jobs on one stream.
  *
  * GPU_CHECK_MANAGED_CAP: bytes. */

@@ -312,14 +312,14 @@ static ms_status_t take_block(struct rungs *rungs, uint64_t bytes, struct ms_blo
 }
 
 /* The status of the first report that is not MS_OK. */
-static ms_status_t report_tiles(struct rungs *rungs, unsigned from, unsigned to, bool births)
+static ms_status_t report_tiles(struct rungs *rungs, unsigned from, unsigned to, bool allocations)
 {
     ms_status_t status = MS_OK;
     for (unsigned k = from; k < to && status == MS_OK; k++) {
         ms_addr_t addr = rungs->arena.addr + k * GRANULE;
         ms_arenas_t *arenas = rungs->stage.arenas;
-        status = births ? ms_arenas_allocated(arenas, addr, GRANULE, 0, UINT64_MAX)
-                        : ms_arenas_freed(arenas, addr, GRANULE, UINT64_MAX);
+        status = allocations ? ms_arenas_allocated(arenas, addr, GRANULE, 0, UINT64_MAX)
+                             : ms_arenas_freed(arenas, addr, GRANULE, UINT64_MAX);
     }
     return status;
 }
@@ -361,8 +361,8 @@ static bool empty(struct rungs *rungs, bool good)
     return good;
 }
 
-/* Half of the arena's chunks go to another block; a birth that finds no device memory any more is
- * served by the host, and that shows. */
+/* Half of the arena's chunks go to another block; an allocation that finds no device memory any
+ * more is served by the host, and that shows. */
 static bool served_by_host(struct rungs *rungs)
 {
     bool good = fill(rungs);

@@ -459,7 +459,8 @@ static void freeze(struct framework *framework, struct segment *segment)
     }
 }
 
-/* What the report of a tensor's birth or death must be answered with; its total may be a lie. */
+/* What the report of a tensor's allocation or death must be answered with; its total may be a lie.
+ */
 static void check_report(struct framework *framework, ms_status_t status, bool lied,
                          const char *what)
 {
@@ -517,7 +518,7 @@ static void report_birth(struct framework *framework, struct piece *piece)
         segment->replay_addr = piece->addr;
         segment->replay_bytes = piece->bytes;
     }
-    atomic_fetch_add(&stage->births, 1);
+    atomic_fetch_add(&stage->allocations, 1);
 }
 
 static uint64_t some_size(struct framework *framework)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An actor: a framework's caching allocator, as PyTorch's is. It asks for segments of 2 MiB, 20 MiB
  * and whole multiples, or maps pages of proxies into reservations of several GiB; it carves them
- * into tensors, best fit, splits and merges, keeps what is freed, and reports every birth and
+ * into tensors, best fit, splits and merges, keeps what is freed, and reports every allocation and
  * death. Memory is private to a stream, and to what is born while a stream captures. */
 #ifndef MEMSHIM_FUZZ_FRAMEWORK_H
 #define MEMSHIM_FUZZ_FRAMEWORK_H

@@ -34,7 +34,7 @@ struct world {
 };
 
 struct score {
-    uint64_t served, refused, births, moved, taken, backed, on_host, spilled, promoted, views;
+    uint64_t served, refused, allocations, moved, taken, backed, on_host, spilled, promoted, views;
 };
 
 /* ---- what happens around the pool */
@@ -294,7 +294,7 @@ static void count(struct world *world, struct score *score)
     ms_pool_stats(world->stage.pool, &stats);
     score->served += world->stage.served;
     score->refused += world->stage.refused;
-    score->births += world->stage.births;
+    score->allocations += world->stage.allocations;
     score->moved += stats.chunks_moved;
     score->taken += stats.holes_taken;
     score->backed += stats.holes_backed;
@@ -401,7 +401,7 @@ int main(int argc, char **argv)
            " chunks moved; %" PRIu64 " births, %" PRIu64 " chunks taken out of holes, %" PRIu64
            " put back, %" PRIu64 " worlds with some on the host, %" PRIu64
            " granules spilled, %" PRIu64 " promoted, %" PRIu64 " views made\n",
-           ops, score.served, score.refused, score.moved, score.births, score.taken, score.backed,
-           score.on_host, score.spilled, score.promoted, score.views);
+           ops, score.served, score.refused, score.moved, score.allocations, score.taken,
+           score.backed, score.on_host, score.spilled, score.promoted, score.views);
     return good ? 0 : 1;
 }

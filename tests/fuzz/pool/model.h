@@ -28,7 +28,7 @@ enum model_touch {
     MODEL_INSIDE,   /* those of them that hold the whole granule; by MODEL_ARENA */
     MODEL_KEPT,     /* things that were pinned or frozen */
     MODEL_PINNED,   /* those of them whose identity may be known */
-    MODEL_STRANDED, /* tensors that could not be backed at their birth */
+    MODEL_STRANDED, /* tensors that could not be backed at their allocation */
     MODEL_TOUCHES
 };
 

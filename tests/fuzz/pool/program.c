@@ -322,7 +322,7 @@ static void bear(struct program *program, struct program_block *block)
         stage_write(stage, addr, bytes, program->next_tag);
     }
     program->next_tag++;
-    atomic_fetch_add(&stage->births, 1);
+    atomic_fetch_add(&stage->allocations, 1);
     if (backed && !stage_accessible(stage, addr, bytes)) {
         model_wrong(&stage->model, "a tensor is born at %#lx, which is not accessible",
                     (unsigned long)addr);

@@ -65,7 +65,7 @@ struct stage {
     _Atomic uint64_t page_bytes;            /* of proxies that are mapped */
     _Atomic uint64_t loose_bytes;           /* of proxies that exist and are not */
     _Atomic uint64_t invalid_reports;
-    _Atomic uint64_t served, refused, births, backed; /* how much was played */
+    _Atomic uint64_t served, refused, allocations, backed; /* how much was played */
 };
 
 /* Aborts when the host has no memory. */
@@ -101,7 +101,7 @@ bool stage_excuses(const struct stage *stage, ms_status_t status);
  * while something captures. */
 bool stage_settle(struct stage *stage);
 
-/* The total that a framework reports along, after a birth (by > 0) or a death (by < 0). */
+/* The total that a framework reports along, after an allocation (by > 0) or a death (by < 0). */
 uint64_t stage_total(struct stage *stage, int64_t by_bytes);
 
 /* Whether the pool has promised that a request of this size is served now: in whole granules, what

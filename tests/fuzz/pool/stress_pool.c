@@ -180,7 +180,7 @@ int main(int argc, char **argv)
     printf("%d threads, %" PRIu64 " allocations, %" PRIu64 " births, %" PRIu64
            " chunks moved, %" PRIu64 " taken out of holes, %" PRIu64 " put back, %" PRIu64
            " spilled, %" PRIu64 " promoted\n",
-           THREADS, stage.served, stage.births, stats.chunks_moved, stats.holes_taken,
+           THREADS, stage.served, stage.allocations, stats.chunks_moved, stats.holes_taken,
            stats.holes_backed, stats.spill.down_bytes / GRANULE, stats.spill.up_bytes / GRANULE);
     if (stage.model.wrong[0] != '\0') {
         (void)fflush(stdout); /* the last line says what is wrong */

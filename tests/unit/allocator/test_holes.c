@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks of holes: when they may be taken, what covers them, and that a birth finds them back. */
+/* Chunks of holes: when they may be taken, what covers them, and that an allocation finds them
+ * back. */
 #include <pthread.h>
 
 #include "rig.h"
@@ -347,7 +348,7 @@ Test(holes, what_is_promised_goes_to_the_host_when_the_room_is_needed)
     struct ms_block_info block = rig_alloc(scene.rig, 36 * MIB, MS_STREAM_DEVICE);
     rig_free(scene.rig, block, MS_STREAM_DEVICE);
     cr_assert_eq(ms_pool_trim(scene.rig->pool, 0), 36 * MIB);
-    /* With all of that free, the budget covers what is owed: a birth settles that. */
+    /* With all of that free, the budget covers what is owed: an allocation settles that. */
     born(&scene, 2, 512);
     struct ms_pool_stats stats = rig_stats(scene.rig);
     cr_assert_eq(stats.promised_bytes, 14 * MIB);

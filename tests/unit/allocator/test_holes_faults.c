@@ -22,7 +22,7 @@ struct scene {
     ms_addr_t base;
     ms_addr_t tensor[TENSORS];
     uint64_t bytes[TENSORS];
-    unsigned refused; /* births */
+    unsigned refused; /* allocations */
 };
 
 static void build(struct scene *scene)
@@ -293,8 +293,9 @@ static struct ms_block_info build_promised(struct scene *scene)
     return arena;
 }
 
-/* A birth fails, and so does giving back the chunk that was made for it with what was promised. A
- * block gets that chunk, and another one the rest of the budget, only if all holes stay covered. */
+/* An allocation fails, and so does giving back the chunk that was made for it with what was
+ * promised. A block gets that chunk, and another one the rest of the budget, only if all holes stay
+ * covered. */
 Test(holes_faults, the_chunk_of_a_failed_birth_still_covers_its_hole)
 {
     enum { FIRST = 20, LENGTHS = 30 };

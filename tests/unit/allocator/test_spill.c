@@ -606,7 +606,7 @@ Test(spill, dead_before_the_way_back)
     rig_end(rig);
 }
 
-/* Pages of a framework: what is live on them makes room for more of them, and for births. */
+/* Pages of a framework: what is live on them makes room for more of them, and for allocations. */
 Test(spill, pages_of_a_framework)
 {
     struct rig *rig = spilling_rig();

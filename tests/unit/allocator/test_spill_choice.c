@@ -11,8 +11,8 @@
 
 enum { STEP_BIRTHS = 40 };
 
-/* A step: births live until the mirrored one, as activations do; `odd` more births in the middle,
- * or so many fewer. Every other site comes twice in a row, as layers do. */
+/* A step: allocations live until the mirrored one, as activations do; `odd` more allocations in the
+ * middle, or so many fewer. Every other site comes twice in a row, as layers do. */
 static void play_step(struct ms_forecast *forecast, uint64_t *id, int odd)
 {
     uint64_t first = *id;
@@ -31,15 +31,17 @@ static void play_step(struct ms_forecast *forecast, uint64_t *id, int odd)
     }
 }
 
-/* Half a step, in which each birth is used again when the mirrored one of the last step died. */
+/* Half a step, in which each allocation is used again when the mirrored one of the last step died.
+ */
 static void check_half_step(struct ms_forecast *forecast, uint64_t *id)
 {
     for (int k = 0; k < STEP_BIRTHS / 2; k++) {
         ms_forecast_allocated(forecast, (*id)++, GRANULE, MIB, 1 + (uint32_t)k * 2 / 3,
                               (uint64_t)(k + 1) * MIB);
         uint64_t expected = forecast->tick + 2 * (uint64_t)(STEP_BIRTHS - k) - 1;
-        const struct ms_foretold *birth = &forecast->births[forecast->last % MS_FORECAST_BIRTHS];
-        cr_assert_eq(ms_forecast_next_use(forecast, birth), expected, "birth %d", k);
+        const struct ms_foretold *allocation =
+            &forecast->allocations[forecast->last % MS_FORECAST_ALLOCATIONS];
+        cr_assert_eq(ms_forecast_next_use(forecast, allocation), expected, "birth %d", k);
     }
     cr_assert(ms_forecast_knows(forecast));
 }
@@ -104,7 +106,7 @@ Test(spill_choice, nothing_is_known_of_what_does_not_repeat)
         ms_forecast_step(&forecast);
         for (int k = 0; k < STEP_BIRTHS; k++, id++) {
             ms_forecast_allocated(&forecast, id, GRANULE, MIB, (uint32_t)id, MIB);
-            cr_assert_eq(ms_forecast_next_use(&forecast, &forecast.births[forecast.last]),
+            cr_assert_eq(ms_forecast_next_use(&forecast, &forecast.allocations[forecast.last]),
                          MS_NEVER);
         }
         cr_assert_not(ms_forecast_knows(&forecast));
@@ -117,13 +119,13 @@ Test(spill_choice, more_births_than_are_kept)
     struct ms_forecast forecast;
     cr_assert(ms_forecast_init(&forecast));
     ms_forecast_step(&forecast);
-    for (uint64_t id = 1; id <= UINT64_C(3) * MS_FORECAST_BIRTHS; id++) {
+    for (uint64_t id = 1; id <= UINT64_C(3) * MS_FORECAST_ALLOCATIONS; id++) {
         ms_forecast_allocated(&forecast, id, GRANULE, MIB, (uint32_t)(id % 1000) + 1, MIB);
     }
     ms_forecast_freed(&forecast, 1);
     ms_forecast_step(&forecast);
     cr_assert_not(ms_forecast_knows(&forecast), "a step that is not known whole");
-    cr_assert_eq(forecast.last - ms_forecast_oldest(&forecast) + 1, MS_FORECAST_BIRTHS);
+    cr_assert_eq(forecast.last - ms_forecast_oldest(&forecast) + 1, MS_FORECAST_ALLOCATIONS);
     ms_forecast_destroy(&forecast);
 }
 
@@ -161,7 +163,7 @@ static void use(struct job *job, const struct ms_block_info *block, bool written
     (void)ms_pool_promote_ahead(job->rig->pool);
 }
 
-static struct ms_block_info birth(struct job *job, uint64_t bytes, uint32_t site)
+static struct ms_block_info allocation(struct job *job, uint64_t bytes, uint32_t site)
 {
     struct ms_request request = {
         .bytes = bytes, .stream = MS_STREAM_DEVICE, .site = site, .may_wait = true};
@@ -183,7 +185,7 @@ static void death(struct job *job, const struct ms_block_info *block)
 static void work(struct job *job, uint32_t site)
 {
     for (int k = 0; k < 4; k++) {
-        struct ms_block_info block = birth(job, 4 * KIB, site);
+        struct ms_block_info block = allocation(job, 4 * KIB, site);
         death(job, &block);
     }
 }
@@ -196,7 +198,7 @@ static void train(struct job *job, int layers)
         (void)ms_pool_promote(job->rig->pool, UINT64_MAX);
     }
     for (int k = 0; k < layers; k++) {
-        activation[k] = birth(job, BLOCK_BYTES, 10 + (uint32_t)k);
+        activation[k] = allocation(job, BLOCK_BYTES, 10 + (uint32_t)k);
         work(job, 2);
     }
     for (int k = layers; k-- > 0;) {
@@ -287,7 +289,7 @@ Test(spill_choice, steps_that_change_cost_at_most_a_quarter_more_than_without_fo
 Test(spill_choice, listens_only_when_memory_is_short)
 {
     struct job job = job_begin(&ms_spill_choice_predict, 4);
-    struct ms_block_info block = birth(&job, BLOCK_BYTES, 1);
+    struct ms_block_info block = allocation(&job, BLOCK_BYTES, 1);
     size_t heard = rig_count(job.rig, MS_EVENT_BLOCK_ALLOC);
     cr_assert_eq(heard, 5);
     death(&job, &block);

@@ -28,7 +28,7 @@ static struct rig *make(uint64_t cap_bytes, bool uses_untold, bool (*optimizers)
                                            .is_optimizers = optimizers});
 }
 
-static struct ms_block_info birth(struct rig *rig, uint64_t bytes, uint32_t site)
+static struct ms_block_info allocation(struct rig *rig, uint64_t bytes, uint32_t site)
 {
     struct ms_request request = {
         .bytes = bytes, .stream = MS_STREAM_DEVICE, .site = site, .may_wait = true};
@@ -39,10 +39,10 @@ static struct ms_block_info birth(struct rig *rig, uint64_t bytes, uint32_t site
     return block;
 }
 
-static void births(struct rig *rig, struct ms_block_info *blocks, int count, uint32_t site)
+static void allocations(struct rig *rig, struct ms_block_info *blocks, int count, uint32_t site)
 {
     for (int k = 0; k < count; k++) {
-        blocks[k] = birth(rig, BLOCK_BYTES, site);
+        blocks[k] = allocation(rig, BLOCK_BYTES, site);
     }
 }
 
@@ -69,16 +69,16 @@ Test(states, the_last_parameters_goes_first_then_the_others_then_what_is_oldest)
     struct ms_block_info state[2];
     struct ms_block_info batch[4];
     struct ms_block_info more[3];
-    births(rig, model, 2, MODEL);
-    births(rig, state, 2, OPTIMIZER);
-    births(rig, batch, 4, BATCH);
-    more[0] = birth(rig, BLOCK_BYTES, BATCH);
+    allocations(rig, model, 2, MODEL);
+    allocations(rig, state, 2, OPTIMIZER);
+    allocations(rig, batch, 4, BATCH);
+    more[0] = allocation(rig, BLOCK_BYTES, BATCH);
     cr_assert_eq(on_host(rig, &state[1]), BLOCK_BYTES);
     cr_assert_eq(on_host(rig, &state[0]), 0);
-    more[1] = birth(rig, BLOCK_BYTES, BATCH);
+    more[1] = allocation(rig, BLOCK_BYTES, BATCH);
     cr_assert_eq(on_host(rig, &state[0]), BLOCK_BYTES);
     cr_assert_eq(on_host(rig, &model[0]), 0);
-    more[2] = birth(rig, BLOCK_BYTES, BATCH);
+    more[2] = allocation(rig, BLOCK_BYTES, BATCH);
     cr_assert_eq(on_host(rig, &model[0]), BLOCK_BYTES);
     cr_assert_eq(on_host(rig, &model[1]), 0);
 
@@ -99,15 +99,15 @@ Test(states, a_step_that_is_not_over_is_at_work_on_what_it_asked_for)
     struct ms_block_info model[2];
     struct ms_block_info batch[4];
     struct ms_block_info state[2];
-    births(rig, model, 2, MODEL);
-    births(rig, batch, 4, BATCH);
-    births(rig, state, 2, OPTIMIZER);
-    struct ms_block_info work = birth(rig, BLOCK_BYTES, OPTIMIZER_TOO);
+    allocations(rig, model, 2, MODEL);
+    allocations(rig, batch, 4, BATCH);
+    allocations(rig, state, 2, OPTIMIZER);
+    struct ms_block_info work = allocation(rig, BLOCK_BYTES, OPTIMIZER_TOO);
     cr_assert_eq(on_host(rig, &model[0]), BLOCK_BYTES);
     cr_assert_eq(on_host(rig, &state[0]) + on_host(rig, &state[1]), 0);
     rig_free(rig, work, MS_STREAM_DEVICE);
-    struct ms_block_info next = birth(rig, BLOCK_BYTES, BATCH);
-    struct ms_block_info after = birth(rig, BLOCK_BYTES, BATCH);
+    struct ms_block_info next = allocation(rig, BLOCK_BYTES, BATCH);
+    struct ms_block_info after = allocation(rig, BLOCK_BYTES, BATCH);
     cr_assert_eq(on_host(rig, &state[1]), BLOCK_BYTES);
     cr_assert_eq(on_host(rig, &model[1]), 0);
     deaths(rig, (struct ms_block_info[]){next, after}, 2);
@@ -147,7 +147,7 @@ Test(states, a_granule_is_state_when_all_on_it_is)
     struct ms_event_sink none = {0};
     struct arena arena = {0};
     cr_assert_eq(ms_arenas_create(3, rig->pool, none, &arena.arenas), MS_OK);
-    arena.block = birth(rig, CAP_BYTES, MODEL);
+    arena.block = allocation(rig, CAP_BYTES, MODEL);
     born(&arena, 0, 2 * GRANULE, MODEL);
     born(&arena, 2 * GRANULE, 2 * GRANULE + MIB, OPTIMIZER);
     born(&arena, 4 * GRANULE + MIB, MIB, MODEL); /* shares the last granule of the state */
@@ -155,7 +155,7 @@ Test(states, a_granule_is_state_when_all_on_it_is)
     born(&arena, 5 * GRANULE + MIB, MIB / 2, OPTIMIZER_TOO);
     born(&arena, 7 * GRANULE, CAP_BYTES - 7 * GRANULE, BATCH);
     born(&arena, 6 * GRANULE, GRANULE, OPTIMIZER); /* of a step that is not over */
-    struct ms_block_info more = birth(rig, 3 * GRANULE, BATCH);
+    struct ms_block_info more = allocation(rig, 3 * GRANULE, BATCH);
     for (uint64_t granule = 0; granule < 8; granule++) {
         cr_assert_eq(host_at(rig, &arena, granule), granule == 2 || granule == 3 || granule == 5,
                      "granule %lu", (unsigned long)granule);
@@ -166,8 +166,8 @@ Test(states, a_granule_is_state_when_all_on_it_is)
     cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 3 * GRANULE);
     died(&arena, 2 * GRANULE);
     born(&arena, 2 * GRANULE, GRANULE, MODEL);
-    more = birth(rig, GRANULE, BATCH); /* granule 3 is empty now */
-    struct ms_block_info another = birth(rig, GRANULE, BATCH);
+    more = allocation(rig, GRANULE, BATCH); /* granule 3 is empty now */
+    struct ms_block_info another = allocation(rig, GRANULE, BATCH);
     cr_assert_not(host_at(rig, &arena, 2));
     cr_assert(host_at(rig, &arena, 6));
     rig_free(rig, more, MS_STREAM_DEVICE);
@@ -210,7 +210,7 @@ static void use_model(struct job *job, bool written)
 static void work(struct job *job, uint32_t site)
 {
     for (int k = 0; k < 4; k++) {
-        struct ms_block_info block = birth(job->rig, 4 * KIB, site);
+        struct ms_block_info block = allocation(job->rig, 4 * KIB, site);
         rig_free(job->rig, block, MS_STREAM_DEVICE);
         (void)ms_pool_promote_ahead(job->rig->pool);
     }
@@ -222,7 +222,7 @@ static void train(struct job *job, int layers)
     (void)ms_pool_step(job->rig->pool);
     for (int k = 0; k < layers; k++) {
         use_model(job, false);
-        activation[k] = birth(job->rig, BLOCK_BYTES, LAYERS + (uint32_t)k);
+        activation[k] = allocation(job->rig, BLOCK_BYTES, LAYERS + (uint32_t)k);
         work(job, 3);
     }
     for (int k = layers; k-- > 0;) {
@@ -234,7 +234,7 @@ static void train(struct job *job, int layers)
     }
     work(job, 5);
     if (job->state[0].bytes == 0) {
-        births(job->rig, job->state, STATE_BLOCKS, OPTIMIZER);
+        allocations(job->rig, job->state, STATE_BLOCKS, OPTIMIZER);
     }
     use_model(job, true);
     for (int k = 0; k < STATE_BLOCKS; k++) {
@@ -247,7 +247,7 @@ static struct job job_begin(bool uses_untold, bool (*optimizers)(void *, uint32_
 {
     struct job job = {
         .rig = make(CAP_BYTES + GRANULE, uses_untold, optimizers)}; /* one for what is small */
-    births(job.rig, job.model, MODEL_BLOCKS, MODEL);
+    allocations(job.rig, job.model, MODEL_BLOCKS, MODEL);
     return job;
 }
 

@@ -218,7 +218,7 @@ uint64_t loop_born(struct loop *loop, enum loop_site site, uint64_t bytes)
                                    .bytes = bytes};
 
     loop->time_ns += 1000;
-    ms_site_table_enter(loop->table, ms_steps_birth(loop->steps, site, loop->time_ns));
+    ms_site_table_enter(loop->table, ms_steps_allocation(loop->steps, site, loop->time_ns));
     ms_site_table_apply(loop->table, &event, loop->time_ns);
     return event.id;
 }

@@ -136,7 +136,7 @@ void synthetic_churn(struct synthetic *run, uint64_t events)
             .aux = run->arena_id,
         };
         run->live_bytes += tensor->bytes;
-        run->births++;
+        run->allocations++;
         if (run->live_bytes > run->peak_live_bytes) {
             run->peak_live_bytes = run->live_bytes;
         }

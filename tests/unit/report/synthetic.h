@@ -24,7 +24,7 @@ struct synthetic {
     /* What a report has to say. */
     uint64_t events;
     uint64_t live_bytes, peak_live_bytes;
-    uint64_t births, deaths;
+    uint64_t allocations, deaths;
 };
 
 /* A new folder under /tmp for the traces of one test; removed at the end of the process. */
@@ -39,7 +39,7 @@ ms_trace_t *synthetic_open(const char *output);
 /* Device 0 of 24 GiB with a cap of 23 GiB, 400 MiB of context, and one arena of 4 GiB. */
 void synthetic_begin(struct synthetic *run, ms_trace_t *trace, uint64_t seed);
 
-/* So many births and deaths of tensors, in random order. */
+/* So many allocations and frees of tensors, in random order. */
 void synthetic_churn(struct synthetic *run, uint64_t events);
 
 /* Names whose every character is a trap for some form. */

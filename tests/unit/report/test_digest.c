@@ -201,15 +201,15 @@ static void expect_same_sites(const struct ms_model *bounded, const struct ms_mo
 {
     for (uint32_t site = 0; site < SITES; site++) {
         const struct ms_site_sums left = sums_of(bounded, site), right = sums_of(whole, site);
-        struct ms_site_lifetimes fates = {0}, expected = {0};
+        struct ms_site_lifetimes lifetimes = {0}, expected = {0};
         struct ms_site_kinds kinds, wanted;
 
         /* Eight bytes a field, and the doubles come of the same sums. */
         const int differ = memcmp((const char *)&left, (const char *)&right, sizeof(left));
         cr_assert_eq(differ, 0, "site %u: %lu, not %lu", site, left.allocations, right.allocations);
-        (void)ms_site_table_lifetimes(bounded->sites, 0, site, &fates);
+        (void)ms_site_table_lifetimes(bounded->sites, 0, site, &lifetimes);
         (void)ms_site_table_lifetimes(whole->sites, 0, site, &expected);
-        cr_assert_eq(memcmp(&fates, &expected, sizeof(fates)), 0, "site %u", site);
+        cr_assert_eq(memcmp(&lifetimes, &expected, sizeof(lifetimes)), 0, "site %u", site);
         ms_site_kinds(bounded, 0, site, &kinds);
         ms_site_kinds(whole, 0, site, &wanted);
         cr_assert_eq(kinds.kind, wanted.kind, "site %u", site);
@@ -330,7 +330,7 @@ Test(digest, the_survey_begins_with_what_was_live, .timeout = 60)
     ms_model_delete(model);
 }
 
-/* Every birth has its site, whatever became of its record. */
+/* Every allocation has its site, whatever became of its record. */
 static void expect_whole(const struct ms_model *model, const char *when)
 {
     const struct ms_aggregate *sums = &model->devices[0].sums;

@@ -43,9 +43,9 @@ Test(encoding, bytes_worked_out_by_hand)
     /* Tag: kind 31 (another arena) + KNOWN (id is 0 + 1) + SAME (site 0 is predicted). Time 160 /
      * 32 = 5. addr 0x200000 / 512 = 4096, zigzag 8192: six low bits 0, flag 1, more follows: 0x81;
      * 8192 >> 6 = 128: 0x80 0x01. bytes 1024 / 512 = 2: 2 << 1 | 1 = 5. aux zigzag(9) = 18. */
-    const struct ms_event birth = {
+    const struct ms_event allocation = {
         .kind = MS_EVENT_TENSOR_ALLOC, .id = 1, .addr = 0x200000, .bytes = 1024, .aux = 9};
-    EXPECT(birth, 1184, 0xdf, 0x05, 0x81, 0x80, 0x01, 0x05, 0x12);
+    EXPECT(allocation, 1184, 0xdf, 0x05, 0x81, 0x80, 0x01, 0x05, 0x12);
 
     /* Site 300 is not predicted: kind 4 without SAME. addr -512: zigzag(-1) = 1: 1 << 1 | 1 = 3.
      * bytes 100 is no multiple of 512: 100 & 63 = 36: 36 << 1 = 72, more: 0xc8; 100 >> 6 = 1.
@@ -58,7 +58,7 @@ Test(encoding, bytes_worked_out_by_hand)
                                     .aux = 9};
     EXPECT(second, 7584, 0x44, 0xc8, 0x01, 0x03, 0xc8, 0x01, 0xac, 0x02);
 
-    /* A death of a birth in this window: KNOWN; id: zigzag(2 - 1) = 2. */
+    /* A death of an allocation in this window: KNOWN; id: zigzag(2 - 1) = 2. */
     const struct ms_event death = {
         .kind = MS_EVENT_TENSOR_FREE, .id = 1, .addr = 0x200000, .bytes = 1024};
     EXPECT(death, 7616, 0x45, 0x01, 0x02);
@@ -160,7 +160,7 @@ Test(encoding, a_record_that_is_cut_is_none)
 }
 
 /* The figure that the format was made for, on a loop as PyTorch's are: sizes over many orders of
- * magnitude, a birth or a death every ten microseconds, most tensors dying soon. */
+ * magnitude, an allocation or a death every ten microseconds, most tensors dying soon. */
 Test(encoding, a_training_loop_takes_at_most_eight_bytes_an_event)
 {
     enum { TENSORS = 2000, STEPS = 8 };

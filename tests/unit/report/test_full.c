@@ -27,7 +27,7 @@ static void check(const char *dir, const struct synthetic *run)
     cr_assert_eq(model->read_events + model->lost_events + model->recycled_events, run->events);
     cr_assert_gt(model->lost_events + model->recycled_events, 0);
     cr_assert(model->sums_exact);
-    cr_assert_eq(sums->tensor_allocations, run->births);
+    cr_assert_eq(sums->tensor_allocations, run->allocations);
     cr_assert_eq(ms_counters_live(&sums->now), run->live_bytes);
     cr_assert_eq(sums->peak_tensor_bytes, run->peak_live_bytes);
     ms_model_delete(model);

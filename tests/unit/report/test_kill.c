@@ -161,7 +161,7 @@ static void expect_run(const struct ms_model *model, const struct synthetic *run
     cr_assert_eq(model->events, run->events);
     cr_assert_eq(model->read_events, run->events);
     cr_assert(model->sums_exact);
-    cr_assert_eq(sums->tensor_allocations, run->births);
+    cr_assert_eq(sums->tensor_allocations, run->allocations);
     cr_assert_eq(sums->tensor_frees, run->deaths);
     cr_assert_eq(ms_counters_live(&sums->now), run->live_bytes);
     cr_assert_eq(sums->peak_tensor_bytes, run->peak_live_bytes);

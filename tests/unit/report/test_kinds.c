@@ -33,7 +33,7 @@ static void train(bool dropped_at_once)
             loop_moment(&loop, LOOP_RECOMPUTED, BYTES);
         }
 
-        /* The last result of a pass outlives its last birth, and is no gradient. */
+        /* The last result of a pass outlives its last allocation, and is no gradient. */
         const uint64_t last = loop_born(&loop, LOOP_BACKWARD, 100 * BYTES);
 
         loop_died(&loop, saved, BYTES);

@@ -295,13 +295,14 @@ Test(recording, a_trace)
     (void)snprintf(folder, sizeof(folder), "%s", ms_trace_dir(trace));
     cr_assert(ms_recording_begin(&recording));
     cr_assert(ms_recording_read_trace(&recording, folder, 0, why, sizeof(why)), "%s", why);
-    cr_assert_eq(recording.births, run.births, "the newest events are not packed yet");
+    cr_assert_eq(recording.tensor_allocations, run.allocations,
+                 "the newest events are not packed yet");
     ms_recording_free(&recording);
 
     ms_trace_close(trace, true, 0);
     cr_assert(ms_recording_begin(&recording));
     cr_assert(ms_recording_read_trace(&recording, folder, -1, why, sizeof(why)), "%s", why);
-    cr_assert_eq(recording.births, run.births);
+    cr_assert_eq(recording.tensor_allocations, run.allocations);
     cr_assert_eq(recording.peak_live_bytes, run.peak_live_bytes);
     cr_assert_eq(recording.end_live_bytes, run.live_bytes);
     cr_assert_eq(recording.left_out, 0);

@@ -41,7 +41,7 @@ Test(recycle, a_long_run_in_a_small_trace)
     cr_assert_gt(model->read_events, 100000);
     cr_assert_gt(model->recycled_events, 100000);
     cr_assert_gt(model->first_detail_ns, 0);
-    cr_assert_eq(sums->tensor_allocations, run.births);
+    cr_assert_eq(sums->tensor_allocations, run.allocations);
     cr_assert_eq(sums->tensor_frees, run.deaths);
     cr_assert_eq(ms_counters_live(&sums->now), run.live_bytes);
     cr_assert_eq(sums->peak_tensor_bytes, run.peak_live_bytes);

@@ -57,8 +57,8 @@ static struct ms_replay_result replay(const struct ms_recording *recording,
 
 /* ---- the oracle ---- */
 
-/* Four granules, free after one birth over all of them; one is taken for a block. Then tensors are
- * born on the first, the third and the second: the fourth is the one to take. */
+/* Four granules, free after one allocation over all of them; one is taken for a block. Then tensors
+ * are born on the first, the third and the second: the fourth is the one to take. */
 #define FOUR_GRANULES                          \
     WHOLE "0,segment,1,8388608,,,1073741824\n" \
           "1,born,2,8388608,,,1073741824\n"    \
@@ -350,7 +350,7 @@ Test(replay, pages_give_their_holes)
                                                     "2,born,2,512,,,1073741824\n"
                                                     "3,died,1,,,,\n");
 
-    cr_assert_eq(recording.births, 2);
+    cr_assert_eq(recording.tensor_allocations, 2);
     ms_recording_free(&recording);
     recording = read_text(WHOLE "0,reserve,9,209715200,,,1073741824\n"
                                 "0,map,9,20971520,,,1073741824\n"

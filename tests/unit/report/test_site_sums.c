@@ -26,7 +26,7 @@ static uint64_t draw(struct writing *writing, uint64_t below)
 }
 
 /* Ever larger, so that there are new peaks to the end. */
-static struct ms_event birth(struct writing *writing, size_t slot, size_t when)
+static struct ms_event allocation(struct writing *writing, size_t slot, size_t when)
 {
     static const uint8_t kinds[] = {MS_EVENT_TENSOR_ALLOC, MS_EVENT_TENSOR_ALLOC,
                                     MS_EVENT_BLOCK_ALLOC,  MS_EVENT_BLOCK_ALLOC,
@@ -74,7 +74,7 @@ static void write_stream(uint64_t seed)
         const struct ms_event *live = &writing.live[slot];
 
         if (live->kind == MS_EVENT_NONE) {
-            stream[i] = birth(&writing, slot, i);
+            stream[i] = allocation(&writing, slot, i);
         } else if (live->kind == MS_EVENT_BLOCK_ALLOC && !writing.arena[slot] &&
                    draw(&writing, 2)) {
             writing.arena[slot] = true;
@@ -117,7 +117,7 @@ static bool is_arena_to_be(size_t i, size_t end)
     return false;
 }
 
-static const struct ms_event *birth_of(size_t death, size_t *when)
+static const struct ms_event *allocation_of(size_t death, size_t *when)
 {
     const struct ms_event *event = &stream[death];
 
@@ -179,21 +179,21 @@ static void end_one(struct plain *plain, size_t i, size_t end)
 {
     const struct ms_event *event = &stream[i];
     size_t when;
-    const struct ms_event *birth = birth_of(i, &when);
+    const struct ms_event *allocation = allocation_of(i, &when);
     uint64_t *held = event->kind == MS_EVENT_DISCHARGE ? plain->forwarded : plain->live;
 
     if (event->kind == MS_EVENT_HOST_FREE) {
-        plain->pinned[birth->site] -= event->bytes;
+        plain->pinned[allocation->site] -= event->bytes;
     } else if (event->kind == MS_EVENT_BLOCK_ARENA && is_arena_to_be(when, end)) {
         return;
     } else if (!(event->kind == MS_EVENT_BLOCK_FREE && event->aux == 1)) {
-        held[birth->site] -= event->bytes;
+        held[allocation->site] -= event->bytes;
         if (event->kind == MS_EVENT_BLOCK_ARENA) {
-            plain->allocations[birth->site]--;
-            plain->bytes[birth->site] -= event->bytes;
+            plain->allocations[allocation->site]--;
+            plain->bytes[allocation->site] -= event->bytes;
         } else {
-            plain->frees[birth->site]++;
-            plain->lifetime[birth->site] += (i - when) * 10;
+            plain->frees[allocation->site]++;
+            plain->lifetime[allocation->site] += (i - when) * 10;
         }
     }
 }

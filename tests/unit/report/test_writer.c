@@ -39,7 +39,7 @@ Test(writer, a_run_comes_back)
     cr_assert_eq(model->lost_events, 0);
     cr_assert_eq(model->warning_count, 0, "%s", model->warnings.at);
     cr_assert(model->sums_exact);
-    cr_assert_eq(sums->tensor_allocations, run.births);
+    cr_assert_eq(sums->tensor_allocations, run.allocations);
     cr_assert_eq(sums->tensor_frees, run.deaths);
     cr_assert_eq(ms_counters_live(&sums->now), run.live_bytes);
     cr_assert_eq(sums->peak_tensor_bytes, run.peak_live_bytes);
@@ -108,7 +108,7 @@ Test(writer, many_threads_and_devices)
         const struct ms_aggregate *sums = &model->devices[(size_t)i * 9].sums;
 
         cr_assert_eq(sums->events, EACH);
-        cr_assert_eq(sums->tensor_allocations, runs[i].births);
+        cr_assert_eq(sums->tensor_allocations, runs[i].allocations);
         cr_assert_eq(ms_counters_live(&sums->now), runs[i].live_bytes);
         cr_assert_eq(sums->peak_tensor_bytes, runs[i].peak_live_bytes);
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls the reports through its PLT, as PyTorch's libc10_cuda does: a birth and a death on CUDA
- * device 3, a birth on the host, an out-of-memory. */
+/* Calls the reports through its PLT, as PyTorch's libc10_cuda does: an allocation and a death on
+ * CUDA device 3, an allocation on the host, an out-of-memory. */
 #include <dlfcn.h>
 #include <stddef.h>
 #include <stdint.h>
