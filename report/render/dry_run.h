@@ -82,4 +82,30 @@ struct ms_dry_card_row ms_dry_card_row(const struct ms_dry_answer *answer, size_
 void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out);
 void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out);
 
+/* ---- several batches ---- */
+
+#define MS_DRY_BATCHES 16u
+
+struct ms_dry_batch_row {
+    uint64_t batch;
+    bool known; /* it ran, and could be replayed: the rest is */
+    uint64_t steps, peak_live_bytes;
+    uint64_t needs_bytes[MS_GROUND_COUNT]; /* of the largest rank */
+    struct ms_card_fit fit;                /* of the simulated card */
+};
+
+struct ms_dry_batches {
+    const struct ms_card *card;
+    const char *what; /* the variable or the argument */
+    bool wanted;      /* the largest was looked for, with PyTorch alone */
+    uint64_t found;   /* fits; 0: none is known to */
+    uint64_t too_big; /* does not; confirmed where it is found + 1; 0: none is known not to */
+    const char *report;
+    size_t count;
+    struct ms_dry_batch_row rows[MS_DRY_BATCHES];
+};
+
+void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer *out);
+void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer *out);
+
 #endif

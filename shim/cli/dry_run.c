@@ -19,6 +19,7 @@
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
 #include "shim/cli/cli.h"
+#include "shim/cli/dry_run_batches.h"
 #include "shim/cli/dry_run_ground.h"
 #include "shim/cli/dry_run_read.h"
 #include "shim/cli/finish.h"
@@ -30,8 +31,8 @@
 
 #define MOST_DEVICES  16
 #define MOST_STEPS    1000000
-#define LOOK_EVERY_MS 250
-#define LOOK_PART     4 /* of the time, at most one part in so many goes to looking */
+#define LOOK_EVERY_MS 100
+#define LOOK_PART     1 /* of the time, at most one part in so many and one goes to looking */
 #define STATELESS     3 /* steps after which no state is expected any more */
 #define PATIENCE_NS   (UINT64_C(5) * 1000000000)
 #define AMPLE_BYTES   (UINT64_C(1) << 40)
@@ -44,6 +45,8 @@ struct call {
     const char *gpu; /* null: not given */
     bool json, allow_writes;
     uint64_t devices, steps; /* 0: not given */
+    struct ms_dry_plan plan;
+    bool find_batch;
 };
 
 static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
@@ -58,6 +61,13 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
         return ms_cli_take_count(value, MOST_DEVICES, &call->devices) && call->devices > 0;
     case MS_CLI_DRY_RUN_STEPS:
         return ms_cli_take_count(value, MOST_STEPS, &call->steps) && call->steps > 0;
+    case MS_CLI_DRY_RUN_BATCH_ENV:
+        return ms_dry_plan_take(value, true, &call->plan);
+    case MS_CLI_DRY_RUN_BATCH_ARG:
+        return ms_dry_plan_take(value, false, &call->plan);
+    case MS_CLI_DRY_RUN_FIND_BATCH:
+        call->find_batch = true;
+        return true;
     case MS_CLI_DRY_RUN_ALLOW_WRITES:
         call->allow_writes = true;
         return true;
@@ -292,13 +302,12 @@ static bool any_died_of_oom(const struct ms_dry_answer *answer)
 }
 
 /* Its traces have a folder of their own below the usual one, so that they are told from others'. */
-static bool name_folder(time_t start, const char *suffix, char *folder)
+static bool name_folder(time_t start, char *folder)
 {
     char id[64];
 
     ms_identity_start_id(start, getpid(), id, sizeof(id));
-    return snprintf(folder, PATH_MAX, "%s/dry-run-%s%s", ms_cli_output_folder(), id, suffix) <
-           PATH_MAX;
+    return snprintf(folder, PATH_MAX, "%s/dry-run-%s", ms_cli_output_folder(), id) < PATH_MAX;
 }
 
 static void choose_cards(const struct call *call, struct ms_dry_answer *answer)
@@ -334,41 +343,41 @@ static bool set_environment(void)
     return setenv("MEMSHIM_LOG", "off", 0) == 0;
 }
 
-static int answer_command(const struct call *call, char *const *argv)
+/* -1 where it ran, else the exit status. base: the whole name of the folder of the first run. */
+static int run_and_read(const struct call *call, char *const *argv, const char *base,
+                        const char *suffix, char *output, struct ms_dry_answer *answer)
+{
+    int status;
+
+    if (snprintf(output, PATH_MAX, "%s%s", base, suffix) >= PATH_MAX ||
+        setenv("MEMSHIM_OUTPUT", output, 1) != 0) {
+        return MS_CLI_WRONG_CALL;
+    }
+    status = run(call, argv, output, answer);
+    if (status < 0) {
+        ms_dry_read(output, answer);
+    }
+    return status;
+}
+
+static int answer_command(const struct call *call, char *const *argv, const char *base,
+                          time_t start)
 {
     struct ms_dry_answer answer = {.devices = call->devices, .wanted_steps = call->steps};
-    char folder[PATH_MAX], output[PATH_MAX];
-    const time_t start = time(NULL);
+    char output[PATH_MAX];
     const uint64_t start_ns = ms_clock_ns();
     struct ms_buffer out = {0};
     bool written;
     int status;
 
     choose_cards(call, &answer);
-    complain("%llu simulated %s: nothing is computed, and values are zeros",
-             (unsigned long long)answer.devices, call->card.name);
-    if (!set_environment() || !ms_dry_ground_preload(argv) || !name_folder(start, "", folder) ||
-        !ms_begin_run("dry-run", folder, start, output)) {
-        return MS_CLI_WRONG_CALL;
-    }
-    status = run(call, argv, output, &answer);
-    if (status < 0) {
-        ms_dry_read(output, &answer);
-    }
+    status = run_and_read(call, argv, base, "", output, &answer);
     if (status < 0 && any_died_of_oom(&answer)) {
         ms_dry_answer_free(&answer);
         answer.ranks = (struct ms_buffer){0};
         answer.ample = true;
         complain("it ran out of that card's memory; once more, with memory enough");
-        if (!name_folder(start, "-ample", folder)) {
-            return MS_CLI_WRONG_CALL;
-        }
-        (void)setenv("MEMSHIM_OUTPUT", folder, 1);
-        (void)snprintf(output, sizeof(output), "%s", folder);
-        status = run(call, argv, output, &answer);
-        if (status < 0) {
-            ms_dry_read(output, &answer);
-        }
+        status = run_and_read(call, argv, base, "-ample", output, &answer);
     }
     if (status >= 0) {
         return status;
@@ -384,6 +393,68 @@ static int answer_command(const struct call *call, char *const *argv)
     return status;
 }
 
+/* ---- several batches ---- */
+
+struct measuring {
+    const struct call *call;
+    const char *base;
+    time_t start;
+    int status; /* of the first run that could not be */
+};
+
+static bool measure(void *ctx, char *const *argv, const char *suffix, struct ms_dry_answer *answer)
+{
+    struct measuring *measuring = ctx;
+    const struct call *call = measuring->call;
+    char output[PATH_MAX];
+
+    answer->devices = call->devices;
+    answer->wanted_steps = call->steps;
+    answer->ample = true;
+    answer->card = &call->card;
+    answer->cards[answer->card_count++] = call->card;
+    measuring->status = run_and_read(call, argv, measuring->base, suffix, output, answer);
+    if (measuring->status < 0) {
+        ms_finish_runs(output, measuring->start, false);
+    }
+    return measuring->status < 0;
+}
+
+static int answer_batches(const struct call *call, char *const *argv, const char *base,
+                          time_t start)
+{
+    struct measuring measuring = {.call = call, .base = base, .start = start};
+    struct ms_dry_batches batches = {
+        .card = &call->card, .what = call->plan.name, .wanted = call->find_batch, .report = base};
+    struct ms_buffer out = {0};
+    bool written;
+
+    if (!ms_dry_batches_run(&call->plan, argv, measure, &measuring, &batches)) {
+        return measuring.status > 0 ? measuring.status : 1;
+    }
+    (call->json ? ms_dry_batches_json : ms_dry_batches_text)(&batches, &out);
+    written = ms_cli_put(MS_CLI_DRY_RUN, &out, "-");
+    ms_buffer_free(&out);
+    for (size_t i = 0; i < batches.count; i++) {
+        written = written && batches.rows[i].known;
+    }
+    return written ? 0 : 1;
+}
+
+static int begin(const struct call *call, char *const *argv)
+{
+    char folder[PATH_MAX], base[PATH_MAX];
+    const time_t start = time(NULL);
+
+    complain("%llu simulated %s: nothing is computed, and values are zeros",
+             (unsigned long long)call->devices, call->card.name);
+    if (!set_environment() || !ms_dry_ground_preload(argv) || !name_folder(start, folder) ||
+        !ms_begin_run("dry-run", folder, start, base)) {
+        return MS_CLI_WRONG_CALL;
+    }
+    return (call->plan.count > 0 ? answer_batches : answer_command)(call, argv, base, start);
+}
+
 int ms_cli_dry_run(int argc, char **argv)
 {
     struct call call = {.card = *ms_card_at(0)};
@@ -396,10 +467,15 @@ int ms_cli_dry_run(int argc, char **argv)
     if (call.gpu && !ms_dry_card_take(call.gpu, &call.card)) {
         return MS_CLI_WRONG_CALL;
     }
+    if (call.find_batch && call.plan.count < 2) {
+        return ms_cli_wrong(MS_CLI_DRY_RUN,
+                            "--find-batch needs --batch-env or --batch-arg with two "
+                            "batches, from which it foretells others");
+    }
     if (call.devices == 0) {
         const uint64_t ranks = ranks_of(argv + command);
 
         call.devices = ranks > 0 ? ranks : 1;
     }
-    return answer_command(&call, argv + command);
+    return begin(&call, argv + command);
 }

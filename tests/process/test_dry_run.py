@@ -83,6 +83,27 @@ class DryRun(ProcessTest):
             self.assertEqual(result.status, 2, text)
             self.assertIn(str(card), result.stderr)
 
+    def test_batches(self) -> None:
+        """By a variable and by an argument; the largest is where the memory ends."""
+        by_variable = PROGRAM.replace(str(96 * MIB), f"int(__import__('os').environ['B']) * {MIB}")
+        by_argument = PROGRAM.replace(str(96 * MIB), f"int(__import__('sys').argv[1][2:]) * {MIB}")
+        for option, value, program in (
+            ("--batch-env", "B=64,128", by_variable),
+            ("--batch-arg", "B=64,128", by_argument),
+        ):
+            with self.subTest(option):
+                command = ["--", sys.executable, "-c", program]
+                result, answer = self.answer(option, value, *command)
+                result.check()
+                rows = {row["batch"]: row["peak_live_bytes"] for row in answer["batches"]}
+                self.assertEqual(rows, {64: 64 * MIB, 128: 128 * MIB})
+                find = ["--gpu", "1GiB", "--find-batch"]
+                result, answer = self.answer(*find, option, value, *command)
+                # Blocks of the driver are a multiple of 2 MiB; the context is 520.
+                self.assertEqual(answer["largest_batch"], 504, result.describe())
+                self.assertTrue(answer["confirmed"])
+                self.assertLessEqual(len(answer["batches"]), 6)
+
     def test_too_small_a_card(self) -> None:
         """It is run again with memory enough, so that there is an answer."""
         program = PROGRAM.replace(str(96 * MIB), str(900 * MIB))
@@ -120,6 +141,10 @@ class DryRun(ProcessTest):
             (["--gpus", "0", "--", "true"], "--gpus is a number, 1 to 16"),
             (["--gpus", "17", "--", "true"], "--gpus is a number, 1 to 16"),
             (["--steps", "0", "--", "true"], "--steps is a number of steps"),
+            (["--batch-env", "B=8,8", "--", "true"], "--batch-env is a name and different whole"),
+            (["--batch-arg", "--batch", "--", "true"], "--batch-arg is an argument and different"),
+            (["--batch-env", "B=8", "--find-batch", "--", "true"], "with two batches"),
+            (["--find-batch", "--", "true"], "--find-batch needs"),
         ):
             with self.subTest(arguments):
                 result = self.dry_run(*arguments)

@@ -115,6 +115,28 @@ class DryRun(unittest.TestCase):
         self.assertEqual(checkpoint.read_bytes(), b"trained for weeks")
         self.assertEqual(sorted(path.name for path in folder.iterdir()), ["model.pt", "train.py"])
 
+    def test_found_batch_is_the_true_one(self) -> None:
+        """On a simulated card of that size, PyTorch without memshim completes with that batch, and
+        runs out of memory with one more. Contents are on."""
+        words = ("gpt.py", "--steps", "3", "--layers", "2")
+        find = ("--gpu", "1200MiB", "--batch-arg", "--batch=8,16", "--find-batch")
+        said = answer("--steps", "100000", *find, *job(*words))
+        self.assertTrue(said["confirmed"])
+        self.assertLessEqual(len(said["batches"]), 6)
+        found = said["largest_batch"]
+        self.assertEqual(said["too_large_batch"], found + 1)
+        for batch, status in ((found, 0), (found + 1, 1)):
+            run = harness.run_workload(
+                *words,
+                "--batch",
+                str(batch),
+                SIMGPU_MEMORY="1200MiB",
+                SIMGPU_CONTEXT="520MiB",
+                SIMGPU_CAPABILITY="9.0",
+            )
+            self.assertEqual(run.status, status, run.describe())
+            self.assertEqual(status == 1, "OutOfMemoryError" in run.stderr)
+
     def test_ranks(self) -> None:
         command = [*harness.torchrun(2), str(harness.WORKLOADS / "gpt.py"), "--steps", "100000"]
         said = answer("--", *command)
