@@ -34,7 +34,8 @@ struct ms_pool_config {
                                   what is spilled; 0: none */
     const struct ms_choice *choice; /* null: ms_choice_default; outlives the pool */
     uint64_t spill_limit_bytes;     /* most of it that live memory may be spilled to; 0: nothing is
-                                       spilled, and ops->halt is never called */
+                                       spilled; ops->halt is called for
+                                       ms_proxy_show alone */
     struct ms_budget *spill_budget; /* what pools may spill together; null: this one has its own
                                        limit alone; outlives the pool */
     uint64_t halt_limit_ns;         /* longest wait for the device to stand still, for room */

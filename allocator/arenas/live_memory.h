@@ -26,6 +26,8 @@ struct ms_live_memory {
                              uint64_t *taken_bytes);
     ms_status_t (*bring_back)(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                               uint64_t to);
+    ms_status_t (*make_whole)(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                              uint64_t to, const void *properties);
 };
 
 #endif

@@ -30,6 +30,7 @@ struct ms_proxy {
     struct ms_chunk *chunks;      /* while mapped nowhere; chunk->slot counts from its beginning */
     struct ms_proxy *prev, *next; /* of all there are */
     unsigned references;
+    const void *properties; /* of a chunk for all of it */
     bool pinned;
 
     /* Of a request under way: see ms_proxies_tensor_allocated. State lock. */
@@ -207,7 +208,7 @@ ms_status_t ms_proxy_create(ms_pool_t *pool, uint64_t bytes, const void *propert
     struct ms_proxy *proxy = ms_slab_take(&pool->proxies.slab);
     ms_status_t status = MS_ERR_NO_MEMORY;
     if (proxy != NULL) {
-        *proxy = (struct ms_proxy){.bytes = bytes, .references = 1};
+        *proxy = (struct ms_proxy){.bytes = bytes, .references = 1, .properties = properties};
         status = fill_new(pool, proxy, properties, may_wait);
     }
     if (status == MS_OK) {
@@ -754,18 +755,56 @@ static ms_status_t back_on_device(struct ms_pool *pool, struct ms_proxy *proxy)
     return status;
 }
 
+static void pin_locked(struct ms_pool *pool, struct ms_proxy *proxy, bool pinned)
+    MS_REQUIRES(ms_growth_role)
+{
+    ms_state_acquire(pool);
+    set_pinned(pool, proxy, pinned);
+    ms_state_release(pool);
+}
+
 ms_status_t ms_proxy_pin(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_info *out)
 {
     ms_growth_acquire(pool);
     bool pinned = proxy->pinned;
-    ms_state_acquire(pool);
-    set_pinned(pool, proxy, true);
-    ms_state_release(pool);
+    pin_locked(pool, proxy, true);
     ms_status_t status = proxy->segment != NULL ? back_on_device(pool, proxy) : MS_OK;
     if (status != MS_OK && !pinned) {
-        ms_state_acquire(pool);
-        set_pinned(pool, proxy, false);
-        ms_state_release(pool);
+        pin_locked(pool, proxy, false);
+    }
+    describe(pool, proxy, out);
+    ms_growth_release(pool);
+    return status;
+}
+
+/* What lies on the host comes back first; what has no backing gets it with the new chunk. */
+static ms_status_t make_whole(struct ms_pool *pool, const struct ms_proxy *proxy)
+    MS_REQUIRES(ms_growth_role)
+{
+    uint64_t end = proxy->slot + slots_of(pool, proxy);
+    if (pool->count.host_backed_bytes > 0) {
+        pool->moving.refused = false;
+        (void)pool->live->bring_back(pool, proxy->segment, proxy->slot, end);
+    }
+    ms_status_t status =
+        pool->live->make_whole(pool, proxy->segment, proxy->slot, end, proxy->properties);
+    (void)ms_backing_release_spares(pool);
+    ms_obligations_settle(pool);
+    return status;
+}
+
+ms_status_t ms_proxy_show(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_info *out)
+{
+    ms_status_t status = MS_OK;
+    ms_growth_acquire(pool);
+    const bool pinned = proxy->pinned;
+    pin_locked(pool, proxy, true);
+    describe(pool, proxy, out);
+    if (out->chunk == 0) {
+        status = proxy->segment != NULL ? make_whole(pool, proxy) : MS_ERR_NOT_SUPPORTED;
+    }
+    if (status != MS_OK && !pinned) {
+        pin_locked(pool, proxy, false);
     }
     describe(pool, proxy, out);
     ms_growth_release(pool);

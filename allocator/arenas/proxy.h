@@ -75,4 +75,9 @@ void ms_proxy_info(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_info *out
  * it backed where that is possible, and out->chunk is 0: the caller answers as the driver would. */
 ms_status_t ms_proxy_pin(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_info *out);
 
+/* The same for who needs one chunk: where it is in parts and mapped, one new chunk takes their
+ * place, with the same contents at the same addresses. MS_ERR_NO_MEMORY: there is no room for both
+ * at once, or the device does not stand still, and it is as it was. */
+ms_status_t ms_proxy_show(ms_pool_t *pool, ms_proxy_t *proxy, struct ms_proxy_info *out);
+
 #endif

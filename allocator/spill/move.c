@@ -36,13 +36,13 @@ static uint64_t chunk_slots(const struct ms_pool *pool, const struct ms_chunk *c
 /* ---- staging */
 
 /* As many addresses as could ever be wanted, once: they cost nothing. */
-static ms_status_t need_staging(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+static ms_status_t reserve_staging(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     if (pool->moving.staging != NULL) {
         return MS_OK;
     }
     uint64_t most = pool->config.host_limit_bytes;
-    most = most < pool->ops->total_bytes ? most : pool->ops->total_bytes;
+    most = most != 0 && most < pool->ops->total_bytes ? most : pool->ops->total_bytes;
     return ms_backing_reserve_staging(pool, ms_round_up(most, pool->granule_bytes),
                                       &pool->moving.staging);
 }
@@ -95,18 +95,24 @@ static ms_status_t stage_one(struct ms_pool *pool, enum ms_location to) MS_REQUI
     return MS_OK;
 }
 
-ms_status_t ms_move_stage(struct ms_pool *pool, uint64_t bytes, enum ms_location to)
+ms_status_t ms_move_need_staging(struct ms_pool *pool, uint64_t bytes)
 {
-    ms_status_t status = need_staging(pool);
+    ms_status_t status = reserve_staging(pool);
     if (status == MS_OK && pool->moving.staged > 0) {
         struct ms_chunk *left = NULL;
         status = clear_staging(pool, &left);
         ms_backing_add_spares(pool, left);
     }
-    uint64_t slots = bytes / pool->granule_bytes;
-    if (status == MS_OK && slots > pool->moving.staging->slot_count) {
+    if (status == MS_OK && bytes / pool->granule_bytes > pool->moving.staging->slot_count) {
         status = MS_ERR_NO_MEMORY;
     }
+    return status;
+}
+
+ms_status_t ms_move_stage(struct ms_pool *pool, uint64_t bytes, enum ms_location to)
+{
+    uint64_t slots = bytes / pool->granule_bytes;
+    ms_status_t status = ms_move_need_staging(pool, bytes);
     if (status != MS_OK) {
         return status;
     }
@@ -133,6 +139,14 @@ static ms_status_t copy_run(struct ms_pool *pool, ms_addr_t to, ms_addr_t from, 
                                  left < COPY_PIECE_BYTES ? left : COPY_PIECE_BYTES);
     }
     return status;
+}
+
+ms_status_t ms_move_copy(struct ms_pool *pool, ms_addr_t to, ms_addr_t from, uint64_t bytes)
+{
+    ms_status_t status = copy_run(pool, to, from, bytes);
+    /* Also what was queued before one failed must be over. */
+    ms_status_t waited = pool->ops->copy_wait(pool->ops->ctx);
+    return status != MS_OK ? status : waited;
 }
 
 static uint64_t run_bytes(struct ms_chunk *const *run, size_t count)
@@ -248,7 +262,7 @@ bool ms_move_rests(const struct ms_pool *pool)
     return pool->moving.refusals > 1 && ms_pool_now_ns(pool) < pool->moving.rest_until_ns;
 }
 
-static ms_status_t hold(struct ms_pool *pool, enum ms_location to)
+ms_status_t ms_move_hold(struct ms_pool *pool, enum ms_location to)
 {
     uint64_t asked_ns = ms_pool_now_ns(pool);
     uint64_t limit_ns = pool->config.halt_limit_ns;
@@ -269,7 +283,7 @@ static ms_status_t hold(struct ms_pool *pool, enum ms_location to)
     return status;
 }
 
-static void let_go(struct ms_pool *pool)
+void ms_move_let_go(struct ms_pool *pool)
 {
     uint64_t spent_ns = ms_pool_now_ns(pool) - pool->moving.since_ns;
     pool->ops->resume(pool->ops->ctx);
@@ -282,7 +296,7 @@ ms_status_t ms_move(struct ms_pool *pool, struct ms_chunk *list, enum ms_locatio
                     uint64_t *moved_bytes)
 {
     struct ms_chunk *fresh = NULL;
-    ms_status_t status = hold(pool, to);
+    ms_status_t status = ms_move_hold(pool, to);
     if (status == MS_OK) {
         list = ms_chunks_by_address(list);
         status = copy_all(pool, list);
@@ -292,7 +306,7 @@ ms_status_t ms_move(struct ms_pool *pool, struct ms_chunk *list, enum ms_locatio
         if (status == MS_OK) {
             status = exchange_all(pool, list, fresh, to, moved_bytes);
         }
-        let_go(pool);
+        ms_move_let_go(pool);
     }
     ms_move_unstage(pool);
     return status;

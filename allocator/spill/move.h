@@ -42,6 +42,17 @@ void ms_move_unstage(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUD
 ms_status_t ms_move(struct ms_pool *pool, struct ms_chunk *list, enum ms_location to,
                     uint64_t *moved_bytes) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
+/* The steps of it, for who moves by himself (whole.c): nothing is staged, and so many bytes could
+ * be; the device stands still for at most the configured time, MS_ERR_NOT_READY where it would not;
+ * so much is copied; it goes on. */
+ms_status_t ms_move_need_staging(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+ms_status_t ms_move_hold(struct ms_pool *pool, enum ms_location to) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+ms_status_t ms_move_copy(struct ms_pool *pool, ms_addr_t to, ms_addr_t from, uint64_t bytes)
+    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+void ms_move_let_go(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
 /* Whether the device has refused to stand still more than once on end, a short time ago. */
 bool ms_move_rests(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);

@@ -21,6 +21,7 @@
 #include "allocator/spill/ahead.h"
 #include "allocator/spill/move.h"
 #include "allocator/spill/search.h"
+#include "allocator/spill/whole.h"
 
 /* Moved ahead of need, at most, and as a part of the cap. */
 #define AHEAD_BYTES ((uint64_t)64 << 20)
@@ -254,4 +255,5 @@ ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment
 
 const struct ms_live_memory ms_spill_live = {.possible = ms_spill_possible,
                                              .make_room = ms_spill_make_room,
-                                             .bring_back = ms_spill_bring_back};
+                                             .bring_back = ms_spill_bring_back,
+                                             .make_whole = ms_spill_make_whole};

@@ -196,7 +196,8 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
         prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     }
     if (properties != NULL) {
-        prop = *(const CUmemAllocationProp_v1 *)properties;
+        prop =
+            *(const CUmemAllocationProp_v1 *)properties; /* whoever asked for it knows its type */
     }
     CUmemGenericAllocationHandle_v1 chunk = 0;
     CUresult result = MS_REAL(cuMemCreate)(&chunk, bytes, &prop, 0);

@@ -177,13 +177,14 @@ CUresult ms_proxies_properties(CUmemAllocationProp_v1 *prop, CUmemGenericAllocat
 static CUresult pin_page(const struct page *page, CUmemGenericAllocationHandle_v1 *chunk)
 {
     struct ms_proxy_info info = {0};
-    ms_status_t status = ms_proxy_pin(page->device->pool, page->proxy, &info);
+    ms_status_t status = ms_proxy_show(page->device->pool, page->proxy, &info);
     *chunk = info.chunk;
+    ms_device_check_thresholds(page->device);
     if ((status == MS_OK && info.chunk == 0) || status == MS_ERR_NOT_SUPPORTED) {
-        MS_LOG_ONCE(MS_LOG_WARN,
-                    "a page of PyTorch's is in parts, and cannot be shared with another process or "
-                    "device: pages are whole while little of the cap is charged; MEMSHIM_TORCH=off "
-                    "keeps pages whole");
+        MS_LOG_ONCE(
+            MS_LOG_WARN,
+            "a page of PyTorch's is in parts that cannot be put together here, and cannot be "
+            "shared with another process or device; MEMSHIM_TORCH=off keeps pages whole");
         return CUDA_ERROR_NOT_SUPPORTED;
     }
     return ms_result_from(status);

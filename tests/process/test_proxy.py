@@ -33,8 +33,7 @@ class Pages(ProcessTest):
         self.hold("story")
 
     def test_the_same_story_of_split_pages(self) -> None:
-        stderr = self.hold("split")
-        self.assertIn("in parts, and cannot be shared", stderr)
+        self.hold("split")
         device = only_report(self.output)["devices"][0]
         self.assertLessEqual(device["peak_charged_bytes"], 8192 * MIB)
 

@@ -38,7 +38,9 @@ QUEUE = """
 class Queue(unittest.TestCase):
     def send(self, expandable: bool, **settings: str) -> None:
         job = harness.run_memshim(
-            QUEUE, PYTORCH_ALLOC_CONF=f"expandable_segments:{expandable}", **settings
+            QUEUE,
+            PYTORCH_ALLOC_CONF=f"expandable_segments:{expandable}",
+            **{"MEMSHIM_SPILL": "auto", **settings},
         )
         self.assertEqual(
             job.result.check().stdout.splitlines(),
@@ -47,6 +49,12 @@ class Queue(unittest.TestCase):
 
     def test_a_tensor_after_two_gib(self) -> None:
         self.send(expandable=False)
+
+    def test_a_page_in_parts(self) -> None:
+        self.send(expandable=True)
+
+    def test_a_page_in_parts_where_nothing_may_spill(self) -> None:
+        self.send(expandable=True, MEMSHIM_SPILL="off")
 
 
 if __name__ == "__main__":

@@ -430,6 +430,72 @@ Test(proxy, a_pinned_page_is_left_alone)
     end(&scene);
 }
 
+/* The second page is of ten chunks; its contents are known. */
+static struct scene build_parts(ms_proxy_t **page)
+{
+    struct scene scene = build(AMPLE, 0);
+    struct ms_proxy_info info;
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    cr_assert_eq(ms_proxy_at(scene.rig->pool, scene.base + PAGE, &info), MS_OK);
+    cr_assert_eq(info.chunk, 0);
+    ms_dry_write(scene.rig->dry, scene.base + PAGE, PAGE, 77);
+    *page = info.proxy;
+    return scene;
+}
+
+Test(proxy, a_page_in_parts_that_is_shown_becomes_whole)
+{
+    struct ms_proxy_info info;
+    ms_proxy_t *page = NULL;
+    struct scene scene = build_parts(&page);
+    cr_assert_eq(ms_proxy_show(scene.rig->pool, page, &info), MS_OK);
+    cr_assert_neq(info.chunk, 0);
+    cr_assert(info.pinned);
+    cr_assert_eq(info.addr, scene.base + PAGE);
+    cr_assert(ms_dry_holds(scene.rig->dry, scene.base + PAGE, PAGE, 77));
+    check(&scene);
+    cr_assert_eq(atomic_load(&scene.rig->budget.charged_bytes), 2 * PAGE, "the parts are gone");
+    const ms_handle_t chunk = info.chunk;
+    cr_assert_eq(ms_proxy_show(scene.rig->pool, page, &info), MS_OK);
+    cr_assert_eq(info.chunk, chunk);
+    end(&scene);
+}
+
+Test(proxy, without_room_for_both_a_page_stays_in_parts)
+{
+    struct ms_proxy_info info;
+    ms_proxy_t *page = NULL;
+    struct scene scene = build_parts(&page);
+    (void)rig_alloc(scene.rig, AMPLE - 3 * PAGE + GRANULE, MS_STREAM_DEVICE);
+    cr_assert_eq(ms_proxy_show(scene.rig->pool, page, &info), MS_ERR_NO_MEMORY);
+    cr_assert_eq(info.chunk, 0);
+    cr_assert(!info.pinned);
+    cr_assert(ms_dry_holds(scene.rig->dry, scene.base + PAGE, PAGE, 77));
+    end(&scene);
+}
+
+/* Whichever call fails, once or some times on end: the contents stay, and all that is charged is
+ * there for a reason. */
+Test(proxy, a_device_that_fails_leaves_a_page_whole_or_in_parts)
+{
+    for (uint64_t count = 1; count <= 8; count += 7) {
+        for (uint64_t nth = 1; nth <= 70; nth++) {
+            struct ms_proxy_info info;
+            ms_proxy_t *page = NULL;
+            struct scene scene = build_parts(&page);
+            ms_dry_fail_run(scene.rig->dry, nth, count, DEVICE_ERROR);
+            ms_status_t status = ms_proxy_show(scene.rig->pool, page, &info);
+            ms_dry_fail_run(scene.rig->dry, 0, 0, MS_OK);
+            cr_assert_eq(status == MS_OK, info.chunk != 0);
+            cr_assert_eq(status == MS_OK, info.pinned);
+            cr_assert(ms_dry_holds(scene.rig->dry, scene.base + PAGE, PAGE, 77), "%d %d",
+                      (int)count, (int)nth);
+            end(&scene);
+        }
+    }
+}
+
 Test(proxy, wrong_calls_are_refused)
 {
     struct scene scene = build(AMPLE, 0);
