@@ -120,7 +120,8 @@ Test(survey, a_leak_is_found_and_a_warm_up_is_not)
     cr_expect_eq(growth->sites[0].site, SITE_LEAK);
     cr_expect_eq(growth->sites[0].bytes_per_round, 1000.0);
     cr_expect_eq(growth->sites[0].since_step, 7);
-    cr_expect_eq(growth->whole.bytes_per_step, 1000.0);
+    /* A slope over windows of the real clock: one may end between an allocation and its free. */
+    cr_expect_float_eq(growth->whole.bytes_per_step, 1000.0, 50.0);
 
     /* 10 blocks of the warm-up, 34 of the leak and the big one are the most that was charged: none,
      * since no chunk was made. From the last step on the whole cap is left. */
