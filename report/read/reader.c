@@ -396,13 +396,3 @@ bool ms_reader_sums(const struct ms_reader *reader, const struct ms_extent_place
     *sums = read.copy[read.current & 1];
     return still;
 }
-
-uint64_t ms_reader_record_bytes(const struct ms_reader *reader)
-{
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < ms_reader_count(&reader->windows); i++) {
-        bytes += ms_reader_place(&reader->windows, i)->committed_bytes;
-    }
-    return bytes;
-}

@@ -70,7 +70,4 @@ const struct ms_timed_event *ms_reader_tail(const struct ms_reader *reader, uint
 bool ms_reader_sums(const struct ms_reader *reader, const struct ms_extent_place *place,
                     struct ms_device_sums *sums);
 
-/* The bytes of event records that the file holds. */
-uint64_t ms_reader_record_bytes(const struct ms_reader *reader);
-
 #endif

@@ -20,7 +20,7 @@
 
 #define STACK_BYTES ((size_t)64 << 10)
 #define LONGEST_MS  21000 /* a probe ends itself after 10 s twice, unless the kernel holds it */
-#define LOOK_MS     2
+#define POLL_MS     2
 
 /* --- the throw-away process ------------------------------------------------------------------- */
 
@@ -56,15 +56,15 @@ static int probe_process(void *argument)
 static int waiting_process(void *argument)
 {
     const struct launch *launch = argument;
-    const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     int status = 0;
     pid_t probe = clone(probe_process, launch->stacks + 2 * STACK_BYTES,
                         CLONE_VM | CLONE_VFORK | SIGCHLD, argument);
-    for (int ms = 0; probe > 0 && ms < LONGEST_MS; ms += LOOK_MS) {
+    for (int ms = 0; probe > 0 && ms < LONGEST_MS; ms += POLL_MS) {
         if (waitpid(probe, &status, WNOHANG) == probe) {
             _exit(ms_probe_code_of(status));
         }
-        (void)nanosleep(&look, NULL);
+        (void)nanosleep(&pause, NULL);
     }
     if (probe > 0) {
         (void)kill(probe, SIGKILL);

@@ -18,7 +18,7 @@
 #include "allocator/base/own_folder.h"
 #include "shim/tables/identity.h"
 
-#define LOOK_MS      2
+#define POLL_MS      2
 #define RECORD_BYTES 64
 #define LOCK_END     ".lock"
 #define NEW_END      ".new"
@@ -130,11 +130,11 @@ bool ms_remembered_is_key(const char *name)
 bool ms_remembered_lock(struct ms_remembered *remembered, const char *key, int wait_ms)
 {
     char name[MS_REMEMBERED_KEY_BYTES + sizeof(LOCK_END)];
-    const struct timespec look = {.tv_nsec = LOOK_MS * 1000000L};
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     (void)snprintf(name, sizeof(name), "%s" LOCK_END, key);
     int lock = openat(remembered->folder, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
                       S_IRUSR | S_IWUSR);
-    for (int ms = 0; lock >= 0; ms += LOOK_MS) {
+    for (int ms = 0; lock >= 0; ms += POLL_MS) {
         if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
             remembered->lock = lock;
             return true;
@@ -143,7 +143,7 @@ bool ms_remembered_lock(struct ms_remembered *remembered, const char *key, int w
             (void)close(lock);
             return false;
         }
-        (void)nanosleep(&look, NULL);
+        (void)nanosleep(&pause, NULL);
     }
     return false;
 }
