@@ -4,6 +4,7 @@
  *
  * Argument: the scenario. Says that it holds. `plain` is also what the driver itself does. */
 #include <cuda.h>
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
@@ -231,11 +232,12 @@ static void freed_opener(void)
 
 static void killed_owner(void)
 {
+    pid_t child = 0;
     use_device();
     CUdeviceptr at = block_of(32 * MIB, 20);
     const size_t room = free_bytes();
     offer(at, 32 * MIB, 20);
-    await_go();
+    hear(&child, sizeof child);
     MUST(cuMemFree(at));
     EXPECT(free_bytes() < room + 32 * MIB);
     MUST(kill(other, SIGKILL));
@@ -244,6 +246,7 @@ static void killed_owner(void)
         EXPECT(seconds() < begin + 60);
         (void)usleep(1000);
     }
+    MUST(kill(child, SIGKILL));
 }
 
 static void killed_opener(void)
@@ -252,11 +255,12 @@ static void killed_opener(void)
     use_device();
     CUdeviceptr at = take(&taken);
     EXPECT(holds(at, taken.bytes, taken.value));
-    if (fork() == 0) { /* has the sockets no longer, and so does not keep the memory */
+    pid_t child = fork();
+    if (child == 0) { /* has the sockets no longer, and so does not keep the memory */
         (void)sleep(100);
         _exit(0);
     }
-    say_go();
+    tell(&child, sizeof child);
     (void)pause();
 }
 
@@ -278,6 +282,37 @@ static void gone_owner(void)
     (void)pause();
 }
 
+static int is_stopped(pid_t process, const char *thread)
+{
+    char path[320];
+    char state = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%s/stat", (int)process, thread);
+    FILE *stat = fopen(path, "r");
+    int found = stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1;
+    if (stat) {
+        (void)fclose(stat);
+    }
+    return found && state == 'T';
+}
+
+/* Each of its threads stands when this returns: the signal reaches them one after the other. */
+static void stop(pid_t process)
+{
+    char path[64];
+    int running = 1;
+    MUST(kill(process, SIGSTOP));
+    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)process);
+    while (running) {
+        DIR *threads = opendir(path);
+        EXPECT(threads != NULL);
+        running = 0;
+        for (const struct dirent *entry; (entry = readdir(threads)) != NULL;) {
+            running |= entry->d_name[0] != '.' && !is_stopped(process, entry->d_name);
+        }
+        (void)closedir(threads);
+    }
+}
+
 static void gone_opener(void)
 {
     struct offer first;
@@ -290,13 +325,13 @@ static void gone_opener(void)
     hear(&first, sizeof first);
     hear(&second, sizeof second);
     hear(&child, sizeof child);
-    MUST(kill(owner, SIGSTOP));
+    stop(owner);
     const double begin = seconds();
     EXPECT(cuIpcOpenMemHandle(&at, first.handle, FLAGS) == CUDA_ERROR_MAP_FAILED);
     (void)fprintf(stderr, "stopped: answered in %.2f s\n", seconds() - begin);
     MUST(kill(owner, SIGCONT));
     MUST(cuIpcOpenMemHandle(&at, first.handle, FLAGS));
-    MUST(kill(owner, SIGSTOP)); /* the link stands, and nobody answers */
+    stop(owner); /* the link stands, and nobody answers */
     EXPECT(cuIpcOpenMemHandle(&more, second.handle, FLAGS) == CUDA_ERROR_MAP_FAILED);
     MUST(kill(owner, SIGCONT));
     MUST(cuIpcOpenMemHandle(&more, second.handle, FLAGS));
