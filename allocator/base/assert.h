@@ -18,6 +18,9 @@
 /* The last words of a process that a check ends, on the standard error. */
 void ms_check_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Ends the process, after what was said: names the way out. */
+_Noreturn void ms_check_end(void);
+
 /* Says what does not hold, and ends the process. */
 _Noreturn void ms_assert_failed(const char *what, const char *file, int line);
 

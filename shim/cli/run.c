@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/way_out.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/cli.h"
@@ -78,6 +79,7 @@ int ms_cli_run(int argc, char **argv)
         return errno == ENOENT ? 127 : 126;
     }
     if (!ms_begin_run("run", ms_cli_output_folder(), start, output)) {
+        complain("the command was not started; " MS_WAY_OUT);
         return MS_CLI_WRONG_CALL;
     }
     int error = 0;

@@ -33,10 +33,10 @@ static void say_status(const struct ms_device *device, ms_status_t status)
                     device->ordinal);
         break;
     default:
-        MS_LOG_ONCE(MS_LOG_WARN,
-                    "ERROR: device %d: a new tensor lies on memory that could not be put back "
-                    "(error %d), not even from the host; the program will fail where it uses it",
-                    device->ordinal, status);
+        MS_LOG_FATAL_ONCE(
+            "ERROR: device %d: a new tensor lies on memory that could not be put back "
+            "(error %d), not even from the host; the program will fail where it uses it",
+            device->ordinal, status);
     }
 }
 

@@ -151,10 +151,10 @@ static void say_lost(const struct ms_device *device, const struct ms_spill_stats
 {
     char lost[24];
     if (stats->lost_bytes != 0) {
-        MS_LOG_ONCE(MS_LOG_WARN,
-                    "device %d: the driver failed again and again while memory moved; %s of it "
-                    "cannot be mapped any more, and work that touches it will fail",
-                    device->ordinal, ms_bytes_text(stats->lost_bytes, lost, sizeof lost));
+        MS_LOG_FATAL_ONCE(
+            "device %d: the driver failed again and again while memory moved; %s of it "
+            "cannot be mapped any more, and work that touches it will fail",
+            device->ordinal, ms_bytes_text(stats->lost_bytes, lost, sizeof lost));
     }
 }
 

@@ -12,6 +12,7 @@
 
 #include "allocator/base/cancel.h"
 #include "allocator/base/plain.h"
+#include "allocator/base/way_out.h"
 #include "shim/process/process.h"
 #include "shim/process/session.h"
 #include "shim/tables/options.h"
@@ -74,6 +75,19 @@ void ms_log(enum ms_log_level level, const char *format, ...)
         va_start(arguments, format);
         put_line(level == MS_LOG_WARN, format, arguments);
         va_end(arguments);
+    }
+}
+
+void ms_log_fatal(const char *format, ...)
+{
+    char said[LINE_CHARACTERS];
+    va_list arguments;
+    va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized): it is started right above */
+    int bytes = vsnprintf(said, sizeof(said), format, arguments);
+    va_end(arguments);
+    if (bytes >= 0) {
+        ms_log(MS_LOG_WARN, "%s. " MS_WAY_OUT, said);
     }
 }
 

@@ -17,12 +17,18 @@ __attribute__((format(printf, 2, 3))) void ms_log(enum ms_log_level level, const
  * no note in the trace. */
 __attribute__((format(printf, 1, 2))) void ms_say(const char *format, ...);
 
+/* A warning of what will end the program: it names the switch that keeps memshim out. */
+__attribute__((format(printf, 1, 2))) void ms_log_fatal(const char *format, ...);
+
 /* Says the line the first time that this statement is reached in the process. */
-#define MS_LOG_ONCE(level, ...)                                                   \
+#define MS_LOG_ONCE(level, ...) MS_ONCE(ms_log((level), __VA_ARGS__))
+#define MS_LOG_FATAL_ONCE(...)  MS_ONCE(ms_log_fatal(__VA_ARGS__))
+
+#define MS_ONCE(say)                                                              \
     do {                                                                          \
         static atomic_flag ms_said = ATOMIC_FLAG_INIT;                            \
         if (!atomic_flag_test_and_set_explicit(&ms_said, memory_order_relaxed)) { \
-            ms_log((level), __VA_ARGS__);                                         \
+            say;                                                                  \
         }                                                                         \
     } while (0)
 

@@ -95,6 +95,17 @@ class Run(ProcessTest):
         said = run(job, shim=True, cwd=self.folder, MEMSHIM="of", MEMSHIM_TRACE="off").check()
         self.assertIn("MEMSHIM=of is not usable: it takes on or off; memshim stays on", said.stderr)
 
+    def test_the_switch_is_named_where_nothing_can_run(self) -> None:
+        alone = self.folder / "bin" / "memshim"
+        alone.parent.mkdir()
+        shutil.copy(CLI, alone)
+        said = run([alone, "run", "--", "echo", "ran"]).check(2)
+        self.assertEqual(said.stdout, "")
+        self.assertIn("neither beside this executable", said.stderr)
+        self.assertIn("MEMSHIM=off runs the program without memshim", said.stderr)
+        told = run([alone, "run", "--", "echo", "ran"], MEMSHIM="off").check()
+        self.assertEqual((told.stdout, told.stderr), ("ran\n", ""))
+
     def test_death_by_signal(self) -> None:
         for name in ("TERM", "KILL", "SEGV", "ABRT", "PIPE", "USR1"):
             with self.subTest(name):
