@@ -45,3 +45,12 @@ void ms_statistics_read(struct ms_device *device, struct memshim_stats *out)
     };
     ms_stats_derive(out);
 }
+
+uint64_t ms_statistics_cached_bytes(struct ms_device *device)
+{
+    struct ms_pool_stats pool = {0};
+    if (device->pool != NULL) {
+        ms_pool_stats(device->pool, &pool);
+    }
+    return pool.hole_bytes;
+}

@@ -18,13 +18,20 @@
 #include "shim/tables/options.h"
 #include "shim/tables/stats.h"
 
-/* So long after its begin a program that tells its steps has told one. */
-#define NO_STEP_NS (60 * MS_NS_PER_S)
+/* Only the report finds steps. Until the program tells one, a line comes after as many seconds as
+ * steps were asked for, and after so many at most. */
+#define UNTOLD_SECONDS 10u
 
 MS_HOT_DATA _Atomic bool ms_status_on;
 static _Atomic int32_t rank = -1; /* -1: unknown */
-static _Atomic uint64_t
-    due_ns; /* CLOCK_MONOTONIC; with steps: when it is said that there are none */
+static _Atomic uint64_t due_ns;   /* CLOCK_MONOTONIC */
+
+static uint64_t period_ns(const struct ms_options *options)
+{
+    const uint64_t steps = options->status_steps;
+    return steps != 0 ? (steps < UNTOLD_SECONDS ? steps : UNTOLD_SECONDS) * MS_NS_PER_S
+                      : options->status_ns;
+}
 
 void ms_status_begin(void)
 {
@@ -35,27 +42,32 @@ void ms_status_begin(void)
     }
     ms_identity_ranks(environ, &ranks);
     atomic_store(&rank, ranks.rank);
-    atomic_store(&due_ns, ms_clock_coarse_ns() +
-                              (options->status_steps != 0 ? NO_STEP_NS : options->status_ns));
+    atomic_store(&due_ns, ms_clock_coarse_ns() + period_ns(options));
     atomic_store(&ms_status_on, true);
 }
 
-static void say_device(const char *when, int ordinal, const struct memshim_stats *stats)
+/* cached_bytes: of what is reserved; no fragmentation, since it can be given back. */
+static void say_device(const char *when, int ordinal, const struct memshim_stats *stats,
+                       uint64_t cached_bytes)
 {
     char used[MS_UNIT_TEXT_BYTES], cap[MS_UNIT_TEXT_BYTES], share[MS_UNIT_TEXT_BYTES],
         live[MS_UNIT_TEXT_BYTES], reserved[MS_UNIT_TEXT_BYTES], holes[MS_UNIT_TEXT_BYTES],
-        host[MS_UNIT_TEXT_BYTES];
+        host[MS_UNIT_TEXT_BYTES], cached[MS_UNIT_TEXT_BYTES], cache[64] = "";
     const uint64_t reserved_bytes = stats->reserved_bytes;
-    const uint64_t hole_bytes =
-        reserved_bytes > stats->live_bytes ? reserved_bytes - stats->live_bytes : 0;
-    ms_say("status: %sdevice %d: %s, used %s of %s (%s), live %s, reserved %s, fragmentation %s, "
-           "on the host %s",
+    const uint64_t used_bytes = stats->live_bytes + cached_bytes;
+    const uint64_t hole_bytes = reserved_bytes > used_bytes ? reserved_bytes - used_bytes : 0;
+    if (cached_bytes != 0) {
+        (void)snprintf(cache, sizeof(cache), ", in PyTorch's cache %s",
+                       ms_bytes_text(cached_bytes, cached, sizeof(cached)));
+    }
+    ms_say("status: %sdevice %d: %s, used %s of %s (%s), live %s, reserved %s%s, fragmentation "
+           "%s, on the host %s",
            when, ordinal, ms_status_name(stats->status),
            ms_bytes_text(stats->used_bytes, used, sizeof(used)),
            ms_bytes_text(stats->cap_bytes, cap, sizeof(cap)),
            ms_percent_text(stats->used_bytes, stats->cap_bytes, share, sizeof(share)),
            ms_bytes_text(stats->live_bytes, live, sizeof(live)),
-           ms_bytes_text(reserved_bytes, reserved, sizeof(reserved)),
+           ms_bytes_text(reserved_bytes, reserved, sizeof(reserved)), cache,
            ms_percent_text(hole_bytes, reserved_bytes, holes, sizeof(holes)),
            ms_bytes_text(stats->host_bytes, host, sizeof(host)));
 }
@@ -77,40 +89,39 @@ static void say(void)
         struct memshim_stats stats;
         if (device != NULL) {
             ms_statistics_read(device, &stats);
-            say_device(when, ordinal, &stats);
+            say_device(when, ordinal, &stats, ms_statistics_cached_bytes(device));
         }
     }
 }
 
 /* Nobody may ever tell a step, and the user wait for a line in vain. */
-static void say_no_steps(void)
+static void say_no_steps(uint64_t steps, uint64_t period)
 {
-    if (ms_steps_recorded() == 0) {
-        MS_LOG_ONCE(MS_LOG_WARN,
-                    "MEMSHIM_STATUS_EVERY=%" PRIu64 " counts training steps, and the program has "
-                    "told none (memshim_step, or an NVTX range named step); seconds are written "
-                    "with an s, as in 60s",
-                    ms_options()->status_steps);
-    }
+    MS_LOG_ONCE(MS_LOG_WARN,
+                "MEMSHIM_STATUS_EVERY=%" PRIu64 " counts training steps, and the program has told "
+                "none so far (memshim_step, or an NVTX range named step): until then a line comes "
+                "every %" PRIu64 " s. Steps that memshim finds itself are in the report",
+                steps, period / MS_NS_PER_S);
 }
 
 void ms_status_check_due(void)
 {
+    const struct ms_options *options = ms_options();
     const uint64_t now = ms_clock_coarse_ns();
-    const uint64_t period_ns = ms_options()->status_ns;
     uint64_t due = atomic_load_explicit(&due_ns, memory_order_relaxed);
     if (now < due || ms_process_inert()) {
         return;
     }
-    const uint64_t next = period_ns != 0 ? now + period_ns : UINT64_MAX;
-    if (!atomic_compare_exchange_strong(&due_ns, &due, next)) {
+    const uint64_t period = period_ns(options);
+    const bool by_steps = options->status_steps != 0;
+    const bool told = by_steps && ms_steps_recorded() != 0;
+    if (!atomic_compare_exchange_strong(&due_ns, &due, told ? UINT64_MAX : now + period) || told) {
         return;
     }
-    if (period_ns != 0) {
-        say();
-    } else {
-        say_no_steps();
+    if (by_steps) {
+        say_no_steps(options->status_steps, period);
     }
+    say();
 }
 
 void ms_status_step_due(void)

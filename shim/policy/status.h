@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MEMSHIM_STATUS_EVERY: a line on how the devices stand, every so many steps or seconds.
+/* MEMSHIM_STATUS_EVERY: a line on how the devices stand, every so many steps or seconds. Steps are
+ * those that the program tells; until it tells one, lines come by time.
  *
  * No thread of its own: it is checked where memory is handed out and where a step begins. A process
  * that does neither for a while says nothing meanwhile, and has nothing new to say. */

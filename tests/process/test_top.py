@@ -352,7 +352,7 @@ class Processes(TopTest):
             before = self.only_device()
             job.do("child")
             self.assertEqual(self.only_device(), before)
-            self.assertNotIn("status:", job.end())
+            self.assertNotIn("status: step", job.end())
 
 
 class Redrawn(TopTest):
@@ -730,6 +730,30 @@ class StatusLine(TopTest):
         self.assertGreaterEqual(len(lines), 2)
         self.assertLessEqual(len(lines), 20)
         self.assertIn("status: rank 3, device 0: normal, used", lines[0])
+
+    def test_by_time_until_a_step_is_told(self) -> None:
+        with self.job(MEMSHIM_STATUS_EVERY="1") as job:
+            job.do("rounds 15 100")
+            job.do("step")
+            stderr = job.end()
+        first, *_, last = self.lines(stderr)
+        self.assertIn("status: device 0: normal, used", first)
+        self.assertIn("status: step 1, device 0: normal, used", last)
+        self.assertEqual(stderr.count("MEMSHIM_STATUS_EVERY=1 counts training steps"), 1, stderr)
+
+    def test_a_cache_is_no_fragmentation(self) -> None:
+        with self.job(MEMSHIM_STATUS_EVERY="1") as job:
+            job.do(f"weights {20 * MIB}")
+            job.do(f"born 0 {3 * MIB}")
+            job.do(f"born {10 * MIB} {6 * MIB}")
+            job.do(f"died {10 * MIB} {6 * MIB}")
+            job.do("step")
+            line = self.lines(job.end())[-1]
+        # Of the 17 MiB that are free, one lies beside the tensor in its granule.
+        self.assertIn(
+            "live 3.0 MiB, reserved 20.0 MiB, in PyTorch's cache 16.0 MiB, fragmentation 5.0 %,",
+            line,
+        )
 
     def test_only_where_it_is_asked_for(self) -> None:
         quiet: dict[str, Any] = {"MEMSHIM_STATUS_EVERY": "1", "MEMSHIM_LOG": "off"}
