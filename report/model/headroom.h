@@ -15,6 +15,7 @@
 struct ms_headroom {
     bool known;      /* else `why`: "no step was seen" */
     const char *why; /* a clause */
+    bool flat;       /* and it is that the peak does not follow the batch */
     uint64_t batch;  /* in samples, as the program told it; 0: it did not */
     uint64_t persistent_bytes, per_step_bytes; /* at the peak of live bytes; together that */
     uint64_t beside_bytes;                     /* charged beside them then: context, forwarded */

@@ -22,6 +22,10 @@
 #define MOST_APART 1.08
 #define STATES     2u /* that an optimizer keeps of each parameter, at most */
 
+/* A part in so many of what stays: with less that follows, even 32 times the batch is lost in what
+ * an estimate leaves out. */
+#define LEAST_FOLLOWING 1000u
+
 static const uint32_t quarters[MS_HEADROOM_FACTORS] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128};
 
 uint64_t ms_headroom_factor_ppm(size_t index)
@@ -179,6 +183,26 @@ double ms_headroom_largest(const struct ms_headroom *headroom, uint64_t room_byt
     return largest;
 }
 
+/* Of what was live, to the host. */
+static bool moved_nothing(const struct ms_sampler *sampler)
+{
+    return sampler->model->devices[sampler->device].sums.spilled_bytes == 0;
+}
+
+/* Afterwards, what is known of it may come to nothing. */
+static void doubt(const struct ms_sampler *sampler, struct ms_headroom *headroom)
+{
+    headroom->flat =
+        headroom->binding_per_step_bytes < headroom->binding_persistent_bytes / LEAST_FOLLOWING;
+    if (headroom->flat) {
+        headroom->why = "the peak does not follow the batch";
+    } else if (headroom->largest_factor < 1 && moved_nothing(sampler)) {
+        headroom->why =
+            "more was live than the cap has room for, and nothing was moved to the host";
+    }
+    headroom->known = !headroom->why;
+}
+
 static void judge_run(struct ms_headroom *headroom)
 {
     const size_t first =
@@ -279,5 +303,6 @@ void ms_survey_judge_headroom(struct ms_sampler *sampler)
         judge_dead(sampler, fatal, headroom);
     } else if (headroom->known && headroom->cap_bytes > headroom->beside_bytes) {
         judge_run(headroom);
+        doubt(sampler, headroom);
     }
 }

@@ -111,12 +111,10 @@ static void add_headroom(const struct ms_model *model, int device, struct ms_buf
     const struct ms_survey_device *survey = surveyed(model, device);
     const struct ms_headroom *headroom = survey ? &survey->headroom : NULL;
 
-    if (!headroom || !headroom->known || headroom->largest_factor <= 0) {
-        return;
-    }
-    if (headroom->unbounded &&
-        headroom->binding_per_step_bytes < headroom->binding_persistent_bytes / 100) {
+    if (headroom && headroom->flat) {
         ms_buffer_add(out, "  fits   the peak does not follow the batch (~)\n");
+    }
+    if (!headroom || !headroom->known || headroom->largest_factor <= 0) {
         return;
     }
     ms_buffer_add(out, "  fits   ");

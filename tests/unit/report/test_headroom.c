@@ -268,3 +268,54 @@ Test(headroom, of_a_leak_is_not_told)
     cr_expect_not(found->known);
     cr_expect_not_null(found->why);
 }
+
+/* As of a model of many parameters with two samples: 32 times as many are lost in what stays. */
+Test(headroom, what_hardly_follows_the_batch_foretells_none)
+{
+    const uint64_t near_cap = GIB - PARAMETERS - 128 * KIB;
+    uint64_t activations[ACTIVATIONS];
+    const struct ms_headroom *found;
+
+    batch_bytes = 2 * KIB;
+    born(LOOP_PARAMETER, near_cap);
+    for (int i = 0; i < 3; i++) {
+        forward(activations);
+        died(born(LOOP_BACKWARD, batch_bytes), batch_bytes);
+        for (int k = 0; k < ACTIVATIONS; k++) {
+            died(activations[k], batch_bytes);
+        }
+    }
+    found = headroom(0);
+    cr_expect_not(found->known);
+    cr_expect(found->flat);
+    cr_expect_not_null(found->why);
+}
+
+/* It ran: its own batch is not told not to fit. */
+Test(headroom, a_batch_that_ran_without_spilling_is_not_told_to_be_too_large)
+{
+    const struct ms_headroom *found;
+
+    batch_bytes = 160 * MIB;
+    step(true);
+    step(false);
+    step(false);
+    found = headroom(0);
+    cr_expect_not(found->known);
+    cr_expect_not(found->flat);
+    cr_expect_not_null(found->why);
+}
+
+Test(headroom, a_batch_that_spilled_is_told_how_much_of_it_would_have_fitted)
+{
+    const struct ms_headroom *found;
+
+    batch_bytes = 160 * MIB;
+    step(true);
+    tell(MS_EVENT_SPILL, 1, LOOP_PARAMETER, PARAMETERS);
+    step(false);
+    step(false);
+    found = headroom(0);
+    cr_assert(found->known, "%s", found->why);
+    cr_expect_float_eq(found->largest_factor, (1024.0 - 48) / (7 * 160), 0.001);
+}
