@@ -85,6 +85,8 @@ struct ms_device {
     _Atomic uint64_t sample_bytes;    /* charged at or above this: a sample is due (sample.h) */
     _Atomic uint64_t fall_bytes;      /* charged below this: the present one is left */
     _Atomic unsigned thresholds_said; /* bit t: its line was written */
+    _Atomic bool emergency_told;      /* the last line on it says that it is entered */
+    _Atomic uint64_t over_due_ns;     /* CLOCK_MONOTONIC: no line before it says that it is over */
 
     _Atomic uint64_t refusals; /* allocation calls that were refused as out of memory */
 };

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Thresholds: how near charged bytes are to the cap, or to what the device has room for. */
 #include <stdatomic.h>
+#include <stdio.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "shim/device/device.h"
 #include "shim/device/overhead.h"
@@ -12,6 +14,7 @@
 
 #define LOOKS        64u /* at the device, while charged bytes rise from nothing to all of it */
 #define FALL_PERCENT 5u  /* of the limit: how far below a threshold it is left */
+#define OVER_WAIT_NS (60 * MS_NS_PER_S) /* from one line that an emergency is over to the next */
 
 static const char *const threshold_names[] = {"normal", "warning", "critical", "emergency"};
 
@@ -24,18 +27,51 @@ static const char *what_follows(const struct ms_device *device, int state)
                                                         : "";
 }
 
-/* The first crossing of each is a warning. */
-static void say_threshold(struct ms_device *device, int state, uint64_t charged, uint64_t limit)
+struct share_text {
+    char text[96];
+};
+
+static struct share_text share_of(const struct ms_device *device, uint64_t charged, uint64_t limit)
 {
-    bool again = atomic_fetch_or(&device->thresholds_said, 1u << state) & (1u << state);
     bool is_cap = limit >= atomic_load(&device->budget.cap_bytes);
     char charged_text[24];
     char limit_text[24];
-    ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "device %d: %s, %s of the %s%s%s are charged%s",
-           device->ordinal, threshold_names[state],
-           ms_bytes_text(charged, charged_text, sizeof charged_text), is_cap ? "cap of " : "",
-           ms_bytes_text(limit, limit_text, sizeof limit_text),
-           is_cap ? "" : " that other processes leave of the device", what_follows(device, state));
+    struct share_text share;
+    (void)snprintf(share.text, sizeof share.text, "%s of the %s%s%s are charged",
+                   ms_bytes_text(charged, charged_text, sizeof charged_text),
+                   is_cap ? "cap of " : "", ms_bytes_text(limit, limit_text, sizeof limit_text),
+                   is_cap ? "" : " that other processes leave of the device");
+    return share;
+}
+
+/* The first crossing of each is a warning. An emergency is told again where its end was told. */
+static void say_threshold(struct ms_device *device, int state, uint64_t charged, uint64_t limit)
+{
+    const struct share_text share = share_of(device, charged, limit);
+    const bool again = atomic_fetch_or(&device->thresholds_said, 1u << state) & (1u << state);
+    const bool over_was_told = state == 3 && !atomic_exchange(&device->emergency_told, true);
+    if (again && over_was_told) {
+        ms_say("device %d: emergency again, %s", device->ordinal, share.text);
+    } else {
+        ms_log(again ? MS_LOG_INFO : MS_LOG_WARN, "device %d: %s, %s%s", device->ordinal,
+               threshold_names[state], share.text, what_follows(device, state));
+    }
+}
+
+/* Once a minute at most: memory may be short for a moment in each step. */
+static void say_over(struct ms_device *device, uint64_t charged, uint64_t limit)
+{
+    if (!atomic_load_explicit(&device->emergency_told, memory_order_relaxed)) {
+        return;
+    }
+    const uint64_t now = ms_clock_ns();
+    uint64_t due = atomic_load(&device->over_due_ns);
+    if (now >= due &&
+        atomic_compare_exchange_strong(&device->over_due_ns, &due, now + OVER_WAIT_NS) &&
+        atomic_exchange(&device->emergency_told, false)) {
+        const struct share_text share = share_of(device, charged, limit);
+        ms_say("device %d: the emergency is over, %s", device->ordinal, share.text);
+    }
 }
 
 /* At critical caches are trimmed; at emergency what is cold goes, too, ahead of need. */
@@ -139,6 +175,9 @@ void ms_device_cross_threshold(struct ms_device *device)
     sample_if_due(device, charged);
     int before = atomic_load(&device->threshold);
     int state = state_now(device, charged, before, &limit);
+    if (state < 3) {
+        say_over(device, charged, limit);
+    }
     if (state == before || !atomic_compare_exchange_strong(&device->threshold, &before, state)) {
         set_rise(device, before, limit);
         return;

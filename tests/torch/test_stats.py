@@ -68,6 +68,35 @@ class Stats(unittest.TestCase):
         self.assertEqual((stats["status"], stats["refusals"], stats["host_bytes"]), (0, 0, 0))
         self.assertFalse(end["elsewhere"])
 
+    def test_an_emergency_that_is_over(self) -> None:
+        """Said where charged bytes have fallen, not at once again where they rise and fall."""
+        script = """
+            import torch
+
+            torch.ones(1, device="cuda")
+            for _ in range(3):
+                large = torch.empty(1600 << 20, dtype=torch.uint8, device="cuda")
+                del large
+                torch.cuda.empty_cache()
+        """
+        with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+            result = harness.run(
+                textwrap.dedent(script),
+                preload=harness.SHIM,
+                MEMSHIM_OUTPUT=Path(folder) / "out",
+                SIMGPU_MEMORY="2GiB",
+            ).check()
+        said = [line.split(",")[0] for line in result.stderr.splitlines() if "emergency" in line]
+        self.assertEqual(
+            said,
+            [
+                "memshim: device 0: emergency",
+                "memshim: device 0: the emergency is over",
+                "memshim: device 0: emergency again",
+            ],
+            result.stderr,
+        )
+
     def test_without_memshim(self) -> None:
         script = documents_example() + "assert memshim_stats() is None\n"
         harness.run(script).check()
