@@ -11,6 +11,8 @@
 #define MOST_DEVICES \
     4 /* a replay of more memory than these have takes its time, and helps nobody */
 
+#define LEAST_LIVE_BYTES (UINT64_C(8) << 21) /* eight times the grain of the search */
+
 #define SEARCH 16 /* replays that the least memory is found with, or a few less */
 
 static bool is_whole(const struct ms_model *model)
@@ -106,6 +108,12 @@ static struct ms_recording *take_recording(struct ms_model *model, unsigned devi
     return recording;
 }
 
+/* Where libraries hold the bytes, what is left would be measured by the grain alone. */
+static bool is_too_little(const struct ms_recording *recording)
+{
+    return recording->peak_live_bytes < LEAST_LIVE_BYTES;
+}
+
 static void try_overhead(struct ms_model *model, uint64_t most_operations,
                          struct ms_overhead *found)
 {
@@ -118,7 +126,9 @@ static void try_overhead(struct ms_model *model, uint64_t most_operations,
         return;
     }
     recording = take_recording(model, (unsigned)device);
-    if (!recording || !ms_overhead_search(recording, found)) {
+    if (recording && is_too_little(recording)) {
+        found->why = "too little was live for a ratio: what is found is to 2 MiB";
+    } else if (!recording || !ms_overhead_search(recording, found)) {
         found->why = "the trace could not be replayed";
     }
     ms_recording_delete(recording);

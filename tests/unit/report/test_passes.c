@@ -74,6 +74,27 @@ Test(passes, so_does_a_run_that_ended_well)
     ms_model_delete(model);
 }
 
+/* One tensor of 512 bytes takes a chunk of 2 MiB: 4096 times that is said of nobody. */
+Test(passes, where_hardly_anything_is_live_no_ratio_is_told)
+{
+    ms_trace_t *trace = synthetic_open(synthetic_folder());
+    const struct ms_event block = {
+        .kind = MS_EVENT_BLOCK_ALLOC, .id = 1, .addr = UINT64_C(1) << 40, .bytes = 512};
+    struct ms_model *model;
+    char why[512] = "";
+
+    ms_trace_emit(trace, &block);
+    ms_trace_close(trace, true, 0);
+    model = ms_model_new(ms_trace_dir(trace), why, sizeof(why));
+    cr_assert_not_null(model, "%s", why);
+    ms_what_if_expect(model, MS_WHAT_IF_OPERATIONS);
+    ms_model_survey(model, MS_SURVEY_WHOLE);
+    ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
+    cr_expect_eq(model->what_if.overhead.min_cap_bytes, 0);
+    cr_expect_not_null(model->what_if.overhead.why);
+    ms_model_delete(model);
+}
+
 /* All four files of it: no form reads the records for itself. */
 Test(passes, all_files_of_a_run_take_two)
 {
