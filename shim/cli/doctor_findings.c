@@ -363,6 +363,24 @@ static void find_functions(const struct ms_doctor_facts *facts, struct ms_doctor
         names);
 }
 
+/* --- what else is there ----------------------------------------------------------------------- */
+
+static void find_conflicts(const struct ms_doctor_report *report, struct ms_doctor_findings *out)
+{
+    struct ms_conflict found[MS_CONFLICTS_MAX];
+    const struct ms_doctor_facts *facts = report->facts;
+    const struct ms_conflict_signs signs = {
+        .environment = report->environment,
+        .root = "",
+        .device_name = facts->device_count > 0 ? facts->devices[0].name : "",
+    };
+    const size_t count = ms_doctor_conflicts(&signs, found);
+    for (size_t i = 0; i < count; i++) {
+        say(out, "conflict", -1, MS_DOCTOR_LIMITED, found[i].advice, "%s (by %s): %s",
+            found[i].name, found[i].by, found[i].says);
+    }
+}
+
 void ms_doctor_find(const struct ms_doctor_report *report, struct ms_doctor_findings *out)
 {
     const struct ms_doctor_facts *facts = report->facts;
@@ -371,6 +389,7 @@ void ms_doctor_find(const struct ms_doctor_report *report, struct ms_doctor_find
     for (int i = 0; i < facts->device_count; i++) {
         find_device(report, &facts->devices[i], out);
     }
+    find_conflicts(report, out);
     find_remembered(&report->remembered, out);
     find_memory(report, out);
     find_python(report, out);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "shim/cli/doctor_conflicts.h"
 #include "shim/cli/doctor_device.h"
 #include "shim/cli/doctor_host.h"
 #include "shim/cli/doctor_remembered.h"
@@ -23,7 +24,7 @@ struct ms_doctor_finding {
     const char *advice; /* what to do about it; null: nothing */
 };
 
-#define MS_DOCTOR_FINDINGS_MAX (16 + 11 * MS_DEVICES_MAX + MS_DOCTOR_KEPT_MAX)
+#define MS_DOCTOR_FINDINGS_MAX (16 + 11 * MS_DEVICES_MAX + MS_DOCTOR_KEPT_MAX + MS_CONFLICTS_MAX)
 
 struct ms_doctor_findings {
     size_t count;

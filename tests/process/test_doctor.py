@@ -142,6 +142,39 @@ class Doctor(ProcessTest):
         self.assertIn("3.00 GiB", says[1])
         self.assertEqual([f for f in self.ask()["findings"] if f["topic"] == "limit"], [])
 
+    CONFLICTS: tuple[tuple[str, dict[str, str]], ...] = (
+        ("HAMi (by LD_PRELOAD)", {"LD_PRELOAD": "/none/libvgpu.so"}),
+        ("HAMi (by CUDA_DEVICE_MEMORY_LIMIT_0)", {"CUDA_DEVICE_MEMORY_LIMIT_0": "1024m"}),
+        ("nvshare (by LD_PRELOAD)", {"LD_PRELOAD": "/none/libnvshare.so"}),
+        ("another malloc (by LD_PRELOAD)", {"LD_PRELOAD": "libjemalloc.so.2"}),
+        ("another malloc (by LD_PRELOAD)", {"LD_PRELOAD": "/none/libtcmalloc_minimal.so.4"}),
+        ("MPS (by CUDA_MPS_PIPE_DIRECTORY)", {"CUDA_MPS_PIPE_DIRECTORY": "/none"}),
+        ("MIG (by the device's name)", {"SIMGPU_NAME": "NVIDIA A100-SXM4-40GB MIG 1g.5gb"}),
+        ("vGPU (by the device's name)", {"SIMGPU_NAME": "NVIDIA A100-10C"}),
+        ("vGPU (by the device's name)", {"SIMGPU_NAME": "GRID V100-8Q"}),
+        (
+            "compute-sanitizer or Nsight Compute (by LD_PRELOAD)",
+            {"LD_PRELOAD": "/none/libTreeLauncherTargetInjection.so"},
+        ),
+        (
+            "cuda-gdb or another debugger (by CUDA_DEVICE_WAITS_ON_EXCEPTION)",
+            {"CUDA_DEVICE_WAITS_ON_EXCEPTION": "1"},
+        ),
+        ("an injected profiler (by CUDA_INJECTION64_PATH)", {"CUDA_INJECTION64_PATH": "/none"}),
+        ("an injected profiler (by NVTX_INJECTION64_PATH)", {"NVTX_INJECTION64_PATH": "/none"}),
+    )
+
+    def test_conflicts(self) -> None:
+        for begins, settings in self.CONFLICTS:
+            with self.subTest(begins):
+                report = self.ask(**settings)
+                (found,) = (f for f in report["findings"] if f["topic"] == "conflict")
+                self.assertEqual(found["level"], "limited")
+                self.assertTrue(found["says"].startswith(begins + ": "), found)
+                self.assertTrue(found["advice"])
+        plain = self.ask(SIMGPU_NAME="NVIDIA A100-SXM4-40GB")
+        self.assertEqual([f for f in plain["findings"] if f["topic"] == "conflict"], [])
+
     def python(self, *files: tuple[str, str]) -> dict[str, Any]:
         """The report where the interpreter finds these files."""
         for name, text in files:

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What memshim doctor knows to conflict, by the files of a made-up machine and by what is visible.
+ * tests/process/test_doctor.py has the signs that are in the environment and in a device's name. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shim/cli/doctor_conflicts.h"
+
+static char root[] = "/tmp/memshim-conflicts-XXXXXX";
+
+static void make_root(void)
+{
+    cr_assert_not_null(mkdtemp(root));
+}
+
+static void drop_root(void)
+{
+    char command[64];
+    snprintf(command, sizeof(command), "rm -r %s", root);
+    cr_assert_eq(system(command), 0); /* NOLINT(cert-env33-c): a path of our own */
+}
+
+static void put(const char *path, const char *text)
+{
+    char whole[512];
+    snprintf(whole, sizeof(whole), "%s%s", root, path);
+    for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash != NULL;
+         slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        mkdir(whole, 0700);
+        *slash = '/';
+    }
+    FILE *file = fopen(whole, "w");
+    cr_assert_not_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* The one that is found is `name`, by `sign`; none where that is null. */
+static void expect(char *setting, const char *name, const char *sign)
+{
+    char *const environment[] = {setting, NULL};
+    struct ms_conflict found[MS_CONFLICTS_MAX];
+    const struct ms_conflict_signs signs = {environment, root, "NVIDIA H200"};
+    const size_t count = ms_doctor_conflicts(&signs, found);
+    cr_assert_eq(count, name != NULL ? 1 : 0);
+    if (name != NULL && count == 1) {
+        cr_assert_str_eq(found[0].name, name);
+        cr_assert_str_eq(found[0].by, sign);
+    }
+}
+
+TestSuite(conflicts, .init = make_root, .fini = drop_root);
+
+Test(conflicts, a_bare_machine_has_none)
+{
+    expect(NULL, NULL, NULL);
+    put("/proc/version", "Linux version 6.1.0 (gcc 12.2.0) #1 SMP\n");
+    put("/proc/self/status", "Name:\tmemshim\nTracerPid:\t0\n");
+    put("/etc/ld.so.preload", "/usr/lib/libother.so\n");
+    expect(NULL, NULL, NULL);
+}
+
+Test(conflicts, hami_by_the_file_that_it_mounts)
+{
+    put("/etc/ld.so.preload", "/usr/local/vgpu/libvgpu.so\n");
+    expect(NULL, "HAMi", "/etc/ld.so.preload");
+}
+
+Test(conflicts, mps_by_its_default_folder)
+{
+    put("/tmp/nvidia-mps/control", "");
+    expect(NULL, "MPS", "/tmp/nvidia-mps/control");
+}
+
+Test(conflicts, wsl)
+{
+    put("/proc/version", "Linux version 5.15.90.1-microsoft-standard-WSL2 (gcc 9.3.0)\n");
+    expect(NULL, "WSL", "/proc/version");
+}
+
+Test(conflicts, a_debugger)
+{
+    put("/proc/self/status", "Name:\tmemshim\nTracerPid:\t4711\n");
+    expect(NULL, "cuda-gdb or another debugger", "TracerPid");
+}
+
+Test(conflicts, mig_by_what_is_visible)
+{
+    char visible[] = "CUDA_VISIBLE_DEVICES=MIG-0b5e7b2e-6f1f-5a0e-9d3c-3a4e1c7b2f10";
+    expect(visible, "MIG", "CUDA_VISIBLE_DEVICES");
+    char plain[] = "CUDA_VISIBLE_DEVICES=0";
+    expect(plain, NULL, NULL);
+}
