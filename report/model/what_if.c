@@ -13,6 +13,8 @@
 
 #define LEAST_LIVE_BYTES (UINT64_C(8) << 21) /* eight times the grain of the search */
 
+#define NEAR_PEAK 10u /* a part in so many below it, at most */
+
 #define SEARCH 16 /* replays that the least memory is found with, or a few less */
 
 static bool is_whole(const struct ms_model *model)
@@ -59,8 +61,7 @@ static const char *obstacle(const struct ms_model *model, const struct ms_model_
 }
 
 /* Likewise, of the overhead of a run that no out-of-memory ended. */
-static const char *overhead_obstacle(const struct ms_model *model, int device,
-                                     uint64_t most_operations)
+static const char *overhead_obstacle(const struct ms_model *model, int device)
 {
     if (device < 0) {
         return "no device was used";
@@ -68,11 +69,18 @@ static const char *overhead_obstacle(const struct ms_model *model, int device,
     if (!is_whole(model)) {
         return "not every event of the run is in the trace";
     }
-    if (model->events > most_operations / SEARCH) {
-        return "the run has too many events to be replayed for a report: memshim replay "
-               "--min-cap does it";
-    }
     return NULL;
+}
+
+/* most_events: of the run's first ones; 0: all. */
+static struct ms_recording *new_recording(unsigned device, uint64_t most_events)
+{
+    struct ms_recording *recording = ms_recording_new(device);
+
+    if (recording) {
+        recording->most_events = most_events;
+    }
+    return recording;
 }
 
 void ms_what_if_expect(struct ms_model *model, uint64_t most_operations)
@@ -80,16 +88,19 @@ void ms_what_if_expect(struct ms_model *model, uint64_t most_operations)
     const size_t fatal = ms_judged_fatal(model);
     const int device = ms_model_main_device(model);
     const char *why = fatal == SIZE_MAX
-                          ? overhead_obstacle(model, device, most_operations)
+                          ? overhead_obstacle(model, device)
                           : obstacle(model, ms_model_oom_at(model, fatal), most_operations);
 
     ms_recording_delete(model->recording);
-    model->recording = why ? NULL : ms_recording_new((unsigned)device);
+    model->recording =
+        why ? NULL
+            : new_recording((unsigned)device, fatal == SIZE_MAX ? most_operations / SEARCH : 0);
 }
 
 /* The caller's: the survey's, else one that reads the trace once more. Null where neither is there.
  */
-static struct ms_recording *take_recording(struct ms_model *model, unsigned device)
+static struct ms_recording *take_recording(struct ms_model *model, unsigned device,
+                                           uint64_t most_events)
 {
     struct ms_recording *recording = model->recording;
     char why[512];
@@ -99,7 +110,7 @@ static struct ms_recording *take_recording(struct ms_model *model, unsigned devi
         return recording;
     }
     ms_recording_delete(recording);
-    recording = ms_recording_new(device);
+    recording = new_recording(device, most_events);
     if (recording &&
         !ms_recording_read_trace(recording, model->path, (int)device, why, sizeof(why))) {
         ms_recording_delete(recording);
@@ -114,22 +125,36 @@ static bool is_too_little(const struct ms_recording *recording)
     return recording->peak_live_bytes < LEAST_LIVE_BYTES;
 }
 
+/* Whether a part of the run was recorded that says nothing of the whole. */
+static bool lacks_peak(const struct ms_model *model, const struct ms_recording *recording)
+{
+    const struct ms_aggregate *sums = &model->devices[recording->device].sums;
+    const uint64_t peak_bytes = ms_aggregate_peak_live(sums).live_bytes;
+
+    return ms_recording_is_part(recording) &&
+           recording->peak_live_bytes < peak_bytes - peak_bytes / NEAR_PEAK;
+}
+
 static void try_overhead(struct ms_model *model, uint64_t most_operations,
                          struct ms_overhead *found)
 {
     const int device = ms_model_main_device(model);
     struct ms_recording *recording;
 
-    *found = (struct ms_overhead){.device = device,
-                                  .why = overhead_obstacle(model, device, most_operations)};
+    *found = (struct ms_overhead){.device = device, .why = overhead_obstacle(model, device)};
     if (found->why) {
         return;
     }
-    recording = take_recording(model, (unsigned)device);
-    if (recording && is_too_little(recording)) {
+    recording = take_recording(model, (unsigned)device, most_operations / SEARCH);
+    if (recording && lacks_peak(model, recording)) {
+        found->why = "the run has too many events to be replayed for a report, and its peak comes "
+                     "late: memshim replay --min-cap does it";
+    } else if (recording && is_too_little(recording)) {
         found->why = "too little was live for a ratio: what is found is to 2 MiB";
     } else if (!recording || !ms_overhead_search(recording, found)) {
         found->why = "the trace could not be replayed";
+    } else if (ms_recording_is_part(recording)) {
+        found->part_events = recording->most_events;
     }
     ms_recording_delete(recording);
 }
@@ -157,7 +182,7 @@ void ms_what_if_try(struct ms_model *model, uint64_t most_operations)
     if (found->why) {
         return;
     }
-    recording = take_recording(model, (unsigned)oom->device);
+    recording = take_recording(model, (unsigned)oom->device, 0);
     found->tried = recording && ms_what_if_search(recording, state, most_operations, found);
     if (!found->tried) {
         found->why = "the trace could not be replayed";

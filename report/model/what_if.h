@@ -28,6 +28,7 @@ struct ms_overhead {
     int device;             /* the main one */
     uint64_t min_cap_bytes; /* 0: not known */
     uint64_t peak_live_bytes;
+    uint64_t part_events; /* the first so many were replayed, and the rest were not; 0: all were */
     unsigned replays;
 };
 

@@ -143,10 +143,12 @@ static void add_overhead(const struct ms_model *model, int device, struct ms_buf
     const struct ms_overhead *found = &model->what_if.overhead;
     const uint64_t bytes = ms_what_if_alone_bytes(model, device);
 
-    ms_buffer_format(out,
-                     "  least  %s beside context and libraries would have done (replayed): %s "
-                     "times the peak of live bytes",
-                     MS_BYTES(found->min_cap_bytes),
+    ms_buffer_format(out, "  least  %s beside context and libraries would have done (replayed",
+                     MS_BYTES(found->min_cap_bytes));
+    if (found->part_events > 0) {
+        ms_buffer_format(out, ", the first %s events alone", MS_COUNT(found->part_events));
+    }
+    ms_buffer_format(out, "): %s times the peak of live bytes",
                      DECIMAL(ratio_of(found->min_cap_bytes, found->peak_live_bytes)));
     if (bytes > 0) {
         ms_buffer_format(out, "; PyTorch alone %s (%s) at most", MS_BYTES(bytes),

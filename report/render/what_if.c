@@ -100,6 +100,11 @@ void ms_overhead_json(struct ms_json *json, const struct ms_model *model, int de
     add_ratio(json, "ratio", found->min_cap_bytes, found->peak_live_bytes);
     add_ratio(json, "torch_ratio", ms_what_if_alone_bytes(model, device),
               ms_aggregate_peak_live(&model->devices[device].sums).live_bytes);
+    if (found->part_events > 0) {
+        ms_json_count(json, "part_events", found->part_events);
+    } else {
+        ms_json_null(json, "part_events");
+    }
     ms_json_count(json, "replays", found->replays);
     ms_json_close(json, '}');
 }

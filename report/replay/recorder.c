@@ -260,6 +260,9 @@ void ms_recorder_event(struct ms_recorder *recorder, const struct ms_event *even
         return;
     }
     recording->events += ms_event_has_device(event);
+    if (ms_recording_is_part(recording)) {
+        return;
+    }
     take_refusals(recorder, time_ns);
     if (ms_event_is_allocation(event)) {
         note_allocation(recorder, event->bytes);
@@ -328,8 +331,12 @@ void ms_recorder_delete(struct ms_recorder *recorder)
 
 bool ms_recorder_end(struct ms_recorder *recorder, const struct ms_file_header *header)
 {
-    take_refusals(recorder, UINT64_MAX);
-    settle_refusals(recorder, ended_well(header));
+    const bool cut = ms_recording_is_part(recorder->recording);
+
+    if (!cut) {
+        take_refusals(recorder, UINT64_MAX);
+    }
+    settle_refusals(recorder, cut || ended_well(header));
     close_gaps(recorder);
     recorder->recording->recycled_events = header->recycled_events;
     return !recorder->refusals.failed && ms_recording_end(recorder->recording);

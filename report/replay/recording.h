@@ -75,8 +75,10 @@ struct ms_recording {
     struct ms_buffer site_starts; /* size_t: where the name of site i + 1 begins */
     uint32_t objects, streams;
     unsigned device;
-    uint64_t events;   /* of the device, in the trace */
-    uint64_t left_out; /* operations on what began before the recording did */
+    uint64_t events;      /* of the device, in the trace */
+    uint64_t most_events; /* of those, from the first one on, that are recorded; 0: all. The run
+                             then ended of nothing that is known */
+    uint64_t left_out;    /* operations on what began before the recording did */
     uint64_t damaged_windows, recycled_events; /* of the trace: what is not here because of them
                                                   (a part of its log counts as a window) */
     uint64_t peak_live_bytes;                  /* blocks that are no arenas, and tensors */
@@ -94,6 +96,12 @@ struct ms_recording {
 static inline size_t ms_recording_count(const struct ms_recording *recording)
 {
     return recording->operations.bytes / sizeof(struct ms_operation);
+}
+
+/* Whether the run went on after the last that is recorded. */
+static inline bool ms_recording_is_part(const struct ms_recording *recording)
+{
+    return recording->most_events > 0 && recording->events > recording->most_events;
 }
 
 static inline const struct ms_operation *ms_recording_at(const struct ms_recording *recording,

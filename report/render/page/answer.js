@@ -41,6 +41,7 @@ function trendFigures({ slope, growth, headroom }) {
 function overheadFigure({ overhead }) {
   if (!overhead || overhead.ratio === null) return null;
   return figure("Overhead ratio", overhead.ratio.toFixed(3), "the least device memory that carries it, by its peak of live bytes" +
+    (overhead.part_events === null ? "" : `; replayed: the first ${countOf(overhead.part_events, "event")} alone`) +
     (overhead.torch_ratio === null ? "" : `; PyTorch alone: at most ${overhead.torch_ratio.toFixed(3)}`));
 }
 

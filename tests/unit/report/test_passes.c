@@ -74,6 +74,33 @@ Test(passes, so_does_a_run_that_ended_well)
     ms_model_delete(model);
 }
 
+/* The first part of it tells, where its peak comes near the run's; and as little of the time. */
+Test(passes, of_a_longer_run_a_part_is_replayed)
+{
+    struct ms_model *model = read_run(false);
+    const uint64_t most = 10000, most_operations = 16 * most;
+
+    ms_what_if_expect(model, most_operations);
+    ms_model_survey(model, MS_SURVEY_WHOLE);
+    ms_what_if_try(model, most_operations);
+    cr_assert_gt(model->what_if.overhead.min_cap_bytes, 0, "%s", model->what_if.overhead.why);
+    cr_expect_eq(model->what_if.overhead.part_events, most);
+    cr_expect_geq(model->what_if.overhead.min_cap_bytes, model->what_if.overhead.peak_live_bytes);
+    cr_assert_eq(decoded, 2 * model->read_events);
+    ms_model_delete(model);
+}
+
+/* A part that ends far below the run's peak tells nothing of it. */
+Test(passes, a_part_that_is_only_the_beginning_is_not_told_of)
+{
+    struct ms_model *model = read_run(false);
+
+    ms_what_if_try(model, 16 * 20);
+    cr_expect_eq(model->what_if.overhead.min_cap_bytes, 0);
+    cr_expect_not_null(model->what_if.overhead.why);
+    ms_model_delete(model);
+}
+
 /* One tensor of 512 bytes takes a chunk of 2 MiB: 4096 times that is said of nobody. */
 Test(passes, where_hardly_anything_is_live_no_ratio_is_told)
 {
