@@ -149,10 +149,10 @@ static void add_spilled_text(struct ms_buffer *out, const struct ms_what_if *fou
                              const struct ms_oom_state *state)
 {
     if (found->own_cap_spilled && state->spill_limit_bytes > 0) {
-        ms_buffer_format(out, "; this cap does with a MEMSHIM_SPILL_LIMIT above %s",
+        ms_buffer_format(out, "; the run's own cap is enough with a MEMSHIM_SPILL_LIMIT above %s",
                          MS_BYTES(found->own_cap_host_bytes));
     } else if (found->own_cap_spilled) {
-        ms_buffer_format(out, "; this cap does with spilling, %s on the host",
+        ms_buffer_format(out, "; the run's own cap is enough with spilling, %s on the host",
                          MS_BYTES(found->own_cap_host_bytes));
     } else if (ms_unspilled_text(state)) {
         ms_buffer_format(out, "; %s", ms_unspilled_text(state));

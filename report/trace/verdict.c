@@ -288,8 +288,8 @@ static void say_limit(const struct ms_oom_state *state, const struct analysis *a
     const uint64_t used_bytes = minus(state->spill_limit_bytes, state->spill_left_bytes);
 
     snprintf(text, text_bytes,
-             "%s of the %s of host memory that live memory may move to are taken; with %s of it "
-             "(MEMSHIM_SPILL_LIMIT) the request would have fitted",
+             "%s of the %s of host memory that live memory may move to are taken; the request "
+             "needs at least %s of it (MEMSHIM_SPILL_LIMIT)",
              ms_bytes_text(used_bytes, used, sizeof(used)),
              ms_bytes_text(state->spill_limit_bytes, limit, sizeof(limit)),
              ms_bytes_text(plus(used_bytes, a->short_bytes), enough, sizeof(enough)));

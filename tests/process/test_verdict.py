@@ -89,7 +89,7 @@ class Verdicts(Planted):
         tried = report["what_if"]
         self.assertTrue(tried["own_cap_with_spill"])
         self.assertGreater(tried["own_cap_host_bytes"], 64 * MIB)
-        self.assertIn("this cap does with a MEMSHIM_SPILL_LIMIT above", self.text())
+        self.assertIn("the run's own cap is enough with a MEMSHIM_SPILL_LIMIT above", self.text())
 
     def test_a_cap_that_it_died_under_is_no_remedy(self) -> None:
         """A replay puts what lies in holes on the host, to which the run had no road."""

@@ -65,7 +65,7 @@ Test(verdict, spill_limit)
     expect(&state, MS_VERDICT_SPILL_LIMIT, 1 * GIB + 400 * MIB,
            "OUT OF MEMORY: asked for 2.00 GiB, 1.39 GiB short of the device (24.00 GiB). "
            "spill_limit: 3.00 GiB of the 4.00 GiB of host memory that live memory may move to are "
-           "taken; with 4.39 GiB of it (MEMSHIM_SPILL_LIMIT) the request would have fitted.");
+           "taken; the request needs at least 4.39 GiB of it (MEMSHIM_SPILL_LIMIT).");
 }
 
 Test(verdict, what_no_spill_makes_fit_is_demand)
