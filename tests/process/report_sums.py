@@ -184,6 +184,8 @@ def of_sites(report: Json, device: Json) -> Iterator[str]:
             yield f"{line}: {site['frees']} frees of {site['allocations']} allocations"
         if site["id"] is None:  # many sites' together: their peaks were not all at once
             continue
+        if site["allocations"] == 0:  # segments alone, each a block until its first tensor came
+            continue
         if not max(site["live_bytes"], site["at_peak_bytes"]) <= site["peak_bytes"]:
             yield f"{line}: live beyond its peak"
         most = min(site["bytes"], peak)
