@@ -165,6 +165,16 @@ def of_headroom(report: Json, device: Json, name: str) -> Iterator[str]:
             yield f"{name}: {foretold:.4f} and {largest} times the batch are the most"
 
 
+def is_late_segments(site: Json) -> bool:
+    """Of segments alone, which counted as blocks: another thread's block came before their first
+    tensors."""
+    return bool(site["allocations"] == 0 and site["peak_bytes"] > 0)
+
+
+def has_late_segments(report: Json) -> bool:
+    return any(is_late_segments(site) for site in report["call_sites"])
+
+
 def of_sites(report: Json, device: Json) -> Iterator[str]:
     name = f"device {device['index']}"
     sites = [site for site in report["call_sites"] if site["device"] == device["index"]]
@@ -184,7 +194,7 @@ def of_sites(report: Json, device: Json) -> Iterator[str]:
             yield f"{line}: {site['frees']} frees of {site['allocations']} allocations"
         if site["id"] is None:  # many sites' together: their peaks were not all at once
             continue
-        if site["allocations"] == 0:  # segments alone, each a block until its first tensor came
+        if is_late_segments(site):
             continue
         if not max(site["live_bytes"], site["at_peak_bytes"]) <= site["peak_bytes"]:
             yield f"{line}: live beyond its peak"
@@ -212,7 +222,8 @@ def of_events(report: Json) -> Iterator[str]:
         yield from of_rule(event, device, name)
         kinds = event["kinds"]
         live = live_of(event["ledger"])
-        if kinds is not None and sum(kind["bytes"] for kind in kinds) != live:
+        by_kinds = kinds is not None and not has_late_segments(report)
+        if by_kinds and sum(kind["bytes"] for kind in kinds) != live:
             yield f"{name}: {sum(k['bytes'] for k in kinds)} bytes live by kinds, {live} in all"
         if live > device["peak_live_bytes"]:
             yield f"{name}: {live} live bytes, {device['peak_live_bytes']} at most in the run"
