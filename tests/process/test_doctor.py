@@ -142,7 +142,7 @@ class Doctor(ProcessTest):
         self.assertIn("3.00 GiB", says[1])
         self.assertEqual([f for f in self.ask()["findings"] if f["topic"] == "limit"], [])
 
-    CONFLICTS: tuple[tuple[str, dict[str, str]], ...] = (
+    CONFLICTS: tuple[tuple[str, dict[str, Any]], ...] = (
         ("HAMi (by LD_PRELOAD)", {"LD_PRELOAD": "/none/libvgpu.so"}),
         ("HAMi (by CUDA_DEVICE_MEMORY_LIMIT_0)", {"CUDA_DEVICE_MEMORY_LIMIT_0": "1024m"}),
         ("nvshare (by LD_PRELOAD)", {"LD_PRELOAD": "/none/libnvshare.so"}),
