@@ -95,7 +95,7 @@ Test(passes, a_part_that_is_only_the_beginning_is_not_told_of)
 {
     struct ms_model *model = read_run(false);
 
-    ms_what_if_try(model, 16 * 20);
+    ms_what_if_try(model, UINT64_C(16) * 20);
     cr_expect_eq(model->what_if.overhead.min_cap_bytes, 0);
     cr_expect_not_null(model->what_if.overhead.why);
     ms_model_delete(model);
