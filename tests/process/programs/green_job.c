@@ -7,28 +7,22 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 
 #include <cuda.h>
 
 #include "cases.h"
 #include "gate_entry.h"
+#include "held_work.h"
 #include "say.h"
 
 #define BLOCK_BYTES ((size_t)4 << 20)
 #define LONG_NS     (60ull * 1000000000)
 
-enum { HOLD_MS = 300, BLOCKS = 8 };
+enum { BLOCKS = 8 };
 
 static CUgreenCtx green;
 static CUcontext context, converted;
 static CUdeviceptr block;
-static atomic_bool released;
-
-static void nap_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
 
 static void make_green(void)
 {
@@ -62,30 +56,6 @@ static size_t free_bytes(void)
 }
 
 /* ---- work that is held for a while */
-
-static void CUDA_CB until_released(void *unused)
-{
-    (void)unused;
-    while (!atomic_load(&released)) {
-        nap_ms(1);
-    }
-}
-
-static void *release(void *unused)
-{
-    nap_ms(HOLD_MS);
-    atomic_store(&released, true);
-    return unused;
-}
-
-/* What is queued on the stream from here on runs only after a thread of its own has let it. */
-static pthread_t hold(CUstream stream)
-{
-    pthread_t thread;
-    MUST(cuLaunchHostFunc(stream, until_released, NULL));
-    MUST(pthread_create(&thread, NULL, release, NULL));
-    return thread;
-}
 
 /* A stream of the green context uses the block from here on; the primary one is current again. */
 static pthread_t use_in_green(bool own_stream)

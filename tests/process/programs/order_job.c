@@ -9,12 +9,12 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <time.h>
 
 #include <cuda.h>
 
 #include "cases.h"
 #include "gate_entry.h"
+#include "held_work.h"
 #include "say.h"
 #include "simgpu.h"
 
@@ -26,14 +26,7 @@ enum { LONG_WORK_MS = 11500, FILLING = 12 }; /* 52 MiB with the first block, in 
 static CUcontext context, other;
 static CUstream stream;
 static CUdeviceptr block;
-static atomic_bool released;
-static long hold_ms = 300;
 static bool old;
-
-static void nap_ms(long ms)
-{
-    nanosleep(&(struct timespec){.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000}, NULL);
-}
 
 static void begin(void)
 {
@@ -48,30 +41,6 @@ static void begin(void)
 }
 
 /* ---- work that is held for a while */
-
-static void CUDA_CB until_released(void *unused)
-{
-    (void)unused;
-    while (!atomic_load(&released)) {
-        nap_ms(1);
-    }
-}
-
-static void *release(void *unused)
-{
-    nap_ms(hold_ms);
-    atomic_store(&released, true);
-    return unused;
-}
-
-/* What is queued on the stream from here on runs only after a thread of its own has let it. */
-static pthread_t hold(void)
-{
-    pthread_t thread;
-    MUST(cuLaunchHostFunc(stream, until_released, NULL));
-    MUST(pthread_create(&thread, NULL, release, NULL));
-    return thread;
-}
 
 /* A standstill of device 0 is had only once the work is over. */
 static void halt_waits(void)
@@ -107,7 +76,7 @@ static pthread_t copy_from_other(void)
 {
     pthread_t thread;
     begin_other();
-    thread = hold();
+    thread = hold(stream);
     MUST(cuMemcpyPeerAsync(block, context, source, other, BLOCK_BYTES, stream));
     MUST(cuCtxSetCurrent(context));
     return thread;
@@ -133,7 +102,7 @@ static pthread_t leave_work(void)
 {
     pthread_t thread;
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    thread = hold();
+    thread = hold(stream);
     MUST(cuMemsetD8Async(block, 3, BLOCK_BYTES, stream));
     MUST(cuStreamDestroy(stream));
     return thread;
@@ -158,7 +127,7 @@ static pthread_t leave_capture(void)
 {
     pthread_t thread;
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    thread = hold();
+    thread = hold(stream);
     MUST(cuMemsetD8Async(block, 3, BLOCK_BYTES, stream));
     MUST(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     MUST(cuStreamDestroy(stream));
@@ -189,7 +158,7 @@ static pthread_t leave_fork_of_capture(void)
     MUST(cuStreamCreate(&origin, CU_STREAM_NON_BLOCKING));
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    thread = hold();
+    thread = hold(stream);
     MUST(cuMemsetD8Async(block, 3, BLOCK_BYTES, stream));
     MUST(cuStreamBeginCapture(origin, CU_STREAM_CAPTURE_MODE_RELAXED));
     MUST(cuEventRecord(event, origin));
@@ -280,7 +249,7 @@ static void long_work(void)
     CUdeviceptr next;
     hold_ms = LONG_WORK_MS;
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    thread = hold();
+    thread = hold(stream);
     MUST(cuMemsetD8Async(block, 4, BLOCK_BYTES, stream));
     for (int i = 0; i < FILLING; i++) {
         MUST(cuMemAlloc(&next, BLOCK_BYTES));

@@ -1,43 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What memshim doctor knows to conflict, by the files of a made-up machine and by what is visible.
  * tests/process/test_doctor.py has the signs that are in the environment and in a device's name. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
+#include "made_up_root.h"
 #include "shim/cli/doctor_conflicts.h"
-
-static char root[] = "/tmp/memshim-conflicts-XXXXXX";
-
-static void make_root(void)
-{
-    cr_assert_not_null(mkdtemp(root));
-}
-
-static void drop_root(void)
-{
-    char command[64];
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    cr_assert_eq(system(command), 0); /* NOLINT(cert-env33-c): a path of our own */
-}
-
-static void put(const char *path, const char *text)
-{
-    char whole[512];
-    snprintf(whole, sizeof(whole), "%s%s", root, path);
-    for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash != NULL;
-         slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(whole, 0700);
-        *slash = '/';
-    }
-    FILE *file = fopen(whole, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    fclose(file);
-}
 
 /* The one that is found is `name`, by `sign`; none where that is null. */
 static void expect(char *setting, const char *name, const char *sign)

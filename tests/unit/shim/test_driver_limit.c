@@ -1,47 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Limits that others set on this process's device memory, from a made-up /sys and settings. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include "made_up_root.h"
 #include "shim/tables/driver_limit.h"
 
 #define MIB (1ULL << 20)
 #define GIB (1ULL << 30)
 #define PCI "0000:C1:00.0"
-
-static char root[] = "/tmp/memshim-limit-XXXXXX";
-
-static void make_root(void)
-{
-    cr_assert_not_null(mkdtemp(root));
-}
-
-static void drop_root(void)
-{
-    char command[64];
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    cr_assert_eq(system(command), 0); /* NOLINT(cert-env33-c): a path of our own */
-}
-
-static void put(const char *path, const char *text)
-{
-    char whole[512];
-    snprintf(whole, sizeof(whole), "%s%s", root, path);
-    for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash != NULL;
-         slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(whole, 0700);
-        *slash = '/';
-    }
-    FILE *file = fopen(whole, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    fclose(file);
-}
 
 TestSuite(driver_limit, .init = make_root, .fini = drop_root);
 

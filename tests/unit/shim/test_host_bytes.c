@@ -1,45 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much of the host may be taken, from a made-up /proc and /sys. */
-#include <criterion/criterion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
+#include "made_up_root.h"
 #include "shim/tables/host_bytes.h"
 
 #define GIB (1ULL << 30)
-
-static char root[] = "/tmp/memshim-host-XXXXXX";
-
-static void make_root(void)
-{
-    cr_assert_not_null(mkdtemp(root));
-}
-
-static void drop_root(void)
-{
-    char command[64];
-    snprintf(command, sizeof(command), "rm -r %s", root);
-    cr_assert_eq(system(command), 0); /* NOLINT(cert-env33-c): a path of our own */
-}
-
-static void put(const char *path, const char *text)
-{
-    char whole[512];
-    snprintf(whole, sizeof(whole), "%s%s", root, path);
-    for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash != NULL;
-         slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(whole, 0700);
-        *slash = '/';
-    }
-    FILE *file = fopen(whole, "w");
-    cr_assert_not_null(file);
-    fputs(text, file);
-    fclose(file);
-}
 
 TestSuite(host_bytes, .init = make_root, .fini = drop_root);
 

@@ -92,7 +92,7 @@ class Table(unittest.TestCase):
 
     def test_names_are_such_as_dlsym_looks_at(self) -> None:
         """The exported dlsym jumps on where a name is not "cu" and a capital (dlsym.c)."""
-        for row in rows():
+        for row in self.rows:
             self.assertRegex(row.symbol, "^cu[A-Z]")
 
     def test_versions_and_types(self) -> None:
