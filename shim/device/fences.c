@@ -22,7 +22,6 @@
 #include "shim/driver/driver.h"
 
 #define SPARE_EVENTS_MAX 256u /* kept in all; more than that are destroyed */
-#define STREAMS_FIRST    64u
 #define FIRST_NAP_NS     10000u
 #define LONGEST_NAP_NS   1000000u
 #define LOOKS_AT_ONCE    32u /* an event of an idle device is done before the shortest nap is over */
@@ -149,25 +148,12 @@ static CUresult record_each(struct fence *fence, const ms_stream_t *streams, siz
 
 static CUresult record_list(struct fence *fence, const struct ms_context *context, bool *missed)
 {
-    ms_stream_t few[STREAMS_FIRST];
-    ms_stream_t *streams = few;
-    size_t room = STREAMS_FIRST;
-    size_t count = ms_streams_of(context, streams, room);
-    while (count > room) {
-        if (streams != few) {
-            free(streams);
-        }
-        room = count + STREAMS_FIRST;
-        streams = calloc(room, sizeof *streams);
-        if (!streams) {
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        }
-        count = ms_streams_of(context, streams, room);
+    struct ms_stream_list streams;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (ms_stream_list_take(context, &streams)) {
+        result = record_each(fence, streams.at, streams.count, missed);
     }
-    CUresult result = record_each(fence, streams, count, missed);
-    if (streams != few) {
-        free(streams);
-    }
+    ms_stream_list_drop(&streams);
     return result;
 }
 

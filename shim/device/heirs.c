@@ -2,15 +2,13 @@
 /* What destroyed streams leave. */
 #include "shim/device/heirs.h"
 
-#include <stdlib.h>
 #include <time.h>
 
 #include "allocator/base/clock.h"
 #include "shim/driver/driver.h"
 #include "shim/tables/options.h"
 
-#define NAP_NS      1000000u
-#define STREAMS_FEW 64u
+#define NAP_NS 1000000u
 
 /* False: none could be made. The context is in use. */
 static bool need_heir(struct ms_context *context)
@@ -106,21 +104,12 @@ static void keep_one(struct ms_context *context, ms_stream_t stream)
 /* Streams that come meanwhile have nothing queued yet that this thread knows of. */
 static void keep_all(struct ms_context *context)
 {
-    ms_stream_t few[STREAMS_FEW];
-    ms_stream_t *streams = few;
-    size_t count = ms_streams_of(context, few, STREAMS_FEW);
-    if (count > STREAMS_FEW) {
-        size_t room = count;
-        streams = calloc(room, sizeof *streams);
-        count = streams != NULL ? ms_streams_of(context, streams, room) : 0;
-        count = count < room ? count : room;
+    struct ms_stream_list streams;
+    (void)ms_stream_list_take(context, &streams);
+    for (size_t i = 0; i < streams.count; i++) {
+        keep_one(context, streams.at[i]);
     }
-    for (size_t i = 0; i < count; i++) {
-        keep_one(context, streams[i]);
-    }
-    if (streams != few) {
-        free(streams);
-    }
+    ms_stream_list_drop(&streams);
 }
 
 void ms_heirs_keep(void)

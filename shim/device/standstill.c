@@ -8,7 +8,6 @@
  * work all the while cannot go on without end. */
 #include "shim/device/standstill.h"
 
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -25,7 +24,6 @@
 
 #define COPY_STREAMS 4u
 #define WAIT_TRIES   4u
-#define STREAMS_FEW  64u
 #define NAP_NS       50000u
 
 #define FIRST_OPEN_NS   10000000u
@@ -132,22 +130,13 @@ static bool stream_empty(ms_stream_t stream, struct trial *trial)
  * the streams that are known are asked first, which never waits, until they are empty. */
 static bool streams_empty(const struct ms_context *context, struct trial *trial)
 {
-    ms_stream_t few[STREAMS_FEW];
-    ms_stream_t *streams = few;
-    size_t count = ms_streams_of(context, few, STREAMS_FEW);
-    if (count > STREAMS_FEW) {
-        size_t room = count;
-        streams = calloc(room, sizeof *streams);
-        count = streams != NULL ? ms_streams_of(context, streams, room) : 0;
-        count = count < room ? count : room; /* others have come, with nothing in them */
-    }
+    struct ms_stream_list streams;
     bool empty = stream_empty(context->legacy_stream, trial);
-    for (size_t i = 0; i < count && empty; i++) {
-        empty = stream_empty(streams[i], trial);
+    (void)ms_stream_list_take(context, &streams);
+    for (size_t i = 0; i < streams.count && empty; i++) {
+        empty = stream_empty(streams.at[i], trial);
     }
-    if (streams != few) {
-        free(streams);
-    }
+    ms_stream_list_drop(&streams);
     return empty;
 }
 

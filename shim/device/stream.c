@@ -337,7 +337,8 @@ void ms_stream_leave(struct ms_stream_use *use)
     ms_scope_leave(&use->scope);
 }
 
-size_t ms_streams_of(const struct ms_context *context, ms_stream_t *out, size_t count)
+/* Up to `count` of them; returns how many there are. */
+static size_t streams_of(const struct ms_context *context, ms_stream_t *out, size_t count)
 {
     size_t found = 0;
     ms_lock_acquire(MS_LOCK(STREAMS));
@@ -351,6 +352,27 @@ size_t ms_streams_of(const struct ms_context *context, ms_stream_t *out, size_t 
     }
     ms_lock_release(MS_LOCK(STREAMS));
     return found;
+}
+
+bool ms_stream_list_take(const struct ms_context *context, struct ms_stream_list *out)
+{
+    size_t room = sizeof out->few / sizeof *out->few;
+    out->at = out->few;
+    out->count = streams_of(context, out->at, room);
+    while (out->count > room) {
+        ms_stream_list_drop(out);
+        room += out->count; /* others may come meanwhile */
+        out->at = calloc(room, sizeof *out->at);
+        out->count = out->at ? streams_of(context, out->at, room) : 0;
+    }
+    return out->at != NULL;
+}
+
+void ms_stream_list_drop(struct ms_stream_list *list)
+{
+    if (list->at != list->few) {
+        free(list->at);
+    }
 }
 
 void ms_streams_forget(const struct ms_context *context)

@@ -35,9 +35,17 @@ struct ms_stream_use {
 bool ms_stream_enter(ms_stream_t id, struct ms_stream_use *use);
 void ms_stream_leave(struct ms_stream_use *use);
 
-/* Up to `count` ids of streams of the context that were created by handle; returns how many there
- * are. */
-size_t ms_streams_of(const struct ms_context *context, ms_stream_t *out, size_t count);
+/* The streams of a context that were created by handle, as they are at one moment. Not to be
+ * copied: `at` may point into it. */
+struct ms_stream_list {
+    ms_stream_t *at;
+    size_t count;
+    ms_stream_t few[64];
+};
+
+/* False: no host memory for so many, and the list is empty. To be dropped in either case. */
+bool ms_stream_list_take(const struct ms_context *context, struct ms_stream_list *out);
+void ms_stream_list_drop(struct ms_stream_list *list);
 
 /* The streams of a green context are about to end with it: the record of its primary context, and
  * what it was converted to. */
