@@ -33,6 +33,9 @@ MEMSHIM_BUILD names another build folder than build, MEMSHIM_VENV another venv t
 USAGE
 }
 
+# What an earlier run has found out about the device: no figure depends on it.
+forget() { rm -rf "${XDG_CACHE_HOME:?}"; }
+
 # world KIND COMMAND...: runs it without memshim, traced, or untraced.
 world() {
     # A small device: callgrind has few addresses.
@@ -41,6 +44,7 @@ world() {
     shift
     if [[ $kind != without ]]; then settings+=(LD_PRELOAD="$MEMSHIM_BUILD/libmemshim.so"); fi
     if [[ $kind == untraced ]]; then settings+=(MEMSHIM_TRACE=off); fi
+    forget
     env "${settings[@]}" "$@"
 }
 
@@ -107,6 +111,16 @@ section_cost() {
 
 # --- hot ---
 
+# Sets TORCH: PyTorch's package folder, empty where there is none.
+find_torch_folder() {
+    local python
+    TORCH=
+    if python=$(find_torch_python); then
+        TORCH=$("$python" -c 'import importlib.util as u
+print(u.find_spec("torch").submodule_search_locations[0])')
+    fi
+}
+
 # subject NAME CASE: nanoseconds a pair; nothing where that subject was not built.
 subject() {
     local program=$MEMSHIM_BUILD/tests/bench/hotpath_$1 run settings=()
@@ -128,6 +142,7 @@ subject() {
     fi
     [[ -x $program ]] || return 0
     for ((run = 0; run < RUNS; run++)); do
+        forget
         env SIMGPU_MEMORY=64GiB SIMGPU_CONTENTS=none MEMSHIM_BUILD="$MEMSHIM_BUILD" \
             "${settings[@]}" "${command[@]}" 2>"$WORK/subject.log" || {
             cat "$WORK/subject.log" >&2
@@ -141,6 +156,9 @@ section_hot() {
     local cases=(one_1 one_2 one_4 mixed_1 mixed_2 mixed_4 beside_1000 beside_1000000 among_1000
         among_1000000) subjects=(memshim mimalloc torch expandable) name each ns
     if [[ $QUICK == yes ]]; then cases=(one_1 mixed_1); fi
+    if [[ -z $TORCH ]]; then
+        say "no PyTorch here: two columns are empty (scripts/setup.sh --torch installs it)"
+    fi
     printf '%-34s' "nanoseconds a pair"
     printf ' %16s' "${subjects[@]}"
     printf '\n'
@@ -234,13 +252,12 @@ main() {
     done
     export MEMSHIM_BUILD
     setup_main --bench
-    build_memshim "$MEMSHIM_BUILD" >/dev/null
+    find_torch_folder
+    build_memshim "$MEMSHIM_BUILD" "-DMEMSHIM_TORCH=$TORCH" >/dev/null
     WORK=$(mktemp -d)
     trap 'rm -rf "$WORK"' EXIT
     OUTPUT=$WORK/memshim-out
-    # No figure depends on what an earlier run has found out about the device.
     export XDG_CACHE_HOME=$WORK/cache
-    mkdir "$XDG_CACHE_HOME"
     if [[ ${#wanted[@]} -eq 0 ]]; then wanted=("${SECTIONS[@]}"); fi
     default_runs=$RUNS
     for section in "${wanted[@]}"; do

@@ -13,13 +13,14 @@ CUDA_HEADERS=$MEMSHIM_BUILD/cuda-headers
 OLDEST_CUDA=12040
 
 BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-dev libunwind-dev
-    libdw-dev libelf-dev libcriterion-dev zlib1g-dev node-d3 python3 python3-dev python3-venv)
+    libdw-dev libelf-dev libcriterion-dev zlib1g-dev node-d3 python3 python3-dev python3-venv
+    valgrind)
 LINT_PACKAGES=(clang clang-format clang-tidy shellcheck)
 # The page's browser; and protoc, which reads the profile that a report writes.
 BROWSER_PACKAGES=(chromium protobuf-compiler)
 # What makes packages (scripts/package.sh), and the tests of them; Prometheus for its promtool.
 PACKAGING_PACKAGES=(patchelf prometheus)
-BENCH_PACKAGES=(valgrind libmimalloc-dev)
+BENCH_PACKAGES=(libmimalloc-dev)
 # The versions that the tests were written against. cuda.h, crt/, the profiler's header and NVTX come
 # apart.
 CUDA_WHEELS=('nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-crt==13.0.*'

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hot roads take no more instructions than roads.json says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import roads
+
+# The machine that decides whether a change is taken.
+CI = "x86-64, gcc 12.2, glibc 2.36"
+WORLD = "x86-64, gcc 1.2, glibc 3.4"
+TABLE: roads.Table = {WORLD: {"pair": {"instructions": 1000.0, "why": "first measured"}}}
+
+
+def measured(**counts: float) -> roads.Measured:
+    return roads.Measured(WORLD, counts)
+
+
+class FindingsTest(unittest.TestCase):
+    def test_two_percent_is_the_limit(self) -> None:
+        self.assertEqual(roads.findings(measured(pair=1019.9), TABLE), [])
+        self.assertEqual(
+            roads.findings(measured(pair=1021.0), TABLE),
+            ["pair: 1021.0 instructions, 2.1% more than the 1000.0 known"],
+        )
+
+    def test_fewer_is_no_fault(self) -> None:
+        self.assertEqual(roads.findings(measured(pair=10.0), TABLE), [])
+
+    def test_a_road_of_one_side_alone(self) -> None:
+        said = " ".join(roads.findings(measured(event=1.0), TABLE))
+        self.assertIn("event: 1.0 instructions, which roads.json does not know", said)
+        self.assertIn("pair: no program walks it", said)
+
+    def test_what_is_written_is_known(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            path = Path(name) / "roads.json"
+            path.write_text(json.dumps(TABLE))
+            with mock.patch.object(roads, "KNOWN", path):
+                changed = roads.write(measured(pair=1200.0, event=7.0), "a second lock", path)
+                self.assertEqual(sorted(changed), ["event", "pair"])
+                self.assertEqual(roads.write(measured(pair=1200.0, event=7.0), "no", path), [])
+                table = roads.known()
+        self.assertEqual(table[WORLD]["pair"], {"instructions": 1200.0, "why": "a second lock"})
+        self.assertEqual(roads.findings(measured(pair=1220.0, event=7.0), table), [])
+
+
+class RoadsTest(unittest.TestCase):
+    def test_every_known_count_has_a_reason(self) -> None:
+        table = roads.known()
+        self.assertIn(CI, table)
+        for world, rows in table.items():
+            for road, row in rows.items():
+                self.assertTrue(row["why"], f"{world}: {road}")
+
+    @unittest.skipUnless(shutil.which("valgrind"), "valgrind is not installed")
+    def test_no_road_takes_more(self) -> None:
+        now = roads.measure()
+        table = roads.known()
+        if now.world not in table:
+            record = roads.PROGRAMS / "roads-recorded.json"
+            roads.write(now, "first measured", record)
+            self.skipTest(f"roads.json does not know {now.world}; its counts are in {record}")
+        roads.show(now, table)
+        more = roads.findings(now, table)
+        how = 'with a reason: tests/bench/roads.py --write "REASON"'
+        self.assertEqual(more, [], f"\nwhere that is meant, {how}")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
