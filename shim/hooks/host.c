@@ -44,11 +44,12 @@ static CUresult unpinned(CUresult (*real)(void *), void *addr, CUresult not_host
         return not_host; /* the program asked for the device's */
     }
     bool known = ms_ledger_take(MS_SPACE_HOST, (uint64_t)(uintptr_t)addr, &grant);
-    CUresult result = real(addr);
-    if (known && result == CUDA_SUCCESS) {
+    if (known) { /* recorded first: another thread may be given the address before real returns */
         ms_grant_emit_host(MS_EVENT_HOST_FREE, &grant);
-    } else if (known) {
-        (void)ms_ledger_put(&grant, &displaced);
+    }
+    CUresult result = real(addr);
+    if (known && result != CUDA_SUCCESS && ms_ledger_put(&grant, &displaced)) {
+        ms_grant_emit_host(MS_EVENT_HOST_ALLOC, &grant);
     }
     return result;
 }

@@ -354,6 +354,8 @@ void ms_forwarded_leaves(const struct ms_grant *grant)
         atomic_fetch_add(&forwarded_frees, 1);
         ms_arenas_block_gone(device->arenas, grant->name, grant->bytes);
         emit_block(device, MS_EVENT_BLOCK_FREE, grant);
+    } else if (ms_host_block_is(grant)) {
+        ms_grant_emit_host(MS_EVENT_HOST_FREE, grant);
     }
 }
 
@@ -412,6 +414,8 @@ void ms_forwarded_freed(const struct ms_grant *grant, CUresult result)
     if (again.block_id != 0) {
         again.block_id = atomic_fetch_add(&last_forwarded_id, 1);
         emit_block(ms_device_get(again.device), MS_EVENT_BLOCK_ALLOC, &again);
+    } else if (ms_host_block_is(&again)) {
+        ms_grant_emit_host(MS_EVENT_HOST_ALLOC, &again);
     }
     (void)ms_ledger_put(&again, &displaced);
 }

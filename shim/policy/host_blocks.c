@@ -85,9 +85,9 @@ static void free_those_left(void)
     }
     size_t count = ms_ledger_sweep(is_leaving, NULL, left, LEAVING_AT_ONCE);
     for (size_t i = 0; i < count; i++) {
-        if (work_is_done(ms_device_get(left[i].device), &left[i]) &&
-            free_really(&left[i]) == CUDA_SUCCESS) {
-            ms_release_forwarded(&left[i]);
+        if (work_is_done(ms_device_get(left[i].device), &left[i])) {
+            ms_forwarded_leaves(&left[i]);
+            ms_forwarded_freed(&left[i], free_really(&left[i]));
         } else {
             (void)ms_ledger_put(&left[i], &displaced); /* there was room for it before */
         }
@@ -215,5 +215,4 @@ void ms_host_block_gone(const struct ms_grant *grant)
         }
     }
     ms_budget_discharge(ms_spill_budget(), MS_OWNER_FORWARDED, grant->bytes);
-    ms_grant_emit_host(MS_EVENT_HOST_FREE, grant);
 }

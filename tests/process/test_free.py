@@ -29,6 +29,7 @@ class Frees(ProcessTest):
             "XDG_CACHE_HOME": self.folder / "cache",
         }
         settled_by_the_driver = ("framework", "without the pool")
+        names = [name for name in names if not name.startswith("born")]  # memshim alone can
 
         def run_case(case: tuple[str, str | None]) -> Result:
             name, world = case
@@ -72,6 +73,46 @@ class Frees(ProcessTest):
             if site["device"] == 0:
                 self.assertEqual(site["frees"], site["allocations"], site)
                 self.assertEqual(site["live_bytes"], 0, site)
+
+    def test_host_memory_that_the_driver_serves_again(self) -> None:
+        """Recorded before the driver frees it: never is more pinned than was, and the second
+        allocation is not the one that was freed."""
+        full: dict[str, Any] = {
+            "SIMGPU_NO_VMM": 1,
+            "SIMGPU_CONTEXT": "8MiB",
+            "MEMSHIM_LIMIT": "40MiB",
+            "MEMSHIM_SPILL": "auto",
+        }
+        cases = {"pinned": {}, "registered": {}, "born-on-the-host": full}
+        for case, settings in cases.items():
+            with self.subTest(case):
+                output = self.folder / case
+                run(
+                    [program("free_job"), f"{case}-again"],
+                    shim=True,
+                    MEMSHIM_OUTPUT=output,
+                    SIMGPU_DESTROY_US=400000,
+                    **settings,
+                ).check()
+                report = only_report(output)
+                pinned = sorted(
+                    (site["peak_pinned_host_bytes"], site["pinned_host_bytes"])
+                    for site in report["call_sites"]
+                    if site["peak_pinned_host_bytes"] > 0
+                )
+                self.assertEqual(pinned, [(4 * MIB, 0), (4 * MIB, 4 * MIB)])
+                self.assertEqual(report["devices"][0]["peak_host_pinned_bytes"], 4 * MIB)
+
+    def test_host_memory_that_is_not_freed(self) -> None:
+        """What was recorded as freed is recorded as there again."""
+        result = self.run_under_shim(
+            program("free_job"),
+            "pinned-kept",
+            SIMGPU_FAIL="cuMemFreeHost@1=CUDA_ERROR_ILLEGAL_ADDRESS",
+        ).check()
+        self.assertIn("700", result.stdout)
+        sites = only_report(self.output)["call_sites"]
+        self.assertEqual(sum(site["pinned_host_bytes"] for site in sites), 4 * MIB)
 
     def test_a_free_that_fails_without_the_pool(self) -> None:
         """What was recorded as freed is recorded as there again."""

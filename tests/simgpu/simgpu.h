@@ -31,7 +31,7 @@
  *   SIMGPU_STRICT=1             the use of a destroyed handle, which the driver API leaves
  *                               undefined, aborts, and says where it was used and destroyed.
  *                               0: it is refused
- *   SIMGPU_DESTROY_US=0         a call that destroys a handle, or cuMemFree, takes so much longer;
+ *   SIMGPU_DESTROY_US=0         a call that destroys a handle or frees memory takes so much longer;
  *                               who uses the handle meanwhile uses a destroyed one
  *   SIMGPU_CONTENTS=full        "none" drops copies and memsets of more than 64 KiB
  *   SIMGPU_FAIL=                rules, separated by commas: see below

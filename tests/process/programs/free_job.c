@@ -319,6 +319,86 @@ static void case_served_again(void)
     MUST(cuMemFree(next));
 }
 
+/* The same of host memory: registered memory is at the same address for certain. */
+static char registered[BYTES] __attribute__((aligned(4096)));
+
+enum host_kind { PINNED, REGISTERED, BORN_THERE };
+static enum host_kind host_kind;
+
+static void pin(CUdeviceptr *at)
+{
+    void *memory = registered;
+    MUST(host_kind == REGISTERED ? cuMemHostRegister(memory, BYTES, 0)
+         : host_kind == PINNED   ? cuMemAllocHost(&memory, BYTES)
+                                 : cuMemAlloc(at, BYTES));
+    if (host_kind != BORN_THERE) {
+        *at = (CUdeviceptr)(uintptr_t)memory;
+    }
+}
+
+static void *unpin(void *at)
+{
+    CUdeviceptr address = *(CUdeviceptr *)at;
+    void *memory = (void *)(uintptr_t)address;
+    MUST(cuCtxSetCurrent(context));
+    MUST(host_kind == REGISTERED ? cuMemHostUnregister(memory)
+         : host_kind == PINNED   ? cuMemFreeHost(memory)
+                                 : cuMemFree(address));
+    return NULL;
+}
+
+static __attribute__((noinline)) void pin_first(CUdeviceptr *at)
+{
+    pin(at);
+    (void)fputs("first\n", stderr);
+}
+
+static __attribute__((noinline)) void pin_next(CUdeviceptr *at)
+{
+    pin(at);
+    (void)fputs("next\n", stderr);
+}
+
+/* What is allocated second stays. */
+static void host_again(enum host_kind kind)
+{
+    pthread_t thread;
+    CUdeviceptr first, next;
+    host_kind = kind;
+    pin_first(&first);
+    MUST(pthread_create(&thread, NULL, unpin, &first));
+    (void)nanosleep(&(struct timespec){.tv_nsec = FREEING_MS * 1000000L}, NULL);
+    pin_next(&next);
+    MUST(pthread_join(thread, NULL));
+}
+
+static void case_pinned_again(void)
+{
+    host_again(PINNED);
+}
+
+static void case_registered_again(void)
+{
+    host_again(REGISTERED);
+}
+
+/* Of a device that is full. */
+static void case_born_on_the_host_again(void)
+{
+    CUdeviceptr all;
+    size_t free_bytes, total_bytes;
+    MUST(cuMemGetInfo(&free_bytes, &total_bytes));
+    MUST(cuMemAlloc(&all, free_bytes & ~(size_t)(BYTES - 1)));
+    host_again(BORN_THERE);
+}
+
+static void case_pinned_kept(void)
+{
+    CUdeviceptr at;
+    pin_first(&at);
+    SAY_RESULT(cuMemFreeHost((void *)(uintptr_t)at));
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
@@ -337,6 +417,10 @@ int main(int argc, char **argv)
         {"capture-while-waiting", case_capture_while_waiting},
         {"no-context", case_no_context},
         {"served-again", case_served_again},
+        {"pinned-again", case_pinned_again},
+        {"registered-again", case_registered_again},
+        {"born-on-the-host-again", case_born_on_the_host_again},
+        {"pinned-kept", case_pinned_kept},
     };
     return run_case(argc, argv, cases, sizeof cases / sizeof cases[0], begin);
 }

@@ -270,6 +270,14 @@ static CUresult free_device_range(struct sim_range *range)
     return CUDA_SUCCESS;
 }
 
+/* SIMGPU_DESTROY_US: the call counts as one that destroys a handle. */
+static void count_as_destroyed(void)
+{
+    if (sim_settings.destroy_us != 0) {
+        sim_call_site_release(sim_call_site_here());
+    }
+}
+
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     SIM_ENTER(cuMemFree_v2);
@@ -287,9 +295,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
         range->kind == SIM_RANGE_REGISTERED) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (sim_settings.destroy_us != 0) {
-        sim_call_site_release(sim_call_site_here()); /* it counts as one that destroys a handle */
-    }
+    count_as_destroyed();
     return free_device_range(range);
 }
 
@@ -409,6 +415,7 @@ CUresult cuMemFreeHost(void *p)
     }
     range->freeing = true;
     sim_wait_device(range->device);
+    count_as_destroyed();
     sim_range_free(range);
     return CUDA_SUCCESS;
 }
@@ -458,6 +465,7 @@ CUresult cuMemHostUnregister(void *p)
     }
     range->freeing = true;
     sim_wait_device(range->device);
+    count_as_destroyed();
     sim_range_delete(range);
     return CUDA_SUCCESS;
 }
