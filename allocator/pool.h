@@ -13,7 +13,7 @@
 
 #include "allocator/backing/choice.h"
 #include "allocator/base/event.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "allocator/base/status.h"
 #include "allocator/device/budget.h"
 #include "allocator/device/device_ops.h"

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/space/block.h"
 
 /* As ms_pool_is_valid, but for what is true only when no other thread is in a call: a tensor may be

@@ -99,7 +99,7 @@ for path in sorted(commands):
 PYTHON
 }
 
-# What allocator/base/lock_annotations.h says of each function, against what the functions do.
+# What allocator/base/locks/lock_annotations.h says of each function, against what the functions do.
 check_locks() {
     # shellcheck disable=SC2016
     lock_commands | xargs -0r -n 1 -P "$(nproc)" bash -c \

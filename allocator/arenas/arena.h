@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "allocator/base/event.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "allocator/space/block.h"
 
 typedef struct ms_arenas ms_arenas_t;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/base/status.h"
 #include "allocator/space/block.h"
 

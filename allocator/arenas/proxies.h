@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "allocator/base/lock_annotations.h"
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/space/block.h"
 #include "allocator/space/segment.h"
 

@@ -10,9 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "allocator/base/slab.h"
-#include "allocator/base/table.h"
-#include "allocator/base/treap.h"
+#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/table.h"
+#include "allocator/base/containers/treap.h"
 #include "allocator/device/device_ops.h"
 
 struct ms_segment;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "allocator/backing/chunks.h"
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/space/block.h"
 #include "allocator/space/range.h"
 #include "allocator/space/segment.h"

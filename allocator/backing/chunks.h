@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "allocator/base/event.h"
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/base/status.h"
 #include "allocator/space/block.h"
 #include "allocator/space/segment.h"

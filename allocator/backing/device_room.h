@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/space/block.h"
 
 /* The device had no room for a chunk of `bytes` that the budget allowed: the budget is bound from

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "allocator/backing/wait.h"
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/device/device_ops.h"
 #include "allocator/space/block.h"
 

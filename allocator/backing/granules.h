@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/pool_state.h"
 #include "allocator/space/segment.h"
 

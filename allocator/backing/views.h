@@ -44,7 +44,7 @@
 #ifndef MEMSHIM_ALLOCATOR_BACKING_VIEWS_H
 #define MEMSHIM_ALLOCATOR_BACKING_VIEWS_H
 
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/pool_state.h"
 
 /* The free end of one chunk, or the free beginning of another: what a block may begin or end on. */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 #include "allocator/base/buffer.h"
-#include "allocator/base/table.h"
+#include "allocator/base/containers/table.h"
 
 struct ms_strings {
     struct ms_buffer text;   /* all of them, each ended by a zero byte */

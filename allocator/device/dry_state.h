@@ -6,8 +6,8 @@
 
 #include <stdatomic.h>
 
-#include "allocator/base/lock.h"
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
+#include "allocator/base/locks/lock.h"
 #include "allocator/device/dry.h"
 
 /* How much of each stream's work, by its place in the table of streams. */

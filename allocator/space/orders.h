@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "allocator/base/chains.h"
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/chains.h"
+#include "allocator/base/containers/slab.h"
 #include "allocator/space/range.h"
 
 struct ms_batch {

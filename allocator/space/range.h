@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "allocator/base/treap.h"
+#include "allocator/base/containers/treap.h"
 #include "allocator/device/device_ops.h"
 
 enum ms_range_state {

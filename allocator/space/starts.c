@@ -2,7 +2,7 @@
 /* A bit for each place that a live block may begin at, in levels: see starts.h. */
 #include "allocator/space/starts.h"
 
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
 
 enum { WORD_SHIFT = MS_STARTS_SHIFT, WORD_MASK = MS_STARTS_MASK };
 

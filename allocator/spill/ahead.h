@@ -13,7 +13,7 @@
 #include "allocator/arenas/live_memory.h"
 #include "allocator/backing/victims.h"
 #include "allocator/base/event.h"
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/spill/forecast.h"
 
 /* Spilling and promoting ahead of use: see ahead.c. State lock. */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/device/device_ops.h"
 #include "allocator/space/block.h"
 #include "allocator/space/segment.h"

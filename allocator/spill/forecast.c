@@ -7,7 +7,7 @@
  * comes again after as long as any lately did, and so long after the last step began. */
 #include "allocator/spill/forecast.h"
 
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
 
 enum {
     LEAST_GAP = 32,   /* allocations: what comes again sooner is no step */

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "allocator/backing/victims.h"
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/space/block.h"
 
 /* A chunk that came back soon, and had to go again, so many times on end is held on the host. */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "allocator/arenas/live_memory.h"
-#include "allocator/base/lock_annotations.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "allocator/base/status.h"
 #include "allocator/space/segment.h"
 

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/base/table.h"
+#include "allocator/base/containers/table.h"
 
 struct ms_live {
     uint64_t key; /* 0: none */

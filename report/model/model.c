@@ -768,12 +768,6 @@ void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
     model->stacks = ms_stacks_new(model->definitions, effort, modules_dir);
 }
 
-void ms_model_survey(struct ms_model *model, enum ms_survey_depth depth)
-{
-    ms_survey_delete(model->survey);
-    model->survey = ms_survey_new(model, depth);
-}
-
 const struct ms_model_oom *ms_model_fatal_oom(const struct ms_model *model)
 {
     const struct ms_model_oom *fatal = NULL;

@@ -115,10 +115,6 @@ struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes);
 void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
                          const char *modules_dir);
 
-/* Takes the survey (survey.h), after ms_model_name_sites; once. The forms leave out what it tells
- * where there is none. */
-void ms_model_survey(struct ms_model *model, enum ms_survey_depth depth);
-
 void ms_model_delete(struct ms_model *model);
 
 /* One more line for `warnings`. */

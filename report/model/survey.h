@@ -192,16 +192,6 @@ struct ms_survey {
     bool recorded;         /* the recording that was asked for has all events of the run */
 };
 
-enum ms_survey_depth {
-    MS_SURVEY_SUMS,       /* without addresses: what text and JSON show */
-    MS_SURVEY_PREDICTING, /* the same, and turns */
-    MS_SURVEY_WHOLE       /* addresses, and no turns */
-};
-
-/* The second pass, over the trace at model->path, after ms_model_name_sites. It makes
- * model->recording too, where somebody asks for one (ms_what_if_expect). Null where there is no
- * memory or the trace cannot be read any more. */
-struct ms_survey *ms_survey_new(const struct ms_model *model, enum ms_survey_depth depth);
 void ms_survey_delete(struct ms_survey *survey); /* null: nothing */
 
 static inline size_t ms_survey_moment_count(const struct ms_survey_device *device)

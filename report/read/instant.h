@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "allocator/base/buffer.h"
-#include "allocator/base/numbers.h"
+#include "allocator/base/containers/numbers.h"
 #include "report/trace/format.h"
 
 /* A live block or tensor. */

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "allocator/base/numbers.h"
+#include "allocator/base/containers/numbers.h"
 #include "report/model/site_rows.h"
 #include "report/render/forms.h"
 #include "report/replay/recording.h"

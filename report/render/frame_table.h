@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 #include "allocator/base/buffer.h"
-#include "allocator/base/table.h"
+#include "allocator/base/containers/table.h"
 #include "report/symbols/stacks.h"
 
 struct ms_frame_table {

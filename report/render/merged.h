@@ -10,8 +10,8 @@
 
 #include "allocator/base/buffer.h"
 #include "allocator/base/json.h"
+#include "report/model/compare/site_match.h"
 #include "report/model/model.h"
-#include "report/model/site_match.h"
 
 /* What is kept of each process. */
 struct ms_rank {

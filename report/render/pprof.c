@@ -4,9 +4,9 @@
 #include <zlib.h>
 
 #include "report/model/site_rows.h"
+#include "report/render/encodings/protobuf.h"
 #include "report/render/forms.h"
 #include "report/render/pprof.h"
-#include "report/render/protobuf.h"
 #include "report/render/sites.h"
 
 #define GZIP_WINDOW (15 + 16) /* zlib: the largest window, in gzip's framing */

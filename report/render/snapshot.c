@@ -7,9 +7,9 @@
 
 #include "report/model/site_rows.h"
 #include "report/model/snapshot.h"
+#include "report/render/encodings/pickle.h"
 #include "report/render/forms.h"
 #include "report/render/frame_table.h"
-#include "report/render/pickle.h"
 
 #define WHY_BYTES   (PATH_MAX + 512)
 #define NS_PER_US   1000u

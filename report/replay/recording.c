@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/numbers.h"
+#include "allocator/base/containers/numbers.h"
 
 #define GRANULE_BYTES (UINT64_C(2) << 20)
 

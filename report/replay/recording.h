@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "allocator/base/buffer.h"
-#include "allocator/base/slab.h"
-#include "allocator/base/treap.h"
+#include "allocator/base/containers/slab.h"
+#include "allocator/base/containers/treap.h"
 
 #define MS_RECORDED_NONE UINT32_MAX
 

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
 
 #define MIB                  (UINT64_C(1) << 20)
 #define LEAST_BLOCK          512        /* kMinBlockSize */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "report/fold/digest.h"
 #include "report/fold/fold.h"
 #include "report/trace/encoding.h"

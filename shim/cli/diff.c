@@ -7,13 +7,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "report/model/survey/take.h"
 #include "report/read/traces.h"
-#include "report/render/diff.h"
+#include "report/render/commands/diff.h"
+#include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/output.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
-#include "shim/cli/cli.h"
 
 #define WHY_BYTES (PATH_MAX + 512)
 

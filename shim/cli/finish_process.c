@@ -22,10 +22,10 @@
 #include "report/read/reader.h"
 #include "report/read/traces.h"
 #include "report/render/forms.h"
+#include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/commands.h"
 #include "shim/cli/arguments/complain.h"
-#include "shim/cli/cli.h"
-#include "shim/cli/report_files.h"
+#include "shim/cli/launch/report_files.h"
 #include "shim/tables/report_handover.h"
 
 #define NICER 10

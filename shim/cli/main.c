@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/print.h"
-#include "shim/cli/cli.h"
 
 static int (*const functions[MS_CLI_COMMANDS])(int argc, char **argv) = {
 #define MS_COMMAND(id, function, ...)        [MS_CLI_##id] = (function),

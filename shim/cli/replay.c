@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include "report/read/traces.h"
-#include "report/render/replay.h"
+#include "report/render/commands/replay.h"
 #include "report/trace/format.h"
+#include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/output.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
-#include "shim/cli/cli.h"
 #include "shim/tables/options.h"
 
 #define WHY_BYTES   (PATH_MAX + 512)

@@ -8,14 +8,14 @@
 
 #include "report/read/traces.h"
 #include "report/render/forms.h"
+#include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/output.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
 #include "shim/cli/browser.h"
-#include "shim/cli/cli.h"
-#include "shim/cli/latest.h"
-#include "shim/cli/report_files.h"
+#include "shim/cli/launch/latest.h"
+#include "shim/cli/launch/report_files.h"
 
 #define WHY_BYTES (PATH_MAX + 512)
 

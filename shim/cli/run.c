@@ -10,13 +10,13 @@
 #include <unistd.h>
 
 #include "allocator/base/way_out.h"
+#include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
-#include "shim/cli/cli.h"
-#include "shim/cli/finish.h"
-#include "shim/cli/latest.h"
-#include "shim/cli/preload.h"
-#include "shim/cli/supervise.h"
+#include "shim/cli/launch/finish.h"
+#include "shim/cli/launch/latest.h"
+#include "shim/cli/launch/preload.h"
+#include "shim/cli/launch/supervise.h"
 #include "shim/tables/options.h"
 
 #define complain(format, ...) (ms_complain("memshim run: " format, ##__VA_ARGS__))

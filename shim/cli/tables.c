@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/print.h"
-#include "shim/cli/cli.h"
 #include "shim/tables/options.h"
 #include "shim/tables/stats.h"
 

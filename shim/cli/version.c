@@ -13,11 +13,11 @@
 #include <zlib.h>
 
 #include "allocator/base/build_id.h"
+#include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/parse.h"
-#include "shim/cli/cli.h"
 #include "shim/cli/commit.h"
-#include "shim/cli/doctor_host.h"
-#include "shim/cli/place.h"
+#include "shim/cli/doctor/host.h"
+#include "shim/cli/launch/place.h"
 
 #ifdef __clang__
 #    define COMPILER __VERSION__

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/device/device.h"
 #include "shim/device/green.h"
 #include "shim/device/overhead.h"

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/device/device.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"

@@ -2,8 +2,8 @@
 /* The ledger: hash tables in shards, so that threads on different addresses rarely meet. */
 #include "shim/device/ledger.h"
 
-#include "allocator/base/lock.h"
-#include "allocator/base/table.h"
+#include "allocator/base/containers/table.h"
+#include "allocator/base/locks/lock.h"
 
 #define SHARDS 64u
 

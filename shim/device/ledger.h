@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 
 /* Names of different spaces never meet: a CUarray may have the value of an address. */
 enum ms_space {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
 #include "shim/driver/next_dlsym.h"
 
 #define NVML_OK 0

@@ -9,7 +9,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 
 struct page {
     uint64_t number; /* address / MS_DRIVER_SLAB_BYTES */

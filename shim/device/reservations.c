@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/device/ranges.h"
 #include "shim/device/reach.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
 #include "shim/device/nvml.h"
 #include "shim/device/overhead.h"
 #include "shim/device/stream.h"

@@ -9,8 +9,8 @@
 #include <time.h>
 
 #include "allocator/base/cancel.h"
-#include "allocator/base/chains.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/containers/chains.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/device/device.h"
 #include "shim/device/heirs.h"
 #include "shim/driver/driver.h"

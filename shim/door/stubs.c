@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/device/stream.h"
 #include "shim/driver/gate.h"
 #include "shim/driver/hook.h"

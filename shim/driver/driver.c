@@ -2,7 +2,7 @@
 /* The functions without a row of their own, and statuses. */
 #include "shim/driver/driver.h"
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 
 static struct ms_driver_functions functions;
 static _Atomic bool ready;

@@ -16,7 +16,7 @@
 
 #include "allocator/base/cancel.h"
 #include "allocator/base/clock.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/driver/hook.h"
 
 #define NAME_MAX_CHARS 128u

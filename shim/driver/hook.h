@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/process/guard.h"
 #include "shim/tables/cuda_api.h"
 #include "shim/tables/hook_table.h"

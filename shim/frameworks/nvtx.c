@@ -9,7 +9,7 @@
 #include <string.h>
 #include <wchar.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/driver/caller.h"
 #include "shim/frameworks/nvtx_api.h"
 #include "shim/policy/status.h"

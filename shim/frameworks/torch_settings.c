@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/driver/caller.h"
 #include "shim/driver/next_dlsym.h"
 #include "shim/frameworks/nvtx.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/chains.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/containers/chains.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/device/reach.h"
 #include "shim/driver/driver.h"
 #include "shim/policy/heat.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "allocator/arenas/proxy.h"
-#include "allocator/base/chains.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/containers/chains.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/device/mempools.h"
 #include "shim/device/ranges.h"
 #include "shim/device/reservations.h"

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
 #include "shim/process/probe.h"
 
 bool ms_command_find(struct ms_command *command)

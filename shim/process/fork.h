@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 
 /* From here on forks are watched. False: they are not, since the host has no memory. Of handlers
  * that a caller registers afterwards (pthread_atfork), the child's run when all locks are free. */

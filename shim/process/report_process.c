@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 #include "allocator/base/clock.h"
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
 #include "shim/process/command.h"
 #include "shim/tables/identity.h"
 #include "shim/tables/report_handover.h"

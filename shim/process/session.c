@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "allocator/base/clock.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "allocator/base/units.h"
 #include "shim/process/hot.h"
 #include "shim/process/log.h"

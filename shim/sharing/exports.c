@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/driver/driver.h"
 #include "shim/sharing/export_table.h"
 

@@ -8,7 +8,7 @@
 
 #include "allocator/base/cancel.h"
 #include "allocator/base/ids.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/device/driver_ops.h"
 #include "shim/driver/driver.h"
 #include "shim/process/log.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "allocator/base/clock.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/process/fork.h"
 
 #define LONGEST_NS (MS_NS_PER_S * 9 / 10) /* the whole call answers within a second */

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/driver/driver.h"
 #include "shim/process/fork.h"
 #include "shim/process/guard.h"

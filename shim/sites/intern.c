@@ -5,8 +5,8 @@
 #include <limits.h>
 #include <string.h>
 
-#include "allocator/base/lock.h"
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
+#include "allocator/base/locks/lock.h"
 #include "report/fold/frame_hints.h"
 #include "shim/sites/index.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "allocator/base/build_id.h"
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "shim/driver/elf.h"
 #include "shim/sites/native.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "allocator/base/lock.h"
+#include "allocator/base/locks/lock.h"
 #include "report/trace/definitions.h"
 #include "shim/process/log.h"
 #include "shim/process/session.h"

@@ -7,8 +7,8 @@
 enum ms_probe_answer { MS_PROBE_UNKNOWN, MS_PROBE_YES, MS_PROBE_NO };
 
 /* MS_PROBE_CODE(name, number, answer, why): what a probe can come to. The process that finds out
- * (`memshim probe-...`, shim/cli/probe.c) ends with one of the first ten as its exit status; the
- * others say why it did not get that far.
+ * (`memshim probe-...`, shim/cli/doctor/probe.c) ends with one of the first ten as its exit status;
+ * the others say why it did not get that far.
  *
  * A no is what the driver or the device itself said about the question, and said twice. All else
  * that can go wrong is unknown. */

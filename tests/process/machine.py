@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
 INSTALLED = BUILD / "libmemshim.so"
 # The same with checks of the order of its locks, where the build has it
-# (allocator/base/lock_rank.def).
+# (allocator/base/locks/lock_rank.def).
 CHECKED = BUILD / "checked" / "libmemshim.so"
 SHIM = CHECKED if CHECKED.exists() else INSTALLED
 CLI = BUILD / "memshim"

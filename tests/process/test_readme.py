@@ -64,7 +64,7 @@ def usual_options() -> str:
 
 def locks() -> str:
     """The order of locks, without the places that the comments name."""
-    text = (ROOT / "allocator/base/lock_rank.def").read_text()
+    text = (ROOT / "allocator/base/locks/lock_rank.def").read_text()
     rows = ["| lock | over | fork | guards |", "|---|---|---|---|"]
     for comment, name, over, fork in re.findall(
         r"/\* ((?:(?!\*/).)*?) \*/\nMS_RANK\((\w+), (\w+), (\w+)\)", text, re.DOTALL

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
 
 bool model_begin(struct model *model, bool plain, struct ms_budget *budget)
 {

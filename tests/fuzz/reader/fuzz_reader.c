@@ -19,11 +19,12 @@
 #include <unistd.h>
 
 #include "report/model/model.h"
+#include "report/model/survey/take.h"
 #include "report/model/what_if.h"
-#include "report/render/diff.h"
+#include "report/render/commands/diff.h"
+#include "report/render/commands/replay.h"
 #include "report/render/forms.h"
 #include "report/render/merged.h"
-#include "report/render/replay.h"
 #include "sparse.h"
 
 #define MOST_OPERATIONS 200 /* of a replay: it is not what is tried here */

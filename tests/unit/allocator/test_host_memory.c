@@ -6,7 +6,7 @@
  *
  * The functions of slab.h are wrapped (see CMakeLists.txt). */
 #include "allocator/arenas/arena.h"
-#include "allocator/base/slab.h"
+#include "allocator/base/containers/slab.h"
 #include "allocator/pool.h"
 #include "bare.h"
 

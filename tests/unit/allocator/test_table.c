@@ -3,8 +3,8 @@
  * one key, and keys that crowd around one home. */
 #include <criterion/criterion.h>
 
-#include "allocator/base/chains.h"
-#include "allocator/base/table.h"
+#include "allocator/base/containers/chains.h"
+#include "allocator/base/containers/table.h"
 
 #define MOST_ENTRIES 200
 #define ROUNDS       100000

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "report/trace/definitions.h"
-#include "shim/cli/cli.h"
-#include "shim/cli/report_files.h"
+#include "shim/cli/arguments/cli.h"
+#include "shim/cli/launch/report_files.h"
 #include "synthetic.h"
 
 /* Of the arena: slots, of which synthetic_churn fills no more than so much. */

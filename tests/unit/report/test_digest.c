@@ -16,6 +16,7 @@
 #include "report/model/model.h"
 #include "report/model/site_rows.h"
 #include "report/model/survey.h"
+#include "report/model/survey/take.h"
 #include "synthetic.h"
 
 enum { PARAMETERS = 20, ACTIVATIONS = 30, SITES = LOOP_UNKNOWN + 1, OOMS = 5, KILLS = 30 };

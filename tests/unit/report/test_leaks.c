@@ -8,6 +8,7 @@
 #include "report/model/leaks.h"
 #include "report/model/model.h"
 #include "report/model/site_rows.h"
+#include "report/model/survey/take.h"
 #include "report/model/verdict_report.h"
 #include "report/render/answer.h"
 #include "synthetic.h"

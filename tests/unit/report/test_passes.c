@@ -5,8 +5,9 @@
 #include <criterion/criterion.h>
 
 #include "report/model/model.h"
+#include "report/model/survey/take.h"
 #include "report/trace/encoding.h"
-#include "shim/cli/report_files.h"
+#include "shim/cli/launch/report_files.h"
 #include "synthetic.h"
 
 #define EVENTS 20000

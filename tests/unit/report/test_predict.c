@@ -2,8 +2,8 @@
 /* What call sites hold, fitted to the batch or the length of two runs; and moments by name. */
 #include <criterion/criterion.h>
 
+#include "report/model/compare/predict.h"
 #include "report/model/moment.h"
-#include "report/model/predict.h"
 
 #define MIB UINT64_C(1048576)
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "shim/cli/report_files.h"
+#include "shim/cli/launch/report_files.h"
 #include "synthetic.h"
 
 static char dir[PATH_MAX];

@@ -2,7 +2,7 @@
 /* What memshim doctor knows to conflict, by the files of a made-up machine and by what is visible.
  * tests/process/test_doctor.py has the signs that are in the environment and in a device's name. */
 #include "made_up_root.h"
-#include "shim/cli/doctor_conflicts.h"
+#include "shim/cli/doctor/conflicts.h"
 
 /* The one that is found is `name`, by `sign`; none where that is null. */
 static void expect(char *setting, const char *name, const char *sign)

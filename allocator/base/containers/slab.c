@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes of one size, in pages of our own: see slab.h. */
+#include "allocator/base/containers/slab.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { FIRST_PAGE_BYTES = 64 << 10, LARGEST_PAGE_BYTES = 4 << 20 };
+
+/* What a page begins with; nodes keep its alignment to a cache line. */
+enum { HEADER_BYTES = 64 };
+
+struct ms_slab_page {
+    struct ms_slab_page *next;
+    size_t bytes;
+};
+
+void *ms_pages_map(size_t bytes)
+{
+    void *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return pages == MAP_FAILED ? NULL : pages;
+}
+
+void *ms_pages_map_dense(size_t bytes)
+{
+    void *pages = ms_pages_map(bytes);
+    if (pages != NULL && bytes >= LARGEST_PAGE_BYTES) {
+        /* A wish: a system without large pages says no, and nothing changes. */
+        (void)madvise(pages, bytes, MADV_HUGEPAGE);
+    }
+    return pages;
+}
+
+void ms_pages_unmap(void *pages, size_t bytes)
+{
+    /* Cannot fail for a range that ms_pages_map returned. */
+    (void)munmap(pages, bytes);
+}
+
+void ms_slab_init(struct ms_slab *slab, size_t node_bytes)
+{
+    size_t unit = _Alignof(max_align_t);
+    *slab = (struct ms_slab){.node_bytes = (node_bytes + unit - 1) / unit * unit,
+                             .page_bytes = FIRST_PAGE_BYTES};
+}
+
+void ms_slab_destroy(struct ms_slab *slab)
+{
+    struct ms_slab_page *page = slab->pages;
+    while (page != NULL) {
+        struct ms_slab_page *next = page->next;
+        ms_pages_unmap(page, page->bytes);
+        page = next;
+    }
+    ms_slab_init(slab, slab->node_bytes);
+}
+
+static bool add_page(struct ms_slab *slab)
+{
+    struct ms_slab_page *page = ms_pages_map_dense(slab->page_bytes);
+    if (page == NULL) {
+        return false;
+    }
+    while (slab->fresh_nodes > 0) {
+        ms_slab_give(slab, slab->fresh);
+        slab->fresh += slab->node_bytes;
+        slab->fresh_nodes--;
+    }
+    *page = (struct ms_slab_page){.next = slab->pages, .bytes = slab->page_bytes};
+    slab->pages = page;
+    slab->fresh = (char *)page + HEADER_BYTES;
+    slab->fresh_nodes = (slab->page_bytes - HEADER_BYTES) / slab->node_bytes;
+    if (slab->page_bytes < LARGEST_PAGE_BYTES) {
+        slab->page_bytes *= 2;
+    }
+    return true;
+}
+
+bool ms_slab_reserve(struct ms_slab *slab, size_t count)
+{
+    return slab->fresh_nodes >= count || add_page(slab);
+}
+
+void *ms_slab_take(struct ms_slab *slab)
+{
+    void *node = slab->free;
+    if (node != NULL) {
+        memcpy(&slab->free, node, sizeof(slab->free));
+        return node;
+    }
+    if (slab->fresh_nodes == 0 && !add_page(slab)) {
+        return NULL;
+    }
+    node = slab->fresh;
+    slab->fresh += slab->node_bytes;
+    slab->fresh_nodes--;
+    return node;
+}
+
+void ms_slab_give(struct ms_slab *slab, void *node)
+{
+    memcpy(node, &slab->free, sizeof(slab->free));
+    slab->free = node;
+}

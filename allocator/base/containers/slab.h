@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes of one size, in pages of our own: the pool runs in the middle of a stranger's malloc-using
+ * process, and taking or giving a node must cost a few instructions.
+ *
+ * Not thread-safe: the owner's lock covers it. Pages go back to the system at destruction only. */
+#ifndef MEMSHIM_ALLOCATOR_BASE_CONTAINERS_SLAB_H
+#define MEMSHIM_ALLOCATOR_BASE_CONTAINERS_SLAB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { MS_SLAB_RESERVE_MOST = 64 };
+
+struct ms_slab {
+    size_t node_bytes;
+    size_t page_bytes; /* of the next page; doubles up to a limit */
+    void *free;        /* given back, last first */
+    char *fresh;       /* never used part of the newest page */
+    size_t fresh_nodes;
+    struct ms_slab_page *pages;
+};
+
+void ms_slab_init(struct ms_slab *slab, size_t node_bytes);
+void ms_slab_destroy(struct ms_slab *slab);
+
+/* A node with undefined contents; null when the host is out of memory. */
+void *ms_slab_take(struct ms_slab *slab);
+/* Sees to it that the next `count` (at most MS_SLAB_RESERVE_MOST) takes cannot fail. False: the
+ * host has no memory.
+ */
+bool ms_slab_reserve(struct ms_slab *slab, size_t count);
+void ms_slab_give(struct ms_slab *slab, void *node);
+
+/* Zeroed memory of at least `bytes`, backed by the system as it is touched; null on failure. */
+void *ms_pages_map(size_t bytes);
+/* Likewise, for what will be touched all over: the system may use large pages for it. */
+void *ms_pages_map_dense(size_t bytes);
+void ms_pages_unmap(void *pages, size_t bytes);
+
+/* The bytes of an array of so many pointers. */
+static inline size_t ms_pointers_bytes(size_t count)
+{
+    return count * sizeof(void *);
+}
+
+#endif

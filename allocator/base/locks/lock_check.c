@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether locks are taken in their order: part of builds with MEMSHIM_CHECKS alone. What is wrong
+ * is written to standard error, since the process ends there. */
+#include "allocator/base/locks/lock.h"
+
+#ifdef MEMSHIM_CHECKS
+
+#    include "allocator/base/assert.h"
+
+/* More at once than any thread needs. */
+#    define HELD_MAX 12
+
+struct held {
+    const ms_lock_t *lock;
+    const char *place;
+};
+
+static _Thread_local struct {
+    struct held at[HELD_MAX];
+    unsigned count;
+} held __attribute__((tls_model("initial-exec")));
+
+/* Says which locks this thread holds, and ends the process. */
+_Noreturn static void fail(void)
+{
+    for (unsigned i = held.count; i-- > 0;) {
+        ms_check_say("memshim:   holds %s, taken at %s\n",
+                     ms_lock_rank_rows[held.at[i].lock->rank].name, held.at[i].place);
+    }
+    ms_check_end();
+}
+
+void ms_lock_check(const ms_lock_t *lock, const char *place)
+{
+    if (lock->rank == MS_RANK_NONE) {
+        ms_check_say("memshim: lock order: a lock without a rank is taken at %s\n", place);
+        fail();
+    }
+    for (unsigned i = 0; i < held.count; i++) {
+        if (held.at[i].lock->rank >= lock->rank) {
+            ms_check_say("memshim: lock order: %s is taken at %s by a thread that holds %s\n",
+                         ms_lock_rank_rows[lock->rank].name, place,
+                         ms_lock_rank_rows[held.at[i].lock->rank].name);
+            fail();
+        }
+    }
+}
+
+void ms_lock_note(const ms_lock_t *lock, const char *place)
+{
+    if (held.count == HELD_MAX) {
+        ms_check_say("memshim: lock order: more than %d locks are held at %s\n", HELD_MAX, place);
+        fail();
+    }
+    held.at[held.count++] = (struct held){lock, place};
+}
+
+void ms_lock_forget(const ms_lock_t *lock)
+{
+    for (unsigned i = held.count; i-- > 0;) {
+        if (held.at[i].lock == lock) {
+            held.count--;
+            for (; i < held.count; i++) {
+                held.at[i] = held.at[i + 1];
+            }
+            return;
+        }
+    }
+    ms_check_say("memshim: lock order: %s is let go by a thread that does not hold it\n",
+                 ms_lock_rank_rows[lock->rank].name);
+    fail();
+}
+
+void ms_lock_check_driver(const char *function)
+{
+    for (unsigned i = 0; i < held.count; i++) {
+        if (!ms_lock_rank_rows[held.at[i].lock->rank].over_driver) {
+            ms_check_say(
+                "memshim: lock order: %s of the driver is called by a thread that holds %s\n",
+                function, ms_lock_rank_rows[held.at[i].lock->rank].name);
+            fail();
+        }
+    }
+}
+
+void ms_lock_check_fork(void)
+{
+    for (unsigned i = 0; i < held.count; i++) {
+        if (ms_lock_rank_rows[held.at[i].lock->rank].at_fork) {
+            ms_check_say("memshim: lock order: a thread forks that holds %s\n",
+                         ms_lock_rank_rows[held.at[i].lock->rank].name);
+            fail();
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a larger batch would need, or, where this one was too large, which part of it would have
+ * fitted. Nothing is said of a run whose memory followed something else than its batch. */
+#include <string.h>
+
+#include "report/model/survey/state.h"
+#include "report/read/batch.h"
+
+#define QUARTERS 4u
+
+/* What grew from step to step is no part of what a batch needs: with more of it than that, what the
+ * peak was made of says little. */
+#define MOST_GROWN 100u /* a part in so many of the peak */
+
+/* A dead run's first steps: in a later one the batch had been carried before. */
+#define FIRST_STEPS 2u
+
+/* A part in so many of the peak, kept by nothing that training needs. */
+#define MOST_KEPT 16u
+
+/* Between the least and the most that could still have come, at most. */
+#define MOST_APART 1.08
+#define STATES     2u /* that an optimizer keeps of each parameter, at most */
+
+/* A part in so many of what stays: with less that follows, even 32 times the batch is lost in what
+ * an estimate leaves out. */
+#define LEAST_FOLLOWING 1000u
+
+static const uint32_t quarters[MS_HEADROOM_FACTORS] = {1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128};
+
+uint64_t ms_headroom_factor_ppm(size_t index)
+{
+    return index < MS_HEADROOM_FACTORS ? quarters[index] * UINT64_C(250000) : 0;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* ---- as the records are read ---- */
+
+/* What a step leaves behind: it stands beside every later moment. */
+static uint64_t kept_bytes(const struct ms_sampler *sampler)
+{
+    return sampler->kind_bytes[MS_KIND_PARAMETERS] + sampler->kind_bytes[MS_KIND_OPTIMIZER] +
+           sampler->kind_bytes[MS_KIND_PERSISTENT];
+}
+
+/* What a part of the batch would have needed for its pass, beside what is kept. */
+static void note_passing(struct ms_sampler *sampler, uint64_t fixed, uint64_t scaling)
+{
+    for (size_t i = 0; i < MS_HEADROOM_FACTORS; i++) {
+        const uint64_t bytes = fixed + scaling / QUARTERS * quarters[i];
+
+        if (bytes > sampler->passing_bytes[i]) {
+            sampler->passing_bytes[i] = bytes;
+        }
+    }
+}
+
+void ms_sampler_note_headroom(struct ms_sampler *sampler)
+{
+    const uint64_t scaling = sampler->scaling_bytes;
+    const uint64_t fixed = minus(sampler->live_bytes, scaling);
+    struct ms_headroom *headroom = &sampler->to->headroom;
+
+    sampler->risen = false;
+    if (sampler->live_bytes > sampler->highest_ever) {
+        sampler->highest_ever = sampler->live_bytes;
+        headroom->persistent_bytes = fixed;
+        headroom->per_step_bytes = scaling;
+    }
+    for (size_t i = 0; i < MS_HEADROOM_FACTORS; i++) {
+        const uint64_t bytes = fixed + scaling / QUARTERS * quarters[i];
+
+        if (bytes > headroom->peak_bytes[i]) {
+            headroom->peak_bytes[i] = bytes;
+            headroom->following_bytes[i] = scaling;
+        }
+    }
+    note_passing(sampler, minus(fixed, kept_bytes(sampler)), scaling);
+}
+
+/* The request is a part of the pass: it is what its batch needs. */
+void ms_sampler_note_fatal(struct ms_sampler *sampler, uint64_t requested_bytes)
+{
+    const uint64_t fixed = minus(sampler->live_bytes, sampler->scaling_bytes);
+
+    memcpy(sampler->kinds_at_end, sampler->kind_bytes, sizeof(sampler->kinds_at_end));
+    sampler->kept_at_end = kept_bytes(sampler);
+    note_passing(sampler, minus(fixed, sampler->kept_at_end),
+                 sampler->scaling_bytes + requested_bytes);
+}
+
+/* ---- whether anything can be said ---- */
+
+static bool has_grown(const struct ms_sampler *sampler)
+{
+    const struct ms_growth *growth = &sampler->to->growth;
+    uint64_t grown = 0;
+
+    for (size_t i = 0; growth->known && i < growth->count; i++) {
+        grown += growth->sites[i].grown_bytes;
+    }
+    return grown > 0 && grown >= sampler->highest_ever / MOST_GROWN;
+}
+
+static bool has_recovered(const struct ms_sampler *sampler)
+{
+    for (size_t i = 0; i < ms_model_oom_count(sampler->model); i++) {
+        const struct ms_model_oom *oom = ms_model_oom_at(sampler->model, i);
+
+        if (oom->device == sampler->device && oom->recovered) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Null where none ended the run on this device. */
+static const struct ms_model_oom *fatal_of(const struct ms_sampler *sampler)
+{
+    const struct ms_model_oom *fatal = ms_model_fatal_oom(sampler->model);
+
+    return fatal && fatal->device == sampler->device ? fatal : NULL;
+}
+
+static const char *why_unknown(const struct ms_sampler *sampler)
+{
+    const struct ms_model *model = sampler->model;
+
+    if (model->first_detail_ns != 0) {
+        return "the trace's beginning is gone";
+    }
+    if (ms_definitions_sampling_bytes(model->definitions) > 0) {
+        return "sampled: most allocations have no call site";
+    }
+    if (model->recurrence.passes == 0) {
+        return "no backward pass was seen";
+    }
+    if (sampler->to->headroom.per_step_bytes == 0) {
+        return "nothing that follows the batch was live at the peak";
+    }
+    if (has_grown(sampler)) {
+        return "memory grew from step to step: what is needed is not the batch's alone";
+    }
+    if (has_recovered(sampler)) {
+        return "it ran out of memory and went on: its batches need not be alike";
+    }
+    return NULL;
+}
+
+/* ---- the largest that fits ---- */
+
+/* Between two factors that are known the peak lies below the line from one to the other. Returns
+ * the index of the first that does not fit. */
+static size_t find_largest(const uint64_t bytes[MS_HEADROOM_FACTORS], uint64_t room_bytes,
+                           double *largest)
+{
+    size_t i = 0;
+
+    while (i < MS_HEADROOM_FACTORS && bytes[i] <= room_bytes) {
+        i++;
+    }
+    *largest = 0;
+    if (i > 0) {
+        *largest = (double)quarters[i - 1] / QUARTERS;
+    }
+    if (i > 0 && i < MS_HEADROOM_FACTORS) {
+        const double part = (double)(room_bytes - bytes[i - 1]) / (double)(bytes[i] - bytes[i - 1]);
+
+        *largest += part * ((double)quarters[i] / QUARTERS - *largest);
+    }
+    return i;
+}
+
+double ms_headroom_largest(const struct ms_headroom *headroom, uint64_t room_bytes, bool *unbounded)
+{
+    double largest;
+
+    *unbounded = find_largest(headroom->peak_bytes, room_bytes, &largest) == MS_HEADROOM_FACTORS;
+    return largest;
+}
+
+/* Of what was live, to the host. */
+static bool moved_nothing(const struct ms_sampler *sampler)
+{
+    return sampler->model->devices[sampler->device].sums.spilled_bytes == 0;
+}
+
+/* Afterwards, what is known of it may come to nothing. */
+static void doubt(const struct ms_sampler *sampler, struct ms_headroom *headroom)
+{
+    headroom->flat =
+        headroom->binding_per_step_bytes < headroom->binding_persistent_bytes / LEAST_FOLLOWING;
+    if (headroom->flat) {
+        headroom->why = "the peak does not follow the batch";
+    } else if (headroom->largest_factor < 1 && moved_nothing(sampler)) {
+        headroom->why =
+            "more was live than the cap has room for, and nothing was moved to the host";
+    }
+    headroom->known = !headroom->why;
+}
+
+static void judge_run(struct ms_headroom *headroom)
+{
+    const size_t first =
+        find_largest(headroom->peak_bytes, headroom->cap_bytes - headroom->beside_bytes,
+                     &headroom->largest_factor);
+    const size_t binding = first < MS_HEADROOM_FACTORS ? first : MS_HEADROOM_FACTORS - 1;
+
+    headroom->unbounded = first == MS_HEADROOM_FACTORS;
+    headroom->largest_batch = (uint64_t)(headroom->largest_factor * (double)headroom->batch);
+    headroom->binding_per_step_bytes = headroom->following_bytes[binding];
+    headroom->binding_persistent_bytes =
+        headroom->peak_bytes[binding] -
+        headroom->following_bytes[binding] / QUARTERS * quarters[binding];
+}
+
+/* ---- of a batch that was too large ---- */
+
+/* Whether an optimizer is known to have made what it keeps. */
+static bool has_state(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
+{
+    const struct ms_recurrence *steps = &sampler->model->recurrence;
+    const enum ms_doing doing =
+        (enum ms_doing)ms_landmarks_of(sampler->model->landmarks, fatal->record.state.site)->doing;
+
+    return steps->known && doing != MS_DOING_OPTIMIZER && doing != MS_DOING_STEP &&
+           (steps->count >= FIRST_STEPS || (steps->count > 0 && steps->site > 0));
+}
+
+/* What came beside the model and the batch, in these few steps: most likely a leak. In the first
+ * pass it may as well be an input. */
+static bool has_kept_more(const struct ms_sampler *sampler)
+{
+    return sampler->model->recurrence.passes > 1 &&
+           sampler->kinds_at_end[MS_KIND_PERSISTENT] > sampler->highest_ever / MOST_KEPT;
+}
+
+/* Beside what a pass needs, so much stays and so much follows the batch. */
+static double largest_with(const struct ms_sampler *sampler, uint64_t room, uint64_t fixed_bytes,
+                           uint64_t following_bytes)
+{
+    uint64_t bytes[MS_HEADROOM_FACTORS];
+    double largest;
+
+    for (size_t i = 0; i < MS_HEADROOM_FACTORS; i++) {
+        bytes[i] = sampler->passing_bytes[i] + following_bytes / QUARTERS * quarters[i];
+    }
+    (void)find_largest(bytes, minus(room, fixed_bytes), &largest);
+    return largest;
+}
+
+/* The part of this batch that would have fitted; 0 where that is not known. The first pass has to
+ * be known whole: so a backward pass must have begun. */
+static double fitting(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
+{
+    const struct ms_oom_state *state = &fatal->record.state;
+    const uint64_t left = minus(state->device_total_bytes, state->other_process_bytes);
+    const uint64_t room = minus(left < state->cap_bytes ? left : state->cap_bytes,
+                                state->context_bytes + state->forwarded_bytes);
+    const uint64_t *kinds = sampler->kinds_at_end;
+    const uint64_t kept = sampler->kept_at_end, others = kinds[MS_KIND_PERSISTENT];
+    const uint64_t states = has_state(sampler, fatal) ? 0
+                                                      : minus(STATES * kinds[MS_KIND_PARAMETERS],
+                                                              kinds[MS_KIND_OPTIMIZER]);
+    double least, most;
+
+    if (sampler->model->recurrence.passes > FIRST_STEPS || has_kept_more(sampler)) {
+        return 0;
+    }
+    least = largest_with(sampler, room, kept + states, 0);
+    most = largest_with(sampler, room, kept - others, others);
+    return least > 0 && most < 1 && most <= least * MOST_APART ? (least + most) / 2 : 0;
+}
+
+static void judge_dead(const struct ms_sampler *sampler, const struct ms_model_oom *fatal,
+                       struct ms_headroom *headroom)
+{
+    if (headroom->known) {
+        headroom->known = false;
+        headroom->why = "it ran out of memory";
+        headroom->fitting_factor = fitting(sampler, fatal);
+    }
+}
+
+void ms_survey_judge_headroom(struct ms_sampler *sampler)
+{
+    const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;
+    const struct ms_counters *at_peak = ms_aggregate_at_peak(sums);
+    const uint64_t charged = ms_counters_charged(at_peak), reserved = ms_counters_reserved(at_peak);
+    const struct ms_model_oom *fatal = fatal_of(sampler);
+    struct ms_headroom *headroom = &sampler->to->headroom;
+
+    headroom->why = why_unknown(sampler);
+    headroom->known = !headroom->why;
+    headroom->batch = ms_batch_samples(sampler->model->header.options);
+    headroom->beside_bytes = minus(charged, reserved);
+    headroom->cap_bytes = sums->now.cap_bytes;
+    if (fatal) {
+        judge_dead(sampler, fatal, headroom);
+    } else if (headroom->known && headroom->cap_bytes > headroom->beside_bytes) {
+        judge_run(headroom);
+        doubt(sampler, headroom);
+    }
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What grew. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/model/leaks.h"
+#include "report/model/survey/state.h"
+
+#define NS_PER_HOUR 3.6e12
+#define MOST_STEPS  9007199254740992.0 /* 2^53 */
+#define TIME_PARTS  128u               /* where no steps are known */
+#define QUARTERS    4u
+
+/* Growth that is worth a line: one part of the cap in so many, or a cap that is met within so many
+ * times the steps of the run. */
+#define WORTH_OF_CAP 1000u
+#define WORTH_STEPS  1000u
+
+/* ---- where steps lie ---- */
+
+static void add_tick(struct ms_growth_clock *clock, uint64_t step, uint64_t time_ns)
+{
+    if (clock->count < MS_GROWTH_SAMPLES &&
+        (clock->count == 0 ||
+         (time_ns >= clock->time_ns[clock->count - 1] && step > clock->step[clock->count - 1]))) {
+        clock->step[clock->count] = step;
+        clock->time_ns[clock->count] = time_ns;
+        clock->count++;
+    }
+}
+
+static void take_recorded(const struct ms_model_steps *steps, struct ms_growth_clock *clock)
+{
+    const struct ms_model_step *all = (const struct ms_model_step *)steps->times.at;
+    const size_t count = steps->times.bytes / sizeof(*all);
+    const size_t stride = (count + MS_GROWTH_SAMPLES - 1) / MS_GROWTH_SAMPLES;
+
+    for (size_t i = 0; i < count; i += stride) {
+        add_tick(clock, all[i].number, all[i].time_ns);
+    }
+}
+
+static void take_found(const struct ms_recurrence *found, struct ms_growth_clock *clock)
+{
+    const uint64_t *all = (const uint64_t *)found->begins.at;
+    const size_t count = found->begins.bytes / sizeof(*all);
+    const size_t stride = (count + MS_GROWTH_SAMPLES - 1) / MS_GROWTH_SAMPLES;
+
+    for (size_t i = 0; i < count; i += stride) {
+        add_tick(clock, i * found->every + 1, all[i]);
+    }
+}
+
+static void take_time(const struct ms_model *model, struct ms_growth_clock *clock)
+{
+    const uint64_t begin_ns = model->first_detail_ns;
+    const uint64_t whole_ns = model->duration_ns > begin_ns ? model->duration_ns - begin_ns : 0;
+
+    clock->by_time = true;
+    for (uint64_t i = 0; i < TIME_PARTS && whole_ns >= TIME_PARTS; i++) {
+        add_tick(clock, i, begin_ns + whole_ns / TIME_PARTS * i);
+    }
+}
+
+void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth)
+{
+    struct ms_growth_clock *clock = &growth->clock;
+
+    if (model->steps.count > 0) {
+        take_recorded(&model->steps, clock);
+    } else if (model->recurrence.known && model->recurrence.count > 0) {
+        take_found(&model->recurrence, clock);
+    } else {
+        take_time(model, clock);
+    }
+}
+
+/* ---- growth ---- */
+
+/* At the peak of live bytes, wherever they lay. */
+static uint64_t needed_at_peak(const struct ms_aggregate *sums)
+{
+    const struct ms_counters *at_peak = ms_aggregate_at_peak(sums);
+    const uint64_t charged = ms_counters_charged(at_peak), reserved = ms_counters_reserved(at_peak);
+
+    return ms_aggregate_peak_live(sums).live_bytes + (charged > reserved ? charged - reserved : 0);
+}
+
+/* What a framework has cached beside its tensors it gives back before the cap is met. */
+static uint64_t most_needed(const struct ms_aggregate *sums)
+{
+    const uint64_t needed = needed_at_peak(sums);
+
+    return needed < sums->peak_charged.charged_bytes ? needed : sums->peak_charged.charged_bytes;
+}
+
+/* More was live than the cap has room for: the rest lay in host memory. */
+static bool is_past_cap(const struct ms_sampler *sampler)
+{
+    const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;
+
+    return sums->now.cap_bytes > 0 && needed_at_peak(sums) > sums->now.cap_bytes;
+}
+
+static uint64_t cap_at(const struct ms_sampler *sampler, double bytes_per_step)
+{
+    const struct ms_growth_clock *clock = &sampler->to->growth.clock;
+    const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;
+    const uint64_t cap = sums->now.cap_bytes, charged = most_needed(sums);
+
+    if (clock->by_time || clock->count == 0 || cap == 0 || bytes_per_step <= 0 ||
+        is_past_cap(sampler)) {
+        return 0;
+    }
+
+    const double left = cap > charged ? (double)(cap - charged) : 0;
+    const double step = (double)clock->step[clock->count - 1] + left / bytes_per_step;
+
+    return step < MOST_STEPS ? (uint64_t)step : 0;
+}
+
+static double per_hour(const struct ms_growth_clock *clock, const struct ms_slope *slope)
+{
+    const size_t last = clock->count - 1;
+    const double ns = (double)(clock->time_ns[last] - clock->time_ns[slope->first]);
+    const double steps = (double)(clock->step[last] - clock->step[slope->first]);
+
+    return ns > 0 ? slope->bytes_per_step * steps / ns * NS_PER_HOUR : 0;
+}
+
+static int by_slope(const void *a, const void *b)
+{
+    const struct ms_growing_site *left = a, *right = b;
+
+    if (left->bytes_per_round != right->bytes_per_round) {
+        return left->bytes_per_round > right->bytes_per_round ? -1 : 1;
+    }
+    return left->site < right->site ? -1 : left->site > right->site;
+}
+
+static void take_site(const struct ms_sampler *sampler, uint32_t id, struct ms_buffer *growing)
+{
+    const struct ms_growth_clock *clock = &sampler->to->growth.clock;
+    const struct ms_sampled_site *site = &sampler->sites[id];
+    const uint64_t *samples =
+        (const uint64_t *)sampler->samples.at + (size_t)(site->samples - 1) * clock->count;
+    struct ms_slope slope;
+
+    if (!ms_growth_find(clock->step, samples, clock->count, &slope)) {
+        return;
+    }
+
+    struct ms_growing_site *row = ms_buffer_extend(growing, sizeof(*row));
+    const size_t last = clock->count - 1;
+
+    if (row) {
+        *row = (struct ms_growing_site){
+            .site = id,
+            .path_site = site->path_site ? site->path_site : id,
+            .kind = site->kind,
+            .degree = MS_GROWTH_SEEN,
+            .round = clock->by_time ? MS_ROUND_TIME : MS_ROUND_STEP,
+            .bytes_per_round = slope.bytes_per_step,
+            .error = slope.error,
+            .bytes_per_hour = per_hour(clock, &slope),
+            .since_step = clock->by_time ? 0 : clock->step[slope.first],
+            .since_ns = clock->time_ns[slope.first],
+            .grown_bytes = samples[last] - samples[slope.first],
+            .cap_at_step = cap_at(sampler, slope.bytes_per_step),
+        };
+    }
+}
+
+static void take_whole(struct ms_sampler *sampler)
+{
+    struct ms_growth *growth = &sampler->to->growth;
+    const struct ms_growth_clock *clock = &growth->clock;
+
+    if (ms_growth_fit(clock->step, sampler->whole, clock->count / QUARTERS, clock->count,
+                      &growth->whole)) {
+        growth->whole_bytes_per_hour = per_hour(clock, &growth->whole);
+    }
+}
+
+/* Those whose bytes were seen to rise where steps begin. */
+static void take_seen(struct ms_sampler *sampler, struct ms_buffer *growing)
+{
+    struct ms_growth *growth = &sampler->to->growth;
+
+    /* Steps that the records did not reach. */
+    growth->clock.count = sampler->next_sample;
+    if (growth->clock.count < MS_GROWTH_FEWEST) {
+        growth->why = growth->clock.by_time ? "the run is too short" : "fewer than 8 steps";
+        return;
+    }
+    growth->known = true;
+    take_whole(sampler);
+    for (uint32_t id = 0; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
+        if (sampler->sites[id].samples > 0) {
+            take_site(sampler, id, growing);
+        }
+    }
+}
+
+static bool is_among(const struct ms_buffer *growing, uint32_t site)
+{
+    const struct ms_growing_site *rows = (const struct ms_growing_site *)growing->at;
+
+    for (size_t i = 0; i < growing->bytes / sizeof(*rows); i++) {
+        if (rows[i].site == site) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* And those of which something is left of each round. Rounds tell more than parts of equal time. */
+static void take_kept(const struct ms_sampler *sampler, struct ms_buffer *growing)
+{
+    const struct ms_growing_site *kept = (const struct ms_growing_site *)sampler->kept.at;
+
+    if (sampler->to->growth.clock.by_time && sampler->kept.bytes > 0) {
+        growing->bytes = 0;
+    }
+    for (size_t i = 0; i < sampler->kept.bytes / sizeof(*kept); i++) {
+        if (!is_among(growing, kept[i].site)) {
+            ms_buffer_append(growing, (const char *)&kept[i], sizeof(kept[i]));
+        }
+    }
+}
+
+/* A reader is told of what matters: a part of the cap, or of what will be met. */
+static bool is_negligible(const struct ms_sampler *sampler, const struct ms_leak *leak)
+{
+    const struct ms_growth_clock *clock = &sampler->to->growth.clock;
+    const uint64_t cap = sampler->model->devices[sampler->device].sums.now.cap_bytes;
+    const uint64_t steps = clock->count > 0 ? clock->step[clock->count - 1] : 0;
+
+    return leak->all.grown_bytes < cap / WORTH_OF_CAP &&
+           (leak->all.cap_at_step == 0 || leak->all.cap_at_step > WORTH_STEPS * steps);
+}
+
+static void take_leaks(struct ms_sampler *sampler, const struct ms_growing_site *rows, size_t count)
+{
+    struct ms_growth *growth = &sampler->to->growth;
+
+    growth->leak_count = ms_leaks_find(sampler->model, sampler->device, rows, count, growth->leaks);
+    for (size_t i = 0; i < growth->leak_count; i++) {
+        struct ms_leak *leak = &growth->leaks[i];
+
+        leak->all.cap_at_step =
+            leak->all.round == MS_ROUND_STEP ? cap_at(sampler, leak->all.bytes_per_round) : 0;
+        leak->negligible = is_negligible(sampler, leak);
+    }
+}
+
+void ms_survey_judge_growth(struct ms_sampler *sampler)
+{
+    struct ms_growth *growth = &sampler->to->growth;
+    struct ms_buffer growing = {0};
+    double together = 0;
+
+    take_seen(sampler, &growing);
+    take_kept(sampler, &growing);
+
+    const struct ms_growing_site *rows = (const struct ms_growing_site *)growing.at;
+    const size_t count = growing.bytes / sizeof(*rows);
+
+    if (count > 0) {
+        qsort(growing.at, count, sizeof(*rows), by_slope);
+    }
+    for (size_t i = 0; i < count; i++) {
+        together += rows[i].round == MS_ROUND_STEP ? rows[i].bytes_per_round : 0;
+    }
+    growth->past_cap = is_past_cap(sampler);
+    growth->cap_at_step = cap_at(sampler, together);
+    take_leaks(sampler, rows, count);
+    growth->count = count < MS_GROWING_SITES ? count : MS_GROWING_SITES;
+    if (count > 0) {
+        memcpy(growth->sites, rows, growth->count * sizeof(*rows));
+    }
+    ms_buffer_free(&growing);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Rounds, in the survey: backward passes, and calls of a model between them. When memory ran out,
+ * what was born in earlier rounds and is live all the same tells what is kept. */
+#include <stdlib.h>
+
+#include "report/model/survey/state.h"
+#include "report/model/verdict_report.h"
+
+#define NS_PER_HOUR 3.6e12
+#define MOST_LET_GO 8u /* a part in so many of what is kept */
+#define FEWEST_CALLS \
+    8u /* without a backward pass between them: one step may call as often as that */
+
+/* ---- as it happens ---- */
+
+void ms_rounds_allocation(struct ms_rounds *rounds, const struct ms_model *model, uint32_t site)
+{
+    const enum ms_doing doing = (enum ms_doing)ms_landmarks_of(model->landmarks, site)->doing;
+
+    if (doing <= MS_DOING_ASIDE) {
+        return;
+    }
+    if (doing == MS_DOING_BACKWARD) {
+        const struct ms_site_definition *is = ms_definitions_site(model->definitions, site);
+
+        rounds->phase += rounds->phase % 2 == 0;
+        rounds->calling = false;
+        /* A worker of autograd that computes a part of the model again has Python of its own. */
+        if (is && is->python && is->thread != MS_THREAD_BACKWARD) {
+            rounds->backward_site = site;
+        }
+        return;
+    }
+    rounds->phase += rounds->phase % 2;
+    /* Where a framework's segments are all that is seen, a loop that runs makes none: what comes
+     * again and again after a pass comes from call after call. */
+    if (doing == MS_DOING_FORWARD &&
+        (!rounds->calling || (!rounds->tensors && rounds->phase > 0 && site == rounds->site))) {
+        rounds->calls++;
+    }
+    rounds->calling = doing == MS_DOING_FORWARD;
+    rounds->site = site;
+}
+
+/* Passes that were over when it was born. */
+static uint64_t round_of(uint32_t phase)
+{
+    return ((uint64_t)phase + 1) / 2;
+}
+
+bool ms_rounds_let_go(const struct ms_rounds *rounds, const struct ms_live *died)
+{
+    const uint64_t now = rounds->phase / 2, born = round_of(died->born_phase);
+
+    return now >= born + 2 ||
+           (now == born && rounds->phase % 2 == 0 && rounds->calls >= died->born_epoch + 2);
+}
+
+void ms_rounds_begin(struct ms_rounds *rounds, uint32_t phase)
+{
+    rounds->phase = phase > rounds->phase ? phase : rounds->phase;
+}
+
+/* ---- when memory ran out ---- */
+
+/* Of one block or tensor that is live. */
+struct kept {
+    uint32_t site;
+    uint64_t round, call, bytes, born_ns;
+};
+
+static int by_site_and_time(const void *a, const void *b)
+{
+    const struct kept *left = a, *right = b;
+
+    if (left->site != right->site) {
+        return left->site < right->site ? -1 : 1;
+    }
+    if (left->round != right->round) {
+        return left->round < right->round ? -1 : 1;
+    }
+    return left->call < right->call ? -1 : left->call > right->call;
+}
+
+/* What is at work is not kept: of the round that runs only what earlier calls left counts. */
+static void gather(const struct ms_sampler *sampler, const struct ms_live_set *live,
+                   struct ms_buffer *all)
+{
+    const struct ms_rounds *now = sampler->rounds;
+
+    for (size_t i = 0; i < ms_live_room(live); i++) {
+        const struct ms_live *is = ms_live_at(live, i);
+        const uint64_t round = round_of(is->born_phase);
+        struct kept *kept = NULL;
+
+        if (is->key != 0 && is->device == sampler->device && is->site != 0 &&
+            (round < now->phase / 2 || (round == now->phase / 2 && is->born_epoch < now->calls))) {
+            kept = ms_buffer_extend(all, sizeof(*kept));
+        }
+        if (kept) {
+            *kept = (struct kept){.site = is->site,
+                                  .round = round,
+                                  .call = is->born_epoch,
+                                  .bytes = is->bytes,
+                                  .born_ns = is->born_ns};
+        }
+    }
+    if (all->bytes > 0) {
+        qsort(all->at, all->bytes / sizeof(struct kept), sizeof(struct kept), by_site_and_time);
+    }
+}
+
+/* Bytes by round, or by the call in the round that runs. */
+static size_t sum_up(const struct kept *kept, size_t count, bool by_call, uint64_t now,
+                     struct ms_kept_round *rounds)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t round = by_call ? kept[i].call : kept[i].round;
+
+        if (by_call && kept[i].round != now) {
+            continue;
+        }
+        if (used == 0 || rounds[used - 1].round != round) {
+            rounds[used++] = (struct ms_kept_round){.round = round};
+        }
+        rounds[used - 1].bytes += kept[i].bytes;
+    }
+    return used;
+}
+
+static uint64_t sum_of(const struct ms_kept_round *rounds, size_t count)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        bytes += rounds[i].bytes;
+    }
+    return bytes;
+}
+
+/* Steps for each backward pass; 0: not known. */
+static double steps_a_pass(const struct ms_model *model)
+{
+    const uint64_t steps = model->steps.count > 0    ? model->steps.count
+                           : model->recurrence.known ? model->recurrence.count
+                                                     : 0;
+
+    return steps > 0 && model->recurrence.passes > 0
+               ? (double)steps / (double)model->recurrence.passes
+               : 0;
+}
+
+static void take_row(struct ms_sampler *sampler, const struct kept *kept, size_t count,
+                     const struct ms_kept_round *rounds, size_t round_count, bool by_call,
+                     enum ms_growth_degree degree, uint64_t time_ns)
+{
+    const struct ms_sampled_site *site = &sampler->sites[kept->site];
+    const uint64_t first = rounds[0].round;
+    const double apart = round_count > 1 ? (double)(rounds[round_count - 1].round - first) /
+                                               (double)(round_count - 1)
+                                         : 1;
+    const double steps = by_call ? 0 : steps_a_pass(sampler->model);
+    struct ms_growing_site *row = ms_buffer_extend(&sampler->kept, sizeof(*row));
+
+    if (!row) {
+        return;
+    }
+    *row = (struct ms_growing_site){
+        .site = kept->site,
+        .path_site = site->path_site ? site->path_site : kept->site,
+        .kind = site->kind,
+        .degree = (uint8_t)degree,
+        .round = steps > 0 ? MS_ROUND_STEP
+                 : by_call ? MS_ROUND_CALL
+                           : MS_ROUND_PASS,
+        .rounds = round_count,
+        .since_ns = time_ns,
+    };
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t round = by_call ? kept[i].call : kept[i].round;
+
+        if (round >= first && kept[i].born_ns < row->since_ns) {
+            row->since_ns = kept[i].born_ns;
+        }
+    }
+    row->grown_bytes = sum_of(rounds, round_count);
+    row->bytes_per_round =
+        (double)row->grown_bytes / (double)round_count / apart / (steps > 0 ? steps : 1);
+    row->since_step = ms_step_at(sampler->model, row->since_ns);
+    row->bytes_per_hour =
+        time_ns > row->since_ns
+            ? (double)row->grown_bytes / (double)(time_ns - row->since_ns) * NS_PER_HOUR
+            : 0;
+}
+
+static void judge(struct ms_sampler *sampler, const struct kept *kept, size_t count,
+                  struct ms_kept_round *rounds, uint64_t time_ns)
+{
+    const uint64_t now = sampler->rounds->phase / 2;
+    enum ms_growth_degree degree;
+    size_t first, used = sum_up(kept, count, false, now, rounds);
+
+    /* Kept for a while. */
+    if (sampler->sites[kept->site].let_go_bytes > sum_of(rounds, used) / MOST_LET_GO) {
+        return;
+    }
+    if (ms_growth_of_rounds(rounds, used, now, &first, &degree)) {
+        take_row(sampler, kept, count, rounds + first, used - first, false, degree, time_ns);
+        return;
+    }
+    used = sum_up(kept, count, true, now, rounds);
+    if (ms_growth_of_rounds(rounds, used, sampler->rounds->calls, &first, &degree) &&
+        used - first >= FEWEST_CALLS) {
+        take_row(sampler, kept, count, rounds + first, used - first, true, MS_GROWTH_LIKELY,
+                 time_ns);
+    }
+}
+
+void ms_sampler_note_kept(struct ms_sampler *sampler, const struct ms_live_set *live,
+                          uint64_t time_ns)
+{
+    struct ms_buffer all = {0}, rounds = {0};
+
+    gather(sampler, live, &all);
+
+    const struct kept *kept = (const struct kept *)all.at;
+    const size_t count = all.bytes / sizeof(*kept);
+
+    sampler->kept.bytes = 0;
+    if (count > 0 && ms_buffer_extend(&rounds, count * sizeof(struct ms_kept_round))) {
+        for (size_t i = 0, end = 0; i < count; i = end) {
+            for (end = i + 1; end < count && kept[end].site == kept[i].site; end++) {
+            }
+            judge(sampler, kept + i, end - i, (struct ms_kept_round *)rounds.at, time_ns);
+        }
+    }
+    ms_buffer_free(&rounds);
+    ms_buffer_free(&all);
+}

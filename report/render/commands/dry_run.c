@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The answer of a dry run, as text and as JSON (schema memshim-dry-run/1). */
+#include "report/render/commands/dry_run.h"
+
+#include <string.h>
+
+#include "allocator/base/json.h"
+#include "allocator/base/units.h"
+
+#define MILLION 1000000
+
+static const char *const grounds[MS_GROUND_COUNT] = {"torch", "expandable", "memshim"};
+
+const struct ms_dry_rank *ms_dry_largest_rank(const struct ms_dry_answer *answer)
+{
+    const struct ms_dry_rank *largest = NULL;
+
+    for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
+        const struct ms_dry_rank *rank = ms_dry_rank_at(answer, i);
+
+        if (!largest || rank->peak_live_bytes > largest->peak_live_bytes) {
+            largest = rank;
+        }
+    }
+    return largest;
+}
+
+static void add_rank(struct ms_dry_card_row *row, const struct ms_dry_rank *rank, size_t card)
+{
+    const struct ms_card_fit *fit = &rank->fits[card];
+
+    row->fit.known = row->fit.known && rank->replayed && fit->known;
+    row->fit.spilled_bytes =
+        fit->spilled_bytes > row->fit.spilled_bytes ? fit->spilled_bytes : row->fit.spilled_bytes;
+    for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+        const struct ms_dry_batch *batch = &rank->batches[card][ground];
+        struct ms_dry_batch *least = &row->batches[ground];
+
+        row->fit.fits[ground] = row->fit.fits[ground] && fit->fits[ground];
+        if (batch->factor < least->factor || (least->unbounded && !batch->unbounded)) {
+            *least = *batch;
+        }
+    }
+}
+
+struct ms_dry_card_row ms_dry_card_row(const struct ms_dry_answer *answer, size_t card)
+{
+    struct ms_dry_card_row row = {.fit = {.known = ms_dry_rank_count(answer) > 0}};
+
+    for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+        row.fit.fits[ground] = true;
+        row.batches[ground] = (struct ms_dry_batch){.factor = 1e9, .unbounded = true};
+    }
+    for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
+        add_rank(&row, ms_dry_rank_at(answer, i), card);
+    }
+    return row;
+}
+
+/* ---- text ---- */
+
+static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
+{
+    const struct ms_dry_rank *rank = ms_dry_largest_rank(answer);
+
+    if (!rank) {
+        ms_buffer_add(out, "no process of the command used a device");
+    } else if (rank->steps > 0) {
+        ms_buffer_format(out, "%s step%s of the optimizer seen%s", MS_COUNT(rank->steps),
+                         rank->steps == 1 ? "" : "s",
+                         rank->has_state ? "" : ", which made no state");
+    } else {
+        ms_buffer_add(out, "no step of an optimizer was seen: what a step needs is not in here");
+    }
+    if (answer->end == MS_DRY_FAILED && answer->status < 0) {
+        ms_buffer_format(out, "; the command ended of signal %d, by itself", -answer->status);
+    } else if (answer->end == MS_DRY_FAILED) {
+        ms_buffer_format(out, "; the command ended with status %d, by itself", answer->status);
+    } else if (answer->end == MS_DRY_INTERRUPTED) {
+        ms_buffer_add(out, "; interrupted: of what was seen until then");
+    } else if (answer->end == MS_DRY_ENDED) {
+        ms_buffer_add(out, "; the command ended in order");
+    }
+    ms_buffer_format(out, " (%s)\n", MS_DURATION(answer->elapsed_ns));
+}
+
+static void add_parts(const struct ms_dry_rank *rank, struct ms_buffer *out)
+{
+    bool first = true;
+
+    for (int kind = 0; kind < MS_KIND_COUNT; kind++) {
+        if (rank->kind_bytes[kind] > 0) {
+            ms_buffer_format(out, "%s%s %s", first ? "" : ", ", ms_kind_name((enum ms_kind)kind),
+                             MS_BYTES(rank->kind_bytes[kind]));
+            first = false;
+        }
+    }
+}
+
+static void add_rank_lines(const struct ms_dry_answer *answer, struct ms_buffer *out)
+{
+    for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
+        const struct ms_dry_rank *rank = ms_dry_rank_at(answer, i);
+
+        if (ms_dry_rank_count(answer) == 1) {
+            ms_buffer_add(out, "  peak     ");
+        } else if (rank->rank >= 0) {
+            ms_buffer_format(out, "  rank %-4d", (int)rank->rank);
+        } else {
+            ms_buffer_format(out, "  %s  ", rank->folder);
+        }
+        ms_buffer_format(out, "live %s, reserved %s, charged %s%s\n",
+                         MS_BYTES(rank->peak_live_bytes), MS_BYTES(rank->peak_reserved_bytes),
+                         MS_BYTES(rank->peak_charged_bytes),
+                         rank->died_of_oom ? "; ran out of memory" : "");
+    }
+}
+
+static void add_holds(const struct ms_dry_rank *rank, struct ms_buffer *out)
+{
+    const char *name = "where";
+
+    for (size_t i = 0; i < rank->holds.bytes; i += strlen(rank->holds.at + i) + 1) {
+        ms_buffer_format(out, "  %-7s  ", name);
+        ms_buffer_add(out, rank->holds.at + i);
+        ms_buffer_add(out, "\n");
+        name = "";
+    }
+    if (rank->peak_step > 0) {
+        ms_buffer_format(out, "           the peak is in step %s\n", MS_COUNT(rank->peak_step));
+    }
+}
+
+static void add_rank_detail(const struct ms_dry_rank *rank, struct ms_buffer *out)
+{
+    const struct ms_headroom *headroom = &rank->headroom;
+
+    if (headroom->known) {
+        ms_buffer_format(out, "  stays    %s; %s follow the batch\n",
+                         MS_BYTES(headroom->persistent_bytes), MS_BYTES(headroom->per_step_bytes));
+    } else {
+        ms_buffer_format(out, "  batch    what follows the batch is not known: %s\n",
+                         headroom->why ? headroom->why : "no step was seen");
+    }
+    if (rank->kinds_known) {
+        ms_buffer_add(out, "  kinds    ");
+        add_parts(rank, out);
+        ms_buffer_add(out, "\n");
+    }
+    add_holds(rank, out);
+    if (rank->replayed) {
+        ms_buffer_format(out,
+                         "  needs    PyTorch alone %s, with expandable segments %s, under memshim "
+                         "%s\n",
+                         MS_BYTES(rank->needs.charged_bytes[MS_GROUND_TORCH]),
+                         MS_BYTES(rank->needs.charged_bytes[MS_GROUND_EXPANDABLE]),
+                         MS_BYTES(rank->needs.charged_bytes[MS_GROUND_MEMSHIM]));
+    }
+}
+
+static void add_card_line(const struct ms_dry_answer *answer, size_t card, struct ms_buffer *out)
+{
+    const struct ms_dry_card_row row = ms_dry_card_row(answer, card);
+    const struct ms_dry_batch *batch = &row.batches[MS_GROUND_MEMSHIM];
+    char spills[MS_UNIT_TEXT_BYTES + 16] = "no";
+
+    if (!row.fit.known) {
+        return;
+    }
+    if (row.fit.spilled_bytes > 0) {
+        struct ms_buffer text = {0};
+
+        ms_buffer_format(&text, "spills %s", MS_BYTES(row.fit.spilled_bytes));
+        if (!text.failed && text.bytes < sizeof(spills)) {
+            memcpy(spills, text.at, text.bytes);
+            spills[text.bytes] = '\0';
+        }
+        ms_buffer_free(&text);
+    }
+    ms_buffer_format(out, "  %-12s %10s   %-13s  %-10s  %-18s  ", answer->cards[card].id,
+                     MS_BYTES(answer->cards[card].total_bytes),
+                     row.fit.fits[MS_GROUND_TORCH] ? "fits" : "no",
+                     row.fit.fits[MS_GROUND_EXPANDABLE] ? "fits" : "no",
+                     row.fit.fits[MS_GROUND_MEMSHIM] ? "fits" : spills);
+    if (batch->factor > 0) {
+        ms_buffer_format(out, "%s%s",
+                         ms_decimal_text((int64_t)(batch->factor * 100) * (MILLION / 100),
+                                         (char[MS_UNIT_TEXT_BYTES]){0}, MS_UNIT_TEXT_BYTES),
+                         batch->unbounded ? " or more" : "");
+    } else {
+        ms_buffer_add(out, "-");
+    }
+    ms_buffer_add(out, "\n");
+}
+
+void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
+{
+    const struct ms_dry_rank *rank = ms_dry_largest_rank(answer);
+
+    ms_buffer_format(out, "Dry run on %s%s simulated %s (%s each): ", MS_COUNT(answer->devices), "",
+                     answer->card->name, MS_BYTES(answer->card->total_bytes));
+    add_end(answer, out);
+    if (!rank) {
+        return;
+    }
+    if (answer->ample) {
+        ms_buffer_format(
+            out, "It does not fit that card: what follows is of a run with memory enough.\n");
+    }
+    ms_buffer_add(out, "\n");
+    add_rank_lines(answer, out);
+    add_rank_detail(rank, out);
+    if (rank->replayed) {
+        ms_buffer_format(out, "\n  %-12s %10s   %-13s  %-10s  %-18s  %s\n", "card", "memory",
+                         "PyTorch alone", "expandable", "memshim", "batch under memshim, x this");
+        for (size_t i = 0; i < answer->card_count; i++) {
+            add_card_line(answer, i, out);
+        }
+    }
+    ms_buffer_add(out,
+                  "\nNo kernel ran: values are zeros, and memory that follows values is not in "
+                  "here. Memory of\ncontexts is from a table, cuDNN's workspaces are left out. "
+                  "Not yet compared on hardware.\n");
+    if (answer->report) {
+        ms_buffer_add(out, "report: ");
+        ms_buffer_add_plain(out, answer->report);
+        ms_buffer_add(out, "\n");
+    }
+}
+
+/* ---- JSON ---- */
+
+static void add_decimal(struct ms_json *json, const char *key, double value)
+{
+    ms_json_number(json, key,
+                   ms_decimal_text((int64_t)(value * MILLION), (char[MS_UNIT_TEXT_BYTES]){0},
+                                   MS_UNIT_TEXT_BYTES));
+}
+
+static void add_rank_json(const struct ms_dry_rank *rank, struct ms_json *json)
+{
+    ms_json_open(json, NULL, '{');
+    ms_json_text(json, "folder", rank->folder);
+    ms_json_integer_unless(json, "rank", rank->rank, -1);
+    ms_json_count(json, "steps", rank->steps);
+    ms_json_flag(json, "optimizer_state", rank->has_state);
+    ms_json_flag(json, "out_of_memory", rank->died_of_oom);
+    ms_json_count(json, "peak_live_bytes", rank->peak_live_bytes);
+    ms_json_count(json, "peak_reserved_bytes", rank->peak_reserved_bytes);
+    ms_json_count(json, "peak_charged_bytes", rank->peak_charged_bytes);
+    ms_json_integer_unless(json, "peak_step", (int64_t)rank->peak_step, 0);
+    ms_json_open(json, "kinds", '{');
+    for (int kind = 0; rank->kinds_known && kind < MS_KIND_COUNT; kind++) {
+        ms_json_count(json, ms_kind_name((enum ms_kind)kind), rank->kind_bytes[kind]);
+    }
+    ms_json_close(json, '}');
+    ms_json_open(json, "holds", '[');
+    for (size_t i = 0; i < rank->holds.bytes; i += strlen(rank->holds.at + i) + 1) {
+        ms_json_text(json, NULL, rank->holds.at + i);
+    }
+    ms_json_close(json, ']');
+    ms_json_flag(json, "batch_known", rank->headroom.known);
+    if (rank->headroom.known) {
+        ms_json_count(json, "persistent_bytes", rank->headroom.persistent_bytes);
+        ms_json_count(json, "per_step_bytes", rank->headroom.per_step_bytes);
+    }
+    ms_json_open(json, "needs_bytes", '{');
+    for (int ground = 0; rank->replayed && ground < MS_GROUND_COUNT; ground++) {
+        ms_json_count(json, grounds[ground], rank->needs.charged_bytes[ground]);
+    }
+    ms_json_close(json, '}');
+    ms_json_close(json, '}');
+}
+
+static void add_card_json(const struct ms_dry_answer *answer, size_t index, struct ms_json *json)
+{
+    const struct ms_card *card = &answer->cards[index];
+    const struct ms_dry_card_row row = ms_dry_card_row(answer, index);
+
+    ms_json_open(json, NULL, '{');
+    ms_json_text(json, "id", card->id);
+    ms_json_text(json, "name", card->name);
+    ms_json_count(json, "total_bytes", card->total_bytes);
+    ms_json_text(json, "total_is", ms_card_known_name(card->total_known));
+    ms_json_count(json, "context_bytes", card->context_bytes);
+    ms_json_text(json, "context_is", ms_card_known_name(card->context_known));
+    ms_json_text(json, "source", card->source);
+    if (row.fit.known) {
+        ms_json_open(json, "fits", '{');
+        for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+            ms_json_flag(json, grounds[ground], row.fit.fits[ground]);
+        }
+        ms_json_close(json, '}');
+        if (row.fit.spilled_bytes > 0) {
+            ms_json_count(json, "spilled_bytes", row.fit.spilled_bytes);
+        }
+        ms_json_open(json, "batch_factor", '{');
+        for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+            add_decimal(json, grounds[ground], row.batches[ground].factor);
+        }
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, '}');
+}
+
+void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
+{
+    static const char *const ends[] = {"stopped", "ended", "failed", "interrupted"};
+    struct ms_json json = {.out = out};
+
+    ms_json_open(&json, NULL, '{');
+    ms_json_text(&json, "schema", "memshim-dry-run/1");
+    ms_json_text(&json, "card", answer->card->id);
+    ms_json_count(&json, "devices", answer->devices);
+    ms_json_text(&json, "end", ends[answer->end]);
+    ms_json_integer(&json, "status", answer->status);
+    ms_json_flag(&json, "fits_the_card", !answer->ample);
+    ms_json_text(&json, "report", answer->report);
+    ms_json_count(&json, "elapsed_ns", answer->elapsed_ns);
+    ms_json_flag(&json, "compared_on_hardware", false);
+    ms_json_open(&json, "ranks", '[');
+    for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
+        add_rank_json(ms_dry_rank_at(answer, i), &json);
+    }
+    ms_json_close(&json, ']');
+    ms_json_open(&json, "cards", '[');
+    for (size_t i = 0; ms_dry_rank_count(answer) > 0 && i < answer->card_count; i++) {
+        add_card_json(answer, i, &json);
+    }
+    ms_json_close(&json, ']');
+    ms_json_close(&json, '}');
+    ms_buffer_add(out, "\n");
+}

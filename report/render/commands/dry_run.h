@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a dry run has found, for people and for programs. */
+#ifndef MEMSHIM_REPORT_RENDER_COMMANDS_DRY_RUN_H
+#define MEMSHIM_REPORT_RENDER_COMMANDS_DRY_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "allocator/base/buffer.h"
+#include "report/model/devices.h"
+#include "report/model/headroom.h"
+#include "report/model/kinds.h"
+
+#define MS_DRY_CARDS 32u
+
+/* The largest batch on a card, in parts of this run's. */
+struct ms_dry_batch {
+    double factor;  /* 0: not known, or nothing fits */
+    bool unbounded; /* more than the largest that is looked at */
+};
+
+/* One process with a device: what its main device held. */
+struct ms_dry_rank {
+    char folder[256]; /* of its trace, the last part */
+    int32_t rank;     /* -1: it has none */
+    uint64_t steps;   /* of the optimizer; 0: none was seen */
+    bool has_state;   /* an optimizer made what it keeps */
+    bool died_of_oom;
+    uint64_t peak_live_bytes, peak_reserved_bytes, peak_charged_bytes;
+    uint64_t kind_bytes[MS_KIND_COUNT]; /* of what was live at the peak */
+    bool kinds_known;
+    uint64_t peak_step;     /* from 1; 0: before the first, or not known */
+    struct ms_buffer holds; /* lines: who held most at the peak */
+    struct ms_headroom headroom;
+    bool replayed; /* needs and fits are known */
+    struct ms_card_needs needs;
+    struct ms_card_fit fits[MS_DRY_CARDS];
+    struct ms_dry_batch batches[MS_DRY_CARDS][MS_GROUND_COUNT];
+};
+
+enum ms_dry_end {
+    MS_DRY_STOPPED, /* all that was waited for was seen */
+    MS_DRY_ENDED,   /* by itself, in order */
+    MS_DRY_FAILED,  /* by itself, with another status or by a signal */
+    MS_DRY_INTERRUPTED
+};
+
+struct ms_dry_answer {
+    const struct ms_card *card;         /* that was simulated */
+    struct ms_card cards[MS_DRY_CARDS]; /* that are told of: the simulated one first */
+    size_t card_count;
+    uint64_t devices, wanted_steps; /* 0: until state was made, and one step more */
+    enum ms_dry_end end;
+    int status; /* of the command, where it ended by itself; -N: by signal N */
+    bool ample; /* it did not fit the simulated card, and was run again with memory enough */
+    uint64_t elapsed_ns;
+    const char *report;     /* the folder with its report */
+    struct ms_buffer ranks; /* struct ms_dry_rank */
+};
+
+static inline size_t ms_dry_rank_count(const struct ms_dry_answer *answer)
+{
+    return answer->ranks.bytes / sizeof(struct ms_dry_rank);
+}
+
+static inline struct ms_dry_rank *ms_dry_rank_at(const struct ms_dry_answer *answer, size_t index)
+{
+    return (struct ms_dry_rank *)answer->ranks.at + index;
+}
+
+/* The one that held most: what is told of one is told of it. Null where there is none. */
+const struct ms_dry_rank *ms_dry_largest_rank(const struct ms_dry_answer *answer);
+
+/* A card's line over all ranks: a run fits where all of them do. */
+struct ms_dry_card_row {
+    struct ms_card_fit fit;
+    struct ms_dry_batch batches[MS_GROUND_COUNT];
+};
+struct ms_dry_card_row ms_dry_card_row(const struct ms_dry_answer *answer, size_t card);
+
+void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out);
+void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out);
+
+/* ---- several batches ---- */
+
+#define MS_DRY_BATCHES 16u
+
+struct ms_dry_batch_row {
+    uint64_t batch;
+    bool known; /* it ran, and could be replayed: the rest is */
+    uint64_t steps, peak_live_bytes;
+    uint64_t needs_bytes[MS_GROUND_COUNT]; /* of the largest rank */
+    struct ms_card_fit fit;                /* of the simulated card */
+};
+
+struct ms_dry_batches {
+    const struct ms_card *card;
+    const char *what; /* the variable or the argument */
+    bool wanted;      /* the largest was looked for, with PyTorch alone */
+    uint64_t found;   /* fits; 0: none is known to */
+    uint64_t too_big; /* does not; confirmed where it is found + 1; 0: none is known not to */
+    const char *report;
+    size_t count;
+    struct ms_dry_batch_row rows[MS_DRY_BATCHES];
+};
+
+void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer *out);
+void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer *out);
+
+#endif

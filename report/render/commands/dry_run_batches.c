@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What dry runs with several batches came to, as text and as JSON (schema memshim-dry-batches/1).
+ */
+#include "allocator/base/json.h"
+#include "allocator/base/units.h"
+#include "report/render/commands/dry_run.h"
+
+static const char *const grounds[MS_GROUND_COUNT] = {"torch", "expandable", "memshim"};
+
+static bool is_confirmed(const struct ms_dry_batches *batches)
+{
+    return batches->too_big > 0 && batches->too_big == batches->found + 1;
+}
+
+static void add_found(const struct ms_dry_batches *batches, struct ms_buffer *out)
+{
+    if (is_confirmed(batches) && batches->found == 0) {
+        ms_buffer_add(out, "\nNot even a batch of 1 fits with PyTorch alone.\n");
+    } else if (is_confirmed(batches)) {
+        ms_buffer_format(
+            out, "\nThe largest batch with PyTorch alone is %s: it fits, and %s does not.\n",
+            MS_COUNT(batches->found), MS_COUNT(batches->too_big));
+    } else if (batches->too_big > 0) {
+        ms_buffer_format(
+            out, "\nThe largest batch with PyTorch alone is at least %s, and less than %s.\n",
+            MS_COUNT(batches->found), MS_COUNT(batches->too_big));
+    } else {
+        ms_buffer_format(out, "\nNo batch was found that does not fit; the largest tried is %s.\n",
+                         MS_COUNT(batches->found));
+    }
+}
+
+void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer *out)
+{
+    ms_buffer_format(out, "Dry runs on a simulated %s (%s), by ", batches->card->name,
+                     MS_BYTES(batches->card->total_bytes));
+    ms_buffer_add_plain(out, batches->what);
+    ms_buffer_format(out, "\n\n  %8s  %11s  %13s  %11s  %11s   %s\n", "batch", "live",
+                     "PyTorch alone", "expandable", "memshim", "fits");
+    for (size_t i = 0; i < batches->count; i++) {
+        const struct ms_dry_batch_row *row = &batches->rows[i];
+
+        if (!row->known) {
+            ms_buffer_format(out, "  %8s  the command failed by itself, or used no device\n",
+                             MS_COUNT(row->batch));
+            continue;
+        }
+        ms_buffer_format(out, "  %8s  %11s  %13s  %11s  %11s   %s\n", MS_COUNT(row->batch),
+                         MS_BYTES(row->peak_live_bytes),
+                         MS_BYTES(row->needs_bytes[MS_GROUND_TORCH]),
+                         MS_BYTES(row->needs_bytes[MS_GROUND_EXPANDABLE]),
+                         MS_BYTES(row->needs_bytes[MS_GROUND_MEMSHIM]),
+                         row->fit.fits[MS_GROUND_TORCH]        ? "all three"
+                         : row->fit.fits[MS_GROUND_EXPANDABLE] ? "expandable, memshim"
+                         : row->fit.fits[MS_GROUND_MEMSHIM]    ? "memshim"
+                                                               : "no");
+    }
+    if (batches->wanted) {
+        add_found(batches, out);
+    }
+    ms_buffer_add(out, "\nNot yet compared on hardware.\nreports: ");
+    ms_buffer_add_plain(out, batches->report);
+    ms_buffer_add(out, "\n");
+}
+
+void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer *out)
+{
+    struct ms_json json = {.out = out};
+
+    ms_json_open(&json, NULL, '{');
+    ms_json_text(&json, "schema", "memshim-dry-batches/1");
+    ms_json_text(&json, "card", batches->card->id);
+    ms_json_text(&json, "by", batches->what);
+    ms_json_text(&json, "report", batches->report);
+    ms_json_flag(&json, "compared_on_hardware", false);
+    if (batches->wanted) {
+        ms_json_count(&json, "largest_batch", batches->found);
+        ms_json_integer_unless(&json, "too_large_batch", (int64_t)batches->too_big, 0);
+        ms_json_flag(&json, "confirmed", is_confirmed(batches));
+    }
+    ms_json_open(&json, "batches", '[');
+    for (size_t i = 0; i < batches->count; i++) {
+        const struct ms_dry_batch_row *row = &batches->rows[i];
+
+        ms_json_open(&json, NULL, '{');
+        ms_json_count(&json, "batch", row->batch);
+        ms_json_flag(&json, "known", row->known);
+        ms_json_count(&json, "steps", row->steps);
+        ms_json_count(&json, "peak_live_bytes", row->peak_live_bytes);
+        ms_json_open(&json, "needs_bytes", '{');
+        for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+            ms_json_count(&json, grounds[ground], row->needs_bytes[ground]);
+        }
+        ms_json_close(&json, '}');
+        ms_json_open(&json, "fits", '{');
+        for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+            ms_json_flag(&json, grounds[ground], row->known && row->fit.fits[ground]);
+        }
+        ms_json_close(&json, '}');
+        ms_json_close(&json, '}');
+    }
+    ms_json_close(&json, ']');
+    ms_json_close(&json, '}');
+    ms_buffer_add(out, "\n");
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Messages of protocol buffers, written a field at a time (the wire format:
+ * https://protobuf.dev/programming-guides/encoding). A message in a message is made in a buffer of
+ * its own and added as bytes. */
+#ifndef MEMSHIM_REPORT_RENDER_ENCODINGS_PROTOBUF_H
+#define MEMSHIM_REPORT_RENDER_ENCODINGS_PROTOBUF_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "allocator/base/buffer.h"
+
+/* A number alone: part of a packed field. */
+void ms_protobuf_varint(struct ms_buffer *out, uint64_t value);
+
+/* Numbers of any integer type but those with zigzag; a field of value 0 may be left out. */
+void ms_protobuf_number(struct ms_buffer *out, uint32_t field, uint64_t value);
+
+/* A string, a message or a packed field. */
+void ms_protobuf_bytes(struct ms_buffer *out, uint32_t field, const char *at, size_t bytes);
+
+#endif

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of what is known to conflict. Limits by number (dmem.max, an MPS client's) are not
+ * here: shim/tables/driver_limit.h reads them. */
+#include "shim/cli/doctor/conflicts.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shim/tables/identity.h"
+
+#define SIGNS 4
+
+/* One of these signs is enough. */
+struct row {
+    const char *name;
+    const char *libraries[SIGNS]; /* part of a preloaded path */
+    const char *variables[SIGNS]; /* that is set, and not empty */
+    /* Null where the two suffice; returns what it was found by, or null. */
+    const char *(*find)(const struct ms_conflict_signs *signs);
+    const char *says, *advice;
+};
+
+/* --- where to look ---------------------------------------------------------------------------- */
+
+static const char *read_text(const struct ms_conflict_signs *signs, const char *path, char *text,
+                             size_t text_bytes)
+{
+    char whole[PATH_MAX];
+    size_t bytes = 0;
+    (void)snprintf(whole, sizeof whole, "%s%s", signs->root, path);
+    FILE *file = fopen(whole, "re");
+    if (file != NULL) {
+        bytes = fread(text, 1, text_bytes - 1, file);
+        (void)fclose(file);
+    }
+    text[bytes] = '\0';
+    return text;
+}
+
+static const char *find_mps(const struct ms_conflict_signs *signs)
+{
+    char whole[PATH_MAX];
+    (void)snprintf(whole, sizeof whole, "%s/tmp/nvidia-mps/control", signs->root);
+    return access(whole, F_OK) == 0 ? "/tmp/nvidia-mps/control" : NULL;
+}
+
+static const char *find_mig(const struct ms_conflict_signs *signs)
+{
+    const char *visible = ms_environment(signs->environment, "CUDA_VISIBLE_DEVICES");
+    if (visible != NULL && strncmp(visible, "MIG-", 4) == 0) {
+        return "CUDA_VISIBLE_DEVICES";
+    }
+    return strstr(signs->device_name, " MIG ") != NULL ? "the device's name" : NULL;
+}
+
+/* A type of it: GRID V100-8Q, NVIDIA A100-10C. */
+static const char *find_vgpu(const struct ms_conflict_signs *signs)
+{
+    const char *dash = strrchr(signs->device_name, '-');
+    bool type = false;
+    if (dash != NULL) {
+        const size_t digits = strspn(dash + 1, "0123456789");
+        const char *series = dash + 1 + digits;
+        type = digits > 0 && *series != '\0' && strchr("ABCQ", *series) != NULL && !series[1];
+    }
+    return type || strncmp(signs->device_name, "GRID ", 5) == 0 ? "the device's name" : NULL;
+}
+
+static const char *find_wsl(const struct ms_conflict_signs *signs)
+{
+    char text[512];
+    return strcasestr(read_text(signs, "/proc/version", text, sizeof text), "microsoft") != NULL
+               ? "/proc/version"
+               : NULL;
+}
+
+static const char *find_tracer(const struct ms_conflict_signs *signs)
+{
+    char text[4096];
+    static const char key[] = "\nTracerPid:";
+    const char *tracer = strstr(read_text(signs, "/proc/self/status", text, sizeof text), key);
+    if (tracer == NULL) {
+        return NULL;
+    }
+    tracer += sizeof key - 1;
+    tracer += strspn(tracer, " \t");
+    return *tracer != '0' && isdigit((unsigned char)*tracer) ? "TracerPid" : NULL;
+}
+
+/* --- the table -------------------------------------------------------------------------------- */
+
+static const struct row rows[] = {
+    /* Project-HAMi/HAMi, docs/config.md (CUDA_DISABLE_CONTROL) and its device plugin, which mounts
+     * /etc/ld.so.preload. */
+    {"HAMi",
+     {"libvgpu.so"},
+     {"CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_MEMORY_LIMIT_0", "CUDA_DEVICE_SM_LIMIT"},
+     NULL,
+     "it hooks the same functions of the driver and counts the same memory under a limit of its "
+     "own",
+     "use one of the two: CUDA_DISABLE_CONTROL=true in the container leaves HAMi's out, where "
+     "that is allowed; else MEMSHIM=off"},
+    /* grgalex/nvshare, README.md: it replaces cuMemAlloc by cuMemAllocManaged. */
+    {"nvshare",
+     {"libnvshare"},
+     {NULL},
+     NULL,
+     "it makes managed memory of what a program allocates, and pages it itself",
+     "use one of the two: leave libnvshare.so out of LD_PRELOAD"},
+    /* jemalloc's INSTALL.md and gperftools' README: both replace malloc and its kin alone. */
+    {"another malloc",
+     {"libjemalloc", "libtcmalloc", "libmimalloc"},
+     {NULL},
+     NULL,
+     "it serves host memory, which memshim leaves to it; both may stay",
+     "where a program does not start with both, try it without this one first"},
+    /* NVIDIA, Multi-Process Service: memory protection and error containment. */
+    {"MPS",
+     {NULL},
+     {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+      "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"},
+     find_mps,
+     "clients of one server share the device, and a fault of one may end all of them",
+     "give each client a MEMSHIM_FRACTION, so that they fit together"},
+    /* NVIDIA, Multi-Instance GPU User Guide: CUDA device enumeration. */
+    {"MIG",
+     {NULL},
+     {NULL},
+     find_mig,
+     "the device is a part of a GPU: fractions are of that part, and a process sees one part only",
+     "size MEMSHIM_FRACTION and MEMSHIM_LIMIT by the part"},
+    /* NVIDIA, Virtual GPU Software User Guide: unified memory is off unless enable_uvm is set. */
+    {"vGPU",
+     {NULL},
+     {NULL},
+     find_vgpu,
+     "the device is a virtual one, where unified memory is off by default: spilling may not work",
+     "have the host set the vGPU's enable_uvm, or use a passed-through device"},
+    /* NVIDIA, CUDA on WSL User Guide: known limitations. */
+    {"WSL",
+     {NULL},
+     {NULL},
+     find_wsl,
+     "Windows manages the device's memory and may page it itself; pinned memory is limited, and "
+     "managed memory is not migrated on demand",
+     "set MEMSHIM_LIMIT below what Windows leaves, or run on Linux itself"},
+    /* The parts that both packages install: redistributables of CUDA 13.0. */
+    {"compute-sanitizer or Nsight Compute",
+     {"compute-sanitizer", "libsanitizer-collection", "libTreeLauncher", "libInterceptorInjection"},
+     {NULL},
+     NULL,
+     "it patches or replays kernels and takes device memory of its own; memory that memshim "
+     "serves is one large allocation to it",
+     "look for errors of addresses with MEMSHIM=off, where every allocation is the driver's"},
+    /* NVIDIA, CUDA-GDB: environment variables. */
+    {"cuda-gdb or another debugger",
+     {NULL},
+     {"CUDA_DEBUGGER_SOFTWARE_PREEMPTION", "CUDA_DEVICE_WAITS_ON_EXCEPTION"},
+     find_tracer,
+     "a stopped kernel lets no queued work complete, so that waits for memory run out",
+     "raise MEMSHIM_WAIT_MS, or debug with MEMSHIM=off"},
+    /* NVIDIA, Nsight Systems; NVTX 3, nvtxInit.h: one injection is loaded at most. */
+    {"an injected profiler",
+     {"libToolsInjection"},
+     {"CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH"},
+     NULL,
+     "a profiler such as Nsight Systems is loaded into the program; NVTX ranges go to one listener "
+     "alone",
+     "where steps or tags are missing in the report, run without the profiler, or call "
+     "memshim_step"},
+};
+_Static_assert(sizeof rows / sizeof *rows <= MS_CONFLICTS_MAX, "all may be found at once");
+
+static const char *find(const struct row *row, const struct ms_conflict_signs *signs,
+                        const char *preloaded)
+{
+    const char *before = ms_environment(signs->environment, "LD_PRELOAD");
+    for (int i = 0; i < SIGNS && row->libraries[i] != NULL; i++) {
+        if (before != NULL && strstr(before, row->libraries[i]) != NULL) {
+            return "LD_PRELOAD";
+        }
+        if (strstr(preloaded, row->libraries[i]) != NULL) {
+            return "/etc/ld.so.preload";
+        }
+    }
+    for (int i = 0; i < SIGNS && row->variables[i] != NULL; i++) {
+        const char *value = ms_environment(signs->environment, row->variables[i]);
+        if (value != NULL && value[0] != '\0') {
+            return row->variables[i];
+        }
+    }
+    return row->find != NULL ? row->find(signs) : NULL;
+}
+
+size_t ms_doctor_conflicts(const struct ms_conflict_signs *signs,
+                           struct ms_conflict found[MS_CONFLICTS_MAX])
+{
+    char preloaded[4096];
+    size_t count = 0;
+    (void)read_text(signs, "/etc/ld.so.preload", preloaded, sizeof preloaded);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *by = find(&rows[i], signs, preloaded);
+        if (by != NULL) {
+            found[count++] = (struct ms_conflict){rows[i].name, by, rows[i].says, rows[i].advice};
+        }
+    }
+    return count;
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sets up the simulated GPU for a command. */
+#include "shim/cli/dry_run/ground.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/base/buffer.h"
+#include "shim/cli/arguments/complain.h"
+#include "shim/cli/launch/place.h"
+#include "shim/cli/launch/preload.h"
+#include "shim/tables/options.h"
+#include "shim/tables/remembered.h"
+
+#define COMMAND   "dry-run"
+#define BUILT     "simgpu"
+#define INSTALLED "memshim/simulated-gpu"
+
+#define complain(format, ...) (ms_complain("memshim " COMMAND ": " format, ##__VA_ARGS__))
+
+/* ---- the card ---- */
+
+static bool take_key(const char *key, const char *value, struct ms_card *card)
+{
+    if (strcmp(key, "name") == 0) {
+        return snprintf(card->name, sizeof(card->name), "%s", value) < (int)sizeof(card->name);
+    }
+    if (strcmp(key, "memory") == 0) {
+        return ms_parse_bytes(value, &card->total_bytes) && card->total_bytes > 0;
+    }
+    if (strcmp(key, "context") == 0) {
+        card->context_known = MS_CARD_GIVEN;
+        return ms_parse_bytes(value, &card->context_bytes);
+    }
+    if (strcmp(key, "capability") == 0) {
+        char rest;
+
+        return sscanf(value, "%2u.%1u%c", &card->major, &card->minor, &rest) == 2;
+    }
+    if (strcmp(key, "processors") == 0) {
+        char rest;
+
+        return sscanf(value, "%4u%c", &card->processors, &rest) == 1 && card->processors > 0;
+    }
+    return false;
+}
+
+/* `line` is taken apart. False: it is none. */
+static bool take_line(char *line, struct ms_card *card)
+{
+    char *key = line + strspn(line, " \t");
+    const size_t length = strcspn(key, " \t\n");
+    char *value = key + length + strspn(key + length, " \t");
+
+    if (*key == '#' || *key == '\n' || *key == '\0') {
+        return true;
+    }
+    key[length] = '\0';
+    value[strcspn(value, "\n")] = '\0';
+    return *value != '\0' && take_key(key, value, card);
+}
+
+static bool take_file(const char *path, struct ms_card *card)
+{
+    FILE *file = fopen(path, "re");
+    char line[256];
+    unsigned number = 0;
+    bool good = true;
+
+    if (!file) {
+        return false;
+    }
+    card->total_bytes = 0;
+    (void)snprintf(card->name, sizeof(card->name), "card");
+    while (good && fgets(line, sizeof(line), file)) {
+        number++;
+        good = take_line(line, card);
+    }
+    (void)fclose(file);
+    if (!good) {
+        complain("%s:%u is none of: name TEXT, memory SIZE, context SIZE, capability 9.0, "
+                 "processors N",
+                 path, number);
+    } else if (card->total_bytes == 0) {
+        complain("%s has no line `memory SIZE`", path);
+        good = false;
+    }
+    return good;
+}
+
+static void say_cards(const char *text)
+{
+    struct ms_buffer names = {0};
+
+    for (size_t i = 0; i < ms_card_count(); i++) {
+        ms_buffer_format(&names, "%s%s", i ? ", " : "", ms_card_at(i)->id);
+    }
+    ms_buffer_append(&names, "", 1);
+    complain("--gpu %s is no card, size or file; cards: %s", text, names.failed ? "" : names.at);
+    ms_buffer_free(&names);
+}
+
+bool ms_dry_card_take(const char *text, struct ms_card *card)
+{
+    const struct ms_card *found = ms_card_find(text);
+
+    if (found) {
+        *card = *found;
+        return true;
+    }
+    *card = *ms_card_at(0);
+    (void)snprintf(card->id, sizeof(card->id), "given");
+    card->total_known = MS_CARD_GIVEN;
+    card->source = "--gpu";
+    if (ms_parse_bytes(text, &card->total_bytes) && card->total_bytes > 0) {
+        (void)snprintf(card->name, sizeof(card->name), "card of %.32s", text);
+        return true;
+    }
+    if (access(text, F_OK) == 0) {
+        return take_file(text, card);
+    }
+    say_cards(text);
+    return false;
+}
+
+/* ---- the libraries ---- */
+
+/* The file that a command's first word stands for. */
+static bool find_program(const char *word, char *path)
+{
+    const char *folders = getenv("PATH");
+
+    if (strchr(word, '/')) {
+        return snprintf(path, PATH_MAX, "%s", word) < PATH_MAX && access(path, X_OK) == 0;
+    }
+    while (folders && *folders) {
+        const size_t length = strcspn(folders, ":");
+
+        if (snprintf(path, PATH_MAX, "%.*s/%s", (int)length, length ? folders : ".", word) <
+                PATH_MAX &&
+            access(path, X_OK) == 0) {
+            return true;
+        }
+        folders += length + (folders[length] == ':');
+    }
+    return false;
+}
+
+static bool is_python(const char *path)
+{
+    const char *name = strrchr(path, '/');
+
+    return strncmp(name ? name + 1 : path, "python", strlen("python")) == 0;
+}
+
+/* Of a script such as torchrun: the interpreter in its first line, if it is a Python. */
+static bool find_interpreter(const char *script, char *path)
+{
+    char line[PATH_MAX];
+    FILE *file = fopen(script, "re");
+    bool found = false;
+
+    if (file && fgets(line, sizeof(line), file) && strncmp(line, "#!", 2) == 0) {
+        char *word = line + 2 + strspn(line + 2, " \t");
+        size_t length = strcspn(word, " \t\n");
+
+        if (length > 4 && strncmp(word + length - 4, "/env", 4) == 0) {
+            word += length + strspn(word + length, " \t");
+            length = strcspn(word, " \t\n");
+        }
+        word[length] = '\0';
+        found = is_python(word) && find_program(word, path);
+    }
+    if (file) {
+        (void)fclose(file);
+    }
+    return found;
+}
+
+/* The Python that the command runs, or else the one on the PATH: its wheels decide what has to be
+ * stood in for. */
+static bool find_python(char *const *command, char *path)
+{
+    char program[PATH_MAX];
+
+    for (; *command && strchr(*command, '=') && strcmp(*command, "env") != 0; command++) {
+    }
+    if (*command && find_program(*command, program)) {
+        if (is_python(program)) {
+            return snprintf(path, PATH_MAX, "%s", program) < PATH_MAX;
+        }
+        if (find_interpreter(program, path)) {
+            return true;
+        }
+    }
+    return find_program("python", path) || find_program("python3", path);
+}
+
+/* What it writes to its standard output. -1: it could not be run; else its exit status. */
+static int read_output(char *const *argv, struct ms_buffer *out)
+{
+    int ends[2], status = 0;
+    char piece[4096];
+    ssize_t got;
+    pid_t child;
+
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return -1;
+    }
+    child = fork();
+    if (child == 0) {
+        (void)unsetenv("LD_PRELOAD");
+        (void)dup2(ends[1], STDOUT_FILENO);
+        (void)execv(argv[0], argv);
+        _exit(127);
+    }
+    (void)close(ends[1]);
+    while ((got = read(ends[0], piece, sizeof(piece))) > 0 || (got < 0 && errno == EINTR)) {
+        ms_buffer_append(out, piece, got > 0 ? (size_t)got : 0);
+    }
+    (void)close(ends[0]);
+    if (child < 0 || waitpid(child, &status, 0) != child || out->failed) {
+        return -1;
+    }
+    ms_buffer_append(out, "", 1);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Where the doubles of the wheels' libraries are kept: the user's cache folder. */
+static bool find_cache(char *path)
+{
+    struct ms_remembered remembered;
+    bool found;
+
+    ms_remembered_open(&remembered, environ, true);
+    found = remembered.state == MS_REMEMBERED_OPEN &&
+            snprintf(path, PATH_MAX, "%s/simulated-gpu", remembered.path) < PATH_MAX &&
+            (mkdir(path, 0700) == 0 || errno == EEXIST);
+    if (!found) {
+        complain("there is no cache folder to keep the doubles of the program's libraries in%s%s "
+                 "(XDG_CACHE_HOME, or .cache in HOME)",
+                 remembered.trouble ? ": " : "", remembered.trouble ? remembered.trouble : "");
+    }
+    ms_remembered_close(&remembered);
+    return found;
+}
+
+/* The last line first: each is put before what is preloaded. */
+static bool preload_lines(char *lines)
+{
+    char *last;
+
+    while ((last = strrchr(lines, '\n'))) {
+        *last = '\0';
+        if (last[1] && !ms_preload(COMMAND, last + 1)) {
+            return false;
+        }
+    }
+    return *lines == '\0' || ms_preload(COMMAND, lines);
+}
+
+static bool preload_doubles(const char *folder, char *const *command)
+{
+    char python[PATH_MAX], cache[PATH_MAX], script[PATH_MAX];
+    char *argv[] = {python, script, (char *)folder, cache, NULL};
+    struct ms_buffer out = {0};
+    bool good = true;
+
+    if (!find_python(command, python)) {
+        return true; /* a program without one brings no wheels */
+    }
+    if (snprintf(script, sizeof(script), "%s/doubles/build.py", folder) >= (int)sizeof(script) ||
+        !find_cache(cache)) {
+        return false;
+    }
+    if (read_output(argv, &out) != 0) {
+        complain("the doubles of PyTorch's libraries could not be made (see above)");
+        good = false;
+    } else {
+        good = preload_lines(out.at);
+    }
+    ms_buffer_free(&out);
+    return good;
+}
+
+bool ms_dry_ground_preload(char *const *command)
+{
+    static const char *const libraries[] = {"libnvidia-ml.so.1", "libcuda.so.1"};
+    char folder[PATH_MAX], path[PATH_MAX];
+    const char *before = getenv("LD_LIBRARY_PATH");
+    struct ms_buffer search = {0};
+    bool good = ms_cli_find_folder(folder, BUILT, INSTALLED);
+
+    if (!good) {
+        complain("the simulated GPU is missing: " BUILT " beside this executable, or " INSTALLED
+                 " in " MEMSHIM_LIBRARY_FROM_BIN);
+        return false;
+    }
+    good = preload_doubles(folder, command);
+
+    for (size_t i = 0; good && i < sizeof(libraries) / sizeof(*libraries); i++) {
+        good = snprintf(path, sizeof(path), "%s/%s", folder, libraries[i]) < (int)sizeof(path) &&
+               ms_preload(COMMAND, path);
+    }
+    if (good) {
+        ms_buffer_add(&search, folder);
+        if (before && *before) {
+            ms_buffer_add(&search, ":");
+            ms_buffer_add(&search, before);
+        }
+        ms_buffer_append(&search, "", 1);
+        good = !search.failed && setenv("LD_LIBRARY_PATH", search.at, 1) == 0;
+    }
+    ms_buffer_free(&search);
+    return good;
+}
+
+/* ---- the environment ---- */
+
+static bool set_number(const char *name, uint64_t value)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+    return setenv(name, text, 1) == 0;
+}
+
+bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_t devices,
+                       const char *shared)
+{
+    char name[MS_CARD_NAME_BYTES + 16], capability[16], devices_file[PATH_MAX];
+
+    (void)snprintf(name, sizeof(name), "Simulated %s", card->name);
+    (void)snprintf(capability, sizeof(capability), "%u.%u", card->major % 100, card->minor % 10);
+    (void)unsetenv("CUDA_VISIBLE_DEVICES");
+    return snprintf(devices_file, sizeof(devices_file), "%s/devices", shared) <
+               (int)sizeof(devices_file) &&
+           setenv("SIMGPU_SHARED", devices_file, 1) == 0 && setenv("SIMGPU_NAME", name, 1) == 0 &&
+           setenv("SIMGPU_CAPABILITY", capability, 1) == 0 &&
+           setenv("SIMGPU_CONTENTS", "none", 1) == 0 && set_number("SIMGPU_DEVICES", devices) &&
+           set_number("SIMGPU_MEMORY", total_bytes) &&
+           set_number("SIMGPU_CONTEXT", card->context_bytes) &&
+           set_number("SIMGPU_PROCESSORS", card->processors);
+}
+
+bool ms_dry_shared_make(char *path)
+{
+    const char *folder = getenv("TMPDIR");
+
+    if (access("/dev/shm", W_OK) == 0) {
+        folder = "/dev/shm";
+    } else if (!folder || !*folder) {
+        folder = "/tmp";
+    }
+    if (snprintf(path, PATH_MAX, "%s/memshim-dry-run.XXXXXX", folder) < PATH_MAX && mkdtemp(path)) {
+        return true;
+    }
+    complain("no folder can be made in %s: %s", folder, strerror(errno));
+    return false;
+}
+
+/* It holds plain files only: the simulated devices' and those of NCCL's double. */
+void ms_dry_shared_remove(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+
+    while (folder && (entry = readdir(folder))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            (void)unlinkat(dirfd(folder), entry->d_name, 0);
+        }
+    }
+    if (folder) {
+        (void)closedir(folder);
+    }
+    (void)rmdir(path);
+}

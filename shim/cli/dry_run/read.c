@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the traces of a dry run. */
+#include "shim/cli/dry_run/read.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "allocator/base/units.h"
+#include "report/model/ledger.h"
+#include "report/model/model.h"
+#include "report/model/site_rows.h"
+#include "report/model/survey/take.h"
+#include "report/model/verdict_report.h"
+#include "report/read/traces.h"
+#include "report/replay/recording.h"
+
+#define HOLDERS   3
+#define WHY_BYTES (PATH_MAX + 512)
+
+/* ---- how far it is ---- */
+
+static uint64_t steps_of(const struct ms_model *model)
+{
+    return model->recurrence.known ? model->recurrence.count : 0;
+}
+
+static void look_at(const struct ms_model *model, struct ms_dry_progress *progress)
+{
+    const int device = ms_model_main_device(model);
+
+    if (device < 0) {
+        return;
+    }
+
+    const uint64_t steps = steps_of(model);
+    const uint64_t peak = ms_aggregate_peak_live(&model->devices[device].sums).live_bytes;
+
+    if (progress->processes == 0 || steps < progress->least_steps) {
+        progress->least_steps = steps;
+    }
+    progress->all_have_state = (progress->processes == 0 || progress->all_have_state) &&
+                               model->made_state_bytes[device] > 0;
+    progress->peak_live_bytes = peak > progress->peak_live_bytes ? peak : progress->peak_live_bytes;
+    progress->processes++;
+}
+
+void ms_dry_progress(const char *output, struct ms_dry_progress *progress)
+{
+    struct ms_buffer traces = {0};
+    char why[WHY_BYTES];
+
+    *progress = (struct ms_dry_progress){0};
+    if (ms_traces_find(output, &traces, why, sizeof(why))) {
+        for (size_t i = 0; i < ms_traces_count(&traces); i++) {
+            struct ms_model *model = ms_model_new(ms_traces_at(&traces, i), why, sizeof(why));
+
+            if (model) {
+                look_at(model, progress);
+                ms_model_delete(model);
+            }
+        }
+    }
+    ms_buffer_free(&traces);
+}
+
+/* ---- what they say ---- */
+
+static void take_peak(const struct ms_model *model, int device, struct ms_dry_rank *rank)
+{
+    const struct ms_survey_moment *moment = ms_ledger_peak_moment(model, device);
+    struct ms_held_line lines[HOLDERS];
+    size_t count;
+
+    if (!moment) {
+        return;
+    }
+    memcpy(rank->kind_bytes, moment->kind_bytes, sizeof(rank->kind_bytes));
+    rank->kinds_known = true;
+    count = ms_held_lines(model, device, moment, MS_KIND_COUNT, lines, HOLDERS);
+    for (size_t i = 0; i < count; i++) {
+        ms_buffer_format(&rank->holds, "%s (%s) ", MS_BYTES(lines[i].bytes),
+                         MS_PERCENT(lines[i].bytes, moment->live_bytes));
+        ms_buffer_add(&rank->holds, lines[i].text.at);
+        ms_buffer_format(&rank->holds, "   %s", ms_kind_name((enum ms_kind)lines[i].kind));
+        ms_buffer_append(&rank->holds, "", 1);
+    }
+    ms_held_lines_free(lines, count);
+    for (size_t i = 0; i < model->recurrence.begins.bytes / sizeof(uint64_t); i++) {
+        if (((const uint64_t *)(const void *)model->recurrence.begins.at)[i] <= moment->time_ns) {
+            rank->peak_step = i + 1;
+        }
+    }
+}
+
+/* The largest batch, where memory beside it is the card's own, and where live bytes cost on this
+ * ground what they cost in this run. */
+static void find_batch(const struct ms_dry_rank *rank, const struct ms_card *card, int ground,
+                       struct ms_dry_batch *batch)
+{
+    const struct ms_headroom *headroom = &rank->headroom;
+    const uint64_t needs = rank->needs.charged_bytes[ground];
+    const uint64_t beside = headroom->beside_bytes + card->context_bytes;
+    double room;
+
+    if (!headroom->known || !rank->replayed || needs <= headroom->beside_bytes ||
+        card->total_bytes + rank->needs.context_bytes <= beside) {
+        return;
+    }
+    room = (double)(card->total_bytes + rank->needs.context_bytes - beside) /
+           (double)(needs - headroom->beside_bytes) * (double)rank->peak_live_bytes;
+    batch->factor = ms_headroom_largest(headroom, (uint64_t)room, &batch->unbounded);
+}
+
+static void replay(const struct ms_model *model, int device, const struct ms_dry_answer *answer,
+                   struct ms_dry_rank *rank)
+{
+    struct ms_recording *recording = ms_recording_new((unsigned)device);
+    char why[WHY_BYTES];
+
+    if (recording && ms_recording_read_trace(recording, model->path, device, why, sizeof(why)) &&
+        ms_card_needs(recording, answer->card->context_bytes, &rank->needs)) {
+        rank->replayed = true;
+        for (size_t i = 0; i < answer->card_count; i++) {
+            ms_card_fit(recording, &rank->needs, &answer->cards[i], &rank->fits[i]);
+            for (int ground = 0; ground < MS_GROUND_COUNT; ground++) {
+                find_batch(rank, &answer->cards[i], ground, &rank->batches[i][ground]);
+            }
+        }
+    }
+    ms_recording_delete(recording);
+}
+
+static void take_rank(struct ms_model *model, const struct ms_dry_answer *answer,
+                      struct ms_dry_rank *rank)
+{
+    const int device = ms_model_main_device(model);
+    const struct ms_aggregate *sums = &model->devices[device].sums;
+    const char *name = strrchr(model->dir, '/');
+
+    (void)snprintf(rank->folder, sizeof(rank->folder), "%.255s", name ? name + 1 : model->dir);
+    rank->rank = model->header.rank;
+    rank->steps = steps_of(model);
+    rank->has_state = model->made_state_bytes[device] > 0;
+    rank->died_of_oom = ms_model_fatal_oom(model) != NULL;
+    rank->peak_live_bytes = ms_aggregate_peak_live(sums).live_bytes;
+    rank->peak_reserved_bytes = sums->peak_reserved.reserved_bytes;
+    rank->peak_charged_bytes = sums->peak_charged.charged_bytes;
+    if (model->survey) {
+        rank->headroom = model->survey->devices[device].headroom;
+        take_peak(model, device, rank);
+    }
+    replay(model, device, answer, rank);
+}
+
+static void read_trace(const char *path, struct ms_dry_answer *answer)
+{
+    char why[WHY_BYTES];
+    struct ms_model *model = ms_model_new(path, why, sizeof(why));
+    struct ms_dry_rank *rank;
+
+    if (!model) {
+        return;
+    }
+    if (ms_model_main_device(model) >= 0) {
+        rank = ms_buffer_extend(&answer->ranks, sizeof(*rank));
+        ms_model_name_sites(model, MS_STACKS_LINES, NULL);
+        ms_model_survey(model, MS_SURVEY_SUMS);
+        if (rank) {
+            take_rank(model, answer, rank);
+        }
+    }
+    ms_model_delete(model);
+}
+
+void ms_dry_read(const char *output, struct ms_dry_answer *answer)
+{
+    struct ms_buffer traces = {0};
+    char why[WHY_BYTES];
+
+    if (ms_traces_find(output, &traces, why, sizeof(why))) {
+        for (size_t i = 0; i < ms_traces_count(&traces); i++) {
+            read_trace(ms_traces_at(&traces, i), answer);
+        }
+    }
+    ms_buffer_free(&traces);
+}
+
+void ms_dry_answer_free(struct ms_dry_answer *answer)
+{
+    for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
+        ms_buffer_free(&ms_dry_rank_at(answer, i)->holds);
+    }
+    ms_buffer_free(&answer->ranks);
+}

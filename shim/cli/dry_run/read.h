@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The traces of a dry run: how far it is, and what they say in the end. */
+#ifndef MEMSHIM_SHIM_CLI_DRY_RUN_READ_H
+#define MEMSHIM_SHIM_CLI_DRY_RUN_READ_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report/render/commands/dry_run.h"
+
+struct ms_dry_progress {
+    unsigned processes;       /* with a device */
+    uint64_t least_steps;     /* of the optimizer, of the process with the fewest */
+    bool all_have_state;      /* in every one an optimizer made what it keeps */
+    uint64_t peak_live_bytes; /* of the largest */
+};
+
+/* Of all traces in the output folder of this run alone. */
+void ms_dry_progress(const char *output, struct ms_dry_progress *progress);
+
+/* Adds a rank for every trace there. */
+void ms_dry_read(const char *output, struct ms_dry_answer *answer);
+void ms_dry_answer_free(struct ms_dry_answer *answer);
+
+#endif

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the runs that a command has made, and completes their reports. */
+#include "shim/cli/launch/finish.h"
+
+#include <dirent.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "allocator/base/own_folder.h"
+#include "shim/cli/arguments/complain.h"
+#include "shim/cli/launch/interrupt.h"
+#include "shim/cli/launch/report_files.h"
+#include "shim/tables/identity.h"
+#include "shim/tables/options.h"
+
+#define TRACE "trace.mshm"
+
+struct search {
+    time_t start; /* traces begun before are another command's */
+    bool say;
+};
+
+/* Calls `each` with every folder below `folder`; links, such as that to the latest run, are not
+ * followed. Returns the sum of what it returned. */
+static int for_each_folder(const char *folder, const struct search *search,
+                           int (*each)(const char *path, const struct search *search))
+{
+    DIR *listing = opendir(folder);
+    const struct dirent *entry;
+    int sum = 0;
+    if (listing == NULL) {
+        return 0;
+    }
+    while ((entry = readdir(listing)) != NULL) {
+        char path[PATH_MAX];
+        struct stat info;
+        int length = snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (entry->d_name[0] != '.' && length < (int)sizeof path && lstat(path, &info) == 0 &&
+            S_ISDIR(info.st_mode)) {
+            sum += each(path, search);
+        }
+    }
+    (void)closedir(listing);
+    return sum;
+}
+
+static int is_new_trace(const char *process_folder, const struct search *search)
+{
+    char path[PATH_MAX];
+    struct stat info;
+    int length = snprintf(path, sizeof path, "%s/" TRACE, process_folder);
+    return length < (int)sizeof path && stat(path, &info) == 0 && info.st_mtime >= search->start
+               ? 1
+               : 0;
+}
+
+/* The number of its processes that are of this run of the command. */
+static int finish_run(const char *run_folder, const struct search *search)
+{
+    char line[PATH_MAX + 128];
+    int traces = for_each_folder(run_folder, search, is_new_trace);
+    if (traces == 0) {
+        return 0;
+    }
+    (void)snprintf(line, sizeof line,
+                   "memshim: interrupted while it made reports; memshim report %s completes them",
+                   run_folder);
+    ms_interrupt_begin(search->say ? line : NULL);
+    bool complete = ms_report_complete(run_folder) == 0;
+    ms_interrupt_end();
+    if (search->say) {
+        ms_complain("memshim: %d process%s traced, %s%s%s", traces, traces == 1 ? "" : "es",
+                    complete ? "report: " : "not every report could be made in ", run_folder,
+                    complete ? "/report.html, and report.txt beside it" : "");
+    }
+    return traces;
+}
+
+void ms_finish_runs(const char *output, time_t start, bool say)
+{
+    char fallback[PATH_MAX];
+    ms_identity_fallback_dir(environ, getuid(), fallback, sizeof fallback);
+    const struct search search = {start, say};
+    int traces = for_each_folder(output, &search, finish_run) +
+                 (ms_own_folder_is(fallback) ? for_each_folder(fallback, &search, finish_run) : 0);
+    if (traces == 0 && say) {
+        ms_complain("memshim: no process of the command used a CUDA device; "
+                    "there is nothing to report");
+    }
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Ends this process by a signal, after a line that was made before. */
+#include "shim/cli/launch/interrupt.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "allocator/base/clock.h"
+#include "allocator/base/plain.h"
+
+#define COMMANDS_NS UINT64_C(200000000) /* what arrives within it was meant for the command */
+#define LINE_BYTES  8192
+#define CLEAR       "\r\x1b[K" /* of the line that the bar is in */
+
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+
+static char text[LINE_BYTES]; /* empty: nothing is said */
+static pid_t owner;           /* a child that was forked meanwhile says nothing */
+static uint64_t begun_ns;
+
+static void end(int signal_number)
+{
+    sigset_t one;
+
+    if (ms_clock_ns() - begun_ns < COMMANDS_NS) {
+        return;
+    }
+    if (getpid() == owner) {
+        (void)!write(STDERR_FILENO, text, strlen(text));
+    }
+    (void)signal(signal_number, SIG_DFL);
+    (void)sigemptyset(&one);
+    (void)sigaddset(&one, signal_number);
+    (void)sigprocmask(SIG_UNBLOCK, &one, NULL);
+    (void)raise(signal_number);
+}
+
+static sigset_t all_ending(void)
+{
+    sigset_t all;
+
+    (void)sigemptyset(&all);
+    for (size_t i = 0; i < sizeof(ending) / sizeof(*ending); i++) {
+        (void)sigaddset(&all, ending[i]);
+    }
+    return all;
+}
+
+void ms_interrupt_begin(const char *line)
+{
+    const sigset_t all = all_ending();
+    const struct timespec now = {0};
+    const struct sigaction action = {.sa_handler = end, .sa_mask = all, .sa_flags = SA_RESTART};
+    char plain[LINE_BYTES - sizeof(CLEAR) - 1];
+
+    text[0] = '\0';
+    if (line) {
+        (void)ms_plain_text(line, plain, sizeof(plain));
+        (void)snprintf(text, sizeof(text), "%s%s\n", isatty(STDERR_FILENO) ? CLEAR : "", plain);
+    }
+    owner = getpid();
+    begun_ns = ms_clock_ns();
+    while (sigtimedwait(&all, NULL, &now) > 0) {
+    }
+    for (size_t i = 0; i < sizeof(ending) / sizeof(*ending); i++) {
+        struct sigaction before;
+
+        if (sigaction(ending[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+            (void)sigaction(ending[i], &action, NULL);
+        }
+    }
+    (void)sigprocmask(SIG_UNBLOCK, &all, NULL);
+}
+
+void ms_interrupt_end(void)
+{
+    const sigset_t all = all_ending();
+
+    (void)sigprocmask(SIG_BLOCK, &all, NULL);
+}

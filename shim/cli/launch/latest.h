@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where traces are, unless a command is told. */
+#ifndef MEMSHIM_SHIM_CLI_LAUNCH_LATEST_H
+#define MEMSHIM_SHIM_CLI_LAUNCH_LATEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "allocator/base/buffer.h"
+
+/* MEMSHIM_OUTPUT, or the default; as it is written, so perhaps relative. */
+const char *ms_cli_output_folder(void);
+
+/* Finds the traces (struct ms_trace_path) of the latest run there. False, and a sentence in `why`
+ * that ends in what to do, where there is none; `or_name`: what may be named besides a folder. */
+bool ms_cli_find_latest(struct ms_buffer *found, const char *or_name, char *why, size_t why_bytes);
+
+#endif

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes the files of a report beside the traces, and those of a whole run. */
+#include "shim/cli/launch/report_files.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "report/read/progress.h"
+#include "report/read/traces.h"
+#include "report/render/forms.h"
+#include "report/trace/format.h"
+#include "shim/cli/arguments/complain.h"
+
+#define WHY_BYTES (PATH_MAX + 512)
+
+void ms_forms_say(struct ms_forms *forms)
+{
+    const struct ms_buffer *lines = &forms->complaints;
+
+    for (size_t i = 0; i < lines->bytes; i += strlen(lines->at + i) + 1) {
+        ms_complain("memshim report: %s", lines->at + i);
+    }
+    forms->complaints.bytes = 0;
+}
+
+bool ms_forms_finish(struct ms_forms *forms, const struct ms_merged *merged)
+{
+    const bool good = ms_forms_end(forms, merged);
+
+    ms_forms_say(forms);
+    return good;
+}
+
+/* ---- one process ---- */
+
+/* Stores through a mapping leave no time on a file: only a trace that was closed in order, which
+ * stamps it, can tell that its reports are of its end. */
+static bool is_current(const char *dir, const struct stat *trace, const char *name)
+{
+    char path[PATH_MAX];
+    struct stat report;
+
+    return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
+           stat(path, &report) == 0 &&
+           (report.st_mtim.tv_sec > trace->st_mtim.tv_sec ||
+            (report.st_mtim.tv_sec == trace->st_mtim.tv_sec &&
+             report.st_mtim.tv_nsec >= trace->st_mtim.tv_nsec));
+}
+
+bool ms_report_stands(const char *dir)
+{
+    char path[PATH_MAX];
+    struct stat trace;
+
+    return snprintf(path, sizeof(path), "%s/" MS_TRACE_FILE, dir) < (int)sizeof(path) &&
+           stat(path, &trace) == 0 && is_current(dir, &trace, ms_form_rows[MS_FORM_TEXT].file);
+}
+
+static bool wants_file(const struct ms_model *model, enum ms_form form, bool no_source)
+{
+    const char *name = ms_form_rows[form].file;
+    struct stat trace;
+
+    if (!name || model->end == MS_PROCESS_RUNNING) {
+        return false;
+    }
+    return model->end == MS_PROCESS_KILLED ||
+           (no_source && ms_form_has(form, MS_FORM_HAS_SOURCE)) ||
+           !(stat(model->path, &trace) == 0 && is_current(model->dir, &trace, name));
+}
+
+static bool save(const struct ms_buffer *out, const char *dir, const char *name, char *why,
+                 size_t why_bytes)
+{
+    char path[PATH_MAX];
+    int error = ENAMETOOLONG;
+
+    if (snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path)) {
+        error = ms_buffer_save(out, path);
+    }
+    if (error) {
+        (void)snprintf(why, why_bytes, "%s/%s cannot be written: %s", dir, name, strerror(error));
+    }
+    return error == 0;
+}
+
+/* One form of one process, beside its trace. */
+static bool save_form(enum ms_form form, const struct ms_model *model, bool no_source,
+                      const struct ms_merged *alone, char *why, size_t why_bytes)
+{
+    const struct ms_form_choice choice = {.device = -1, .no_source = no_source};
+    struct ms_forms forms;
+    bool saved = false;
+
+    ms_forms_begin(&forms, form, 1, &choice);
+    ms_forms_take(&forms, model);
+    if (!ms_forms_finish(&forms, alone)) {
+        (void)snprintf(why, why_bytes, "%s/%s cannot be made", model->dir, ms_form_rows[form].file);
+    } else {
+        saved = save(&forms.out, model->dir, ms_form_rows[form].file, why, why_bytes);
+    }
+    ms_forms_free(&forms);
+    return saved;
+}
+
+/* From the last row of the table to the first, the text: where that stands, all stand. */
+static bool write_files(const struct ms_model *model, bool no_source, char *why, size_t why_bytes)
+{
+    struct ms_merged alone;
+    bool whole = true;
+
+    ms_merged_begin(&alone);
+    ms_merged_add(&alone, model);
+    for (int form = MS_FORM_COUNT - 1; whole && form >= 0; form--) {
+        if (wants_file(model, (enum ms_form)form, no_source)) {
+            whole = save_form((enum ms_form)form, model, no_source, &alone, why, why_bytes);
+        }
+    }
+    ms_merged_free(&alone);
+    return whole;
+}
+
+/* Null and a sentence in `why` where the trace cannot be read. */
+static struct ms_model *read_trace(const char *path, const struct ms_report_reading *how, char *why,
+                                   size_t why_bytes)
+{
+    struct ms_model *model = ms_model_new(path, why, why_bytes);
+
+    if (model) {
+        ms_model_name_sites(model, MS_STACKS_LINES, how->modules);
+    }
+    if (model && (how->survey || how->write_files)) {
+        ms_what_if_expect(model, MS_WHAT_IF_OPERATIONS);
+        ms_model_survey(model, how->write_files ? MS_SURVEY_WHOLE : how->depth);
+        ms_progress_note("trying other caps", 0, 1);
+        ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
+    }
+    return model;
+}
+
+int ms_report_of_process(const char *dir, char *why, size_t why_bytes)
+{
+    const struct ms_report_reading how = {.write_files = true};
+    struct ms_model *model = read_trace(dir, &how, why, why_bytes);
+    bool written = false;
+
+    if (model) {
+        written = write_files(model, false, why, why_bytes);
+        ms_model_delete(model);
+    }
+    return written ? 0 : -1;
+}
+
+bool ms_report_read(const struct ms_buffer *traces, const struct ms_report_reading *how,
+                    struct ms_merged *merged, void (*each)(void *ctx, const struct ms_model *model),
+                    void *ctx)
+{
+    bool whole = true;
+
+    for (size_t i = 0; i < ms_traces_count(traces); i++) {
+        char why[WHY_BYTES] = "";
+
+        ms_progress_begin(i + 1, ms_traces_count(traces));
+
+        struct ms_model *model = read_trace(ms_traces_at(traces, i), how, why, sizeof(why));
+        const bool good =
+            model && (!how->write_files || write_files(model, how->no_source, why, sizeof(why)));
+
+        ms_progress_end();
+        if (!good) {
+            ms_complain("memshim report: %s", why);
+            whole = false;
+        }
+        if (!model) {
+            continue;
+        }
+        ms_merged_add(merged, model);
+        if (each) {
+            each(ctx, model);
+        }
+        ms_model_delete(model);
+    }
+    return whole;
+}
+
+/* ---- a run's own files ---- */
+
+static bool save_of_run(const struct ms_buffer *out, const char *run_dir, const char *name)
+{
+    char why[WHY_BYTES] = "";
+    const bool saved = save(out, run_dir, name, why, sizeof(why));
+
+    if (!saved) {
+        ms_complain("memshim report: %s", why);
+    }
+    return saved;
+}
+
+struct run_files {
+    struct ms_forms forms[MS_FORM_COUNT]; /* those of a run's folder */
+};
+
+static void take_into_files(void *ctx, const struct ms_model *model)
+{
+    struct run_files *files = ctx;
+
+    for (int form = 0; form < MS_FORM_COUNT; form++) {
+        if (ms_form_has((enum ms_form)form, MS_FORM_OF_RUN)) {
+            ms_forms_take(&files->forms[form], model);
+            ms_forms_say(&files->forms[form]);
+        }
+    }
+}
+
+static bool save_run(struct run_files *files, const struct ms_merged *merged, const char *run_dir)
+{
+    bool whole = true;
+
+    for (int form = MS_FORM_COUNT - 1; form >= 0; form--) {
+        struct ms_forms *forms = &files->forms[form];
+
+        if (ms_form_has((enum ms_form)form, MS_FORM_OF_RUN) && forms->processes > 0) {
+            whole &= ms_forms_finish(forms, merged) &&
+                     save_of_run(&forms->out, run_dir, ms_form_rows[form].file);
+        }
+    }
+    return whole;
+}
+
+int ms_report_complete(const char *run_dir)
+{
+    const struct ms_report_reading how = {.write_files = true};
+    const struct ms_form_choice choice = {.device = -1};
+    struct ms_buffer traces = {0};
+    struct ms_merged merged;
+    struct run_files files;
+    char why[WHY_BYTES] = "";
+    bool whole;
+
+    if (!ms_traces_find(run_dir, &traces, why, sizeof(why))) {
+        ms_complain("memshim report: %s", why);
+        ms_buffer_free(&traces);
+        return -1;
+    }
+    for (int form = 0; form < MS_FORM_COUNT; form++) {
+        ms_forms_begin(&files.forms[form], (enum ms_form)form, ms_traces_count(&traces), &choice);
+        files.forms[form].of_run = true;
+    }
+    ms_merged_begin(&merged);
+    whole = ms_report_read(&traces, &how, &merged, take_into_files, &files);
+    whole &= save_run(&files, &merged, run_dir);
+    ms_merged_free(&merged);
+    for (int form = 0; form < MS_FORM_COUNT; form++) {
+        ms_forms_free(&files.forms[form]);
+    }
+    ms_buffer_free(&traces);
+    return whole ? 0 : -1;
+}
+
+/* ---- the page that a person is to see ---- */
+
+/* Of a trace's folder, or of the trace itself. */
+static void folder_of(const char *trace, char folder[PATH_MAX])
+{
+    struct stat status;
+    char *slash;
+
+    (void)snprintf(folder, PATH_MAX, "%s", trace);
+    slash = strrchr(folder, '/');
+    if (slash && stat(trace, &status) == 0 && !S_ISDIR(status.st_mode)) {
+        *slash = '\0';
+    }
+}
+
+/* The folder in which all of them lie, where it is one. */
+static bool run_folder_of(const struct ms_buffer *traces, char folder[PATH_MAX])
+{
+    char other[PATH_MAX];
+
+    folder_of(ms_traces_at(traces, 0), folder);
+    if (ms_traces_count(traces) == 1) {
+        return true;
+    }
+    for (size_t i = 0; i < ms_traces_count(traces); i++) {
+        char *into = i == 0 ? folder : other;
+        char *slash;
+
+        folder_of(ms_traces_at(traces, i), into);
+        slash = strrchr(into, '/');
+        if (!slash || slash == into) {
+            return false;
+        }
+        *slash = '\0';
+        if (i > 0 && strcmp(folder, other) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Not older than any of the traces, all of which are closed. */
+static bool page_stands(const struct ms_buffer *traces, const char *page_folder)
+{
+    for (size_t i = 0; i < ms_traces_count(traces); i++) {
+        char folder[PATH_MAX], path[PATH_MAX];
+        struct stat trace;
+
+        folder_of(ms_traces_at(traces, i), folder);
+        if (!ms_report_stands(folder) ||
+            snprintf(path, sizeof(path), "%s/" MS_TRACE_FILE, folder) >= (int)sizeof(path) ||
+            stat(path, &trace) != 0 ||
+            !is_current(page_folder, &trace, ms_form_rows[MS_FORM_HTML].file)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void take_into_page(void *ctx, const struct ms_model *model)
+{
+    ms_forms_take(ctx, model);
+    ms_forms_say(ctx);
+}
+
+static bool make_page(const struct ms_buffer *traces, const char *modules, bool no_source,
+                      const char *folder, char *why, size_t why_bytes)
+{
+    const struct ms_report_reading how = {
+        .modules = modules, .survey = true, .depth = MS_SURVEY_WHOLE};
+    const struct ms_form_choice choice = {.device = -1, .no_source = no_source};
+    struct ms_merged merged;
+    struct ms_forms forms;
+    bool made;
+
+    ms_forms_begin(&forms, MS_FORM_HTML, ms_traces_count(traces), &choice);
+    ms_merged_begin(&merged);
+    (void)ms_report_read(traces, &how, &merged, take_into_page, &forms);
+    (void)snprintf(why, why_bytes, "no page can be made");
+    made = forms.processes > 0 && ms_forms_finish(&forms, &merged) &&
+           save(&forms.out, folder, ms_form_rows[MS_FORM_HTML].file, why, why_bytes);
+    ms_forms_free(&forms);
+    ms_merged_free(&merged);
+    return made;
+}
+
+int ms_report_page(const struct ms_buffer *traces, const char *modules, bool no_source, char *path,
+                   char *why, size_t why_bytes)
+{
+    char folder[PATH_MAX];
+
+    if (!run_folder_of(traces, folder)) {
+        (void)snprintf(why, why_bytes,
+                       "the processes are of several runs; write one page of them by --format html "
+                       "--output FILE");
+        return -1;
+    }
+    if (snprintf(path, PATH_MAX, "%s/%s", folder, ms_form_rows[MS_FORM_HTML].file) >= PATH_MAX) {
+        (void)snprintf(why, why_bytes, "the path is too long");
+        return -1;
+    }
+    if (!(no_source && ms_traces_count(traces) > 1) && page_stands(traces, folder)) {
+        return 0;
+    }
+    return make_page(traces, modules, no_source, folder, why, why_bytes) ? 0 : -1;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memshim top: what running processes say of their memory, read from their traces without them. */
+#ifndef MEMSHIM_SHIM_CLI_TOP_TOP_H
+#define MEMSHIM_SHIM_CLI_TOP_TOP_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "allocator/base/buffer.h"
+#include "report/trace/format.h"
+#include "shim/tables/stats.h"
+
+#define MS_TOP_SITES_MAX 50
+#define MS_TOP_TREND     12 /* parts of a run, of which the live bytes are shown */
+
+/* By what rows are sorted: by rank, host and pid; or the largest first. */
+enum ms_top_sort { MS_TOP_BY_RANK, MS_TOP_BY_USED, MS_TOP_BY_LIVE, MS_TOP_BY_HOST };
+
+struct ms_top_device {
+    uint8_t index;
+    char name[MS_NAME_BYTES];
+    char uuid[64]; /* empty: not known */
+    struct memshim_stats stats;
+    uint64_t trend_bytes[MS_TOP_TREND]; /* most that was live in each part of the run so far */
+    bool has_trend;
+};
+
+enum ms_top_state {
+    MS_TOP_RUNNING,
+    MS_TOP_ENDED,
+    MS_TOP_KILLED,
+    MS_TOP_UNKNOWN /* it runs or was killed on another host */
+};
+
+struct ms_top_process {
+    char path[PATH_MAX]; /* the folder of its trace, or the trace itself */
+    char why[512];       /* not empty: it could not be read, and nothing below is known */
+    char run_id[MS_RUN_ID_BYTES], host[MS_HOST_BYTES], program[MS_PROGRAM_BYTES];
+    char command[MS_COMMAND_BYTES];
+    int32_t pid, rank, local_rank, world_size; /* ranks: -1 unknown; world_size: 0 */
+    enum ms_top_state state;
+    bool exit_known;
+    int32_t exit_status;
+    uint64_t start_unix_ns;
+    uint64_t running, killed, duration_ns, events; /* stats.def */
+    bool torn;                /* its figures change faster than they can be read */
+    struct ms_buffer devices; /* struct ms_top_device, by index */
+};
+
+/* A line of code and what it holds, over all its call sites. */
+struct ms_top_site {
+    uint8_t device;
+    uint64_t bytes;
+    char line[200];
+};
+
+/* What takes a reading of all records of a trace. */
+struct ms_top_sites {
+    char path[PATH_MAX];                  /* as in the process */
+    uint64_t unix_ns;                     /* when it was read; 0: not yet */
+    bool of_end;                          /* it had ended then: there is nothing newer */
+    uint64_t steps;                       /* told or found; 0: none, or unknown */
+    uint64_t live_bytes[MS_DEVICE_COUNT]; /* of each device then: the lines below are of it */
+    bool whole;                           /* false: it could not be read */
+    bool sampled;                         /* not every allocation has a call site */
+    struct ms_buffer sites;               /* struct ms_top_site, the largest of each device first */
+};
+
+/* Finds the traces that `target` stands for (struct ms_trace_path): a folder or a trace as
+ * ms_traces_find has it; digits: the process of that id and those that it started; null: the newest
+ * run in MEMSHIM_OUTPUT. False, and a sentence in `why`, where there is none. */
+bool ms_top_find(const char *target, struct ms_buffer *found, char *why, size_t why_bytes);
+
+/* Reads one process, as of now. Ended by ms_top_process_free. */
+void ms_top_read(const char *path, struct ms_top_process *out);
+void ms_top_process_free(struct ms_top_process *process);
+
+/* Reads the records: seconds for a long run. Ended by ms_top_sites_free. */
+void ms_top_sites_read(const char *path, struct ms_top_sites *out);
+void ms_top_sites_free(struct ms_top_sites *sites);
+
+/* The same on a thread of its own, over and over, one process after the other, for a small part of
+ * its time. Tells the worker which processes there are now; begins it at the first call. */
+void ms_top_worker_want(const char *const *paths, size_t count);
+
+/* Copies out what was read last of a process; false where nothing was yet. Ended by
+ * ms_top_sites_free. */
+bool ms_top_worker_get(const char *path, struct ms_top_sites *out);
+
+/* What is shown at one moment. */
+struct ms_top_frame {
+    char target[PATH_MAX]; /* what was asked for, in words */
+    uint64_t unix_ns;
+    struct ms_top_process *processes; /* in the order of rank, host and pid */
+    struct ms_top_sites *sites;       /* of each; unix_ns 0: none yet */
+    size_t count;
+    size_t most_sites; /* of a device; 0: none are shown */
+    size_t width;      /* characters of a line that are seen; 0: all */
+    bool utf8;         /* the terminal knows block characters */
+};
+
+void ms_top_text(const struct ms_top_frame *frame, struct ms_buffer *out);
+void ms_top_json(const struct ms_top_frame *frame, struct ms_buffer *out); /* one line */
+
+/* The text that node_exporter's textfile collector reads. */
+void ms_top_prometheus(const struct ms_top_frame *frame, struct ms_buffer *out);
+
+/* "running", "ended", "killed", "unknown". */
+const char *ms_top_state_name(enum ms_top_state state);
+
+static inline size_t ms_top_device_count(const struct ms_top_process *process)
+{
+    return process->devices.bytes / sizeof(struct ms_top_device);
+}
+
+static inline const struct ms_top_device *ms_top_device_at(const struct ms_top_process *process,
+                                                           size_t index)
+{
+    return (const struct ms_top_device *)process->devices.at + index;
+}
+
+static inline size_t ms_top_site_count(const struct ms_top_sites *sites)
+{
+    return sites->sites.bytes / sizeof(struct ms_top_site);
+}
+
+static inline const struct ms_top_site *ms_top_site_at(const struct ms_top_sites *sites,
+                                                       size_t index)
+{
+    return (const struct ms_top_site *)sites->sites.at + index;
+}
+
+#endif
