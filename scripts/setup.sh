@@ -18,8 +18,9 @@ BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-d
 LINT_PACKAGES=(clang clang-format clang-tidy shellcheck)
 # The page's browser; and protoc, which reads the profile that a report writes.
 BROWSER_PACKAGES=(chromium protobuf-compiler)
-# What makes packages (scripts/package.sh), and the tests of them; Prometheus for its promtool.
-PACKAGING_PACKAGES=(patchelf prometheus)
+# What makes packages (scripts/package.sh), and the tests of them and of scripts/clusters; Prometheus
+# for its promtool.
+PACKAGING_PACKAGES=(patchelf prometheus slurmctld slurmd slurm-client munge libslurm-dev)
 BENCH_PACKAGES=(libmimalloc-dev)
 # The versions that the tests were written against. cuda.h, crt/, the profiler's header and NVTX come
 # apart.
