@@ -171,7 +171,7 @@ def without_pointers(text: str) -> str:
 @functools.cache
 def run_of_three() -> Path:
     """One that went well, one out of memory, one killed; made once for all tests of a process."""
-    holder = tempfile.TemporaryDirectory(prefix="memshim-test.")
+    holder = tempfile.TemporaryDirectory(prefix="memshim-test.", ignore_cleanup_errors=True)
     atexit.register(holder.cleanup)
     made = run([MAKE_RUN, holder.name]).check()
     return Path(made.stdout.strip().splitlines()[-1])
@@ -185,11 +185,11 @@ class ProcessTest(unittest.TestCase):
     output: Path
 
     def setUp(self) -> None:
-        holder = tempfile.TemporaryDirectory(prefix="memshim-test.")
+        holder = tempfile.TemporaryDirectory(prefix="memshim-test.", ignore_cleanup_errors=True)
         self.addCleanup(holder.cleanup)
         self.folder = Path(holder.name)
         self.output = self.folder / "memshim-out"
-        home = tempfile.TemporaryDirectory(prefix="memshim-home.")
+        home = tempfile.TemporaryDirectory(prefix="memshim-home.", ignore_cleanup_errors=True)
         self.addCleanup(home.cleanup)
         own = {"HOME": home.name, "XDG_CACHE_HOME": str(Path(home.name) / "cache")}
         surroundings = mock.patch.dict(os.environ, own)

@@ -89,7 +89,7 @@ Preload = Path | Sequence[Path] | None
 @functools.cache
 def caches() -> Path:
     """A folder that goes when the tests of this process end."""
-    holder = tempfile.TemporaryDirectory(prefix="memshim-test.")
+    holder = tempfile.TemporaryDirectory(prefix="memshim-test.", ignore_cleanup_errors=True)
     atexit.register(holder.cleanup)
     return Path(holder.name)
 
@@ -201,7 +201,7 @@ def run(
     **settings: object,
 ) -> Result:
     """Runs Python source text; with `ranks`, as that many ranks under torchrun."""
-    with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+    with tempfile.TemporaryDirectory(prefix="memshim-test.", ignore_cleanup_errors=True) as folder:
         script = Path(folder) / "script.py"
         script.write_text(script_text(source))
         start = torchrun(ranks) if ranks else [sys.executable]
@@ -253,7 +253,7 @@ def run_memshim(
     **settings: Any,
 ) -> Job:
     """Runs Python source text under `memshim run`, with these settings."""
-    with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+    with tempfile.TemporaryDirectory(prefix="memshim-test.", ignore_cleanup_errors=True) as folder:
         script = Path(folder) / "script.py"
         script.write_text(script_text(source))
         start = torchrun(ranks) if ranks else [sys.executable, *python]
@@ -279,7 +279,7 @@ def run_stamped(
 
     A wrong byte ends the run with status 86 and a line on stderr that begins with "stamp:".
     """
-    with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+    with tempfile.TemporaryDirectory(prefix="memshim-test.", ignore_cleanup_errors=True) as folder:
         script = Path(folder) / "script.py"
         script.write_text(script_text(source))
         start = torchrun(ranks) if ranks else [sys.executable]

@@ -169,7 +169,9 @@ def read(job: Truth, output: Path, result: harness.Result, seconds: float) -> An
 
 
 def run(job: Truth, timeout_s: float, keep: Path | None) -> Answer:
-    with tempfile.TemporaryDirectory(prefix="memshim-verdict.") as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="memshim-verdict.", ignore_cleanup_errors=True
+    ) as folder:
         output = keep / job.name if keep else Path(folder)
         output.mkdir(parents=True, exist_ok=True)
         began = time.monotonic()
@@ -201,7 +203,9 @@ def largest_that_runs(job: Truth, timeout_s: float) -> int:
     runs, dies = 0, job.batch
     while dies - runs > max(1, dies // 100):
         middle = (runs + dies) // 2
-        with tempfile.TemporaryDirectory(prefix="memshim-verdict.") as folder:
+        with tempfile.TemporaryDirectory(
+            prefix="memshim-verdict.", ignore_cleanup_errors=True
+        ) as folder:
             result = start(job, Path(folder), middle, timeout_s)
             if result.status == 0 and "no device memory was left" not in result.stderr:
                 runs = middle
@@ -212,7 +216,9 @@ def largest_that_runs(job: Truth, timeout_s: float) -> int:
 
 def ends_as_meant(job: Truth, timeout_s: float) -> str:
     """Whether the job dies of memory where its truth says so; says nothing of memshim's answer."""
-    with tempfile.TemporaryDirectory(prefix="memshim-verdict.") as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="memshim-verdict.", ignore_cleanup_errors=True
+    ) as folder:
         result = start(job, Path(folder), job.batch, timeout_s)
     if (result.status == 0) == (job.verdict == "none"):
         of_memory = "out of memory" in result.stderr or result.status == 0

@@ -383,7 +383,10 @@ def log_folder(logs: Path, part: str, seed: int) -> Path:
 
 
 def attempt_once(part: Part, seed: int, logs: Path) -> Try:
-    with tempfile.TemporaryDirectory(prefix="memshim-torture.") as folder:
+    # Readers outlive the jobs that started them, and may still write while the folder goes.
+    with tempfile.TemporaryDirectory(
+        prefix="memshim-torture.", ignore_cleanup_errors=True
+    ) as folder:
         attempt = Try(Path(folder), random.Random(f"{part.name} {seed}"), seed)
         part.attempt(attempt)
         if attempt.wrong:
