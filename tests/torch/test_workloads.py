@@ -85,6 +85,12 @@ class Workloads(unittest.TestCase):
                 few = ("--steps", "1", "--layers", "2", "--evaluate-every", "0")
                 self.check_job("24GiB", 2, "moe.py", "--sharding", sharding, *few)
 
+    @harness.thorough
+    def test_llama_built_on_meta(self) -> None:
+        small = ("--layers", "2", "--width", "256", "--inner", "512", "--heads", "4")
+        few = ("--steps", "2", "--length", "256", "--vocabulary", "2000", "--key-heads", "2")
+        self.check_job("4GiB", 2, "llama_fsdp.py", *small, *few)
+
     def test_unet(self) -> None:
         self.check_job("24GiB", 1, "unet.py", "--steps", "4")
 
