@@ -37,6 +37,26 @@ const struct ms_card *ms_card_find(const char *id)
     return NULL;
 }
 
+struct ms_card_nccl ms_card_nccl(const struct ms_card *card)
+{
+    enum { DEVICE, HOST };
+    static const struct ms_card_nccl rows[] = {
+#define MS_NCCL(card, channels, nvls_channels, peer_channels, reach, known, source) \
+    {card, channels, nvls_channels, peer_channels, (reach) == HOST, MS_CARD_##known, source},
+#include "report/model/nccl.def"
+#undef MS_NCCL
+    };
+    struct ms_card_nccl row = rows[0];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        if (strcmp(rows[i].card, card->id) == 0) {
+            return rows[i];
+        }
+    }
+    row.known = MS_CARD_GUESSED;
+    return row;
+}
+
 const char *ms_card_known_name(enum ms_card_known known)
 {
     static const char *const names[] = {"measured", "documented", "guessed", "as given"};

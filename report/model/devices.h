@@ -25,6 +25,17 @@ size_t ms_card_count(void);
 const struct ms_card *ms_card_at(size_t index);
 const struct ms_card *ms_card_find(const char *id); /* null: none of that name */
 
+/* What NCCL makes between several of a card in one machine (nccl.def). */
+struct ms_card_nccl {
+    const char *card;
+    unsigned channels, nvls_channels, peer_channels;
+    bool on_host; /* the cards cannot reach each other */
+    enum ms_card_known known;
+    const char *source;
+};
+/* The first row's where the card is in none: MS_CARD_GUESSED. */
+struct ms_card_nccl ms_card_nccl(const struct ms_card *card);
+
 /* "measured", "documented", "guessed", "as given" */
 const char *ms_card_known_name(enum ms_card_known known);
 

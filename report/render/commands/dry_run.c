@@ -131,7 +131,26 @@ static void add_holds(const struct ms_dry_rank *rank, struct ms_buffer *out)
     }
 }
 
-static void add_rank_detail(const struct ms_dry_rank *rank, struct ms_buffer *out)
+/* Its own buffers: no kernel asks for them, so that they are from a table. */
+static void add_nccl(const struct ms_card *card, const struct ms_dry_rank *rank,
+                     struct ms_buffer *out)
+{
+    const struct ms_card_nccl nccl = ms_card_nccl(card);
+
+    if (rank->nccl_bytes == 0) {
+        return;
+    }
+    ms_buffer_format(out, "  NCCL     %s for its own, among what is charged: from a table, %s (%u ",
+                     MS_BYTES(rank->nccl_bytes), ms_card_known_name(nccl.known), nccl.channels);
+    if (nccl.on_host) {
+        ms_buffer_add(out, "channels, buffers on the host)\n");
+    } else {
+        ms_buffer_format(out, "channels, %u NVLS; LL + LL128 + Simple)\n", nccl.nvls_channels);
+    }
+}
+
+static void add_rank_detail(const struct ms_card *card, const struct ms_dry_rank *rank,
+                            struct ms_buffer *out)
 {
     const struct ms_headroom *headroom = &rank->headroom;
 
@@ -148,6 +167,7 @@ static void add_rank_detail(const struct ms_dry_rank *rank, struct ms_buffer *ou
         ms_buffer_add(out, "\n");
     }
     add_holds(rank, out);
+    add_nccl(card, rank, out);
     if (rank->replayed) {
         ms_buffer_format(out,
                          "  needs    PyTorch alone %s, with expandable segments %s, under memshim "
@@ -209,7 +229,7 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
     }
     ms_buffer_add(out, "\n");
     add_rank_lines(answer, out);
-    add_rank_detail(rank, out);
+    add_rank_detail(answer->card, rank, out);
     if (rank->replayed) {
         ms_buffer_format(out, "\n  %-12s %10s   %-13s  %-10s  %-18s  %s\n", "card", "memory",
                          "PyTorch alone", "expandable", "memshim", "batch under memshim, x this");
@@ -249,6 +269,7 @@ static void add_rank_json(const struct ms_dry_rank *rank, struct ms_json *json)
     ms_json_count(json, "peak_reserved_bytes", rank->peak_reserved_bytes);
     ms_json_count(json, "peak_charged_bytes", rank->peak_charged_bytes);
     ms_json_integer_unless(json, "peak_step", (int64_t)rank->peak_step, 0);
+    ms_json_count(json, "nccl_bytes", rank->nccl_bytes);
     ms_json_open(json, "kinds", '{');
     for (int kind = 0; rank->kinds_known && kind < MS_KIND_COUNT; kind++) {
         ms_json_count(json, ms_kind_name((enum ms_kind)kind), rank->kind_bytes[kind]);
@@ -303,6 +324,20 @@ static void add_card_json(const struct ms_dry_answer *answer, size_t index, stru
     ms_json_close(json, '}');
 }
 
+static void add_nccl_json(const struct ms_card *card, struct ms_json *json)
+{
+    const struct ms_card_nccl nccl = ms_card_nccl(card);
+
+    ms_json_open(json, "nccl_table", '{');
+    ms_json_text(json, "is", ms_card_known_name(nccl.known));
+    ms_json_count(json, "channels", nccl.channels);
+    ms_json_count(json, "nvls_channels", nccl.nvls_channels);
+    ms_json_count(json, "peer_channels", nccl.peer_channels);
+    ms_json_flag(json, "buffers_on_host", nccl.on_host);
+    ms_json_text(json, "source", nccl.source);
+    ms_json_close(json, '}');
+}
+
 void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
     static const char *const ends[] = {"stopped", "ended", "failed", "interrupted"};
@@ -318,6 +353,7 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_json_text(&json, "report", answer->report);
     ms_json_count(&json, "elapsed_ns", answer->elapsed_ns);
     ms_json_flag(&json, "compared_on_hardware", false);
+    add_nccl_json(answer->card, &json);
     ms_json_open(&json, "ranks", '[');
     for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
         add_rank_json(ms_dry_rank_at(answer, i), &json);

@@ -333,6 +333,16 @@ static bool set_number(const char *name, uint64_t value)
     return setenv(name, text, 1) == 0;
 }
 
+static bool set_nccl(const struct ms_card *card)
+{
+    const struct ms_card_nccl nccl = ms_card_nccl(card);
+    char text[64];
+
+    (void)snprintf(text, sizeof(text), "%u,%u,%u%s", nccl.channels, nccl.nvls_channels,
+                   nccl.peer_channels, nccl.on_host ? ",host" : "");
+    return setenv("SIMGPU_NCCL", text, 1) == 0;
+}
+
 bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_t devices,
                        const char *shared)
 {
@@ -345,8 +355,8 @@ bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_
                (int)sizeof(devices_file) &&
            setenv("SIMGPU_SHARED", devices_file, 1) == 0 && setenv("SIMGPU_NAME", name, 1) == 0 &&
            setenv("SIMGPU_CAPABILITY", capability, 1) == 0 &&
-           setenv("SIMGPU_CONTENTS", "none", 1) == 0 && set_number("SIMGPU_DEVICES", devices) &&
-           set_number("SIMGPU_MEMORY", total_bytes) &&
+           setenv("SIMGPU_CONTENTS", "none", 1) == 0 && set_nccl(card) &&
+           set_number("SIMGPU_DEVICES", devices) && set_number("SIMGPU_MEMORY", total_bytes) &&
            set_number("SIMGPU_CONTEXT", card->context_bytes) &&
            set_number("SIMGPU_PROCESSORS", card->processors);
 }

@@ -18,9 +18,6 @@ __attribute__((weak)) const int simnccl_version = 23007;
 #define EXPORT __attribute__((visibility("default")))
 
 enum {
-    /* Device memory that a communicator takes for itself, as the real one does (less than the
-     * real one, which takes a few hundred MiB). */
-    OWN_BUFFER_BYTES = 16 * 1024 * 1024,
     MAX_GROUP_NESTING = 1000,
 };
 
@@ -100,8 +97,7 @@ static ncclResult_t comm_new(ncclComm_t *result, const char *name, int rank, int
     ncclResult_t outcome =
         from_driver(simnccl_device_context(&comm->context, device), "cuDevicePrimaryCtxRetain");
     if (outcome == ncclSuccess) {
-        outcome = from_driver(simnccl_device_alloc(&comm->buffer, OWN_BUFFER_BYTES, device),
-                              "allocating the communicator's buffer");
+        outcome = from_driver(simnccl_memory_begin(comm), "allocating the communicator's memory");
     }
     if (outcome == ncclSuccess) {
         outcome = simnccl_region_attach(&comm->region, name, nranks);
@@ -111,9 +107,7 @@ static ncclResult_t comm_new(ncclComm_t *result, const char *name, int rank, int
         }
     }
     if (outcome != ncclSuccess) {
-        if (comm->buffer) {
-            simnccl_device_free(comm->buffer);
-        }
+        simnccl_memory_end(comm);
         comm_release(comm);
         return outcome;
     }
@@ -132,11 +126,7 @@ static ncclResult_t comm_close(ncclComm_t comm, bool abort_running)
         pthread_cond_broadcast(&comm->turn);
         pthread_mutex_unlock(&comm->lock);
     }
-    if (comm->buffer) {
-        /* At exit the driver may have gone already, and the memory with it. */
-        simnccl_device_free(comm->buffer);
-        comm->buffer = 0;
-    }
+    simnccl_memory_end(comm);
     comm_release(comm);
     return ncclSuccess;
 }
@@ -390,8 +380,8 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 EXPORT ncclResult_t ncclCommMemStats(ncclComm_t comm, int which, uint64_t *value)
 {
     enum { MEMORY_PERSISTENT = 2, MEMORY_TOTAL = 3 };
-    bool counts = comm->buffer && (which == MEMORY_PERSISTENT || which == MEMORY_TOTAL);
-    *value = counts ? OWN_BUFFER_BYTES : 0;
+    bool counts = which == MEMORY_PERSISTENT || which == MEMORY_TOTAL;
+    *value = counts ? simnccl_memory_bytes(comm) : 0;
     return ncclSuccess;
 }
 
@@ -481,6 +471,11 @@ static ncclResult_t add_op(ncclComm_t comm, CUstream stream, const simnccl_op_t 
 {
     if (!comm || simnccl_type_bytes(op->type) == 0 || op->peer < 0 || op->peer >= comm->nranks) {
         return fail(ncclInvalidArgument, "no such communicator, data type or peer");
+    }
+    ncclResult_t connected =
+        from_driver(simnccl_memory_connect(comm, op), "allocating the connections' buffers");
+    if (connected != ncclSuccess) {
+        return connected;
     }
     batch_t *batch = group.batches;
     while (batch && (batch->comm != comm || batch->stream != stream)) {

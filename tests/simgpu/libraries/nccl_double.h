@@ -60,6 +60,21 @@ typedef struct {
     char path[256];
 } simnccl_region_t;
 
+/* What the library takes of a device for itself, and why. */
+enum {
+    SIMNCCL_MEMORY_OWN,
+    SIMNCCL_MEMORY_RING,
+    SIMNCCL_MEMORY_TREE,
+    SIMNCCL_MEMORY_NVLS,
+    SIMNCCL_MEMORY_PEERS, /* and on: to send to that rank, and receive from it */
+    SIMNCCL_MEMORY_SLOTS = SIMNCCL_MEMORY_PEERS + SIMNCCL_MAX_RANKS,
+};
+
+typedef struct {
+    CUdeviceptr at; /* 0: none */
+    size_t bytes;
+} simnccl_memory_t;
+
 struct ncclComm {
     _Atomic uint32_t references; /* the user's one, and one for each operation in a stream */
     _Atomic uint32_t aborted;    /* 1: operations stop waiting for other ranks */
@@ -70,7 +85,7 @@ struct ncclComm {
     uint32_t children; /* splits and shrinks so far, part of the next child's name */
     char name[SIMNCCL_REGION_NAME_BYTES];
     simnccl_region_t region;
-    CUdeviceptr buffer; /* what the library takes of the device for itself; 0: nothing */
+    simnccl_memory_t memory[SIMNCCL_MEMORY_SLOTS]; /* what the library takes for itself */
     pthread_mutex_t lock;
     pthread_cond_t turn;                   /* now_serving changed */
     uint64_t next_ticket;                  /* under lock: order in which operations were queued */
@@ -106,6 +121,9 @@ typedef struct {
     bool scaled;
 } simnccl_op_t;
 
+/* nccl.c: 23007 is 2.30.7 */
+extern const int simnccl_version;
+
 /* nccl_region.c */
 
 /* Maps the shared file `name` for `nranks` ranks and counts this rank as present; does not wait.
@@ -121,6 +139,15 @@ bool simnccl_barrier(simnccl_barrier_t *barrier, int nranks, const _Atomic uint3
 /* Sleeps until *word differs from `seen`, or some milliseconds have passed. */
 void simnccl_wait_word(const _Atomic uint32_t *word, uint32_t seen);
 void simnccl_wake_word(const _Atomic uint32_t *word);
+
+/* nccl_memory.c: of the device, by the card's table (SIMGPU_NCCL) */
+
+/* With the communicator. */
+CUresult simnccl_memory_begin(ncclComm_t comm);
+/* Before its first operation of that kind. */
+CUresult simnccl_memory_connect(ncclComm_t comm, const simnccl_op_t *op);
+void simnccl_memory_end(ncclComm_t comm);
+uint64_t simnccl_memory_bytes(const struct ncclComm *comm);
 
 /* nccl_move.c */
 

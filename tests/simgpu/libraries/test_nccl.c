@@ -100,10 +100,12 @@ CUresult simnccl_enter(CUcontext context, CUcontext *before)
     return CUDA_SUCCESS;
 }
 
+static _Thread_local size_t taken_bytes; /* of the device, by this rank */
+
 CUresult simnccl_device_alloc(CUdeviceptr *at, size_t bytes, CUdevice device)
 {
     (void)device;
-    (void)bytes;
+    taken_bytes += bytes;
     *at = 4096;
     return CUDA_SUCCESS;
 }
@@ -174,6 +176,7 @@ static void clear_settings(void)
 {
     unsetenv("SIMGPU_SHARED");
     unsetenv("SIMGPU_CONTENTS");
+    unsetenv("SIMGPU_NCCL");
     /* A rank that waits for ever fails the test instead of holding up all others. */
     alarm(60);
 }
@@ -538,6 +541,64 @@ Test(nccl, contents_off_moves_small_messages_only)
 {
     setenv("SIMGPU_CONTENTS", "none", 1);
     on_all_ranks(without_contents);
+}
+
+/* ---- what it takes of the device ---- */
+
+#define EXPECT_MIB(mib) cr_assert_eq(taken_bytes >> 20, mib, "%zu MiB", taken_bytes >> 20)
+
+static void use_all_connections(ncclComm_t comm, int rank)
+{
+    static int parts[RANKS][RANKS];
+    int value = rank;
+    /* 24 channels are made ready as 32, with three pieces of 2 MiB each; 16 of NVLS; 3 more. */
+    EXPECT_MIB(2 * (3 * 32 + 16 + 3));
+    ncclBroadcast(&value, &value, 1, ncclInt32, 0, comm, NULL);
+    EXPECT_MIB(230 + 24 * (10 + 2));
+    ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, NULL);
+    /* A tree as large as the ring; NVLS: two buffers of 1 MiB for each channel and head. */
+    EXPECT_MIB(230 + 2 * 288 + 2 * 16 * RANKS);
+    ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, NULL);
+    EXPECT_MIB(902);
+    ncclAlltoAll(parts[rank], parts[rank], 1, ncclInt32, comm, NULL);
+    EXPECT_MIB(902 + 2 * 32 * (10 + 2));
+}
+
+Test(nccl, memory_is_the_cards)
+{
+    setenv("SIMGPU_NCCL", "24,16,32", 1);
+    on_all_ranks(use_all_connections);
+}
+
+static void use_with_small_buffers(ncclComm_t comm, int rank)
+{
+    int value = rank;
+    EXPECT_MIB(2 * (2 + 3 * 4));
+    ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, NULL);
+    /* Simple of 1 MiB, with LL and LL128 as they are: 8 MiB to receive into. Ring and tree. */
+    EXPECT_MIB(28 + 2 * 4 * (8 + 2));
+}
+
+Test(nccl, memory_follows_the_users_settings)
+{
+    setenv("SIMGPU_NCCL", "24,16,32", 1);
+    setenv("NCCL_MAX_NCHANNELS", "4", 1);
+    setenv("NCCL_NVLS_ENABLE", "0", 1);
+    setenv("NCCL_BUFFSIZE", "1048576", 1);
+    on_all_ranks(use_with_small_buffers);
+}
+
+static void use_the_host(ncclComm_t comm, int rank)
+{
+    int value = rank;
+    ncclAllReduce(&value, &value, 1, ncclInt32, ncclSum, comm, NULL);
+    EXPECT_MIB(2 * (2 + 3 * 2));
+}
+
+Test(nccl, cards_that_do_not_reach_each_other_have_buffers_on_the_host)
+{
+    setenv("SIMGPU_NCCL", "2,0,2,host", 1);
+    on_all_ranks(use_the_host);
 }
 
 static void disagree(ncclComm_t comm, int rank)
