@@ -34,6 +34,9 @@
  *   SIMGPU_DESTROY_US=0         a call that destroys a handle or frees memory takes so much longer;
  *                               who uses the handle meanwhile uses a destroyed one
  *   SIMGPU_CONTENTS=full        "none" drops copies and memsets of more than 64 KiB
+ *   SIMGPU_NCCL=                "24,16,32": a communicator takes what the real NCCL takes with so
+ *                               many channels, of NVLS, and to one peer; ",host" at the end: of
+ *                               cards that do not reach each other. Without it 16 MiB
  *   SIMGPU_FAIL=                rules, separated by commas: see below
  *   SIMGPU_OTHER=               what another process holds of device 0: FUNCTION@N=SIZE, separated
  *                               by commas: from the Nth call of FUNCTION on, SIZE or what is left

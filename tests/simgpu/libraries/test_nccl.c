@@ -545,7 +545,7 @@ Test(nccl, contents_off_moves_small_messages_only)
 
 /* ---- what it takes of the device ---- */
 
-#define EXPECT_MIB(mib) cr_assert_eq(taken_bytes >> 20, mib, "%zu MiB", taken_bytes >> 20)
+#define EXPECT_MIB(mib) cr_assert_eq((int)(taken_bytes >> 20), mib, "%zu MiB", taken_bytes >> 20)
 
 static void use_all_connections(ncclComm_t comm, int rank)
 {
