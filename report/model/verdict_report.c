@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "report/model/leaks.h"
 #include "report/model/ledger.h"
@@ -21,7 +22,7 @@
 #define MOST_LOOKED_AT 100 /* holdings, before lines are put together */
 
 /* Where no steps are known, a program that is still setting itself up grows as well. */
-#define FEWEST_NS_BY_TIME (UINT64_C(600) * 1000000000)
+#define FEWEST_NS_BY_TIME (600 * MS_NS_PER_S)
 
 /* ---- who held it ---- */
 

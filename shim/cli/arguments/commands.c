@@ -269,10 +269,13 @@ static void compare_choice(void *ctx, const char *word, size_t length)
     char name[MS_CLI_NAME_BYTES];
 
     if (length < sizeof(name)) {
+        size_t distance;
+
         memcpy(name, word, length);
         name[length] = '\0';
-        if (distance_to(search->word, name) < search->least) {
-            search->least = distance_to(search->word, name);
+        distance = distance_to(search->word, name);
+        if (distance < search->least) {
+            search->least = distance;
             memcpy(search->best, name, length + 1);
         }
     }

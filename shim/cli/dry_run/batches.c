@@ -8,6 +8,7 @@
 
 #include "report/model/batch_search.h"
 #include "shim/cli/arguments/values.h"
+#include "shim/cli/dry_run/read.h"
 
 #define MOST_BATCH   UINT32_MAX
 #define MOST_RUNS    6 /* of a search */
@@ -99,7 +100,7 @@ static bool measure_one(const struct ms_dry_plan *plan, char *const *argv, uint6
     good = measure(ctx, whole, suffix, &answer);
     if (good) {
         take_row(&answer, row);
-        ms_buffer_free(&answer.ranks);
+        ms_dry_answer_free(&answer);
     }
     free((void *)whole);
     return good;

@@ -34,9 +34,8 @@
 #define LOOK_EVERY_MS 100
 #define LOOK_PART     1 /* of the time, at most one part in so many and one goes to looking */
 #define STATELESS     3 /* steps after which no state is expected any more */
-#define PATIENCE_NS   (UINT64_C(5) * 1000000000)
+#define PATIENCE_NS   (5 * MS_NS_PER_S)
 #define AMPLE_BYTES   (UINT64_C(1) << 40)
-#define SECOND_NS     UINT64_C(1000000000)
 
 #define complain(format, ...) (ms_complain("memshim dry-run: " format, ##__VA_ARGS__))
 

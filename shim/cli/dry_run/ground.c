@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "allocator/base/buffer.h"
+#include "allocator/base/path.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/launch/place.h"
 #include "shim/cli/launch/preload.h"
@@ -156,9 +157,7 @@ static bool find_program(const char *word, char *path)
 
 static bool is_python(const char *path)
 {
-    const char *name = strrchr(path, '/');
-
-    return strncmp(name ? name + 1 : path, "python", strlen("python")) == 0;
+    return strncmp(ms_base_name(path), "python", strlen("python")) == 0;
 }
 
 /* Of a script such as torchrun: the interpreter in its first line, if it is a Python. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "allocator/base/path.h"
 #include "allocator/base/units.h"
 #include "report/model/ledger.h"
 #include "report/model/model.h"
@@ -136,9 +137,8 @@ static void take_rank(struct ms_model *model, const struct ms_dry_answer *answer
 {
     const int device = ms_model_main_device(model);
     const struct ms_aggregate *sums = &model->devices[device].sums;
-    const char *name = strrchr(model->dir, '/');
 
-    (void)snprintf(rank->folder, sizeof(rank->folder), "%.255s", name ? name + 1 : model->dir);
+    (void)snprintf(rank->folder, sizeof(rank->folder), "%.255s", ms_base_name(model->dir));
     rank->rank = model->header.rank;
     rank->steps = steps_of(model);
     rank->has_state = model->made_state_bytes[device] > 0;
