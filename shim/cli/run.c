@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -75,8 +74,7 @@ int ms_cli_run(int argc, char **argv)
     }
     if (ms_options_switched_off(environ)) {
         (void)execvp(argv[command], argv + command);
-        complain("cannot run '%s': %s", argv[command], strerror(errno));
-        return errno == ENOENT ? 127 : 126;
+        return ms_cannot_run("run", argv[command], errno);
     }
     if (!ms_begin_run("run", ms_cli_output_folder(), start, output)) {
         complain("the command was not started; " MS_WAY_OUT);
@@ -85,8 +83,7 @@ int ms_cli_run(int argc, char **argv)
     int error = 0;
     int wait_status = ms_supervise(argv + command, environ, &error);
     if (wait_status < 0) {
-        complain("cannot run '%s': %s", argv[command], strerror(error));
-        return error == ENOENT ? 127 : 126;
+        return ms_cannot_run("run", argv[command], error);
     }
     struct ms_options options;
     ms_options_parse(environ, &options, ignore_complaint, NULL);

@@ -281,8 +281,7 @@ static int run(const struct call *call, char *const *argv, const char *output,
     }
     ms_dry_shared_remove(shared);
     if (wait_status < 0) {
-        complain("cannot run '%s': %s", argv[0], strerror(error));
-        return error == ENOENT ? 127 : 126;
+        return ms_cannot_run("dry-run", argv[0], error);
     }
     judge_end(&watch, wait_status, answer);
     return -1;

@@ -83,3 +83,9 @@ bool ms_begin_run(const char *command, const char *output_folder, time_t start, 
     return settle_output(command, output_folder, output) && settle_run_id(start) &&
            offer_reports() && ms_preload(command, library);
 }
+
+int ms_cannot_run(const char *command, const char *program, int error)
+{
+    ms_complain("memshim %s: cannot run '%s': %s", command, program, strerror(error));
+    return error == ENOENT ? 127 : 126;
+}

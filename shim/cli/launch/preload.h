@@ -14,4 +14,8 @@ bool ms_preload(const char *command, const char *path);
  * `output`, PATH_MAX bytes) and the run's name, and offers to make the reports. */
 bool ms_begin_run(const char *command, const char *output_folder, time_t start, char *output);
 
+/* Says that the program could not be run, and why (an errno). The exit status, as a shell has it:
+ * 127 where there is no such program, else 126. */
+int ms_cannot_run(const char *command, const char *program, int error);
+
 #endif
