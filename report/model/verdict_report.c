@@ -104,6 +104,13 @@ void ms_held_lines_free(struct ms_held_line *lines, size_t count)
     }
 }
 
+void ms_held_line_add(const struct ms_held_line *line, uint64_t live_bytes, struct ms_buffer *out)
+{
+    ms_buffer_format(out, "%s (%s) ", MS_BYTES(line->bytes), MS_PERCENT(line->bytes, live_bytes));
+    ms_buffer_add(out, line->text.at);
+    ms_buffer_format(out, "   %s", ms_kind_name((enum ms_kind)line->kind));
+}
+
 static int by_pinned(const void *a, const void *b)
 {
     const struct ms_pinned_line *left = a, *right = b;

@@ -74,10 +74,8 @@ void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, in
     has_way = count > 0 && add_way(model, device, moment, lines[0].text.at, out);
 
     for (size_t i = 0; i < count; i++) {
-        ms_buffer_format(out, "%s%s (%s) ", i || has_way ? "\n         " : "",
-                         MS_BYTES(lines[i].bytes), MS_PERCENT(lines[i].bytes, moment->live_bytes));
-        ms_buffer_add(out, lines[i].text.at);
-        ms_buffer_format(out, "   %s", ms_kind_name((enum ms_kind)lines[i].kind));
+        ms_buffer_add(out, i || has_way ? "\n         " : "");
+        ms_held_line_add(&lines[i], moment->live_bytes, out);
     }
     ms_held_lines_free(lines, count);
     if (count == 0) {

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "allocator/base/path.h"
-#include "allocator/base/units.h"
 #include "report/model/ledger.h"
 #include "report/model/model.h"
 #include "report/model/site_rows.h"
@@ -80,10 +79,7 @@ static void take_peak(const struct ms_model *model, int device, struct ms_dry_ra
     rank->kinds_known = true;
     count = ms_held_lines(model, device, moment, MS_KIND_COUNT, lines, HOLDERS);
     for (size_t i = 0; i < count; i++) {
-        ms_buffer_format(&rank->holds, "%s (%s) ", MS_BYTES(lines[i].bytes),
-                         MS_PERCENT(lines[i].bytes, moment->live_bytes));
-        ms_buffer_add(&rank->holds, lines[i].text.at);
-        ms_buffer_format(&rank->holds, "   %s", ms_kind_name((enum ms_kind)lines[i].kind));
+        ms_held_line_add(&lines[i], moment->live_bytes, &rank->holds);
         ms_buffer_append(&rank->holds, "", 1);
     }
     ms_held_lines_free(lines, count);
