@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/containers/slab.h"
 
 #define MIB                  (UINT64_C(1) << 20)
@@ -48,9 +49,10 @@ struct allocator {
     bool expandable;
 };
 
-static uint64_t round_up(uint64_t bytes, uint64_t grain)
+/* Pages of 20 MiB are no power of two. */
+static uint64_t round_up_pages(uint64_t bytes, uint64_t page_bytes)
 {
-    return (bytes + grain - 1) / grain * grain;
+    return (bytes + page_bytes - 1) / page_bytes * page_bytes;
 }
 
 /* ---- lists ---- */
@@ -190,7 +192,7 @@ static bool reserve(struct allocator *allocator, uint64_t bytes)
 static void unmap_pages(struct allocator *allocator, struct block *block)
 {
     const uint64_t page = block->pool->page_bytes;
-    const uint64_t first = round_up(block->addr, page);
+    const uint64_t first = round_up_pages(block->addr, page);
     const uint64_t end = (block->addr + block->bytes) / page * page;
 
     if (end <= first) {
@@ -239,7 +241,7 @@ static struct block *new_segment(struct allocator *allocator, struct pool *pool,
 {
     const uint64_t segment = pool->small                 ? SMALL_SEGMENT
                              : bytes < LEAST_OWN_SEGMENT ? LARGE_SEGMENT
-                                                         : round_up(bytes, ROUND_SEGMENT);
+                                                         : ms_round_up(bytes, ROUND_SEGMENT);
     struct block *block;
 
     if (!reserve(allocator, segment)) {
@@ -290,7 +292,7 @@ static struct block *expand(struct allocator *allocator, struct pool *pool, uint
         struct block *next = block->state == UNMAPPED ? block : block->after;
         const uint64_t wanted = block->state == UNMAPPED ? bytes : bytes - block->bytes;
         const uint64_t mapped =
-            round_up(wanted < next->bytes ? wanted : next->bytes, pool->page_bytes);
+            round_up_pages(wanted < next->bytes ? wanted : next->bytes, pool->page_bytes);
 
         if (next->state == UNMAPPED) {
             if (!reserve(allocator, mapped)) {
@@ -385,7 +387,7 @@ static bool born(struct allocator *allocator, const struct ms_operation *operati
 {
     struct pool *pool = pool_of(allocator, operation);
     const uint64_t bytes =
-        round_up(operation->bytes > 0 ? operation->bytes : LEAST_BLOCK, LEAST_BLOCK);
+        ms_round_up(operation->bytes > 0 ? operation->bytes : LEAST_BLOCK, LEAST_BLOCK);
     struct block *block = NULL;
 
     for (int tries = 0; !block && tries < 2; tries++) {
@@ -436,7 +438,7 @@ static void drop_other(struct allocator *allocator, uint64_t bytes)
 /* A block of the program's own: not a segment of PyTorch's. */
 static bool took(struct allocator *allocator, const struct ms_operation *operation)
 {
-    const uint64_t bytes = round_up(operation->bytes, DRIVER_GRAIN);
+    const uint64_t bytes = ms_round_up(operation->bytes, DRIVER_GRAIN);
 
     if (operation->arena != MS_RECORDED_NONE) {
         return true;
