@@ -58,36 +58,26 @@ static ms_status_t address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
     return ms_status_from(result);
 }
 
-/* Behind addresses of the application's: what it has asked for there. Before it has, nobody may. */
-static CUresult grant_theirs(const struct ms_reservation *reservation, ms_addr_t addr,
-                             uint64_t bytes)
+/* Nothing where no device is named. */
+static CUresult grant(const struct ms_access *access, ms_addr_t addr, uint64_t bytes)
 {
-    CUmemAccessDesc_v1 access[MS_DEVICES_MAX];
-    size_t count = ms_access_list(&reservation->access, access);
-    return count ? MS_REAL(cuMemSetAccess)(addr, bytes, access, count) : CUDA_SUCCESS;
+    CUmemAccessDesc_v1 list[MS_DEVICES_MAX];
+    size_t count = ms_access_list(access, list);
+    return count ? MS_REAL(cuMemSetAccess)(addr, bytes, list, count) : CUDA_SUCCESS;
 }
 
 static CUresult grant_access(struct ms_device *device, ms_addr_t addr, uint64_t bytes)
 {
-    CUmemAccessDesc_v1 access[MS_DEVICES_MAX];
-    size_t count = 0;
     struct ms_reservation reservation;
     if (ms_reservations_at(addr, bytes, &reservation)) {
-        return grant_theirs(&reservation, addr, bytes);
+        /* Behind addresses of the application's: what it has asked for there; before, nobody may.
+         */
+        return grant(&reservation.access, addr, bytes);
     }
     uint64_t may = atomic_load(&device->access_mask) | (1ULL << device->ordinal);
-    uint64_t may_not = atomic_load(&device->withdrawn_mask) & ~may;
-    for (int d = 0; d < MS_DEVICES_MAX; d++) {
-        if (((may | may_not) >> d) & 1) {
-            memset(&access[count], 0, sizeof access[count]);
-            access[count].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-            access[count].location.id = d;
-            access[count].flags = ((may >> d) & 1) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
-                                                   : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-            count++;
-        }
-    }
-    return MS_REAL(cuMemSetAccess)(addr, bytes, access, count);
+    struct ms_access access = {.read_write = may,
+                               .none = atomic_load(&device->withdrawn_mask) & ~may};
+    return grant(&access, addr, bytes);
 }
 
 /* The driver or the device cannot do it. Another error may be gone the next time. */

@@ -10,6 +10,7 @@
 #include "allocator/base/ids.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/device/driver_ops.h"
+#include "shim/device/reservations.h"
 #include "shim/driver/driver.h"
 #include "shim/process/log.h"
 #include "shim/sharing/exports.h"
@@ -105,24 +106,16 @@ static CUresult map_batch(struct import *import, uint64_t first, uint32_t chunks
  * to that and whoever may reach its memory. */
 static CUresult give_access(const struct import *import)
 {
-    CUmemAccessDesc_v1 access[MS_DEVICES_MAX];
-    uint64_t may = 1ULL << import->context->device->ordinal;
-    size_t count = 0;
+    CUmemAccessDesc_v1 list[MS_DEVICES_MAX];
+    struct ms_access access = {.read_write = 1ULL << import->context->device->ordinal};
     for (int d = 0; d < MS_DEVICES_MAX; d++) {
         const struct ms_device *device = ms_device_get(d);
         if (device && memcmp(device->uuid, import->name.uuid, sizeof device->uuid) == 0) {
-            may |= atomic_load(&device->access_mask) | 1ULL << d;
+            access.read_write |= atomic_load(&device->access_mask) | 1ULL << d;
         }
     }
-    for (int d = 0; d < MS_DEVICES_MAX; d++) {
-        if ((may >> d) & 1) {
-            memset(&access[count], 0, sizeof access[count]);
-            access[count].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-            access[count].location.id = d;
-            access[count++].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-        }
-    }
-    return MS_REAL(cuMemSetAccess)(import->base, import->mapped_bytes, access, count);
+    return MS_REAL(cuMemSetAccess)(import->base, import->mapped_bytes, list,
+                                   ms_access_list(&access, list));
 }
 
 static CUresult map_all(struct import *import, uint64_t chunk_count)
