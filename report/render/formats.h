@@ -30,6 +30,9 @@ struct ms_json_limits {
 void ms_format_json_limited(const struct ms_model *model, struct ms_json *json, const char *key,
                             const char *folder, const struct ms_json_limits *limits);
 
+/* Members that say which process it is: those of report.json and of memshim top. */
+void ms_json_add_process(struct ms_json *json, const struct ms_file_header *header);
+
 /* timeline.json: Chrome's trace-event form, for Perfetto. */
 void ms_format_timeline(const struct ms_model *model, struct ms_buffer *out);
 

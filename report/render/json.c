@@ -76,12 +76,8 @@ static void add_options(struct ms_json *json, const char *options)
     ms_json_close(json, '}');
 }
 
-static void add_process(struct ms_json *json, const struct ms_model *model)
+void ms_json_add_process(struct ms_json *json, const struct ms_file_header *header)
 {
-    const struct ms_file_header *header = &model->header;
-    char date[MS_UNIT_TEXT_BYTES];
-
-    ms_json_open(json, "process", '{');
     ms_json_text(json, "run_id", header->run_id);
     ms_json_integer(json, "pid", header->pid);
     ms_json_integer_unless(json, "rank", header->rank, -1);
@@ -90,6 +86,15 @@ static void add_process(struct ms_json *json, const struct ms_model *model)
     ms_json_text(json, "host", header->host);
     ms_json_text(json, "program", header->program);
     ms_json_text(json, "command", header->command);
+}
+
+static void add_process(struct ms_json *json, const struct ms_model *model)
+{
+    const struct ms_file_header *header = &model->header;
+    char date[MS_UNIT_TEXT_BYTES];
+
+    ms_json_open(json, "process", '{');
+    ms_json_add_process(json, header);
     ms_json_text(json, "start_time", ms_date_text(header->start_unix_ns, date, sizeof(date)));
     ms_json_text(json, "state", ms_end_name(model->end));
     if (model->end == MS_PROCESS_ENDED && header->exit_known) {

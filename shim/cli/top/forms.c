@@ -9,6 +9,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/json.h"
 #include "allocator/base/units.h"
+#include "report/render/formats.h"
 #include "shim/cli/top/top.h"
 
 /* --- numbers ---------------------------------------------------------------------------------- */
@@ -105,21 +106,15 @@ static void add_process(struct ms_json *json, const struct ms_top_frame *frame, 
     char start[MS_UNIT_TEXT_BYTES], read[MS_UNIT_TEXT_BYTES];
     ms_json_open(json, NULL, '{');
     ms_json_text(json, "path", process->path);
-    ms_json_text(json, "run_id", process->run_id);
-    ms_json_integer(json, "pid", process->pid);
-    ms_json_integer_unless(json, "rank", process->rank, -1);
-    ms_json_integer_unless(json, "local_rank", process->local_rank, -1);
-    ms_json_integer_unless(json, "world_size", process->world_size, 0);
-    ms_json_text(json, "host", process->host);
-    ms_json_text(json, "program", process->program);
-    ms_json_text(json, "command", process->command);
+    ms_json_add_process(json, &process->header);
     ms_json_text(json, "state", ms_top_state_name(process->state));
     if (process->exit_known) {
-        ms_json_integer(json, "exit_status", process->exit_status);
+        ms_json_integer(json, "exit_status", process->header.exit_status);
     } else {
         ms_json_null(json, "exit_status");
     }
-    ms_json_text(json, "start_time", ms_date_text(process->start_unix_ns, start, sizeof(start)));
+    ms_json_text(json, "start_time",
+                 ms_date_text(process->header.start_unix_ns, start, sizeof(start)));
     for (size_t row = 0; row < MS_PROCESS_STAT_ID_COUNT; row++) {
         ms_json_count(json, ms_process_stat_table[row].name, process_value(process, row));
     }
@@ -192,14 +187,14 @@ static void add_label(struct ms_buffer *out, const char *name, const char *value
 static void add_identity(struct ms_buffer *out, const struct ms_top_process *process)
 {
     char number[16] = "";
-    add_label(out, "run", process->run_id);
+    add_label(out, "run", process->header.run_id);
     ms_buffer_add(out, ",");
-    add_label(out, "program", process->program);
+    add_label(out, "program", process->header.program);
     ms_buffer_add(out, ",");
-    add_label(out, "host", process->host);
-    ms_buffer_format(out, ",pid=\"%" PRId32 "\",", process->pid);
-    if (process->rank >= 0) {
-        (void)snprintf(number, sizeof(number), "%" PRId32, process->rank);
+    add_label(out, "host", process->header.host);
+    ms_buffer_format(out, ",pid=\"%" PRId32 "\",", process->header.pid);
+    if (process->header.rank >= 0) {
+        (void)snprintf(number, sizeof(number), "%" PRId32, process->header.rank);
     }
     add_label(out, "rank", number);
 }

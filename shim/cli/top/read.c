@@ -140,7 +140,6 @@ static void set_state(const struct ms_reader *reader, struct ms_top_process *out
     if (header->state == MS_TRACE_CLOSED) {
         out->state = MS_TOP_ENDED;
         out->exit_known = header->exit_known != 0;
-        out->exit_status = header->exit_status;
         out->duration_ns = header->end_time_ns;
     } else if (reader->running) {
         out->state = MS_TOP_RUNNING;
@@ -154,23 +153,10 @@ static void set_state(const struct ms_reader *reader, struct ms_top_process *out
     out->killed = out->state == MS_TOP_KILLED;
 }
 
-static void set_identity(const struct ms_file_header *header, struct ms_top_process *out)
-{
-    memcpy(out->run_id, header->run_id, sizeof(out->run_id));
-    memcpy(out->host, header->host, sizeof(out->host));
-    memcpy(out->program, header->program, sizeof(out->program));
-    memcpy(out->command, header->command, sizeof(out->command));
-    out->pid = header->pid;
-    out->rank = header->rank;
-    out->local_rank = header->local_rank;
-    out->world_size = header->world_size;
-    out->start_unix_ns = header->start_unix_ns;
-    out->events = header->events;
-}
-
 static void read_open(struct ms_reader *reader, struct ms_top_process *out)
 {
-    set_identity(&reader->header, out);
+    memcpy(&out->header, &reader->header, sizeof(out->header));
+    out->events = out->header.events;
     for (size_t i = 0; i < ms_reader_count(&reader->devices); i++) {
         if (!read_device(reader, ms_reader_place(&reader->devices, i), out)) {
             (void)snprintf(out->why, sizeof(out->why), "the page of a device is damaged");

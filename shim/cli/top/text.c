@@ -29,7 +29,7 @@ static void state_text(const struct ms_top_process *process, const struct memshi
     if (process->state == MS_TOP_RUNNING && stats != NULL) {
         (void)snprintf(text, text_bytes, "%s", ms_status_name(stats->status));
     } else if (process->state == MS_TOP_ENDED && process->exit_known) {
-        (void)snprintf(text, text_bytes, "ended, %" PRId32, process->exit_status);
+        (void)snprintf(text, text_bytes, "ended, %" PRId32, process->header.exit_status);
     } else {
         (void)snprintf(text, text_bytes, "%s", ms_top_state_name(process->state));
     }
@@ -191,12 +191,12 @@ static void cell_text(enum column column, const struct ms_top_process *process,
     (void)snprintf(text, text_bytes, "%s", column == RANK || column == DEVICE ? "-" : "");
     switch (column) {
     case RANK:
-        if (process->rank >= 0) {
-            (void)snprintf(text, text_bytes, "%" PRId32, process->rank);
+        if (process->header.rank >= 0) {
+            (void)snprintf(text, text_bytes, "%" PRId32, process->header.rank);
         }
         break;
     case PID:
-        (void)snprintf(text, text_bytes, "%" PRId32, process->pid);
+        (void)snprintf(text, text_bytes, "%" PRId32, process->header.pid);
         break;
     case STATUS:
         state_text(process, device ? &device->stats : NULL, text, text_bytes);
@@ -242,7 +242,7 @@ static void add_cell(enum column column, const char *text, struct ms_buffer *out
 static void add_program(const struct ms_top_process *process, size_t room, struct ms_buffer *out)
 {
     char plain[MS_PLAIN_BYTES * MS_PROGRAM_BYTES];
-    const size_t bytes = ms_plain_text(process->program, plain, sizeof(plain));
+    const size_t bytes = ms_plain_text(process->header.program, plain, sizeof(plain));
     ms_buffer_add(out, "  ");
     if (room == 0 || bytes <= room) {
         ms_buffer_add(out, plain);
@@ -318,7 +318,7 @@ static void add_sites(const struct ms_top_frame *frame, size_t index,
                 frame->unix_ns > sites->unix_ns ? frame->unix_ns - sites->unix_ns : 0;
             ms_buffer_format(out, "\n  live %s, pid %" PRId32 " device %u%s",
                              ms_bytes_text(sites->live_bytes[device->index], bytes, sizeof(bytes)),
-                             process->pid, (unsigned)device->index,
+                             process->header.pid, (unsigned)device->index,
                              sites->sampled ? ", only what was sampled" : "");
             if (age_ns > MS_NS_PER_S) {
                 ms_buffer_format(out, " (%s ago)", ms_duration_text(age_ns, age, sizeof(age)));

@@ -108,14 +108,14 @@ static int parse(int argc, char **argv, struct call *call)
 static int by_rank(const void *a, const void *b)
 {
     const struct ms_top_process *left = a, *right = b;
-    const int hosts = strcmp(left->host, right->host);
-    if (left->rank != right->rank) {
-        return left->rank < right->rank ? -1 : 1;
+    const int hosts = strcmp(left->header.host, right->header.host);
+    if (left->header.rank != right->header.rank) {
+        return left->header.rank < right->header.rank ? -1 : 1;
     }
     if (hosts != 0) {
         return hosts;
     }
-    return left->pid < right->pid ? -1 : left->pid > right->pid;
+    return left->header.pid < right->header.pid ? -1 : left->header.pid > right->header.pid;
 }
 
 /* The most of any of its devices. */
@@ -191,8 +191,9 @@ static bool make_frame(const struct call *call, const struct ms_buffer *found,
         add_sites(call, frame);
     }
     frame->unix_ns = ms_clock_unix_ns();
-    if (frame->count > 0 && frame->processes[0].run_id[0] != '\0') {
-        (void)snprintf(frame->target, sizeof(frame->target), "run %s", frame->processes[0].run_id);
+    if (frame->count > 0 && frame->processes[0].header.run_id[0] != '\0') {
+        (void)snprintf(frame->target, sizeof(frame->target), "run %s",
+                       frame->processes[0].header.run_id);
     }
     return true;
 }

@@ -35,15 +35,11 @@ enum ms_top_state {
 };
 
 struct ms_top_process {
-    char path[PATH_MAX]; /* the folder of its trace, or the trace itself */
-    char why[512];       /* not empty: it could not be read, and nothing below is known */
-    char run_id[MS_RUN_ID_BYTES], host[MS_HOST_BYTES], program[MS_PROGRAM_BYTES];
-    char command[MS_COMMAND_BYTES];
-    int32_t pid, rank, local_rank, world_size; /* ranks: -1 unknown; world_size: 0 */
+    char path[PATH_MAX];          /* the folder of its trace, or the trace itself */
+    char why[512];                /* not empty: it could not be read, and nothing below is known */
+    struct ms_file_header header; /* of its trace */
     enum ms_top_state state;
-    bool exit_known;
-    int32_t exit_status;
-    uint64_t start_unix_ns;
+    bool exit_known;                               /* header.exit_status */
     uint64_t running, killed, duration_ns, events; /* stats.def */
     bool torn;                /* its figures change faster than they can be read */
     struct ms_buffer devices; /* struct ms_top_device, by index */
