@@ -30,6 +30,32 @@ SMALL_GPT_PARAMETERS = (
 )
 
 
+OBJECTS = """
+    import os, torch
+    import torch.distributed as dist
+    rank = int(os.environ["RANK"])
+    torch.cuda.set_device(rank)
+    dist.init_process_group("nccl")
+    for group in (None, dist.new_group([0, 1])):
+        heard = [None, None]
+        dist.all_gather_object(heard, {"rank": rank, "text": "x" * 4000 * rank}, group=group)
+        assert heard == [{"rank": 0, "text": ""}, {"rank": 1, "text": "x" * 4000}], heard
+        said = [f"of {rank}", rank, list(range(50 * rank))]
+        dist.broadcast_object_list(said, src=1, group=group)
+        assert said == ["of 1", 1, list(range(50))], said
+        parts = [None, None] if rank == 0 else None
+        dist.gather_object(("of", rank), parts, dst=0, group=group)
+        assert rank == 1 or parts == [("of", 0), ("of", 1)], parts
+        given = [None]
+        dist.scatter_object_list(given, ["a" * 9, {"b": 1}], src=0, group=group)
+        assert given == [["a" * 9, {"b": 1}][rank]], given
+    sent = [1, "two"] if rank == 0 else [None, None]
+    (dist.send_object_list if rank == 0 else dist.recv_object_list)(sent, 1 - rank)
+    assert sent == [1, "two"], sent
+    dist.destroy_process_group()
+"""
+
+
 class Script(unittest.TestCase):
     """scripts/simgpu.sh itself; these need no PyTorch."""
 
@@ -446,8 +472,7 @@ class Ranks(unittest.TestCase):
 
     def test_no_rank_says_its_device(self) -> None:
         """NCCL gives a thread without a context that of the first device, as the runtime does;
-        PyTorch counts on it. Objects travel by processors: their sizes are compared by kernels
-        where they lie on devices, and kernels compute nothing here."""
+        PyTorch counts on it. Objects travel by processors."""
         forked.run_source(
             """
             import os, torch
@@ -469,6 +494,31 @@ class Ranks(unittest.TestCase):
             """,
             ranks=2,
             SIMGPU_DEVICES=2,
+        ).check()
+
+    def test_objects_travel_by_devices(self) -> None:
+        """Their sizes are compared, summed and put together by kernels of PyTorch, which the
+        simulated device computes."""
+        forked.run_source(OBJECTS, ranks=2, SIMGPU_DEVICES=2).check()
+        harness.run_memshim(OBJECTS, ranks=2, SIMGPU_DEVICES=2).result.check()
+
+    def test_what_small_kernels_compute(self) -> None:
+        forked.run_source(
+            """
+            import torch
+            sizes = torch.tensor([22, -5, 130]).cuda()
+            each = [sizes[i].unsqueeze(0) for i in range(3)]
+            assert [max(each).item(), min(each).item()] == [130, -5]
+            assert [sizes.max().item(), sizes.sum().item()] == [130, 147]
+            assert [(a >= b).item() for a in each for b in each] == [
+                a >= b for a in (22, -5, 130) for b in (22, -5, 130)]
+            assert (0 + sizes + sizes + 1).tolist() == [45, -9, 261]
+            for dtype in (torch.uint8, torch.int64, torch.float32):
+                for a, b in (((3,), (4,)), ((16,), (32,)), ((2, 5), (1, 5)), ((4, 4), (8, 4))):
+                    parts = [torch.rand(a).mul(99).to(dtype), torch.rand(b).mul(99).to(dtype)]
+                    whole = torch.cat([part.cuda() for part in parts]).cpu()
+                    assert whole.equal(torch.cat(parts)), (dtype, a, b)
+            """
         ).check()
 
     def test_two_ranks_in_one_process(self) -> None:

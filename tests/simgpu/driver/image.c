@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "image.h"
 
+#include "torch_kernel.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,17 @@
 
 /* What an undeclared global is taken to have; the size of a pointer table or a counter. */
 #define UNDECLARED_GLOBAL_BYTES 4096
+
+static void set_effect(struct sim_symbol *symbol)
+{
+    if (strcmp(symbol->name, "simgpu_fill") == 0) {
+        symbol->run = sim_kernel_fill;
+    } else if (strcmp(symbol->name, "simgpu_check") == 0) {
+        symbol->run = sim_kernel_check;
+    } else {
+        sim_torch_kernel(symbol);
+    }
+}
 
 static struct sim_symbol *add_symbol(struct sim_image *image, const char *name, size_t length)
 {
@@ -23,6 +36,7 @@ static struct sim_symbol *add_symbol(struct sim_image *image, const char *name, 
     }
     symbol->next = image->symbols;
     image->symbols = symbol;
+    set_effect(symbol);
     return symbol;
 }
 

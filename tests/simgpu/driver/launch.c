@@ -22,9 +22,9 @@
 /* ---- launches ---------------------------------------------------------------------------------
  */
 
-bool sim_kernel_has_effect(CUfunction function)
+bool sim_kernel_has_effect(const struct sim_launch *launch)
 {
-    return function->effect != SIM_KERNEL_NOTHING;
+    return launch->computes;
 }
 
 unsigned sim_kernel_parameter_count(CUfunction function)
@@ -34,25 +34,35 @@ unsigned sim_kernel_parameter_count(CUfunction function)
 
 void sim_kernel_run(const struct sim_launch *launch)
 {
-    if (launch->function->effect == SIM_KERNEL_NOTHING || !launch->parameters) {
-        return;
+    if (launch->computes) {
+        launch->function->symbol->run(launch);
     }
-    uint64_t address, bytes, at = 0;
-    uint32_t value;
-    memcpy(&address, launch->parameters, 8);
-    memcpy(&bytes, launch->parameters + 8, 8);
-    memcpy(&value, launch->parameters + 16, 4);
-    unsigned char *memory = (unsigned char *)address;
-    if (launch->function->effect == SIM_KERNEL_FILL) {
-        simgpu_note_write(address, bytes);
-        memset(memory, (int)value, bytes);
-        return;
+}
+
+static unsigned char *memory_of(const struct sim_launch *launch, uint64_t *bytes)
+{
+    uint64_t address;
+    memcpy(&address, launch->parameter_pointers[0], sizeof address);
+    memcpy(bytes, launch->parameter_pointers[1], sizeof *bytes);
+    return (unsigned char *)address;
+}
+
+void sim_kernel_fill(const struct sim_launch *launch)
+{
+    uint64_t bytes;
+    unsigned char *memory = memory_of(launch, &bytes);
+    simgpu_note_write((uint64_t)memory, bytes);
+    memset(memory, *(const uint8_t *)launch->parameter_pointers[2], bytes);
+}
+
+void sim_kernel_check(const struct sim_launch *launch)
+{
+    uint64_t bytes, address, mismatches = 0;
+    const unsigned char *memory = memory_of(launch, &bytes);
+    for (uint64_t at = 0; at < bytes; at++) {
+        mismatches += memory[at] != *(const uint8_t *)launch->parameter_pointers[2];
     }
-    uint64_t mismatches = 0;
-    for (at = 0; at < bytes; at++) {
-        mismatches += memory[at] != (unsigned char)value;
-    }
-    memcpy(&address, launch->parameters + 24, 8);
+    memcpy(&address, launch->parameter_pointers[3], sizeof address);
     simgpu_note_write(address, sizeof mismatches);
     atomic_fetch_add((_Atomic uint64_t *)address, mismatches);
 }
@@ -70,7 +80,7 @@ static CUresult copy_parameters(struct sim_launch *launch, void **parameters, vo
             buffer_bytes = *(const size_t *)at[1];
         }
     }
-    if (symbol->parameter_count == 0 || (!parameters && !buffer)) {
+    if (symbol->parameter_count == 0 || (!parameters && (!buffer || symbol->parameters_untold))) {
         return CUDA_SUCCESS;
     }
     unsigned last = symbol->parameter_count - 1;
@@ -110,7 +120,11 @@ CUresult sim_launch_prepare(struct sim_launch *launch, CUfunction function, cons
     if (shared_bytes > 101376) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return copy_parameters(launch, parameters, extra);
+    CUresult status = copy_parameters(launch, parameters, extra);
+    const struct sim_symbol *symbol = function->symbol;
+    launch->computes =
+        symbol->run && launch->parameters && (!symbol->check || symbol->check(launch));
+    return status;
 }
 
 static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3],
@@ -259,7 +273,7 @@ CUresult cuFuncGetName(const char **name, CUfunction hfunc)
 static CUresult parameter_info(const struct sim_symbol *symbol, size_t index, size_t *offset,
                                size_t *bytes)
 {
-    if (!offset || index >= symbol->parameter_count) {
+    if (!offset || index >= symbol->parameter_count || symbol->parameters_untold) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *offset = symbol->offsets[index];

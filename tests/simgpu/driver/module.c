@@ -40,13 +40,6 @@ static void default_attributes(int *attributes)
     attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
 }
 
-static enum sim_kernel_effect effect_of(const char *name)
-{
-    return strcmp(name, "simgpu_fill") == 0    ? SIM_KERNEL_FILL
-           : strcmp(name, "simgpu_check") == 0 ? SIM_KERNEL_CHECK
-                                               : SIM_KERNEL_NOTHING;
-}
-
 /* ---- modules --------------------------------------------------------------------------------- */
 
 static CUresult new_module(CUcontext context, struct sim_image *image, CUmodule *result)
@@ -197,7 +190,6 @@ static CUfunction function_in(CUmodule module, const struct sim_symbol *symbol)
     if (function) {
         function->module = module;
         function->symbol = symbol;
-        function->effect = effect_of(symbol->name);
         default_attributes(function->attributes);
         function->next = module->functions;
         module->functions = function;
@@ -397,7 +389,6 @@ static CUkernel kernel_in(CUlibrary library, const struct sim_symbol *symbol)
     if (kernel) {
         kernel->library = library;
         kernel->symbol = symbol;
-        kernel->effect = effect_of(symbol->name);
         default_attributes(kernel->attributes);
         kernel->next = library->kernels;
         library->kernels = kernel;

@@ -22,6 +22,12 @@ struct sim_symbol {
     uint64_t global_bytes;
     unsigned parameter_count;
     size_t offsets[SIM_MAX_PARAMETERS], sizes[SIM_MAX_PARAMETERS];
+    bool parameters_untold; /* to who asks for them */
+    /* What the kernel does, without sim_lock; NULL: nothing. Where `check` is not NULL it does so
+     * if that says yes at the launch, with its parameters copied and its context known. */
+    bool (*check)(const struct sim_launch *launch);
+    void (*run)(const struct sim_launch *launch);
+    size_t element_bytes; /* torch_kernel.c, of a kernel on elements of any kind */
 };
 
 struct sim_image {
@@ -29,8 +35,6 @@ struct sim_image {
     bool declared; /* no other functions exist in it */
     struct sim_symbol *symbols;
 };
-
-enum sim_kernel_effect { SIM_KERNEL_NOTHING, SIM_KERNEL_FILL, SIM_KERNEL_CHECK };
 
 struct sim_global {
     struct sim_global *next;
@@ -54,7 +58,6 @@ struct CUfunc_st {
     struct CUfunc_st *next;
     struct CUkern_st *kernel; /* NULL unless it came from one */
     const struct sim_symbol *symbol;
-    enum sim_kernel_effect effect;
     bool launched;
     uint64_t charged_bytes; /* on its device, since its first launch */
     int attributes[CU_FUNC_ATTRIBUTE_MAX];
@@ -72,7 +75,6 @@ struct CUkern_st {
     struct CUlib_st *library;
     struct CUkern_st *next;
     const struct sim_symbol *symbol;
-    enum sim_kernel_effect effect;
     int attributes[CU_FUNC_ATTRIBUTE_MAX];
 };
 
@@ -82,7 +84,11 @@ struct CUkern_st {
  */
 CUfunction sim_function_of(CUfunction handle, CUcontext context);
 
-bool sim_kernel_has_effect(CUfunction function);
+/* The kernels that exist in every image (simgpu.h). */
+void sim_kernel_fill(const struct sim_launch *launch);
+void sim_kernel_check(const struct sim_launch *launch);
+
+bool sim_kernel_has_effect(const struct sim_launch *launch);
 unsigned sim_kernel_parameter_count(CUfunction function);
 /* What the kernel does. Without sim_lock. */
 void sim_kernel_run(const struct sim_launch *launch);

@@ -59,7 +59,7 @@ bool sim_work_has_unlocked_part(const struct sim_work *work)
 {
     switch (work->kind) {
     case SIM_WORK_KERNEL:
-        return sim_kernel_has_effect(work->launch.function);
+        return sim_kernel_has_effect(&work->launch);
     case SIM_WORK_COPY:
     case SIM_WORK_SET:
     case SIM_WORK_HOST:

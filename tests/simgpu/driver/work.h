@@ -56,8 +56,8 @@ struct sim_launch {
     CUfunction function;
     unsigned grid[3], block[3];
     unsigned shared_bytes;
-    CUcontext context;     /* of the stream; set when submitted */
-    uint64_t arguments[4]; /* of the two kernels that do something */
+    CUcontext context; /* of the stream; set when submitted */
+    bool computes;     /* its symbol's `run` is called */
     size_t parameter_bytes;
     char *parameters; /* owned copy of all declared parameters, NULL where none are known */
     void **parameter_pointers; /* owned; into parameters: what GetParams hands out */

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "torch_kernel.h"
+
+#include "../simgpu.h"
+#include "context.h"
+#include "memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Larger ones compute nothing: they would take time and memory of the host. */
+#define MOST_BYTES ((size_t)64 << 10)
+
+/* A kernel's work on [at, at + bytes) is done where the memory was there at its launch. */
+static bool is_there(const struct sim_launch *launch, const void *at, size_t bytes)
+{
+    return bytes != 0 && bytes <= MOST_BYTES &&
+           sim_locate((CUdeviceptr)at).place != SIM_PLACE_PAGEABLE &&
+           sim_is_usable((CUdeviceptr)at, bytes, launch->function->module->context->device);
+}
+
+static void declare(struct sim_symbol *symbol, const size_t *sizes, unsigned count)
+{
+    size_t offset = 0;
+    for (unsigned i = 0; i < count; i++) {
+        offset = (offset + 7) & ~(size_t)7;
+        symbol->offsets[i] = offset;
+        symbol->sizes[i] = sizes[i];
+        offset += sizes[i];
+    }
+    symbol->parameter_count = count;
+    symbol->parameters_untold = true;
+}
+
+/* ---- element by element, of int64 */
+
+enum comparison { AT_LEAST, MORE, AT_MOST, LESS }; /* at::native's OpType, in its order */
+
+/* CompareFunctor<long>: what max() and min() of Python ask of two tensors. */
+static int64_t compared(const void *functor, int64_t a, int64_t b)
+{
+    switch (*(const int *)functor) {
+    case AT_LEAST:
+        return a >= b;
+    case MORE:
+        return a > b;
+    case AT_MOST:
+        return a <= b;
+    default:
+        return a < b;
+    }
+}
+
+/* CUDAFunctor_add<long>: how often b is added. */
+static int64_t added(const void *functor, int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b * *(const uint64_t *)functor);
+}
+
+/* CUDAFunctorOnSelf_add<long>: what is added, and how often. */
+static int64_t added_number(const void *functor, int64_t a, int64_t unused)
+{
+    const uint64_t *number = functor;
+    (void)unused;
+    return (int64_t)((uint64_t)a + number[0] * number[1]);
+}
+
+static const struct elementwise {
+    const char *name;
+    unsigned inputs;
+    size_t functor_bytes, result_bytes;
+    int64_t (*result)(const void *functor, int64_t a, int64_t b);
+} elementwise[] = {
+    {"14CompareFunctorIlEESt5arrayIPcLm3EE", 2, sizeof(int), sizeof(bool), compared},
+    {"15CUDAFunctor_addIlEESt5arrayIPcLm3EE", 2, 8, 8, added},
+    {"21CUDAFunctorOnSelf_addIlEESt5arrayIPcLm2EE", 1, 16, 8, added_number},
+};
+
+/* Of the kernel with this name; NULL: none. */
+static const struct elementwise *elementwise_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof elementwise / sizeof elementwise[0]; i++) {
+        if (strstr(name, "elementwise_kernelI") && strstr(name, elementwise[i].name)) {
+            return &elementwise[i];
+        }
+    }
+    return NULL;
+}
+
+/* Its parameters: how many elements, the functor, where result and inputs lie. */
+static bool elementwise_check(const struct sim_launch *launch)
+{
+    const struct elementwise *kind = elementwise_of(launch->function->symbol->name);
+    const int *count = launch->parameter_pointers[0];
+    char *const *at = launch->parameter_pointers[2];
+    bool fine = *count > 0 && is_there(launch, at[0], (size_t)*count * kind->result_bytes);
+    for (unsigned i = 1; fine && i <= kind->inputs; i++) {
+        fine = is_there(launch, at[i], (size_t)*count * sizeof(int64_t));
+    }
+    return fine;
+}
+
+static void elementwise_run(const struct sim_launch *launch)
+{
+    const struct elementwise *kind = elementwise_of(launch->function->symbol->name);
+    const int *count = launch->parameter_pointers[0];
+    char *const *at = launch->parameter_pointers[2];
+    const int64_t *a = (const int64_t *)at[1];
+    const int64_t *b = kind->inputs == 2 ? (const int64_t *)at[2] : a;
+    simgpu_note_write((uint64_t)at[0], (uint64_t)*count * kind->result_bytes);
+    for (int i = 0; i < *count; i++) {
+        int64_t result = kind->result(launch->parameter_pointers[1], a[i], b[i]);
+        memcpy(at[0] + (size_t)i * kind->result_bytes, &result, kind->result_bytes);
+    }
+}
+
+/* ---- the sum, or the largest, of all elements of an int64 tensor that lies in one piece */
+
+struct divider {
+    unsigned divisor, factor, shift;
+};
+
+enum { DIMENSIONS = 25 };
+
+/* at::native::ReduceOp<long, ..., unsigned, long, 4, 4>. */
+struct reduction {
+    int64_t operation, identity;
+    int element_bytes, inputs, outputs, rest_of_configuration[13];
+    struct {
+        int dimensions;
+        struct divider sizes[DIMENSIONS];
+        unsigned strides[DIMENSIONS][1];
+    } input;
+    struct {
+        int dimensions;
+        struct divider sizes[DIMENSIONS];
+        unsigned strides[DIMENSIONS][2];
+    } output;
+    const int64_t *from;
+    int64_t *to[2];
+    void *buffers[3];
+    int64_t first_index;
+    bool accumulates, is_last;
+    int output_count;
+};
+
+static bool reduce_check(const struct sim_launch *launch)
+{
+    const struct reduction *r = launch->parameter_pointers[0];
+    bool in_one_piece = r->input.dimensions == 0 ||
+                        (r->input.dimensions == 1 && r->input.strides[0][0] == sizeof *r->from);
+    return r->element_bytes == sizeof *r->from && r->inputs > 0 && r->outputs == 1 &&
+           in_one_piece && !r->accumulates && r->is_last &&
+           is_there(launch, r->from, (size_t)r->inputs * sizeof *r->from) &&
+           is_there(launch, r->to[0], sizeof *r->to[0]);
+}
+
+static void sum_run(const struct sim_launch *launch)
+{
+    const struct reduction *r = launch->parameter_pointers[0];
+    uint64_t sum = 0;
+    for (int i = 0; i < r->inputs; i++) {
+        sum += (uint64_t)r->from[i];
+    }
+    simgpu_note_write((uint64_t)r->to[0], sizeof sum);
+    *r->to[0] = (int64_t)sum;
+}
+
+static void largest_run(const struct sim_launch *launch)
+{
+    const struct reduction *r = launch->parameter_pointers[0];
+    int64_t largest = r->from[0];
+    for (int i = 1; i < r->inputs; i++) {
+        largest = r->from[i] > largest ? r->from[i] : largest;
+    }
+    simgpu_note_write((uint64_t)r->to[0], sizeof largest);
+    *r->to[0] = largest;
+}
+
+/* ---- tensors one behind the other along their first dimension */
+
+enum { CAT_TENSORS = 128 };
+
+/* at::native::CatArrInputTensorMetadata<T, unsigned, 128, 1>. */
+struct cat_inputs {
+    const char *from[CAT_TENSORS];
+    unsigned offset[CAT_TENSORS], size[CAT_TENSORS], elements[CAT_TENSORS];
+    bool in_one_piece[CAT_TENSORS];
+    unsigned strides[8];
+};
+
+struct cat_part {
+    char *to;
+    const char *from;
+    size_t bytes;
+};
+
+/* Of the i-th tensor; element_bytes stands in the kernel's name. The dimension's own stride is 1 or
+ * more elements: what one index along it covers. */
+static struct cat_part cat_part(const struct sim_launch *launch, unsigned i)
+{
+    char *const *to = launch->parameter_pointers[0];
+    const struct cat_inputs *inputs = launch->parameter_pointers[1];
+    const unsigned *stride = launch->parameter_pointers[4];
+    size_t element_bytes = launch->function->symbol->element_bytes;
+    return (struct cat_part){*to + (size_t)inputs->offset[i] * *stride * element_bytes,
+                             inputs->from[i], inputs->elements[i] * element_bytes};
+}
+
+static bool cat_check(const struct sim_launch *launch)
+{
+    const int *dimension = launch->parameter_pointers[3];
+    bool fine = *dimension == 0 && launch->grid[1] <= CAT_TENSORS;
+    for (unsigned i = 0; fine && i < launch->grid[1]; i++) {
+        struct cat_part part = cat_part(launch, i);
+        fine = part.bytes == 0 ||
+               (is_there(launch, part.to, part.bytes) && is_there(launch, part.from, part.bytes));
+    }
+    return fine;
+}
+
+static void cat_run(const struct sim_launch *launch)
+{
+    for (unsigned i = 0; i < launch->grid[1]; i++) {
+        struct cat_part part = cat_part(launch, i);
+        simgpu_note_write((uint64_t)part.to, part.bytes);
+        memcpy(part.to, part.from, part.bytes);
+    }
+}
+
+/* ---- by name */
+
+static void is_elementwise(struct sim_symbol *symbol, const struct elementwise *kind)
+{
+    const size_t sizes[] = {sizeof(int), kind->functor_bytes, (kind->inputs + 1) * sizeof(char *)};
+    declare(symbol, sizes, 3);
+    symbol->check = elementwise_check;
+    symbol->run = elementwise_run;
+}
+
+static void is_reduction(struct sim_symbol *symbol, void (*run)(const struct sim_launch *))
+{
+    static const size_t size = sizeof(struct reduction);
+    declare(symbol, &size, 1);
+    symbol->check = reduce_check;
+    symbol->run = run;
+}
+
+static void is_cat(struct sim_symbol *symbol, size_t element_bytes)
+{
+    static const size_t sizes[] = {sizeof(char *), sizeof(struct cat_inputs), 32, sizeof(int),
+                                   sizeof(unsigned)};
+    declare(symbol, sizes, 5);
+    symbol->element_bytes = element_bytes;
+    symbol->check = cat_check;
+    symbol->run = cat_run;
+}
+
+/* The kernels that copy element by element; others are told the sizes otherwise. */
+static bool is_cat_name(const char *name, unsigned *element_bytes)
+{
+    static const char *const kinds[] = {"26CatArrayBatchedCopy_contigI",
+                                        "35CatArrayBatchedCopy_alignedK_contigI",
+                                        "30CatArrayBatchedCopy_vectorizedI"};
+    unsigned tensors = 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const char *at = strstr(name, kinds[i]);
+        if (at && sscanf(at + strlen(kinds[i]), "NS1_10OpaqueTypeILj%uEEEjLi%*dELi%uELi1E",
+                         element_bytes, &tensors) == 2) {
+            return tensors == CAT_TENSORS;
+        }
+    }
+    return false;
+}
+
+void sim_torch_kernel(struct sim_symbol *symbol)
+{
+    const char *name = symbol->name;
+    unsigned element_bytes = 0;
+    if (strncmp(name, "_ZN2at6native", 13) != 0) {
+        return;
+    }
+    const struct elementwise *kind = elementwise_of(name);
+    if (kind) {
+        is_elementwise(symbol, kind);
+    } else if (strstr(name, "8ReduceOpIlNS0_14func_wrapper_tIlZNS0_11sum_functorIlllEcl") &&
+               strstr(name, "jlLi4ELi4EEEEEvT1_")) {
+        is_reduction(symbol, sum_run);
+    } else if (strstr(name, "8ReduceOpIlNS0_14func_wrapper_tIlNS0_13MaxNanFunctorIlEEEE"
+                            "jlLi4ELi4EEEEEvT1_")) {
+        is_reduction(symbol, largest_run);
+    } else if (is_cat_name(name, &element_bytes)) {
+        is_cat(symbol, element_bytes);
+    }
+}
