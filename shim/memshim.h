@@ -67,6 +67,14 @@ MEMSHIM_API void memshim_tag_pop(void);
  * found by memshim itself. An NVTX range named `step` says the same. */
 MEMSHIM_API void memshim_step(void);
 
+/* For a device that computes nothing, as the simulated GPU of `memshim dry-run` is one: the host is
+ * about to read [ptr, ptr + bytes) of it, which no host wrote. reader: 0 a copy, 1 one value
+ * (PyTorch's item), 2 a number that becomes a shape (nonzero), 3 a flag that
+ * something went wrong (GradScaler's, isnan's). type: of the values, PyTorch's number
+ * (c10::ScalarType) and one more, 0 where it is not known. The trace says from which line. */
+MEMSHIM_API void memshim_value_read(int device, const void *ptr, size_t bytes, unsigned reader,
+                                    unsigned type);
+
 /* How a device stands, as far as this process uses it. Members are only ever added at the end. What
  * is only told in `memshim top` and in the report is in docs/top.md; so is this as Python's ctypes
  * has it. */

@@ -37,7 +37,8 @@
  *   3  the next three fields of struct ms_oom_state: before, struct ms_log_oom was shorter;
  *      MS_EVENT_LOST
  *   4  the fields of struct ms_oom_state from terms_known on
- *   5  MS_OOM_HOST */
+ *   5  MS_OOM_HOST
+ *   6  MS_EVENT_VALUE_READ */
 #ifndef MEMSHIM_REPORT_TRACE_FORMAT_H
 #define MEMSHIM_REPORT_TRACE_FORMAT_H
 
@@ -54,9 +55,9 @@
 #define MS_TRACE_FILE          "trace.mshm"
 #define MS_FORMAT_MAGIC        "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
 #define MS_FORMAT_MAJOR        3
-#define MS_FORMAT_MINOR        5
-#define MS_FORMAT_OLDEST_MINOR 1             /* that is read: its sums are the same */
-#define MS_FORMAT_LAST_KIND    MS_EVENT_LOST /* the last that this MINOR has */
+#define MS_FORMAT_MINOR        6
+#define MS_FORMAT_OLDEST_MINOR 1                   /* that is read: its sums are the same */
+#define MS_FORMAT_LAST_KIND    MS_EVENT_VALUE_READ /* the last that this MINOR has */
 #define MS_BYTE_ORDER          0x01020304u
 #define MS_EXTENT_BYTES        262144u
 #define MS_EXTENT_MAGIC        0x5848534du /* "MSHX" */

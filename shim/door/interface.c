@@ -10,6 +10,8 @@
 #include "shim/hooks/serve.h"
 #include "shim/policy/status.h"
 #include "shim/process/guard.h"
+#include "shim/process/session.h"
+#include "shim/sites/site.h"
 #include "shim/sites/tag_names.h"
 #include "shim/sites/tags.h"
 
@@ -33,6 +35,23 @@ void memshim_range_died(int device, const void *ptr, size_t bytes)
 {
     if (bytes <= INT64_MAX) {
         report(device, ptr, -(int64_t)bytes, __builtin_return_address(0));
+    }
+}
+
+/* The read may be a call that memshim serves: then it is inside already. */
+void memshim_value_read(int device, const void *ptr, size_t bytes, unsigned reader, unsigned type)
+{
+    const bool entered = ms_guard_enter(__builtin_return_address(0));
+    if ((entered || ms_guard.inside) && device >= 0 && device < MS_DEVICES_MAX) {
+        ms_session_emit(&(struct ms_event){.kind = MS_EVENT_VALUE_READ,
+                                           .device = (uint8_t)device,
+                                           .site = ms_site_capture(bytes),
+                                           .addr = (ms_addr_t)(uintptr_t)ptr,
+                                           .bytes = bytes,
+                                           .aux = reader | (uint64_t)type << 8});
+    }
+    if (entered) {
+        ms_guard_leave();
     }
 }
 

@@ -35,6 +35,40 @@ for device in range(count.value):
 """
 
 
+# Reads back what the host wrote, a copy of that, what a memset wrote, and what nobody did.
+READER = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    assert getattr(cuda, name)(*arguments) == 0, name
+context, at = ctypes.c_void_p(), ctypes.c_ulonglong()
+call("cuInit", 0)
+call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+call("cuCtxSetCurrent", context)
+call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(1 << 20))
+word = ctypes.c_uint32(7)
+def place(offset):
+    return ctypes.c_ulonglong(at.value + offset)
+def read(offset):
+    got = ctypes.c_uint32(99)
+    call("cuMemcpyDtoH_v2", ctypes.byref(got), place(offset), ctypes.c_size_t(4))
+    return got.value
+call("cuMemcpyHtoD_v2", place(0), ctypes.byref(word), ctypes.c_size_t(4))
+call("cuMemcpyDtoD_v2", place(512), place(0), ctypes.c_size_t(4))
+call("cuMemsetD32_v2", place(1024), 5, ctypes.c_size_t(1))
+call("cuMemcpyDtoD_v2", place(4096), place(2048), ctypes.c_size_t(4))
+call("cuMemcpyHtoD_v2", place(8192), ctypes.byref(word), ctypes.c_size_t(4))
+call("cuMemcpyDtoD_v2", place(8192), place(2048), ctypes.c_size_t(4))
+def known():
+    return read(0), read(512)
+def filled():
+    return read(1024)
+def unknown():
+    return read(2048), read(4096), read(8192)
+print("read", known(), filled(), unknown(), flush=True)
+"""
+
+
 class DryRun(ProcessTest):
     def setUp(self) -> None:
         super().setUp()
@@ -87,6 +121,26 @@ class DryRun(ProcessTest):
             result = self.dry_run("--gpu", card, *self.program())
             self.assertEqual(result.status, 2, text)
             self.assertIn(str(card), result.stderr)
+
+    def test_values_that_nobody_computed(self) -> None:
+        """Told with their line, and zeros; what a host wrote stays what it is, also copied."""
+        script = self.folder / "reader.py"
+        script.write_text(READER)
+        for values in ("zeros", "random"):
+            result, answer = self.answer("--values", values, "--", sys.executable, script)
+            filled = 5 if values == "zeros" else 0  # of no known type
+            self.assertIn(f"read (7, 7) {filled} (0, 0, 0)", result.check().stderr)
+            self.assertEqual(answer["values"], values)
+            reads = [
+                (read["reader"], read["bytes"], read["count"]) for read in answer["value_reads"]
+            ]
+            self.assertEqual(reads, [("copy", 4, 4)])
+            for read in answer["value_reads"]:
+                self.assertIn("reader.py:5 in call", read["line"])
+        text = self.dry_run("--", sys.executable, script).check().stdout
+        self.assertIn("may take another branch", text)
+        self.assertIn("4 x  reader.py", text)
+        self.assertNotIn("may take another branch", self.dry_run(*self.program()).check().stdout)
 
     def test_batches(self) -> None:
         """By a variable and by an argument; the largest is where the memory ends."""
@@ -146,6 +200,7 @@ class DryRun(ProcessTest):
             (["--gpus", "0", "--", "true"], "--gpus is a number, 1 to 16"),
             (["--gpus", "17", "--", "true"], "--gpus is a number, 1 to 16"),
             (["--steps", "0", "--", "true"], "--steps is a number of steps"),
+            (["--values", "ones", "--", "true"], "--values is zeros or random"),
             (["--batch-env", "B=8,8", "--", "true"], "--batch-env is a name and different whole"),
             (["--batch-arg", "--batch", "--", "true"], "--batch-arg is an argument and different"),
             (["--batch-env", "B=8", "--find-batch", "--", "true"], "with two batches"),

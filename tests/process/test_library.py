@@ -120,7 +120,8 @@ class Installed(ProcessTest):
         simulated = library.parent / "memshim" / "simulated-gpu"
         self.assertEqual(
             {path.name for path in simulated.iterdir()},
-            {"doubles", "libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libnvidia-ml.so.1"},
+            {"doubles", "libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libnvidia-ml.so.1"}
+            | {"libsimgpu-torch.so"},
         )
 
     def test_a_program_links_it(self) -> None:

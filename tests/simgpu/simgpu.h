@@ -37,6 +37,10 @@
  *   SIMGPU_NCCL=                "24,16,32": a communicator takes what the real NCCL takes with so
  *                               many channels, of NVLS, and to one peer; ",host" at the end: of
  *                               cards that do not reach each other. Without it 16 MiB
+ *   SIMGPU_VALUES=              what the host gets where it reads memory that neither a host nor
+ *                               another rank wrote, but kernels would have: "zeros" or "random".
+ *                               Where it is set, the reads are reported to memshim. Unset: what is
+ *                               in the memory
  *   SIMGPU_FAIL=                rules, separated by commas: see below
  *   SIMGPU_OTHER=               what another process holds of device 0: FUNCTION@N=SIZE, separated
  *                               by commas: from the Nth call of FUNCTION on, SIZE or what is left
@@ -132,6 +136,39 @@ void simgpu_resume(void);
  * made and on the thread that makes it: copies, memsets, written values and the kernels above, of
  * graphs, too. It calls nothing of the driver. NULL: nobody is told. */
 void simgpu_watch_writes(void (*watch)(uint64_t at, uint64_t bytes));
+
+/* What the calling thread is about to read of a device, until it says otherwise: returns what it
+ * said before. */
+enum { SIMGPU_READER_COPY, SIMGPU_READER_ITEM, SIMGPU_READER_SHAPE, SIMGPU_READER_FLAG };
+enum { /* PyTorch's numbers (c10/core/ScalarType.h), and one more */
+       SIMGPU_TYPE_UNKNOWN,
+       SIMGPU_UINT8,
+       SIMGPU_INT8,
+       SIMGPU_INT16,
+       SIMGPU_INT32,
+       SIMGPU_INT64,
+       SIMGPU_FLOAT16,
+       SIMGPU_FLOAT32,
+       SIMGPU_FLOAT64,
+       SIMGPU_BOOL = 12,
+       SIMGPU_BFLOAT16 = 16
+};
+struct simgpu_reader {
+    unsigned reader, type;
+    uint64_t most; /* that a whole number can be; 0: not known */
+};
+struct simgpu_reader simgpu_read_as(struct simgpu_reader now);
+
+/* What lies there is not what a host wrote: it has been handed out anew. */
+void simgpu_forget(uint64_t at, uint64_t bytes);
+
+/* A collective has been queued that stores there what other ranks send, or, where `from` is not 0,
+ * what follows from the values there. */
+void simgpu_note_carried(uint64_t at, uint64_t bytes, uint64_t from, uint64_t from_bytes);
+
+/* A kernel would note there that something went wrong: it is answered that nothing did. */
+void simgpu_note_flag(uint64_t at, uint64_t bytes);
+int simgpu_is_flag(uint64_t at, uint64_t bytes);
 
 /* Doubles of other libraries (NCCL) announce with this what they are about to store themselves. */
 void simgpu_note_write(uint64_t at, uint64_t bytes);

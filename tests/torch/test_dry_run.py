@@ -38,6 +38,31 @@ while True:
 """
 
 
+READER = """
+import sys, torch
+model = torch.nn.Linear(64, 64).cuda()
+optimizer = torch.optim.SGD(model.parameters(), momentum=0.9)
+scaler = torch.amp.GradScaler()
+x = torch.ones(8, 64).cuda()
+assert x[0, 0].item() == 1.0
+total = torch.zeros(1, device="cuda")
+for step in range(3):
+    loss = model(x).sum()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    total += loss.detach()
+    assert not torch.isnan(loss).any()
+    got = [loss.item(), total.item(), loss.half().item(), loss.bfloat16().item()]
+    whole = torch.arange(10, device="cuda").tolist()
+    rows = x[x > 0].shape[0]
+    true = bool(loss > 3)
+    assert all(0 <= value < 1 for value in got) and all(0 <= value < 10 for value in whole)
+    assert type(true) is bool and 0 <= rows <= 512
+    print("got", *got, *whole, rows, true, flush=True)
+"""
+
+
 def dry_run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(harness.CLI), "dry-run", *arguments],
@@ -104,6 +129,46 @@ class DryRun(unittest.TestCase):
         self.assertTrue(rank["batch_known"])
         self.assertEqual(rank["persistent_bytes"] + rank["per_step_bytes"], rank["peak_live_bytes"])
         self.assertTrue(any("in train   optimizer state" in line for line in rank["holds"]))
+
+    def test_values(self) -> None:
+        """Each place with its line, reader and type; drawn values are of that type, and the same
+        again. What was copied up is not among them."""
+        script = harness.new_cache() / "reader.py"
+        script.write_text(READER)
+        source = READER.splitlines()
+
+        def line(text: str) -> str:
+            (at,) = (i for i, code in enumerate(source) if text in code)
+            return f"reader.py:{at + 1} in <module>"
+
+        drawn = []
+        for values in ("zeros", "random", "random"):
+            command = ("--", sys.executable, str(script))
+            done = dry_run("--json", "--values", values, "--steps", "9", *command)
+            self.assertEqual(done.returncode, 0, done.stderr[-4000:])
+            said = json.loads(done.stdout)
+            self.assertEqual(said["end"], "ended", done.stderr[-4000:])
+            reads = {
+                (read["line"], read["reader"], read.get("type"), read["count"])
+                for read in said["value_reads"]
+            }
+            for read in (
+                (line("scaler.step"), "flag", "float32", 3),
+                (line("isnan"), "flag", "bool", 3),
+                (line("got = "), "value", "float32", 6),
+                (line("got = "), "value", "float16", 3),
+                (line("got = "), "value", "bfloat16", 3),
+                (line("whole = "), "copy", "int64", 3),
+                (line("rows = "), "count", "int32", 3),
+                (line("true = "), "value", "bool", 3),
+            ):
+                self.assertIn(read, reads)
+            self.assertFalse([read for read in reads if read[0] == line("x[0, 0]")])
+            drawn.append([text for text in done.stderr.splitlines() if text.startswith("got ")])
+        zeros, first, again = drawn
+        self.assertEqual(zeros, ["got " + "0.0 " * 4 + "0 " * 11 + "False"] * 3)
+        self.assertEqual(first, again)
+        self.assertEqual(len(set(first)), 3)
 
     def test_checkpoint_stays(self) -> None:
         """Of a trainer that saves at every step, and once more when it is told to end."""

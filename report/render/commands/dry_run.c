@@ -6,6 +6,7 @@
 
 #include "allocator/base/json.h"
 #include "allocator/base/units.h"
+#include "report/render/commands/dry_run_parts.h"
 
 #define MILLION 1000000
 
@@ -237,10 +238,10 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
             add_card_line(answer, i, out);
         }
     }
-    ms_buffer_add(out,
-                  "\nNo kernel ran: values are zeros, and memory that follows values is not in "
-                  "here. Memory of\ncontexts is from a table, cuDNN's workspaces are left out. "
-                  "Not yet compared on hardware.\n");
+    ms_dry_values_text(answer, out);
+    ms_buffer_add(out, "\nNo kernel ran: memory that follows values is not in here. Memory of "
+                       "contexts is from a table, cuDNN's workspaces are left out. "
+                       "Not yet compared on hardware.\n");
     if (answer->report) {
         ms_buffer_add(out, "report: ");
         ms_buffer_add_plain(out, answer->report);
@@ -359,6 +360,7 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
         add_rank_json(ms_dry_rank_at(answer, i), &json);
     }
     ms_json_close(&json, ']');
+    ms_dry_values_json(answer, &json);
     ms_json_open(&json, "cards", '[');
     for (size_t i = 0; ms_dry_rank_count(answer) > 0 && i < answer->card_count; i++) {
         add_card_json(answer, i, &json);

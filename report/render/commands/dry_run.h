@@ -40,6 +40,15 @@ struct ms_dry_rank {
     struct ms_dry_batch batches[MS_DRY_CARDS][MS_GROUND_COUNT];
 };
 
+/* One place where the host read device memory that no host wrote: what kernels would have computed.
+ * reader and type: as memshim_value_read has them (shim/memshim.h), and reader 3: a flag that
+ * something went wrong. */
+struct ms_dry_value {
+    char line[256];
+    unsigned reader, type;
+    uint64_t bytes, count; /* of each read; of all processes */
+};
+
 enum ms_dry_end {
     MS_DRY_STOPPED, /* all that was waited for was seen */
     MS_DRY_ENDED,   /* by itself, in order */
@@ -56,9 +65,21 @@ struct ms_dry_answer {
     int status; /* of the command, where it ended by itself; -N: by signal N */
     bool ample; /* it did not fit the simulated card, and was run again with memory enough */
     uint64_t elapsed_ns;
-    const char *report;     /* the folder with its report */
-    struct ms_buffer ranks; /* struct ms_dry_rank */
+    const char *report;      /* the folder with its report */
+    struct ms_buffer ranks;  /* struct ms_dry_rank */
+    bool random;             /* such reads are answered with random values, else with zeros */
+    struct ms_buffer values; /* struct ms_dry_value, those that were read most first */
 };
+
+static inline size_t ms_dry_value_count(const struct ms_dry_answer *answer)
+{
+    return answer->values.bytes / sizeof(struct ms_dry_value);
+}
+
+static inline struct ms_dry_value *ms_dry_value_at(const struct ms_dry_answer *answer, size_t index)
+{
+    return (struct ms_dry_value *)answer->values.at + index;
+}
 
 static inline size_t ms_dry_rank_count(const struct ms_dry_answer *answer)
 {

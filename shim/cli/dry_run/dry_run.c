@@ -43,6 +43,7 @@ struct call {
     struct ms_card card;
     const char *gpu; /* null: not given */
     bool json, allow_writes;
+    bool random;             /* values that no kernel computed are drawn */
     uint64_t devices, steps; /* 0: not given */
     struct ms_dry_plan plan;
     bool find_batch;
@@ -67,6 +68,9 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
     case MS_CLI_DRY_RUN_FIND_BATCH:
         call->find_batch = true;
         return true;
+    case MS_CLI_DRY_RUN_VALUES:
+        call->random = strcmp(value, "random") == 0;
+        return call->random || strcmp(value, "zeros") == 0;
     case MS_CLI_DRY_RUN_ALLOW_WRITES:
         call->allow_writes = true;
         return true;
@@ -266,7 +270,7 @@ static int run(const struct call *call, char *const *argv, const char *output,
         return MS_CLI_WRONG_CALL;
     }
     if (!ms_dry_ground_set(&call->card, answer->ample ? AMPLE_BYTES : call->card.total_bytes,
-                           answer->devices, shared)) {
+                           answer->devices, call->random, shared)) {
         ms_dry_shared_remove(shared);
         return MS_CLI_WRONG_CALL;
     }
@@ -311,6 +315,7 @@ static bool name_folder(time_t start, char *folder)
 static void choose_cards(const struct call *call, struct ms_dry_answer *answer)
 {
     answer->card = &call->card;
+    answer->random = call->random;
     answer->cards[answer->card_count++] = call->card;
     for (size_t i = 0; i < ms_card_count() && answer->card_count < MS_DRY_CARDS; i++) {
         if (strcmp(ms_card_at(i)->id, call->card.id) != 0) {
@@ -373,6 +378,7 @@ static int answer_command(const struct call *call, char *const *argv, const char
     if (status < 0 && any_died_of_oom(&answer)) {
         ms_dry_answer_free(&answer);
         answer.ranks = (struct ms_buffer){0};
+        answer.values = (struct ms_buffer){0};
         answer.ample = true;
         complain("it ran out of that card's memory; once more, with memory enough");
         status = run_and_read(call, argv, base, "-ample", output, &answer);
@@ -444,10 +450,11 @@ static int begin(const struct call *call, char *const *argv)
     char folder[PATH_MAX], base[PATH_MAX];
     const time_t start = time(NULL);
 
-    complain("%llu simulated %s: nothing is computed, and values are zeros",
-             (unsigned long long)call->devices, call->card.name);
+    complain("%llu simulated %s: nothing is computed, and values are %s",
+             (unsigned long long)call->devices, call->card.name,
+             call->random ? "drawn at random" : "zeros");
     if (!set_environment() || !ms_dry_ground_preload(argv) || !name_folder(start, folder) ||
-        !ms_begin_run("dry-run", folder, start, base)) {
+        !ms_begin_run("dry-run", folder, start, base) || !ms_dry_ground_readers()) {
         return MS_CLI_WRONG_CALL;
     }
     return (call->plan.count > 0 ? answer_batches : answer_command)(call, argv, base, start);

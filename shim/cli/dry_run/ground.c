@@ -290,6 +290,15 @@ static bool preload_doubles(const char *folder, char *const *command)
     return good;
 }
 
+bool ms_dry_ground_readers(void)
+{
+    char folder[PATH_MAX], path[PATH_MAX];
+
+    return ms_cli_find_folder(folder, BUILT, INSTALLED) &&
+           snprintf(path, sizeof(path), "%s/libsimgpu-torch.so", folder) < (int)sizeof(path) &&
+           ms_preload(COMMAND, path);
+}
+
 bool ms_dry_ground_preload(char *const *command)
 {
     static const char *const libraries[] = {"libnvidia-ml.so.1", "libcuda.so.1"};
@@ -343,7 +352,7 @@ static bool set_nccl(const struct ms_card *card)
 }
 
 bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_t devices,
-                       const char *shared)
+                       bool random, const char *shared)
 {
     char name[MS_CARD_NAME_BYTES + 16], capability[16], devices_file[PATH_MAX];
 
@@ -355,6 +364,7 @@ bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_
            setenv("SIMGPU_SHARED", devices_file, 1) == 0 && setenv("SIMGPU_NAME", name, 1) == 0 &&
            setenv("SIMGPU_CAPABILITY", capability, 1) == 0 &&
            setenv("SIMGPU_CONTENTS", "none", 1) == 0 && set_nccl(card) &&
+           setenv("SIMGPU_VALUES", random ? "random" : "zeros", 1) == 0 &&
            set_number("SIMGPU_DEVICES", devices) && set_number("SIMGPU_MEMORY", total_bytes) &&
            set_number("SIMGPU_CONTEXT", card->context_bytes) &&
            set_number("SIMGPU_PROCESSORS", card->processors);

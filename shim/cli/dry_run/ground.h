@@ -18,10 +18,13 @@ bool ms_dry_card_take(const char *text, struct ms_card *card);
  * why. */
 bool ms_dry_ground_preload(char *const *command);
 
-/* The environment in which those are so many such cards. `shared`: a folder for what their
- * processes share. */
+/* And what tells it how PyTorch reads values, before libmemshim.so is preloaded: call it last. */
+bool ms_dry_ground_readers(void);
+
+/* The environment in which those are so many such cards. random: values that no kernel computed are
+ * drawn, else zeros. `shared`: a folder for what their processes share. */
 bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_t devices,
-                       const char *shared);
+                       bool random, const char *shared);
 
 /* A folder in memory, and its end with all files in it. path: PATH_MAX bytes. */
 bool ms_dry_shared_make(char *path);

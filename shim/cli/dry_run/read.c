@@ -14,6 +14,7 @@
 #include "report/model/verdict_report.h"
 #include "report/read/traces.h"
 #include "report/replay/recording.h"
+#include "shim/cli/dry_run/values.h"
 
 #define HOLDERS   3
 #define WHY_BYTES (PATH_MAX + 512)
@@ -165,6 +166,7 @@ static void read_trace(const char *path, struct ms_dry_answer *answer)
         ms_model_survey(model, MS_SURVEY_SUMS);
         if (rank) {
             take_rank(model, answer, rank);
+            ms_dry_values_take(model, answer);
         }
     }
     ms_model_delete(model);
@@ -179,6 +181,7 @@ void ms_dry_read(const char *output, struct ms_dry_answer *answer)
         for (size_t i = 0; i < ms_traces_count(&traces); i++) {
             read_trace(ms_traces_at(&traces, i), answer);
         }
+        ms_dry_values_sort(answer);
     }
     ms_buffer_free(&traces);
 }
@@ -189,4 +192,5 @@ void ms_dry_answer_free(struct ms_dry_answer *answer)
         ms_buffer_free(&ms_dry_rank_at(answer, i)->holds);
     }
     ms_buffer_free(&answer->ranks);
+    ms_buffer_free(&answer->values);
 }

@@ -8,6 +8,7 @@
 #include "entry.h"
 #include "memory.h"
 #include "stream.h"
+#include "values.h"
 #include "vmm.h"
 
 #include <stdlib.h>
@@ -75,6 +76,14 @@ static CUresult stage(struct sim_copy *copy)
     return CUDA_SUCCESS;
 }
 
+static void follow_values(struct sim_copy *copy)
+{
+    sim_values_copy(
+        copy, sim_locate((CUdeviceptr)copy->to), sim_locate((CUdeviceptr)copy->from),
+        span(copy->width, copy->height, copy->depth, copy->to_pitch, copy->to_slice),
+        span(copy->width, copy->height, copy->depth, copy->from_pitch, copy->from_slice));
+}
+
 static CUresult submit_copy(struct sim_work *work, CUstream handle, enum copy_mode mode)
 {
     SIM_STREAM(handle, stream);
@@ -89,6 +98,7 @@ static CUresult submit_copy(struct sim_work *work, CUstream handle, enum copy_mo
         }
         return sim_submit(stream, work, NULL);
     }
+    follow_values(&work->copy);
     if (!waits && from == SIM_PLACE_PAGEABLE && !sim_stream_is_idle(stream)) {
         CUresult status = stage(&work->copy);
         if (status != CUDA_SUCCESS) {
@@ -217,6 +227,9 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
             .to = (char *)to, .from = (const char *)from, .width = bytes, .height = 1, .depth = 1}};
     work.copy.peers = peers_of(to_context, from_context);
     CUresult status = check_copy(&work.copy, to_context->device, from_context->device);
+    if (status == CUDA_SUCCESS && !stream->capture) {
+        follow_values(&work.copy);
+    }
     return status == CUDA_SUCCESS ? sim_submit(stream, &work, NULL) : status;
 }
 

@@ -7,6 +7,7 @@
 #include "entry.h"
 #include "memory.h"
 #include "stream.h"
+#include "values.h"
 
 static CUresult prepare(struct sim_work *work, const struct sim_device *device, CUdeviceptr to,
                         size_t pitch, unsigned value, unsigned element_bytes, size_t width,
@@ -67,6 +68,9 @@ static CUresult set(CUdeviceptr to, size_t pitch, unsigned value, unsigned eleme
         return status;
     }
     bool pinned = sim_locate(to).place == SIM_PLACE_HOST;
+    if (!pinned && !stream->capture) {
+        sim_values_set(&work, to, (height - 1) * pitch + width * element_bytes);
+    }
     uint64_t position;
     status = sim_submit(stream, &work, &position);
     if (status == CUDA_SUCCESS && waits && pinned) {

@@ -140,6 +140,19 @@ static void read_contents(void)
     complain("SIMGPU_CONTENTS", text, "full or none");
 }
 
+static void read_values(void)
+{
+    const char *text = getenv("SIMGPU_VALUES");
+    if (!text || !*text) {
+        return;
+    }
+    if (strcasecmp(text, "zeros") == 0 || strcasecmp(text, "random") == 0) {
+        sim_settings.values = strcasecmp(text, "zeros") == 0 ? SIM_VALUES_ZEROS : SIM_VALUES_RANDOM;
+        return;
+    }
+    complain("SIMGPU_VALUES", text, "zeros or random");
+}
+
 static const char *read_text(const char *name)
 {
     const char *text = getenv(name);
@@ -184,6 +197,7 @@ void sim_settings_read(void)
     read_capability();
     read_delay();
     read_contents();
+    read_values();
     read_flag("SIMGPU_LATENCY", &sim_settings.latency);
     read_flag("SIMGPU_HOST_NUMA", &sim_settings.host_numa);
     read_flag("SIMGPU_RDMA", &sim_settings.rdma);

@@ -28,6 +28,7 @@ struct sim_settings {
     uint64_t peer_us;
     uint64_t queue; /* operations of a stream; 0: any number */
     uint64_t seed;
+    enum { SIM_VALUES_MEMORY, SIM_VALUES_ZEROS, SIM_VALUES_RANDOM } values;
     bool strict;
     bool contents;
     bool latency;

@@ -11,6 +11,7 @@
 #include "module.h"
 #include "settings.h"
 #include "stream.h"
+#include "values.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -92,6 +93,16 @@ static bool is_dropped(size_t width, size_t height, size_t depth)
            (width > SMALL_CONTENTS_BYTES || width * height * depth > SMALL_CONTENTS_BYTES);
 }
 
+bool sim_copy_is_dropped(const struct sim_copy *copy)
+{
+    return is_dropped(copy->width, copy->height, copy->depth);
+}
+
+bool sim_set_is_dropped(const struct sim_set *set)
+{
+    return is_dropped(set->width * set->element_bytes, set->height, 1);
+}
+
 /*
  * No thread of the host makes a device's stores: a sanitizer of threads has nothing to say on them,
  * and to follow every byte would take most of a run's time.
@@ -125,7 +136,7 @@ static void end_unseen(void)
 
 static void run_copy(const struct sim_copy *copy)
 {
-    if (is_dropped(copy->width, copy->height, copy->depth)) {
+    if (sim_copy_is_dropped(copy)) {
         return;
     }
     for (size_t z = 0; z < copy->depth; z++) {
@@ -136,7 +147,12 @@ static void run_copy(const struct sim_copy *copy)
         }
         begin_unseen();
         for (size_t y = 0; y < copy->height; y++) {
-            memmove(to + y * copy->to_pitch, from + y * copy->from_pitch, copy->width);
+            char *row = to + y * copy->to_pitch;
+            if (copy->answer.kind != SIM_ANSWER_MEMORY) {
+                sim_values_answer(&copy->answer, z * copy->height + y, row, copy->width);
+            } else {
+                memmove(row, from + y * copy->from_pitch, copy->width);
+            }
         }
         end_unseen();
     }
@@ -158,7 +174,7 @@ static void fill_row(char *row, const struct sim_set *set)
 static void run_set(const struct sim_set *set)
 {
     size_t bytes = set->width * set->element_bytes;
-    if (bytes == 0 || is_dropped(bytes, set->height, 1)) {
+    if (bytes == 0 || sim_set_is_dropped(set)) {
         return;
     }
     for (size_t y = 0; y < set->height; y++) {

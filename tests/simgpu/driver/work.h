@@ -34,6 +34,14 @@ enum sim_work_kind {
     SIM_WORK_CHILD, /* a child graph; graphs only */
 };
 
+/* What the host gets of memory that no host wrote (values.h). */
+struct sim_answer {
+    enum { SIM_ANSWER_MEMORY, SIM_ANSWER_ZEROS, SIM_ANSWER_RANDOM } kind;
+    unsigned type; /* SIMGPU_BOOL and the like; 0: not known */
+    uint64_t most; /* of a whole number; 0: not known */
+    uint64_t seed;
+};
+
 /* width bytes at height rows of depth slices; pitches and slice sizes in bytes. */
 struct sim_copy {
     char *to;
@@ -42,6 +50,7 @@ struct sim_copy {
     size_t to_pitch, to_slice, from_pitch, from_slice;
     uint32_t peers; /* bit i: device i; of a copy between two devices, else 0 */
     char *staged;   /* owned copy of pageable source bytes, which `from` then points to */
+    struct sim_answer answer;
 };
 
 /* width elements of element_bytes (1, 2 or 4) at height rows. */
@@ -110,6 +119,10 @@ uint32_t sim_work_peer_devices(const struct sim_work *work);
 
 /* True: an idle stream without delay may run it in the calling thread. */
 bool sim_work_runs_inline(const struct sim_work *work);
+
+/* With SIMGPU_CONTENTS=none: it moves nothing. */
+bool sim_copy_is_dropped(const struct sim_copy *copy);
+bool sim_set_is_dropped(const struct sim_set *set);
 
 /* True: touches bytes or calls the application, which is done without sim_lock. */
 bool sim_work_has_unlocked_part(const struct sim_work *work);

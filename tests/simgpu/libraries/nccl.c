@@ -467,6 +467,37 @@ static ncclResult_t queue_batches(batch_t *batches)
     return outcome;
 }
 
+/* Whether the host may believe what it will read there. What other ranks put in is not known here:
+ * of a reduction it is taken to be what this one's is. */
+static void note_values(const struct ncclComm *comm, const simnccl_op_t *op)
+{
+    const size_t part = op->count * simnccl_type_bytes(op->type);
+    const bool root = op->peer == comm->rank;
+    switch (op->kind) {
+    case SIMNCCL_ALL_GATHER:
+    case SIMNCCL_ALL_TO_ALL:
+        simnccl_note_carried(op->recv, part * (size_t)comm->nranks, op->send, part);
+        break;
+    case SIMNCCL_GATHER:
+        if (root) {
+            simnccl_note_carried(op->recv, part * (size_t)comm->nranks, op->send, part);
+        }
+        break;
+    case SIMNCCL_REDUCE:
+        if (root) {
+            simnccl_note_carried(op->recv, part, op->send, part);
+        }
+        break;
+    case SIMNCCL_BROADCAST:
+    case SIMNCCL_SCATTER:
+        simnccl_note_carried(op->recv, part, root ? op->send : NULL, part);
+        break;
+    default:
+        simnccl_note_carried(op->recv, part, op->send, part);
+        break;
+    }
+}
+
 static ncclResult_t add_op(ncclComm_t comm, CUstream stream, const simnccl_op_t *op)
 {
     if (!comm || simnccl_type_bytes(op->type) == 0 || op->peer < 0 || op->peer >= comm->nranks) {
@@ -477,6 +508,7 @@ static ncclResult_t add_op(ncclComm_t comm, CUstream stream, const simnccl_op_t 
     if (connected != ncclSuccess) {
         return connected;
     }
+    note_values(comm, op);
     batch_t *batch = group.batches;
     while (batch && (batch->comm != comm || batch->stream != stream)) {
         batch = batch->next;

@@ -27,6 +27,7 @@ typedef struct {
     CUresult (*release)(CUmemGenericAllocationHandle);
     CUresult (*address_free)(CUdeviceptr, size_t);
     void (*note_write)(uint64_t, uint64_t);
+    void (*note_carried)(uint64_t, uint64_t, uint64_t, uint64_t);
 } driver_t;
 
 static driver_t driver;
@@ -70,6 +71,7 @@ static void find_driver(void)
         {&driver.release, "cuMemRelease"},
         {&driver.address_free, "cuMemAddressFree"},
         {&driver.note_write, "simgpu_note_write"},
+        {&driver.note_carried, "simgpu_note_carried"},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         void *function = dlsym(library, wanted[i].name);
@@ -138,6 +140,14 @@ void simnccl_note_write(const void *at, size_t bytes)
     const driver_t *d = get_driver();
     if (d->note_write) {
         d->note_write((uint64_t)at, bytes);
+    }
+}
+
+void simnccl_note_carried(const void *at, size_t bytes, const void *from, size_t from_bytes)
+{
+    const driver_t *d = get_driver();
+    if (d->note_carried && at) {
+        d->note_carried((uint64_t)at, bytes, (uint64_t)from, from_bytes);
     }
 }
 

@@ -173,6 +173,9 @@ CUresult simnccl_device_free(CUdeviceptr at);
 CUresult simnccl_launch_host(CUstream stream, CUhostFn function, void *argument);
 /* Tells the simulated GPU that [at, at + bytes) is about to be stored to. */
 void simnccl_note_write(const void *at, size_t bytes);
+/* And that an operation has been queued whose values there are other ranks' (from: NULL), or follow
+ * from those there. Nothing where `at` is NULL. */
+void simnccl_note_carried(const void *at, size_t bytes, const void *from, size_t from_bytes);
 /* False also where the driver cannot tell. */
 bool simnccl_is_capturing(CUstream stream);
 

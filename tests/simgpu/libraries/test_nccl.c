@@ -128,6 +128,11 @@ void simnccl_note_write(const void *at, size_t bytes)
     (void)bytes;
 }
 
+void simnccl_note_carried(const void *at, size_t bytes, const void *from, size_t from_bytes)
+{
+    (void)at, (void)bytes, (void)from, (void)from_bytes;
+}
+
 static void synchronize(void)
 {
     for (int i = 0; i < queued_count; i++) {

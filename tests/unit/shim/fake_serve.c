@@ -15,6 +15,7 @@
 #include "shim/policy/policy.h"
 #include "shim/policy/status.h"
 #include "shim/process/session.h"
+#include "shim/sites/site.h"
 #include "shim/sites/tags.h"
 
 static _Atomic int served;
@@ -102,6 +103,12 @@ int ms_tag_push(uint16_t owner, const char *name, size_t bytes, uint32_t color)
 int ms_tag_pop(uint16_t owner)
 {
     (void)owner;
+    return 0;
+}
+
+uint32_t ms_site_capture(uint64_t bytes)
+{
+    (void)bytes;
     return 0;
 }
 

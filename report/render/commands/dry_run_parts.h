@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of a dry run's answer that have files of their own. */
+#ifndef MEMSHIM_REPORT_RENDER_COMMANDS_DRY_RUN_PARTS_H
+#define MEMSHIM_REPORT_RENDER_COMMANDS_DRY_RUN_PARTS_H
+
+#include "allocator/base/json.h"
+#include "report/render/commands/dry_run.h"
+
+/* Where the host read values that no kernel computed; nothing where it did not. */
+void ms_dry_values_text(const struct ms_dry_answer *answer, struct ms_buffer *out);
+void ms_dry_values_json(const struct ms_dry_answer *answer, struct ms_json *json);
+
+#endif

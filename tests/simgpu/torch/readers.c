@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A preload that tells the simulated GPU what PyTorch is about to read of it: which operator asks,
+ * and of which type the values are. Kernels compute nothing there, so that the values are not what
+ * they would be on a GPU (SIMGPU_VALUES, simgpu.h).
+ *
+ * libtorch calls its own operators through its PLT, which the global scope serves first: functions
+ * of the same names here note who asks, and call the real ones. They are looked for when they are
+ * first called, since libtorch is not in the global scope. What a tensor is answers PyTorch's C
+ * interface (torch/csrc/inductor/aoti_torch/c/shim.h).
+ *
+ * Preloaded before memshim, so that a tensor's birth is seen before it is passed on. Without
+ * PyTorch nothing here is called.
+ */
+#include "simgpu.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+#pragma weak simgpu_read_as
+#pragma weak simgpu_forget
+#pragma weak simgpu_note_flag
+#pragma weak simgpu_is_flag
+
+#define TORCH_CUDA 1 /* c10::DeviceType::CUDA */
+
+/* ---- births ---------------------------------------------------------------------------------- */
+
+#define USAGE _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
+
+typedef uint16_t torch_device_t; /* c10::Device: two signed bytes, type and index */
+typedef void usage_t(void *, int64_t, size_t, size_t, torch_device_t);
+
+EXPORT usage_t USAGE;
+
+static void *real_in(const char *library, const char *name)
+{
+    void *handle = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+    void *found = handle ? dlsym(handle, name) : NULL;
+    if (handle) {
+        dlclose(handle);
+    }
+    return found;
+}
+
+#define TEXT_OF(name) #name
+#define TEXT(name)    TEXT_OF(name)
+
+void USAGE(void *at, int64_t bytes, size_t allocated, size_t reserved, torch_device_t device)
+{
+    static usage_t *next;
+    if (!next) {
+        next = (usage_t *)dlsym(RTLD_NEXT, TEXT(USAGE)); /* memshim's */
+        next = next ? next : (usage_t *)real_in("libc10.so", TEXT(USAGE));
+    }
+    if (bytes > 0 && (int8_t)(device & 0xff) == TORCH_CUDA && simgpu_forget) {
+        simgpu_forget((uint64_t)at, (uint64_t)bytes);
+    }
+    if (next) {
+        next(at, bytes, allocated, reserved, device);
+    }
+}
+
+/* ---- what a tensor is ------------------------------------------------------------------------ */
+
+typedef const void tensor_t; /* at::Tensor */
+typedef int32_t get_int_t(tensor_t *tensor, int32_t *value);
+typedef int32_t get_long_t(tensor_t *tensor, int64_t *value);
+typedef int32_t get_pointer_t(tensor_t *tensor, void **value);
+
+static struct {
+    bool known;
+    get_int_t *dtype, *device;
+    get_long_t *numel;
+    get_pointer_t *data;
+} about;
+
+static void learn(void)
+{
+    if (!about.known) {
+        about.dtype = (get_int_t *)real_in("libtorch_cpu.so", "aoti_torch_get_dtype");
+        about.device = (get_int_t *)real_in("libtorch_cpu.so", "aoti_torch_get_device_type");
+        about.numel = (get_long_t *)real_in("libtorch_cpu.so", "aoti_torch_get_numel");
+        about.data = (get_pointer_t *)real_in("libtorch_cpu.so", "aoti_torch_get_data_ptr");
+        about.known = true;
+    }
+}
+
+static bool is_on_gpu(tensor_t *tensor)
+{
+    int32_t type = 0;
+    return about.device && about.device(tensor, &type) == 0 && type == TORCH_CUDA;
+}
+
+static unsigned type_of(tensor_t *tensor)
+{
+    int32_t type = 0;
+    return about.dtype && about.dtype(tensor, &type) == 0 ? (unsigned)type + 1 : 0;
+}
+
+/* ---- reads ----------------------------------------------------------------------------------- */
+
+static void end_read(const struct simgpu_reader *before)
+{
+    if (simgpu_read_as) {
+        simgpu_read_as(*before);
+    }
+}
+
+/* Until the scope ends, also by an exception of C++. */
+#define READS(tensor, how, what, largest)                                                   \
+    struct simgpu_reader before __attribute__((cleanup(end_read))) = {0};                   \
+    learn();                                                                                \
+    if (simgpu_read_as) {                                                                   \
+        before = simgpu_read_as((struct simgpu_reader){0});                                 \
+        simgpu_read_as(is_on_gpu(tensor) ? (struct simgpu_reader){(how), (what), (largest)} \
+                                         : before);                                         \
+    }                                                                                       \
+    _Static_assert(1, "")
+
+/* at::Tensor& copy_(at::Tensor &self, const at::Tensor &from, bool non_blocking) */
+#define COPY _ZN2at4_ops5copy_4callERNS_6TensorERKS2_b
+typedef void *copy_t(void *self, tensor_t *from, bool non_blocking);
+EXPORT copy_t COPY;
+
+void *COPY(void *self, tensor_t *from, bool non_blocking)
+{
+    static copy_t *next;
+    next = next ? next : (copy_t *)real_in("libtorch_cpu.so", TEXT(COPY));
+    READS(from, SIMGPU_READER_COPY, type_of(self), 0);
+    return next(self, from, non_blocking);
+}
+
+/* void _amp_foreach_non_finite_check_and_unscale_(ArrayRef<at::Tensor> grads,
+ *                                                 at::Tensor &found_inf, const at::Tensor &scale)
+ */
+#define UNSCALE \
+    _ZN2at4_ops42_amp_foreach_non_finite_check_and_unscale_4callEN3c108ArrayRefINS_6TensorEEERS4_RKS4_
+typedef void unscale_t(const void *grads, size_t count, tensor_t *found_inf, tensor_t *scale);
+EXPORT unscale_t UNSCALE;
+
+void UNSCALE(const void *grads, size_t count, tensor_t *found_inf, tensor_t *scale)
+{
+    static unscale_t *next;
+    void *at = NULL;
+    next = next ? next : (unscale_t *)real_in("libtorch_cpu.so", TEXT(UNSCALE));
+    learn();
+    if (simgpu_note_flag && is_on_gpu(found_inf) && about.data && about.data(found_inf, &at) == 0) {
+        simgpu_note_flag((uint64_t)at, sizeof(float));
+    }
+    next(grads, count, found_inf, scale);
+}
+
+/* What these return is made where the caller says, by the convention of C++ on x86-64: in C its
+ * address is the first parameter. Elsewhere it is in a register that C does not see. */
+#ifdef __x86_64__
+/* c10::Scalar _local_scalar_dense(const at::Tensor &self), of item(), bool(tensor) and the like */
+#    define ITEM _ZN2at4_ops19_local_scalar_dense4callERKNS_6TensorE
+/* at::Tensor nonzero(const at::Tensor &self), also of masks as indices */
+#    define NONZERO _ZN2at4_ops7nonzero4callERKNS_6TensorE
+typedef void *reader_t(void *result, tensor_t *self);
+EXPORT reader_t ITEM;
+EXPORT reader_t NONZERO;
+
+void *ITEM(void *result, tensor_t *self)
+{
+    static reader_t *next;
+    next = next ? next : (reader_t *)real_in("libtorch_cpu.so", TEXT(ITEM));
+    READS(self, SIMGPU_READER_ITEM, type_of(self), 0);
+    return next(result, self);
+}
+
+static uint64_t elements_of(tensor_t *tensor)
+{
+    int64_t count = 0;
+    return about.numel && about.numel(tensor, &count) == 0 && count > 0 ? (uint64_t)count : 0;
+}
+
+void *NONZERO(void *result, tensor_t *self)
+{
+    static reader_t *next;
+    next = next ? next : (reader_t *)real_in("libtorch_cpu.so", TEXT(NONZERO));
+    learn();
+    READS(self, SIMGPU_READER_SHAPE, SIMGPU_INT32, elements_of(self));
+    return next(result, self);
+}
+
+/* at::Tensor isnan(const at::Tensor &self), isinf, and any, which asks of all their answers: of one
+ * byte for each element. */
+#    define ISNAN _ZN2at4_ops5isnan4callERKNS_6TensorE
+#    define ISINF _ZN2at4_ops5isinf4callERKNS_6TensorE
+#    define ANY   _ZN2at4_ops3any4callERKNS_6TensorE
+EXPORT reader_t ISNAN;
+EXPORT reader_t ISINF;
+EXPORT reader_t ANY;
+
+static void flag(tensor_t *tensor)
+{
+    void *at = NULL;
+    learn();
+    if (simgpu_note_flag && is_on_gpu(tensor) && about.data && about.data(tensor, &at) == 0) {
+        simgpu_note_flag((uint64_t)at, elements_of(tensor));
+    }
+}
+
+static bool is_flag(tensor_t *tensor)
+{
+    void *at = NULL;
+    learn();
+    return simgpu_is_flag && is_on_gpu(tensor) && about.data && about.data(tensor, &at) == 0 &&
+           simgpu_is_flag((uint64_t)at, elements_of(tensor));
+}
+
+void *ISNAN(void *result, tensor_t *self)
+{
+    static reader_t *next;
+    next = next ? next : (reader_t *)real_in("libtorch_cpu.so", TEXT(ISNAN));
+    next(result, self);
+    flag(result);
+    return result;
+}
+
+void *ISINF(void *result, tensor_t *self)
+{
+    static reader_t *next;
+    next = next ? next : (reader_t *)real_in("libtorch_cpu.so", TEXT(ISINF));
+    next(result, self);
+    flag(result);
+    return result;
+}
+
+void *ANY(void *result, tensor_t *self)
+{
+    static reader_t *next;
+    const bool of_flags = is_flag(self);
+    next = next ? next : (reader_t *)real_in("libtorch_cpu.so", TEXT(ANY));
+    next(result, self);
+    if (of_flags) {
+        flag(result);
+    }
+    return result;
+}
+#endif
