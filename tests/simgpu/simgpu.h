@@ -80,8 +80,8 @@
  *   simgpu_check(CUdeviceptr at, uint64_t bytes, uint32_t byte, CUdeviceptr mismatches)
  *       adds the number of bytes that differ from byte to the uint64_t at mismatches
  *
- * and for those of PyTorch by which its object collectives compare, sum and concatenate sizes, on
- * operands of at most 64 KiB (driver/torch_kernel.h).
+ * and for those of PyTorch that fill and concatenate tensors, and by which its object collectives
+ * compare and sum sizes, on operands of at most 64 KiB (driver/torch_kernel.h).
  */
 #ifndef SIMGPU_H
 #define SIMGPU_H

@@ -513,6 +513,9 @@ class Ranks(unittest.TestCase):
             assert [(a >= b).item() for a in each for b in each] == [
                 a >= b for a in (22, -5, 130) for b in (22, -5, 130)]
             assert (0 + sizes + sizes + 1).tolist() == [45, -9, 261]
+            for dtype in (torch.bool, torch.uint8, torch.half, torch.float32, torch.int64):
+                full = torch.full((3, 5), 1, dtype=dtype, device="cuda")
+                assert full.cpu().equal(torch.ones((3, 5), dtype=dtype)), dtype
             for dtype in (torch.uint8, torch.int64, torch.float32):
                 for a, b in (((3,), (4,)), ((16,), (32,)), ((2, 5), (1, 5)), ((4, 4), (8, 4))):
                     parts = [torch.rand(a).mul(99).to(dtype), torch.rand(b).mul(99).to(dtype)]

@@ -114,6 +114,46 @@ static void elementwise_run(const struct sim_launch *launch)
     }
 }
 
+/* ---- one value for all elements, of a kind whose size stands in the name: what ranks that have no
+ * more input than others tell each other is torch.ones. */
+
+static bool fill_check(const struct sim_launch *launch)
+{
+    const int *count = launch->parameter_pointers[0];
+    char *const *at = launch->parameter_pointers[2];
+    return *count > 0 &&
+           is_there(launch, at[0], (size_t)*count * launch->function->symbol->element_bytes);
+}
+
+static void fill_run(const struct sim_launch *launch)
+{
+    const int *count = launch->parameter_pointers[0];
+    char *const *at = launch->parameter_pointers[2];
+    size_t bytes = launch->function->symbol->element_bytes;
+    simgpu_note_write((uint64_t)at[0], *count * bytes);
+    for (int i = 0; i < *count; i++) {
+        memcpy(at[0] + i * bytes, launch->parameter_pointers[1], bytes);
+    }
+}
+
+/* The size of what a kernel fills with; 0: it is none, or of another kind. */
+static size_t filled_bytes(const char *name)
+{
+    static const struct {
+        const char *kind;
+        size_t bytes;
+    } kinds[] = {{"b", 1}, {"a", 1}, {"h", 1}, {"s", 2}, {"N3c104HalfE", 2}, {"N3c108BFloat16E", 2},
+                 {"i", 4}, {"f", 4}, {"l", 8}, {"d", 8}};
+    char whole[64];
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        (void)snprintf(whole, sizeof whole, "11FillFunctorI%sEESt5arrayIPcLm1EE", kinds[i].kind);
+        if (strstr(name, "elementwise_kernelI") && strstr(name, whole)) {
+            return kinds[i].bytes;
+        }
+    }
+    return 0;
+}
+
 /* ---- the sum, or the largest, of all elements of an int64 tensor that lies in one piece */
 
 struct divider {
@@ -238,6 +278,15 @@ static void is_elementwise(struct sim_symbol *symbol, const struct elementwise *
     symbol->run = elementwise_run;
 }
 
+static void is_fill(struct sim_symbol *symbol, size_t element_bytes)
+{
+    const size_t sizes[] = {sizeof(int), element_bytes, sizeof(char *)};
+    declare(symbol, sizes, 3);
+    symbol->element_bytes = element_bytes;
+    symbol->check = fill_check;
+    symbol->run = fill_run;
+}
+
 static void is_reduction(struct sim_symbol *symbol, void (*run)(const struct sim_launch *))
 {
     static const size_t size = sizeof(struct reduction);
@@ -283,6 +332,8 @@ void sim_torch_kernel(struct sim_symbol *symbol)
     const struct elementwise *kind = elementwise_of(name);
     if (kind) {
         is_elementwise(symbol, kind);
+    } else if (filled_bytes(name) != 0) {
+        is_fill(symbol, filled_bytes(name));
     } else if (strstr(name, "8ReduceOpIlNS0_14func_wrapper_tIlZNS0_11sum_functorIlllEcl") &&
                strstr(name, "jlLi4ELi4EEEEEvT1_")) {
         is_reduction(symbol, sum_run);

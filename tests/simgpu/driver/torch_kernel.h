@@ -2,8 +2,9 @@
 /*
  * Kernels of PyTorch that compute what they compute on a real device, for small tensors: those by
  * which its object collectives (all_gather_object, broadcast_object_list) find sizes and places.
- * They compare, add and sum int64 and concatenate tensors of any kind. Known by their mangled
- * names; one that has another name, or arguments that do not look like theirs, computes nothing.
+ * They compare, add and sum int64, and fill and concatenate tensors of any kind. Known by their
+ * mangled names; one that has another name, or arguments that do not look like theirs, computes
+ * nothing.
  */
 #ifndef SIMGPU_TORCH_KERNEL_H
 #define SIMGPU_TORCH_KERNEL_H
