@@ -25,7 +25,9 @@
 #include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/commands.h"
 #include "shim/cli/arguments/complain.h"
+#include "shim/cli/launch/clean.h"
 #include "shim/cli/launch/report_files.h"
+#include "shim/tables/options.h"
 #include "shim/tables/report_handover.h"
 
 #define NICER 10
@@ -187,6 +189,23 @@ static void do_left_over(const char *run_dir)
     ms_buffer_free(&traces);
 }
 
+/* Of the output folder, where the program's environment says how much it keeps. Who reads the log
+ * of this process finds what could not be removed. */
+static void keep_room(const char *run_dir)
+{
+    char output[PATH_MAX], why[WHY_BYTES];
+    const char *wanted = getenv("MEMSHIM_KEEP"), *slash = strrchr(run_dir, '/');
+    struct ms_keep keep;
+
+    if (!wanted || !ms_parse_keep(wanted, &keep) || !slash || slash == run_dir) {
+        return;
+    }
+    (void)snprintf(output, sizeof(output), "%.*s", (int)(slash - run_dir), run_dir);
+    if (!ms_clean(output, &keep, false, NULL, NULL, why, sizeof(why))) {
+        ms_complain("memshim finish: MEMSHIM_KEEP: %s", why);
+    }
+}
+
 /* ---- all of it ---- */
 
 /* The log is there while this works, and stays where there is something in it that nobody was told,
@@ -237,6 +256,7 @@ static int finish(const char *run_dir, const char *dir)
     answer(why);
     if (turn == OURS) {
         do_left_over(run_dir);
+        keep_room(run_dir);
         (void)unlink(lock_path);
     }
     return made ? 0 : 1;

@@ -181,6 +181,44 @@ static bool parse_pool(const char *text, struct ms_options *out)
     return parse_switch(text, &out->pool);
 }
 
+static bool parse_age(const char *text, uint64_t *ns)
+{
+    const double most_days = 36500;
+    double days;
+    const char *end = scan_number(text, &days);
+    if (end == NULL || strcmp(end, "d") != 0 || days <= 0 || days > most_days) {
+        return false;
+    }
+    *ns = (uint64_t)(days * 86400e9);
+    return true;
+}
+
+bool ms_parse_keep(const char *text, struct ms_keep *keep)
+{
+    struct ms_keep parsed = {0};
+    char part[VALUE_CHARACTERS];
+    for (const char *at = text; at != NULL; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        size_t length = strcspn(at, ",");
+        if (length >= sizeof part) {
+            return false;
+        }
+        (void)snprintf(part, sizeof part, "%.*s", (int)length, at);
+        bool size = parsed.bytes == 0 && ms_parse_bytes(part, &parsed.bytes) &&
+                    parsed.bytes >= SMALLEST_LIMIT;
+        if (!size && (parsed.age_ns != 0 || !parse_age(part, &parsed.age_ns))) {
+            return false;
+        }
+    }
+    *keep = parsed;
+    return true;
+}
+
+static bool parse_keep(const char *text, struct ms_options *out)
+{
+    out->keep = (struct ms_keep){0};
+    return text[0] == '\0' || ms_parse_keep(text, &out->keep);
+}
+
 /* As the report reads it again (report/render/source.c). */
 static bool parse_source(const char *text, struct ms_options *out)
 {

@@ -28,6 +28,11 @@ struct ms_cap_rule {
     uint64_t limit_bytes; /* 0: not set */
 };
 
+/* What an output folder keeps. 0: without bound. */
+struct ms_keep {
+    uint64_t bytes, age_ns;
+};
+
 struct ms_options {
     struct ms_cap_rule cap_all;             /* devices without a rule of their own */
     struct ms_cap_rule cap[MS_DEVICES_MAX]; /* by CUDA ordinal */
@@ -51,6 +56,7 @@ struct ms_options {
     uint64_t status_ns;                     /* the same; 0: not by time */
     uint32_t batch;                         /* MEMSHIM_BATCH, 0: not told; for the report alone */
     bool source;                            /* MEMSHIM_SOURCE; for the report alone */
+    struct ms_keep keep;                    /* MEMSHIM_KEEP; for the report's process alone */
 };
 
 /* The longest wait in all, while some work completes now and then. */
@@ -110,6 +116,9 @@ char *ms_options_set_text(char *const *environment, char *text, size_t text_byte
 /* "512MiB", "20GiB", "1.5 GB", "1048576" -> bytes. A fraction "0.95" -> (0, 1]. False, nothing
  * written, for anything else. */
 bool ms_parse_bytes(const char *text, uint64_t *bytes);
+
+/* "20GiB", "30d", "20GiB,30d": not empty. False where it is none of these; *keep is as it was. */
+bool ms_parse_keep(const char *text, struct ms_keep *keep);
 bool ms_parse_fraction(const char *text, double *fraction);
 
 #endif
