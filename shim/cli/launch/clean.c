@@ -209,7 +209,9 @@ bool ms_clean(const char *output, const struct ms_keep *keep, bool dry,
     }
     struct ms_clean_run *runs = (struct ms_clean_run *)found.runs.at;
     size_t count = found.runs.bytes / sizeof *runs;
-    qsort(runs, count, sizeof *runs, oldest_first);
+    if (count > 1) {
+        qsort(runs, count, sizeof *runs, oldest_first);
+    }
     for (size_t i = 0; i < count; i++) {
         runs[i].stays = runs[i].stays || i + 1 == count;
         bytes += runs[i].bytes;
