@@ -214,7 +214,13 @@ build_memshim() {
     find_cuda_headers
     quietly cmake -S "$MEMSHIM_ROOT" -B "$folder" -G Ninja "-DMEMSHIM_CUDA_INCLUDE=$CUDA_INCLUDE" "$@" \
         || die "CMake could not configure $folder"
-    cmake --build "$folder" || die "the build in $folder failed"
+    # A terminal gets ninja's one line that moves; a log gets what went wrong, and nothing else.
+    if [[ -t 1 ]]; then
+        cmake --build "$folder" || die "the build in $folder failed"
+    else
+        say "building in $folder"
+        quietly cmake --build "$folder" || die "the build in $folder failed"
+    fi
 }
 
 # part NAME COMMAND...: runs it and notes how long it took; the exit status is the command's.
