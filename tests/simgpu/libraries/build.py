@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the doubles of cuBLAS, cuBLASLt, cuDNN and NCCL for the PyTorch of this interpreter.
+"""Makes the doubles of cuBLAS, cuBLASLt, cuDNN, NCCL and CUPTI for this interpreter's frameworks.
 
 Usage: python build.py SIMGPU_DIR CACHE_DIR
 
-What PyTorch and the libraries beside it import is read from their own files. The functions that
-must answer something are in the object files beside this script, which were compiled with the
-simulated GPU; all others are generated here and return success. Prints, one path a line, what has
-to be preloaded; nothing when this interpreter has no PyTorch that can use a GPU. SIMGPU_DIR holds
-the libraries of the simulated GPU. The result is kept in CACHE_DIR/torch-<hash>/ until PyTorch or
-the object files change.
+What PyTorch and the libraries beside it import is read from their own files. XLA's plugin for JAX
+imports nothing: it looks functions up at run time, so that for it a double has every function that
+the library beside it exports. The functions that must answer something are in the object files
+beside this script, which were compiled with the simulated GPU; all others are generated here and
+return success. Prints, one path a line, what has to be preloaded; nothing when this interpreter has
+neither framework for a GPU. SIMGPU_DIR holds the libraries of the simulated GPU. The result is kept
+in CACHE_DIR/torch-<hash>/ until the frameworks or the object files change.
 """
 
 from __future__ import annotations
@@ -60,28 +61,48 @@ class BuildError(Exception):
     """Said to the user as it is."""
 
 
-def torch_folder() -> Path | None:
-    """Where PyTorch's libraries are; found without importing PyTorch."""
+def package_folders(name: str) -> list[Path]:
+    """Where a package's files are; found without importing it."""
     try:
-        spec = importlib.util.find_spec("torch")
+        spec = importlib.util.find_spec(name)
     except (ImportError, ValueError):
-        return None
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    folder = Path(next(iter(spec.submodule_search_locations))) / "lib"
-    return folder if (folder / "libc10_cuda.so").exists() else None
+        return []
+    return [Path(folder) for folder in (spec.submodule_search_locations if spec else None) or ()]
 
 
-def consumers(torch_lib: Path) -> list[Path]:
-    """Every library beside PyTorch that may import from those that are stood in for."""
+def files_in(package: str, pattern: str) -> list[Path]:
+    return sorted(path for folder in package_folders(package) for path in folder.glob(pattern))
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """The files that decide which functions the doubles have."""
+
+    importing: list[Path]  # their imports are wanted
+    looking: list[Path]  # they look functions up at run time
+    looked_in: list[Path]  # in these, which are NVIDIA's own: everything that they export is wanted
+
+    def all(self) -> list[Path]:
+        return [*self.importing, *self.looking, *self.looked_in]
+
+
+def stem_of(path: Path) -> str:
+    return path.name.split(".so")[0]
+
+
+def find_libraries() -> Libraries | None:
+    """None: there is neither a PyTorch nor a JAX for GPUs."""
+    torch = files_in("torch", "lib/*.so*") if files_in("torch", "lib/libc10_cuda.so") else []
+    looking = files_in("jax_plugins", "xla_cuda*/xla_cuda_plugin.so")
+    if not torch and not looking:
+        return None
     stems = {double.stem for double in DOUBLES}
-    packages = torch_lib.parent.parent
-    found = [*torch_lib.glob("*.so*"), *packages.glob("nvidia/*/lib/*.so*")]
-    return sorted(path for path in found if path.name.split(".so")[0] not in stems)
-
-
-def headers(torch_lib: Path) -> list[Path]:
-    return sorted(torch_lib.parent.parent.glob("nvidia/*/include"))
+    beside = files_in("nvidia", "*/lib/*.so*")
+    return Libraries(
+        sorted(path for path in (*torch, *beside) if stem_of(path) not in stems),
+        looking,
+        [path for path in beside if looking and stem_of(path) in {*stems, "libcudart"}],
+    )
 
 
 def compiler() -> str:
@@ -102,12 +123,9 @@ def fingerprint(files: Iterable[Path], cc: str) -> str:
     return state.hexdigest()[:16]
 
 
-def library_version(double: Double, include_folders: list[Path]) -> int | None:
+def library_version(double: Double) -> int | None:
     """The number that the wheel's own library would answer; None leaves the object's default."""
-    for folder in include_folders:
-        header = folder / double.version_header
-        if not header.exists():
-            continue
+    for header in files_in("nvidia", f"*/include/{double.version_header}"):
         parts = re.findall(double.version_pattern, header.read_text())
         if len(parts) == 3:
             major, minor, patch = (int(number) for _, number in parts)
@@ -134,6 +152,11 @@ def imported(double: Double, soname: str, imports: set[Import]) -> dict[str, str
         if entry.library == soname or unversioned:
             wanted[entry.name] = entry.version
     return wanted
+
+
+def exported(library: Path) -> set[str]:
+    """The functions of NVIDIA's interface that a library of theirs has."""
+    return {name for name in read_symbols(library).defined if re.match(r"(cu|nccl)\w+$", name)}
 
 
 def link_double(
@@ -179,10 +202,10 @@ def link_double(
     )
 
 
-def link_all(torch_lib: Path, files: list[Path], cc: str, folder: Path) -> None:
+def link_all(libraries: Libraries, cc: str, folder: Path) -> None:
     imports: set[Import] = set()
-    needed: set[str] = set()
-    for path in files:
+    needed = {path.name for path in libraries.looked_in}
+    for path in libraries.importing:
         try:
             symbols = read_symbols(path)
         except ElfError:
@@ -194,26 +217,29 @@ def link_all(torch_lib: Path, files: list[Path], cc: str, folder: Path) -> None:
         soname = soname_of(double, needed)
         if soname is None:
             continue
-        version = library_version(double, headers(torch_lib))
-        link_double(double, soname, imported(double, soname, imports), version, cc, folder)
+        wanted = imported(double, soname, imports)
+        symbol_version = next(iter(wanted.values()), "")
+        for path in libraries.looked_in:
+            if path.name == soname:
+                wanted = dict.fromkeys(exported(path), symbol_version) | wanted
+        link_double(double, soname, wanted, library_version(double), cc, folder)
         names.append(soname)
     (folder / "preload").write_text("\n".join(names) + "\n")
 
 
-def build(simgpu: Path, cache: Path, torch_lib: Path) -> list[Path]:
+def build(simgpu: Path, cache: Path, libraries: Libraries) -> list[Path]:
     """Makes the doubles if they are not there yet; returns what to preload."""
     cc = compiler()
-    files = consumers(torch_lib)
     if not (simgpu / "libcuda.so.1").exists():
         raise BuildError(f"{simgpu} has no libcuda.so.1: build memshim first (cmake --build)")
-    result = cache / f"torch-{fingerprint(files, cc)}"
+    result = cache / f"torch-{fingerprint(libraries.all(), cc)}"
     if not result.exists():
         with (cache / "torch.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not result.exists():
                 folder = Path(tempfile.mkdtemp(prefix="torch.", dir=cache))
                 try:
-                    link_all(torch_lib, files, cc, folder)
+                    link_all(libraries, cc, folder)
                     folder.rename(result)
                 finally:
                     shutil.rmtree(folder, ignore_errors=True)
@@ -225,11 +251,11 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 2:
         print("usage: build.py SIMGPU_DIR CACHE_DIR", file=sys.stderr)
         return 2
-    torch_lib = torch_folder()
-    if torch_lib is None:
+    libraries = find_libraries()
+    if libraries is None:
         return 0
     try:
-        for path in build(Path(arguments[0]).resolve(), Path(arguments[1]).resolve(), torch_lib):
+        for path in build(Path(arguments[0]).resolve(), Path(arguments[1]).resolve(), libraries):
             print(path)
     except (BuildError, OSError) as error:
         print(f"simgpu: {error}", file=sys.stderr)

@@ -10,6 +10,10 @@ import sys
 from pathlib import Path
 
 
+# By these the kernel driver's files are seen, which frameworks look for.
+SHOWS_FILES = {"stat", "stat64", "__xstat", "__xstat64", "access"}
+
+
 def table_rows(table: Path, cuda_version: str, compiler: str) -> list[tuple[str, str, int, str]]:
     """Rows (base, symbol, version, flavour) that are there for these headers."""
     text = subprocess.run(
@@ -31,7 +35,7 @@ def main() -> int:
         ["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True
     ).stdout
     exported = {line.split()[-1] for line in listing.splitlines()}
-    functions = {name for name in exported if not name.startswith("simgpu_")}
+    functions = {name for name in exported if not name.startswith("simgpu_")} - SHOWS_FILES
     wanted = {symbol for _, symbol, _, _ in rows}
     problems += [f"in the table, not exported: {name}" for name in sorted(wanted - functions)]
     problems += [f"exported, not in the table: {name}" for name in sorted(functions - wanted)]

@@ -3,6 +3,9 @@
 #include "check.h"
 
 #include <dlfcn.h>
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void *find(const char *name, int version, cuuint64_t flags,
                   CUdriverProcAddressQueryResult wanted)
@@ -126,4 +129,19 @@ Test(names, devices)
     OK(cuDeviceGetAttribute(&multicast, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, 0));
     cr_assert_eq(vmm, 1);
     cr_assert_eq(multicast, 0);
+}
+
+/* JAX looks for them before it asks the driver. */
+Test(names, the_files_of_the_devices_that_there_are_can_be_seen)
+{
+    struct stat found;
+    cr_assert_eq(stat("/dev/nvidiactl", &found), 0);
+    cr_assert(S_ISCHR(found.st_mode));
+    cr_assert_eq(stat("/dev/nvidia1", &found), 0);
+    cr_assert_eq(access("/dev/nvidia0", F_OK), 0);
+    cr_assert_eq(stat("/dev/nvidia2", &found), -1);
+    cr_assert_eq(errno, ENOENT);
+    cr_assert_eq(access("/dev/nvidia-caps", F_OK), -1);
+    cr_assert_eq(stat("/", &found), 0);
+    cr_assert(S_ISDIR(found.st_mode));
 }
