@@ -31,6 +31,9 @@ TORCH_WHEELS=('torch==2.15.*' numpy greenlet)
 TORCH_WHEELS_ELSE=('torch>=2.6' numpy greenlet)
 # Whose training loops are among the jobs of tests/verdicts.
 LOOP_WHEELS=('accelerate==1.15.*' 'transformers==5.*' 'lightning==2.6.*')
+# Without what they ask for: NVIDIA's libraries are those that PyTorch brought, and doubles.
+JAX_WHEELS=('jax==0.10.2' 'jaxlib==0.10.2' 'jax-cuda13-plugin==0.10.2' 'jax-cuda13-pjrt==0.10.2'
+    ml_dtypes opt_einsum scipy)
 LINT_WHEELS=('ruff==0.17.5' 'mypy==2.4.1')
 # A viewer of flame graphs; Debian has none.
 FLAME_WHEELS=('flamegraph-textual==0.1.2')
@@ -188,6 +191,18 @@ sys.exit(not all(map(u.find_spec, ("accelerate", "transformers", "lightning"))))
     fi
     say "installing ${LOOP_WHEELS[*]} into $MEMSHIM_VENV"
     venv_pip "${LOOP_WHEELS[@]}" torch
+}
+
+# install_jax VENV: JAX for CUDA into a new venv that stands on the project's.
+install_jax() {
+    local venv=$1 site
+    need_venv
+    say "installing JAX into $venv (about 0.9 GB on disk)"
+    "$MEMSHIM_VENV/bin/python" -m venv "$venv" || return 1
+    site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    "$MEMSHIM_VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
+        >"$site/beside.pth"
+    retry "$venv/bin/python" -m pip --disable-pip-version-check -q install --no-deps "${JAX_WHEELS[@]}"
 }
 
 install_lint_tools() {

@@ -7,9 +7,10 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 usage() {
     cat <<'USAGE'
-Usage: scripts/test.sh [--torch] [--all] [--sanitize address|thread] [--only PATTERN]
+Usage: scripts/test.sh [--torch] [--frameworks] [--all] [--sanitize address|thread] [--only PATTERN]
 
   --torch     the tests that need PyTorch as well (installed into the project's venv)
+  --frameworks the tests with JAX as well (needs --torch once; 0.9 GB while they run)
   --all       also what takes long and says little that the others do not
   --sanitize  in a build of its own, with that sanitizer: unit tests (address alone), random
               tests (thread: of threads), and the process tests whose programs link the driver
@@ -31,6 +32,22 @@ run_torch_tests() {
     local python=$1 logs=$2
     env "MEMSHIM_BUILD=$MEMSHIM_BUILD" "MEMSHIM_VENV=$(dirname "$(dirname "$python")")" \
         "$python" "$MEMSHIM_ROOT/tests/torch/run_tests.py" "$logs"
+}
+
+# run_frameworks LOGS: JAX is installed beside the build, and goes again.
+run_frameworks() {
+    local logs=$1 venv=$MEMSHIM_BUILD/venv-jax status=0
+    rm -rf "$venv"
+    if install_jax "$venv"; then
+        env "MEMSHIM_BUILD=$MEMSHIM_BUILD" "MEMSHIM_VENV=$venv" "$venv/bin/python" \
+            "$MEMSHIM_ROOT/tests/torch/run_tests.py" --folder "$MEMSHIM_ROOT/tests/frameworks" \
+            "$logs" || status=1
+    else
+        say "JAX could not be installed"
+        status=1
+    fi
+    rm -rf "$venv"
+    return "$status"
 }
 
 # Both at the same time: each leaves a core idle now and then. What PyTorch's tests say comes last.
@@ -56,10 +73,11 @@ torch_tests() {
 }
 
 main() {
-    local torch=no sanitize='' python='' which=()
+    local torch=no frameworks=no sanitize='' python='' which=()
     while [[ $# -gt 0 ]]; do
         case $1 in
         --torch) torch=yes ;;
+        --frameworks) frameworks=yes ;;
         --all) export MEMSHIM_TEST_ALL=1 ;;
         --sanitize)
             sanitize=${2:-}
@@ -115,6 +133,9 @@ main() {
     fi
     [[ -s $junit ]] || die "ctest left no result"
     tally+=(--ctest "$junit")
+    if [[ $frameworks == yes ]]; then
+        part "tests/frameworks" run_frameworks "$logs" || true
+    fi
     for log in "$logs"/*.log; do
         if [[ -e $log ]]; then tally+=(--unittest "$log"); fi
     done

@@ -19,6 +19,11 @@
 #include "report/replay/recording.h"
 #include "report/trace/records.h"
 
+/* Between requests that are the same again: live bytes change by less than one in so many of them,
+ * and no more than so many allocations are made. */
+#define SAME_PARTS       64u
+#define SAME_ALLOCATIONS 8u
+
 struct replay {
     struct ms_model *model;
     struct ms_reader *reader;
@@ -99,6 +104,7 @@ static void add_oom(struct replay *replay, const struct ms_log_entry *entry, con
 
     if (oom) {
         oom->event = entry->event;
+        oom->times = 1;
         oom->time_ns = entry->time_ns;
         oom->device = entry->device & (MS_DEVICE_COUNT - 1);
         read_oom(entry, payload, &oom->record);
@@ -427,6 +433,56 @@ static void read_page_sums(struct replay *replay, struct ms_extent_place *place)
 
 /* ---- the whole ---- */
 
+/* Whether both were asked for in the same line of Python, or, where there is none, at one site. */
+static bool same_line(const struct ms_model *model, uint32_t a, uint32_t b)
+{
+    const struct ms_site_definition *one = ms_definitions_site(model->definitions, a);
+    const struct ms_site_definition *other = ms_definitions_site(model->definitions, b);
+
+    return a == b || (one && other && one->python != 0 && one->python == other->python);
+}
+
+static uint64_t apart(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* A request that was refused is often asked again, by an allocator (JAX's does) or by a program
+ * that goes on: as long as next to nothing came or went in between that is the same event.
+ * PyTorch's own errors are each for a request of the program's. */
+static bool asked_again(const struct ms_model *model, const struct ms_model_oom *before,
+                        const struct ms_model_oom *now)
+{
+    const struct ms_oom_state *a = &before->record.state;
+    const struct ms_oom_state *b = &now->record.state;
+
+    return before->device == now->device && a->source == MS_OOM_DRIVER &&
+           b->source == MS_OOM_DRIVER && a->requested_bytes == b->requested_bytes &&
+           apart(a->live_bytes, b->live_bytes) < a->requested_bytes / SAME_PARTS &&
+           now->record.allocations - before->record.allocations <= SAME_ALLOCATIONS &&
+           before->recovered == now->recovered && before->verdict == now->verdict &&
+           same_line(model, (uint32_t)a->site, (uint32_t)b->site);
+}
+
+/* The newest of a row stands for it. False: there is no memory. */
+static bool add_finished(struct ms_model *model, const struct ms_model_oom *now)
+{
+    const size_t count = ms_model_oom_count(model);
+    struct ms_model_oom *oom = count > 0 ? ms_model_oom_at(model, count - 1) : NULL;
+    uint64_t times = 1;
+
+    if (oom && asked_again(model, oom, now)) {
+        times = oom->times + 1;
+    } else {
+        oom = ms_buffer_extend(&model->ooms, sizeof(*oom));
+    }
+    if (oom) {
+        *oom = *now;
+        oom->times = times;
+    }
+    return oom != NULL;
+}
+
 static void finish_ooms(struct replay *replay)
 {
     struct ms_model *model = replay->model;
@@ -437,14 +493,13 @@ static void finish_ooms(struct replay *replay)
 
     for (size_t i = 0; i < count; i++) {
         const struct ms_aggregate *sums = &model->devices[all[i].device].sums;
-        struct ms_model_oom *oom = ms_buffer_extend(&model->ooms, sizeof(*oom));
+        struct ms_model_oom oom = all[i];
 
-        if (!oom) {
+        oom.recovered |= ended_well || sums->allocations + sums->tensor_allocations >
+                                           oom.record.allocations + MS_WENT_ON_ALLOCATIONS;
+        if (!add_finished(model, &oom)) {
             return;
         }
-        *oom = all[i];
-        oom->recovered |= ended_well || sums->allocations + sums->tensor_allocations >
-                                            oom->record.allocations + MS_WENT_ON_ALLOCATIONS;
     }
 }
 

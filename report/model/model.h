@@ -37,6 +37,7 @@ struct ms_model_oom {
     uint64_t time_ns;
     uint64_t event; /* how many were recorded before it */
     uint64_t device;
+    uint64_t times; /* that it was asked for, and nothing else of note in between; of the last */
     struct ms_log_oom record;
     enum ms_verdict verdict;
     uint64_t short_bytes;

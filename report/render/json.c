@@ -416,6 +416,7 @@ static void add_oom(struct ms_json *json, const struct ms_model *model, size_t i
     ms_json_add_site_line(json, "line", model, oom->record.state.site);
     ms_json_count(json, "requested_bytes", oom->record.state.requested_bytes);
     ms_json_count(json, "short_bytes", oom->short_bytes);
+    ms_json_count(json, "asked_times", oom->times);
     if (judgement.step > 0) {
         ms_json_count(json, "step", judgement.step);
     } else {

@@ -83,13 +83,17 @@ static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
         const struct ms_model_oom *oom = ms_model_oom_at(model, i);
 
         ms_buffer_format(
-            out, "  after %-10s device %" PRIu64 "  %-7s asked for %-11s short %-11s %-13s  %s\n",
+            out, "  after %-10s device %" PRIu64 "  %-7s asked for %-11s short %-11s %-13s  %s",
             MS_DURATION(oom->time_ns), oom->device,
             oom->record.state.source == MS_OOM_TORCH  ? "PyTorch"
             : oom->record.state.source == MS_OOM_HOST ? "host"
                                                       : "driver",
             MS_BYTES(oom->record.state.requested_bytes), MS_BYTES(oom->short_bytes),
             ms_verdict_name(oom->verdict), what_became(model, i));
+        if (oom->times > 1) {
+            ms_buffer_format(out, ", asked %s times", MS_COUNT(oom->times));
+        }
+        ms_buffer_add(out, "\n");
     }
 }
 

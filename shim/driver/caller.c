@@ -30,12 +30,19 @@ static enum ms_library library_of(const char *name)
     static const struct {
         const char *prefix;
         enum ms_library library;
-    } known[] = {{"libnccl", MS_LIBRARY_NCCL},     {"libc10_cuda", MS_LIBRARY_C10_CUDA},
-                 {"libc10", MS_LIBRARY_TORCH},     {"libtorch", MS_LIBRARY_TORCH},
-                 {"libcublas", MS_LIBRARY_CUDA},   {"libcudnn", MS_LIBRARY_CUDA},
-                 {"libcufft", MS_LIBRARY_CUDA},    {"libcufile", MS_LIBRARY_CUDA},
-                 {"libcupti", MS_LIBRARY_CUDA},    {"libcusolver", MS_LIBRARY_CUDA},
-                 {"libcusparse", MS_LIBRARY_CUDA}, {"libcutensor", MS_LIBRARY_CUDA},
+    } known[] = {{"libnccl", MS_LIBRARY_NCCL},
+                 {"libc10_cuda", MS_LIBRARY_C10_CUDA},
+                 {"libc10", MS_LIBRARY_TORCH},
+                 {"libtorch", MS_LIBRARY_TORCH},
+                 {"libtensorflow", MS_LIBRARY_TENSORFLOW},
+                 {"libcublas", MS_LIBRARY_CUDA},
+                 {"libcudnn", MS_LIBRARY_CUDA},
+                 {"libcufft", MS_LIBRARY_CUDA},
+                 {"libcufile", MS_LIBRARY_CUDA},
+                 {"libcupti", MS_LIBRARY_CUDA},
+                 {"libcusolver", MS_LIBRARY_CUDA},
+                 {"libcusparse", MS_LIBRARY_CUDA},
+                 {"libcutensor", MS_LIBRARY_CUDA},
                  {"libnvshmem", MS_LIBRARY_CUDA}};
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strncmp(name, known[i].prefix, strlen(known[i].prefix)) == 0) {

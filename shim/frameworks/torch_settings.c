@@ -21,6 +21,7 @@
 #include "shim/driver/caller.h"
 #include "shim/driver/next_dlsym.h"
 #include "shim/frameworks/nvtx.h"
+#include "shim/frameworks/tensorflow.h"
 #include "shim/process/log.h"
 #include "shim/process/probe.h"
 #include "shim/process/process.h"
@@ -176,6 +177,9 @@ __attribute__((visibility("default"))) char *getenv(const char *name)
     char *value = next_getenv(name);
     if (value == NULL && strcmp(name, MS_NVTX_VARIABLE) == 0) {
         return ms_nvtx_path(__builtin_return_address(0));
+    }
+    if (value == NULL && strcmp(name, MS_TENSORFLOW_VARIABLE) == 0) {
+        return ms_tensorflow_setting(__builtin_return_address(0));
     }
     if (strncmp(name, "PYTORCH_", strlen("PYTORCH_")) != 0) {
         return value;

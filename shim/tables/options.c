@@ -247,6 +247,33 @@ static bool parse_torch(const char *text, struct ms_options *out)
     return false;
 }
 
+static const char *const framework_names[] = {
+#define MS_FRAMEWORK(id, name, what) name,
+#include "shim/tables/frameworks.def"
+};
+
+static bool framework_item(void *ctx, const char *item)
+{
+    uint32_t *frameworks = ctx;
+    for (unsigned i = 0; i < MS_FRAMEWORKS; i++) {
+        if (strcmp(item, framework_names[i]) == 0) {
+            *frameworks |= 1u << i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool parse_frameworks(const char *text, struct ms_options *out)
+{
+    uint32_t found = strcmp(text, "auto") == 0 ? (1u << MS_FRAMEWORKS) - 1 : 0;
+    if (found == 0 && strcmp(text, "off") != 0 && !each_item(text, framework_item, &found)) {
+        return false;
+    }
+    out->frameworks = found;
+    return true;
+}
+
 static bool parse_stacks(const char *text, struct ms_options *out)
 {
     static const char *const names[] = {"off", "native", "python", "full"};
@@ -518,6 +545,9 @@ void ms_options_parse(char *const *environment, struct ms_options *out, ms_optio
                 parse_one(&options[i], value, out, warn, ctx);
             }
         }
+    }
+    if ((out->frameworks >> MS_FRAMEWORK_TORCH & 1u) == 0) {
+        out->torch = MS_TORCH_OFF;
     }
 }
 

@@ -17,6 +17,14 @@ enum ms_torch_mode { MS_TORCH_NATIVE, MS_TORCH_TENSOR, MS_TORCH_OFF };
 /* As it is written in MEMSHIM_TORCH. */
 const char *ms_torch_mode_name(enum ms_torch_mode mode);
 
+/* What memshim knows something of, each an adaptor of shim/frameworks. Named in MEMSHIM_FRAMEWORKS.
+ */
+enum ms_framework {
+#define MS_FRAMEWORK(id, name, what) MS_FRAMEWORK_##id,
+#include "shim/tables/frameworks.def"
+    MS_FRAMEWORKS
+};
+
 #define MS_STACK_DEPTH_MAX 256u /* MEMSHIM_STACK_DEPTH: at most */
 
 /* Which frames make a call site. */
@@ -39,7 +47,8 @@ struct ms_options {
     const char *output_dir;                 /* MEMSHIM_OUTPUT */
     enum ms_log_level log;                  /* MEMSHIM_LOG */
     bool pool;                              /* MEMSHIM_POOL */
-    enum ms_torch_mode torch;               /* MEMSHIM_TORCH */
+    enum ms_torch_mode torch;               /* MEMSHIM_TORCH; off where MEMSHIM_FRAMEWORKS is */
+    uint32_t frameworks;                    /* MEMSHIM_FRAMEWORKS: 1 << enum ms_framework */
     enum ms_stacks_mode stacks;             /* MEMSHIM_STACKS */
     uint32_t stack_depth;                   /* MEMSHIM_STACK_DEPTH, of either stack */
     uint64_t sample_bytes;                  /* MEMSHIM_SAMPLE_BYTES, 0: every allocation */
@@ -67,6 +76,12 @@ static inline uint64_t ms_options_wait_most_ns(const struct ms_options *options)
 
 /* Read from the environment at the first call, warnings said then; the same object ever after. */
 const struct ms_options *ms_options(void);
+
+/* Whether that framework's adaptor is on. */
+static inline bool ms_options_framework(enum ms_framework framework)
+{
+    return (ms_options()->frameworks >> framework & 1u) != 0;
+}
 
 /* At the first use of the driver: a child that was forked before reads its own environment. */
 void ms_options_of_child(void);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the tests of this folder, each file in a process of its own, two at a time.
+"""Runs the tests of a folder, this one without a word, each file in a process of its own, two at a
+time.
 
-    python tests/torch/run_tests.py LOGS
+    python tests/torch/run_tests.py [--folder DIR] LOGS
 
 LOGS gets FILE.log of each; what a file's tests said is shown when it is through. Exit status 1 when
 something failed.
@@ -22,11 +23,11 @@ ALONE = HERE.parent / "alone.sh"
 AT_ONCE = 2
 
 
-def run(module: str, log: Path) -> int:
+def run(folder: Path, module: str, log: Path) -> int:
     with log.open("w") as out:
         command = [str(ALONE), sys.executable, "-m", "unittest", "-v", module]
         status = subprocess.run(
-            command, cwd=HERE, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=out
         ).returncode
     print(f"--- {log.stem}", log.read_text(errors="replace"), sep="\n", flush=True)
     return status
@@ -35,14 +36,15 @@ def run(module: str, log: Path) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Runs the tests that need PyTorch.")
     parser.add_argument("logs", type=Path)
+    parser.add_argument("--folder", type=Path, default=HERE)
     options = parser.parse_args()
     # A shell's background job ignores interrupts, and so would the programs that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options.logs.mkdir(parents=True, exist_ok=True)
-    modules = sorted(path.stem for path in HERE.glob("test_*.py"))
+    modules = sorted(path.stem for path in options.folder.glob("test_*.py"))
     logs = [options.logs.resolve() / f"{module}.log" for module in modules]
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as at_once:
-        statuses = list(at_once.map(run, modules, logs))
+        statuses = list(at_once.map(run, [options.folder] * len(logs), modules, logs))
     return int(any(statuses))
 
 

@@ -70,14 +70,35 @@ Test(model, a_retry_that_fails_too)
 
     struct ms_model *model = end(trace, true, 1);
 
-    cr_assert_eq(ms_model_oom_count(model), 3);
-    for (size_t i = 0; i < 3; i++) {
+    cr_assert_eq(ms_model_oom_count(model), 2, "what was asked again is one event");
+    cr_assert_eq(ms_model_oom_at(model, 0)->times, 2);
+    cr_assert_eq(ms_model_oom_at(model, 1)->times, 1);
+    for (size_t i = 0; i < 2; i++) {
         cr_assert_not(ms_model_oom_at(model, i)->recovered);
     }
     cr_assert_eq(ms_model_fatal_oom(model)->record.state.source, MS_OOM_TORCH);
     cr_assert_eq(ms_model_fatal_oom(model)->record.state.requested_bytes, 29 * GIB);
     cr_assert_eq(model->devices[0].sums.failed_allocations, 2);
     cr_assert_eq(model->devices[0].sums.torch_ooms, 1);
+    ms_model_delete(model);
+}
+
+/* Other requests in between, or something that was served, make it another event. */
+Test(model, what_is_asked_anew_is_an_event_of_its_own)
+{
+    ms_trace_t *trace = begin();
+
+    fail(trace, 30 * GIB, MS_OOM_DRIVER);
+    fail(trace, 29 * GIB, MS_OOM_DRIVER);
+    fail(trace, 30 * GIB, MS_OOM_DRIVER);
+    for (uint64_t id = 0; id < 20; id++) {
+        allocate(trace, 1000000 + id, 512);
+    }
+    fail(trace, 30 * GIB, MS_OOM_DRIVER);
+
+    struct ms_model *model = end(trace, true, 1);
+
+    cr_assert_eq(ms_model_oom_count(model), 4);
     ms_model_delete(model);
 }
 

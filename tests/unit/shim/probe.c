@@ -13,6 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "shim/frameworks/pjrt_api.h"
+
 typedef int (*get_address_t)(const char *, void **, int, uint64_t);
 typedef int (*get_address_v2_t)(const char *, void **, int, uint64_t, int *);
 typedef int (*alloc_t)(void *, size_t);
@@ -357,6 +359,44 @@ static void road_settings(void)
     }
 }
 
+/* JAX makes a client: with a limit or a choice of the user's where these variables are set. */
+static void road_plugin(void)
+{
+    void *plugin = dlopen(getenv("PLUGIN"), RTLD_NOW | RTLD_LOCAL);
+    const struct pjrt_api *api = ((pjrt_get_t)dlsym(plugin, "GetPjrtApi"))();
+    const char *allocator = getenv("XLA_PYTHON_CLIENT_ALLOCATOR");
+    allocator = allocator != NULL ? allocator : "default";
+#define OPTION(text, kind)                                                                  \
+    .struct_bytes = sizeof(struct pjrt_option), .name = (text), .name_bytes = strlen(text), \
+    .type = (kind)
+    struct pjrt_option options[] = {
+        {OPTION("platform_name", PJRT_STRING), .value.string = "cuda", .count = 4},
+        {OPTION("allocator", PJRT_STRING), .value.string = allocator, .count = strlen(allocator)},
+        {OPTION("use_tfrt_gpu_client", PJRT_BOOL), .value.boolean = true, .count = 1},
+        {OPTION("memory_fraction", PJRT_FLOAT), .count = 1}};
+    size_t count = getenv("FAKE_LIMIT") != NULL ? 4 : 3;
+    struct pjrt_client_create args = {.options = options, .option_count = count};
+    printf("made %d\n", api->client_create(&args) == NULL);
+    int (*is_whole)(const struct pjrt_api *) =
+        (int (*)(const struct pjrt_api *))dlsym(plugin, "fake_plugin_is_whole");
+    printf("whole %d, same %d, options %d\n", is_whole(api),
+           api == ((pjrt_get_t)dlsym(plugin, "GetPjrtApi"))(),
+           args.options == options && args.option_count == count);
+    void *none = dlsym(plugin, "GetProcess");
+    printf("other %d %d\n", none == NULL, dlerror() != NULL);
+}
+
+/* Whether TensorFlow is told to ask the driver for each tensor. */
+static void road_tensorflow(void)
+{
+    void *tensorflow = dlopen(getenv("FAKE_TENSORFLOW"), RTLD_NOW | RTLD_LOCAL);
+    const char *(*setting)(const char *) =
+        (const char *(*)(const char *))dlsym(tensorflow, "fake_setting");
+    const char *own = getenv("TF_GPU_ALLOCATOR"), *theirs = setting("TF_GPU_ALLOCATOR");
+    printf("own %s, theirs %s, home %s\n", own != NULL ? own : "none",
+           theirs != NULL ? theirs : "none", setting("HOME"));
+}
+
 /* Two names of the driver for one function: each name has its own hook. */
 static void road_shared(void)
 {
@@ -394,7 +434,8 @@ static const struct {
              {"bypass", road_bypass},       {"interposer", road_interposer},
              {"torch", road_torch},         {"nothing", road_nothing},
              {"shared", road_shared},       {"local", road_local},
-             {"settings", road_settings},   {"verbs", road_verbs}};
+             {"settings", road_settings},   {"verbs", road_verbs},
+             {"plugin", road_plugin},       {"tensorflow", road_tensorflow}};
 
 int main(int argc, char **argv)
 {

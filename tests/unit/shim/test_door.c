@@ -289,6 +289,7 @@ Test(door, pytorch_alone_reads_what_is_added)
     static const char both[] = "none, theirs expandable_segments:True";
     check_settings("", both, both);
     check_settings("MEMSHIM_TORCH=off", "none, theirs none", "none, theirs none");
+    check_settings("MEMSHIM_FRAMEWORKS=jax", "none, theirs none", "none, theirs none");
     check_settings("MEMSHIM_POOL=off", "none, theirs none", "none, theirs none");
     check_settings("MEMSHIM_TORCH=tensor", "none, theirs backend:cudaMallocAsync",
                    "none, theirs backend:cudaMallocAsync");
@@ -300,6 +301,64 @@ Test(door, pytorch_alone_reads_what_is_added)
                    "expandable_segments:False, theirs expandable_segments:False");
     check_settings("TORCH_NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK=true", "none, theirs none",
                    "none, theirs none");
+}
+
+/* `client`: the first line, the options of the client, and what follows. */
+static void check_plugin(const char *variables, const char *client)
+{
+    char command[1024], text[512];
+    snprintf(command, sizeof(command), "env %s %s plugin", variables, env("PROBE"));
+    snprintf(text, sizeof(text), "%s\nmade 1\nwhole 1, same 1, options 1\nother 1 1\n", client);
+    struct result result = run(env("DOOR"), command);
+    cr_assert_eq(result.status, 0, "%s", result.text);
+    cr_assert_str_eq(result.text, text, "%s: %s", variables, result.text);
+}
+
+Test(door, xlas_plugin_asks_the_driver_unless_the_user_chose)
+{
+    static const char theirs[] = "platform_name=cuda allocator=default use_tfrt_gpu_client=1 ";
+    check_plugin("A=1", "platform_name=cuda allocator=cuda_async use_tfrt_gpu_client=1 "
+                        "preallocate=0 ");
+    check_plugin("XLA_PYTHON_CLIENT_ALLOCATOR=default", theirs);
+    check_plugin("XLA_PYTHON_CLIENT_ALLOCATOR=vmm",
+                 "platform_name=cuda allocator=vmm use_tfrt_gpu_client=1 ");
+    check_plugin("MEMSHIM_POOL=off", theirs);
+    check_plugin("MEMSHIM=off", theirs);
+    check_plugin("MEMSHIM_FRAMEWORKS=off", theirs);
+    check_plugin("MEMSHIM_FRAMEWORKS=torch,tensorflow", theirs);
+    check_plugin("MEMSHIM_FRAMEWORKS=jax", "platform_name=cuda allocator=cuda_async "
+                                           "use_tfrt_gpu_client=1 preallocate=0 ");
+    check_plugin("FAKE_MAJOR=1", theirs); /* an interface that we know nothing of */
+    check_plugin("FAKE_LIMIT=1", "platform_name=cuda allocator=default use_tfrt_gpu_client=1 "
+                                 "memory_fraction=-1 ");
+}
+
+Test(door, where_xlas_plugin_refuses_the_choice_it_is_made_as_the_program_said)
+{
+    check_plugin("FAKE_WITHOUT_POOLS=1", "platform_name=cuda allocator=cuda_async "
+                                         "use_tfrt_gpu_client=1 preallocate=0 \n"
+                                         "error destroyed 1\n"
+                                         "platform_name=cuda allocator=default "
+                                         "use_tfrt_gpu_client=1 ");
+}
+
+static void check_tensorflow(const char *variables, const char *own, const char *theirs)
+{
+    char command[1024], text[128];
+    snprintf(command, sizeof(command), "env HOME=/ %s %s tensorflow", variables, env("PROBE"));
+    snprintf(text, sizeof(text), "own %s, theirs %s, home /\n", own, theirs);
+    struct result result = run(env("DOOR"), command);
+    cr_assert_eq(result.status, 0, "%s", result.text);
+    cr_assert_str_eq(result.text, text, "%s: %s", variables, result.text);
+}
+
+Test(door, tensorflow_alone_reads_that_it_is_to_ask_the_driver)
+{
+    check_tensorflow("", "none", "cuda_malloc_async");
+    check_tensorflow("TF_GPU_ALLOCATOR=bfc", "bfc", "bfc");
+    check_tensorflow("TF_GPU_ALLOCATOR=", "", "");
+    check_tensorflow("MEMSHIM_FRAMEWORKS=jax", "none", "none");
+    check_tensorflow("MEMSHIM_POOL=off", "none", "none");
 }
 
 Test(door, a_resolver_of_its_own_is_noticed)

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-
 # By these the kernel driver's files are seen, which frameworks look for.
 SHOWS_FILES = {"stat", "stat64", "__xstat", "__xstat64", "access"}
 

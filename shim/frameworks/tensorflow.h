@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* TensorFlow's memory on CUDA devices: it is told to ask the driver for each tensor. */
+#ifndef MEMSHIM_SHIM_FRAMEWORKS_TENSORFLOW_H
+#define MEMSHIM_SHIM_FRAMEWORKS_TENSORFLOW_H
+
+/* The variable by which TensorFlow's allocator is chosen. */
+#define MS_TENSORFLOW_VARIABLE "TF_GPU_ALLOCATOR"
+
+/* What getenv answers for that variable, which is not set, to code at `caller`. */
+char *ms_tensorflow_setting(const void *caller);
+
+#endif

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JAX as people use it: every array is seen at its line, capped, spilled, and nothing else changes.
+
+What the device computes is zeros here; which arrays there are is JAX's own doing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "torch"))
+
+import harness  # noqa: E402
+
+MIB = 1 << 20
+# Kernels are not tried out for speed where they compute nothing.
+QUICK = {"XLA_FLAGS": "--xla_gpu_autotune_level=0"}
+NOTE = "JAX's allocator cuda_async was chosen by memshim"
+
+# A network of 8 layers of 4 MiB with momentum. Its figures are JAX's own.
+TRAINING = """\
+import json, os, sys
+import jax, jax.numpy as jnp, numpy
+
+def make():
+    return [jnp.zeros((1024, 1024), jnp.float32) for _ in range(8)]
+
+def loss(params, x):
+    for w in params:
+        x = jnp.tanh(x @ w)
+    return (x ** 2).mean()
+
+@jax.jit
+def train(params, momentum, x):
+    grads = jax.grad(loss)(params, x)
+    momentum = [0.9 * m + g for m, g in zip(momentum, grads)]
+    return [p - 0.1 * m for p, m in zip(params, momentum)], momentum
+
+def main():
+    params, momentum = make(), make()
+    for _ in range(10):
+        x = jax.device_put(numpy.ones((512, 1024), numpy.float32))
+        params, momentum = train(params, momentum, x)
+    jax.block_until_ready(params)
+    stats = jax.local_devices()[0].memory_stats()
+    print(json.dumps({"event": "end", "peak_bytes": stats["peak_bytes_in_use"],
+                      "settings": [name for name in os.environ if name.startswith("XLA_PYTHON")]}))
+
+main()
+"""
+
+# Arrays of 64 MiB, kept. Says how many there were when it failed.
+FULL = """\
+import json
+import jax, jax.numpy as jnp
+
+def main():
+    kept = []
+    said = None
+    try:
+        for _ in range(100):
+            kept.append(jnp.ones((16, 1 << 20), jnp.float32).block_until_ready())
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+    print(json.dumps({"event": "end", "arrays": len(kept), "said": said}))
+
+main()
+"""
+
+needs_jax = unittest.skipUnless(
+    importlib.util.find_spec("jax_plugins"), "JAX for CUDA is not installed in this Python"
+)
+
+
+def owners(report: dict[str, Any]) -> dict[str, int]:
+    """Live bytes at the peak by the line of the script that asked for them."""
+    found: dict[str, int] = {}
+    for site in report["call_sites"]:
+        lines = [f for f in site["frames"] if str(f.get("file", "")).endswith("script.py")]
+        where = f"{lines[0]['function']}:{lines[0]['line']}" if lines else "?"
+        found[where] = found.get(where, 0) + site["at_peak_bytes"]
+    return {where: live for where, live in found.items() if live}
+
+
+@needs_jax
+class Jax(unittest.TestCase):
+    def test_arrays_are_live_at_their_lines_and_the_peak_is_jaxs(self) -> None:
+        job = harness.run_memshim(TRAINING, **QUICK)
+        job.result.check()
+        (end,) = job.result.lines("end")
+        self.assertEqual(end["settings"], [], "the environment stays as it was")
+        report = job.only()
+        device = report["devices"][0]
+        self.assertEqual(device["peak_live_bytes"], end["peak_bytes"])
+        lines = owners(report)
+        named = sum(live for where, live in lines.items() if where != "?")
+        self.assertGreaterEqual(named, 0.9 * device["peak_live_bytes"], lines)
+        self.assertTrue(any(NOTE in text for text in report["notes"]), report["notes"])
+
+    def test_what_the_user_chose_stays(self) -> None:
+        job = harness.run_memshim(TRAINING, XLA_PYTHON_CLIENT_ALLOCATOR="platform", **QUICK)
+        job.result.check()
+        self.assertFalse([text for text in job.only()["notes"] if NOTE in text])
+
+    def test_an_out_of_memory_is_jaxs_own_and_one_event(self) -> None:
+        job = harness.run_memshim(FULL, MEMSHIM_LIMIT="1GiB", **QUICK)
+        (end,) = job.result.check().lines("end")
+        self.assertIn("RESOURCE_EXHAUSTED", str(end["said"]))
+        report = job.only()
+        self.assertLessEqual(report["devices"][0]["peak_charged_bytes"], 1024 * MIB)
+        self.assertEqual(len(report["oom_events"]), 1, report["oom_events"])
+        self.assertGreaterEqual(end["arrays"], 8)
+
+    def test_spill_lets_it_finish(self) -> None:
+        job = harness.run_memshim(FULL, MEMSHIM_LIMIT="4GiB", MEMSHIM_SPILL="auto", **QUICK)
+        (end,) = job.result.check().lines("end")
+        self.assertEqual(end["arrays"], 100, end["said"])
+
+
+if __name__ == "__main__":
+    unittest.main()
