@@ -37,6 +37,9 @@
  *   SIMGPU_NCCL=                "24,16,32": a communicator takes what the real NCCL takes with so
  *                               many channels, of NVLS, and to one peer; ",host" at the end: of
  *                               cards that do not reach each other. Without it 16 MiB
+ *   SIMGPU_SCHEDULE=early       "late": queries answer that work has not ended until the host has
+ *                               waited for it, or for work behind it. A thread that does nothing
+ *                               but ask, a thousand times or for 20 ms, is told that it has
  *   SIMGPU_VALUES=              what the host gets where it reads memory that neither a host nor
  *                               another rank wrote, but kernels would have: "zeros" or "random".
  *                               Where it is set, the reads are reported to memshim. Unset: what is

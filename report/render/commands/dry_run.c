@@ -231,6 +231,7 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_buffer_add(out, "\n");
     add_rank_lines(answer, out);
     add_rank_detail(answer->card, rank, out);
+    ms_dry_schedules_text(answer, out);
     if (rank->replayed) {
         ms_buffer_format(out, "\n  %-12s %10s   %-13s  %-10s  %-18s  %s\n", "card", "memory",
                          "PyTorch alone", "expandable", "memshim", "batch under memshim, x this");
@@ -360,6 +361,7 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
         add_rank_json(ms_dry_rank_at(answer, i), &json);
     }
     ms_json_close(&json, ']');
+    ms_dry_schedules_json(answer, &json);
     ms_dry_values_json(answer, &json);
     ms_json_open(&json, "cards", '[');
     for (size_t i = 0; ms_dry_rank_count(answer) > 0 && i < answer->card_count; i++) {

@@ -65,10 +65,12 @@ struct ms_dry_answer {
     int status; /* of the command, where it ended by itself; -N: by signal N */
     bool ample; /* it did not fit the simulated card, and was run again with memory enough */
     uint64_t elapsed_ns;
-    const char *report;      /* the folder with its report */
-    struct ms_buffer ranks;  /* struct ms_dry_rank */
-    bool random;             /* such reads are answered with random values, else with zeros */
-    struct ms_buffer values; /* struct ms_dry_value, those that were read most first */
+    const char *report;     /* the folder with its report */
+    struct ms_buffer ranks; /* struct ms_dry_rank */
+    bool random;            /* such reads are answered with random values, else with zeros */
+    bool is_late; /* the host learnt of the end of work when it had waited for it, else at once */
+    const struct ms_dry_answer *late; /* the same with that; null: there is none */
+    struct ms_buffer values;          /* struct ms_dry_value, those that were read most first */
 };
 
 static inline size_t ms_dry_value_count(const struct ms_dry_answer *answer)

@@ -6,6 +6,10 @@
 #include "allocator/base/json.h"
 #include "report/render/commands/dry_run.h"
 
+/* What the other schedule comes to; that there is none, where it was not run. */
+void ms_dry_schedules_text(const struct ms_dry_answer *answer, struct ms_buffer *out);
+void ms_dry_schedules_json(const struct ms_dry_answer *answer, struct ms_json *json);
+
 /* Where the host read values that no kernel computed; nothing where it did not. */
 void ms_dry_values_text(const struct ms_dry_answer *answer, struct ms_buffer *out);
 void ms_dry_values_json(const struct ms_dry_answer *answer, struct ms_json *json);

@@ -299,6 +299,22 @@ bool ms_dry_ground_readers(void)
            ms_preload(COMMAND, path);
 }
 
+/* nvidia-smi answers for the simulated card. */
+static bool put_on_path(const char *folder)
+{
+    const char *before = getenv("PATH");
+    struct ms_buffer path = {0};
+    bool good;
+
+    ms_buffer_format(&path, "%s", folder);
+    ms_buffer_add(&path, "/bin:");
+    ms_buffer_add(&path, before ? before : "/usr/local/bin:/usr/bin:/bin");
+    ms_buffer_append(&path, "", 1);
+    good = !path.failed && setenv("PATH", path.at, 1) == 0;
+    ms_buffer_free(&path);
+    return good;
+}
+
 bool ms_dry_ground_preload(char *const *command)
 {
     static const char *const libraries[] = {"libnvidia-ml.so.1", "libcuda.so.1"};
@@ -318,6 +334,7 @@ bool ms_dry_ground_preload(char *const *command)
         good = snprintf(path, sizeof(path), "%s/%s", folder, libraries[i]) < (int)sizeof(path) &&
                ms_preload(COMMAND, path);
     }
+    good = good && put_on_path(folder);
     if (good) {
         ms_buffer_add(&search, folder);
         if (before && *before) {
@@ -352,7 +369,7 @@ static bool set_nccl(const struct ms_card *card)
 }
 
 bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_t devices,
-                       bool random, const char *shared)
+                       bool random, bool late, const char *shared)
 {
     char name[MS_CARD_NAME_BYTES + 16], capability[16], devices_file[PATH_MAX];
 
@@ -365,6 +382,7 @@ bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_
            setenv("SIMGPU_CAPABILITY", capability, 1) == 0 &&
            setenv("SIMGPU_CONTENTS", "none", 1) == 0 && set_nccl(card) &&
            setenv("SIMGPU_VALUES", random ? "random" : "zeros", 1) == 0 &&
+           setenv("SIMGPU_SCHEDULE", late ? "late" : "early", 1) == 0 &&
            set_number("SIMGPU_DEVICES", devices) && set_number("SIMGPU_MEMORY", total_bytes) &&
            set_number("SIMGPU_CONTEXT", card->context_bytes) &&
            set_number("SIMGPU_PROCESSORS", card->processors);

@@ -22,9 +22,10 @@ bool ms_dry_ground_preload(char *const *command);
 bool ms_dry_ground_readers(void);
 
 /* The environment in which those are so many such cards. random: values that no kernel computed are
- * drawn, else zeros. `shared`: a folder for what their processes share. */
+ * drawn, else zeros. late: the host learns of the end of work when it has
+ * waited for it, else at once. `shared`: a folder for what their processes share. */
 bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_t devices,
-                       bool random, const char *shared);
+                       bool random, bool late, const char *shared);
 
 /* A folder in memory, and its end with all files in it. path: PATH_MAX bytes. */
 bool ms_dry_shared_make(char *path);

@@ -113,6 +113,7 @@ static CUresult submit_copy(struct sim_work *work, CUstream handle, enum copy_mo
     uint64_t position;
     CUresult status = sim_submit(stream, work, &position);
     if (status == CUDA_SUCCESS && waits) {
+        sim_schedule_seen(stream);
         sim_wait_position(stream, position);
     }
     return status;

@@ -59,6 +59,7 @@ void sim_event_release(CUevent event)
         sim_ipc_event_close(event);
     }
     free(event->frontier);
+    sim_clock_free(&event->clock);
     sim_context_release(event->context);
     sim_object_free(&sim_events, event);
 }
@@ -175,6 +176,7 @@ static CUresult record(CUevent event, CUstream handle, unsigned flags)
     work.event.version = sim_event_new_version(event);
     /* Marked first: on an idle stream the record happens inside sim_submit. */
     sim_event_mark(event, stream, stream->submitted + 1);
+    sim_schedule_record(event);
     return sim_submit(stream, &work, NULL);
 }
 
@@ -212,7 +214,8 @@ CUresult cuEventQuery(CUevent hEvent)
     if (status == CUDA_SUCCESS) {
         status = sim_capture_check_unsafe();
     }
-    if (status == CUDA_SUCCESS && !sim_event_is_complete(hEvent)) {
+    if (status == CUDA_SUCCESS &&
+        !(sim_event_is_complete(hEvent) && sim_schedule_shows_event(hEvent))) {
         status = CUDA_ERROR_NOT_READY;
     }
     return status;
@@ -240,6 +243,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
     while (hEvent->shared && !sim_ipc_event_reached_version(hEvent->shared, latest)) {
         sim_wait_progress();
     }
+    sim_schedule_seen_event(hEvent);
     struct sim_device *device = hEvent->context->device;
     sim_event_release(hEvent);
     sim_pools_at_synchronize(device);
@@ -283,6 +287,7 @@ CUresult sim_event_wait_in(CUstream stream, CUevent event)
         return CUDA_SUCCESS;
     }
     sim_stream_wait_room(stream);
+    sim_schedule_wait(stream, event);
     struct sim_work work = {.kind = SIM_WORK_WAIT, .event = {.event = sim_event_retain(event)}};
     if (event->shared) {
         work.event.version = sim_ipc_event_latest(event->shared);

@@ -9,6 +9,7 @@
 
 #include "driver_api.h"
 #include "object.h"
+#include "schedule.h"
 
 #include <stdbool.h>
 
@@ -21,9 +22,10 @@ struct CUevent_st {
     unsigned flags;
     CUstream stream; /* of the last record, referenced; NULL: never recorded */
     uint64_t position;
-    uint64_t version;    /* number of records */
-    uint64_t time_ns;    /* of the last record's completion, where timing is on */
-    uint64_t capture_id; /* of the capture that recorded it last; 0: none */
+    struct sim_clock clock; /* what comes before its last record */
+    uint64_t version;       /* number of records */
+    uint64_t time_ns;       /* of the last record's completion, where timing is on */
+    uint64_t capture_id;    /* of the capture that recorded it last; 0: none */
     CUgraphNode *frontier;
     size_t frontier_count;
     struct sim_ipc_event *shared; /* of interprocess events, else NULL */

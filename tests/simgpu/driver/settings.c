@@ -140,6 +140,19 @@ static void read_contents(void)
     complain("SIMGPU_CONTENTS", text, "full or none");
 }
 
+static void read_schedule(void)
+{
+    const char *text = getenv("SIMGPU_SCHEDULE");
+    if (!text || !*text) {
+        return;
+    }
+    if (strcasecmp(text, "early") == 0 || strcasecmp(text, "late") == 0) {
+        sim_settings.late = strcasecmp(text, "late") == 0;
+        return;
+    }
+    complain("SIMGPU_SCHEDULE", text, "early or late");
+}
+
 static void read_values(void)
 {
     const char *text = getenv("SIMGPU_VALUES");
@@ -198,6 +211,7 @@ void sim_settings_read(void)
     read_delay();
     read_contents();
     read_values();
+    read_schedule();
     read_flag("SIMGPU_LATENCY", &sim_settings.latency);
     read_flag("SIMGPU_HOST_NUMA", &sim_settings.host_numa);
     read_flag("SIMGPU_RDMA", &sim_settings.rdma);

@@ -29,6 +29,7 @@ struct sim_settings {
     uint64_t queue; /* operations of a stream; 0: any number */
     uint64_t seed;
     enum { SIM_VALUES_MEMORY, SIM_VALUES_ZEROS, SIM_VALUES_RANDOM } values;
+    bool late; /* the host learns of the end of work when it has waited for it */
     bool strict;
     bool contents;
     bool latency;

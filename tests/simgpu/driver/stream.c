@@ -74,6 +74,7 @@ void sim_stream_release(CUstream stream)
     sim_context_release(stream->context);
     pthread_cond_destroy(&stream->wake);
     free(stream->frontier);
+    sim_clock_free(&stream->clock);
     sim_object_free(&sim_streams, stream);
 }
 
@@ -328,6 +329,7 @@ void sim_stream_wait_room(CUstream stream)
 static CUresult submit(CUstream stream, struct sim_work *work, const struct sim_dependency *behind,
                        uint64_t *position)
 {
+    sim_schedule_went_on();
     if (sim_work_takes_time(work)) {
         sim_stream_wait_room(stream);
     }
@@ -409,7 +411,11 @@ static void wait_streams(bool (*wanted)(const struct CUstream_st *, const void *
     struct sim_dependency *list = NULL;
     for (CUcontext context = sim_first_context(); context; context = context->next) {
         for (CUstream stream = context->streams; stream; stream = stream->next) {
-            if (stream->completed == stream->submitted || !wanted(stream, argument)) {
+            if (!wanted(stream, argument)) {
+                continue;
+            }
+            sim_schedule_seen(stream);
+            if (stream->completed == stream->submitted) {
                 continue;
             }
             if (count == capacity) {
@@ -571,6 +577,7 @@ static CUresult synchronize(CUstream handle)
     if (stream->legacy) {
         wait_streams(before_legacy, stream);
     } else {
+        sim_schedule_seen(stream);
         sim_wait_position(stream, stream->submitted);
     }
     sim_pools_at_synchronize(device);
@@ -589,7 +596,8 @@ static CUresult query(CUstream handle)
     if (status != CUDA_SUCCESS) {
         return status;
     }
-    return sim_stream_is_idle(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return sim_stream_is_idle(stream) && sim_schedule_shows(stream) ? CUDA_SUCCESS
+                                                                    : CUDA_ERROR_NOT_READY;
 }
 
 SIM_STREAM_PAIR(cuStreamQuery, (CUstream hStream), query(hStream));

@@ -10,6 +10,7 @@
 
 #include "driver_api.h"
 #include "object.h"
+#include "schedule.h"
 #include "work.h"
 
 #include <pthread.h>
@@ -30,6 +31,7 @@ struct CUstream_st {
     bool destroyed;
     uint64_t thread; /* whose per-thread default stream this is; 0: nobody's */
     uint64_t submitted, completed;
+    struct sim_clock clock; /* of other streams: what its next work comes behind */
     bool running;
     bool has_worker;
     pthread_cond_t wake;

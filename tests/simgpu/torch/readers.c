@@ -12,6 +12,7 @@
  * Preloaded before memshim, so that a tensor's birth is seen before it is passed on. Without
  * PyTorch nothing here is called.
  */
+#include "kept.h"
 #include "simgpu.h"
 
 #include <dlfcn.h>
@@ -32,9 +33,6 @@
 
 #define USAGE _ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE
 
-typedef uint16_t torch_device_t; /* c10::Device: two signed bytes, type and index */
-typedef void usage_t(void *, int64_t, size_t, size_t, torch_device_t);
-
 EXPORT usage_t USAGE;
 
 static void *real_in(const char *library, const char *name)
@@ -50,18 +48,24 @@ static void *real_in(const char *library, const char *name)
 #define TEXT_OF(name) #name
 #define TEXT(name)    TEXT_OF(name)
 
-void USAGE(void *at, int64_t bytes, size_t allocated, size_t reserved, torch_device_t device)
+usage_t *usage_next(void)
 {
     static usage_t *next;
     if (!next) {
         next = (usage_t *)dlsym(RTLD_NEXT, TEXT(USAGE)); /* memshim's */
         next = next ? next : (usage_t *)real_in("libc10.so", TEXT(USAGE));
     }
+    return next;
+}
+
+void USAGE(void *at, int64_t bytes, size_t allocated, size_t reserved, uint16_t device)
+{
+    usage_t *next = usage_next();
     if (bytes > 0 && (int8_t)(device & 0xff) == TORCH_CUDA && simgpu_forget) {
         simgpu_forget((uint64_t)at, (uint64_t)bytes);
     }
     if (next) {
-        next(at, bytes, allocated, reserved, device);
+        kept_report(next, at, bytes, allocated, reserved, device);
     }
 }
 
