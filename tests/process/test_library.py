@@ -121,7 +121,7 @@ class Installed(ProcessTest):
         self.assertEqual(
             {path.name for path in simulated.iterdir()},
             {"doubles", "libcuda.so.1", "libcudart.so.12", "libcudart.so.13", "libnvidia-ml.so.1"}
-            | {"libsimgpu-torch.so"},
+            | {"libsimgpu-torch.so", "bin"},
         )
 
     def test_a_program_links_it(self) -> None:
