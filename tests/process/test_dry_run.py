@@ -69,6 +69,46 @@ print("read", known(), filled(), unknown(), flush=True)
 """
 
 
+# What queries say of work of two streams, the first of which waits for the second: before the host
+# has waited for anything, after it has for the second's, and after it has for the first's.
+ORDER = """
+import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def call(name, *arguments):
+    assert getattr(cuda, name)(*arguments) == 0, name
+def made(name, *arguments):
+    handle = ctypes.c_void_p()
+    call(name, ctypes.byref(handle), *arguments)
+    return handle
+call("cuInit", 0)
+context = made("cuDevicePrimaryCtxRetain", 0)
+call("cuCtxSetCurrent", context)
+at = ctypes.c_ulonglong()
+call("cuMemAlloc_v2", ctypes.byref(at), ctypes.c_size_t(1 << 20))
+first, second, third = (made("cuStreamCreate", 1) for _ in range(3))
+early, late, other, front = (made("cuEventCreate", 2) for _ in range(4))
+def work(stream, event):
+    call("cuMemsetD8Async", at, 0, ctypes.c_size_t(64), stream)
+    call("cuEventRecord", event, stream)
+def ask():
+    return "".join("ny"[cuda.cuEventQuery(e) == 0] for e in (early, late, other, front))
+work(second, early)
+work(second, late)
+work(third, other)
+call("cuStreamWaitEvent", first, late, 0)
+work(first, front)
+said = [ask()]
+call("cuEventSynchronize", early)
+said.append(ask())
+call("cuStreamSynchronize", first)
+said.append(ask())
+while cuda.cuEventQuery(other) != 0:
+    pass
+said.append(ask())
+print("order", *said, flush=True)
+"""
+
+
 class DryRun(ProcessTest):
     def setUp(self) -> None:
         super().setUp()
@@ -80,8 +120,9 @@ class DryRun(ProcessTest):
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
-    def dry_run(self, *arguments: str | Path) -> Result:
-        return run([CLI, "dry-run", *arguments], cwd=self.folder, XDG_CACHE_HOME=self.cache())
+    def dry_run(self, *arguments: str | Path, schedules: str = "one") -> Result:
+        command = [CLI, "dry-run", "--schedules", schedules, *arguments]
+        return run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
 
     def answer(self, *arguments: str | Path) -> tuple[Result, dict[str, Any]]:
         result = self.dry_run("--json", *arguments)
@@ -121,6 +162,39 @@ class DryRun(ProcessTest):
             result = self.dry_run("--gpu", card, *self.program())
             self.assertEqual(result.status, 2, text)
             self.assertIn(str(card), result.stderr)
+
+    def test_two_schedules(self) -> None:
+        """Late: only what the host has waited for has ended, and what came before that; who polls
+        is told in the end, once."""
+        result = self.dry_run("--", sys.executable, "-c", ORDER, schedules="both").check()
+        lines = [line for line in result.stderr.splitlines() if line.startswith("order")]
+        self.assertEqual(lines, ["order yyyy yyyy yyyy yyyy", "order nnnn ynnn yyny yyyy"])
+        self.assertEqual(result.stderr.count("asks again and again"), 1)
+        self.assertIn("the same, whether work ends at once", result.stdout)
+        result = self.dry_run("--", sys.executable, "-c", ORDER)
+        self.assertIn("--schedules both", result.check().stdout)
+        self.assertNotIn("order nnnn", result.stderr)
+
+    def test_nvidia_smi(self) -> None:
+        """Of the simulated card; PATH outside is as it was."""
+        fields = "name,memory.total,compute_cap"
+        for words, said in (
+            ("-L", "GPU 1: Simulated RTX 4090 (UUID: GPU-"),
+            ("", "24207MiB"),
+            (f"--query-gpu={fields} --format=csv", "name, memory.total [MiB], compute_cap\n"),
+            (f"--query-gpu={fields} --format=csv", "Simulated RTX 4090, 24207 MiB, 8.9\n"),
+            ("--query-gpu=memory.total --format=csv,noheader,nounits -i 1", "\n24207\nstatus 0"),
+            ("--query-gpu=nonsense --format=csv", 'Field "nonsense" is not a valid field'),
+            ("dmon", "dmon is not answered"),
+            ("-i 2", "No devices were found"),
+        ):
+            with self.subTest(words):
+                script = f"echo; nvidia-smi {words}; echo status $?"
+                command = ("--gpu", "rtx4090", "--gpus", "2", "--", "bash", "-c", script)
+                self.assertIn(said, self.dry_run(*command).stderr)
+        code = "import subprocess; subprocess.run(['nvidia-smi', '-L'], check=True)"
+        result = self.dry_run("--", sys.executable, "-c", PROGRAM + code)
+        self.assertIn("GPU 0: Simulated H100 80GB", result.check().stderr)
 
     def test_values_that_nobody_computed(self) -> None:
         """Told with their line, and zeros; what a host wrote stays what it is, also copied."""
@@ -200,6 +274,7 @@ class DryRun(ProcessTest):
             (["--gpus", "0", "--", "true"], "--gpus is a number, 1 to 16"),
             (["--gpus", "17", "--", "true"], "--gpus is a number, 1 to 16"),
             (["--steps", "0", "--", "true"], "--steps is a number of steps"),
+            (["--schedules", "two", "--", "true"], "--schedules is auto, one or both"),
             (["--values", "ones", "--", "true"], "--values is zeros or random"),
             (["--batch-env", "B=8,8", "--", "true"], "--batch-env is a name and different whole"),
             (["--batch-arg", "--batch", "--", "true"], "--batch-arg is an argument and different"),
@@ -245,7 +320,7 @@ class DryRun(ProcessTest):
         """Found beside the library, without any variable."""
         run(["cmake", "--install", BUILD], DESTDIR=self.folder / "root").check()
         cli = next((self.folder / "root").rglob("bin/memshim"))
-        command: list[str | Path] = [cli, "dry-run", *self.program()]
+        command: list[str | Path] = [cli, "dry-run", "--schedules", "one", *self.program()]
         result = run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
         self.assertIn("Simulated H100 80GB", result.check().stderr)
 

@@ -63,9 +63,22 @@ for step in range(3):
 """
 
 
+STREAMS = """
+import sys, torch
+side = torch.cuda.Stream()
+for i in range(6):
+    block = torch.empty(32 << 20, dtype=torch.uint8, device="cuda")
+    block.record_stream(side)
+    del block
+    if "waits" in sys.argv:
+        side.synchronize()
+print("reserved", torch.cuda.max_memory_reserved() >> 20, flush=True)
+"""
+
+
 def dry_run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(harness.CLI), "dry-run", *arguments],
+        [str(harness.CLI), "dry-run", "--schedules", "one", *arguments],
         env=harness.environment(),
         cwd=harness.new_cache(),
         capture_output=True,
@@ -129,6 +142,24 @@ class DryRun(unittest.TestCase):
         self.assertTrue(rank["batch_known"])
         self.assertEqual(rank["persistent_bytes"] + rank["per_step_bytes"], rank["peak_live_bytes"])
         self.assertTrue(any("in train   optimizer state" in line for line in rank["holds"]))
+
+    def test_two_schedules(self) -> None:
+        """Of blocks that another stream used: each can be had again at once where its end is known
+        at once, or waited for; none where nobody waits."""
+        script = harness.new_cache() / "streams.py"
+        script.write_text(STREAMS)
+        command = ("--", sys.executable, str(script))
+        said = answer("--schedules", "both", *command)
+        (rank,) = said["ranks"]
+        self.assertEqual(rank["peak_live_bytes"], 32 << 20)
+        self.assertFalse(said["late"]["agrees"])
+        self.assertEqual(said["late"]["peak_held_bytes"], 6 * (32 << 20))
+        for ground in ("torch", "expandable", "memshim"):
+            more = said["late"]["needs_bytes"][ground] - rank["needs_bytes"][ground]
+            self.assertEqual(more, 5 * (32 << 20), ground)
+        said = answer("--schedules", "both", *command, "waits")
+        self.assertTrue(said["late"]["agrees"])
+        self.assertEqual(said["late"]["peak_held_bytes"], 32 << 20)
 
     def test_values(self) -> None:
         """Each place with its line, reader and type; drawn values are of that type, and the same
