@@ -7,4 +7,4 @@ add_library(python_frames SHARED programs/python_frames.c ${sites}/python.c ${si
 target_include_directories(python_frames PRIVATE ${CMAKE_SOURCE_DIR})
 target_compile_definitions(python_frames PRIVATE _GNU_SOURCE)
 target_link_libraries(python_frames PRIVATE ms_allocator Threads::Threads ${CMAKE_DL_LIBS})
-list(APPEND suites test_python_frames)
+list(APPEND suites test_python_frames test_python_package)

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package `memshim` inside a program: phases, steps, figures, the report, trainers' callbacks.
+
+The trainers are made up, of the interface that theirs document: they tell a callback what the real
+ones tell it, in their order.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+
+from machine import MIB, ROOT, ProcessTest, Result, only_report, run
+
+PACKAGE = ROOT / "scripts" / "package"
+
+# A device, and blocks of it that stay.
+DEVICE = """
+import ctypes, json, sys
+import memshim
+cuda = ctypes.CDLL("libcuda.so.1")
+def must(result):
+    assert result == 0, result
+def use():
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    must(cuda.cuInit(0))
+    must(cuda.cuDeviceGet(ctypes.byref(device), 0))
+    must(cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device))
+    must(cuda.cuCtxSetCurrent(context))
+def keep(mib):
+    block = ctypes.c_uint64()
+    must(cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(mib << 20)))
+def say(**what):
+    print(json.dumps(what))
+"""
+
+INSIDE = (
+    DEVICE
+    + """
+before = memshim.stats()
+use()
+with memshim.tag("train"):
+    for _ in range(3):
+        memshim.step()
+        keep(4)
+    with memshim.tag("eval\\0ate"):
+        keep(8)
+@memshim.tag("decorated")
+def decorated():
+    keep(16)
+decorated()
+now = memshim.stats()
+try:
+    memshim.report(at="dawn")
+except ValueError as error:
+    wrong = str(error)
+say(active=memshim.active(), before=before, now=now and now._asdict(), other=memshim.stats(63),
+    report=memshim.report(), parsed=json.loads(memshim.report(form="json") or "null"), wrong=wrong,
+    folder=memshim.trace_folder())
+"""
+)
+
+TRANSFORMERS = """
+class TrainerCallback:
+    pass
+class Handler:
+    def __init__(self): self.callbacks = [Logger()]
+class Logger(TrainerCallback):
+    seen = []
+    def on_log(self, args, state, control, logs=None, **more): self.seen.append(dict(logs))
+class Trainer:
+    def __init__(self): self.callback_handler = Handler()
+    def tell(self, what, **more):
+        for callback in self.callback_handler.callbacks:
+            event = getattr(callback, "on_" + what, None)
+            if event is not None:
+                event("args", State, "control", model=self, **more)
+class State:
+    epoch = 0.0
+"""
+
+TRAINER = (
+    DEVICE
+    + """
+import transformers
+from memshim.transformers import add_memshim
+trainer = transformers.Trainer()
+add_memshim(trainer, epochs=True)
+use()
+trainer.tell("train_begin")
+for epoch in range(2):
+    transformers.State.epoch = float(epoch)
+    trainer.tell("epoch_begin")
+    for _ in range(2):
+        trainer.tell("step_begin")
+        keep(2)
+        trainer.tell("step_end")
+    trainer.tell("log", logs={"loss": 1.0})
+    trainer.tell("prediction_step")
+    keep(1)
+    trainer.tell("prediction_step")
+    trainer.tell("evaluate", metrics={})
+    trainer.tell("epoch_end")
+trainer.tell("train_end")
+keep(32)
+say(logged=transformers.Logger.seen)
+"""
+)
+
+LIGHTNING = """
+class Callback:
+    pass
+"""
+
+FIT = (
+    DEVICE
+    + """
+from memshim.lightning import MemshimCallback
+class Logger:
+    seen = []
+    def log_metrics(self, metrics, step=None): self.seen.append([step, metrics])
+class Trainer:
+    current_epoch = 0
+    global_step = 0
+    log_every_n_steps = 2
+    loggers = [Logger()]
+use()
+told = MemshimCallback(epochs=True)
+told.on_train_start(Trainer, None)
+told.on_train_epoch_start(Trainer, None)
+for batch in range(4):                 # two batches a step
+    told.on_train_batch_start(Trainer, None, "batch", batch)
+    keep(2)
+    Trainer.global_step += batch % 2
+    told.on_train_batch_end(Trainer, None, "outputs", "batch", batch)
+told.on_validation_start(Trainer, None)
+keep(1)
+told.on_validation_end(Trainer, None)
+told.on_train_epoch_end(Trainer, None)
+told.on_exception(Trainer, None, RuntimeError())
+keep(32)
+say(logged=Logger.seen)
+"""
+)
+
+# A pool of one block, whose hooks are told as CuPy's are: by keywords, of sizes that it rounds up.
+CUPY = """
+class MemoryHook:
+    name = "MemoryHook"
+    def __enter__(self):
+        hooks.append(self)
+        return self
+    def __exit__(self, *_): hooks.remove(self)
+    def malloc_postprocess(self, **kwargs): pass
+    def free_preprocess(self, **kwargs): pass
+hooks = []
+def malloc(size, at):
+    for hook in hooks:
+        hook.malloc_postprocess(device_id=0, size=size, mem_size=(size + 511) // 512 * 512,
+                                mem_ptr=at, pmem_id=1)
+def free(size, at):
+    for hook in hooks:
+        hook.free_preprocess(device_id=0, mem_size=(size + 511) // 512 * 512, mem_ptr=at, pmem_id=1)
+"""
+
+ARRAYS = (
+    DEVICE
+    + """
+from cupy import cuda as pool
+from memshim.cupy import MemshimHook
+use()
+block = ctypes.c_uint64()
+must(cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(64 << 20)))
+def live(): return memshim.stats().live_bytes
+seen = [live()]
+with MemshimHook():
+    pool.malloc(1000, 0)               # it failed
+    pool.malloc((4 << 20) - 100, block.value)
+    seen.append(live())
+    pool.malloc(2 << 20, block.value + (4 << 20))
+    seen.append(live())
+    pool.free((4 << 20) - 100, block.value)
+    seen.append(live())
+say(seen=seen)
+"""
+)
+
+
+def tagged(report: dict[str, Any]) -> dict[str, int]:
+    """Bytes asked for, by the path of tags."""
+    found: dict[str, int] = {}
+    for site in report["call_sites"]:
+        path = "/".join(site["tags"])
+        found[path] = found.get(path, 0) + site["bytes"]
+    return found
+
+
+class Package(ProcessTest):
+    def python(self, source: str, shim: bool, **made_up: str) -> Result:
+        script = self.folder / "script.py"
+        script.write_text(source)
+        for name, text in made_up.items():
+            place = self.folder / "made_up" / f"{name.replace('__', '/')}.py"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+        return run(
+            [sys.executable, "-S", script],
+            shim=shim,
+            cwd=self.folder,
+            PYTHONPATH=f"{PACKAGE}:{self.folder / 'made_up'}",
+            PYTHONDONTWRITEBYTECODE="1",
+            MEMSHIM_OUTPUT=self.folder / "out",
+        ).check()
+
+    def report(self) -> dict[str, Any]:
+        return only_report(self.folder / "out")
+
+    def test_without_memshim_nothing_happens(self) -> None:
+        said = json.loads(self.python(INSIDE, shim=False).stdout)
+        self.assertFalse(said["active"])
+        for name in ("before", "now", "other", "report", "parsed", "folder"):
+            self.assertIsNone(said[name], name)
+
+    def test_phases_steps_figures_and_the_report(self) -> None:
+        said = json.loads(self.python(INSIDE, shim=True).stdout)
+        self.assertTrue(said["active"])
+        self.assertIsNone(said["before"], "the device was not used yet")
+        self.assertIsNone(said["other"])
+        self.assertEqual(said["now"]["live_bytes"], 36 * MIB)
+        self.assertEqual(said["now"]["status"], "normal")
+        self.assertEqual(said["now"]["refusals"], 0)
+        self.assertIn('"now" is all', said["wrong"])
+        self.assertIn("Peak ", said["report"])
+        self.assertEqual(said["parsed"]["devices"][0]["peak_live_bytes"], 36 * MIB)
+        self.assertTrue(Path(said["folder"], "trace.mshm").exists())
+        report = self.report()
+        self.assertEqual(
+            tagged(report),
+            {"train": 12 * MIB, "train/eval?ate": 8 * MIB, "decorated": 16 * MIB},
+        )
+        self.assertEqual(report["steps"]["count"], 3)
+
+    def test_the_callback_of_hugging_faces_trainer(self) -> None:
+        result = self.python(TRAINER, shim=True, transformers=TRANSFORMERS)
+        logged = json.loads(result.stdout)["logged"]
+        live = [row["memshim/live_bytes"] for row in logged]
+        self.assertEqual(live, [4 * MIB, 9 * MIB], "the loggers see its figures")
+        self.assertEqual([row["loss"] for row in logged], [1.0, 1.0])
+        report = self.report()
+        self.assertEqual(report["steps"]["count"], 4)
+        self.assertEqual(
+            tagged(report),
+            {
+                "train/epoch 1": 4 * MIB,
+                "train/epoch 1/eval": MIB,
+                "train/epoch 2": 4 * MIB,
+                "train/epoch 2/eval": MIB,
+                "": 32 * MIB,
+            },
+        )
+
+    def test_the_callback_of_lightning(self) -> None:
+        made_up = {"lightning__pytorch": LIGHTNING, "lightning____init__": ""}
+        logged = json.loads(self.python(FIT, shim=True, **made_up).stdout)["logged"]
+        self.assertEqual([step for step, _ in logged], [1, 2])
+        self.assertEqual([row["memshim/live_bytes"] for _, row in logged], [4 * MIB, 8 * MIB])
+        report = self.report()
+        self.assertEqual(report["steps"]["count"], 2)
+        self.assertEqual(
+            tagged(report),
+            {"train/epoch 1": 8 * MIB, "train/epoch 1/validate": MIB, "": 32 * MIB},
+        )
+
+    def test_arrays_inside_of_cupys_pool(self) -> None:
+        made_up = {"cupy__cuda": CUPY, "cupy____init__": ""}
+        said = json.loads(self.python(ARRAYS, shim=True, **made_up).stdout)
+        self.assertEqual(said["seen"], [64 * MIB, 4 * MIB, 6 * MIB, 2 * MIB])
+        self.assertEqual(sum(site["bytes"] for site in self.report()["call_sites"]), 6 * MIB)
+
+    def test_callbacks_do_nothing_without_memshim(self) -> None:
+        result = self.python(TRAINER, shim=False, transformers=TRANSFORMERS)
+        self.assertEqual(json.loads(result.stdout)["logged"], [{"loss": 1.0}] * 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
