@@ -16,9 +16,9 @@
 #include "shim/sites/tags.h"
 
 /* Absurd sizes end here, so that a negative one cannot be mistaken for a free. */
-static void report(int device, const void *ptr, int64_t bytes, const void *caller)
+static inline __attribute__((always_inline)) void report(int device, const void *ptr, int64_t bytes)
 {
-    if (ptr != NULL && bytes != 0 && ms_guard_enter(caller)) {
+    if (ptr != NULL && bytes != 0 && ms_guard_enter_here()) {
         ms_serve_range(device, ptr, bytes, UINT64_MAX);
         ms_guard_leave();
     }
@@ -27,14 +27,14 @@ static void report(int device, const void *ptr, int64_t bytes, const void *calle
 void memshim_range_born(int device, const void *ptr, size_t bytes)
 {
     if (bytes <= INT64_MAX) {
-        report(device, ptr, (int64_t)bytes, __builtin_return_address(0));
+        report(device, ptr, (int64_t)bytes);
     }
 }
 
 void memshim_range_died(int device, const void *ptr, size_t bytes)
 {
     if (bytes <= INT64_MAX) {
-        report(device, ptr, -(int64_t)bytes, __builtin_return_address(0));
+        report(device, ptr, -(int64_t)bytes);
     }
 }
 

@@ -45,7 +45,7 @@ enum {
         if (is_resolver(MS_HOOK_ID_##symbol)) {                                     \
             return ms_process_inert() ? real->symbol args : ms_serve_##symbol args; \
         }                                                                           \
-        const bool serves = ms_guard_enter(__builtin_return_address(0));            \
+        const bool serves = ms_guard_enter_here();                                  \
         const bool counts = IS(base, GATED) || (!serves && IS(base, WITHIN));       \
         if (counts) {                                                               \
             ms_gate_enter();                                                        \

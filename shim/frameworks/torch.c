@@ -77,7 +77,7 @@ MS_HOT void USAGE(void *ptr, int64_t bytes, size_t total_allocated, size_t total
                   torch_device_t device)
 {
     int ordinal = cuda_ordinal(device);
-    if (ordinal >= 0 && bytes != 0 && ms_guard_enter(__builtin_return_address(0))) {
+    if (ordinal >= 0 && bytes != 0 && ms_guard_enter_here()) {
         ms_serve_range(ordinal, ptr, bytes, total_allocated);
         ms_guard_leave();
     }
@@ -97,7 +97,7 @@ void OUT_OF_MEMORY(int64_t bytes, size_t total_allocated, size_t total_reserved,
         ordinal = ordinal_in(device);
         cached_bytes = total_reserved > total_allocated ? total_reserved - total_allocated : 0;
     }
-    if (ordinal >= 0 && bytes > 0 && ms_guard_enter(__builtin_return_address(0))) {
+    if (ordinal >= 0 && bytes > 0 && ms_guard_enter_here()) {
         ms_oom_from_torch(ordinal, (uint64_t)bytes, cached_bytes);
         ms_guard_leave();
     }

@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "shim/process/process.h"
 
@@ -14,6 +15,9 @@
 extern _Thread_local __attribute__((tls_model("initial-exec"))) struct ms_guard {
     const void *caller; /* null: not inside */
     bool inside;
+    /* The caller's stack pointer and frame pointer behind the call; sp 0: not known. Walks of the
+     * stack begin there, and need not step out of memshim's own frames. */
+    uintptr_t sp, bp;
 } ms_guard;
 
 /* Where the intercepted call returns to: the library that made it. Null outside a call. */
@@ -29,6 +33,20 @@ static inline bool ms_guard_enter(const void *caller)
     }
     ms_guard.inside = true;
     ms_guard.caller = caller;
+    ms_guard.sp = 0;
+    return true;
+}
+
+/* The same in the intercepted function itself, whose own frame tells all of its caller. */
+static inline __attribute__((always_inline)) bool ms_guard_enter_here(void)
+{
+    if (!ms_guard_enter(__builtin_return_address(0))) {
+        return false;
+    }
+#if defined(__x86_64__)
+    ms_guard.sp = (uintptr_t)__builtin_dwarf_cfa();
+    ms_guard.bp = *(const uintptr_t *)__builtin_frame_address(0);
+#endif
     return true;
 }
 

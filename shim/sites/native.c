@@ -315,13 +315,28 @@ static enum ms_step leave_own(struct walk *walk)
     return step;
 }
 
-/* From the caller of this on, the shim's own frames on top left out. */
-static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, uint64_t epoch,
+/* A known stack is the thread's own: where one is found, nothing is to be found out about it. */
+static inline struct ms_known_stack *known_from(struct memory *memory,
+                                                const struct ms_step_at *from, uint64_t epoch)
+{
+    const bool usable = from != NULL && from->sp != 0 && memory->stamp == ms_rule_stamp(epoch) &&
+                        memory->stamp != MS_STAMP_UNSTEADY && !is_own(from->address);
+    return usable ? ms_known_find(&memory->known, from) : NULL;
+}
+
+/* From that frame, or from the caller of this on, the shim's own frames on top left out. */
+static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory,
+                                                         const struct ms_step_at *from,
+                                                         uint64_t epoch,
                                                          struct ms_known_stack **known)
 {
     struct walk walk = {.memory = memory, .stamp = ms_rule_stamp(epoch), .joint = FRAMES_MAX};
-    __asm__ volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2"
-                     : "=&r"(walk.at.address), "=&r"(walk.at.sp), "=&r"(walk.at.bp));
+    if (from != NULL && from->sp != 0) {
+        walk.at = *from;
+    } else {
+        __asm__ volatile("leaq 0(%%rip), %0\n\tmovq %%rsp, %1\n\tmovq %%rbp, %2"
+                         : "=&r"(walk.at.address), "=&r"(walk.at.sp), "=&r"(walk.at.bp));
+    }
     walk.part = ms_stack_part_at(&memory->stack, walk.at.sp);
     if (memory->stamp != walk.stamp || walk.stamp == MS_STAMP_UNSTEADY) {
         memory->kept = FRAMES_MAX;
@@ -345,9 +360,21 @@ static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, 
 
 #else
 
-static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, uint64_t epoch,
+static struct ms_known_stack *known_from(struct memory *memory, const struct ms_step_at *from,
+                                         uint64_t epoch)
+{
+    (void)memory;
+    (void)from;
+    (void)epoch;
+    return NULL;
+}
+
+static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory,
+                                                         const struct ms_step_at *from,
+                                                         uint64_t epoch,
                                                          struct ms_known_stack **known)
 {
+    (void)from;
     (void)epoch;
     (void)known;
     struct ms_unwind_walk walk = {.addresses = memory->hashes, .most = FRAMES_MAX};
@@ -372,7 +399,8 @@ static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory, 
 
 #endif
 
-void ms_native_capture(uint32_t depth, struct ms_native_stack *out)
+void ms_native_capture_from(const struct ms_step_at *from, uint32_t depth,
+                            struct ms_native_stack *out)
 {
     const uint64_t epoch = ms_modules_now();
     struct memory *memory = mine;
@@ -385,8 +413,8 @@ void ms_native_capture(uint32_t depth, struct ms_native_stack *out)
     }
     memory->busy = true;
     atomic_signal_fence(memory_order_seq_cst);
-    struct ms_known_stack *known = NULL;
-    enum ms_step end = walk_stack(memory, epoch, &known);
+    struct ms_known_stack *known = known_from(memory, from, epoch);
+    enum ms_step end = known != NULL ? MS_STEP_OUTERMOST : walk_stack(memory, from, epoch, &known);
     const uint32_t first = memory->first;
     const uint32_t count = known != NULL ? known->count : FRAMES_MAX - first;
     out->addresses = known != NULL ? known->words : &memory->addresses[first];
@@ -403,4 +431,9 @@ void ms_native_capture(uint32_t depth, struct ms_native_stack *out)
     }
     atomic_signal_fence(memory_order_seq_cst);
     memory->busy = false;
+}
+
+void ms_native_capture(uint32_t depth, struct ms_native_stack *out)
+{
+    ms_native_capture_from(NULL, depth, out);
 }

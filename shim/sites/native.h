@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shim/sites/native_step.h"
 #include "shim/tables/options.h"
 
 #include "report/trace/definitions.h"
@@ -42,6 +43,11 @@ void ms_native_prepare(void);
  * first capture of code that was not met before may cost some microseconds and take libunwind's and
  * the loader's short locks; no later one does. */
 void ms_native_capture(uint32_t depth, struct ms_native_stack *out);
+
+/* The same from that frame on, which is one of the calling thread's that called this; null, or with
+ * sp 0: from the caller on. */
+void ms_native_capture_from(const struct ms_step_at *from, uint32_t depth,
+                            struct ms_native_stack *out);
 
 /* Which file the code at an address comes from. False: none (made at run time). `path` (path_bytes
  * long; PATH_MAX for names that are not absolute yet) gets its absolute path. Not on the hot path;

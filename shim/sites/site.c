@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "shim/process/guard.h"
 #include "shim/process/hot.h"
 #include "shim/process/log.h"
 #include "shim/process/session.h"
@@ -104,17 +105,21 @@ static uint32_t thread_of(const struct stack *stack)
 static bool take(const struct ms_options *options, struct stack *stack)
 {
     const enum ms_stacks_mode mode = options->stacks;
-    *stack = (struct stack){.tag = ms_tag_current()};
+    /* Field by field: clearing all of it at once takes longer than a known stack does. */
+    stack->tag = ms_tag_current();
     if (mode == MS_STACKS_NATIVE || mode == MS_STACKS_FULL) {
-        ms_native_capture(options->stack_depth, &stack->native);
+        const struct ms_step_at call = {(uintptr_t)ms_guard.caller, ms_guard.sp, ms_guard.bp};
+        ms_native_capture_from(&call, options->stack_depth, &stack->native);
+    } else {
+        stack->native = (struct ms_native_stack){0};
     }
     if (mode == MS_STACKS_PYTHON || mode == MS_STACKS_FULL) {
         ms_python_capture(options->stack_depth, &stack->python);
+    } else {
+        stack->python = (struct ms_python_stack){0};
     }
-    if (mode != MS_STACKS_OFF) {
-        stack->thread = thread_of(stack);
-        stack->flags = flags_of(stack);
-    }
+    stack->thread = mode != MS_STACKS_OFF ? thread_of(stack) : 0;
+    stack->flags = mode != MS_STACKS_OFF ? flags_of(stack) : 0;
     stack->hash = ms_mix(ms_mix(stack->native.hash, stack->python.hash),
                          (uint64_t)stack->tag << 32 | stack->thread << 16 | stack->flags);
     return stack->native.count != 0 || stack->python.count != 0 || stack->tag != 0 ||

@@ -55,16 +55,19 @@ static void print_difference(const struct ms_native_stack *stack, void **expecte
     }
 }
 
-/* Both walks begin in this function, at different calls: all but its own frame must be equal. */
-static __attribute__((noinline)) void compare(uint32_t depth)
+/* Both walks begin in this function, at different calls: all but its own frame must be equal. Or
+ * the first begins at `call`, which so many frames further in are not part of. */
+static __attribute__((noinline)) void compare_from(const struct ms_step_at *call, int left_out,
+                                                   uint32_t depth)
 {
-    static _Thread_local void *expected[MOST];
+    static _Thread_local void *frames[MOST];
     struct ms_native_stack stack;
-    ms_native_capture(depth, &stack);
-    int count = reference(expected, MOST);
+    ms_native_capture_from(call, depth, &stack);
+    int count = reference(frames, MOST) - left_out;
+    void **expected = frames + left_out;
     bool cut = count > (int)depth;
     bool equal = stack.count == (cut ? depth : (uint32_t)count) && stack.cut == cut && !stack.lost;
-    for (uint32_t i = 1; equal && i < stack.count; i++) {
+    for (uint32_t i = left_out > 0 ? 0 : 1; equal && i < stack.count; i++) {
         equal = stack.addresses[i] == (uint64_t)expected[i];
     }
     if (!equal && not_equal++ == 0) {
@@ -72,6 +75,23 @@ static __attribute__((noinline)) void compare(uint32_t depth)
     }
     checks++;
 }
+
+static void compare(uint32_t depth)
+{
+    compare_from(NULL, 0, depth);
+}
+
+#if defined(__x86_64__)
+/* Called by a frame of any shape; what is known of it is what this one's own frame tells. */
+static __attribute__((noinline)) uint64_t compare_from_caller(struct road *road)
+{
+    const struct ms_step_at call = {(uintptr_t)__builtin_return_address(0),
+                                    (uintptr_t)__builtin_dwarf_cfa(),
+                                    *(const uintptr_t *)__builtin_frame_address(0)};
+    compare_from(&call, 2, road->random % 8 == 0 ? 7 : DEPTH);
+    return 1;
+}
+#endif
 
 /* --- Stacks of all shapes, changed and unchanged in random order ------------------------------ */
 
@@ -121,6 +141,18 @@ Test(native, equals_a_walk_by_libunwind)
     begin();
     wander_for(0x1234567, 200000);
 }
+
+#if defined(__x86_64__)
+Test(native, begins_at_a_caller_of_any_shape)
+{
+    begin();
+    for (uint64_t i = 0; i < 5000; i++) {
+        struct road road = {compare_from_caller, i / 4 * 977, 0};
+        (void)shapes[i % (sizeof(shapes) / sizeof(shapes[0]))](&road);
+    }
+    cr_assert_eq(not_equal, 0, "%lu of %lu stacks differ", not_equal, checks);
+}
+#endif
 
 Test(native, equals_it_from_another_seed)
 {

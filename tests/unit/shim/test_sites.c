@@ -81,8 +81,10 @@ void ms_native_prepare(void)
 {
 }
 
-void ms_native_capture(uint32_t depth, struct ms_native_stack *out)
+void ms_native_capture_from(const struct ms_step_at *from, uint32_t depth,
+                            struct ms_native_stack *out)
 {
+    (void)from;
     *out = now.native;
     out->count = out->count < depth ? out->count : depth;
 }
