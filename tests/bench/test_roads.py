@@ -51,6 +51,19 @@ class FindingsTest(unittest.TestCase):
         self.assertEqual(roads.findings(measured(pair=1220.0, event=7.0), table), [])
 
 
+class PartTest(unittest.TestCase):
+    def test_calls_and_the_simulated_gpu_are_left_out(self) -> None:
+        lines = [
+            *("ob=/build/libmemshim.so.1", "fn=alloc", "12 30", "13 4"),
+            *("cob=/build/simgpu/libcuda.so.1", "cfn=cuMemAlloc", "calls=5 90", "13 700"),
+            *("14 6", "ob=/build/simgpu/libcuda.so.1", "fn=cuMemAlloc", "90 700", "totals: 740"),
+        ]
+        with tempfile.TemporaryDirectory() as name:
+            part = Path(name) / "part.1"
+            part.write_text("\n".join(lines))
+            self.assertEqual(roads.total_of(part), 40)
+
+
 class RoadsTest(unittest.TestCase):
     def test_every_known_count_has_a_reason(self) -> None:
         table = roads.known()
