@@ -51,7 +51,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
  * tensors, which are counted themselves. */
 static bool driver_is_ground(const struct ms_counters *counters)
 {
-    return counters->outside_tensors && counters->owner_bytes[MS_OWNER_POOL] == 0 &&
+    return (counters->outside & MS_OUTSIDE_TENSORS) && counters->owner_bytes[MS_OWNER_POOL] == 0 &&
            counters->owner_bytes[MS_OWNER_APPLICATION] == 0;
 }
 
@@ -102,8 +102,7 @@ static uint64_t on_host(const struct ms_counters *counters, uint64_t live, uint6
     return chunks > least ? chunks : least;
 }
 
-/* Of live bytes, those that the driver served: it has them elsewhere. */
-static uint64_t forwarded_live(const struct ms_counters *counters)
+uint64_t ms_ledger_forwarded_live(const struct ms_counters *counters)
 {
     return driver_is_ground(counters)
                ? 0
@@ -112,7 +111,7 @@ static uint64_t forwarded_live(const struct ms_counters *counters)
 
 uint64_t ms_ledger_least_on_host(const struct ms_counters *counters)
 {
-    return on_host(counters, ms_counters_live(counters) - forwarded_live(counters), 0);
+    return on_host(counters, ms_counters_live(counters) - ms_ledger_forwarded_live(counters), 0);
 }
 
 static void add_charged(struct list *list, const struct ms_counters *counters,
@@ -124,7 +123,8 @@ static void add_charged(struct list *list, const struct ms_counters *counters,
                                         .kind = MS_KIND_COUNT};
     const struct ms_ledger_row forwarded = {
         .name = "live_forwarded",
-        .what = "of the live bytes, what the driver served: it is below",
+        .what =
+            "of the live bytes, what the driver served (below) or another process is charged for",
         .negative = true,
         .part = MS_LEDGER_ELSEWHERE,
         .kind = MS_KIND_COUNT};
@@ -141,14 +141,14 @@ static void add_charged(struct list *list, const struct ms_counters *counters,
 
     const uint64_t live = ms_counters_live(counters);
     const uint64_t reserved = ms_counters_reserved(counters);
-    const uint64_t below = forwarded_live(counters);
+    const uint64_t below = ms_ledger_forwarded_live(counters);
     const uint64_t away =
         on_host(counters, live - below, moment ? moment->moved_bytes : UINT64_MAX);
 
     add(list, forwarded, below);
     add(list, host, away);
     add(list, holes, minus(reserved, live - below - away));
-    if (!counters->outside_tensors) {
+    if (!counters->outside) {
         add(list, application, counters->owner_bytes[MS_OWNER_APPLICATION]);
     }
     for (int reason = 0; reason < MS_CHARGE_REASON_COUNT; reason++) {
@@ -329,7 +329,7 @@ uint64_t ms_cap_without_spill(const struct ms_aggregate *aggregate)
     uint64_t bytes = ms_aggregate_peak_live(aggregate).live_bytes +
                      peak->owner_bytes[MS_OWNER_FORWARDED] + peak->owner_bytes[MS_OWNER_CONTEXT];
 
-    if (!peak->outside_tensors) {
+    if (!peak->outside) {
         bytes += peak->owner_bytes[MS_OWNER_APPLICATION];
     }
     return (bytes / EMERGENCY_PERCENT + 2) * 100; /* not rounded down */

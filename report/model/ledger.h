@@ -50,6 +50,10 @@ size_t ms_ledger_at_peak(const struct ms_model *model, int device,
 size_t ms_ledger_at_oom(const struct ms_model *model, size_t oom,
                         struct ms_ledger_row rows[MS_LEDGER_ROWS]);
 
+/* Of live bytes, those that lie in nothing reserved: the driver served them, and they are charged
+ * beside, or another process is charged for them. */
+uint64_t ms_ledger_forwarded_live(const struct ms_counters *counters);
+
 /* Live bytes that no chunk on the device could hold, where there are chunks on the host. */
 uint64_t ms_ledger_least_on_host(const struct ms_counters *counters);
 

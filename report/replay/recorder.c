@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/containers/numbers.h"
 #include "report/read/log_entries.h"
 
 #define NS_PER_US 1000u
@@ -247,6 +248,22 @@ static struct ms_complaint take_range(struct ms_recording *recording, const stru
     return ms_recording_unreserve(recording, time_us, event->addr);
 }
 
+/* What the program mapped itself: its chunks are charged; or memory of another process. No pool
+ * serves either. */
+static bool is_mapped(const struct ms_recording *recording, const struct ms_event *event)
+{
+    switch (event->kind) {
+    case MS_EVENT_BLOCK_ALLOC:
+        return event->owner == MS_OWNER_APPLICATION ||
+               (event->owner == MS_OWNER_FORWARDED && event->aux == 0);
+    case MS_EVENT_BLOCK_FREE:
+        return event->owner != MS_OWNER_POOL &&
+               ms_numbers_get(recording->live, event->id) == MS_NUMBER_NONE;
+    default:
+        return false;
+    }
+}
+
 void ms_recorder_event(struct ms_recorder *recorder, const struct ms_event *event, uint64_t time_ns)
 {
     struct ms_recording *recording = recorder->recording;
@@ -266,6 +283,9 @@ void ms_recorder_event(struct ms_recorder *recorder, const struct ms_event *even
     take_refusals(recorder, time_ns);
     if (ms_event_is_allocation(event)) {
         note_allocation(recorder, event->bytes);
+    }
+    if (is_mapped(recording, event)) {
+        return;
     }
     switch (event->kind) {
     case MS_EVENT_BLOCK_ALLOC:

@@ -21,12 +21,12 @@ uint64_t ms_counters_reserved(const struct ms_counters *counters)
 {
     uint64_t bytes = counters->owner_bytes[MS_OWNER_POOL];
 
-    if (counters->outside_tensors) {
+    if (counters->outside) {
         bytes += counters->owner_bytes[MS_OWNER_APPLICATION];
-        /* With the pool switched off the framework's segments are forwarded allocations. */
-        if (bytes == 0) {
-            bytes = counters->reason_bytes[MS_CHARGE_ALLOCATION];
-        }
+    }
+    /* With the pool switched off the framework's segments are forwarded allocations. */
+    if ((counters->outside & MS_OUTSIDE_TENSORS) && bytes == 0) {
+        bytes = counters->reason_bytes[MS_CHARGE_ALLOCATION];
     }
     return bytes;
 }
@@ -204,6 +204,15 @@ static void note_peak_charged(struct ms_aggregate *aggregate, uint64_t time_ns)
     }
 }
 
+/* Reserved bytes may count more from here on. */
+static void note_outside(struct ms_aggregate *aggregate, enum ms_outside what, uint64_t time_ns)
+{
+    if (!(aggregate->now.outside & what)) {
+        aggregate->now.outside |= what;
+        note_peak_charged(aggregate, time_ns);
+    }
+}
+
 static void apply_block(struct ms_aggregate *aggregate, const struct ms_event *event,
                         uint64_t time_ns)
 {
@@ -214,6 +223,9 @@ static void apply_block(struct ms_aggregate *aggregate, const struct ms_event *e
     case MS_EVENT_BLOCK_ALLOC:
         settle_fresh(aggregate);
         keep_peak(aggregate);
+        if (event->owner == MS_OWNER_APPLICATION) {
+            note_outside(aggregate, MS_OUTSIDE_BLOCKS, time_ns);
+        }
         now->block_bytes += event->bytes;
         now->forwarded_block_bytes += forwarded_bytes;
         now->blocks++;
@@ -271,9 +283,8 @@ static void apply_tensor(struct ms_aggregate *aggregate, const struct ms_event *
     now->tensor_bytes += event->bytes;
     now->tensors++;
     aggregate->tensor_allocations++;
-    if (event->aux == 0 && !now->outside_tensors) {
-        now->outside_tensors = 1;
-        note_peak_charged(aggregate, time_ns); /* reserved counts more from here on */
+    if (event->aux == 0) {
+        note_outside(aggregate, MS_OUTSIDE_TENSORS, time_ns);
     }
     if (now->tensor_bytes > aggregate->peak_tensor_bytes) {
         aggregate->peak_tensor_bytes = now->tensor_bytes;
@@ -444,15 +455,16 @@ static inline void count_event(struct ms_aggregate *aggregate, const struct ms_e
     aggregate->kind_events[event->kind]++;
 }
 
-/* Not a tensor that makes reserved bytes count more. */
+/* Not one that makes reserved bytes count more. */
 static inline bool changes_live_alone(const struct ms_aggregate *aggregate,
                                       const struct ms_event *event)
 {
     switch (event->kind) {
     case MS_EVENT_TENSOR_ALLOC:
-        return event->aux != 0 || aggregate->now.outside_tensors;
-    case MS_EVENT_TENSOR_FREE:
+        return event->aux != 0 || (aggregate->now.outside & MS_OUTSIDE_TENSORS);
     case MS_EVENT_BLOCK_ALLOC:
+        return event->owner != MS_OWNER_APPLICATION || (aggregate->now.outside & MS_OUTSIDE_BLOCKS);
+    case MS_EVENT_TENSOR_FREE:
     case MS_EVENT_BLOCK_FREE:
     case MS_EVENT_BLOCK_ARENA:
         return true;

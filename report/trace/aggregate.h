@@ -24,6 +24,12 @@ enum ms_driver_call {
     MS_CALL_COUNT
 };
 
+/* What was ever live outside the pool. */
+enum ms_outside {
+    MS_OUTSIDE_TENSORS = 1,
+    MS_OUTSIDE_BLOCKS = 2 /* what the program mapped itself; since version 3.7 of the format */
+};
+
 /* What holds at one moment on one device. */
 struct ms_counters {
     uint64_t block_bytes;           /* live blocks as asked for, without arenas */
@@ -40,8 +46,8 @@ struct ms_counters {
     uint64_t threshold;              /* 0 normal, 1 warning, 2 critical, 3 emergency */
     uint64_t samples; /* MS_EVENT_SAMPLE: how many there were. The last one's, and charged then: */
     uint64_t sampled_free_bytes, sampled_others_bytes, sampled_charged_bytes;
-    uint64_t outside_tensors; /* 1 once a tensor was allocated outside the pool: the chunks that the
-                                 program made itself are reserved bytes from then on */
+    uint64_t outside; /* enum ms_outside, or'ed: something was live outside the pool. The chunks
+                         that the program made itself are reserved bytes from then on */
 };
 
 /* The four lines of the timeline at one moment. */
@@ -93,7 +99,7 @@ void ms_aggregate_oom(struct ms_aggregate *aggregate, bool torch);
 /* Live bytes: blocks that are no arenas, and tensors. */
 uint64_t ms_counters_live(const struct ms_counters *counters);
 
-/* Device chunks of the pool, and those of the program once tensors were seen in them. */
+/* Device chunks of the pool, and those of the program once something was live in them. */
 uint64_t ms_counters_reserved(const struct ms_counters *counters);
 
 uint64_t ms_counters_charged(const struct ms_counters *counters);

@@ -76,6 +76,9 @@ struct ms_device {
     /* Of what the driver served: live blocks that are no arenas, and all that is charged for calls
      * that allocate. */
     _Atomic uint64_t forwarded_live_bytes, forwarded_call_bytes;
+    _Atomic uint64_t mapped_live_bytes; /* that the program mapped or opened by itself, and of which
+                                           no framework reports pieces */
+    _Atomic bool mapped;                /* there was such memory among what it is charged for */
 
     _Atomic uint64_t room_bytes;      /* charged, and free on the device, when that was looked at
                                          last; 0: never */

@@ -63,6 +63,17 @@ void ms_reservations_note_proxies(CUdeviceptr_v2 addr, struct ms_device *device)
     ms_lock_release(MS_LOCK(RESERVATIONS));
 }
 
+void ms_reservations_note_framework(CUdeviceptr_v2 addr, struct ms_reservation *out)
+{
+    ms_lock_acquire(MS_LOCK(RESERVATIONS));
+    struct ms_reservation *found = at_locked(addr);
+    if (found && addr - found->addr < found->bytes) {
+        found->framework = true;
+        *out = *found;
+    }
+    ms_lock_release(MS_LOCK(RESERVATIONS));
+}
+
 static bool apply(struct ms_access *access, const CUmemAccessDesc_v1 *desc)
 {
     if (desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE || desc->location.id < 0 ||

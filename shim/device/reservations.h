@@ -23,6 +23,7 @@ struct ms_reservation {
     int recorded;              /* ordinal of the device that its events went to; -1: none */
     struct ms_device *proxies; /* whose proxies lie in it; null: there are none */
     struct ms_access access;   /* to those proxies */
+    bool framework;            /* one reports what is live in it */
 };
 
 /* False: no host memory. */
@@ -35,6 +36,10 @@ bool ms_reservations_at(CUdeviceptr_v2 addr, uint64_t bytes, struct ms_reservati
 
 /* Proxies of this device lie in the reservation around addr from now on. */
 void ms_reservations_note_proxies(CUdeviceptr_v2 addr, struct ms_device *device);
+
+/* A framework reports what is live in the reservation around addr: *out gets that, and stays as it
+ * is where there is none. */
+void ms_reservations_note_framework(CUdeviceptr_v2 addr, struct ms_reservation *out);
 
 /* The application asks for this access around addr. False, nothing noted: it names something else
  * than devices, or flags that do not exist. *before: what was noted so far, to be put back where

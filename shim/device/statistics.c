@@ -10,11 +10,11 @@
 static uint64_t reserved_bytes(struct ms_device *device, const struct ms_arenas_stats *arenas)
 {
     uint64_t bytes = atomic_load(&device->budget.by_owner_bytes[MS_OWNER_POOL]);
-    if (arenas->allocations > 0) {
+    if (arenas->allocations > 0 || atomic_load(&device->mapped)) {
         bytes += atomic_load(&device->budget.by_owner_bytes[MS_OWNER_APPLICATION]);
-        if (bytes == 0) {
-            bytes = atomic_load(&device->forwarded_call_bytes);
-        }
+    }
+    if (arenas->allocations > 0 && bytes == 0) {
+        bytes = atomic_load(&device->forwarded_call_bytes);
     }
     return bytes;
 }
@@ -34,7 +34,8 @@ void ms_statistics_read(struct ms_device *device, struct memshim_stats *out)
         .used_bytes = atomic_load(&device->budget.charged_bytes),
         .peak_used_bytes = atomic_load(&device->budget.peak_charged_bytes),
         .live_bytes = pool.live_bytes - pool.arena_bytes + arenas.live_bytes +
-                      atomic_load(&device->forwarded_live_bytes),
+                      atomic_load(&device->forwarded_live_bytes) +
+                      atomic_load(&device->mapped_live_bytes),
         .reserved_bytes = reserved_bytes(device, &arenas),
         .host_bytes = pool.host_reserve_bytes + pool.host_backed_bytes,
         .spilled_bytes = pool.spill.down_bytes,

@@ -18,6 +18,7 @@
 #include "shim/process/log.h"
 #include "shim/sharing/exports.h"
 #include "shim/sharing/imports.h"
+#include "shim/sharing/opened.h"
 
 #define SWEEP_AT_ONCE 16u /* stacks may be small */
 
@@ -222,6 +223,7 @@ void ms_context_gone(struct ms_context *context, bool everything)
     ms_streams_forget(context);
     ms_fences_forget(context);
     ms_imports_forget(context);
+    ms_opened_forget(context);
     ms_peers_forget(context);
     bool alone = !ms_context_any(device);
     struct dying dying = {context, everything && alone};

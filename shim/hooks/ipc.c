@@ -7,6 +7,7 @@
 #include "shim/process/log.h"
 #include "shim/sharing/exports.h"
 #include "shim/sharing/imports.h"
+#include "shim/sharing/opened.h"
 
 /* The block's own name. Stream-ordered memory has none with the driver either (cuda.h: "allocated
  * with cuMemAlloc"), and between blocks there is no memory. */
@@ -48,12 +49,27 @@ CUresult ms_serve_cuIpcGetMemHandle(CUipcMemHandle_v1 *pHandle, CUdeviceptr_v2 d
     return result;
 }
 
+/* The driver's own. */
+static CUresult open_drivers(CUdeviceptr_v2 *out, const CUipcMemHandle_v1 *handle, unsigned flags,
+                             CUresult (*real)(CUdeviceptr_v2 *, CUipcMemHandle_v1, unsigned))
+{
+    struct ms_context *context = NULL;
+    CUdeviceptr_v2 base = 0;
+    size_t bytes = 0;
+    CUresult result = real(out, *handle, flags);
+    if (result == CUDA_SUCCESS && out && ms_context_query(&context) == CUDA_SUCCESS && context &&
+        MS_REAL(cuMemGetAddressRange_v2)(&base, &bytes, *out) == CUDA_SUCCESS) {
+        ms_opened_note(context, *out, base + bytes - *out);
+    }
+    return result;
+}
+
 /* What another process allocated is charged there. */
 static CUresult open_handle(CUdeviceptr_v2 *out, const CUipcMemHandle_v1 *handle, unsigned flags,
                             CUresult (*real)(CUdeviceptr_v2 *, CUipcMemHandle_v1, unsigned))
 {
     if (!ms_imports_know(handle)) {
-        return real(out, *handle, flags);
+        return open_drivers(out, handle, flags, real);
     }
     struct ms_context *context = NULL;
     CUresult result = ms_context_query(&context);
@@ -63,7 +79,12 @@ static CUresult open_handle(CUdeviceptr_v2 *out, const CUipcMemHandle_v1 *handle
     if (!out || flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    return ms_imports_open(context, handle, out);
+    result = ms_imports_open(context, handle, out);
+    if (result == CUDA_SUCCESS) {
+        struct ms_import_view view = {0};
+        ms_opened_note(context, *out, ms_imports_at(*out, &view) ? view.bytes : 0);
+    }
+    return result;
 }
 
 CUresult ms_serve_cuIpcOpenMemHandle(CUdeviceptr_v2 *pdptr, CUipcMemHandle_v1 handle,
@@ -81,5 +102,11 @@ CUresult ms_serve_cuIpcOpenMemHandle_v2(CUdeviceptr_v2 *pdptr, CUipcMemHandle_v1
 CUresult ms_serve_cuIpcCloseMemHandle(CUdeviceptr_v2 dptr)
 {
     CUresult result = CUDA_SUCCESS;
-    return ms_imports_close(dptr, &result) ? result : MS_REAL(cuIpcCloseMemHandle)(dptr);
+    if (!ms_imports_close(dptr, &result)) {
+        result = MS_REAL(cuIpcCloseMemHandle)(dptr);
+    }
+    if (result == CUDA_SUCCESS) {
+        ms_opened_closed(dptr);
+    }
+    return result;
 }

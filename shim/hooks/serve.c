@@ -47,6 +47,9 @@ MS_HOT void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t
         return;
     }
     ms_addr_t at = (ms_addr_t)(uintptr_t)addr;
+    if (bytes > 0) {
+        ms_serve_range_in_maps(at, (uint64_t)bytes);
+    }
     if (bytes > 0 && !d->pool) {
         ms_forwarded_arena(at);
     }

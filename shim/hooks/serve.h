@@ -20,6 +20,10 @@
  * is set. */
 void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes);
 
+/* A framework reports a piece there: what the program mapped around it is the framework's to tell
+ * of. Nothing happens elsewhere. The guard is set. */
+void ms_serve_range_in_maps(uint64_t addr, uint64_t bytes);
+
 /* The range's physical memory is about to be shown to a device or a process outside: it lies on the
  * device from now on, and is not moved any more. False: it could not be brought there, and must not
  * be shown. True where the range is not memory of ours. The guard is set. */

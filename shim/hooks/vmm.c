@@ -11,9 +11,11 @@
 #include "allocator/base/locks/lock.h"
 #include "shim/device/context.h"
 #include "shim/device/ledger.h"
+#include "shim/device/live_maps.h"
 #include "shim/device/ranges.h"
 #include "shim/device/reservations.h"
 #include "shim/driver/caller.h"
+#include "shim/driver/torch_library.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/oom.h"
 #include "shim/policy/proxies.h"
@@ -30,24 +32,29 @@ struct chunk {
     uint32_t site;
     uint64_t references; /* cuMemCreate, cuMemRetainAllocationHandle */
     uint64_t mappings;
+    bool imported; /* another process is charged for it */
+    bool reported; /* by PyTorch, which tells what is live in it */
+    bool live;     /* one of its mappings is told as live; others are the same memory again */
 };
 
 struct mapping {
     CUdeviceptr_v2 addr;
     uint64_t bytes;
     struct chunk *chunk;
+    struct ms_live_map live; /* its id is 0 where it is not told */
 };
 
 MS_RANGES_HOLD(struct mapping);
 
 static struct ms_chains by_handle = {.offset = offsetof(struct chunk, by_handle)};
 static struct ms_ranges mappings = {.entry_bytes = sizeof(struct mapping)}; /* under lock */
+static _Atomic uint64_t live_count; /* of those that are told as live, and no arenas */
 
 static void emit(enum ms_event_kind kind, const struct chunk *chunk, CUdeviceptr_v2 addr,
                  uint64_t bytes)
 {
-    if (chunk->owner != MS_OWNER_APPLICATION) {
-        return; /* NCCL's: told as a charge */
+    if (chunk->owner != MS_OWNER_APPLICATION || chunk->imported) {
+        return; /* NCCL's: told as a charge; another process's: told there */
     }
     struct ms_event event = {
         .kind = (uint8_t)kind,
@@ -77,9 +84,11 @@ static void unlock_and_settle(struct chunk *chunk)
 {
     bool gone = chunk->references == 0 && chunk->mappings == 0;
     ms_lock_release(MS_LOCK(VMM));
-    if (gone) {
+    if (gone && !chunk->imported) {
         emit_existence(chunk, false);
         ms_device_discharge(chunk->device, chunk->owner, chunk->bytes);
+    }
+    if (gone) {
         free(chunk);
     }
 }
@@ -136,8 +145,10 @@ CUresult ms_serve_cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t si
     if (!chunk) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    chunk->owner =
-        ms_library_at(ms_caller()) == MS_LIBRARY_NCCL ? MS_OWNER_FORWARDED : MS_OWNER_APPLICATION;
+    enum ms_library caller = ms_library_at(ms_caller());
+    chunk->owner = caller == MS_LIBRARY_NCCL ? MS_OWNER_FORWARDED : MS_OWNER_APPLICATION;
+    chunk->reported = caller == MS_LIBRARY_C10_CUDA && ms_options()->torch == MS_TORCH_NATIVE &&
+                      ms_torch_library_will_report();
     return create_charged(device, chunk, handle, size, prop, flags);
 }
 
@@ -190,6 +201,72 @@ static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct mapping *out
     return true;
 }
 
+/* Whether the mapping is live memory by itself: not what a framework reports from, nor the same
+ * chunk at a second place. NCCL's own is told as its charge. */
+static bool is_live(struct chunk *chunk, CUdeviceptr_v2 addr)
+{
+    struct ms_reservation reservation;
+    bool framework = ms_reservations_at(addr, 1, &reservation) && reservation.framework;
+    if (framework || chunk->reported ||
+        (chunk->owner != MS_OWNER_APPLICATION && !chunk->imported)) {
+        return false;
+    }
+    ms_lock_acquire(MS_LOCK(VMM));
+    bool first = !chunk->live;
+    chunk->live = true;
+    ms_lock_release(MS_LOCK(VMM));
+    return first;
+}
+
+static void note_mapping(struct chunk *chunk, CUdeviceptr_v2 addr, uint64_t bytes)
+{
+    struct mapping mapping = {.addr = addr, .bytes = bytes, .chunk = chunk};
+    if (is_live(chunk, addr)) {
+        ms_live_map_begin(&mapping.live, chunk->device, addr, bytes, !chunk->imported,
+                          ms_site_capture(bytes));
+        atomic_fetch_add(&live_count, 1);
+    }
+    ms_lock_acquire(MS_LOCK(VMM));
+    bool noted = ms_ranges_insert(&mappings, &mapping);
+    ms_lock_release(MS_LOCK(VMM));
+    if (!noted) {
+        MS_LOG_ONCE(MS_LOG_WARN, "no host memory to note a mapping; what it maps stays charged");
+    }
+}
+
+/* The first mapping in the range that is told as live, now an arena. */
+static bool take_live(CUdeviceptr_v2 addr, uint64_t bytes, struct ms_live_map *out)
+{
+    ms_lock_acquire(MS_LOCK(VMM));
+    size_t i = ms_ranges_place(&mappings, addr);
+    while (i < mappings.count && mapping_at(i)->addr < addr + bytes &&
+           (mapping_at(i)->live.id == 0 || mapping_at(i)->live.arena)) {
+        i++;
+    }
+    bool found = i < mappings.count && mapping_at(i)->addr < addr + bytes;
+    if (found) {
+        mapping_at(i)->live.arena = true;
+        *out = mapping_at(i)->live;
+    }
+    ms_lock_release(MS_LOCK(VMM));
+    return found;
+}
+
+void ms_serve_range_in_maps(uint64_t addr, uint64_t bytes)
+{
+    struct ms_reservation reservation = {.addr = addr, .bytes = bytes};
+    struct ms_live_map map;
+    if (atomic_load_explicit(&live_count, memory_order_relaxed) == 0 ||
+        ms_device_holding(addr) != NULL) {
+        return;
+    }
+    ms_reservations_note_framework(addr, &reservation);
+    while (take_live(reservation.addr, reservation.bytes, &map)) {
+        atomic_fetch_sub(&live_count, 1);
+        ms_live_map_arena(&map);
+    }
+}
+
 CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
                            CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
 {
@@ -208,19 +285,28 @@ CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
     }
     if (result == CUDA_SUCCESS) {
         emit(MS_EVENT_MAP, chunk, ptr, size);
-    }
-    ms_lock_acquire(MS_LOCK(VMM));
-    if (result == CUDA_SUCCESS) {
-        struct mapping mapping = {ptr, size, chunk};
-        if (!ms_ranges_insert(&mappings, &mapping)) {
-            MS_LOG_ONCE(MS_LOG_WARN,
-                        "no host memory to note a mapping; what it maps stays charged");
-        }
+        note_mapping(chunk, ptr, size);
+        ms_lock_acquire(MS_LOCK(VMM));
     } else {
+        ms_lock_acquire(MS_LOCK(VMM));
         chunk->mappings--;
     }
     unlock_and_settle(chunk);
     return result;
+}
+
+/* What was mapped there is not any more. */
+static void settle_unmapped(struct mapping *mapping)
+{
+    emit(MS_EVENT_UNMAP, mapping->chunk, mapping->addr, mapping->bytes);
+    if (mapping->live.id != 0) {
+        ms_live_map_end(&mapping->live);
+        atomic_fetch_sub(&live_count, mapping->live.arena ? 0 : 1);
+    }
+    ms_lock_acquire(MS_LOCK(VMM));
+    mapping->chunk->live = mapping->chunk->live && mapping->live.id == 0;
+    mapping->chunk->mappings--;
+    unlock_and_settle(mapping->chunk);
 }
 
 CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
@@ -249,15 +335,12 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
     result = MS_REAL(cuMemUnmap)(ptr, size);
     for (size_t i = 0; i < count; i++) {
         if (result == CUDA_SUCCESS) {
-            emit(MS_EVENT_UNMAP, taken[i].chunk, taken[i].addr, taken[i].bytes);
+            settle_unmapped(&taken[i]);
+            continue;
         }
         ms_lock_acquire(MS_LOCK(VMM));
-        if (result != CUDA_SUCCESS) {
-            (void)ms_ranges_insert(&mappings, &taken[i]); /* there was room for it before */
-        } else {
-            taken[i].chunk->mappings--;
-        }
-        unlock_and_settle(taken[i].chunk);
+        (void)ms_ranges_insert(&mappings, &taken[i]); /* there was room for it before */
+        ms_lock_release(MS_LOCK(VMM));
     }
     free(taken);
     return result;
@@ -417,11 +500,40 @@ CUresult ms_serve_cuMemExportToShareableHandle(void *shareableHandle,
     return result;
 }
 
+/* A chunk of another process's, or one of this one's again. */
+static void note_import(CUmemGenericAllocationHandle_v1 handle)
+{
+    CUmemAllocationProp_v1 prop = {0};
+    struct ms_device *device = NULL;
+    struct chunk *chunk = NULL;
+    if (MS_REAL(cuMemGetAllocationPropertiesFromHandle)(&prop, handle) == CUDA_SUCCESS &&
+        prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        ms_device_use(prop.location.id, &device) == CUDA_SUCCESS && device) {
+        chunk = calloc(1, sizeof *chunk);
+    }
+    ms_lock_acquire(MS_LOCK(VMM));
+    struct chunk *known = ms_chains_find(&by_handle, handle);
+    if (known) {
+        known->references++;
+    } else if (chunk) {
+        *chunk =
+            (struct chunk){.handle = handle, .device = device, .references = 1, .imported = true};
+        ms_chains_enter(&by_handle, chunk, handle);
+        chunk = NULL;
+    }
+    ms_lock_release(MS_LOCK(VMM));
+    free(chunk);
+}
+
 CUresult ms_serve_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle_v1 *handle,
                                                  void *osHandle,
                                                  CUmemAllocationHandleType shHandleType)
 {
-    return MS_REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+    CUresult result = MS_REAL(cuMemImportFromShareableHandle)(handle, osHandle, shHandleType);
+    if (result == CUDA_SUCCESS && handle) {
+        note_import(*handle);
+    }
+    return result;
 }
 
 CUresult ms_serve_cuMemGetAccess(unsigned long long *flags, const CUmemLocation_v1 *location,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "report/model/leaks.h"
+#include "report/model/ledger.h"
 #include "report/model/survey/state.h"
 
 #define NS_PER_HOUR 3.6e12
@@ -77,13 +78,14 @@ void ms_survey_set_clock(const struct ms_model *model, struct ms_growth *growth)
 
 /* ---- growth ---- */
 
-/* At the peak of live bytes, wherever they lay. */
+/* At the peak of live bytes, wherever they lay; what the driver served is charged for by itself. */
 static uint64_t needed_at_peak(const struct ms_aggregate *sums)
 {
     const struct ms_counters *at_peak = ms_aggregate_at_peak(sums);
     const uint64_t charged = ms_counters_charged(at_peak), reserved = ms_counters_reserved(at_peak);
 
-    return ms_aggregate_peak_live(sums).live_bytes + (charged > reserved ? charged - reserved : 0);
+    return ms_aggregate_peak_live(sums).live_bytes - ms_ledger_forwarded_live(at_peak) +
+           (charged > reserved ? charged - reserved : 0);
 }
 
 /* What a framework has cached beside its tensors it gives back before the cap is met. */

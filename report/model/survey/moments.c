@@ -17,7 +17,7 @@ static void read_lines(const struct ms_sampler *sampler, uint64_t lines[MS_SURVE
     const uint64_t pool = now->owner_bytes[MS_OWNER_POOL];
     const uint64_t application = now->owner_bytes[MS_OWNER_APPLICATION];
     const uint64_t forwarded = now->owner_bytes[MS_OWNER_FORWARDED];
-    const uint64_t own = now->outside_tensors ? pool + application : pool;
+    const uint64_t own = now->outside ? pool + application : pool;
     /* With the pool switched off, what is reserved was forwarded. */
     const uint64_t ground = reserved > own ? reserved - own : 0;
 
@@ -25,7 +25,7 @@ static void read_lines(const struct ms_sampler *sampler, uint64_t lines[MS_SURVE
     lines[MS_SURVEY_HOLES] = reserved > sampler->live_bytes ? reserved - sampler->live_bytes : 0;
     lines[MS_SURVEY_FORWARDED] = forwarded > ground ? forwarded - ground : 0;
     lines[MS_SURVEY_CONTEXT] = now->owner_bytes[MS_OWNER_CONTEXT];
-    lines[MS_SURVEY_APPLICATION] = now->outside_tensors ? 0 : application;
+    lines[MS_SURVEY_APPLICATION] = now->outside ? 0 : application;
 }
 
 void ms_sampler_note_highest(struct ms_sampler *sampler)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory that a program maps by itself, or opens of another process, is live where it was mapped.
+
+In no case is it holes, and what is charged once is counted once.
+"""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from machine import MIB, ProcessTest, process_folders, program, report_of, run
+
+CONTEXT = 64 * MIB
+PAGE = 4 * MIB
+
+
+class Mapped(ProcessTest):
+    def reports(self, scenario: str, **settings: Any) -> list[dict[str, Any]]:
+        """Of the processes that used the device, by what they were charged for, most first."""
+        run(
+            [program("map_job"), scenario],
+            shim=True,
+            **{
+                "MEMSHIM_OUTPUT": self.output,
+                "SIMGPU_CONTEXT": CONTEXT,
+                "SIMGPU_MEMORY": "1GiB",
+                **settings,
+            },
+        ).check()
+        reports = [report_of(folder) for folder in process_folders(self.output)]
+        return sorted(
+            (report for report in reports if report["devices"]),
+            key=lambda report: -report["devices"][0]["peak_charged_bytes"],
+        )
+
+    def ledger(self, report: dict[str, Any]) -> dict[str, int]:
+        """Rows at the peak; they must add up to the device by themselves."""
+        rows = {row["name"]: row["bytes"] for row in report["devices"][0]["peak"]["ledger"]}
+        self.assertEqual(rows.pop("unexplained", 0), 0, rows)
+        return rows
+
+    def holder(self, report: dict[str, Any]) -> str:
+        """The function that held most at the peak."""
+        site = max(report["call_sites"], key=lambda site: int(site["at_peak_bytes"]))
+        return str(site["line"])
+
+    def live_at_end(self, report: dict[str, Any]) -> int:
+        return sum(int(site["live_bytes"]) for site in report["call_sites"])
+
+    def test_pages_are_live_at_their_map(self) -> None:
+        (report,) = self.reports("own")
+        device = report["devices"][0]
+        self.assertEqual(device["peak_live_bytes"], 4 * PAGE)
+        self.assertEqual(device["peak_charged_bytes"], CONTEXT + 4 * PAGE)
+        rows = self.ledger(report)
+        self.assertNotIn("holes", rows)
+        self.assertNotIn("application", rows)
+        self.assertIn("map_page", self.holder(report))
+
+    def test_pages_without_the_pool(self) -> None:
+        (report,) = self.reports("own", MEMSHIM_POOL="off")
+        self.assertEqual(report["devices"][0]["peak_live_bytes"], 4 * PAGE)
+        self.assertNotIn("holes", self.ledger(report))
+
+    def test_pieces_that_a_framework_reports(self) -> None:
+        for pool in ("on", "off"):
+            with self.subTest(pool=pool):
+                report = self.reports("framework", MEMSHIM_POOL=pool)[0]
+                self.assertEqual(self.live_at_end(report), PAGE // 2 + PAGE)
+
+    def test_a_chunk_of_another_process(self) -> None:
+        owner, opener = self.reports("imported")
+        self.assertEqual(owner["devices"][0]["peak_live_bytes"], PAGE)
+        self.assert_opened(opener, "map_page")
+
+    def test_a_block_of_another_process(self) -> None:
+        owner, opener = self.reports("shared")
+        self.assertEqual(owner["devices"][0]["peak_live_bytes"], PAGE)
+        self.assert_opened(opener, "open_shared")
+
+    def test_a_block_of_another_process_without_the_pool(self) -> None:
+        owner, opener = self.reports("shared", MEMSHIM_POOL="off")
+        self.assertEqual(owner["devices"][0]["peak_live_bytes"], PAGE)
+        self.assert_opened(opener, "open_shared")
+
+    def assert_opened(self, opener: dict[str, Any], function: str) -> None:
+        device = opener["devices"][0]
+        self.assertEqual(device["peak_live_bytes"], PAGE)
+        self.assertEqual(self.live_at_end(opener), 0)
+        self.assertEqual(device["peak_charged_bytes"], CONTEXT)
+        rows = self.ledger(opener)
+        self.assertNotIn("holes", rows)
+        self.assertEqual(rows["live_forwarded"], -PAGE)
+        self.assertIn(function, self.holder(opener))
+
+
+if __name__ == "__main__":
+    unittest.main()
