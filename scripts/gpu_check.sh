@@ -20,8 +20,8 @@ Usage: scripts/gpu_check.sh [--minutes M] [--out DIR] [--build DIR] [--only PART
   --out DIR         for results.json, results.md and what goes with them (tests/gpu/<device>-<driver>)
   --build DIR       check this build; without it one is made here, in MEMSHIM_BUILD or build
   --python PYTHON   the interpreter whose PyTorch is used (.venv's, else python3); none: without
-  --only PART       doctor, semantics, torch, others, costs, speed, fragmentation, spill, gate or
-                    workloads; may be repeated
+  --only PART       doctor, semantics, torch, others, costs, speed, fragmentation, spill, gate,
+                    workloads or dry; may be repeated
   --simulated       on the simulated GPU: shows that the check runs, says nothing about hardware
   --make-build DIR  puts into DIR what another machine needs of a build (made here, or the one named),
                     libraries included; to be named there by --build
@@ -58,7 +58,8 @@ make_build() {
     [ ! -e "$folder" ] || [ -z "$(ls -A "$folder")" ] || fail "$folder is not empty"
     mkdir -p "$folder/tests/gpu" "$folder/tests/process" "$folder/lib" "$folder/simgpu"
     cp "$built/memshim" "$built/libmemshim.so" "$folder"
-    cp "$built"/simgpu/lib*.so.* "$built/simgpu/launch" "$folder/simgpu"
+    cp "$built"/simgpu/lib*.so* "$built/simgpu/launch" "$folder/simgpu"
+    cp -r "$built/simgpu/doubles" "$folder/simgpu"
     for program in "$built"/tests/gpu/{gpu_*,libgpu_*.so} "$built"/tests/process/{driver,streams}_{linked,resolved}_job \
         "$built"/tests/process/runtime_{dynamic,dynamic12,static}_job \
         "$built"/tests/process/{life_job,parity_job,trainer}; do

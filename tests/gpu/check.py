@@ -43,12 +43,13 @@ PARTS = {
     "spill": 12,
     "gate": 2,
     "workloads": 12,
+    "dry": 10,
 }
 DEFAULT_MINUTES = 9.0
 DEFAULT_LIMIT_BYTES = 44 * GIB
 SIMULATED_LIMIT_BYTES = 1 * GIB
 # Of these nothing is left to do without PyTorch.
-WANT_TORCH = ("torch", "speed", "fragmentation", "workloads")
+WANT_TORCH = ("torch", "speed", "fragmentation", "workloads", "dry")
 # At the end: for the last part's end, and for writing.
 RESERVE_S = 5.0
 # A first look at the machine may take so long, whatever the minutes.

@@ -280,6 +280,15 @@ class DryRun(ProcessTest):
             (["--batch-arg", "--batch", "--", "true"], "--batch-arg is an argument and different"),
             (["--batch-env", "B=8", "--find-batch", "--", "true"], "with two batches"),
             (["--find-batch", "--", "true"], "--find-batch needs"),
+            (["--ranks-of", "64", "--", "true"], "given together"),
+            (["--offline-weights", "/nowhere", "--", "true"], "/nowhere: No such file"),
+            (["--offline-weights", "/", "--", sys.executable], "/config.json: No such file"),
+            (["--offline-weights", "/", "--allow-writes", "--", "true"], "leave --allow-writes"),
+            (["--data-stub", "/nowhere", "--", "true"], "/nowhere: No such file"),
+            (["--data-stub", "/", "--allow-writes", "--", "true"], "leave --allow-writes"),
+            (["--only", "0", "--", "true"], "given together"),
+            (["--ranks-of", "64", "--only", "1", "--", "true"], "--only is 0"),
+            (["--ranks-of", "64", "--only", "0", "--", "torchrun", "x"], "leave 'torchrun' out"),
         ):
             with self.subTest(arguments):
                 result = self.dry_run(*arguments)
@@ -303,6 +312,22 @@ class DryRun(ProcessTest):
         self.dry_run("--allow-writes", "--", "bash", "-c", script)
         self.assertEqual(checkpoint.read_text(), "zeros\n")
         self.assertFalse(other.exists())
+
+    def test_data_stub(self) -> None:
+        """Rows by their features, where load_dataset looks; gone with the command."""
+        stub = self.folder / "stub.json"
+        features = {"text": {"string": 7}, "ids": {"list": "int32", "length": 3}, "label": "bool"}
+        stub.write_text(
+            json.dumps({"name": "org/data", "splits": {"train": 2}, "features": features})
+        )
+        command = ["--", sys.executable, "-c", "print(*open('org/data/train.jsonl'))"]
+        result = self.dry_run("--data-stub", stub, *command)
+        row = '{"text": "word wo", "ids": [0, 0, 0], "label": false}'
+        self.assertEqual(result.stderr.count(row), 2, result.describe())
+        self.assertFalse((self.folder / "org").exists())
+        stub.write_text(json.dumps({"name": "org/data", "features": {"text": "sound"}}))
+        result = self.dry_run("--data-stub", stub, *command)
+        self.assertIn("text is of type 'sound'; known: int8", result.stderr)
 
     def test_refused_where_writes_would_be_real(self) -> None:
         """Without a namespace of mounts: the command must not begin."""

@@ -24,7 +24,7 @@ SCRIPT = ROOT / "scripts" / "gpu_check.sh"
 # Far more than it takes: how fast it is on a busy machine is nothing to fail for.
 MINUTES = "8"
 PARTS = ("doctor", "semantics", "costs", "spill", "gate")
-WITHOUT_TORCH = ("torch", "speed", "fragmentation", "workloads")
+WITHOUT_TORCH = ("torch", "speed", "fragmentation", "workloads", "dry")
 # Cases that are left out on the simulated GPU, and nothing else may be.
 LEFT_OUT = (
     "assumption: a kernel's parameters are told",

@@ -4,6 +4,7 @@ comes to on the simulated GPU, and it stops where it has seen all."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -35,6 +36,16 @@ while True:
     optimizer.step()
     optimizer.zero_grad()
     save()
+"""
+
+PIPELINE = """
+import torch, torch.distributed as dist
+dist.init_process_group("nccl")
+assert dist.get_world_size() == 64
+values = torch.ones(4, device="cuda")
+dist.all_reduce(values)
+dist.barrier()
+dist.send(values, 1)
 """
 
 
@@ -244,6 +255,37 @@ class DryRun(unittest.TestCase):
         self.assertEqual([rank["rank"] for rank in said["ranks"]], [0, 1])
         self.assertEqual(len({rank["peak_live_bytes"] for rank in said["ranks"]}), 1)
 
+    def test_one_rank_alone(self) -> None:
+        """It holds what it holds beside the other: that one brings nothing of its own."""
+        small = (
+            "--layers",
+            "2",
+            "--width",
+            "256",
+            "--inner",
+            "512",
+            "--heads",
+            "4",
+            "--key-heads",
+            "4",
+        )
+        words = (*small, "--steps", "3", "--length", "256", "--vocabulary", "2000")
+        script = str(harness.WORKLOADS / "llama_fsdp.py")
+        beside = answer("--steps", "100", "--", *harness.torchrun(2), script, *words)
+        alone = answer(
+            "--steps", "100", "--ranks-of", "2", "--only", "0", *job("llama_fsdp.py", *words)
+        )
+        self.assertEqual(alone["one_rank_of"], 2)
+        self.assertEqual([rank["rank"] for rank in alone["ranks"]], [0])
+        for key in ("peak_live_bytes", "peak_reserved_bytes", "nccl_bytes"):
+            self.assertEqual(alone["ranks"][0][key], beside["ranks"][0][key], key)
+        self.assertGreater(alone["ranks"][0]["nccl_bytes"], 400 << 20)
+
+    def test_pipeline_needs_all_ranks(self) -> None:
+        done = dry_run("--ranks-of", "64", "--only", "0", "--", sys.executable, "-c", PIPELINE)
+        self.assertEqual(done.returncode, 1, done.stderr[-4000:])
+        self.assertIn("send and recv (a pipeline) cannot be simulated with one rank", done.stderr)
+
     def test_fits_as_pytorch_does(self) -> None:
         """A card of just as much as PyTorch reserves is enough; of less than is live it is not."""
         said = answer("--steps", "100000", *job("unet.py", "--steps", "4"))
@@ -252,6 +294,59 @@ class DryRun(unittest.TestCase):
         for size, fits in ((needs["torch"], True), (rank["peak_live_bytes"], False)):
             card = answer("--gpu", str(size), "--steps", "100000", *job("unet.py", "--steps", "4"))
             self.assertEqual(card["cards"][0]["fits"]["torch"], fits)
+
+
+@harness.needs_torch
+class OfflineWeights(unittest.TestCase):
+    """Files that hold no bytes but their headers, as safetensors has them."""
+
+    def setUp(self) -> None:
+        sys.path.insert(0, str(harness.BUILD / "simgpu" / "doubles"))
+        self.addCleanup(sys.path.pop, 0)
+        self.weights: Any = importlib.import_module("offline_weights")
+
+    def test_file(self) -> None:
+        """A tied tensor is there once; names, shapes and bytes follow each other."""
+        import torch
+
+        with torch.device("meta"):
+            model = torch.nn.Sequential(
+                torch.nn.Embedding(3000, 64), torch.nn.Linear(64, 3000, bias=False)
+            )
+            model[1].weight = model[0].weight
+            model.append(torch.nn.Linear(5, 7).to(torch.bfloat16))
+        folder = harness.new_cache()
+        self.weights.make(folder, list(self.weights.entries(model)))
+        (file,) = folder.iterdir()
+        with file.open("rb") as opened:
+            length = int.from_bytes(opened.read(8), "little")
+            header = json.loads(opened.read(length))
+        del header["__metadata__"]
+        self.assertEqual(
+            header,
+            {
+                "0.weight": {"dtype": "F32", "shape": [3000, 64], "data_offsets": [0, 768000]},
+                "2.weight": {
+                    "dtype": "BF16",
+                    "shape": [7, 5],
+                    "data_offsets": [768000, 768070],
+                },
+                "2.bias": {"dtype": "BF16", "shape": [7], "data_offsets": [768070, 768084]},
+            },
+        )
+        self.assertEqual(file.stat().st_size, 8 + length + 768084)
+        self.assertLess(file.stat().st_blocks * 512, 100_000)
+
+    def test_parts(self) -> None:
+        """Of 5 GiB at most, with an index."""
+        entries = [(f"w{i}", "BF16", [1 << 30], 2 << 30) for i in range(5)]
+        folder = harness.new_cache()
+        self.weights.make(folder, entries)
+        index = json.loads((folder / "model.safetensors.index.json").read_text())
+        self.assertEqual(index["metadata"]["total_size"], 10 << 30)
+        self.assertEqual(index["weight_map"]["w4"], "model-00003-of-00003.safetensors")
+        self.assertEqual(index["weight_map"]["w1"], "model-00001-of-00003.safetensors")
+        self.assertEqual(len(list(folder.glob("*.safetensors"))), 3)
 
 
 if __name__ == "__main__":

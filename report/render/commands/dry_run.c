@@ -228,6 +228,12 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_format(
             out, "It does not fit that card: what follows is of a run with memory enough.\n");
     }
+    if (answer->world > 0) {
+        ms_buffer_format(out,
+                         "One rank of %s, alone: what the others bring to a collective is taken to "
+                         "be as its own.\n",
+                         MS_COUNT(answer->world));
+    }
     ms_buffer_add(out, "\n");
     add_rank_lines(answer, out);
     add_rank_detail(answer->card, rank, out);
@@ -349,6 +355,7 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_json_text(&json, "schema", "memshim-dry-run/1");
     ms_json_text(&json, "card", answer->card->id);
     ms_json_count(&json, "devices", answer->devices);
+    ms_json_integer_unless(&json, "one_rank_of", (int64_t)answer->world, 0);
     ms_json_text(&json, "end", ends[answer->end]);
     ms_json_integer(&json, "status", answer->status);
     ms_json_flag(&json, "fits_the_card", !answer->ample);

@@ -61,6 +61,7 @@ struct ms_dry_answer {
     struct ms_card cards[MS_DRY_CARDS]; /* that are told of: the simulated one first */
     size_t card_count;
     uint64_t devices, wanted_steps; /* 0: until state was made, and one step more */
+    uint64_t world;                 /* of which one rank ran alone; 0: all did */
     enum ms_dry_end end;
     int status; /* of the command, where it ended by itself; -N: by signal N */
     bool ample; /* it did not fit the simulated card, and was run again with memory enough */

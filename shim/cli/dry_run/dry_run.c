@@ -19,6 +19,7 @@
 #include "shim/cli/arguments/output.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
+#include "shim/cli/dry_run/around.h"
 #include "shim/cli/dry_run/batches.h"
 #include "shim/cli/dry_run/ground.h"
 #include "shim/cli/dry_run/read.h"
@@ -31,6 +32,8 @@
 
 #define MOST_DEVICES  16
 #define MOST_STEPS    1000000
+#define MOST_RANKS    65536
+#define OF_A_MACHINE  8 /* devices, where nobody says */
 #define LOOK_EVERY_MS 100
 #define LOOK_PART     1 /* of the time, at most one part in so many and one goes to looking */
 #define STATELESS     3 /* steps after which no state is expected any more */
@@ -47,6 +50,7 @@ struct call {
     bool random; /* values that no kernel computed are drawn */
     enum { SCHEDULES_AUTO, SCHEDULES_ONE, SCHEDULES_BOTH } schedules;
     uint64_t devices, steps; /* 0: not given */
+    struct ms_dry_around around;
     struct ms_dry_plan plan;
     bool find_batch;
 };
@@ -88,6 +92,17 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
         return call->random || strcmp(value, "zeros") == 0;
     case MS_CLI_DRY_RUN_SCHEDULES:
         return take_schedules(value, call);
+    case MS_CLI_DRY_RUN_RANKS_OF:
+        return ms_cli_take_count(value, MOST_RANKS, &call->around.world) && call->around.world > 1;
+    case MS_CLI_DRY_RUN_ONLY:
+        call->around.only = true;
+        return strcmp(value, "0") == 0;
+    case MS_CLI_DRY_RUN_OFFLINE_WEIGHTS:
+        call->around.weights = value;
+        return true;
+    case MS_CLI_DRY_RUN_DATA_STUB:
+        call->around.data_stub = value;
+        return true;
     case MS_CLI_DRY_RUN_ALLOW_WRITES:
         call->allow_writes = true;
         return true;
@@ -411,7 +426,8 @@ static void run_late(const struct call *call, char *const *argv, const char *bas
 static int answer_command(const struct call *call, char *const *argv, const char *base,
                           time_t start)
 {
-    struct ms_dry_answer answer = {.devices = call->devices, .wanted_steps = call->steps};
+    struct ms_dry_answer answer = {
+        .devices = call->devices, .wanted_steps = call->steps, .world = call->around.world};
     struct ms_dry_answer late = answer;
     char output[PATH_MAX];
     const uint64_t start_ns = ms_clock_ns();
@@ -510,6 +526,35 @@ static int begin(const struct call *call, char *const *argv)
     return (call->plan.count > 0 ? answer_batches : answer_command)(call, argv, base, start);
 }
 
+/* With what is put around it, where anything is. */
+static int begin_wrapped(const struct call *call, char *const *command)
+{
+    struct ms_buffer words = {0};
+    char **wrapped = NULL;
+    int status = MS_CLI_WRONG_CALL;
+
+    if (!ms_dry_around_any(&call->around)) {
+        return begin(call, command);
+    }
+    if (ms_dry_around_words(&call->around, call->devices, call->allow_writes, command, &words) &&
+        ms_dry_ground_wrap(command, &words, &wrapped)) {
+        status = begin(call, wrapped);
+    }
+    free(wrapped);
+    ms_buffer_free(&words);
+    return status;
+}
+
+static uint64_t devices_of(const struct call *call, char *const *command)
+{
+    const uint64_t ranks = ranks_of(command), world = call->around.world;
+
+    if (world > 0) {
+        return world < OF_A_MACHINE ? world : OF_A_MACHINE;
+    }
+    return ranks > 0 ? ranks : 1;
+}
+
 int ms_cli_dry_run(int argc, char **argv)
 {
     struct call call = {.card = *ms_card_at(0)};
@@ -527,10 +572,11 @@ int ms_cli_dry_run(int argc, char **argv)
                             "--find-batch needs --batch-env or --batch-arg with two "
                             "batches, from which it foretells others");
     }
-    if (call.devices == 0) {
-        const uint64_t ranks = ranks_of(argv + command);
-
-        call.devices = ranks > 0 ? ranks : 1;
+    if (!ms_dry_around_check(&call.around, argv + command)) {
+        return MS_CLI_WRONG_CALL;
     }
-    return begin(&call, argv + command);
+    if (call.devices == 0) {
+        call.devices = devices_of(&call, argv + command);
+    }
+    return begin_wrapped(&call, argv + command);
 }

@@ -348,6 +348,62 @@ bool ms_dry_ground_preload(char *const *command)
     return good;
 }
 
+bool ms_dry_ground_weights(char *const *command, const char *folder, char *made)
+{
+    char python[PATH_MAX], home[PATH_MAX], script[PATH_MAX], cache[PATH_MAX];
+    char *argv[] = {python, script, (char *)folder, cache, NULL};
+    struct ms_buffer out = {0};
+    bool good;
+
+    if (!find_python(command, python) || !ms_cli_find_folder(home, BUILT, INSTALLED) ||
+        snprintf(script, sizeof(script), "%s/doubles/offline_weights.py", home) >=
+            (int)sizeof(script) ||
+        !find_cache(cache)) {
+        complain("--offline-weights needs a Python with transformers");
+        return false;
+    }
+    good = read_output(argv, &out) == 0 && out.bytes > 1;
+    if (good) {
+        out.at[strcspn(out.at, "\n")] = '\0';
+        good = snprintf(made, PATH_MAX, "%s", out.at) < PATH_MAX;
+    }
+    ms_buffer_free(&out);
+    return good;
+}
+
+static size_t count_of(char *const *words)
+{
+    size_t count = 0;
+
+    while (words[count]) {
+        count++;
+    }
+    return count;
+}
+
+bool ms_dry_ground_wrap(char *const *command, const struct ms_buffer *words, char ***wrapped)
+{
+    static char python[PATH_MAX], script[PATH_MAX], end[] = "--";
+    char folder[PATH_MAX];
+    char **argv = calloc(words->bytes + count_of(command) + 4, sizeof(*argv));
+    size_t count = 0;
+
+    *wrapped = argv;
+    if (!argv || !find_python(command, python) || !ms_cli_find_folder(folder, BUILT, INSTALLED) ||
+        snprintf(script, sizeof(script), "%s/doubles/around.py", folder) >= (int)sizeof(script)) {
+        complain("there is no Python on the PATH to begin the command with");
+        return false;
+    }
+    argv[count++] = python;
+    argv[count++] = script;
+    for (size_t i = 0; i < words->bytes; i += strlen(words->at + i) + 1) {
+        argv[count++] = words->at + i;
+    }
+    argv[count++] = end;
+    memcpy(argv + count, command, count_of(command) * sizeof(*argv));
+    return true;
+}
+
 /* ---- the environment ---- */
 
 static bool set_number(const char *name, uint64_t value)

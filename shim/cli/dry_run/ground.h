@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "allocator/base/buffer.h"
 #include "report/model/devices.h"
 
 /* A card by its name in devices.def; by a size, which is an H100 with so much memory; or by a file
@@ -20,6 +21,16 @@ bool ms_dry_ground_preload(char *const *command);
 
 /* And what tells it how PyTorch reads values, before libmemshim.so is preloaded: call it last. */
 bool ms_dry_ground_readers(void);
+
+/* Makes the weights of the model whose config.json is in that folder, as files of holes, in the
+ * cache folder; made: PATH_MAX bytes, the folder that they are in. False, and it has been said why.
+ */
+bool ms_dry_ground_weights(char *const *command, const char *folder, char *made);
+
+/* `command` behind the command's Python and doubles/around.py with these words, each of which ends
+ * at a 0 byte. wrapped: free() gives it back, and the words stay the caller's. False, and it has
+ * been said why. */
+bool ms_dry_ground_wrap(char *const *command, const struct ms_buffer *words, char ***wrapped);
 
 /* The environment in which those are so many such cards. random: values that no kernel computed are
  * drawn, else zeros. late: the host learns of the end of work when it has

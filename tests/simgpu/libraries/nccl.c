@@ -54,6 +54,16 @@ static ncclResult_t fail(ncclResult_t result, const char *what)
     return result;
 }
 
+/* Said aloud, too: what a program makes of NCCL's error seldom tells. */
+static ncclResult_t refuse_alone(const char *what, const char *why)
+{
+    (void)fprintf(stderr,
+                  "memshim dry-run: --only: %s cannot be simulated with one rank of many: only the "
+                  "others know %s. Run all of them (--gpus N, torchrun), or a world without it\n",
+                  what, why);
+    return fail(ncclInvalidUsage, "one rank alone cannot do this operation");
+}
+
 static ncclResult_t from_driver(CUresult result, const char *call)
 {
     if (result == CUDA_SUCCESS) {
@@ -80,7 +90,9 @@ static void comm_release(ncclComm_t comm)
 static ncclResult_t comm_new(ncclComm_t *result, const char *name, int rank, int nranks,
                              CUdevice device)
 {
-    if (nranks < 1 || nranks > SIMNCCL_MAX_RANKS || rank < 0 || rank >= nranks) {
+    bool alone = simnccl_is_alone();
+    if (nranks < 1 || nranks > (alone ? SIMNCCL_MAX_RANKS_ALONE : SIMNCCL_MAX_RANKS) || rank < 0 ||
+        rank >= nranks) {
         return fail(ncclInvalidArgument, "rank or number of ranks out of range (at most 64 ranks)");
     }
     ncclComm_t comm = calloc(1, sizeof(*comm));
@@ -89,6 +101,7 @@ static ncclResult_t comm_new(ncclComm_t *result, const char *name, int rank, int
     }
     comm->rank = rank;
     comm->nranks = nranks;
+    comm->alone = alone;
     comm->device = device;
     atomic_store(&comm->references, 1);
     snprintf(comm->name, sizeof(comm->name), "%s", name);
@@ -99,7 +112,7 @@ static ncclResult_t comm_new(ncclComm_t *result, const char *name, int rank, int
     if (outcome == ncclSuccess) {
         outcome = from_driver(simnccl_memory_begin(comm), "allocating the communicator's memory");
     }
-    if (outcome == ncclSuccess) {
+    if (outcome == ncclSuccess && !alone) {
         outcome = simnccl_region_attach(&comm->region, name, nranks);
         if (outcome != ncclSuccess) {
             fail(outcome, "the communicator's shared file cannot be made, or the ranks disagree "
@@ -209,6 +222,9 @@ static ncclResult_t finish_joins(join_t *joins)
 
 static ncclResult_t add_join(join_t wanted)
 {
+    if (wanted.comm && wanted.comm->alone) {
+        return ncclSuccess;
+    }
     join_t *join = malloc(sizeof(*join));
     if (!join) {
         return ncclSystemError;
@@ -302,6 +318,9 @@ EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_
     (void)config;
     if (!comm || !result || (color < 0 && color != NCCL_SPLIT_NOCOLOR)) {
         return fail(ncclInvalidArgument, "ncclCommSplit needs a communicator and a color >= 0");
+    }
+    if (comm->alone) {
+        return refuse_alone("ncclCommSplit", "how many join the new communicator");
     }
     comm->region.head->color[comm->rank] = color;
     comm->region.head->key[comm->rank] = key;
@@ -502,6 +521,12 @@ static ncclResult_t add_op(ncclComm_t comm, CUstream stream, const simnccl_op_t 
 {
     if (!comm || simnccl_type_bytes(op->type) == 0 || op->peer < 0 || op->peer >= comm->nranks) {
         return fail(ncclInvalidArgument, "no such communicator, data type or peer");
+    }
+    if (comm->alone && !simnccl_can_run_alone(op->kind)) {
+        return refuse_alone(op->kind == SIMNCCL_SEND || op->kind == SIMNCCL_RECV
+                                ? "send and recv (a pipeline)"
+                                : "gather, scatter and all-to-all",
+                            "what they send");
     }
     ncclResult_t connected =
         from_driver(simnccl_memory_connect(comm, op), "allocating the connections' buffers");

@@ -19,6 +19,8 @@
 
 enum {
     SIMNCCL_MAX_RANKS = 64,
+    /* Of a world of which one rank is there alone (SIMGPU_NCCL_ALONE=1). */
+    SIMNCCL_MAX_RANKS_ALONE = 65536,
     SIMNCCL_REGION_NAME_BYTES = 40,
     SIMNCCL_MAX_SCALARS = 64,
     /* Largest operation that moves its bytes when device contents are off (SIMGPU_CONTENTS=none):
@@ -80,6 +82,7 @@ struct ncclComm {
     _Atomic uint32_t aborted;    /* 1: operations stop waiting for other ranks */
     int rank;
     int nranks;
+    bool alone; /* no other rank comes: what they bring is made of what this one brings */
     CUdevice device;
     CUcontext context; /* of the device: what stream 0 means to this communicator */
     uint32_t children; /* splits and shrinks so far, part of the next child's name */
@@ -154,9 +157,20 @@ uint64_t simnccl_memory_bytes(const struct ncclComm *comm);
 size_t simnccl_type_bytes(ncclDataType_t type); /* 0: no such type */
 bool simnccl_can_reduce(ncclDataType_t type);
 double simnccl_read_scalar(const void *at, ncclDataType_t type);
+/* Into `out`, of `nranks` contributions. */
+void simnccl_reduce(void *out, const void *const *in, int nranks, size_t count,
+                    const simnccl_op_t *op);
 /* Runs a group's operations of one communicator: collectives in order, then all sends and recvs
  * at once. Called from a stream; stops early when the communicator is aborted. */
 void simnccl_run(ncclComm_t comm, const simnccl_op_t *ops, size_t count);
+
+/* nccl_alone.c: the only rank that is there */
+
+bool simnccl_is_alone(void);
+/* Collectives in which all ranks do the same. */
+bool simnccl_can_run_alone(simnccl_kind_t kind);
+/* One of them, with `count` elements of it moved; what others bring is what this rank brings. */
+void simnccl_run_alone(const struct ncclComm *comm, const simnccl_op_t *op, size_t count);
 
 /* nccl_device.c: the driver, reached by dlopen as NCCL reaches it */
 

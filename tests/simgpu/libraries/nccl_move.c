@@ -171,6 +171,13 @@ double simnccl_read_scalar(const void *at, ncclDataType_t type)
     }
 }
 
+void simnccl_reduce(void *out, const void *const *in, int nranks, size_t count,
+                    const simnccl_op_t *op)
+{
+    simnccl_note_write(out, count * op->element_bytes);
+    types[op->type].reduce(out, in, nranks, count, op);
+}
+
 static bool contents_are_off(void)
 {
     const char *contents = getenv("SIMGPU_CONTENTS");
@@ -230,8 +237,7 @@ static void reduce_slots(const struct ncclComm *comm, const round_t *round, size
         in[rank] = simnccl_region_slot(&comm->region, rank) + offset_bytes;
     }
     char *to = round->op->recv + round->first * round->element_bytes;
-    simnccl_note_write(to, round->count * round->element_bytes);
-    types[round->op->type].reduce(to, in, comm->nranks, round->count, round->op);
+    simnccl_reduce(to, in, comm->nranks, round->count, round->op);
 }
 
 static void receive(void *to, const void *from, size_t bytes)
@@ -286,6 +292,10 @@ static bool has_parts_in_slot(simnccl_kind_t kind)
 /* False: aborted. */
 static bool run_collective(ncclComm_t comm, const simnccl_op_t *op)
 {
+    if (comm->alone) {
+        simnccl_run_alone(comm, op, moved_count(op));
+        return true;
+    }
     simnccl_barrier_t *barrier = &comm->region.head->stream_barrier;
     size_t count = moved_count(op);
     round_t round = {.op = op, .element_bytes = op->element_bytes};

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Checks and names what is put around a command; doubles/around.py does it. */
+#include "shim/cli/dry_run/around.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "shim/cli/arguments/complain.h"
+#include "shim/cli/dry_run/ground.h"
+
+#define complain(format, ...) (ms_complain("memshim dry-run: " format, ##__VA_ARGS__))
+
+bool ms_dry_around_any(const struct ms_dry_around *around)
+{
+    return around->world > 0 || around->weights || around->data_stub;
+}
+
+static bool is_launcher(const char *word)
+{
+    static const char *const names[] = {"torchrun",
+                                        "accelerate",
+                                        "deepspeed",
+                                        "mpirun",
+                                        "srun",
+                                        "torch.distributed.run",
+                                        "torch.distributed.launch"};
+    const char *name = strrchr(word, '/');
+
+    name = name ? name + 1 : word;
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        if (strcmp(name, names[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ms_dry_around_check(const struct ms_dry_around *around, char *const *command)
+{
+    if (around->only != (around->world > 0)) {
+        complain("--ranks-of N and --only 0 are given together: one rank of N runs");
+        return false;
+    }
+    for (size_t i = 0; around->only && i < 3 && command[i]; i++) {
+        if (is_launcher(command[i])) {
+            complain("--only runs one rank by itself: leave '%s' out, as in memshim dry-run "
+                     "--ranks-of %llu --only 0 -- python train.py",
+                     command[i], (unsigned long long)around->world);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void add_word(struct ms_buffer *words, const char *word)
+{
+    ms_buffer_append(words, word, strlen(word) + 1);
+}
+
+static void add_number(struct ms_buffer *words, uint64_t value)
+{
+    char number[32];
+
+    (void)snprintf(number, sizeof(number), "%llu", (unsigned long long)value);
+    add_word(words, number);
+}
+
+/* False, and it has been said why. path: PATH_MAX bytes. */
+static bool find(const char *option, const char *given, char *path)
+{
+    if (realpath(given, path)) {
+        return true;
+    }
+    complain("--%s %s: %s", option, given, strerror(errno));
+    return false;
+}
+
+static bool add_weights(const char *weights, char *const *command, struct ms_buffer *words)
+{
+    char folder[PATH_MAX], made[PATH_MAX];
+
+    if (!find("offline-weights", weights, folder) ||
+        !ms_dry_ground_weights(command, folder, made)) {
+        return false;
+    }
+    add_word(words, "--weights");
+    add_word(words, folder);
+    add_word(words, made);
+    return true;
+}
+
+static bool add_data(const char *stub, struct ms_buffer *words)
+{
+    char path[PATH_MAX];
+
+    if (!find("data-stub", stub, path)) {
+        return false;
+    }
+    add_word(words, "--data");
+    add_word(words, path);
+    return true;
+}
+
+bool ms_dry_around_words(const struct ms_dry_around *around, uint64_t devices, bool allow_writes,
+                         char *const *command, struct ms_buffer *words)
+{
+    if (allow_writes && (around->weights || around->data_stub)) {
+        complain("--offline-weights and --data-stub put files where the command looks for them, "
+                 "which only the private layer takes away again: leave --allow-writes out");
+        return false;
+    }
+    if (around->world > 0) {
+        add_word(words, "--world");
+        add_number(words, around->world);
+        add_number(words, devices);
+    }
+    return (!around->weights || add_weights(around->weights, command, words)) &&
+           (!around->data_stub || add_data(around->data_stub, words)) && !words->failed;
+}

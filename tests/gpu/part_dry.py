@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Part 11: ten jobs dry and real. `memshim dry-run` foretells what PyTorch allocates and reserves
+on this card; PyTorch itself says what it did. Nine of ten have to be within the targets."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobs import CONF
+from world import MIB, ROOT, Part, Skip, World, expect, main
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    words: tuple[str, ...]
+    convolves: bool = False  # cuDNN's workspaces are not foretold
+
+
+JOBS = (
+    Job("GPT", ("gpt.py", "--steps", "4")),
+    Job("GPT, lengths vary", ("gpt.py", "--steps", "4", "--vary")),
+    Job("GPT, checkpointed", ("gpt.py", "--steps", "4", "--checkpoint")),
+    Job("GPT, bf16", ("gpt.py", "--steps", "4", "--autocast")),
+    Job("GPT, explicit attention", ("gpt.py", "--steps", "4", "--explicit-attention")),
+    Job("mixture of experts", ("moe.py", "--steps", "3", "--evaluate-every", "0")),
+    Job("encoder and decoder", ("encoder_decoder.py", "--steps", "3")),
+    Job("peptide model", ("peptide_recurrent.py", "--steps", "2", "--batch", "16")),
+    Job("U-Net", ("unet.py", "--steps", "3"), convolves=True),
+    Job("GAN", ("gan.py", "--steps", "3"), convolves=True),
+)
+ALLOCATED, RESERVED = 0.01, 0.03
+ENOUGH = 0.9  # of the jobs
+LEAST_S = 15.0
+CARD = """
+import torch
+card = torch.cuda.get_device_properties(0)
+print("name", card.name)
+print("memory", card.total_memory)
+print(f"capability {card.major}.{card.minor}")
+print("processors", card.multi_processor_count)
+"""
+
+
+def describe_card(world: World) -> Path:
+    """As `--gpu` takes it; of the context nothing is compared."""
+    path = world.work / "card"
+    if not path.exists():
+        said = world.run([world.need_python(), "-c", CARD], torch=True).check().stdout
+        path.write_text(said + "context 512MiB\n")
+    return path
+
+
+def go_real(world: World, job: Job) -> dict[str, Any]:
+    settings: dict[str, Any] = {CONF: "expandable_segments:False", "SIMGPU_CONTENTS": "none"}
+    result = world.run(
+        [world.need_python(), ROOT / "tests" / "workloads" / job.words[0], *job.words[1:]],
+        torch=True,
+        timeout_s=world.left_s(),
+        **settings,
+    )
+    if result.lines("out_of_memory"):
+        raise Skip("this card is too small for the job")
+    end: dict[str, Any] = result.check().lines("end")[0]
+    return end
+
+
+def go_dry(world: World, job: Job) -> dict[str, Any]:
+    """The answer's one rank, and what the card's context was taken to be."""
+    command: list[str | Path] = [world.cli, "dry-run", "--json", "--allow-writes"]
+    command += ["--steps", "1000000", "--gpu", describe_card(world), "--", world.need_python()]
+    command += [ROOT / "tests" / "workloads" / job.words[0], *job.words[1:]]
+    result = world.run(
+        command,
+        timeout_s=world.left_s(),
+        SIMGPU_SHARED=None,
+        SIMGPU_MEMORY=None,
+        XDG_CACHE_HOME=world.work,
+    )
+    answer = json.loads(result.check().stdout)
+    rank: dict[str, Any] = answer["ranks"][0]
+    rank["context_bytes"] = answer["cards"][0]["context_bytes"]
+    return rank
+
+
+def share(foretold: int, real: int) -> float:
+    return foretold / real - 1
+
+
+def try_one(part: Part, job: Job) -> bool:
+    """Whether it was foretold within the targets."""
+    real, dry = go_real(part.world, job), go_dry(part.world, job)
+    allocated = share(dry["peak_live_bytes"], real["max_allocated_bytes"])
+    reserved = share(dry["needs_bytes"]["torch"] - dry["context_bytes"], real["max_reserved_bytes"])
+    name = f"dry/{job.name}"
+    part.figure(f"{name}, allocated", real["max_allocated_bytes"] / MIB, "MiB")
+    part.figure(f"{name}, allocated, foretold by", allocated * 100, "% more")
+    part.figure(f"{name}, reserved, foretold by", reserved * 100, "% more")
+    return abs(allocated) <= ALLOCATED and (job.convolves or abs(reserved) <= RESERVED)
+
+
+def run(part: Part) -> None:
+    tried = right = 0
+    for job in JOBS:
+        with part.case(f"dry and real: {job.name}"):
+            part.world.need(LEAST_S)
+            right += try_one(part, job)
+            tried += 1
+    with part.case("dry and real: nine of ten within 1 % allocated, 3 % reserved"):
+        if tried == 0:
+            raise Skip("no job was tried")
+        expect(right >= ENOUGH * tried, f"{right} of {tried}")
+        if tried < len(JOBS):
+            raise Skip(f"{right} of {tried}; no time for the others")
+
+
+if __name__ == "__main__":
+    main(run)
