@@ -37,11 +37,13 @@ uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
 
 /* What was found. */
 struct ms_recurrence {
-    bool known;      /* count is; else `why` says why not */
-    const char *why; /* a clause: "no backward pass was seen" */
-    uint64_t count;  /* optimizer steps */
-    uint64_t passes; /* backward passes; no more than were seen where it is not whole */
-    bool whole;      /* of every allocation its site was known */
+    bool known;        /* count is; else `why` says why not */
+    const char *why;   /* a clause: "no backward pass was seen" */
+    uint64_t count;    /* optimizer steps; or those of a loop, which were begun */
+    double confidence; /* of a loop without a backward pass: the part of what was asked for that
+                          recurred in order; 0 elsewhere */
+    uint64_t passes;   /* backward passes; no more than were seen where it is not whole */
+    bool whole;        /* of every allocation its site was known */
     bool evaluations_known;
     uint64_t evaluations;        /* phases: rows of batches between two steps */
     uint64_t evaluation_batches; /* calls of a model in them */

@@ -12,6 +12,7 @@
 
 #include "allocator/base/clock.h"
 #include "report/model/kinds.h"
+#include "report/model/loop.h"
 #include "report/model/model_sites.h"
 #include "report/read/log_entries.h"
 #include "report/read/progress.h"
@@ -29,6 +30,7 @@ struct replay {
     struct ms_reader *reader;
     struct ms_codec *codec;
     struct ms_digest digest;  /* the model's parts that events go into */
+    ms_loop_t *loop;          /* null: there was no memory */
     struct ms_buffer pending; /* struct ms_model_oom, by event: on their way through the replay */
     size_t next_pending;
     /* By device: the smallest request that has failed and not been met since. */
@@ -235,6 +237,9 @@ static void replay_event(struct replay *replay, const struct ms_event *event, ui
     fold_event(device, event, time_ns);
     ms_digest_take(&replay->digest, event, time_ns);
     ms_address_ranges_take(&replay->model->address_ranges, event, time_ns);
+    if (replay->loop && ms_event_is_allocation(event)) {
+        ms_loop_allocation(replay->loop, event->site, time_ns);
+    }
     if (event->bytes >= replay->smallest_open[event->device] && ms_event_is_allocation(event)) {
         meet(replay, event->device, event->bytes);
     }
@@ -640,6 +645,20 @@ static struct ms_run_end end_of(const struct ms_model *model)
                                           MS_DOING_BACKWARD};
 }
 
+/* Where PyTorch's modules are called, those tell what a round is. */
+static void find_loop(struct replay *replay)
+{
+    struct ms_model *model = replay->model;
+    struct ms_recurrence *found = &model->recurrence;
+
+    /* Nothing is told where records were recycled: the loop was not seen from its beginning. */
+    if (replay->loop && !found->known && found->passes == 0 && !missing_of(model) &&
+        model->digest_events == 0 && model->steps.count == 0 &&
+        ms_landmarks_first_call(model->landmarks) == UINT32_MAX) {
+        (void)ms_loop_judge(replay->loop, found);
+    }
+}
+
 static void finish_steps(struct replay *replay)
 {
     struct ms_model *model = replay->model;
@@ -655,6 +674,7 @@ static void finish_steps(struct replay *replay)
         oom->evaluating = ms_steps_evaluates(replay->digest.steps, model->sites, model->definitions,
                                              &model->recurrence, oom->record.state.site);
     }
+    find_loop(replay);
     ms_steps_delete(replay->digest.steps);
     for (int i = 0; i < MS_DEVICE_COUNT; i++) {
         model->made_state_bytes[i] =
@@ -741,12 +761,14 @@ static bool read_model(struct ms_model *model, struct ms_reader *reader, struct 
     }
     model->definitions = ms_definitions_new();
     model->sites = ms_site_table_new();
+    replay.loop = ms_loop_new(model->definitions);
     memset(replay.smallest_open, 0xff, sizeof(replay.smallest_open));
     model->header = reader->header;
     note_damage(model, reader);
     if (!model->definitions || !model->sites || !read_all(&replay)) {
         snprintf(why, why_bytes, "%s: no memory to read it", model->path);
         ms_reader_close(reader);
+        ms_loop_delete(replay.loop);
         ms_buffer_free(&replay.pending);
         return false;
     }
@@ -762,6 +784,7 @@ static bool read_model(struct ms_model *model, struct ms_reader *reader, struct 
     finish_ooms(&replay);
     finish_steps(&replay);
     ms_reader_close(reader);
+    ms_loop_delete(replay.loop);
     ms_buffer_free(&replay.pending);
     return true;
 }

@@ -2,6 +2,7 @@
 /* report.json: call sites, kinds, tags and steps. */
 #include <stdlib.h>
 
+#include "allocator/base/units.h"
 #include "report/model/site_rows.h"
 #include "report/render/sites.h"
 
@@ -366,6 +367,18 @@ static void add_found_steps(struct ms_json *json, const struct ms_recurrence *fo
     add_times(json, (const uint64_t *)found->begins.at, kept, stride);
 }
 
+static void add_confidence(struct ms_json *json, double confidence)
+{
+    char number[MS_UNIT_TEXT_BYTES];
+
+    if (confidence > 0) {
+        ms_json_number(json, "confidence",
+                       ms_decimal_text((int64_t)(confidence * 1e6), number, sizeof(number)));
+    } else {
+        ms_json_null(json, "confidence");
+    }
+}
+
 static void add_steps(struct ms_json *json, const struct ms_model *model)
 {
     const struct ms_recurrence *found = &model->recurrence;
@@ -388,6 +401,7 @@ static void add_steps(struct ms_json *json, const struct ms_model *model)
         ms_json_null(json, "evaluations");
         ms_json_null(json, "evaluation_batches");
     }
+    add_confidence(json, found->confidence);
     ms_json_add_site_line(json, "line", model, found->site);
     ms_json_close(json, '}');
 }

@@ -155,7 +155,7 @@ void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
         ms_buffer_format(out, "unknown: %s", found->why);
     } else {
         ms_buffer_add(out, ms_count_text(steps, count, sizeof(count)));
-        if (found->whole) {
+        if (found->whole && found->confidence == 0) {
             add_passes(out, found, steps);
         }
     }
@@ -163,6 +163,9 @@ void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
     if (told) {
         ms_buffer_format(out, "   (told by %s)",
                          model->steps.by_source[MS_STEP_CALLED] ? "memshim_step" : "NVTX ranges");
+    } else if (found->confidence > 0) {
+        ms_buffer_format(out, "   (found by the order of call sites: %.0f %% of it recurs)",
+                         100 * found->confidence);
     } else if (found->known) {
         ms_buffer_add(out, "   (found by the recurrence of call sites)");
     }

@@ -42,9 +42,12 @@ def train(params, momentum, x):
 
 def main():
     params, momentum = make(), make()
+    kept = []
     for _ in range(10):
         x = jax.device_put(numpy.ones((512, 1024), numpy.float32))
         params, momentum = train(params, momentum, x)
+        if "leak" in sys.argv:
+            kept.append(jnp.zeros(2 << 20, jnp.float32))  # 8 MiB
     jax.block_until_ready(params)
     stats = jax.local_devices()[0].memory_stats()
     print(json.dumps({"event": "end", "peak_bytes": stats["peak_bytes_in_use"],
@@ -100,6 +103,17 @@ class Jax(unittest.TestCase):
         named = sum(live for where, live in lines.items() if where != "?")
         self.assertGreaterEqual(named, 0.9 * device["peak_live_bytes"], lines)
         self.assertTrue(any(NOTE in text for text in report["notes"]), report["notes"])
+
+    def test_steps_and_what_is_kept_in_each(self) -> None:
+        job = harness.run_memshim(TRAINING, "leak", **QUICK)
+        job.result.check()
+        report = job.only()
+        self.assertEqual(report["steps"]["count"], 10)
+        self.assertGreaterEqual(report["steps"]["confidence"], 0.9)
+        (leak,) = report["devices"][0]["leaks"]
+        line = 1 + TRAINING[: TRAINING.index("kept.append")].count("\n")
+        self.assertEqual((leak["common_frame"]["line"], leak["by"]), (line, "step"))
+        self.assertEqual(leak["bytes_per_round"], 8 * MIB)
 
     def test_what_the_user_chose_stays(self) -> None:
         job = harness.run_memshim(TRAINING, XLA_PYTHON_CLIENT_ALLOCATOR="platform", **QUICK)

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Finds the line at which a loop's steps begin. */
+#include "report/model/loop.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#include "allocator/base/buffer.h"
+
+#define MOST_LINES   16384u
+#define MOST_TIMES   512u /* of one line; of more, one in `every` */
+#define FEWEST_STEPS 8u
+#define LEAST_ALIKE  0.9
+#define WARM_UP      3u /* from its third turn on a line's rows are compared */
+
+/* Hashes of rows of lines: polynomials over 2^64, so that the hash of a part follows from those of
+ * the beginnings that it lies between. */
+#define BASE UINT64_C(0x9e3779b97f4a7c15)
+
+/* What lies between two turns of one line. */
+struct row {
+    uint64_t hash, length;
+};
+
+/* A line, as it was reached: a node of Python. What it asks for at a stretch is one turn. */
+struct anchor {
+    uint32_t site; /* its newest */
+    uint64_t count;
+    uint64_t first, compared, last; /* turns before its first, third and newest */
+    uint64_t beginning;             /* the hash of all up to its newest */
+    struct row newest, other;       /* two rows may take turns */
+    uint64_t alike, longest;        /* turns in rows that came before; the longest row */
+    uint64_t every;
+    struct ms_buffer times; /* uint64_t */
+};
+
+struct ms_loop {
+    const ms_definitions_t *definitions;
+    uint64_t turns, hash;
+    uint32_t newest;                   /* the line of the newest turn */
+    struct anchor anchors[MOST_LINES]; /* by node */
+};
+
+ms_loop_t *ms_loop_new(const ms_definitions_t *definitions)
+{
+    struct ms_loop *loop =
+        mmap(NULL, sizeof(*loop), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (loop == MAP_FAILED) {
+        return NULL;
+    }
+    loop->definitions = definitions;
+    return loop;
+}
+
+void ms_loop_delete(ms_loop_t *loop)
+{
+    if (loop) {
+        for (uint32_t line = 0; line < MOST_LINES; line++) {
+            ms_buffer_free(&loop->anchors[line].times);
+        }
+        munmap(loop, sizeof(*loop));
+    }
+}
+
+static uint64_t power(uint64_t exponent)
+{
+    uint64_t result = 1;
+
+    for (uint64_t square = BASE; exponent > 0; exponent >>= 1, square *= square) {
+        result *= exponent & 1 ? square : 1;
+    }
+    return result;
+}
+
+static bool is_same(struct row a, struct row b)
+{
+    return a.hash == b.hash && a.length == b.length;
+}
+
+static void note_time(struct anchor *anchor, uint64_t time_ns)
+{
+    uint64_t *all = (uint64_t *)anchor->times.at;
+
+    anchor->every = anchor->every ? anchor->every : 1;
+    if (anchor->times.bytes == MOST_TIMES * sizeof(*all)) {
+        for (size_t i = 0; i < MOST_TIMES / 2; i++) {
+            all[i] = all[2 * i];
+        }
+        anchor->times.bytes = MOST_TIMES / 2 * sizeof(*all);
+        anchor->every *= 2;
+    }
+    if (anchor->count % anchor->every == 0) {
+        ms_buffer_append(&anchor->times, (const char *)&time_ns, sizeof(time_ns));
+    }
+}
+
+static void end_row(struct anchor *anchor, struct row row)
+{
+    if (anchor->count >= WARM_UP) {
+        anchor->alike +=
+            is_same(row, anchor->newest) || is_same(row, anchor->other) ? row.length : 0;
+    }
+    if (!is_same(row, anchor->newest)) {
+        anchor->other = anchor->newest;
+        anchor->newest = row;
+    }
+    anchor->longest = row.length > anchor->longest ? row.length : anchor->longest;
+}
+
+static void take_turn(struct ms_loop *loop, struct anchor *anchor, uint64_t time_ns)
+{
+    if (anchor->count > 0) {
+        const uint64_t length = loop->turns - anchor->last;
+
+        end_row(anchor, (struct row){loop->hash - anchor->beginning * power(length), length});
+    } else {
+        anchor->first = loop->turns;
+    }
+    note_time(anchor, time_ns);
+    anchor->count++;
+    anchor->compared = anchor->count == WARM_UP ? loop->turns : anchor->compared;
+    anchor->last = loop->turns;
+    anchor->beginning = loop->hash;
+}
+
+void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns)
+{
+    const struct ms_site_definition *is = ms_definitions_site(loop->definitions, site);
+    const uint32_t line = is ? is->python : 0;
+
+    if (line == 0 || line == loop->newest) {
+        return;
+    }
+    loop->newest = line;
+    if (line < MOST_LINES) {
+        loop->anchors[line].site = site;
+        take_turn(loop, &loop->anchors[line], time_ns);
+    }
+    loop->hash = loop->hash * BASE + line;
+    loop->turns++;
+}
+
+/* ---- afterwards ---- */
+
+/* It recurs through the better part of the run, up to its end. */
+static bool is_steady(const struct ms_loop *loop, const struct anchor *anchor)
+{
+    return anchor->count > WARM_UP && anchor->last - anchor->first >= loop->turns / 2 &&
+           loop->turns - anchor->last <= 2 * anchor->longest;
+}
+
+/* The part of what was asked for since that was asked for in the same order before. */
+static double alike(const struct anchor *anchor)
+{
+    const uint64_t since = anchor->last - anchor->compared;
+
+    return since > 0 ? (double)anchor->alike / (double)since : 0;
+}
+
+static bool is_users(const struct ms_loop *loop, uint32_t code)
+{
+    const struct ms_code_read *is = ms_definitions_code(loop->definitions, code);
+
+    return is && !strstr(is->file, "/site-packages/") && !strstr(is->file, "/dist-packages/");
+}
+
+/* Frames that are no package's. */
+static uint32_t depth_of(const struct ms_loop *loop, uint32_t line)
+{
+    const struct ms_python_definition *node;
+    uint32_t depth = 0;
+
+    for (; (node = ms_definitions_python(loop->definitions, line)); line = node->caller) {
+        depth += is_users(loop, node->code);
+    }
+    return depth;
+}
+
+struct choice {
+    const struct anchor *anchor; /* null: none */
+    uint32_t depth;
+};
+
+/* Loops within a step lie deeper in calls, rounds around steps are fewer. Of lines that are alike
+ * in that: the first in a step. */
+static bool is_better(const struct choice *a, const struct choice *b)
+{
+    if (!b->anchor || a->depth != b->depth) {
+        return !b->anchor || a->depth < b->depth;
+    }
+    return a->anchor->count != b->anchor->count ? a->anchor->count > b->anchor->count
+                                                : a->anchor->first < b->anchor->first;
+}
+
+static struct choice choose(const struct ms_loop *loop)
+{
+    struct choice best = {0};
+
+    for (uint32_t line = 1; line < MOST_LINES; line++) {
+        const struct anchor *anchor = &loop->anchors[line];
+
+        if (is_steady(loop, anchor) && alike(anchor) >= LEAST_ALIKE) {
+            const struct choice each = {anchor, depth_of(loop, line)};
+
+            best = is_better(&each, &best) ? each : best;
+        }
+    }
+    return best;
+}
+
+bool ms_loop_judge(const ms_loop_t *loop, struct ms_recurrence *found)
+{
+    const struct anchor *anchor = choose(loop).anchor;
+
+    if (!anchor || anchor->count < FEWEST_STEPS) {
+        return false;
+    }
+    found->known = true;
+    found->count = anchor->count;
+    found->site = anchor->site;
+    found->confidence = alike(anchor);
+    found->every = anchor->every;
+    ms_buffer_append(&found->begins, anchor->times.at, anchor->times.bytes);
+    return true;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps of a loop that makes no backward pass (JAX, CuPy, arrays alone): found by the order in
+ * which lines of Python recur. A step begins at the line that comes once in each: what is asked for
+ * between two of its turns is, line by line, what it was between two before.
+ *
+ * A loop all of whose memory is asked for by one line is not found: nothing tells its rounds. */
+#ifndef MEMSHIM_REPORT_MODEL_LOOP_H
+#define MEMSHIM_REPORT_MODEL_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report/fold/steps.h"
+#include "report/trace/sites.h"
+
+typedef struct ms_loop ms_loop_t;
+
+/* definitions: complete, and outlive it. Null: no memory. */
+ms_loop_t *ms_loop_new(const ms_definitions_t *definitions);
+void ms_loop_delete(ms_loop_t *loop);
+
+/* Memory is asked for, in the order of the trace. */
+void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns);
+
+/* At the end. True: *found is known from here on, with its confidence. */
+bool ms_loop_judge(const ms_loop_t *loop, struct ms_recurrence *found);
+
+#endif

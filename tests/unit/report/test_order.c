@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps of loops without a backward pass: each test counts for itself what its loop does. */
+#include <criterion/criterion.h>
+
+#include "loop.h"
+#include "report/model/loop.h"
+
+static struct loop known; /* for its definitions */
+static ms_loop_t *loop;
+static struct ms_recurrence found;
+static uint64_t now_ns;
+
+static void start(void)
+{
+    loop_start(&known);
+    loop = ms_loop_new(known.definitions);
+    cr_assert_not_null(loop);
+}
+
+static void stop(void)
+{
+    ms_buffer_free(&found.begins);
+    ms_loop_delete(loop);
+    loop_stop(&known);
+}
+
+TestSuite(order, .init = start, .fini = stop);
+
+static void ask(enum loop_site site, int times)
+{
+    for (int i = 0; i < times; i++) {
+        ms_loop_allocation(loop, site, ++now_ns);
+    }
+}
+
+static bool judge(void)
+{
+    return ms_loop_judge(loop, &found);
+}
+
+/* Parameters, then batches; each begins with its input. */
+static void steps(int count, int layers)
+{
+    for (int step = 0; step < count; step++) {
+        ask(LOOP_INPUT, 1);
+        ask(LOOP_EVALUATION, layers);
+    }
+}
+
+Test(order, a_step_begins_where_what_comes_once_in_it_is_asked_for)
+{
+    ask(LOOP_PARAMETER, 20);
+    ask(LOOP_COPY, 7); /* the first step compiles */
+    steps(10, 12);
+    cr_assert(judge());
+    cr_assert_eq(found.count, 10);
+    cr_assert_eq(found.site, LOOP_INPUT);
+    cr_assert_eq(found.confidence, 1);
+
+    const uint64_t *begins = (const uint64_t *)found.begins.at;
+    cr_assert_eq(found.begins.bytes, 10 * sizeof(*begins));
+    for (uint64_t i = 0; i < 10; i++) {
+        cr_assert_eq(begins[i], 28 + i * 13);
+    }
+}
+
+Test(order, epochs_of_like_steps_are_no_steps)
+{
+    for (int epoch = 0; epoch < 12; epoch++) {
+        steps(10, 12);
+        ask(LOOP_KEPT, 1);
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 120);
+    cr_assert_eq(found.site, LOOP_INPUT);
+}
+
+Test(order, now_and_then_something_else_lowers_the_confidence)
+{
+    for (int i = 0; i < 5; i++) {
+        steps(200, 12);
+        for (int turn = 0; turn <= i; turn++) { /* never the same row again */
+            ask(LOOP_KEPT, 1);
+            ask(LOOP_APPENDED, 1);
+        }
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 1000);
+    cr_assert_gt(found.confidence, 0.9);
+    cr_assert_lt(found.confidence, 0.995);
+}
+
+Test(order, layers_within_a_step_are_no_steps)
+{
+    for (int step = 0; step < 20; step++) {
+        ask(LOOP_INPUT, 1);
+        for (int layer = 0; layer < 50; layer++) { /* deeper in calls */
+            ask(LOOP_EVALUATION, 2);
+            ask(LOOP_APPENDED, 1);
+        }
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 20);
+    cr_assert_eq(found.site, LOOP_INPUT);
+}
+
+Test(order, what_never_comes_in_the_same_order_is_no_loop)
+{
+    uint64_t random = 1;
+    for (int i = 0; i < 2000; i++) {
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        ask((enum loop_site)(LOOP_PARAMETER + (random >> 33) % LOOP_KEPT), 1);
+    }
+    cr_assert_not(judge());
+}
+
+Test(order, a_loop_that_ended_long_ago_or_was_short_tells_no_steps)
+{
+    steps(7, 12);
+    cr_assert_not(judge(), "seven steps are too few");
+    steps(13, 12);
+    cr_assert(judge());
+    for (int i = 0; i < 400; i++) {
+        ask(i % 3 == i % 7 ? LOOP_COPY : LOOP_LOADED, 1 + i % 5);
+    }
+    cr_assert_not(judge());
+}
+
+Test(order, sites_without_python_are_not_looked_at)
+{
+    for (int step = 0; step < 50; step++) {
+        ask(LOOP_UNKNOWN, 1);
+        ask(LOOP_GRADIENT, 3);
+    }
+    cr_assert_not(judge());
+}
+
+Test(order, of_long_runs_some_beginnings_are_kept)
+{
+    steps(5000, 2);
+    cr_assert(judge());
+    cr_assert_eq(found.count, 5000);
+
+    const uint64_t *begins = (const uint64_t *)found.begins.at;
+    const size_t kept = found.begins.bytes / sizeof(*begins);
+    cr_assert_leq(kept, 512);
+    cr_assert_geq(kept, 256);
+    for (size_t i = 0; i < kept; i++) {
+        cr_assert_eq(begins[i], 1 + i * found.every * 3);
+    }
+}
