@@ -74,6 +74,18 @@ for step in range(3):
 """
 
 
+RECURRENT = """
+import torch
+model = torch.nn.LSTM(32, 64, num_layers=2).cuda()
+optimizer = torch.optim.Adam(model.parameters())
+while True:
+    output, _ = model(torch.ones(10, 4, 32, device="cuda"))
+    output.sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+
+
 STREAMS = """
 import sys, torch
 side = torch.cuda.Stream()
@@ -211,6 +223,17 @@ class DryRun(unittest.TestCase):
         self.assertEqual(zeros, ["got " + "0.0 " * 4 + "0 " * 11 + "False"] * 3)
         self.assertEqual(first, again)
         self.assertEqual(len(set(first)), 3)
+
+    def test_recurrent(self) -> None:
+        """cuDNN's spaces are by the bound that docs/dry-run.md states."""
+        script = harness.new_cache() / "recurrent.py"
+        script.write_text(RECURRENT)
+        said = answer("--", sys.executable, str(script))
+        cells = 10 * 4 * 64 * 4
+        weights = 4 * (4 * 64 * (32 + 64) + 4 * 64 * (64 + 64) + 2 * 2 * 4 * 64)
+        self.assertEqual(said["cudnn_reserve_bytes_bound"], cells * 7 * 2)
+        self.assertEqual(said["cudnn_work_bytes_bound"], cells * 4 * 2 + weights)
+        self.assertTrue(said["ranks"][0]["optimizer_state"])
 
     def test_checkpoint_stays(self) -> None:
         """Of a trainer that saves at every step, and once more when it is told to end."""

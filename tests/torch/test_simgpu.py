@@ -358,14 +358,29 @@ class Training(unittest.TestCase):
     def test_malloc_async_backend(self) -> None:
         self.check_gpt(start=OWN, PYTORCH_ALLOC_CONF="backend:cudaMallocAsync")
 
-    def test_recurrent_is_possible_without_cudnn(self) -> None:
+    def test_recurrent(self) -> None:
+        """Weights lie where PyTorch expects them: as views of one tensor, of the shapes that it
+        gave them, which it checks itself."""
         forked.run_source(
             """
-            import torch
-            torch.backends.cudnn.enabled = False
-            model = torch.nn.LSTM(32, 64, num_layers=2).cuda()
-            output, _ = model(torch.randn(10, 4, 32, device="cuda"))
-            output.sum().backward()
+            import itertools, torch
+            for enabled, kind, words in itertools.product((True, False),
+                (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN),
+                ({}, {"bidirectional": True}, {"bias": False, "num_layers": 1})):
+                torch.backends.cudnn.enabled = enabled
+                model = kind(32, 64, **{"num_layers": 2, **words}).cuda()
+                output, _ = model(torch.randn(10, 4, 32, device="cuda"))
+                output.sum().backward()
+                if enabled:
+                    weights = model._flat_weights
+                    assert len({w.untyped_storage().data_ptr() for w in weights}) == 1
+                    places = sorted((w.storage_offset(), w.numel()) for w in weights)
+                    end = 0
+                    for at, count in places:
+                        assert at == end, places
+                        end += count
+            projected = torch.nn.LSTM(32, 64, 3, proj_size=16, bidirectional=True).cuda()
+            projected.eval()(torch.randn(10, 4, 32, device="cuda"))
             """
         ).check()
 

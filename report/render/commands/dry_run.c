@@ -238,6 +238,14 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
     add_rank_lines(answer, out);
     add_rank_detail(answer->card, rank, out);
     ms_dry_schedules_text(answer, out);
+    if (answer->cudnn_work_bytes > 0) {
+        ms_buffer_format(
+            out,
+            "  cuDNN    recurrent networks: work space of %s and reserve space of %s at "
+            "most for a call;\n           in the figures above, by a bound and not by "
+            "cuDNN\n",
+            MS_BYTES(answer->cudnn_work_bytes), MS_BYTES(answer->cudnn_reserve_bytes));
+    }
     if (rank->replayed) {
         ms_buffer_format(out, "\n  %-12s %10s   %-13s  %-10s  %-18s  %s\n", "card", "memory",
                          "PyTorch alone", "expandable", "memshim", "batch under memshim, x this");
@@ -247,7 +255,7 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
     }
     ms_dry_values_text(answer, out);
     ms_buffer_add(out, "\nNo kernel ran: memory that follows values is not in here. Memory of "
-                       "contexts is from a table, cuDNN's workspaces are left out. "
+                       "contexts is from a table, cuDNN's workspaces of convolutions are left out. "
                        "Not yet compared on hardware.\n");
     if (answer->report) {
         ms_buffer_add(out, "report: ");
@@ -369,6 +377,10 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     }
     ms_json_close(&json, ']');
     ms_dry_schedules_json(answer, &json);
+    if (answer->cudnn_work_bytes > 0) {
+        ms_json_count(&json, "cudnn_work_bytes_bound", answer->cudnn_work_bytes);
+        ms_json_count(&json, "cudnn_reserve_bytes_bound", answer->cudnn_reserve_bytes);
+    }
     ms_dry_values_json(answer, &json);
     ms_json_open(&json, "cards", '[');
     for (size_t i = 0; ms_dry_rank_count(answer) > 0 && i < answer->card_count; i++) {

@@ -68,7 +68,9 @@ struct ms_dry_answer {
     uint64_t elapsed_ns;
     const char *report;     /* the folder with its report */
     struct ms_buffer ranks; /* struct ms_dry_rank */
-    bool random;            /* such reads are answered with random values, else with zeros */
+    /* The most that a call of a recurrent network took: by a bound. 0: there was none. */
+    uint64_t cudnn_work_bytes, cudnn_reserve_bytes;
+    bool random;  /* such reads are answered with random values, else with zeros */
     bool is_late; /* the host learnt of the end of work when it had waited for it, else at once */
     const struct ms_dry_answer *late; /* the same with that; null: there is none */
     struct ms_buffer values;          /* struct ms_dry_value, those that were read most first */

@@ -315,6 +315,7 @@ static int run(const struct call *call, char *const *argv, const char *output,
     if (scratch[0]) {
         (void)rmdir(scratch);
     }
+    ms_dry_shared_cudnn(shared, &answer->cudnn_work_bytes, &answer->cudnn_reserve_bytes);
     ms_dry_shared_remove(shared);
     if (wait_status < 0) {
         return ms_cannot_run("dry-run", argv[0], error);

@@ -460,6 +460,26 @@ bool ms_dry_shared_make(char *path)
     return false;
 }
 
+/* A line for each time that a process needed more than before. */
+void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reserve_bytes)
+{
+    char name[PATH_MAX], line[64], *end;
+    FILE *file = snprintf(name, sizeof(name), "%s/devices.cudnn", path) < (int)sizeof(name)
+                     ? fopen(name, "re")
+                     : NULL;
+
+    *work_bytes = *reserve_bytes = 0;
+    while (file && fgets(line, sizeof(line), file)) {
+        const uint64_t work = strtoull(line, &end, 10), reserve = strtoull(end, NULL, 10);
+
+        *work_bytes = work > *work_bytes ? work : *work_bytes;
+        *reserve_bytes = reserve > *reserve_bytes ? reserve : *reserve_bytes;
+    }
+    if (file) {
+        (void)fclose(file);
+    }
+}
+
 /* It holds plain files only: the simulated devices' and those of NCCL's double. */
 void ms_dry_shared_remove(const char *path)
 {

@@ -42,4 +42,7 @@ bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_
 bool ms_dry_shared_make(char *path);
 void ms_dry_shared_remove(const char *path);
 
+/* The most that a call of a recurrent network of cuDNN's double took; 0: there was none. */
+void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reserve_bytes);
+
 #endif

@@ -5,8 +5,7 @@
  * it as descriptors with attributes, an engine is asked for, and a plan executed).
  *
  * Descriptors remember what they were given; the engine heuristic always finds one engine; a plan
- * needs no workspace and executing it does nothing. Recurrent networks are refused, because their
- * callers ask where in packed memory each weight lies.
+ * needs no workspace and executing it does nothing. Recurrent networks: cudnn_rnn.c.
  */
 #include <cuda.h>
 #include <stdbool.h>
@@ -28,9 +27,6 @@ typedef enum {
     STATUS_NOT_SUPPORTED = 3000,
     STATUS_ALLOC_FAILED = 4003,
 } status_t;
-
-static const char refusal[] = "simulated cuDNN: recurrent networks are not simulated; set "
-                              "torch.backends.cudnn.enabled = False";
 
 typedef struct {
     CUstream stream;
@@ -74,7 +70,7 @@ EXPORT const char *cudnnGetErrorString(status_t status)
 EXPORT void cudnnGetLastErrorString(char *message, size_t bytes)
 {
     if (bytes > 0) {
-        snprintf(message, bytes, "%s", refusal);
+        message[0] = '\0';
     }
 }
 
@@ -115,7 +111,6 @@ EXPORT status_t cudnnGetStream(const handle_t *handle, CUstream *stream)
         return STATUS_SUCCESS;                                 \
     }
 
-DEFINE_OBJECT(TensorDescriptor)
 DEFINE_OBJECT(FilterDescriptor)
 DEFINE_OBJECT(ConvolutionDescriptor)
 DEFINE_OBJECT(ActivationDescriptor)
@@ -123,12 +118,6 @@ DEFINE_OBJECT(PoolingDescriptor)
 DEFINE_OBJECT(DropoutDescriptor)
 DEFINE_OBJECT(CTCLossDescriptor)
 DEFINE_OBJECT(SpatialTransformerDescriptor)
-
-EXPORT status_t cudnnCreateRNNDescriptor(void **object)
-{
-    *object = NULL;
-    return STATUS_NOT_SUPPORTED;
-}
 
 /* ---- algorithms and sizes of the older interface ---- */
 

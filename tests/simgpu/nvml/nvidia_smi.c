@@ -106,7 +106,7 @@ static void show_process_name(const struct card *card, const nvmlProcessInfo_v2_
 {
     (void)card;
     if (nvmlSystemGetProcessName(process->pid, out, TEXT_BYTES) != NVML_SUCCESS) {
-        (void)strcpy(out, "[Not Found]");
+        (void)snprintf(out, TEXT_BYTES, "[Not Found]");
     }
 }
 
