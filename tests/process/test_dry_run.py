@@ -267,6 +267,22 @@ class DryRun(ProcessTest):
                 self.assertEqual(result.status, status, result.describe())
                 self.assertIn(said, result.stdout + result.stderr)
 
+    def test_what_is_asked_for_in_vain(self) -> None:
+        """A device that is not there, and a host: one line each, where the command failed."""
+        device = "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); cuda.cuInit(0); "
+        device += "got = ctypes.c_int(); exit(cuda.cuDeviceGet(ctypes.byref(got), 3))"
+        host = "import socket; socket.getaddrinfo('nowhere.invalid', 80)"
+        for code, said in (
+            (device, "It asked for device 3, the first is 0: --gpus 4 simulates so many."),
+            (host, "It looked for the host nowhere.invalid, which was not found"),
+        ):
+            result = self.dry_run("--", sys.executable, "-c", code)
+            self.assertEqual(result.status, 1, result.describe())
+            self.assertIn(said, result.stdout)
+        result = self.dry_run("--gpus", "4", "--", sys.executable, "-c", device)
+        self.assertIn("the command ended in order", result.stdout)
+        self.assertNotIn("It asked", result.stdout)
+
     def test_wrong_calls(self) -> None:
         for arguments, said in (
             ([], "there is no command to run"),

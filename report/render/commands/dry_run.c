@@ -83,6 +83,16 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_add(out, "; the command ended in order");
     }
     ms_buffer_format(out, " (%s)\n", MS_DURATION(answer->elapsed_ns));
+    if (answer->end == MS_DRY_FAILED && answer->asked_device >= 0) {
+        ms_buffer_format(out,
+                         "It asked for device %d, the first is 0: --gpus %d simulates so many.\n",
+                         answer->asked_device, answer->asked_device + 1);
+    }
+    if (answer->end == MS_DRY_FAILED && answer->asked_host[0]) {
+        ms_buffer_add(out, "It looked for the host ");
+        ms_buffer_add_plain(out, answer->asked_host);
+        ms_buffer_add(out, ", which was not found: have what it fetches there before.\n");
+    }
 }
 
 static void add_parts(const struct ms_dry_rank *rank, struct ms_buffer *out)
@@ -367,6 +377,12 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_json_text(&json, "end", ends[answer->end]);
     ms_json_integer(&json, "status", answer->status);
     ms_json_flag(&json, "fits_the_card", !answer->ample);
+    if (answer->asked_device >= 0) {
+        ms_json_count(&json, "asked_device", (uint64_t)answer->asked_device);
+    }
+    if (answer->asked_host[0]) {
+        ms_json_text(&json, "asked_host", answer->asked_host);
+    }
     ms_json_text(&json, "report", answer->report);
     ms_json_count(&json, "elapsed_ns", answer->elapsed_ns);
     ms_json_flag(&json, "compared_on_hardware", false);

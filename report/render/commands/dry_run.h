@@ -68,6 +68,8 @@ struct ms_dry_answer {
     uint64_t elapsed_ns;
     const char *report;     /* the folder with its report */
     struct ms_buffer ranks; /* struct ms_dry_rank */
+    int asked_device;       /* that is not there; -1: none */
+    char asked_host[256];   /* that was not found; empty: none */
     /* The most that a call of a recurrent network took: by a bound. 0: there was none. */
     uint64_t cudnn_work_bytes, cudnn_reserve_bytes;
     bool random;  /* such reads are answered with random values, else with zeros */

@@ -315,6 +315,8 @@ static int run(const struct call *call, char *const *argv, const char *output,
     if (scratch[0]) {
         (void)rmdir(scratch);
     }
+    ms_dry_shared_asked(shared, &answer->asked_device, answer->asked_host,
+                        sizeof(answer->asked_host));
     ms_dry_shared_cudnn(shared, &answer->cudnn_work_bytes, &answer->cudnn_reserve_bytes);
     ms_dry_shared_remove(shared);
     if (wait_status < 0) {

@@ -460,6 +460,30 @@ bool ms_dry_shared_make(char *path)
     return false;
 }
 
+void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_bytes)
+{
+    char name[PATH_MAX], line[256];
+    FILE *file = snprintf(name, sizeof(name), "%s/devices.asked", path) < (int)sizeof(name)
+                     ? fopen(name, "re")
+                     : NULL;
+
+    *device = -1;
+    host[0] = '\0';
+    while (file && fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "device ", 7) == 0) {
+            const int asked = (int)strtol(line + 7, NULL, 10);
+
+            *device = asked > *device ? asked : *device;
+        } else if (strncmp(line, "host ", 5) == 0) {
+            (void)snprintf(host, host_bytes, "%s", line + 5);
+        }
+    }
+    if (file) {
+        (void)fclose(file);
+    }
+}
+
 /* A line for each time that a process needed more than before. */
 void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reserve_bytes)
 {

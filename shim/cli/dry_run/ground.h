@@ -42,6 +42,9 @@ bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_
 bool ms_dry_shared_make(char *path);
 void ms_dry_shared_remove(const char *path);
 
+/* What a process asked for in vain: the highest device, -1: none; a host, empty: none. */
+void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_bytes);
+
 /* The most that a call of a recurrent network of cuDNN's double took; 0: there was none. */
 void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reserve_bytes);
 

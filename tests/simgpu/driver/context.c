@@ -225,6 +225,7 @@ CUresult sim_primary_retain(CUcontext *pctx, CUdevice dev)
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     SIM_ENTER(cuDevicePrimaryCtxRetain);
+    sim_note_asked(dev);
     return sim_primary_retain(pctx, dev);
 }
 

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +27,22 @@ struct sim_backing sim_host_backing = {.fd = -1};
 struct sim_device *sim_device_of(CUdevice device)
 {
     return device >= 0 && device < (int)sim_settings.devices ? &sim_devices[device] : NULL;
+}
+
+void sim_note_asked(int ordinal)
+{
+    static bool said;
+    char path[PATH_MAX], line[32];
+    if (said || ordinal < (int)sim_settings.devices || !*sim_settings.shared ||
+        snprintf(path, sizeof path, "%s.asked", sim_settings.shared) >= (int)sizeof path) {
+        return;
+    }
+    int length = snprintf(line, sizeof line, "device %d\n", ordinal);
+    int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (file >= 0) {
+        said = write(file, line, (size_t)length) == length;
+        close(file);
+    }
 }
 
 static uint64_t round_up(uint64_t value, uint64_t unit)
@@ -200,6 +217,7 @@ uint64_t simgpu_host_bytes(int device)
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     SIM_ENTER(cuDeviceGet);
+    sim_note_asked(ordinal);
     SIM_DEVICE_OF(ordinal, found);
     if (!device) {
         return CUDA_ERROR_INVALID_VALUE;

@@ -48,6 +48,9 @@ extern struct sim_backing sim_host_backing; /* of host-located chunks */
 CUresult sim_devices_create(void);
 
 /* NULL: no such device. */
+/* A device that is not there: left beside the shared file, for the answer of a dry run. */
+void sim_note_asked(int ordinal);
+
 struct sim_device *sim_device_of(CUdevice device);
 
 /*
