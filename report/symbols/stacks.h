@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "report/trace/python_line.h"
 #include "report/trace/sites.h"
 
 enum ms_frame_language { MS_FRAME_NATIVE, MS_FRAME_PYTHON };
@@ -51,10 +52,5 @@ const struct ms_frame *ms_stacks_frames(ms_stacks_t *stacks, uint32_t site, size
  * innermost native one in the program's own code, else the operation whose gradient autograd
  * computes ("torch::autograd::generated::MmBackward0::apply"), else the innermost. Null: none. */
 const struct ms_frame *ms_stacks_own_frame(ms_stacks_t *stacks, uint32_t site);
-
-/* The line of an instruction of a code object, by the table of that version (CPython's
- * Objects/lnotab_notes.txt and InternalDocs/code_objects.md). 0: the table does not say. Pure. */
-uint32_t ms_python_line(const struct ms_code_definition *code, const uint8_t *table,
-                        uint32_t instruction);
 
 #endif

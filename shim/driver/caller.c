@@ -2,47 +2,40 @@
 /* Finds the library of an address of code, and remembers libraries by their ranges. */
 #include "shim/driver/caller.h"
 
-#include <link.h>
+#include <errno.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-#define RANGES_MAX 32u /* callers of allocation functions come from a handful of libraries */
+#include "allocator/base/path.h"
+#include "shim/driver/elf.h"
+#include "shim/driver/nccl_code.h"
+#include "shim/tables/options.h"
+
+#define RANGES_MAX 256u /* libraries on the stacks of allocations */
 
 struct range {
     _Atomic uintptr_t begin; /* 0: free; written last */
     uintptr_t end;
+    const struct ms_nccl_code *nccl; /* null: none beside other code */
     enum ms_library library;
+    bool named;
 };
 
 static struct range ranges[RANGES_MAX];
 static _Atomic unsigned taken;
 
-struct search {
-    uintptr_t addr, begin, end;
-    bool found;
-    enum ms_library library;
-};
-
-static enum ms_library library_of(const char *name)
+static enum ms_library library_named(const char *name)
 {
     static const struct {
         const char *prefix;
         enum ms_library library;
-    } known[] = {{"libnccl", MS_LIBRARY_NCCL},
-                 {"libc10_cuda", MS_LIBRARY_C10_CUDA},
-                 {"libc10", MS_LIBRARY_TORCH},
-                 {"libtorch", MS_LIBRARY_TORCH},
-                 {"libtensorflow", MS_LIBRARY_TENSORFLOW},
-                 {"libcublas", MS_LIBRARY_CUDA},
-                 {"libcudnn", MS_LIBRARY_CUDA},
-                 {"libcufft", MS_LIBRARY_CUDA},
-                 {"libcufile", MS_LIBRARY_CUDA},
-                 {"libcupti", MS_LIBRARY_CUDA},
-                 {"libcusolver", MS_LIBRARY_CUDA},
-                 {"libcusparse", MS_LIBRARY_CUDA},
-                 {"libcutensor", MS_LIBRARY_CUDA},
+    } known[] = {{"libc10_cuda", MS_LIBRARY_C10_CUDA}, {"libc10", MS_LIBRARY_TORCH},
+                 {"libtorch", MS_LIBRARY_TORCH},       {"libtensorflow", MS_LIBRARY_TENSORFLOW},
+                 {"libcublas", MS_LIBRARY_CUDA},       {"libcudnn", MS_LIBRARY_CUDA},
+                 {"libcufft", MS_LIBRARY_CUDA},        {"libcufile", MS_LIBRARY_CUDA},
+                 {"libcupti", MS_LIBRARY_CUDA},        {"libcusolver", MS_LIBRARY_CUDA},
+                 {"libcusparse", MS_LIBRARY_CUDA},     {"libcutensor", MS_LIBRARY_CUDA},
                  {"libnvshmem", MS_LIBRARY_CUDA}};
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strncmp(name, known[i].prefix, strlen(known[i].prefix)) == 0) {
@@ -52,52 +45,95 @@ static enum ms_library library_of(const char *name)
     return MS_LIBRARY_OTHER;
 }
 
-static int visit(struct dl_phdr_info *info, size_t size, void *data)
+static enum ms_library library_of(const struct ms_loaded_elf *elf)
 {
-    (void)size;
-    struct search *search = data;
-    uintptr_t begin = UINTPTR_MAX;
-    uintptr_t end = 0;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type == PT_LOAD) {
-            uintptr_t at = info->dlpi_addr + segment->p_vaddr;
-            begin = at < begin ? at : begin;
-            end = at + segment->p_memsz > end ? at + segment->p_memsz : end;
-        }
+    enum ms_library library = library_named(ms_base_name(elf->path));
+    if (library != MS_LIBRARY_OTHER || elf->symbols == NULL) {
+        return library; /* PyTorch's may have NCCL linked in: then they export it, too */
     }
-    if (search->addr < begin || search->addr >= end) {
-        return 0;
+    if (ms_nccl_exported(elf)) {
+        return MS_LIBRARY_NCCL;
     }
-    const char *slash = strrchr(info->dlpi_name, '/');
-    const char *name = slash ? slash + 1 : info->dlpi_name;
-    search->begin = begin;
-    search->end = end;
-    search->library = library_of(name);
-    search->found = true;
-    return 1;
+    bool runtime = elf->path[0] != '\0' && ms_elf_function(elf, "cudaMalloc") != NULL &&
+                   ms_elf_function(elf, "cudaRuntimeGetVersion") != NULL;
+    return runtime ? MS_LIBRARY_RUNTIME : MS_LIBRARY_OTHER;
 }
 
-enum ms_library ms_library_at(const void *address)
+/* An item of MEMSHIM_FORWARD is the beginning of a file's name. */
+static bool is_named(const char *name)
 {
-    uintptr_t addr = (uintptr_t)address;
+    const char *at = ms_options()->forward;
+    while (at && *at != '\0') {
+        const size_t bytes = strcspn(at, ",");
+        if (bytes > 0 && strncmp(name, at, bytes) == 0) {
+            return true;
+        }
+        at += bytes + (at[bytes] == ',');
+    }
+    return false;
+}
+
+static struct range describe(uintptr_t addr)
+{
+    struct range found = {.library = MS_LIBRARY_OTHER};
+    struct ms_loaded_elf elf;
+    uintptr_t begin = 0;
+    if (ms_elf_around(addr, &elf, &begin, &found.end)) {
+        found.library = library_of(&elf);
+        found.nccl = found.library == MS_LIBRARY_OTHER ? ms_nccl_linked(&elf) : NULL;
+        found.named =
+            is_named(elf.path[0] != '\0' ? ms_base_name(elf.path) : program_invocation_short_name);
+        atomic_init(&found.begin, begin);
+    }
+    return found;
+}
+
+static const struct range *known_at(uintptr_t addr)
+{
     unsigned count = atomic_load_explicit(&taken, memory_order_acquire);
     count = count < RANGES_MAX ? count : RANGES_MAX;
     for (unsigned i = 0; i < count; i++) {
         uintptr_t begin = atomic_load_explicit(&ranges[i].begin, memory_order_acquire);
         if (begin != 0 && addr >= begin && addr < ranges[i].end) {
-            return ranges[i].library;
+            return &ranges[i];
         }
     }
-    struct search search = {.addr = addr, .library = MS_LIBRARY_OTHER};
-    dl_iterate_phdr(visit, &search);
-    if (search.found && count < RANGES_MAX) {
-        unsigned i = atomic_fetch_add(&taken, 1);
-        if (i < RANGES_MAX) {
-            ranges[i].end = search.end;
-            ranges[i].library = search.library;
-            atomic_store_explicit(&ranges[i].begin, search.begin, memory_order_release);
-        }
+    return NULL;
+}
+
+static struct range range_at(uintptr_t addr)
+{
+    const struct range *known = known_at(addr);
+    if (known) {
+        return *known;
     }
-    return search.library;
+    struct range found = describe(addr);
+    unsigned i = found.begin != 0 && atomic_load(&taken) < RANGES_MAX ? atomic_fetch_add(&taken, 1)
+                                                                      : RANGES_MAX;
+    if (i < RANGES_MAX) {
+        ranges[i].end = found.end;
+        ranges[i].library = found.library;
+        ranges[i].nccl = found.nccl;
+        ranges[i].named = found.named;
+        atomic_store_explicit(&ranges[i].begin, found.begin, memory_order_release);
+    }
+    return found;
+}
+
+enum ms_library ms_library_at(const void *address)
+{
+    const struct range *known = known_at((uintptr_t)address);
+    return known ? known->library : range_at((uintptr_t)address).library;
+}
+
+struct ms_library_facts ms_library_facts_at(const void *address)
+{
+    const struct range range = range_at((uintptr_t)address);
+    return (struct ms_library_facts){
+        .library = range.library,
+        .has_nccl = range.nccl != NULL,
+        .is_nccl =
+            range.library == MS_LIBRARY_NCCL || ms_nccl_code_has(range.nccl, (uintptr_t)address),
+        .named = range.named,
+    };
 }

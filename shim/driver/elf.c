@@ -208,6 +208,47 @@ bool ms_elf_defining(const char *function, struct ms_loaded_elf *out)
     return dl_iterate_phdr(match_definition, &search) != 0;
 }
 
+struct around {
+    uintptr_t addr, begin, end;
+    struct ms_loaded_elf *out;
+};
+
+static int match_around(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+{
+    (void)info_bytes;
+    struct around *around = ctx;
+    struct dynamic dynamic;
+    uintptr_t begin = UINTPTR_MAX;
+    uintptr_t end = 0;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD) {
+            uintptr_t at = info->dlpi_addr + segment->p_vaddr;
+            begin = at < begin ? at : begin;
+            end = at + segment->p_memsz > end ? at + segment->p_memsz : end;
+        }
+    }
+    if (around->addr < begin || around->addr >= end) {
+        return 0;
+    }
+    (void)read_dynamic(info, &dynamic); /* a static program has none */
+    *around->out = object_of(info, &dynamic);
+    around->begin = begin;
+    around->end = end;
+    return 1;
+}
+
+bool ms_elf_around(uintptr_t addr, struct ms_loaded_elf *out, uintptr_t *begin, uintptr_t *end)
+{
+    struct around around = {.addr = addr, .out = out};
+    if (dl_iterate_phdr(match_around, &around) == 0) {
+        return false;
+    }
+    *begin = around.begin;
+    *end = around.end;
+    return true;
+}
+
 static int read_generation(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
 {
     (void)info_bytes;

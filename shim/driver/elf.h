@@ -35,6 +35,10 @@ void *ms_elf_variable(const struct ms_loaded_elf *elf, const char *name);
 /* The first loaded object, in load order, that defines this function. False where none does. */
 bool ms_elf_defining(const char *function, struct ms_loaded_elf *out);
 
+/* The object whose segments hold addr, and from where to where they reach. False where none does.
+ */
+bool ms_elf_around(uintptr_t addr, struct ms_loaded_elf *out, uintptr_t *begin, uintptr_t *end);
+
 /* How many objects were ever loaded. */
 uint64_t ms_elf_generation(void);
 

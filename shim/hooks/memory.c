@@ -3,8 +3,8 @@
 #include "allocator/base/arithmetic.h"
 #include "shim/device/driver_ops.h"
 #include "shim/device/stream.h"
-#include "shim/driver/caller.h"
 #include "shim/hooks/serve.h"
+#include "shim/policy/forwarding.h"
 #include "shim/policy/grant.h"
 #include "shim/policy/host_blocks.h"
 
@@ -44,10 +44,11 @@ CUresult ms_serve_cuMemAlloc_v2(CUdeviceptr_v2 *dptr, size_t bytesize)
     if (!context) {
         return MS_REAL(cuMemAlloc_v2)(dptr, bytesize);
     }
-    if (ms_library_at(ms_caller()) == MS_LIBRARY_NCCL) {
+    const enum ms_forwarding forwarding = ms_forwarding_of_call();
+    if (forwarding == MS_FORWARDING_NCCL) {
         return forward_alloc(context, MS_CHARGE_NCCL, dptr, bytesize);
     }
-    if (!context->device->pool) {
+    if (!context->device->pool || forwarding == MS_FORWARDING_ASKED) {
         return forward_alloc(context, MS_CHARGE_ALLOCATION, dptr, bytesize);
     }
     if (ms_captures_running()) {
@@ -93,7 +94,7 @@ CUresult ms_serve_cuMemAllocPitch_v2(CUdeviceptr_v2 *dptr, size_t *pPitch, size_
     if (!context) {
         return MS_REAL(cuMemAllocPitch_v2)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     }
-    if (!context->device->pool) {
+    if (!context->device->pool || ms_forwarding_of_call() != MS_FORWARDING_NOT) {
         return forward_pitch(context, dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     }
     size_t pitch = ms_round_up(WidthInBytes, PITCH_BYTES);

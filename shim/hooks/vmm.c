@@ -17,6 +17,7 @@
 #include "shim/driver/caller.h"
 #include "shim/driver/torch_library.h"
 #include "shim/hooks/serve.h"
+#include "shim/policy/forwarding.h"
 #include "shim/policy/oom.h"
 #include "shim/policy/proxies.h"
 #include "shim/process/log.h"
@@ -146,7 +147,8 @@ CUresult ms_serve_cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t si
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     enum ms_library caller = ms_library_at(ms_caller());
-    chunk->owner = caller == MS_LIBRARY_NCCL ? MS_OWNER_FORWARDED : MS_OWNER_APPLICATION;
+    chunk->owner =
+        ms_forwarding_of_call() == MS_FORWARDING_NCCL ? MS_OWNER_FORWARDED : MS_OWNER_APPLICATION;
     chunk->reported = caller == MS_LIBRARY_C10_CUDA && ms_options()->torch == MS_TORCH_NATIVE &&
                       ms_torch_library_will_report();
     return create_charged(device, chunk, handle, size, prop, flags);

@@ -420,6 +420,19 @@ static bool parse_output(const char *text, struct ms_options *out)
     return strlen(text) < PATH_MAX;
 }
 
+static bool parse_forward(const char *text, struct ms_options *out)
+{
+    for (const char *at = text; *at != '\0'; at++) {
+        const bool number = *at == ':' && isdigit((unsigned char)at[1]);
+        if (isspace((unsigned char)*at) || (*at == ':' && !number) ||
+            (*at == ',' && (at == text || at[1] == ',' || at[1] == '\0'))) {
+            return false;
+        }
+    }
+    out->forward = text[0] != '\0' ? text : NULL;
+    return true;
+}
+
 static bool parse_run_id(const char *text, struct ms_options *out)
 {
     for (const char *at = text; *at != '\0'; at++) {

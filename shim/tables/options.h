@@ -49,6 +49,7 @@ struct ms_options {
     bool pool;                              /* MEMSHIM_POOL */
     enum ms_torch_mode torch;               /* MEMSHIM_TORCH; off where MEMSHIM_FRAMEWORKS is */
     uint32_t frameworks;                    /* MEMSHIM_FRAMEWORKS: 1 << enum ms_framework */
+    const char *forward;                    /* MEMSHIM_FORWARD, null where not set */
     enum ms_stacks_mode stacks;             /* MEMSHIM_STACKS */
     uint32_t stack_depth;                   /* MEMSHIM_STACK_DEPTH, of either stack */
     uint64_t sample_bytes;                  /* MEMSHIM_SAMPLE_BYTES, 0: every allocation */

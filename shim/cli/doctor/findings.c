@@ -320,6 +320,24 @@ static void find_torch(const struct ms_doctor_report *report, struct ms_doctor_f
     }
 }
 
+/* Who may open what cuIpcGetMemHandle names. */
+static void find_sharing(const struct ms_doctor_report *report, struct ms_doctor_findings *out)
+{
+    const char *forward = report->options->forward;
+    if (!report->options->pool) {
+        say(out, "sharing", -1, MS_DOCTOR_OK, NULL,
+            "MEMSHIM_POOL=off: every process can open what this one exports");
+    } else if (forward != NULL) {
+        say(out, "sharing", -1, MS_DOCTOR_OK, NULL,
+            "every process can open what %s allocates; all else only those under memshim", forward);
+    } else {
+        say(out, "sharing", -1, MS_DOCTOR_OK, NULL,
+            "processes under memshim can open what this one exports (cudaIpcGetMemHandle); where "
+            "others are to, set MEMSHIM_FORWARD to the library or line that allocates it, as in "
+            "libcomm.so or train.py:42");
+    }
+}
+
 /* --- functions -------------------------------------------------------------------------------- */
 
 /* Of what the driver has: how many in this disposition. */
@@ -394,6 +412,7 @@ void ms_doctor_find(const struct ms_doctor_report *report, struct ms_doctor_find
     find_memory(report, out);
     find_python(report, out);
     find_torch(report, out);
+    find_sharing(report, out);
     if (report->libunwind) {
         say(out, "libunwind", -1, MS_DOCTOR_OK, NULL, "found");
     } else {

@@ -2,7 +2,9 @@
 /* CPython's three ways to say which line an instruction is of: co_lnotab until 3.9, the line table
  * of 3.10, the location table since 3.11. Tables come from a stranger's memory: reads stay inside,
  * a line that leaves the range of numbers is none. */
-#include "report/symbols/stacks.h"
+#include "report/trace/python_line.h"
+
+#include <stddef.h>
 
 #define VERSION(major, minor) ((uint32_t)(major) << 8 | (uint32_t)(minor))
 #define INSTRUCTION_BYTES     2u

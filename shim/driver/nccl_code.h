@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Whether code is NCCL's, by its symbols and whatever its file is called.
+ *
+ * A library that exports NCCL's interface is NCCL. A program or library that NCCL was linked into
+ * statically has its functions in the symbol table of its file, where that was not stripped away:
+ * then those of them are NCCL's that are named or typed after it. */
+#ifndef MEMSHIM_SHIM_DRIVER_NCCL_CODE_H
+#define MEMSHIM_SHIM_DRIVER_NCCL_CODE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shim/driver/elf.h"
+
+struct ms_nccl_code;
+
+/* Whether a library exports NCCL's interface. */
+bool ms_nccl_exported(const struct ms_loaded_elf *elf);
+
+/* NCCL's functions in an object that has others, too; null where there are none. Reads the object's
+ * file. Never freed: there is one for each object that was asked about. */
+const struct ms_nccl_code *ms_nccl_linked(const struct ms_loaded_elf *elf);
+
+bool ms_nccl_code_has(const struct ms_nccl_code *code, uintptr_t addr);
+
+#endif
