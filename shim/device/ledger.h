@@ -19,7 +19,6 @@ enum ms_space {
     MS_SPACE_DEVICE, /* device addresses, managed ones included */
     MS_SPACE_HOST,   /* pinned host addresses */
     MS_SPACE_HANDLE, /* arrays, mipmapped arrays, graphs, modules: handles of the driver */
-    MS_SPACE_CHUNK,  /* chunks of our pool whose handle the application has asked for */
     MS_SPACE_LEAVING /* device addresses that the application has freed, and work may still use */
 };
 
@@ -27,8 +26,7 @@ enum ms_grant_kind {
     MS_GRANT_FORWARDED, /* the driver's own; dies with its context */
     MS_GRANT_OUTSIDE,   /* the driver's own, stream-ordered; outlives contexts */
     MS_GRANT_OVERHEAD,  /* what a module, a library or a graph made the driver take */
-    MS_GRANT_HOST,      /* pinned host memory; not charged */
-    MS_GRANT_NOTED      /* only known, not charged: retained chunks */
+    MS_GRANT_HOST       /* pinned host memory; not charged */
 };
 
 struct ms_grant {

@@ -93,12 +93,18 @@ static bool answer(const struct ms_device *device, const struct ms_block_info *b
         *(void **)data = NULL;
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *(CUdeviceptr_v2 *)data = block->addr;
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)data = block->bytes;
         return true;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+        *(cuuint64_t *)data = CU_MEM_HANDLE_TYPE_NONE; /* its chunks have one: they are ours */
+        return true;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         if (block->id != 0) {
             *(unsigned long long *)data = block->id;
         }

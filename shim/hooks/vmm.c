@@ -10,7 +10,6 @@
 #include "allocator/base/containers/chains.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/device/context.h"
-#include "shim/device/ledger.h"
 #include "shim/device/live_maps.h"
 #include "shim/device/ranges.h"
 #include "shim/device/reservations.h"
@@ -22,6 +21,7 @@
 #include "shim/policy/proxies.h"
 #include "shim/process/log.h"
 #include "shim/process/session.h"
+#include "shim/sharing/imports.h"
 #include "shim/sites/site.h"
 
 struct chunk {
@@ -171,7 +171,6 @@ CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
     ms_lock_release(MS_LOCK(VMM));
     CUresult result = MS_REAL(cuMemRelease)(handle);
     if (!chunk) {
-        (void)ms_ledger_take(MS_SPACE_CHUNK, handle, NULL);
         return result;
     }
     ms_lock_acquire(MS_LOCK(VMM));
@@ -372,12 +371,13 @@ CUresult ms_serve_cuMemSetAccess(CUdeviceptr_v2 ptr, size_t size, const CUmemAcc
     return result;
 }
 
-/* A handle to what is mapped at an address. For pool memory it is our chunk's: from then on its
- * identity may be anywhere, so it stays where it is. */
+/* A handle to what cuMemMap mapped at an address. What was allocated has none (cuda.h), and that of
+ * one of our chunks would be taken for the whole block's. */
 CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *handle, void *addr)
 {
     CUdeviceptr_v2 at = (CUdeviceptr_v2)(uintptr_t)addr;
     bool by_torch = ms_library_at(ms_caller()) == MS_LIBRARY_C10_CUDA;
+    struct ms_import_view opened;
     if (!handle) {
         return MS_REAL(cuMemRetainAllocationHandle)(handle, addr);
     }
@@ -385,21 +385,11 @@ CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *h
     if (ms_proxies_retain(at, !by_torch, handle, &result)) {
         return result;
     }
-    if (!ms_serve_pin(at, 1)) {
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (ms_device_holding(at) || ms_imports_at(at, &opened)) {
+        return CUDA_ERROR_INVALID_VALUE;
     }
     result = MS_REAL(cuMemRetainAllocationHandle)(handle, addr);
     if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    struct ms_device *device = ms_device_holding(at);
-    if (device) {
-        struct ms_grant grant = {.name = *handle,
-                                 .space = MS_SPACE_CHUNK,
-                                 .kind = MS_GRANT_NOTED,
-                                 .device = device->ordinal};
-        struct ms_grant displaced;
-        (void)ms_ledger_put(&grant, &displaced);
         return result;
     }
     ms_lock_acquire(MS_LOCK(VMM));
@@ -493,13 +483,7 @@ CUresult ms_serve_cuMemExportToShareableHandle(void *shareableHandle,
     if (ms_proxies_own(handle)) {
         return export_page(shareableHandle, handle, handleType, flags);
     }
-    CUresult result =
-        MS_REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
-    if (result != CUDA_SUCCESS && ms_ledger_find(MS_SPACE_CHUNK, handle, NULL)) {
-        MS_LOG_ONCE(MS_LOG_WARN, "memory of the pool cannot be exported to another process; set "
-                                 "MEMSHIM_POOL=off to let the driver allocate it");
-    }
-    return result;
+    return MS_REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
 }
 
 /* A chunk of another process's, or one of this one's again. */
