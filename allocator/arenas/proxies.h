@@ -3,6 +3,8 @@
 #ifndef MEMSHIM_ALLOCATOR_ARENAS_PROXIES_H
 #define MEMSHIM_ALLOCATOR_ARENAS_PROXIES_H
 
+#include <pthread.h>
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,6 +17,8 @@ struct ms_proxies {
     struct ms_slab slab;    /* growth lock */
     struct ms_proxy *first; /* growth lock: all there are */
     struct ms_proxy *fresh; /* state lock: of requests under way, see proxy.c */
+    bool asked;             /* state lock: a thread was refused a page, and may ask again */
+    pthread_t asker;        /* state lock: which */
 };
 
 /* Drops what tensors, granules and proxies keep of the segment, which is about to be removed. Both
@@ -30,6 +34,8 @@ void ms_proxies_drop(struct ms_pool *pool, bool device_gone) MS_REQUIRES(ms_grow
 /* What those that are mapped nowhere are owed, and what their chunks hold. Growth lock. */
 uint64_t ms_proxies_sum(const struct ms_pool *pool, uint64_t *chunks_bytes)
     MS_REQUIRES(ms_growth_role);
+
+uint64_t ms_proxies_bytes(const struct ms_proxy *proxy);
 
 /* What the fresh ones that are mapped nowhere are owed; *bytes: of all fresh ones. Both locks. */
 uint64_t ms_proxies_sum_fresh(const struct ms_pool *pool, uint64_t *bytes)
