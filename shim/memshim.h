@@ -93,7 +93,8 @@ struct memshim_stats {
     uint64_t spill_wait_ns;                 /* that the device was held for these moves */
     uint64_t refusals;                      /* allocation calls refused as out of memory */
     uint64_t status;      /* 0 normal, 1 warning, 2 critical, 3 emergency (MEMSHIM_THRESHOLDS) */
-    double fragmentation; /* 1 - live / reserved, from 0 to 1 */
+    double fragmentation; /* 1 - live / reserved when reserved was highest, from 0 to 1; 0 without a
+                             trace */
 };
 
 /* Reads the device of this CUDA ordinal, with and without a trace: some microseconds, no call into

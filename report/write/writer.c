@@ -195,6 +195,20 @@ static void note_oom(struct ms_trace *trace, uint8_t device)
     }
 }
 
+int64_t ms_trace_fragmentation_ppm(ms_trace_t *trace, uint8_t device)
+{
+    const int saved = errno;
+    int64_t ppm = -1;
+
+    if (lock_device(trace, device)) {
+        ms_tail_pack(trace, true);
+        ppm = trace->closed ? -1 : ms_aggregate_fragmentation_ppm(&trace->sums[device]);
+        ms_lock_release(&trace->lock);
+    }
+    errno = saved;
+    return ppm;
+}
+
 void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *state)
 {
     const int saved = errno;

@@ -59,6 +59,10 @@ void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event);
 void ms_trace_device(ms_trace_t *trace, uint8_t device, const char *name, const uint8_t *uuid,
                      uint64_t total_bytes, uint64_t cap_bytes);
 
+/* Fragmentation so far, as the report has it (ms_aggregate_fragmentation_ppm): in millionths, -1
+ * where nothing was reserved, or the trace is closed. Some microseconds, not for every event. */
+int64_t ms_trace_fragmentation_ppm(ms_trace_t *trace, uint8_t device);
+
 /* Versions once they are known: "driver", "cuda", "torch". */
 void ms_trace_version(ms_trace_t *trace, const char *what, const char *version);
 

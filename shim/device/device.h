@@ -20,6 +20,8 @@
 #define MS_RANGES_MAX \
     4096u /* reservations, or plain chunks, of one pool that are known by address */
 
+#define MS_EMERGENCY 3 /* the last of the thresholds */
+
 struct ms_pool_range {
     _Atomic ms_addr_t addr; /* 0: free */
     _Atomic uint64_t bytes;
@@ -90,6 +92,7 @@ struct ms_device {
     _Atomic unsigned thresholds_said; /* bit t: its line was written */
     _Atomic bool emergency_told;      /* the last line on it says that it is entered */
     _Atomic uint64_t over_due_ns;     /* CLOCK_MONOTONIC: no line before it says that it is over */
+    _Atomic uint64_t ease_due_ns;     /* likewise: nothing is taken before it to end one */
 
     _Atomic uint64_t refusals; /* allocation calls that were refused as out of memory */
 };
@@ -178,6 +181,18 @@ static inline void ms_device_check_thresholds(struct ms_device *device)
 {
     if (ms_device_crosses_threshold(device)) {
         ms_device_cross_threshold(device);
+    }
+}
+
+/* To be called as memory comes and goes without charges, and no lock of a pool is held: where an
+ * emergency stands though most of what is charged is free inside the pool or cached by a framework,
+ * takes as much of that as ends it. Does not wait. */
+void ms_device_ease(struct ms_device *device);
+static inline void ms_device_check_emergency(struct ms_device *device)
+{
+    if (__builtin_expect(
+            atomic_load_explicit(&device->threshold, memory_order_relaxed) == MS_EMERGENCY, 0)) {
+        ms_device_ease(device);
     }
 }
 

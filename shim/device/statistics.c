@@ -4,7 +4,10 @@
 
 #include <stdatomic.h>
 
+#include "shim/process/session.h"
 #include "shim/tables/stats.h"
+
+#define MILLION 1e6
 
 /* As the trace's sums have it (ms_counters_reserved). */
 static uint64_t reserved_bytes(struct ms_device *device, const struct ms_arenas_stats *arenas)
@@ -17,6 +20,14 @@ static uint64_t reserved_bytes(struct ms_device *device, const struct ms_arenas_
         bytes = atomic_load(&device->forwarded_call_bytes);
     }
     return bytes;
+}
+
+/* Who was live when reserved bytes peaked is what the trace's sums are for. */
+static double fragmentation(const struct ms_device *device)
+{
+    ms_trace_t *trace = ms_session_trace();
+    const int64_t ppm = trace ? ms_trace_fragmentation_ppm(trace, device->ordinal) : -1;
+    return ppm > 0 ? (double)ppm / MILLION : 0;
 }
 
 void ms_statistics_read(struct ms_device *device, struct memshim_stats *out)
@@ -45,6 +56,7 @@ void ms_statistics_read(struct ms_device *device, struct memshim_stats *out)
         .status = (uint64_t)atomic_load(&device->threshold),
     };
     ms_stats_derive(out);
+    out->fragmentation = fragmentation(device);
 }
 
 uint64_t ms_statistics_cached_bytes(struct ms_device *device)

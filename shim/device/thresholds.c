@@ -3,11 +3,13 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "shim/device/device.h"
 #include "shim/device/overhead.h"
 #include "shim/device/sample.h"
+#include "shim/device/stream.h"
 #include "shim/driver/gate.h"
 #include "shim/process/log.h"
 #include "shim/process/session.h"
@@ -15,6 +17,8 @@
 #define LOOKS        64u /* at the device, while charged bytes rise from nothing to all of it */
 #define FALL_PERCENT 5u  /* of the limit: how far below a threshold it is left */
 #define OVER_WAIT_NS (60 * MS_NS_PER_S) /* from one line that an emergency is over to the next */
+#define EASE_WAIT_NS (60 * MS_NS_PER_S) /* from one emergency that is ended here to the next */
+#define EASE_LOOK_NS (MS_NS_PER_S / 10) /* from one look to the next */
 
 static const char *const threshold_names[] = {"normal", "warning", "critical", "emergency"};
 
@@ -197,5 +201,37 @@ void ms_device_cross_threshold(struct ms_device *device)
         say_threshold(device, state, charged, limit);
         watch_launches();
         relieve(device, state, present);
+    }
+}
+
+/* What the device could not do without at this moment: neither free nor in holes. */
+static uint64_t needed_bytes(const struct ms_device *device, uint64_t charged)
+{
+    struct ms_pool_stats stats;
+    ms_pool_stats(device->pool, &stats);
+    return ms_less(charged, stats.free_bytes + stats.hole_bytes + stats.promised_bytes);
+}
+
+/* A framework that keeps what it freed charges as much as before. Only so much is taken of it that
+ * no threshold is crossed any more, for a step may want it back. */
+void ms_device_ease(struct ms_device *device)
+{
+    uint64_t now = ms_clock_coarse_ns();
+    uint64_t due = atomic_load_explicit(&device->ease_due_ns, memory_order_relaxed);
+    if (now < due || device->pool == NULL || ms_captures_running() ||
+        !atomic_compare_exchange_strong(&device->ease_due_ns, &due, now + EASE_LOOK_NS)) {
+        return;
+    }
+    uint64_t limit = ms_device_limit_bytes(device);
+    uint64_t target = ms_less(level_of(1, limit), slack_of(limit) + device->granule_bytes);
+    uint64_t charged = atomic_load(&device->budget.charged_bytes);
+    if (needed_bytes(device, charged) > target) {
+        return;
+    }
+    uint64_t cap = ms_budget_limit_bytes(&device->budget);
+    (void)ms_pool_make_room(device->pool, ms_less(cap, target), false);
+    ms_device_check_thresholds(device);
+    if (atomic_load(&device->threshold) != MS_EMERGENCY) {
+        atomic_store(&device->ease_due_ns, now + EASE_WAIT_NS);
     }
 }

@@ -63,5 +63,6 @@ MS_HOT void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t
     if (bytes > 0 && atomic_load_explicit(&d->host_made, memory_order_relaxed)) {
         ms_spill_attend(d);
     }
+    ms_device_check_emergency(d);
     ms_status_check();
 }

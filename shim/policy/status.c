@@ -46,16 +46,13 @@ void ms_status_begin(void)
     atomic_store(&ms_status_on, true);
 }
 
-/* cached_bytes: of what is reserved; no fragmentation, since it can be given back. */
+/* cached_bytes: of what is reserved. */
 static void say_device(const char *when, int ordinal, const struct memshim_stats *stats,
                        uint64_t cached_bytes)
 {
     char used[MS_UNIT_TEXT_BYTES], cap[MS_UNIT_TEXT_BYTES], share[MS_UNIT_TEXT_BYTES],
-        live[MS_UNIT_TEXT_BYTES], reserved[MS_UNIT_TEXT_BYTES], holes[MS_UNIT_TEXT_BYTES],
+        live[MS_UNIT_TEXT_BYTES], reserved[MS_UNIT_TEXT_BYTES], parts[MS_UNIT_TEXT_BYTES],
         host[MS_UNIT_TEXT_BYTES], cached[MS_UNIT_TEXT_BYTES], cache[64] = "";
-    const uint64_t reserved_bytes = stats->reserved_bytes;
-    const uint64_t used_bytes = stats->live_bytes + cached_bytes;
-    const uint64_t hole_bytes = reserved_bytes > used_bytes ? reserved_bytes - used_bytes : 0;
     if (cached_bytes != 0) {
         (void)snprintf(cache, sizeof(cache), ", in PyTorch's cache %s",
                        ms_bytes_text(cached_bytes, cached, sizeof(cached)));
@@ -67,8 +64,9 @@ static void say_device(const char *when, int ordinal, const struct memshim_stats
            ms_bytes_text(stats->cap_bytes, cap, sizeof(cap)),
            ms_percent_text(stats->used_bytes, stats->cap_bytes, share, sizeof(share)),
            ms_bytes_text(stats->live_bytes, live, sizeof(live)),
-           ms_bytes_text(reserved_bytes, reserved, sizeof(reserved)), cache,
-           ms_percent_text(hole_bytes, reserved_bytes, holes, sizeof(holes)),
+           ms_bytes_text(stats->reserved_bytes, reserved, sizeof(reserved)), cache,
+           ms_percent_text((uint64_t)(stats->fragmentation * 1e6 + 0.5), 1000000, parts,
+                           sizeof(parts)),
            ms_bytes_text(stats->host_bytes, host, sizeof(host)));
 }
 

@@ -43,7 +43,7 @@ extern const struct ms_stat ms_process_stat_table[MS_PROCESS_STAT_ID_COUNT];
 /* "normal", "warning", "critical", "emergency". */
 const char *ms_status_name(uint64_t status);
 
-/* Fills in what follows from the others: free_bytes, fragmentation. */
+/* Fills in what follows from the others: free_bytes. */
 void ms_stats_derive(struct memshim_stats *stats);
 
 /* The table for people (plain), or as a Markdown table. */

@@ -33,11 +33,8 @@ const char *ms_status_name(uint64_t status)
 
 void ms_stats_derive(struct memshim_stats *stats)
 {
-    const uint64_t live = stats->live_bytes;
-    const uint64_t reserved = stats->reserved_bytes;
     stats->free_bytes =
         stats->cap_bytes > stats->used_bytes ? stats->cap_bytes - stats->used_bytes : 0;
-    stats->fragmentation = reserved > live ? (double)(reserved - live) / (double)reserved : 0;
 }
 
 static void print_row(const struct ms_stat *row, const char *of, bool markdown,

@@ -119,9 +119,6 @@ class Figures(TopTest):
         self.assertEqual(device["free_bytes"], LIMIT - known["device_bytes"])
         self.assertEqual(device["live_bytes"], live)
         self.assertEqual(device["status"], status)
-        reserved = device["reserved_bytes"]
-        wanted = 1 - live / reserved if reserved > live else 0
-        self.assertAlmostEqual(device["fragmentation"], wanted, places=6)
         in_process = dict(known["stats"])
         names = ["normal", "warning", "critical", "emergency"]
         in_process["status"] = names[in_process["status"]]
@@ -149,7 +146,18 @@ class Figures(TopTest):
             device = self.check_now(job, live=10 * MIB)
             self.assertEqual(device["peak_used_bytes"], peak)
             self.assertGreaterEqual(device["reserved_bytes"], 12 * MIB)
-            self.assertGreater(device["fragmentation"], 0.1)
+            # Of 14 MiB at most 11.5 were live.
+            self.assertAlmostEqual(device["fragmentation"], 2.5 / 14, places=5)
+
+    def test_fragmentation_is_of_the_peak_of_reserved_bytes(self) -> None:
+        with self.job() as job:
+            job.do(f"weights {40 * MIB}")
+            job.do(f"weights {20 * MIB}")
+            job.do(f"born 0 {5 * MIB}")  # in the newest block: 45 of 60 MiB
+            self.check_now(job, live=45 * MIB)
+            job.do(f"died 0 {5 * MIB}")
+            device = self.check_now(job, live=40 * MIB)
+            self.assertEqual(device["fragmentation"], 0.25)
 
     def test_every_event_counts_at_once(self) -> None:
         # More than are told before any of them is in the sums, and one at a time.
@@ -749,9 +757,10 @@ class StatusLine(TopTest):
             job.do(f"died {10 * MIB} {6 * MIB}")
             job.do("step")
             line = self.lines(job.end())[-1]
-        # Of the 17 MiB that are free, one lies beside the tensor in its granule.
+        # Of the 17 MiB that are free, one lies beside the tensor in its granule. When reserved
+        # bytes peaked, 9 MiB of tensors were live at most.
         self.assertIn(
-            "live 3.0 MiB, reserved 20.0 MiB, in PyTorch's cache 16.0 MiB, fragmentation 5.0 %,",
+            "live 3.0 MiB, reserved 20.0 MiB, in PyTorch's cache 16.0 MiB, fragmentation 55.0 %,",
             line,
         )
 

@@ -21,6 +21,7 @@ const char *ms_top_state_name(enum ms_top_state state)
 static void stats_of(const struct ms_aggregate *sums, struct memshim_stats *out)
 {
     const struct ms_counters *now = &sums->now;
+    const int64_t ppm = ms_aggregate_fragmentation_ppm(sums);
     *out = (struct memshim_stats){
         .size = sizeof(*out),
         .total_bytes = now->total_bytes,
@@ -35,6 +36,7 @@ static void stats_of(const struct ms_aggregate *sums, struct memshim_stats *out)
         .spill_wait_ns = sums->held_ns,
         .refusals = sums->failed_allocations,
         .status = now->threshold,
+        .fragmentation = ppm > 0 ? (double)ppm / 1e6 : 0,
     };
     ms_stats_derive(out);
 }
