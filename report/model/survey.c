@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "report/model/model.h"
+
 void ms_survey_delete(struct ms_survey *survey)
 {
     if (!survey) {
@@ -37,4 +39,29 @@ const struct ms_survey_moment *ms_survey_oom_moment(const struct ms_survey_devic
         }
     }
     return NULL;
+}
+
+struct ms_emptied ms_survey_emptied(const struct ms_model *model, int device)
+{
+    const struct ms_survey_device *of = &model->survey->devices[device];
+    const struct ms_aggregate *sums = &model->devices[device].sums;
+    struct ms_emptied emptied = {0};
+    uint64_t chunks = UINT64_MAX, calls = UINT64_MAX, all_calls = 0;
+    for (int i = 0; i < MS_CALL_COUNT; i++) {
+        all_calls += sums->driver_calls[i];
+    }
+
+    for (size_t i = 0; i < of->emptying_count; i++) {
+        const struct ms_emptying *row = &of->emptyings[i];
+
+        emptied.calls += row->calls;
+        emptied.bytes += row->bytes;
+        chunks = row->chunks_before < chunks ? row->chunks_before : chunks;
+        calls = row->driver_calls_before < calls ? row->driver_calls_before : calls;
+    }
+    if (of->emptying_count > 0) {
+        emptied.chunks_made = sums->driver_calls[MS_CALL_CREATE] - chunks;
+        emptied.driver_calls = all_calls - calls;
+    }
+    return emptied;
 }

@@ -154,6 +154,18 @@ struct ms_temporary {
 
 #define MS_SURVEY_TEMPORARIES 50u
 
+/* ---- caches that the program emptied ---- */
+
+#define MS_SURVEY_EMPTYINGS 16u
+
+/* A line of the program's that has PyTorch give its cached memory back (torch.cuda.empty_cache). */
+struct ms_emptying {
+    uint32_t site;
+    uint64_t calls, pieces, bytes; /* pieces: segments or pages */
+    uint64_t chunks_before;        /* made before the first of them; driver calls likewise */
+    uint64_t driver_calls_before;
+};
+
 /* ---- the whole ---- */
 
 struct ms_survey_device {
@@ -169,8 +181,10 @@ struct ms_survey_device {
     struct ms_size_class sizes[MS_SURVEY_SIZES];
     struct ms_temporary temporaries[MS_SURVEY_TEMPORARIES]; /* most of them first */
     size_t temporary_count;
-    uint64_t temporary_allocations, temporary_bytes; /* of all sites */
-    uint64_t most_waiting_bytes, most_waiting_ns;    /* of all buckets, and when that was first */
+    uint64_t temporary_allocations, temporary_bytes;   /* of all sites */
+    struct ms_emptying emptyings[MS_SURVEY_EMPTYINGS]; /* most bytes first */
+    size_t emptying_count;
+    uint64_t most_waiting_bytes, most_waiting_ns; /* of all buckets, and when that was first */
     uint64_t most_torch_bytes; /* what PyTorch ever held in segments or pages; 0: not known */
     /* Most live bytes before the first step began, and from then on. 0: not known, or nothing was.
      */
@@ -217,6 +231,13 @@ static inline const struct ms_survey_oom *ms_survey_oom_at(const struct ms_surve
 {
     return (const struct ms_survey_oom *)survey->ooms.at + index;
 }
+
+/* What all emptyings of the device's caches come to. */
+struct ms_emptied {
+    uint64_t calls, bytes;
+    uint64_t chunks_made, driver_calls; /* from the first one to the end of the run */
+};
+struct ms_emptied ms_survey_emptied(const struct ms_model *model, int device);
 
 /* The moment of the out-of-memory of that index in the model; null where it has none. */
 const struct ms_survey_moment *ms_survey_oom_moment(const struct ms_survey_device *device,

@@ -104,11 +104,19 @@ void ms_held_lines_free(struct ms_held_line *lines, size_t count)
     }
 }
 
-void ms_held_line_add(const struct ms_held_line *line, uint64_t live_bytes, struct ms_buffer *out)
+const char *ms_held_kind_name(const struct ms_model *model, enum ms_kind kind)
+{
+    return kind == MS_KIND_PERSISTENT && ms_model_fatal_oom(model) && model->recurrence.passes <= 1
+               ? "kept so far"
+               : ms_kind_name(kind);
+}
+
+void ms_held_line_add(const struct ms_model *model, const struct ms_held_line *line,
+                      uint64_t live_bytes, struct ms_buffer *out)
 {
     ms_buffer_format(out, "%s (%s) ", MS_BYTES(line->bytes), MS_PERCENT(line->bytes, live_bytes));
     ms_buffer_add(out, line->text.at);
-    ms_buffer_format(out, "   %s", ms_kind_name((enum ms_kind)line->kind));
+    ms_buffer_format(out, "   %s", ms_held_kind_name(model, (enum ms_kind)line->kind));
 }
 
 static int by_pinned(const void *a, const void *b)

@@ -63,6 +63,11 @@ size_t ms_held_lines(const struct ms_model *model, int device,
 void ms_held_lines_free(struct ms_held_line *lines, size_t count);
 
 /* "BYTES (PART OF LIVE) LINE   KIND". */
-void ms_held_line_add(const struct ms_held_line *line, uint64_t live_bytes, struct ms_buffer *out);
+void ms_held_line_add(const struct ms_model *model, const struct ms_held_line *line,
+                      uint64_t live_bytes, struct ms_buffer *out);
+
+/* A kind's name, as such lines have it. What would be other persistent memory is only known to be
+ * kept so far, where the run was ended before its second backward pass. */
+const char *ms_held_kind_name(const struct ms_model *model, enum ms_kind kind);
 
 #endif

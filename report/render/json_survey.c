@@ -232,6 +232,34 @@ static void add_temporary(struct ms_json *json, const struct ms_model *model,
     ms_json_close(json, '}');
 }
 
+/* ---- caches that were emptied ---- */
+
+static void add_emptied(struct ms_json *json, const struct ms_model *model, int index)
+{
+    const struct ms_survey_device *device = &model->survey->devices[index];
+    const struct ms_emptied emptied = ms_survey_emptied(model, index);
+
+    ms_json_open(json, "emptied_cache", '{');
+    ms_json_count(json, "calls", emptied.calls);
+    ms_json_count(json, "bytes", emptied.bytes);
+    ms_json_count(json, "chunks_made_since", emptied.chunks_made);
+    ms_json_count(json, "driver_calls_since", emptied.driver_calls);
+    ms_json_open(json, "sites", '[');
+    for (size_t i = 0; i < device->emptying_count; i++) {
+        const struct ms_emptying *row = &device->emptyings[i];
+
+        ms_json_open(json, NULL, '{');
+        ms_json_count(json, "site", row->site);
+        ms_json_add_site_line(json, "line", model, row->site);
+        ms_json_count(json, "calls", row->calls);
+        ms_json_count(json, "pieces", row->pieces);
+        ms_json_count(json, "bytes", row->bytes);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, ']');
+    ms_json_close(json, '}');
+}
+
 /* ---- waits ---- */
 
 static void add_waits(struct ms_json *json, const struct ms_survey *survey,
@@ -253,8 +281,8 @@ static void add_waits(struct ms_json *json, const struct ms_survey *survey,
 
 void ms_json_add_survey(struct ms_json *json, const struct ms_model *model, int index)
 {
-    static const char *const members[] = {"slope",     "growth",    "leaks", "headroom",
-                                          "histogram", "temporary", "waits"};
+    static const char *const members[] = {"slope",     "growth",    "leaks",         "headroom",
+                                          "histogram", "temporary", "emptied_cache", "waits"};
     const struct ms_survey_device *device =
         model->survey && model->survey->devices[index].used ? &model->survey->devices[index] : NULL;
 
@@ -270,6 +298,7 @@ void ms_json_add_survey(struct ms_json *json, const struct ms_model *model, int 
     add_headroom(json, &device->headroom);
     add_histogram(json, device);
     add_temporary(json, model, device);
+    add_emptied(json, model, index);
     add_waits(json, model->survey, device);
 }
 

@@ -403,6 +403,44 @@ static void add_answer(const struct ms_merged *merged, struct ms_buffer *out)
     }
 }
 
+/* Of two nobody can say which is the odd one. */
+static void add_pair(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    const struct ms_rank *most = rank_at(merged, 0), *least = rank_at(merged, 1);
+    char bytes[MS_UNIT_TEXT_BYTES], fewer[MS_UNIT_TEXT_BYTES];
+
+    if (least->peak_charged_bytes > most->peak_charged_bytes) {
+        most = rank_at(merged, 1);
+        least = rank_at(merged, 0);
+    }
+    add_name(most, out);
+    ms_buffer_format(out, " held more than the other: %s charged at its peak, ",
+                     ms_bytes_text(most->peak_charged_bytes, bytes, sizeof(bytes)));
+    add_name(least, out);
+    ms_buffer_format(out, " %s.\n", ms_bytes_text(least->peak_charged_bytes, fewer, sizeof(fewer)));
+}
+
+static void add_alike(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    const uint64_t median_bytes = median_peak(merged, false);
+    uint64_t most_bytes = 0;
+    char bytes[MS_UNIT_TEXT_BYTES];
+
+    for (size_t i = 0; i < rank_count(merged); i++) {
+        const uint64_t peak_bytes = rank_at(merged, i)->peak_charged_bytes;
+
+        most_bytes = peak_bytes > most_bytes ? peak_bytes : most_bytes;
+    }
+    if (rank_count(merged) == 2 && most_bytes - median_bytes > median_bytes / 10) {
+        add_pair(merged, out);
+        return;
+    }
+    ms_buffer_format(out,
+                     "All processes held about as much: their peaks of charged bytes are within a "
+                     "tenth of the middle one, %s.\n",
+                     ms_bytes_text(median_bytes, bytes, sizeof(bytes)));
+}
+
 static void add_outlier(const struct ms_merged *merged, struct ms_buffer *out)
 {
     if (rank_count(merged) < 2) {
@@ -412,14 +450,14 @@ static void add_outlier(const struct ms_merged *merged, struct ms_buffer *out)
     char peak[MS_UNIT_TEXT_BYTES], middle[MS_UNIT_TEXT_BYTES];
     const struct ms_outlier outlier = ms_merged_outlier(merged);
 
-    ms_bytes_text(outlier.median_bytes, middle, sizeof(middle));
     if (outlier.rank) {
         add_name(outlier.rank, out);
         ms_buffer_format(out, " stands out: its peak %swas %s, the median of all is %s.\n",
                          outlier.by_live ? "of live bytes " : "",
-                         ms_bytes_text(outlier.bytes, peak, sizeof(peak)), middle);
+                         ms_bytes_text(outlier.bytes, peak, sizeof(peak)),
+                         ms_bytes_text(outlier.median_bytes, middle, sizeof(middle)));
     } else {
-        ms_buffer_format(out, "No process stands out: the median peak is %s.\n", middle);
+        add_alike(merged, out);
     }
 }
 

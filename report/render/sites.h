@@ -43,6 +43,9 @@ void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, in
                          const struct ms_survey_moment *moment, const struct ms_ledger_row *rows,
                          size_t row_count);
 
+/* Who emptied the device's caches again and again, and what that cost; nothing where nobody did. */
+void ms_text_add_emptied(struct ms_buffer *out, const struct ms_model *model, int device);
+
 /* The lines of code that had most pinned host memory; nothing where there is none. */
 void ms_text_add_pinned(struct ms_buffer *out, const struct ms_model *model, int device);
 

@@ -142,8 +142,9 @@ void ms_text_add_host(struct ms_buffer *out, const struct ms_model *model, int d
                          MS_DURATION(sums->held_ns));
     } else if (there > 0) {
         ms_buffer_format(out,
-                         "  host   at least %s of what was live lay in host memory then: work on "
-                         "it is slow\n",
-                         MS_BYTES(there));
+                         "  host   at least %s of what was live lay in host memory when %s: work "
+                         "on it is slow\n",
+                         MS_BYTES(there),
+                         ms_model_fatal_oom(model) ? "memory ran out" : "live bytes peaked");
     }
 }

@@ -110,7 +110,7 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
                      MS_BYTES(ms_aggregate_peak_live(sums).live_bytes),
                      MS_BYTES(sums->peak_reserved.reserved_bytes),
                      MS_BYTES(sums->peak_charged.charged_bytes));
-    ms_buffer_add(out, "  ");
+    ms_buffer_add(out, "         each the highest of the whole run, at a moment of its own\n  ");
     ms_text_add_fragmentation(out, sums);
     ms_buffer_format(out, "\n  %sallocations %s, frees %s, refused %s\n",
                      sums->tensor_allocations > 0 ? "beside tensors: " : "",

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.txt: the answer, which comes first, and the ledger behind it. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "allocator/base/units.h"
 #include "report/model/ledger.h"
@@ -46,14 +47,14 @@ static void add_row(const struct ms_model *model, int device, const struct ms_su
 {
     struct ms_held_line line;
     char name[NAMES], bytes[MS_UNIT_TEXT_BYTES + 1] = "-";
+    const bool of_kind = row->kind != MS_KIND_COUNT;
 
     ms_bytes_text(row->bytes, bytes + 1, MS_UNIT_TEXT_BYTES);
     ms_buffer_format(
         out, "  %s %11s  %7s  %-16s  ", row->estimated ? "~" : "=", bytes + !row->negative,
         row->negative || row->bytes > whole_bytes ? "" : MS_PERCENT(row->bytes, whole_bytes),
-        plain_name(row->name, name));
-    if (row->kind != MS_KIND_COUNT && moment &&
-        ms_held_lines(model, device, moment, row->kind, &line, 1) == 1) {
+        of_kind ? ms_held_kind_name(model, (enum ms_kind)row->kind) : plain_name(row->name, name));
+    if (of_kind && moment && ms_held_lines(model, device, moment, row->kind, &line, 1) == 1) {
         ms_buffer_add(out, line.text.at);
         if (line.bytes < row->bytes) {
             ms_buffer_format(out, " (%s of it)", MS_BYTES(line.bytes));
@@ -72,10 +73,13 @@ static void add_rows(const struct ms_model *model, int device,
 {
     const bool whole = count > 0 && rows[count - 1].part == MS_LEDGER_UNEXPLAINED;
     const uint64_t whole_bytes = whole ? counters->total_bytes : counters->cap_bytes;
+    const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
+    const struct ms_moment peak = ms_aggregate_peak_live(&model->devices[device].sums);
 
-    ms_buffer_format(out, "\nWhere the %s of %s were %s   (= exact, ~ estimated)\n",
+    ms_buffer_format(out, "\nWhere the %s of %s were %s, after %s   (= exact, ~ estimated)\n",
                      MS_BYTES(whole_bytes), whole ? "the device" : "the cap",
-                     ms_model_fatal_oom(model) ? "at that moment" : "when live bytes peaked");
+                     fatal ? "when memory ran out" : "when live bytes peaked",
+                     MS_DURATION(fatal ? fatal->time_ns : peak.time_ns));
     for (size_t i = 0; i < count; i++) {
         if (rows[i].part != MS_LEDGER_UNEXPLAINED || rows[i].bytes > 0) {
             add_row(model, device, moment, &rows[i], whole_bytes, out);
@@ -168,9 +172,9 @@ static void add_torch(const struct ms_model *model, int device, bool died, struc
     }
 
     if (bytes > 0) {
-        ms_buffer_format(out, "  torch  PyTorch held at most %s in its segments%s\n",
-                         MS_BYTES(bytes),
-                         died ? " until then" : ": alone it would have needed that at most");
+        ms_buffer_format(out, "  torch  %s held at most %s in its segments%s\n",
+                         died ? "before that request PyTorch" : "PyTorch", MS_BYTES(bytes),
+                         died ? "" : ": alone it would have needed that at most");
     }
 }
 
@@ -262,12 +266,16 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
     }
 }
 
-/* Where tensors are not seen, what grows is who asked for the segment that one of them lies in. */
-static void add_unseen(const struct ms_oom_state *state, struct ms_buffer *out)
+/* Where tensors are not seen, a line is that of who asked for the segment that one of them lies in.
+ */
+static void add_unseen(const struct ms_model *model, const struct ms_oom_state *state,
+                       struct ms_buffer *out)
 {
-    if (state->pinned_by == MS_PINNED_BY_TORCH_OFF) {
-        ms_buffer_add(out, "         with MEMSHIM_TORCH=off only PyTorch's segments are seen: what "
-                           "is kept in them may be another line's of the same loop\n");
+    if (state->source == MS_OOM_TORCH && strcmp(model->header.torch_mode, "off") == 0) {
+        ms_buffer_add(out, "  unseen tensors: with MEMSHIM_TORCH=off only PyTorch's segments are "
+                           "seen. A line below is the one that\n"
+                           "         asked for a segment; another may keep what lies in it. To be "
+                           "told which, run without MEMSHIM_TORCH=off\n");
     }
 }
 
@@ -355,11 +363,11 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
         ms_buffer_format(out, " on device %d", device);
     }
     ms_buffer_format(out, ": %s.\n", judgement.what);
+    add_unseen(model, &oom->record.state, out);
     ms_text_add_asked(out, model, oom->record.state.site, ms_ledger_oom_moment(model, index));
     ms_buffer_format(out, "  why    %s.\n", judgement.why);
     if (judgement.verdict == MS_VERDICT_GROWTH) {
         ms_text_add_leak(out, model, judgement.leak);
-        add_unseen(&oom->record.state, out);
     } else if (judgement.beside[0]) {
         ms_buffer_format(out, "  also   %s; without it as well this would have been short.\n",
                          judgement.beside);
@@ -380,6 +388,7 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
     add_else(model, &judgement, out);
     ms_what_if_text(out, model);
     add_torch(model, device, true, out);
+    ms_text_add_emptied(out, model, device);
 }
 
 /* ---- it ran ---- */
@@ -451,5 +460,6 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
     add_loading(model, device, out);
     add_headroom(model, device, out);
     add_torch(model, device, false, out);
+    ms_text_add_emptied(out, model, device);
     ms_text_add_growth(out, model, device);
 }

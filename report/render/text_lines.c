@@ -75,7 +75,7 @@ void ms_text_add_holders(struct ms_buffer *out, const struct ms_model *model, in
 
     for (size_t i = 0; i < count; i++) {
         ms_buffer_add(out, i || has_way ? "\n         " : "");
-        ms_held_line_add(&lines[i], moment->live_bytes, out);
+        ms_held_line_add(model, &lines[i], moment->live_bytes, out);
     }
     ms_held_lines_free(lines, count);
     if (count == 0) {

@@ -197,7 +197,8 @@ void ms_text_add_kinds(struct ms_buffer *out, const struct ms_model *model, int 
     ms_kind_rows(model, device, &rows, all);
     ms_buffer_free(&rows);
     qsort(all, MS_KIND_ROWS, sizeof(*all), by_bytes);
-    ms_buffer_add(out, "\nWhat was live when live bytes peaked, and most of it\n");
+    ms_buffer_format(out, "\nWhat was live when live bytes peaked, after %s, and most of it\n",
+                     ms_duration_text(peak.time_ns, bytes, sizeof(bytes)));
     for (int i = 0; i < MS_KIND_ROWS && all[i].at_peak_bytes > 0; i++) {
         ms_buffer_format(
             out, "  %11s  %7s  %-16s  ", ms_bytes_text(all[i].at_peak_bytes, bytes, sizeof(bytes)),
@@ -221,12 +222,14 @@ void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int 
     ms_site_rows(model, device, &rows);
     collect(model, &rows, &lines);
 
-    const uint64_t live_bytes = ms_aggregate_peak_live(&model->devices[device].sums).live_bytes;
+    const struct ms_moment peak = ms_aggregate_peak_live(&model->devices[device].sums);
+    const uint64_t live_bytes = peak.live_bytes;
     const uint64_t all_bytes = all_at_peak(&rows);
     struct line *all = (struct line *)lines.at;
     const size_t kept = lines.bytes / sizeof(*all);
 
-    ms_buffer_format(out, "\nWho asked for what was live when live bytes peaked%s\n",
+    ms_buffer_format(out, "\nWho asked for what was live when live bytes peaked, after %s%s\n",
+                     ms_duration_text(peak.time_ns, bytes, sizeof(bytes)),
                      all_bytes > live_bytes ? ", and for what the driver served beside it" : "");
     for (size_t i = 0; i < kept && i < LISTED_LINES; i++) {
         ms_buffer_format(out, "  %11s  %7s  ",

@@ -12,8 +12,9 @@
 
 #include "report/trace/timed_event.h"
 
-#define MS_DEVICE_COUNT  64
-#define MS_COUNTED_KINDS 32 /* so many kinds of event have room in the sums */
+#define MS_DEVICE_COUNT 64
+#define MS_COUNTED_KINDS \
+    32 /* so many kinds of event are counted: with more, older traces have shorter sums */
 
 enum ms_driver_call {
     MS_CALL_CREATE,

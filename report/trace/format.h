@@ -39,7 +39,8 @@
  *   4  the fields of struct ms_oom_state from terms_known on
  *   5  MS_OOM_HOST
  *   6  MS_EVENT_VALUE_READ
- *   7  MS_EVENT_BLOCK_ALLOC of MS_OWNER_APPLICATION */
+ *   7  MS_EVENT_BLOCK_ALLOC of MS_OWNER_APPLICATION
+ *   8  MS_EVENT_GIVEN_BACK */
 #ifndef MEMSHIM_REPORT_TRACE_FORMAT_H
 #define MEMSHIM_REPORT_TRACE_FORMAT_H
 
@@ -56,9 +57,9 @@
 #define MS_TRACE_FILE          "trace.mshm"
 #define MS_FORMAT_MAGIC        "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
 #define MS_FORMAT_MAJOR        3
-#define MS_FORMAT_MINOR        7
+#define MS_FORMAT_MINOR        8
 #define MS_FORMAT_OLDEST_MINOR 1                   /* that is read: its sums are the same */
-#define MS_FORMAT_LAST_KIND    MS_EVENT_VALUE_READ /* the last that this MINOR has */
+#define MS_FORMAT_LAST_KIND    MS_EVENT_GIVEN_BACK /* the last that this MINOR has */
 #define MS_BYTE_ORDER          0x01020304u
 #define MS_EXTENT_BYTES        262144u
 #define MS_EXTENT_MAGIC        0x5848534du /* "MSHX" */

@@ -134,8 +134,13 @@ static CUresult free_block(struct ms_context *context, struct ms_device *device,
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    return ms_release_block(device, block->addr, MS_STREAM_DEVICE) ? CUDA_SUCCESS
-                                                                   : CUDA_ERROR_INVALID_VALUE;
+    if (!ms_release_block(device, block->addr, MS_STREAM_DEVICE)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (block->arena) {
+        ms_note_given_back(device->ordinal, block->addr, block->bytes);
+    }
+    return CUDA_SUCCESS;
 }
 
 CUresult ms_serve_cuMemFree_v2(CUdeviceptr_v2 dptr)

@@ -17,6 +17,7 @@
 #include "shim/driver/torch_library.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/forwarding.h"
+#include "shim/policy/grant.h"
 #include "shim/policy/oom.h"
 #include "shim/policy/proxies.h"
 #include "shim/process/log.h"
@@ -334,6 +335,9 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
     }
     ms_lock_release(MS_LOCK(VMM));
     result = MS_REAL(cuMemUnmap)(ptr, size);
+    if (result == CUDA_SUCCESS && count > 0 && taken[0].chunk->owner == MS_OWNER_APPLICATION) {
+        ms_note_given_back(taken[0].chunk->device->ordinal, ptr, size);
+    }
     for (size_t i = 0; i < count; i++) {
         if (result == CUDA_SUCCESS) {
             settle_unmapped(&taken[i]);

@@ -68,6 +68,20 @@ void ms_grant_emit_host(enum ms_event_kind kind, const struct ms_grant *grant)
     ms_session_emit(&event);
 }
 
+void ms_note_given_back(uint8_t device, CUdeviceptr_v2 addr, uint64_t bytes)
+{
+    struct ms_event event = {
+        .kind = MS_EVENT_GIVEN_BACK,
+        .device = device,
+        .site = ms_site_capture(bytes),
+        .addr = addr,
+        .bytes = bytes,
+    };
+    if (event.site != 0) {
+        ms_session_emit(&event);
+    }
+}
+
 /* --- blocks of the pool ----------------------------------------------------------------------- */
 
 /* A refusal may be the work of the moment: another thread had what it has given back since. Then
@@ -167,6 +181,7 @@ static bool release_from(struct ms_device *device, CUdeviceptr_v2 addr, ms_strea
         return false;
     }
     ms_device_check_thresholds(device);
+    ms_device_check_emergency(device);
     return true;
 }
 

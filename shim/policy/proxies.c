@@ -15,6 +15,7 @@
 #include "shim/driver/caller.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/torch_library.h"
+#include "shim/policy/grant.h"
 #include "shim/policy/oom.h"
 #include "shim/process/log.h"
 #include "shim/sharing/exports.h"
@@ -335,6 +336,9 @@ static CUresult unmap_pages(CUdeviceptr_v2 addr, size_t size, struct mapping *ta
         }
     }
     ms_device_check_thresholds(device);
+    if (result == CUDA_SUCCESS) {
+        ms_note_given_back(device->ordinal, addr, size);
+    }
     return result;
 }
 

@@ -93,6 +93,10 @@ def of_device(report: Json, device: Json) -> Iterator[str]:
             yield f"{name}: {peak[f'{what}_bytes']} bytes {what} at once, {most} at most"
     if device["cap_bytes"] > device["total_bytes"] > 0:
         yield f"{name}: the cap is above the device"
+    emptied = device["emptied_cache"]
+    for what in ("calls", "bytes") if emptied else ():
+        if sum(site[what] for site in emptied["sites"]) != emptied[what]:
+            yield f"{name}: caches were emptied, but the {what} of the sites do not add up"
     part = device["fragmentation_at_peak"]
     if part is not None and not 0 <= part <= 1:
         yield f"{name}: fragmentation {part}"

@@ -149,6 +149,7 @@ void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
     if (recorded == MS_RECORDED_ARENA) {
         return; /* its tensors are what is live */
     }
+    sampler->emptied_by = 0;
     site = site_of(sampler, event->site);
     born = event->id ? ms_live_add(live, event->id) : NULL;
     if (born) {

@@ -58,7 +58,8 @@ struct ms_sampler {
     uint64_t passing_bytes[MS_HEADROOM_FACTORS];
     uint64_t kinds_at_end[MS_KIND_COUNT], kept_at_end;
 
-    uint32_t newest; /* the last allocation's number, + 1 */
+    uint32_t newest;     /* the last allocation's number, + 1 */
+    uint32_t emptied_by; /* the site that gave something back since that; 0: none */
 
     const struct ms_rounds *rounds;
     struct ms_buffer kept; /* struct ms_growing_site: by what rounds left when memory ran out */
@@ -95,6 +96,11 @@ void ms_sampler_alloc(struct ms_sampler *sampler, struct ms_live_set *live,
                       const struct ms_event *event, uint32_t allocation, uint64_t time_ns);
 void ms_sampler_free(struct ms_sampler *sampler, struct ms_live_set *live,
                      const struct ms_event *event, uint64_t time_ns);
+
+/* A framework gave something back. */
+void ms_sampler_given_back(struct ms_sampler *sampler, const struct ms_event *event);
+/* Of those, what the program asked for by emptying a cache stays, the largest first. */
+void ms_sampler_list_emptyings(struct ms_sampler *sampler);
 
 /* So much waits from now on. */
 void ms_sampler_waits(struct ms_sampler *sampler, uint64_t bytes, uint64_t time_ns);

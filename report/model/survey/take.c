@@ -130,6 +130,9 @@ static void take_event(struct pass *pass, const struct ms_event *event, uint64_t
     case MS_EVENT_TENSOR_FREE:
         ms_sampler_free(sampler, &pass->live, event, time_ns);
         break;
+    case MS_EVENT_GIVEN_BACK:
+        ms_sampler_given_back(sampler, event);
+        break;
     case MS_EVENT_WAITS:
         ms_sampler_waits(sampler, event->bytes, time_ns);
         break;
@@ -360,6 +363,7 @@ static void finish(struct pass *pass)
             ms_survey_judge_growth(sampler);
             ms_survey_judge_headroom(sampler);
             list_temporaries(sampler);
+            ms_sampler_list_emptyings(sampler);
         }
     }
 }

@@ -80,7 +80,7 @@ static void take_peak(const struct ms_model *model, int device, struct ms_dry_ra
     rank->kinds_known = true;
     count = ms_held_lines(model, device, moment, MS_KIND_COUNT, lines, HOLDERS);
     for (size_t i = 0; i < count; i++) {
-        ms_held_line_add(&lines[i], moment->live_bytes, &rank->holds);
+        ms_held_line_add(model, &lines[i], moment->live_bytes, &rank->holds);
         ms_buffer_append(&rank->holds, "", 1);
     }
     ms_held_lines_free(lines, count);
