@@ -96,8 +96,66 @@ from torch import nn
     cap_mib=1024,
     mode="tensor",
 )
+@job(
+    name="demand-batch-slightly-tensor",
+    reason="batch too large",
+    verdict="demand",
+    when="first",
+    where="backward",
+    keeps="autograd, until backward",
+    names="holds",
+    batch=34000,
+    fits=30812,
+    mode="tensor",
+)
+@job(
+    name="demand-batch-slightly-pool-off",
+    reason="batch too large",
+    verdict="demand",
+    when="first",
+    where="backward",
+    keeps="autograd, until backward",
+    names="holds",
+    batch=30000,
+    fits=27421,
+    mode="pool-off",
+)
+@job(
+    name="cap-batch-slightly",
+    reason="the cap",
+    verdict="cap",
+    when="first",
+    where="backward",
+    keeps="autograd, until backward",
+    names="holds",
+    batch=34000,
+    fits=30812,
+    memory_mib=8192,
+    cap_mib=1024,
+)
 def batch_too_large(batch: int) -> None:
     model = net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+    for _ in range(3):
+        loss = model(samples(batch)).mean()  # culprit
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@job(
+    name="demand-batch-second",
+    reason="batch too large",
+    verdict="demand",
+    when="second",
+    where="backward",
+    keeps="autograd, until backward",
+    names="holds",
+    batch=9800,
+    fits=8728,
+)
+def batch_beside_states(batch: int) -> None:
+    model = net(depth=16)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     for _ in range(3):
         loss = model(samples(batch)).mean()  # culprit

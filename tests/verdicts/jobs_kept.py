@@ -466,5 +466,41 @@ def small_list(batch: int) -> None:
         kept.append(block(9 / 1024))
 
 
+
+@job(
+    name="buffer-grows",
+    reason="cache",
+    verdict="growth",
+    when="tenth",
+    where="forward",
+    keeps="`history`, which is made anew and longer in each step",
+)
+@job(
+    name="buffer-grows-tensor",
+    reason="cache",
+    verdict="growth",
+    when="tenth",
+    where="forward",
+    keeps="`history`, which is made anew and longer in each step",
+    mode="tensor",
+)
+@job(
+    name="buffer-grows-spill",
+    reason="cache",
+    verdict="growth",
+    when="tenth",
+    where="forward",
+    keeps="`history`, which is made anew and longer in each step",
+    spill_mib=128,
+)
+def buffer_grows(_batch: int) -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    history = block(1)
+    for _ in range(100):
+        step(model, optimizer, samples(512))
+        history = torch.cat([history, block(16)])  # culprit
+
+
 if __name__ == "__main__":
     main()

@@ -47,6 +47,18 @@ def accelerate_leak(batch: int) -> None:
     batch=65536,
     loop="accelerate",
 )
+@job(
+    name="accelerate-near",
+    reason="batch too large",
+    verdict="demand",
+    when="first",
+    where="backward",
+    keeps="autograd, until backward",
+    names="holds",
+    batch=34000,
+    fits=31343,
+    loop="accelerate",
+)
 def accelerate_batch(batch: int) -> None:
     from accelerate import Accelerator
 
@@ -69,7 +81,7 @@ class Keeper(Net):
         self.seen: list[torch.Tensor] = []
 
     def forward(self, x: torch.Tensor, **_rest: object) -> Any:  # noqa: ANN401
-        out = super().forward(x)  # culprit: trainer-batch, lightning-batch
+        out = super().forward(x)  # culprit: trainer-batch, lightning-batch, pl-near, hf-near
         if self.keeps:
             self.seen.append(out.detach().repeat(16, 1))  # culprit: trainer-leak, lightning-leak
         return {"loss": out.mean()}
@@ -101,6 +113,18 @@ def rows(batch: int) -> list[dict[str, torch.Tensor]]:
     batch=65536,
     loop="transformers",
 )
+@job(
+    name="hf-near",
+    reason="batch too large",
+    verdict="demand",
+    when="first",
+    where="backward",
+    keeps="autograd, until backward",
+    names="holds",
+    batch=34000,
+    fits=30812,
+    loop="transformers",
+)
 def trainer(batch: int) -> None:
     from transformers import Trainer, TrainingArguments
 
@@ -130,6 +154,18 @@ def trainer(batch: int) -> None:
     keeps="autograd, until backward",
     names="holds",
     batch=65536,
+    loop="lightning",
+)
+@job(
+    name="pl-near",
+    reason="batch too large",
+    verdict="demand",
+    when="first",
+    where="backward",
+    keeps="autograd, until backward",
+    names="holds",
+    batch=34000,
+    fits=29750,
     loop="lightning",
 )
 def lightning(batch: int) -> None:

@@ -170,6 +170,18 @@ def ddp_buckets(_batch: int) -> None:
     batch=65536,
     ranks=2,
 )
+@job(
+    name="ddp-batch-slightly",
+    reason="batch too large",
+    verdict="demand",
+    when="first",
+    where="backward",
+    keeps="autograd, until backward",
+    names="holds",
+    batch=34000,
+    fits=29484,
+    ranks=2,
+)
 def ddp_batch(batch: int) -> None:
     model = parallel(net())
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -218,6 +230,17 @@ def fsdp_leak(batch: int) -> None:
     keeps="autograd, until backward",
     names="holds",
     batch=65536,
+    ranks=2,
+)
+@job(
+    name="fsdp2-batch-slightly",
+    reason="batch too large",
+    verdict="demand",
+    when="first",
+    where="backward",
+    keeps="autograd, until backward",
+    names="holds",
+    batch=34000,
     ranks=2,
 )
 def fsdp_batch(batch: int) -> None:
