@@ -359,13 +359,21 @@ void ms_leak_add_rate(const struct ms_growing_site *row, double bytes_per_round,
     }
 }
 
+bool ms_leak_is_each_time(const struct ms_leak *leak)
+{
+    return leak->all.degree == MS_GROWTH_LIKELY && leak->bytes_each_time > 0;
+}
+
 void ms_leak_add_pace(const struct ms_leak *leak, struct ms_buffer *out)
 {
     const struct ms_growing_site *all = &leak->all;
 
-    if (all->degree == MS_GROWTH_LIKELY && leak->bytes_each_time > 0) {
-        ms_buffer_format(out, "has kept %s more each of %s times", MS_BYTES(leak->bytes_each_time),
-                         MS_COUNT(all->rounds));
+    if (ms_leak_is_each_time(leak)) {
+        const bool less = leak->bytes_each_time * all->rounds > all->grown_bytes;
+
+        ms_buffer_format(out, "has kept %s%s more each of %s times, %s in all",
+                         less ? "up to " : "", MS_BYTES(leak->bytes_each_time),
+                         MS_COUNT(all->rounds), MS_BYTES(all->grown_bytes));
         return;
     }
     switch (all->round) {

@@ -20,6 +20,9 @@ size_t ms_leaks_find(const struct ms_model *model, int device, const struct ms_g
 void ms_leak_add_line(const struct ms_model *model, const struct ms_leak *leak,
                       struct ms_buffer *out);
 
+/* Whether its pace is told in times that something was left, and not by the step. */
+bool ms_leak_is_each_time(const struct ms_leak *leak);
+
 /* "has kept 80.0 MiB more every step since step 2", or by what else its pace is told. */
 void ms_leak_add_pace(const struct ms_leak *leak, struct ms_buffer *out);
 

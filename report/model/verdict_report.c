@@ -253,19 +253,45 @@ static uint64_t step_of(const struct ms_model *model, const struct ms_model_oom 
     return ms_step_at(model, ends && oom->time_ns > ended_ns ? ended_ns : oom->time_ns);
 }
 
-/* Parameters, gradients and what an optimizer keeps: all but a tenth. */
+static bool is_models(enum ms_kind kind)
+{
+    return kind == MS_KIND_PARAMETERS || kind == MS_KIND_GRADIENTS || kind == MS_KIND_OPTIMIZER ||
+           kind == MS_KIND_COMMUNICATION;
+}
+
+/* Whether the site that asked holds the like of it already. */
+static bool asks_for_model(const struct ms_model *model, const struct ms_model_oom *oom,
+                           const struct ms_survey_moment *moment)
+{
+    const struct ms_survey_device *surveyed = &model->survey->devices[oom->device];
+
+    for (size_t i = 0; i < moment->count; i++) {
+        const struct ms_holding *holding = ms_survey_holding_at(surveyed, moment->first + i);
+
+        if (holding->site == oom->record.state.site) {
+            return is_models((enum ms_kind)holding->kind);
+        }
+    }
+    return false;
+}
+
+/* Parameters, gradients, what an optimizer keeps and what they are exchanged through: all but a
+ * tenth. */
 static bool is_of_the_model(const struct ms_model *model, size_t oom)
 {
     const struct ms_survey_moment *moment = ms_ledger_oom_moment(model, oom);
-    const uint64_t requested = ms_model_oom_at(model, oom)->record.state.requested_bytes;
+    const struct ms_model_oom *at = ms_model_oom_at(model, oom);
+    uint64_t bytes = 0;
 
     if (!moment) {
         return false;
     }
+    for (int kind = 0; kind < MS_KIND_COUNT; kind++) {
+        bytes += is_models((enum ms_kind)kind) ? moment->kind_bytes[kind] : 0;
+    }
 
-    const uint64_t bytes = moment->kind_bytes[MS_KIND_PARAMETERS] +
-                           moment->kind_bytes[MS_KIND_GRADIENTS] +
-                           moment->kind_bytes[MS_KIND_OPTIMIZER];
+    const uint64_t requested =
+        asks_for_model(model, at, moment) ? 0 : at->record.state.requested_bytes;
     const uint64_t others = moment->live_bytes > bytes ? moment->live_bytes - bytes : 0;
 
     return bytes > 0 && others + requested <= bytes / MODEL_PARTS;

@@ -259,10 +259,12 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
                    "optimizer that keeps less, sharding them over devices), or a larger device: "
                    "hardly anything of this follows the batch";
         }
-        return oom->evaluating ? "evaluate under torch.no_grad(), so that nothing is kept for a "
-                                 "backward pass, or with a smaller batch; or a larger device"
-                               : "a smaller batch or shape, or a larger device: by at least what "
-                                 "was short";
+        return oom->evaluating
+                   ? "evaluate with a smaller batch, and under torch.no_grad() where it "
+                     "is not yet, so that nothing is kept for a backward pass; or a "
+                     "larger device"
+                   : "a smaller batch or shape, or a larger device: by at least what "
+                     "was short";
     }
 }
 
