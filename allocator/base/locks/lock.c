@@ -2,15 +2,27 @@
 /* The slow paths of the lock: sleeping and waking. lock.h has the rest. */
 #include "allocator/base/locks/lock.h"
 
-#include <limits.h>
+#include <errno.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/clock.h"
+
+/* Sleeping is dear: it costs two calls of the system, and whoever was woken up has to wake the next
+ * one, so that threads that once slept go on sleeping in turn. A hold that packs the trace takes
+ * some ten microseconds, one that writes its digest more. So a thread looks for longer than that
+ * before it sleeps, and ever more seldom, which leaves the lock's line, and mostly the lock, with
+ * the thread that has it. */
 enum {
-    SPINS = 64,        /* about a microsecond: what a hold of the state lock costs at most */
-    SLEEP_NS = 1000000 /* at most: see lock.h */
+    SPIN_NS = 200000,   /* then it sleeps */
+    MOST_PAUSES = 512,  /* between two looks: 10 to 30 microseconds */
+    SLEEP_NS = 1000000, /* at most: see lock.h */
+    UNKNOWN = 0,
+    ALONE = 1,
+    MANY = 2
 };
 
 const struct ms_lock_rank_row ms_lock_rank_rows[MS_RANK_COUNT] = {
@@ -37,17 +49,55 @@ static void futex(ms_lock_t *lock, int operation, uint32_t value)
     (void)syscall(SYS_futex, &lock->word, operation, value, &most, NULL, 0);
 }
 
-void ms_lock_wait(ms_lock_t *lock)
+/* Whether the holder can run while this thread looks. */
+static bool others_run(void)
 {
-    for (int spin = 0; spin < SPINS; spin++) {
-        uint32_t expected = 0;
-        if (atomic_compare_exchange_weak_explicit(&lock->word, &expected, 1, memory_order_acquire,
-                                                  memory_order_relaxed)) {
-            return;
-        }
+    static _Atomic int cores = UNKNOWN;
+    int known = atomic_load_explicit(&cores, memory_order_relaxed);
+    if (known == UNKNOWN) {
+        const int saved = errno;
+        cpu_set_t set;
+        const bool one = sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) == 1;
+        known = one ? ALONE : MANY;
+        atomic_store_explicit(&cores, known, memory_order_relaxed);
+        errno = saved;
+    }
+    return known == MANY;
+}
+
+static void pause_for(int pauses)
+{
+    for (int i = 0; i < pauses; i++) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("isb");
 #endif
+    }
+}
+
+/* Looks until the lock is free, which it takes. False: it has looked for long enough. */
+static bool spin(ms_lock_t *lock)
+{
+    const uint64_t begin_ns = ms_clock_ns();
+    int pauses = 4;
+    do {
+        uint32_t expected = 0;
+        pause_for(pauses);
+        if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 &&
+            atomic_compare_exchange_weak_explicit(&lock->word, &expected, 1, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+            return true;
+        }
+        pauses = pauses < MOST_PAUSES ? pauses * 2 : pauses;
+    } while (ms_clock_ns() - begin_ns < SPIN_NS);
+    return false;
+}
+
+void ms_lock_wait(ms_lock_t *lock)
+{
+    if (others_run() && spin(lock)) {
+        return;
     }
     /* From here on the word says 2, also for the new holder: it cannot know whether others sleep.
      */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A mutex of four bytes on a futex: small enough to embed, and a forked child can simply reset it.
  *
- * Not recursive, not fair; a thread that finds it taken spins briefly, then sleeps. Letting go is a
- * plain store, which costs a third of a locked one: who goes to sleep just then may miss its call,
- * and therefore looks again after a while.
+ * Not recursive, not fair; a thread that finds it taken looks for a while (lock.c), then sleeps.
+ * Letting go is a plain store, which costs a third of a locked one: who goes to sleep just then may
+ * miss its call, and therefore looks again after a while.
  *
  * Each lock has its rank in the order of all locks (lock_rank.def). A build with MEMSHIM_CHECKS
  * aborts where a thread takes locks in another order, or calls the driver under one that must not
