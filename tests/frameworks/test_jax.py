@@ -121,13 +121,13 @@ class Jax(unittest.TestCase):
         self.assertFalse([text for text in job.only()["notes"] if NOTE in text])
 
     def test_an_out_of_memory_is_jaxs_own_and_one_event(self) -> None:
-        job = harness.run_memshim(FULL, MEMSHIM_LIMIT="1GiB", **QUICK)
+        job = harness.run_memshim(FULL, MEMSHIM_LIMIT="800MiB", **QUICK)
         (end,) = job.result.check().lines("end")
         self.assertIn("RESOURCE_EXHAUSTED", str(end["said"]))
         report = job.only()
-        self.assertLessEqual(report["devices"][0]["peak_charged_bytes"], 1024 * MIB)
+        self.assertLessEqual(report["devices"][0]["peak_charged_bytes"], 800 * MIB)
         self.assertEqual(len(report["oom_events"]), 1, report["oom_events"])
-        self.assertGreaterEqual(end["arrays"], 8)
+        self.assertGreaterEqual(end["arrays"], 5)
 
     def test_spill_lets_it_finish(self) -> None:
         job = harness.run_memshim(FULL, MEMSHIM_LIMIT="4GiB", MEMSHIM_SPILL="auto", **QUICK)
