@@ -70,7 +70,7 @@ static ms_status_t back_on_device(struct ms_pool *pool, const struct site *site)
     if (site->arena_to > site->arena_from) {
         status = ms_holes_back(pool, site->segment, site->arena_from, site->arena_to);
     }
-    if (status == MS_OK && pool->count.host_backed_bytes > 0) {
+    if (status == MS_OK && ms_pool_count_of_growth(pool)->host_backed_bytes > 0) {
         status = ms_spill_bring_back(pool, site->segment, site->from, site->to);
         (void)ms_backing_release_spares(pool);
         ms_obligations_settle(pool);

@@ -253,6 +253,7 @@ static ms_status_t not_live(struct ms_pool *pool, ms_addr_t addr) MS_REQUIRES(ms
 
 /* A block that is not backed throughout by device memory falls to pieces, under both locks. */
 static inline bool is_in_pieces(const struct ms_pool *pool, const struct ms_range *range)
+    MS_REQUIRES(ms_state_role)
 {
     const struct ms_arena *holes = range->live.holes;
     return range->mixed &&

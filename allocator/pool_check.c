@@ -45,13 +45,14 @@ static bool owed(const struct ms_segment *segment, uint64_t slot)
 }
 
 /* Whether a device that kept failing may have left a live block without backing: that was told. */
-static bool is_reported_lost(const struct walk *walk)
+static bool is_reported_lost(const struct walk *walk) MS_REQUIRES(ms_state_role)
 {
     return walk->pool->count.spill.lost_bytes > 0;
 }
 
 /* Whether chunks stand (or, for a hole, do not stand) behind every byte of the range. */
 static void check_backing(struct walk *walk, const struct ms_range *range)
+    MS_REQUIRES(ms_state_role)
 {
     const struct ms_segment *segment = range->segment;
     uint64_t granule = segment->plain ? segment->bytes : walk->pool->granule_bytes;
@@ -257,7 +258,7 @@ static void check_segment(struct walk *walk, const struct ms_segment *segment)
     }
 }
 
-static void check_orders(struct walk *walk)
+static void check_orders(struct walk *walk) MS_REQUIRES(ms_state_role)
 {
     uint64_t ranges = 0;
     const struct ms_orders *orders = &walk->pool->orders;

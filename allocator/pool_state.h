@@ -51,38 +51,46 @@ struct ms_pool {
     ms_lock_t state;
     ms_lock_t growth;
 
-    struct ms_block_index index;
-    struct ms_orders orders;
-    struct ms_treap_node *holes[MS_REGIONS];
-    struct ms_slab range_slab;
-    struct ms_range *whole; /* see ms_ranges_give_up_whole; linked by draining.next, stuck */
-    struct ms_pool_counters count;
-    uint64_t next_id, end_id; /* ids taken from the process's, not yet given to a block */
-    uint64_t first_id;        /* that it ever took */
+    struct ms_block_index index MS_GUARDED_BY(ms_state_role);
+    struct ms_orders orders MS_GUARDED_BY(ms_state_role);
+    struct ms_treap_node *holes[MS_REGIONS] MS_GUARDED_BY(ms_state_role);
+    struct ms_slab range_slab MS_GUARDED_BY(ms_state_role);
+    struct ms_range *whole MS_GUARDED_BY(
+        ms_state_role); /* see ms_ranges_give_up_whole; linked by draining.next, stuck */
+    struct ms_pool_counters count MS_GUARDED_BY(ms_state_role);
+    /* Ids taken from the process's, not yet given to a block; the first that it ever took. */
+    uint64_t next_id MS_GUARDED_BY(ms_state_role);
+    uint64_t end_id MS_GUARDED_BY(ms_state_role);
+    uint64_t first_id MS_GUARDED_BY(ms_state_role);
 
     struct ms_segment **segments; /* by address */
     size_t segment_count, segment_room;
 
-    struct ms_slab chunk_slab, segment_slab; /* growth lock */
-    struct ms_chunk *spares;                 /* growth lock: created, charged, mapped nowhere */
-    uint64_t spare_most_bytes;               /* growth lock: none of them is larger */
-    struct ms_chunk *views;                  /* growth lock: one of each pair of twins */
+    struct ms_slab chunk_slab MS_GUARDED_BY(ms_growth_role);
+    struct ms_slab segment_slab MS_GUARDED_BY(ms_growth_role);
+    /* Created, charged, mapped nowhere; none of them is larger than the most. */
+    struct ms_chunk *spares MS_GUARDED_BY(ms_growth_role);
+    uint64_t spare_most_bytes MS_GUARDED_BY(ms_growth_role);
+    struct ms_chunk *views MS_GUARDED_BY(ms_growth_role); /* one of each pair of twins */
 
-    struct ms_arenas *arenas;  /* state lock; null where nobody reports tensors */
-    struct ms_slab arena_slab; /* state lock */
-    bool frozen;               /* state lock: nothing is taken out of holes any more, for good */
-    struct ms_range *draining; /* state lock: on host chunks, until their work is done */
+    struct ms_arenas *arenas MS_GUARDED_BY(ms_state_role); /* null where nobody reports tensors */
+    struct ms_slab arena_slab MS_GUARDED_BY(ms_state_role);
+    bool frozen MS_GUARDED_BY(ms_state_role); /* nothing is taken out of holes any more, for good */
+    struct ms_range *
+        draining MS_GUARDED_BY(ms_state_role); /* on host chunks, until their work is done */
 
     struct ms_epochs epochs;
     struct ms_obligations obligations;
-    struct ms_victims victims;
+    struct ms_victims victims MS_GUARDED_BY(ms_growth_role);
     struct ms_proxies proxies;
     struct ms_moving moving;
     const struct ms_live_memory *live; /* ms_spill_live */
-    uint64_t unusable_bytes;   /* growth lock: what the device had free when it had no room */
-    unsigned strange_refusals; /* growth lock: so often on end it refused what it had free */
+    /* What the device had free when it had no room; how often on end it refused what it had free.
+     */
+    uint64_t unusable_bytes MS_GUARDED_BY(ms_growth_role);
+    unsigned strange_refusals MS_GUARDED_BY(ms_growth_role);
     struct ms_ahead ahead;
-    struct ms_states states;
+    struct ms_states states MS_GUARDED_BY(ms_state_role);
 };
 
 /* The pool's locks are taken and released by these, which also tell Clang's analysis (not looked
@@ -113,6 +121,14 @@ static inline void ms_growth_release(struct ms_pool *pool)
 
 #define ms_state_acquire(pool)  ms_state_acquire_at((pool), MS_PLACE)
 #define ms_growth_acquire(pool) ms_growth_acquire_at((pool), MS_PLACE)
+
+/* Of counters that change under both locks: to read them the growth lock is enough. They are
+ * reserved_bytes, obligation_bytes, those of the host, and those of the spill. */
+static inline const struct ms_pool_counters *ms_pool_count_of_growth(const struct ms_pool *pool)
+    MS_REQUIRES(ms_growth_role) MS_NO_THREAD_SAFETY
+{
+    return &pool->count;
+}
 
 static inline void ms_pool_emit(struct ms_pool *pool, const struct ms_event *event)
     MS_REQUIRES(ms_state_role)

@@ -164,7 +164,7 @@ static inline struct ms_granule *right_behind(const struct ms_pool *pool,
 
 /* True if some of them have no backing. */
 static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
-                         uint64_t bytes)
+                         uint64_t bytes) MS_REQUIRES(ms_state_role)
 {
     uint64_t from = 0;
     uint64_t to = 0;
@@ -189,7 +189,7 @@ static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_ad
 }
 
 static inline void leave(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
-                         uint64_t bytes)
+                         uint64_t bytes) MS_REQUIRES(ms_state_role)
 {
     uint64_t from = 0;
     uint64_t to = 0;
@@ -392,7 +392,7 @@ __attribute__((hot)) ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_add
 /* ---- frees */
 
 static inline __attribute__((hot)) bool bury(struct ms_arenas *arenas, struct ms_segment *segment,
-                                             ms_addr_t addr)
+                                             ms_addr_t addr) MS_REQUIRES(ms_state_role)
 {
     struct ms_tensor tensor;
     if (!ms_tensors_take(&arenas->tensors, segment, addr, &tensor)) {

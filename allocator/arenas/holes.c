@@ -78,6 +78,7 @@ static enum fitness fitness_of(const struct ms_pool *pool, const struct ms_segme
 
 static void describe(const struct ms_pool *pool, const struct ms_segment *segment,
                      const struct ms_chunk *chunk, struct ms_candidate *out)
+    MS_REQUIRES(ms_state_role)
 {
     const struct ms_granule *granule = &segment->granules[chunk->slot];
     *out = (struct ms_candidate){.addr = segment->base + chunk->slot * pool->granule_bytes,
@@ -119,6 +120,7 @@ typedef bool (*visit_fn)(struct ms_pool *pool, struct ms_segment *segment, struc
                          void *ctx);
 
 static void for_each_quiet(struct ms_pool *pool, visit_fn visit, void *ctx)
+    MS_REQUIRES(ms_state_role)
 {
     for (size_t at = 0; pool->count.quiet_granules > 0 && at < pool->segment_count; at++) {
         struct ms_segment *segment = pool->segments[at];
@@ -180,7 +182,7 @@ struct victims {
 };
 
 static bool collect_one(struct ms_pool *pool, struct ms_segment *segment, struct ms_chunk *chunk,
-                        void *ctx)
+                        void *ctx) MS_REQUIRES(ms_state_role)
 {
     struct victims *victims = ctx;
     if (chunk->host != victims->host || fitness_of(pool, segment, chunk) != TAKEABLE) {
@@ -195,8 +197,8 @@ static bool collect_one(struct ms_pool *pool, struct ms_segment *segment, struct
     return victims->count < victims->room;
 }
 
-/* Room for every quiet granule there is; less where the host has no memory. Growth lock. */
-static void make_room(struct ms_pool *pool)
+/* Room for every quiet granule there is; less where the host has no memory. */
+static void make_room(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     ms_state_acquire(pool);
     size_t wanted = pool->count.quiet_granules + 64;
@@ -206,6 +208,7 @@ static void make_room(struct ms_pool *pool)
 
 /* Empties the slots of the best chunks, enough_bytes of them or all; they are listed by `next`. */
 static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, bool host)
+    MS_REQUIRES(ms_growth_role)
 {
     make_room(pool);
     struct ms_choice const *choice =
@@ -273,9 +276,17 @@ static ms_status_t unmap_detached(struct ms_pool *pool, struct ms_chunk *list,
     return status;
 }
 
+bool ms_holes_frozen(struct ms_pool *pool)
+{
+    ms_state_acquire(pool);
+    const bool frozen = pool->frozen;
+    ms_state_release(pool);
+    return frozen;
+}
+
 ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t *taken_bytes)
 {
-    if (pool->frozen || enough_bytes == 0) {
+    if (enough_bytes == 0 || ms_holes_frozen(pool)) {
         return MS_OK;
     }
     uint64_t chunks = 0;
@@ -425,13 +436,13 @@ static void drain(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 
 void ms_holes_recover(struct ms_pool *pool)
 {
-    if (pool->count.host_backed_bytes == 0) {
+    if (ms_pool_count_of_growth(pool)->host_backed_bytes == 0) {
         return;
     }
     ms_epochs_fence(pool);
     ms_epochs_poll(pool);
     drain(pool);
-    if (!pool->frozen) {
+    if (!ms_holes_frozen(pool)) {
         uint64_t bytes = 0;
         uint64_t chunks = 0;
         (void)unmap_detached(pool, detach(pool, UINT64_MAX, true), &bytes, &chunks);
@@ -526,6 +537,7 @@ static void note_refused(struct ms_pool *pool, struct ms_segment *segment, uint6
  * lock.
  */
 static bool gives_way(const struct ms_pool *pool, const struct ms_granule *granule)
+    MS_REQUIRES(ms_state_role)
 {
     return granule->on_host && granule->tensors == 1 && granule->arena != NULL &&
            !granule->arena->frozen && !granule->pinned && !pool->frozen &&

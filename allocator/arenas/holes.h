@@ -43,7 +43,9 @@ bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segmen
  * that hold nothing but the tensor being allocated give way to those of the device. */
 ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                           uint64_t to) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
-/* Likewise all there are; nothing is taken any more, for good. */
+/* Whether nothing is taken any more, for good. */
+bool ms_holes_frozen(struct ms_pool *pool) MS_EXCLUDES(ms_state_role);
+/* Backs all there are, and takes nothing any more. */
 void ms_holes_freeze(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
 /* Gets host chunks back that stand behind nothing live. */

@@ -14,11 +14,12 @@
 #include "allocator/space/segment.h"
 
 struct ms_proxies {
-    struct ms_slab slab;    /* growth lock */
-    struct ms_proxy *first; /* growth lock: all there are */
-    struct ms_proxy *fresh; /* state lock: of requests under way, see proxy.c */
-    bool asked;             /* state lock: a thread was refused a page, and may ask again */
-    pthread_t asker;        /* state lock: which */
+    struct ms_slab slab MS_GUARDED_BY(ms_growth_role);
+    struct ms_proxy *first MS_GUARDED_BY(ms_growth_role); /* all there are */
+    struct ms_proxy *fresh MS_GUARDED_BY(ms_state_role);  /* of requests under way, see proxy.c */
+    /* A thread was refused a page, and may ask again; which. */
+    bool asked MS_GUARDED_BY(ms_state_role);
+    pthread_t asker MS_GUARDED_BY(ms_state_role);
 };
 
 /* Drops what tensors, granules and proxies keep of the segment, which is about to be removed. Both

@@ -65,7 +65,7 @@ static uint64_t chunk_bytes(const struct ms_chunk *chunk)
 
 /* What is not backed of a proxy that is mapped nowhere is owed to it. State lock. */
 static void owe_locked(struct ms_pool *pool, const struct ms_proxy *proxy, uint64_t more_bytes,
-                       uint64_t fewer_bytes)
+                       uint64_t fewer_bytes) MS_REQUIRES(ms_state_role)
 {
     pool->count.obligation_bytes += more_bytes;
     pool->count.obligation_bytes -= fewer_bytes;
@@ -85,7 +85,7 @@ static void owe(struct ms_pool *pool, const struct ms_proxy *proxy, uint64_t mor
 
 /* ---- requests under way. State lock. */
 
-static void make_fresh(struct ms_pool *pool, struct ms_proxy *proxy)
+static void make_fresh(struct ms_pool *pool, struct ms_proxy *proxy) MS_REQUIRES(ms_state_role)
 {
     proxy->fresh = true;
     proxy->maker = pthread_self();
@@ -481,7 +481,7 @@ ms_status_t ms_proxy_map(ms_pool_t *pool, ms_proxy_t *proxy, ms_addr_t addr, ms_
     if (status == MS_OK) {
         status = map_at(pool, proxy, addr, segment);
     }
-    if (status == MS_OK && pool->frozen) {
+    if (status == MS_OK && ms_holes_frozen(pool)) {
         (void)ms_holes_back(pool, segment, proxy->slot, proxy->slot + slots_of(pool, proxy));
     }
     ms_obligations_settle(pool);
@@ -754,7 +754,7 @@ static ms_status_t back_on_device(struct ms_pool *pool, struct ms_proxy *proxy)
 {
     uint64_t end = proxy->slot + slots_of(pool, proxy);
     ms_status_t status = ms_holes_back(pool, proxy->segment, proxy->slot, end);
-    if (status == MS_OK && pool->count.host_backed_bytes > 0) {
+    if (status == MS_OK && ms_pool_count_of_growth(pool)->host_backed_bytes > 0) {
         pool->moving.refused = false;
         status = pool->live->bring_back(pool, proxy->segment, proxy->slot, end);
         (void)ms_backing_release_spares(pool);
@@ -790,7 +790,7 @@ static ms_status_t make_whole(struct ms_pool *pool, const struct ms_proxy *proxy
     MS_REQUIRES(ms_growth_role)
 {
     uint64_t end = proxy->slot + slots_of(pool, proxy);
-    if (pool->count.host_backed_bytes > 0) {
+    if (ms_pool_count_of_growth(pool)->host_backed_bytes > 0) {
         pool->moving.refused = false;
         (void)pool->live->bring_back(pool, proxy->segment, proxy->slot, end);
     }

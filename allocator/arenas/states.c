@@ -15,6 +15,7 @@ static bool optimizers(const struct ms_pool *pool, uint32_t site)
 /* ---- the youngest that are not an optimizer's, whether they still live or not */
 
 static void note_block(struct ms_pool *pool, const struct ms_range *range)
+    MS_REQUIRES(ms_state_role)
 {
     bool block = range->state == MS_RANGE_LIVE && !range->arena;
     if (block && range->live.id > pool->states.other_block && !optimizers(pool, range->site)) {
@@ -23,6 +24,7 @@ static void note_block(struct ms_pool *pool, const struct ms_range *range)
 }
 
 static void note_tensor(void *ctx, struct ms_segment *segment, const struct ms_tensor *tensor)
+    MS_REQUIRES(ms_state_role)
 {
     struct ms_pool *pool = ctx;
     (void)segment;
@@ -41,6 +43,7 @@ static void assume(struct ms_segment *segment)
 }
 
 static void refute(void *ctx, struct ms_segment *segment, const struct ms_tensor *tensor)
+    MS_REQUIRES(ms_state_role)
 {
     struct ms_pool *pool = ctx;
     uint64_t from = (tensor->addr - segment->base) >> segment->granule_shift;

@@ -219,7 +219,8 @@ ms_status_t ms_backing_host_make(struct ms_pool *pool)
 
 void ms_backing_host_release(struct ms_pool *pool, uint64_t keep_bytes)
 {
-    while (pool->obligations.reserve != NULL && pool->count.host_reserve_bytes > keep_bytes) {
+    while (pool->obligations.reserve != NULL &&
+           ms_pool_count_of_growth(pool)->host_reserve_bytes > keep_bytes) {
         if (!release_first(pool, &pool->obligations.reserve)) {
             return;
         }
@@ -229,7 +230,7 @@ void ms_backing_host_release(struct ms_pool *pool, uint64_t keep_bytes)
 /* The largest spare of at most `bytes`, taken from the list; null where there is none. A request of
  * a whole device takes tens of thousands, one by one: the first that is as large as any can be ends
  * the search. */
-static struct ms_chunk *take_spare(struct ms_pool *pool, uint64_t bytes)
+static struct ms_chunk *take_spare(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     uint64_t most_bytes = bytes < pool->spare_most_bytes ? bytes : pool->spare_most_bytes;
     struct ms_chunk **best = NULL;

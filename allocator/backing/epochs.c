@@ -16,7 +16,7 @@ static bool capturing(struct ms_pool *pool)
     return pool->ops->capturing(pool->ops->ctx);
 }
 
-static void pop_oldest(struct ms_epochs *epochs)
+static void pop_oldest(struct ms_epochs *epochs) MS_REQUIRES(ms_growth_role)
 {
     epochs->fences--;
     memmove(&epochs->under_way[0], &epochs->under_way[1],

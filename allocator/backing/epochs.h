@@ -24,14 +24,15 @@ struct ms_epoch_fence {
 };
 
 struct ms_epochs {
-    uint64_t clock;   /* state lock: tensors allocated and freed so far */
-    uint64_t current; /* state lock: of what is freed now; up to MS_EPOCH_LAST */
-    uint64_t done;    /* both locks to change: work of this one and of earlier ones is done */
+    uint64_t clock MS_GUARDED_BY(ms_state_role); /* tensors allocated and freed so far */
+    /* Both locks to change. Of what is freed now, up to MS_EPOCH_LAST; and of work that is done, as
+     * is that of earlier ones. */
+    uint64_t current, done;
 
-    /* Growth lock. */
-    struct ms_epoch_fence under_way[MS_EPOCHS_UNDER_WAY]; /* oldest first */
-    unsigned fences;
-    uint64_t fenced_clock; /* the clock at the last fence */
+    struct ms_epoch_fence
+        under_way[MS_EPOCHS_UNDER_WAY] MS_GUARDED_BY(ms_growth_role); /* oldest first */
+    unsigned fences MS_GUARDED_BY(ms_growth_role);
+    uint64_t fenced_clock MS_GUARDED_BY(ms_growth_role); /* the clock at the last fence */
 };
 
 /* A fence of the device for all that was freed up to now, unless one has it already. */

@@ -174,6 +174,7 @@ ms_status_t ms_fences_reuse_behind_wait(struct ms_pool *pool, const struct ms_re
 /* The order whose turn it is among those that have a fence under way; *others: whether more have.
  */
 static struct ms_order *order_in_turn(struct ms_pool *pool, unsigned turn, bool *others)
+    MS_REQUIRES(ms_state_role)
 {
     unsigned waiting = 0;
     for (struct ms_order *order = pool->orders.first; order != NULL; order = order->next) {
@@ -240,7 +241,9 @@ void ms_fences_stream_gone(struct ms_pool *pool, ms_stream_t stream)
     }
 }
 
-void ms_fences_release_all(struct ms_pool *pool)
+/* At the pool's end, when no other thread has it: not under the state lock, since the device is
+ * called. */
+void ms_fences_release_all(struct ms_pool *pool) MS_NO_THREAD_SAFETY
 {
     for (struct ms_order *order = pool->orders.first; order != NULL; order = order->next) {
         for (struct ms_batch *batch = order->oldest; batch != NULL; batch = batch->next) {

@@ -65,7 +65,7 @@ static bool quiet(const struct ms_granule *granule)
     return granule->arena != NULL && !granule->unbacked && !granule->fresh && granule->tensors == 0;
 }
 
-static void owe(struct ms_pool *pool, struct ms_granule *granule)
+static void owe(struct ms_pool *pool, struct ms_granule *granule) MS_REQUIRES(ms_state_role)
 {
     granule->unbacked = true;
     granule->asks = true;
@@ -74,7 +74,7 @@ static void owe(struct ms_pool *pool, struct ms_granule *granule)
     pool->count.fresh_unbacked_bytes += granule->fresh ? pool->granule_bytes : 0;
 }
 
-static void owe_no_more(struct ms_pool *pool, struct ms_granule *granule)
+static void owe_no_more(struct ms_pool *pool, struct ms_granule *granule) MS_REQUIRES(ms_state_role)
 {
     granule->unbacked = false;
     granule->asks = granule->on_host;

@@ -103,12 +103,14 @@ static inline bool ms_quiet_test(const struct ms_segment *segment, uint64_t slot
 }
 
 static inline void ms_quiet_set(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot)
+    MS_REQUIRES(ms_state_role)
 {
     segment->quiet[slot / 64] |= (uint64_t)1 << (slot % 64);
     pool->count.quiet_granules++;
 }
 
 static inline void ms_quiet_clear(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot)
+    MS_REQUIRES(ms_state_role)
 {
     if (ms_quiet_test(segment, slot)) {
         segment->quiet[slot / 64] &= ~((uint64_t)1 << (slot % 64));

@@ -42,6 +42,7 @@ static bool find_run(const struct ms_pool *pool, const struct ms_range *range,
 }
 
 static uint64_t idle_chunks_of(struct ms_pool *pool, enum ms_region region, uint64_t enough_bytes)
+    MS_REQUIRES(ms_state_role)
 {
     uint64_t found_bytes = 0;
     struct ms_treap_node *root = pool->orders.idle.bins[region].large;

@@ -25,18 +25,17 @@
 /* The budget has this much free, as a part of the cap: then promises need no host memory. */
 enum { AMPLE_PART = 8 };
 
-/* Both change under both locks, so that the growth lock is enough to read them. */
-static uint64_t owed(const struct ms_pool *pool)
+static uint64_t owed(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
-    return pool->count.obligation_bytes;
+    return ms_pool_count_of_growth(pool)->obligation_bytes;
 }
 
-static uint64_t reserve_bytes(const struct ms_pool *pool)
+static uint64_t reserve_bytes(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
-    return pool->count.host_reserve_bytes;
+    return ms_pool_count_of_growth(pool)->host_reserve_bytes;
 }
 
-static uint64_t covered(const struct ms_pool *pool)
+static uint64_t covered(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     return pool->obligations.promised_bytes + reserve_bytes(pool);
 }
@@ -75,7 +74,7 @@ uint64_t ms_obligations_host_room(struct ms_pool *pool)
     if (pool->obligations.no_host) {
         return 0;
     }
-    uint64_t used = reserve_bytes(pool) + pool->count.host_backed_bytes;
+    uint64_t used = reserve_bytes(pool) + ms_pool_count_of_growth(pool)->host_backed_bytes;
     uint64_t room = ms_less(pool->config.host_limit_bytes, used);
     return room - room % pool->granule_bytes + ms_less(covered(pool), owed(pool));
 }
@@ -84,7 +83,7 @@ static ms_status_t secure_on_host(struct ms_pool *pool, uint64_t wanted_bytes)
     MS_REQUIRES(ms_growth_role)
 {
     while (covered(pool) < wanted_bytes) {
-        uint64_t used = reserve_bytes(pool) + pool->count.host_backed_bytes;
+        uint64_t used = reserve_bytes(pool) + ms_pool_count_of_growth(pool)->host_backed_bytes;
         if (pool->obligations.no_host ||
             used + pool->granule_bytes > pool->config.host_limit_bytes) {
             return MS_ERR_NO_MEMORY;

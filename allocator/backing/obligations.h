@@ -12,12 +12,12 @@
 
 struct ms_chunk;
 
-/* Growth lock. */
 struct ms_obligations {
-    struct ms_chunk *reserve;        /* host chunks, mapped nowhere */
-    _Atomic uint64_t promised_bytes; /* our part of the budget's; read without the lock, too */
-    bool uncovered;                  /* see ms_obligations_cover */
-    bool no_host;                    /* the device cannot reach host chunks */
+    struct ms_chunk *reserve MS_GUARDED_BY(ms_growth_role); /* host chunks, mapped nowhere */
+    /* Our part of the budget's. Changed under the growth lock, read without it, too. */
+    _Atomic uint64_t promised_bytes;
+    bool uncovered MS_GUARDED_BY(ms_growth_role); /* see ms_obligations_cover */
+    bool no_host MS_GUARDED_BY(ms_growth_role);   /* the device cannot reach host chunks */
 };
 
 /* Room for a chunk of `bytes` in the budget: for a tensor, from what is kept for holes first. */

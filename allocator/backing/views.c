@@ -241,6 +241,7 @@ static ms_status_t map_edge(struct ms_pool *pool, struct ms_view_edge *edge)
 
 /* What both places have lent is settled: the pair stands. State lock. */
 static void settle_edge(struct ms_pool *pool, struct ms_view_edge *edge)
+    MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     struct ms_chunk *twin = edge->twin;
     if (twin == NULL || edge->lent == NULL) {
@@ -274,7 +275,7 @@ static void unmap_edge(struct ms_pool *pool, struct ms_view_edge *edge) MS_REQUI
 
 /* What an edge's granule keeps goes with the block, unless the mapping is stuck. */
 static struct ms_range *undo_edge(struct ms_pool *pool, struct ms_view_edge *edge,
-                                  struct ms_range *block) MS_REQUIRES(ms_state_role)
+                                  struct ms_range *block) MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     if (edge->lent == NULL || edge->twin != NULL) {
         settle_edge(pool, edge);

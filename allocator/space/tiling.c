@@ -273,7 +273,7 @@ void ms_range_take(struct ms_pool *pool, struct ms_range *range)
  * range waits for the younger fence. The device's order joins only within a batch: nothing there is
  * usable before its fence, and joining over and over would put that off for ever. */
 static bool may_join(struct ms_pool *pool, const struct ms_range *neighbour,
-                     const struct ms_batch *batch)
+                     const struct ms_batch *batch) MS_REQUIRES(ms_state_role)
 {
     if (neighbour == NULL || neighbour->state != MS_RANGE_FREE) {
         return false;
@@ -389,7 +389,7 @@ void ms_range_info(const struct ms_range *range, struct ms_block_info *out)
 
 enum { IDS_AT_A_TIME = 1024 };
 
-static uint64_t next_id(struct ms_pool *pool)
+static uint64_t next_id(struct ms_pool *pool) MS_REQUIRES(ms_state_role)
 {
     if (pool->next_id == pool->end_id) {
         pool->next_id = ms_ids_take(IDS_AT_A_TIME);

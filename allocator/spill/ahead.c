@@ -20,7 +20,7 @@
 enum { NEAR_PART = 24, PREDICTION_PART = 48 };
 
 /* On the device, and nothing lives there; or not taken from it yet. */
-static uint64_t idle_bytes(const struct ms_pool *pool)
+static uint64_t idle_bytes(const struct ms_pool *pool) MS_REQUIRES(ms_state_role)
 {
     return pool->count.free_bytes + pool->count.quiet_granules * pool->granule_bytes +
            ms_budget_free_bytes(pool->config.budget);
@@ -28,7 +28,7 @@ static uint64_t idle_bytes(const struct ms_pool *pool)
 
 /* ---- how much too much was spilled: memory packs more tightly when it is short */
 
-static void learn_trim(struct ms_pool *pool)
+static void learn_trim(struct ms_pool *pool) MS_REQUIRES(ms_state_role)
 {
     struct ms_ahead *ahead = &pool->ahead;
     if (ahead->forecast.steps != ahead->steps) {
@@ -46,7 +46,7 @@ static void learn_trim(struct ms_pool *pool)
 
 /* ---- listening: state lock */
 
-static void hear(struct ms_pool *pool, const struct ms_event *event)
+static void hear(struct ms_pool *pool, const struct ms_event *event) MS_REQUIRES(ms_state_role)
 {
     struct ms_ahead *ahead = &pool->ahead;
     switch (event->kind) {
@@ -75,7 +75,7 @@ static void hear(struct ms_pool *pool, const struct ms_event *event)
     }
 }
 
-static void hear_and_pass_on(void *ctx, const struct ms_event *event)
+static void hear_and_pass_on(void *ctx, const struct ms_event *event) MS_REQUIRES(ms_state_role)
 {
     struct ms_pool *pool = ctx;
     hear(pool, event);
@@ -168,6 +168,7 @@ void ms_ahead_use(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t ad
 
 /* What is known of one live allocation, for the slots that it touches. */
 static void predict_allocation(struct ms_pool *pool, const struct ms_foretold *allocation)
+    MS_REQUIRES(ms_state_role)
 {
     uint64_t next_use = ms_forecast_next_use(&pool->ahead.forecast, allocation);
     struct ms_segment *segment = ms_segment_of(pool, allocation->addr);
@@ -201,7 +202,7 @@ void ms_ahead_predict(struct ms_pool *pool)
 
 /* Of a slot on which something lives that the last step has no like of. */
 static uint64_t next_use_of_older(const struct ms_pool *pool, const struct ms_heat *heat,
-                                  bool state)
+                                  bool state) MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     uint64_t again = ms_heat_next_use(&pool->ahead.forecast, heat);
     bool any_time = again == MS_NEVER && !state && !pool->ahead.uses_known;
@@ -247,7 +248,7 @@ uint64_t ms_ahead_more_bytes(struct ms_pool *pool, const struct ms_spill_need *n
 
 /* How much of what lives will have to be on the host at a time until the tick, if the pool holds as
  * much as it could. What is reserved and holds nothing is as good as free: holes give way. */
-static uint64_t must_stay(struct ms_pool *pool, uint64_t until)
+static uint64_t must_stay(struct ms_pool *pool, uint64_t until) MS_REQUIRES(ms_state_role)
 {
     const struct ms_pool_counters *count = &pool->count;
     uint64_t room = count->reserved_bytes + ms_budget_free_bytes(pool->config.budget);
@@ -268,6 +269,7 @@ static uint64_t pause_of(const struct ms_forecast *forecast)
 /* What came back and soon had to go again stays. But where uses are not told this is optimizer
  * state, which costs in every step what down and up would: it comes once a step had room for it. */
 static bool stays(const struct ms_pool *pool, const struct ms_chunk *chunk)
+    MS_REQUIRES(ms_growth_role)
 {
     return chunk->returns > 0 && pool->ahead.uses_known;
 }

@@ -16,20 +16,26 @@
 #include "allocator/base/locks/lock_annotations.h"
 #include "allocator/spill/forecast.h"
 
-/* Spilling and promoting ahead of use: see ahead.c. State lock. */
+/* Spilling and promoting ahead of use: see ahead.c. */
 struct ms_ahead {
-    struct ms_forecast forecast; /* allocations null: memory has not been short yet */
-    struct ms_event_sink sink;   /* whom the pool's events are passed on to, once we listen */
-    uint64_t live_bytes;         /* of blocks that are no arenas, and tensors */
-    uint64_t predict_tick;       /* when what is on the host is looked at again */
-    uint32_t prediction;         /* number of the last one */
-    uint64_t steps;              /* of the forecast, when the next four were begun anew */
-    uint64_t spills;             /* in this step */
-    uint64_t idle_bytes;         /* the least that lay idle since the last one */
-    uint64_t again_bytes;        /* what the second and later ones were for */
-    uint64_t trim_bytes;         /* how much less than foretold is enough */
-    bool uses_known;             /* of what lasts, too. Growth lock */
-    _Atomic bool due;            /* that time has come */
+    struct ms_forecast
+        forecast MS_GUARDED_BY(ms_state_role); /* allocations null: memory has not been short yet */
+    struct ms_event_sink sink
+        MS_GUARDED_BY(ms_state_role); /* whom the pool's events are passed on to, once we listen */
+    uint64_t
+        live_bytes MS_GUARDED_BY(ms_state_role); /* of blocks that are no arenas, and tensors */
+    uint64_t
+        predict_tick MS_GUARDED_BY(ms_state_role); /* when what is on the host is looked at again */
+    uint32_t prediction MS_GUARDED_BY(ms_state_role); /* number of the last one */
+    uint64_t steps
+        MS_GUARDED_BY(ms_state_role); /* of the forecast, when the next four were begun anew */
+    uint64_t spills MS_GUARDED_BY(ms_state_role); /* in this step */
+    uint64_t
+        idle_bytes MS_GUARDED_BY(ms_state_role); /* the least that lay idle since the last one */
+    uint64_t again_bytes MS_GUARDED_BY(ms_state_role); /* what the second and later ones were for */
+    uint64_t trim_bytes MS_GUARDED_BY(ms_state_role);  /* how much less than foretold is enough */
+    bool uses_known MS_GUARDED_BY(ms_growth_role);     /* of what lasts, too */
+    _Atomic bool due;                                  /* that time has come */
 };
 
 /* Memory is short: begins to listen, where the choice asks for it. Growth lock. */
@@ -53,7 +59,7 @@ void ms_ahead_predict(struct ms_pool *pool) MS_REQUIRES(ms_state_role);
 /* Of a chunk, in ticks; MS_NEVER: not that anybody knows. What lasts, and is no optimizer state, is
  * used at any time where uses are not told. state: all that lives there is optimizer state. */
 uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk, bool state)
-    MS_REQUIRES(ms_state_role);
+    MS_REQUIRES(ms_growth_role, ms_state_role);
 
 /* How much more than is needed now should be spilled at once: what the rest of the step will want
  * too. For one who spills it then. */
@@ -63,7 +69,7 @@ uint64_t ms_ahead_more_bytes(struct ms_pool *pool, const struct ms_spill_need *n
 /* Of the chunks of the heap on the host (ordered, the soonest used first; it is used up): how much
  * should come back now. Nothing while no use is near. */
 uint64_t ms_ahead_promote_bytes(struct ms_pool *pool, struct ms_victim *heap, size_t count)
-    MS_REQUIRES(ms_state_role);
+    MS_REQUIRES(ms_growth_role, ms_state_role);
 
 /* The prediction is done: the next one waits for a while. */
 void ms_ahead_predicted(struct ms_pool *pool) MS_REQUIRES(ms_state_role);

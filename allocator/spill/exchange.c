@@ -89,7 +89,7 @@ static void lose(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot
     ms_backing_lose(pool, segment, slot, stuck);
 }
 
-static void note_spilled(struct ms_pool *pool, struct ms_chunk *chunk)
+static void note_spilled(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
 {
     struct ms_spill_stats *stats = &pool->count.spill;
     ms_state_acquire(pool);

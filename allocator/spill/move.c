@@ -163,7 +163,7 @@ static ms_addr_t addr_of(const struct ms_pool *pool, const struct ms_chunk *chun
     return chunk->segment->base + chunk->slot * pool->granule_bytes;
 }
 
-static ms_status_t copy_all(struct ms_pool *pool, struct ms_chunk *list)
+static ms_status_t copy_all(struct ms_pool *pool, struct ms_chunk *list) MS_REQUIRES(ms_growth_role)
 {
     ms_addr_t to = pool->moving.staging->base;
     ms_status_t status = MS_OK;
@@ -185,6 +185,7 @@ static ms_status_t copy_all(struct ms_pool *pool, struct ms_chunk *list)
  * old ones. */
 static struct ms_chunk *take_new(struct ms_pool *pool, struct ms_chunk *const *run, size_t count,
                                  enum ms_location to, struct ms_chunk **list)
+    MS_REQUIRES(ms_growth_role)
 {
     struct ms_chunk *first = *list;
     struct ms_chunk **link = &first;
@@ -192,7 +193,8 @@ static struct ms_chunk *take_new(struct ms_pool *pool, struct ms_chunk *const *r
         for (uint64_t k = chunk_slots(pool, run[at]); k > 0 && *link != NULL; k--) {
             struct ms_chunk *chunk = *link;
             chunk->returns = run[at]->returns;
-            chunk->promoted = to == MS_LOCATION_DEVICE ? pool->count.spill.halts : 0;
+            chunk->promoted =
+                to == MS_LOCATION_DEVICE ? ms_pool_count_of_growth(pool)->spill.halts : 0;
             link = &chunk->next;
         }
     }
@@ -246,7 +248,7 @@ static ms_status_t exchange_all(struct ms_pool *pool, struct ms_chunk *list, str
  * The first time the next request may ask again, for it may be the program's last. Up to a quarter
  * less, by the lowest bits of the time: the ranks of a job are refused together, and would ask
  * together again. */
-static void rest(struct ms_pool *pool, uint64_t asked_ns)
+static void rest(struct ms_pool *pool, uint64_t asked_ns) MS_REQUIRES(ms_growth_role)
 {
     struct ms_moving *moving = &pool->moving;
     uint64_t now = ms_pool_now_ns(pool);

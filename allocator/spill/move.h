@@ -4,6 +4,7 @@
 #ifndef MEMSHIM_ALLOCATOR_SPILL_MOVE_H
 #define MEMSHIM_ALLOCATOR_SPILL_MOVE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,18 +13,27 @@
 #include "allocator/space/block.h"
 #include "allocator/space/segment.h"
 
-/* Moving contents: see move.c and spill.c. Growth lock. */
+/* Moving contents: see move.c and spill.c. */
 struct ms_moving {
-    bool under_way;             /* both locks to change: chunks behind live blocks change */
-    struct ms_segment *staging; /* addresses to copy to; null: none were needed yet */
-    uint64_t staged;            /* its first slots, which have a chunk of one granule each */
-    uint64_t room_bytes;        /* charged to the budget of all that is spilled, and not spilled */
-    uint64_t since_ns;          /* of the standstill: up to where its time is accounted for */
-    struct ms_range *cut;       /* free memory that moves along, linked by free.batch_next; busy */
-    bool refused;               /* the device did not stand still for the request under way */
-    unsigned refusals;          /* so often on end */
-    uint64_t rest_until_ns;     /* and it is not asked again before this time */
-    bool broken;                /* contents could not be put back: nothing is moved any more */
+    bool under_way; /* both locks to change: chunks behind live blocks change */
+    struct ms_segment *staging
+        MS_GUARDED_BY(ms_growth_role); /* addresses to copy to; null: none were needed yet */
+    uint64_t staged
+        MS_GUARDED_BY(ms_growth_role); /* its first slots, which have a chunk of one granule each */
+    uint64_t room_bytes MS_GUARDED_BY(
+        ms_growth_role); /* charged to the budget of all that is spilled, and not spilled */
+    uint64_t since_ns MS_GUARDED_BY(
+        ms_growth_role); /* of the standstill: up to where its time is accounted for */
+    struct ms_range *cut MS_GUARDED_BY(
+        ms_growth_role); /* free memory that moves along, linked by free.batch_next; busy */
+    bool refused MS_GUARDED_BY(
+        ms_growth_role); /* the device did not stand still for the request under way */
+    unsigned refusals MS_GUARDED_BY(ms_growth_role); /* so often on end */
+    uint64_t rest_until_ns
+        MS_GUARDED_BY(ms_growth_role); /* and it is not asked again before this time */
+    /* Contents could not be put back: nothing is moved any more. Set under the growth lock, read
+     * under either. */
+    _Atomic bool broken;
 };
 
 /* Chunks of one granule each for `bytes`, accessible at addresses of their own: on the host from

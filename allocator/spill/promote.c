@@ -59,13 +59,15 @@ uint64_t ms_pool_promote(ms_pool_t *pool, uint64_t max_bytes)
     uint64_t moved_bytes = 0;
     ms_growth_acquire(pool);
     pool->moving.refused = false;
-    if (pool->count.spill.spilled_bytes > 0 && ms_spill_possible(pool)) {
+    if (ms_pool_count_of_growth(pool)->spill.spilled_bytes > 0 && ms_spill_possible(pool)) {
         (void)ms_backing_release_spares(pool);
         ms_device_room_sample(pool);
         ms_holes_recover(pool);
-        make_idle_room(pool, ms_least(max_bytes, pool->count.spill.spilled_bytes));
-        bool for_all = max_bytes >= pool->count.spill.spilled_bytes &&
-                       ms_spill_device_room(pool) >= pool->count.host_backed_bytes;
+        make_idle_room(pool,
+                       ms_least(max_bytes, ms_pool_count_of_growth(pool)->spill.spilled_bytes));
+        bool for_all =
+            max_bytes >= ms_pool_count_of_growth(pool)->spill.spilled_bytes &&
+            ms_spill_device_room(pool) >= ms_pool_count_of_growth(pool)->host_backed_bytes;
         struct ms_search search = {.held_too = for_all, .end = UINT64_MAX};
         moved_bytes = promote(pool, search, 0, max_bytes);
     }

@@ -27,7 +27,7 @@ static uint64_t part_of(uint64_t at, uint64_t now)
 }
 
 /* Of the tick of a next use: as a place in the run, like candidate->now. */
-static uint64_t place_of(const struct ms_pool *pool, uint64_t tick)
+static uint64_t place_of(const struct ms_pool *pool, uint64_t tick) MS_REQUIRES(ms_state_role)
 {
     uint64_t clock = pool->epochs.clock > 0 ? pool->epochs.clock : pool->next_id - pool->first_id;
     return tick == MS_NEVER || clock == 0
@@ -43,7 +43,7 @@ static const struct ms_spill_choice *choice_of(const struct ms_pool *pool)
 
 static void found(struct ms_pool *pool, struct ms_search *search, struct ms_chunk *chunk,
                   struct ms_range *live, struct ms_spill_candidate *candidate)
-    MS_REQUIRES(ms_state_role)
+    MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     search->bytes += chunk->bytes;
     if (search->count == search->room) {
@@ -102,7 +102,7 @@ static bool sample_granules(const struct ms_pool *pool, const struct ms_segment 
 
 /* A framework's reservation: all of it is one arena. */
 static void search_foreign(struct ms_pool *pool, struct ms_search *search,
-                           struct ms_segment *segment) MS_REQUIRES(ms_state_role)
+                           struct ms_segment *segment) MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     for (uint64_t slot = 0; slot < segment->slot_count; slot++) {
         struct ms_chunk *chunk = segment->slots[slot];
@@ -176,7 +176,7 @@ static bool sample_ranges(struct ms_pool *pool, const struct ms_search *search,
 }
 
 static void search_blocks(struct ms_pool *pool, struct ms_search *search,
-                          struct ms_segment *segment) MS_REQUIRES(ms_state_role)
+                          struct ms_segment *segment) MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     struct ms_range *range = segment->first;
     uint64_t slot = 0;
@@ -211,9 +211,8 @@ static void sample_uses(struct ms_pool *pool, struct ms_search *search) MS_REQUI
     }
 }
 
-/* State lock. */
 static void search_segment(struct ms_pool *pool, struct ms_search *search,
-                           struct ms_segment *segment) MS_REQUIRES(ms_state_role)
+                           struct ms_segment *segment) MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     if (segment->foreign != NULL) {
         search_foreign(pool, search, segment);
@@ -222,7 +221,8 @@ static void search_segment(struct ms_pool *pool, struct ms_search *search,
     }
 }
 
-static void search_all(struct ms_pool *pool, struct ms_search *search) MS_REQUIRES(ms_state_role)
+static void search_all(struct ms_pool *pool, struct ms_search *search)
+    MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     for (size_t at = 0; at < pool->segment_count; at++) {
         search_segment(pool, search, pool->segments[at]);
@@ -239,7 +239,8 @@ uint64_t ms_search_bytes(struct ms_pool *pool, struct ms_search *search)
 
 void ms_search_begin(struct ms_pool *pool, struct ms_search *search)
 {
-    uint64_t most = search->down ? pool->count.reserved_bytes : pool->count.host_backed_bytes;
+    uint64_t most = search->down ? ms_pool_count_of_growth(pool)->reserved_bytes
+                                 : ms_pool_count_of_growth(pool)->host_backed_bytes;
     ms_victims_need(pool, most / pool->granule_bytes + 1);
     search->heap = pool->victims.heap;
     search->room = pool->victims.room;
@@ -257,7 +258,7 @@ void ms_search_rank(struct ms_pool *pool, struct ms_search *search)
 /* What lies on the chunk is about to move: live blocks are mixed from here on, and free memory is
  * nobody's to have. False: the host has no memory. State lock. */
 static bool take_along(struct ms_pool *pool, const struct ms_chunk *chunk, struct ms_range *range)
-    MS_REQUIRES(ms_state_role)
+    MS_REQUIRES(ms_state_role) MS_REQUIRES(ms_growth_role)
 {
     ms_addr_t begin = chunk->segment->base + chunk->slot * pool->granule_bytes;
     ms_addr_t end = begin + chunk->bytes;

@@ -71,16 +71,16 @@ uint64_t ms_pool_movable_bytes(ms_pool_t *pool, enum ms_unmoved *why)
 static uint64_t room_on_host(struct ms_pool *pool, uint64_t kept_bytes) MS_REQUIRES(ms_growth_role)
 {
     const struct ms_budget *shared = pool->config.spill_budget;
-    uint64_t room =
-        ms_least(ms_less(pool->config.spill_limit_bytes, pool->count.spill.spilled_bytes),
-                 ms_less(ms_obligations_host_room(pool), kept_bytes));
+    uint64_t room = ms_least(
+        ms_less(pool->config.spill_limit_bytes, ms_pool_count_of_growth(pool)->spill.spilled_bytes),
+        ms_less(ms_obligations_host_room(pool), kept_bytes));
     room = shared != NULL ? ms_least(room, ms_budget_free_bytes(shared)) : room;
     return room - room % pool->granule_bytes;
 }
 
 /* Room in the budget that pools share: taken before anything moves, and what did not move given
  * back. */
-static bool take_room(struct ms_pool *pool, uint64_t bytes)
+static bool take_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     struct ms_budget *shared = pool->config.spill_budget;
     if (shared != NULL && !ms_budget_charge(shared, MS_OWNER_POOL, bytes)) {
@@ -90,7 +90,7 @@ static bool take_room(struct ms_pool *pool, uint64_t bytes)
     return true;
 }
 
-static void leave_room(struct ms_pool *pool)
+static void leave_room(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     struct ms_budget *shared = pool->config.spill_budget;
     if (shared != NULL) {

@@ -9,7 +9,7 @@
 #include "allocator/spill/ahead.h"
 
 static void touch_granules(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
-                           uint64_t bytes)
+                           uint64_t bytes) MS_REQUIRES(ms_state_role)
 {
     uint64_t from = (addr - segment->base) >> segment->granule_shift;
     uint64_t to = ((addr + bytes - 1 - segment->base) >> segment->granule_shift) + 1;
@@ -23,7 +23,7 @@ static void touch_granules(struct ms_pool *pool, struct ms_segment *segment, ms_
 
 /* What of the range lies on the host. */
 static uint64_t bytes_on_host(const struct ms_pool *pool, const struct ms_segment *segment,
-                              ms_addr_t addr, uint64_t bytes)
+                              ms_addr_t addr, uint64_t bytes) MS_REQUIRES(ms_state_role)
 {
     uint64_t on_host = 0;
     ms_addr_t end = addr + bytes;
