@@ -76,7 +76,7 @@ for path in sorted(commands):
 PYTHON
 }
 
-# Each command that Clang needs to see one file of the allocator as the build does, NUL-terminated:
+# Each command that Clang needs to see one file of allocator/ or shim/ as the build does, NUL-terminated:
 # only the flags that say what is compiled, since the build's compiler may be another one.
 lock_commands() {
     python3 - "$MEMSHIM_BUILD" "$MEMSHIM_ROOT" <<'PYTHON'
@@ -85,7 +85,7 @@ build, root = (pathlib.Path(name).resolve() for name in sys.argv[1:])
 commands = {}
 for entry in json.loads((build / "compile_commands.json").read_text()):
     path = (pathlib.Path(entry["directory"]) / entry["file"]).resolve()
-    if path.suffix == ".c" and root / "allocator" in path.parents:
+    if path.suffix == ".c" and {root / "allocator", root / "shim"} & set(path.parents):
         words = iter(shlex.split(entry["command"]))
         flags = []
         for word in words:
@@ -99,7 +99,8 @@ for path in sorted(commands):
 PYTHON
 }
 
-# What allocator/base/locks/lock_annotations.h says of each function, against what the functions do.
+# What allocator/base/locks/lock_annotations.h says of each function and of what locks guard, against
+# what the functions do.
 check_locks() {
     # shellcheck disable=SC2016
     lock_commands | xargs -0r -n 1 -P "$(nproc)" bash -c \

@@ -37,8 +37,8 @@ struct fence {
     struct event *events; /* not yet seen to be done */
 };
 
-static struct event *spare;
-static unsigned spare_count;
+static struct event *spare MS_GUARDED_BY(*MS_LOCK(FENCES));
+static unsigned spare_count MS_GUARDED_BY(*MS_LOCK(FENCES));
 
 static void event_free(struct event *event)
 {

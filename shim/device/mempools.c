@@ -18,7 +18,7 @@
 #define REST 64u
 
 static struct ms_mempool *_Atomic first;
-static uint64_t ends; /* pools that were destroyed */
+static uint64_t ends MS_GUARDED_BY(*MS_LOCK(MEMPOOLS)); /* pools that were destroyed */
 
 static _Atomic(struct ms_mempool *) currents[MS_DEVICES_MAX]; /* null: not asked yet */
 
@@ -41,7 +41,7 @@ static bool is_idle(struct ms_mempool *pool)
     return !charged && atomic_load(&pool->holder.used_bytes) == 0;
 }
 
-static struct ms_mempool *find_rested(void)
+static struct ms_mempool *find_rested(void) MS_REQUIRES(*MS_LOCK(MEMPOOLS))
 {
     struct ms_mempool *pool = atomic_load_explicit(&first, memory_order_acquire);
     while (pool && (pool->ended == 0 || ends - pool->ended < REST || !is_idle(pool))) {

@@ -17,9 +17,9 @@ struct page {
     UT_hash_handle hh;
 };
 
-static struct page *known; /* by number */
+static struct page *known MS_GUARDED_BY(*MS_LOCK(PAGES)); /* by number */
 
-static struct page *find(uint64_t number)
+static struct page *find(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
 {
     struct page *page = NULL;
     HASH_FIND(hh, known, &number, sizeof number, page);
@@ -27,7 +27,7 @@ static struct page *find(uint64_t number)
 }
 
 /* True where nothing touched the page before. */
-static bool touch_locked(uint64_t number)
+static bool touch_locked(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
 {
     struct page *page = find(number);
     if (page) {
@@ -46,7 +46,7 @@ static bool touch_locked(uint64_t number)
 }
 
 /* True where nothing touches the page any more. */
-static bool leave_locked(uint64_t number)
+static bool leave_locked(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
 {
     struct page *page = find(number);
     if (page && --page->live != 0) {

@@ -8,11 +8,12 @@
 #include "shim/device/ranges.h"
 #include "shim/device/reach.h"
 
-static struct ms_ranges all = {.entry_bytes = sizeof(struct ms_reservation)}; /* under lock */
+static struct ms_ranges all MS_GUARDED_BY(*MS_LOCK(RESERVATIONS)) = {
+    .entry_bytes = sizeof(struct ms_reservation)};
 
 MS_RANGES_HOLD(struct ms_reservation);
 
-static struct ms_reservation *at_locked(CUdeviceptr_v2 addr)
+static struct ms_reservation *at_locked(CUdeviceptr_v2 addr) MS_REQUIRES(*MS_LOCK(RESERVATIONS))
 {
     size_t i = ms_ranges_place(&all, addr);
     struct ms_reservation *found = (struct ms_reservation *)all.entries + i;

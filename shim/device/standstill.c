@@ -79,7 +79,7 @@ static uint64_t phase_left_ns(const struct trial *trial)
     return phase < in_all ? phase : in_all;
 }
 
-static bool lock_until(uint64_t end_ns)
+static bool lock_until(uint64_t end_ns) MS_TRY_ACQUIRE(true, *MS_LOCK(STANDSTILL))
 {
     while (!ms_lock_try(MS_LOCK(STANDSTILL))) {
         if (left_ns(end_ns) == 0) {
@@ -196,8 +196,9 @@ static ms_status_t halt_locked(struct ms_device *device, struct trial *trial)
     return status == MS_ERR_NOT_READY ? MS_ERR_NOT_READY : MS_ERR_NOT_SUPPORTED;
 }
 
-/* MS_OK: the lock is held. */
-static ms_status_t halt_once(struct ms_device *device, struct trial *trial, uint64_t closed_ns)
+/* MS_OK: the lock is held, which Clang cannot tell by a status. */
+static ms_status_t halt_once(struct ms_device *device, struct trial *trial,
+                             uint64_t closed_ns) MS_NO_THREAD_SAFETY
 {
     if (!lock_until(trial->end_ns)) {
         return MS_ERR_NOT_READY;
@@ -250,7 +251,8 @@ ms_status_t ms_standstill_halt(void *ctx, uint64_t timeout_ns)
     return status;
 }
 
-void ms_standstill_resume(void *ctx)
+/* Releases what ms_standstill_halt has taken. */
+void ms_standstill_resume(void *ctx) MS_NO_THREAD_SAFETY
 {
     const int before = cancellation;
     (void)ctx;

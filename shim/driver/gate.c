@@ -29,8 +29,8 @@ const _Atomic uintptr_t ms_gate_nothing[MS_SEEN_SLOTS] = {[0] = 1};
 
 _Thread_local struct ms_gate_thread ms_gate_thread = {.known = ms_gate_nothing};
 
-static struct ms_gate_thread *threads;
-static int watchers;
+static struct ms_gate_thread *threads MS_GUARDED_BY(*MS_LOCK(GATE));
+static int watchers MS_GUARDED_BY(*MS_LOCK(GATE));
 static _Atomic uint32_t closed; /* the word that threads sleep on */
 
 static _Atomic bool refused;
@@ -136,14 +136,14 @@ static void prepare(void)
     thread_ends_seen = pthread_key_create(&thread_end_key, thread_ended) == 0;
 }
 
-static const _Atomic uintptr_t *known_locked(void)
+static const _Atomic uintptr_t *known_locked(void) MS_REQUIRES(*MS_LOCK(GATE))
 {
     return watchers != 0 || atomic_load_explicit(&closed, memory_order_relaxed) != 0
                ? ms_gate_nothing
                : ms_seen_slots;
 }
 
-static void publish_locked(void)
+static void publish_locked(void) MS_REQUIRES(*MS_LOCK(GATE))
 {
     const _Atomic uintptr_t *known = known_locked();
     for (struct ms_gate_thread *thread = threads; thread != NULL; thread = thread->next) {
@@ -276,8 +276,9 @@ void ms_gate_watch_launches(bool watch)
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
-/* Only this thread goes on, and its gate is open, also where another held it closed. */
-void ms_gate_fork_child(void)
+/* Only this thread goes on, and its gate is open, also where another held it closed: there is
+ * nobody to lock against. */
+void ms_gate_fork_child(void) MS_NO_THREAD_SAFETY
 {
     atomic_store(&closed, 0);
     threads = NULL;

@@ -40,7 +40,7 @@ struct answer {
     char text[];
 };
 
-static struct answer *answers; /* under lock */
+static struct answer *answers MS_GUARDED_BY(*MS_LOCK(ANSWERS));
 
 static char *next_getenv(const char *name)
 {

@@ -48,8 +48,10 @@ struct mapping {
 
 MS_RANGES_HOLD(struct mapping);
 
-static struct ms_chains by_handle = {.offset = offsetof(struct chunk, by_handle)};
-static struct ms_ranges mappings = {.entry_bytes = sizeof(struct mapping)}; /* under lock */
+static struct ms_chains by_handle MS_GUARDED_BY(*MS_LOCK(VMM)) = {
+    .offset = offsetof(struct chunk, by_handle)};
+static struct ms_ranges mappings MS_GUARDED_BY(*MS_LOCK(VMM)) = {
+    .entry_bytes = sizeof(struct mapping)};
 static _Atomic uint64_t live_count; /* of those that are told as live, and no arenas */
 
 static void emit(enum ms_event_kind kind, const struct chunk *chunk, CUdeviceptr_v2 addr,
@@ -82,7 +84,7 @@ static void emit_existence(const struct chunk *chunk, bool created)
 }
 
 /* Unlocks; nobody refers to the chunk any more, or somebody still does. */
-static void unlock_and_settle(struct chunk *chunk)
+static void unlock_and_settle(struct chunk *chunk) MS_RELEASE(*MS_LOCK(VMM))
 {
     bool gone = chunk->references == 0 && chunk->mappings == 0;
     ms_lock_release(MS_LOCK(VMM));
@@ -185,13 +187,14 @@ CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
 
 /* --- mappings --------------------------------------------------------------------------------- */
 
-static struct mapping *mapping_at(size_t index)
+static struct mapping *mapping_at(size_t index) MS_REQUIRES(*MS_LOCK(VMM))
 {
     return (struct mapping *)mappings.entries + index;
 }
 
 /* Takes one mapping that lies in the range out of the table. */
 static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct mapping *out)
+    MS_REQUIRES(*MS_LOCK(VMM))
 {
     size_t i = ms_ranges_place(&mappings, addr);
     if (i == mappings.count || mapping_at(i)->addr < addr ||

@@ -36,7 +36,7 @@ struct slot {
     _Atomic uint64_t parts[PARTS_MAX];
 };
 
-static struct slot slots[1u << BUCKET_BITS][WAYS];
+static struct slot slots[1u << BUCKET_BITS][WAYS] MS_GUARDED_BY(*MS_LOCK(PARAMETERS));
 static _Atomic uint32_t generation; /* slots of another one say nothing any more */
 static _Atomic bool known_any;      /* of one function at least */
 

@@ -46,9 +46,11 @@ struct mapping {
 
 MS_RANGES_HOLD(struct mapping);
 
-static struct ms_chains by_handle = {.offset = offsetof(struct page, by_handle)};
-static struct ms_ranges mappings = {.entry_bytes = sizeof(struct mapping)}; /* under lock */
-static uint64_t last_handle = FIRST_HANDLE;
+static struct ms_chains by_handle MS_GUARDED_BY(*MS_LOCK(PROXIES)) = {
+    .offset = offsetof(struct page, by_handle)};
+static struct ms_ranges mappings MS_GUARDED_BY(*MS_LOCK(PROXIES)) = {
+    .entry_bytes = sizeof(struct mapping)};
+static uint64_t last_handle MS_GUARDED_BY(*MS_LOCK(PROXIES)) = FIRST_HANDLE;
 
 /* --- pages ------------------------------------------------------------------------------------ */
 
@@ -61,7 +63,7 @@ static void refer_locked(struct page *page)
 }
 
 /* Unlocks. */
-static void drop_use_and_unlock(struct page *page)
+static void drop_use_and_unlock(struct page *page) MS_RELEASE(*MS_LOCK(PROXIES))
 {
     bool gone = --page->uses == 0;
     ms_lock_release(MS_LOCK(PROXIES));
@@ -205,7 +207,7 @@ CUresult ms_proxies_show(CUmemGenericAllocationHandle_v1 handle,
 
 /* --- mappings --------------------------------------------------------------------------------- */
 
-static struct mapping *mapping_at(size_t index)
+static struct mapping *mapping_at(size_t index) MS_REQUIRES(*MS_LOCK(PROXIES))
 {
     return (struct mapping *)mappings.entries + index;
 }
@@ -289,7 +291,7 @@ struct span {
     bool whole; /* and none of them is cut */
 };
 
-static struct span span_locked(CUdeviceptr_v2 addr, uint64_t size)
+static struct span span_locked(CUdeviceptr_v2 addr, uint64_t size) MS_REQUIRES(*MS_LOCK(PROXIES))
 {
     struct span span = {.first = ms_ranges_place(&mappings, addr)};
     CUdeviceptr_v2 at = addr;

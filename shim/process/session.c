@@ -23,8 +23,8 @@
 #define VERSIONS    4
 
 MS_HOT_DATA static _Atomic(ms_trace_t *) trace;
-static bool open_tried;                   /* under OPENING */
-static bool device_noted[MS_DEVICES_MAX]; /* under OPENING */
+static bool open_tried MS_GUARDED_BY(*MS_LOCK(OPENING));
+static bool device_noted[MS_DEVICES_MAX] MS_GUARDED_BY(*MS_LOCK(OPENING));
 
 /* Of the one who opens: too large for a small thread's stack. */
 static struct {
@@ -33,7 +33,8 @@ static struct {
 } texts;
 
 /* What was recorded before there was a trace. */
-static char early_notes[EARLY_BYTES]; /* under EARLY: one after the other, '\n' behind each */
+static char early_notes[EARLY_BYTES] MS_GUARDED_BY(
+    *MS_LOCK(EARLY)); /* one after the other, '\n' behind each */
 static struct early_version {
     char what[16], version[64];
 } early_versions[VERSIONS]; /* under EARLY */
@@ -143,7 +144,7 @@ static ms_trace_t *open_trace(void)
 
 /* With OPENING held. What has to be said of it, "" for nothing: not said here, for a warning is a
  * note too. */
-static const char *open_once(void)
+static const char *open_once(void) MS_REQUIRES(*MS_LOCK(OPENING))
 {
     if (open_tried || !ms_options()->trace) {
         return "";

@@ -12,7 +12,7 @@
 _Atomic unsigned ms_exports_count;
 _Atomic unsigned ms_exports_ripe;
 
-static struct ms_export *first;     /* SHARING */
+static struct ms_export *first MS_GUARDED_BY(*MS_LOCK(SHARING));
 static struct ms_share_key process; /* set before the first of them is there */
 
 static void end(struct ms_export *export)

@@ -40,11 +40,11 @@ struct module {
 };
 
 static struct tree natives, pythons;
-static struct ms_pages codes; /* struct code, by id */
-static struct ms_site_index code_index;
-static uint32_t code_count;
+static struct ms_pages codes MS_GUARDED_BY(*MS_LOCK(SITES)); /* struct code, by id */
+static struct ms_site_index code_index MS_GUARDED_BY(*MS_LOCK(SITES));
+static uint32_t code_count MS_GUARDED_BY(*MS_LOCK(SITES));
 static struct ms_pages modules; /* struct module, by id */
-static uint32_t module_count;
+static uint32_t module_count MS_GUARDED_BY(*MS_LOCK(SITES));
 
 void ms_intern_lock(void)
 {
@@ -92,7 +92,7 @@ static bool holds(const struct ms_native_module *module, uint64_t address)
 }
 
 /* The last of those that are known to lie there now; 0: none. */
-static uint32_t module_at(uint64_t address, uint64_t seen)
+static uint32_t module_at(uint64_t address, uint64_t seen) MS_REQUIRES(*MS_LOCK(SITES))
 {
     const struct module *known = modules.base;
     uint32_t id = module_count;
@@ -104,7 +104,7 @@ static uint32_t module_at(uint64_t address, uint64_t seen)
 
 /* 0: no room. */
 static uint32_t keep_module(const struct ms_native_module *module, struct recorded_module *recorded,
-                            uint64_t seen, ms_trace_t *trace)
+                            uint64_t seen, ms_trace_t *trace) MS_REQUIRES(*MS_LOCK(SITES))
 {
     struct module *known = modules.base;
     uint32_t id = module_count;
@@ -168,14 +168,14 @@ void ms_intern_modules(const struct ms_native_stack *stack, ms_trace_t *trace,
 /* --- Code objects ----------------------------------------------------------------------------- */
 
 /* What a code object is called, and its definition: too large for any stack. Under the lock. */
-static struct ms_python_code reading;
+static struct ms_python_code reading MS_GUARDED_BY(*MS_LOCK(SITES));
 static union {
     struct ms_code_definition is;
     uint8_t bytes[sizeof(struct ms_code_definition) + sizeof(reading.file) +
                   sizeof(reading.function) + sizeof(reading.table)];
 } recording;
 
-static bool define_code(ms_trace_t *trace, uint32_t id)
+static bool define_code(ms_trace_t *trace, uint32_t id) MS_REQUIRES(*MS_LOCK(SITES))
 {
     uint8_t *at = recording.bytes + sizeof(recording.is);
     recording.is = (struct ms_code_definition){.id = id,
@@ -205,6 +205,7 @@ static int memory_of(const struct ms_frame_hints *hints)
 
 /* False: no room. *id is 0 for a code object that cannot be read. */
 static bool intern_code(const struct ms_python_frame *frame, ms_trace_t *trace, uint32_t *id)
+    MS_REQUIRES(*MS_LOCK(SITES))
 {
     struct code *known = codes.base;
     const uint64_t hash = ms_mix(ms_mix(0, frame->code), frame->identity);
@@ -363,7 +364,7 @@ static uint32_t find_python(uint64_t hash, uint32_t caller, const struct ms_pyth
 }
 
 static bool add_python(uint64_t hash, uint32_t caller, const struct ms_python_frame *frame,
-                       ms_trace_t *trace, uint32_t *node)
+                       ms_trace_t *trace, uint32_t *node) MS_REQUIRES(*MS_LOCK(SITES))
 {
     uint32_t code = 0;
     *node = next_node(&pythons, sizeof(*frame));

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "allocator/base/locks/lock.h"
 #include "report/write/writer.h"
 #include "shim/sites/native.h"
 #include "shim/sites/python.h"
@@ -30,20 +31,21 @@ void ms_intern_modules(const struct ms_native_stack *stack, ms_trace_t *trace,
 /* The innermost node of a stack; what is new of it is told to the trace first. False: there is no
  * room, here or in the trace. An empty stack is node 0. Under the lock. */
 bool ms_intern_native(const struct ms_native_stack *stack, const struct ms_stack_modules *modules,
-                      ms_trace_t *trace, uint32_t *node);
-bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, uint32_t *node);
+                      ms_trace_t *trace, uint32_t *node) MS_REQUIRES(*MS_LOCK(SITES));
+bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, uint32_t *node)
+    MS_REQUIRES(*MS_LOCK(SITES));
 
 /* Whether an optimizer's step, or its load_state_dict, asked for memory in that Python stack: of
  * the frames that report/fold/frame_hints.h knows the innermost decides, so a model that an
  * optimizer calls (a closure's) is the model's. Under the lock. */
-bool ms_intern_is_optimizers(uint32_t node);
+bool ms_intern_is_optimizers(uint32_t node) MS_REQUIRES(*MS_LOCK(SITES));
 
 /* Whether that is the stack's innermost node: by every frame, whatever the hashes say. */
 bool ms_intern_is_native(uint32_t node, const struct ms_native_stack *stack);
 bool ms_intern_is_python(uint32_t node, const struct ms_python_stack *stack);
 
 /* The lock. */
-void ms_intern_lock(void);
-void ms_intern_unlock(void);
+void ms_intern_lock(void) MS_ACQUIRE(*MS_LOCK(SITES));
+void ms_intern_unlock(void) MS_RELEASE(*MS_LOCK(SITES));
 
 #endif

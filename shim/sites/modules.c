@@ -134,9 +134,9 @@ static struct known {
     uintptr_t base;
     uint64_t generation;
     bool present;
-} known[KNOWN_MAX];              /* under MODULES */
-static uint32_t known_count;     /* under MODULES */
-static uint64_t last_generation; /* under MODULES */
+} known[KNOWN_MAX]; /* under MODULES */
+static uint32_t known_count MS_GUARDED_BY(*MS_LOCK(MODULES));
+static uint64_t last_generation MS_GUARDED_BY(*MS_LOCK(MODULES));
 
 static uint64_t generation_of(uintptr_t base)
 {
@@ -156,6 +156,7 @@ static uint64_t generation_of(uintptr_t base)
 }
 
 static int mark_present(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+    MS_REQUIRES(*MS_LOCK(MODULES))
 {
     (void)info_bytes;
     (void)ctx;

@@ -202,7 +202,7 @@ static uint32_t find_again(const struct site *wanted, uint64_t hash)
 
 /* Under the lock. */
 static uint32_t meet_locked(const struct stack *stack, const struct ms_stack_modules *modules,
-                            ms_trace_t *trace)
+                            ms_trace_t *trace) MS_REQUIRES(*MS_LOCK(SITES))
 {
     struct site site = {.tag = stack->tag,
                         .thread = (uint8_t)stack->thread,

@@ -25,12 +25,13 @@ struct name {
 
 static struct name names[MS_TAGS_MAX]; /* by id - 1; written under lock */
 static _Atomic uint32_t slots[SLOTS];  /* ids; 0: free */
-static uint32_t count;                 /* under lock */
-static _Atomic uint32_t defined;       /* so many are told to the trace; written under lock */
-static _Atomic bool closed;            /* no new names: no room here, or in the trace */
+static uint32_t count MS_GUARDED_BY(*MS_LOCK(TAG_NAMES));
+static _Atomic uint32_t defined; /* so many are told to the trace; written under lock */
+static _Atomic bool closed;      /* no new names: no room here, or in the trace */
 
-static char *texts; /* under lock: where the next name goes, and how much room there is */
-static size_t texts_free_bytes;
+/* Where the next name goes, and how much room there is. */
+static char *texts MS_GUARDED_BY(*MS_LOCK(TAG_NAMES));
+static size_t texts_free_bytes MS_GUARDED_BY(*MS_LOCK(TAG_NAMES));
 
 static uint64_t mix(uint64_t hash)
 {
@@ -70,7 +71,7 @@ static uint32_t find(const struct name *wanted, uint32_t *slot)
     return id;
 }
 
-static const char *keep(const char *text, size_t bytes)
+static const char *keep(const char *text, size_t bytes) MS_REQUIRES(*MS_LOCK(TAG_NAMES))
 {
     if (texts_free_bytes < bytes) {
         int saved_errno = errno;

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which locks a function needs or takes, in words that Clang checks (-Wthread-safety, the part
- * "locks" of scripts/lint.sh). They change no code; for any other compiler they are empty.
+/* Which locks a function needs or takes, and what they guard, in words that Clang checks
+ * (-Wthread-safety, the part "locks" of scripts/lint.sh). They change no code; for any other
+ * compiler they are empty.
  *
  * Most headers know a pool by its name only, and so cannot name its members. A thread never holds
  * two locks of one rank (lock_rank.def), so one name stands for that lock of all pools:
  *   ms_state_role   a pool's state lock; of arenas without a pool, their own
- *   ms_growth_role  a pool's growth lock */
+ *   ms_growth_role  a pool's growth lock
+ * A lock of which the process has one is named as it is taken: *MS_LOCK(VMM).
+ *
+ * Clang has no word for what changes under two locks and may be read under either: such state has a
+ * comment instead. Addresses of guarded state may be taken without the lock. */
 #ifndef MEMSHIM_ALLOCATOR_BASE_LOCKS_LOCK_ANNOTATIONS_H
 #define MEMSHIM_ALLOCATOR_BASE_LOCKS_LOCK_ANNOTATIONS_H
 
