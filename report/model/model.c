@@ -645,7 +645,17 @@ static struct ms_run_end end_of(const struct ms_model *model)
                                           MS_DOING_BACKWARD};
 }
 
-/* Where PyTorch's modules are called, those tell what a round is. */
+static bool has_tensors(const struct ms_model *model)
+{
+    bool any = false;
+
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        any |= model->devices[i].sums.tensor_allocations > 0;
+    }
+    return any;
+}
+
+/* PyTorch tells rounds otherwise: what makes its parameters one by one is no loop of steps. */
 static void find_loop(struct replay *replay)
 {
     struct ms_model *model = replay->model;
@@ -653,7 +663,7 @@ static void find_loop(struct replay *replay)
 
     /* Nothing is told where records were recycled: the loop was not seen from its beginning. */
     if (replay->loop && !found->known && found->passes == 0 && !missing_of(model) &&
-        model->digest_events == 0 && model->steps.count == 0 &&
+        model->digest_events == 0 && model->steps.count == 0 && !has_tensors(model) &&
         ms_landmarks_first_call(model->landmarks) == UINT32_MAX) {
         (void)ms_loop_judge(replay->loop, found);
     }
