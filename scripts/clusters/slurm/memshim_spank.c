@@ -63,7 +63,7 @@ static int take_output(int value, const char *text, int remote)
                     text != NULL ? text : "");
         return -1;
     }
-    (void)strcpy(settings.asked_output, text);
+    (void)snprintf(settings.asked_output, sizeof settings.asked_output, "%s", text);
     return 0;
 }
 
