@@ -74,12 +74,16 @@ class Result:
         """The JSON lines of the output; with an event's name, only those."""
         found = []
         for line in self.stdout.splitlines():
-            # torchrun may put a prefix such as "[default0]:" before a rank's line.
+            # torchrun may put a prefix such as "[default0]:" before a rank's line, and ranks that
+            # write at once may come to stand in one: Python may write a line's end by itself.
             start = line.find("{")
-            with contextlib.suppress(ValueError):
-                value = json.loads(line[start:]) if start >= 0 else None
+            while start >= 0:
+                value = None
+                with contextlib.suppress(ValueError):
+                    value, end = json.JSONDecoder().raw_decode(line, start)
                 if isinstance(value, dict) and event in (None, value.get("event")):
                     found.append(value)
+                start = line.find("{", start + 1 if value is None else end)
         return found
 
 
