@@ -78,7 +78,9 @@ static void add_ooms(const struct ms_model *model, struct ms_buffer *out)
     if (first > 0) {
         ms_buffer_format(out, ", the last %d of them", LISTED_OOMS);
     }
-    ms_buffer_add(out, "\n");
+    ms_buffer_add(out,
+                  "   (each judged by itself, at its moment; behind PyTorch's: a call by which "
+                  "PyTorch tried to serve its own)\n");
     for (size_t i = first; i < count; i++) {
         const struct ms_model_oom *oom = ms_model_oom_at(model, i);
 

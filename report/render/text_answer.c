@@ -248,7 +248,9 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
                      "tensors; keep numbers of them (.item()), or detached copies on the host, and "
                      "evaluate under torch.no_grad()"
                    : "look for what keeps that line's results: a list, a metric or a cache of "
-                     "tensors; keep numbers of them (.item()), or detached copies on the host";
+                     "tensors, or a state that goes on from step to step; keep numbers of them "
+                     "(.item()), or detached ones (.detach()), copied to the host where they are "
+                     "many";
     default:
         if (is_most_of(&oom->record.state)) {
             return "a smaller batch or shape of that one tensor, or the same in pieces: it alone "

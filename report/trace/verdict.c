@@ -133,10 +133,12 @@ static void say_need(const struct analysis *a, const char *end, char *text, size
     ms_bytes_text(a->need_bytes, need, sizeof(need));
     ms_bytes_text(a->room_bytes, room, sizeof(room));
     if (fits && !ms_verdict_nothing_left(&a->terms)) {
-        snprintf(text, text_bytes,
-                 "what is in use and the request come to %s of %s, which leaves no room for the %s "
-                 "that PyTorch asks for at a time",
-                 need, room, ms_bytes_text(a->terms.piece_bytes, amount, sizeof(amount)));
+        snprintf(
+            text, text_bytes,
+            "what is in use and the request come to %s of %s; the %s left beside them are less "
+            "than the %s that PyTorch asks for at a time",
+            need, room, MS_BYTES(a->room_bytes - a->need_bytes),
+            ms_bytes_text(a->terms.piece_bytes, amount, sizeof(amount)));
         return;
     }
     if (a->terms.hole_bytes > 0) {

@@ -225,6 +225,20 @@ Test(verdict, a_page_that_did_not_fit_is_no_limit_of_pytorchs)
            "GiB, nothing was left.");
 }
 
+Test(verdict, what_is_left_is_said_beside_what_pytorch_asks_for)
+{
+    struct ms_oom_state state = full(600 * MIB, 1 * MIB);
+
+    state.source = MS_OOM_TORCH;
+    state.refused_bytes = 20 * MIB;
+    state.cap_bytes = 1016 * MIB;
+    expect(&state, MS_VERDICT_CAP, 4 * MIB,
+           "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, 4.0 MiB short "
+           "of the cap (1016.0 MiB). cap: what is in use and the request come to 1001.0 MiB of "
+           "1016.0 MiB; the 15.0 MiB left beside them are less than the 20.0 MiB that PyTorch asks "
+           "for at a time.");
+}
+
 Test(verdict, a_refusal_with_the_bytes_there_blames_neither_the_cap_nor_pytorch)
 {
     struct ms_oom_state state = full(4 * GIB, 1 * MIB);
