@@ -4,6 +4,7 @@
 #ifndef MEMSHIM_SHIM_PROCESS_GUARD_H
 #define MEMSHIM_SHIM_PROCESS_GUARD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,7 +32,10 @@ static inline bool ms_guard_enter(const void *caller)
     if (ms_guard.inside || (__builtin_expect(!ms_process_served(), 0) && !ms_process_serve())) {
         return false;
     }
+    /* First: what a signal's handler allocates from here on is none of this call's, and must not
+     * leave its own caller in the rest. */
     ms_guard.inside = true;
+    atomic_signal_fence(memory_order_seq_cst);
     ms_guard.caller = caller;
     ms_guard.sp = 0;
     return true;
@@ -52,8 +56,9 @@ static inline __attribute__((always_inline)) bool ms_guard_enter_here(void)
 
 static inline void ms_guard_leave(void)
 {
-    ms_guard.inside = false;
     ms_guard.caller = NULL;
+    atomic_signal_fence(memory_order_seq_cst);
+    ms_guard.inside = false;
 }
 
 #endif
