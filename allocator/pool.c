@@ -529,7 +529,6 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
                                   .hole_bytes = count->quiet_granules * pool->granule_bytes,
                                   .fresh_bytes = count->fresh_bytes,
                                   .fresh_unbacked_bytes = count->fresh_unbacked_bytes,
-                                  .beside_bytes = count->beside_bytes,
                                   .unbacked_bytes = count->obligation_bytes,
                                   .promised_bytes = pool->obligations.promised_bytes,
                                   .host_reserve_bytes = count->host_reserve_bytes,

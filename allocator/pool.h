@@ -72,11 +72,10 @@ struct ms_pool_stats {
     uint64_t hole_bytes;  /* backed bytes of arenas in granules that no live tensor touches */
     uint64_t fresh_bytes; /* of pages that requests under way have made (proxy.h) */
     uint64_t fresh_unbacked_bytes; /* the part of them that has no backing yet */
-    uint64_t beside_bytes;   /* free pages that the request of a page refused last would use too */
-    uint64_t unbacked_bytes; /* of arenas: taken, or never backed */
-    uint64_t promised_bytes; /* the part of the budget that is kept for them */
-    uint64_t host_reserve_bytes; /* host chunks set aside for them, mapped nowhere */
-    uint64_t host_backed_bytes;  /* host chunks that stand behind arenas now */
+    uint64_t unbacked_bytes;       /* of arenas: taken, or never backed */
+    uint64_t promised_bytes;       /* the part of the budget that is kept for them */
+    uint64_t host_reserve_bytes;   /* host chunks set aside for them, mapped nowhere */
+    uint64_t host_backed_bytes;    /* host chunks that stand behind arenas now */
     uint64_t peak_host_backed_bytes;
     uint64_t holes_taken, holes_backed; /* chunks taken out of holes, and put (back) there */
     uint64_t views, views_made;         /* chunks that are mapped twice: now, and ever */

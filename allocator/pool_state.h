@@ -36,7 +36,6 @@ struct ms_pool_counters {
     uint64_t quiet_granules;
     uint64_t obligation_bytes; /* of arenas and proxies, not backed: see obligations.c */
     uint64_t fresh_bytes, fresh_unbacked_bytes; /* of fresh proxies: all, and what is not backed */
-    uint64_t beside_bytes;                      /* see struct ms_pool_stats */
     uint64_t host_reserve_bytes, host_backed_bytes, peak_host_backed_bytes;
     uint64_t holes_taken, holes_backed;
     uint64_t views, views_made;

@@ -3,21 +3,13 @@
  *
  * Nothing can be refused once a page is mapped, so this is where a request that does not fit is
  * refused. A request may make many pages before its tensor is reported, and it will use all of
- * them: what they lack is wanted beside the new page, and no part of them counts as a hole.
- *
- * A framework that maps a page has found free pages next to it too small, and uses them as well.
- * Where the page will be mapped it does not say when it makes one. So where live memory cannot be
- * spilled, the free pages beside unmapped addresses are no room either: the most of one place, of
- * pages as large. Where that refuses too much, the framework unmaps its free pages and asks again:
- * what is still free beside unmapped addresses then is not its own, and counts as room. */
+ * them: what they lack is wanted beside the new page, and no part of them counts as a hole. */
 #include "allocator/arenas/page_room.h"
 #include "allocator/arenas/holes.h"
-#include "allocator/arenas/proxies.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/device_room.h"
 #include "allocator/backing/epochs.h"
 #include "allocator/backing/fences.h"
-#include "allocator/backing/granules.h"
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/wait.h"
 #include "allocator/device/budget.h"
@@ -28,64 +20,6 @@
  * needs few standstills, and what is spilled in vain is at most this part of it. */
 enum { MORE_PART = 8 };
 
-static bool can_spill(const struct ms_pool *pool)
-{
-    return pool->config.spill_limit_bytes > 0;
-}
-
-/* What a free page's slot holds that would count as room, and what it is owed. */
-static uint64_t counted_at(const struct ms_pool *pool, const struct ms_segment *segment,
-                           uint64_t slot) MS_REQUIRES(ms_growth_role, ms_state_role)
-{
-    const struct ms_granule *granule = &segment->granules[slot];
-    if (granule->unbacked) {
-        return granule->fresh ? 0 : pool->granule_bytes;
-    }
-    return ms_holes_takeable_at(pool, segment, slot);
-}
-
-/* The most that one run of addresses without a live tensor has, some of them unmapped. */
-static uint64_t most_in_a_run(const struct ms_pool *pool, const struct ms_segment *segment,
-                              uint64_t page_bytes) MS_REQUIRES(ms_growth_role, ms_state_role)
-{
-    uint64_t end = segment->foreign->reach_bytes / pool->granule_bytes;
-    uint64_t most = 0;
-    uint64_t run = 0;
-    bool unmapped = false;
-    for (uint64_t slot = 0; slot < end; slot++) {
-        const struct ms_proxy *page = segment->proxies[slot];
-        if (page == NULL) {
-            unmapped = true;
-        } else if (segment->granules[slot].tensors > 0) {
-            most = unmapped && run > most ? run : most;
-            run = 0;
-            unmapped = false;
-        } else if (ms_proxies_bytes(page) == page_bytes) {
-            run += counted_at(pool, segment, slot);
-        }
-    }
-    unmapped = unmapped || end < segment->slot_count;
-    return unmapped && run > most ? run : most;
-}
-
-static uint64_t beside_new_page(const struct ms_pool *pool, uint64_t page_bytes)
-    MS_REQUIRES(ms_growth_role, ms_state_role)
-{
-    uint64_t most = 0;
-    for (size_t at = 0; at < pool->segment_count; at++) {
-        const struct ms_segment *segment = pool->segments[at];
-        uint64_t bytes = segment->foreign != NULL ? most_in_a_run(pool, segment, page_bytes) : 0;
-        most = bytes > most ? bytes : most;
-    }
-    return most;
-}
-
-/* After a refusal for the sake of pages beside the new one, until its request is over. */
-static bool asks_again(const struct ms_pool *pool) MS_REQUIRES(ms_state_role)
-{
-    return pool->proxies.asked && pthread_equal(pool->proxies.asker, pthread_self());
-}
-
 /* What the device lacks for a framework that uses the new page and all its fresh ones. Promised
  * room counts as there: what it is promised to is fresh and counted, or not in use. */
 static uint64_t lacking(struct ms_pool *pool, uint64_t bytes, bool *pending)
@@ -94,11 +28,7 @@ static uint64_t lacking(struct ms_pool *pool, uint64_t bytes, bool *pending)
     ms_state_acquire(pool);
     uint64_t wanted = bytes + pool->count.fresh_unbacked_bytes;
     /* What had to be allocated on the host is short of room on the device as well. */
-    pool->count.beside_bytes = 0;
-    if (!can_spill(pool)) {
-        pool->count.beside_bytes = asks_again(pool) ? 0 : beside_new_page(pool, bytes);
-        wanted += pool->count.host_backed_bytes + pool->count.beside_bytes;
-    }
+    wanted += pool->config.spill_limit_bytes == 0 ? pool->count.host_backed_bytes : 0;
     *pending = pool->count.pending_bytes > 0;
     ms_state_release(pool);
     uint64_t room = ms_budget_free_bytes(pool->config.budget) + ms_obligations_room(pool);
@@ -183,15 +113,6 @@ static ms_status_t spill_for(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(m
     return status == MS_OK ? promise_all(pool, bytes) : status;
 }
 
-static ms_status_t refused(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
-{
-    ms_state_acquire(pool);
-    pool->proxies.asked = pool->count.beside_bytes > 0;
-    pool->proxies.asker = pthread_self();
-    ms_state_release(pool);
-    return MS_ERR_NO_MEMORY;
-}
-
 ms_status_t ms_room_for_page(struct ms_pool *pool, uint64_t bytes, bool may_wait,
                              enum ms_room *room)
 {
@@ -207,6 +128,5 @@ ms_status_t ms_room_for_page(struct ms_pool *pool, uint64_t bytes, bool may_wait
     if (await_room(pool, bytes, may_wait)) {
         return promise_all(pool, bytes);
     }
-    ms_status_t status = may_wait ? spill_for(pool, bytes) : MS_ERR_NO_MEMORY;
-    return status == MS_ERR_NO_MEMORY ? refused(pool) : status;
+    return may_wait ? spill_for(pool, bytes) : MS_ERR_NO_MEMORY;
 }

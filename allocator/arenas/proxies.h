@@ -3,8 +3,6 @@
 #ifndef MEMSHIM_ALLOCATOR_ARENAS_PROXIES_H
 #define MEMSHIM_ALLOCATOR_ARENAS_PROXIES_H
 
-#include <pthread.h>
-
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -17,9 +15,6 @@ struct ms_proxies {
     struct ms_slab slab MS_GUARDED_BY(ms_growth_role);
     struct ms_proxy *first MS_GUARDED_BY(ms_growth_role); /* all there are */
     struct ms_proxy *fresh MS_GUARDED_BY(ms_state_role);  /* of requests under way, see proxy.c */
-    /* A thread was refused a page, and may ask again; which. */
-    bool asked MS_GUARDED_BY(ms_state_role);
-    pthread_t asker MS_GUARDED_BY(ms_state_role);
 };
 
 /* Drops what tensors, granules and proxies keep of the segment, which is about to be removed. Both
@@ -35,8 +30,6 @@ void ms_proxies_drop(struct ms_pool *pool, bool device_gone) MS_REQUIRES(ms_grow
 /* What those that are mapped nowhere are owed, and what their chunks hold. Growth lock. */
 uint64_t ms_proxies_sum(const struct ms_pool *pool, uint64_t *chunks_bytes)
     MS_REQUIRES(ms_growth_role);
-
-uint64_t ms_proxies_bytes(const struct ms_proxy *proxy);
 
 /* What the fresh ones that are mapped nowhere are owed; *bytes: of all fresh ones. Both locks. */
 uint64_t ms_proxies_sum_fresh(const struct ms_pool *pool, uint64_t *bytes)

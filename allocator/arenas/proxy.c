@@ -39,11 +39,6 @@ struct ms_proxy {
     struct ms_proxy *fresh_prev, *fresh_next;
 };
 
-uint64_t ms_proxies_bytes(const struct ms_proxy *proxy)
-{
-    return proxy->bytes;
-}
-
 static uint64_t slots_of(const struct ms_pool *pool, const struct ms_proxy *proxy)
 {
     return proxy->bytes / pool->granule_bytes;
@@ -122,8 +117,6 @@ void ms_proxies_tensor_allocated(struct ms_pool *pool, ms_addr_t addr, uint64_t 
 {
     pthread_t self = pthread_self();
     struct ms_proxy *next = NULL;
-    pool->count.beside_bytes = 0;
-    pool->proxies.asked = pool->proxies.asked && !pthread_equal(pool->proxies.asker, self);
     for (struct ms_proxy *proxy = pool->proxies.fresh; proxy != NULL; proxy = next) {
         next = proxy->fresh_next;
         bool touched = proxy->segment != NULL && addr < addr_of(pool, proxy) + proxy->bytes &&
@@ -228,7 +221,6 @@ ms_status_t ms_proxy_create(ms_pool_t *pool, uint64_t bytes, const void *propert
         *out = proxy;
         ms_state_acquire(pool);
         make_fresh(pool, proxy);
-        pool->count.beside_bytes = 0;
         pool->count.fresh_unbacked_bytes += proxy->bytes - chunk_bytes(proxy->chunks);
         ms_state_release(pool);
     } else if (proxy != NULL) {

@@ -407,14 +407,6 @@ static ms_status_t give_access(struct ms_replay *replay)
     return status;
 }
 
-/* A framework that is refused a page gives back what it has free and asks again. */
-static ms_status_t create_page(struct ms_replay *replay, uint64_t bytes, ms_proxy_t **proxy)
-{
-    ms_status_t status = ms_proxy_create(replay->pool, bytes, NULL, true, proxy);
-    return status == MS_ERR_NO_MEMORY ? ms_proxy_create(replay->pool, bytes, NULL, true, proxy)
-                                      : status;
-}
-
 static ms_status_t map_page(struct ms_replay *replay, const struct ms_operation *operation)
 {
     const struct ms_recorded_arena *arena = ms_recording_arena(replay->recording, operation->arena);
@@ -426,7 +418,7 @@ static ms_status_t map_page(struct ms_replay *replay, const struct ms_operation 
         status = give_access(replay);
     }
     if (status == MS_OK) {
-        status = create_page(replay, operation->bytes, &proxy);
+        status = ms_proxy_create(replay->pool, operation->bytes, NULL, true, &proxy);
     }
     if (status != MS_OK) {
         return status;

@@ -70,12 +70,11 @@ static bool waits_for_work(const struct ms_oom_state *state)
 }
 
 /* Pages of a request under way are in use as far as others are concerned, and so is what they still
- * lack: it is found for them before anybody else gets it. Free pages next to them are the request's
- * as well. */
+ * lack: it is found for them before anybody else gets it. */
 static void count_fresh(const struct ms_pool_stats *stats, struct ms_oom_state *state)
 {
-    uint64_t lacking = stats->fresh_unbacked_bytes + stats->beside_bytes;
-    state->live_bytes += stats->fresh_bytes + stats->beside_bytes;
+    uint64_t lacking = stats->fresh_unbacked_bytes;
+    state->live_bytes += stats->fresh_bytes;
     state->reclaimable_bytes -=
         lacking < state->reclaimable_bytes ? lacking : state->reclaimable_bytes;
 }

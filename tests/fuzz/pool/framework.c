@@ -224,17 +224,6 @@ static bool unmap_pages(struct framework *framework, struct segment *segment, ui
     return true;
 }
 
-/* Where nothing may be spilled, a page may be refused for what this framework itself has free: it
- * counts as having given that back when it asks again. */
-static ms_status_t create_page(struct stage *stage, uint64_t bytes, ms_proxy_t **out)
-{
-    ms_status_t status = ms_proxy_create(stage->pool, bytes, NULL, !stage->capturing, out);
-    if (status == MS_ERR_NO_MEMORY && stage->config.spill_limit_bytes == 0) {
-        status = ms_proxy_create(stage->pool, bytes, NULL, !stage->capturing, out);
-    }
-    return status;
-}
-
 /* Creates, maps and gives access to pages; *created and *mapped say how far that went. The tensor
  * that they are for will use them all. */
 static ms_status_t make_pages(struct framework *framework, struct segment *segment, uint64_t from,
@@ -245,7 +234,8 @@ static ms_status_t make_pages(struct framework *framework, struct segment *segme
     struct stage_room room = stage_room(stage);
     ms_status_t status = MS_OK;
     for (; *created < to; ++*created) {
-        status = create_page(stage, page_bytes, &segment->page[*created]);
+        status = ms_proxy_create(stage->pool, page_bytes, NULL, !stage->capturing,
+                                 &segment->page[*created]);
         if (status != MS_OK) {
             uint64_t bytes = (*created - from + 1) * page_bytes;
             if (!stage->capturing && stage_promises_all(stage, bytes, room)) {
