@@ -181,7 +181,7 @@ class GpuCheck(ProcessTest):
         # Nine seconds, and a machine that is busy with other tests.
         self.assertLess(took_s, 120)
         found = self.results()
-        self.assertEqual(len(found["parts"]), 10)
+        self.assertEqual(len(found["parts"]), 11)
         for part in found["parts"]:
             if part["name"] in WITHOUT_TORCH and part["ended"] == "done":
                 self.assertEqual({case["status"] for case in part["cases"]}, {"skipped"})
