@@ -157,11 +157,9 @@ CUresult ms_serve_cuMemFree_v2(CUdeviceptr_v2 dptr)
     if (device && !context) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
-    if (found) {
-        return free_block(context, device, &block);
-    }
     if (device) {
-        return CUDA_ERROR_INVALID_VALUE; /* no block begins there: the driver would free a chunk */
+        /* Where no block begins, the driver would free a chunk. */
+        return found ? free_block(context, device, &block) : CUDA_ERROR_INVALID_VALUE;
     }
     if (!ms_ledger_take(MS_SPACE_DEVICE, dptr, &grant)) {
         return MS_REAL(cuMemFree_v2)(dptr);
