@@ -81,7 +81,7 @@ static CUdeviceptr map_chunks(void)
     for (unsigned i = 0; i < 2; i++) {
         CUmemGenericAllocationHandle chunk = 0;
         MUST(cuMemCreate(&chunk, i == 0 ? 2 * MIB : 4 * MIB, &prop, 0));
-        MUST(cuMemMap(at + i * 2 * MIB, i == 0 ? 2 * MIB : 4 * MIB, 0, chunk, 0));
+        MUST(cuMemMap(at + (CUdeviceptr)i * 2 * MIB, i == 0 ? 2 * MIB : 4 * MIB, 0, chunk, 0));
         MUST(cuMemRelease(chunk));
     }
     MUST(cuMemSetAccess(at, 6 * MIB, &access, 1));

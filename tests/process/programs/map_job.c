@@ -114,7 +114,9 @@ static CUmemGenericAllocationHandle receive_chunk(int from)
         .msg_iov = &vector, .msg_iovlen = 1, .msg_control = bytes, .msg_controllen = sizeof bytes};
     CUmemGenericAllocationHandle chunk = 0;
     EXPECT(recvmsg(from, &message, 0) == 1);
-    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    const struct cmsghdr *sent = CMSG_FIRSTHDR(&message);
+    EXPECT(sent != NULL);
+    memcpy(&fd, CMSG_DATA(sent), sizeof fd);
     MUST(cuMemImportFromShareableHandle(&chunk, (void *)(uintptr_t)fd,
                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
     (void)close(fd);

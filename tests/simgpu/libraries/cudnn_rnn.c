@@ -50,16 +50,16 @@ typedef struct {
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-#define DEFINE_OBJECT(what, type)                        \
-    EXPORT rnn_status_t cudnnCreate##what(type **object) \
-    {                                                    \
-        *object = calloc(1, sizeof(type));               \
-        return *object ? SUCCESS : ALLOC_FAILED;         \
-    }                                                    \
-    EXPORT rnn_status_t cudnnDestroy##what(type *object) \
-    {                                                    \
-        free(object);                                    \
-        return SUCCESS;                                  \
+#define DEFINE_OBJECT(what, type)                                \
+    EXPORT rnn_status_t cudnnCreate##what(typeof(type) **object) \
+    {                                                            \
+        *object = calloc(1, sizeof(type));                       \
+        return *object ? SUCCESS : ALLOC_FAILED;                 \
+    }                                                            \
+    EXPORT rnn_status_t cudnnDestroy##what(typeof(type) *object) \
+    {                                                            \
+        free(object);                                            \
+        return SUCCESS;                                          \
     }
 
 DEFINE_OBJECT(TensorDescriptor, tensor_t)

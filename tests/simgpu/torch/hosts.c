@@ -11,8 +11,6 @@
 typedef int lookup_t(const char *node, const char *service, const struct addrinfo *hints,
                      struct addrinfo **result);
 
-__attribute__((visibility("default"))) lookup_t getaddrinfo;
-
 static void leave_word(const char *node)
 {
     const char *shared = getenv("SIMGPU_SHARED");
@@ -29,8 +27,9 @@ static void leave_word(const char *node)
     }
 }
 
-int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
-                struct addrinfo **result)
+__attribute__((visibility("default"))) int getaddrinfo(const char *node, const char *service,
+                                                       const struct addrinfo *hints,
+                                                       struct addrinfo **result)
 {
     lookup_t *next = (lookup_t *)dlsym(RTLD_NEXT, "getaddrinfo");
     const int status = next ? next(node, service, hints, result) : EAI_SYSTEM;
