@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "allocator/base/path.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/dry_run/ground.h"
 
@@ -27,9 +28,8 @@ static bool is_launcher(const char *word)
                                         "srun",
                                         "torch.distributed.run",
                                         "torch.distributed.launch"};
-    const char *name = strrchr(word, '/');
+    const char *name = ms_base_name(word);
 
-    name = name ? name + 1 : word;
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         if (strcmp(name, names[i]) == 0) {
             return true;
