@@ -100,7 +100,8 @@ static int open_lock(const char *run_dir, char *path)
     for (char *at = host; (at = strchr(at, '/')) != NULL;) {
         *at = '_';
     }
-    if (snprintf(path, PATH_MAX, "%s/.report-%s.lock", run_dir, host) >= PATH_MAX) {
+    if (snprintf(path, PATH_MAX, "%s/" MS_REPORT_LOCK_PREFIX "%s" MS_REPORT_LOCK_SUFFIX, run_dir,
+                 host) >= PATH_MAX) {
         return -1;
     }
     return open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);

@@ -11,6 +11,10 @@
 /* In the trace's folder: what the process that makes the report has to complain of. */
 #define MS_REPORT_LOG "report.log"
 
+/* In the run's folder: the lock of who makes reports on a host, whose name stands between them. */
+#define MS_REPORT_LOCK_PREFIX ".report-"
+#define MS_REPORT_LOCK_SUFFIX ".lock"
+
 /* Set by `memshim run` to "PID HOST", its own: it completes the reports when all have ended. Not
  * named MEMSHIM_...: it is no option. */
 #define MS_SUPERVISOR "_MEMSHIM_SUPERVISOR"

@@ -22,8 +22,6 @@
 #define BLOCK_BYTES 512u /* of st_blocks */
 #define OPEN_FOR_S  3600
 #define WHY_BYTES   (PATH_MAX + 256)
-#define LOCK_PREFIX ".report-"
-#define LOCK_SUFFIX ".lock"
 #define OUR_FOLDER  (O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 /* ---- what is memshim's ---- */
@@ -43,7 +41,7 @@ static bool is_ours(const char *name)
         }
     }
     return strcmp(name, MS_TRACE_FILE) == 0 || strcmp(name, MS_REPORT_LOG) == 0 ||
-           begins_and_ends(name, LOCK_PREFIX, LOCK_SUFFIX);
+           begins_and_ends(name, MS_REPORT_LOCK_PREFIX, MS_REPORT_LOCK_SUFFIX);
 }
 
 /* ---- a walk over a folder ---- */
