@@ -52,9 +52,19 @@ void ms_merged_begin(struct ms_merged *merged);
 void ms_merged_add(struct ms_merged *merged, const struct ms_model *model);
 void ms_merged_free(struct ms_merged *merged);
 
+size_t ms_merged_count(const struct ms_merged *merged); /* processes */
+const struct ms_rank *ms_merged_rank(const struct ms_merged *merged, size_t index);
+
+/* ---- what is written: merged_text.c, merged_json.c ---- */
+
 void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out);
 void ms_merged_json_run(const struct ms_merged *merged, struct ms_json *json); /* its own members */
 void ms_merged_json(const struct ms_merged *merged, struct ms_buffer *out);
+
+/* Its first line, without a full stop: "1 of 2 processes ran out of memory; rank 1 died first". */
+void ms_merged_add_headline(const struct ms_merged *merged, struct ms_buffer *out);
+
+/* ---- who stands out ---- */
 
 /* The process that ran out of memory first, or, where none did, the first that did not end with
  * status 0 (a process that still runs has not); null where all is well. */
@@ -68,6 +78,9 @@ struct ms_outlier {
     bool by_live; /* the sizes are of live bytes, not of charged ones */
     uint64_t bytes, median_bytes;
 };
+
+/* Of the peaks of charged bytes, or of live ones; 0 where there is no process. */
+uint64_t ms_merged_median_peak(const struct ms_merged *merged, bool by_live);
 
 struct ms_outlier ms_merged_outlier(const struct ms_merged *merged);
 
