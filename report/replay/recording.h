@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A recorded run of one device, in memory: what the program did, without what any allocator made of
- * it. Two things make one: a trace (recording_trace.c) and a CSV (recording_csv.c).
+ * it. Two things make one: a trace (recording_trace.c) and a CSV (recording_csv_read.c).
  *
  * Addresses are those of the run. What lies in an arena is kept by its offset, so that a replay can
  * put the arena elsewhere. */
