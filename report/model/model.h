@@ -107,15 +107,11 @@ struct ms_model {
     struct ms_what_if what_if;
 };
 
-/* Reads the trace at `path` (a file, or the folder that holds trace.mshm). Null and a sentence in
- * `why` that names the file where nothing can be read; a damaged trace gives what it holds, and
- * warnings. */
-struct ms_model *ms_model_new(const char *path, char *why, size_t why_bytes);
-
 /* Gives the call sites their names, for the forms that show them; see ms_stacks_new. */
 void ms_model_name_sites(struct ms_model *model, enum ms_stacks_effort effort,
                          const char *modules_dir);
 
+/* Of one that ms_model_new made (reading/read_model.h). */
 void ms_model_delete(struct ms_model *model);
 
 /* One more line for `warnings`. */

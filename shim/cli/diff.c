@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
 #include "report/read/traces.h"
 #include "report/render/commands/diff.h"

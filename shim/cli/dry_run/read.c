@@ -9,6 +9,7 @@
 #include "allocator/base/path.h"
 #include "report/model/ledger.h"
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/model/site_rows.h"
 #include "report/model/survey/take.h"
 #include "report/model/verdict_report.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "report/model/reading/read_model.h"
 #include "report/read/progress.h"
 #include "report/read/traces.h"
 #include "report/render/forms.h"

@@ -9,6 +9,7 @@
 
 #include "allocator/base/clock.h"
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/model/site_rows.h"
 #include "shim/cli/top/top.h"
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
 #include "report/model/what_if.h"
 #include "report/render/commands/diff.h"

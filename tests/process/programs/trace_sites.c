@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "trace_events.h"
 
 static void say_bytes(const void *text, size_t bytes, char end)

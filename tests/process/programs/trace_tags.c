@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "trace_events.h"
 
 static void say_tags(const struct ms_model *model)

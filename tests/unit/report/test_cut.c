@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/read/reader.h"
 #include "report/trace/format.h"
 #include "synthetic.h"

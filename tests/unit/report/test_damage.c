@@ -8,6 +8,7 @@
 
 #include "allocator/base/checksum.h"
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/render/formats.h"
 #include "report/trace/format.h"
 #include "synthetic.h"

@@ -14,6 +14,7 @@
 
 #include "loop.h"
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/model/site_rows.h"
 #include "report/model/survey.h"
 #include "report/model/survey/take.h"

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "synthetic.h"
 
 /* The sums hold, the newest events are there, and the report says what is not. */

@@ -4,6 +4,7 @@
 
 #include "loop.h"
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
 #include "report/model/verdict_report.h"
 #include "synthetic.h"

@@ -7,6 +7,7 @@
 #include "report/model/held_way.h"
 #include "report/model/leaks.h"
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/model/site_rows.h"
 #include "report/model/survey/take.h"
 #include "report/model/verdict_report.h"

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "report/model/reading/read_model.h"
 #include "report/read/traces.h"
 #include "report/render/merged.h"
 #include "synthetic.h"

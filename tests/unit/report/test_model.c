@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "synthetic.h"
 
 static struct synthetic run;

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 
 #include "loop.h"
-#include "report/model/loop.h"
+#include "report/model/reading/loop.h"
 
 static struct loop known; /* for its definitions */
 static ms_loop_t *loop;

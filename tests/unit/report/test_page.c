@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
 #include "report/read/traces.h"
 #include "report/render/formats.h"

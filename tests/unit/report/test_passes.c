@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
 #include "report/trace/encoding.h"
 #include "shim/cli/launch/report_files.h"

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "synthetic.h"
 
 Test(recycle, a_long_run_in_a_small_trace)

@@ -9,6 +9,7 @@
 
 #include "allocator/base/checksum.h"
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/model/site_rows.h"
 #include "report/render/formats.h"
 #include "synthetic.h"

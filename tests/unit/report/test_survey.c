@@ -6,6 +6,7 @@
 
 #include "report/model/ledger.h"
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "report/model/survey/take.h"
 #include "synthetic.h"
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "report/model/model.h"
+#include "report/model/reading/read_model.h"
 #include "synthetic.h"
 
 static struct ms_model *read_model(const char *dir)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the line at which a loop's steps begin. */
-#include "report/model/loop.h"
+#include "report/model/reading/loop.h"
 
 #include <string.h>
 #include <sys/mman.h>

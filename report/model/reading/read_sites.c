@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the definitions of call sites out of a trace. */
-#include "report/model/model_sites.h"
+#include "report/model/reading/read_sites.h"
 
 #include <inttypes.h>
 #include <string.h>
-
-/* ---- definitions ---- */
 
 /* False where the extent ends in the midst of a definition. */
 static bool read_extent(ms_definitions_t *definitions, const struct ms_reader *reader,

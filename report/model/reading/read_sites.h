@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the model takes of call sites while a trace is read. */
-#ifndef MEMSHIM_REPORT_MODEL_MODEL_SITES_H
-#define MEMSHIM_REPORT_MODEL_MODEL_SITES_H
+#ifndef MEMSHIM_REPORT_MODEL_READING_READ_SITES_H
+#define MEMSHIM_REPORT_MODEL_READING_READ_SITES_H
 
 #include "report/model/model.h"
 #include "report/read/reader.h"

@@ -4,8 +4,8 @@
  * between two of its turns is, line by line, what it was between two before.
  *
  * A loop all of whose memory is asked for by one line is not found: nothing tells its rounds. */
-#ifndef MEMSHIM_REPORT_MODEL_LOOP_H
-#define MEMSHIM_REPORT_MODEL_LOOP_H
+#ifndef MEMSHIM_REPORT_MODEL_READING_LOOP_H
+#define MEMSHIM_REPORT_MODEL_READING_LOOP_H
 
 #include <stdbool.h>
 #include <stdint.h>

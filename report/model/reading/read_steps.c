@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Steps, passes and lifetimes while a trace is read: begun with the digest, judged at the end. */
+
+#include "report/model/kinds.h"
+#include "report/model/reading/reading.h"
+
+bool ms_reading_start_steps(struct ms_reading *reading)
+{
+    struct ms_model *model = reading->model;
+
+    model->landmarks = ms_landmarks_new(model->definitions);
+    reading->digest =
+        (struct ms_digest){.sites = model->sites,
+                           .steps = model->landmarks ? ms_steps_new(model->landmarks) : NULL,
+                           .steps_recorded = &model->steps,
+                           .tags = &model->tags,
+                           .moves = &model->moves,
+                           .moments = &model->digest_moments};
+    return reading->digest.steps != NULL;
+}
+
+/* Begins with what the events came to whose records are gone. False where there is no memory. */
+bool ms_reading_take_digest(struct ms_reading *reading)
+{
+    struct ms_model *model = reading->model;
+    struct ms_buffer bytes = {0};
+    const bool found = ms_reader_digest(reading->reader, &bytes);
+    const bool loaded = found && ms_digest_load(&reading->digest, bytes.at, bytes.bytes);
+
+    ms_buffer_free(&bytes);
+    if (loaded) {
+        model->digest_events = reading->digest.end_event;
+        reading->next_event = reading->digest.end_event;
+        reading->from_digest = true;
+        ms_site_table_copy_live(model->sites, &model->digest_live);
+        return true;
+    }
+    if (!found) {
+        return true;
+    }
+    ms_model_warn(model, "what the oldest events came to is damaged; it was left out");
+    ms_steps_delete(reading->digest.steps);
+    ms_site_table_delete(model->sites);
+    ms_recorded_free(&model->steps, &model->tags, &model->moves);
+    ms_digest_moments_free(&model->digest_moments);
+    model->steps = (struct ms_model_steps){0};
+    model->tags = (struct ms_model_tags){0};
+    model->sites = reading->digest.sites = ms_site_table_new();
+    reading->digest.steps = ms_steps_new(model->landmarks);
+    return model->sites && reading->digest.steps;
+}
+
+/* Why steps cannot be counted; null where they can. */
+static const char *missing_of(const struct ms_model *model)
+{
+    if (model->beginning_lost) {
+        return "the trace's beginning is gone";
+    }
+    if (model->header.lost_events > 0) {
+        return "the disk had no room for some of the trace";
+    }
+    if (ms_definitions_sampling_bytes(model->definitions) > 0) {
+        return "sampled: most allocations have no call site";
+    }
+    return NULL;
+}
+
+/* Of one that no out-of-memory ended, nothing is known but that. */
+static struct ms_run_end end_of(const struct ms_model *model)
+{
+    const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
+    const uint32_t site = fatal ? fatal->record.state.site : 0;
+
+    return (struct ms_run_end){.ran_out_ns = fatal ? fatal->time_ns : UINT64_MAX,
+                               .in_pass = ms_landmarks_of(model->landmarks, site)->doing ==
+                                          MS_DOING_BACKWARD};
+}
+
+static bool has_tensors(const struct ms_model *model)
+{
+    bool any = false;
+
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        any |= model->devices[i].sums.tensor_allocations > 0;
+    }
+    return any;
+}
+
+/* PyTorch tells rounds otherwise: what makes its parameters one by one is no loop of steps. */
+static void find_loop(struct ms_reading *reading)
+{
+    struct ms_model *model = reading->model;
+    struct ms_recurrence *found = &model->recurrence;
+
+    /* Nothing is told where records were recycled: the loop was not seen from its beginning. */
+    if (reading->loop && !found->known && found->passes == 0 && !missing_of(model) &&
+        model->digest_events == 0 && model->steps.count == 0 && !has_tensors(model) &&
+        ms_landmarks_first_call(model->landmarks) == UINT32_MAX) {
+        (void)ms_loop_judge(reading->loop, found);
+    }
+}
+
+void ms_reading_finish_steps(struct ms_reading *reading)
+{
+    struct ms_model *model = reading->model;
+    const struct ms_run_end end = end_of(model);
+
+    ms_site_table_finish(model->sites, &end);
+    ms_steps_judge(reading->digest.steps, model->sites, missing_of(model), &model->recurrence);
+    for (size_t i = 0; i < ms_model_oom_count(model); i++) {
+        struct ms_model_oom *oom = ms_model_oom_at(model, i);
+
+        oom->training = ms_steps_trains(reading->digest.steps, model->sites, model->definitions,
+                                        oom->record.state.site);
+        oom->evaluating =
+            ms_steps_evaluates(reading->digest.steps, model->sites, model->definitions,
+                               &model->recurrence, oom->record.state.site);
+    }
+    find_loop(reading);
+    ms_steps_delete(reading->digest.steps);
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        model->made_state_bytes[i] =
+            ms_kinds_made_state(model->landmarks, model->sites, (uint8_t)i);
+    }
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Out-of-memories: which a run recovered from, and which are one request asked again. */
+#include "report/model/reading/refusals.h"
+
+#include <string.h>
+
+#include "report/model/reading/reading.h"
+#include "report/read/log_entries.h"
+
+/* Between requests that are the same again: live bytes change by less than one in so many of them,
+ * and no more than so many allocations are made. */
+#define SAME_PARTS       64u
+#define SAME_ALLOCATIONS 8u
+
+void ms_refusals_init(struct ms_refusals *refusals)
+{
+    *refusals = (struct ms_refusals){0};
+    memset(refusals->smallest_open, 0xff, sizeof(refusals->smallest_open));
+}
+
+void ms_refusals_free(struct ms_refusals *refusals)
+{
+    ms_buffer_free(&refusals->pending);
+}
+
+/* Of any version that is read. */
+static void read_oom(const struct ms_log_entry *entry, const char *payload,
+                     struct ms_log_oom *record)
+{
+    const size_t known = (size_t)ms_log_oom_state_bytes(entry->bytes);
+
+    memset(record, 0, sizeof(*record));
+    memcpy(&record->state, payload, known);
+    memcpy((char *)record + sizeof(record->state), payload + known,
+           sizeof(*record) - sizeof(record->state));
+}
+
+void ms_refusals_add(struct ms_refusals *refusals, const struct ms_log_entry *entry,
+                     const char *payload)
+{
+    struct ms_model_oom *oom = ms_buffer_extend(&refusals->pending, sizeof(*oom));
+
+    if (oom) {
+        oom->event = entry->event;
+        oom->times = 1;
+        oom->time_ns = entry->time_ns;
+        oom->device = entry->device & (MS_DEVICE_COUNT - 1);
+        read_oom(entry, payload, &oom->record);
+        oom->verdict = ms_verdict_parts(&oom->record.state, &oom->short_bytes, NULL, 0, NULL, 0);
+    }
+}
+
+/* Out-of-memories that came before the event of this ordinal. */
+void ms_refusals_start(struct ms_refusals *refusals, struct ms_model *model, uint64_t event)
+{
+    const struct ms_model_oom *all = (const struct ms_model_oom *)refusals->pending.at;
+    const size_t count = refusals->pending.bytes / sizeof(*all);
+
+    while (refusals->next < count && all[refusals->next].event <= event) {
+        const struct ms_model_oom *pending = &all[refusals->next];
+
+        refusals->next++;
+
+        struct ms_model_device *device = ms_reading_device(model, pending->device);
+        uint64_t *smallest = &refusals->smallest_open[pending->device];
+
+        if (device) {
+            ms_aggregate_oom(&device->sums, pending->record.state.source == MS_OOM_TORCH);
+        }
+        if (pending->record.state.requested_bytes < *smallest) {
+            *smallest = pending->record.state.requested_bytes;
+        }
+    }
+}
+
+/* An allocation of so many bytes succeeded: the requests that failed with no more than that have
+ * been got over. */
+void ms_refusals_meet(struct ms_refusals *refusals, uint64_t device, uint64_t bytes)
+{
+    struct ms_model_oom *all = (struct ms_model_oom *)refusals->pending.at;
+    uint64_t smallest = UINT64_MAX;
+
+    for (size_t i = 0; i < refusals->next; i++) {
+        struct ms_model_oom *oom = &all[i];
+        const uint64_t requested = oom->record.state.requested_bytes;
+
+        if (oom->device != device || oom->recovered) {
+            continue;
+        }
+        if (requested <= bytes) {
+            oom->recovered = true;
+        } else if (requested < smallest) {
+            smallest = requested;
+        }
+    }
+    refusals->smallest_open[device] = smallest;
+}
+
+/* Whether both were asked for in the same line of Python, or, where there is none, at one site. */
+static bool same_line(const struct ms_model *model, uint32_t a, uint32_t b)
+{
+    const struct ms_site_definition *one = ms_definitions_site(model->definitions, a);
+    const struct ms_site_definition *other = ms_definitions_site(model->definitions, b);
+
+    return a == b || (one && other && one->python != 0 && one->python == other->python);
+}
+
+static uint64_t apart(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* A request that was refused is often asked again, by an allocator (JAX's does) or by a program
+ * that goes on: as long as next to nothing came or went in between that is the same event.
+ * PyTorch's own errors are each for a request of the program's. */
+static bool asked_again(const struct ms_model *model, const struct ms_model_oom *before,
+                        const struct ms_model_oom *now)
+{
+    const struct ms_oom_state *a = &before->record.state;
+    const struct ms_oom_state *b = &now->record.state;
+
+    return before->device == now->device && a->source == MS_OOM_DRIVER &&
+           b->source == MS_OOM_DRIVER && a->requested_bytes == b->requested_bytes &&
+           apart(a->live_bytes, b->live_bytes) < a->requested_bytes / SAME_PARTS &&
+           now->record.allocations - before->record.allocations <= SAME_ALLOCATIONS &&
+           before->recovered == now->recovered && before->verdict == now->verdict &&
+           same_line(model, (uint32_t)a->site, (uint32_t)b->site);
+}
+
+/* The newest of a row stands for it. False: there is no memory. */
+static bool add_finished(struct ms_model *model, const struct ms_model_oom *now)
+{
+    const size_t count = ms_model_oom_count(model);
+    struct ms_model_oom *oom = count > 0 ? ms_model_oom_at(model, count - 1) : NULL;
+    uint64_t times = 1;
+
+    if (oom && asked_again(model, oom, now)) {
+        times = oom->times + 1;
+    } else {
+        oom = ms_buffer_extend(&model->ooms, sizeof(*oom));
+    }
+    if (oom) {
+        *oom = *now;
+        oom->times = times;
+    }
+    return oom != NULL;
+}
+
+void ms_refusals_finish(const struct ms_refusals *refusals, struct ms_model *model)
+{
+    const struct ms_model_oom *all = (const struct ms_model_oom *)refusals->pending.at;
+    const size_t count = refusals->pending.bytes / sizeof(*all);
+    const bool ended_well = model->end == MS_PROCESS_ENDED && model->header.exit_known &&
+                            model->header.exit_status == 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ms_aggregate *sums = &model->devices[all[i].device].sums;
+        struct ms_model_oom oom = all[i];
+
+        oom.recovered |= ended_well || sums->allocations + sums->tensor_allocations >
+                                           oom.record.allocations + MS_WENT_ON_ALLOCATIONS;
+        if (!add_finished(model, &oom)) {
+            return;
+        }
+    }
+}
+
+/* The log is in order but for what a damaged one claims. */
+void ms_refusals_check(const struct ms_refusals *refusals, struct ms_model *model)
+{
+    const struct ms_model_oom *all = (const struct ms_model_oom *)refusals->pending.at;
+    const size_t count = refusals->pending.bytes / sizeof(*all);
+
+    for (size_t i = 1; i < count; i++) {
+        if (all[i - 1].event > all[i].event) {
+            ms_model_warn(model, "the log is out of order: what was recovered from may be wrong");
+            return;
+        }
+    }
+}
