@@ -62,6 +62,37 @@ static uint8_t hint_of(const char *file, const char *name)
     return strcmp(name, "step") == 0 ? MS_HINT_STEP : MS_HINT_NONE;
 }
 
+/* DeepSpeed's ZeRO. Its parameters are parts of flat tensors that it makes, as are the copies of
+ * them that its optimizer updates, which count as optimizer state (arXiv 1910.02054). */
+static uint32_t zero_of(const char *file, const char *name)
+{
+    static const char *const parameters[] = {"_create_fp16_partitions_with_defragmentation",
+                                             "flatten_dense_tensors_aligned", "_partition_param",
+                                             NULL};
+    static const char *const state[] = {"_create_fp32_partitions", "initialize_optimizer_states",
+                                        NULL};
+
+    if (!has(file, "/deepspeed/runtime/")) {
+        return 0;
+    }
+    if (has(name, "all_gather") || has(name, "allgather")) {
+        return MS_PASSED_GATHER;
+    }
+    if (has(name, "reduce") || has(name, "scatter")) {
+        return MS_PASSED_REDUCE;
+    }
+    if (is_one_of(name, parameters)) {
+        return MS_PASSED_CONSTRUCTION;
+    }
+    if (strcmp(name, "_setup_for_real_optimizer") == 0) {
+        return MS_PASSED_GRADIENT_MADE;
+    }
+    return is_one_of(name, state) ||
+                   (ends(file, "/stage_1_and_2.py") && strcmp(name, "__init__") == 0)
+               ? MS_PASSED_STATE_MADE
+               : 0;
+}
+
 static uint32_t distribution_of(const char *file, const char *name)
 {
     uint32_t passed = 0;
@@ -82,7 +113,7 @@ static uint32_t landmarks_of(const char *file, const char *function, const char 
 {
     static const char *const builds[] = {"_apply",           "convert",  "to_empty",
                                          "reset_parameters", "__init__", NULL};
-    uint32_t passed = distribution_of(file, name);
+    uint32_t passed = distribution_of(file, name) | zero_of(file, name);
 
     if (has(file, "/torch/nn/modules/") && is_one_of(name, builds)) {
         passed |= MS_PASSED_CONSTRUCTION;
@@ -96,6 +127,9 @@ static uint32_t landmarks_of(const char *file, const char *function, const char 
     }
     if (has(file, "/torch/optim/") && strcmp(name, "load_state_dict") == 0) {
         passed |= MS_PASSED_STATE;
+    }
+    if (has(file, "/torch/optim/") && strcmp(name, "__init__") == 0) {
+        passed |= MS_PASSED_STATE_MADE;
     }
     if (ends(file, "/threading.py") && has(function, "_bootstrap")) {
         passed |= MS_PASSED_THREAD;

@@ -15,17 +15,19 @@ enum ms_frame_hint {
 };
 
 enum ms_landmark {
-    MS_PASSED_MODULE = 1,       /* a call of an nn.Module */
-    MS_PASSED_CONSTRUCTION = 2, /* a module's parameters are made, moved or converted */
-    MS_PASSED_COPY = 4,         /* copy.deepcopy, or PyTorch's averaged models */
-    MS_PASSED_LOAD = 8,         /* torch.load, load_state_dict */
-    MS_PASSED_STATE = 16,       /* an optimizer's state is loaded */
-    MS_PASSED_SHARDING = 32,    /* FSDP */
-    MS_PASSED_GATHER = 64,      /* FSDP gathers parameters */
-    MS_PASSED_REDUCE = 128,     /* FSDP reduces gradients */
-    MS_PASSED_THREAD = 256,     /* the thread was started by Python's threading */
-    MS_PASSED_INIT = 512,       /* somebody's __init__ */
-    MS_PASSED_GRAPH = 1024      /* torch.cuda.graphs */
+    MS_PASSED_MODULE = 1,           /* a call of an nn.Module */
+    MS_PASSED_CONSTRUCTION = 2,     /* a module's parameters are made, moved or converted */
+    MS_PASSED_COPY = 4,             /* copy.deepcopy, or PyTorch's averaged models */
+    MS_PASSED_LOAD = 8,             /* torch.load, load_state_dict */
+    MS_PASSED_STATE = 16,           /* an optimizer's state is loaded */
+    MS_PASSED_SHARDING = 32,        /* FSDP */
+    MS_PASSED_GATHER = 64,          /* FSDP or ZeRO gathers parameters */
+    MS_PASSED_REDUCE = 128,         /* FSDP or ZeRO reduces gradients */
+    MS_PASSED_THREAD = 256,         /* the thread was started by Python's threading */
+    MS_PASSED_INIT = 512,           /* somebody's __init__ */
+    MS_PASSED_GRAPH = 1024,         /* torch.cuda.graphs */
+    MS_PASSED_STATE_MADE = 2048,    /* an optimizer is constructed */
+    MS_PASSED_GRADIENT_MADE = 4096, /* ZeRO makes the buffers of its gradients */
 };
 
 struct ms_frame_hints {

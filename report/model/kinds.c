@@ -157,6 +157,16 @@ static bool is_parameter(const struct evidence *e)
     return passed(e, MS_PASSED_CONSTRUCTION) && e->is.doing != MS_DOING_FORWARD && stays(e);
 }
 
+static bool is_gradient_buffer(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_GRADIENT_MADE) && !passed(e, MS_PASSED_STATE_MADE) && stays(e);
+}
+
+static bool is_made_state(const struct evidence *e)
+{
+    return passed(e, MS_PASSED_STATE_MADE) && stays(e);
+}
+
 static bool in_forward(const struct evidence *e)
 {
     return e->is.doing == MS_DOING_FORWARD;
@@ -251,9 +261,10 @@ static const struct rule {
     {MS_KIND_UNKNOWN, has_no_stack, "it has no stack"},
     {MS_KIND_GRAPHS, in_graph, "asked for while a CUDA graph was captured"},
     {MS_KIND_WORKSPACE, is_workspace, "a library's workspace, by the native frames"},
-    {MS_KIND_COMMUNICATION, is_gathered, "FSDP gathered parameters into it"},
-    {MS_KIND_GRADIENTS, is_reduced_shard, "FSDP reduced gradients into it, and it outlived that"},
-    {MS_KIND_COMMUNICATION, is_being_reduced, "FSDP reduced gradients through it"},
+    {MS_KIND_COMMUNICATION, is_gathered, "FSDP or ZeRO gathered parameters into it"},
+    {MS_KIND_GRADIENTS, is_reduced_shard,
+     "FSDP or ZeRO reduced gradients into it, and it outlived that"},
+    {MS_KIND_COMMUNICATION, is_being_reduced, "FSDP or ZeRO reduced gradients through it"},
     {MS_KIND_PARAMETERS, is_shard, "FSDP made it before training, and it stayed"},
     {MS_KIND_COMMUNICATION, is_communication, "asked for by collectives, by the native frames"},
     {MS_KIND_OPTIMIZER, is_loaded_state, "an optimizer's state was loaded into it"},
@@ -264,6 +275,9 @@ static const struct rule {
     {MS_KIND_ACTIVATIONS, is_reused, "made in a backward pass for the backward of that"},
     {MS_KIND_PERSISTENT, is_copy, "a copy of a whole model, and it stayed"},
     {MS_KIND_PARAMETERS, is_parameter, "a module was made, moved or converted, and it stayed"},
+    {MS_KIND_OPTIMIZER, is_made_state,
+     "an optimizer made it when it was constructed, and it stayed"},
+    {MS_KIND_GRADIENTS, is_gradient_buffer, "ZeRO made it for gradients, and it stayed"},
     {MS_KIND_OPTIMIZER, is_resumed_state,
      "a checkpoint was loaded into it, it stayed through training, and optimizers made no state of "
      "their own"},
@@ -394,11 +408,32 @@ void ms_kinds_by_lifetime(const struct ms_kinds_ground *ground, uint8_t device, 
     }
 }
 
+/* What the driver served is not followed from birth to death (managed memory: a paged optimizer's
+ * state). Where it is live it was kept, as far as is known. */
+static void judge_unfollowed(const struct ms_kinds_ground *ground, struct evidence *evidence,
+                             uint8_t device, uint32_t site, struct ms_site_kinds *kinds)
+{
+    struct ms_site_sums sums;
+
+    if (!ms_site_table_read(ground->table, device, site, &sums) || sums.at_peak_bytes == 0) {
+        return;
+    }
+    evidence->lifetime = MS_LIFETIME_KEPT;
+    evidence->lifetimes.bytes[MS_LIFETIME_KEPT] = sums.at_peak_bytes;
+
+    const struct rule *rule = rule_for(evidence);
+
+    kinds->kind = kinds->second = (uint8_t)rule->kind;
+    kinds->at_peak_bytes[rule->kind] = sums.at_peak_bytes;
+    kinds->reason = rule->reason;
+}
+
 void ms_kinds_judge(const struct ms_kinds_ground *ground, uint8_t device, uint32_t site,
                     struct ms_site_kinds *kinds)
 {
     struct evidence evidence;
     const char *reasons[MS_KIND_COUNT] = {[MS_KIND_UNKNOWN] = "it holds nothing that was followed"};
+    bool followed = false;
 
     *kinds = (struct ms_site_kinds){0};
     gather(&evidence, ground, device, site);
@@ -406,6 +441,7 @@ void ms_kinds_judge(const struct ms_kinds_ground *ground, uint8_t device, uint32
         if (evidence.lifetimes.bytes[lifetime] == 0) {
             continue;
         }
+        followed = true;
         evidence.lifetime = (enum ms_lifetime)lifetime;
 
         const struct rule *rule = rule_for(&evidence);
@@ -415,4 +451,7 @@ void ms_kinds_judge(const struct ms_kinds_ground *ground, uint8_t device, uint32
         reasons[rule->kind] = rule->reason;
     }
     choose(kinds, reasons);
+    if (!followed) {
+        judge_unfollowed(ground, &evidence, device, site, kinds);
+    }
 }

@@ -129,6 +129,16 @@ static bool is_launcher(const char *file, const char *function)
            begins(name - 5, "/bin/");
 }
 
+/* What Inductor writes: "c", and 51 letters and digits of a hash, two of which name the folder. */
+static bool is_inductors(const char *file)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz234567";
+    const char *name = ms_base_name(file);
+
+    return name - file >= 4 && name[-4] == '/' && strspn(name, letters) == 52 &&
+           strcmp(name + 52, ".py") == 0 && strncmp(name - 3, name + 1, 2) == 0;
+}
+
 /* Code without a file has a name in angle brackets: the importer's and what PyTorch writes itself
  * are a library's; what was typed, or given to exec, is the program's. */
 bool ms_is_library_script(const char *file, const char *function)
@@ -137,12 +147,19 @@ bool ms_is_library_script(const char *file, const char *function)
                                             "<attrs generated", NULL};
 
     return begins_with_one_of(file, generated) || in_packages(file) || in_standard_library(file) ||
-           is_launcher(file, function);
+           is_launcher(file, function) || is_inductors(file);
 }
 
 bool ms_is_package_script(const char *file)
 {
-    return in_packages(file) && !strstr(file, "-packages/torch/");
+    /* They call models, and are none. */
+    static const char *const callers[] = {"torch/",     "deepspeed/",         "accelerate/",
+                                          "lightning/", "pytorch_lightning/", "lightning_fabric/",
+                                          NULL};
+    const char *inside = strstr(file, "-packages/");
+
+    return inside && in_packages(file) &&
+           !begins_with_one_of(inside + strlen("-packages/"), callers);
 }
 
 bool ms_is_backward_operation(const char *function)

@@ -3,13 +3,14 @@
 
 Usage: python build.py SIMGPU_DIR CACHE_DIR
 
-What PyTorch and the libraries beside it import is read from their own files. XLA's plugin for JAX
-imports nothing: it looks functions up at run time, so that for it a double has every function that
-the library beside it exports. The functions that must answer something are in the object files
-beside this script, which were compiled with the simulated GPU; all others are generated here and
-return success. Prints, one path a line, what has to be preloaded; nothing when this interpreter has
-neither framework for a GPU. SIMGPU_DIR holds the libraries of the simulated GPU. The result is kept
-in CACHE_DIR/torch-<hash>/ until the frameworks or the object files change.
+What PyTorch, ONNX Runtime and the libraries beside them import is read from their own files. XLA's
+plugin for JAX and TensorFlow import nothing: they look functions up at run time, so that for them a
+double has every function that the library beside them exports. The functions that must answer
+something are in the object files beside this script, which were compiled with the simulated GPU;
+all others are generated here and return success. Prints, one path a line, what has to be preloaded;
+nothing when this interpreter has no framework for a GPU. SIMGPU_DIR holds the libraries of the
+simulated GPU. The result is kept in CACHE_DIR/torch-<hash>/ until the frameworks or the object
+files change.
 """
 
 from __future__ import annotations
@@ -91,15 +92,18 @@ def stem_of(path: Path) -> str:
 
 
 def find_libraries() -> Libraries | None:
-    """None: there is neither a PyTorch nor a JAX for GPUs."""
+    """None: there is no framework for GPUs."""
     torch = files_in("torch", "lib/*.so*") if files_in("torch", "lib/libc10_cuda.so") else []
+    importing = [*torch, *files_in("onnxruntime", "capi/libonnxruntime_providers_cuda.so")]
+    beside = files_in("nvidia", "*/lib/*.so*")
     looking = files_in("jax_plugins", "xla_cuda*/xla_cuda_plugin.so")
-    if not torch and not looking:
+    if any(stem_of(path) == "libcublas" for path in beside):
+        looking += files_in("tensorflow", "libtensorflow_cc.so*")
+    if not importing and not looking:
         return None
     stems = {double.stem for double in DOUBLES}
-    beside = files_in("nvidia", "*/lib/*.so*")
     return Libraries(
-        sorted(path for path in (*torch, *beside) if stem_of(path) not in stems),
+        sorted(path for path in (*importing, *beside) if stem_of(path) not in stems),
         looking,
         [path for path in beside if looking and stem_of(path) in {*stems, "libcudart"}],
     )

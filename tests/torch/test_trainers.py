@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What memory is for, steps, and whose line is named, in other people's loops and optimizers.
+
+Every loop trains the same network (tests/workloads/trainers.py), which counts its own bytes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+import harness
+
+SCRIPT = harness.WORKLOADS / "trainers.py"
+STEPS = 5
+MIB = 1 << 20
+
+
+def needs(*packages: str) -> Any:  # noqa: ANN401
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    return unittest.skipIf(missing, f"{' and '.join(missing)} not installed")
+
+
+def run(*arguments: str, ranks: int = 1) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What each rank said at its end, and its report."""
+    with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+        start = harness.torchrun(ranks) if ranks > 1 else [sys.executable]
+        result = harness.run_command(
+            [harness.CLI, "run", "--", *start, SCRIPT, "--steps", str(STEPS), *arguments],
+            cwd=Path(folder),
+            MEMSHIM_OUTPUT=f"{folder}/out",
+            TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor",
+            SIMGPU_DEVICES=ranks,
+            SIMGPU_CONTENTS="none",
+        )
+        reports, _ = harness.reports_in(Path(folder) / "out")
+    ends = sorted(result.check().lines("end"), key=lambda line: int(line["rank"]))
+    reports.sort(key=lambda report: int(report["process"]["rank"] or 0))
+    if not len(ends) == len(reports) == ranks:
+        raise AssertionError(result.describe())
+    return ends, reports
+
+
+def line_of(text: str) -> int:
+    """In the script."""
+    source = SCRIPT.read_text()
+    return 1 + source[: source.index(text)].count("\n")
+
+
+def kinds_of(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {row["kind"]: row for row in report["kinds"]}
+
+
+@harness.needs_torch
+class Trainers(unittest.TestCase):
+    def assert_near(self, seen: int, truth: int, what: str) -> None:
+        self.assertAlmostEqual(seen / truth, 1, delta=0.05, msg=f"{what}: {seen}, not {truth}")
+
+    def check(self, end: dict[str, Any], report: dict[str, Any], gradients: bool = True) -> None:
+        """Steps are the optimizer's; kinds are what the script counted, to 5 %."""
+        self.assertEqual(report["steps"]["count"], STEPS, report["steps"])
+        self.assertEqual(end["updates"], STEPS)
+        kinds = kinds_of(report)
+        if end["parameter_bytes"]:
+            self.assert_near(kinds["parameters"]["bytes"], end["parameter_bytes"], "parameters")
+        state = kinds["optimizer state"]
+        self.assert_near(
+            max(state["bytes"], state["at_peak_bytes"]), end["optimizer_bytes"], "state"
+        )
+        if gradients:
+            truth = end["gradient_bytes"] * STEPS
+            self.assert_near(kinds["gradients"]["bytes"], truth, "gradients")
+        self.assertNotIn("unknown", kinds)
+        at_peak = sum(row["at_peak_bytes"] for row in report["kinds"])
+        self.assertEqual(at_peak, report["devices"][0]["peak_live_bytes"])
+
+    def check_one(self, *arguments: str) -> dict[str, Any]:
+        (end,), (report,) = run(*arguments)
+        self.check(end, report)
+        self.assert_own_lines(report)
+        return report
+
+    def assert_own_lines(self, report: dict[str, Any]) -> None:
+        """What a model computes is the model's line; the rest is a line of the loop's."""
+        for kind in ("parameters", "optimizer state", "activations", "inputs"):
+            row = kinds_of(report).get(kind)
+            if row and row["at_peak_bytes"] > MIB:
+                self.assertIn("trainers.py", str(row["largest_line"]), kind)
+
+    @needs("transformers", "accelerate")
+    def test_transformers_trainer(self) -> None:
+        self.check_one("--loop", "transformers")
+
+    @needs("lightning")
+    def test_lightning(self) -> None:
+        self.check_one("--loop", "lightning")
+
+    @harness.thorough
+    @needs("accelerate")
+    def test_accelerate(self) -> None:
+        self.check_one("--loop", "accelerate")
+
+    @harness.thorough
+    def test_a_closure(self) -> None:
+        self.check_one("--loop", "closure", "--optimizer", "momentum")
+
+    def test_state_that_is_made_by_the_constructor(self) -> None:
+        self.check_one("--optimizer", "adagrad")
+
+    @unittest.skipUnless(importlib.util.find_spec("triton"), "Triton is not installed")
+    def test_compiled_by_inductor(self) -> None:
+        report = self.check_one("--compile")
+        self.assertIn("Network.forward", kinds_of(report)["activations"]["largest_line"])
+
+    @harness.thorough
+    def test_fsdp2(self) -> None:
+        for end, report in zip(*run("--loop", "fsdp2", ranks=2), strict=True):
+            self.check(end, report)
+
+    @needs("bitsandbytes")
+    def test_bitsandbytes(self) -> None:
+        self.check_one("--optimizer", "AdamW8bit")
+
+    @needs("bitsandbytes")
+    def test_bitsandbytes_with_paged_state(self) -> None:
+        self.check_one("--optimizer", "PagedAdamW8bit")
+
+    @needs("deepspeed")
+    def test_zero_2(self) -> None:
+        ends, reports = run("--loop", "deepspeed", "--stage", "2", ranks=2)
+        for end, report in zip(ends, reports, strict=True):
+            self.check(end, report, gradients=False)
+            gradients = kinds_of(report)["gradients"]["at_peak_bytes"]
+            self.assert_near(gradients, end["gradient_bytes"], "gradients")
+
+    @needs("deepspeed")
+    def test_zero_3(self) -> None:
+        ends, reports = run("--loop", "deepspeed", "--stage", "3", ranks=2)
+        for end, report in zip(ends, reports, strict=True):
+            self.check(end, report, gradients=False)
+            kinds = kinds_of(report)
+            self.assert_near(
+                kinds["gradients"]["at_peak_bytes"], end["gradient_bytes"], "gradients"
+            )
+            self.assertIn("communication", kinds)
+
+
+if __name__ == "__main__":
+    unittest.main()
