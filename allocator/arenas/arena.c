@@ -3,10 +3,9 @@
  * mode. Each changes the tensors' index and the granules that the tensor touches, under one hold
  * of the pool's state lock. holes.c says what becomes of the holes. */
 
-#include <stdio.h>
-
 #include "allocator/arenas/arena.h"
 #include "allocator/arenas/arenas.h"
+#include "allocator/arenas/arenas_state.h"
 #include "allocator/arenas/holes.h"
 #include "allocator/arenas/proxies.h"
 #include "allocator/arenas/tensors.h"
@@ -14,36 +13,6 @@
 #include "allocator/base/ids.h"
 #include "allocator/pool_state.h"
 #include "allocator/space/tiling.h"
-
-struct ms_arenas {
-    uint8_t device;
-    ms_pool_t *pool;                  /* null where there is none */
-    const struct ms_event_sink *sink; /* the pool's; without a pool its own */
-    struct ms_event_sink own_sink;
-    ms_lock_t *lock; /* the pool's state lock; without a pool its own */
-    ms_lock_t own_lock;
-    struct ms_segment *recent; /* of the last report */
-    bool distrusted;           /* nothing rests on the reports any more. Growth lock */
-    struct ms_tensors tensors;
-    uint64_t next_id, end_id;
-    struct ms_arenas_stats stats;
-};
-
-/* With a pool their lock is the pool's state lock; without, one that stands for it. Clang's
- * analysis does not look into these: it would see another lock than the role. */
-static inline void arenas_acquire_at(struct ms_arenas *arenas, const char *place)
-    MS_ACQUIRE(ms_state_role) MS_NO_THREAD_SAFETY
-{
-    ms_lock_acquire_at(arenas->lock, place);
-}
-
-static inline void arenas_release(struct ms_arenas *arenas)
-    MS_RELEASE(ms_state_role) MS_NO_THREAD_SAFETY
-{
-    ms_lock_release(arenas->lock);
-}
-
-#define arenas_acquire(arenas) arenas_acquire_at((arenas), MS_PLACE)
 
 enum { IDS_AT_A_TIME = 1024 };
 
@@ -143,15 +112,6 @@ static inline ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total
 
 /* ---- granules under a tensor */
 
-/* The slots [*from, *to) that the tensor touches. */
-static inline void slots_of(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes,
-                            uint64_t *from, uint64_t *to)
-{
-    unsigned shift = segment->granule_shift;
-    *from = (addr - segment->base) >> shift;
-    *to = ((addr - segment->base + bytes - 1) >> shift) + 1;
-}
-
 /* The granule whose beginning the tensor ends right before; null where there is none. */
 static inline struct ms_granule *right_behind(const struct ms_pool *pool,
                                               const struct ms_segment *segment, ms_addr_t addr,
@@ -169,7 +129,7 @@ static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_ad
     uint64_t from = 0;
     uint64_t to = 0;
     bool unbacked = false;
-    slots_of(segment, addr, bytes, &from, &to);
+    ms_tensor_slots(segment, addr, bytes, &from, &to);
     uint64_t now = ++pool->epochs.clock;
     struct ms_granule *granule = &segment->granules[from];
     for (uint64_t slot = from; slot < to; slot++, granule++) {
@@ -193,7 +153,7 @@ static inline void leave(struct ms_pool *pool, struct ms_segment *segment, ms_ad
 {
     uint64_t from = 0;
     uint64_t to = 0;
-    slots_of(segment, addr, bytes, &from, &to);
+    ms_tensor_slots(segment, addr, bytes, &from, &to);
     uint64_t now = ++pool->epochs.clock;
     for (uint64_t slot = from; slot < to; slot++) {
         struct ms_granule *granule = &segment->granules[slot];
@@ -345,7 +305,7 @@ static ms_status_t back(struct ms_pool *pool, ms_addr_t addr, uint64_t bytes)
     if (segment != NULL && segment->granules != NULL) {
         uint64_t from = 0;
         uint64_t to = 0;
-        slots_of(segment, addr, bytes, &from, &to);
+        ms_tensor_slots(segment, addr, bytes, &from, &to);
         if (ms_holes_want_backing(pool, segment, from, to)) {
             status = ms_holes_back(pool, segment, from, to);
         }
@@ -375,10 +335,10 @@ __attribute__((hot)) ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_add
     struct ms_pool *pool = arenas->pool;
     bool capturing = pool != NULL && pool->ops->capturing(pool->ops->ctx);
     bool unbacked = false;
-    arenas_acquire(arenas);
+    ms_arenas_acquire(arenas);
     ms_status_t status =
         note_allocation(arenas, addr, bytes, site, total_bytes, capturing, &unbacked);
-    arenas_release(arenas);
+    ms_arenas_release(arenas);
     if (status != MS_OK) {
         distrust(arenas);
     }
@@ -413,13 +373,13 @@ __attribute__((hot)) ms_status_t ms_arenas_freed(ms_arenas_t *arenas, ms_addr_t 
 {
     (void)bytes; /* the size at its allocation is the one that was counted */
     ms_status_t status = MS_ERR_INVALID;
-    arenas_acquire(arenas);
+    ms_arenas_acquire(arenas);
     if (bury(arenas, segment_of(arenas, addr), addr)) {
         status = compare_total(arenas, total_bytes);
     } else {
         arenas->stats.invalid_reports++;
     }
-    arenas_release(arenas);
+    ms_arenas_release(arenas);
     if (status != MS_OK) {
         distrust(arenas);
     }
@@ -440,9 +400,9 @@ void ms_arenas_bury(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes)
 
 void ms_arenas_block_gone(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes)
 {
-    arenas_acquire(arenas);
+    ms_arenas_acquire(arenas);
     ms_arenas_bury(arenas, addr, bytes);
-    arenas_release(arenas);
+    ms_arenas_release(arenas);
 }
 
 void ms_arenas_around(struct ms_arenas *arenas, const struct ms_segment *segment, ms_addr_t *addr,
@@ -497,162 +457,9 @@ void ms_arenas_segment_gone(struct ms_arenas *arenas, const struct ms_segment *s
 
 void ms_arenas_stats(ms_arenas_t *arenas, struct ms_arenas_stats *out)
 {
-    arenas_acquire(arenas);
+    ms_arenas_acquire(arenas);
     *out = arenas->stats;
-    arenas_release(arenas);
-}
-
-/* ---- the walker */
-
-/* What the live tensors of a segment add up to. */
-struct sum {
-    uint64_t tensors, bytes;
-    const char *violation;
-};
-
-static const char *check_granules(const struct ms_arenas *arenas, const struct ms_segment *segment,
-                                  const struct ms_granule *seen)
-{
-    const struct ms_pool *pool = arenas->pool;
-    for (uint64_t slot = 0; slot < segment->slot_count; slot++) {
-        const struct ms_granule *granule = &segment->granules[slot];
-        const struct ms_chunk *chunk = segment->slots[slot];
-        bool backed = chunk != NULL && !chunk->stuck;
-        bool quiet = granule->arena != NULL && granule->tensors == 0 && !granule->unbacked &&
-                     !granule->fresh;
-        if (granule->tensors != seen[slot].tensors ||
-            granule->ends_before != seen[slot].ends_before) {
-            return "a granule's count of live tensors is wrong";
-        }
-        if ((granule->unbacked || granule->fresh) && granule->arena == NULL) {
-            return "a granule of no arena is owed something, or fresh";
-        }
-        if (granule->fresh && granule->tensors > 0) {
-            return "a live tensor lies on a page of a request under way";
-        }
-        if (granule->arena != NULL && granule->unbacked == backed) {
-            return "an arena's granule is not as backed as it says";
-        }
-        if (granule->unbacked && granule->tensors > 0 && !granule->refused) {
-            return "a live tensor lies on an unbacked granule";
-        }
-        if (quiet != ms_quiet_test(segment, slot)) {
-            return "a granule is not as quiet as it says";
-        }
-        if (granule->epoch > pool->epochs.current) {
-            return "a granule's epoch has not begun";
-        }
-    }
-    return NULL;
-}
-
-static void note(const struct ms_arenas *arenas, const struct ms_segment *segment,
-                 struct ms_granule *seen, const struct ms_tensor *tensor)
-{
-    uint64_t from = 0;
-    uint64_t to = 0;
-    slots_of(segment, tensor->addr, tensor->bytes, &from, &to);
-    for (uint64_t slot = from; slot < to; slot++) {
-        seen[slot].tensors++;
-    }
-    uint64_t left_bytes =
-        to * arenas->pool->granule_bytes - (tensor->addr - segment->base + tensor->bytes);
-    if (to < segment->slot_count && left_bytes <= MS_OVERREAD_BYTES) {
-        seen[to].ends_before++;
-    }
-}
-
-static void check_segment(struct ms_arenas *arenas, struct ms_segment *segment, struct sum *sum)
-{
-    const struct ms_tensors *tensors = &arenas->tensors;
-    size_t bytes = segment->slot_count * sizeof(struct ms_granule);
-    struct ms_granule *seen = ms_pages_map(bytes);
-    if (seen == NULL) {
-        sum->violation = "the host has no memory to look";
-        return;
-    }
-    ms_addr_t above = UINT64_MAX;
-    const struct ms_tensor *tensor =
-        ms_tensors_below(tensors, segment, segment->base, segment->base + segment->bytes);
-    while (tensor != NULL) {
-        sum->tensors++;
-        sum->bytes += tensor->bytes;
-        note(arenas, segment, seen, tensor);
-        if (tensor->addr + tensor->bytes > above) {
-            sum->violation = "two live tensors overlap";
-        }
-        above = tensor->addr;
-        tensor = ms_tensors_below(tensors, segment, segment->base, above);
-    }
-    tensor = ms_tensors_in_tree(tensors, segment->base);
-    while (tensor != NULL && tensor->addr - segment->base < segment->bytes) {
-        if (tensor->counted != 0) {
-            note(arenas, segment, seen, tensor);
-        }
-        tensor = ms_tensors_in_tree(tensors, tensor->addr + 1);
-    }
-    const char *violation = check_granules(arenas, segment, seen);
-    sum->violation = sum->violation != NULL ? sum->violation : violation;
-    ms_pages_unmap(seen, bytes);
-}
-
-static void check_tree(const struct ms_arenas *arenas, struct sum *sum)
-{
-    const struct ms_tensor *tensor = ms_tensors_in_tree(&arenas->tensors, 0);
-    while (tensor != NULL) {
-        sum->tensors++;
-        sum->bytes += tensor->bytes;
-        const struct ms_tensor *next = ms_tensors_in_tree(&arenas->tensors, tensor->addr + 1);
-        if (next != NULL && tensor->addr + tensor->bytes > next->addr) {
-            sum->violation = "two live tensors overlap";
-        }
-        tensor = next;
-    }
-}
-
-static const char *first_violation(struct ms_arenas *arenas)
-{
-    struct sum sum = {0};
-    const struct ms_arenas_stats *stats = &arenas->stats;
-    for (size_t at = 0; arenas->pool != NULL && at < arenas->pool->segment_count; at++) {
-        if (arenas->pool->segments[at]->granules != NULL) {
-            check_segment(arenas, arenas->pool->segments[at], &sum);
-        }
-    }
-    check_tree(arenas, &sum);
-    if (sum.violation == NULL &&
-        (sum.tensors != stats->live_tensors || stats->allocations - stats->frees != sum.tensors)) {
-        sum.violation = "the number of live tensors is not allocations less frees";
-    }
-    if (sum.violation == NULL &&
-        (sum.bytes != stats->live_bytes || sum.bytes > stats->peak_live_bytes)) {
-        sum.violation = "live bytes do not add up";
-    }
-    return sum.violation;
-}
-
-static const char *locked_violation(struct ms_arenas *arenas)
-{
-    arenas_acquire(arenas);
-    const char *violation = first_violation(arenas);
-    arenas_release(arenas);
-    return violation;
-}
-
-bool ms_arenas_is_valid(ms_arenas_t *arenas, char *why, size_t why_bytes)
-{
-    const char *violation = NULL;
-    if (arenas->pool != NULL) {
-        ms_growth_acquire(arenas->pool);
-        violation = locked_violation(arenas);
-        ms_growth_release(arenas->pool);
-    } else {
-        violation = locked_violation(arenas);
-    }
-    if (violation != NULL && why != NULL && why_bytes > 0) {
-        (void)snprintf(why, why_bytes, "%s", violation);
-    }
-    return violation == NULL;
+    ms_arenas_release(arenas);
 }
 
 /* With a pool its lock is ours, and the pool's part sees to it. */

@@ -21,6 +21,11 @@ uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pe
 ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t *taken_bytes)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
+/* Unmaps chunks whose slots have been emptied, listed by `next`, and makes spares of them; one that
+ * could not be unmapped stands where it stood. Adds to *taken_bytes and *chunks. */
+ms_status_t ms_holes_unmap(struct ms_pool *pool, struct ms_chunk *list, uint64_t *taken_bytes,
+                           uint64_t *chunks) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
 /* How much of `bytes` ms_holes_make_room could make room for at once. */
 uint64_t ms_holes_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
@@ -46,6 +51,9 @@ void ms_holes_freeze(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUD
 
 /* Gets host chunks back that stand behind nothing live. */
 void ms_holes_recover(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* Those of them in which no work is left become holes, and their chunks spares. */
+void ms_holes_drain(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
 /* Ranges wait here for the work on their host chunks. Those whose contents have moved to the device
  * meanwhile become free at once: the move waited for that work. */

@@ -9,8 +9,8 @@
  *                       until there is room for all that is spilled: the rest of it stays hot
  *
  * A block of which a part is on the host falls to pieces when it is freed, as an arena with holes
- * does: its host chunks drain (holes.c). A host chunk under a tensor that is freed belongs to a
- * hole from then on. */
+ * does: its host chunks drain (holes_drain.c). A host chunk under a tensor that is freed belongs to
+ * a hole from then on. */
 #include "allocator/spill/spill.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/device_room.h"

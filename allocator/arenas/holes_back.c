@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Holes in which a tensor is allocated: what is not backed there is backed again before the
+ * framework hands the address out. holes.c has the plan. */
+#include "allocator/arenas/holes.h"
+#include "allocator/backing/backing.h"
+#include "allocator/backing/device_room.h"
+#include "allocator/backing/epochs.h"
+#include "allocator/backing/fences.h"
+#include "allocator/backing/granules.h"
+#include "allocator/backing/obligations.h"
+#include "allocator/backing/wait.h"
+#include "allocator/device/budget.h"
+#include "allocator/pool_state.h"
+#include "allocator/space/tiling.h"
+
+/* What an allocation could get now: idle chunks of the pool, and of holes. */
+static uint64_t at_hand(struct ms_pool *pool, uint64_t bytes, bool *pending)
+    MS_REQUIRES(ms_growth_role)
+{
+    uint64_t idle = ms_backing_idle_chunks(pool, bytes);
+    uint64_t left = bytes > idle ? bytes - idle : 0;
+    *pending = false;
+    uint64_t holes = left > 0 ? ms_holes_takeable(pool, left, pending) : 0;
+    ms_state_acquire(pool);
+    *pending = *pending || pool->count.pending_bytes > 0;
+    ms_state_release(pool);
+    return idle + holes;
+}
+
+static void poll_work(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+{
+    (void)ms_fences_poll(pool);
+    ms_epochs_poll(pool);
+}
+
+/* Waits until so much is at hand, or nothing more will come. */
+static void await_chunks(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+{
+    struct ms_wait wait = ms_wait_begin(pool, true);
+    bool pending = false;
+    poll_work(pool);
+    for (unsigned turn = 0; at_hand(pool, bytes, &pending) < bytes && pending; turn++) {
+        ms_fences_take(pool, turn > 0);
+        ms_epochs_fence(pool);
+        poll_work(pool);
+        if (at_hand(pool, bytes, &pending) >= bytes || !pending || ms_wait_left_ns(&wait) == 0 ||
+            pool->ops->capturing(pool->ops->ctx)) {
+            return;
+        }
+        /* Others may grow meanwhile: nothing of ours may lie about. */
+        (void)ms_backing_release_spares(pool);
+        if (!ms_fences_wait(pool, turn, &wait) && !ms_epochs_wait(pool, &wait)) {
+            return;
+        }
+        poll_work(pool);
+    }
+}
+
+/* Makes spares for `bytes` under an allocation, less what the budget will give. */
+static void gather(struct ms_pool *pool, uint64_t bytes, uint64_t budget_bytes)
+    MS_REQUIRES(ms_growth_role)
+{
+    if (bytes > budget_bytes) {
+        await_chunks(pool, bytes - budget_bytes);
+    }
+    /* What fails here is made up for by the next means. */
+    uint64_t taken = 0;
+    (void)ms_backing_unmap_idle(pool, bytes, &taken);
+    if (bytes > taken + budget_bytes) {
+        uint64_t from_holes = 0;
+        (void)ms_holes_take(pool, bytes - taken - budget_bytes, &from_holes);
+    }
+}
+
+static uint64_t unbacked_bytes(struct ms_pool *pool, const struct ms_segment *segment,
+                               uint64_t from, uint64_t to)
+{
+    uint64_t bytes = 0;
+    ms_state_acquire(pool);
+    /* A reservation may have been given up while we waited. */
+    if (segment->granules != NULL) {
+        bytes = ms_granules_unbacked_bytes(pool, segment, from, to);
+    }
+    ms_state_release(pool);
+    return bytes;
+}
+
+static void note_refused(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                         uint64_t to)
+{
+    ms_state_acquire(pool);
+    for (uint64_t slot = from; segment->granules != NULL && slot < to; slot++) {
+        segment->granules[slot].refused = segment->granules[slot].unbacked;
+    }
+    ms_state_release(pool);
+}
+
+/* On the host, with nothing to keep: the tensor being allocated there is all that lies on it. State
+ * lock.
+ */
+static bool gives_way(const struct ms_pool *pool, const struct ms_granule *granule)
+    MS_REQUIRES(ms_state_role)
+{
+    return granule->on_host && granule->tensors == 1 && granule->arena != NULL &&
+           !granule->arena->frozen && !granule->pinned && !pool->frozen &&
+           granule->epoch <= pool->epochs.done;
+}
+
+bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segment, uint64_t from,
+                           uint64_t to)
+{
+    bool wanted = false;
+    /* What was freed there is known idle by now, or will be at the next allocation. */
+    ms_epochs_fence(pool);
+    ms_epochs_poll(pool);
+    ms_state_acquire(pool);
+    for (uint64_t slot = from; segment->granules != NULL && slot < to && !wanted; slot++) {
+        const struct ms_granule *granule = &segment->granules[slot];
+        wanted = granule->unbacked || gives_way(pool, granule);
+    }
+    ms_state_release(pool);
+    return wanted;
+}
+
+static void give_way(struct ms_pool *pool, struct ms_segment *segment, uint64_t from, uint64_t to)
+    MS_REQUIRES(ms_growth_role)
+{
+    struct ms_chunk *list = NULL;
+    uint64_t bytes = 0;
+    uint64_t chunks = 0;
+    ms_state_acquire(pool);
+    for (uint64_t slot = from; segment->granules != NULL && slot < to; slot++) {
+        struct ms_chunk *chunk = segment->slots[slot];
+        if (gives_way(pool, &segment->granules[slot])) {
+            ms_granules_unbacked(pool, segment, slot, slot + 1);
+            ms_granules_place(pool, segment, slot, slot + 1, NULL);
+            segment->slots[slot] = NULL;
+            chunk->next = list;
+            list = chunk;
+        }
+    }
+    ms_state_release(pool);
+    (void)ms_holes_unmap(pool, list, &bytes, &chunks);
+}
+
+/* What is allocated is hot: something colder goes to the host in its stead. */
+static ms_status_t spill_and_fill(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                                  uint64_t to, const struct ms_fill *fill)
+    MS_REQUIRES(ms_growth_role)
+{
+    uint64_t taken_bytes = 0;
+    struct ms_spill_need need = {.bytes = unbacked_bytes(pool, segment, from, to)};
+    ms_status_t status = pool->live->make_room(pool, &need, &taken_bytes);
+    return status == MS_OK ? ms_backing_fill_holes(pool, segment, from, to, fill) : status;
+}
+
+ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                          uint64_t to)
+{
+    ms_status_t status = MS_OK;
+    struct ms_fill fill = {.for_tensor = true};
+    pool->moving.refused = false;
+    (void)ms_backing_release_spares(pool);
+    ms_device_room_sample(pool);
+    ms_holes_recover(pool);
+    if (pool->live->possible(pool)) {
+        give_way(pool, segment, from, to);
+    }
+    /* Memory is short: what has been freed by now will be known idle when it is wanted next. */
+    ms_epochs_fence(pool);
+    /* First trusting the budget, then without it: the device may have less than the cap. */
+    for (int without_budget = 0; without_budget < 2; without_budget++) {
+        uint64_t budget_bytes =
+            without_budget ? 0
+                           : ms_obligations_room(pool) + ms_budget_free_bytes(pool->config.budget);
+        gather(pool, unbacked_bytes(pool, segment, from, to), budget_bytes);
+        status = ms_backing_fill_holes(pool, segment, from, to, &fill);
+        if (status == MS_OK) {
+            break;
+        }
+    }
+    if (status != MS_OK && pool->live->possible(pool)) {
+        status = spill_and_fill(pool, segment, from, to, &fill);
+    }
+    if (status != MS_OK) {
+        fill.host = true;
+        status = ms_backing_fill_holes(pool, segment, from, to, &fill);
+    }
+    if (status != MS_OK) {
+        note_refused(pool, segment, from, to);
+    }
+    (void)ms_backing_release_spares(pool);
+    ms_obligations_settle(pool);
+    return status;
+}
+
+void ms_holes_freeze(struct ms_pool *pool)
+{
+    ms_state_acquire(pool);
+    pool->frozen = true;
+    ms_state_release(pool);
+    for (size_t at = 0; at < pool->segment_count; at++) {
+        struct ms_segment *segment = pool->segments[at];
+        if (segment->granules != NULL) {
+            (void)ms_holes_back(pool, segment, 0, segment->slot_count);
+        }
+    }
+}
