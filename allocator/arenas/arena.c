@@ -60,8 +60,10 @@ uint64_t ms_arenas_live_bytes(const struct ms_arenas *arenas)
     return arenas->stats.live_bytes;
 }
 
-static void tell(struct ms_arenas *arenas, enum ms_event_kind kind, const struct ms_tensor *tensor,
-                 uint32_t site, uint64_t block_id)
+static inline __attribute__((always_inline)) void tell(struct ms_arenas *arenas,
+                                                       enum ms_event_kind kind,
+                                                       const struct ms_tensor *tensor,
+                                                       uint32_t site, uint64_t block_id)
 {
     if (arenas->sink->emit != NULL) {
         arenas->sink->emit(arenas->sink->ctx, &(struct ms_event){.kind = (uint8_t)kind,
@@ -235,8 +237,8 @@ static inline bool fits(const struct ms_segment *segment, ms_addr_t addr, uint64
            (segment == NULL || bytes <= segment->bytes - (addr - segment->base));
 }
 
-static inline bool add(struct ms_arenas *arenas, struct ms_segment *segment, ms_addr_t addr,
-                       uint64_t bytes, uint32_t site, struct ms_tensor *out)
+static inline ms_status_t add(struct ms_arenas *arenas, struct ms_segment *segment, ms_addr_t addr,
+                              uint64_t bytes, uint32_t site, struct ms_tensor *out)
 {
     if (arenas->next_id == arenas->end_id) {
         arenas->next_id = ms_ids_take(IDS_AT_A_TIME);
@@ -247,8 +249,9 @@ static inline bool add(struct ms_arenas *arenas, struct ms_segment *segment, ms_
                               .id = arenas->next_id,
                               .site = site,
                               .counted = segment != NULL};
-    if (!ms_tensors_add(&arenas->tensors, segment, out)) {
-        return false;
+    ms_status_t status = ms_tensors_add(&arenas->tensors, segment, out);
+    if (status != MS_OK) {
+        return status;
     }
     struct ms_arenas_stats *stats = &arenas->stats;
     arenas->next_id++;
@@ -258,7 +261,20 @@ static inline bool add(struct ms_arenas *arenas, struct ms_segment *segment, ms_
     if (stats->live_bytes > stats->peak_live_bytes) {
         stats->peak_live_bytes = stats->live_bytes;
     }
-    return true;
+    return MS_OK;
+}
+
+static __attribute__((noinline, cold)) ms_status_t not_added(struct ms_arenas *arenas,
+                                                             ms_status_t status)
+    MS_REQUIRES(ms_state_role)
+{
+    if (status == MS_ERR_INVALID) {
+        arenas->stats.invalid_reports++;
+    } else if (arenas->pool != NULL) {
+        /* It lives where nobody knows of it: nothing may be taken from under it. */
+        arenas->pool->frozen = true;
+    }
+    return status;
 }
 
 /* What the lock's holder has seen to; *unbacked: what is left to do without it. */
@@ -267,17 +283,12 @@ static ms_status_t note_allocation(struct ms_arenas *arenas, ms_addr_t addr, uin
                                    bool *unbacked) MS_REQUIRES(ms_state_role)
 {
     struct ms_segment *segment = segment_of(arenas, addr);
-    if (!fits(segment, addr, bytes) || ms_tensors_overlap(&arenas->tensors, segment, addr, bytes)) {
-        arenas->stats.invalid_reports++;
-        return MS_ERR_INVALID;
-    }
     struct ms_tensor tensor;
-    if (!add(arenas, segment, addr, bytes, site, &tensor)) {
-        /* It lives where nobody knows of it: nothing may be taken from under it. */
-        if (arenas->pool != NULL) {
-            arenas->pool->frozen = true;
-        }
-        return MS_ERR_NO_MEMORY;
+    ms_status_t status = fits(segment, addr, bytes)
+                             ? add(arenas, segment, addr, bytes, site, &tensor)
+                             : MS_ERR_INVALID;
+    if (__builtin_expect(status != MS_OK, 0)) {
+        return not_added(arenas, status);
     }
     uint64_t block_id = 0;
     struct ms_arena *arena = arena_at(arenas, segment, addr, &block_id);
@@ -351,8 +362,9 @@ __attribute__((hot)) ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_add
 
 /* ---- frees */
 
-static inline __attribute__((hot)) bool bury(struct ms_arenas *arenas, struct ms_segment *segment,
-                                             ms_addr_t addr) MS_REQUIRES(ms_state_role)
+static inline __attribute__((always_inline)) bool bury(struct ms_arenas *arenas,
+                                                       struct ms_segment *segment, ms_addr_t addr)
+    MS_REQUIRES(ms_state_role)
 {
     struct ms_tensor tensor;
     if (!ms_tensors_take(&arenas->tensors, segment, addr, &tensor)) {

@@ -200,20 +200,11 @@ static inline void mark(struct ms_segment *segment, uint64_t at)
     granule->summary[bit / 64] |= (uint64_t)1 << (bit % 64);
 }
 
+/* The summary's bit stays until a search finds nothing behind it: most tensors begin and end where
+ * others did. */
 static inline void unmark(struct ms_segment *segment, uint64_t at)
 {
-    uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
-    uint64_t first = at / 64 & ~(words - 1);
-    uint64_t left = 0;
     segment->marks[at / 64] &= ~((uint64_t)1 << (at % 64));
-    for (uint64_t word = first; word < first + words; word++) {
-        left |= segment->marks[word];
-    }
-    if (left == 0) {
-        uint64_t bit = at >> bit_shift(segment) & 255;
-        struct ms_granule *granule = &segment->granules[at >> granule_shift(segment)];
-        granule->summary[bit / 64] &= ~((uint64_t)1 << (bit % 64));
-    }
 }
 
 static inline unsigned highest_bit(uint64_t word)
@@ -221,15 +212,42 @@ static inline unsigned highest_bit(uint64_t word)
     return 63 - (unsigned)__builtin_clzll(word);
 }
 
-/* The highest mark of the summary's bit; there is one. */
-static uint64_t highest_of_bit(const struct ms_segment *segment, uint64_t slot, uint64_t bit)
+/* The highest mark of the summary's bit. False: all that it stood for is gone. */
+static bool highest_of_bit(const struct ms_segment *segment, uint64_t slot, uint64_t bit,
+                           uint64_t *out)
 {
     uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
-    uint64_t word = (((slot << 8) + bit) * words) + words - 1;
-    while (segment->marks[word] == 0) {
-        word--;
+    uint64_t first = ((slot << 8) + bit) * words;
+    for (uint64_t word = first + words; word-- > first;) {
+        if (segment->marks[word] != 0) {
+            *out = word * 64 + highest_bit(segment->marks[word]);
+            return true;
+        }
     }
-    return word * 64 + highest_bit(segment->marks[word]);
+    return false;
+}
+
+/* The highest mark in the words of the granule before those of the bit. */
+static bool last_mark_before(const struct ms_segment *segment, uint64_t slot, uint64_t bit,
+                             uint64_t *out)
+{
+    uint64_t *summary = segment->granules[slot].summary;
+    uint64_t k = bit / 64;
+    uint64_t bits = summary[k] & (((uint64_t)1 << (bit % 64)) - 1);
+    for (;;) {
+        while (bits == 0 && k > 0) {
+            bits = summary[--k];
+        }
+        if (bits == 0) {
+            return false;
+        }
+        unsigned highest = highest_bit(bits);
+        if (highest_of_bit(segment, slot, k * 64 + highest, out)) {
+            return true;
+        }
+        bits &= ~((uint64_t)1 << highest);
+        summary[k] &= ~((uint64_t)1 << highest);
+    }
 }
 
 /* The highest mark at or below `at` in the granule of it. False: there is none. */
@@ -245,19 +263,8 @@ static inline bool last_mark(const struct ms_segment *segment, uint64_t at, uint
         *out = word * 64 + highest_bit(marks);
         return true;
     }
-    uint64_t slot = at >> granule_shift(segment);
-    uint64_t bit = at >> bit_shift(segment) & 255;
-    const uint64_t *summary = segment->granules[slot].summary;
-    uint64_t bits = summary[bit / 64] & (((uint64_t)1 << (bit % 64)) - 1);
-    uint64_t k = bit / 64;
-    while (bits == 0 && k > 0) {
-        bits = summary[--k];
-    }
-    if (bits == 0) {
-        return false;
-    }
-    *out = highest_of_bit(segment, slot, k * 64 + highest_bit(bits));
-    return true;
+    return last_mark_before(segment, at >> granule_shift(segment), at >> bit_shift(segment) & 255,
+                            out);
 }
 
 /* Likewise over granules, down to the mark `floor`. */
@@ -276,24 +283,9 @@ static bool last_mark_down_to(const struct ms_segment *segment, uint64_t floor, 
 
 /* ---- what all that is for */
 
-__attribute__((hot)) bool ms_tensors_overlap(const struct ms_tensors *tensors,
-                                             const struct ms_segment *segment, ms_addr_t addr,
-                                             uint64_t bytes)
+/* Whether a hashed tensor touches the marks from `first` to `last`, of a beginning and an end. */
+static inline bool marks_overlap(const struct ms_segment *segment, uint64_t first, uint64_t last)
 {
-    if (tensors->tree != NULL && tree_overlap(tensors, addr, bytes)) {
-        return true;
-    }
-    if (segment == NULL) {
-        return false;
-    }
-    if (addr % MS_TENSOR_UNIT_BYTES != 0) {
-        /* Inside a unit only the bytes themselves tell. */
-        const struct ms_tensor *below =
-            ms_tensors_below(tensors, segment, segment->base, addr + bytes);
-        return below != NULL && below->addr + below->bytes > addr;
-    }
-    uint64_t first = begin_mark(segment, addr);
-    uint64_t last = end_mark(segment, addr, bytes);
     uint64_t slot = first >> granule_shift(segment);
     uint64_t last_slot = last >> granule_shift(segment);
     uint64_t found = 0;
@@ -314,38 +306,66 @@ __attribute__((hot)) bool ms_tensors_overlap(const struct ms_tensors *tensors,
     return found >= first || found % 2 == 0;
 }
 
-/* The granules that the tensor reaches but does not begin in. */
-static inline void span(struct ms_segment *segment, ms_addr_t addr, uint64_t bytes, bool spanned)
+/* Inside a unit only the bytes themselves tell. */
+static bool bytes_overlap(const struct ms_tensors *tensors, const struct ms_segment *segment,
+                          ms_addr_t addr, uint64_t bytes)
 {
-    uint64_t slot = (addr - segment->base) >> segment->granule_shift;
-    uint64_t last = (addr - segment->base + bytes - 1) >> segment->granule_shift;
-    while (slot < last) {
+    const struct ms_tensor *below = ms_tensors_below(tensors, segment, segment->base, addr + bytes);
+    return below != NULL && below->addr + below->bytes > addr;
+}
+
+static ms_status_t add_to_tree(struct ms_tensors *tensors, const struct ms_segment *segment,
+                               const struct ms_tensor *tensor)
+{
+    if (segment != NULL && bytes_overlap(tensors, segment, tensor->addr, tensor->bytes)) {
+        return MS_ERR_INVALID;
+    }
+    return tree_add(tensors, tensor) ? MS_OK : MS_ERR_NO_MEMORY;
+}
+
+/* The granules that the tensor reaches but does not begin in. */
+static inline void span(struct ms_segment *segment, uint64_t first, uint64_t last, bool spanned)
+{
+    uint64_t slot = first >> granule_shift(segment);
+    uint64_t last_slot = last >> granule_shift(segment);
+    while (slot < last_slot) {
         segment->granules[++slot].spanned = spanned;
     }
 }
 
-__attribute__((hot)) bool ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
-                                         const struct ms_tensor *tensor)
+__attribute__((hot)) ms_status_t ms_tensors_add(struct ms_tensors *tensors,
+                                                struct ms_segment *segment,
+                                                const struct ms_tensor *tensor)
 {
+    if (tensors->tree != NULL && tree_overlap(tensors, tensor->addr, tensor->bytes)) {
+        return MS_ERR_INVALID;
+    }
     if (!in_hash(segment, tensor->addr)) {
-        return tree_add(tensors, tensor);
+        return add_to_tree(tensors, segment, tensor);
+    }
+    uint64_t first = begin_mark(segment, tensor->addr);
+    uint64_t last = end_mark(segment, tensor->addr, tensor->bytes);
+    if (marks_overlap(segment, first, last)) {
+        return MS_ERR_INVALID;
     }
     if (!hash_add(tensors, tensor)) {
-        return false;
+        return MS_ERR_NO_MEMORY;
     }
-    mark(segment, begin_mark(segment, tensor->addr));
-    mark(segment, end_mark(segment, tensor->addr, tensor->bytes));
-    span(segment, tensor->addr, tensor->bytes, true);
-    return true;
+    mark(segment, first);
+    mark(segment, last);
+    span(segment, first, last, true);
+    return MS_OK;
 }
 
 __attribute__((hot)) bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment,
                                           ms_addr_t addr, struct ms_tensor *out)
 {
     if (in_hash(segment, addr) && hash_take(tensors, addr, out)) {
-        unmark(segment, begin_mark(segment, addr));
-        unmark(segment, end_mark(segment, addr, out->bytes));
-        span(segment, addr, out->bytes, false);
+        uint64_t first = begin_mark(segment, addr);
+        uint64_t last = end_mark(segment, addr, out->bytes);
+        unmark(segment, first);
+        unmark(segment, last);
+        span(segment, first, last, false);
         return true;
     }
     /* Also one that was allocated before its segment was known. */

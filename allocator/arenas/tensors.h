@@ -13,6 +13,7 @@
 #include "allocator/base/containers/slab.h"
 #include "allocator/base/containers/table.h"
 #include "allocator/base/containers/treap.h"
+#include "allocator/base/status.h"
 #include "allocator/device/device_ops.h"
 
 struct ms_segment;
@@ -40,13 +41,9 @@ void ms_tensors_destroy(struct ms_tensors *tensors);
 /* In all that follows `segment` is the one that the range lies in, which has granules; null where
  * it lies in none. */
 
-/* Whether a live tensor touches the range. */
-bool ms_tensors_overlap(const struct ms_tensors *tensors, const struct ms_segment *segment,
-                        ms_addr_t addr, uint64_t bytes);
-
-/* A new one that overlaps none. False when the host is out of memory. */
-bool ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
-                    const struct ms_tensor *tensor);
+/* MS_ERR_INVALID: a live tensor touches its range. MS_ERR_NO_MEMORY: the host is out of memory. */
+ms_status_t ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
+                           const struct ms_tensor *tensor);
 
 /* Takes the one that begins at addr out and copies it to *out. False: none does. */
 bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment, ms_addr_t addr,

@@ -4,6 +4,7 @@
 #ifndef MEMSHIM_SHIM_HOOKS_SERVE_H
 #define MEMSHIM_SHIM_HOOKS_SERVE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,7 +23,17 @@ void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_
 
 /* A framework reports a piece there: what the program mapped around it is the framework's to tell
  * of. Nothing happens elsewhere. The guard is set. */
-void ms_serve_range_in_maps(uint64_t addr, uint64_t bytes);
+void ms_serve_range_among_maps(uint64_t addr, uint64_t bytes);
+
+/* What the program mapped by itself that is told as live, and is no arena. */
+extern _Atomic uint64_t ms_live_maps_count;
+
+static inline void ms_serve_range_in_maps(uint64_t addr, uint64_t bytes)
+{
+    if (__builtin_expect(atomic_load_explicit(&ms_live_maps_count, memory_order_relaxed) != 0, 0)) {
+        ms_serve_range_among_maps(addr, bytes);
+    }
+}
 
 /* The range's physical memory is about to be shown to a device or a process outside: it lies on the
  * device from now on, and is not moved any more. False: it could not be brought there, and must not

@@ -20,6 +20,7 @@
 #include "shim/policy/grant.h"
 #include "shim/policy/oom.h"
 #include "shim/policy/proxies.h"
+#include "shim/process/hot.h"
 #include "shim/process/log.h"
 #include "shim/process/session.h"
 #include "shim/sharing/imports.h"
@@ -52,7 +53,7 @@ static struct ms_chains by_handle MS_GUARDED_BY(*MS_LOCK(VMM)) = {
     .offset = offsetof(struct chunk, by_handle)};
 static struct ms_ranges mappings MS_GUARDED_BY(*MS_LOCK(VMM)) = {
     .entry_bytes = sizeof(struct mapping)};
-static _Atomic uint64_t live_count; /* of those that are told as live, and no arenas */
+MS_HOT_DATA _Atomic uint64_t ms_live_maps_count;
 
 static void emit(enum ms_event_kind kind, const struct chunk *chunk, CUdeviceptr_v2 addr,
                  uint64_t bytes)
@@ -229,7 +230,7 @@ static void note_mapping(struct chunk *chunk, CUdeviceptr_v2 addr, uint64_t byte
     if (is_live(chunk, addr)) {
         ms_live_map_begin(&mapping.live, chunk->device, addr, bytes, !chunk->imported,
                           ms_site_capture(bytes));
-        atomic_fetch_add(&live_count, 1);
+        atomic_fetch_add(&ms_live_maps_count, 1);
     }
     ms_lock_acquire(MS_LOCK(VMM));
     bool noted = ms_ranges_insert(&mappings, &mapping);
@@ -257,17 +258,16 @@ static bool take_live(CUdeviceptr_v2 addr, uint64_t bytes, struct ms_live_map *o
     return found;
 }
 
-void ms_serve_range_in_maps(uint64_t addr, uint64_t bytes)
+void ms_serve_range_among_maps(uint64_t addr, uint64_t bytes)
 {
     struct ms_reservation reservation = {.addr = addr, .bytes = bytes};
     struct ms_live_map map;
-    if (atomic_load_explicit(&live_count, memory_order_relaxed) == 0 ||
-        ms_device_holding(addr) != NULL) {
+    if (ms_device_holding(addr) != NULL) {
         return;
     }
     ms_reservations_note_framework(addr, &reservation);
     while (take_live(reservation.addr, reservation.bytes, &map)) {
-        atomic_fetch_sub(&live_count, 1);
+        atomic_fetch_sub(&ms_live_maps_count, 1);
         ms_live_map_arena(&map);
     }
 }
@@ -306,7 +306,7 @@ static void settle_unmapped(struct mapping *mapping)
     emit(MS_EVENT_UNMAP, mapping->chunk, mapping->addr, mapping->bytes);
     if (mapping->live.id != 0) {
         ms_live_map_end(&mapping->live);
-        atomic_fetch_sub(&live_count, mapping->live.arena ? 0 : 1);
+        atomic_fetch_sub(&ms_live_maps_count, mapping->live.arena ? 0 : 1);
     }
     ms_lock_acquire(MS_LOCK(VMM));
     mapping->chunk->live = mapping->chunk->live && mapping->live.id == 0;

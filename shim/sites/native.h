@@ -16,6 +16,11 @@
 
 #include "report/trace/definitions.h"
 
+/* The asker's own, 0 at first: what it last wrote there for this very stack of this thread. */
+struct ms_native_note {
+    uint32_t node, site;
+};
+
 struct ms_native_stack {
     const uint64_t *addresses; /* return addresses, innermost first, libmemshim's own on top left
                                   out; the thread's own memory, good until its next capture. An
@@ -28,8 +33,7 @@ struct ms_native_stack {
     uint64_t hash;       /* of addresses[0 .. count), good for a table */
     uint64_t generation; /* how often libraries have been unloaded: what an address meant under
                             another generation may have been other code */
-    uint32_t *note;      /* the asker's own: what it last wrote there for this very stack of this
-                            thread, 0 at first; null where the stack is not one of those known */
+    struct ms_native_note *note; /* null where the stack is not one of those known */
 };
 
 /* Loads libunwind, out of everybody's sight. Once, where no lock is held that a library's

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shim/sites/native.h"
 #include "shim/sites/native_step.h"
 
 #define MS_KNOWN_WORDS  (1u << 16) /* for all known stacks of a thread */
@@ -29,11 +30,11 @@ struct ms_known_stack {
     uint32_t next;         /* of its chain: where that begins in the thread's words; 0: none */
     uint32_t count;        /* of frames */
     uint32_t words_count;
-    uint32_t note;     /* the asker's own; 0 at first */
-    uint64_t needs_bp; /* 0 or 1 */
-    uint64_t words[];  /* the return addresses, then saved frame pointers; then, 32 bits each, how
-                          many words above sp each of them lies (but the first, which is in no word
-                          that is read) */
+    uint32_t needs_bp; /* 0 or 1 */
+    struct ms_native_note note;
+    uint64_t words[]; /* the return addresses, then saved frame pointers; then, 32 bits each, how
+                         many words above sp each of them lies (but the first, which is in no word
+                         that is read) */
 };
 
 /* Those of a thread. All zero: none. */

@@ -27,7 +27,7 @@ struct stack {
     struct ms_python_stack python;
     uint32_t tag;
     uint32_t thread, flags; /* as in struct ms_site_definition */
-    uint64_t hash;
+    uint64_t hash;          /* known once find() has been asked */
 };
 
 struct site {
@@ -120,8 +120,6 @@ static bool take(const struct ms_options *options, struct stack *stack)
     }
     stack->thread = mode != MS_STACKS_OFF ? thread_of(stack) : 0;
     stack->flags = mode != MS_STACKS_OFF ? flags_of(stack) : 0;
-    stack->hash = ms_mix(ms_mix(stack->native.hash, stack->python.hash),
-                         (uint64_t)stack->tag << 32 | stack->thread << 16 | stack->flags);
     return stack->native.count != 0 || stack->python.count != 0 || stack->tag != 0 ||
            stack->thread == MS_THREAD_BACKWARD;
 }
@@ -136,28 +134,50 @@ static struct site *site_at(uint32_t id)
 /* A stack that is known by itself has the node that it was found to have before. */
 static bool is_native(uint32_t node, const struct ms_native_stack *stack)
 {
-    if (node != 0 && stack->note != NULL && *stack->note == node) {
+    if (node != 0 && stack->note != NULL && stack->note->node == node) {
         return true;
     }
     const bool is = ms_intern_is_native(node, stack);
     if (is && stack->note != NULL) {
-        *stack->note = node;
+        stack->note->node = node;
     }
     return is;
 }
 
-static uint32_t find(const struct stack *stack)
+/* What a site is beside its stacks. */
+static inline bool is_around(const struct site *site, const struct stack *stack)
 {
+    return site->tag == stack->tag && site->thread == stack->thread &&
+           site->flags == stack->flags &&
+           atomic_load_explicit(&site->generation, memory_order_acquire) ==
+               (uint32_t)stack->native.generation;
+}
+
+/* The site that this very native stack had last, where all else is as it was then; 0: it is not. */
+static inline uint32_t find_noted(const struct stack *stack)
+{
+    const uint32_t id = stack->native.note != NULL ? stack->native.note->site : 0;
+    const bool same = id != 0 && is_around(site_at(id), stack) &&
+                      ms_intern_is_python(site_at(id)->python, &stack->python);
+    return same ? id : 0;
+}
+
+static uint32_t find(struct stack *stack)
+{
+    uint32_t id = find_noted(stack);
+    if (id != 0) {
+        return id;
+    }
+    stack->hash = ms_mix(ms_mix(stack->native.hash, stack->python.hash),
+                         (uint64_t)stack->tag << 32 | stack->thread << 16 | stack->flags);
     struct ms_probe probe = ms_probe(&site_index, stack->hash);
-    uint32_t id;
     while ((id = ms_probe_next(&probe)) != 0) {
         const struct site *site = site_at(id);
-        if (site->tag == stack->tag && site->thread == stack->thread &&
-            site->flags == stack->flags &&
-            atomic_load_explicit(&site->generation, memory_order_acquire) ==
-                (uint32_t)stack->native.generation &&
-            is_native(site->native, &stack->native) &&
+        if (is_around(site, stack) && is_native(site->native, &stack->native) &&
             ms_intern_is_python(site->python, &stack->python)) {
+            if (stack->native.note != NULL) {
+                stack->native.note->site = id;
+            }
             break;
         }
     }

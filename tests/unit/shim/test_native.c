@@ -252,16 +252,16 @@ Test(native, sees_frames_move_under_the_same_words)
 
 /* --- Known stacks ----------------------------------------------------------------------------- */
 
-static uint32_t *note_of_last(void)
+static struct ms_native_note *note_of_last(void)
 {
     struct ms_native_stack stack;
     ms_native_capture(DEPTH, &stack);
     return stack.note;
 }
 
-static __attribute__((noinline)) uint32_t *note_from_another_place(void)
+static __attribute__((noinline)) struct ms_native_note *note_from_another_place(void)
 {
-    uint32_t *volatile note = note_of_last();
+    struct ms_native_note *volatile note = note_of_last();
     return note;
 }
 
@@ -270,15 +270,15 @@ Test(native, a_stack_that_came_before_keeps_its_note)
 {
     begin();
     for (volatile uint32_t i = 0; i < 10; i++) {
-        uint32_t *note = note_of_last();
-        cr_assert(i < 2 || (note != NULL && *note == (i == 2 ? 0 : 7)));
+        struct ms_native_note *note = note_of_last();
+        cr_assert(i < 2 || (note != NULL && note->node == (i == 2 ? 0 : 7)));
         if (note != NULL) {
-            *note = 7;
+            note->node = 7;
         }
     }
     for (volatile uint32_t i = 0; i < 10; i++) {
-        uint32_t *note = note_from_another_place();
-        cr_assert(note == NULL || *note == 0, "it is another stack's");
+        struct ms_native_note *note = note_from_another_place();
+        cr_assert(note == NULL || note->node == 0, "it is another stack's");
     }
 }
 #endif
@@ -704,11 +704,11 @@ Test(native, what_was_noted_of_a_stack_goes_with_a_library)
             check_plug(&plug);
             cr_assert(dlclose(plug.library) == 0);
         }
-        uint32_t *note = note_of_last();
-        cr_assert(i != UNLOADED_AT - 1 || (note != NULL && *note == 7));
-        cr_assert(i != UNLOADED_AT || note == NULL || *note == 0);
+        struct ms_native_note *note = note_of_last();
+        cr_assert(i != UNLOADED_AT - 1 || (note != NULL && note->node == 7));
+        cr_assert(i != UNLOADED_AT || note == NULL || note->node == 0);
         if (note != NULL) {
-            *note = 7;
+            note->node = 7;
         }
     }
 }
