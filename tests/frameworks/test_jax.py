@@ -10,11 +10,11 @@ import importlib.util
 import sys
 import unittest
 from pathlib import Path
-from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "torch"))
 
 import harness  # noqa: E402
+from owners import owners  # noqa: E402
 
 MIB = 1 << 20
 # Kernels are not tried out for speed where they compute nothing.
@@ -77,16 +77,6 @@ main()
 needs_jax = unittest.skipUnless(
     importlib.util.find_spec("jax_plugins"), "JAX for CUDA is not installed in this Python"
 )
-
-
-def owners(report: dict[str, Any]) -> dict[str, int]:
-    """Live bytes at the peak by the line of the script that asked for them."""
-    found: dict[str, int] = {}
-    for site in report["call_sites"]:
-        lines = [f for f in site["frames"] if str(f.get("file", "")).endswith("script.py")]
-        where = f"{lines[0]['function']}:{lines[0]['line']}" if lines else "?"
-        found[where] = found.get(where, 0) + site["at_peak_bytes"]
-    return {where: live for where, live in found.items() if live}
 
 
 @needs_jax

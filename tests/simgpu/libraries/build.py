@@ -36,13 +36,15 @@ HERE = Path(__file__).resolve().parent
 @dataclass(frozen=True)
 class Double:
     """A library to stand in for. `prefix` tells its functions where they carry no version.
-    `version_name` is what its object file answers as its version."""
+    `version_name` is what its object file answers as its version. `looked_up`: only for frameworks
+    that look functions up at run time; the others' own stays quiet while nothing calls it."""
 
     stem: str
     prefix: str
     version_name: str
     version_header: str
     version_pattern: str
+    looked_up: bool = False
 
 
 CUBLAS_VERSION = r"#define CUBLAS_VER_(MAJOR|MINOR|PATCH) (\d+)"
@@ -55,6 +57,7 @@ DOUBLES = (
     Double("libnccl", "nccl", "simnccl_version", "nccl.h", NCCL_VERSION),
     # Its header has the number in one piece, so that the object's own is used.
     Double("libcupti", "", "simcupti_version", "cupti_version.h", r"(?!)()"),
+    Double("libcusolver", "", "simcusolver_version", "no header", r"(?!)()", looked_up=True),
 )
 
 
@@ -101,7 +104,7 @@ def find_libraries() -> Libraries | None:
         looking += files_in("tensorflow", "libtensorflow_cc.so*")
     if not importing and not looking:
         return None
-    stems = {double.stem for double in DOUBLES}
+    stems = {double.stem for double in DOUBLES if looking or not double.looked_up}
     return Libraries(
         sorted(path for path in (*importing, *beside) if stem_of(path) not in stems),
         looking,
@@ -219,7 +222,7 @@ def link_all(libraries: Libraries, cc: str, folder: Path) -> None:
     names = [name for name in sorted(needed) if re.match(r"libcudart\.so\.\d+$", name)]
     for double in DOUBLES:
         soname = soname_of(double, needed)
-        if soname is None:
+        if soname is None or (double.looked_up and not libraries.looking):
             continue
         wanted = imported(double, soname, imports)
         symbol_version = next(iter(wanted.values()), "")

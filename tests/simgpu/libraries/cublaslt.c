@@ -29,8 +29,78 @@ typedef struct {
     int reserved[4];
 } heuristic_t;
 
-/* Descriptors, layouts and preferences are opaque to the caller; the double has nothing to keep
- * in them, but each must be an object of its own. */
+/* Attributes that a caller may ask for again: where they stand in an object, and their bytes. The
+ * enumerations in cublasLt.h number them from 0. */
+struct attribute {
+    size_t offset, bytes;
+};
+
+/* Of the opaque 64 bytes (more in newer versions) that a caller may provide by himself. */
+struct layout {
+    uint32_t type;
+    int32_t order;
+    uint64_t rows, columns;
+    int64_t step;
+    int32_t batches;
+    uint32_t batch_mode;
+    int64_t batch_step, plane_offset;
+};
+
+struct transform {
+    int32_t scale_type, pointer_mode, operation_a, operation_b;
+};
+
+#define PLACE(type, member)                                    \
+    {                                                          \
+        offsetof(type, member), sizeof(((type *)NULL)->member) \
+    }
+
+static const struct attribute layout_attributes[] = {
+    PLACE(struct layout, type),       PLACE(struct layout, order),
+    PLACE(struct layout, rows),       PLACE(struct layout, columns),
+    PLACE(struct layout, step),       PLACE(struct layout, batches),
+    PLACE(struct layout, batch_step), PLACE(struct layout, plane_offset),
+    PLACE(struct layout, batch_mode),
+};
+
+static const struct attribute transform_attributes[] = {
+    PLACE(struct transform, scale_type),
+    PLACE(struct transform, pointer_mode),
+    PLACE(struct transform, operation_a),
+    PLACE(struct transform, operation_b),
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static status_t set_attribute(void *object, const struct attribute *all, size_t count,
+                              unsigned int which, const void *value, size_t bytes)
+{
+    if (!object || !value || which >= count || bytes != all[which].bytes) {
+        return STATUS_INVALID_VALUE;
+    }
+    memcpy((char *)object + all[which].offset, value, bytes);
+    return STATUS_SUCCESS;
+}
+
+/* bytes 0: only how many there are. */
+static status_t get_attribute(const void *object, const struct attribute *all, size_t count,
+                              unsigned int which, void *value, size_t bytes, size_t *written)
+{
+    if (!object || which >= count || (bytes == 0 && !written) ||
+        (bytes > 0 && (!value || bytes != all[which].bytes))) {
+        return STATUS_INVALID_VALUE;
+    }
+    if (bytes > 0) {
+        memcpy(value, (const char *)object + all[which].offset, bytes);
+    }
+    if (written) {
+        *written = all[which].bytes;
+    }
+    return STATUS_SUCCESS;
+}
+
+/* Descriptors and preferences are opaque to the caller; the double has nothing to keep in them, but
+ * each must be an object of its own. */
 static status_t new_object(void **object)
 {
     if (!object) {
@@ -67,11 +137,75 @@ EXPORT status_t cublasLtMatmulDescDestroy(void *descriptor)
     return drop_object(descriptor);
 }
 
+EXPORT status_t cublasLtMatrixLayoutInit_internal(void *layout, size_t bytes, int type,
+                                                  uint64_t rows, uint64_t columns, int64_t step)
+{
+    if (!layout || bytes < sizeof(struct layout)) {
+        return STATUS_INVALID_VALUE;
+    }
+    *(struct layout *)layout = (struct layout){
+        .type = (uint32_t)type, .rows = rows, .columns = columns, .step = step, .batches = 1};
+    return STATUS_SUCCESS;
+}
+
 EXPORT status_t cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t columns,
                                            int64_t step)
 {
-    (void)type, (void)rows, (void)columns, (void)step;
-    return new_object(layout);
+    status_t status = new_object(layout);
+    return status != STATUS_SUCCESS
+               ? status
+               : cublasLtMatrixLayoutInit_internal(*layout, sizeof(struct layout), type, rows,
+                                                   columns, step);
+}
+
+EXPORT status_t cublasLtMatrixLayoutSetAttribute(void *layout, unsigned int which,
+                                                 const void *value, size_t bytes)
+{
+    return set_attribute(layout, layout_attributes, COUNT(layout_attributes), which, value, bytes);
+}
+
+EXPORT status_t cublasLtMatrixLayoutGetAttribute(const void *layout, unsigned int which,
+                                                 void *value, size_t bytes, size_t *written)
+{
+    return get_attribute(layout, layout_attributes, COUNT(layout_attributes), which, value, bytes,
+                         written);
+}
+
+EXPORT status_t cublasLtMatrixTransformDescInit_internal(void *transform, size_t bytes,
+                                                         int scale_type)
+{
+    if (!transform || bytes < sizeof(struct transform)) {
+        return STATUS_INVALID_VALUE;
+    }
+    *(struct transform *)transform = (struct transform){.scale_type = scale_type};
+    return STATUS_SUCCESS;
+}
+
+EXPORT status_t cublasLtMatrixTransformDescCreate(void **transform, int scale_type)
+{
+    status_t status = new_object(transform);
+    return status != STATUS_SUCCESS ? status
+                                    : cublasLtMatrixTransformDescInit_internal(
+                                          *transform, sizeof(struct transform), scale_type);
+}
+
+EXPORT status_t cublasLtMatrixTransformDescDestroy(void *transform)
+{
+    return drop_object(transform);
+}
+
+EXPORT status_t cublasLtMatrixTransformDescSetAttribute(void *transform, unsigned int which,
+                                                        const void *value, size_t bytes)
+{
+    return set_attribute(transform, transform_attributes, COUNT(transform_attributes), which, value,
+                         bytes);
+}
+
+EXPORT status_t cublasLtMatrixTransformDescGetAttribute(const void *transform, unsigned int which,
+                                                        void *value, size_t bytes, size_t *written)
+{
+    return get_attribute(transform, transform_attributes, COUNT(transform_attributes), which, value,
+                         bytes, written);
 }
 
 EXPORT status_t cublasLtMatrixLayoutDestroy(void *layout)

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TensorFlow's own wheel: tensors are seen at their lines, capped, spilled; nothing else changes.
+
+What the device computes is zeros here; which tensors there are is TensorFlow's own doing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "torch"))
+
+import harness  # noqa: E402
+from owners import owners  # noqa: E402
+
+MIB = 1 << 20
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}
+NOTE = "TensorFlow's allocator cuda_malloc_async was chosen by memshim"
+
+# A network of 8 layers of 4 MiB with momentum. Its figures are TensorFlow's own.
+TRAINING = """\
+import json, os, sys
+import tensorflow as tf
+
+def make():
+    return [tf.Variable(tf.zeros((1024, 1024))) for _ in range(8)]
+
+def loss_of(params, x):
+    for w in params:
+        x = tf.tanh(x @ w)
+    return tf.reduce_mean(x ** 2)
+
+def train(params, momentum, x):
+    with tf.GradientTape() as tape:
+        loss = loss_of(params, x)
+    for p, m, g in zip(params, momentum, tape.gradient(loss, params)):
+        m.assign(0.9 * m + g)
+        p.assign_sub(0.1 * m)
+
+def main():
+    assert tf.config.list_physical_devices("GPU"), "TensorFlow found no GPU"
+    params, momentum = make(), make()
+    kept = []
+    for _ in range(10):
+        x = tf.ones((512, 1024))
+        train(params, momentum, x)
+        if "leak" in sys.argv:
+            kept.append(tf.zeros((2 << 20,)))  # 8 MiB
+    stats = tf.config.experimental.get_memory_info("GPU:0")
+    print(json.dumps({"event": "end", "peak_bytes": stats["peak"],
+                      "settings": [name for name in os.environ if name == "TF_GPU_ALLOCATOR"]}))
+
+main()
+"""
+
+# Arrays of 64 MiB, kept. Says how many there were when it failed.
+FULL = """\
+import json
+import tensorflow as tf
+
+def main():
+    kept = []
+    said = None
+    try:
+        for _ in range(100):
+            kept.append(tf.zeros((16, 1 << 20)))
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+    print(json.dumps({"event": "end", "arrays": len(kept), "said": said}))
+
+main()
+"""
+
+needs_tensorflow = unittest.skipUnless(
+    importlib.util.find_spec("tensorflow"), "TensorFlow is not installed in this Python"
+)
+
+
+@needs_tensorflow
+class TensorFlow(unittest.TestCase):
+    def test_tensors_are_live_at_their_lines_and_the_peak_is_tensorflows(self) -> None:
+        job = harness.run_memshim(TRAINING, **QUIET)
+        (end,) = job.result.check().lines("end")
+        self.assertEqual(end["settings"], [], "the environment stays as it was")
+        report = job.only()
+        device = report["devices"][0]
+        self.assertEqual(device["peak_live_bytes"], end["peak_bytes"])
+        lines = owners(report)
+        named = sum(live for where, live in lines.items() if where != "?")
+        self.assertGreaterEqual(named, 0.9 * device["peak_live_bytes"], lines)
+        self.assertTrue(any(NOTE in text for text in report["notes"]), report["notes"])
+
+    def test_steps_and_what_is_kept_in_each(self) -> None:
+        job = harness.run_memshim(TRAINING, "leak", **QUIET)
+        job.result.check()
+        report = job.only()
+        self.assertEqual(report["steps"]["count"], 10, report["steps"])
+        self.assertGreaterEqual(report["steps"]["confidence"], 0.9)
+        (leak,) = report["devices"][0]["leaks"]
+        line = 1 + TRAINING[: TRAINING.index("kept.append")].count("\n")
+        self.assertEqual((leak["common_frame"]["line"], leak["by"]), (line, "step"))
+        self.assertEqual(leak["bytes_per_round"], 8 * MIB)
+
+    def test_what_the_user_chose_stays(self) -> None:
+        job = harness.run_memshim(TRAINING, TF_GPU_ALLOCATOR="", **QUIET)
+        job.result.check()
+        self.assertFalse([text for text in job.only()["notes"] if NOTE in text])
+
+    def test_an_out_of_memory_is_tensorflows_own_and_one_event(self) -> None:
+        job = harness.run_memshim(FULL, MEMSHIM_LIMIT="1200MiB", **QUIET)
+        (end,) = job.result.check().lines("end")
+        self.assertIn("ResourceExhausted", str(end["said"]))
+        report = job.only()
+        self.assertLessEqual(report["devices"][0]["peak_charged_bytes"], 1200 * MIB)
+        self.assertEqual(len(report["oom_events"]), 1, report["oom_events"])
+        self.assertGreaterEqual(end["arrays"], 8)
+
+    def test_spill_lets_it_finish(self) -> None:
+        job = harness.run_memshim(FULL, MEMSHIM_LIMIT="4GiB", MEMSHIM_SPILL="auto", **QUIET)
+        (end,) = job.result.check().lines("end")
+        self.assertEqual(end["arrays"], 100, end["said"])
+
+
+if __name__ == "__main__":
+    unittest.main()
