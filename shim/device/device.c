@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "allocator/base/cancel.h"
+#include "shim/device/addresses/reach.h"
 #include "shim/device/context.h"
 #include "shim/device/driver_ops.h"
 #include "shim/device/host_access.h"
@@ -18,7 +19,6 @@
 #include "shim/device/mempools.h"
 #include "shim/device/nvml.h"
 #include "shim/device/overhead.h"
-#include "shim/device/reach.h"
 #include "shim/device/sample.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"

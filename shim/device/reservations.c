@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "allocator/base/locks/lock.h"
-#include "shim/device/ranges.h"
-#include "shim/device/reach.h"
+#include "shim/device/addresses/ranges.h"
+#include "shim/device/addresses/reach.h"
 
 static struct ms_ranges all MS_GUARDED_BY(*MS_LOCK(RESERVATIONS)) = {
     .entry_bytes = sizeof(struct ms_reservation)};

@@ -3,9 +3,9 @@
  * Blocks of the pool are in no ledger: the pool finds them by address as fast. */
 #include "shim/policy/grant.h"
 
+#include "shim/device/addresses/pages.h"
 #include "shim/device/mempools.h"
 #include "shim/device/overhead.h"
-#include "shim/device/pages.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 #include "shim/policy/host_blocks.h"

@@ -8,7 +8,7 @@
 
 #include "allocator/base/containers/chains.h"
 #include "allocator/base/locks/lock.h"
-#include "shim/device/reach.h"
+#include "shim/device/addresses/reach.h"
 #include "shim/driver/driver.h"
 #include "shim/policy/heat.h"
 #include "shim/policy/parameters.h"

@@ -10,8 +10,8 @@
 #include "shim/policy/heat.h"
 
 #include "allocator/base/clock.h"
+#include "shim/device/addresses/reach.h"
 #include "shim/device/device.h"
-#include "shim/device/reach.h"
 #include "shim/policy/parameters.h"
 #include "shim/process/fork.h"
 #include "shim/process/session.h"

@@ -4,8 +4,8 @@
  * It cuts small allocations out of slabs of 2 MiB and gives a slab back when the last of them is
  * gone; a large allocation has slabs of its own. So what is taken is told by the addresses: every
  * aligned 2 MiB that a live allocation touches. Thread-safe, no device calls. */
-#ifndef MEMSHIM_SHIM_DEVICE_PAGES_H
-#define MEMSHIM_SHIM_DEVICE_PAGES_H
+#ifndef MEMSHIM_SHIM_DEVICE_ADDRESSES_PAGES_H
+#define MEMSHIM_SHIM_DEVICE_ADDRESSES_PAGES_H
 
 #include <stdbool.h>
 #include <stdint.h>

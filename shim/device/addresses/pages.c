@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Live allocations by the page they touch. Only pages that more than one allocation can share are
  * remembered: the first and the last of each. */
-#include "shim/device/pages.h"
+#include "shim/device/addresses/pages.h"
 
 #include <stdlib.h>
 

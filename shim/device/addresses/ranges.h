@@ -4,8 +4,8 @@
  * The entries are structs of one type, whose first two members are the range's beginning and its
  * bytes, eight bytes each (MS_RANGES_HOLD checks that). The owner of a table has the lock around
  * it; only `count` may be read without it. */
-#ifndef MEMSHIM_SHIM_DEVICE_RANGES_H
-#define MEMSHIM_SHIM_DEVICE_RANGES_H
+#ifndef MEMSHIM_SHIM_DEVICE_ADDRESSES_RANGES_H
+#define MEMSHIM_SHIM_DEVICE_ADDRESSES_RANGES_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

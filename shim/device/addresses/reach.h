@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The span of addresses that the pools may hand out, or whose pages they stand behind. */
-#ifndef MEMSHIM_SHIM_DEVICE_REACH_H
-#define MEMSHIM_SHIM_DEVICE_REACH_H
+#ifndef MEMSHIM_SHIM_DEVICE_ADDRESSES_REACH_H
+#define MEMSHIM_SHIM_DEVICE_ADDRESSES_REACH_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Looks ranges up by halving; inserts and removes them. */
-#include "shim/device/ranges.h"
+#include "shim/device/addresses/ranges.h"
 
 #include <stdlib.h>
 #include <string.h>

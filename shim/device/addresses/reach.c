@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One span for all pools: it only grows. */
-#include "shim/device/reach.h"
+#include "shim/device/addresses/reach.h"
 
 struct ms_reach ms_reach = {.begin = UINT64_MAX};
 
