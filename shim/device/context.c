@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "allocator/base/locks/lock.h"
+#include "shim/device/capture.h"
 #include "shim/device/device.h"
 #include "shim/device/green.h"
 #include "shim/device/overhead.h"

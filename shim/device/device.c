@@ -12,6 +12,7 @@
 
 #include "allocator/base/cancel.h"
 #include "shim/device/addresses/reach.h"
+#include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/driver_ops.h"
 #include "shim/device/host_access.h"

@@ -4,10 +4,10 @@
 
 #include <string.h>
 
+#include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/reservations.h"
 #include "shim/device/standstill.h"
-#include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 #include "shim/process/log.h"
 #include "shim/tables/host_bytes.h"

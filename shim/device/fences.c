@@ -16,6 +16,7 @@
 #include "allocator/base/cancel.h"
 #include "allocator/base/clock.h"
 #include "allocator/base/locks/lock.h"
+#include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/driver_ops.h"
 #include "shim/device/stream.h"

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "allocator/base/clock.h"
+#include "shim/device/capture.h"
 #include "shim/driver/driver.h"
 #include "shim/tables/options.h"
 

@@ -6,8 +6,8 @@
 
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/locks/lock.h"
+#include "shim/device/capture.h"
 #include "shim/device/context.h"
-#include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 #include "shim/process/log.h"
 

@@ -5,9 +5,9 @@
 #include <sched.h>
 #include <time.h>
 
+#include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/nvml.h"
-#include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 #include "shim/process/session.h"
 

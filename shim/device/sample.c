@@ -8,9 +8,9 @@
 #include <unistd.h>
 
 #include "allocator/base/containers/slab.h"
+#include "shim/device/capture.h"
 #include "shim/device/nvml.h"
 #include "shim/device/overhead.h"
-#include "shim/device/stream.h"
 #include "shim/process/session.h"
 
 #define LISTED_MAX 64u

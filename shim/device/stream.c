@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stream ids, the default streams of both flavours, and captures. */
+/* Stream ids, and the default streams of both flavours. */
 #include "shim/device/stream.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "allocator/base/cancel.h"
 #include "allocator/base/containers/chains.h"
 #include "allocator/base/locks/lock.h"
+#include "shim/device/capture.h"
 #include "shim/device/device.h"
 #include "shim/device/heirs.h"
 #include "shim/driver/driver.h"
-#include "shim/driver/gate.h"
-#include "shim/process/hot.h"
-#include "shim/process/log.h"
 #include "shim/process/process.h"
 
-#define HOLD_OFF_YIELDS    100u /* a record takes no longer, but where a queue is full */
-#define HOLD_OFF_NAP_NS    50000u
 #define THREAD_STREAM_HITS 4u
 #define DESTROY_NAPS       2000u /* so often a destroyed stream's users are waited for */
 #define DESTROY_NAP_NS     50000u
@@ -49,9 +43,6 @@ static struct ms_chains by_id = {.offset = offsetof(struct stream, by_id)};
 static _Atomic ms_stream_t last_id;
 static _Atomic uint64_t last_thread;
 static _Atomic uint64_t epoch; /* moves on when a stream goes: what a thread remembers is void */
-MS_HOT_DATA static _Atomic int captures; /* streams that capture, or are about to */
-static _Atomic int hold_offs; /* threads between ms_capture_hold_off and ms_capture_let_on */
-
 /* What a thread remembers, so that the same stream again costs no lock. */
 struct memory {
     uint64_t epoch;
@@ -107,7 +98,7 @@ static void unlink_locked(struct stream *s)
 static void forget_locked(struct stream *s)
 {
     if (s->capturing) {
-        atomic_fetch_sub(&captures, 1);
+        ms_capture_forget();
     }
     s->unlinked = true;
     if (s->users == 0) {
@@ -249,17 +240,9 @@ static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
 
 /* --- resolving ------------------------------------------------------------------------------- */
 
-static CUstream plain_handle(CUstream handle, bool per_thread)
-{
-    if (handle) {
-        return handle;
-    }
-    return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
-}
-
 CUresult ms_stream_resolve(CUstream handle, bool per_thread, struct ms_stream_view *out)
 {
-    handle = plain_handle(handle, per_thread);
+    handle = ms_stream_plain_handle(handle, per_thread);
     if (handle == CU_STREAM_LEGACY || handle == CU_STREAM_PER_THREAD) {
         CUresult result = ms_context_query_stream(&out->context, &out->id);
         if (!out->context) {
@@ -389,77 +372,9 @@ void ms_streams_forget(const struct ms_context *context)
     ms_lock_release(MS_LOCK(STREAMS));
 }
 
-/* --- captures -------------------------------------------------------------------------------- */
+/* --- for captures ---------------------------------------------------------------------------- */
 
-MS_HOT bool ms_captures_running(void)
-{
-    return atomic_load(&captures) != 0;
-}
-
-CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    *is_capturing = false;
-    if (!ms_captures_running()) {
-        return CUDA_SUCCESS;
-    }
-    CUresult result = ms_driver()->cuStreamIsCapturing(plain_handle(handle, per_thread), &status);
-    /* The legacy stream, while a blocking one captures: the application's own call meets the same,
-     * and is forwarded as that on a capturing stream. */
-    bool implicit = result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
-    *is_capturing = implicit || status != CU_STREAM_CAPTURE_STATUS_NONE;
-    return implicit ? CUDA_SUCCESS : result;
-}
-
-bool ms_capture_hold_off(void)
-{
-    atomic_fetch_add(&hold_offs, 1);
-    if (ms_captures_running()) {
-        atomic_fetch_sub(&hold_offs, 1);
-        return false;
-    }
-    return true;
-}
-
-void ms_capture_let_on(void)
-{
-    atomic_fetch_sub(&hold_offs, 1);
-}
-
-/* Announces a capture, after what is done has been seen, and waits for whoever records an event
- * just now: recorded for a whole context after the capture has begun, it would invalidate the
- * capture (cuda.h, cuCtxRecordEvent). No event is recorded from the announcement on, so what is
- * waited for is one record, which ends as soon as its queue has room, or the handing over of a
- * destroyed stream's work, which takes no longer than a request may wait. */
-static void announce(void)
-{
-    const int cancellation = ms_cancel_hold();
-    atomic_fetch_add(&captures, 1);
-    for (unsigned tries = 0; atomic_load(&hold_offs) != 0; tries++) {
-        if (tries < HOLD_OFF_YIELDS) {
-            sched_yield();
-        } else {
-            nanosleep(&(struct timespec){.tv_nsec = HOLD_OFF_NAP_NS}, NULL);
-        }
-    }
-    ms_cancel_let(cancellation);
-}
-
-static void prepare(void)
-{
-    ms_devices_settle();
-    ms_heirs_keep();
-}
-
-void ms_capture_announce(void)
-{
-    prepare();
-    ms_gate_enter(); /* until the driver has begun it: none begins while contents move */
-    announce();
-}
-
-/* True where this changes what is noted of the stream. */
-static bool note_capturing(CUstream handle, bool per_thread, bool capturing)
+bool ms_stream_note_capturing(CUstream handle, bool per_thread, bool capturing)
 {
     struct ms_stream_view view;
     bool changed = false;
@@ -475,62 +390,12 @@ static bool note_capturing(CUstream handle, bool per_thread, bool capturing)
     return changed;
 }
 
-CUresult ms_capture_begun(CUstream handle, bool per_thread, CUresult result)
-{
-    ms_gate_leave();
-    if (result != CUDA_SUCCESS || !note_capturing(handle, per_thread, true)) {
-        atomic_fetch_sub(&captures, 1);
-    }
-    return result;
-}
-
-/* A capture that was invalidated has ended although the call says otherwise; one that another
- * thread must end has not. The driver knows which. */
-CUresult ms_capture_ended(CUstream handle, bool per_thread, CUresult result)
-{
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    bool goes_on = result != CUDA_SUCCESS &&
-                   ms_driver()->cuStreamIsCapturing(plain_handle(handle, per_thread), &status) ==
-                       CUDA_SUCCESS &&
-                   status != CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!goes_on && note_capturing(handle, per_thread, false)) {
-        atomic_fetch_sub(&captures, 1);
-    }
-    return result;
-}
-
-void ms_captures_unseen(void)
-{
-    static atomic_bool unseen;
-    if (!atomic_exchange(&unseen, true)) {
-        prepare();
-        announce();
-        ms_log(MS_LOG_WARN, "the program may capture graphs in a way that memshim does not know: "
-                            "from here on memory is treated as while a graph is captured, and "
-                            "some of it may not serve again");
-    }
-}
-
-/* The driver is not asked about a handle that may be none. The legacy stream is never captured. */
-static bool is_known(CUstream handle)
+bool ms_stream_is_known(CUstream handle)
 {
     ms_lock_acquire(MS_LOCK(STREAMS));
     bool known = handle == CU_STREAM_PER_THREAD || find_by_handle(handle) != NULL;
     ms_lock_release(MS_LOCK(STREAMS));
     return known;
-}
-
-void ms_capture_begins(CUstream handle)
-{
-    if (!is_known(plain_handle(handle, true))) {
-        ms_captures_unseen();
-        return;
-    }
-    prepare();
-    announce();
-    if (!note_capturing(handle, true, true)) {
-        atomic_fetch_sub(&captures, 1); /* it captures already */
-    }
 }
 
 /* --- destruction ------------------------------------------------------------------------------ */

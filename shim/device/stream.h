@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams by ids that are never used again, and who captures. */
+/* Streams by ids that are never used again. */
 #ifndef MEMSHIM_SHIM_DEVICE_STREAM_H
 #define MEMSHIM_SHIM_DEVICE_STREAM_H
 
@@ -58,33 +58,25 @@ void ms_stream_add_legacy(struct ms_context *context);
 /* The context is gone, and its streams with it. */
 void ms_streams_forget(const struct ms_context *context);
 
-/* True while any stream of the process captures. */
-bool ms_captures_running(void);
-
-/* Whether this very stream captures. Asks the driver, but only while any stream captures; an error
- * is the driver's. */
-CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing);
-
-/* Between begin and end no capture can start: what would invalidate a capture (an event recorded
- * for a whole context) is done in between. False, and nothing to end, while something captures. */
-bool ms_capture_hold_off(void);
-void ms_capture_let_on(void);
-
-/* Around a call that begins or ends a capture; the latter two return the result that they are
- * given. A capture that was announced ends where it did not begin. */
-void ms_capture_announce(void);
-CUresult ms_capture_begun(CUstream handle, bool per_thread, CUresult result);
-CUresult ms_capture_ended(CUstream handle, bool per_thread, CUresult result);
-
 /* Destroys the stream by this function of the driver's. */
 CUresult ms_stream_destroy(CUstream handle, CUresult (*real)(CUstream));
 
-/* A function of the driver's that memshim does not know is about to begin a capture on this stream:
- * it counts as capturing until a capture of it is ended, or it is destroyed. A handle that is no
- * known stream's: as ms_captures_unseen. */
-void ms_capture_begins(CUstream handle);
+/* ---- for captures: capture.h */
 
-/* Captures may begin unseen: from here on something captures at all times. */
-void ms_captures_unseen(void);
+/* Notes that the stream captures, or does not; true where that changes what is noted of it. */
+bool ms_stream_note_capturing(CUstream handle, bool per_thread, bool capturing);
+
+/* False for a handle of which nothing is known, the legacy stream's among them: it is never
+ * captured, and the driver is not asked about a handle that may be none. */
+bool ms_stream_is_known(CUstream handle);
+
+/* The default stream that a null handle stands for. */
+static inline CUstream ms_stream_plain_handle(CUstream handle, bool per_thread)
+{
+    if (handle) {
+        return handle;
+    }
+    return per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
 
 #endif

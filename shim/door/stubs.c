@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "allocator/base/locks/lock.h"
-#include "shim/device/stream.h"
+#include "shim/device/capture.h"
 #include "shim/driver/gate.h"
 #include "shim/driver/hook.h"
 

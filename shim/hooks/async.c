@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stream-ordered allocation. On a stream that captures these calls make graph nodes, which only the
  * driver can do: they are forwarded. */
+#include "shim/device/capture.h"
 #include "shim/device/mempools.h"
 #include "shim/device/stream.h"
 #include "shim/hooks/serve.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Calls in which the driver takes device memory by itself: measured, charged to the context, and
  * tried once more where the driver ran out and the pool could give something back. */
+#include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/ledger.h"
 #include "shim/device/overhead.h"
-#include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/gate.h"
 #include "shim/driver/seen.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cuMemAlloc and its relatives. */
 #include "allocator/base/arithmetic.h"
+#include "shim/device/capture.h"
 #include "shim/device/driver_ops.h"
-#include "shim/device/stream.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/forwarding.h"
 #include "shim/policy/grant.h"

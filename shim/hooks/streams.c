@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams: captures that begin and end, streams that are created and destroyed. */
+#include "shim/device/capture.h"
 #include "shim/device/stream.h"
 #include "shim/hooks/serve.h"
 

@@ -4,6 +4,7 @@
 #include "shim/policy/grant.h"
 
 #include "shim/device/addresses/pages.h"
+#include "shim/device/capture.h"
 #include "shim/device/mempools.h"
 #include "shim/device/overhead.h"
 #include "shim/device/stream.h"

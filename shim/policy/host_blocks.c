@@ -2,6 +2,7 @@
 #include "shim/policy/host_blocks.h"
 
 #include "allocator/base/units.h"
+#include "shim/device/capture.h"
 #include "shim/device/driver_ops.h"
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "allocator/base/locks/lock.h"
-#include "shim/device/stream.h"
+#include "shim/device/capture.h"
 #include "shim/driver/driver.h"
 
 #define BUCKET_BITS 8u

@@ -18,7 +18,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "report/trace/verdict.h"
-#include "shim/device/stream.h"
+#include "shim/device/capture.h"
 #include "shim/driver/gate.h"
 #include "shim/policy/heat.h"
 #include "shim/process/log.h"

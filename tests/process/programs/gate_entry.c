@@ -4,8 +4,8 @@
 #include <dlfcn.h>
 #include <time.h>
 
+#include "shim/device/capture.h"
 #include "shim/device/device.h"
-#include "shim/device/stream.h"
 #include "shim/door/stubs.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/gate.h"

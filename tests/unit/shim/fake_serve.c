@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shim/device/capture.h"
 #include "shim/device/device.h"
 #include "shim/device/statistics.h"
-#include "shim/device/stream.h"
 #include "shim/frameworks/nvtx.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/heat.h"

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Captures: announced before they begin, so that nothing invalidates one. */
+#include "shim/device/capture.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "allocator/base/cancel.h"
+#include "shim/device/device.h"
+#include "shim/device/heirs.h"
+#include "shim/device/stream.h"
+#include "shim/driver/driver.h"
+#include "shim/driver/gate.h"
+#include "shim/process/hot.h"
+#include "shim/process/log.h"
+
+#define HOLD_OFF_YIELDS 100u /* a record takes no longer, but where a queue is full */
+#define HOLD_OFF_NAP_NS 50000u
+
+MS_HOT_DATA static _Atomic int captures; /* streams that capture, or are about to */
+static _Atomic int hold_offs; /* threads between ms_capture_hold_off and ms_capture_let_on */
+
+MS_HOT bool ms_captures_running(void)
+{
+    return atomic_load(&captures) != 0;
+}
+
+CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    *is_capturing = false;
+    if (!ms_captures_running()) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result =
+        ms_driver()->cuStreamIsCapturing(ms_stream_plain_handle(handle, per_thread), &status);
+    /* The legacy stream, while a blocking one captures: the application's own call meets the same,
+     * and is forwarded as that on a capturing stream. */
+    bool implicit = result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    *is_capturing = implicit || status != CU_STREAM_CAPTURE_STATUS_NONE;
+    return implicit ? CUDA_SUCCESS : result;
+}
+
+bool ms_capture_hold_off(void)
+{
+    atomic_fetch_add(&hold_offs, 1);
+    if (ms_captures_running()) {
+        atomic_fetch_sub(&hold_offs, 1);
+        return false;
+    }
+    return true;
+}
+
+void ms_capture_let_on(void)
+{
+    atomic_fetch_sub(&hold_offs, 1);
+}
+
+/* Announces a capture, after what is done has been seen, and waits for whoever records an event
+ * just now: recorded for a whole context after the capture has begun, it would invalidate the
+ * capture (cuda.h, cuCtxRecordEvent). No event is recorded from the announcement on, so what is
+ * waited for is one record, which ends as soon as its queue has room, or the handing over of a
+ * destroyed stream's work, which takes no longer than a request may wait. */
+static void announce(void)
+{
+    const int cancellation = ms_cancel_hold();
+    atomic_fetch_add(&captures, 1);
+    for (unsigned tries = 0; atomic_load(&hold_offs) != 0; tries++) {
+        if (tries < HOLD_OFF_YIELDS) {
+            sched_yield();
+        } else {
+            nanosleep(&(struct timespec){.tv_nsec = HOLD_OFF_NAP_NS}, NULL);
+        }
+    }
+    ms_cancel_let(cancellation);
+}
+
+static void prepare(void)
+{
+    ms_devices_settle();
+    ms_heirs_keep();
+}
+
+void ms_capture_announce(void)
+{
+    prepare();
+    ms_gate_enter(); /* until the driver has begun it: none begins while contents move */
+    announce();
+}
+
+CUresult ms_capture_begun(CUstream handle, bool per_thread, CUresult result)
+{
+    ms_gate_leave();
+    if (result != CUDA_SUCCESS || !ms_stream_note_capturing(handle, per_thread, true)) {
+        atomic_fetch_sub(&captures, 1);
+    }
+    return result;
+}
+
+/* A capture that was invalidated has ended although the call says otherwise; one that another
+ * thread must end has not. The driver knows which. */
+CUresult ms_capture_ended(CUstream handle, bool per_thread, CUresult result)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    bool goes_on = result != CUDA_SUCCESS &&
+                   ms_driver()->cuStreamIsCapturing(ms_stream_plain_handle(handle, per_thread),
+                                                    &status) == CUDA_SUCCESS &&
+                   status != CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!goes_on && ms_stream_note_capturing(handle, per_thread, false)) {
+        atomic_fetch_sub(&captures, 1);
+    }
+    return result;
+}
+
+void ms_captures_unseen(void)
+{
+    static atomic_bool unseen;
+    if (!atomic_exchange(&unseen, true)) {
+        prepare();
+        announce();
+        ms_log(MS_LOG_WARN, "the program may capture graphs in a way that memshim does not know: "
+                            "from here on memory is treated as while a graph is captured, and "
+                            "some of it may not serve again");
+    }
+}
+
+void ms_capture_begins(CUstream handle)
+{
+    if (!ms_stream_is_known(ms_stream_plain_handle(handle, true))) {
+        ms_captures_unseen();
+        return;
+    }
+    prepare();
+    announce();
+    if (!ms_stream_note_capturing(handle, true, true)) {
+        atomic_fetch_sub(&captures, 1); /* it captures already */
+    }
+}
+
+void ms_capture_forget(void)
+{
+    atomic_fetch_sub(&captures, 1);
+}
