@@ -2,15 +2,11 @@
 /* The application's own virtual memory management: forwarded, and charged to the device in the
  * handle's properties from creation until the handle is released and unmapped everywhere. What
  * PyTorch's expandable segments create is served from the pool (proxies.h). */
-
 #include <stdlib.h>
-#include <string.h>
 
-#include "allocator/arenas/proxy.h"
 #include "allocator/base/containers/chains.h"
 #include "allocator/base/locks/lock.h"
 #include "shim/device/addresses/ranges.h"
-#include "shim/device/context.h"
 #include "shim/device/live_maps.h"
 #include "shim/device/reservations.h"
 #include "shim/driver/caller.h"
@@ -412,86 +408,7 @@ CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *h
     return result;
 }
 
-/* --- addresses -------------------------------------------------------------------------------- */
-
-static void emit_range(enum ms_event_kind kind, uint8_t device, CUdeviceptr_v2 addr, uint64_t bytes)
-{
-    struct ms_event event = {.kind = (uint8_t)kind,
-                             .device = device,
-                             .owner = MS_OWNER_APPLICATION,
-                             .addr = addr,
-                             .bytes = bytes};
-    ms_session_emit(&event);
-}
-
-/* Addresses belong to no device; they are told to the one that is current. */
-CUresult ms_serve_cuMemAddressReserve(CUdeviceptr_v2 *ptr, size_t size, size_t alignment,
-                                      CUdeviceptr_v2 addr, unsigned long long flags)
-{
-    CUresult result = MS_REAL(cuMemAddressReserve)(ptr, size, alignment, addr, flags);
-    if (result != CUDA_SUCCESS) {
-        return result;
-    }
-    const struct ms_device *device = ms_device_current();
-    struct ms_reservation reservation = {
-        .addr = *ptr, .bytes = size, .recorded = device ? device->ordinal : -1};
-    if (!ms_reservations_add(&reservation)) {
-        (void)MS_REAL(cuMemAddressFree)(*ptr, size);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    if (device) {
-        emit_range(MS_EVENT_RANGE_RESERVE, device->ordinal, *ptr, size);
-    }
-    return result;
-}
-
-CUresult ms_serve_cuMemAddressFree(CUdeviceptr_v2 ptr, size_t size)
-{
-    struct ms_reservation reservation;
-    if (ms_proxies_in(ptr, size)) {
-        return CUDA_ERROR_INVALID_VALUE; /* something is mapped there, also where nothing backs it
-                                          */
-    }
-    bool known = ms_reservations_take(ptr, size, &reservation);
-    if (known && reservation.proxies) {
-        ms_proxy_reservation_gone(reservation.proxies->pool, ptr);
-    }
-    CUresult result = MS_REAL(cuMemAddressFree)(ptr, size);
-    if (known && result != CUDA_SUCCESS) {
-        (void)ms_reservations_add(&reservation); /* there was room for it before */
-    } else if (known && reservation.recorded >= 0) {
-        emit_range(MS_EVENT_RANGE_FREE, (uint8_t)reservation.recorded, ptr, size);
-    }
-    return result;
-}
-
-/* --- what is only passed on ------------------------------------------------------------------- */
-
-/* A page that was not created for it cannot be exported, and does not get pinned for trying. */
-static CUresult export_page(void *out, CUmemGenericAllocationHandle_v1 handle,
-                            CUmemAllocationHandleType type, unsigned long long flags)
-{
-    CUmemAllocationProp_v1 prop;
-    CUmemGenericAllocationHandle_v1 chunk = 0;
-    CUresult result = ms_proxies_properties(&prop, handle);
-    if (result != CUDA_SUCCESS || !((unsigned)prop.requestedHandleTypes & (unsigned)type)) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    result = ms_proxies_show(handle, &chunk);
-    return result == CUDA_SUCCESS ? MS_REAL(cuMemExportToShareableHandle)(out, chunk, type, flags)
-                                  : result;
-}
-
-CUresult ms_serve_cuMemExportToShareableHandle(void *shareableHandle,
-                                               CUmemGenericAllocationHandle_v1 handle,
-                                               CUmemAllocationHandleType handleType,
-                                               unsigned long long flags)
-{
-    if (ms_proxies_own(handle)) {
-        return export_page(shareableHandle, handle, handleType, flags);
-    }
-    return MS_REAL(cuMemExportToShareableHandle)(shareableHandle, handle, handleType, flags);
-}
+/* --- chunks of other processes ---------------------------------------------------------------- */
 
 /* A chunk of another process's, or one of this one's again. */
 static void note_import(CUmemGenericAllocationHandle_v1 handle)
@@ -527,81 +444,4 @@ CUresult ms_serve_cuMemImportFromShareableHandle(CUmemGenericAllocationHandle_v1
         note_import(*handle);
     }
     return result;
-}
-
-CUresult ms_serve_cuMemGetAccess(unsigned long long *flags, const CUmemLocation_v1 *location,
-                                 CUdeviceptr_v2 ptr)
-{
-    struct ms_proxy_view view;
-    struct ms_reservation reservation;
-    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        !ms_device_get(location->id) || !ms_proxies_at(ptr, &view) ||
-        !ms_reservations_at(ptr, 1, &reservation)) {
-        return MS_REAL(cuMemGetAccess)(flags, location, ptr);
-    }
-    *flags = view.accessible ? ms_access_of(&reservation.access, location->id)
-                             : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    return CUDA_SUCCESS;
-}
-
-CUresult ms_serve_cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp_v1 *prop,
-                                                         CUmemGenericAllocationHandle_v1 handle)
-{
-    return ms_proxies_own(handle) ? ms_proxies_properties(prop, handle)
-                                  : MS_REAL(cuMemGetAllocationPropertiesFromHandle)(prop, handle);
-}
-
-CUresult ms_serve_cuMemGetAllocationGranularity(size_t *granularity,
-                                                const CUmemAllocationProp_v1 *prop,
-                                                CUmemAllocationGranularity_flags option)
-{
-    return MS_REAL(cuMemGetAllocationGranularity)(granularity, prop, option);
-}
-
-/* The list with the driver's handles in place of ours. *changed gets a copy, the caller's to free,
- * where any was; else null. */
-static CUresult show_listed(const CUarrayMapInfo_v1 *list, unsigned int count,
-                            CUarrayMapInfo_v1 **changed)
-{
-    CUresult result = CUDA_SUCCESS;
-    *changed = NULL;
-    for (unsigned int i = 0; list && i < count && result == CUDA_SUCCESS; i++) {
-        CUmemGenericAllocationHandle_v1 handle = list[i].memHandle.memHandle;
-        if (list[i].memOperationType != CU_MEM_OPERATION_TYPE_MAP || !ms_proxies_own(handle)) {
-            continue;
-        }
-        if (!*changed) {
-            *changed = malloc(count * sizeof **changed);
-            if (!*changed) {
-                return CUDA_ERROR_OUT_OF_MEMORY;
-            }
-            memcpy(*changed, list, count * sizeof **changed);
-        }
-        result = ms_proxies_show(handle, &(*changed)[i].memHandle.memHandle);
-    }
-    return result;
-}
-
-static CUresult map_arrays(CUarrayMapInfo_v1 *list, unsigned int count, CUstream stream,
-                           CUresult (*real)(CUarrayMapInfo_v1 *, unsigned int, CUstream))
-{
-    CUarrayMapInfo_v1 *changed = NULL;
-    CUresult result = show_listed(list, count, &changed);
-    if (result == CUDA_SUCCESS) {
-        result = real(changed ? changed : list, count, stream);
-    }
-    free(changed);
-    return result;
-}
-
-CUresult ms_serve_cuMemMapArrayAsync(CUarrayMapInfo_v1 *mapInfoList, unsigned int count,
-                                     CUstream hStream)
-{
-    return map_arrays(mapInfoList, count, hStream, MS_REAL(cuMemMapArrayAsync));
-}
-
-CUresult ms_serve_cuMemMapArrayAsync_ptsz(CUarrayMapInfo_v1 *mapInfoList, unsigned int count,
-                                          CUstream hStream)
-{
-    return map_arrays(mapInfoList, count, hStream, MS_REAL(cuMemMapArrayAsync_ptsz));
 }
