@@ -14,7 +14,7 @@ OLDEST_CUDA=12040
 
 BUILD_PACKAGES=(gcc g++ libc6-dev binutils cmake ninja-build pkg-config uthash-dev libunwind-dev
     libdw-dev libelf-dev libcriterion-dev zlib1g-dev node-d3 python3 python3-dev python3-venv
-    valgrind)
+    valgrind git)
 LINT_PACKAGES=(clang clang-format clang-tidy shellcheck)
 # The page's browser; and protoc, which reads the profile that a report writes.
 BROWSER_PACKAGES=(chromium protobuf-compiler)

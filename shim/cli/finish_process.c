@@ -275,7 +275,8 @@ int ms_cli_finish(int argc, char **argv)
     }
     close_others();
     be_modest();
-    if (strcmp(argv[1], MEMSHIM_VERSION) != 0) {
+    /* A later command, of an upgrade under a running program, reads what that has recorded. */
+    if (strverscmp(argv[1], MEMSHIM_VERSION) > 0) {
         (void)snprintf(why, sizeof(why),
                        "the memshim command beside the library is version %s, the library %s",
                        MEMSHIM_VERSION, argv[1]);

@@ -19,6 +19,7 @@
 #include "shim/driver/gate.h"
 #include "shim/driver/next_dlsym.h"
 #include "shim/frameworks/jax.h"
+#include "shim/process/process.h"
 
 #ifndef __LP64__
 #    error "memshim supports 64-bit Linux only"
@@ -57,7 +58,9 @@ static void *hook_for(void *found, void *handle, int row)
     }
     (void)dlerror(); /* nothing failed, as far as the caller can see */
     ms_resolve_note_asked();
-    return found == ms_hook_entry[row] ? found : ms_hook_for(found, &(struct ms_query){name, 0, 0});
+    return found == ms_hook_entry[row] || ms_process_inert()
+               ? found
+               : ms_hook_for(found, &(struct ms_query){name, 0, 0});
 }
 
 /* RTLD_NEXT means: what comes after the caller. For a caller before us that is our export, for one

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "allocator/base/cancel.h"
+#include "shim/door/second_copy.h"
 #include "shim/driver/resolve.h"
 #include "shim/frameworks/torch.h"
 #include "shim/frameworks/torch_settings.h"
@@ -47,6 +48,10 @@ static void at_exit(int status, void *unused)
     }
     if (!ms_process_is_own()) {
         return;
+    }
+    const char *copy = ms_copy_behind();
+    if (copy != NULL) {
+        ms_log(MS_LOG_WARN, "%s is preloaded too, behind this memshim, and did nothing", copy);
     }
     if (ms_guard.inside) {
         ms_session_left(); /* by a signal's handler: what this thread holds is never let go */
@@ -100,8 +105,9 @@ static void put_run_id(void)
 __attribute__((constructor)) static void at_load(void)
 {
     const int error = errno; /* 0 where main begins (C17 7.5) */
-    if (environ != NULL &&
-        (ms_environment(environ, MS_PROBING) != NULL || ms_options_switched_off(environ))) {
+    if ((environ != NULL &&
+         (ms_environment(environ, MS_PROBING) != NULL || ms_options_switched_off(environ))) ||
+        ms_copy_before()) {
         ms_process_make_inert();
         return;
     }

@@ -185,7 +185,8 @@ static enum ms_reported start_and_wait(const char *dir, uint64_t wait_ns, char *
                                        size_t why_bytes)
 {
     static char log[PATH_MAX + sizeof(MS_REPORT_LOG)];
-    char *argv[] = {command.path, (char[]){"finish"}, (char[]){MEMSHIM_VERSION}, (char *)dir, NULL};
+    static char version[] = MEMSHIM_VERSION;
+    char *argv[] = {command.path, (char[]){"finish"}, version, (char *)dir, NULL};
     int answer[2] = {-1, -1};
     enum ms_reported done = MS_REPORT_GOES_ON;
     const uint64_t end_ns = ms_clock_ns() + wait_ns;

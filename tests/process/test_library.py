@@ -139,7 +139,9 @@ class Installed(ProcessTest):
             "add_executable(user main.c)\ntarget_link_libraries(user memshim::memshim)\n"
         )
         made = self.folder / "made"
-        run(["cmake", "-S", source, "-B", made, f"-DCMAKE_PREFIX_PATH={prefix}"]).check()
+        run(
+            ["cmake", "-G", "Ninja", "-S", source, "-B", made, f"-DCMAKE_PREFIX_PATH={prefix}"]
+        ).check()
         run(["cmake", "--build", made]).check()
         (package,) = prefix.rglob("memshim.pc")
         flags = run(

@@ -18,68 +18,16 @@ import sys
 import termios
 import time
 import unittest
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from machine import CLI, MIB, ProcessTest, Result, environment, process_folders, program, run
+from machine import CLI, MIB, Result, process_folders, run
+from standing_job import JOB, LIMIT, Job, StandingTest
 
-JOB = program("top_job")
-LIMIT = 512 * MIB
 FORMAT_VERSION_OFFSET = 12  # of version_major in the header: behind the magic and the byte order
 
 
-class Job:
-    """The program, standing still between two commands."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-        self.known = self.answer()
-
-    def answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, "the program ended"
-        value = json.loads(line)
-        assert isinstance(value, dict)
-        return value
-
-    def do(self, command: str) -> dict[str, Any]:
-        """Has it done, and returns what the program then knows."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(command + "\n")
-        self.process.stdin.flush()
-        self.known = self.answer()
-        return self.known
-
-    def end(self) -> str:
-        """Lets it end; returns what stood on its standard error."""
-        _, stderr = self.process.communicate(timeout=60)
-        return stderr
-
-
-class TopTest(ProcessTest):
-    @contextlib.contextmanager
-    def job(self, *arguments: str, executable: Path = JOB, **settings: Any) -> Iterator[Job]:
-        process = subprocess.Popen(
-            [str(executable), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment(
-                True,
-                **{"MEMSHIM_OUTPUT": self.output, "MEMSHIM_LIMIT": f"{LIMIT // MIB}MiB"} | settings,
-            ),
-            start_new_session=True,
-        )
-        try:
-            yield Job(process)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
-
+class TopTest(StandingTest):
     def top(self, *arguments: str | Path) -> Result:
         return run([CLI, "top", "--once", *arguments], MEMSHIM_OUTPUT=self.output)
 
