@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 RUNS=
-SECTIONS=(cost hot replay sites workloads)
+SECTIONS=(cost hot replay scale sites workloads)
 
 usage() {
     cat <<'USAGE'
@@ -19,6 +19,8 @@ All on the simulated GPU, whose driver costs next to nothing. The sections, all 
   hot        alloc + free pairs: memshim's pool, mimalloc, PyTorch's own allocator from C++, with
              expandable segments and without
   replay     the recorded runs of tests/traces through the pool: overhead ratio, calls, moves
+  scale      threads x streams x devices, long traces, top and a merged report of many processes:
+             time, memory, and how they grow
   sites      CPU time of a PyTorch step: alone, in both modes without stacks, by MEMSHIM_STACKS, and
              with PyTorch's own recording of stacks; host memory a distinct stack
   workloads  real PyTorch, memshim native and tensor mode, PyTorch native and expandable segments:
@@ -182,6 +184,12 @@ bench_python() {
 }
 
 section_replay() { bench_python python3 replays replay; }
+
+section_scale() {
+    local arguments=()
+    if [[ $QUICK == yes ]]; then arguments+=(--quick); fi
+    bench_python python3 scale scale "${arguments[@]}"
+}
 
 section_sites() {
     local python

@@ -16,11 +16,10 @@ static struct ms_batch *batch_make(struct ms_orders *orders, struct ms_order *or
 
 static struct ms_order *order_make(struct ms_orders *orders, ms_stream_t stream)
 {
-    struct ms_order *order = ms_slab_take(&orders->order_slab);
+    struct ms_order *order = ms_slab_take_zeroed(&orders->order_slab);
     if (order == NULL) {
         return NULL;
     }
-    memset(order, 0, sizeof(*order));
     order->stream = stream;
     order->open = batch_make(orders, order, 1);
     if (order->open == NULL) {
@@ -41,7 +40,7 @@ bool ms_orders_init(struct ms_orders *orders)
 {
     memset(orders, 0, sizeof(*orders));
     orders->by_stream.offset = offsetof(struct ms_order, by_stream);
-    ms_slab_init(&orders->order_slab, sizeof(struct ms_order));
+    ms_slab_init_sparse(&orders->order_slab, sizeof(struct ms_order));
     ms_slab_init(&orders->batch_slab, sizeof(struct ms_batch));
     orders->device = order_make(orders, MS_STREAM_DEVICE);
     orders->recent = orders->device;

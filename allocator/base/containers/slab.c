@@ -33,6 +33,16 @@ void *ms_pages_map_dense(size_t bytes)
     return pages;
 }
 
+/* A system that gives large pages unasked gives none here. */
+static void *pages_map_sparse(size_t bytes)
+{
+    void *pages = ms_pages_map(bytes);
+    if (pages != NULL) {
+        (void)madvise(pages, bytes, MADV_NOHUGEPAGE);
+    }
+    return pages;
+}
+
 void ms_pages_unmap(void *pages, size_t bytes)
 {
     /* Cannot fail for a range that ms_pages_map returned. */
@@ -46,6 +56,12 @@ void ms_slab_init(struct ms_slab *slab, size_t node_bytes)
                              .page_bytes = FIRST_PAGE_BYTES};
 }
 
+void ms_slab_init_sparse(struct ms_slab *slab, size_t node_bytes)
+{
+    ms_slab_init(slab, node_bytes);
+    slab->sparse = true;
+}
+
 void ms_slab_destroy(struct ms_slab *slab)
 {
     struct ms_slab_page *page = slab->pages;
@@ -54,12 +70,14 @@ void ms_slab_destroy(struct ms_slab *slab)
         ms_pages_unmap(page, page->bytes);
         page = next;
     }
-    ms_slab_init(slab, slab->node_bytes);
+    *slab = (struct ms_slab){
+        .node_bytes = slab->node_bytes, .page_bytes = FIRST_PAGE_BYTES, .sparse = slab->sparse};
 }
 
 static bool add_page(struct ms_slab *slab)
 {
-    struct ms_slab_page *page = ms_pages_map_dense(slab->page_bytes);
+    struct ms_slab_page *page =
+        slab->sparse ? pages_map_sparse(slab->page_bytes) : ms_pages_map_dense(slab->page_bytes);
     if (page == NULL) {
         return false;
     }
@@ -96,6 +114,16 @@ void *ms_slab_take(struct ms_slab *slab)
     node = slab->fresh;
     slab->fresh += slab->node_bytes;
     slab->fresh_nodes--;
+    return node;
+}
+
+void *ms_slab_take_zeroed(struct ms_slab *slab)
+{
+    bool used = slab->free != NULL;
+    void *node = ms_slab_take(slab);
+    if (node != NULL && used) {
+        memset(node, 0, slab->node_bytes);
+    }
     return node;
 }
 

@@ -17,14 +17,19 @@ struct ms_slab {
     void *free;        /* given back, last first */
     char *fresh;       /* never used part of the newest page */
     size_t fresh_nodes;
+    bool sparse;
     struct ms_slab_page *pages;
 };
 
 void ms_slab_init(struct ms_slab *slab, size_t node_bytes);
+/* Of large nodes of which little is touched: never large pages behind them. */
+void ms_slab_init_sparse(struct ms_slab *slab, size_t node_bytes);
 void ms_slab_destroy(struct ms_slab *slab);
 
 /* A node with undefined contents; null when the host is out of memory. */
 void *ms_slab_take(struct ms_slab *slab);
+/* One of zeros, of which a fresh one is not touched yet. */
+void *ms_slab_take_zeroed(struct ms_slab *slab);
 /* Sees to it that the next `count` (at most MS_SLAB_RESERVE_MOST) takes cannot fail. False: the
  * host has no memory.
  */

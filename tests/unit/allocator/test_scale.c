@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The largest devices there are, every granule that a driver may report, several devices at once,
  * and sizes that no device has. */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "allocator/arenas/arena.h"
 #include "allocator/arenas/proxy.h"
 #include "allocator/pool.h"
@@ -243,5 +246,33 @@ Test(scale, pages_at_the_end_of_all_addresses)
     cr_assert_eq(ms_proxy_unmap(large->pool, base + 2 * MIB, 2 * MIB), MS_OK);
     ms_proxy_release(large->pool, proxy);
     ms_proxy_reservation_gone(large->pool, base);
+    end(large);
+}
+
+static uint64_t resident_bytes(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "re");
+    cr_assert_not_null(file);
+    cr_assert_eq(fscanf(file, "%*u %lu", &pages), 1);
+    (void)fclose(file);
+    return pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Each stream has bins of 50 KB for its free blocks, of which one that uses few sizes touches few.
+ */
+Test(scale, a_stream_of_one_size_takes_little_of_the_host)
+{
+    enum { STREAMS = 1000, MOST_BYTES = 24 << 10 };
+    struct large *large = make(2 * MIB, 8 * GIB);
+    const uint64_t before = resident_bytes();
+    for (ms_stream_t stream = 1; stream <= STREAMS; stream++) {
+        struct ms_request request = {.bytes = 96 * KIB, .stream = stream, .may_wait = true};
+        struct ms_block_info block;
+        cr_assert_eq(ms_pool_alloc(large->pool, &request, &block), MS_OK);
+        cr_assert_eq(ms_pool_free(large->pool, block.addr, stream), MS_OK);
+    }
+    const uint64_t each_bytes = (resident_bytes() - before) / STREAMS;
+    cr_assert(each_bytes <= MOST_BYTES, "%lu bytes a stream", (unsigned long)each_bytes);
     end(large);
 }
