@@ -2,95 +2,8 @@
 /* Sums by call site: how each event changes them, and what held the memory at the peak. */
 #include "report/fold/site_sums.h"
 
-#include <string.h>
-#include <sys/mman.h>
-
+#include "report/fold/site_past.h"
 #include "report/fold/site_table.h"
-
-#define HALVINGS 10 /* of the exponent, before a short series is exact enough */
-
-static void *pages(size_t bytes)
-{
-    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    return at == MAP_FAILED ? NULL : at;
-}
-
-ms_site_table_t *ms_site_table_new(void)
-{
-    return pages(sizeof(struct ms_site_table));
-}
-
-void ms_site_table_delete(ms_site_table_t *table)
-{
-    if (!table) {
-        return;
-    }
-    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
-        struct device *device = &table->devices[i];
-
-        for (uint32_t page = 0; device->pages && page * MS_PAGE_SITES < device->end; page++) {
-            if (device->pages[page]) {
-                munmap(device->pages[page], MS_PAGE_SITES * sizeof(struct site));
-            }
-        }
-        if (device->pages) {
-            munmap(device->pages, MS_SITE_PAGES * sizeof(void *));
-        }
-    }
-    ms_live_free(&table->live);
-    ms_buffer_free(&table->past);
-    ms_buffer_free(&table->outlived);
-    ms_buffer_free(&table->recorded);
-    ms_moves_free(&table->moves);
-    ms_frozen_free(&table->frozen);
-    munmap(table, sizeof(*table));
-}
-
-void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes)
-{
-    table->sampling_bytes = mean_bytes;
-}
-
-/* exp(x) - 1 = (exp(x / 2) - 1) * (exp(x / 2) + 1): from a short series for a small part of the
- * exponent. The C library's own would be another library that the traced process has to load. */
-double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes)
-{
-    if (mean_bytes == 0 || bytes / mean_bytes >= 64) {
-        return 1;
-    }
-
-    const double x = -(double)bytes / (double)mean_bytes / (1 << HALVINGS);
-    double grown = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)));
-
-    for (int i = 0; i < HALVINGS; i++) {
-        grown *= grown + 2;
-    }
-    return -grown;
-}
-
-/* ---- sites ---- */
-
-__attribute__((noinline, cold)) struct site *ms_site_table_place(struct device *device, uint32_t id)
-{
-    if (!device->pages) {
-        device->pages = pages(MS_SITE_PAGES * sizeof(void *));
-    }
-    if (!device->pages) {
-        return NULL;
-    }
-
-    struct site **page = &device->pages[id / MS_PAGE_SITES];
-
-    if (!*page) {
-        *page = pages(MS_PAGE_SITES * sizeof(**page));
-    }
-    if (!*page) {
-        return NULL;
-    }
-    device->end = id >= device->end ? id + 1 : device->end;
-    return &(*page)[id % MS_PAGE_SITES];
-}
 
 /* Null where memory ran out. */
 static inline struct site *use_site(struct device *device, uint32_t id)
@@ -153,158 +66,9 @@ static void drop_fresh(struct device *device)
     device->candidate = 0;
 }
 
-/* ---- lifetimes ---- */
-
-static void take(uint64_t *sum, uint64_t bytes)
-{
-    *sum = *sum > bytes ? *sum - bytes : 0;
-}
-
 void ms_site_table_enter(ms_site_table_t *table, uint32_t phase)
 {
     table->phase = phase;
-}
-
-static void note_outlived(struct ms_site_table *table, const struct ms_past *past)
-{
-    const size_t end = ((size_t)past->born_phase / 2 + 1) * sizeof(uint64_t);
-
-    if (past->born_phase / 2 >= MS_MOST_PASSES) {
-        return;
-    }
-    if (end <= table->outlived.bytes ||
-        ms_buffer_extend(&table->outlived, end - table->outlived.bytes)) {
-        ((uint64_t *)table->outlived.at)[past->born_phase / 2] += past->bytes;
-    }
-}
-
-static inline void record(struct ms_site_table *table, uint32_t allocation, int recorded)
-{
-    if (allocation - table->recorded_first < table->recorded.bytes) {
-        table->recorded.at[allocation - table->recorded_first] = (char)recorded;
-    }
-}
-
-static void settle_past(struct ms_site_table *table, const struct ms_past *past,
-                        enum ms_lifetime recorded)
-{
-    const struct device *device = &table->devices[past->device];
-    const enum ms_lifetime lifetime = past->captured ? MS_LIFETIME_CAPTURED : recorded;
-
-    record(table, past->allocation, (int)lifetime);
-    ms_lifetimes_add(past->lifetimes, lifetime, past->bytes);
-    ms_lifetimes_add_at_peak(past->lifetimes, lifetime, past, device->peak);
-    ms_lifetimes_add_at_peak(past->lifetimes, lifetime, past, device->candidate);
-    if (lifetime == MS_LIFETIME_OUTLIVED) {
-        note_outlived(table, past);
-    }
-}
-
-/* What died after the last allocation of a pass was its last few results; or all gradients, where a
- * program drops them before it asks for anything else: they are as many as other passes left
- * behind, and more than this one did. */
-static bool tail_has_gradients(struct ms_site_table *table)
-{
-    const struct ms_past *past = (const struct ms_past *)table->past.at;
-    uint64_t tail = 0;
-
-    for (size_t i = 0; i < table->past.bytes / sizeof(*past); i++) {
-        tail += past[i].born_phase == table->past_phase;
-    }
-
-    const bool gradients = tail > 2 * table->phase_blocks && 2 * tail >= table->most_left;
-    const uint64_t left = table->phase_blocks + (gradients ? tail : 0);
-
-    table->most_left = left > table->most_left ? left : table->most_left;
-    return gradients;
-}
-
-/* Where among those that died last the pass was over. The last results go at once; gradients only
- * after the optimizer, so that the longest pause comes before them. */
-static size_t end_of_pass(struct ms_site_table *table, size_t count)
-{
-    const struct ms_past *past = (const struct ms_past *)table->past.at;
-    uint64_t before_ns = table->allocation_ns, longest_ns = 0;
-    size_t end = count;
-
-    if (!tail_has_gradients(table)) {
-        return count;
-    }
-    for (size_t i = 0; i < count; i++) {
-        if (past[i].born_phase == table->past_phase) {
-            if (past[i].died_ns - before_ns >= longest_ns) {
-                longest_ns = past[i].died_ns - before_ns;
-                end = i;
-            }
-            before_ns = past[i].died_ns;
-        }
-    }
-    return end;
-}
-
-/* Where the process began to end: where it ran out of memory; or what was there from the beginning
- * goes, or what is left once the gradients are dropped. */
-static size_t end_of_life(const struct ms_site_table *table, size_t count, uint64_t ran_out_ns)
-{
-    const struct ms_past *past = (const struct ms_past *)table->past.at;
-    size_t from = 0;
-
-    for (size_t i = 0; i < count; i++) {
-        if (past[i].born_phase == 0 || past[i].died_ns >= ran_out_ns) {
-            return i;
-        }
-        from = past[i].born_phase % 2 == 1 ? i + 1 : from;
-    }
-    return from ? from : count;
-}
-
-/* What died is judged at the next allocation: only that tells whether a pass went on. Peaks are
- * those of the time in between, which has none of its own. */
-static void judge_past(struct ms_site_table *table, const struct ms_run_end *end)
-{
-    const struct ms_past *past = (const struct ms_past *)table->past.at;
-    const size_t count = table->past.bytes / sizeof(*past);
-    const bool goes_on = table->phase == table->past_phase && !end;
-    const bool pass = table->past_phase % 2 == 1;
-    const size_t pass_end = goes_on || !pass ? count : end_of_pass(table, count);
-    const size_t life_end = end ? end_of_life(table, count, end->ran_out_ns) : count;
-
-    for (size_t i = 0; i < count; i++) {
-        const bool own = past[i].born_phase == table->past_phase;
-        const bool in_pass = pass && (own ? i < pass_end : goes_on);
-
-        settle_past(table, &past[i],
-                    i < life_end ? ms_lifetime_of(past[i].born_phase, table->past_phase, in_pass)
-                                 : ms_lifetime_at_end(past[i].born_phase, table->past_phase,
-                                                      in_pass, end->in_pass));
-    }
-    table->past.bytes = 0;
-    table->phase_blocks = goes_on ? table->phase_blocks : 0;
-    table->past_phase = table->phase;
-}
-
-static struct ms_past past_of(struct site *site, const struct ms_live *live, uint64_t time_ns)
-{
-    return (struct ms_past){.lifetimes = &site->lifetimes,
-                            .bytes = live->bytes,
-                            .born_phase = live->born_phase,
-                            .born_epoch = live->born_epoch,
-                            .allocation = live->allocation,
-                            .site = live->site,
-                            .device = live->device,
-                            .captured = live->captured,
-                            .died_ns = time_ns};
-}
-
-static void note_past(struct ms_site_table *table, struct site *site, const struct ms_live *live,
-                      uint64_t time_ns)
-{
-    const struct ms_past past = past_of(site, live, time_ns);
-
-    ms_buffer_append(&table->past, (const char *)&past, sizeof(past));
-    if (live->born_phase == table->phase) {
-        take(&table->phase_blocks, 1);
-    }
 }
 
 /* ---- events ---- */
@@ -390,7 +154,7 @@ static struct site *grow(struct ms_site_table *table, struct device *device,
 {
     struct site *site = use_site(device, site_of(event));
 
-    judge_past(table, NULL);
+    ms_site_past_judge(table, NULL);
     table->allocation_ns = time_ns;
     settle_fresh(device);
     device->live_bytes += event->bytes;
@@ -453,7 +217,7 @@ static bool count_beside(const struct ms_site_table *table, struct device *devic
     if (beside) {
         site->now.forwarded_bytes += charge->bytes;
     } else {
-        take(&site->now.forwarded_bytes, charge->bytes);
+        ms_sum_take(&site->now.forwarded_bytes, charge->bytes);
     }
     return true;
 }
@@ -465,8 +229,8 @@ static void apply_alloc(struct ms_site_table *table, struct device *device,
     struct site *site = grow(table, device, event, time_ns);
 
     if (site && charged) { /* its charge is counted */
-        take(&site->sums.allocations, 1);
-        take(&site->sums.bytes, event->bytes);
+        ms_sum_take(&site->sums.allocations, 1);
+        ms_sum_take(&site->sums.bytes, event->bytes);
     }
     device->fresh_id = event->id;
     device->fresh_site = site_of(event);
@@ -483,11 +247,11 @@ static struct site *shrink(struct ms_site_table *table, struct device *device,
 {
     struct site *site = use_site(device, live->site);
 
-    take(&device->live_bytes, live->bytes);
+    ms_sum_take(&device->live_bytes, live->bytes);
     if (site) {
         keep(device, site);
-        take(&site->now.bytes, live->bytes);
-        take(&site->now.count, 1);
+        ms_sum_take(&site->now.bytes, live->bytes);
+        ms_sum_take(&site->now.count, 1);
         if (live->key) {
             add_estimate(table, &site->now, live->bytes, -1);
         }
@@ -517,7 +281,7 @@ static void apply_free(struct ms_site_table *table, struct device *device,
             note_free(site, &live, time_ns);
         }
         if (live.key) {
-            note_past(table, site, &live, time_ns);
+            ms_site_past_note(table, site, &live, time_ns);
         }
     }
 }
@@ -530,11 +294,11 @@ static void apply_arena(struct ms_site_table *table, struct device *device,
     struct site *site = shrink(table, device, &live);
 
     if (live.key) {
-        record(table, live.allocation, MS_RECORDED_ARENA);
+        ms_site_record(table, live.allocation, MS_RECORDED_ARENA);
     }
     if (site && live.key && !charge_of(table, event)) {
-        take(&site->sums.allocations, 1);
-        take(&site->sums.bytes, live.bytes);
+        ms_sum_take(&site->sums.allocations, 1);
+        ms_sum_take(&site->sums.bytes, live.bytes);
     }
     if (event->id == device->fresh_id) {
         drop_fresh(device);
@@ -568,7 +332,7 @@ static void apply_charge(struct ms_site_table *table, struct device *device,
 
     if (site) {
         keep(device, site);
-        take(&site->now.forwarded_bytes, live.bytes);
+        ms_sum_take(&site->now.forwarded_bytes, live.bytes);
         note_free(site, &live, time_ns);
     }
 }
@@ -583,7 +347,7 @@ static void apply_host(struct ms_site_table *table, struct device *device,
         struct site *site = use_site(device, live.site);
 
         if (site) {
-            take(&site->sums.pinned_bytes, live.bytes);
+            ms_sum_take(&site->sums.pinned_bytes, live.bytes);
         }
         return;
     }
@@ -685,7 +449,7 @@ static struct held all_of(const struct ms_counters *counters)
                         .count = counters->blocks + counters->tensors,
                         .forwarded_bytes = counters->owner_bytes[MS_OWNER_FORWARDED]};
 
-    take(&held.forwarded_bytes, counters->forwarded_block_bytes);
+    ms_sum_take(&held.forwarded_bytes, counters->forwarded_block_bytes);
     return held;
 }
 
@@ -754,7 +518,7 @@ void ms_site_table_rebase(ms_site_table_t *table, uint8_t index, const struct ms
 void ms_site_table_finish(ms_site_table_t *table, const struct ms_run_end *end)
 {
     settle_moves(table);
-    judge_past(table, end);
+    ms_site_past_judge(table, end);
     for (size_t i = 0; i < ms_live_room(&table->live); i++) {
         const struct ms_live *live = ms_live_at(&table->live, i);
         const bool is_block = live->key && !(live->key & (FORWARDED_KEY | PINNED_KEY));
@@ -762,11 +526,7 @@ void ms_site_table_finish(ms_site_table_t *table, const struct ms_run_end *end)
             is_block ? ms_site_table_find(&table->devices[live->device], live->site) : NULL;
 
         if (site) {
-            const struct ms_past past = past_of(site, live, 0);
-
-            settle_past(
-                table, &past,
-                ms_lifetime_at_end(live->born_phase, table->past_phase, false, end->in_pass));
+            ms_site_past_live(table, site, live, end);
         }
     }
 }

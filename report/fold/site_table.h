@@ -90,4 +90,10 @@ static inline struct site *ms_site_table_find(const struct device *device, uint3
     return page ? &page[id % MS_PAGE_SITES] : NULL;
 }
 
+/* A sum does not go below zero: a damaged trace may free what it never allocated. */
+static inline void ms_sum_take(uint64_t *sum, uint64_t bytes)
+{
+    *sum = *sum > bytes ? *sum - bytes : 0;
+}
+
 #endif

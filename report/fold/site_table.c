@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The table of sites: its memory, and the share of allocations that a sampled run gives a site. */
+#include "report/fold/site_table.h"
+
+#include <sys/mman.h>
+
+#define HALVINGS 10 /* of the exponent, before a short series is exact enough */
+
+static void *pages(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return at == MAP_FAILED ? NULL : at;
+}
+
+ms_site_table_t *ms_site_table_new(void)
+{
+    return pages(sizeof(struct ms_site_table));
+}
+
+void ms_site_table_delete(ms_site_table_t *table)
+{
+    if (!table) {
+        return;
+    }
+    for (int i = 0; i < MS_DEVICE_COUNT; i++) {
+        struct device *device = &table->devices[i];
+
+        for (uint32_t page = 0; device->pages && page * MS_PAGE_SITES < device->end; page++) {
+            if (device->pages[page]) {
+                munmap(device->pages[page], MS_PAGE_SITES * sizeof(struct site));
+            }
+        }
+        if (device->pages) {
+            munmap(device->pages, MS_SITE_PAGES * sizeof(void *));
+        }
+    }
+    ms_live_free(&table->live);
+    ms_buffer_free(&table->past);
+    ms_buffer_free(&table->outlived);
+    ms_buffer_free(&table->recorded);
+    ms_moves_free(&table->moves);
+    ms_frozen_free(&table->frozen);
+    munmap(table, sizeof(*table));
+}
+
+void ms_site_table_sample(ms_site_table_t *table, uint64_t mean_bytes)
+{
+    table->sampling_bytes = mean_bytes;
+}
+
+/* exp(x) - 1 = (exp(x / 2) - 1) * (exp(x / 2) + 1): from a short series for a small part of the
+ * exponent. The C library's own would be another library that the traced process has to load. */
+double ms_sampling_chance(uint64_t bytes, uint64_t mean_bytes)
+{
+    if (mean_bytes == 0 || bytes / mean_bytes >= 64) {
+        return 1;
+    }
+
+    const double x = -(double)bytes / (double)mean_bytes / (1 << HALVINGS);
+    double grown = x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4)));
+
+    for (int i = 0; i < HALVINGS; i++) {
+        grown *= grown + 2;
+    }
+    return -grown;
+}
+
+__attribute__((noinline, cold)) struct site *ms_site_table_place(struct device *device, uint32_t id)
+{
+    if (!device->pages) {
+        device->pages = pages(MS_SITE_PAGES * sizeof(void *));
+    }
+    if (!device->pages) {
+        return NULL;
+    }
+
+    struct site **page = &device->pages[id / MS_PAGE_SITES];
+
+    if (!*page) {
+        *page = pages(MS_PAGE_SITES * sizeof(**page));
+    }
+    if (!*page) {
+        return NULL;
+    }
+    device->end = id >= device->end ? id + 1 : device->end;
+    return &(*page)[id % MS_PAGE_SITES];
+}
