@@ -82,7 +82,7 @@ def dry_run(job: Job, *options: str) -> dict[str, Any]:
 def choose_card(job: Job) -> int:
     """MiB of a card on which somewhat more than the second batch fits."""
     rows = dry_run(job)["batches"]
-    if not all(row["needs_bytes"].get("torch") for row in rows):
+    if not all(row["known"] for row in rows):
         raise AssertionError(f"not measured: {rows}")
     first, second = (row["needs_bytes"]["torch"] for row in rows)
     each = (second - first) // (job.second - job.first)

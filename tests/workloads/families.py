@@ -60,7 +60,13 @@ def bert() -> torch.nn.Module:
 def t5() -> torch.nn.Module:
     return transformers.T5ForConditionalGeneration(
         transformers.T5Config(
-            vocab_size=WORDS, d_model=WIDTH, d_ff=4 * WIDTH, num_layers=2, num_heads=4, d_kv=32
+            vocab_size=WORDS,
+            d_model=WIDTH,
+            d_ff=4 * WIDTH,
+            num_layers=2,
+            num_heads=4,
+            d_kv=32,
+            decoder_start_token_id=0,
         )
     )
 

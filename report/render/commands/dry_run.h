@@ -34,7 +34,8 @@ struct ms_dry_rank {
     uint64_t peak_step;     /* from 1; 0: before the first, or not known */
     struct ms_buffer holds; /* lines: who held most at the peak */
     struct ms_headroom headroom;
-    bool replayed; /* needs and fits are known */
+    struct ms_recording *course; /* null: not kept (course.h) */
+    bool replayed;               /* needs and fits are known */
     struct ms_card_needs needs;
     struct ms_card_fit fits[MS_DRY_CARDS];
     struct ms_dry_batch batches[MS_DRY_CARDS][MS_GROUND_COUNT];
@@ -61,6 +62,7 @@ struct ms_dry_answer {
     struct ms_card cards[MS_DRY_CARDS]; /* that are told of: the simulated one first */
     size_t card_count;
     uint64_t devices, wanted_steps; /* 0: until state was made, and one step more */
+    bool keeps_courses;             /* of the ranks, to foretell other batches */
     uint64_t world;                 /* of which one rank ran alone; 0: all did */
     enum ms_dry_end end;
     int status; /* of the command, where it ended by itself; -N: by signal N */

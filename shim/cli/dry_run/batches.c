@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/model/batch_search.h"
+#include "report/model/batch_foretell.h"
 #include "shim/cli/arguments/values.h"
 #include "shim/cli/dry_run/read.h"
 
@@ -51,6 +51,20 @@ bool ms_dry_plan_take(const char *text, bool is_variable, struct ms_dry_plan *pl
     return true;
 }
 
+/* The courses of all ranks, taken from the answer. */
+static void take_courses(struct ms_dry_answer *answer, struct ms_batch_run *run)
+{
+    for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
+        struct ms_dry_rank *rank = ms_dry_rank_at(answer, i);
+
+        if (rank->course) {
+            ms_buffer_append(&run->courses, (const char *)&rank->course,
+                             sizeof(struct ms_recording *));
+            rank->course = run->courses.failed ? rank->course : NULL;
+        }
+    }
+}
+
 /* A row over all ranks: the largest need, and what fits where all do. */
 static void take_row(const struct ms_dry_answer *answer, struct ms_dry_batch_row *row)
 {
@@ -72,7 +86,8 @@ static void take_row(const struct ms_dry_answer *answer, struct ms_dry_batch_row
 }
 
 static bool measure_one(const struct ms_dry_plan *plan, char *const *argv, uint64_t batch,
-                        ms_dry_measure *measure, void *ctx, struct ms_dry_batch_row *row)
+                        ms_dry_measure *measure, void *ctx, struct ms_dry_batch_row *row,
+                        struct ms_batch_run *run)
 {
     char number[NUMBER_BYTES], word[sizeof(plan->name) + NUMBER_BYTES], suffix[NUMBER_BYTES + 8];
     struct ms_dry_answer answer = {0};
@@ -100,50 +115,51 @@ static bool measure_one(const struct ms_dry_plan *plan, char *const *argv, uint6
     good = measure(ctx, whole, suffix, &answer);
     if (good) {
         take_row(&answer, row);
+        *run = (struct ms_batch_run){.batch = batch, .fits = row->fit.fits[MS_GROUND_TORCH]};
+        take_courses(&answer, run);
         ms_dry_answer_free(&answer);
     }
     free((void *)whole);
     return good;
 }
 
-/* Those that are known, for the search. */
-static size_t take_points(const struct ms_dry_batches *batches, struct ms_batch_point *points)
+/* The next of the plan, or of the search. 0: none. Nothing is foretold where a run failed by
+ * itself. */
+static uint64_t next_batch(const struct ms_dry_plan *plan, const struct ms_dry_batches *batches,
+                           const struct ms_batch_run *runs, size_t known)
 {
-    size_t count = 0;
-
-    for (size_t i = 0; i < batches->count; i++) {
-        const struct ms_dry_batch_row *row = &batches->rows[i];
-
-        if (row->known) {
-            points[count++] = (struct ms_batch_point){row->batch, row->needs_bytes[MS_GROUND_TORCH],
-                                                      row->fit.fits[MS_GROUND_TORCH]};
-        }
+    if (batches->count < plan->count) {
+        return plan->values[batches->count];
     }
-    return count;
+    return batches->wanted && batches->count < MOST_RUNS && known == batches->count
+               ? ms_batch_foretell(runs, known, batches->card->total_bytes)
+               : 0;
 }
 
 bool ms_dry_batches_run(const struct ms_dry_plan *plan, char *const *argv, ms_dry_measure *measure,
                         void *ctx, struct ms_dry_batches *batches)
 {
-    struct ms_batch_point points[MS_DRY_BATCHES];
+    struct ms_batch_run runs[MS_DRY_BATCHES] = {0};
     struct ms_batch_bounds bounds;
+    size_t known = 0;
+    uint64_t next;
     bool good = true;
 
-    for (size_t i = 0; good && i < plan->count; i++) {
-        good = measure_one(plan, argv, plan->values[i], measure, ctx,
-                           &batches->rows[batches->count++]);
-    }
-    while (good && batches->wanted && batches->count < MOST_RUNS) {
-        const size_t count = take_points(batches, points);
-        const uint64_t next = ms_batch_next(points, count, batches->card->total_bytes);
+    while (good && (next = next_batch(plan, batches, runs, known)) > 0) {
+        struct ms_dry_batch_row *row = &batches->rows[batches->count++];
 
-        if (next == 0 || count < batches->count) {
-            break;
+        good = measure_one(plan, argv, next, measure, ctx, row, &runs[known]);
+        if (row->known) {
+            known++;
+        } else {
+            ms_batch_run_free(&runs[known]);
         }
-        good = measure_one(plan, argv, next, measure, ctx, &batches->rows[batches->count++]);
     }
-    bounds = ms_batch_bounds(points, take_points(batches, points));
+    bounds = ms_batch_runs_bounds(runs, known);
     batches->found = bounds.fits;
     batches->too_big = bounds.too_big;
+    while (known > 0) {
+        ms_batch_run_free(&runs[--known]);
+    }
     return good;
 }

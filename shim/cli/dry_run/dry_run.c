@@ -484,6 +484,7 @@ static bool measure(void *ctx, char *const *argv, const char *suffix, struct ms_
     answer->devices = call->devices;
     answer->wanted_steps = call->steps;
     answer->ample = true;
+    answer->keeps_courses = call->find_batch;
     answer->card = &call->card;
     answer->cards[answer->card_count++] = call->card;
     measuring->status = run_and_read(call, argv, measuring->base, suffix, output, answer);

@@ -14,7 +14,7 @@
 #include "report/model/survey/take.h"
 #include "report/model/verdict_report.h"
 #include "report/read/traces.h"
-#include "report/replay/recording.h"
+#include "report/replay/course.h"
 #include "shim/cli/dry_run/values.h"
 
 #define HOLDERS   3
@@ -126,6 +126,7 @@ static void replay(const struct ms_model *model, int device, const struct ms_dry
                 find_batch(rank, &answer->cards[i], ground, &rank->batches[i][ground]);
             }
         }
+        rank->course = answer->keeps_courses ? ms_course_of(recording) : NULL;
     }
     ms_recording_delete(recording);
 }
@@ -191,6 +192,7 @@ void ms_dry_answer_free(struct ms_dry_answer *answer)
 {
     for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
         ms_buffer_free(&ms_dry_rank_at(answer, i)->holds);
+        ms_recording_delete(ms_dry_rank_at(answer, i)->course);
     }
     ms_buffer_free(&answer->ranks);
     ms_buffer_free(&answer->values);

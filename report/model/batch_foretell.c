@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Foretells a batch by replaying what it would ask for. */
+#include "report/model/batch_foretell.h"
+
+#include <stdlib.h>
+
+#include "report/replay/course.h"
+#include "report/replay/replay.h"
+#include "report/replay/torch_alone.h"
+
+#define MOST  (UINT64_C(1) << 32)
+#define GRAIN (UINT64_C(2) << 20) /* the driver's: PyTorch asks for no part of it */
+
+static size_t ranks_of(const struct ms_batch_run *run)
+{
+    return run->courses.bytes / sizeof(struct ms_recording *);
+}
+
+static struct ms_recording *course_at(const struct ms_batch_run *run, size_t rank)
+{
+    return ((struct ms_recording **)(void *)run->courses.at)[rank];
+}
+
+void ms_batch_run_free(struct ms_batch_run *run)
+{
+    for (size_t i = 0; i < ranks_of(run); i++) {
+        ms_recording_delete(course_at(run, i));
+    }
+    ms_buffer_free(&run->courses);
+    run->courses = (struct ms_buffer){0};
+}
+
+/* ---- one batch ---- */
+
+enum outcome { FITS, DOES_NOT, UNKNOWN };
+
+static enum outcome replay(const struct ms_recording *course, uint64_t cap_bytes)
+{
+    struct ms_torch_alone alone;
+
+    ms_torch_alone_run(course, cap_bytes, false, &alone);
+    return alone.host_memory ? UNKNOWN : alone.failed ? DOES_NOT : FITS;
+}
+
+/* All ranks have to. */
+static enum outcome foretell_by(const struct ms_batch_run *near, const struct ms_batch_run *other,
+                                uint64_t batch, uint64_t cap_bytes)
+{
+    enum outcome outcome = ranks_of(near) == ranks_of(other) ? FITS : UNKNOWN;
+
+    for (size_t i = 0; outcome == FITS && i < ranks_of(near); i++) {
+        struct ms_recording *told = ms_course_foretell(course_at(near, i), near->batch,
+                                                       course_at(other, i), other->batch, batch);
+
+        outcome = told ? replay(told, cap_bytes) : UNKNOWN;
+        ms_recording_delete(told);
+    }
+    return outcome;
+}
+
+static uint64_t apart(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+static const struct ms_batch_run *nearest(const struct ms_batch_run *runs, size_t count,
+                                          uint64_t batch)
+{
+    const struct ms_batch_run *found = runs;
+
+    for (size_t i = 1; i < count; i++) {
+        if (apart(runs[i].batch, batch) < apart(found->batch, batch)) {
+            found = &runs[i];
+        }
+    }
+    return found;
+}
+
+/* PyTorch may do another thing for a larger batch; what does the same is the better companion. */
+static bool does_the_same(const struct ms_batch_run *a, const struct ms_batch_run *b)
+{
+    return ranks_of(a) > 0 && ranks_of(b) > 0 &&
+           ms_recording_count(course_at(a, 0)) == ms_recording_count(course_at(b, 0));
+}
+
+/* Of those that do the same, where there is one: the nearest on the other side of the batch, or
+ * else the one that is farthest, since sizes are rounded. */
+static int merit(const struct ms_batch_run *near, const struct ms_batch_run *run, uint64_t batch)
+{
+    return 2 * does_the_same(near, run) + ((run->batch > batch) != (near->batch > batch));
+}
+
+static const struct ms_batch_run *companion(const struct ms_batch_run *runs, size_t count,
+                                            const struct ms_batch_run *near, uint64_t batch)
+{
+    const struct ms_batch_run *best = NULL;
+
+    for (size_t i = 0; i < count; i++) {
+        const int mine = merit(near, &runs[i], batch),
+                  so_far = best ? merit(near, best, batch) : -1;
+        const bool nearer = best && apart(runs[i].batch, batch) < apart(best->batch, batch);
+
+        if (&runs[i] != near && (mine > so_far || (mine == so_far && nearer == (mine % 2 == 1)))) {
+            best = &runs[i];
+        }
+    }
+    return best;
+}
+
+static enum outcome foretell(const struct ms_batch_run *runs, size_t count, uint64_t batch,
+                             uint64_t cap_bytes)
+{
+    const struct ms_batch_run *near = nearest(runs, count, batch);
+
+    return foretell_by(near, companion(runs, count, near, batch), batch, cap_bytes);
+}
+
+/* ---- the search ---- */
+
+/* The largest that is foretold to fit, at least `low`; 0: none can be foretold. high: 0, or one
+ * that does not fit. */
+static uint64_t largest(const struct ms_batch_run *runs, size_t count, uint64_t low, uint64_t high,
+                        uint64_t cap_bytes)
+{
+    uint64_t step = 1;
+
+    while (high == 0 || high - low > 1) {
+        const uint64_t batch = high > 0 ? low + (high - low) / 2 : low + step;
+        const enum outcome outcome =
+            batch < MOST ? foretell(runs, count, batch, cap_bytes) : UNKNOWN;
+
+        if (outcome == UNKNOWN) {
+            return 0;
+        }
+        *(outcome == FITS ? &low : &high) = batch;
+        step *= 2;
+    }
+    return low;
+}
+
+/* The least memory in which it completes, to the driver's grain. */
+static uint64_t least_bytes(const struct ms_recording *course)
+{
+    struct ms_torch_alone alone;
+    uint64_t low = 0, high;
+
+    ms_torch_alone_run(course, MS_REPLAY_AMPLE_BYTES, false, &alone);
+    high = alone.peak_charged_bytes;
+    while (high - low > GRAIN) {
+        const uint64_t middle = low + (high - low) / 2;
+
+        *(replay(course, middle) == FITS ? &high : &low) = middle;
+    }
+    return high;
+}
+
+static uint64_t by_line(const struct ms_batch_run *runs, size_t count, uint64_t cap_bytes)
+{
+    struct ms_batch_point *points = calloc(count, sizeof(*points));
+    uint64_t next = 0;
+
+    for (size_t i = 0; points && i < count; i++) {
+        points[i] = (struct ms_batch_point){.batch = runs[i].batch, .fits = runs[i].fits};
+        for (size_t rank = 0; rank < ranks_of(&runs[i]); rank++) {
+            const uint64_t bytes = least_bytes(course_at(&runs[i], rank));
+
+            points[i].needs_bytes = bytes > points[i].needs_bytes ? bytes : points[i].needs_bytes;
+        }
+    }
+    if (points) {
+        next = ms_batch_next(points, count, cap_bytes);
+    }
+    free(points);
+    return next;
+}
+
+struct ms_batch_bounds ms_batch_runs_bounds(const struct ms_batch_run *runs, size_t count)
+{
+    struct ms_batch_bounds bounds = {0};
+
+    for (size_t i = 0; i < count; i++) {
+        const struct ms_batch_point point = {.batch = runs[i].batch, .fits = runs[i].fits};
+        const struct ms_batch_bounds one = ms_batch_bounds(&point, 1);
+
+        bounds.fits = one.fits > bounds.fits ? one.fits : bounds.fits;
+        if (one.too_big > 0 && (bounds.too_big == 0 || one.too_big < bounds.too_big)) {
+            bounds.too_big = one.too_big;
+        }
+    }
+    return bounds;
+}
+
+uint64_t ms_batch_foretell(const struct ms_batch_run *runs, size_t count, uint64_t cap_bytes)
+{
+    const struct ms_batch_bounds bounds = ms_batch_runs_bounds(runs, count);
+    uint64_t found;
+
+    if (count < 2 || (bounds.too_big > 0 && bounds.too_big <= bounds.fits + 1)) {
+        return 0;
+    }
+    found = largest(runs, count, bounds.fits, bounds.too_big, cap_bytes);
+    if (found == 0 && bounds.fits == 0 && bounds.too_big > 0 &&
+        foretell(runs, count, 1, cap_bytes) == DOES_NOT) {
+        return 1; /* foretold: not even that */
+    }
+    if (found == 0) {
+        return by_line(runs, count, cap_bytes);
+    }
+    return found == bounds.fits ? found + 1 : found;
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search for the largest batch, over runs whose requests follow the batch, and whose needs do
+ * so only in the steps of PyTorch's segments. The truth is that of the same run, replayed. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "report/model/batch_foretell.h"
+#include "report/replay/course.h"
+#include "report/replay/torch_alone.h"
+
+#define MIB       (UINT64_C(1) << 20)
+#define PLACE     (UINT64_C(1) << 40)
+#define MOST_RUNS 6
+
+struct layer {
+    uint64_t fixed, each; /* bytes of a tensor: fixed + each x batch */
+};
+
+/* Weights stay; a layer's activations are kept until the way back, its temporary one is not. */
+static struct ms_recording *record(const struct layer *layers, size_t count, uint64_t batch,
+                                   bool odd)
+{
+    struct ms_recording *recording = ms_recording_new(0), *course;
+    uint64_t id = 1;
+
+    cr_assert_null(ms_recording_reserve(recording, 0, 1, PLACE, PLACE).field);
+    cr_assert_null(ms_recording_map(recording, 0, 1, PLACE, PLACE).field);
+    for (size_t i = 0; i < count; i++) {
+        const uint64_t bytes = (layers[i].fixed + layers[i].each * batch + 511) / 512 * 512;
+
+        for (uint64_t kept = 0; kept < 2; kept++, id++) {
+            cr_assert_null(ms_recording_allocated(recording, 0, id, PLACE + id * 4096 * MIB,
+                                                  kept ? bytes : bytes / 1024 * 512 + 512, 0, 0)
+                               .field);
+        }
+        cr_assert_null(ms_recording_freed(recording, 0, id - 2).field);
+        if (odd && batch % 2 == 1) {
+            cr_assert_null(
+                ms_recording_allocated(recording, 0, id, PLACE + id * 4096 * MIB, 512, 0, 0).field);
+            id++;
+        }
+    }
+    course = ms_course_of(recording);
+    ms_recording_delete(recording);
+    cr_assert_not_null(course);
+    return course;
+}
+
+static bool fits(const struct layer *layers, size_t count, uint64_t batch, bool odd, uint64_t cap)
+{
+    struct ms_recording *course = record(layers, count, batch, odd);
+    struct ms_torch_alone alone;
+
+    ms_torch_alone_run(course, cap, false, &alone);
+    ms_recording_delete(course);
+    return !alone.failed;
+}
+
+/* How many runs it takes to settle it, from two. */
+static size_t search(const struct layer *layers, size_t count, uint64_t first, bool odd,
+                     uint64_t cap)
+{
+    struct ms_batch_run runs[16] = {0};
+    struct ms_batch_bounds bounds;
+    size_t made = 0;
+    uint64_t next = first;
+
+    for (; next > 0; next = made == 1 ? 2 * first : ms_batch_foretell(runs, made, cap)) {
+        struct ms_recording *course = record(layers, count, next, odd);
+
+        cr_assert_lt(made, 16);
+        runs[made] =
+            (struct ms_batch_run){.batch = next, .fits = fits(layers, count, next, odd, cap)};
+        ms_buffer_append(&runs[made++].courses, (const char *)&course,
+                         sizeof(struct ms_recording *));
+    }
+    bounds = ms_batch_runs_bounds(runs, made);
+    cr_assert_eq(bounds.too_big, bounds.fits + 1);
+    for (size_t i = 0; i < made; i++) {
+        ms_batch_run_free(&runs[i]);
+    }
+    return made;
+}
+
+/* Small tensors beside large ones: they cross from one pool to the other as the batch grows, and
+ * PyTorch's reserved bytes jump by 20 MiB. */
+static const struct layer small_samples[] = {{4 * MIB, 0},        {0, 40 * 1024},  {3000, 77},
+                                             {100, 130 * 1024},   {MIB, 0},        {0, 9 * 1024},
+                                             {20000, 300 * 1024}, {0, 512 * 1024}, {0, 25 * 1024}};
+#define SMALL_SAMPLES (sizeof(small_samples) / sizeof(*small_samples))
+
+Test(batch_foretell, small_samples)
+{
+    for (uint64_t cap = 40 * MIB; cap < 400 * MIB; cap += 7 * MIB) {
+        const size_t runs = search(small_samples, SMALL_SAMPLES, 8, false, cap);
+
+        cr_assert_leq(runs, MOST_RUNS, "%zu runs on %lu MiB", runs, cap / MIB);
+    }
+}
+
+Test(batch_foretell, not_even_one)
+{
+    cr_assert_leq(search(small_samples, SMALL_SAMPLES, 8, false, 5 * MIB), 3);
+}
+
+/* Runs that do not ask for the same: a line through what they need still ends at the truth. */
+Test(batch_foretell, courses_that_differ)
+{
+    cr_assert_leq(search(small_samples, SMALL_SAMPLES, 7, true, 300 * MIB), 16);
+}
+
+Test(batch_foretell, too_few)
+{
+    struct ms_batch_run run = {.batch = 8, .fits = true};
+
+    cr_assert_eq(ms_batch_foretell(&run, 1, MIB), 0);
+}
