@@ -109,8 +109,9 @@ main() {
     address) which+=(-E '^shim\.native$') ;;
     esac
 
-    # Read by the address sanitizer alone.
+    # Each is read by one sanitizer alone, and says why.
     export LSAN_OPTIONS=suppressions=$MEMSHIM_ROOT/tests/unit/leaks.supp
+    export TSAN_OPTIONS=suppressions=$MEMSHIM_ROOT/tests/process/threads.supp
 
     local tally=()
     part "install" setup_main

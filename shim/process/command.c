@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "allocator/base/containers/slab.h"
@@ -108,5 +109,12 @@ void ms_command_free(struct ms_command *command)
     if (command->environment) {
         ms_pages_unmap(command->environment, command->environment_bytes);
         command->environment = NULL;
+    }
+}
+
+_Noreturn void ms_command_leave(int code)
+{
+    for (;;) {
+        (void)syscall(SYS_exit_group, code);
     }
 }

@@ -30,4 +30,17 @@ bool ms_command_find(struct ms_command *command);
 bool ms_command_environment(struct ms_command *command, bool apart);
 void ms_command_free(struct ms_command *command);
 
+/* How clone() makes the processes that become the command: as vfork does, for nothing of a large
+ * program is copied then. The thread sanitizer keeps a thread's stack and locks in that thread's
+ * own memory, and would go on with what the child left there: under it the child has a copy. */
+#ifdef __SANITIZE_THREAD__
+#    define MS_COMMAND_CLONE CLONE_VFORK
+#else
+#    define MS_COMMAND_CLONE (CLONE_VM | CLONE_VFORK)
+#endif
+
+/* Ends such a process by the kernel's call alone: _exit() may be another library's, which keeps
+ * books in the memory that both share, or changes the code. */
+_Noreturn void ms_command_leave(int code);
+
 #endif

@@ -50,7 +50,7 @@ static int probe_process(void *argument)
         (void)dup2(nowhere, STDERR_FILENO);
     }
     (void)execve(launch->argv[0], launch->argv, launch->environment);
-    _exit(MS_PROBE_NOT_RUN_CODE);
+    ms_command_leave(MS_PROBE_NOT_RUN_CODE);
 }
 
 static int waiting_process(void *argument)
@@ -58,18 +58,18 @@ static int waiting_process(void *argument)
     const struct launch *launch = argument;
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
     int status = 0;
-    pid_t probe = clone(probe_process, launch->stacks + 2 * STACK_BYTES,
-                        CLONE_VM | CLONE_VFORK | SIGCHLD, argument);
+    pid_t probe = clone(probe_process, launch->stacks + 2 * STACK_BYTES, MS_COMMAND_CLONE | SIGCHLD,
+                        argument);
     for (int ms = 0; probe > 0 && ms < LONGEST_MS; ms += POLL_MS) {
         if (waitpid(probe, &status, WNOHANG) == probe) {
-            _exit(ms_probe_code_of(status));
+            ms_command_leave(ms_probe_code_of(status));
         }
         (void)nanosleep(&pause, NULL);
     }
     if (probe > 0) {
         (void)kill(probe, SIGKILL);
     }
-    _exit(probe > 0 ? MS_PROBE_HUNG_CODE : MS_PROBE_NOT_RUN_CODE);
+    ms_command_leave(probe > 0 ? MS_PROBE_HUNG_CODE : MS_PROBE_NOT_RUN_CODE);
 }
 
 /* A row of MS_PROBE_CODES. */
@@ -85,8 +85,7 @@ static int run_apart(char *const *argv, char *const *environment)
     }
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &launch.signals);
-    pid_t waiter =
-        clone(waiting_process, launch.stacks + STACK_BYTES, CLONE_VM | CLONE_VFORK, &launch);
+    pid_t waiter = clone(waiting_process, launch.stacks + STACK_BYTES, MS_COMMAND_CLONE, &launch);
     bool ended = waiter > 0 && waitpid(waiter, &status, __WCLONE) == waiter && WIFEXITED(status);
     (void)pthread_sigmask(SIG_SETMASK, &launch.signals, NULL);
     (void)munmap(launch.stacks, 2 * STACK_BYTES);

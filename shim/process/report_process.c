@@ -90,17 +90,17 @@ static int report_process(void *argument)
     keep_own_descriptors(launch);
     (void)execve(launch->argv[0], launch->argv, launch->environment);
     launch->error = errno;
-    _exit(1);
+    ms_command_leave(1);
 }
 
 static int between(void *argument)
 {
     struct launch *launch = argument;
-    if (clone(report_process, launch->stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD,
+    if (clone(report_process, launch->stacks + 2 * STACK_BYTES, MS_COMMAND_CLONE | SIGCHLD,
               launch) < 0) {
         launch->error = errno;
     }
-    _exit(0);
+    ms_command_leave(0);
 }
 
 /* 0 where the command runs, else an errno. */
@@ -113,8 +113,7 @@ static int start(struct launch *launch)
     }
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &signals);
-    const pid_t child =
-        clone(between, launch->stacks + STACK_BYTES, CLONE_VM | CLONE_VFORK, launch);
+    const pid_t child = clone(between, launch->stacks + STACK_BYTES, MS_COMMAND_CLONE, launch);
     if (child < 0) {
         launch->error = errno;
     } else {
