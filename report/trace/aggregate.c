@@ -97,6 +97,10 @@ int64_t ms_aggregate_fragmentation_ppm(const struct ms_aggregate *aggregate)
         ms_counters_live(&aggregate->now) > live) {
         live = ms_counters_live(&aggregate->now); /* the newest block is among it */
     }
+    if (aggregate->fresh_peak.reserved_bytes == reserved &&
+        aggregate->fresh_peak.live_bytes > live) {
+        live = aggregate->fresh_peak.live_bytes; /* before something else was freed */
+    }
     if (reserved == 0) {
         return -1;
     }
@@ -169,6 +173,10 @@ static void settle_fresh(struct ms_aggregate *aggregate)
         aggregate->at_peak = aggregate->fresh_at_peak;
         aggregate->at_peak_saved = 1;
     }
+    if (aggregate->fresh_peak.reserved_bytes == aggregate->peak_reserved.reserved_bytes &&
+        aggregate->fresh_peak.live_bytes > aggregate->peak_reserved.live_bytes) {
+        aggregate->peak_reserved.live_bytes = aggregate->fresh_peak.live_bytes;
+    }
     aggregate->fresh_id = 0;
     aggregate->fresh_bytes = 0;
     aggregate->fresh_peak.live_bytes = 0;
@@ -182,8 +190,8 @@ static void note_fresh(struct ms_aggregate *aggregate, const struct ms_event *ev
 
     aggregate->fresh_id = event->id;
     aggregate->fresh_bytes = event->bytes;
+    aggregate->fresh_peak = moment_now(aggregate, live, time_ns);
     if (live > aggregate->peak_live.live_bytes) {
-        aggregate->fresh_peak = moment_now(aggregate, live, time_ns);
         aggregate->fresh_at_peak = aggregate->now;
     }
 }

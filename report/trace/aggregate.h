@@ -67,8 +67,8 @@ struct ms_aggregate {
     /* The newest block, which may turn out to be an arena: its bytes are live, but make a peak only
      * once it is clear that they are a block's own. */
     uint64_t fresh_id, fresh_bytes;
-    struct ms_moment fresh_peak;
-    struct ms_counters fresh_at_peak;
+    struct ms_moment fresh_peak;          /* as it came; a peak where it is above peak_live */
+    struct ms_counters fresh_at_peak;     /* then */
     uint64_t first_time_ns, last_time_ns; /* of the events of this device */
     uint64_t events;
     uint64_t allocations, frees;               /* blocks and forwarded allocations */

@@ -57,6 +57,7 @@ class Result:
     status: int
     stdout: str
     stderr: str
+    timed_out: bool = False
 
     def check(self) -> Result:
         """Fails the test, with everything the run said, unless it succeeded."""
@@ -168,13 +169,16 @@ def run_command(
 ) -> Result:
     """Runs a command on the simulated GPU to its end. A timeout fails the test, with the output."""
     with started(command, preload, cwd, **settings) as process:
+        timed_out = False
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
+            timed_out = True
             os.killpg(process.pid, signal.SIGKILL)
             stdout, stderr = process.communicate()
             stderr += f"\n(killed by the test after {timeout_s} s)"
-        return Result([str(part) for part in command], process.returncode, stdout, stderr)
+        words = [str(part) for part in command]
+        return Result(words, process.returncode, stdout, stderr, timed_out)
 
 
 def torchrun(ranks: int) -> list[str]:

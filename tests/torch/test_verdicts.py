@@ -8,13 +8,16 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 import harness
 
 VERDICTS = harness.ROOT / "tests" / "verdicts"
 sys.path.append(str(VERDICTS))
 
+import run  # noqa: E402
 import truth  # noqa: E402
 
 # What holds today, of a third as of all of them; to be raised with what judges.
@@ -34,6 +37,28 @@ class Verdicts(unittest.TestCase):
         environment = {**os.environ, "MEMSHIM_BUILD": str(harness.BUILD)}
         status = subprocess.run(command, env=environment, timeout=3600).returncode
         self.assertEqual(status, 0, "a share is too small, or a report contradicts itself")
+
+    def test_a_job_that_takes_too_long(self) -> None:
+        """It is a miss with its reason, and the others are judged all the same."""
+        jobs = ["demand-blocks", "well-batch"]
+        command = [sys.executable, str(VERDICTS / "run.py"), "--everything", "--timeout", "0.5"]
+        environment = {**os.environ, "MEMSHIM_BUILD": str(harness.BUILD)}
+        found = subprocess.run(
+            [*command, *jobs], env=environment, timeout=600, capture_output=True, text=True
+        )
+        self.assertNotIn("Traceback", found.stderr)
+        for job in jobs:
+            self.assertRegex(found.stdout, rf"{job}: .*\n(.*\n)?.*killed by the test after 0.5 s")
+
+    def test_a_trace_without_a_report(self) -> None:
+        """As a job that was killed leaves it: nothing can contradict itself."""
+        with tempfile.TemporaryDirectory() as folder:
+            process = Path(folder) / "20260101-000000-1" / "jobs-host-1"
+            process.mkdir(parents=True)
+            (Path(folder) / "latest").symlink_to(process.parent.name)
+            (process / "trace.mshm").touch()
+            self.assertEqual(len(harness.folders_in(Path(folder))), 1)
+            self.assertEqual(run.contradictions_in(Path(folder)), ())
 
     def test_packages_of_jobs(self) -> None:
         """What jobs need, setup.sh installs; without it, those above are without them."""

@@ -30,6 +30,7 @@ CONTEXT_MIB = 128
 FACTOR_ERROR = 0.03
 SHORT_ERROR_MIB = 2  # a chunk of the device
 DEAD = "dead, no out-of-memory in the report"
+TIMED_OUT = "timed out"
 
 
 @dataclass(frozen=True)
@@ -136,26 +137,33 @@ def fatal(report: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def contradictions_in(output: Path) -> tuple[str, ...]:
-    latest = output / "latest"
-    run_folder = [latest] if (latest / "report.txt").exists() else []
-    folders = [*run_folder, *harness.folders_in(output)]
-    return tuple(found for folder in folders for found in contradictions(folder))
+    """A process that was killed may have left a trace and no report: there is nothing to check."""
+    folders = [output / "latest", *harness.folders_in(output)]
+    files = ("report.txt", "report.json", "report.html")
+    whole = [folder for folder in folders if all((folder / file).exists() for file in files)]
+    return tuple(found for folder in whole for found in contradictions(folder))
+
+
+def last_word(result: harness.Result) -> str:
+    lines = result.stderr.strip().splitlines()
+    return lines[-1] if lines else "no word"
 
 
 def read(job: Truth, output: Path, result: harness.Result, seconds: float) -> Answer:
+    if result.timed_out:
+        return Answer(job, TIMED_OUT, (), None, None, seconds, last_word(result))
     folders = [f for f in harness.folders_in(output) if (f / "report.json").exists()]
     reports = [json.loads((folder / "report.json").read_text()) for folder in folders]
     texts = [(folder / "report.txt").read_text() for folder in folders]
     if not reports:
-        last = result.stderr.strip().splitlines()[-1:] or ["no word"]
-        return Answer(job, "no report", (), None, None, seconds, last[0])
+        return Answer(job, "no report", (), None, None, seconds, last_word(result))
     # torchrun itself uses no device; of several ranks the first that died is the one.
     dying = [pair for pair in zip(reports, texts, strict=True) if fatal(pair[0])]
     dying.sort(key=lambda pair: (fatal(pair[0]) or {})["time_ns"])
     report, text = dying[0] if dying else (reports[0], texts[0])
     event = fatal(report)
     if not event:
-        broken = "" if result.status == 0 else result.stderr.strip().splitlines()[-1]
+        broken = "" if result.status == 0 else last_word(result)
         verdict = "none" if result.status == 0 else DEAD
         return Answer(job, verdict, (), None, None, seconds, broken)
     return Answer(
@@ -207,6 +215,8 @@ def largest_that_runs(job: Truth, timeout_s: float) -> int:
             prefix="memshim-verdict.", ignore_cleanup_errors=True
         ) as folder:
             result = start(job, Path(folder), middle, timeout_s)
+            if result.timed_out:
+                raise TimeoutError(f"{job.name}, batch {middle}: {last_word(result)}")
             if result.status == 0 and "no device memory was left" not in result.stderr:
                 runs = middle
             else:
@@ -220,6 +230,8 @@ def ends_as_meant(job: Truth, timeout_s: float) -> str:
         prefix="memshim-verdict.", ignore_cleanup_errors=True
     ) as folder:
         result = start(job, Path(folder), job.batch, timeout_s)
+    if result.timed_out:
+        return TIMED_OUT
     if (result.status == 0) == (job.verdict == "none"):
         of_memory = "out of memory" in result.stderr or result.status == 0
         return "as meant" if of_memory else "dies of something else"

@@ -104,6 +104,20 @@ static bool is_past_cap(const struct ms_sampler *sampler)
     return sums->now.cap_bytes > 0 && needed_at_peak(sums) > sums->now.cap_bytes;
 }
 
+/* The steps that are over: of a run that nothing ended, the newest among them. */
+static uint64_t steps_over(const struct ms_sampler *sampler)
+{
+    const struct ms_model *model = sampler->model;
+    const struct ms_growth_clock *clock = &sampler->to->growth.clock;
+    const uint64_t begun = clock->step[clock->count - 1];
+    const uint64_t found = model->steps.count > 0 ? model->steps.count : model->recurrence.count;
+
+    if (ms_model_fatal_oom(model)) {
+        return begun > 0 ? begun - 1 : 0;
+    }
+    return found > begun ? found : begun;
+}
+
 static uint64_t cap_at(const struct ms_sampler *sampler, double bytes_per_step)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
@@ -118,7 +132,12 @@ static uint64_t cap_at(const struct ms_sampler *sampler, double bytes_per_step)
     const double left = cap > charged ? (double)(cap - charged) : 0;
     const double step = (double)clock->step[clock->count - 1] + left / bytes_per_step;
 
-    return step < MOST_STEPS ? (uint64_t)step : 0;
+    const uint64_t earliest = steps_over(sampler) + 1;
+
+    if (step >= MOST_STEPS) {
+        return 0;
+    }
+    return step > (double)earliest ? (uint64_t)step : earliest;
 }
 
 static double per_hour(const struct ms_growth_clock *clock, const struct ms_slope *slope)

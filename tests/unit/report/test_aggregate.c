@@ -168,6 +168,31 @@ Test(aggregate, fragmentation_while_reserved_is_at_its_peak)
     cr_assert_eq(ms_aggregate_fragmentation_ppm(&sums), 250000, "reserved is not at its peak");
 }
 
+/* Most is live when the newest block has come; what is freed behind it takes nothing of that. */
+Test(aggregate, fragmentation_counts_the_newest_block_after_another_was_freed)
+{
+    begin();
+    chunk(100 * MIB, MS_OWNER_POOL);
+    block(1, 60 * MIB);
+    block(2, 30 * MIB);
+    free_block(1, 60 * MIB, 0);
+    cr_expect_eq(ms_aggregate_fragmentation_ppm(&sums), 100000);
+    block(3, 10 * MIB);
+    cr_expect_eq(ms_aggregate_fragmentation_ppm(&sums), 100000);
+}
+
+/* An arena's bytes were never live: only its tensors' are. */
+Test(aggregate, fragmentation_leaves_out_a_newest_block_that_becomes_an_arena)
+{
+    begin();
+    chunk(100 * MIB, MS_OWNER_POOL);
+    block(1, 60 * MIB);
+    block(2, 30 * MIB);
+    free_block(1, 60 * MIB, 0);
+    tell((struct ms_event){.kind = MS_EVENT_BLOCK_ARENA, .id = 2, .bytes = 30 * MIB});
+    cr_expect_eq(ms_aggregate_fragmentation_ppm(&sums), 400000);
+}
+
 /* PyTorch's expandable segments: the program makes the chunks by itself. */
 Test(aggregate, tensors_outside_the_pool_make_the_programs_chunks_reserved)
 {

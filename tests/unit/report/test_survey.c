@@ -131,6 +131,22 @@ Test(survey, a_leak_is_found_and_a_warm_up_is_not)
     cr_expect_eq(growth->cap_at_step, STEPS + GIB / 1000);
 }
 
+/* Less is left than a step takes, and yet the last step ended well. */
+Test(survey, a_cap_is_not_foretold_for_a_step_that_is_over)
+{
+    const uint64_t kept = 10 * 5000 + (STEPS - 6) * 1000;
+
+    train(7);
+    emit((struct ms_event){.kind = MS_EVENT_CHUNK_CREATE, .bytes = GIB - 500});
+    block(SITE_WARM, GIB - 500 - kept);
+
+    const struct ms_growth *growth = &survey(MS_SURVEY_SUMS)->growth;
+
+    cr_assert_eq(growth->count, 1);
+    cr_expect_eq(growth->sites[0].cap_at_step, STEPS + 1);
+    cr_expect_eq(growth->cap_at_step, STEPS + 1);
+}
+
 /* What lies in host memory is live as well: the cap is not still to be met. */
 Test(survey, a_cap_that_was_met_is_not_foretold)
 {
