@@ -31,6 +31,9 @@ struct ms_headroom {
     /* Of a batch that was too large, the part that would have fitted; 0: not known. Then nothing
      * else is known. */
     double fitting_factor;
+    /* Where that is not known: what of the batch would have come past the request that failed. More
+     * was still to come, so no more than that fits. 0: not known. */
+    double most_factor;
 };
 
 /* 0.25, 0.5, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32: millionths. */

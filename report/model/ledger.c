@@ -129,7 +129,8 @@ static void add_charged(struct list *list, const struct ms_counters *counters,
         .part = MS_LEDGER_ELSEWHERE,
         .kind = MS_KIND_COUNT};
     const struct ms_ledger_row host = {.name = "on_host",
-                                       .what = "of the live bytes, in host memory",
+                                       .what = "of the live bytes, in host memory: moved there, or "
+                                               "made there for want of device memory",
                                        .estimated = true,
                                        .negative = true,
                                        .part = MS_LEDGER_ELSEWHERE,

@@ -114,7 +114,8 @@ const char *ms_held_kind_name(const struct ms_model *model, enum ms_kind kind)
 void ms_held_line_add(const struct ms_model *model, const struct ms_held_line *line,
                       uint64_t live_bytes, struct ms_buffer *out)
 {
-    ms_buffer_format(out, "%s (%s) ", MS_BYTES(line->bytes), MS_PERCENT(line->bytes, live_bytes));
+    ms_buffer_format(out, "%s (%s of live) ", MS_BYTES(line->bytes),
+                     MS_PERCENT(line->bytes, live_bytes));
     ms_buffer_add(out, line->text.at);
     ms_buffer_format(out, "   %s", ms_held_kind_name(model, (enum ms_kind)line->kind));
 }
@@ -304,6 +305,19 @@ static bool matters_beside(const struct ms_judgement *judgement, const struct ms
            judgement->grown_bytes >= state->cap_bytes / WORTH_OF_CAP;
 }
 
+/* What smaller batch would have done. */
+static void judge_batch(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
+{
+    const struct ms_model_oom *at = ms_model_oom_at(model, oom);
+    const struct ms_headroom *headroom = &model->survey->devices[at->device].headroom;
+
+    judgement->of_the_model = at->training && is_of_the_model(model, oom);
+    judgement->fitting_factor = at->training ? headroom->fitting_factor : 0;
+    if (judgement->fitting_factor <= 0 && !judgement->of_the_model) {
+        judgement->most_factor = headroom->most_factor;
+    }
+}
+
 void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *judgement)
 {
     const struct ms_model_oom *at = ms_model_oom_at(model, oom);
@@ -313,10 +327,9 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
     judgement->verdict =
         ms_verdict_parts(&at->record.state, &judgement->short_bytes, judgement->what,
                          sizeof(judgement->what), judgement->why, sizeof(judgement->why));
-    if (model->survey && at == ms_model_fatal_oom(model) && at->training &&
+    if (model->survey && at == ms_model_fatal_oom(model) &&
         (judgement->verdict == MS_VERDICT_DEMAND || judgement->verdict == MS_VERDICT_CAP)) {
-        judgement->of_the_model = is_of_the_model(model, oom);
-        judgement->fitting_factor = model->survey->devices[at->device].headroom.fitting_factor;
+        judge_batch(model, oom, judgement);
     }
     if (!growth || at->recovered || at->record.state.source == MS_OOM_HOST ||
         (growth->leaks[0].all.round == MS_ROUND_TIME && at->time_ns < FEWEST_NS_BY_TIME)) {
@@ -334,7 +347,7 @@ void ms_judge(const struct ms_model *model, size_t oom, struct ms_judgement *jud
         return;
     }
     judgement->verdict = MS_VERDICT_GROWTH;
-    judgement->fitting_factor = 0;
+    judgement->fitting_factor = judgement->most_factor = 0;
     if (judgement->leak->all.round == MS_ROUND_STEP) {
         judgement->further_steps =
             further(&at->record.state, judgement->short_bytes, bytes_per_step(growth));

@@ -26,6 +26,7 @@ struct ms_judgement {
     const struct ms_leak *leak;     /* what grew most, whether it is the reason or not; or null */
     uint64_t grown_bytes;           /* by all that grows */
     double fitting_factor;  /* of this batch that would have fitted, estimated; 0: not known */
+    double most_factor;     /* of it, no more than that fits; 0: not known, or the other is */
     bool of_the_model;      /* nearly all that was live is what a model needs whatever its batch */
     uint64_t further_steps; /* MS_VERDICT_GROWTH: that the device would have lasted without a cap */
 };

@@ -172,9 +172,12 @@ static void add_torch(const struct ms_model *model, int device, bool died, struc
     }
 
     if (bytes > 0) {
-        ms_buffer_format(out, "  torch  %s held at most %s in its segments%s\n",
-                         died ? "before that request PyTorch" : "PyTorch", MS_BYTES(bytes),
-                         died ? "" : ": alone it would have needed that at most");
+        ms_buffer_format(
+            out, "  torch  PyTorch counted at most %s as its own%s\n", MS_BYTES(bytes),
+            died ? " before that request (its memory_reserved, cache included); the "
+                   "pool's reserved bytes may be less, for it takes from that cache"
+                 : " (its memory_reserved, cache included): alone it would have needed that at "
+                   "most");
     }
 }
 
@@ -224,7 +227,7 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
         return judgement->short_bytes == 0
                    ? "raise or drop per_process_memory_fraction (in the program, or in "
                      "PYTORCH_ALLOC_CONF)"
-                   : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT, by at least what was short";
+                   : "a larger MEMSHIM_FRACTION or MEMSHIM_LIMIT";
     case MS_VERDICT_FRAGMENTATION:
         return advice_on_holes(oom->record.state.pinned_by);
     case MS_VERDICT_OTHER_PROCESS:
@@ -265,8 +268,7 @@ static const char *advice(const struct ms_model *model, const struct ms_judgemen
                    ? "evaluate with a smaller batch, and under torch.no_grad() where it "
                      "is not yet, so that nothing is kept for a backward pass; or a "
                      "larger device"
-                   : "a smaller batch or shape, or a larger device: by at least what "
-                     "was short";
+                   : "a smaller batch or shape, or a larger device";
     }
 }
 
@@ -283,6 +285,20 @@ static void add_unseen(const struct ms_model *model, const struct ms_oom_state *
     }
 }
 
+/* What is short is short of one request: how much more the step would have asked for is not told.
+ */
+static void add_missing(const struct ms_judgement *judgement, struct ms_buffer *out)
+{
+    const bool tells = (judgement->verdict == MS_VERDICT_CAP ||
+                        (judgement->verdict == MS_VERDICT_DEMAND && !judgement->of_the_model)) &&
+                       judgement->short_bytes > 0;
+
+    if (tells) {
+        ms_buffer_format(out, "; that one request lacked %s", MS_BYTES(judgement->short_bytes));
+    }
+    ms_buffer_add(out, "\n");
+}
+
 /* What a person would find out by doing as told, and dying again. */
 static void add_first_step(const struct ms_judgement *judgement, struct ms_buffer *out)
 {
@@ -296,13 +312,34 @@ static void add_first_step(const struct ms_judgement *judgement, struct ms_buffe
     }
 }
 
+/* What came behind the request was never seen: all that is certain is that more does not fit. What
+ * an evaluation's batch was, nobody told. */
+static void add_most(const struct ms_model_oom *oom, const struct ms_judgement *judgement,
+                     uint32_t batch, struct ms_buffer *out)
+{
+    if (judgement->most_factor <= 0) {
+        return;
+    }
+    ms_buffer_add(out, "  fits   at most ");
+    if (batch > 0 && !oom->evaluating) {
+        ms_buffer_format(out, "batch %s instead of %s",
+                         MS_COUNT((uint64_t)(judgement->most_factor * batch)), MS_COUNT(batch));
+    } else {
+        ms_buffer_format(out, "%s of this %sbatch",
+                         DECIMAL(((int64_t)(judgement->most_factor * 100) + 1) * 10000),
+                         oom->evaluating ? "evaluation's " : "");
+    }
+    ms_buffer_add(out, ": with that this request has room; what comes behind it needs more\n");
+}
+
 /* The largest batch, or, where nobody told how large it was, the part of it. */
 static void add_factor(const struct ms_model *model, const struct ms_judgement *judgement,
-                       struct ms_buffer *out)
+                       const struct ms_model_oom *oom, struct ms_buffer *out)
 {
     const uint32_t batch = ms_batch_samples(model->header.options);
 
     if (judgement->fitting_factor <= 0) {
+        add_most(oom, judgement, batch, out);
         return;
     }
     ms_buffer_add(out, "  fits   ");
@@ -318,10 +355,10 @@ static void add_factor(const struct ms_model *model, const struct ms_judgement *
 
 /* What no setting would have changed. */
 static void add_else(const struct ms_model *model, const struct ms_judgement *judgement,
-                     struct ms_buffer *out)
+                     const struct ms_model_oom *oom, struct ms_buffer *out)
 {
     if (judgement->verdict != MS_VERDICT_GROWTH) {
-        add_factor(model, judgement, out);
+        add_factor(model, judgement, oom, out);
         return;
     }
     ms_buffer_format(out, "  else   %s of the live bytes came by growth; ",
@@ -384,12 +421,13 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
                             ms_ledger_at_oom(model, index, rows));
     }
     ms_text_add_host(out, model, device, &oom->record.counters);
-    ms_buffer_format(out, "  next   %s\n", advice(model, &judgement, oom));
+    ms_buffer_format(out, "  next   %s", advice(model, &judgement, oom));
+    add_missing(&judgement, out);
     add_first_step(&judgement, out);
     if (judgement.verdict == MS_VERDICT_FRAGMENTATION) {
         add_pins(model, device, out);
     }
-    add_else(model, &judgement, out);
+    add_else(model, &judgement, oom, out);
     ms_what_if_text(out, model);
     add_torch(model, device, true, out);
     ms_text_add_emptied(out, model, device);

@@ -215,6 +215,7 @@ void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int 
 {
     struct ms_buffer rows = {0}, lines = {0};
     char bytes[MS_UNIT_TEXT_BYTES], share[MS_UNIT_TEXT_BYTES], count[MS_UNIT_TEXT_BYTES];
+    char whole[MS_UNIT_TEXT_BYTES];
 
     if (ms_definitions_site_count(model->definitions) == 0) {
         return;
@@ -228,9 +229,11 @@ void ms_text_add_sites(struct ms_buffer *out, const struct ms_model *model, int 
     struct line *all = (struct line *)lines.at;
     const size_t kept = lines.bytes / sizeof(*all);
 
-    ms_buffer_format(out, "\nWho asked for what was live when live bytes peaked, after %s%s\n",
-                     ms_duration_text(peak.time_ns, bytes, sizeof(bytes)),
-                     all_bytes > live_bytes ? ", and for what the driver served beside it" : "");
+    ms_buffer_format(
+        out, "\nWho asked for what was live when live bytes peaked, after %s%s   (parts of %s)\n",
+        ms_duration_text(peak.time_ns, bytes, sizeof(bytes)),
+        all_bytes > live_bytes ? ", and for what the driver served beside it" : "",
+        ms_bytes_text(all_bytes, whole, sizeof(whole)));
     for (size_t i = 0; i < kept && i < LISTED_LINES; i++) {
         ms_buffer_format(out, "  %11s  %7s  ",
                          ms_bytes_text(all[i].at_peak_bytes, bytes, sizeof(bytes)),

@@ -179,5 +179,5 @@ void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model)
     ms_buffer_add(out, "  tried  ");
     add_plain_text(out, found, state);
     add_spilled_text(out, found, state);
-    ms_buffer_add(out, " (replayed)\n");
+    ms_buffer_add(out, " (replayed up to this request; what comes behind it may need more)\n");
 }

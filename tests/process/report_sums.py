@@ -234,6 +234,9 @@ def of_events(report: Json) -> Iterator[str]:
         factor = event["estimated_factor_that_fits"]
         if factor is not None and not event["recovered"] and factor >= 1:
             yield f"{name}: {factor} of the batch that failed fits"
+        most = event["factor_at_most"]
+        if most is not None and (factor is not None or most >= 1):
+            yield f"{name}: {factor} of the batch fits, {most} at most"
         steps = report["steps"]["count"]
         if steps is not None and (event["step"] or 0) > steps + 1:
             yield f"{name}: in step {event['step']} of {steps}"

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from report_sums import Json, bytes_text, judged_event, ran_out
 
+AT_MOST = re.compile(r"at most (?:batch [\d,]+ instead of [\d,]+|[01]\.\d+ of this )")
 FITS = re.compile(r"batch ([\d,]+) instead of ([\d,]+)")
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 # By which words `next` may begin, verdict by verdict.
@@ -137,6 +138,9 @@ def of_dead_text(report: Json, text: str) -> Iterator[str]:
     device = next(d for d in report["devices"] if d["index"] == judged["device"])
     batch, factor = (device["headroom"] or {}).get("batch"), judged["estimated_factor_that_fits"]
     fits = FITS.match(word(text, "fits"))
+    most = AT_MOST.match(word(text, "fits"))
+    if bool(most) != (judged["factor_at_most"] is not None):
+        yield f"report.txt, fits: {word(text, 'fits')!r}, report.json: {judged['factor_at_most']}"
     if not fits:
         return
     if count_of(fits[1]) >= count_of(fits[2]):

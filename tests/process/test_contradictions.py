@@ -49,6 +49,10 @@ def larger_batch(report: Report) -> None:
     report["oom_events"][-1]["estimated_factor_that_fits"] = 1.1
 
 
+def whole_batch_at_most(report: Report) -> None:
+    report["oom_events"][-1]["factor_at_most"] = 1.0
+
+
 def another_bound(report: Report) -> None:
     report["oom_events"][-1]["rule"]["cap_bytes"] = report["devices"][0]["total_bytes"]
 
@@ -129,6 +133,7 @@ CHANGES: dict[Callable[[Report], None], str] = {
     another_note: "said during the run: demand",
     row_that_the_text_has_not: "another ledger than report.json",
     larger_batch: "of the batch that failed fits",
+    whole_batch_at_most: "at most",
     growth_of_nothing: "growth, of 0 bytes",
     site_beyond_the_peak: "bytes at once, of",
     more_frees: "frees of",

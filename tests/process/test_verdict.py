@@ -45,7 +45,7 @@ class Verdicts(Planted):
         self.assertEqual(event["short_bytes"], 1200 * MIB + CONTEXT - GIB)
         self.assertFalse(event["recovered"])
         self.assertIn("demand: what is in use and the request come to 1.23 GiB", self.said)
-        self.assertRegex(self.text(), r"holds  600\.0 MiB \(100\.0 %\) .* ask")
+        self.assertRegex(self.text(), r"holds  600\.0 MiB \(100\.0 % of live\) .* ask")
 
     def test_cap(self) -> None:
         report = self.report("ask", "300", "300", MEMSHIM_FRACTION="0.5")

@@ -43,6 +43,7 @@ class Answer:
     factor: float | None
     short_mib: float | None
     seconds: float
+    most: float | None = None  # no larger a factor fits; where `factor` is not known
     broken: str = ""  # why nothing could be read
     contradictions: tuple[str, ...] = ()  # of the report with itself
 
@@ -58,11 +59,13 @@ class Answer:
 
     @property
     def factor_right(self) -> bool | None:
-        """Of a batch that dies in a forward pass nothing has to be said: what comes behind it
-        was never seen with such a batch."""
-        if not self.job.fits or (self.factor is None and not self.job.foretellable):
+        """Of a batch that dies in a forward pass or an evaluation what comes behind the request was
+        never seen: there a bound will do, if it is true."""
+        if not self.job.fits:
             return None
         true = self.job.fits / self.job.batch
+        if self.factor is None and not self.job.foretellable:
+            return self.most is not None and true <= self.most < 1
         return self.factor is not None and abs(self.factor / true - 1) <= FACTOR_ERROR
 
     @property
@@ -151,12 +154,12 @@ def last_word(result: harness.Result) -> str:
 
 def read(job: Truth, output: Path, result: harness.Result, seconds: float) -> Answer:
     if result.timed_out:
-        return Answer(job, TIMED_OUT, (), None, None, seconds, last_word(result))
+        return Answer(job, TIMED_OUT, (), None, None, seconds, broken=last_word(result))
     folders = [f for f in harness.folders_in(output) if (f / "report.json").exists()]
     reports = [json.loads((folder / "report.json").read_text()) for folder in folders]
     texts = [(folder / "report.txt").read_text() for folder in folders]
     if not reports:
-        return Answer(job, "no report", (), None, None, seconds, last_word(result))
+        return Answer(job, "no report", (), None, None, seconds, broken=last_word(result))
     # torchrun itself uses no device; of several ranks the first that died is the one.
     dying = [pair for pair in zip(reports, texts, strict=True) if fatal(pair[0])]
     dying.sort(key=lambda pair: (fatal(pair[0]) or {})["time_ns"])
@@ -165,7 +168,7 @@ def read(job: Truth, output: Path, result: harness.Result, seconds: float) -> An
     if not event:
         broken = "" if result.status == 0 else last_word(result)
         verdict = "none" if result.status == 0 else DEAD
-        return Answer(job, verdict, (), None, None, seconds, broken)
+        return Answer(job, verdict, (), None, None, seconds, broken=broken)
     return Answer(
         job,
         event["verdict"],
@@ -173,6 +176,7 @@ def read(job: Truth, output: Path, result: harness.Result, seconds: float) -> An
         event["estimated_factor_that_fits"],
         event["short_bytes"] / (1 << 20),
         seconds,
+        event["factor_at_most"],
     )
 
 
@@ -266,7 +270,9 @@ def misses(answer: Answer) -> list[str]:
         named = answer.lines[0] if answer.lines else "not known"
         said.append(f"line {named}, not {', '.join(job.culprits)}")
     if answer.factor_right is False:
-        said.append(f"factor {answer.factor}, not {job.fits / job.batch:.3f}")
+        said.append(
+            f"factor {answer.factor}, at most {answer.most}, not {job.fits / job.batch:.3f}"
+        )
     if answer.short_right is False:
         said.append(f"{answer.short_mib} MiB short, not {job.short_mib}")
     if answer.broken:

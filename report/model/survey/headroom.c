@@ -5,6 +5,7 @@
 
 #include "report/model/survey/state.h"
 #include "report/read/batch.h"
+#include "report/trace/verdict_rule.h"
 
 #define QUARTERS 4u
 
@@ -89,6 +90,7 @@ void ms_sampler_note_fatal(struct ms_sampler *sampler, uint64_t requested_bytes)
 
     memcpy(sampler->kinds_at_end, sampler->kind_bytes, sizeof(sampler->kinds_at_end));
     sampler->kept_at_end = kept_bytes(sampler);
+    sampler->live_at_end = sampler->live_bytes;
     note_passing(sampler, minus(fixed, sampler->kept_at_end),
                  sampler->scaling_bytes + requested_bytes);
 }
@@ -253,14 +255,20 @@ static double largest_with(const struct ms_sampler *sampler, uint64_t room, uint
     return largest;
 }
 
+/* On the device, beside what no batch changes. */
+static uint64_t room_at(const struct ms_oom_state *state)
+{
+    const struct ms_verdict_terms terms = ms_verdict_terms(state);
+
+    return minus(ms_verdict_room_bytes(&terms), terms.fixed_bytes);
+}
+
 /* The part of this batch that would have fitted; 0 where that is not known. The first pass has to
  * be known whole: so a backward pass must have begun. */
 static double fitting(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
 {
     const struct ms_oom_state *state = &fatal->record.state;
-    const uint64_t left = minus(state->device_total_bytes, state->other_process_bytes);
-    const uint64_t room = minus(left < state->cap_bytes ? left : state->cap_bytes,
-                                state->context_bytes + state->forwarded_bytes);
+    const uint64_t room = room_at(state);
     const uint64_t *kinds = sampler->kinds_at_end;
     const uint64_t kept = sampler->kept_at_end, others = kinds[MS_KIND_PERSISTENT];
     const uint64_t states = has_state(sampler, fatal) ? 0
@@ -276,13 +284,49 @@ static double fitting(const struct ms_sampler *sampler, const struct ms_model_oo
     return least > 0 && most < 1 && most <= least * MOST_APART ? (least + most) / 2 : 0;
 }
 
+/* All but the model follows the batch, as far as that is known: what does not leaves less. So with
+ * a larger part than this the same request would have failed as well. */
+static double most_that_passes(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
+{
+    const uint64_t *kinds = sampler->kinds_at_end;
+    const uint64_t model_bytes = kinds[MS_KIND_PARAMETERS] + kinds[MS_KIND_GRADIENTS] +
+                                 kinds[MS_KIND_OPTIMIZER] + kinds[MS_KIND_COMMUNICATION];
+    const uint64_t following =
+        minus(sampler->live_at_end, model_bytes) + fatal->record.state.requested_bytes;
+    const double most = following > 0 ? (double)minus(room_at(&fatal->record.state), model_bytes) /
+                                            (double)following
+                                      : 0;
+
+    return most < 1 ? most : 0;
+}
+
+/* Whether the batch is to blame: of a model's call in an evaluation, or of the first steps. */
+static bool is_of_a_batch(const struct ms_sampler *sampler, const struct ms_model_oom *fatal)
+{
+    const struct ms_model *model = sampler->model;
+    const enum ms_doing doing =
+        (enum ms_doing)ms_landmarks_of(model->landmarks, fatal->record.state.site)->doing;
+
+    if (model->first_detail_ns != 0 || ms_definitions_sampling_bytes(model->definitions) > 0 ||
+        has_grown(sampler) || has_recovered(sampler) || !moved_nothing(sampler)) {
+        return false;
+    }
+    return fatal->evaluating
+               ? doing == MS_DOING_FORWARD
+               : (doing == MS_DOING_FORWARD || doing == MS_DOING_BACKWARD) &&
+                     model->recurrence.passes <= FIRST_STEPS && !has_kept_more(sampler);
+}
+
 static void judge_dead(const struct ms_sampler *sampler, const struct ms_model_oom *fatal,
                        struct ms_headroom *headroom)
 {
     if (headroom->known) {
         headroom->known = false;
         headroom->why = "it ran out of memory";
-        headroom->fitting_factor = fitting(sampler, fatal);
+        headroom->fitting_factor = fatal->evaluating ? 0 : fitting(sampler, fatal);
+    }
+    if (headroom->fitting_factor <= 0 && is_of_a_batch(sampler, fatal)) {
+        headroom->most_factor = most_that_passes(sampler, fatal);
     }
 }
 

@@ -56,7 +56,7 @@ struct ms_sampler {
 
     /* See survey_headroom.c; at the out-of-memory that ended the run, if one did. */
     uint64_t passing_bytes[MS_HEADROOM_FACTORS];
-    uint64_t kinds_at_end[MS_KIND_COUNT], kept_at_end;
+    uint64_t kinds_at_end[MS_KIND_COUNT], kept_at_end, live_at_end;
 
     uint32_t newest;     /* the last allocation's number, + 1 */
     uint32_t emptied_by; /* the site that gave something back since that; 0: none */

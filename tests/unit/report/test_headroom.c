@@ -161,6 +161,54 @@ Test(headroom, of_a_run_that_ended_well_is_exact)
     cr_expect_eq(found->binding_persistent_bytes, PARAMETERS + STATE);
 }
 
+static double most(void)
+{
+    struct ms_judgement judgement;
+
+    cr_assert_neq(ms_judged_fatal(model), SIZE_MAX);
+    ms_judge(model, ms_judged_fatal(model), &judgement);
+    return judgement.most_factor;
+}
+
+/* Of three activations' room there is less than three activations; what comes behind the request
+ * takes more, nobody knows how much. */
+Test(headroom, in_a_first_forward_pass_only_a_bound_is_known)
+{
+    batch_bytes = 350 * MIB;
+    born(LOOP_FORWARD, batch_bytes);
+    born(LOOP_FORWARD, batch_bytes);
+    refuse(LOOP_FORWARD, batch_bytes);
+    headroom(1);
+    cr_expect_eq(factor(), 0);
+    cr_expect_float_eq(most(), (1024.0 - 128 - 16) / (3 * 350), 0.001, "%f", most());
+}
+
+/* What fits more than once is known by an estimate: no bound stands beside it. */
+Test(headroom, an_estimate_and_a_bound_exclude_each_other)
+{
+    uint64_t activations[ACTIVATIONS];
+
+    batch_bytes = 144 * MIB;
+    forward(activations);
+    born(LOOP_BACKWARD, batch_bytes);
+    refuse(LOOP_BACKWARD, batch_bytes);
+    headroom(1);
+    cr_expect_gt(factor(), 0);
+    cr_expect_eq(most(), 0);
+}
+
+/* In a later step the same batch had been carried before: no bound is told for it. */
+Test(headroom, in_a_later_step_no_bound_is_known)
+{
+    for (int i = 0; i < 4; i++) {
+        step(i == 0);
+    }
+    born(LOOP_KEPT, 500 * MIB);
+    refuse(LOOP_FORWARD, 500 * MIB);
+    headroom(1);
+    cr_expect_eq(most(), 0);
+}
+
 /* The request of a first forward pass says nothing of what the pass would have needed. */
 Test(headroom, in_a_first_forward_pass_nothing_is_known)
 {

@@ -408,7 +408,7 @@ Test(leaks, the_way_is_the_line_that_called_all_of_them)
     cr_assert(ms_held_way(model, 0, moment_of_death(), &way));
     cr_expect_str_eq(way.frame.function, "train");
     cr_expect_eq(way.bytes, 3 * KEPT);
-    expect_said("  holds  300.0 MiB (97.4 %) by way of train.py in train\n");
+    expect_said("  holds  300.0 MiB (97.4 % of live) by way of train.py in train\n");
 }
 
 Test(leaks, the_way_goes_as_deep_as_most_of_it)
@@ -445,7 +445,7 @@ Test(leaks, the_way_is_not_said_twice)
     born(LOOP_FORWARD, KEPT / 2);
     dies_at(LOOP_FORWARD, MIB);
     cr_assert(ms_held_way(model, 0, moment_of_death(), &way));
-    expect_said("  holds  200.0 MiB (77.5 %) train.py in train   ");
+    expect_said("  holds  200.0 MiB (77.5 % of live) train.py in train   ");
 }
 
 Test(leaks, there_is_no_way_where_one_line_has_most)
