@@ -11,7 +11,7 @@ BUILD_SUITE=bullseye
 BUILD_ROOT_PACKAGES=("${BUILD_PACKAGES[@]/python3-venv/}")
 PLATFORM=manylinux_2_28_x86_64
 WHEEL_TOOLS=('auditwheel==6.8.*')
-SUITES=(bullseye bookworm trixie jammy noble)
+SUITES=(bullseye bookworm trixie forky jammy noble)
 WORK=$MEMSHIM_BUILD/package
 
 usage() {
@@ -27,7 +27,7 @@ Usage: scripts/package.sh wheel [--host]
   deb     memshim and libmemshim-dev for this machine's Debian or Ubuntu, checked by lintian
   rpm     memshim and memshim-devel, built here; rpmbuild's spec files stay beside them
   try     installs the wheel in fresh roots that debootstrap makes, as root, and runs a job there on
-          the simulated GPU to its report. Suites: bullseye bookworm trixie jammy noble
+          the simulated GPU to its report. Suites: bullseye bookworm trixie forky jammy noble
 Results go to build/package; MEMSHIM_BUILD names another build folder than build.
 USAGE
 }

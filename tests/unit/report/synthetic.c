@@ -29,7 +29,9 @@ static void remove_folder(void)
 
 const char *synthetic_folder(void)
 {
-    snprintf(folder, sizeof(folder), "/tmp/memshim-test-XXXXXX");
+    /* Where a test process ends by _exit, who gave it TMPDIR removes what is left there. */
+    const char *place = getenv("TMPDIR");
+    snprintf(folder, sizeof(folder), "%s/memshim-test-XXXXXX", place ? place : "/tmp");
     if (!mkdtemp(folder)) {
         perror("mkdtemp");
         exit(1);
