@@ -99,6 +99,14 @@ class Trainers(unittest.TestCase):
     def test_lightning(self) -> None:
         self.check_one("--loop", "lightning")
 
+    def test_inference_is_steps_and_what_each_keeps_is_named(self) -> None:
+        (end,), (report,) = run("--loop", "inference", "--steps", "20", "--leak")
+        self.assertEqual(report["steps"]["count"], end["updates"])
+        self.assertGreaterEqual(report["steps"]["confidence"], 0.9)
+        (leak,) = report["devices"][0]["leaks"]
+        self.assertEqual(leak["common_frame"]["line"], line_of("kept.append"))
+        self.assertEqual((leak["by"], leak["bytes_per_round"]), ("step", 8 * MIB))
+
     @harness.thorough
     @needs("accelerate")
     def test_accelerate(self) -> None:

@@ -36,12 +36,14 @@ struct anchor {
 
 struct ms_loop {
     const ms_definitions_t *definitions;
+    const ms_landmarks_t *landmarks;
+    bool calls_models, called; /* in this run; so far */
     uint64_t turns, hash;
     uint32_t newest;                   /* the line of the newest turn */
     struct anchor anchors[MOST_LINES]; /* by node */
 };
 
-ms_loop_t *ms_loop_new(const ms_definitions_t *definitions)
+ms_loop_t *ms_loop_new(const ms_definitions_t *definitions, const ms_landmarks_t *landmarks)
 {
     struct ms_loop *loop =
         mmap(NULL, sizeof(*loop), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -50,6 +52,8 @@ ms_loop_t *ms_loop_new(const ms_definitions_t *definitions)
         return NULL;
     }
     loop->definitions = definitions;
+    loop->landmarks = landmarks;
+    loop->calls_models = ms_landmarks_first_call(landmarks) != UINT32_MAX;
     return loop;
 }
 
@@ -124,10 +128,23 @@ static void take_turn(struct ms_loop *loop, struct anchor *anchor, uint64_t time
     anchor->beginning = loop->hash;
 }
 
-void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns)
+/* The line that asks; 0: it is none of a loop of steps. */
+static uint32_t line_of(struct ms_loop *loop, uint32_t site)
 {
     const struct ms_site_definition *is = ms_definitions_site(loop->definitions, site);
-    const uint32_t line = is ? is->python : 0;
+    const struct ms_doings *doings = ms_landmarks_of(loop->landmarks, site);
+    const bool forward = doings->doing == MS_DOING_FORWARD;
+
+    loop->called = loop->called || forward;
+    if (!is || (loop->calls_models && !loop->called)) {
+        return 0;
+    }
+    return forward ? doings->caller : is->python;
+}
+
+void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns)
+{
+    const uint32_t line = line_of(loop, site);
 
     if (line == 0 || line == loop->newest) {
         return;

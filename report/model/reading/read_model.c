@@ -160,7 +160,6 @@ static bool read_model(struct ms_model *model, struct ms_reader *reader, struct 
     }
     model->definitions = ms_definitions_new();
     model->sites = ms_site_table_new();
-    reading.loop = ms_loop_new(model->definitions);
     ms_refusals_init(&reading.refusals);
     model->header = reader->header;
     note_damage(model, reader);

@@ -16,6 +16,9 @@ bool ms_reading_start_steps(struct ms_reading *reading)
                            .tags = &model->tags,
                            .moves = &model->moves,
                            .moments = &model->digest_moments};
+    if (model->landmarks) {
+        reading->loop = ms_loop_new(model->definitions, model->landmarks);
+    }
     return reading->digest.steps != NULL;
 }
 
@@ -86,7 +89,7 @@ static bool has_tensors(const struct ms_model *model)
     return any;
 }
 
-/* PyTorch tells rounds otherwise: what makes its parameters one by one is no loop of steps. */
+/* What makes PyTorch's tensors one by one without a model that is called is no loop of steps. */
 static void find_loop(struct ms_reading *reading)
 {
     struct ms_model *model = reading->model;
@@ -94,8 +97,8 @@ static void find_loop(struct ms_reading *reading)
 
     /* Nothing is told where records were recycled: the loop was not seen from its beginning. */
     if (reading->loop && !found->known && found->passes == 0 && !missing_of(model) &&
-        model->digest_events == 0 && model->steps.count == 0 && !has_tensors(model) &&
-        ms_landmarks_first_call(model->landmarks) == UINT32_MAX) {
+        model->digest_events == 0 && model->steps.count == 0 &&
+        (!has_tensors(model) || ms_landmarks_first_call(model->landmarks) != UINT32_MAX)) {
         (void)ms_loop_judge(reading->loop, found);
     }
 }

@@ -5,7 +5,9 @@
 #include "loop.h"
 #include "report/model/reading/loop.h"
 
-static struct loop known; /* for its definitions */
+static struct loop known;         /* for its definitions */
+static ms_definitions_t *nothing; /* no model is called */
+static ms_landmarks_t *nowhere;
 static ms_loop_t *loop;
 static struct ms_recurrence found;
 static uint64_t now_ns;
@@ -13,7 +15,9 @@ static uint64_t now_ns;
 static void start(void)
 {
     loop_start(&known);
-    loop = ms_loop_new(known.definitions);
+    nothing = ms_definitions_new();
+    nowhere = ms_landmarks_new(nothing);
+    loop = ms_loop_new(known.definitions, nowhere);
     cr_assert_not_null(loop);
 }
 
@@ -21,6 +25,8 @@ static void stop(void)
 {
     ms_buffer_free(&found.begins);
     ms_loop_delete(loop);
+    ms_landmarks_delete(nowhere);
+    ms_definitions_delete(nothing);
     loop_stop(&known);
 }
 
@@ -148,4 +154,39 @@ Test(order, of_long_runs_some_beginnings_are_kept)
     for (size_t i = 0; i < kept; i++) {
         cr_assert_eq(begins[i], 1 + i * found.every * 3);
     }
+}
+
+static void call_models(void)
+{
+    ms_loop_delete(loop);
+    loop = ms_loop_new(known.definitions, known.landmarks);
+    cr_assert_not_null(loop);
+}
+
+Test(order, inference_is_a_step_for_each_call_of_the_model)
+{
+    call_models();
+    ask(LOOP_PARAMETER, 20);
+    ask(LOOP_INPUT, 1); /* before the first call: of no step that can be told */
+    for (int step = 0; step < 12; step++) {
+        ask(LOOP_FORWARD, 5);
+        ask(LOOP_KEPT, 1);
+    }
+    cr_assert(judge());
+    cr_assert_eq(found.count, 12);
+    cr_assert_eq(found.site, LOOP_FORWARD);
+}
+
+Test(order, parameters_and_layers_of_a_model_are_no_steps)
+{
+    call_models();
+    for (int i = 0; i < 50; i++) {
+        ask(LOOP_PARAMETER, 1);
+        ask(LOOP_COPY, 1);
+    }
+    ask(LOOP_INPUT, 1);
+    for (int layer = 0; layer < 50; layer++) {
+        ask(LOOP_FORWARD, 1);
+    }
+    cr_assert_not(judge());
 }
