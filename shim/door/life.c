@@ -11,6 +11,7 @@
 #include "allocator/base/cancel.h"
 #include "shim/door/second_copy.h"
 #include "shim/driver/resolve.h"
+#include "shim/frameworks/arenas.h"
 #include "shim/frameworks/torch.h"
 #include "shim/frameworks/torch_settings.h"
 #include "shim/process/guard.h"
@@ -59,6 +60,7 @@ static void at_exit(int status, void *unused)
     }
     const int cancellation = ms_cancel_hold();
     ms_torch_end();
+    ms_arenas_end();
     ms_session_end(status);
     ms_cancel_let(cancellation);
 }

@@ -154,9 +154,13 @@ class MemoryHook:
         hooks.append(self)
         return self
     def __exit__(self, *_): hooks.remove(self)
+    def alloc_postprocess(self, **kwargs): pass
     def malloc_postprocess(self, **kwargs): pass
     def free_preprocess(self, **kwargs): pass
 hooks = []
+def alloc(size, at):
+    for hook in hooks:
+        hook.alloc_postprocess(device_id=0, mem_size=size, mem_ptr=at)
 def malloc(size, at):
     for hook in hooks:
         hook.malloc_postprocess(device_id=0, size=size, mem_size=(size + 511) // 512 * 512,
@@ -172,11 +176,15 @@ ARRAYS = (
 from cupy import cuda as pool
 from memshim.cupy import MemshimHook
 use()
-block = ctypes.c_uint64()
-must(cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(64 << 20)))
-def live(): return memshim.stats().live_bytes
-seen = [live()]
+block, older = ctypes.c_uint64(), ctypes.c_uint64()
+must(cuda.cuMemAlloc_v2(ctypes.byref(older), ctypes.c_size_t(32 << 20)))
+def live(): return memshim.stats().live_bytes - (32 << 20)
 with MemshimHook():
+    pool.malloc(2 << 20, older.value)  # who knows what else is in it
+    pool.free(2 << 20, older.value)
+    must(cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(64 << 20)))
+    pool.alloc(64 << 20, block.value)
+    seen = [live()]
     pool.malloc(1000, 0)               # it failed
     pool.malloc((4 << 20) - 100, block.value)
     seen.append(live())
@@ -187,6 +195,54 @@ with MemshimHook():
 say(seen=seen)
 """
 )
+
+
+# Resources with the interface that RMM documents: DeviceMemoryResource and CallbackMemoryResource.
+RMM = """
+class Pool:
+    def __init__(self, start): self.next, self.calls = start, []
+    def allocate(self, nbytes, stream=None):
+        self.calls.append("allocate")
+        address, self.next = self.next, self.next + (nbytes + 255) // 256 * 256
+        return address
+    def deallocate(self, ptr, nbytes, stream=None): self.calls.append("deallocate")
+class CallbackMemoryResource:
+    def __init__(self, allocate_func, deallocate_func):
+        self.allocate_func, self.deallocate_func = allocate_func, deallocate_func
+    def allocate(self, nbytes, stream="default"): return self.allocate_func(nbytes, stream)
+    def deallocate(self, ptr, nbytes, stream="default"):
+        self.deallocate_func(ptr, nbytes, stream)
+"""
+
+RESOURCE = (
+    DEVICE
+    + """
+from rmm.mr import Pool
+from memshim.rmm import seen as seen_by
+use()
+block = ctypes.c_uint64()
+must(cuda.cuMemAlloc_v2(ctypes.byref(block), ctypes.c_size_t(64 << 20)))
+def live(): return memshim.stats().live_bytes
+pool = Pool(block.value)
+resource = seen_by(pool)
+seen = [live()]
+first = resource.allocate(4 << 20)
+seen.append(live())
+second = resource.allocate(2 << 20)
+seen.append(live())
+resource.deallocate(first, 4 << 20)
+seen.append(live())
+say(seen=seen, calls=pool.calls)
+"""
+)
+
+RESOURCE_ALONE = """
+import json
+from rmm.mr import Pool
+from memshim.rmm import seen
+pool = Pool(0)
+print(json.dumps({"same": seen(pool) is pool}))
+"""
 
 
 def tagged(report: dict[str, Any]) -> dict[str, int]:
@@ -278,7 +334,18 @@ class Package(ProcessTest):
         made_up = {"cupy__cuda": CUPY, "cupy____init__": ""}
         said = json.loads(self.python(ARRAYS, shim=True, **made_up).stdout)
         self.assertEqual(said["seen"], [64 * MIB, 4 * MIB, 6 * MIB, 2 * MIB])
-        self.assertEqual(sum(site["bytes"] for site in self.report()["call_sites"]), 6 * MIB)
+        self.assertEqual(sum(site["bytes"] for site in self.report()["call_sites"]), 38 * MIB)
+
+    def test_allocations_inside_of_rmms_pool(self) -> None:
+        made_up = {"rmm__mr": RMM, "rmm____init__": ""}
+        said = json.loads(self.python(RESOURCE, shim=True, **made_up).stdout)
+        self.assertEqual(said["seen"], [64 * MIB, 4 * MIB, 6 * MIB, 2 * MIB])
+        self.assertEqual(said["calls"], ["allocate", "allocate", "deallocate"])
+
+    def test_rmms_resource_is_itself_without_memshim(self) -> None:
+        made_up = {"rmm__mr": RMM, "rmm____init__": ""}
+        said = json.loads(self.python(RESOURCE_ALONE, shim=False, **made_up).stdout)
+        self.assertTrue(said["same"])
 
     def test_callbacks_do_nothing_without_memshim(self) -> None:
         result = self.python(TRAINER, shim=False, transformers=TRANSFORMERS)

@@ -89,7 +89,15 @@ static bool has_tensors(const struct ms_model *model)
     return any;
 }
 
-/* What makes PyTorch's tensors one by one without a model that is called is no loop of steps. */
+/* PyTorch makes parameters one by one, which is no loop of steps: a model has to be called. And the
+ * parts of a first forward may be called one by one: of a run that died so, rounds are not told. */
+static bool may_loop(const struct ms_model *model)
+{
+    const bool calls_models = ms_landmarks_first_call(model->landmarks) != UINT32_MAX;
+
+    return calls_models ? !ms_model_fatal_oom(model) : !has_tensors(model);
+}
+
 static void find_loop(struct ms_reading *reading)
 {
     struct ms_model *model = reading->model;
@@ -97,8 +105,7 @@ static void find_loop(struct ms_reading *reading)
 
     /* Nothing is told where records were recycled: the loop was not seen from its beginning. */
     if (reading->loop && !found->known && found->passes == 0 && !missing_of(model) &&
-        model->digest_events == 0 && model->steps.count == 0 &&
-        (!has_tensors(model) || ms_landmarks_first_call(model->landmarks) != UINT32_MAX)) {
+        model->digest_events == 0 && model->steps.count == 0 && may_loop(model)) {
         (void)ms_loop_judge(reading->loop, found);
     }
 }

@@ -4,7 +4,8 @@
 The command is `memshim`, or `python -m memshim`. What is preloaded needs no Python. A program that
 runs under memshim can name its phases (`tag`), mark its steps (`step`), and ask how a device stands
 (`stats`, `report`); without memshim these do nothing. `memshim.transformers` and
-`memshim.lightning` have callbacks that do so for their trainers, `memshim.cupy` a hook for a pool.
+`memshim.lightning` have callbacks that do so for their trainers, `memshim.cupy` a hook for a pool,
+`memshim.rmm` an adaptor for a resource.
 """
 
 from __future__ import annotations

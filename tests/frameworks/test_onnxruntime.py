@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ONNX Runtime's own wheel: its arena's blocks are seen and capped, and nothing else changes.
+
+What the device computes is zeros here; which blocks there are is ONNX Runtime's own doing.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import unittest
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "torch"))
+
+import harness  # noqa: E402
+
+MIB = 1 << 20
+NOTE = "ONNX Runtime's arena"
+
+# Four layers of 4 MiB; a batch of 2 MiB for each 512 rows.
+INFERENCE = """\
+import json, sys
+import numpy, onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+def model():
+    weights = [numpy_helper.from_array(numpy.zeros((1024, 1024), numpy.float32), f"w{i}")
+               for i in range(4)]
+    nodes = [helper.make_node("MatMul", [f"x{i}", f"w{i}"], [f"x{i + 1}"]) for i in range(4)]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 1024])
+              for name in ("x0", "x4")]
+    graph = helper.make_graph(nodes, "graph", values[:1], values[1:], weights)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    made.ir_version = 9
+    return made.SerializeToString()
+
+def main():
+    rows = int(sys.argv[1])
+    options = {"arena_extend_strategy": "kSameAsRequested"}
+    session = onnxruntime.InferenceSession(
+        model(), providers=[("CUDAExecutionProvider", options)])
+    assert "CUDAExecutionProvider" in session.get_providers(), "ONNX Runtime found no GPU"
+    said, shape = None, None
+    try:
+        for _ in range(10):
+            (y,) = session.run(None, {"x0": numpy.zeros((rows, 1024), numpy.float32)})
+            shape = y.shape
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}"
+    print(json.dumps({"event": "end", "shape": shape, "said": said}))
+
+main()
+"""
+
+needs_onnxruntime = unittest.skipUnless(
+    importlib.util.find_spec("onnxruntime"), "ONNX Runtime is not installed in this Python"
+)
+
+
+@needs_onnxruntime
+class OnnxRuntime(unittest.TestCase):
+    def run_one(self, rows: int, **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401
+        job = harness.run_memshim(INFERENCE, str(rows), **settings)
+        (end,) = job.result.check().lines("end")
+        return end, job.only()
+
+    def test_its_blocks_are_live_at_the_programs_lines(self) -> None:
+        alone = harness.run(INFERENCE, "512").check().lines("end")
+        end, report = self.run_one(512)
+        self.assertEqual([end], alone)
+        self.assertEqual(end["shape"], [512, 1024])
+        device = report["devices"][0]
+        # Four weights, two batches between layers.
+        self.assertGreaterEqual(device["peak_live_bytes"], 20 * MIB)
+        in_script = sum(
+            site["at_peak_bytes"]
+            for site in report["call_sites"]
+            if any(str(f.get("file", "")).endswith("script.py") for f in site["frames"])
+        )
+        self.assertGreaterEqual(in_script, 0.9 * device["peak_live_bytes"])
+
+    def test_the_report_says_that_its_arena_is_seen_as_blocks(self) -> None:
+        _, report = self.run_one(512)
+        self.assertTrue([text for text in report["notes"] if NOTE in text], report["notes"])
+
+    def test_the_cap_is_kept_with_its_own_error(self) -> None:
+        end, report = self.run_one(128 << 10, MEMSHIM_LIMIT="1000MiB")  # batches of 512 MiB
+        self.assertIn("Failed to allocate memory", str(end["said"]))
+        self.assertLessEqual(report["devices"][0]["peak_charged_bytes"], 1000 * MIB)
+        self.assertGreaterEqual(len(report["oom_events"]), 1)
+
+    def test_spill_lets_it_finish(self) -> None:
+        end, _ = self.run_one(128 << 10, MEMSHIM_LIMIT="1000MiB", MEMSHIM_SPILL="auto")
+        self.assertEqual(end["shape"], [128 << 10, 1024], end["said"])
+
+
+if __name__ == "__main__":
+    unittest.main()
