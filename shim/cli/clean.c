@@ -11,6 +11,7 @@
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
+#include "shim/cli/dry_run/ground.h"
 #include "shim/cli/launch/clean.h"
 #include "shim/cli/launch/latest.h"
 
@@ -92,6 +93,9 @@ int ms_cli_clean(int argc, char **argv)
         return status;
     }
     call.output = call.output ? call.output : ms_cli_output_folder();
+    if (!call.dry) {
+        ms_dry_shared_sweep();
+    }
     const bool good =
         ms_clean(call.output, &call.keep, call.dry, print_run, &call, why, sizeof(why));
     if (!good) {

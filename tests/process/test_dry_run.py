@@ -5,6 +5,9 @@ calls that make no sense and commands that fail."""
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -357,6 +360,16 @@ class DryRun(ProcessTest):
         self.assertIn("--allow-writes", result.stderr)
         self.assertFalse((self.folder / "begun").exists())
 
+    def test_the_kernels_folders_elsewhere(self) -> None:
+        """A /proc that is mounted elsewhere, as in a container's root, is left as it is."""
+        script = f"mkdir proc && mount -t proc proc proc && {CLI} dry-run -- ls proc/self/status"
+        command = ["unshare", "-r", "-m", "-p", "-f", "bash", "-c", script]
+        result = run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
+        if "unshare" in result.stderr or "mount:" in result.stderr:
+            self.skipTest("no /proc can be mounted here")
+        self.assertIn("the command ended in order", result.stdout, result.describe())
+        self.assertIn("proc/self/status", result.stderr)
+
     def test_installed(self) -> None:
         """Found beside the library, without any variable."""
         run(["cmake", "--install", BUILD], DESTDIR=self.folder / "root").check()
@@ -365,11 +378,107 @@ class DryRun(ProcessTest):
         result = run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
         self.assertIn("Simulated H100 80GB", result.check().stderr)
 
+    def in_memory(self) -> set[Path]:
+        return set(Path("/dev/shm").glob("memshim-dry-run.*"))
+
     def test_nothing_is_left_in_memory(self) -> None:
-        before = set(Path("/dev/shm").iterdir())
+        before = self.in_memory()
         self.dry_run(*self.program()).check()
-        left = {name for name in set(Path("/dev/shm").iterdir()) - before if "dry-run" in name.name}
-        self.assertEqual(left, set())
+        self.assertEqual(self.in_memory() - before, set())
+
+    def test_what_a_killed_one_left(self) -> None:
+        """The next removes it, and so does memshim clean; neither takes one that runs."""
+        again: tuple[list[str | Path], ...] = (
+            [CLI, "dry-run", "--schedules", "one", "--", "true"],
+            [CLI, "clean", "--keep", "20GiB", self.folder],
+        )
+        for command in again:
+            before = self.in_memory()
+            environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache())}
+            running = subprocess.Popen(
+                [CLI, "dry-run", "--", sys.executable, "-c", "print(1, flush=True); input()"],
+                cwd=self.folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            assert running.stderr and running.stdin
+            while running.stderr.readline() != b"1\n":
+                pass
+            (left,) = self.in_memory() - before
+            os.utime(left, (0, 0))
+            run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
+            self.assertTrue(left.exists(), "its process still runs")
+            running.kill()
+            running.wait()
+            running.stdin.close()
+            running.stderr.close()
+            os.utime(left, (0, 0))
+            run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
+            self.assertFalse(left.exists(), command)
+
+    def test_workers_and_libraries(self) -> None:
+        """A process that forks workers, as loaders do, and one that asks NVML."""
+        workers = "import multiprocessing as m; p = m.get_context('fork').Pool(2); "
+        workers += "print('squares', p.map(int(2).__pow__, [3, 4]), flush=True); p.close()"
+        result = self.dry_run("--", sys.executable, "-c", PROGRAM + workers)
+        self.assertIn("squares [8, 16]", result.check().stderr)
+        self.assertIn("the command ended in order", result.stdout)
+        nvml = """
+import ctypes
+nvml, name = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.create_string_buffer(96)
+device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 3)()
+assert nvml.nvmlInit_v2() == 0
+assert nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0
+assert nvml.nvmlDeviceGetName(device, name, 96) == 0
+assert nvml.nvmlDeviceGetMemoryInfo(device, memory) == 0
+print("nvml", name.value.decode(), memory[0] >> 20, flush=True)
+"""
+        result = self.dry_run("--gpu", "rtx4090", "--", sys.executable, "-c", nvml)
+        self.assertIn("nvml Simulated RTX 4090 24207", result.stderr, result.describe())
+
+    def test_no_step(self) -> None:
+        """A command that never comes to one is ended by Ctrl-C, with a report of what was seen."""
+        code = PROGRAM + "print('waits', flush=True); input()"
+        running = subprocess.Popen(
+            [CLI, "dry-run", "--schedules", "one", "--", sys.executable, "-c", code],
+            cwd=self.folder,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.cache())},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert running.stderr
+        while running.stderr.readline() != b"waits\n":
+            pass
+        running.send_signal(signal.SIGINT)
+        said = running.communicate(timeout=60)[0].decode()
+        self.assertEqual(running.returncode, 1, said)
+        self.assertIn("no step of an optimizer was seen", said)
+        self.assertIn("interrupted: of what was seen until then", said)
+        self.assertIn("live 96.00 MiB", said.replace("96.0 MiB", "96.00 MiB"))
+
+    def test_each_run_has_its_report(self) -> None:
+        """Also the second schedule, and the run that did not fit the card."""
+        program = PROGRAM.replace(str(96 * MIB), str(900 * MIB))
+        command = ("--gpu", "1GiB", "--", sys.executable, "-c", program)
+        self.dry_run(*command, schedules="both").check()
+        traces = list(self.folder.rglob("dry-run-*/**/trace.mshm"))
+        self.assertEqual(len(traces), 3, traces)
+        for trace in traces:
+            self.assertTrue((trace.parent / "report.txt").exists(), trace)
+
+    def test_version_and_host_memory(self) -> None:
+        """What was not compared is this version; the host's memory is the largest process's."""
+        version = run([CLI, "--version"]).check().stdout.split()[1]
+        code = PROGRAM + f"kept = b'1' * {300 * MIB}"
+        result, answer = self.answer("--", sys.executable, "-c", code)
+        self.assertEqual(answer["version"], version, result.describe())
+        self.assertGreater(answer["host_bytes"], 300 * MIB)
+        self.assertLess(answer["host_bytes"], 600 * MIB)
+        text = self.dry_run(*self.program()).check().stdout
+        self.assertIn(f"memshim {version} was not yet compared on hardware.", text)
+        self.assertIn("of this machine's memory, the most of one process", text)
 
 
 if __name__ == "__main__":

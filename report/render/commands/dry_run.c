@@ -256,6 +256,10 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
             "cuDNN\n",
             MS_BYTES(answer->cudnn_work_bytes), MS_BYTES(answer->cudnn_reserve_bytes));
     }
+    if (answer->host_bytes > 0) {
+        ms_buffer_format(out, "  host     %s of this machine's memory, the most of one process\n",
+                         MS_BYTES(answer->host_bytes));
+    }
     if (rank->replayed) {
         ms_buffer_format(out, "\n  %-12s %10s   %-13s  %-10s  %-18s  %s\n", "card", "memory",
                          "PyTorch alone", "expandable", "memshim", "batch under memshim, x this");
@@ -264,9 +268,12 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
         }
     }
     ms_dry_values_text(answer, out);
-    ms_buffer_add(out, "\nNo kernel ran: memory that follows values is not in here. Memory of "
-                       "contexts is from a table, cuDNN's workspaces of convolutions are left out. "
-                       "Not yet compared on hardware.\n");
+    ms_buffer_add(out,
+                  "\nNo kernel ran: memory that follows values is not in here. Memory of "
+                  "contexts is from a table, cuDNN's workspaces of convolutions are left out.\n"
+                  "memshim ");
+    ms_buffer_add_plain(out, answer->version);
+    ms_buffer_add(out, " was not yet compared on hardware.\n");
     if (answer->report) {
         ms_buffer_add(out, "report: ");
         ms_buffer_add_plain(out, answer->report);
@@ -385,7 +392,9 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     }
     ms_json_text(&json, "report", answer->report);
     ms_json_count(&json, "elapsed_ns", answer->elapsed_ns);
+    ms_json_text(&json, "version", answer->version);
     ms_json_flag(&json, "compared_on_hardware", false);
+    ms_json_integer_unless(&json, "host_bytes", (int64_t)answer->host_bytes, 0);
     add_nccl_json(answer->card, &json);
     ms_json_open(&json, "ranks", '[');
     for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {

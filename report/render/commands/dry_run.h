@@ -68,6 +68,8 @@ struct ms_dry_answer {
     int status; /* of the command, where it ended by itself; -N: by signal N */
     bool ample; /* it did not fit the simulated card, and was run again with memory enough */
     uint64_t elapsed_ns;
+    const char *version;    /* memshim's, of which it is said what it was not compared with */
+    uint64_t host_bytes;    /* of this machine's memory: the most of one process; 0: not known */
     const char *report;     /* the folder with its report */
     struct ms_buffer ranks; /* struct ms_dry_rank */
     int asked_device;       /* that is not there; -1: none */
@@ -127,10 +129,11 @@ struct ms_dry_batch_row {
 
 struct ms_dry_batches {
     const struct ms_card *card;
-    const char *what; /* the variable or the argument */
-    bool wanted;      /* the largest was looked for, with PyTorch alone */
-    uint64_t found;   /* fits; 0: none is known to */
-    uint64_t too_big; /* does not; confirmed where it is found + 1; 0: none is known not to */
+    const char *version; /* memshim's */
+    const char *what;    /* the variable or the argument */
+    bool wanted;         /* the largest was looked for, with PyTorch alone */
+    uint64_t found;      /* fits; 0: none is known to */
+    uint64_t too_big;    /* does not; confirmed where it is found + 1; 0: none is known not to */
     const char *report;
     size_t count;
     struct ms_dry_batch_row rows[MS_DRY_BATCHES];

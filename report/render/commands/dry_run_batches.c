@@ -58,7 +58,9 @@ void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer 
     if (batches->wanted) {
         add_found(batches, out);
     }
-    ms_buffer_add(out, "\nNot yet compared on hardware.\nreports: ");
+    ms_buffer_add(out, "\nmemshim ");
+    ms_buffer_add_plain(out, batches->version);
+    ms_buffer_add(out, " was not yet compared on hardware.\nreports: ");
     ms_buffer_add_plain(out, batches->report);
     ms_buffer_add(out, "\n");
 }
@@ -72,6 +74,7 @@ void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer 
     ms_json_text(&json, "card", batches->card->id);
     ms_json_text(&json, "by", batches->what);
     ms_json_text(&json, "report", batches->report);
+    ms_json_text(&json, "version", batches->version);
     ms_json_flag(&json, "compared_on_hardware", false);
     if (batches->wanted) {
         ms_json_count(&json, "largest_batch", batches->found);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -290,6 +291,15 @@ static void judge_end(const struct watch *watch, int wait_status, struct ms_dry_
     }
 }
 
+/* Resident at its highest, of all that have ended: also of what was run before the command, which
+ * is small beside it. */
+static uint64_t most_of_a_process(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_CHILDREN, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
 /* -1 where it ran, else the exit status. */
 static int run(const struct call *call, char *const *argv, const char *output,
                struct ms_dry_answer *answer)
@@ -323,6 +333,7 @@ static int run(const struct call *call, char *const *argv, const char *output,
         return ms_cannot_run("dry-run", argv[0], error);
     }
     judge_end(&watch, wait_status, answer);
+    answer->host_bytes = most_of_a_process();
     return -1;
 }
 
@@ -350,6 +361,7 @@ static bool name_folder(time_t start, char *folder)
 static void choose_cards(const struct call *call, struct ms_dry_answer *answer)
 {
     answer->card = &call->card;
+    answer->version = MEMSHIM_VERSION;
     answer->random = call->random;
     answer->cards[answer->card_count++] = call->card;
     for (size_t i = 0; i < ms_card_count() && answer->card_count < MS_DRY_CARDS; i++) {
@@ -385,6 +397,7 @@ static bool set_environment(void)
 static int run_and_read(const struct call *call, char *const *argv, const char *base,
                         const char *suffix, char *output, struct ms_dry_answer *answer)
 {
+    const time_t start = time(NULL);
     int status;
 
     if (snprintf(output, PATH_MAX, "%s%s", base, suffix) >= PATH_MAX ||
@@ -394,6 +407,7 @@ static int run_and_read(const struct call *call, char *const *argv, const char *
     status = run(call, argv, output, answer);
     if (status < 0) {
         ms_dry_read(output, answer);
+        ms_finish_runs(output, start, false);
     }
     return status;
 }
@@ -426,8 +440,7 @@ static void run_late(const struct call *call, char *const *argv, const char *bas
     }
 }
 
-static int answer_command(const struct call *call, char *const *argv, const char *base,
-                          time_t start)
+static int answer_command(const struct call *call, char *const *argv, const char *base)
 {
     struct ms_dry_answer answer = {
         .devices = call->devices, .wanted_steps = call->steps, .world = call->around.world};
@@ -451,7 +464,6 @@ static int answer_command(const struct call *call, char *const *argv, const char
     if (status >= 0) {
         return status;
     }
-    ms_finish_runs(output, start, false);
     answer.report = output;
     answer.elapsed_ns = ms_clock_ns() - start_ns;
     if (wants_late(call, &answer)) {
@@ -471,7 +483,6 @@ static int answer_command(const struct call *call, char *const *argv, const char
 struct measuring {
     const struct call *call;
     const char *base;
-    time_t start;
     int status; /* of the first run that could not be */
 };
 
@@ -488,18 +499,17 @@ static bool measure(void *ctx, char *const *argv, const char *suffix, struct ms_
     answer->card = &call->card;
     answer->cards[answer->card_count++] = call->card;
     measuring->status = run_and_read(call, argv, measuring->base, suffix, output, answer);
-    if (measuring->status < 0) {
-        ms_finish_runs(output, measuring->start, false);
-    }
     return measuring->status < 0;
 }
 
-static int answer_batches(const struct call *call, char *const *argv, const char *base,
-                          time_t start)
+static int answer_batches(const struct call *call, char *const *argv, const char *base)
 {
-    struct measuring measuring = {.call = call, .base = base, .start = start};
-    struct ms_dry_batches batches = {
-        .card = &call->card, .what = call->plan.name, .wanted = call->find_batch, .report = base};
+    struct measuring measuring = {.call = call, .base = base};
+    struct ms_dry_batches batches = {.card = &call->card,
+                                     .version = MEMSHIM_VERSION,
+                                     .what = call->plan.name,
+                                     .wanted = call->find_batch,
+                                     .report = base};
     struct ms_buffer out = {0};
     bool written;
 
@@ -527,7 +537,7 @@ static int begin(const struct call *call, char *const *argv)
         !ms_begin_run("dry-run", folder, start, base) || !ms_dry_ground_readers()) {
         return MS_CLI_WRONG_CALL;
     }
-    return (call->plan.count > 0 ? answer_batches : answer_command)(call, argv, base, start);
+    return (call->plan.count > 0 ? answer_batches : answer_command)(call, argv, base);
 }
 
 /* With what is put around it, where anything is. */

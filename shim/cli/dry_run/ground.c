@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "allocator/base/buffer.h"
@@ -21,9 +23,12 @@
 #include "shim/tables/options.h"
 #include "shim/tables/remembered.h"
 
-#define COMMAND   "dry-run"
-#define BUILT     "simgpu"
-#define INSTALLED "memshim/simulated-gpu"
+#define COMMAND     "dry-run"
+#define SHARED      "memshim-dry-run."
+#define OWNER       "owner"
+#define JUST_MADE_S 2
+#define BUILT       "simgpu"
+#define INSTALLED   "memshim/simulated-gpu"
 
 #define complain(format, ...) (ms_complain("memshim " COMMAND ": " format, ##__VA_ARGS__))
 
@@ -444,16 +449,78 @@ bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_
            set_number("SIMGPU_PROCESSORS", card->processors);
 }
 
-bool ms_dry_shared_make(char *path)
+static const char *shared_root(void)
 {
     const char *folder = getenv("TMPDIR");
 
-    if (access("/dev/shm", W_OK) == 0) {
-        folder = "/dev/shm";
-    } else if (!folder || !*folder) {
-        folder = "/tmp";
+    return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : folder && *folder ? folder : "/tmp";
+}
+
+/* Opens what tells that a dry run lives: its lock ends with its process, however that ends. -1 and
+ * errno: it is another's. */
+static int lock_owner(const char *folder)
+{
+    char path[PATH_MAX];
+    const int file = snprintf(path, sizeof(path), "%s/" OWNER, folder) < (int)sizeof(path)
+                         ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
+                         : -1;
+
+    if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) {
+        (void)close(file);
+        return -1;
     }
-    if (snprintf(path, PATH_MAX, "%s/memshim-dry-run.XXXXXX", folder) < PATH_MAX && mkdtemp(path)) {
+    return file;
+}
+
+/* For as long as this process lives. */
+static bool own(const char *folder)
+{
+    return lock_owner(folder) >= 0;
+}
+
+/* One that has only just been made has no owner yet. */
+static bool is_dead(const char *folder)
+{
+    struct stat status;
+    int file;
+
+    if (lstat(folder, &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
+        time(NULL) - status.st_mtime < JUST_MADE_S) {
+        return false;
+    }
+    file = lock_owner(folder);
+    if (file >= 0) {
+        (void)close(file);
+    }
+    return file >= 0;
+}
+
+void ms_dry_shared_sweep(void)
+{
+    const char *root = shared_root();
+    DIR *folder = opendir(root);
+    const struct dirent *entry;
+    char path[PATH_MAX];
+
+    while (folder && (entry = readdir(folder))) {
+        if (strncmp(entry->d_name, SHARED, strlen(SHARED)) == 0 &&
+            snprintf(path, sizeof(path), "%s/%s", root, entry->d_name) < (int)sizeof(path) &&
+            is_dead(path)) {
+            ms_dry_shared_remove(path);
+        }
+    }
+    if (folder) {
+        (void)closedir(folder);
+    }
+}
+
+bool ms_dry_shared_make(char *path)
+{
+    const char *folder = shared_root();
+
+    ms_dry_shared_sweep();
+    if (snprintf(path, PATH_MAX, "%s/" SHARED "XXXXXX", folder) < PATH_MAX && mkdtemp(path) &&
+        own(path)) {
         return true;
     }
     complain("no folder can be made in %s: %s", folder, strerror(errno));
@@ -504,7 +571,8 @@ void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reser
     }
 }
 
-/* It holds plain files only: the simulated devices' and those of NCCL's double. */
+/* It holds plain files only: the simulated devices' and those of NCCL's double; and, of a run that
+ * was killed, the empty place of its layer. */
 void ms_dry_shared_remove(const char *path)
 {
     DIR *folder = opendir(path);
@@ -512,7 +580,8 @@ void ms_dry_shared_remove(const char *path)
 
     while (folder && (entry = readdir(folder))) {
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            (void)unlinkat(dirfd(folder), entry->d_name, 0);
+            (void)unlinkat(dirfd(folder), entry->d_name,
+                           entry->d_type == DT_DIR ? AT_REMOVEDIR : 0);
         }
     }
     if (folder) {

@@ -38,9 +38,13 @@ bool ms_dry_ground_wrap(char *const *command, const struct ms_buffer *words, cha
 bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_t devices,
                        bool random, bool late, const char *shared);
 
-/* A folder in memory, and its end with all files in it. path: PATH_MAX bytes. */
+/* A folder in memory, and its end with all files in it. path: PATH_MAX bytes. What a dry run that
+ * was killed left there goes first. */
 bool ms_dry_shared_make(char *path);
 void ms_dry_shared_remove(const char *path);
+
+/* Removes such folders of this user whose process has ended. */
+void ms_dry_shared_sweep(void);
 
 /* What a process asked for in vain: the highest device, -1: none; a host, empty: none. */
 void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_bytes);

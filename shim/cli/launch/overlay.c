@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,6 +87,25 @@ static bool has_mounts_below(const struct overlay *overlay, const char *folder)
     return false;
 }
 
+/* The kernel's own, wherever it is mounted (of a container's root, say): there is no layer over it,
+ * and no file in it. */
+static bool is_kernels(const char *folder)
+{
+    static const long kinds[] = {PROC_SUPER_MAGIC, SYSFS_MAGIC, DEVPTS_SUPER_MAGIC,
+                                 CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC};
+    struct statfs status;
+
+    if (statfs(folder, &status) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+        if ((long)status.f_type == kinds[i]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool is_left_alone(const char *folder)
 {
     static const char *const alone[] = {"/dev", "/proc", "/sys", "/run"};
@@ -94,7 +115,7 @@ static bool is_left_alone(const char *folder)
             return true;
         }
     }
-    return false;
+    return is_kernels(folder);
 }
 
 /* ---- namespaces ---- */
