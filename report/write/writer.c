@@ -24,7 +24,6 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) bool thread_is_m
 
 /* Needs the lock. False where the log is full. */
 static bool put_entry(struct ms_trace *trace, struct ms_log_entry entry, const void *payload)
-    MS_REQUIRES(ms_trace_role)
 {
     struct ms_extent_header *header = trace->log.header;
     uint64_t committed = atomic_load_explicit(&header->committed, memory_order_relaxed);
@@ -53,15 +52,15 @@ static inline bool is_known(const struct ms_trace *trace, uint8_t device)
 }
 
 /* Whether an event of this device can be told. */
-static inline bool is_ready(const struct ms_trace *trace, uint8_t device) MS_REQUIRES(ms_trace_role)
+static inline bool is_ready(const struct ms_trace *trace, uint8_t device)
 {
     return !trace->closed && trace->recorded - trace->packed < MS_TAIL_EVENTS &&
            is_known(trace, device);
 }
 
 /* Does what is_ready misses, and seals a window that is full. Needs the lock, which it lets go in
- * between. False: the trace is closed, or there is no memory. */
-static RARE bool make_ready(struct ms_trace *trace, uint8_t device) MS_REQUIRES(ms_trace_role)
+ * between, and for good where it returns false: the trace is closed, or there is no memory. */
+static RARE bool make_ready(struct ms_trace *trace, uint8_t device)
 {
     const int saved = errno;
     bool made = false;
@@ -71,37 +70,41 @@ static RARE bool make_ready(struct ms_trace *trace, uint8_t device) MS_REQUIRES(
             trace->closed = true;
         } else if (trace->recorded - trace->packed == MS_TAIL_EVENTS) {
             if (!trace->file.copied && !ms_guard_stands()) {
-                ms_trace_release(trace);
+                ms_lock_release(&trace->lock);
                 ms_trace_leave_mappings(trace);
-                ms_trace_acquire(trace);
+                ms_lock_acquire(&trace->lock);
                 continue;
             }
             ms_tail_pack(trace, true);
             if (atomic_load_explicit(&trace->digest.due, memory_order_relaxed)) {
-                ms_trace_release(trace);
+                ms_lock_release(&trace->lock);
                 ms_digest_step(trace);
-                ms_trace_acquire(trace);
+                ms_lock_acquire(&trace->lock);
             }
         } else if (trace->retired.header) {
-            ms_trace_release(trace);
+            ms_lock_release(&trace->lock);
             (void)ms_window_prepare(trace);
-            ms_trace_acquire(trace);
+            ms_lock_acquire(&trace->lock);
         } else if (!is_known(trace, device) && !made) {
-            ms_trace_release(trace);
+            ms_lock_release(&trace->lock);
             ms_device_make(trace, device);
-            ms_trace_acquire(trace);
+            ms_lock_acquire(&trace->lock);
             made = true;
         } else {
             break;
         }
     }
     errno = saved;
-    return is_ready(trace, device);
+    if (is_ready(trace, device)) {
+        return true;
+    }
+    ms_lock_release(&trace->lock);
+    return false;
 }
 
 /* A thread tells its first event. Where it blocks the guard's signal, a fault in it would end the
  * process: then the windows are no mappings from here on. */
-static RARE void meet_thread(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role)
+static RARE void meet_thread(struct ms_trace *trace)
 {
     const int saved = errno;
 
@@ -114,22 +117,16 @@ static RARE void meet_thread(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role)
 
 /* Takes the lock, where an event of the device can be told. */
 static inline bool lock_device(struct ms_trace *trace, uint8_t device)
-    MS_TRY_ACQUIRE(true, ms_trace_role)
 {
     if (__builtin_expect(!thread_is_met, 0)) {
         meet_thread(trace);
     }
-    ms_trace_acquire(trace);
-    if (__builtin_expect(is_ready(trace, device), 1) || make_ready(trace, device)) {
-        return true;
-    }
-    ms_trace_release(trace);
-    return false;
+    ms_lock_acquire(&trace->lock);
+    return __builtin_expect(is_ready(trace, device), 1) || make_ready(trace, device);
 }
 
 /* Where windows are copies. Needs the lock. */
 static RARE void put_recorded(struct ms_trace *trace, const struct ms_timed_event *timed)
-    MS_REQUIRES(ms_trace_role)
 {
     ms_trace_file_put(&trace->file, timed, sizeof(*timed));
     ms_trace_file_put(&trace->file, &trace->header->events, sizeof(trace->header->events));
@@ -137,7 +134,6 @@ static RARE void put_recorded(struct ms_trace *trace, const struct ms_timed_even
 
 /* From the store of the count on the event outlives the process. Needs the lock. */
 static inline void tell(struct ms_trace *trace, const struct ms_event *event, uint64_t ticks)
-    MS_REQUIRES(ms_trace_role)
 {
     struct ms_timed_event *timed = &trace->tail->events[trace->recorded % MS_TAIL_EVENTS];
 
@@ -152,7 +148,6 @@ static inline void tell(struct ms_trace *trace, const struct ms_event *event, ui
 
 /* Needs the lock. */
 static RARE void note_threshold(struct ms_trace *trace, const struct ms_event *event)
-    MS_REQUIRES(ms_trace_role)
 {
     const struct ms_log_threshold payload = {event->aux, event->bytes};
     const struct ms_log_entry entry = {
@@ -185,11 +180,11 @@ __attribute__((hot)) void ms_trace_emit(ms_trace_t *trace, const struct ms_event
     if (event->kind == MS_EVENT_THRESHOLD) {
         note_threshold(trace, event);
     }
-    ms_trace_release(trace);
+    ms_lock_release(&trace->lock);
 }
 
 /* For the digest: who held what then. Needs the lock. */
-static void note_oom(struct ms_trace *trace, uint8_t device) MS_REQUIRES(ms_trace_role)
+static void note_oom(struct ms_trace *trace, uint8_t device)
 {
     struct ms_trace_digest *digest = &trace->digest;
     const uint32_t count = atomic_load_explicit(&digest->oom_count, memory_order_relaxed);
@@ -208,7 +203,7 @@ int64_t ms_trace_fragmentation_ppm(ms_trace_t *trace, uint8_t device)
     if (lock_device(trace, device)) {
         ms_tail_pack(trace, true);
         ppm = trace->closed ? -1 : ms_aggregate_fragmentation_ppm(&trace->sums[device]);
-        ms_trace_release(trace);
+        ms_lock_release(&trace->lock);
     }
     errno = saved;
     return ppm;
@@ -224,7 +219,7 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
         }
         ms_tail_pack(trace, true);
         if (trace->closed) {
-            ms_trace_release(trace);
+            ms_lock_release(&trace->lock);
             break;
         }
 
@@ -250,10 +245,10 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
             ms_aggregate_oom(sums, state->source == MS_OOM_TORCH);
             ms_sums_commit(trace, device, trace->packed);
             ms_trace_add(trace, &trace->header->lost_entries, put ? 0 : 1);
-            ms_trace_release(trace);
+            ms_lock_release(&trace->lock);
             break;
         }
-        ms_trace_release(trace);
+        ms_lock_release(&trace->lock);
         (void)ms_log_next(trace);
     }
     errno = saved;
@@ -268,7 +263,7 @@ void ms_trace_note(ms_trace_t *trace, const char *text)
     };
 
     for (int tries = 0; tries < 2; tries++) {
-        ms_trace_acquire(trace);
+        ms_lock_acquire(&trace->lock);
 
         struct ms_log_entry timed = entry;
         const bool wanted = !trace->closed && trace->note_bytes + entry.bytes <= MAX_NOTES_BYTES;
@@ -282,7 +277,7 @@ void ms_trace_note(ms_trace_t *trace, const char *text)
         if (!trace->closed && !put && (!wanted || tries > 0)) {
             ms_trace_add(trace, &trace->header->lost_entries, 1);
         }
-        ms_trace_release(trace);
+        ms_lock_release(&trace->lock);
         if (put || !wanted) {
             break;
         }
@@ -313,7 +308,7 @@ void ms_trace_device(ms_trace_t *trace, uint8_t device, const char *name, const 
             page->has_uuid = 1;
         }
         ms_trace_put(trace, page, offsetof(struct ms_device_page, current));
-        ms_trace_release(trace);
+        ms_lock_release(&trace->lock);
         ms_trace_emit(trace, &cap);
     }
     errno = saved;
@@ -327,12 +322,12 @@ void ms_trace_version(ms_trace_t *trace, const char *what, const char *version)
         [MS_VERSION_TORCH] = "torch",
     };
 
-    ms_trace_acquire(trace);
+    ms_lock_acquire(&trace->lock);
     for (int slot = 0; slot < MS_VERSION_COUNT && !trace->closed; slot++) {
         if (strcmp(names[slot], what) == 0) {
             snprintf(trace->header->versions[slot], MS_VERSION_BYTES, "%s", version);
             ms_trace_put(trace, trace->header->versions[slot], MS_VERSION_BYTES);
         }
     }
-    ms_trace_release(trace);
+    ms_lock_release(&trace->lock);
 }

@@ -38,7 +38,7 @@ static void give_up(struct ms_trace *trace)
 /* ---- folding ---- */
 
 /* What was defined since the last time. Needs `growing`. */
-static bool fold_definitions(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
+static bool fold_definitions(struct ms_trace *trace)
 {
     struct ms_trace_digest *digest = &trace->digest;
 
@@ -74,7 +74,6 @@ static bool fold_definitions(struct ms_trace *trace) MS_REQUIRES(ms_trace_growin
 
 /* So many records of the oldest full window that is not folded yet. Needs `growing`. */
 static bool fold_some(struct ms_trace *trace, uint64_t most_records)
-    MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_trace_digest *digest = &trace->digest;
     const size_t ooms = atomic_load_explicit(&digest->oom_count, memory_order_acquire);
@@ -102,7 +101,7 @@ static bool fold_some(struct ms_trace *trace, uint64_t most_records)
 }
 
 /* No window is half folded, and one at least is folded whole. Needs `growing`. */
-static bool finish_folding(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
+static bool finish_folding(struct ms_trace *trace)
 {
     bool good = true;
 
@@ -125,7 +124,7 @@ void ms_digest_ahead(struct ms_trace *trace)
 
 void ms_digest_step(struct ms_trace *trace)
 {
-    if (!ms_trace_growing_try(trace)) {
+    if (!ms_lock_try(&trace->growing)) {
         return;
     }
     if (atomic_load_explicit(&trace->digest.due, memory_order_relaxed)) {
@@ -136,7 +135,7 @@ void ms_digest_step(struct ms_trace *trace)
             ms_digest_ahead(trace);
         }
     }
-    ms_trace_growing_release(trace);
+    ms_lock_release(&trace->growing);
 }
 
 /* ---- writing ---- */
@@ -144,7 +143,6 @@ void ms_digest_step(struct ms_trace *trace)
 /* One more extent for the digest: a new one, or, where the disk is full, that of the oldest window
  * that is folded, which goes a moment too early then: a process killed in it has no digest. */
 static bool add_extent(struct ms_trace *trace, struct ms_digest_slot *slot)
-    MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_mapped extent = {0};
 
@@ -164,7 +162,7 @@ static bool add_extent(struct ms_trace *trace, struct ms_digest_slot *slot)
 }
 
 static bool put_part(struct ms_trace *trace, uint64_t offset, struct ms_digest_part part,
-                     const char *from, size_t bytes) MS_REQUIRES(ms_trace_growing_role)
+                     const char *from, size_t bytes)
 {
     int error;
     struct ms_extent_header *header = ms_trace_file_map(&trace->file, offset, &error);
@@ -190,7 +188,7 @@ static bool put_part(struct ms_trace *trace, uint64_t offset, struct ms_digest_p
 }
 
 static bool put_all(struct ms_trace *trace, const struct ms_digest_slot *slot,
-                    const struct ms_buffer *digest) MS_REQUIRES(ms_trace_growing_role)
+                    const struct ms_buffer *digest)
 {
     struct ms_digest_part part = {.generation = trace->digest.generation + 1,
                                   .parts =
@@ -211,7 +209,7 @@ static bool put_all(struct ms_trace *trace, const struct ms_digest_slot *slot,
 }
 
 /* From here on the windows that were folded may be recycled. */
-static bool commit(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
+static bool commit(struct ms_trace *trace)
 {
     struct ms_trace_digest *digest = &trace->digest;
     struct ms_digest_slot *slot = &digest->slots[(digest->generation + 1) & 1];

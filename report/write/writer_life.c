@@ -74,7 +74,6 @@ static void fill_header(struct ms_trace *trace, const struct ms_trace_process *p
 }
 
 static void release_extents(struct ms_trace *trace)
-    MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
     ms_mapped_drop(trace, &trace->window);
     ms_mapped_drop(trace, &trace->spare);
@@ -96,7 +95,6 @@ static void release_extents(struct ms_trace *trace)
 
 /* Gives the file its first extents. 0 or an errno. */
 static int begin_file(struct ms_trace *trace, const struct ms_trace_process *process)
-    MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
     struct ms_mapped header = {0};
     int error = ms_mapped_new(trace, &header);
@@ -126,7 +124,6 @@ static int begin_file(struct ms_trace *trace, const struct ms_trace_process *pro
  */
 static int begin_at(struct ms_trace *trace, const char *output, bool own,
                     const struct ms_trace_process *process, struct texts *texts)
-    MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
     char *path = texts->path, *new_path = texts->new_path;
     int error = (own ? ms_place_make_own : ms_place_make)(output, process, trace->dir);
@@ -219,9 +216,7 @@ static void free_handle(struct ms_trace *trace)
     unmap(trace, sizeof(*trace));
 }
 
-/* Nobody else has the trace yet. */
-ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note,
-                          size_t note_bytes) MS_NO_THREAD_SAFETY
+ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note, size_t note_bytes)
 {
     const int saved = errno;
     const uint64_t limit = config->limit_bytes ? config->limit_bytes : DEFAULT_LIMIT_BYTES;
@@ -279,9 +274,8 @@ const char *ms_trace_dir(const ms_trace_t *trace)
     return trace->dir;
 }
 
-/* Whatever became of the file. */
+/* Whatever became of the file. Needs both locks. */
 static void write_end(struct ms_trace *trace, bool exit_known, int exit_status)
-    MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
     struct ms_file_header *header = trace->header;
 
@@ -315,13 +309,13 @@ int ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
     int error = 0;
 
     /* With room for all that waits, while other threads may still tell more; and then the rest. */
-    ms_trace_acquire(trace);
+    ms_lock_acquire(&trace->lock);
     if (!trace->closed) {
         ms_tail_pack(trace, true);
     }
-    ms_trace_release(trace);
-    ms_trace_growing_acquire(trace);
-    ms_trace_acquire(trace);
+    ms_lock_release(&trace->lock);
+    ms_lock_acquire(&trace->growing);
+    ms_lock_acquire(&trace->lock);
     if (!trace->released) {
         if (!trace->closed) {
             ms_tail_pack(trace, false);
@@ -334,14 +328,13 @@ int ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
         release_extents(trace);
         ms_trace_file_close(&trace->file);
     }
-    ms_trace_release(trace);
-    ms_trace_growing_release(trace);
+    ms_lock_release(&trace->lock);
+    ms_lock_release(&trace->growing);
     errno = saved;
     return error;
 }
 
-/* The child has no other thread. */
-void ms_trace_abandon(ms_trace_t *trace) MS_NO_THREAD_SAFETY
+void ms_trace_abandon(ms_trace_t *trace)
 {
     const int saved = errno;
 
