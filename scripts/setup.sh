@@ -34,6 +34,16 @@ LOOP_WHEELS=('accelerate==1.15.*' 'transformers==5.*' 'lightning==2.6.*')
 # Without what they ask for: NVIDIA's libraries are those that PyTorch brought, and doubles.
 JAX_WHEELS=('jax==0.10.2' 'jaxlib==0.10.2' 'jax-cuda13-plugin==0.10.2' 'jax-cuda13-pjrt==0.10.2'
     ml_dtypes opt_einsum scipy)
+# With what they ask for: other versions of it than PyTorch's.
+TENSORFLOW_WHEELS=('tensorflow==2.21.*')
+TENSORFLOW_LIBRARIES=('nvidia-cublas-cu12<13' 'nvidia-cuda-cupti-cu12<13' 'nvidia-cuda-nvcc-cu12<13'
+    'nvidia-cuda-nvrtc-cu12<13' 'nvidia-cuda-runtime-cu12<13' 'nvidia-cudnn-cu12<10'
+    'nvidia-cufft-cu12<12' 'nvidia-curand-cu12<11' 'nvidia-cusolver-cu12<12'
+    'nvidia-cusparse-cu12<13' 'nvidia-nccl-cu12<3' 'nvidia-nvjitlink-cu12<13')
+ONNXRUNTIME_WHEELS=('onnxruntime-gpu==1.31.*' onnx)
+NUMBA_WHEELS=(numba 'numba-cuda[cu13]' cuda-core cuda-bindings)
+# Beside PyTorch's.
+TRAINER_WHEELS=(deepspeed bitsandbytes hjson msgpack py-cpuinfo ninja einops)
 LINT_WHEELS=('ruff==0.17.5' 'mypy==2.4.1')
 # A viewer of flame graphs; Debian has none.
 FLAME_WHEELS=('flamegraph-textual==0.1.2')
@@ -193,16 +203,50 @@ sys.exit(not all(map(u.find_spec, ("accelerate", "transformers", "lightning"))))
     venv_pip "${LOOP_WHEELS[@]}" torch
 }
 
-# install_jax VENV: JAX for CUDA into a new venv that stands on the project's.
-install_jax() {
+# beside_torch VENV: a new venv that sees what PyTorch's has.
+beside_torch() {
     local venv=$1 site
     need_venv
-    say "installing JAX into $venv (about 0.9 GB on disk)"
     "$MEMSHIM_VENV/bin/python" -m venv "$venv" || return 1
     site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     "$MEMSHIM_VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' \
         >"$site/beside.pth"
-    retry "$venv/bin/python" -m pip --disable-pip-version-check -q install --no-deps "${JAX_WHEELS[@]}"
+}
+
+# pip_in VENV ARGUMENT...
+pip_in() {
+    local venv=$1
+    shift
+    retry "$venv/bin/python" -m pip --disable-pip-version-check -q install --no-cache-dir "$@"
+}
+
+# install_framework NAME VENV: one that tests/frameworks are run with, in a venv of its own.
+install_framework() {
+    local name=$1 venv=$2
+    case $name in
+    jax)
+        say "installing JAX into $venv (about 0.9 GB on disk)"
+        beside_torch "$venv" && pip_in "$venv" --no-deps "${JAX_WHEELS[@]}"
+        ;;
+    tensorflow)
+        say "installing TensorFlow into $venv (about 6.3 GB on disk)"
+        "$MEMSHIM_VENV/bin/python" -m venv "$venv" && pip_in "$venv" "${TENSORFLOW_WHEELS[@]}" &&
+            pip_in "$venv" --no-deps "${TENSORFLOW_LIBRARIES[@]}"
+        ;;
+    onnxruntime)
+        say "installing ONNX Runtime into $venv (about 0.6 GB on disk)"
+        beside_torch "$venv" && pip_in "$venv" "${ONNXRUNTIME_WHEELS[@]}" &&
+            pip_in "$venv" --no-deps nvidia-curand
+        ;;
+    numba)
+        say "installing Numba and cuda.core into $venv (about 0.8 GB on disk)"
+        "$MEMSHIM_VENV/bin/python" -m venv "$venv" && pip_in "$venv" "${NUMBA_WHEELS[@]}"
+        ;;
+    trainers)
+        say "installing DeepSpeed and bitsandbytes into $venv (about 0.2 GB on disk)"
+        beside_torch "$venv" && pip_in "$venv" --no-deps "${TRAINER_WHEELS[@]}"
+        ;;
+    esac
 }
 
 install_lint_tools() {

@@ -7,10 +7,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 usage() {
     cat <<'USAGE'
-Usage: scripts/test.sh [--torch] [--frameworks] [--all] [--sanitize address|thread] [--only PATTERN]
+Usage: scripts/test.sh [--torch] [--frameworks [all]] [--all] [--sanitize address|thread] [--only PATTERN]
 
   --torch     the tests that need PyTorch as well (installed into the project's venv)
-  --frameworks the tests with JAX as well (needs --torch once; 0.9 GB while they run)
+  --frameworks the tests with JAX as well (needs --torch once; 0.9 GB while they run);
+              all: with TensorFlow, ONNX Runtime, Numba, DeepSpeed and bitsandbytes, too, one
+              after the other (6.3 GB at most while they run)
   --all       also what takes long and says little that the others do not
   --sanitize  in a build of its own, with that sanitizer: unit tests (address alone), random
               tests (thread: of threads), and the process tests whose programs link the driver
@@ -34,19 +36,32 @@ run_torch_tests() {
         "$python" "$MEMSHIM_ROOT/tests/torch/run_tests.py" "$logs"
 }
 
-# run_frameworks LOGS: JAX is installed beside the build, and goes again.
-run_frameworks() {
-    local logs=$1 venv=$MEMSHIM_BUILD/venv-jax status=0
+# run_framework NAME LOGS: it is installed beside the build, and goes again.
+run_framework() {
+    local name=$1 logs=$2 venv=$MEMSHIM_BUILD/venv-$1 status=0
+    local folder=frameworks module=test_$1
+    if [[ $name == trainers ]]; then folder=torch; fi
     rm -rf "$venv"
-    if install_jax "$venv"; then
-        env "MEMSHIM_BUILD=$MEMSHIM_BUILD" "MEMSHIM_VENV=$venv" "$venv/bin/python" \
-            "$MEMSHIM_ROOT/tests/torch/run_tests.py" --folder "$MEMSHIM_ROOT/tests/frameworks" \
+    if install_framework "$name" "$venv"; then
+        env "MEMSHIM_BUILD=$MEMSHIM_BUILD" "MEMSHIM_VENV=$venv" MEMSHIM_TEST_ALL=1 \
+            "$venv/bin/python" "$MEMSHIM_ROOT/tests/torch/run_tests.py" \
+            --folder "$MEMSHIM_ROOT/tests/$folder" --only "$module" --name "with_$name" \
             "$logs" || status=1
     else
-        say "JAX could not be installed"
+        say "$name could not be installed"
         status=1
     fi
     rm -rf "$venv"
+    return "$status"
+}
+
+# run_frameworks LOGS NAME...
+run_frameworks() {
+    local logs=$1 status=0 name
+    shift
+    for name in "$@"; do
+        run_framework "$name" "$logs" || status=1
+    done
     return "$status"
 }
 
@@ -73,11 +88,17 @@ torch_tests() {
 }
 
 main() {
-    local torch=no frameworks=no sanitize='' python='' which=()
+    local torch=no frameworks=() sanitize='' python='' which=()
     while [[ $# -gt 0 ]]; do
         case $1 in
         --torch) torch=yes ;;
-        --frameworks) frameworks=yes ;;
+        --frameworks)
+            frameworks=(jax)
+            if [[ ${2:-} == all ]]; then
+                frameworks+=(tensorflow onnxruntime numba trainers)
+                shift
+            fi
+            ;;
         --all) export MEMSHIM_TEST_ALL=1 ;;
         --sanitize)
             sanitize=${2:-}
@@ -134,8 +155,8 @@ main() {
     fi
     [[ -s $junit ]] || die "ctest left no result"
     tally+=(--ctest "$junit")
-    if [[ $frameworks == yes ]]; then
-        part "tests/frameworks" run_frameworks "$logs" || true
+    if [[ ${#frameworks[@]} -gt 0 ]]; then
+        part "tests/frameworks" run_frameworks "$logs" "${frameworks[@]}" || true
     fi
     for log in "$logs"/*.log; do
         if [[ -e $log ]]; then tally+=(--unittest "$log"); fi

@@ -2,10 +2,10 @@
 """Runs the tests of a folder, this one without a word, each file in a process of its own, two at a
 time.
 
-    python tests/torch/run_tests.py [--folder DIR] LOGS
+    python tests/torch/run_tests.py [--folder DIR] [--only MODULE --name NAME] LOGS
 
-LOGS gets FILE.log of each; what a file's tests said is shown when it is through. Exit status 1 when
-something failed.
+LOGS gets FILE.log of each (NAME.log of the only one); what a file's tests said is shown when it is
+through. Exit status 1 when something failed.
 """
 
 from __future__ import annotations
@@ -37,12 +37,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Runs the tests that need PyTorch.")
     parser.add_argument("logs", type=Path)
     parser.add_argument("--folder", type=Path, default=HERE)
+    parser.add_argument("--only", default="test_*", help="of the folder's modules")
+    parser.add_argument("--name", help="of the log, instead of the module's")
     options = parser.parse_args()
     # A shell's background job ignores interrupts, and so would the programs that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options.logs.mkdir(parents=True, exist_ok=True)
-    modules = sorted(path.stem for path in options.folder.glob("test_*.py"))
-    logs = [options.logs.resolve() / f"{module}.log" for module in modules]
+    modules = sorted(path.stem for path in options.folder.glob(f"{options.only}.py"))
+    logs = [options.logs.resolve() / f"{options.name or module}.log" for module in modules]
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as at_once:
         statuses = list(at_once.map(run, [options.folder] * len(logs), modules, logs))
     return int(any(statuses))
