@@ -60,6 +60,16 @@ class Verdicts(unittest.TestCase):
             self.assertEqual(len(harness.folders_in(Path(folder))), 1)
             self.assertEqual(run.contradictions_in(Path(folder)), ())
 
+    def test_the_list_of_what_went_wrong(self) -> None:
+        """Each of its rows names a job or a test that is there."""
+        rows = (VERDICTS / "README.md").read_text().partition("\n|---|---|\n")[2].splitlines()
+        names = {job.name for job in truth.corpus()}
+        for row in rows:
+            said = re.findall(r"`([^`]+)`", row.split("|")[2])
+            there = [name in names or (harness.ROOT / name).is_file() for name in said]
+            self.assertTrue(all(there), row)
+            self.assertTrue(there or "the checker" in row, row)
+
     def test_packages_of_jobs(self) -> None:
         """What jobs need, setup.sh installs; without it, those above are without them."""
         needed = {job.package for job in truth.corpus()} - {""}
