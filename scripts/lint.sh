@@ -76,7 +76,7 @@ for path in sorted(commands):
 PYTHON
 }
 
-# Each command that Clang needs to see one file of allocator/ or shim/ as the build does, NUL-terminated:
+# Each command that Clang needs to see one file of a room as the build does, NUL-terminated:
 # only the flags that say what is compiled, since the build's compiler may be another one.
 lock_commands() {
     python3 - "$MEMSHIM_BUILD" "$MEMSHIM_ROOT" <<'PYTHON'
@@ -85,7 +85,8 @@ build, root = (pathlib.Path(name).resolve() for name in sys.argv[1:])
 commands = {}
 for entry in json.loads((build / "compile_commands.json").read_text()):
     path = (pathlib.Path(entry["directory"]) / entry["file"]).resolve()
-    if path.suffix == ".c" and {root / "allocator", root / "shim"} & set(path.parents):
+    top = path.relative_to(root).parts[0] if root in path.parents else ""
+    if path.suffix == ".c" and top in ("allocator", "report", "shim"):
         words = iter(shlex.split(entry["command"]))
         flags = []
         for word in words:

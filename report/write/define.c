@@ -8,6 +8,7 @@
 
 /* Needs `growing`. False where the extent in use has no room. */
 static bool put(struct ms_trace *trace, struct ms_site_entry entry, const void *payload)
+    MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_extent_header *header = trace->sites.header;
 
@@ -34,7 +35,7 @@ static bool put(struct ms_trace *trace, struct ms_site_entry entry, const void *
 
 /* Needs `growing`. The extent in use stays where there is no room for another one: something
  * smaller may fit into it. */
-static bool next(struct ms_trace *trace)
+static bool next(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_mapped fresh = {0};
 
@@ -70,7 +71,7 @@ bool ms_trace_define(ms_trace_t *trace, uint32_t kind, const void *payload, size
     if (!is_definition(kind, bytes)) {
         return false;
     }
-    ms_lock_acquire(&trace->growing);
+    ms_trace_growing_acquire(trace);
     if (!trace->closed) {
         defined = put(trace, entry, payload) || (next(trace) && put(trace, entry, payload));
         if (!defined) {
@@ -78,7 +79,7 @@ bool ms_trace_define(ms_trace_t *trace, uint32_t kind, const void *payload, size
             ms_trace_add(trace, &trace->header->lost_definitions, 1);
         }
     }
-    ms_lock_release(&trace->growing);
+    ms_trace_growing_release(trace);
     if (first_lost) {
         ms_trace_note(trace, "there is no room in the trace for more call sites: from here on "
                              "memory is told without the code that asked for it");

@@ -70,13 +70,13 @@ void ms_trace_leave_mappings(struct ms_trace *trace)
 {
     const int cancellation = ms_cancel_hold();
 
-    ms_lock_acquire(&trace->growing);
-    ms_lock_acquire(&trace->lock);
+    ms_trace_growing_acquire(trace);
+    ms_trace_acquire(trace);
     if (!trace->closed) {
         ms_trace_file_leave_mappings(&trace->file);
     }
-    ms_lock_release(&trace->lock);
-    ms_lock_release(&trace->growing);
+    ms_trace_release(trace);
+    ms_trace_growing_release(trace);
     ms_cancel_let(cancellation);
 }
 
@@ -106,6 +106,7 @@ int ms_window_recycle(struct ms_trace *trace, struct ms_mapped *extent)
 
 /* Needs `growing`. Two windows at the least stay: the one that fills and the one before it. */
 static int next_window(struct ms_trace *trace, struct ms_mapped *extent)
+    MS_REQUIRES(ms_trace_growing_role)
 {
     int error = ENOSPC;
 
@@ -133,14 +134,14 @@ bool ms_window_prepare(struct ms_trace *trace)
     struct ms_mapped spare = {0};
     bool ready = true;
 
-    ms_lock_acquire(&trace->growing);
-    ms_lock_acquire(&trace->lock);
+    ms_trace_growing_acquire(trace);
+    ms_trace_acquire(trace);
 
     struct ms_mapped retired = trace->retired;
     bool wanted = !trace->spare.header && !trace->closed;
 
     trace->retired = (struct ms_mapped){0};
-    ms_lock_release(&trace->lock);
+    ms_trace_release(trace);
     if (retired.header) {
         ms_mapped_seal(trace, retired.header);
         trace->ring[ms_ring_at(trace, trace->ring_count)] = retired.offset;
@@ -149,12 +150,12 @@ bool ms_window_prepare(struct ms_trace *trace)
     }
     if (wanted) {
         ready = next_window(trace, &spare) == 0;
-        ms_lock_acquire(&trace->lock);
+        ms_trace_acquire(trace);
         trace->spare = spare;
-        ms_lock_release(&trace->lock);
+        ms_trace_release(trace);
         ms_digest_ahead(trace);
     }
-    ms_lock_release(&trace->growing);
+    ms_trace_growing_release(trace);
     return ready;
 }
 
@@ -195,7 +196,7 @@ void ms_device_make(struct ms_trace *trace, uint8_t device)
     struct ms_mapped extent = {0};
     struct ms_device_page *page = NULL;
 
-    ms_lock_acquire(&trace->growing);
+    ms_trace_growing_acquire(trace);
     if (!trace->pages[device] && !trace->closed) {
         if (ms_mapped_new(trace, &extent) == 0) {
             page = (struct ms_device_page *)(extent.header + 1);
@@ -212,12 +213,12 @@ void ms_device_make(struct ms_trace *trace, uint8_t device)
             ms_trace_put(trace, page, sizeof(*page));
             ms_mapped_publish(trace, extent.header, MS_EXTENT_DEVICE, (uint64_t)device + 1);
         }
-        ms_lock_acquire(&trace->lock);
+        ms_trace_acquire(trace);
         trace->pages[device] = page;
         trace->device_extents[device] = extent;
-        ms_lock_release(&trace->lock);
+        ms_trace_release(trace);
     }
-    ms_lock_release(&trace->growing);
+    ms_trace_growing_release(trace);
 }
 
 bool ms_log_next(struct ms_trace *trace)
@@ -225,22 +226,22 @@ bool ms_log_next(struct ms_trace *trace)
     struct ms_mapped fresh = {0}, full = {0};
     bool grown = false;
 
-    ms_lock_acquire(&trace->growing);
+    ms_trace_growing_acquire(trace);
     if (!trace->closed && trace->log_count < MS_MAX_LOGS) {
         grown = ms_mapped_new(trace, &fresh) == 0;
     }
     if (grown) {
         fresh.header->payload_offset = sizeof(*fresh.header);
-        ms_lock_acquire(&trace->lock);
+        ms_trace_acquire(trace);
         full = trace->log;
         trace->log = fresh;
         ms_mapped_publish(trace, fresh.header, MS_EXTENT_LOG, ++trace->log_count);
-        ms_lock_release(&trace->lock);
+        ms_trace_release(trace);
     }
     if (full.header) {
         ms_mapped_seal(trace, full.header);
         ms_mapped_drop(trace, &full);
     }
-    ms_lock_release(&trace->growing);
+    ms_trace_growing_release(trace);
     return grown;
 }

@@ -33,6 +33,7 @@ static void put_series(struct ms_trace *trace, struct ms_series_pair *pair)
 
 /* Folds the beginning of the row, events of one device, into its sums and timeline. */
 static size_t fold_some(struct ms_trace *trace, const struct ms_timed_event *row, size_t count)
+    MS_REQUIRES(ms_trace_role)
 {
     const uint8_t device = row->event.device;
     struct ms_aggregate *sums = &trace->sums[device];
@@ -53,6 +54,7 @@ static size_t fold_some(struct ms_trace *trace, const struct ms_timed_event *row
 }
 
 static void fold(struct ms_trace *trace, const struct ms_timed_event *row, size_t count)
+    MS_REQUIRES(ms_trace_role)
 {
     uint64_t touched = 0;
 
@@ -73,13 +75,14 @@ static void fold(struct ms_trace *trace, const struct ms_timed_event *row, size_
     }
 }
 
-static bool have_room(const struct ms_trace *trace)
+static bool have_room(const struct ms_trace *trace) MS_REQUIRES(ms_trace_role)
 {
     return trace->window.header &&
            trace->payload_bytes + MS_RECORD_MAX_BYTES <= trace->payload_room;
 }
 
 static size_t record(struct ms_trace *trace, const struct ms_timed_event *row, size_t count)
+    MS_REQUIRES(ms_trace_role)
 {
     size_t bytes;
     const size_t told =
@@ -98,18 +101,18 @@ static size_t record(struct ms_trace *trace, const struct ms_timed_event *row, s
 
 /* The window in use is full. Needs the lock, which it lets go in between. False where there is no
  * room for another one. */
-static bool grow(struct ms_trace *trace)
+static bool grow(struct ms_trace *trace) MS_REQUIRES(ms_trace_role)
 {
     const uint64_t lost = atomic_load_explicit(&trace->header->lost_events, memory_order_relaxed);
 
     if (lost < trace->retry_at_lost) {
         return false;
     }
-    ms_lock_release(&trace->lock);
+    ms_trace_release(trace);
 
     const bool ready = ms_window_prepare(trace);
 
-    ms_lock_acquire(&trace->lock);
+    ms_trace_acquire(trace);
     if (!ready) {
         trace->retry_at_lost = lost + RETRY_EVENTS;
     }

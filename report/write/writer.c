@@ -24,6 +24,7 @@ static _Thread_local __attribute__((tls_model("initial-exec"))) bool thread_is_m
 
 /* Needs the lock. False where the log is full. */
 static bool put_entry(struct ms_trace *trace, struct ms_log_entry entry, const void *payload)
+    MS_REQUIRES(ms_trace_role)
 {
     struct ms_extent_header *header = trace->log.header;
     uint64_t committed = atomic_load_explicit(&header->committed, memory_order_relaxed);
@@ -52,15 +53,15 @@ static inline bool is_known(const struct ms_trace *trace, uint8_t device)
 }
 
 /* Whether an event of this device can be told. */
-static inline bool is_ready(const struct ms_trace *trace, uint8_t device)
+static inline bool is_ready(const struct ms_trace *trace, uint8_t device) MS_REQUIRES(ms_trace_role)
 {
     return !trace->closed && trace->recorded - trace->packed < MS_TAIL_EVENTS &&
            is_known(trace, device);
 }
 
 /* Does what is_ready misses, and seals a window that is full. Needs the lock, which it lets go in
- * between, and for good where it returns false: the trace is closed, or there is no memory. */
-static RARE bool make_ready(struct ms_trace *trace, uint8_t device)
+ * between. False: the trace is closed, or there is no memory. */
+static RARE bool make_ready(struct ms_trace *trace, uint8_t device) MS_REQUIRES(ms_trace_role)
 {
     const int saved = errno;
     bool made = false;
@@ -70,41 +71,37 @@ static RARE bool make_ready(struct ms_trace *trace, uint8_t device)
             trace->closed = true;
         } else if (trace->recorded - trace->packed == MS_TAIL_EVENTS) {
             if (!trace->file.copied && !ms_guard_stands()) {
-                ms_lock_release(&trace->lock);
+                ms_trace_release(trace);
                 ms_trace_leave_mappings(trace);
-                ms_lock_acquire(&trace->lock);
+                ms_trace_acquire(trace);
                 continue;
             }
             ms_tail_pack(trace, true);
             if (atomic_load_explicit(&trace->digest.due, memory_order_relaxed)) {
-                ms_lock_release(&trace->lock);
+                ms_trace_release(trace);
                 ms_digest_step(trace);
-                ms_lock_acquire(&trace->lock);
+                ms_trace_acquire(trace);
             }
         } else if (trace->retired.header) {
-            ms_lock_release(&trace->lock);
+            ms_trace_release(trace);
             (void)ms_window_prepare(trace);
-            ms_lock_acquire(&trace->lock);
+            ms_trace_acquire(trace);
         } else if (!is_known(trace, device) && !made) {
-            ms_lock_release(&trace->lock);
+            ms_trace_release(trace);
             ms_device_make(trace, device);
-            ms_lock_acquire(&trace->lock);
+            ms_trace_acquire(trace);
             made = true;
         } else {
             break;
         }
     }
     errno = saved;
-    if (is_ready(trace, device)) {
-        return true;
-    }
-    ms_lock_release(&trace->lock);
-    return false;
+    return is_ready(trace, device);
 }
 
 /* A thread tells its first event. Where it blocks the guard's signal, a fault in it would end the
  * process: then the windows are no mappings from here on. */
-static RARE void meet_thread(struct ms_trace *trace)
+static RARE void meet_thread(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role)
 {
     const int saved = errno;
 
@@ -117,16 +114,22 @@ static RARE void meet_thread(struct ms_trace *trace)
 
 /* Takes the lock, where an event of the device can be told. */
 static inline bool lock_device(struct ms_trace *trace, uint8_t device)
+    MS_TRY_ACQUIRE(true, ms_trace_role)
 {
     if (__builtin_expect(!thread_is_met, 0)) {
         meet_thread(trace);
     }
-    ms_lock_acquire(&trace->lock);
-    return __builtin_expect(is_ready(trace, device), 1) || make_ready(trace, device);
+    ms_trace_acquire(trace);
+    if (__builtin_expect(is_ready(trace, device), 1) || make_ready(trace, device)) {
+        return true;
+    }
+    ms_trace_release(trace);
+    return false;
 }
 
 /* Where windows are copies. Needs the lock. */
 static RARE void put_recorded(struct ms_trace *trace, const struct ms_timed_event *timed)
+    MS_REQUIRES(ms_trace_role)
 {
     ms_trace_file_put(&trace->file, timed, sizeof(*timed));
     ms_trace_file_put(&trace->file, &trace->header->events, sizeof(trace->header->events));
@@ -134,6 +137,7 @@ static RARE void put_recorded(struct ms_trace *trace, const struct ms_timed_even
 
 /* From the store of the count on the event outlives the process. Needs the lock. */
 static inline void tell(struct ms_trace *trace, const struct ms_event *event, uint64_t ticks)
+    MS_REQUIRES(ms_trace_role)
 {
     struct ms_timed_event *timed = &trace->tail->events[trace->recorded % MS_TAIL_EVENTS];
 
@@ -148,6 +152,7 @@ static inline void tell(struct ms_trace *trace, const struct ms_event *event, ui
 
 /* Needs the lock. */
 static RARE void note_threshold(struct ms_trace *trace, const struct ms_event *event)
+    MS_REQUIRES(ms_trace_role)
 {
     const struct ms_log_threshold payload = {event->aux, event->bytes};
     const struct ms_log_entry entry = {
@@ -180,11 +185,11 @@ __attribute__((hot)) void ms_trace_emit(ms_trace_t *trace, const struct ms_event
     if (event->kind == MS_EVENT_THRESHOLD) {
         note_threshold(trace, event);
     }
-    ms_lock_release(&trace->lock);
+    ms_trace_release(trace);
 }
 
 /* For the digest: who held what then. Needs the lock. */
-static void note_oom(struct ms_trace *trace, uint8_t device)
+static void note_oom(struct ms_trace *trace, uint8_t device) MS_REQUIRES(ms_trace_role)
 {
     struct ms_trace_digest *digest = &trace->digest;
     const uint32_t count = atomic_load_explicit(&digest->oom_count, memory_order_relaxed);
@@ -203,7 +208,7 @@ int64_t ms_trace_fragmentation_ppm(ms_trace_t *trace, uint8_t device)
     if (lock_device(trace, device)) {
         ms_tail_pack(trace, true);
         ppm = trace->closed ? -1 : ms_aggregate_fragmentation_ppm(&trace->sums[device]);
-        ms_lock_release(&trace->lock);
+        ms_trace_release(trace);
     }
     errno = saved;
     return ppm;
@@ -219,7 +224,7 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
         }
         ms_tail_pack(trace, true);
         if (trace->closed) {
-            ms_lock_release(&trace->lock);
+            ms_trace_release(trace);
             break;
         }
 
@@ -245,10 +250,10 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
             ms_aggregate_oom(sums, state->source == MS_OOM_TORCH);
             ms_sums_commit(trace, device, trace->packed);
             ms_trace_add(trace, &trace->header->lost_entries, put ? 0 : 1);
-            ms_lock_release(&trace->lock);
+            ms_trace_release(trace);
             break;
         }
-        ms_lock_release(&trace->lock);
+        ms_trace_release(trace);
         (void)ms_log_next(trace);
     }
     errno = saved;
@@ -263,7 +268,7 @@ void ms_trace_note(ms_trace_t *trace, const char *text)
     };
 
     for (int tries = 0; tries < 2; tries++) {
-        ms_lock_acquire(&trace->lock);
+        ms_trace_acquire(trace);
 
         struct ms_log_entry timed = entry;
         const bool wanted = !trace->closed && trace->note_bytes + entry.bytes <= MAX_NOTES_BYTES;
@@ -277,7 +282,7 @@ void ms_trace_note(ms_trace_t *trace, const char *text)
         if (!trace->closed && !put && (!wanted || tries > 0)) {
             ms_trace_add(trace, &trace->header->lost_entries, 1);
         }
-        ms_lock_release(&trace->lock);
+        ms_trace_release(trace);
         if (put || !wanted) {
             break;
         }
@@ -308,7 +313,7 @@ void ms_trace_device(ms_trace_t *trace, uint8_t device, const char *name, const 
             page->has_uuid = 1;
         }
         ms_trace_put(trace, page, offsetof(struct ms_device_page, current));
-        ms_lock_release(&trace->lock);
+        ms_trace_release(trace);
         ms_trace_emit(trace, &cap);
     }
     errno = saved;
@@ -322,12 +327,12 @@ void ms_trace_version(ms_trace_t *trace, const char *what, const char *version)
         [MS_VERSION_TORCH] = "torch",
     };
 
-    ms_lock_acquire(&trace->lock);
+    ms_trace_acquire(trace);
     for (int slot = 0; slot < MS_VERSION_COUNT && !trace->closed; slot++) {
         if (strcmp(names[slot], what) == 0) {
             snprintf(trace->header->versions[slot], MS_VERSION_BYTES, "%s", version);
             ms_trace_put(trace, trace->header->versions[slot], MS_VERSION_BYTES);
         }
     }
-    ms_lock_release(&trace->lock);
+    ms_trace_release(trace);
 }

@@ -38,7 +38,7 @@ static void give_up(struct ms_trace *trace)
 /* ---- folding ---- */
 
 /* What was defined since the last time. Needs `growing`. */
-static bool fold_definitions(struct ms_trace *trace)
+static bool fold_definitions(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_trace_digest *digest = &trace->digest;
 
@@ -74,6 +74,7 @@ static bool fold_definitions(struct ms_trace *trace)
 
 /* So many records of the oldest full window that is not folded yet. Needs `growing`. */
 static bool fold_some(struct ms_trace *trace, uint64_t most_records)
+    MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_trace_digest *digest = &trace->digest;
     const size_t ooms = atomic_load_explicit(&digest->oom_count, memory_order_acquire);
@@ -101,7 +102,7 @@ static bool fold_some(struct ms_trace *trace, uint64_t most_records)
 }
 
 /* No window is half folded, and one at least is folded whole. Needs `growing`. */
-static bool finish_folding(struct ms_trace *trace)
+static bool finish_folding(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
 {
     bool good = true;
 
@@ -124,7 +125,7 @@ void ms_digest_ahead(struct ms_trace *trace)
 
 void ms_digest_step(struct ms_trace *trace)
 {
-    if (!ms_lock_try(&trace->growing)) {
+    if (!ms_trace_growing_try(trace)) {
         return;
     }
     if (atomic_load_explicit(&trace->digest.due, memory_order_relaxed)) {
@@ -135,7 +136,7 @@ void ms_digest_step(struct ms_trace *trace)
             ms_digest_ahead(trace);
         }
     }
-    ms_lock_release(&trace->growing);
+    ms_trace_growing_release(trace);
 }
 
 /* ---- writing ---- */
@@ -143,6 +144,7 @@ void ms_digest_step(struct ms_trace *trace)
 /* One more extent for the digest: a new one, or, where the disk is full, that of the oldest window
  * that is folded, which goes a moment too early then: a process killed in it has no digest. */
 static bool add_extent(struct ms_trace *trace, struct ms_digest_slot *slot)
+    MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_mapped extent = {0};
 
@@ -162,7 +164,7 @@ static bool add_extent(struct ms_trace *trace, struct ms_digest_slot *slot)
 }
 
 static bool put_part(struct ms_trace *trace, uint64_t offset, struct ms_digest_part part,
-                     const char *from, size_t bytes)
+                     const char *from, size_t bytes) MS_REQUIRES(ms_trace_growing_role)
 {
     int error;
     struct ms_extent_header *header = ms_trace_file_map(&trace->file, offset, &error);
@@ -188,7 +190,7 @@ static bool put_part(struct ms_trace *trace, uint64_t offset, struct ms_digest_p
 }
 
 static bool put_all(struct ms_trace *trace, const struct ms_digest_slot *slot,
-                    const struct ms_buffer *digest)
+                    const struct ms_buffer *digest) MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_digest_part part = {.generation = trace->digest.generation + 1,
                                   .parts =
@@ -209,7 +211,7 @@ static bool put_all(struct ms_trace *trace, const struct ms_digest_slot *slot,
 }
 
 /* From here on the windows that were folded may be recycled. */
-static bool commit(struct ms_trace *trace)
+static bool commit(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
 {
     struct ms_trace_digest *digest = &trace->digest;
     struct ms_digest_slot *slot = &digest->slots[(digest->generation + 1) & 1];

@@ -74,6 +74,7 @@ static void fill_header(struct ms_trace *trace, const struct ms_trace_process *p
 }
 
 static void release_extents(struct ms_trace *trace)
+    MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
     ms_mapped_drop(trace, &trace->window);
     ms_mapped_drop(trace, &trace->spare);
@@ -95,6 +96,7 @@ static void release_extents(struct ms_trace *trace)
 
 /* Gives the file its first extents. 0 or an errno. */
 static int begin_file(struct ms_trace *trace, const struct ms_trace_process *process)
+    MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
     struct ms_mapped header = {0};
     int error = ms_mapped_new(trace, &header);
@@ -124,6 +126,7 @@ static int begin_file(struct ms_trace *trace, const struct ms_trace_process *pro
  */
 static int begin_at(struct ms_trace *trace, const char *output, bool own,
                     const struct ms_trace_process *process, struct texts *texts)
+    MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
     char *path = texts->path, *new_path = texts->new_path;
     int error = (own ? ms_place_make_own : ms_place_make)(output, process, trace->dir);
@@ -216,7 +219,9 @@ static void free_handle(struct ms_trace *trace)
     unmap(trace, sizeof(*trace));
 }
 
-ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note, size_t note_bytes)
+/* Nobody else has the trace yet. */
+ms_trace_t *ms_trace_open(const struct ms_trace_config *config, char *note,
+                          size_t note_bytes) MS_NO_THREAD_SAFETY
 {
     const int saved = errno;
     const uint64_t limit = config->limit_bytes ? config->limit_bytes : DEFAULT_LIMIT_BYTES;
@@ -274,8 +279,9 @@ const char *ms_trace_dir(const ms_trace_t *trace)
     return trace->dir;
 }
 
-/* Whatever became of the file. Needs both locks. */
+/* Whatever became of the file. */
 static void write_end(struct ms_trace *trace, bool exit_known, int exit_status)
+    MS_REQUIRES(ms_trace_growing_role, ms_trace_role)
 {
     struct ms_file_header *header = trace->header;
 
@@ -309,13 +315,13 @@ int ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
     int error = 0;
 
     /* With room for all that waits, while other threads may still tell more; and then the rest. */
-    ms_lock_acquire(&trace->lock);
+    ms_trace_acquire(trace);
     if (!trace->closed) {
         ms_tail_pack(trace, true);
     }
-    ms_lock_release(&trace->lock);
-    ms_lock_acquire(&trace->growing);
-    ms_lock_acquire(&trace->lock);
+    ms_trace_release(trace);
+    ms_trace_growing_acquire(trace);
+    ms_trace_acquire(trace);
     if (!trace->released) {
         if (!trace->closed) {
             ms_tail_pack(trace, false);
@@ -328,13 +334,14 @@ int ms_trace_close(ms_trace_t *trace, bool exit_known, int exit_status)
         release_extents(trace);
         ms_trace_file_close(&trace->file);
     }
-    ms_lock_release(&trace->lock);
-    ms_lock_release(&trace->growing);
+    ms_trace_release(trace);
+    ms_trace_growing_release(trace);
     errno = saved;
     return error;
 }
 
-void ms_trace_abandon(ms_trace_t *trace)
+/* The child has no other thread. */
+void ms_trace_abandon(ms_trace_t *trace) MS_NO_THREAD_SAFETY
 {
     const int saved = errno;
 

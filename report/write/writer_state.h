@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "allocator/base/locks/lock.h"
+#include "allocator/base/locks/lock_annotations.h"
 #include "report/fold/digest.h"
 #include "report/fold/fold.h"
 #include "report/trace/encoding.h"
@@ -48,44 +49,101 @@ struct ms_trace_digest {
     _Atomic uint32_t oom_count;
 };
 
+/* For Clang's analysis (lock_annotations.h): the two locks of a trace. */
+extern struct ms_lock_role ms_trace_role;
+extern struct ms_lock_role ms_trace_growing_role;
+
 struct ms_trace {
-    /* Order of the two: growing, then lock. `lock` is short and guards all that follows; `growing`
-     * is held while the file grows, so that no emitter waits for another one's system calls. */
+    /* Order of the two: growing, then lock. `lock` is short: every event takes it. `growing` is
+     * held while the file grows, so that no emitter waits for another one's system calls. pages and
+     * device_extents change under both and are read under either. */
     ms_lock_t lock;
     ms_lock_t growing;
-    bool closed;   /* nothing is told any more */
-    bool released; /* and the file is let go */
-    bool notes_full;
+    _Atomic bool closed; /* nothing is recorded any more; set under `lock`, read under either */
+    bool released MS_GUARDED_BY(ms_trace_role); /* and the file is let go */
     struct ms_file_header *header;
-    struct ms_tail *tail;      /* in the header's extent */
-    uint64_t recorded, packed; /* events; the tail holds those from packed to recorded */
-    uint64_t last_ns;          /* time of the last event: none is earlier than the one before it */
+    struct ms_tail *tail; /* in the header's extent */
     struct ms_clock clock;
+    uint64_t start_monotonic_ns;
     struct ms_device_page *pages[MS_DEVICE_COUNT];    /* null: not seen yet */
     struct ms_mapped device_extents[MS_DEVICE_COUNT]; /* none where the file had no room */
-    struct ms_mapped window, spare, retired;          /* in use; next; full and not sealed yet */
-    uint8_t *payload;                                 /* of `window` */
-    uint32_t payload_bytes, payload_room;
-    uint32_t window_events;
-    uint64_t window_sequence;
-    struct ms_mapped log;
-    uint32_t log_count;
-    uint32_t note_bytes, thresholds;
-    uint64_t retry_at_lost; /* lost events at which room is asked for again */
-    uint64_t start_monotonic_ns;
-    struct ms_codec codec;
-    struct ms_aggregate sums[MS_DEVICE_COUNT]; /* of what is packed */
 
-    struct ms_trace_file file; /* under `growing` */
-    struct ms_mapped sites;    /* in use for definitions; none before the first; under `growing` */
-    uint32_t sites_count, sites_room; /* extents; likewise */
-    uint64_t *ring;                   /* offsets of full windows, oldest first; under `growing` */
-    uint32_t ring_room, ring_first, ring_count;
-    uint32_t ring_limit; /* windows that there is room for, the one in use and the next with them */
-    uint64_t *site_offsets; /* of the extents of definitions, sites_room; under `growing` */
+    /* Events. The tail holds those from packed to recorded; none is earlier than the one before. */
+    uint64_t recorded MS_GUARDED_BY(ms_trace_role);
+    uint64_t packed MS_GUARDED_BY(ms_trace_role);
+    uint64_t last_ns MS_GUARDED_BY(ms_trace_role);
+
+    /* Windows: in use; next; full and not sealed yet. */
+    struct ms_mapped window MS_GUARDED_BY(ms_trace_role);
+    struct ms_mapped spare MS_GUARDED_BY(ms_trace_role);
+    struct ms_mapped retired MS_GUARDED_BY(ms_trace_role);
+    uint8_t *payload MS_GUARDED_BY(ms_trace_role); /* of `window` */
+    uint32_t payload_bytes MS_GUARDED_BY(ms_trace_role);
+    uint32_t payload_room MS_GUARDED_BY(ms_trace_role);
+    uint32_t window_events MS_GUARDED_BY(ms_trace_role);
+    uint64_t window_sequence MS_GUARDED_BY(ms_trace_role);
+    /* Lost events at which room is asked for again. */
+    uint64_t retry_at_lost MS_GUARDED_BY(ms_trace_role);
+    struct ms_codec codec MS_GUARDED_BY(ms_trace_role);
+    struct ms_aggregate sums[MS_DEVICE_COUNT] MS_GUARDED_BY(ms_trace_role); /* of what is packed */
+
+    struct ms_mapped log MS_GUARDED_BY(ms_trace_role);
+    uint32_t log_count MS_GUARDED_BY(ms_trace_growing_role);
+    uint32_t note_bytes MS_GUARDED_BY(ms_trace_role);
+    uint32_t thresholds MS_GUARDED_BY(ms_trace_role);
+
+    struct ms_trace_file file; /* grows under `growing` */
+
+    /* Definitions: the extent in use (none before the first), how many there are, and where. */
+    struct ms_mapped sites MS_GUARDED_BY(ms_trace_growing_role);
+    uint32_t sites_count MS_GUARDED_BY(ms_trace_growing_role);
+    uint32_t sites_room;
+    uint64_t *site_offsets; /* sites_room of them */
+
+    /* Full windows, oldest first. */
+    uint64_t *ring; /* offsets, ring_room of them */
+    uint32_t ring_room;
+    uint32_t ring_first MS_GUARDED_BY(ms_trace_growing_role);
+    uint32_t ring_count MS_GUARDED_BY(ms_trace_growing_role);
+    /* Windows that there is room for, the one in use and the next with them. */
+    uint32_t ring_limit MS_GUARDED_BY(ms_trace_growing_role);
     struct ms_trace_digest digest;
     char dir[PATH_MAX];
 };
+
+/* The locks are taken and released by these, which tell Clang's analysis of the role. */
+static inline void ms_trace_acquire_at(struct ms_trace *trace, const char *place)
+    MS_ACQUIRE(ms_trace_role) MS_NO_THREAD_SAFETY
+{
+    ms_lock_acquire_at(&trace->lock, place);
+}
+
+static inline void ms_trace_release(struct ms_trace *trace)
+    MS_RELEASE(ms_trace_role) MS_NO_THREAD_SAFETY
+{
+    ms_lock_release(&trace->lock);
+}
+
+static inline void ms_trace_growing_acquire_at(struct ms_trace *trace, const char *place)
+    MS_ACQUIRE(ms_trace_growing_role) MS_NO_THREAD_SAFETY
+{
+    ms_lock_acquire_at(&trace->growing, place);
+}
+
+static inline bool ms_trace_growing_try(struct ms_trace *trace)
+    MS_TRY_ACQUIRE(true, ms_trace_growing_role) MS_NO_THREAD_SAFETY
+{
+    return ms_lock_try(&trace->growing);
+}
+
+static inline void ms_trace_growing_release(struct ms_trace *trace)
+    MS_RELEASE(ms_trace_growing_role) MS_NO_THREAD_SAFETY
+{
+    ms_lock_release(&trace->growing);
+}
+
+#define ms_trace_acquire(trace)         ms_trace_acquire_at((trace), MS_PLACE)
+#define ms_trace_growing_acquire(trace) ms_trace_growing_acquire_at((trace), MS_PLACE)
 
 /* What was stored is in the file from here on: after every store to a window, before the next one
  * that makes a reader believe it. Costs a comparison where windows are mappings. */
@@ -114,6 +172,7 @@ static inline void ms_trace_disk_full(struct ms_trace *trace)
 /* When the clock's counter stood there: since the trace began, in the steps that records can tell,
  * and never back. Needs the lock. */
 static inline uint64_t ms_trace_time_at(struct ms_trace *trace, uint64_t ticks)
+    MS_REQUIRES(ms_trace_role)
 {
     const uint64_t ns = ms_trace_clock_ns(&trace->clock, ticks) - trace->start_monotonic_ns;
 
@@ -123,7 +182,7 @@ static inline uint64_t ms_trace_time_at(struct ms_trace *trace, uint64_t ticks)
     return trace->last_ns;
 }
 
-static inline uint64_t ms_trace_time_ns(struct ms_trace *trace)
+static inline uint64_t ms_trace_time_ns(struct ms_trace *trace) MS_REQUIRES(ms_trace_role)
 {
     return ms_trace_time_at(trace, ms_clock_ticks());
 }
@@ -132,7 +191,8 @@ static inline uint64_t ms_trace_time_ns(struct ms_trace *trace)
 void *ms_trace_pages(size_t bytes);
 
 /* A new extent at the end of the file, mapped. Needs `growing`. 0 or an errno. */
-int ms_mapped_new(struct ms_trace *trace, struct ms_mapped *extent);
+int ms_mapped_new(struct ms_trace *trace, struct ms_mapped *extent)
+    MS_REQUIRES(ms_trace_growing_role);
 void ms_mapped_drop(struct ms_trace *trace, struct ms_mapped *extent);
 
 static inline uint8_t *ms_mapped_payload(const struct ms_extent_header *header)
@@ -153,48 +213,53 @@ void ms_mapped_withdraw(struct ms_trace *trace, struct ms_extent_header *header)
 void ms_mapped_seal(struct ms_trace *trace, struct ms_extent_header *header);
 
 /* The windows stop being mappings of the file. Called without the lock. */
-void ms_trace_leave_mappings(struct ms_trace *trace);
+void ms_trace_leave_mappings(struct ms_trace *trace)
+    MS_EXCLUDES(ms_trace_role, ms_trace_growing_role);
 
 /* The spare window becomes the one in use, for events from `packed` on. Needs the lock; the window
  * in use is full or none, and nothing waits to be sealed. */
-void ms_window_switch(struct ms_trace *trace, uint64_t now_ns);
+void ms_window_switch(struct ms_trace *trace, uint64_t now_ns) MS_REQUIRES(ms_trace_role);
 
 /* Seals the window that is full and makes the spare one ready. Called without the lock; false
  * where there is no room. */
-bool ms_window_prepare(struct ms_trace *trace);
+bool ms_window_prepare(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role, ms_trace_growing_role);
 
 static inline uint32_t ms_ring_at(const struct ms_trace *trace, uint32_t index)
+    MS_REQUIRES(ms_trace_growing_role)
 {
     return (trace->ring_first + index) % trace->ring_room;
 }
 
 /* The oldest full window makes room: gives its extent, mapped. Needs `growing`. 0 or an errno. */
-int ms_window_recycle(struct ms_trace *trace, struct ms_mapped *extent);
+int ms_window_recycle(struct ms_trace *trace, struct ms_mapped *extent)
+    MS_REQUIRES(ms_trace_growing_role);
 
 /* Sees whether something is to be folded: the trace is about to be full. Needs `growing`. */
-void ms_digest_ahead(struct ms_trace *trace);
+void ms_digest_ahead(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role);
 
 /* Folds some records, where it is due and nobody is in the way. Called without the lock, now and
  * then. */
-void ms_digest_step(struct ms_trace *trace);
+void ms_digest_step(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role, ms_trace_growing_role);
 
 /* Before a window is recycled: what was in it is in a digest, if there can be one. Needs `growing`.
  */
-void ms_digest_cover(struct ms_trace *trace);
+void ms_digest_cover(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role);
 
 /* Frees what it took, but for the file. */
 void ms_digest_close(struct ms_trace *trace);
 
 /* Packs what waits in the tail, also where that needs a new window. What finds no room is counted
  * as lost. Needs the lock, which it lets go in between where may_grow. */
-void ms_tail_pack(struct ms_trace *trace, bool may_grow);
+void ms_tail_pack(struct ms_trace *trace, bool may_grow) MS_REQUIRES(ms_trace_role);
 
 /* Puts the sums of a device, which are those of the events before end_event, into its page. Needs
  * the lock. */
-void ms_sums_commit(struct ms_trace *trace, uint8_t device, uint64_t end_event);
+void ms_sums_commit(struct ms_trace *trace, uint8_t device, uint64_t end_event)
+    MS_REQUIRES(ms_trace_role);
 
 /* A device's page, and the next extent of the log. Called without the lock. */
-void ms_device_make(struct ms_trace *trace, uint8_t device);
-bool ms_log_next(struct ms_trace *trace);
+void ms_device_make(struct ms_trace *trace, uint8_t device)
+    MS_EXCLUDES(ms_trace_role, ms_trace_growing_role);
+bool ms_log_next(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role, ms_trace_growing_role);
 
 #endif
