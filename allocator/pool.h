@@ -136,6 +136,11 @@ enum ms_unmoved {
  * verdict. Waits for whoever changes backing; linear in the pool's chunks. */
 uint64_t ms_pool_movable_bytes(ms_pool_t *pool, enum ms_unmoved *why);
 
+/* When the coldest of that live memory was used last, as a place in the run so far: 0 its
+ * beginning, 1 now. False: none can move. Waits for whoever changes backing; linear in the pool's
+ * chunks. */
+bool ms_pool_coldest(ms_pool_t *pool, double *place);
+
 /* A stream is about to capture: from then on nothing is asked about queued work and nothing is
  * unmapped. What is done is seen now, and idle chunks are given back where more lies in them than
  * the budget has free, so that they can serve anywhere. Where cudaFree would have waited for memory

@@ -2,6 +2,9 @@
 /* The lock-free arithmetic of the budget: see budget.h. */
 #include "allocator/device/budget.h"
 
+#include <stddef.h>
+
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/assert.h"
 
 void ms_budget_init(struct ms_budget *budget, uint64_t cap_bytes)
@@ -12,10 +15,95 @@ void ms_budget_init(struct ms_budget *budget, uint64_t cap_bytes)
     atomic_init(&budget->charged_bytes, 0);
     atomic_init(&budget->promised_bytes, 0);
     atomic_init(&budget->peak_charged_bytes, 0);
+    atomic_init(&budget->borrowed_bytes, 0);
+    atomic_init(&budget->lender, NULL);
     for (int owner = 0; owner < MS_OWNER_COUNT; owner++) {
         atomic_init(&budget->by_owner_bytes[owner], 0);
     }
 }
+
+/* ---- the lender ---- */
+
+static const struct ms_budget_lender *lender_of(const struct ms_budget *budget)
+{
+    return atomic_load_explicit(&budget->lender, memory_order_acquire);
+}
+
+void ms_budget_borrow_from(struct ms_budget *budget, const struct ms_budget_lender *lender)
+{
+    atomic_store_explicit(&budget->lender, lender, memory_order_release);
+}
+
+void ms_budget_leave_lender(struct ms_budget *budget)
+{
+    ms_budget_borrow_from(budget, NULL);
+}
+
+/* What is committed and not borrowed. */
+static uint64_t owed(const struct ms_budget *budget)
+{
+    return ms_less(atomic_load(&budget->committed_bytes), atomic_load(&budget->borrowed_bytes));
+}
+
+static bool borrow(struct ms_budget *budget, const struct ms_budget_lender *lender, uint64_t least)
+{
+    uint64_t got = lender->borrow(lender->ctx, least, least + lender->step_bytes);
+    atomic_fetch_add(&budget->borrowed_bytes, got);
+    return got != 0;
+}
+
+/* What is committed shall be borrowed. Other threads' commitments that are under way are borrowed
+ * along. */
+static bool cover(struct ms_budget *budget, const struct ms_budget_lender *lender)
+{
+    uint64_t missing;
+    while ((missing = owed(budget)) != 0) {
+        if (!borrow(budget, lender, missing)) {
+            return false;
+        }
+    }
+    lender->tell(lender->ctx, atomic_load(&budget->committed_bytes));
+    return true;
+}
+
+/* Less is borrowed from here on; then it is looked whether a charge came between, which needs it
+ * after all: the charge itself commits first and looks then. Only what nobody needed is given. */
+uint64_t ms_budget_return(struct ms_budget *budget, uint64_t keep_bytes)
+{
+    const struct ms_budget_lender *lender = lender_of(budget);
+    uint64_t borrowed = atomic_load(&budget->borrowed_bytes);
+    uint64_t back;
+    if (lender == NULL) {
+        return 0;
+    }
+    do {
+        back = ms_less(ms_less(borrowed, atomic_load(&budget->committed_bytes)), keep_bytes);
+        if (back == 0) {
+            return 0;
+        }
+    } while (!atomic_compare_exchange_weak(&budget->borrowed_bytes, &borrowed, borrowed - back));
+    if (owed(budget) != 0) {
+        atomic_fetch_add(&budget->borrowed_bytes, back);
+        return 0;
+    }
+    lender->give(lender->ctx, back);
+    return back;
+}
+
+/* Committed bytes have become fewer. */
+static void lessened(struct ms_budget *budget)
+{
+    const struct ms_budget_lender *lender = lender_of(budget);
+    if (lender != NULL) {
+        const uint64_t committed = atomic_load(&budget->committed_bytes);
+        lender->tell(lender->ctx, committed);
+        if (ms_less(atomic_load(&budget->borrowed_bytes), committed) > 2 * lender->step_bytes) {
+            (void)ms_budget_return(budget, lender->step_bytes);
+        }
+    }
+}
+
+/* ---- the budget ---- */
 
 void ms_budget_bind(struct ms_budget *budget, uint64_t bound_bytes)
 {
@@ -37,6 +125,7 @@ static bool fits(uint64_t held_bytes, uint64_t bytes, uint64_t limit_bytes)
 
 static bool commit(struct ms_budget *budget, uint64_t bytes)
 {
+    const struct ms_budget_lender *lender = lender_of(budget);
     uint64_t committed = atomic_load(&budget->committed_bytes);
     do {
         if (!fits(committed, bytes, ms_budget_limit_bytes(budget))) {
@@ -44,6 +133,10 @@ static bool commit(struct ms_budget *budget, uint64_t bytes)
         }
     } while (
         !atomic_compare_exchange_weak(&budget->committed_bytes, &committed, committed + bytes));
+    if (lender != NULL && !cover(budget, lender)) {
+        atomic_fetch_sub(&budget->committed_bytes, bytes);
+        return false;
+    }
     return true;
 }
 
@@ -75,7 +168,14 @@ bool ms_budget_charge(struct ms_budget *budget, enum ms_owner owner, uint64_t by
 
 void ms_budget_impose(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
 {
+    const struct ms_budget_lender *lender = lender_of(budget);
     atomic_fetch_add(&budget->committed_bytes, bytes);
+    if (lender != NULL && !cover(budget, lender)) {
+        /* Not what another thread has under way, which may be refused. */
+        const uint64_t missing = ms_least(owed(budget), bytes);
+        lender->impose(lender->ctx, missing);
+        atomic_fetch_add(&budget->borrowed_bytes, missing);
+    }
     add_charge(budget, owner, bytes);
 }
 
@@ -83,6 +183,7 @@ void ms_budget_discharge(struct ms_budget *budget, enum ms_owner owner, uint64_t
 {
     take_charge(budget, owner, bytes);
     atomic_fetch_sub(&budget->committed_bytes, bytes);
+    lessened(budget);
 }
 
 bool ms_budget_promise(struct ms_budget *budget, uint64_t bytes)
@@ -99,6 +200,7 @@ void ms_budget_unpromise(struct ms_budget *budget, uint64_t bytes)
     MS_ASSERT(atomic_load(&budget->promised_bytes) >= bytes);
     atomic_fetch_sub(&budget->promised_bytes, bytes);
     atomic_fetch_sub(&budget->committed_bytes, bytes);
+    lessened(budget);
 }
 
 bool ms_budget_charge_promised(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
@@ -123,5 +225,11 @@ uint64_t ms_budget_free_bytes(const struct ms_budget *budget)
 {
     uint64_t committed = atomic_load(&budget->committed_bytes);
     uint64_t limit = ms_budget_limit_bytes(budget);
-    return committed < limit ? limit - committed : 0;
+    const struct ms_budget_lender *lender = lender_of(budget);
+    uint64_t room = ms_less(limit, committed);
+    if (lender != NULL) {
+        const uint64_t spare = ms_less(atomic_load(&budget->borrowed_bytes), committed);
+        room = ms_least(room, spare + lender->free_bytes(lender->ctx));
+    }
+    return room;
 }

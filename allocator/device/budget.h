@@ -4,8 +4,11 @@
  * bound). A promise is memory that nobody holds yet and nobody else may have: the pool keeps it for
  * the holes of arenas, which a framework may fill again without asking.
  *
+ * Where several processes have a cap together, each borrows its part of it from a lender, in steps,
+ * and what is charged and promised is never more than was borrowed.
+ *
  * Reserve in the budget first, call the driver second, give back on failure. Every function is
- * lock-free, may be called from any thread, and never blocks. */
+ * lock-free, may be called from any thread, and never blocks, as far as the lender does not. */
 #ifndef MEMSHIM_ALLOCATOR_DEVICE_BUDGET_H
 #define MEMSHIM_ALLOCATOR_DEVICE_BUDGET_H
 
@@ -14,6 +17,19 @@
 #include <stdint.h>
 
 #include "allocator/base/event.h"
+
+/* Who lends parts of a cap. Any thread; under whatever locks the budget is used. */
+struct ms_budget_lender {
+    void *ctx;
+    uint64_t step_bytes; /* so much is borrowed at once, where there is so much */
+    /* least_bytes, or up to most_bytes; 0: there is less than that. */
+    uint64_t (*borrow)(void *ctx, uint64_t least_bytes, uint64_t most_bytes);
+    /* What was imposed is borrowed, whether it is there or not. */
+    void (*impose)(void *ctx, uint64_t bytes);
+    void (*give)(void *ctx, uint64_t bytes);
+    uint64_t (*free_bytes)(void *ctx);
+    void (*tell)(void *ctx, uint64_t committed_bytes); /* they have changed */
+};
 
 struct ms_budget {
     _Atomic uint64_t cap_bytes;
@@ -25,9 +41,21 @@ struct ms_budget {
     _Atomic uint64_t promised_bytes;
     _Atomic uint64_t by_owner_bytes[MS_OWNER_COUNT];
     _Atomic uint64_t peak_charged_bytes;
+    _Atomic uint64_t borrowed_bytes; /* >= committed_bytes, but while a charge is under way */
+    const struct ms_budget_lender *_Atomic lender; /* null: nothing is borrowed */
 };
 
 void ms_budget_init(struct ms_budget *budget, uint64_t cap_bytes);
+
+/* From here on all is borrowed from that lender; it outlives the budget. Before the first charge.
+ */
+void ms_budget_borrow_from(struct ms_budget *budget, const struct ms_budget_lender *lender);
+
+/* Gives back to the lender what is not in use, but for keep_bytes. How much. */
+uint64_t ms_budget_return(struct ms_budget *budget, uint64_t keep_bytes);
+
+/* The lender is not asked any more: in a forked child, which charges nothing. */
+void ms_budget_leave_lender(struct ms_budget *budget);
 
 /* The device turned out to have room for so much of ours in all, or (UINT64_MAX) for the cap. Less
  * than what is charged and promised makes every charge fail until enough was given back. */
@@ -56,7 +84,8 @@ void ms_budget_unpromise(struct ms_budget *budget, uint64_t bytes);
 bool ms_budget_charge_promised(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
 void ms_budget_promise_charged(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes);
 
-/* limit - charged - promised, 0 where they have passed it. */
+/* limit - charged - promised, 0 where they have passed it; with a lender at most what it has, and
+ * what is borrowed and not in use. */
 uint64_t ms_budget_free_bytes(const struct ms_budget *budget);
 
 #endif

@@ -45,6 +45,8 @@ static void found(struct ms_pool *pool, struct ms_search *search, struct ms_chun
                   struct ms_range *live, struct ms_spill_candidate *candidate)
     MS_REQUIRES(ms_growth_role, ms_state_role)
 {
+    search->coldest_use = search->bytes == 0 ? candidate->last_use
+                                             : ms_least(search->coldest_use, candidate->last_use);
     search->bytes += chunk->bytes;
     if (search->count == search->room) {
         return;

@@ -22,8 +22,9 @@ struct ms_search {
     ms_addr_t begin, end; /* where they begin */
     struct ms_victim *heap;
     size_t count, room;
-    uint64_t bytes; /* of all that were found */
-    bool foretold;  /* next uses have been looked for */
+    uint64_t bytes;       /* of all that were found */
+    bool foretold;        /* next uses have been looked for */
+    uint64_t coldest_use; /* of all that were found: the earliest last use, as in choice.h */
 };
 
 /* How much it finds. */

@@ -67,6 +67,16 @@ uint64_t ms_pool_movable_bytes(ms_pool_t *pool, enum ms_unmoved *why)
     return bytes;
 }
 
+bool ms_pool_coldest(ms_pool_t *pool, double *place)
+{
+    struct ms_search search = {.down = true, .end = UINT64_MAX};
+    ms_growth_acquire(pool);
+    uint64_t bytes = ms_spill_possible(pool) ? ms_search_bytes(pool, &search) : 0;
+    ms_growth_release(pool);
+    *place = (double)search.coldest_use / (double)(UINT64_C(1) << 32);
+    return bytes > 0;
+}
+
 /* What the limits leave, and others do not need. */
 static uint64_t room_on_host(struct ms_pool *pool, uint64_t kept_bytes) MS_REQUIRES(ms_growth_role)
 {

@@ -14,6 +14,7 @@
 #include "shim/cli/dry_run/ground.h"
 #include "shim/cli/launch/clean.h"
 #include "shim/cli/launch/latest.h"
+#include "shim/group/file.h"
 
 struct call {
     const char *output;
@@ -100,6 +101,12 @@ int ms_cli_clean(int argc, char **argv)
         ms_clean(call.output, &call.keep, call.dry, print_run, &call, why, sizeof(why));
     if (!good) {
         ms_complain("memshim clean: %s", why);
+    }
+    const uint32_t dead = call.dry ? 0 : ms_group_sweep(MS_GROUP_FOLDER);
+    if (dead != 0) {
+        (void)printf(
+            "%u file%s of ended groups of processes (MEMSHIM_CAP_OF=run) removed from %s\n", dead,
+            dead == 1 ? "" : "s", MS_GROUP_FOLDER);
     }
     (void)printf("%s run%s, %s, %s\n", MS_COUNT(call.runs), call.runs == 1 ? "" : "s",
                  MS_BYTES(call.bytes), call.dry ? "would go" : "removed");

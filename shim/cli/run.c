@@ -16,6 +16,7 @@
 #include "shim/cli/launch/latest.h"
 #include "shim/cli/launch/preload.h"
 #include "shim/cli/launch/supervise.h"
+#include "shim/group/file.h"
 #include "shim/tables/options.h"
 
 #define complain(format, ...) (ms_complain("memshim run: " format, ##__VA_ARGS__))
@@ -87,6 +88,9 @@ int ms_cli_run(int argc, char **argv)
     }
     struct ms_options options;
     ms_options_parse(environ, &options, ignore_complaint, NULL);
+    if (options.cap_of_run || options.group != NULL) {
+        (void)ms_group_sweep(MS_GROUP_FOLDER);
+    }
     if (options.trace) {
         ms_finish_runs(output, start, options.log != MS_LOG_OFF);
     }

@@ -14,7 +14,9 @@
 #include "shim/device/addresses/reach.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
+#include "shim/device/device_group.h"
 #include "shim/device/driver_ops.h"
+#include "shim/device/group_thread.h"
 #include "shim/device/host_access.h"
 #include "shim/device/ledger.h"
 #include "shim/device/mempools.h"
@@ -110,6 +112,22 @@ static void find_limits(struct ms_device *device)
     device->torch_limit = ms_limit_of_torch(environ, atomic_load(&device->budget.cap_bytes));
 }
 
+/* A process of its own may be asked, and make a context there. False: a group of processes has no
+ * room for that. */
+static bool find_host_access(struct ms_device *device)
+{
+    uint64_t kept_bytes = 0;
+    if (device->granule_bytes == 0) {
+        return true;
+    }
+    if (!ms_device_group_expect_context(device, &kept_bytes)) {
+        return false;
+    }
+    device->host_limit_bytes = ms_host_access_open(device);
+    ms_device_group_context_made(device, kept_bytes, 0);
+    return true;
+}
+
 static CUresult furnish(struct ms_device *device)
 {
     const struct ms_options *options = ms_options();
@@ -120,12 +138,15 @@ static CUresult furnish(struct ms_device *device)
         return result;
     }
     ms_budget_init(&device->budget, cap_bytes);
+    ms_device_group_join(device);
     find_limits(device);
     atomic_store(&device->rise_bytes, 1); /* the first sample */
     atomic_store(&device->sample_bytes, 1);
     ms_device_policy()->device_used();
     if (options->pool) {
-        device->host_limit_bytes = device->granule_bytes ? ms_host_access_open(device) : 0;
+        if (!find_host_access(device)) {
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
         struct ms_pool_config config = {
             .device = device->ordinal,
             .ops = &device->ops,
@@ -166,6 +187,7 @@ static CUresult make(int ordinal, struct ms_device **out)
         result = furnish(device);
     }
     if (result != CUDA_SUCCESS) {
+        ms_device_group_leave(device);
         free(device);
         return result;
     }
@@ -233,6 +255,7 @@ CUresult ms_device_use(int ordinal, struct ms_device **out)
     struct ms_device *device = NULL;
     CUresult result = make(ordinal, &device);
     if (device) {
+        ms_group_thread_start(device);
         ms_sites_prepare();
         ms_session_device(ordinal, device->name, device->uuid, device->total_bytes,
                           atomic_load(&device->budget.cap_bytes));
@@ -354,6 +377,15 @@ static bool room_and_charge(struct ms_device *device, enum ms_owner owner, uint6
     return ms_budget_charge(&device->budget, owner, bytes);
 }
 
+static bool ask_and_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes,
+                           bool may_wait)
+{
+    bool charged =
+        ms_device_group_ask(device, bytes) && ms_budget_charge(&device->budget, owner, bytes);
+    return charged || (may_wait && ms_device_group_ask_spill(device, bytes, true) &&
+                       ms_budget_charge(&device->budget, owner, bytes));
+}
+
 bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes, bool may_wait)
 {
     bool charged = ms_budget_charge(&device->budget, owner, bytes);
@@ -365,6 +397,9 @@ bool ms_device_charge(struct ms_device *device, enum ms_owner owner, uint64_t by
         }
         if (!charged && ms_overhead_give_back(device)) {
             charged = room_and_charge(device, owner, bytes, may_wait);
+        }
+        if (!charged && device->group != NULL) {
+            charged = ask_and_charge(device, owner, bytes, may_wait);
         }
     }
     if (charged) {

@@ -14,6 +14,7 @@
 #include "allocator/device/budget.h"
 #include "allocator/pool.h"
 #include "shim/driver/hook.h"
+#include "shim/group/group.h"
 #include "shim/tables/driver_limit.h"
 #include "shim/tables/options.h"
 
@@ -52,6 +53,8 @@ struct ms_device {
     double fraction; /* that the cap came from, 0 where a limit decided */
 
     struct ms_budget budget;
+    ms_group_t *group; /* whose cap it is; null: this process has its own (device_group.h) */
+    struct ms_budget_lender lender; /* the group's */
     struct ms_device_ops ops;
     ms_pool_t *pool; /* null with MEMSHIM_POOL=off */
     ms_arenas_t *arenas;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "shim/device/context.h"
+#include "shim/device/device_group.h"
 #include "shim/device/driver_ops.h"
 #include "shim/device/green.h"
 #include "shim/device/ledger.h"
@@ -27,21 +28,29 @@
 struct creation {
     struct ms_device *device;
     struct ms_measure measure;
+    uint64_t kept_bytes; /* in a group */
 };
 
-static void creation_begin(struct creation *creation, CUdevice ordinal)
+/* False: a group of processes has no room for it. */
+static bool creation_begin(struct creation *creation, CUdevice ordinal)
 {
-    (void)ms_device_use(ordinal,
-                        &creation->device); /* else the context is adopted at its first use */
+    const CUresult used = ms_device_use(ordinal, &creation->device);
+    if (used == CUDA_ERROR_OUT_OF_MEMORY && ms_device_group_wanted()) {
+        return false;
+    } /* else the context is adopted at its first use */
+    const bool room = ms_device_group_expect_context(creation->device, &creation->kept_bytes);
     ms_measure_begin(creation->device, &creation->measure);
+    return room;
 }
 
 static CUresult creation_end(struct creation *creation, CUcontext *context, CUresult result)
 {
+    int64_t taken = 0;
     if (result == CUDA_SUCCESS && context && creation->device) {
-        int64_t taken = ms_measure_end(&creation->measure);
+        taken = ms_device_group_context_bytes(&creation->measure, creation->kept_bytes);
         (void)ms_context_created(*context, taken > 0 ? (uint64_t)taken : 0);
     }
+    ms_device_group_context_made(creation->device, creation->kept_bytes, taken);
     return result;
 }
 
@@ -56,7 +65,9 @@ static bool once_more(struct creation *creation, CUresult result)
 CUresult ms_serve_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
 {
     struct creation creation;
-    creation_begin(&creation, dev);
+    if (!creation_begin(&creation, dev)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = MS_REAL(cuCtxCreate)(pctx, flags, dev);
     if (once_more(&creation, result)) {
         result = MS_REAL(cuCtxCreate)(pctx, flags, dev);
@@ -67,7 +78,9 @@ CUresult ms_serve_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice_v1 d
 CUresult ms_serve_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice_v1 dev)
 {
     struct creation creation;
-    creation_begin(&creation, dev);
+    if (!creation_begin(&creation, dev)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = MS_REAL(cuCtxCreate_v2)(pctx, flags, dev);
     if (once_more(&creation, result)) {
         result = MS_REAL(cuCtxCreate_v2)(pctx, flags, dev);
@@ -79,7 +92,9 @@ CUresult ms_serve_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArr
                                  unsigned int flags, CUdevice_v1 dev)
 {
     struct creation creation;
-    creation_begin(&creation, dev);
+    if (!creation_begin(&creation, dev)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = MS_REAL(cuCtxCreate_v3)(pctx, paramsArray, numParams, flags, dev);
     if (once_more(&creation, result)) {
         result = MS_REAL(cuCtxCreate_v3)(pctx, paramsArray, numParams, flags, dev);
@@ -91,7 +106,9 @@ CUresult ms_serve_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePa
                                  unsigned int flags, CUdevice dev)
 {
     struct creation creation;
-    creation_begin(&creation, dev);
+    if (!creation_begin(&creation, dev)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = MS_REAL(cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev);
     if (once_more(&creation, result)) {
         result = MS_REAL(cuCtxCreate_v4)(pctx, ctxCreateParams, flags, dev);
@@ -133,7 +150,9 @@ static CUresult retain(CUcontext *pctx, CUdevice dev)
         return result;
     }
     struct creation creation;
-    creation_begin(&creation, dev);
+    if (!creation_begin(&creation, dev)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     CUresult result = MS_REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
     if (once_more(&creation, result)) {
         result = MS_REAL(cuDevicePrimaryCtxRetain)(pctx, dev);
@@ -153,8 +172,8 @@ static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice
     int active = 0;
     struct creation creation = {.device = NULL};
     if (ms_driver()->cuDevicePrimaryCtxGetState(dev, &old_flags, &active) == CUDA_SUCCESS &&
-        !active) {
-        creation_begin(&creation, dev);
+        !active && !creation_begin(&creation, dev)) {
+        return CUDA_ERROR_OUT_OF_MEMORY;
     }
     CUresult result = MS_REAL(cuGreenCtxCreate)(green, desc, dev, flags);
     if (once_more(&creation, result)) {

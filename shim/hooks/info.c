@@ -33,6 +33,7 @@ static CUresult capped(size_t *free_bytes, size_t *total_bytes)
         /* What waits for queued work is among it. */
         room += stats.free_bytes + ms_device_takeable_bytes(device, &stats);
     }
+    room += device->group ? ms_group_spare_bytes(device->group) : 0;
     *free_bytes = room < cap ? room : cap;
     *total_bytes = cap;
     return result;

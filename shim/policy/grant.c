@@ -3,8 +3,10 @@
  * Blocks of the pool are in no ledger: the pool finds them by address as fast. */
 #include "shim/policy/grant.h"
 
+#include "allocator/base/clock.h"
 #include "shim/device/addresses/pages.h"
 #include "shim/device/capture.h"
+#include "shim/device/device_group.h"
 #include "shim/device/mempools.h"
 #include "shim/device/overhead.h"
 #include "shim/device/stream.h"
@@ -109,6 +111,46 @@ static void look_closer(struct ms_device *device)
     }
 }
 
+/* In a group: what can be had without waiting, then what others hold for nobody, then the coldest
+ * live memory, wherever it is, and at last whatever another can move. *given: it gave something. */
+static ms_status_t climb_in_group(struct ms_device *device, const struct ms_request *request,
+                                  struct ms_block_info *block, bool *given)
+{
+    struct ms_request quick = *request;
+    quick.may_wait = false;
+    ms_status_t status = ms_pool_alloc(device->pool, &quick, block);
+    if (status == MS_ERR_NO_MEMORY && ms_device_group_ask(device, request->bytes)) {
+        status = ms_pool_alloc(device->pool, &quick, block);
+    }
+    *given = status == MS_ERR_NO_MEMORY && request->may_wait &&
+             ms_device_group_ask_spill(device, request->bytes, false);
+    if (*given) {
+        status = ms_pool_alloc(device->pool, &quick, block);
+    }
+    if (status == MS_ERR_NO_MEMORY && request->may_wait) {
+        status = ms_pool_alloc(device->pool, request, block);
+    }
+    if (status == MS_ERR_NO_MEMORY && request->may_wait &&
+        ms_device_group_ask_spill(device, request->bytes, true)) {
+        *given = true;
+        status = ms_pool_alloc(device->pool, request, block);
+    }
+    return status;
+}
+
+/* Once more where another gave something, and a third was faster. */
+static ms_status_t alloc_in_group(struct ms_device *device, const struct ms_request *request,
+                                  struct ms_block_info *block)
+{
+    const uint64_t end_ns = ms_clock_ns() + ms_options()->wait_ns;
+    ms_status_t status;
+    bool given;
+    do {
+        status = climb_in_group(device, request, block, &given);
+    } while (status == MS_ERR_NO_MEMORY && given && ms_clock_ns() < end_ns);
+    return status;
+}
+
 CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_stream_t stream,
                         uint64_t bytes, CUdeviceptr_v2 *out)
 {
@@ -126,7 +168,9 @@ CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_s
     if (bytes <= atomic_load_explicit(&device->budget.cap_bytes, memory_order_relaxed)) {
         int attempts = ATTEMPTS;
         do {
-            status = ms_pool_alloc(device->pool, &request, &block);
+            status = __builtin_expect(device->group != NULL, 0)
+                         ? alloc_in_group(device, &request, &block)
+                         : ms_pool_alloc(device->pool, &request, &block);
         } while (status == MS_ERR_NO_MEMORY && --attempts > 0 &&
                  (fits_now(device, bytes) || ms_spill_others_give(device, bytes) ||
                   ms_overhead_give_back(device)));

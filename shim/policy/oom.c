@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "allocator/arenas/proxy.h"
+#include "allocator/base/arithmetic.h"
 #include "allocator/base/units.h"
 #include "report/trace/verdict.h"
 #include "shim/device/capture.h"
@@ -239,6 +240,11 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
         used_bytes > state->charged_bytes ? used_bytes - state->charged_bytes : 0;
     ms_device_others(device, &state->others);
     fill_limit(device, state);
+    if (device->group != NULL) {
+        /* Of a cap that several have, what others hold is none of this process's. */
+        state->cap_bytes = ms_least(state->cap_bytes,
+                                    state->charged_bytes + ms_budget_free_bytes(&device->budget));
+    }
     state->pinned_by =
         (uint8_t)(waits_for_work(state) ? MS_PINNED_BY_WORK : pinned_by(device, &stats, &tensors));
     state->fraction_known = device->fraction > 0;
@@ -262,6 +268,26 @@ static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
                     device->ordinal, ms_bytes_text(stats.hole_bytes, text, sizeof text),
                     device->no_host_access);
     }
+}
+
+/* Who has the rest of the cap. */
+static void say_group(const struct ms_device *device)
+{
+    struct ms_group_share most;
+    char cap[24], all[24], largest[24], who[32];
+    uint32_t count = 0;
+    if (device->group == NULL || !ms_group_largest_other(device->group, &most)) {
+        return;
+    }
+    const uint64_t others = ms_group_others_bytes(device->group, &count);
+    (void)snprintf(who, sizeof who, most.rank >= 0 ? "rank %d" : "a process without a rank",
+                   most.rank);
+    MS_LOG_ONCE(MS_LOG_WARN,
+                "device %d: of the cap of %s, which it shares, %s are held by %s (%s, pid %u), and "
+                "%s by all %u other processes of the group",
+                device->ordinal, ms_bytes_text(ms_group_cap_bytes(device->group), cap, sizeof cap),
+                ms_bytes_text(most.leased_bytes, largest, sizeof largest), who, most.name, most.pid,
+                ms_bytes_text(others, all, sizeof all), count);
 }
 
 /* A call that the driver refused is often asked again, after PyTorch has given its cache back: what
@@ -314,6 +340,7 @@ CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
     last_refusal.asked_bytes = requested_bytes + fresh_bytes(device);
     last_refusal.movable_bytes = state.movable_bytes;
     last_refusal.unspilled_by = state.unspilled_by;
+    say_group(device);
     record(device, &state);
     say_holes(device, requested_bytes);
     return CUDA_ERROR_OUT_OF_MEMORY;

@@ -10,6 +10,7 @@
 #include "allocator/base/locks/lock.h"
 #include "shim/device/addresses/ranges.h"
 #include "shim/device/capture.h"
+#include "shim/device/device_group.h"
 #include "shim/device/mempools.h"
 #include "shim/device/reservations.h"
 #include "shim/driver/caller.h"
@@ -113,13 +114,39 @@ struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t siz
     return served ? device : NULL;
 }
 
+/* As for a block (grant.c). */
+static ms_status_t create_in_group(struct page *page, bool may_wait)
+{
+    ms_pool_t *pool = page->device->pool;
+    ms_status_t status = MS_ERR_NO_MEMORY;
+    if (ms_device_group_ask(page->device, page->bytes)) {
+        status = ms_proxy_create(pool, page->bytes, &page->prop, false, &page->proxy);
+    }
+    if (status == MS_ERR_NO_MEMORY && may_wait &&
+        ms_device_group_ask_spill(page->device, page->bytes, false)) {
+        status = ms_proxy_create(pool, page->bytes, &page->prop, false, &page->proxy);
+    }
+    if (status == MS_ERR_NO_MEMORY && may_wait) {
+        status = ms_proxy_create(pool, page->bytes, &page->prop, true, &page->proxy);
+    }
+    if (status == MS_ERR_NO_MEMORY && may_wait &&
+        ms_device_group_ask_spill(page->device, page->bytes, true)) {
+        status = ms_proxy_create(pool, page->bytes, &page->prop, true, &page->proxy);
+    }
+    return status;
+}
+
 /* The driver's own pools are no part of ours: what they keep for nobody is given back first. */
 static ms_status_t create(struct page *page)
 {
     ms_pool_t *pool = page->device->pool;
     bool may_wait = !ms_captures_running();
     ms_exports_reap();
-    ms_status_t status = ms_proxy_create(pool, page->bytes, &page->prop, may_wait, &page->proxy);
+    ms_status_t status = ms_proxy_create(pool, page->bytes, &page->prop,
+                                         may_wait && page->device->group == NULL, &page->proxy);
+    if (status == MS_ERR_NO_MEMORY && page->device->group != NULL) {
+        status = create_in_group(page, may_wait);
+    }
     if (status == MS_ERR_NO_MEMORY && ms_mempools_trim(page->device) != 0) {
         status = ms_proxy_create(pool, page->bytes, &page->prop, may_wait, &page->proxy);
     }

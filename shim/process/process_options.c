@@ -20,6 +20,7 @@ struct own_options {
     struct ms_options parsed;
     char output[2 * PATH_MAX];
     char run_id[RUN_ID_CHARACTERS];
+    char group[MS_GROUP_CHARACTERS_MAX + 1];
 };
 
 MS_HOT_DATA static const struct own_options *_Atomic own;
@@ -47,6 +48,10 @@ static void own_strings(struct own_options *mine)
     if (mine->parsed.run_id != NULL) {
         strncpy(mine->run_id, mine->parsed.run_id, sizeof(mine->run_id) - 1);
         mine->parsed.run_id = mine->run_id;
+    }
+    if (mine->parsed.group != NULL) {
+        strncpy(mine->group, mine->parsed.group, sizeof(mine->group) - 1);
+        mine->parsed.group = mine->group;
     }
 }
 

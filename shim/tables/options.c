@@ -433,15 +433,33 @@ static bool parse_forward(const char *text, struct ms_options *out)
     return true;
 }
 
-static bool parse_run_id(const char *text, struct ms_options *out)
+/* What may be part of a file's name. */
+static bool is_name(const char *text)
 {
     for (const char *at = text; *at != '\0'; at++) {
         if (!isalnum((unsigned char)*at) && strchr("._-+", *at) == NULL) {
             return false;
         }
     }
-    out->run_id = text;
     return text[0] != '.';
+}
+
+static bool parse_run_id(const char *text, struct ms_options *out)
+{
+    out->run_id = text;
+    return is_name(text);
+}
+
+static bool parse_cap_of(const char *text, struct ms_options *out)
+{
+    out->cap_of_run = strcmp(text, "run") == 0;
+    return out->cap_of_run || strcmp(text, "process") == 0;
+}
+
+static bool parse_group(const char *text, struct ms_options *out)
+{
+    out->group = text[0] != '\0' ? text : NULL;
+    return is_name(text) && strlen(text) <= MS_GROUP_CHARACTERS_MAX;
 }
 
 static bool parse_log(const char *text, struct ms_options *out)

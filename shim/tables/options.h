@@ -25,7 +25,8 @@ enum ms_framework {
     MS_FRAMEWORKS
 };
 
-#define MS_STACK_DEPTH_MAX 256u /* MEMSHIM_STACK_DEPTH: at most */
+#define MS_GROUP_CHARACTERS_MAX 64u  /* MEMSHIM_GROUP: at most */
+#define MS_STACK_DEPTH_MAX      256u /* MEMSHIM_STACK_DEPTH: at most */
 
 /* Which frames make a call site. */
 enum ms_stacks_mode { MS_STACKS_OFF, MS_STACKS_NATIVE, MS_STACKS_PYTHON, MS_STACKS_FULL };
@@ -44,6 +45,8 @@ struct ms_keep {
 struct ms_options {
     struct ms_cap_rule cap_all;             /* devices without a rule of their own */
     struct ms_cap_rule cap[MS_DEVICES_MAX]; /* by CUDA ordinal */
+    bool cap_of_run;                        /* MEMSHIM_CAP_OF=run */
+    const char *group;                      /* MEMSHIM_GROUP, null where not set */
     const char *output_dir;                 /* MEMSHIM_OUTPUT */
     enum ms_log_level log;                  /* MEMSHIM_LOG */
     bool pool;                              /* MEMSHIM_POOL */

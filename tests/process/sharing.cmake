@@ -27,3 +27,6 @@ process_program(forward_static_job SOURCES forward_job.c comm.c LIBRARIES simgpu
 list(APPEND suites test_forward)
 process_program(attributes_job SOURCES attributes_job.c LIBRARIES simgpu_cuda)
 list(APPEND suites test_attributes)
+# One cap for several processes.
+process_program(group_job SOURCES group_job.c driver_resolved.c)
+list(APPEND suites test_group)

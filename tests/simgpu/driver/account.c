@@ -227,6 +227,15 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+void sim_account_reap(void)
+{
+    lock_file();
+    if (file != &private_file) {
+        reap_dead(true);
+    }
+    unlock_file();
+}
+
 uint64_t sim_account_used_by_all(int device)
 {
     static uint64_t last_reaped_ns;

@@ -24,6 +24,9 @@ void sim_account_other(int device, uint64_t bytes);
 uint64_t sim_account_used_here(int device);
 uint64_t sim_account_used_by_all(int device);
 
+/* Takes out now what dead processes used, also those that nobody has waited for yet. */
+void sim_account_reap(void);
+
 /* Fills `pids` and `bytes` with those that use memory on the device; returns how many there are. */
 unsigned sim_account_processes(int device, unsigned capacity, uint32_t *pids, uint64_t *bytes);
 

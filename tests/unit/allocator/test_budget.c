@@ -52,6 +52,97 @@ Test(budget, a_cap_lowered_below_what_is_charged_refuses)
     cr_assert_not(ms_budget_charge(&budget, MS_OWNER_POOL, 1));
 }
 
+/* ---- a lender */
+
+struct purse {
+    uint64_t left, told;
+};
+
+static uint64_t left_in(void *ctx)
+{
+    return (int64_t)((struct purse *)ctx)->left > 0 ? ((struct purse *)ctx)->left : 0;
+}
+
+static uint64_t lend(void *ctx, uint64_t least, uint64_t most)
+{
+    uint64_t left = left_in(ctx);
+    uint64_t bytes = left >= most ? most : left >= least ? least : 0;
+    ((struct purse *)ctx)->left -= bytes;
+    return bytes;
+}
+
+static void lend_anyhow(void *ctx, uint64_t bytes)
+{
+    ((struct purse *)ctx)->left -= bytes; /* below 0: as the group's sum is then above the cap */
+}
+
+static void take_back(void *ctx, uint64_t bytes)
+{
+    ((struct purse *)ctx)->left += bytes;
+}
+
+static void listen_to(void *ctx, uint64_t committed_bytes)
+{
+    ((struct purse *)ctx)->told = committed_bytes;
+}
+
+static struct purse purse;
+static const struct ms_budget_lender lender = {.ctx = &purse,
+                                               .step_bytes = 10,
+                                               .borrow = lend,
+                                               .impose = lend_anyhow,
+                                               .give = take_back,
+                                               .free_bytes = left_in,
+                                               .tell = listen_to};
+
+static void begin_borrowing(struct ms_budget *budget, uint64_t left)
+{
+    purse = (struct purse){.left = left};
+    ms_budget_init(budget, 100);
+    ms_budget_borrow_from(budget, &lender);
+}
+
+Test(budget, what_is_charged_is_borrowed_first)
+{
+    struct ms_budget budget;
+    begin_borrowing(&budget, 60);
+    cr_assert_eq(ms_budget_free_bytes(&budget), 60);
+    cr_assert_not(ms_budget_charge(&budget, MS_OWNER_POOL, 61));
+    cr_assert(ms_budget_charge(&budget, MS_OWNER_POOL, 30));
+    cr_assert_eq(purse.left, 20); /* a step more */
+    cr_assert_eq(purse.told, 30);
+    cr_assert_eq(ms_budget_free_bytes(&budget), 30);
+    cr_assert(ms_budget_promise(&budget, 30));
+    cr_assert_eq(purse.left, 0);
+    cr_assert_not(ms_budget_charge(&budget, MS_OWNER_POOL, 1));
+}
+
+Test(budget, what_is_not_in_use_goes_back)
+{
+    struct ms_budget budget;
+    begin_borrowing(&budget, 60);
+    cr_assert(ms_budget_charge(&budget, MS_OWNER_POOL, 50));
+    ms_budget_discharge(&budget, MS_OWNER_POOL, 40);
+    cr_assert_eq(purse.left, 40); /* but for what is used, and a step */
+    cr_assert_eq(ms_budget_return(&budget, 0), 10);
+    cr_assert_eq(purse.left, 50);
+    cr_assert_eq(ms_budget_return(&budget, 0), 0);
+}
+
+Test(budget, what_is_imposed_is_owed)
+{
+    struct ms_budget budget;
+    begin_borrowing(&budget, 20);
+    ms_budget_impose(&budget, MS_OWNER_CONTEXT, 50);
+    cr_assert_eq((int64_t)purse.left, -30);
+    cr_assert_not(ms_budget_charge(&budget, MS_OWNER_POOL, 1));
+    ms_budget_discharge(&budget, MS_OWNER_CONTEXT, 50);
+    (void)ms_budget_return(&budget, 0);
+    cr_assert_eq(purse.left, 20);
+}
+
+/* ---- racing */
+
 enum { THREADS = 4, ROUNDS = 500000, CAP = 1000 };
 
 static struct ms_budget shared;

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The budget's lender is the group. */
+#include "shim/device/device_group.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "allocator/base/arithmetic.h"
+#include "allocator/base/clock.h"
+#include "allocator/base/units.h"
+#include "shim/device/group_thread.h"
+#include "shim/device/nvml.h"
+#include "shim/group/file.h"
+#include "shim/group/request.h"
+#include "shim/process/fork.h"
+#include "shim/process/log.h"
+#include "shim/tables/identity.h"
+
+/* What a member borrows at once: the more, the seldomer it looks into the group's memory, and the
+ * more lies idle with it. */
+#define STEPS_OF_CAP  256u
+#define STEP_MOST     (UINT64_C(64) << 20)
+#define STEP_UNIT     (UINT64_C(2) << 20)
+#define GIVE_WAIT_NS  (UINT64_C(2) * MS_NS_PER_S)
+#define SPILL_WAIT_NS (UINT64_C(10) * MS_NS_PER_S)
+#define NAME_BYTES    160u
+#define RUN_ID_BYTES  128u
+
+/* ---- the lender ---- */
+
+static uint64_t borrow(void *ctx, uint64_t least_bytes, uint64_t most_bytes)
+{
+    return ms_group_lease(ctx, least_bytes, most_bytes);
+}
+
+static void impose(void *ctx, uint64_t bytes)
+{
+    ms_group_impose(ctx, bytes);
+}
+
+static void give(void *ctx, uint64_t bytes)
+{
+    ms_group_give(ctx, bytes);
+}
+
+static uint64_t free_bytes(void *ctx)
+{
+    return ms_group_free_bytes(ctx);
+}
+
+static void tell(void *ctx, uint64_t committed_bytes)
+{
+    ms_group_tell(ctx, committed_bytes);
+}
+
+static void borrow_from_group(struct ms_device *device)
+{
+    const uint64_t cap = ms_group_cap_bytes(device->group);
+    uint64_t step = cap / STEPS_OF_CAP;
+    step = step < STEP_MOST ? step : STEP_MOST;
+    device->lender = (struct ms_budget_lender){
+        .ctx = device->group,
+        .step_bytes = (step + STEP_UNIT - 1) / STEP_UNIT * STEP_UNIT,
+        .borrow = borrow,
+        .impose = impose,
+        .give = give,
+        .free_bytes = free_bytes,
+        .tell = tell,
+    };
+    ms_budget_borrow_from(&device->budget, &device->lender);
+}
+
+/* ---- asking ---- */
+
+/* Of a request: it touches a granule more than it has, mostly. */
+static uint64_t wanted_bytes(const struct ms_device *device, uint64_t bytes)
+{
+    const uint64_t spare = ms_less(atomic_load(&device->budget.borrowed_bytes),
+                                   atomic_load(&device->budget.committed_bytes));
+    return ms_less(bytes + 2 * device->granule_bytes, spare);
+}
+
+static uint64_t within(uint64_t ns)
+{
+    const uint64_t wait_ns = ms_options()->wait_ns;
+    return ns < wait_ns ? ns : wait_ns;
+}
+
+bool ms_device_group_ask(struct ms_device *device, uint64_t bytes)
+{
+    if (device->group == NULL || bytes > ms_group_cap_bytes(device->group)) {
+        return false;
+    }
+    const uint64_t before = ms_group_free_bytes(device->group);
+    return ms_group_ask_all(device->group, wanted_bytes(device, bytes), within(GIVE_WAIT_NS)) ||
+           ms_group_free_bytes(device->group) > before;
+}
+
+bool ms_device_group_ask_spill(struct ms_device *device, uint64_t bytes, bool any)
+{
+    uint32_t member = 0;
+    if (device->group == NULL || bytes > ms_group_cap_bytes(device->group)) {
+        return false;
+    }
+    const uint64_t own_ns = any ? UINT64_MAX : ms_group_thread_coldest_ns(device);
+    return ms_group_coldest_other(device->group, own_ns, &member) &&
+           ms_group_ask_spill(device->group, member, wanted_bytes(device, bytes),
+                              within(SPILL_WAIT_NS));
+}
+
+/* ---- joining ---- */
+
+/* "group-..." or "run-...", of characters that a file's name may have. */
+static void name_group(char name[NAME_BYTES])
+{
+    char run[RUN_ID_BYTES];
+    if (ms_options()->group != NULL) {
+        (void)snprintf(name, NAME_BYTES, "group-%s", ms_options()->group);
+        return;
+    }
+    ms_identity_run_id(environ, ms_options()->run_id, run, sizeof run);
+    (void)snprintf(name, NAME_BYTES, "run-%s", run);
+    for (char *at = strchr(name, '/'); at != NULL; at = strchr(at, '/')) {
+        *at = '_';
+    }
+}
+
+/* The child of a process that used the device has no part in it. */
+static void in_child(void)
+{
+    for (int d = 0; d < MS_DEVICES_MAX; d++) {
+        struct ms_device *device = ms_device_get(d);
+        if (device != NULL) {
+            ms_budget_leave_lender(&device->budget);
+        }
+    }
+}
+
+static void watch_forks(void)
+{
+    static struct ms_fork_part at_fork = {.in_child = in_child};
+    static atomic_flag joined = ATOMIC_FLAG_INIT;
+    if (!atomic_flag_test_and_set(&joined)) {
+        ms_fork_join(&at_fork);
+    }
+}
+
+static void say_joined(const struct ms_device *device, const char *name, uint64_t own_cap_bytes)
+{
+    char cap[24], own[24];
+    uint32_t others = 0;
+    const uint64_t held = ms_group_others_bytes(device->group, &others);
+    const uint64_t group_cap = ms_group_cap_bytes(device->group);
+    if (group_cap != own_cap_bytes) {
+        ms_log(MS_LOG_WARN,
+               "device %d: the cap of %s is %s, as its first process had it, not %s; the smaller "
+               "counts here",
+               device->ordinal, name, ms_bytes_text(group_cap, cap, sizeof cap),
+               ms_bytes_text(own_cap_bytes, own, sizeof own));
+    }
+    ms_log(MS_LOG_INFO,
+           "device %d: its cap of %s is that of %s, of which %u other processes have %s",
+           device->ordinal, ms_bytes_text(group_cap, cap, sizeof cap), name, others,
+           ms_bytes_text(held, own, sizeof own));
+}
+
+bool ms_device_group_wanted(void)
+{
+    return ms_options()->cap_of_run || ms_options()->group != NULL;
+}
+
+void ms_device_group_join(struct ms_device *device)
+{
+    char name[NAME_BYTES];
+    struct ms_ranks ranks;
+    const char *why = NULL;
+    const uint64_t cap = atomic_load(&device->budget.cap_bytes);
+    if (!ms_device_group_wanted()) {
+        return;
+    }
+    name_group(name);
+    ms_identity_ranks(environ, &ranks);
+    struct ms_group_wish wish = {
+        .folder = MS_GROUP_FOLDER,
+        .name = name,
+        .total_bytes = device->total_bytes,
+        .cap_bytes = cap,
+        .rank = ranks.rank,
+        .program = program_invocation_short_name,
+    };
+    memcpy(wish.uuid, device->uuid, sizeof wish.uuid);
+    (void)ms_group_sweep(MS_GROUP_FOLDER);
+    device->group = ms_group_join(&wish, &why);
+    if (device->group == NULL) {
+        ms_log(MS_LOG_WARN, "device %d: its cap bounds this process alone, not %s: %s",
+               device->ordinal, name, why);
+        return;
+    }
+    const uint64_t group_cap = ms_group_cap_bytes(device->group);
+    atomic_store(&device->budget.cap_bytes, group_cap < cap ? group_cap : cap);
+    say_joined(device, name, cap);
+    borrow_from_group(device);
+    watch_forks();
+}
+
+/* ---- contexts ---- */
+
+static bool keep(struct ms_device *device, uint64_t bytes)
+{
+    return bytes == 0 || ms_budget_promise(&device->budget, bytes);
+}
+
+bool ms_device_group_expect_context(struct ms_device *device, uint64_t *kept_bytes)
+{
+    *kept_bytes = 0;
+    if (device == NULL || device->group == NULL) {
+        return true;
+    }
+    const uint64_t known = ms_group_context_bytes(device->group);
+    const uint64_t bytes = known != 0 ? known + device->granule_bytes : 0;
+    uint64_t used_bytes = 0;
+    (void)ms_nvml_used_bytes(device->uuid, &used_bytes); /* NVML is loaded: see overhead.h */
+    const bool kept = keep(device, bytes) ||
+                      (ms_device_group_ask(device, bytes) && keep(device, bytes)) ||
+                      (ms_device_group_ask_spill(device, bytes, true) && keep(device, bytes));
+    if (!kept) {
+        char text[24];
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: the group's cap has no room for a context (%s, as in other "
+                    "processes of it); it is refused as out of memory",
+                    device->ordinal, ms_bytes_text(bytes, text, sizeof text));
+        return false;
+    }
+    *kept_bytes = bytes;
+    return true;
+}
+
+int64_t ms_device_group_context_bytes(const struct ms_measure *measure, uint64_t kept_bytes)
+{
+    return kept_bytes != 0 && !measure->own_known
+               ? (int64_t)ms_group_context_bytes(measure->device->group)
+               : ms_measure_end(measure);
+}
+
+void ms_device_group_leave(struct ms_device *device)
+{
+    if (device->group != NULL) {
+        ms_group_leave(device->group);
+        device->group = NULL;
+    }
+}
+
+void ms_device_group_context_made(struct ms_device *device, uint64_t kept_bytes,
+                                  int64_t taken_bytes)
+{
+    if (device != NULL && kept_bytes > 0) {
+        ms_budget_unpromise(&device->budget, kept_bytes);
+    }
+    if (device != NULL && device->group != NULL && taken_bytes > 0) {
+        ms_group_tell_context(device->group, (uint64_t)taken_bytes);
+    }
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions of other members are answered one after the other: first what lies in no block, then,
+ * where that is asked for, live memory.
+ *
+ * The pool counts time in allocations, which says nothing to other processes. So it is noted from
+ * time to time how many there were by then. */
+#include "shim/device/group_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include "allocator/base/arithmetic.h"
+#include "allocator/base/clock.h"
+#include "shim/device/capture.h"
+#include "shim/device/mempools.h"
+#include "shim/group/request.h"
+#include "shim/process/guard.h"
+#include "shim/process/log.h"
+
+#define LOOK_NS (MS_NS_PER_S / 2)
+#define MOMENTS 64u
+
+/* How many allocations there were, and when; rising. Written by the device's thread alone. Who
+ * reads while it thins them out may find a moment that is off: that decides only who moves memory
+ * first. */
+static struct moments {
+    struct moment {
+        _Atomic uint64_t allocations, ns;
+    } at[MOMENTS];
+    _Atomic uint32_t count;
+} moments[MS_DEVICES_MAX];
+
+static void put_moment(struct moments *all, uint32_t i, uint64_t allocations, uint64_t ns)
+{
+    atomic_store(&all->at[i].allocations, allocations);
+    atomic_store(&all->at[i].ns, ns);
+}
+
+/* Where there is no room for more, every other one goes. */
+static void note_moment(struct moments *all, uint64_t allocations)
+{
+    uint32_t count = atomic_load(&all->count);
+    if (count > 0 && atomic_load(&all->at[count - 1].allocations) == allocations) {
+        return;
+    }
+    if (count == MOMENTS) {
+        count = MOMENTS / 2;
+        atomic_store(&all->count, count);
+        for (uint32_t i = 0; i < count; i++) {
+            const struct moment *from = &all->at[2 * i + 1];
+            put_moment(all, i, atomic_load(&from->allocations), atomic_load(&from->ns));
+        }
+    }
+    put_moment(all, count, allocations, ms_clock_ns());
+    atomic_store(&all->count, count + 1);
+}
+
+/* The first noted moment by which there were so many. */
+static uint64_t moment_of(const struct moments *all, uint64_t allocations)
+{
+    const uint32_t count = atomic_load(&all->count);
+    for (uint32_t i = 0; i < count; i++) {
+        if (atomic_load(&all->at[i].allocations) >= allocations) {
+            return atomic_load(&all->at[i].ns);
+        }
+    }
+    return ms_clock_ns();
+}
+
+uint64_t ms_group_thread_coldest_ns(struct ms_device *device)
+{
+    struct ms_pool_stats stats;
+    double place = 0;
+    if (device->pool == NULL || ms_captures_running() || !ms_pool_coldest(device->pool, &place)) {
+        return UINT64_MAX;
+    }
+    ms_pool_stats(device->pool, &stats);
+    return moment_of(&moments[device->ordinal], (uint64_t)(place * (double)stats.allocations));
+}
+
+/* ---- giving ---- */
+
+/* Free in the pool, and not waiting for queued work. */
+static uint64_t look(struct ms_device *device)
+{
+    struct ms_pool_stats stats;
+    if (device->pool == NULL) {
+        return 0;
+    }
+    ms_pool_stats(device->pool, &stats);
+    note_moment(&moments[device->ordinal], stats.allocations);
+    return ms_less(stats.free_bytes, stats.pending_bytes) +
+           ms_device_takeable_bytes(device, &stats);
+}
+
+/* Room is made for the bytes as if they were asked for here: what the group has free counts. */
+static void give(struct ms_device *device, const struct ms_group_question *question)
+{
+    const bool spill = (question->wants & MS_GROUP_SPILL) != 0;
+    (void)ms_budget_return(&device->budget, 0);
+    if (ms_group_free_bytes(device->group) < question->bytes && !ms_captures_running()) {
+        (void)ms_mempools_trim(device);
+        if (device->pool != NULL) {
+            (void)ms_pool_make_room(device->pool, question->bytes, spill);
+        }
+        (void)ms_budget_return(&device->budget, 0);
+    }
+}
+
+static void answer(struct ms_device *device, const struct ms_group_question *question)
+{
+    const uint64_t before = atomic_load(&device->budget.borrowed_bytes);
+    give(device, question);
+    const uint64_t yielded = ms_less(before, atomic_load(&device->budget.borrowed_bytes));
+    ms_device_check_thresholds(device);
+    const uint64_t spare = look(device);
+    ms_group_answer(device->group, question, spare, ms_group_thread_coldest_ns(device), yielded);
+}
+
+static void *attend(void *argument)
+{
+    struct ms_device *device = argument;
+    struct ms_group_question question;
+    ms_guard.inside = true; /* whatever the driver calls goes straight to the driver */
+    for (;;) {
+        if (ms_group_wait(device->group, &question, LOOK_NS)) {
+            answer(device, &question);
+        } else {
+            ms_group_tell_spare(device->group, look(device));
+        }
+    }
+    return NULL;
+}
+
+/* All signals are blocked while the thread is made, and so in it: handlers are the program's. */
+void ms_group_thread_start(struct ms_device *device)
+{
+    sigset_t all, before;
+    pthread_t thread;
+    if (device->group == NULL) {
+        return;
+    }
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    const bool made = pthread_create(&thread, NULL, attend, device) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (made) {
+        (void)pthread_detach(thread);
+    } else {
+        ms_log(MS_LOG_WARN,
+               "device %d: no thread can be had for its group; other processes of it get what lies "
+               "idle here only when this one gives it by itself",
+               device->ordinal);
+    }
+}

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Questions between members. A question that two ask at once is attended to once: bits are added
+ * up, and the larger number of bytes counts. */
+#include "shim/group/request.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <stddef.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "allocator/base/clock.h"
+#include "shim/group/member.h"
+
+#define LOOK_NS 20000000u /* who ended while it was asked never answers */
+
+static void wake(_Atomic uint32_t *word)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static void sleep_on(_Atomic uint32_t *word, uint32_t value, const struct timespec *timeout)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAIT, value, timeout, NULL, 0);
+}
+
+void ms_group_changed(ms_group_t *group)
+{
+    atomic_fetch_add(&group->region->changes, 1);
+    wake(&group->region->changes);
+}
+
+/* ---- asking ---- */
+
+/* Not one that has let a question pass: it is stopped, or gone, and is not waited for again until
+ * it has answered. */
+static bool is_other(const ms_group_t *group, uint32_t i)
+{
+    const struct ms_group_slot *slot = &group->region->slots[i];
+    const uint32_t pid = atomic_load(&slot->pid);
+    const uint64_t deaf = atomic_load(&group->deaf[i]);
+    return slot != group->own && pid != 0 &&
+           (deaf >> 32 != pid || (int32_t)(atomic_load(&slot->answered) - (uint32_t)deaf) >= 0);
+}
+
+static void note_deaf(ms_group_t *group, uint32_t i, uint32_t serial)
+{
+    const uint64_t pid = atomic_load(&group->region->slots[i].pid);
+    atomic_store(&group->deaf[i], pid << 32 | serial);
+}
+
+/* Returns the question's number. */
+static uint32_t put(struct ms_group_slot *slot, enum ms_group_want want, uint64_t bytes)
+{
+    uint64_t wanted = atomic_load(&slot->wanted_bytes);
+    while (bytes > wanted && !atomic_compare_exchange_weak(&slot->wanted_bytes, &wanted, bytes)) {
+    }
+    atomic_fetch_or(&slot->wanted, (uint32_t)want);
+    const uint32_t serial = atomic_fetch_add(&slot->asked, 1) + 1;
+    wake(&slot->asked);
+    return serial;
+}
+
+struct asked {
+    uint64_t members; /* bit i */
+    uint32_t serials[MS_GROUP_MEMBERS_MAX];
+};
+
+/* With `late`, who has not is noted. */
+static bool all_answered(ms_group_t *group, const struct asked *asked, bool late)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < MS_GROUP_MEMBERS_MAX && (all || late); i++) {
+        const struct ms_group_slot *slot = &group->region->slots[i];
+        const bool missing = (asked->members >> i & 1u) != 0 && atomic_load(&slot->pid) != 0 &&
+                             (int32_t)(atomic_load(&slot->answered) - asked->serials[i]) < 0;
+        if (missing && late) {
+            note_deaf(group, i, asked->serials[i]);
+        }
+        all = all && !missing;
+    }
+    return all;
+}
+
+/* True: the group has the bytes. */
+static bool wait_for(ms_group_t *group, const struct asked *asked, uint64_t bytes, uint64_t wait_ns)
+{
+    const uint64_t end_ns = ms_clock_ns() + wait_ns;
+    for (;;) {
+        const uint32_t changes = atomic_load(&group->region->changes);
+        if (ms_group_free_bytes(group) >= bytes) {
+            return true;
+        }
+        const uint64_t now_ns = ms_clock_ns();
+        if (all_answered(group, asked, now_ns >= end_ns) || now_ns >= end_ns) {
+            return false;
+        }
+        const uint64_t left_ns = end_ns - now_ns;
+        const struct timespec turn = {.tv_nsec = (long)(left_ns < LOOK_NS ? left_ns : LOOK_NS)};
+        sleep_on(&group->region->changes, changes, &turn);
+    }
+}
+
+bool ms_group_ask_all(ms_group_t *group, uint64_t bytes, uint64_t wait_ns)
+{
+    struct asked asked = {0};
+    if (ms_group_reap_ended(group) && ms_group_free_bytes(group) >= bytes) {
+        return true;
+    }
+    for (uint32_t i = 0; i < MS_GROUP_MEMBERS_MAX; i++) {
+        if (is_other(group, i)) {
+            asked.members |= UINT64_C(1) << i;
+            asked.serials[i] = put(&group->region->slots[i], MS_GROUP_GIVE, bytes);
+        }
+    }
+    return wait_for(group, &asked, bytes, wait_ns);
+}
+
+bool ms_group_coldest_other(const ms_group_t *group, uint64_t own_ns, uint32_t *member)
+{
+    uint64_t coldest_ns = own_ns;
+    bool found = false;
+    for (uint32_t i = 0; i < MS_GROUP_MEMBERS_MAX; i++) {
+        const uint64_t ns = atomic_load(&group->region->slots[i].coldest_ns);
+        if (is_other(group, i) && ns < coldest_ns) {
+            coldest_ns = ns;
+            *member = i;
+            found = true;
+        }
+    }
+    return found;
+}
+
+bool ms_group_ask_spill(ms_group_t *group, uint32_t member, uint64_t bytes, uint64_t wait_ns)
+{
+    struct ms_group_slot *slot = &group->region->slots[member];
+    const uint64_t before = atomic_load(&slot->yielded_bytes);
+    struct asked asked = {.members = UINT64_C(1) << member};
+    asked.serials[member] = put(slot, MS_GROUP_SPILL, bytes);
+    return wait_for(group, &asked, bytes, wait_ns) || atomic_load(&slot->yielded_bytes) > before;
+}
+
+/* ---- answering ---- */
+
+bool ms_group_wait(ms_group_t *group, struct ms_group_question *question, uint64_t wait_ns)
+{
+    const struct timespec turn = {.tv_sec = (time_t)(wait_ns / MS_NS_PER_S),
+                                  .tv_nsec = (long)(wait_ns % MS_NS_PER_S)};
+    struct ms_group_slot *own = group->own;
+    uint32_t serial = atomic_load(&own->asked);
+    if (serial == atomic_load(&own->answered)) {
+        sleep_on(&own->asked, serial, &turn);
+        serial = atomic_load(&own->asked);
+    }
+    if (serial == atomic_load(&own->answered)) {
+        return false;
+    }
+    question->serial = serial;
+    question->wants = atomic_exchange(&own->wanted, 0);
+    question->bytes = atomic_exchange(&own->wanted_bytes, 0);
+    return true;
+}
+
+void ms_group_tell_spare(ms_group_t *group, uint64_t spare_bytes)
+{
+    atomic_store_explicit(&group->own->spare_bytes, spare_bytes, memory_order_relaxed);
+}
+
+void ms_group_answer(ms_group_t *group, const struct ms_group_question *question,
+                     uint64_t spare_bytes, uint64_t coldest_ns, uint64_t yielded_bytes)
+{
+    struct ms_group_slot *own = group->own;
+    atomic_store(&own->spare_bytes, spare_bytes);
+    atomic_store(&own->coldest_ns, coldest_ns);
+    atomic_fetch_add(&own->yielded_bytes, yielded_bytes);
+    atomic_store(&own->answered, question->serial);
+    ms_group_changed(group);
+}
