@@ -78,7 +78,8 @@
 enum ms_version_slot { MS_VERSION_DRIVER, MS_VERSION_CUDA, MS_VERSION_TORCH, MS_VERSION_COUNT };
 
 _Static_assert(MS_EVENT_KIND_COUNT == MS_FORMAT_LAST_KIND + 1,
-               "a kind was added: raise MS_FORMAT_MINOR, so that older readers refuse the trace");
+               "a kind was added: name it as the last one here, and raise MS_FORMAT_MINOR, so that "
+               "older readers refuse the trace");
 
 enum ms_trace_state {
     MS_TRACE_OPEN,  /* being written, or its process was killed */
