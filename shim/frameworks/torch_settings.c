@@ -20,6 +20,7 @@
 #include "allocator/base/locks/lock.h"
 #include "shim/driver/caller.h"
 #include "shim/driver/next_dlsym.h"
+#include "shim/frameworks/nccl.h"
 #include "shim/frameworks/nvtx.h"
 #include "shim/frameworks/tensorflow.h"
 #include "shim/process/log.h"
@@ -84,6 +85,13 @@ static bool registers_with_nccl(void)
            ms_torch_switch(next_getenv("NCCL_USE_TENSOR_REGISTER_ALLOCATOR_HOOK"));
 }
 
+/* The user's word on what ms_nccl_graph_register() would say. */
+static bool graphs_register(void)
+{
+    const char *said = next_getenv(MS_NCCL_GRAPH_VARIABLE);
+    return said != NULL && strcmp(said, "0") != 0 && ms_nccl_takes_one_chunk(NULL);
+}
+
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
     for (const char *at = text ? text : ""; *at != '\0'; at++) {
@@ -128,15 +136,33 @@ static bool devices_could_map(void)
     return can;
 }
 
-static void say_once(const char *what, const char *how)
+static void say_once(enum ms_log_level level, const char *what, const char *how)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
     char text[256];
     if (!atomic_flag_test_and_set(&said)) {
         (void)snprintf(text, sizeof(text), "PyTorch's setting %s %s", what, how);
         ms_session_note(text);
-        ms_log(MS_LOG_INFO, "%s", text);
+        ms_log(level, "%s", text);
     }
+}
+
+/* PyTorch was told to use expandable segments by memshim, not by the user. */
+static atomic_bool expandable;
+
+/* Why they are left off; null: they need not be. */
+static const char *why_off(void)
+{
+    if (registers_with_nccl()) {
+        return "was left off: PyTorch would give up the registration with NCCL that is switched on";
+    }
+    if (!devices_could_map()) {
+        return "was left off: not every device here can map memory";
+    }
+    return graphs_register() ? "was left off: " MS_NCCL_GRAPH_VARIABLE
+                               " is set, and this NCCL registers one chunk of several, with which "
+                               "CUDA graphs hang"
+                             : NULL;
 }
 
 static char *answer_for(int row, char *value)
@@ -152,13 +178,9 @@ static char *answer_for(int row, char *value)
     if (!options->pool || !ms_torch_conf_open(options->torch, values)) {
         return value;
     }
-    if (options->torch == MS_TORCH_NATIVE && registers_with_nccl()) {
-        say_once(ours, "was left off: PyTorch would give up the registration with NCCL that is "
-                       "switched on");
-        return value;
-    }
-    if (options->torch == MS_TORCH_NATIVE && !devices_could_map()) {
-        say_once(ours, "was left off: not every device here can map memory");
+    const char *why = options->torch == MS_TORCH_NATIVE ? why_off() : NULL;
+    if (why != NULL) {
+        say_once(MS_LOG_WARN, ours, why);
         return value;
     }
     if (value == NULL && any) {
@@ -168,7 +190,9 @@ static char *answer_for(int row, char *value)
     if (merged == NULL) {
         return value;
     }
-    say_once(ours, "was switched on by memshim; what PYTORCH_ALLOC_CONF says of it wins");
+    atomic_store(&expandable, options->torch == MS_TORCH_NATIVE);
+    say_once(MS_LOG_INFO, ours,
+             "was switched on by memshim; what PYTORCH_ALLOC_CONF says of it wins");
     return merged;
 }
 
@@ -180,6 +204,9 @@ __attribute__((visibility("default"))) char *getenv(const char *name)
     }
     if (value == NULL && strcmp(name, MS_TENSORFLOW_VARIABLE) == 0) {
         return ms_tensorflow_setting(__builtin_return_address(0));
+    }
+    if (value == NULL && strcmp(name, MS_NCCL_GRAPH_VARIABLE) == 0 && atomic_load(&expandable)) {
+        return ms_nccl_graph_register(__builtin_return_address(0));
     }
     if (strncmp(name, "PYTORCH_", strlen("PYTORCH_")) != 0) {
         return value;

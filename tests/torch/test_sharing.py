@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import unittest
 
 import harness
@@ -55,6 +56,42 @@ class Queue(unittest.TestCase):
 
     def test_a_page_in_parts_where_nothing_may_spill(self) -> None:
         self.send(expandable=True, MEMSHIM_SPILL="off")
+
+
+GRAPHS = """
+    import ctypes, torch
+    torch.zeros(1, device="cuda")
+    expandable = torch.cuda.memory_snapshot()[0]["is_expandable"]
+    print("expandable", expandable, "registers", ctypes.CDLL(None).simgpu_nccl_graph_register())
+"""
+
+
+@harness.needs_torch
+class Graphs(unittest.TestCase):
+    """NCCL that maps one chunk of several does not register buffers of expandable segments."""
+
+    def check(self, expected: str, **settings: str) -> str:
+        with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+            result = harness.run(
+                GRAPHS, preload=harness.SHIM, MEMSHIM_OUTPUT=folder, **settings
+            ).check()
+        self.assertEqual(result.stdout.strip(), expected, result.stderr)
+        return result.stderr
+
+    def test_versions(self) -> None:
+        for version, registers in (("22304", 1), ("23102", 0), ("23103", 1)):
+            with self.subTest(version):
+                said = self.check(
+                    f"expandable True registers {registers}", SIMGPU_NCCL_VERSION=version
+                )
+                self.assertEqual(said.count("NCCL_GRAPH_REGISTER=0"), 1 - registers, said)
+
+    def test_the_users_word(self) -> None:
+        said = self.check("expandable False registers 1", NCCL_GRAPH_REGISTER="1")
+        self.assertEqual(said.count("left off: NCCL_GRAPH_REGISTER is set"), 1, said)
+
+    def test_segments_that_memshim_did_not_choose(self) -> None:
+        self.check("expandable True registers 1", PYTORCH_ALLOC_CONF="expandable_segments:True")
 
 
 if __name__ == "__main__":

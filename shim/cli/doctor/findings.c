@@ -290,8 +290,16 @@ static const char *setting(const struct ms_doctor_report *report)
     if (!ms_torch_conf_open(report->options->torch, values)) {
         return "its own settings stand";
     }
-    return report->options->torch == MS_TORCH_NATIVE ? "expandable segments are switched on"
-                                                     : "its backend is set to cudaMallocAsync";
+    if (report->options->torch != MS_TORCH_NATIVE) {
+        return "its backend is set to cudaMallocAsync";
+    }
+    const char *graphs = ms_environment(report->environment, "NCCL_GRAPH_REGISTER");
+    return graphs == NULL
+               ? "expandable segments are switched on, and NCCL 2.24.3 to 2.31.2 is told "
+                 "NCCL_GRAPH_REGISTER=0: its CUDA graphs hang over them"
+           : strcmp(graphs, "0") == 0 ? "expandable segments are switched on"
+                                      : "expandable segments are switched on, but for NCCL 2.24.3 "
+                                        "to 2.31.2, as NCCL_GRAPH_REGISTER is set";
 }
 
 static void find_torch(const struct ms_doctor_report *report, struct ms_doctor_findings *out)

@@ -792,8 +792,16 @@ EXPORT ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t window, void
 
 EXPORT ncclResult_t ncclGetVersion(int *version)
 {
-    *version = simnccl_version;
+    const char *told = getenv("SIMGPU_NCCL_VERSION");
+    *version = told != NULL ? atoi(told) : simnccl_version;
     return ncclSuccess;
+}
+
+/* Whether it would register buffers while a graph is captured, as the real one reads it. */
+EXPORT int simgpu_nccl_graph_register(void)
+{
+    const char *told = getenv("NCCL_GRAPH_REGISTER");
+    return told == NULL || atoi(told) != 0;
 }
 
 EXPORT const char *ncclGetErrorString(ncclResult_t result)

@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs PyTorch's own tests on the simulated GPU, without memshim and with it, and compares.
+
+    python tests/torch/pytorch_tests.py FOLDER [GROUP...] [--settings NAME,...] [--only TEXT]
+                                        [--out FILE]
+
+FOLDER is the folder test/ of PyTorch's sources, best of the installed version; without GROUP all
+groups of GROUPS run. A group's tests run one after the other in one process. One that hangs or
+kills its process costs that test alone: the next process goes on behind it. What differs is run
+again, by itself, as often as CONFIRM says, without memshim and with it; what still differs is the
+table.
+
+Exit status: 0 where nothing differs but what KNOWN names, 1 where more does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+import unittest
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+HERE = Path(__file__).resolve().parent
+
+# What one test may take. On an idle machine most take milliseconds, two ranks some ten seconds.
+TEST_LIMIT_S = 90
+# How often what differed is run again by itself.
+CONFIRM = 2
+
+
+@dataclass(frozen=True)
+class Group:
+    """Tests of one file: its path below FOLDER, and which ids (Class.test, shell patterns)."""
+
+    file: str
+    tests: Sequence[str]
+    settings: dict[str, str] = field(default_factory=dict)
+    before: str = ""  # Python that runs before the file is loaded
+
+
+EXPANDABLE = "import torch; torch.cuda.memory._set_allocator_settings('expandable_segments:True')"
+TWO_RANKS = {"SIMGPU_DEVICES": "2"}
+GROUPS = {
+    "multiprocessing": Group(
+        "test_multiprocessing.py",
+        ["TestMultiprocessing.*cuda*", "TestMultiprocessing.test_event*", "*.test_mixed_types_*"],
+        TWO_RANKS,
+    ),
+    "cuda": Group(
+        "test_cuda.py",
+        ["TestCuda.*", "TestCudaMallocAsync.*", "TestBlockStateAbsorption.*", "TestMemPool.*",
+         "TestCudaAllocator.*"],
+    ),
+    "expandable": Group(
+        "test_cuda.py",
+        ["TestCuda.*", "TestCudaMallocAsync.*", "TestBlockStateAbsorption.*", "TestMemPool.*",
+         "TestCudaAllocator.*"],
+        before=EXPANDABLE,
+    ),
+    "multigpu": Group("test_cuda_multigpu.py", ["TestCudaMultiGPU.*", "TestCudaComm.*"], TWO_RANKS),
+    "c10d": Group("distributed/test_c10d_nccl.py", ["*"], TWO_RANKS),
+    "collectives": Group("distributed/test_c10d_ops_nccl.py", ["*"], TWO_RANKS),
+    "spawn": Group(
+        "distributed/test_distributed_spawn.py",
+        ["*"],
+        {**TWO_RANKS, "BACKEND": "nccl", "WORLD_SIZE": "2"},
+    ),
+}  # fmt: skip
+
+# A cap is compared with a device that has no more: tests ask what the device has.
+WHOLE, TIGHT = "8GiB", "2GiB"
+PLAIN = {"without": WHOLE, "without-tight": TIGHT}
+# Each setting's variables, and what it is compared with.
+SETTINGS: dict[str, tuple[dict[str, str], str]] = {
+    "default": ({}, "without"),
+    "spill-off": ({"MEMSHIM_SPILL": "off"}, "without"),
+    "tight": ({"MEMSHIM_LIMIT": TIGHT}, "without-tight"),
+    "tight-spill-off": ({"MEMSHIM_LIMIT": TIGHT, "MEMSHIM_SPILL": "off"}, "without-tight"),
+}
+
+# (setting, group, test), as shell patterns: why it differs.
+SERVED = "the tensors that are to be refused are served: half of them lies on the host"
+KNOWN: dict[tuple[str, str, str], str] = {
+    ("default", "*", "TestCuda.test_out_of_memory_retry"): SERVED,
+    ("tight", "*", "TestCuda.test_out_of_memory_retry"): SERVED,
+}
+
+
+def known_reason(setting: str, group: str, test: str) -> str | None:
+    for patterns, reason in KNOWN.items():
+        if all(map(fnmatch.fnmatchcase, (setting, group, test), patterns)):
+            return reason
+    return None
+
+
+# ---- the process that runs a file's tests
+
+
+def each_test(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from each_test(test)
+        else:
+            yield test
+
+
+# As sys.exc_info() gives it.
+Error = tuple[type[BaseException], BaseException, TracebackType] | tuple[None, None, None]
+
+
+class Said(unittest.TestResult):
+    """Writes a JSON line for the beginning and the end of each test."""
+
+    def __init__(self, to: int) -> None:
+        super().__init__()
+        self.to = to
+        self.outcome = ""
+
+    def say(self, **what: str) -> None:
+        os.write(self.to, (json.dumps(what) + "\n").encode())
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        super().startTest(test)
+        self.outcome = "pass"
+        self.say(begins=short_id(test))
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        super().stopTest(test)
+        self.say(ends=short_id(test), outcome=self.outcome)
+
+    def failed(self, test: unittest.TestCase, error: Error) -> None:
+        self.outcome = "fail"
+        print(
+            f"--- {short_id(test)}",
+            "".join(traceback.format_exception(error[1])),
+            sep="\n",
+            flush=True,
+        )
+
+    def addError(self, test: unittest.TestCase, err: Error) -> None:
+        self.failed(test, err)
+
+    def addFailure(self, test: unittest.TestCase, err: Error) -> None:
+        self.failed(test, err)
+
+    def addSubTest(
+        self, test: unittest.TestCase, subtest: unittest.TestCase, err: Error | None
+    ) -> None:
+        if err is not None:
+            self.failed(test, err)
+
+    def addSkip(self, test: unittest.TestCase, reason: str) -> None:
+        self.outcome = "skip"
+
+    def addExpectedFailure(self, test: unittest.TestCase, err: Error) -> None:
+        self.outcome = "expected failure"
+
+    def addUnexpectedSuccess(self, test: unittest.TestCase) -> None:
+        self.outcome = "unexpected success"
+
+
+def short_id(test: unittest.TestCase) -> str:
+    return ".".join(test.id().split(".")[-2:])
+
+
+def child(file: Path, patterns: Sequence[str], skip: set[str], before: str, to: int) -> int:
+    """Runs the file's tests of these patterns that are not in `skip`, and says so to a pipe."""
+    sys.argv = [str(file)]
+    sys.path.insert(0, str(file.parent))
+    exec(before, {})
+    module = __import__(file.stem)
+    from torch.testing._internal import common_utils
+
+    if hasattr(common_utils, "parse_cmd_line_args"):
+        common_utils.parse_cmd_line_args()
+    tests = each_test(unittest.TestLoader().loadTestsFromModule(module))
+    wanted = [
+        test
+        for test in sorted(tests, key=short_id)
+        if any(fnmatch.fnmatchcase(short_id(test), pattern) for pattern in patterns)
+        and short_id(test) not in skip
+    ]
+    result = Said(to)
+    unittest.TestSuite(wanted).run(result)
+    result.say(done="")
+    return 0
+
+
+# ---- the process that starts them
+
+
+def environment(folder: Path, group: Group, setting: str, scratch: Path) -> dict[str, str]:
+    sys.path.insert(0, str(HERE))
+    import harness
+
+    shim = SETTINGS[setting][0] if setting in SETTINGS else None
+    (scratch / "barrier").touch()
+    own = {
+        "SIMGPU_MEMORY": PLAIN.get(setting, WHOLE),
+        "TEMP_DIR": str(scratch),
+        "PYTHONPATH": f"{folder}:{folder / 'distributed'}:{os.environ.get('PYTHONPATH', '')}",
+        "MEMSHIM_OUTPUT": str(scratch / "out"),
+        "MEMSHIM_SPILL": None,
+        "MEMSHIM_REPORT_WAIT": None,
+        **group.settings,
+        **(shim or {}),
+    }
+    return harness.environment(None if shim is None else harness.SHIM, **own)
+
+
+def lines_of(process: subprocess.Popen[bytes], pipe: int) -> Iterator[dict[str, str]]:
+    """What a child says; ends where it ends, or takes longer over one thing than it may."""
+    selector = selectors.DefaultSelector()
+    selector.register(pipe, selectors.EVENT_READ)
+    held, until = b"", time.monotonic() + TEST_LIMIT_S
+    while selector.select(max(0.0, until - time.monotonic())):
+        got = os.read(pipe, 65536)
+        if not got:
+            return
+        held, until = held + got, time.monotonic() + TEST_LIMIT_S
+        *lines, held = held.split(b"\n")
+        for line in lines:
+            yield json.loads(line)
+    yield {"late": ""}
+
+
+def one_process(
+    command: Sequence[str], env: dict[str, str], log: Path
+) -> tuple[dict[str, str], bool]:
+    """The outcomes of the tests that one child ran, and whether it came to its end."""
+    reading, writing = os.pipe()
+    outcomes: dict[str, str] = {}
+    running, done = "", False
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            [*command, str(writing)], env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            pass_fds=[writing], start_new_session=True,
+        )  # fmt: skip
+        os.close(writing)
+        try:
+            for line in lines_of(process, reading):
+                if "begins" in line:
+                    running = line["begins"]
+                elif "ends" in line:
+                    outcomes[line["ends"]], running = line["outcome"], ""
+                elif "late" in line and running:
+                    outcomes[running], running = "hang", ""
+                elif "done" in line:
+                    done = True
+                    break
+        finally:
+            os.close(reading)
+            if not done:
+                os.killpg(process.pid, signal.SIGKILL)
+            ended = wait(process)
+    if running:
+        outcomes[running] = f"ended by {ended}"
+    return outcomes, done
+
+
+def wait(process: subprocess.Popen[bytes]) -> str:
+    try:
+        return str(process.wait(TEST_LIMIT_S))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return str(process.wait())
+
+
+def run(
+    folder: Path, name: str, setting: str, patterns: Sequence[str], log: Path
+) -> dict[str, str]:
+    """Each test's outcome."""
+    group = GROUPS[name]
+    outcomes: dict[str, str] = {}
+    while True:
+        with tempfile.TemporaryDirectory(
+            prefix="memshim-test.", ignore_cleanup_errors=True
+        ) as scratch:
+            skip = Path(scratch) / "skip.json"
+            skip.write_text(json.dumps(list(outcomes)))
+            command = [
+                str(HERE.parents[1] / "scripts" / "simgpu.sh"), sys.executable,
+                str(HERE / "pytorch_tests.py"),
+                "--child", str(folder / group.file), json.dumps(patterns), str(skip), group.before,
+            ]  # fmt: skip
+            env = environment(folder, group, setting, Path(scratch))
+            more, done = one_process(command, env, log)
+        outcomes.update(more)
+        if done or not more:
+            return outcomes
+
+
+def differences(a: dict[str, str], b: dict[str, str]) -> list[str]:
+    return [test for test in sorted(a.keys() | b.keys()) if a.get(test) != b.get(test)]
+
+
+def confirmed(
+    folder: Path, name: str, setting: str, test: str, log: Path
+) -> tuple[str, str] | None:
+    """The outcomes without and with memshim, if no outcome is seen on both sides."""
+    plain = SETTINGS[setting][1]
+    seen: dict[str, set[str]] = {plain: set(), setting: set()}
+    for _ in range(CONFIRM):
+        for side in seen:
+            seen[side].add(run(folder, name, side, [test], log).get(test, "not run"))
+        if seen[plain] & seen[setting]:
+            return None
+    return "/".join(sorted(seen[plain])), "/".join(sorted(seen[setting]))
+
+
+def compare(folder: Path, name: str, settings: Sequence[str], only: str, log: Path) -> list[str]:
+    """The rows of the table: of each setting the counts, then what differs."""
+    patterns = [f"*{only}*"] if only else GROUPS[name].tests
+    rows = []
+    references: dict[str, dict[str, str]] = {}
+    for setting in settings:
+        reference = SETTINGS[setting][1]
+        if reference not in references:
+            references[reference] = run(folder, name, reference, patterns, log)
+        plain = references[reference]
+        outcomes = run(folder, name, setting, patterns, log)
+        passed = sum(outcome == "pass" for outcome in outcomes.values())
+        wanted = sum(outcome == "pass" for outcome in plain.values())
+        say(f"{name} | {setting} | {len(plain)} tests, {wanted} pass without, {passed} with", log)
+        for test in differences(plain, outcomes):
+            both = confirmed(folder, name, setting, test, log)
+            if both is None:
+                say(f"{name} | {setting} | {test} | the same when run again", log)
+                continue
+            reason = known_reason(setting, name, test)
+            row = f"{name} | {setting} | {test} | {both[0]} | {both[1]} | {reason or 'NOT KNOWN'}"
+            say(row, log)
+            if reason is None:
+                rows.append(row)
+    return rows
+
+
+def say(text: str, log: Path) -> None:
+    print(text, flush=True)
+    with log.open("a") as out:
+        out.write(f"=== {text}\n")
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--child"]:
+        file, patterns, skip, before, to = sys.argv[2:]
+        skipped = set(json.loads(Path(skip).read_text()))
+        return child(Path(file), json.loads(patterns), skipped, before, int(to))
+    parser = argparse.ArgumentParser(description="Compares PyTorch's own tests.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("groups", nargs="*")
+    parser.add_argument("--settings", default=",".join(SETTINGS))
+    parser.add_argument("--only", default="", help="tests whose id has this text")
+    parser.add_argument("--out", type=Path, default=Path("pytorch-tests.log"))
+    options = parser.parse_args()
+    log = options.out.resolve()
+    rows: list[str] = []
+    for name in options.groups or GROUPS:
+        if (options.folder / GROUPS[name].file).exists():
+            folder = options.folder.resolve()
+            rows += compare(folder, name, options.settings.split(","), options.only, log)
+        else:
+            say(f"{name} | not run: no {GROUPS[name].file}", log)
+    print(f"{len(rows)} differences without a known reason")
+    return int(bool(rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
