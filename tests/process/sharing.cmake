@@ -30,3 +30,5 @@ list(APPEND suites test_attributes)
 # One cap for several processes.
 process_program(group_job SOURCES group_job.c driver_resolved.c)
 list(APPEND suites test_group)
+process_program(registration_job SOURCES registration_job.c LIBRARIES simgpu_cuda)
+list(APPEND suites test_registration)
