@@ -62,7 +62,7 @@ make_build() {
     cp -r "$built/simgpu/doubles" "$folder/simgpu"
     for program in "$built"/tests/gpu/{gpu_*,libgpu_*.so} "$built"/tests/process/{driver,streams}_{linked,resolved}_job \
         "$built"/tests/process/runtime_{dynamic,dynamic12,static}_job \
-        "$built"/tests/process/{life_job,parity_job,trainer}; do
+        "$built"/tests/process/{life_job,parity_job,attributes_job,registration_job,trainer}; do
         cp "$program" "$folder/${program#"$built"/}"
     done
     while read -r library; do

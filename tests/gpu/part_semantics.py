@@ -13,6 +13,7 @@ from typing import Any
 from world import MIB, ROOT, Fail, Part, Skip, World, context_bytes, expect, main, only_device
 
 sys.path.append(str(ROOT / "tests" / "process"))  # it has files of the same names
+import attributes  # noqa: E402
 import parity  # noqa: E402
 
 # Programs whose account has to be the same with memshim and without.
@@ -28,6 +29,10 @@ SAME = (
     ("life: exec", "life_job", ("exec",)),
     ("life: libraries opened and closed", "life_job", ("libraries",)),
     ("life: freed in an exit handler", "life_job", ("exit-handler",)),
+    *(
+        (f"registered as by {library}", "registration_job", (library,))
+        for library in ("ucx", "nixl", "gdrcopy", "peermem", "nvshmem", "mooncake")
+    ),
 )
 POINTER = re.compile(r"0x[0-9a-f]+")
 REUSE_LIVE_MIB = 192
@@ -171,6 +176,20 @@ def answers(part: Part) -> None:
         expect(not lines, few(lines))
 
 
+def questions(part: Part) -> None:
+    """Memory of every road, asked about itself. `attributes.csv` is left with the results: what the
+    card's driver answers of its own."""
+    world = part.world
+    with part.case("questions about memory: answered as by the driver"):
+        alone, under = (
+            world.run([world.program("attributes_job")], shim=shim).check().stdout
+            for shim in (False, True)
+        )
+        (world.out / "attributes.csv").write_text(alone)
+        lines = attributes.differences(attributes.read(alone), attributes.read(under))
+        expect(not lines, few(lines))
+
+
 def run(part: Part) -> None:
     world = part.world
     for name, program, arguments in SAME:
@@ -183,6 +202,7 @@ def run(part: Part) -> None:
         static_runtime(world)
     assumptions(part)
     answers(part)
+    questions(part)
     most_s = SIMULATED_REUSE_S if world.simulated else REUSE_S
     each_s = max(0.5, min(most_s, world.left_s() / 6))
     reuse(part, "contents after every reuse, the driver alone", each_s / 2, False)
