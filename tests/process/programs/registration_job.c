@@ -173,7 +173,7 @@ int main(int argc, char **argv)
     MUST(cuMemsetD8(block, 0x5a, BLOCK));
     for (size_t i = 0; argc > 1 && i < sizeof libraries / sizeof libraries[0]; i++) {
         if (strcmp(argv[1], libraries[i].name) == 0) {
-            libraries[i].go(argc > 2 ? block : block + INTO);
+            libraries[i].go(block + INTO);
         }
     }
     (void)say("more", cuMemAlloc(&more, 150 * MIB));
