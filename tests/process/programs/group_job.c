@@ -17,8 +17,10 @@
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -201,6 +203,8 @@ int main(int argc, char **argv)
 {
     char line[64], verb[16];
     CUcontext context;
+    /* Where the test is killed, nobody is left to end what runs for ever. */
+    MUST(prctl(PR_SET_PDEATHSIG, SIGKILL));
     if (argc > 1 && strcmp(argv[1], "watch") == 0) {
         cu = driver_open();
         MUST(cu.cuInit(0));
