@@ -482,7 +482,7 @@ class Mixture(unittest.TestCase):
         gathered = [
             site
             for site in report["call_sites"]
-            if site["kind_reason"] == "FSDP gathered parameters into it"
+            if site["kind_reason"] == "FSDP or ZeRO gathered parameters into it"
         ]
         self.assertTrue(gathered)
         self.assertEqual({site["kind"] for site in gathered}, {"communication"})

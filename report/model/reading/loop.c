@@ -136,7 +136,9 @@ static uint32_t line_of(struct ms_loop *loop, uint32_t site)
     const bool forward = doings->doing == MS_DOING_FORWARD;
 
     loop->called = loop->called || forward;
-    if (!is || (loop->calls_models && !loop->called)) {
+    /* A model's parameters are made one by one, which is no loop of steps. */
+    if (!is || (loop->calls_models && !loop->called) ||
+        (doings->passed & MS_PASSED_CONSTRUCTION) != 0) {
         return 0;
     }
     return forward ? doings->caller : is->python;

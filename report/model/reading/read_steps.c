@@ -89,8 +89,8 @@ static bool has_tensors(const struct ms_model *model)
     return any;
 }
 
-/* PyTorch makes parameters one by one, which is no loop of steps: a model has to be called. And the
- * parts of a first forward may be called one by one: of a run that died so, rounds are not told. */
+/* Where PyTorch tells of tensors, a model has to be called. And the parts of a first forward may be
+ * called one by one: of a run that died so, rounds are not told. */
 static bool may_loop(const struct ms_model *model)
 {
     const bool calls_models = ms_landmarks_first_call(model->landmarks) != UINT32_MAX;
