@@ -3,7 +3,10 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -157,7 +160,17 @@ Test(own_folder, a_run_that_is_a_link)
     cr_assert_eq(rmdir(in_shared("target")), 0, "nothing was written there");
 }
 
-/* A report is written beside its place first: no link of that name is followed. */
+static atomic_uint drawn; /* random numbers, so that a name can be foretold here */
+
+ssize_t getrandom(void *to, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    memset(to, (int)atomic_fetch_add(&drawn, 1), bytes);
+    return (ssize_t)bytes;
+}
+
+/* A report is written beside its place first: no link of that name is followed, not even of one
+ * that was foretold. */
 Test(own_folder, a_report_that_is_being_written)
 {
     struct ms_buffer text = {0};
@@ -167,9 +180,13 @@ Test(own_folder, a_report_that_is_being_written)
     snprintf(shared, sizeof(shared), "%s", synthetic_folder());
     snprintf(link, sizeof(link), "report.txt.%d", (int)getpid());
     cr_assert_eq(symlink("victim", in_shared(link)), 0);
+    atomic_store(&drawn, 7);
+    snprintf(link, sizeof(link), "report.txt.%d.07070707", (int)getpid());
+    cr_assert_eq(symlink("victim", in_shared(link)), 0);
     cr_assert_eq(symlink("victim", in_shared("report.txt")), 0);
     ms_buffer_add(&text, "text");
     cr_assert_eq(ms_buffer_save(&text, in_shared("report.txt")), 0);
+    cr_assert_eq(atomic_load(&drawn), 9, "the name that was foretold was tried");
     cr_assert_neq(stat(in_shared("victim"), &status), 0, "a link was followed");
     cr_assert_eq(lstat(in_shared("report.txt"), &status), 0);
     cr_assert(S_ISREG(status.st_mode));
