@@ -8,6 +8,7 @@
 #include "report/replay/course.h"
 #include "report/replay/torch_alone.h"
 
+#define KIB       (UINT64_C(1) << 10)
 #define MIB       (UINT64_C(1) << 20)
 #define PLACE     (UINT64_C(1) << 40)
 #define MOST_RUNS 6
@@ -84,9 +85,9 @@ static size_t search(const struct layer *layers, size_t count, uint64_t first, b
 
 /* Small tensors beside large ones: they cross from one pool to the other as the batch grows, and
  * PyTorch's reserved bytes jump by 20 MiB. */
-static const struct layer small_samples[] = {{4 * MIB, 0},        {0, 40 * 1024},  {3000, 77},
-                                             {100, 130 * 1024},   {MIB, 0},        {0, 9 * 1024},
-                                             {20000, 300 * 1024}, {0, 512 * 1024}, {0, 25 * 1024}};
+static const struct layer small_samples[] = {{4 * MIB, 0},       {0, 40 * KIB},  {3000, 77},
+                                             {100, 130 * KIB},   {MIB, 0},       {0, 9 * KIB},
+                                             {20000, 300 * KIB}, {0, 512 * KIB}, {0, 25 * KIB}};
 #define SMALL_SAMPLES (sizeof(small_samples) / sizeof(*small_samples))
 
 Test(batch_foretell, small_samples)

@@ -17,7 +17,7 @@
 #include "shim/group/group.h"
 #include "shim/group/request.h"
 
-#define CAP 1000u
+#define CAP UINT64_C(1000)
 
 static char folder[64];
 static const uint8_t uuid[16] = {1, 2, 3};
@@ -86,7 +86,7 @@ static pid_t start_member(uint64_t bytes)
     const pid_t pid = fork();
     if (pid == 0) {
         ms_group_t *group = join();
-        ready = ms_group_lease(group, bytes, bytes) == bytes;
+        ready = ms_group_lease(group, bytes, bytes) == bytes ? 1 : 0;
         (void)!write(ends[1], &ready, 1);
         for (;;) {
             (void)pause();
