@@ -439,12 +439,12 @@ print("nvml", name.value.decode(), memory[0] >> 20, flush=True)
 
     def test_no_step(self) -> None:
         """A command that never comes to one is ended by Ctrl-C, with a report of what was seen."""
-        code = PROGRAM + "print('waits', flush=True); input()"
+        code = PROGRAM + "import time; print('waits', flush=True); time.sleep(60)"
         running = subprocess.Popen(
             [CLI, "dry-run", "--schedules", "one", "--", sys.executable, "-c", code],
             cwd=self.folder,
             env={**os.environ, "XDG_CACHE_HOME": str(self.cache())},
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )

@@ -53,7 +53,7 @@ def job(batch: int, length: int) -> Path:
     folder = tempfile.TemporaryDirectory(prefix="memshim-test.")
     atexit.register(folder.cleanup)
     script = Path(folder.name) / "train.py"
-    script.write_text(SCRIPT)
+    script.write_text(harness.script_text(SCRIPT))
     harness.run_command(
         [harness.CLI, "run", "--", sys.executable, script, str(batch), str(length)],
         MEMSHIM_OUTPUT=f"{folder.name}/out",
