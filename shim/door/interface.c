@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "shim/device/statistics.h"
+#include "shim/door/second_copy.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/status.h"
 #include "shim/process/guard.h"
@@ -59,6 +60,8 @@ const char *memshim_version(void)
 {
     return MEMSHIM_VERSION;
 }
+
+const char *ms_own_version(void) __attribute__((alias("memshim_version"), visibility("hidden")));
 
 void memshim_tag_push(const char *name)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing here may cost a program that never touches CUDA: the constructor writes one environment
- * variable, remembers where the program stands, and registers the exit handler. */
+/* Nothing here may cost a program that never touches CUDA: the constructor compares one address
+ * (second_copy.h), writes one environment variable, remembers where the program stands, and
+ * registers the exit handler. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,25 +6,20 @@
 #include <stddef.h>
 
 #include "shim/driver/next_dlsym.h"
+#include "shim/memshim.h"
 
 #define EXPORTED_BY_EACH "memshim_version"
 
-/* The file that this function is in, if it is not this one. */
-static bool find_other(void *function, Dl_info *other)
-{
-    Dl_info own;
-    return function != NULL && dladdr((const void *)find_other, &own) != 0 &&
-           dladdr(function, other) != 0 && other->dli_fbase != own.dli_fbase;
-}
-
+/* The loader has bound the exported name to the first file that has it, and the hidden one to this
+ * file: nothing is looked up while a program starts. */
 bool ms_copy_before(void)
 {
-    Dl_info other;
-    return find_other(ms_real_dlsym(RTLD_DEFAULT, EXPORTED_BY_EACH), &other);
+    return memshim_version != ms_own_version;
 }
 
 const char *ms_copy_behind(void)
 {
-    Dl_info other;
-    return find_other(ms_real_dlsym(RTLD_NEXT, EXPORTED_BY_EACH), &other) ? other.dli_fname : NULL;
+    Dl_info behind;
+    void *function = ms_real_dlsym(RTLD_NEXT, EXPORTED_BY_EACH);
+    return function != NULL && dladdr(function, &behind) != 0 ? behind.dli_fname : NULL;
 }

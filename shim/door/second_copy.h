@@ -7,7 +7,10 @@
 
 #include <stdbool.h>
 
-/* True where this file is not the first. */
+/* memshim_version of this file, whichever one the exported name stands for (interface.c). */
+const char *ms_own_version(void);
+
+/* True where this file is not the first. Two loads: it is asked while each program starts. */
 bool ms_copy_before(void);
 
 /* The path of the next one, of the loader's memory; null where there is none. */
