@@ -13,12 +13,32 @@
 
 static size_t ranks_of(const struct ms_batch_run *run)
 {
-    return run->courses.bytes / sizeof(struct ms_recording *);
+    return run->courses.bytes / sizeof(struct ms_batch_course);
 }
 
-static struct ms_recording *course_at(const struct ms_batch_run *run, size_t rank)
+static struct ms_batch_course *rank_at(const struct ms_batch_run *run, size_t index)
 {
-    return ((struct ms_recording **)(void *)run->courses.at)[rank];
+    return (struct ms_batch_course *)(void *)run->courses.at + index;
+}
+
+static struct ms_recording *course_at(const struct ms_batch_run *run, size_t index)
+{
+    return rank_at(run, index)->course;
+}
+
+/* In the order of the ranks, since processes of one run begin in another order than of the next. */
+bool ms_batch_run_add(struct ms_batch_run *run, int32_t rank, struct ms_recording *course)
+{
+    size_t at = ranks_of(run);
+
+    if (!ms_buffer_extend(&run->courses, sizeof(struct ms_batch_course))) {
+        return false;
+    }
+    for (; at > 0 && rank_at(run, at - 1)->rank > rank; at--) {
+        *rank_at(run, at) = *rank_at(run, at - 1);
+    }
+    *rank_at(run, at) = (struct ms_batch_course){rank, course};
+    return true;
 }
 
 void ms_batch_run_free(struct ms_batch_run *run)
@@ -42,11 +62,21 @@ static enum outcome replay(const struct ms_recording *course, uint64_t cap_bytes
     return alone.host_memory ? UNKNOWN : alone.failed ? DOES_NOT : FITS;
 }
 
+static bool have_the_same_ranks(const struct ms_batch_run *a, const struct ms_batch_run *b)
+{
+    bool same = ranks_of(a) == ranks_of(b);
+
+    for (size_t i = 0; same && i < ranks_of(a); i++) {
+        same = rank_at(a, i)->rank == rank_at(b, i)->rank;
+    }
+    return same;
+}
+
 /* All ranks have to. */
 static enum outcome foretell_by(const struct ms_batch_run *near, const struct ms_batch_run *other,
                                 uint64_t batch, uint64_t cap_bytes)
 {
-    enum outcome outcome = ranks_of(near) == ranks_of(other) ? FITS : UNKNOWN;
+    enum outcome outcome = have_the_same_ranks(near, other) ? FITS : UNKNOWN;
 
     for (size_t i = 0; outcome == FITS && i < ranks_of(near); i++) {
         struct ms_recording *told = ms_course_foretell(course_at(near, i), near->batch,

@@ -13,12 +13,20 @@
 #include "report/model/batch_search.h"
 #include "report/replay/recording.h"
 
+/* What one process asked for: those of two runs belong together where their ranks are the same. */
+struct ms_batch_course {
+    int32_t rank; /* -1: it has none; of several without one, the first goes with the first */
+    struct ms_recording *course; /* course.h */
+};
+
 struct ms_batch_run {
     uint64_t batch;           /* 1 or more; no two alike */
     bool fits;                /* the memory that there is */
-    struct ms_buffer courses; /* struct ms_recording *, of each rank: course.h */
+    struct ms_buffer courses; /* struct ms_batch_course, added by ms_batch_run_add */
 };
 
+/* Takes the course over. False: no host memory, and the course stays the caller's. */
+bool ms_batch_run_add(struct ms_batch_run *run, int32_t rank, struct ms_recording *course);
 void ms_batch_run_free(struct ms_batch_run *run);
 
 struct ms_batch_bounds ms_batch_runs_bounds(const struct ms_batch_run *runs, size_t count);

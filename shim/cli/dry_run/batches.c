@@ -57,10 +57,8 @@ static void take_courses(struct ms_dry_answer *answer, struct ms_batch_run *run)
     for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {
         struct ms_dry_rank *rank = ms_dry_rank_at(answer, i);
 
-        if (rank->course) {
-            ms_buffer_append(&run->courses, (const char *)&rank->course,
-                             sizeof(struct ms_recording *));
-            rank->course = run->courses.failed ? rank->course : NULL;
+        if (rank->course && ms_batch_run_add(run, rank->rank, rank->course)) {
+            rank->course = NULL;
         }
     }
 }

@@ -72,8 +72,7 @@ static size_t search(const struct layer *layers, size_t count, uint64_t first, b
         cr_assert_lt(made, 16);
         runs[made] =
             (struct ms_batch_run){.batch = next, .fits = fits(layers, count, next, odd, cap)};
-        ms_buffer_append(&runs[made++].courses, (const char *)&course,
-                         sizeof(struct ms_recording *));
+        cr_assert(ms_batch_run_add(&runs[made++], 0, course));
     }
     bounds = ms_batch_runs_bounds(runs, made);
     cr_assert_eq(bounds.too_big, bounds.fits + 1);
@@ -115,4 +114,26 @@ Test(batch_foretell, too_few)
     struct ms_batch_run run = {.batch = 8, .fits = true};
 
     cr_assert_eq(ms_batch_foretell(&run, 1, MIB), 0);
+}
+
+/* Two ranks that ask for different things, told of in another order by the second run: each is
+ * foretold from its own. */
+Test(batch_foretell, ranks_in_another_order)
+{
+    static const struct layer heavy[] = {{MIB, 0}, {0, 3 * MIB}, {0, MIB}},
+                              light[] = {{64 * MIB, 0}, {0, 40 * KIB}, {0, 9 * KIB}};
+    struct ms_batch_run runs[2] = {{.batch = 8, .fits = true}, {.batch = 16, .fits = true}};
+    uint64_t largest = 16;
+
+    cr_assert(ms_batch_run_add(&runs[0], 0, record(heavy, 3, 8, false)));
+    cr_assert(ms_batch_run_add(&runs[0], 1, record(light, 3, 8, false)));
+    cr_assert(ms_batch_run_add(&runs[1], 1, record(light, 3, 16, false)));
+    cr_assert(ms_batch_run_add(&runs[1], 0, record(heavy, 3, 16, false)));
+    while (fits(heavy, 3, largest + 1, false, 300 * MIB)) {
+        largest++;
+    }
+    cr_assert(fits(light, 3, largest + 1, false, 300 * MIB));
+    cr_assert_eq(ms_batch_foretell(runs, 2, 300 * MIB), largest);
+    ms_batch_run_free(&runs[0]);
+    ms_batch_run_free(&runs[1]);
 }
