@@ -190,34 +190,69 @@ static void apply_allocation(struct ms_site_table *table, struct device *device,
     }
 }
 
-/* What the driver charged for the block itself, before it came; null for all others. Good until the
- * next event. */
-static const struct ms_live *charge_of(const struct ms_site_table *table,
-                                       const struct ms_event *event)
+/* A charge of what is told as a block too, and counted as one. */
+static bool is_of_block(const struct ms_event *event)
 {
-    const struct ms_live *charge = event->owner == MS_OWNER_FORWARDED && event->addr
-                                       ? ms_live_find(&table->live, FORWARDED_KEY | event->addr)
-                                       : NULL;
-
-    return charge && charge->device == event->device ? charge : NULL;
+    return event->addr != 0 &&
+           (event->aux == MS_CHARGE_ALLOCATION || event->aux == MS_CHARGE_MANAGED);
 }
 
-/* Such a block is live now, or the ground under tensors that are: it does not stand beside them.
- * Where it ends it stands there again, until it is discharged. False where it is no such block. */
-static bool count_beside(const struct ms_site_table *table, struct device *device,
-                         const struct ms_event *event, bool beside)
+/* Where a charge is remembered. One that a block follows waits for it at the address, and is the
+ * block's from there on: another thread may be given the address, and charged for it, before the
+ * end of this one is told. */
+static uint64_t charge_key(const struct ms_event *event)
 {
-    const struct ms_live *charge = charge_of(table, event);
-    struct site *site = charge ? use_site(device, charge->site) : NULL;
+    return event->addr ? FORWARDED_KEY | (is_of_block(event) ? AWAITED_KEY : 0) | event->addr : 0;
+}
 
-    if (!site) {
+static uint64_t block_charge_key(const struct ms_event *event)
+{
+    return FORWARDED_KEY | CLAIMED_KEY | event->id;
+}
+
+/* Such a block is live now, or the ground under tensors that are: its charge does not stand beside
+ * them. */
+static void claim_charge(struct ms_site_table *table, struct device *device,
+                         const struct ms_event *event)
+{
+    struct ms_live charge, *claimed;
+
+    if (event->owner != MS_OWNER_FORWARDED ||
+        !ms_live_take(&table->live, FORWARDED_KEY | AWAITED_KEY | event->addr, &charge)) {
+        return; /* it lies in a slab that a neighbour was charged for */
+    }
+    claimed = ms_live_add(&table->live, block_charge_key(event));
+    if (claimed) {
+        charge.key = claimed->key;
+        *claimed = charge;
+    }
+
+    struct site *site = use_site(device, charge.site);
+
+    if (site) {
+        keep(device, site);
+        ms_sum_take(&site->now.forwarded_bytes, charge.bytes);
+    }
+}
+
+/* The block ends: its charge stands there again, until it is discharged. False where it has none.
+ */
+static bool return_charge(struct ms_site_table *table, struct device *device,
+                          const struct ms_event *event, uint64_t time_ns)
+{
+    struct ms_live charge;
+
+    if (event->kind != MS_EVENT_BLOCK_FREE ||
+        !ms_live_take(&table->live, block_charge_key(event), &charge)) {
         return false;
     }
-    keep(device, site);
-    if (beside) {
-        site->now.forwarded_bytes += charge->bytes;
-    } else {
-        ms_sum_take(&site->now.forwarded_bytes, charge->bytes);
+
+    struct site *site = use_site(device, charge.site);
+
+    if (site) {
+        keep(device, site);
+        site->now.forwarded_bytes += charge.bytes;
+        note_free(site, &charge, time_ns);
     }
     return true;
 }
@@ -225,13 +260,10 @@ static bool count_beside(const struct ms_site_table *table, struct device *devic
 static void apply_alloc(struct ms_site_table *table, struct device *device,
                         const struct ms_event *event, uint64_t time_ns)
 {
-    const bool charged = count_beside(table, device, event, false);
+    claim_charge(table, device, event);
+
     struct site *site = grow(table, device, event, time_ns);
 
-    if (site && charged) { /* its charge is counted */
-        ms_sum_take(&site->sums.allocations, 1);
-        ms_sum_take(&site->sums.bytes, event->bytes);
-    }
     device->fresh_id = event->id;
     device->fresh_site = site_of(event);
     device->fresh_site_bytes = site ? site->now.bytes : 0;
@@ -263,8 +295,7 @@ static void apply_free(struct ms_site_table *table, struct device *device,
                        const struct ms_event *event, uint64_t time_ns)
 {
     const struct ms_live live = forget(table, event, event->id, time_ns);
-    const bool charged =
-        event->kind == MS_EVENT_BLOCK_FREE && count_beside(table, device, event, true);
+    const bool charged = return_charge(table, device, event, time_ns);
 
     if (event->kind == MS_EVENT_BLOCK_FREE && event->id == device->fresh_id) {
         settle_fresh(device);
@@ -296,7 +327,7 @@ static void apply_arena(struct ms_site_table *table, struct device *device,
     if (live.key) {
         ms_site_record(table, live.allocation, MS_RECORDED_ARENA);
     }
-    if (site && live.key && !charge_of(table, event)) {
+    if (site && live.key && !ms_live_find(&table->live, block_charge_key(event))) {
         ms_sum_take(&site->sums.allocations, 1);
         ms_sum_take(&site->sums.bytes, live.bytes);
     }
@@ -305,34 +336,57 @@ static void apply_arena(struct ms_site_table *table, struct device *device,
     }
 }
 
+/* Charges name their site at both ends. What has neither site nor address is an amount, by which
+ * something of the driver's own grew or shrank: no allocation, and its parts do not pair. */
+static bool is_amount(const struct ms_event *event)
+{
+    return event->addr == 0 && event->site == 0;
+}
+
 static void apply_charge(struct ms_site_table *table, struct device *device,
                          const struct ms_event *event, uint64_t time_ns)
 {
-    const uint64_t key = event->addr ? FORWARDED_KEY | event->addr : 0;
+    struct site *site = use_site(device, site_of(event));
 
-    if (event->kind == MS_EVENT_CHARGE) {
-        struct site *site = use_site(device, site_of(event));
-
-        remember(table, event, key, time_ns);
-        if (site) {
-            keep(device, site);
-            site->now.forwarded_bytes += event->bytes;
-            note_allocation(site, event->bytes, time_ns);
-        }
+    remember(table, event, charge_key(event), time_ns);
+    if (!site) {
         return;
     }
-
-    struct ms_live live = forget(table, event, key, time_ns);
-
-    if (key == 0) {
-        live.site = site_of(event); /* what has no address names its site at both its ends */
+    keep(device, site);
+    site->now.forwarded_bytes += event->bytes;
+    if (!is_amount(event) && !is_of_block(event)) {
+        note_allocation(site, event->bytes, time_ns);
     }
+}
 
-    struct site *site = use_site(device, live.site);
+/* What a site is not known to be charged with was charged before a gap, after which all that is
+ * charged has no site. */
+static uint64_t take_charge(struct device *device, struct site *site, uint64_t bytes)
+{
+    const uint64_t held = site ? site->now.forwarded_bytes : 0;
+    const uint64_t taken = bytes < held ? bytes : held;
 
-    if (site) {
+    if (taken > 0) {
         keep(device, site);
-        ms_sum_take(&site->now.forwarded_bytes, live.bytes);
+        site->now.forwarded_bytes -= taken;
+    }
+    return bytes - taken;
+}
+
+/* One free for each charge that was counted, though its slabs may go in two parts. */
+static void apply_discharge(struct ms_site_table *table, struct device *device,
+                            const struct ms_event *event, uint64_t time_ns)
+{
+    const uint64_t key = is_of_block(event) ? 0 : charge_key(event);
+    const struct ms_live live = forget(table, event, key, time_ns);
+    const bool counts = event->addr ? live.key != 0 : !is_amount(event);
+    struct site *site = use_site(device, site_of(event));
+    const uint64_t left = take_charge(device, site, event->bytes);
+
+    if (left > 0) {
+        (void)take_charge(device, use_site(device, 0), left);
+    }
+    if (site && counts) {
         note_free(site, &live, time_ns);
     }
 }
@@ -420,9 +474,13 @@ void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, u
         apply_arena(table, device, event, time_ns);
         break;
     case MS_EVENT_CHARGE:
-    case MS_EVENT_DISCHARGE:
         if (event->owner == MS_OWNER_FORWARDED) {
             apply_charge(table, device, event, time_ns);
+        }
+        break;
+    case MS_EVENT_DISCHARGE:
+        if (event->owner == MS_OWNER_FORWARDED) {
+            apply_discharge(table, device, event, time_ns);
         }
         break;
     case MS_EVENT_HOST_ALLOC:

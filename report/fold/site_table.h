@@ -17,6 +17,11 @@
 #define FORWARDED_KEY (UINT64_C(1) << 63)
 #define PINNED_KEY    (UINT64_C(1) << 62)
 
+/* Of what is forwarded: a charge whose block is still to be told, and one that is a block's, by the
+ * block's id. */
+#define AWAITED_KEY (UINT64_C(1) << 61)
+#define CLAIMED_KEY (UINT64_C(1) << 60)
+
 /* What a site holds at one moment. */
 struct held {
     uint64_t bytes, forwarded_bytes;

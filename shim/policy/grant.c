@@ -330,6 +330,15 @@ static CUresult forward_failed(struct ms_forward *forward, CUresult result)
                : result;
 }
 
+/* Slabs of many small allocations are told as an amount that has no address and no site: who makes
+ * one necessary is seldom the last to leave it. */
+static void note_forwarded(const struct ms_grant *grant, bool more, uint64_t bytes)
+{
+    const bool shared = grant->taking == MS_TAKING_SMALL;
+    ms_device_note_charge(ms_device_get(grant->device), more, MS_OWNER_FORWARDED, grant->reason,
+                          shared ? 0 : grant->name, bytes, shared ? 0 : grant->site);
+}
+
 CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_space space,
                         uint64_t name, uint64_t extent_bytes)
 {
@@ -358,29 +367,39 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
         ms_release_dead(&displaced);
     }
     if (forward->taking == MS_TAKING_SLABS) {
-        correct(forward, ms_pages_touch(name, grant.extent_bytes));
+        correct(forward, ms_pages_touch(name, grant.extent_bytes, grant.site));
     } else if (forward->taking == MS_TAKING_WHOLE) {
         correct(forward, whole_slabs(grant.extent_bytes));
     }
-    ms_device_note_charge(device, true, MS_OWNER_FORWARDED, forward->reason, name,
-                          forward->charged_bytes, forward->site);
+    note_forwarded(&grant, true, forward->charged_bytes);
     if (grant.block_id != 0) {
         emit_block(device, MS_EVENT_BLOCK_ALLOC, &grant);
     }
     return CUDA_SUCCESS;
 }
 
-/* What the driver has given back with this grant. */
+/* The slabs that went with a grant; those of a neighbour's site are told as that site's. */
+static uint64_t slabs_given_back(struct ms_device *device, const struct ms_grant *grant)
+{
+    const struct ms_pages_left left = ms_pages_leave(grant->name, grant->extent_bytes, grant->site);
+    for (uint32_t i = 0; i < left.others; i++) {
+        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name,
+                              MS_DRIVER_SLAB_BYTES, left.other_sites[i]);
+    }
+    note_forwarded(grant, false, left.own_bytes);
+    return left.own_bytes + left.others * MS_DRIVER_SLAB_BYTES;
+}
+
+/* Tells, and says, what the driver has given back with this grant. */
 static uint64_t given_back(struct ms_device *device, const struct ms_grant *grant)
 {
-    switch (grant->taking) {
-    case MS_TAKING_SLABS:
-        return ms_pages_leave(grant->name, grant->extent_bytes);
-    case MS_TAKING_SMALL:
-        return small_went(device, grant->extent_bytes);
-    default:
-        return whole_slabs(grant->extent_bytes);
+    if (grant->taking == MS_TAKING_SLABS) {
+        return slabs_given_back(device, grant);
     }
+    const uint64_t back = grant->taking == MS_TAKING_SMALL ? small_went(device, grant->extent_bytes)
+                                                           : whole_slabs(grant->extent_bytes);
+    note_forwarded(grant, false, back);
+    return back;
 }
 
 void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdeviceptr_v2 addr,
@@ -424,8 +443,6 @@ static void give_back(const struct ms_grant *grant)
     struct ms_device *device = ms_device_get(grant->device);
     uint64_t back = grant->extent_bytes && !ms_host_block_is(grant) ? given_back(device, grant) : 0;
     if (back != 0) {
-        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name, back,
-                              grant->site);
         ms_device_discharge(device, MS_OWNER_FORWARDED, back);
     }
     if (ms_host_block_is(grant)) {

@@ -14,6 +14,7 @@
 struct page {
     uint64_t number; /* address / MS_DRIVER_SLAB_BYTES */
     uint64_t live;   /* allocations that touch it */
+    uint32_t site;   /* of the first of them, which was charged for it */
     UT_hash_handle hh;
 };
 
@@ -27,7 +28,7 @@ static struct page *find(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
 }
 
 /* True where nothing touched the page before. */
-static bool touch_locked(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
+static bool touch_locked(uint64_t number, uint32_t site) MS_REQUIRES(*MS_LOCK(PAGES))
 {
     struct page *page = find(number);
     if (page) {
@@ -36,7 +37,7 @@ static bool touch_locked(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
     }
     page = malloc(sizeof *page);
     if (page) {
-        *page = (struct page){.number = number, .live = 1};
+        *page = (struct page){.number = number, .live = 1, .site = site};
         HASH_ADD(hh, known, number, sizeof page->number, page);
         if (!page->hh.tbl) {
             free(page);
@@ -45,40 +46,65 @@ static bool touch_locked(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
     return true;
 }
 
-/* True where nothing touches the page any more. */
-static bool leave_locked(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
+/* True where nothing touches the page any more; *site is then the one that was charged for it. */
+static bool leave_locked(uint64_t number, uint32_t *site) MS_REQUIRES(*MS_LOCK(PAGES))
 {
     struct page *page = find(number);
     if (page && --page->live != 0) {
         return false;
     }
     if (page) {
+        *site = page->site;
         HASH_DEL(known, page);
         free(page);
     }
     return true;
 }
 
-static uint64_t change(uint64_t addr, uint64_t bytes, bool (*one)(uint64_t number))
+/* The pages between the first and the last are nobody else's. */
+static uint64_t pages_between(uint64_t first, uint64_t last)
 {
-    uint64_t first = addr / MS_DRIVER_SLAB_BYTES;
-    uint64_t last = (addr + bytes - 1) / MS_DRIVER_SLAB_BYTES;
-    uint64_t pages = last > first ? last - first - 1 : 0; /* those between are nobody else's */
+    return last > first ? last - first - 1 : 0;
+}
+
+uint64_t ms_pages_touch(uint64_t addr, uint64_t bytes, uint32_t site)
+{
+    const uint64_t first = addr / MS_DRIVER_SLAB_BYTES;
+    const uint64_t last = (addr + bytes - 1) / MS_DRIVER_SLAB_BYTES;
+    uint64_t pages = pages_between(first, last);
+    if (bytes == 0) {
+        return 0;
+    }
     ms_lock_acquire(MS_LOCK(PAGES));
-    pages += one(first);
+    pages += touch_locked(first, site);
     if (last > first) {
-        pages += one(last);
+        pages += touch_locked(last, site);
     }
     ms_lock_release(MS_LOCK(PAGES));
     return pages * MS_DRIVER_SLAB_BYTES;
 }
 
-uint64_t ms_pages_touch(uint64_t addr, uint64_t bytes)
+struct ms_pages_left ms_pages_leave(uint64_t addr, uint64_t bytes, uint32_t site)
 {
-    return bytes ? change(addr, bytes, touch_locked) : 0;
-}
-
-uint64_t ms_pages_leave(uint64_t addr, uint64_t bytes)
-{
-    return bytes ? change(addr, bytes, leave_locked) : 0;
+    const uint64_t ends[] = {addr / MS_DRIVER_SLAB_BYTES,
+                             (addr + bytes - 1) / MS_DRIVER_SLAB_BYTES};
+    struct ms_pages_left left = {.own_bytes =
+                                     pages_between(ends[0], ends[1]) * MS_DRIVER_SLAB_BYTES};
+    if (bytes == 0) {
+        return (struct ms_pages_left){0};
+    }
+    ms_lock_acquire(MS_LOCK(PAGES));
+    for (int i = 0; i < 2 - (ends[0] == ends[1]); i++) {
+        uint32_t charged = site;
+        if (!leave_locked(ends[i], &charged)) {
+            continue;
+        }
+        if (charged == site) {
+            left.own_bytes += MS_DRIVER_SLAB_BYTES;
+        } else {
+            left.other_sites[left.others++] = charged;
+        }
+    }
+    ms_lock_release(MS_LOCK(PAGES));
+    return left;
 }

@@ -12,9 +12,19 @@
 
 #define MS_DRIVER_SLAB_BYTES (2ULL << 20)
 
-/* An allocation came to be, or went: by how many bytes more, or fewer, the device is taken. Pages
- * for which there is no host memory to remember them count as taken by each allocation. */
-uint64_t ms_pages_touch(uint64_t addr, uint64_t bytes);
-uint64_t ms_pages_leave(uint64_t addr, uint64_t bytes);
+/* An allocation of a call site came to be: by how many bytes more the device is taken. Pages for
+ * which there is no host memory to remember them count as taken by each allocation. */
+uint64_t ms_pages_touch(uint64_t addr, uint64_t bytes, uint32_t site);
+
+/* What went with an allocation, by the site that was charged for it: that may be a neighbour's,
+ * which is gone and left its page to this one. */
+struct ms_pages_left {
+    uint64_t own_bytes; /* of the allocation's own site */
+    uint32_t others;    /* how many pages, each of MS_DRIVER_SLAB_BYTES, were another site's */
+    uint32_t other_sites[2];
+};
+
+/* It went. `site` is the one that its coming named. */
+struct ms_pages_left ms_pages_leave(uint64_t addr, uint64_t bytes, uint32_t site);
 
 #endif

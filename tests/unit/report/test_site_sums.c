@@ -38,6 +38,7 @@ static struct ms_event allocation(struct writing *writing, size_t slot, size_t w
                              .bytes = 1 + when / 2 + draw(writing, 1000)};
 
     event.owner = event.kind == MS_EVENT_CHARGE ? MS_OWNER_FORWARDED : MS_OWNER_POOL;
+    event.aux = event.kind == MS_EVENT_CHARGE ? MS_CHARGE_NCCL : 0; /* no block follows */
     if (event.kind == MS_EVENT_TENSOR_ALLOC || event.kind == MS_EVENT_BLOCK_ALLOC) {
         event.id = ++writing->next_id;
     }
@@ -57,7 +58,7 @@ static struct ms_event death(struct writing *writing, size_t slot)
 
     event.kind = deaths[event.kind];
     event.site = event.kind == MS_EVENT_DISCHARGE ? event.site : 0;
-    event.aux = writing->arena[slot];
+    event.aux = event.kind == MS_EVENT_DISCHARGE ? event.aux : writing->arena[slot];
     writing->live[slot].kind = MS_EVENT_NONE;
     return event;
 }
@@ -479,5 +480,66 @@ Test(site_sums, an_arena_that_the_driver_served_is_no_more_than_its_tensors)
     sums = after(table, MS_EVENT_DISCHARGE, 0);
     cr_assert_eq(sums.forwarded_bytes, 0);
     cr_assert_eq(sums.frees, 1);
+    ms_site_table_delete(table);
+}
+
+/* The driver frees a block before that is told, and its address is another thread's by then. */
+Test(site_sums, an_address_that_was_handed_on_keeps_both_accounts_apart)
+{
+    static const struct ms_event told[] = {
+        {.kind = MS_EVENT_CHARGE, .site = 3, .addr = 0x1000, .bytes = 160},
+        {.kind = MS_EVENT_BLOCK_ALLOC, .id = 1, .site = 3, .addr = 0x1000, .bytes = 150},
+        {.kind = MS_EVENT_BLOCK_FREE, .id = 1, .addr = 0x1000, .bytes = 150},
+        {.kind = MS_EVENT_CHARGE, .site = 4, .addr = 0x1000, .bytes = 40},
+        {.kind = MS_EVENT_DISCHARGE, .site = 3, .addr = 0x1000, .bytes = 160},
+        {.kind = MS_EVENT_BLOCK_ALLOC, .id = 2, .site = 4, .addr = 0x1000, .bytes = 30},
+        {.kind = MS_EVENT_BLOCK_FREE, .id = 2, .addr = 0x1000, .bytes = 30},
+        {.kind = MS_EVENT_DISCHARGE, .site = 4, .addr = 0x1000, .bytes = 40},
+    };
+    static const uint64_t beside[] = {0, 0, 0, 40, 40, 0, 40, 0}; /* at the second site */
+    ms_site_table_t *table = ms_site_table_new();
+    struct ms_site_sums sums = {0};
+
+    for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+        struct ms_event event = told[i];
+
+        event.owner = MS_OWNER_FORWARDED;
+        ms_site_table_apply(table, &event, i);
+        (void)ms_site_table_read(table, 0, 4, &sums);
+        cr_assert_eq(sums.forwarded_bytes, beside[i], "%zu", i);
+    }
+    cr_assert_eq(sums.allocations, 1);
+    cr_assert_eq(sums.frees, 1);
+    (void)ms_site_table_read(table, 0, 3, &sums);
+    cr_assert_eq(sums.forwarded_bytes, 0);
+    cr_assert_eq(sums.allocations, 1);
+    cr_assert_eq(sums.frees, 1);
+    cr_assert(!ms_site_table_read(table, 0, 0, &sums), "a free without an allocation");
+    ms_site_table_delete(table);
+}
+
+/* What the driver's pools hold more or less is no allocation: one growth may go in two parts. */
+Test(site_sums, what_the_drivers_pools_hold_is_an_amount)
+{
+    static const struct ms_event told[] = {
+        {.kind = MS_EVENT_CHARGE, .bytes = 64},
+        {.kind = MS_EVENT_DISCHARGE, .bytes = 32},
+        {.kind = MS_EVENT_DISCHARGE, .bytes = 32},
+    };
+    static const uint64_t left[] = {64, 32, 0};
+    ms_site_table_t *table = ms_site_table_new();
+    struct ms_site_sums sums = {0};
+
+    for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+        struct ms_event event = told[i];
+
+        event.owner = MS_OWNER_FORWARDED;
+        ms_site_table_apply(table, &event, i);
+        if (ms_site_table_read(table, 0, 0, &sums)) {
+            cr_assert_eq(sums.forwarded_bytes, left[i]);
+        }
+        cr_assert_eq(sums.allocations, 0);
+        cr_assert_eq(sums.frees, 0);
+    }
     ms_site_table_delete(table);
 }
