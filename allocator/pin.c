@@ -114,6 +114,34 @@ ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
     return status;
 }
 
+/* Where the last block begins that begins in [addr, end); addr where none does. */
+static ms_addr_t last_start(struct ms_pool *pool, ms_addr_t addr, ms_addr_t end)
+{
+    uint64_t position = 0;
+    ms_addr_t start = addr;
+    ms_state_acquire(pool);
+    const struct ms_segment *segment = ms_segment_of(pool, end - 1);
+    if (segment != NULL &&
+        ms_starts_at_or_below(&segment->starts,
+                              (end - 1 - segment->base) / MS_BLOCK_ALIGNMENT_BYTES, &position)) {
+        const ms_addr_t found = segment->base + position * MS_BLOCK_ALIGNMENT_BYTES;
+        start = found > addr ? found : addr;
+    }
+    ms_state_release(pool);
+    return start;
+}
+
+ms_status_t ms_pool_pin_range(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes)
+{
+    ms_addr_t end = addr + (bytes > 0 ? bytes : 1);
+    ms_status_t status = MS_OK;
+    while (end > addr && (status == MS_OK || status == MS_ERR_NOT_OURS)) {
+        end = last_start(pool, addr, end);
+        status = ms_pool_pin(pool, end);
+    }
+    return status == MS_ERR_NOT_OURS ? MS_OK : status;
+}
+
 /* Growth lock: nothing changes behind a pinned block. */
 static ms_status_t visit_chunks(struct ms_pool *pool, const struct site *site, ms_addr_t addr,
                                 const struct ms_chunk_visitor *visitor, uint64_t *offset_bytes)

@@ -154,6 +154,10 @@ void ms_pool_settle(ms_pool_t *pool);
  * marked then, and its identity must not be shown. */
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr);
 
+/* The same for every live block that the range touches: rounded to pages it may begin before the
+ * block that is meant, in another one or in none. Of a failure, blocks behind stay marked. */
+ms_status_t ms_pool_pin_range(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
+
 /* Told of the chunks that a block lies on, in the order of its addresses. Called with the pool's
  * growth lock held: calls nothing of the pool. False: no memory for it, and no more is told. */
 struct ms_chunk_visitor {

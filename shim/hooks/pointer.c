@@ -255,8 +255,7 @@ bool ms_serve_pin(uint64_t addr, uint64_t bytes)
     if (!device) {
         return ms_proxies_pin(addr, bytes);
     }
-    ms_status_t status = ms_pool_pin(device->pool, addr);
-    return status == MS_OK || status == MS_ERR_NOT_OURS; /* in no block: the driver refuses it */
+    return ms_pool_pin_range(device->pool, addr, bytes) == MS_OK;
 }
 
 CUresult ms_serve_cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,

@@ -58,6 +58,36 @@ Test(pool_reuse, pins_are_kept)
     rig_end(rig);
 }
 
+/* A range that was rounded down to a page begins in a neighbour, or where it was. */
+Test(pool_reuse, a_range_pins_all_that_it_touches)
+{
+    struct rig *rig = rig_with_streams();
+    struct ms_block_info low = rig_alloc(rig, 1536, S1);
+    struct ms_block_info high = rig_alloc(rig, 1536, S1);
+    if (low.addr > high.addr) {
+        struct ms_block_info other = low;
+        low = high;
+        high = other;
+    }
+    cr_assert_eq(low.addr + 1536, high.addr);
+    cr_assert_eq(ms_pool_pin_range(rig->pool, low.addr + 1024, 1024), MS_OK);
+    cr_assert_eq(ms_pool_find(rig->pool, low.addr, &low), MS_OK);
+    cr_assert_eq(ms_pool_find(rig->pool, high.addr, &high), MS_OK);
+    cr_assert(low.pinned);
+    cr_assert(high.pinned);
+    rig_free(rig, low, S1);
+    rig_free(rig, high, S1);
+    low = rig_alloc(rig, 1536, S1);
+    high = rig_alloc(rig, 1536, S1);
+    struct ms_block_info freed = low.addr < high.addr ? low : high;
+    struct ms_block_info kept = low.addr < high.addr ? high : low;
+    rig_free(rig, freed, S1);
+    cr_assert_eq(ms_pool_pin_range(rig->pool, freed.addr + 1024, 1024), MS_OK);
+    cr_assert_eq(ms_pool_find(rig->pool, kept.addr, &kept), MS_OK);
+    cr_assert(kept.pinned);
+    rig_end(rig);
+}
+
 Test(pool_reuse, bad_requests_touch_nothing)
 {
     struct rig *rig = rig_with_streams();
