@@ -155,7 +155,8 @@ void ms_pool_settle(ms_pool_t *pool);
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr);
 
 /* The same for every live block that the range touches: rounded to pages it may begin before the
- * block that is meant, in another one or in none. Of a failure, blocks behind stay marked. */
+ * block that is meant, in another one or in none. Where one cannot be pinned, the others may have
+ * been: they stay so. A range that wraps around is empty. */
 ms_status_t ms_pool_pin_range(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
 /* Told of the chunks that a block lies on, in the order of its addresses. Called with the pool's
