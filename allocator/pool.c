@@ -136,14 +136,15 @@ static __attribute__((noinline, cold)) ms_status_t note_failure(struct ms_pool *
     return status;
 }
 
-/* Plain reads and writes will do: the state lock is held. */
+/* Plain reads and writes of the sums will do: the state lock is held. The limit is the caller's. */
 static bool holder_takes(struct ms_holder *holder, uint64_t bytes)
 {
     if (holder == NULL) {
         return true;
     }
     uint64_t used = atomic_load_explicit(&holder->used_bytes, memory_order_relaxed) + bytes;
-    if (holder->limit_bytes != 0 && used > holder->limit_bytes) {
+    uint64_t limit = atomic_load_explicit(&holder->limit_bytes, memory_order_relaxed);
+    if (limit != 0 && used > limit) {
         return false;
     }
     atomic_store_explicit(&holder->used_bytes, used, memory_order_relaxed);

@@ -15,11 +15,12 @@ typedef struct ms_pool ms_pool_t;
 
 /* Whom blocks belong to, as the caller sees it: the caller makes it, and keeps it for as long as
  * the pool. Its blocks are of one pool, under whose state lock the sums change; they may be read,
- * and the high one set, at any time. Sums are of sizes rounded to MS_BLOCK_ALIGNMENT_BYTES. */
+ * and the high one and the limit set, at any time. Sums are of sizes rounded to
+ * MS_BLOCK_ALIGNMENT_BYTES. */
 struct ms_holder {
     _Atomic uint64_t used_bytes, used_high_bytes;
-    uint64_t limit_bytes; /* most that its blocks may have together; 0: no limit */
-    uint8_t kind;         /* the caller's */
+    _Atomic uint64_t limit_bytes; /* most that its blocks may have together; 0: no limit */
+    uint8_t kind;                 /* the caller's; never changes */
 };
 
 struct ms_request {

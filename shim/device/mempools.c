@@ -50,7 +50,8 @@ static struct ms_mempool *find_rested(void) MS_REQUIRES(*MS_LOCK(MEMPOOLS))
     return pool;
 }
 
-/* Of a new record, or one that rested. What others look at without a lock comes last. */
+/* Of a new record, or one that rested: whoever found it as another pool's may read it even now, so
+ * every field that they read is atomic, or stays. What says that it is a pool's comes last. */
 static void begin(struct ms_mempool *pool, CUmemoryPool handle, int ordinal, bool served,
                   uint64_t max_bytes)
 {
@@ -63,8 +64,7 @@ static void begin(struct ms_mempool *pool, CUmemoryPool handle, int ordinal, boo
     pool->served = served;
     pool->no_stream_waits = false;
     pool->ended = 0;
-    pool->holder.kind = MS_HOLDER_MEMPOOL;
-    pool->holder.limit_bytes = ms_round_up(max_bytes, UNIT_BYTES);
+    atomic_store(&pool->holder.limit_bytes, ms_round_up(max_bytes, UNIT_BYTES));
     atomic_store(&pool->holder.used_high_bytes, 0);
     atomic_store(&pool->reserved_high_bytes, 0);
     pool->destroyed = false;
@@ -81,6 +81,7 @@ struct ms_mempool *ms_mempool_add(CUmemoryPool handle, int ordinal, bool served,
             begin(pool, handle, ordinal, served, max_bytes);
         }
         if (pool && !rested) {
+            pool->holder.kind = MS_HOLDER_MEMPOOL;
             ms_lock_init(&pool->lock, MS_RANK_MEMPOOL);
             pool->next = first;
             atomic_store_explicit(&first, pool, memory_order_release);

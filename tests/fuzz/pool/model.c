@@ -626,6 +626,14 @@ static bool in_use(const struct model *model, const struct model_cell *cell)
            0;
 }
 
+uint64_t model_host_bytes(struct model *model)
+{
+    lock(model);
+    uint64_t bytes = model->told.host_bytes;
+    unlock(model);
+    return bytes;
+}
+
 uint64_t model_reclaimable_bytes(struct model *model)
 {
     uint64_t bytes = 0;

@@ -113,6 +113,9 @@ bool model_is_block(struct model *model, ms_addr_t addr);
 void model_touch(struct model *model, enum model_touch what, ms_addr_t addr, uint64_t bytes,
                  int by);
 
+/* Bytes of chunks on the host, by the events. */
+uint64_t model_host_bytes(struct model *model);
+
 /* Bytes in whole chunks on the device that lie under neither anything live nor any arena: what
  * could be moved if all work were done. */
 uint64_t model_reclaimable_bytes(struct model *model);

@@ -559,7 +559,7 @@ uint64_t stage_total(struct stage *stage, int64_t by_bytes)
 struct stage_room stage_room(struct stage *stage)
 {
     uint64_t limit_bytes = stage->config.host_limit_bytes;
-    uint64_t used_bytes = stage->model.told.host_bytes;
+    uint64_t used_bytes = model_host_bytes(&stage->model);
     return (struct stage_room){.free_bytes = ms_budget_free_bytes(&stage->budget),
                                .host_bytes = ms_less(limit_bytes, used_bytes)};
 }

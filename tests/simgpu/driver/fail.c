@@ -4,6 +4,7 @@
 #include "../simgpu.h"
 #include "device.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,18 +13,19 @@
 #define MAX_RULES 64
 #define NOT_YET   UINT64_MAX
 
-/* Calls first to last fail, counted from the rule's origin. The fields before origin are set before
- * the rule is published by rule_count. */
+/* Calls first to last fail, counted from the rule's origin. */
 struct rule {
     struct sim_function_name function;
     uint64_t first, last;
     CUresult error;
-    bool follows;            /* its origin is the first failure of the rule before it */
-    _Atomic uint64_t origin; /* calls of the function before call 1; NOT_YET: it waits */
+    bool follows;    /* its origin is the first failure of the rule before it */
+    uint64_t origin; /* calls of the function before call 1; NOT_YET: it waits */
 };
 
+/* Under a lock of their own, taken last: rules are cleared and added while other threads call. */
+static pthread_mutex_t rules_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct rule rules[MAX_RULES];
-static _Atomic int rule_count;
+static _Atomic int rule_count; /* changes under the lock; where it is 0 nobody takes that */
 
 uint64_t sim_number_for(struct sim_function_name name, struct sim_call_number number)
 {
@@ -38,52 +40,59 @@ uint64_t sim_number_for(struct sim_function_name name, struct sim_call_number nu
 }
 
 /* The rule behind one that fails a call for the first time counts from that call on. */
-static void start_follower(int index, struct sim_call_number number)
+static void start_follower(struct rule *rule, struct sim_call_number number)
 {
-    struct rule *rule = &rules[index];
-    uint64_t waiting = NOT_YET;
-    uint64_t made =
-        rule->function.kind == SIM_NAME_ANY ? number.of_anything : sim_calls_of(rule->function);
-    atomic_compare_exchange_strong(&rule->origin, &waiting, made);
+    if (rule->origin == NOT_YET) {
+        rule->origin =
+            rule->function.kind == SIM_NAME_ANY ? number.of_anything : sim_calls_of(rule->function);
+    }
+}
+
+static bool applies(const struct rule *rule, enum sim_function function,
+                    struct sim_call_number number)
+{
+    if (rule->origin == NOT_YET || !sim_is_named(function, rule->function)) {
+        return false;
+    }
+    uint64_t at = sim_number_for(rule->function, number);
+    return at > rule->origin && at - rule->origin >= rule->first && at - rule->origin <= rule->last;
 }
 
 CUresult sim_fail_check(enum sim_function function, struct sim_call_number number)
 {
-    int count = atomic_load_explicit(&rule_count, memory_order_acquire);
-    for (int i = 0; i < count; i++) {
-        const struct rule *rule = &rules[i];
-        uint64_t origin = atomic_load(&rule->origin);
-        if (origin == NOT_YET || !sim_is_named(function, rule->function)) {
-            continue;
-        }
-        uint64_t at = sim_number_for(rule->function, number);
-        if (at > origin && at - origin >= rule->first && at - origin <= rule->last) {
-            if (i + 1 < count && rules[i + 1].follows) {
-                start_follower(i + 1, number);
-            }
-            return rule->error;
-        }
+    CUresult error = CUDA_SUCCESS;
+    if (atomic_load_explicit(&rule_count, memory_order_acquire) == 0) {
+        return CUDA_SUCCESS;
     }
-    return CUDA_SUCCESS;
+    pthread_mutex_lock(&rules_lock);
+    int count = atomic_load(&rule_count);
+    int index = 0;
+    while (index < count && !applies(&rules[index], function, number)) {
+        index++;
+    }
+    if (index < count) {
+        error = rules[index].error;
+    }
+    if (index + 1 < count && rules[index + 1].follows) {
+        start_follower(&rules[index + 1], number);
+    }
+    pthread_mutex_unlock(&rules_lock);
+    return error;
 }
 
 static bool add_rule(const struct rule *rule)
 {
-    sim_lock();
+    pthread_mutex_lock(&rules_lock);
     int count = atomic_load(&rule_count);
     bool fits = count < MAX_RULES && (count > 0 || !rule->follows);
     if (fits) {
-        rules[count] = (struct rule){
-            .function = rule->function,
-            .first = rule->first,
-            .last = rule->last,
-            .error = rule->error,
-            .follows = rule->follows,
-            .origin = rule->follows ? NOT_YET : rule->origin,
-        };
-        atomic_store_explicit(&rule_count, count + 1, memory_order_release);
+        rules[count] = *rule;
+        if (rule->follows) {
+            rules[count].origin = NOT_YET;
+        }
+        atomic_store(&rule_count, count + 1);
     }
-    sim_unlock();
+    pthread_mutex_unlock(&rules_lock);
     return fits;
 }
 
@@ -215,7 +224,7 @@ int simgpu_fail_then(const char *function, uint64_t call_number, uint64_t count,
 
 void simgpu_fail_clear(void)
 {
-    sim_lock();
+    pthread_mutex_lock(&rules_lock);
     atomic_store(&rule_count, 0);
-    sim_unlock();
+    pthread_mutex_unlock(&rules_lock);
 }
