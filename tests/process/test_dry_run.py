@@ -4,6 +4,7 @@ calls that make no sense and commands that fail."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from machine import BUILD, ProcessTest, Result, run
 
 CLI = BUILD / "memshim"
 MIB = 1 << 20
+MANY_TRACES = 400
 
 # Takes memory of every device that there is, and says what they are.
 PROGRAM = f"""
@@ -457,6 +459,38 @@ print("nvml", name.value.decode(), memory[0] >> 20, flush=True)
         self.assertIn("no step of an optimizer was seen", said)
         self.assertIn("interrupted: of what was seen until then", said)
         self.assertIn("live 96.00 MiB", said.replace("96.0 MiB", "96.00 MiB"))
+
+    def test_ended_while_it_reads(self) -> None:
+        """The command is gone, and there are traces enough for seconds."""
+        code = f"""
+import os, pathlib, subprocess, sys
+subprocess.run([sys.executable, "-c", {PROGRAM!r}], check=True)
+trace, = pathlib.Path(os.environ["MEMSHIM_OUTPUT"]).glob("2*/*/trace.mshm")
+for i in range({MANY_TRACES}):
+    folder = trace.parent.with_name(f"copy-{{i}}")
+    folder.mkdir()
+    os.link(trace, folder / "trace.mshm")
+print("linked", file=sys.stderr, flush=True)
+"""
+        running = subprocess.Popen(
+            [CLI, "dry-run", "--schedules", "one", "--", sys.executable, "-c", code],
+            cwd=self.folder,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.cache())},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        assert running.stderr
+        while running.stderr.readline() != b"linked\n":
+            pass
+        for _ in range(100):  # one that comes at once is the command's, which has just ended
+            running.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(0.3)
+                break
+        said = running.communicate(timeout=60)[1].decode()
+        self.assertEqual(running.returncode, -signal.SIGTERM, said)
+        self.assertIn("interrupted while it read", said)
 
     def test_each_run_has_its_report(self) -> None:
         """Also the second schedule, and the run that did not fit the card."""

@@ -25,6 +25,7 @@
 #include "shim/cli/dry_run/ground.h"
 #include "shim/cli/dry_run/read.h"
 #include "shim/cli/launch/finish.h"
+#include "shim/cli/launch/interrupt.h"
 #include "shim/cli/launch/latest.h"
 #include "shim/cli/launch/overlay.h"
 #include "shim/cli/launch/preload.h"
@@ -393,6 +394,19 @@ static bool set_environment(void)
     return setenv("MEMSHIM_LOG", "off", 0) == 0;
 }
 
+static void read_traces(const char *output, struct ms_dry_answer *answer)
+{
+    char line[PATH_MAX + 128];
+
+    (void)snprintf(line, sizeof(line),
+                   "memshim dry-run: interrupted while it read the traces; memshim report %s says "
+                   "where the memory was",
+                   output);
+    ms_interrupt_begin(line);
+    ms_dry_read(output, answer);
+    ms_interrupt_end();
+}
+
 /* -1 where it ran, else the exit status. base: the whole name of the folder of the first run. */
 static int run_and_read(const struct call *call, char *const *argv, const char *base,
                         const char *suffix, char *output, struct ms_dry_answer *answer)
@@ -406,7 +420,7 @@ static int run_and_read(const struct call *call, char *const *argv, const char *
     }
     status = run(call, argv, output, answer);
     if (status < 0) {
-        ms_dry_read(output, answer);
+        read_traces(output, answer);
         ms_finish_runs(output, start, false);
     }
     return status;
