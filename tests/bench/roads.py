@@ -32,6 +32,7 @@ PROGRAMS = BUILD / "tests" / "bench"
 WALKS = 5
 EACH = 1600
 MORE = 0.02
+TIMES = 3
 TIMEOUT_S = 120
 # Without a trace only what a trace changes: the pool's own roads.
 UNTRACED = ("pair", "tensor")
@@ -120,7 +121,7 @@ def walk(folder: Path, program: str, *arguments: str, **settings: str) -> Measur
     return Measured(world, counts)
 
 
-def measure() -> Measured:
+def measure_once() -> Measured:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         traced = walk(folder / "1", "driver_roads", **driver_settings(folder / "1", trace=True))
@@ -129,6 +130,14 @@ def measure() -> Measured:
     counts = traced.counts | rooms.counts
     counts |= {f"{road}, no trace": untraced.counts[road] for road in UNTRACED}
     return Measured(traced.world, counts)
+
+
+def measure() -> Measured:
+    """The least of several counts: the kernel chooses addresses anew for each process, and by how
+    they fall into tables a road that is none of the shortest takes up to 1.5 % more."""
+    walked = [measure_once() for _ in range(TIMES)]
+    least = {road: min(one.counts[road] for one in walked) for road in walked[0].counts}
+    return Measured(walked[0].world, least)
 
 
 def known() -> Table:
