@@ -32,6 +32,18 @@ check_licence() {
     }
 }
 
+# Each source file of the product then says what it is for.
+check_openings() {
+    local file missing=()
+    while IFS= read -r -d '' file; do
+        [[ $(sed -n 2p "$file") == '/*'* ]] || missing+=("$file")
+    done < <(tracked 'allocator/*.c' 'report/*.c' 'shim/*.c')
+    [[ ${#missing[@]} -eq 0 ]] || {
+        printf 'no comment in the second line that says what the file is for: %s\n' "${missing[*]}"
+        return 1
+    }
+}
+
 check_shell() {
     { tracked 'scripts/*.sh' 'tests/*.sh' .ci/run; } | sort -zu |
         xargs -0r shellcheck -x --source-path=SCRIPTDIR --source-path="$MEMSHIM_ROOT"
@@ -148,6 +160,7 @@ main() {
     cd "$MEMSHIM_ROOT"
     part "clang-format" check_format || failed+=(clang-format)
     part "licence" check_licence || failed+=(licence)
+    part "openings" check_openings || failed+=(openings)
     part "shellcheck" check_shell || failed+=(shellcheck)
     part "ruff" check_ruff || failed+=(ruff)
     part "mypy" check_mypy || failed+=(mypy)

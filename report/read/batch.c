@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Finds MEMSHIM_BATCH among the options that a trace holds. */
 #include "report/read/batch.h"
 
 #include <string.h>

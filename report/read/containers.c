@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ranges in an array that is sorted by address; neighbours are joined as they come. */
 #include "report/read/containers.h"
 
 #include <string.h>

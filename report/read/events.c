@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Walks the windows of a trace in order, then its tail, and tells the gaps between them. */
 #include "report/read/events.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Follows events up to the moment, and keeps what they leave live. */
 #include "report/read/instant.h"
 
 #include <stdlib.h>

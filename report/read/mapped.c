@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks for the file's inode in /proc/PID/maps. */
 #include "report/read/mapped.h"
 
 #include <inttypes.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Opens a trace, finds and checks its extents, and loads them one at a time. */
 #include "report/read/reader.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Looks for traces in the folders of processes, runs and whole outputs. */
 #include "report/read/traces.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What NVTX calls: domains and strings that it names once, ranges that are opened and closed. */
 #include "shim/frameworks/nvtx.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Takes such a block from the driver as pinned memory, and gives it back when the work is done. */
 #include "shim/policy/host_blocks.h"
 
 #include "allocator/base/units.h"

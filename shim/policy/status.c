@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Checks whether a line is due, and makes it of the statistics. */
 #include "shim/policy/status.h"
 
 #include <inttypes.h>
