@@ -265,7 +265,7 @@ class ReaderProcess(ProcessTest):
         result = self.in_namespace("--pid", script).check(STATUS)
         self.assertIn("memshim: report: ", result.stderr)
         self.assertTrue((self.trace_folder() / "report.txt").exists())
-        shutil.rmtree(self.output)
+        shutil.rmtree(self.output, ignore_errors=True)
         script = f"exec env LD_PRELOAD={self.slow()} {JOB} reaping"
         result = self.in_namespace("--pid", script, MEMSHIM_REPORT_WAIT="0.2").check(STATUS)
         folder = self.trace_folder()
