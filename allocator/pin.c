@@ -117,16 +117,9 @@ ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr)
 /* Where the last block begins that begins in [addr, end); addr where none does. */
 static ms_addr_t last_start(struct ms_pool *pool, ms_addr_t addr, ms_addr_t end)
 {
-    uint64_t position = 0;
-    ms_addr_t start = addr;
     ms_state_acquire(pool);
-    const struct ms_segment *segment = ms_segment_of(pool, end - 1);
-    if (segment != NULL &&
-        ms_starts_at_or_below(&segment->starts,
-                              (end - 1 - segment->base) / MS_BLOCK_ALIGNMENT_BYTES, &position)) {
-        const ms_addr_t found = segment->base + position * MS_BLOCK_ALIGNMENT_BYTES;
-        start = found > addr ? found : addr;
-    }
+    const struct ms_range *last = ms_block_at_or_below(pool, end - 1);
+    const ms_addr_t start = last != NULL && last->addr > addr ? last->addr : addr;
     ms_state_release(pool);
     return start;
 }

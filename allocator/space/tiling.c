@@ -457,12 +457,8 @@ ms_status_t ms_range_carve(struct ms_pool *pool, struct ms_range *range, uint64_
     return MS_OK;
 }
 
-struct ms_range *ms_block_around(struct ms_pool *pool, ms_addr_t addr)
+struct ms_range *ms_block_at_or_below(struct ms_pool *pool, ms_addr_t addr)
 {
-    struct ms_range *range = ms_index_find(&pool->index, addr);
-    if (range != NULL) {
-        return range;
-    }
     const struct ms_segment *segment = ms_segment_of(pool, addr);
     uint64_t position = 0;
     if (segment == NULL ||
@@ -470,6 +466,15 @@ struct ms_range *ms_block_around(struct ms_pool *pool, ms_addr_t addr)
                                &position)) {
         return NULL;
     }
-    range = ms_index_find(&pool->index, segment->base + position * MS_BLOCK_ALIGNMENT_BYTES);
-    return addr - range->addr < range->live.asked_bytes ? range : NULL;
+    return ms_index_find(&pool->index, segment->base + position * MS_BLOCK_ALIGNMENT_BYTES);
+}
+
+struct ms_range *ms_block_around(struct ms_pool *pool, ms_addr_t addr)
+{
+    struct ms_range *range = ms_index_find(&pool->index, addr);
+    if (range != NULL) {
+        return range;
+    }
+    range = ms_block_at_or_below(pool, addr);
+    return range != NULL && addr - range->addr < range->live.asked_bytes ? range : NULL;
 }

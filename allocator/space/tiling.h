@@ -77,6 +77,11 @@ void ms_range_give_up(struct ms_pool *pool, struct ms_range *range, struct ms_ba
 void ms_ranges_give_up_whole(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 
+/* The last live block of addr's segment that begins at addr or below; null where there is none.
+ * State lock. */
+struct ms_range *ms_block_at_or_below(struct ms_pool *pool, ms_addr_t addr)
+    MS_REQUIRES(ms_state_role);
+
 /* The live block around addr; null where there is none. State lock. */
 struct ms_range *ms_block_around(struct ms_pool *pool, ms_addr_t addr) MS_REQUIRES(ms_state_role);
 

@@ -193,8 +193,7 @@ static void apply_allocation(struct ms_site_table *table, struct device *device,
 /* A charge of what is told as a block too, and counted as one. */
 static bool is_of_block(const struct ms_event *event)
 {
-    return event->addr != 0 &&
-           (event->aux == MS_CHARGE_ALLOCATION || event->aux == MS_CHARGE_MANAGED);
+    return event->addr != 0 && ms_charge_is_block(event->aux);
 }
 
 /* Where a charge is remembered. One that a block follows waits for it at the address, and is the
@@ -242,7 +241,7 @@ static bool return_charge(struct ms_site_table *table, struct device *device,
 {
     struct ms_live charge;
 
-    if (event->kind != MS_EVENT_BLOCK_FREE ||
+    if (event->kind != MS_EVENT_BLOCK_FREE || event->owner != MS_OWNER_FORWARDED ||
         !ms_live_take(&table->live, block_charge_key(event), &charge)) {
         return false;
     }
@@ -308,7 +307,7 @@ static void apply_free(struct ms_site_table *table, struct device *device,
     struct site *site = shrink(table, device, &live);
 
     if (site) {
-        if (!charged) { /* else its discharge is counted */
+        if (!charged) { /* else it is counted, an arena's too */
             note_free(site, &live, time_ns);
         }
         if (live.key) {

@@ -314,11 +314,6 @@ static void correct(struct ms_forward *forward, uint64_t taken_bytes)
     forward->charged_bytes = taken_bytes;
 }
 
-static bool is_block(enum ms_charge_reason reason)
-{
-    return reason == MS_CHARGE_ALLOCATION || reason == MS_CHARGE_MANAGED;
-}
-
 static CUresult forward_failed(struct ms_forward *forward, CUresult result)
 {
     if (forward->taking == MS_TAKING_SMALL) {
@@ -350,7 +345,8 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
         .name = name,
         .bytes = forward->requested_bytes,
         .extent_bytes = extent_bytes ? extent_bytes : forward->requested_bytes,
-        .block_id = is_block(forward->reason) ? atomic_fetch_add(&last_forwarded_id, 1) : 0,
+        .block_id =
+            ms_charge_is_block(forward->reason) ? atomic_fetch_add(&last_forwarded_id, 1) : 0,
         .holder = forward->context,
         .site = forward->site,
         .space = (uint8_t)space,

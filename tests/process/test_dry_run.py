@@ -129,6 +129,21 @@ class DryRun(ProcessTest):
         command = [CLI, "dry-run", "--schedules", schedules, *arguments]
         return run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
 
+    def until(self, line: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """A dry run whose command has just said this line, and whose input stays open."""
+        running = subprocess.Popen(
+            [CLI, "dry-run", *arguments],
+            cwd=self.folder,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.cache())},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        assert running.stderr
+        while running.stderr.readline().decode() != f"{line}\n":
+            pass
+        return running
+
     def answer(self, *arguments: str | Path) -> tuple[Result, dict[str, Any]]:
         result = self.dry_run("--json", *arguments)
         return result, json.loads(result.stdout)
@@ -396,25 +411,13 @@ class DryRun(ProcessTest):
         )
         for command in again:
             before = self.in_memory()
-            environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache())}
-            running = subprocess.Popen(
-                [CLI, "dry-run", "--", sys.executable, "-c", "print(1, flush=True); input()"],
-                cwd=self.folder,
-                env=environment,
-                stdin=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-            assert running.stderr and running.stdin
-            while running.stderr.readline() != b"1\n":
-                pass
+            running = self.until("1", "--", sys.executable, "-c", "print(1, flush=True); input()")
             (left,) = self.in_memory() - before
             os.utime(left, (0, 0))
             run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
             self.assertTrue(left.exists(), "its process still runs")
             running.kill()
-            running.wait()
-            running.stdin.close()
-            running.stderr.close()
+            running.communicate()
             os.utime(left, (0, 0))
             run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
             self.assertFalse(left.exists(), command)
@@ -442,17 +445,7 @@ print("nvml", name.value.decode(), memory[0] >> 20, flush=True)
     def test_no_step(self) -> None:
         """A command that never comes to one is ended by Ctrl-C, with a report of what was seen."""
         code = PROGRAM + "import time; print('waits', flush=True); time.sleep(60)"
-        running = subprocess.Popen(
-            [CLI, "dry-run", "--schedules", "one", "--", sys.executable, "-c", code],
-            cwd=self.folder,
-            env={**os.environ, "XDG_CACHE_HOME": str(self.cache())},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        assert running.stderr
-        while running.stderr.readline() != b"waits\n":
-            pass
+        running = self.until("waits", "--schedules", "one", "--", sys.executable, "-c", code)
         running.send_signal(signal.SIGINT)
         said = running.communicate(timeout=60)[0].decode()
         self.assertEqual(running.returncode, 1, said)
@@ -472,17 +465,7 @@ for i in range({MANY_TRACES}):
     os.link(trace, folder / "trace.mshm")
 print("linked", file=sys.stderr, flush=True)
 """
-        running = subprocess.Popen(
-            [CLI, "dry-run", "--schedules", "one", "--", sys.executable, "-c", code],
-            cwd=self.folder,
-            env={**os.environ, "XDG_CACHE_HOME": str(self.cache())},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        )
-        assert running.stderr
-        while running.stderr.readline() != b"linked\n":
-            pass
+        running = self.until("linked", "--schedules", "one", "--", sys.executable, "-c", code)
         for _ in range(100):  # one that comes at once is the command's, which has just ended
             running.send_signal(signal.SIGTERM)
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -61,24 +61,33 @@ static bool leave_locked(uint64_t number, uint32_t *site) MS_REQUIRES(*MS_LOCK(P
     return true;
 }
 
-/* The pages between the first and the last are nobody else's. */
-static uint64_t pages_between(uint64_t first, uint64_t last)
+/* The pages of an allocation that others may touch, which is its first and its last, and how many
+ * lie between them. */
+struct touched {
+    uint64_t ends[2];
+    int end_count;
+    uint64_t between;
+};
+
+static struct touched touched_by(uint64_t addr, uint64_t bytes)
 {
-    return last > first ? last - first - 1 : 0;
+    const uint64_t first = addr / MS_DRIVER_SLAB_BYTES;
+    if (bytes == 0) {
+        return (struct touched){.end_count = 0};
+    }
+    const uint64_t last = (addr + bytes - 1) / MS_DRIVER_SLAB_BYTES;
+    return last == first ? (struct touched){.ends = {first}, .end_count = 1}
+                         : (struct touched){
+                               .ends = {first, last}, .end_count = 2, .between = last - first - 1};
 }
 
 uint64_t ms_pages_touch(uint64_t addr, uint64_t bytes, uint32_t site)
 {
-    const uint64_t first = addr / MS_DRIVER_SLAB_BYTES;
-    const uint64_t last = (addr + bytes - 1) / MS_DRIVER_SLAB_BYTES;
-    uint64_t pages = pages_between(first, last);
-    if (bytes == 0) {
-        return 0;
-    }
+    const struct touched touched = touched_by(addr, bytes);
+    uint64_t pages = touched.between;
     ms_lock_acquire(MS_LOCK(PAGES));
-    pages += touch_locked(first, site);
-    if (last > first) {
-        pages += touch_locked(last, site);
+    for (int i = 0; i < touched.end_count; i++) {
+        pages += touch_locked(touched.ends[i], site);
     }
     ms_lock_release(MS_LOCK(PAGES));
     return pages * MS_DRIVER_SLAB_BYTES;
@@ -86,17 +95,12 @@ uint64_t ms_pages_touch(uint64_t addr, uint64_t bytes, uint32_t site)
 
 struct ms_pages_left ms_pages_leave(uint64_t addr, uint64_t bytes, uint32_t site)
 {
-    const uint64_t ends[] = {addr / MS_DRIVER_SLAB_BYTES,
-                             (addr + bytes - 1) / MS_DRIVER_SLAB_BYTES};
-    struct ms_pages_left left = {.own_bytes =
-                                     pages_between(ends[0], ends[1]) * MS_DRIVER_SLAB_BYTES};
-    if (bytes == 0) {
-        return (struct ms_pages_left){0};
-    }
+    const struct touched touched = touched_by(addr, bytes);
+    struct ms_pages_left left = {.own_bytes = touched.between * MS_DRIVER_SLAB_BYTES};
     ms_lock_acquire(MS_LOCK(PAGES));
-    for (int i = 0; i < 2 - (ends[0] == ends[1]); i++) {
+    for (int i = 0; i < touched.end_count; i++) {
         uint32_t charged = site;
-        if (!leave_locked(ends[i], &charged)) {
+        if (!leave_locked(touched.ends[i], &charged)) {
             continue;
         }
         if (charged == site) {

@@ -483,6 +483,12 @@ Test(site_sums, an_arena_that_the_driver_served_is_no_more_than_its_tensors)
     ms_site_table_delete(table);
 }
 
+static void apply_forwarded(ms_site_table_t *table, struct ms_event event, uint64_t time_ns)
+{
+    event.owner = MS_OWNER_FORWARDED;
+    ms_site_table_apply(table, &event, time_ns);
+}
+
 /* The driver frees a block before that is told, and its address is another thread's by then. */
 Test(site_sums, an_address_that_was_handed_on_keeps_both_accounts_apart)
 {
@@ -501,10 +507,7 @@ Test(site_sums, an_address_that_was_handed_on_keeps_both_accounts_apart)
     struct ms_site_sums sums = {0};
 
     for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
-        struct ms_event event = told[i];
-
-        event.owner = MS_OWNER_FORWARDED;
-        ms_site_table_apply(table, &event, i);
+        apply_forwarded(table, told[i], i);
         (void)ms_site_table_read(table, 0, 4, &sums);
         cr_assert_eq(sums.forwarded_bytes, beside[i], "%zu", i);
     }
@@ -531,10 +534,7 @@ Test(site_sums, what_the_drivers_pools_hold_is_an_amount)
     struct ms_site_sums sums = {0};
 
     for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
-        struct ms_event event = told[i];
-
-        event.owner = MS_OWNER_FORWARDED;
-        ms_site_table_apply(table, &event, i);
+        apply_forwarded(table, told[i], i);
         if (ms_site_table_read(table, 0, 0, &sums)) {
             cr_assert_eq(sums.forwarded_bytes, left[i]);
         }
