@@ -387,6 +387,38 @@ class DryRun(ProcessTest):
         self.assertIn("the command ended in order", result.stdout, result.describe())
         self.assertIn("proc/self/status", result.stderr)
 
+    def test_folders_that_vanish(self) -> None:
+        """Where a file system is mounted below a folder, each folder beside that one gets a layer
+        of its own; others make and remove such folders meanwhile."""
+        busy = self.folder / "busy"
+        (busy / "mounted").mkdir(parents=True)
+        (busy / "a:b,c").mkdir()
+        for number in range(64):
+            (busy / f"a{number}").mkdir()
+        churn = f"""
+import os, sys
+names = [("{busy}/a%d" % n, "{busy}/b%d" % n) for n in range(64)]
+while os.getppid() == {os.getpid()}:
+    for first, second in names:
+        os.rename(first, second)
+    for first, second in names:
+        os.rename(second, first)
+"""
+        script = f"mount -t tmpfs none {busy}/mounted && "
+        script += f"exec {CLI} dry-run -- touch {busy}/a:b,c/new"
+        command = ["unshare", "-r", "-m", "bash", "-c", script]
+        renaming = subprocess.Popen([sys.executable, "-c", churn])
+        try:
+            for _ in range(4):
+                result = run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
+                if "unshare" in result.stderr or "mount:" in result.stderr:
+                    self.skipTest("nothing can be mounted here")
+                self.assertIn("the command ended in order", result.stdout, result.describe())
+                self.assertFalse(any((busy / "a:b,c").iterdir()))
+        finally:
+            renaming.kill()
+            renaming.wait()
+
     def test_installed(self) -> None:
         """Found beside the library, without any variable."""
         run(["cmake", "--install", BUILD], DESTDIR=self.folder / "root").check()

@@ -228,8 +228,17 @@ static int look(void *ctx)
 static int enter(void *ctx)
 {
     const struct watch *watch = ctx;
+    char where[PATH_MAX];
+    int error;
 
-    return watch->scratch ? ms_overlay_enter(watch->scratch, watch->output, NULL, 0) : 0;
+    if (!watch->scratch) {
+        return 0;
+    }
+    error = ms_overlay_enter(watch->scratch, watch->output, where, sizeof(where));
+    if (error != 0) {
+        complain("no private layer could be put over %s (%s)", where, strerror(error));
+    }
+    return error;
 }
 
 /* What the command writes goes into a layer of its own, and is gone with it. False, and it has been

@@ -164,9 +164,9 @@ static bool is_option_word(const char *path)
     return strpbrk(path, ":,\\") == NULL;
 }
 
-static int cover(struct overlay *overlay, const char *folder)
+static int lay(struct overlay *overlay, int folder)
 {
-    char upper[PATH_MAX], work[PATH_MAX], options[3 * PATH_MAX + 64];
+    char upper[PATH_MAX], work[PATH_MAX], place[32], options[3 * PATH_MAX];
     struct stat info;
 
     overlay->count++;
@@ -174,17 +174,33 @@ static int cover(struct overlay *overlay, const char *folder)
             (int)sizeof(upper) ||
         snprintf(work, sizeof(work), "%s/%u.work", overlay->scratch, overlay->count) >=
             (int)sizeof(work) ||
-        !is_option_word(folder)) {
+        !is_option_word(overlay->scratch)) {
         return ENAMETOOLONG;
     }
-    if (stat(folder, &info) != 0 || mkdir(upper, 0700) != 0 || mkdir(work, 0700) != 0) {
+    if (fstat(folder, &info) != 0 || mkdir(upper, 0700) != 0 || mkdir(work, 0700) != 0) {
         return errno;
     }
     /* The upper layer's mode is what the folder has from here on. */
     (void)chmod(upper, info.st_mode & 07777);
-    (void)snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s%s", folder, upper,
+    (void)snprintf(place, sizeof(place), "/proc/self/fd/%d", folder);
+    (void)snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s%s", place, upper,
                    work, overlay->user_option);
-    return mount("overlay", folder, "overlay", 0, options) == 0 ? 0 : errno;
+    return mount("overlay", place, "overlay", 0, options) == 0 || errno == ENOENT ? 0 : errno;
+}
+
+/* The folder is held, as others may rename or remove it meanwhile. One that is gone needs no layer.
+ */
+static int cover(struct overlay *overlay, const char *path)
+{
+    const int folder = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int error;
+
+    if (folder < 0) {
+        return errno == ENOENT || errno == ENOTDIR ? 0 : errno;
+    }
+    error = lay(overlay, folder);
+    (void)close(folder);
+    return error;
 }
 
 static int cover_below(struct overlay *overlay, const char *folder, int depth);

@@ -2,9 +2,11 @@
 #include "synthetic.h"
 
 #include <ftw.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "report/trace/definitions.h"
@@ -39,6 +41,12 @@ const char *synthetic_folder(void)
     owner = getpid();
     atexit(remove_folder);
     return folder;
+}
+
+bool synthetic_mount(const char *size)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("none", folder, "tmpfs", 0, size) == 0;
 }
 
 struct ms_trace_config synthetic_config(const char *output)

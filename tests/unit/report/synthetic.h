@@ -30,6 +30,10 @@ struct synthetic {
 /* A new folder under /tmp for the traces of one test; removed at the end of the process. */
 const char *synthetic_folder(void);
 
+/* Mounts a small file system on synthetic_folder() ("size=3m"), for this process alone: no other
+ * test sees it, and it goes with the process. False where that needs root. */
+bool synthetic_mount(const char *size);
+
 /* A configuration that writes to `output`: program train.py, host node-a, pid 4711, run r1. */
 struct ms_trace_config synthetic_config(const char *output);
 

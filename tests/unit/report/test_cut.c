@@ -151,7 +151,7 @@ static void fill_disk(void)
     const char *folder = synthetic_folder();
     struct synthetic run;
 
-    if (mount("none", folder, "tmpfs", 0, "size=1500k") != 0) {
+    if (!synthetic_mount("size=1500k")) {
         cr_skip("mounting needs root");
     }
     lying = true;

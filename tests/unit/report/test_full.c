@@ -93,7 +93,7 @@ Test(full, a_small_file_system)
     const char *folder = synthetic_folder();
     struct synthetic run;
 
-    if (mount("tmpfs", folder, "tmpfs", 0, "size=3m") != 0) {
+    if (!synthetic_mount("size=3m")) {
         cr_skip("mounting needs root");
     }
 
