@@ -129,6 +129,14 @@ class DryRun(ProcessTest):
         command = [CLI, "dry-run", "--schedules", schedules, *arguments]
         return run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
 
+    def unshared(self, script: str, *more: str) -> Result:
+        """What bash says of the script in a mount namespace of its own; more: others as well."""
+        command = ["unshare", "-r", "-m", *more, "bash", "-c", script]
+        result = run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
+        if "unshare" in result.stderr or "mount:" in result.stderr:
+            self.skipTest("nothing can be mounted here")
+        return result
+
     def until(self, line: str, *arguments: str) -> subprocess.Popen[bytes]:
         """A dry run whose command has just said this line, and whose input stays open."""
         running = subprocess.Popen(
@@ -380,10 +388,7 @@ class DryRun(ProcessTest):
     def test_the_kernels_folders_elsewhere(self) -> None:
         """A /proc that is mounted elsewhere, as in a container's root, is left as it is."""
         script = f"mkdir proc && mount -t proc proc proc && {CLI} dry-run -- ls proc/self/status"
-        command = ["unshare", "-r", "-m", "-p", "-f", "bash", "-c", script]
-        result = run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
-        if "unshare" in result.stderr or "mount:" in result.stderr:
-            self.skipTest("no /proc can be mounted here")
+        result = self.unshared(script, "-p", "-f")
         self.assertIn("the command ended in order", result.stdout, result.describe())
         self.assertIn("proc/self/status", result.stderr)
 
@@ -396,7 +401,7 @@ class DryRun(ProcessTest):
         for number in range(64):
             (busy / f"a{number}").mkdir()
         churn = f"""
-import os, sys
+import os
 names = [("{busy}/a%d" % n, "{busy}/b%d" % n) for n in range(64)]
 while os.getppid() == {os.getpid()}:
     for first, second in names:
@@ -406,13 +411,10 @@ while os.getppid() == {os.getpid()}:
 """
         script = f"mount -t tmpfs none {busy}/mounted && "
         script += f"exec {CLI} dry-run -- touch {busy}/a:b,c/new"
-        command = ["unshare", "-r", "-m", "bash", "-c", script]
         renaming = subprocess.Popen([sys.executable, "-c", churn])
         try:
             for _ in range(4):
-                result = run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
-                if "unshare" in result.stderr or "mount:" in result.stderr:
-                    self.skipTest("nothing can be mounted here")
+                result = self.unshared(script)
                 self.assertIn("the command ended in order", result.stdout, result.describe())
                 self.assertFalse(any((busy / "a:b,c").iterdir()))
         finally:

@@ -22,7 +22,8 @@
 
 #include "allocator/base/buffer.h"
 
-#define DEEPEST 16 /* folders in folders with mounts below them */
+#define DEEPEST       16 /* folders in folders with mounts below them */
+#define FD_PATH_BYTES 32
 
 struct overlay {
     struct ms_buffer mounts; /* mount points, each ended by a zero byte */
@@ -158,6 +159,12 @@ static int enter_namespaces(struct overlay *overlay)
 
 /* ---- layers ---- */
 
+/* A path that stands for what the descriptor holds, wherever that is by now. */
+static void path_of(int folder, char path[static FD_PATH_BYTES])
+{
+    (void)snprintf(path, FD_PATH_BYTES, "/proc/self/fd/%d", folder);
+}
+
 /* Colons and commas part the options of an overlay. */
 static bool is_option_word(const char *path)
 {
@@ -166,15 +173,14 @@ static bool is_option_word(const char *path)
 
 static int lay(struct overlay *overlay, int folder)
 {
-    char upper[PATH_MAX], work[PATH_MAX], place[32], options[3 * PATH_MAX];
+    char upper[PATH_MAX], work[PATH_MAX], place[FD_PATH_BYTES], options[3 * PATH_MAX];
     struct stat info;
 
     overlay->count++;
     if (snprintf(upper, sizeof(upper), "%s/%u", overlay->scratch, overlay->count) >=
             (int)sizeof(upper) ||
         snprintf(work, sizeof(work), "%s/%u.work", overlay->scratch, overlay->count) >=
-            (int)sizeof(work) ||
-        !is_option_word(overlay->scratch)) {
+            (int)sizeof(work)) {
         return ENAMETOOLONG;
     }
     if (fstat(folder, &info) != 0 || mkdir(upper, 0700) != 0 || mkdir(work, 0700) != 0) {
@@ -182,9 +188,10 @@ static int lay(struct overlay *overlay, int folder)
     }
     /* The upper layer's mode is what the folder has from here on. */
     (void)chmod(upper, info.st_mode & 07777);
-    (void)snprintf(place, sizeof(place), "/proc/self/fd/%d", folder);
+    path_of(folder, place);
     (void)snprintf(options, sizeof(options), "lowerdir=%s,upperdir=%s,workdir=%s%s", place, upper,
                    work, overlay->user_option);
+    /* ENOENT: the folder was removed since it was opened; the layer's own have just been made. */
     return mount("overlay", place, "overlay", 0, options) == 0 || errno == ENOENT ? 0 : errno;
 }
 
@@ -249,18 +256,21 @@ static int cover_below(struct overlay *overlay, const char *folder, int depth)
 /* The folder as it was before anything covered it. */
 static int uncover(int folder, const char *path)
 {
-    char link[64];
+    char held[FD_PATH_BYTES];
 
-    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", folder);
-    return mount(link, path, NULL, MS_BIND, NULL) == 0 ? 0 : errno;
+    path_of(folder, held);
+    return mount(held, path, NULL, MS_BIND, NULL) == 0 ? 0 : errno;
 }
 
 static int enter(struct overlay *overlay, const char *kept)
 {
     char current[PATH_MAX];
-    int error = getcwd(current, sizeof(current)) ? enter_namespaces(overlay) : errno;
+    int error = is_option_word(overlay->scratch) ? 0 : ENAMETOOLONG;
     int folder = -1;
 
+    if (error == 0) {
+        error = getcwd(current, sizeof(current)) ? enter_namespaces(overlay) : errno;
+    }
     if (error == 0 && mount("tmpfs", overlay->scratch, "tmpfs", 0, "mode=0700") != 0) {
         error = errno;
     }
@@ -285,9 +295,7 @@ int ms_overlay_enter(const char *scratch, const char *kept, char *where, size_t 
     struct overlay overlay = {.scratch = scratch, .user_option = ""};
     const int error = enter(&overlay, kept);
 
-    if (where_bytes > 0) {
-        (void)snprintf(where, where_bytes, "%s", overlay.where[0] ? overlay.where : "/");
-    }
+    (void)snprintf(where, where_bytes, "%s", overlay.where[0] ? overlay.where : "/");
     ms_buffer_free(&overlay.mounts);
     return error;
 }
