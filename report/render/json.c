@@ -364,6 +364,32 @@ static void add_limit(struct ms_json *json, const struct ms_oom_state *state)
     ms_json_close(json, '}');
 }
 
+/* Null where the cap was the process's own. */
+static void add_shared_cap(struct ms_json *json, const struct ms_shared_cap *shared)
+{
+    const struct ms_other_process *largest = &shared->largest;
+
+    if (shared->bytes == 0) {
+        ms_json_null(json, "shared_cap");
+        return;
+    }
+    ms_json_open(json, "shared_cap", '{');
+    ms_json_count(json, "bytes", shared->bytes);
+    ms_json_count(json, "others", shared->others);
+    ms_json_count(json, "others_bytes", shared->others_bytes);
+    if (shared->others == 0) {
+        ms_json_null(json, "largest");
+    } else {
+        ms_json_open(json, "largest", '{');
+        ms_json_integer(json, "rank", shared->largest_rank);
+        ms_json_count(json, "pid", largest->pid);
+        ms_json_part(json, "name", largest->name, strnlen(largest->name, sizeof(largest->name)));
+        ms_json_count(json, "bytes", largest->bytes);
+        ms_json_close(json, '}');
+    }
+    ms_json_close(json, '}');
+}
+
 /* What the rule decided by, so that anybody can decide it again. */
 static void add_terms(struct ms_json *json, const struct ms_oom_state *state)
 {
@@ -449,6 +475,7 @@ static void add_oom(struct ms_json *json, const struct ms_model *model, size_t i
     ms_json_count(json, "waiting_bytes", oom->record.state.pending_bytes);
     add_others(json, &oom->record.state.others);
     add_limit(json, &oom->record.state);
+    add_shared_cap(json, &oom->record.state.shared);
     add_terms(json, &oom->record.state);
     add_ledger(json, rows, ms_ledger_at_oom(model, index, rows));
     ms_json_add_oom_kinds(json, model, index);

@@ -87,6 +87,11 @@ static void limit_text(const struct ms_oom_state *state, const struct analysis *
         return;
     }
     ms_bytes_text(state->cap_bytes, cap, sizeof(cap));
+    if (state->shared.others_bytes > 0) {
+        snprintf(text, text_bytes, "what others leave of the cap (%s of %s)", cap,
+                 ms_bytes_text(state->shared.bytes, others, sizeof(others)));
+        return;
+    }
     if (state->fraction_known && state->fraction > 0 && state->fraction < 1) {
         snprintf(
             text, text_bytes, "the cap (%s, fraction %s)", cap,
@@ -183,6 +188,53 @@ static void say_torch_refused(const struct ms_oom_state *state, char *text, size
              "set_per_process_memory_fraction counts what it keeps cached");
 }
 
+/* "python3 (pid 4711): 1.90 GiB"; of a damaged trace the name may be anything. */
+static int say_other(const struct ms_other_process *other, char *text, size_t text_bytes)
+{
+    char bytes[MS_UNIT_TEXT_BYTES], name[MS_OTHER_NAME_BYTES];
+    size_t length = 0;
+
+    for (; length + 1 < sizeof(name) && other->name[length]; length++) {
+        const char letter = other->name[length];
+
+        name[length] = '?';
+        if (letter > ' ' && letter < 0x7f) {
+            name[length] = letter;
+        }
+    }
+    name[length] = '\0';
+    ms_bytes_text(other->bytes, bytes, sizeof(bytes));
+    return snprintf(text, text_bytes, "%s%spid %" PRIu64 ": %s", name, name[0] ? ", " : "",
+                    other->pid, bytes);
+}
+
+bool ms_verdict_of_shared_cap(const struct ms_oom_state *state)
+{
+    const struct ms_verdict_terms terms = ms_verdict_terms(state);
+
+    return state->shared.others_bytes > 0 && ms_verdict_need_bytes(&terms) <= state->shared.bytes;
+}
+
+/* Who has the rest of a cap that several have. */
+static void say_shared_cap(const struct ms_oom_state *state, const struct analysis *a, char *text,
+                           size_t text_bytes)
+{
+    const struct ms_shared_cap *shared = &state->shared;
+    char end[MS_SENTENCE_BYTES / 4], cap[MS_UNIT_TEXT_BYTES], held[MS_UNIT_TEXT_BYTES];
+    char who[MS_UNIT_TEXT_BYTES * 3], rank[32] = "";
+
+    (void)say_other(&shared->largest, who, sizeof(who));
+    if (shared->largest_rank >= 0) {
+        snprintf(rank, sizeof(rank), "rank %" PRId64 ", ", shared->largest_rank);
+    }
+    snprintf(end, sizeof(end),
+             ", which the cap (%s) allows, but other processes of its group hold %s of it "
+             "(%" PRIu64 ", the largest %s%s)",
+             ms_bytes_text(shared->bytes, cap, sizeof(cap)),
+             ms_bytes_text(shared->others_bytes, held, sizeof(held)), shared->others, rank, who);
+    say_need(a, end, text, text_bytes);
+}
+
 static void say_cap(const struct ms_oom_state *state, const struct analysis *a, char *text,
                     size_t text_bytes)
 {
@@ -190,6 +242,10 @@ static void say_cap(const struct ms_oom_state *state, const struct analysis *a, 
 
     if (a->terms.torch_refused) {
         say_torch_refused(state, text, text_bytes);
+        return;
+    }
+    if (ms_verdict_of_shared_cap(state)) {
+        say_shared_cap(state, a, text, text_bytes);
         return;
     }
     snprintf(end, sizeof(end), ", which the device (%s) has; the cap does not allow it",
@@ -232,26 +288,6 @@ static void say_fragmentation(const struct ms_oom_state *state, const struct ana
     }
     snprintf(text, text_bytes, "%s lie free in holes that could not be given elsewhere%s%s",
              ms_bytes_text(a->terms.hole_bytes, holes, sizeof(holes)), pinned_text(state), range);
-}
-
-/* "python3 (pid 4711): 1.90 GiB"; of a damaged trace the name may be anything. */
-static int say_other(const struct ms_other_process *other, char *text, size_t text_bytes)
-{
-    char bytes[MS_UNIT_TEXT_BYTES], name[MS_OTHER_NAME_BYTES];
-    size_t length = 0;
-
-    for (; length + 1 < sizeof(name) && other->name[length]; length++) {
-        const char letter = other->name[length];
-
-        name[length] = '?';
-        if (letter > ' ' && letter < 0x7f) {
-            name[length] = letter;
-        }
-    }
-    name[length] = '\0';
-    ms_bytes_text(other->bytes, bytes, sizeof(bytes));
-    return snprintf(text, text_bytes, "%s%spid %" PRIu64 ": %s", name, name[0] ? ", " : "",
-                    other->pid, bytes);
 }
 
 void ms_others_text(const struct ms_others *others, char *text, size_t text_bytes)

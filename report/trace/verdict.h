@@ -3,6 +3,7 @@
 #ifndef MEMSHIM_REPORT_TRACE_VERDICT_H
 #define MEMSHIM_REPORT_TRACE_VERDICT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,7 +26,7 @@ enum ms_oom_source {
     MS_OOM_HOST    /* page-locked host memory was refused; since version 3.5 of the format */
 };
 
-#define MS_SENTENCE_BYTES 512
+#define MS_SENTENCE_BYTES 768
 
 /* Another process with memory on the device. */
 #define MS_OTHERS_NAMED     4
@@ -43,6 +44,15 @@ struct ms_others {
     uint32_t count;
     uint32_t known; /* 0: there was no list, or this process was not in it */
     struct ms_other_process named[MS_OTHERS_NAMED]; /* the largest first, `count` of them at most */
+};
+
+/* Of a cap that several processes have together (MEMSHIM_CAP_OF=run, MEMSHIM_GROUP). */
+struct ms_shared_cap {
+    uint64_t bytes;                  /* of all; 0: the cap is this process's own */
+    uint64_t others_bytes;           /* of that, what the other processes hold */
+    uint64_t others;                 /* how many they are */
+    struct ms_other_process largest; /* of them */
+    int64_t largest_rank;            /* -1: unknown */
 };
 
 /* Why free ranges could not be given elsewhere. */
@@ -113,6 +123,8 @@ struct ms_oom_state {
     uint64_t movable_bytes; /* live bytes on the device that could still move to the host, were
                                there no limit of it */
     uint64_t unspilled_by;  /* enum ms_unspilled_by */
+    /* Since version 3.9. */
+    struct ms_shared_cap shared; /* then cap_bytes is what the others leave of it */
 };
 
 /* Decides and writes the sentence (sentence_bytes long, always terminated; MS_SENTENCE_BYTES are
@@ -129,6 +141,9 @@ enum ms_verdict ms_verdict_parts(const struct ms_oom_state *state, uint64_t *sho
 
 /* Why no more live memory went to the host: a clause. Null where nothing is known to say. */
 const char *ms_unspilled_text(const struct ms_oom_state *state);
+
+/* Others have part of a cap that would have allowed what is in use and the request. */
+bool ms_verdict_of_shared_cap(const struct ms_oom_state *state);
 
 /* "python3, pid 4711: 1.90 GiB; pid 4712: 300.0 MiB", as far as there is room; empty where nobody
  * is known. */

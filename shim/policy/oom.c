@@ -184,6 +184,27 @@ static void fill_limit(const struct ms_device *device, struct ms_oom_state *stat
     state->limit_used_bytes = limit.used_bytes;
 }
 
+/* Of a cap that several have, what others hold is none of this process's. */
+static void fill_shared(const struct ms_device *device, struct ms_oom_state *state)
+{
+    struct ms_shared_cap *shared = &state->shared;
+    struct ms_group_share most;
+    uint32_t others = 0;
+    state->cap_bytes =
+        ms_least(state->cap_bytes, state->charged_bytes + ms_budget_free_bytes(&device->budget));
+    shared->bytes = ms_group_cap_bytes(device->group);
+    shared->largest_rank = -1;
+    if (!ms_group_largest_other(device->group, &most)) {
+        return;
+    }
+    shared->others_bytes = ms_group_others_bytes(device->group, &others);
+    shared->others = others;
+    shared->largest.bytes = most.leased_bytes;
+    shared->largest.pid = most.pid;
+    shared->largest_rank = most.rank;
+    (void)snprintf(shared->largest.name, sizeof shared->largest.name, "%.15s", most.name);
+}
+
 /* refused_bytes: by the ladder, before PyTorch gave up; 0: nothing. Where it refused something, it
  * had taken what it could out of holes. What is left of them is then not to be had, if a graph may
  * replay into some. */
@@ -241,9 +262,7 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
     ms_device_others(device, &state->others);
     fill_limit(device, state);
     if (device->group != NULL) {
-        /* Of a cap that several have, what others hold is none of this process's. */
-        state->cap_bytes = ms_least(state->cap_bytes,
-                                    state->charged_bytes + ms_budget_free_bytes(&device->budget));
+        fill_shared(device, state);
     }
     state->pinned_by =
         (uint8_t)(waits_for_work(state) ? MS_PINNED_BY_WORK : pinned_by(device, &stats, &tensors));
