@@ -12,7 +12,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import MIB, ProcessTest, environment, program
+from machine import MIB, ProcessTest, environment, process_folders, program, report_of
 
 CONTEXT = 32
 CAP = 512
@@ -120,7 +120,41 @@ class Cap(Group):
         self.assertRegex(
             one.said(), r"of the cap of 512.0 MiB, which it shares, 43\d.0 MiB are held by rank 1"
         )
-        self.assertRegex(one.said(), r"OUT OF MEMORY: asked for 100.0 MiB, .*short of the cap")
+        self.assertRegex(
+            one.said(),
+            r"asked for 100.0 MiB, .* short of what others leave of the cap \(.* of 512.0 MiB\)",
+        )
+
+    def test_the_report_names_who_has_the_rest(self) -> None:
+        one, two = self.start(RANK=0, MEMSHIM_REPORT_WAIT=120), self.start(RANK=1)
+        two.ask("alloc 400")
+        self.assertEqual(one.ask("alloc 100"), "refused")
+        held = two.number("used")
+        one.end()
+        (report,) = [
+            report_of(folder)
+            for folder in process_folders(self.output)
+            if (folder / "report.json").exists()
+        ]
+        event = report["oom_events"][0]
+        shared = event["shared_cap"]
+        self.assertEqual((shared["bytes"], shared["others"]), (CAP * MIB, 1))
+        self.assertGreaterEqual(shared["others_bytes"], held * MIB)
+        self.assertEqual(shared["largest"]["pid"], two.process.pid)
+        self.assertEqual(shared["largest"]["rank"], 1)
+        self.assertEqual(shared["largest"]["bytes"], shared["others_bytes"])
+        self.assertEqual(event["verdict"], "cap")
+        self.assertRegex(
+            event["sentence"],
+            r"which the cap \(512.0 MiB\) allows, but other processes of its group hold .* of it "
+            rf"\(1, the largest rank 1, group_job, pid {two.process.pid}: ",
+        )
+
+    def test_a_request_above_the_whole_cap_blames_nobody(self) -> None:
+        one, two = self.start(), self.start()
+        two.ask("alloc 100")
+        self.assertEqual(one.ask("alloc 600"), "refused")
+        self.assertIn("the cap does not allow it", one.said())
 
     def test_what_one_frees_the_other_gets(self) -> None:
         watcher, one, two = self.watch(), self.start(), self.start()

@@ -56,6 +56,28 @@ Test(verdict, cap)
            "GiB) has; the cap does not allow it.");
 }
 
+Test(verdict, others_have_the_rest_of_a_shared_cap)
+{
+    struct ms_oom_state state = full(1 * GIB, 2 * GIB);
+
+    state.cap_bytes = 2 * GIB; /* what they leave */
+    state.shared = (struct ms_shared_cap){
+        .bytes = 12 * GIB,
+        .others_bytes = 10 * GIB,
+        .others = 3,
+        .largest = {.bytes = 7 * GIB, .pid = 4711, .name = "python3"},
+        .largest_rank = 5,
+    };
+    expect(&state, MS_VERDICT_CAP, 1 * GIB + 400 * MIB,
+           "OUT OF MEMORY: asked for 2.00 GiB, 1.39 GiB short of what others leave of the cap "
+           "(2.00 GiB of 12.00 GiB). cap: what is in use and the request come to 3.39 GiB, which "
+           "the cap (12.00 GiB) allows, but other processes of its group hold 10.00 GiB of it (3, "
+           "the largest rank 5, python3, pid 4711: 7.00 GiB).");
+    state.shared.largest_rank = -1;
+    state.shared.bytes = 3 * GIB; /* it would not do without them either */
+    cr_expect_not(ms_verdict_of_shared_cap(&state));
+}
+
 Test(verdict, spill_limit)
 {
     struct ms_oom_state state = full(23 * GIB, 2 * GIB);
