@@ -1,38 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Call frame information: the binary search table of .eh_frame_hdr, and the small machine whose
- * program in .eh_frame says how a frame looks at an instruction (DWARF 5, section 6.4; Linux
- * Standard Base, "Exception Frames"). Only what fits a rule is followed; the tables are those of
- * code that runs, and are believed. */
-#include <string.h>
-
+/* The small machine whose program in .eh_frame says how a frame looks at an instruction (DWARF 5,
+ * section 6.4), and what it says as a rule. Only what fits a rule is followed. */
+#include "shim/sites/cfi_entry.h"
 #include "shim/sites/unwind_rule.h"
 
 #define STATES_MAX 8 /* of DW_CFA_remember_state */
 #define WORD_BYTES 8
 
-enum { REGISTER_BP = 6, REGISTER_SP = 7, REGISTER_RETURN = 16 };
-
-enum pointer_encoding {
-    POINTER_ABSOLUTE = 0x00,
-    POINTER_UDATA2 = 0x02,
-    POINTER_UDATA4 = 0x03,
-    POINTER_UDATA8 = 0x04,
-    POINTER_SDATA2 = 0x0a,
-    POINTER_SDATA4 = 0x0b,
-    POINTER_SDATA8 = 0x0c,
-    POINTER_FORMAT = 0x0f,
-    POINTER_PC_RELATIVE = 0x10,
-    POINTER_TABLE_RELATIVE = 0x30,
-    POINTER_BASE = 0x70,
-    POINTER_INDIRECT = 0x80,
-    POINTER_OMITTED = 0xff
-};
-
 enum operation {
     OP_DEREF = 0x06,
     OP_PLUS_CONSTANT = 0x23,
-    OP_FROM_BP = 0x70 + REGISTER_BP,
-    OP_FROM_SP = 0x70 + REGISTER_SP
+    OP_FROM_BP = 0x70 + MS_REGISTER_BP,
+    OP_FROM_SP = 0x70 + MS_REGISTER_SP
 };
 
 enum instruction {
@@ -65,221 +44,6 @@ enum instruction {
     CFA_GNU_ARGS_SIZE = 0x2e
 };
 
-/* --- Reading ----------------------------------------------------------------------------------
- */
-
-struct reader {
-    const uint8_t *at, *end;
-    bool bad; /* came to the end, or met what it does not know */
-};
-
-static uint64_t read_fixed(struct reader *in, size_t bytes)
-{
-    uint64_t value = 0;
-    if ((size_t)(in->end - in->at) < bytes) {
-        in->bad = true;
-        return 0;
-    }
-    memcpy(&value, in->at, bytes);
-    in->at += bytes;
-    return value;
-}
-
-static uint64_t read_uleb(struct reader *in)
-{
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint64_t byte = read_fixed(in, 1);
-        value |= (byte & 0x7f) << shift;
-        if ((byte & 0x80) == 0) {
-            return value;
-        }
-    }
-    in->bad = true;
-    return value;
-}
-
-static int64_t read_sleb(struct reader *in)
-{
-    uint64_t value = 0;
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        uint64_t byte = read_fixed(in, 1);
-        value |= (byte & 0x7f) << shift;
-        if ((byte & 0x80) == 0) {
-            const unsigned used = shift + 7;
-            if ((byte & 0x40) != 0 && used < 64) {
-                value |= ~UINT64_C(0) << used;
-            }
-            return (int64_t)value;
-        }
-    }
-    in->bad = true;
-    return 0;
-}
-
-/* A pointer that is absolute or relative to where it lies. */
-static uint64_t read_pointer(struct reader *in, uint8_t encoding)
-{
-    const uint64_t here = (uintptr_t)in->at;
-    const uint8_t base = encoding & POINTER_BASE;
-    uint64_t value = 0;
-    switch (encoding & POINTER_FORMAT) {
-    case POINTER_ABSOLUTE:
-    case POINTER_UDATA8:
-    case POINTER_SDATA8:
-        value = read_fixed(in, 8);
-        break;
-    case POINTER_UDATA4:
-        value = read_fixed(in, 4);
-        break;
-    case POINTER_SDATA4:
-        value = (uint64_t)(int64_t)(int32_t)read_fixed(in, 4);
-        break;
-    case POINTER_UDATA2:
-        value = read_fixed(in, 2);
-        break;
-    case POINTER_SDATA2:
-        value = (uint64_t)(int64_t)(int16_t)read_fixed(in, 2);
-        break;
-    default:
-        in->bad = true;
-    }
-    if (base != 0 && base != POINTER_PC_RELATIVE) {
-        in->bad = true;
-    }
-    return base == POINTER_PC_RELATIVE ? here + value : value;
-}
-
-/* --- Which entry ------------------------------------------------------------------------------
- */
-
-struct entry { /* a frame description (FDE) and the common part it names (CIE) */
-    struct reader common, own;
-    uint64_t begin, bytes; /* of the code it describes */
-    uint64_t code_align;
-    int64_t data_align;
-    uint8_t encoding;
-    bool sized, signal;
-};
-
-/* Of a CIE or FDE: what follows its length. */
-static struct reader open_entry(const uint8_t *at)
-{
-    struct reader length = {at, at + 4, false};
-    uint32_t bytes = (uint32_t)read_fixed(&length, 4);
-    if (bytes == 0 || bytes == UINT32_MAX) { /* the end; a 64-bit length */
-        return (struct reader){at, at, true};
-    }
-    return (struct reader){length.at, length.at + bytes, false};
-}
-
-static void read_augmentation(struct entry *entry, struct reader *in, const char *letters)
-{
-    uint64_t bytes = read_uleb(in);
-    if (bytes > (size_t)(in->end - in->at)) {
-        in->bad = true;
-        return;
-    }
-    struct reader data = {in->at, in->at + bytes, false};
-    for (; *letters != '\0'; letters++) {
-        switch (*letters) {
-        case 'R':
-            entry->encoding = (uint8_t)read_fixed(&data, 1);
-            break;
-        case 'P': {
-            uint8_t encoding = (uint8_t)read_fixed(&data, 1);
-            (void)read_pointer(&data, encoding & POINTER_FORMAT);
-            break;
-        }
-        case 'L':
-            (void)read_fixed(&data, 1);
-            break;
-        case 'S':
-            entry->signal = true;
-            break;
-        default:
-            data.bad = true;
-        }
-    }
-    in->bad = in->bad || data.bad;
-    in->at += bytes;
-}
-
-static bool read_common(struct entry *entry, const uint8_t *at)
-{
-    struct reader *in = &entry->common;
-    *in = open_entry(at);
-    bool is_common = read_fixed(in, 4) == 0;
-    uint64_t version = read_fixed(in, 1);
-    const char *letters = (const char *)in->at;
-    while (read_fixed(in, 1) != 0 && !in->bad) {
-    }
-    entry->code_align = read_uleb(in);
-    entry->data_align = read_sleb(in);
-    uint64_t column = version == 1 ? read_fixed(in, 1) : read_uleb(in);
-    entry->sized = letters[0] == 'z';
-    if (!in->bad && entry->sized) {
-        read_augmentation(entry, in, letters + 1);
-    } else if (letters[0] != '\0') {
-        in->bad = true;
-    }
-    return is_common && !in->bad && (version == 1 || version == 3) && column == REGISTER_RETURN;
-}
-
-static bool read_entry(struct entry *entry, const uint8_t *at)
-{
-    struct reader *in = &entry->own;
-    *entry = (struct entry){.own = open_entry(at)};
-    const uint8_t *here = in->at;
-    uint32_t back = (uint32_t)read_fixed(in, 4);
-    if (in->bad || back == 0 || !read_common(entry, here - back)) {
-        return false;
-    }
-    entry->begin = read_pointer(in, entry->encoding);
-    entry->bytes = read_pointer(in, entry->encoding & POINTER_FORMAT);
-    if (entry->sized) {
-        uint64_t skip = read_uleb(in);
-        in->bad = in->bad || skip > (size_t)(in->end - in->at);
-        in->at += in->bad ? 0 : skip;
-    }
-    return !in->bad && (entry->encoding & POINTER_INDIRECT) == 0;
-}
-
-struct row { /* of the search table; both relative to where .eh_frame_hdr begins */
-    int32_t code, entry;
-};
-
-/* False: not a table as every linker makes it. *at: null where no entry can cover the address. */
-static bool find_entry(const uint8_t *tables, uint64_t address, const uint8_t **at)
-{
-    /* version, then how the pointer to .eh_frame, the count and the table are encoded */
-    struct reader in = {tables + 4, tables + 24, false};
-    if (tables[0] != 1 || tables[2] != POINTER_UDATA4 ||
-        tables[3] != (POINTER_TABLE_RELATIVE | POINTER_SDATA4) || tables[1] == POINTER_OMITTED) {
-        return false;
-    }
-    (void)read_pointer(&in, tables[1]);
-    uint32_t below = 0, above = (uint32_t)read_fixed(&in, 4);
-    const struct row *rows = (const struct row *)in.at;
-    const int64_t wanted = (int64_t)(address - (uintptr_t)tables);
-    if (in.bad) {
-        return false;
-    }
-    while (below < above) { /* the last row that begins at or before the address */
-        uint32_t middle = below + (above - below) / 2;
-        if (rows[middle].code <= wanted) {
-            below = middle + 1;
-        } else {
-            above = middle;
-        }
-    }
-    *at = below > 0 ? tables + rows[below - 1].entry : NULL;
-    return true;
-}
-
-/* --- What it says -----------------------------------------------------------------------------
- */
-
 struct saved {
     enum { KEPT, AT_CFA, AT_BP, LOST_VALUE, ELSEWHERE } how;
     int64_t offset_bytes;
@@ -294,7 +58,7 @@ struct state {
 };
 
 struct machine {
-    const struct entry *entry;
+    const struct ms_cfi_entry *entry;
     struct state now, initial, remembered[STATES_MAX];
     unsigned remembered_count;
     uint64_t at, wanted; /* addresses of code */
@@ -302,11 +66,11 @@ struct machine {
 
 static void save(struct machine *machine, uint64_t reg, struct saved saved)
 {
-    if (reg == REGISTER_BP) {
+    if (reg == MS_REGISTER_BP) {
         machine->now.bp = saved;
-    } else if (reg == REGISTER_RETURN) {
+    } else if (reg == MS_REGISTER_RETURN) {
         machine->now.returns = saved;
-    } else if (reg == REGISTER_SP) {
+    } else if (reg == MS_REGISTER_SP) {
         machine->now.sp_unusual = saved.how != KEPT;
     }
 }
@@ -318,51 +82,51 @@ static void save_offset(struct machine *machine, uint64_t reg, int64_t factored)
 
 static void restore(struct machine *machine, uint64_t reg)
 {
-    if (reg == REGISTER_BP) {
+    if (reg == MS_REGISTER_BP) {
         machine->now.bp = machine->initial.bp;
-    } else if (reg == REGISTER_RETURN) {
+    } else if (reg == MS_REGISTER_RETURN) {
         machine->now.returns = machine->initial.returns;
-    } else if (reg == REGISTER_SP) {
+    } else if (reg == MS_REGISTER_SP) {
         machine->now.sp_unusual = machine->initial.sp_unusual;
     }
 }
 
-static struct reader read_block(struct reader *in)
+static struct ms_cfi_reader read_block(struct ms_cfi_reader *in)
 {
-    uint64_t bytes = read_uleb(in);
+    uint64_t bytes = ms_cfi_uleb(in);
     if (bytes > (size_t)(in->end - in->at)) {
         in->bad = true;
-        return (struct reader){in->at, in->at, true};
+        return (struct ms_cfi_reader){in->at, in->at, true};
     }
-    struct reader block = {in->at, in->at + bytes, false};
+    struct ms_cfi_reader block = {in->at, in->at + bytes, false};
     in->at += bytes;
     return block;
 }
 
 /* CFA = *(rbp or rsp + n) + m. Compilers write it where they realign the stack, people where they
  * keep the old stack pointer on the new stack. */
-static void define_by_expression(struct state *now, struct reader code)
+static void define_by_expression(struct state *now, struct ms_cfi_reader code)
 {
-    uint64_t base = read_fixed(&code, 1);
-    int64_t offset_bytes = read_sleb(&code);
-    uint64_t deref = read_fixed(&code, 1);
+    uint64_t base = ms_cfi_fixed(&code, 1);
+    int64_t offset_bytes = ms_cfi_sleb(&code);
+    uint64_t deref = ms_cfi_fixed(&code, 1);
     uint64_t add_bytes = 0;
     if (code.at < code.end && !code.bad) {
-        code.bad = read_fixed(&code, 1) != OP_PLUS_CONSTANT;
-        add_bytes = read_uleb(&code);
+        code.bad = ms_cfi_fixed(&code, 1) != OP_PLUS_CONSTANT;
+        add_bytes = ms_cfi_uleb(&code);
     }
     bool known = (base == OP_FROM_BP || base == OP_FROM_SP) && deref == OP_DEREF && !code.bad &&
                  code.at == code.end;
     now->how = known ? CFA_INDIRECT : CFA_OTHERWISE;
-    now->base = base == OP_FROM_BP ? REGISTER_BP : REGISTER_SP;
+    now->base = base == OP_FROM_BP ? MS_REGISTER_BP : MS_REGISTER_SP;
     now->offset_bytes = offset_bytes;
     now->add_bytes = (int64_t)add_bytes;
 }
 
-static struct saved saved_by_expression(struct reader code)
+static struct saved saved_by_expression(struct ms_cfi_reader code)
 {
-    uint64_t base = read_fixed(&code, 1);
-    int64_t offset_bytes = read_sleb(&code);
+    uint64_t base = ms_cfi_fixed(&code, 1);
+    int64_t offset_bytes = ms_cfi_sleb(&code);
     bool known = base == OP_FROM_BP && !code.bad && code.at == code.end;
     return (struct saved){known ? AT_BP : ELSEWHERE, offset_bytes};
 }
@@ -374,7 +138,7 @@ static void define(struct state *now, uint64_t base, int64_t offset_bytes)
     now->offset_bytes = offset_bytes;
 }
 
-static void remember_or_restore(struct machine *machine, struct reader *in, bool remember)
+static void remember_or_restore(struct machine *machine, struct ms_cfi_reader *in, bool remember)
 {
     if (remember && machine->remembered_count < STATES_MAX) {
         machine->remembered[machine->remembered_count++] = machine->now;
@@ -386,20 +150,20 @@ static void remember_or_restore(struct machine *machine, struct reader *in, bool
 }
 
 /* Instructions about one register, or about none. */
-static void do_register(struct machine *machine, struct reader *in, uint8_t code)
+static void do_register(struct machine *machine, struct ms_cfi_reader *in, uint8_t code)
 {
-    uint64_t reg = code == CFA_GNU_ARGS_SIZE || code == CFA_NOP ? 0 : read_uleb(in);
+    uint64_t reg = code == CFA_GNU_ARGS_SIZE || code == CFA_NOP ? 0 : ms_cfi_uleb(in);
     switch (code) {
     case CFA_NOP:
         break;
     case CFA_GNU_ARGS_SIZE:
-        (void)read_uleb(in);
+        (void)ms_cfi_uleb(in);
         break;
     case CFA_OFFSET_EXTENDED:
-        save_offset(machine, reg, (int64_t)read_uleb(in));
+        save_offset(machine, reg, (int64_t)ms_cfi_uleb(in));
         break;
     case CFA_OFFSET_EXTENDED_SF:
-        save_offset(machine, reg, read_sleb(in));
+        save_offset(machine, reg, ms_cfi_sleb(in));
         break;
     case CFA_RESTORE_EXTENDED:
         restore(machine, reg);
@@ -412,11 +176,11 @@ static void do_register(struct machine *machine, struct reader *in, uint8_t code
         break;
     case CFA_REGISTER:
     case CFA_VAL_OFFSET:
-        (void)read_uleb(in);
+        (void)ms_cfi_uleb(in);
         save(machine, reg, (struct saved){ELSEWHERE, 0});
         break;
     case CFA_VAL_OFFSET_SF:
-        (void)read_sleb(in);
+        (void)ms_cfi_sleb(in);
         save(machine, reg, (struct saved){ELSEWHERE, 0});
         break;
     case CFA_EXPRESSION:
@@ -432,45 +196,45 @@ static void do_register(struct machine *machine, struct reader *in, uint8_t code
 }
 
 /* Instructions about the CFA and the state as a whole. */
-static void do_one(struct machine *machine, struct reader *in, uint8_t code)
+static void do_one(struct machine *machine, struct ms_cfi_reader *in, uint8_t code)
 {
     struct state *now = &machine->now;
     const uint64_t code_align = machine->entry->code_align;
     switch (code) {
     case CFA_SET_LOC:
-        machine->at = read_pointer(in, machine->entry->encoding);
+        machine->at = ms_cfi_pointer(in, machine->entry->encoding);
         break;
     case CFA_ADVANCE_LOC1:
-        machine->at += read_fixed(in, 1) * code_align;
+        machine->at += ms_cfi_fixed(in, 1) * code_align;
         break;
     case CFA_ADVANCE_LOC2:
-        machine->at += read_fixed(in, 2) * code_align;
+        machine->at += ms_cfi_fixed(in, 2) * code_align;
         break;
     case CFA_ADVANCE_LOC4:
-        machine->at += read_fixed(in, 4) * code_align;
+        machine->at += ms_cfi_fixed(in, 4) * code_align;
         break;
     case CFA_REMEMBER_STATE:
     case CFA_RESTORE_STATE:
         remember_or_restore(machine, in, code == CFA_REMEMBER_STATE);
         break;
     case CFA_DEF_CFA: {
-        uint64_t base = read_uleb(in);
-        define(now, base, (int64_t)read_uleb(in));
+        uint64_t base = ms_cfi_uleb(in);
+        define(now, base, (int64_t)ms_cfi_uleb(in));
         break;
     }
     case CFA_DEF_CFA_SF: {
-        uint64_t base = read_uleb(in);
-        define(now, base, read_sleb(in) * machine->entry->data_align);
+        uint64_t base = ms_cfi_uleb(in);
+        define(now, base, ms_cfi_sleb(in) * machine->entry->data_align);
         break;
     }
     case CFA_DEF_CFA_REGISTER:
-        define(now, read_uleb(in), now->offset_bytes);
+        define(now, ms_cfi_uleb(in), now->offset_bytes);
         break;
     case CFA_DEF_CFA_OFFSET:
-        define(now, now->base, (int64_t)read_uleb(in));
+        define(now, now->base, (int64_t)ms_cfi_uleb(in));
         break;
     case CFA_DEF_CFA_OFFSET_SF:
-        define(now, now->base, read_sleb(in) * machine->entry->data_align);
+        define(now, now->base, ms_cfi_sleb(in) * machine->entry->data_align);
         break;
     case CFA_DEF_CFA_EXPRESSION:
         define_by_expression(now, read_block(in));
@@ -481,17 +245,17 @@ static void do_one(struct machine *machine, struct reader *in, uint8_t code)
 }
 
 /* Until the program passes the address that is asked about. False where it is not understood. */
-static bool run(struct machine *machine, struct reader in)
+static bool run(struct machine *machine, struct ms_cfi_reader in)
 {
     while (in.at < in.end && !in.bad && machine->at <= machine->wanted) {
-        const uint8_t code = (uint8_t)read_fixed(&in, 1);
+        const uint8_t code = (uint8_t)ms_cfi_fixed(&in, 1);
         const uint8_t operand = code & 0x3f;
         switch (code & 0xc0) {
         case CFA_ADVANCE_LOC:
             machine->at += operand * machine->entry->code_align;
             break;
         case CFA_OFFSET:
-            save_offset(machine, operand, (int64_t)read_uleb(&in));
+            save_offset(machine, operand, (int64_t)ms_cfi_uleb(&in));
             break;
         case CFA_RESTORE:
             restore(machine, operand);
@@ -520,16 +284,16 @@ static union ms_rule rule_of(const struct state *state)
     }
     if (state->returns.how != AT_CFA || state->returns.offset_bytes != -WORD_BYTES ||
         state->bp.how == ELSEWHERE || state->how == CFA_OTHERWISE || state->sp_unusual ||
-        (state->base != REGISTER_BP && state->base != REGISTER_SP) ||
+        (state->base != MS_REGISTER_BP && state->base != MS_REGISTER_SP) ||
         !fits(state->offset_bytes, 24) || !fits(state->add_bytes, 9) ||
         !fits(state->bp.offset_bytes, 24)) {
         return unusual;
     }
     return (union ms_rule){.kind = state->how == CFA_INDIRECT ? MS_RULE_INDIRECT : MS_RULE_PLAIN,
-                           .from_bp = state->base == REGISTER_BP,
+                           .from_bp = state->base == MS_REGISTER_BP,
                            .saves_bp = state->bp.how == AT_CFA || state->bp.how == AT_BP,
                            .bp_from_bp = state->bp.how == AT_BP,
-                           .uses_bp = state->base == REGISTER_BP || state->bp.how == AT_BP,
+                           .uses_bp = state->base == MS_REGISTER_BP || state->bp.how == AT_BP,
                            .cfa_words = state->offset_bytes / WORD_BYTES,
                            .add_words = state->add_bytes / WORD_BYTES,
                            .bp_words = state->bp.offset_bytes / WORD_BYTES};
@@ -539,14 +303,14 @@ union ms_rule ms_rule_read(const uint8_t *tables, uint64_t address)
 {
     const union ms_rule none = {.kind = MS_RULE_NONE}, unusual = {.kind = MS_RULE_UNUSUAL};
     const uint8_t *at;
-    struct entry entry;
-    if (!find_entry(tables, address, &at)) {
+    struct ms_cfi_entry entry;
+    if (!ms_cfi_find_entry(tables, address, &at)) {
         return unusual;
     }
     if (at == NULL) {
         return none;
     }
-    if (!read_entry(&entry, at)) {
+    if (!ms_cfi_read_entry(&entry, at)) {
         return unusual;
     }
     if (address - entry.begin >= entry.bytes) {
