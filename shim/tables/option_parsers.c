@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the text of each option means. */
+#include "shim/tables/option_parsers.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define SMALLEST_LIMIT (UINT64_C(1) << 20)
+
+/* --- Numbers ---------------------------------------------------------------------------------- */
+
+/* Not strtod: the application's locale may want another decimal point. Returns where it stopped,
+ * null where no number begins. */
+static const char *scan_number(const char *text, double *number)
+{
+    double value = 0, unit = 1;
+    bool any = false, behind_point = false;
+    for (;; text++) {
+        if (*text == '.' && !behind_point) {
+            behind_point = true;
+        } else if (*text >= '0' && *text <= '9') {
+            any = true;
+            value = value * 10 + (*text - '0');
+            unit *= behind_point ? 10 : 1;
+        } else {
+            break;
+        }
+    }
+    *number = value / unit;
+    return any ? text : NULL;
+}
+
+bool ms_parse_fraction(const char *text, double *fraction)
+{
+    double number;
+    const char *end = scan_number(text, &number);
+    if (end == NULL || *end != '\0' || number <= 0 || number > 1) {
+        return false;
+    }
+    *fraction = number;
+    return true;
+}
+
+bool ms_parse_bytes(const char *text, uint64_t *bytes)
+{
+    static const struct {
+        const char *name;
+        double factor;
+    } units[] = {{"", 1},       {"B", 1},        {"K", 0x1p10},   {"KiB", 0x1p10}, {"KB", 1e3},
+                 {"M", 0x1p20}, {"MiB", 0x1p20}, {"MB", 1e6},     {"G", 0x1p30},   {"GiB", 0x1p30},
+                 {"GB", 1e9},   {"T", 0x1p40},   {"TiB", 0x1p40}, {"TB", 1e12}};
+    double number;
+    const char *unit = scan_number(text, &number);
+    if (unit == NULL) {
+        return false;
+    }
+    unit += *unit == ' ' ? 1 : 0;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+        double value = number * units[i].factor;
+        if (strcasecmp(unit, units[i].name) == 0 && value < 0x1p63) {
+            *bytes = (uint64_t)value;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- One parser for each option ----------------------------------------------------------------
+ */
+
+/* One item of a cap: [device:]value. Without a device it is for all of them, and must be of the
+ * option's own kind. */
+static bool parse_cap_item(const char *item, bool fractions, struct ms_options *out)
+{
+    struct ms_cap_rule *rule = &out->cap_all;
+    const char *colon = strchr(item, ':');
+    const char *value = item;
+    double device = 0, fraction = 0;
+    uint64_t bytes = 0;
+    if (colon != NULL) {
+        if (scan_number(item, &device) != colon || device != (int)device ||
+            device >= MS_DEVICES_MAX) {
+            return false;
+        }
+        rule = &out->cap[(int)device];
+        value = colon + 1;
+    }
+    if ((fractions || colon != NULL) && ms_parse_fraction(value, &fraction)) {
+        rule->fraction = fraction;
+        return true;
+    }
+    if ((!fractions || colon != NULL) && ms_parse_bytes(value, &bytes) && bytes >= SMALLEST_LIMIT) {
+        rule->limit_bytes = bytes;
+        return true;
+    }
+    return false;
+}
+
+/* Comma-separated items, each copied without the blanks around it. False at the first that is too
+ * long, empty, or refused. */
+static bool each_item(const char *text, bool (*item_is_good)(void *ctx, const char *item),
+                      void *ctx)
+{
+    for (;;) {
+        char item[MS_OPTION_VALUE_CHARACTERS];
+        while (*text == ' ') {
+            text++;
+        }
+        size_t length = strcspn(text, ",");
+        const char *next = text + length;
+        while (length > 0 && text[length - 1] == ' ') {
+            length--;
+        }
+        if (length == 0 || length >= sizeof(item)) {
+            return false;
+        }
+        memcpy(item, text, length);
+        item[length] = '\0';
+        if (!item_is_good(ctx, item)) {
+            return false;
+        }
+        if (*next == '\0') {
+            return true;
+        }
+        text = next + 1;
+    }
+}
+
+struct cap_parse {
+    struct ms_options *out;
+    bool fractions;
+};
+
+static bool cap_item(void *ctx, const char *item)
+{
+    const struct cap_parse *parse = ctx;
+    return parse_cap_item(item, parse->fractions, parse->out);
+}
+
+static bool parse_cap(const char *text, bool fractions, struct ms_options *out)
+{
+    struct ms_options changed = *out;
+    struct cap_parse parse = {&changed, fractions};
+    if (!each_item(text, cap_item, &parse)) {
+        return false;
+    }
+    *out = changed;
+    return true;
+}
+
+bool ms_option_fraction_cap(const char *text, struct ms_options *out)
+{
+    return parse_cap(text, true, out);
+}
+
+bool ms_option_limit_cap(const char *text, struct ms_options *out)
+{
+    return parse_cap(text, false, out);
+}
+
+static bool parse_switch(const char *text, bool *out)
+{
+    bool on = strcmp(text, "on") == 0;
+    if (!on && strcmp(text, "off") != 0) {
+        return false;
+    }
+    *out = on;
+    return true;
+}
+
+bool ms_option_pool(const char *text, struct ms_options *out)
+{
+    return parse_switch(text, &out->pool);
+}
+
+static bool parse_age(const char *text, uint64_t *ns)
+{
+    const double most_days = 36500;
+    double days;
+    const char *end = scan_number(text, &days);
+    if (end == NULL || strcmp(end, "d") != 0 || days <= 0 || days > most_days) {
+        return false;
+    }
+    *ns = (uint64_t)(days * 86400e9);
+    return true;
+}
+
+bool ms_parse_keep(const char *text, struct ms_keep *keep)
+{
+    struct ms_keep parsed = {0};
+    char part[MS_OPTION_VALUE_CHARACTERS];
+    for (const char *at = text; at != NULL; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        size_t length = strcspn(at, ",");
+        if (length >= sizeof part) {
+            return false;
+        }
+        (void)snprintf(part, sizeof part, "%.*s", (int)length, at);
+        bool size = parsed.bytes == 0 && ms_parse_bytes(part, &parsed.bytes) &&
+                    parsed.bytes >= SMALLEST_LIMIT;
+        if (!size && (parsed.age_ns != 0 || !parse_age(part, &parsed.age_ns))) {
+            return false;
+        }
+    }
+    *keep = parsed;
+    return true;
+}
+
+bool ms_option_keep(const char *text, struct ms_options *out)
+{
+    out->keep = (struct ms_keep){0};
+    return text[0] == '\0' || ms_parse_keep(text, &out->keep);
+}
+
+/* As the report reads it again (report/render/source.c). */
+bool ms_option_source(const char *text, struct ms_options *out)
+{
+    return parse_switch(text, &out->source);
+}
+
+bool ms_option_trace(const char *text, struct ms_options *out)
+{
+    return parse_switch(text, &out->trace);
+}
+
+const char *ms_torch_mode_name(enum ms_torch_mode mode)
+{
+    static const char *const names[] = {"native", "tensor", "off"};
+    return names[mode];
+}
+
+bool ms_option_torch(const char *text, struct ms_options *out)
+{
+    for (int mode = MS_TORCH_NATIVE; mode <= MS_TORCH_OFF; mode++) {
+        if (strcmp(text, ms_torch_mode_name((enum ms_torch_mode)mode)) == 0) {
+            out->torch = (enum ms_torch_mode)mode;
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *const framework_names[] = {
+#define MS_FRAMEWORK(id, name, what) name,
+#include "shim/tables/frameworks.def"
+};
+
+static bool framework_item(void *ctx, const char *item)
+{
+    uint32_t *frameworks = ctx;
+    for (unsigned i = 0; i < MS_FRAMEWORKS; i++) {
+        if (strcmp(item, framework_names[i]) == 0) {
+            *frameworks |= 1u << i;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ms_option_frameworks(const char *text, struct ms_options *out)
+{
+    uint32_t found = strcmp(text, "auto") == 0 ? (1u << MS_FRAMEWORKS) - 1 : 0;
+    if (found == 0 && strcmp(text, "off") != 0 && !each_item(text, framework_item, &found)) {
+        return false;
+    }
+    out->frameworks = found;
+    return true;
+}
+
+bool ms_option_stacks(const char *text, struct ms_options *out)
+{
+    static const char *const names[] = {"off", "native", "python", "full"};
+    for (int mode = MS_STACKS_OFF; mode <= MS_STACKS_FULL; mode++) {
+        if (strcmp(text, names[mode]) == 0) {
+            out->stacks = (enum ms_stacks_mode)mode;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool ms_option_stack_depth(const char *text, struct ms_options *out)
+{
+    double depth;
+    const char *end = scan_number(text, &depth);
+    if (end == NULL || *end != '\0' || depth < 1 || depth > MS_STACK_DEPTH_MAX ||
+        depth != (uint32_t)depth) {
+        return false;
+    }
+    out->stack_depth = (uint32_t)depth;
+    return true;
+}
+
+bool ms_option_sample_bytes(const char *text, struct ms_options *out)
+{
+    return ms_parse_bytes(text, &out->sample_bytes);
+}
+
+bool ms_option_views(const char *text, struct ms_options *out)
+{
+    return parse_switch(text, &out->views);
+}
+
+bool ms_option_spill(const char *text, struct ms_options *out)
+{
+    bool on = strcmp(text, "auto") == 0;
+    if (!on && strcmp(text, "off") != 0) {
+        return false;
+    }
+    out->spill = on;
+    return true;
+}
+
+bool ms_option_spill_limit(const char *text, struct ms_options *out)
+{
+    uint64_t bytes = 0;
+    if (text[0] != '\0' && (!ms_parse_bytes(text, &bytes) || bytes < SMALLEST_LIMIT)) {
+        return false;
+    }
+    out->spill_limit_bytes = bytes;
+    return true;
+}
+
+/* As the report reads it again (report/read/batch.c). */
+bool ms_option_batch(const char *text, struct ms_options *out)
+{
+    double samples;
+    if (text[strspn(text, "0123456789")] != '\0' || scan_number(text, &samples) == NULL ||
+        samples < 1 || samples > UINT32_MAX) {
+        return false;
+    }
+    out->batch = (uint32_t)samples;
+    return true;
+}
+
+bool ms_option_status_every(const char *text, struct ms_options *out)
+{
+    const double longest = 1e6; /* seconds: 11 days */
+    double number = 0;
+    const char *unit = text[0] != '\0' ? scan_number(text, &number) : text;
+    const bool seconds = unit != NULL && strcmp(unit, "s") == 0;
+    if (unit == NULL || (unit[0] != '\0' && !seconds) || number > longest ||
+        (text[0] != '\0' && (seconds ? number < 1e-3 : number < 1 || number != (int)number))) {
+        return false;
+    }
+    out->status_steps = seconds ? 0 : (uint64_t)number;
+    out->status_ns = seconds ? (uint64_t)(number * 1e9) : 0;
+    return true;
+}
+
+bool ms_option_wait(const char *text, struct ms_options *out)
+{
+    double milliseconds;
+    const char *end = scan_number(text, &milliseconds);
+    if (end == NULL || *end != '\0' || milliseconds > 600e3) {
+        return false;
+    }
+    out->wait_ns = (uint64_t)(milliseconds * 1e6);
+    return true;
+}
+
+bool ms_option_report_wait(const char *text, struct ms_options *out)
+{
+    double seconds;
+    const char *end = scan_number(text, &seconds);
+    if (end == NULL || *end != '\0' || seconds > 3600) {
+        return false;
+    }
+    out->report_wait_ns = (uint64_t)(seconds * 1e9);
+    return true;
+}
+
+struct threshold_parse {
+    double levels[3];
+    int count;
+};
+
+static bool threshold_item(void *ctx, const char *item)
+{
+    struct threshold_parse *parse = ctx;
+    double level;
+    if (parse->count == 3 || !ms_parse_fraction(item, &level) ||
+        (parse->count > 0 && level <= parse->levels[parse->count - 1])) {
+        return false;
+    }
+    parse->levels[parse->count++] = level;
+    return true;
+}
+
+bool ms_option_thresholds(const char *text, struct ms_options *out)
+{
+    struct threshold_parse parse = {.count = 0};
+    if (!each_item(text, threshold_item, &parse) || parse.count != 3) {
+        return false;
+    }
+    memcpy(out->thresholds, parse.levels, sizeof(out->thresholds));
+    return true;
+}
+
+bool ms_option_trace_limit(const char *text, struct ms_options *out)
+{
+    uint64_t bytes;
+    if (!ms_parse_bytes(text, &bytes) || bytes < SMALLEST_LIMIT) {
+        return false;
+    }
+    out->trace_limit_bytes = bytes;
+    return true;
+}
+
+bool ms_option_output(const char *text, struct ms_options *out)
+{
+    out->output_dir = text;
+    return strlen(text) < PATH_MAX;
+}
+
+bool ms_option_forward(const char *text, struct ms_options *out)
+{
+    for (const char *at = text; *at != '\0'; at++) {
+        const bool number = *at == ':' && isdigit((unsigned char)at[1]);
+        if (isspace((unsigned char)*at) || (*at == ':' && !number) ||
+            (*at == ',' && (at == text || at[1] == ',' || at[1] == '\0'))) {
+            return false;
+        }
+    }
+    out->forward = text[0] != '\0' ? text : NULL;
+    return true;
+}
+
+/* What may be part of a file's name. */
+static bool is_name(const char *text)
+{
+    for (const char *at = text; *at != '\0'; at++) {
+        if (!isalnum((unsigned char)*at) && strchr("._-+", *at) == NULL) {
+            return false;
+        }
+    }
+    return text[0] != '.';
+}
+
+bool ms_option_run_id(const char *text, struct ms_options *out)
+{
+    out->run_id = text;
+    return is_name(text);
+}
+
+bool ms_option_cap_of(const char *text, struct ms_options *out)
+{
+    out->cap_of_run = strcmp(text, "run") == 0;
+    return out->cap_of_run || strcmp(text, "process") == 0;
+}
+
+bool ms_option_group(const char *text, struct ms_options *out)
+{
+    out->group = text[0] != '\0' ? text : NULL;
+    return is_name(text) && strlen(text) <= MS_GROUP_CHARACTERS_MAX;
+}
+
+bool ms_option_log(const char *text, struct ms_options *out)
+{
+    static const char *const names[] = {"off", "warn", "info", "debug"};
+    for (int level = MS_LOG_OFF; level <= MS_LOG_DEBUG; level++) {
+        if (strcmp(text, names[level]) == 0) {
+            out->log = (enum ms_log_level)level;
+            return true;
+        }
+    }
+    return false;
+}
