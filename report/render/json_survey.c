@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.json: what the survey tells. */
-#include "report/render/json_survey.h"
 #include "allocator/base/units.h"
 #include "report/render/formats.h"
+#include "report/render/json_parts.h"
 #include "report/render/sites.h"
 
 #define LISTED_TEMPORARIES 20
