@@ -1,138 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What NVTX calls: domains and strings that it names once, ranges that are opened and closed. */
+/* What NVTX calls: ranges that are opened and closed, and the injection of our functions. */
 #include "shim/frameworks/nvtx.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <wchar.h>
 
-#include "allocator/base/locks/lock.h"
 #include "shim/driver/caller.h"
 #include "shim/frameworks/nvtx_api.h"
+#include "shim/frameworks/nvtx_names.h"
 #include "shim/policy/status.h"
 #include "shim/sites/tag_names.h"
 #include "shim/sites/tags.h"
-
-#define DOMAINS_MAX       256u /* with the one that has no name, at 0 */
-#define DOMAIN_NAME_BYTES 64u
-#define STRINGS_MAX       65536u
-
-/* Names stand complete before their handle is given out. Handles are indices, so that a bad one
- * leads nowhere. */
-static char domains[DOMAINS_MAX][DOMAIN_NAME_BYTES]; /* written under lock */
-static _Atomic uint32_t domain_count = 1;
-static char *strings[STRINGS_MAX]; /* registered strings by handle - 1; written under lock */
-static _Atomic uint32_t string_count;
-
-/* --- Texts -------------------------------------------------------------------------------------
- */
-
-/* UTF-32, as wchar_t is here, to UTF-8, whole characters as far as there is room. Ended by a zero
- * byte. */
-static void narrow(const wchar_t *wide, char *text, size_t room_bytes)
-{
-    size_t used = 0;
-    for (; *wide != L'\0'; wide++) {
-        uint32_t c = (uint32_t)*wide;
-        c = c > 0x10ffffu || (c >= 0xd800u && c < 0xe000u) ? 0xfffdu : c;
-        size_t bytes = c < 0x80u ? 1 : c < 0x800u ? 2 : c < 0x10000u ? 3 : 4;
-        if (used + bytes >= room_bytes) {
-            break;
-        }
-        static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-        for (size_t i = bytes - 1; i > 0; i--, c >>= 6) {
-            text[used + i] = (char)(0x80u | (c & 0x3fu));
-        }
-        text[used] = (char)(lead[bytes] | c);
-        used += bytes;
-    }
-    text[used] = '\0';
-}
-
-/* --- Domains and registered strings ------------------------------------------------------------
- */
-
-static uint16_t domain_of(nvtx_domain_t domain)
-{
-    uintptr_t index = (uintptr_t)domain;
-    return index < atomic_load_explicit(&domain_count, memory_order_acquire) ? (uint16_t)index : 0;
-}
-
-/* The same name is the same domain. Without room for another: the domain without a name. */
-static nvtx_domain_t domain_create_a(const char *name)
-{
-    char text[DOMAIN_NAME_BYTES];
-    if (name == NULL) {
-        return NULL;
-    }
-    (void)snprintf(text, sizeof(text), "%s", name);
-    ms_lock_acquire(MS_LOCK(NVTX));
-    uint32_t count = atomic_load_explicit(&domain_count, memory_order_relaxed);
-    uint32_t index = 1;
-    while (index < count && strcmp(domains[index], text) != 0) {
-        index++;
-    }
-    if (index == count && count < DOMAINS_MAX) {
-        memcpy(domains[index], text, sizeof(text));
-        atomic_store_explicit(&domain_count, count + 1, memory_order_release);
-    }
-    ms_lock_release(MS_LOCK(NVTX));
-    return (nvtx_domain_t)(uintptr_t)(index < DOMAINS_MAX ? index : 0);
-}
-
-static nvtx_domain_t domain_create_w(const wchar_t *name)
-{
-    char text[DOMAIN_NAME_BYTES];
-    if (name == NULL) {
-        return NULL;
-    }
-    narrow(name, text, sizeof(text));
-    return domain_create_a(text);
-}
-
-static const char *registered(const void *handle)
-{
-    uintptr_t number = (uintptr_t)handle;
-    return number > 0 && number <= atomic_load_explicit(&string_count, memory_order_acquire)
-               ? strings[number - 1]
-               : NULL;
-}
-
-/* Null where there is no room: a range of it has no name. */
-static const void *register_string_a(nvtx_domain_t domain, const char *text)
-{
-    (void)domain;
-    char *kept = text != NULL ? strndup(text, MS_TAG_NAME_BYTES) : NULL;
-    if (kept == NULL) {
-        return NULL;
-    }
-    ms_lock_acquire(MS_LOCK(NVTX));
-    uint32_t count = atomic_load_explicit(&string_count, memory_order_relaxed);
-    bool room = count < STRINGS_MAX;
-    if (room) {
-        strings[count] = kept;
-        atomic_store_explicit(&string_count, count + 1, memory_order_release);
-    }
-    ms_lock_release(MS_LOCK(NVTX));
-    if (!room) {
-        free(kept);
-    }
-    return (const void *)(uintptr_t)(room ? count + 1 : 0);
-}
-
-static const void *register_string_w(nvtx_domain_t domain, const wchar_t *text)
-{
-    char narrowed[MS_TAG_NAME_BYTES + 1];
-    if (text == NULL) {
-        return NULL;
-    }
-    narrow(text, narrowed, sizeof(narrowed));
-    return register_string_a(domain, narrowed);
-}
 
 /* --- Ranges ------------------------------------------------------------------------------------
  */
@@ -143,7 +25,7 @@ struct label {
     size_t bytes;     /* 0: it has no name */
     uint32_t color;
     bool step;
-    char built[DOMAIN_NAME_BYTES + 2 + MS_TAG_NAME_BYTES + 1];
+    char built[MS_NVTX_DOMAIN_BYTES + 2 + MS_TAG_NAME_BYTES + 1];
 };
 
 /* A message in UTF-8, null where there is none. Of wide characters it lies in `room`. */
@@ -157,10 +39,10 @@ static const char *message_of(const struct nvtx_attributes *attributes, char *ro
         if (attributes->message.unicode == NULL) {
             return NULL;
         }
-        narrow(attributes->message.unicode, room, room_bytes);
+        ms_nvtx_narrow(attributes->message.unicode, room, room_bytes);
         return room;
     case NVTX_MESSAGE_REGISTERED:
-        return registered(attributes->message.registered);
+        return ms_nvtx_registered(attributes->message.registered);
     default:
         return NULL;
     }
@@ -186,9 +68,9 @@ static void name_it(uint16_t domain, const struct nvtx_attributes *attributes, s
     label->bytes = strnlen(message, MS_TAG_NAME_BYTES + 1);
     if (domain != 0 || message == wide) {
         label->text = label->built;
-        label->bytes =
-            (size_t)snprintf(label->built, sizeof(label->built), "%s%s%.*s", domains[domain],
-                             domain != 0 ? ": " : "", (int)label->bytes, message);
+        label->bytes = (size_t)snprintf(label->built, sizeof(label->built), "%s%s%.*s",
+                                        ms_nvtx_domain_name(domain), domain != 0 ? ": " : "",
+                                        (int)label->bytes, message);
     }
 }
 
@@ -281,7 +163,7 @@ static int range_pop(void)
 static nvtx_range_t domain_range_start_ex(nvtx_domain_t domain,
                                           const struct nvtx_attributes *attributes)
 {
-    return start(domain_of(domain), attributes);
+    return start(ms_nvtx_domain(domain), attributes);
 }
 
 static void domain_range_end(nvtx_domain_t domain, nvtx_range_t range)
@@ -292,12 +174,12 @@ static void domain_range_end(nvtx_domain_t domain, nvtx_range_t range)
 
 static int domain_range_push_ex(nvtx_domain_t domain, const struct nvtx_attributes *attributes)
 {
-    return push(domain_of(domain), attributes);
+    return push(ms_nvtx_domain(domain), attributes);
 }
 
 static int domain_range_pop(nvtx_domain_t domain)
 {
-    return ms_tag_pop((uint16_t)(MS_TAG_NVTX + domain_of(domain)));
+    return ms_tag_pop((uint16_t)(MS_TAG_NVTX + ms_nvtx_domain(domain)));
 }
 
 /* --- Injection ---------------------------------------------------------------------------------
@@ -346,10 +228,10 @@ int InitializeInjectionNvtx2(nvtx_export_table_t tables)
         ANSWER(NVTX_CORE2_RANGE_END, domain_range_end),
         ANSWER(NVTX_CORE2_RANGE_PUSH_EX, domain_range_push_ex),
         ANSWER(NVTX_CORE2_RANGE_POP, domain_range_pop),
-        ANSWER(NVTX_CORE2_REGISTER_STRING_A, register_string_a),
-        ANSWER(NVTX_CORE2_REGISTER_STRING_W, register_string_w),
-        ANSWER(NVTX_CORE2_DOMAIN_CREATE_A, domain_create_a),
-        ANSWER(NVTX_CORE2_DOMAIN_CREATE_W, domain_create_w),
+        ANSWER(NVTX_CORE2_REGISTER_STRING_A, ms_nvtx_register_string_a),
+        ANSWER(NVTX_CORE2_REGISTER_STRING_W, ms_nvtx_register_string_w),
+        ANSWER(NVTX_CORE2_DOMAIN_CREATE_A, ms_nvtx_domain_create_a),
+        ANSWER(NVTX_CORE2_DOMAIN_CREATE_W, ms_nvtx_domain_create_w),
     };
 #undef ANSWER
     const struct nvtx_version *version = tables(NVTX_TABLE_VERSION);
