@@ -306,9 +306,10 @@ void ms_mempool_end(struct ms_mempool *pool)
     pool->charged_bytes = 0;
     ms_lock_release(&pool->lock);
     if (device && charged != 0) {
-        ms_device_discharge(device, MS_OWNER_FORWARDED, charged);
+        /* Told first, as in ms_mempool_correct. */
         ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0, charged,
                               0);
+        ms_device_discharge(device, MS_OWNER_FORWARDED, charged);
     }
     /* The first lock as well: who was given this pool's handle as the current one's before the
      * driver destroyed it must still see, while it holds that lock, that the pool was going. */

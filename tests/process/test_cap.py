@@ -85,6 +85,15 @@ class Race(Pressed):
         self.race(4, SIMGPU_NO_VMM=1)
 
 
+class Told(Pressed):
+    """What the trace tells of charges never passes the cap either, at no moment."""
+
+    def test_pools_that_are_destroyed(self) -> None:
+        cap = CONTEXT + 48 * MIB
+        seen = self.press("pools", MEMSHIM_LIMIT=cap, MEMSHIM_POOL="off")
+        self.check(seen, cap)
+
+
 class BadValues(ProcessTest):
     def test_named_and_default_kept(self) -> None:
         for name, value in (("FRACTION", "1.5"), ("LIMIT", "lots"), ("FRACTON", "0.5")):

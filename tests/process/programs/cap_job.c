@@ -4,8 +4,10 @@
  *
  *   cap_job race SEED     eight threads allocate in every way until refused, free, and go on, while
  *                         a ninth notes the most bytes in use
- *   cap_job refuse        allocates to the end, is refused, frees one block, gets it again
- * Prints JSON: peak_bytes (the most in use), refusals, total_bytes (what the driver says it has).
+ *   cap_job pools         one thread makes and destroys memory pools of the driver's, two others
+ * want the same bytes for blocks cap_job refuse        allocates to the end, is refused, frees one
+ * block, gets it again Prints JSON: peak_bytes (the most in use), refusals, total_bytes (what the
+ * driver says it has).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -16,7 +18,7 @@
 #include "driver.h"
 #include "say.h"
 
-enum { THREADS = 8, HELD = 24, ROUNDS = 300 };
+enum { THREADS = 8, HELD = 24, ROUNDS = 300, POOLS = 1500 };
 
 static struct driver cu;
 static CUcontext context;
@@ -159,6 +161,64 @@ static void race(void)
     MUST(pthread_join(watcher, NULL));
 }
 
+/* A block whenever there is room, until the pools are through. */
+static void *want(void *unused)
+{
+    (void)unused;
+    MUST(cu.cuCtxSetCurrent(context));
+    while (!atomic_load(&over)) {
+        CUdeviceptr block;
+        CUresult result = cu.cuMemAlloc(&block, 32 * MIB);
+        if (result == CUDA_SUCCESS) {
+            note_peak();
+            MUST(cu.cuMemFree(block));
+        } else {
+            EXPECT(result == CUDA_ERROR_OUT_OF_MEMORY);
+            atomic_fetch_add(&refusals, 1);
+        }
+    }
+    return NULL;
+}
+
+/* A pool that is destroyed while it still holds what was freed to it. */
+static void make_and_destroy_pool(CUstream stream)
+{
+    const CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    cuuint64_t keep = UINT64_MAX;
+    CUmemoryPool pool;
+    CUdeviceptr block;
+    MUST(cu.cuMemPoolCreate(&pool, &props));
+    MUST(cu.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+    CUresult result = cu.cuMemAllocFromPoolAsync(&block, 32 * MIB, pool, stream);
+    if (result == CUDA_SUCCESS) {
+        note_peak();
+        MUST(cu.cuMemFreeAsync(block, stream));
+        MUST(cu.cuStreamSynchronize(stream));
+    } else {
+        EXPECT(result == CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    MUST(cu.cuMemPoolDestroy(pool));
+}
+
+static void pools(void)
+{
+    pthread_t threads[2];
+    CUstream stream;
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 2; i++) {
+        MUST(pthread_create(&threads[i], NULL, want, NULL));
+    }
+    for (int i = 0; i < POOLS; i++) {
+        make_and_destroy_pool(stream);
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < 2; i++) {
+        MUST(pthread_join(threads[i], NULL));
+    }
+    MUST(cu.cuStreamDestroy(stream));
+}
+
 /* To the end, one step back, and on: what a program does that survives running out. */
 static void refuse(void)
 {
@@ -206,6 +266,8 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "race") == 0 && argc == 3) {
         first_seed = strtoull(argv[2], NULL, 10);
         race();
+    } else if (strcmp(argv[1], "pools") == 0) {
+        pools();
     } else {
         refuse();
     }
