@@ -11,7 +11,7 @@
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
-#include "shim/cli/dry_run/ground.h"
+#include "shim/cli/dry_run/shared.h"
 #include "shim/cli/launch/clean.h"
 #include "shim/cli/launch/latest.h"
 #include "shim/group/file.h"

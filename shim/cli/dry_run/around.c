@@ -9,10 +9,8 @@
 #include <string.h>
 
 #include "allocator/base/path.h"
-#include "shim/cli/arguments/complain.h"
+#include "shim/cli/dry_run/complaint.h"
 #include "shim/cli/dry_run/ground.h"
-
-#define complain(format, ...) (ms_complain("memshim dry-run: " format, ##__VA_ARGS__))
 
 bool ms_dry_around_any(const struct ms_dry_around *around)
 {

@@ -16,14 +16,16 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/units.h"
 #include "shim/cli/arguments/cli.h"
-#include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/output.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
 #include "shim/cli/dry_run/around.h"
 #include "shim/cli/dry_run/batches.h"
+#include "shim/cli/dry_run/card.h"
+#include "shim/cli/dry_run/complaint.h"
 #include "shim/cli/dry_run/ground.h"
 #include "shim/cli/dry_run/read.h"
+#include "shim/cli/dry_run/shared.h"
 #include "shim/cli/launch/finish.h"
 #include "shim/cli/launch/interrupt.h"
 #include "shim/cli/launch/latest.h"
@@ -42,8 +44,6 @@
 #define PATIENCE_NS   (5 * MS_NS_PER_S)
 #define AMPLE_BYTES   (UINT64_C(1) << 40)
 #define LONG_NS       (60 * MS_NS_PER_S)
-
-#define complain(format, ...) (ms_complain("memshim dry-run: " format, ##__VA_ARGS__))
 
 struct call {
     struct ms_card card;

@@ -2,140 +2,26 @@
 /* Sets up the simulated GPU for a command. */
 #include "shim/cli/dry_run/ground.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "allocator/base/buffer.h"
 #include "allocator/base/path.h"
-#include "shim/cli/arguments/complain.h"
+#include "shim/cli/dry_run/complaint.h"
 #include "shim/cli/launch/place.h"
 #include "shim/cli/launch/preload.h"
-#include "shim/tables/options.h"
 #include "shim/tables/remembered.h"
 
-#define COMMAND     "dry-run"
-#define SHARED      "memshim-dry-run."
-#define OWNER       "owner"
-#define JUST_MADE_S 2
-#define BUILT       "simgpu"
-#define INSTALLED   "memshim/simulated-gpu"
-
-#define complain(format, ...) (ms_complain("memshim " COMMAND ": " format, ##__VA_ARGS__))
-
-/* ---- the card ---- */
-
-static bool take_key(const char *key, const char *value, struct ms_card *card)
-{
-    if (strcmp(key, "name") == 0) {
-        return snprintf(card->name, sizeof(card->name), "%s", value) < (int)sizeof(card->name);
-    }
-    if (strcmp(key, "memory") == 0) {
-        return ms_parse_bytes(value, &card->total_bytes) && card->total_bytes > 0;
-    }
-    if (strcmp(key, "context") == 0) {
-        card->context_known = MS_CARD_GIVEN;
-        return ms_parse_bytes(value, &card->context_bytes);
-    }
-    if (strcmp(key, "capability") == 0) {
-        char rest;
-
-        return sscanf(value, "%2u.%1u%c", &card->major, &card->minor, &rest) == 2;
-    }
-    if (strcmp(key, "processors") == 0) {
-        char rest;
-
-        return sscanf(value, "%4u%c", &card->processors, &rest) == 1 && card->processors > 0;
-    }
-    return false;
-}
-
-/* `line` is taken apart. False: it is none. */
-static bool take_line(char *line, struct ms_card *card)
-{
-    char *key = line + strspn(line, " \t");
-    const size_t length = strcspn(key, " \t\n");
-    char *value = key + length + strspn(key + length, " \t");
-
-    if (*key == '#' || *key == '\n' || *key == '\0') {
-        return true;
-    }
-    key[length] = '\0';
-    value[strcspn(value, "\n")] = '\0';
-    return *value != '\0' && take_key(key, value, card);
-}
-
-static bool take_file(const char *path, struct ms_card *card)
-{
-    FILE *file = fopen(path, "re");
-    char line[256];
-    unsigned number = 0;
-    bool good = true;
-
-    if (!file) {
-        return false;
-    }
-    card->total_bytes = 0;
-    (void)snprintf(card->name, sizeof(card->name), "card");
-    while (good && fgets(line, sizeof(line), file)) {
-        number++;
-        good = take_line(line, card);
-    }
-    (void)fclose(file);
-    if (!good) {
-        complain("%s:%u is none of: name TEXT, memory SIZE, context SIZE, capability 9.0, "
-                 "processors N",
-                 path, number);
-    } else if (card->total_bytes == 0) {
-        complain("%s has no line `memory SIZE`", path);
-        good = false;
-    }
-    return good;
-}
-
-static void say_cards(const char *text)
-{
-    struct ms_buffer names = {0};
-
-    for (size_t i = 0; i < ms_card_count(); i++) {
-        ms_buffer_format(&names, "%s%s", i ? ", " : "", ms_card_at(i)->id);
-    }
-    ms_buffer_append(&names, "", 1);
-    complain("--gpu %s is no card, size or file; cards: %s", text, names.failed ? "" : names.at);
-    ms_buffer_free(&names);
-}
-
-bool ms_dry_card_take(const char *text, struct ms_card *card)
-{
-    const struct ms_card *found = ms_card_find(text);
-
-    if (found) {
-        *card = *found;
-        return true;
-    }
-    *card = *ms_card_at(0);
-    (void)snprintf(card->id, sizeof(card->id), "given");
-    card->total_known = MS_CARD_GIVEN;
-    card->source = "--gpu";
-    if (ms_parse_bytes(text, &card->total_bytes) && card->total_bytes > 0) {
-        (void)snprintf(card->name, sizeof(card->name), "card of %.32s", text);
-        return true;
-    }
-    if (access(text, F_OK) == 0) {
-        return take_file(text, card);
-    }
-    say_cards(text);
-    return false;
-}
+#define COMMAND   "dry-run"
+#define BUILT     "simgpu"
+#define INSTALLED "memshim/simulated-gpu"
 
 /* ---- the libraries ---- */
 
@@ -447,145 +333,4 @@ bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_
            set_number("SIMGPU_DEVICES", devices) && set_number("SIMGPU_MEMORY", total_bytes) &&
            set_number("SIMGPU_CONTEXT", card->context_bytes) &&
            set_number("SIMGPU_PROCESSORS", card->processors);
-}
-
-static const char *shared_root(void)
-{
-    const char *folder = getenv("TMPDIR");
-
-    return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : folder && *folder ? folder : "/tmp";
-}
-
-/* Opens what tells that a dry run lives: its lock ends with its process, however that ends. -1 and
- * errno: it is another's. */
-static int lock_owner(const char *folder)
-{
-    char path[PATH_MAX];
-    const int file = snprintf(path, sizeof(path), "%s/" OWNER, folder) < (int)sizeof(path)
-                         ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
-                         : -1;
-
-    if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) {
-        (void)close(file);
-        return -1;
-    }
-    return file;
-}
-
-/* For as long as this process lives. */
-static bool own(const char *folder)
-{
-    return lock_owner(folder) >= 0;
-}
-
-/* One that has only just been made has no owner yet. */
-static bool is_dead(const char *folder)
-{
-    struct stat status;
-    int file;
-
-    if (lstat(folder, &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
-        time(NULL) - status.st_mtime < JUST_MADE_S) {
-        return false;
-    }
-    file = lock_owner(folder);
-    if (file >= 0) {
-        (void)close(file);
-    }
-    return file >= 0;
-}
-
-void ms_dry_shared_sweep(void)
-{
-    const char *root = shared_root();
-    DIR *folder = opendir(root);
-    const struct dirent *entry;
-    char path[PATH_MAX];
-
-    while (folder && (entry = readdir(folder))) {
-        if (strncmp(entry->d_name, SHARED, strlen(SHARED)) == 0 &&
-            snprintf(path, sizeof(path), "%s/%s", root, entry->d_name) < (int)sizeof(path) &&
-            is_dead(path)) {
-            ms_dry_shared_remove(path);
-        }
-    }
-    if (folder) {
-        (void)closedir(folder);
-    }
-}
-
-bool ms_dry_shared_make(char *path)
-{
-    const char *folder = shared_root();
-
-    ms_dry_shared_sweep();
-    if (snprintf(path, PATH_MAX, "%s/" SHARED "XXXXXX", folder) < PATH_MAX && mkdtemp(path) &&
-        own(path)) {
-        return true;
-    }
-    complain("no folder can be made in %s: %s", folder, strerror(errno));
-    return false;
-}
-
-void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_bytes)
-{
-    char name[PATH_MAX], line[256];
-    FILE *file = snprintf(name, sizeof(name), "%s/devices.asked", path) < (int)sizeof(name)
-                     ? fopen(name, "re")
-                     : NULL;
-
-    *device = -1;
-    host[0] = '\0';
-    while (file && fgets(line, sizeof(line), file)) {
-        line[strcspn(line, "\n")] = '\0';
-        if (strncmp(line, "device ", 7) == 0) {
-            const int asked = (int)strtol(line + 7, NULL, 10);
-
-            *device = asked > *device ? asked : *device;
-        } else if (strncmp(line, "host ", 5) == 0) {
-            (void)snprintf(host, host_bytes, "%s", line + 5);
-        }
-    }
-    if (file) {
-        (void)fclose(file);
-    }
-}
-
-/* A line for each time that a process needed more than before. */
-void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reserve_bytes)
-{
-    char name[PATH_MAX], line[64], *end;
-    FILE *file = snprintf(name, sizeof(name), "%s/devices.cudnn", path) < (int)sizeof(name)
-                     ? fopen(name, "re")
-                     : NULL;
-
-    *work_bytes = *reserve_bytes = 0;
-    while (file && fgets(line, sizeof(line), file)) {
-        const uint64_t work = strtoull(line, &end, 10), reserve = strtoull(end, NULL, 10);
-
-        *work_bytes = work > *work_bytes ? work : *work_bytes;
-        *reserve_bytes = reserve > *reserve_bytes ? reserve : *reserve_bytes;
-    }
-    if (file) {
-        (void)fclose(file);
-    }
-}
-
-/* It holds plain files only: the simulated devices' and those of NCCL's double; and, of a run that
- * was killed, the empty place of its layer. */
-void ms_dry_shared_remove(const char *path)
-{
-    DIR *folder = opendir(path);
-    const struct dirent *entry;
-
-    while (folder && (entry = readdir(folder))) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-            (void)unlinkat(dirfd(folder), entry->d_name,
-                           entry->d_type == DT_DIR ? AT_REMOVEDIR : 0);
-        }
-    }
-    if (folder) {
-        (void)closedir(folder);
-    }
-    (void)rmdir(path);
 }

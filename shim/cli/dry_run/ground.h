@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a dry run stands on: a card, and the simulated GPU that stands for it. */
+/* What a dry run stands on: the simulated GPU that stands for a card. */
 #ifndef MEMSHIM_SHIM_CLI_DRY_RUN_GROUND_H
 #define MEMSHIM_SHIM_CLI_DRY_RUN_GROUND_H
 
@@ -8,11 +8,6 @@
 
 #include "allocator/base/buffer.h"
 #include "report/model/devices.h"
-
-/* A card by its name in devices.def; by a size, which is an H100 with so much memory; or by a file
- * of lines `KEY VALUE`: name, memory, context, capability, processors, of which memory is needed.
- * False, and it has been said why. */
-bool ms_dry_card_take(const char *text, struct ms_card *card);
 
 /* Puts the simulated GPU's libraries before all that is preloaded, and those made for the wheels of
  * the command's Python, which are made where they are not there yet. False, and it has been said
@@ -37,19 +32,5 @@ bool ms_dry_ground_wrap(char *const *command, const struct ms_buffer *words, cha
  * waited for it, else at once. `shared`: a folder for what their processes share. */
 bool ms_dry_ground_set(const struct ms_card *card, uint64_t total_bytes, uint64_t devices,
                        bool random, bool late, const char *shared);
-
-/* A folder in memory, and its end with all files in it. path: PATH_MAX bytes. What a dry run that
- * was killed left there goes first. */
-bool ms_dry_shared_make(char *path);
-void ms_dry_shared_remove(const char *path);
-
-/* Removes such folders of this user whose process has ended. */
-void ms_dry_shared_sweep(void);
-
-/* What a process asked for in vain: the highest device, -1: none; a host, empty: none. */
-void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_bytes);
-
-/* The most that a call of a recurrent network of cuDNN's double took; 0: there was none. */
-void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reserve_bytes);
 
 #endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads a card: by name, size or file. */
+#include "shim/cli/dry_run/card.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "allocator/base/buffer.h"
+#include "shim/cli/dry_run/complaint.h"
+#include "shim/tables/options.h"
+
+static bool take_key(const char *key, const char *value, struct ms_card *card)
+{
+    if (strcmp(key, "name") == 0) {
+        return snprintf(card->name, sizeof(card->name), "%s", value) < (int)sizeof(card->name);
+    }
+    if (strcmp(key, "memory") == 0) {
+        return ms_parse_bytes(value, &card->total_bytes) && card->total_bytes > 0;
+    }
+    if (strcmp(key, "context") == 0) {
+        card->context_known = MS_CARD_GIVEN;
+        return ms_parse_bytes(value, &card->context_bytes);
+    }
+    if (strcmp(key, "capability") == 0) {
+        char rest;
+
+        return sscanf(value, "%2u.%1u%c", &card->major, &card->minor, &rest) == 2;
+    }
+    if (strcmp(key, "processors") == 0) {
+        char rest;
+
+        return sscanf(value, "%4u%c", &card->processors, &rest) == 1 && card->processors > 0;
+    }
+    return false;
+}
+
+/* `line` is taken apart. False: it is none. */
+static bool take_line(char *line, struct ms_card *card)
+{
+    char *key = line + strspn(line, " \t");
+    const size_t length = strcspn(key, " \t\n");
+    char *value = key + length + strspn(key + length, " \t");
+
+    if (*key == '#' || *key == '\n' || *key == '\0') {
+        return true;
+    }
+    key[length] = '\0';
+    value[strcspn(value, "\n")] = '\0';
+    return *value != '\0' && take_key(key, value, card);
+}
+
+static bool take_file(const char *path, struct ms_card *card)
+{
+    FILE *file = fopen(path, "re");
+    char line[256];
+    unsigned number = 0;
+    bool good = true;
+
+    if (!file) {
+        return false;
+    }
+    card->total_bytes = 0;
+    (void)snprintf(card->name, sizeof(card->name), "card");
+    while (good && fgets(line, sizeof(line), file)) {
+        number++;
+        good = take_line(line, card);
+    }
+    (void)fclose(file);
+    if (!good) {
+        complain("%s:%u is none of: name TEXT, memory SIZE, context SIZE, capability 9.0, "
+                 "processors N",
+                 path, number);
+    } else if (card->total_bytes == 0) {
+        complain("%s has no line `memory SIZE`", path);
+        good = false;
+    }
+    return good;
+}
+
+static void say_cards(const char *text)
+{
+    struct ms_buffer names = {0};
+
+    for (size_t i = 0; i < ms_card_count(); i++) {
+        ms_buffer_format(&names, "%s%s", i ? ", " : "", ms_card_at(i)->id);
+    }
+    ms_buffer_append(&names, "", 1);
+    complain("--gpu %s is no card, size or file; cards: %s", text, names.failed ? "" : names.at);
+    ms_buffer_free(&names);
+}
+
+bool ms_dry_card_take(const char *text, struct ms_card *card)
+{
+    const struct ms_card *found = ms_card_find(text);
+
+    if (found) {
+        *card = *found;
+        return true;
+    }
+    *card = *ms_card_at(0);
+    (void)snprintf(card->id, sizeof(card->id), "given");
+    card->total_known = MS_CARD_GIVEN;
+    card->source = "--gpu";
+    if (ms_parse_bytes(text, &card->total_bytes) && card->total_bytes > 0) {
+        (void)snprintf(card->name, sizeof(card->name), "card of %.32s", text);
+        return true;
+    }
+    if (access(text, F_OK) == 0) {
+        return take_file(text, card);
+    }
+    say_cards(text);
+    return false;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The card that --gpu names. */
+#ifndef MEMSHIM_SHIM_CLI_DRY_RUN_CARD_H
+#define MEMSHIM_SHIM_CLI_DRY_RUN_CARD_H
+
+#include <stdbool.h>
+
+#include "report/model/devices.h"
+
+/* A card by its name in devices.def; by a size, which is an H100 with so much memory; or by a file
+ * of lines `KEY VALUE`: name, memory, context, capability, processors, of which memory is needed.
+ * False, and it has been said why. */
+bool ms_dry_card_take(const char *text, struct ms_card *card);
+
+#endif

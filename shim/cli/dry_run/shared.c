@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The folder in memory that the processes of a dry run share, and those that others left. */
+#include "shim/cli/dry_run/shared.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "shim/cli/dry_run/complaint.h"
+
+#define SHARED      "memshim-dry-run."
+#define OWNER       "owner"
+#define JUST_MADE_S 2
+
+static const char *shared_root(void)
+{
+    const char *folder = getenv("TMPDIR");
+
+    return access("/dev/shm", W_OK) == 0 ? "/dev/shm" : folder && *folder ? folder : "/tmp";
+}
+
+/* Opens what tells that a dry run lives: its lock ends with its process, however that ends. -1 and
+ * errno: it is another's. */
+static int lock_owner(const char *folder)
+{
+    char path[PATH_MAX];
+    const int file = snprintf(path, sizeof(path), "%s/" OWNER, folder) < (int)sizeof(path)
+                         ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
+                         : -1;
+
+    if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) {
+        (void)close(file);
+        return -1;
+    }
+    return file;
+}
+
+/* For as long as this process lives. */
+static bool own(const char *folder)
+{
+    return lock_owner(folder) >= 0;
+}
+
+/* One that has only just been made has no owner yet. */
+static bool is_dead(const char *folder)
+{
+    struct stat status;
+    int file;
+
+    if (lstat(folder, &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
+        time(NULL) - status.st_mtime < JUST_MADE_S) {
+        return false;
+    }
+    file = lock_owner(folder);
+    if (file >= 0) {
+        (void)close(file);
+    }
+    return file >= 0;
+}
+
+void ms_dry_shared_sweep(void)
+{
+    const char *root = shared_root();
+    DIR *folder = opendir(root);
+    const struct dirent *entry;
+    char path[PATH_MAX];
+
+    while (folder && (entry = readdir(folder))) {
+        if (strncmp(entry->d_name, SHARED, strlen(SHARED)) == 0 &&
+            snprintf(path, sizeof(path), "%s/%s", root, entry->d_name) < (int)sizeof(path) &&
+            is_dead(path)) {
+            ms_dry_shared_remove(path);
+        }
+    }
+    if (folder) {
+        (void)closedir(folder);
+    }
+}
+
+bool ms_dry_shared_make(char *path)
+{
+    const char *folder = shared_root();
+
+    ms_dry_shared_sweep();
+    if (snprintf(path, PATH_MAX, "%s/" SHARED "XXXXXX", folder) < PATH_MAX && mkdtemp(path) &&
+        own(path)) {
+        return true;
+    }
+    complain("no folder can be made in %s: %s", folder, strerror(errno));
+    return false;
+}
+
+void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_bytes)
+{
+    char name[PATH_MAX], line[256];
+    FILE *file = snprintf(name, sizeof(name), "%s/devices.asked", path) < (int)sizeof(name)
+                     ? fopen(name, "re")
+                     : NULL;
+
+    *device = -1;
+    host[0] = '\0';
+    while (file && fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\n")] = '\0';
+        if (strncmp(line, "device ", 7) == 0) {
+            const int asked = (int)strtol(line + 7, NULL, 10);
+
+            *device = asked > *device ? asked : *device;
+        } else if (strncmp(line, "host ", 5) == 0) {
+            (void)snprintf(host, host_bytes, "%s", line + 5);
+        }
+    }
+    if (file) {
+        (void)fclose(file);
+    }
+}
+
+/* A line for each time that a process needed more than before. */
+void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reserve_bytes)
+{
+    char name[PATH_MAX], line[64], *end;
+    FILE *file = snprintf(name, sizeof(name), "%s/devices.cudnn", path) < (int)sizeof(name)
+                     ? fopen(name, "re")
+                     : NULL;
+
+    *work_bytes = *reserve_bytes = 0;
+    while (file && fgets(line, sizeof(line), file)) {
+        const uint64_t work = strtoull(line, &end, 10), reserve = strtoull(end, NULL, 10);
+
+        *work_bytes = work > *work_bytes ? work : *work_bytes;
+        *reserve_bytes = reserve > *reserve_bytes ? reserve : *reserve_bytes;
+    }
+    if (file) {
+        (void)fclose(file);
+    }
+}
+
+/* It holds plain files only: the simulated devices' and those of NCCL's double; and, of a run that
+ * was killed, the empty place of its layer. */
+void ms_dry_shared_remove(const char *path)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry;
+
+    while (folder && (entry = readdir(folder))) {
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
+            (void)unlinkat(dirfd(folder), entry->d_name,
+                           entry->d_type == DT_DIR ? AT_REMOVEDIR : 0);
+        }
+    }
+    if (folder) {
+        (void)closedir(folder);
+    }
+    (void)rmdir(path);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the processes of a dry run share: a folder in memory. */
+#ifndef MEMSHIM_SHIM_CLI_DRY_RUN_SHARED_H
+#define MEMSHIM_SHIM_CLI_DRY_RUN_SHARED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A folder in memory, and its end with all files in it. path: PATH_MAX bytes. What a dry run that
+ * was killed left there goes first. */
+bool ms_dry_shared_make(char *path);
+void ms_dry_shared_remove(const char *path);
+
+/* Removes such folders of this user whose process has ended. */
+void ms_dry_shared_sweep(void);
+
+/* What a process asked for in vain: the highest device, -1: none; a host, empty: none. */
+void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_bytes);
+
+/* The most that a call of a recurrent network of cuDNN's double took; 0: there was none. */
+void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reserve_bytes);
+
+#endif
