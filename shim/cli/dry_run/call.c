@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reads the arguments of memshim dry-run. */
+#include "shim/cli/dry_run/call.h"
+
+#include <string.h>
+
+#include "shim/cli/arguments/cli.h"
+#include "shim/cli/arguments/parse.h"
+#include "shim/cli/arguments/values.h"
+
+#define MOST_DEVICES 16
+#define MOST_STEPS   1000000
+#define MOST_RANKS   65536
+#define OF_A_MACHINE 8 /* devices, where nobody says */
+
+static bool take_schedules(const char *value, struct ms_dry_call *call)
+{
+    static const char *const names[] = {"auto", "one", "both"};
+
+    for (int i = 0; i < (int)(sizeof(names) / sizeof(*names)); i++) {
+        if (strcmp(value, names[i]) == 0) {
+            call->schedules = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_option(void *ctx, const struct ms_cli_option *option, const char *value)
+{
+    struct ms_dry_call *call = ctx;
+
+    switch ((int)option->id) {
+    case MS_CLI_DRY_RUN_GPU:
+        call->gpu = value;
+        return true;
+    case MS_CLI_DRY_RUN_GPUS:
+        return ms_cli_take_count(value, MOST_DEVICES, &call->devices) && call->devices > 0;
+    case MS_CLI_DRY_RUN_STEPS:
+        return ms_cli_take_count(value, MOST_STEPS, &call->steps) && call->steps > 0;
+    case MS_CLI_DRY_RUN_BATCH_ENV:
+        return ms_dry_plan_take(value, true, &call->plan);
+    case MS_CLI_DRY_RUN_BATCH_ARG:
+        return ms_dry_plan_take(value, false, &call->plan);
+    case MS_CLI_DRY_RUN_FIND_BATCH:
+        call->find_batch = true;
+        return true;
+    case MS_CLI_DRY_RUN_VALUES:
+        call->random = strcmp(value, "random") == 0;
+        return call->random || strcmp(value, "zeros") == 0;
+    case MS_CLI_DRY_RUN_SCHEDULES:
+        return take_schedules(value, call);
+    case MS_CLI_DRY_RUN_RANKS_OF:
+        return ms_cli_take_count(value, MOST_RANKS, &call->around.world) && call->around.world > 1;
+    case MS_CLI_DRY_RUN_ONLY:
+        call->around.only = true;
+        return strcmp(value, "0") == 0;
+    case MS_CLI_DRY_RUN_OFFLINE_WEIGHTS:
+        call->around.weights = value;
+        return true;
+    case MS_CLI_DRY_RUN_DATA_STUB:
+        call->around.data_stub = value;
+        return true;
+    case MS_CLI_DRY_RUN_ALLOW_WRITES:
+        call->allow_writes = true;
+        return true;
+    default:
+        call->json = true;
+        return true;
+    }
+}
+
+int ms_dry_call_read(int argc, char **argv, struct ms_dry_call *call, int *command)
+{
+    const struct ms_cli_reader reader = {.option = take_option, .rest = command};
+    const int status = ms_cli_parse(MS_CLI_DRY_RUN, argc, argv, &reader, call);
+
+    return status < 0 && *command == argc
+               ? ms_cli_wrong(MS_CLI_DRY_RUN, "there is no command to run: memshim dry-run "
+                                              "[OPTION]... -- COMMAND...")
+               : status;
+}
+
+/* The ranks that a launcher's own words ask for on this machine; 0: they do not say. */
+static uint64_t ranks_of(char *const *command)
+{
+    static const char *const names[] = {"--nproc-per-node", "--nproc_per_node", "--num_processes"};
+    uint64_t ranks = 0;
+
+    for (; *command; command++) {
+        for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+            const size_t length = strlen(names[i]);
+
+            if (strncmp(*command, names[i], length) != 0) {
+                continue;
+            }
+            if ((*command)[length] == '=') {
+                (void)ms_cli_take_count(*command + length + 1, MOST_DEVICES, &ranks);
+            } else if ((*command)[length] == '\0' && command[1]) {
+                (void)ms_cli_take_count(command[1], MOST_DEVICES, &ranks);
+            }
+        }
+    }
+    return ranks;
+}
+
+uint64_t ms_dry_call_devices(const struct ms_dry_call *call, char *const *command)
+{
+    const uint64_t ranks = ranks_of(command), world = call->around.world;
+
+    if (world > 0) {
+        return world < OF_A_MACHINE ? world : OF_A_MACHINE;
+    }
+    return ranks > 0 ? ranks : 1;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a call of memshim dry-run asks for. */
+#ifndef MEMSHIM_SHIM_CLI_DRY_RUN_CALL_H
+#define MEMSHIM_SHIM_CLI_DRY_RUN_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "report/model/devices.h"
+#include "shim/cli/dry_run/around.h"
+#include "shim/cli/dry_run/batches.h"
+
+struct ms_dry_call {
+    struct ms_card card;
+    const char *gpu; /* null: not given */
+    bool json, allow_writes;
+    bool random; /* values that no kernel computed are drawn */
+    enum { MS_DRY_SCHEDULES_AUTO, MS_DRY_SCHEDULES_ONE, MS_DRY_SCHEDULES_BOTH } schedules;
+    uint64_t devices, steps; /* 0: not given */
+    struct ms_dry_around around;
+    struct ms_dry_plan plan;
+    bool find_batch;
+};
+
+/* Reads the arguments into *call; *command: the index of the first that is the command's. -1 where
+ * there is a command to run, else the exit status, and it has been said why. */
+int ms_dry_call_read(int argc, char **argv, struct ms_dry_call *call, int *command);
+
+/* The devices that the command will ask for, by its launcher's own words. */
+uint64_t ms_dry_call_devices(const struct ms_dry_call *call, char *const *command);
+
+#endif

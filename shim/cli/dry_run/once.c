@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs the command once, and watches it. */
+#include "shim/cli/dry_run/once.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "allocator/base/clock.h"
+#include "allocator/base/units.h"
+#include "shim/cli/arguments/parse.h"
+#include "shim/cli/dry_run/complaint.h"
+#include "shim/cli/dry_run/ground.h"
+#include "shim/cli/dry_run/shared.h"
+#include "shim/cli/launch/overlay.h"
+#include "shim/cli/launch/preload.h"
+#include "shim/cli/launch/supervise.h"
+
+#define LOOK_EVERY_MS 100
+#define LOOK_PART     1 /* of the time, at most one part in so many and one goes to looking */
+#define STATELESS     3 /* steps after which no state is expected any more */
+#define PATIENCE_NS   (5 * MS_NS_PER_S)
+#define AMPLE_BYTES   (UINT64_C(1) << 40)
+
+/* With those above it. */
+static bool make_folder(const char *path)
+{
+    char part[PATH_MAX];
+
+    for (size_t i = 1; i < sizeof(part) && (path[i - 1] || i == 1); i++) {
+        if (path[i] == '/' || path[i] == '\0') {
+            memcpy(part, path, i);
+            part[i] = '\0';
+            if (mkdir(part, 0777) != 0 && errno != EEXIST) {
+                return false;
+            }
+        }
+        if (path[i] == '\0') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- while it runs ---- */
+
+struct watch {
+    const char *output, *scratch;    /* scratch: null: what the command writes is real */
+    uint64_t wanted_steps;           /* 0: until state was made, and one step more */
+    uint64_t next_look_ns, asked_ns; /* asked_ns: to end; 0: not yet */
+    bool shown;
+};
+
+static bool has_seen_all(const struct watch *watch, const struct ms_dry_progress *progress)
+{
+    if (progress->processes == 0) {
+        return false;
+    }
+    if (watch->wanted_steps > 0) {
+        return progress->least_steps >= watch->wanted_steps;
+    }
+    return progress->least_steps >= (progress->all_have_state ? 2 : STATELESS);
+}
+
+static void show(struct watch *watch, const struct ms_dry_progress *progress)
+{
+    if (isatty(STDERR_FILENO) && progress->processes > 0) {
+        (void)fprintf(stderr, "\rdry run: %s step%s, %s at most   ",
+                      MS_COUNT(progress->least_steps), progress->least_steps == 1 ? "" : "s",
+                      MS_BYTES(progress->peak_live_bytes));
+        watch->shown = true;
+    }
+}
+
+static int look(void *ctx)
+{
+    struct watch *watch = ctx;
+    struct ms_dry_progress progress;
+    const uint64_t now_ns = ms_clock_ns();
+
+    if (watch->asked_ns > 0) {
+        return now_ns - watch->asked_ns > PATIENCE_NS ? SIGKILL : 0;
+    }
+    if (now_ns < watch->next_look_ns) {
+        return 0;
+    }
+    ms_dry_progress(watch->output, &progress);
+    watch->next_look_ns = ms_clock_ns() + (ms_clock_ns() - now_ns) * LOOK_PART;
+    show(watch, &progress);
+    if (!has_seen_all(watch, &progress)) {
+        return 0;
+    }
+    watch->asked_ns = ms_clock_ns();
+    complain("%s step%s of the optimizer: all was seen; the command is stopped",
+             MS_COUNT(progress.least_steps), progress.least_steps == 1 ? "" : "s");
+    return SIGTERM;
+}
+
+/* ---- one run ---- */
+
+static int enter(void *ctx)
+{
+    const struct watch *watch = ctx;
+    char where[PATH_MAX];
+    int error;
+
+    if (!watch->scratch) {
+        return 0;
+    }
+    error = ms_overlay_enter(watch->scratch, watch->output, where, sizeof(where));
+    if (error != 0) {
+        complain("no private layer could be put over %s (%s)", where, strerror(error));
+    }
+    return error;
+}
+
+/* What the command writes goes into a layer of its own, and is gone with it. False, and it has been
+ * said why, where that cannot be and has not been allowed otherwise. */
+static bool shield(const struct ms_dry_call *call, const char *shared, const char *output,
+                   char *scratch)
+{
+    char where[PATH_MAX];
+    int error;
+
+    scratch[0] = '\0';
+    if (call->allow_writes) {
+        return true;
+    }
+    if (snprintf(scratch, PATH_MAX, "%s/layer", shared) >= PATH_MAX || mkdir(scratch, 0700) != 0 ||
+        !make_folder(output)) {
+        complain("%s cannot be made: %s", output, strerror(errno));
+        return false;
+    }
+    error = ms_overlay_try(scratch, output, where, sizeof(where));
+    if (error != 0) {
+        complain("no private layer can be put over %s (%s), so that what the command writes would "
+                 "be real, zeros over a checkpoint among it; --allow-writes runs it all the same",
+                 where[0] ? where : "this machine's folders", strerror(error));
+        (void)rmdir(scratch);
+    }
+    return error == 0;
+}
+
+/* The command's own words go where errors go: the standard output has the answer, and nothing else.
+ * -1 and an errno where the command cannot be run. */
+static int run_command(char *const *argv, struct watch *watch, int *error)
+{
+    const struct ms_supervise_watch watched = {LOOK_EVERY_MS, look, enter, watch};
+    const int output = dup(STDOUT_FILENO);
+    int status;
+
+    (void)fflush(stdout);
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+    status = ms_supervise_watched(argv, environ, &watched, error);
+    (void)dup2(output, STDOUT_FILENO);
+    (void)close(output);
+    if (watch->shown) {
+        (void)fputs("\r\033[K", stderr);
+    }
+    return status;
+}
+
+static void judge_end(const struct watch *watch, int wait_status, struct ms_dry_answer *answer)
+{
+    if (watch->asked_ns > 0) {
+        answer->end = MS_DRY_STOPPED;
+    } else if (WIFSIGNALED(wait_status)) {
+        answer->status = -WTERMSIG(wait_status);
+        answer->end = WTERMSIG(wait_status) == SIGINT ? MS_DRY_INTERRUPTED : MS_DRY_FAILED;
+    } else {
+        answer->status = WEXITSTATUS(wait_status);
+        answer->end = answer->status == 0     ? MS_DRY_ENDED
+                      : answer->status == 130 ? MS_DRY_INTERRUPTED
+                                              : MS_DRY_FAILED;
+    }
+}
+
+/* Resident at its highest, of all that have ended: also of what was run before the command, which
+ * is small beside it. */
+static uint64_t most_of_a_process(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_CHILDREN, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *output,
+                struct ms_dry_answer *answer)
+{
+    char shared[PATH_MAX], scratch[PATH_MAX];
+    struct watch watch = {.output = output, .wanted_steps = call->steps};
+    int error = 0, wait_status;
+
+    if (!ms_dry_shared_make(shared)) {
+        return MS_CLI_WRONG_CALL;
+    }
+    if (!ms_dry_ground_set(&call->card, answer->ample ? AMPLE_BYTES : call->card.total_bytes,
+                           answer->devices, call->random, answer->is_late, shared)) {
+        ms_dry_shared_remove(shared);
+        return MS_CLI_WRONG_CALL;
+    }
+    if (!shield(call, shared, output, scratch)) {
+        ms_dry_shared_remove(shared);
+        return MS_CLI_WRONG_CALL;
+    }
+    watch.scratch = scratch[0] ? scratch : NULL;
+    wait_status = run_command(argv, &watch, &error);
+    if (scratch[0]) {
+        (void)rmdir(scratch);
+    }
+    ms_dry_shared_asked(shared, &answer->asked_device, answer->asked_host,
+                        sizeof(answer->asked_host));
+    ms_dry_shared_cudnn(shared, &answer->cudnn_work_bytes, &answer->cudnn_reserve_bytes);
+    ms_dry_shared_remove(shared);
+    if (wait_status < 0) {
+        return ms_cannot_run("dry-run", argv[0], error);
+    }
+    judge_end(&watch, wait_status, answer);
+    answer->host_bytes = most_of_a_process();
+    return -1;
+}
