@@ -487,6 +487,26 @@ print("nvml", name.value.decode(), memory[0] >> 20, flush=True)
         self.assertIn("interrupted: of what was seen until then", said)
         self.assertIn("live 96.00 MiB", said.replace("96.0 MiB", "96.00 MiB"))
 
+    def test_a_signal_that_was_passed_on(self) -> None:
+        """Of a scheduler's SIGTERM or a closed terminal the command has not ended by itself."""
+        for number, how in (
+            (signal.SIGTERM, "signal.SIG_DFL"),
+            (signal.SIGTERM, "lambda number, frame: sys.exit(128 + number)"),
+            (signal.SIGHUP, "signal.SIG_DFL"),
+        ):
+            with self.subTest(number.name, how=how):
+                code = (
+                    f"import signal, sys, time\nsignal.signal({int(number)}, {how})\n{PROGRAM}\n"
+                    "print('waits', flush=True); time.sleep(60)"
+                )
+                running = self.until(
+                    "waits", "--schedules", "one", "--", sys.executable, "-c", code
+                )
+                running.send_signal(number)
+                said = running.communicate(timeout=60)[0].decode()
+                self.assertIn("interrupted: of what was seen until then", said)
+                self.assertNotIn("by itself", said)
+
     def test_ended_while_it_reads(self) -> None:
         """The command is gone, and there are traces enough for seconds."""
         code = f"""

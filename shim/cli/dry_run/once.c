@@ -166,18 +166,27 @@ static int run_command(char *const *argv, struct watch *watch, int *error)
     return status;
 }
 
+/* Somebody asked for the end; the signal was passed on. */
+static bool is_interruption(int signal)
+{
+    return signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+}
+
 static void judge_end(const struct watch *watch, int wait_status, struct ms_dry_answer *answer)
 {
+    const bool signaled = WIFSIGNALED(wait_status);
+
     if (watch->asked_ns > 0) {
         answer->end = MS_DRY_STOPPED;
-    } else if (WIFSIGNALED(wait_status)) {
-        answer->status = -WTERMSIG(wait_status);
-        answer->end = WTERMSIG(wait_status) == SIGINT ? MS_DRY_INTERRUPTED : MS_DRY_FAILED;
+        return;
+    }
+    answer->status = signaled ? -WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+    if (answer->status == 0) {
+        answer->end = MS_DRY_ENDED;
+    } else if (is_interruption(signaled ? WTERMSIG(wait_status) : answer->status - 128)) {
+        answer->end = MS_DRY_INTERRUPTED; /* 128 and the signal: as shells and handlers say it */
     } else {
-        answer->status = WEXITSTATUS(wait_status);
-        answer->end = answer->status == 0     ? MS_DRY_ENDED
-                      : answer->status == 130 ? MS_DRY_INTERRUPTED
-                                              : MS_DRY_FAILED;
+        answer->end = MS_DRY_FAILED;
     }
 }
 
