@@ -91,6 +91,16 @@ class Trainers(unittest.TestCase):
             if row and row["at_peak_bytes"] > MIB:
                 self.assertIn("trainers.py", str(row["largest_line"]), kind)
 
+    def assert_leak(self, report: dict[str, Any]) -> None:
+        """The one leak is the line that keeps 8 MiB in each step."""
+        (leak,) = report["devices"][0]["leaks"]
+        self.assertEqual(leak["common_frame"]["line"], line_of("kept.append"))
+        self.assertEqual((leak["by"], leak["bytes_per_round"]), ("step", 8 * MIB))
+
+    def check_leak(self, *arguments: str, ranks: int = 1) -> None:
+        for report in run(*arguments, "--steps", "12", "--leak", ranks=ranks)[1]:
+            self.assert_leak(report)
+
     @needs("transformers", "accelerate")
     def test_transformers_trainer(self) -> None:
         self.check_one("--loop", "transformers")
@@ -103,9 +113,28 @@ class Trainers(unittest.TestCase):
         (end,), (report,) = run("--loop", "inference", "--steps", "20", "--leak")
         self.assertEqual(report["steps"]["count"], end["updates"])
         self.assertGreaterEqual(report["steps"]["confidence"], 0.9)
-        (leak,) = report["devices"][0]["leaks"]
-        self.assertEqual(leak["common_frame"]["line"], line_of("kept.append"))
-        self.assertEqual((leak["by"], leak["bytes_per_round"]), ("step", 8 * MIB))
+        self.assert_leak(report)
+
+    @needs("transformers", "accelerate")
+    def test_what_a_model_keeps_under_transformers_trainer(self) -> None:
+        self.check_leak("--loop", "transformers")
+
+    @harness.thorough
+    @needs("lightning", "accelerate")
+    def test_what_a_model_keeps_under_other_loops(self) -> None:
+        for loop in ("plain", "closure", "lightning", "accelerate"):
+            with self.subTest(loop):
+                self.check_leak("--loop", loop)
+
+    @harness.thorough
+    def test_what_a_model_keeps_under_fsdp2(self) -> None:
+        self.check_leak("--loop", "fsdp2", ranks=2)
+
+    @needs("deepspeed")
+    def test_what_a_model_keeps_under_deepspeed(self) -> None:
+        for stage in ("2", "3"):
+            with self.subTest(stage):
+                self.check_leak("--loop", "deepspeed", "--stage", stage, ranks=2)
 
     @harness.thorough
     @needs("accelerate")

@@ -36,12 +36,16 @@ class Block(nn.Module):
 class Network(nn.Module):
     """As Transformers wants a model: called with names, it returns its loss first."""
 
-    def __init__(self, layers: int = 4) -> None:
+    def __init__(self, layers: int = 4, leak: bool = False) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(Block() for _ in range(layers))
         self.head = nn.Linear(WIDTH, WIDTH)
+        self.leak = leak
+        self.kept: list[torch.Tensor] = []
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        if self.leak:
+            self.kept.append(torch.zeros(2 << 20, device=x.device))
         for block in self.blocks:
             x = block(x)  # the model's line
         return {"loss": self.head(x).float().pow(2).mean()}
@@ -267,13 +271,10 @@ def deepspeed(options: argparse.Namespace, count: Count, model: nn.Module) -> No
 
 def inference(options: argparse.Namespace, count: Count, model: nn.Module) -> None:
     model = model.cuda().eval()
-    kept = []
     with torch.inference_mode():
         for _ in range(options.steps):
             x = torch.zeros(options.batch, WIDTH).cuda()
             loss = model(x)["loss"]
-            if options.leak:
-                kept.append(torch.zeros(2 << 20, device="cuda"))  # kept
             count.updates += 1
             del x, loss
     count.parameter_bytes = bytes_of(model.parameters())
@@ -293,10 +294,10 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--stage", type=int, default=2, help="of DeepSpeed's ZeRO")
     parser.add_argument("--compile", action="store_true", help="torch.compile the network")
-    parser.add_argument("--leak", action="store_true", help="inference keeps 8 MiB a step")
+    parser.add_argument("--leak", action="store_true", help="the model keeps 8 MiB of each call")
     options = parser.parse_args()
     count = Count()
-    LOOPS[options.loop](options, count, Network())
+    LOOPS[options.loop](options, count, Network(leak=options.leak))
     count.say(peak_bytes=torch.cuda.max_memory_allocated())
 
 
