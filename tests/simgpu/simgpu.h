@@ -33,7 +33,7 @@
  *                               0: it is refused
  *   SIMGPU_DESTROY_US=0         a call that destroys a handle or frees memory takes so much longer;
  *                               who uses the handle meanwhile uses a destroyed one
- *   SIMGPU_CONTENTS=full        "none" drops copies and memsets of more than 64 KiB
+ *   SIMGPU_CONTENTS=full        "none" drops copies and memsets of more than 1 MiB
  *   SIMGPU_NCCL=                "24,16,32": a communicator takes what the real NCCL takes with so
  *                               many channels, of NVLS, and to one peer; ",host" at the end: of
  *                               cards that do not reach each other. Without it 16 MiB
@@ -82,7 +82,7 @@
  *       adds the number of bytes that differ from byte to the uint64_t at mismatches
  *
  * and for those of PyTorch that fill and concatenate tensors, and by which its object collectives
- * compare and sum sizes, on operands of at most 64 KiB (driver/torch_kernel.h).
+ * compare and sum sizes, on operands of at most 1 MiB (driver/torch_kernel.h).
  */
 #ifndef SIMGPU_H
 #define SIMGPU_H
@@ -160,8 +160,12 @@ struct simgpu_reader {
 };
 struct simgpu_reader simgpu_read_as(struct simgpu_reader now);
 
-/* What lies there is not what a host wrote: it has been handed out anew. */
+/* What lies there is not what a host wrote: it has been handed out anew, or would be stored to. */
 void simgpu_forget(uint64_t at, uint64_t bytes);
+
+/* What is still moved, and computed on, with SIMGPU_CONTENTS=none: large enough for the objects
+ * that ranks send each other, small beside weights. */
+#define SIMGPU_SMALL_CONTENTS_BYTES ((size_t)1 << 20)
 
 /* A collective has been queued that stores there what other ranks send, or, where `from` is not 0,
  * what follows from the values there. */

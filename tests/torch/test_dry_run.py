@@ -48,6 +48,27 @@ dist.barrier()
 dist.send(values, 1)
 """
 
+OBJECTS = """
+import os, torch, torch.distributed as dist
+dist.init_process_group("nccl")
+rank = dist.get_rank()
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+for name, objects in (
+    ("alike", [{"a": 1}, {"b": 2}]),
+    ("unlike", ["a", list(range(1000))]),
+    ("large", [b"a" * 300_000, b"b" * 200_000]),
+):
+    gathered = [None, None]
+    dist.all_gather_object(gathered, objects[rank])
+    print("gathered", name, gathered == objects, flush=True)
+    sent = list(objects) if rank == 0 else [None, None]
+    dist.broadcast_object_list(sent, src=0)
+    print("sent", name, sent == objects, flush=True)
+lost = torch.zeros(1 << 20, device="cuda")
+dist.broadcast(lost, src=0)
+print("lost", lost[:1].item(), flush=True)
+"""
+
 
 READER = """
 import sys, torch
@@ -277,6 +298,19 @@ class DryRun(unittest.TestCase):
         self.assertEqual(said["devices"], 2)
         self.assertEqual([rank["rank"] for rank in said["ranks"]], [0, 1])
         self.assertEqual(len({rank["peak_live_bytes"] for rank in said["ranks"]}), 1)
+
+    def test_objects_of_ranks_arrive(self) -> None:
+        """As pickles in device memory, whose sizes kernels add up and compare."""
+        script = harness.new_cache() / "objects.py"
+        script.write_text(OBJECTS)
+        done = dry_run("--json", "--", *harness.torchrun(2), str(script))
+        self.assertEqual(json.loads(done.stdout)["end"], "ended", done.stderr[-4000:])
+        said = [line for line in done.stderr.splitlines() if line.endswith(("True", "False"))]
+        self.assertEqual(len(said), 12, done.stderr[-4000:])
+        self.assertFalse([line for line in said if line.endswith("False")])
+        # What is too large to be moved is a value that nobody computed, on either rank.
+        (read,) = json.loads(done.stdout)["value_reads"]
+        self.assertEqual((read["reader"], read["count"]), ("value", 2))
 
     def test_one_rank_alone(self) -> None:
         """It holds what it holds beside the other: that one brings nothing of its own."""

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy.h"
 
+#include "../simgpu.h"
+
 #include "array.h"
 #include "capture.h"
 #include "context.h"
@@ -64,7 +66,7 @@ static bool is_host(enum sim_place place)
 static CUresult stage(struct sim_copy *copy)
 {
     size_t bytes = span(copy->width, copy->height, copy->depth, copy->from_pitch, copy->from_slice);
-    if (bytes == 0 || (!sim_settings.contents && bytes > (64u << 10))) {
+    if (bytes == 0 || (!sim_settings.contents && bytes > SIMGPU_SMALL_CONTENTS_BYTES)) {
         return CUDA_SUCCESS;
     }
     copy->staged = malloc(bytes);

@@ -140,6 +140,9 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
     CUresult status =
         sim_launch_prepare(&work.launch, function, grid, block, shared_bytes, parameters, extra);
     if (status == CUDA_SUCCESS) {
+        if (work.launch.computes && function->symbol->follow) {
+            function->symbol->follow(&work.launch);
+        }
         status = sim_function_launched(function);
         if (status != CUDA_SUCCESS) {
             sim_work_release(&work);

@@ -27,6 +27,9 @@ struct sim_symbol {
      * if that says yes at the launch, with its parameters copied and its context known. */
     bool (*check)(const struct sim_launch *launch);
     void (*run)(const struct sim_launch *launch);
+    /* At the launch of one that computes, under sim_lock: notes whether the host may read what it
+     * stores (values.h). NULL: nothing is noted. */
+    void (*follow)(const struct sim_launch *launch);
     size_t element_bytes; /* torch_kernel.c, of a kernel on elements of any kind */
 };
 

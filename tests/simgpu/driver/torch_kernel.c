@@ -4,17 +4,16 @@
 #include "../simgpu.h"
 #include "context.h"
 #include "memory.h"
+#include "values.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Larger ones compute nothing: they would take time and memory of the host. */
-#define MOST_BYTES ((size_t)64 << 10)
-
-/* A kernel's work on [at, at + bytes) is done where the memory was there at its launch. */
+/* A kernel's work on [at, at + bytes) is done where the memory was there at its launch. What is
+ * larger would take time and memory of the host. */
 static bool is_there(const struct sim_launch *launch, const void *at, size_t bytes)
 {
-    return bytes != 0 && bytes <= MOST_BYTES &&
+    return bytes != 0 && bytes <= SIMGPU_SMALL_CONTENTS_BYTES &&
            sim_locate((CUdeviceptr)at).place != SIM_PLACE_PAGEABLE &&
            sim_is_usable((CUdeviceptr)at, bytes, launch->function->module->context->device);
 }
@@ -98,6 +97,18 @@ static bool elementwise_check(const struct sim_launch *launch)
         fine = is_there(launch, at[i], (size_t)*count * sizeof(int64_t));
     }
     return fine;
+}
+
+static void elementwise_follow(const struct sim_launch *launch)
+{
+    const struct elementwise *kind = elementwise_of(launch->function->symbol->name);
+    const int *count = launch->parameter_pointers[0];
+    char *const *at = launch->parameter_pointers[2];
+    bool known = true;
+    for (unsigned i = 1; i <= kind->inputs; i++) {
+        known = known && sim_values_known((uint64_t)at[i], (size_t)*count * sizeof(int64_t));
+    }
+    sim_values_stored((uint64_t)at[0], (size_t)*count * kind->result_bytes, known);
 }
 
 static void elementwise_run(const struct sim_launch *launch)
@@ -195,6 +206,13 @@ static bool reduce_check(const struct sim_launch *launch)
            is_there(launch, r->to[0], sizeof *r->to[0]);
 }
 
+static void reduce_follow(const struct sim_launch *launch)
+{
+    const struct reduction *r = launch->parameter_pointers[0];
+    sim_values_stored((uint64_t)r->to[0], sizeof *r->to[0],
+                      sim_values_known((uint64_t)r->from, (size_t)r->inputs * sizeof *r->from));
+}
+
 static void sum_run(const struct sim_launch *launch)
 {
     const struct reduction *r = launch->parameter_pointers[0];
@@ -259,6 +277,15 @@ static bool cat_check(const struct sim_launch *launch)
     return fine;
 }
 
+static void cat_follow(const struct sim_launch *launch)
+{
+    for (unsigned i = 0; i < launch->grid[1]; i++) {
+        struct cat_part part = cat_part(launch, i);
+        sim_values_stored((uint64_t)part.to, part.bytes,
+                          sim_values_known((uint64_t)part.from, part.bytes));
+    }
+}
+
 static void cat_run(const struct sim_launch *launch)
 {
     for (unsigned i = 0; i < launch->grid[1]; i++) {
@@ -276,6 +303,7 @@ static void is_elementwise(struct sim_symbol *symbol, const struct elementwise *
     declare(symbol, sizes, 3);
     symbol->check = elementwise_check;
     symbol->run = elementwise_run;
+    symbol->follow = elementwise_follow;
 }
 
 static void is_fill(struct sim_symbol *symbol, size_t element_bytes)
@@ -293,6 +321,7 @@ static void is_reduction(struct sim_symbol *symbol, void (*run)(const struct sim
     declare(symbol, &size, 1);
     symbol->check = reduce_check;
     symbol->run = run;
+    symbol->follow = reduce_follow;
 }
 
 static void is_cat(struct sim_symbol *symbol, size_t element_bytes)
@@ -303,6 +332,7 @@ static void is_cat(struct sim_symbol *symbol, size_t element_bytes)
     symbol->element_bytes = element_bytes;
     symbol->check = cat_check;
     symbol->run = cat_run;
+    symbol->follow = cat_follow;
 }
 
 /* The kernels that copy element by element; others are told the sizes otherwise. */

@@ -23,7 +23,7 @@ struct spans {
     size_t count, room;
 };
 
-static struct spans written; /* by a host, or carried from another rank */
+static struct spans written; /* by a host; carried from another rank, or computed of such */
 static struct spans filled;  /* by a memset: what kernels then add to is there to be read */
 static struct spans flags;   /* a host reads there whether something went wrong */
 
@@ -119,6 +119,16 @@ void simgpu_forget(uint64_t at, uint64_t bytes)
     note(at, bytes, false);
     cut(&flags, at, at + bytes);
     sim_unlock();
+}
+
+bool sim_values_known(uint64_t at, size_t bytes)
+{
+    return holds(&written, at, at + bytes);
+}
+
+void sim_values_stored(uint64_t at, size_t bytes, bool known)
+{
+    note(at, bytes, known);
 }
 
 void simgpu_note_carried(uint64_t at, uint64_t bytes, uint64_t from, uint64_t from_bytes)

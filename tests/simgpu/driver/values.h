@@ -25,6 +25,13 @@ void sim_values_copy(struct sim_copy *copy, struct sim_location to, struct sim_l
 /* A memset of device memory is about to be queued. */
 void sim_values_set(const struct sim_work *work, uint64_t at, size_t bytes);
 
+/* Whether a host wrote all of it, or a kernel that computes made it of such. */
+bool sim_values_known(uint64_t at, size_t bytes);
+
+/* A kernel that computes is about to be queued and stores there. known: what it stores it makes of
+ * known values alone. */
+void sim_values_stored(uint64_t at, size_t bytes, bool known);
+
 /* Stores the answer of a copy: one row of its destination. Without sim_lock. */
 void sim_values_answer(const struct sim_answer *answer, uint64_t row, void *to, size_t bytes);
 

@@ -18,9 +18,6 @@
 #include <string.h>
 #include <time.h>
 
-/* With SIMGPU_CONTENTS=none nothing larger than this is moved. */
-#define SMALL_CONTENTS_BYTES (64u << 10)
-
 /* At once, of a set: it is read again while it is near. */
 #define FILL_BYTES ((size_t)32 << 10)
 
@@ -89,8 +86,8 @@ void simgpu_note_write(uint64_t at, uint64_t bytes)
 
 static bool is_dropped(size_t width, size_t height, size_t depth)
 {
-    return !sim_settings.contents &&
-           (width > SMALL_CONTENTS_BYTES || width * height * depth > SMALL_CONTENTS_BYTES);
+    return !sim_settings.contents && (width > SIMGPU_SMALL_CONTENTS_BYTES ||
+                                      width * height * depth > SIMGPU_SMALL_CONTENTS_BYTES);
 }
 
 bool sim_copy_is_dropped(const struct sim_copy *copy)

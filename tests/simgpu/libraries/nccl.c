@@ -487,19 +487,28 @@ static ncclResult_t queue_batches(batch_t *batches)
 }
 
 /* Whether the host may believe what it will read there. What other ranks put in is not known here:
- * of a reduction it is taken to be what this one's is. */
+ * of a reduction it is taken to be what this one's is. A shorter object is sent in a buffer as long
+ * as the longest one's, whose rest nobody has written: what is only handed on counts as its
+ * beginning does. */
 static void note_values(const struct ncclComm *comm, const simnccl_op_t *op)
 {
     const size_t part = op->count * simnccl_type_bytes(op->type);
+    const size_t begin = part > 0 ? 1 : 0;
     const bool root = op->peer == comm->rank;
+    const bool all = op->kind == SIMNCCL_ALL_GATHER || op->kind == SIMNCCL_ALL_TO_ALL ||
+                     op->kind == SIMNCCL_GATHER;
+    if (!simnccl_is_moved(op)) {
+        simnccl_note_lost(op->recv, all ? part * (size_t)comm->nranks : part);
+        return;
+    }
     switch (op->kind) {
     case SIMNCCL_ALL_GATHER:
     case SIMNCCL_ALL_TO_ALL:
-        simnccl_note_carried(op->recv, part * (size_t)comm->nranks, op->send, part);
+        simnccl_note_carried(op->recv, part * (size_t)comm->nranks, op->send, begin);
         break;
     case SIMNCCL_GATHER:
         if (root) {
-            simnccl_note_carried(op->recv, part * (size_t)comm->nranks, op->send, part);
+            simnccl_note_carried(op->recv, part * (size_t)comm->nranks, op->send, begin);
         }
         break;
     case SIMNCCL_REDUCE:
@@ -509,7 +518,7 @@ static void note_values(const struct ncclComm *comm, const simnccl_op_t *op)
         break;
     case SIMNCCL_BROADCAST:
     case SIMNCCL_SCATTER:
-        simnccl_note_carried(op->recv, part, root ? op->send : NULL, part);
+        simnccl_note_carried(op->recv, part, root ? op->send : NULL, begin);
         break;
     default:
         simnccl_note_carried(op->recv, part, op->send, part);

@@ -28,6 +28,7 @@ typedef struct {
     CUresult (*address_free)(CUdeviceptr, size_t);
     void (*note_write)(uint64_t, uint64_t);
     void (*note_carried)(uint64_t, uint64_t, uint64_t, uint64_t);
+    void (*forget)(uint64_t, uint64_t);
 } driver_t;
 
 static driver_t driver;
@@ -72,6 +73,7 @@ static void find_driver(void)
         {&driver.address_free, "cuMemAddressFree"},
         {&driver.note_write, "simgpu_note_write"},
         {&driver.note_carried, "simgpu_note_carried"},
+        {&driver.forget, "simgpu_forget"},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         void *function = dlsym(library, wanted[i].name);
@@ -148,6 +150,14 @@ void simnccl_note_carried(const void *at, size_t bytes, const void *from, size_t
     const driver_t *d = get_driver();
     if (d->note_carried && at) {
         d->note_carried((uint64_t)at, bytes, (uint64_t)from, from_bytes);
+    }
+}
+
+void simnccl_note_lost(const void *at, size_t bytes)
+{
+    const driver_t *d = get_driver();
+    if (d->forget && at) {
+        d->forget((uint64_t)at, bytes);
     }
 }
 

@@ -11,6 +11,7 @@
 #ifndef SIMGPU_NCCL_DOUBLE_H
 #define SIMGPU_NCCL_DOUBLE_H
 
+#include "../simgpu.h"
 #include "nccl_abi.h"
 
 #include <pthread.h>
@@ -25,7 +26,7 @@ enum {
     SIMNCCL_MAX_SCALARS = 64,
     /* Largest operation that moves its bytes when device contents are off (SIMGPU_CONTENTS=none):
      * shapes and small messages arrive, gradients do not. */
-    SIMNCCL_SMALL_BYTES = 64 * 1024,
+    SIMNCCL_SMALL_BYTES = SIMGPU_SMALL_CONTENTS_BYTES,
     /* One rank's window in the shared file: what a rank shows the others in one round. */
     SIMNCCL_SLOT_BYTES = 1024 * 1024,
     /* One message window for each ordered pair of ranks, for send and recv. */
@@ -154,6 +155,9 @@ uint64_t simnccl_memory_bytes(const struct ncclComm *comm);
 
 /* nccl_move.c */
 
+/* Whether its bytes really travel. Every rank comes to the same answer. */
+bool simnccl_is_moved(const simnccl_op_t *op);
+
 size_t simnccl_type_bytes(ncclDataType_t type); /* 0: no such type */
 bool simnccl_can_reduce(ncclDataType_t type);
 double simnccl_read_scalar(const void *at, ncclDataType_t type);
@@ -190,6 +194,8 @@ void simnccl_note_write(const void *at, size_t bytes);
 /* And that an operation has been queued whose values there are other ranks' (from: NULL), or follow
  * from those there. Nothing where `at` is NULL. */
 void simnccl_note_carried(const void *at, size_t bytes, const void *from, size_t from_bytes);
+/* And that one has been queued that would store there, and moves nothing. */
+void simnccl_note_lost(const void *at, size_t bytes);
 /* False also where the driver cannot tell. */
 bool simnccl_is_capturing(CUstream stream);
 

@@ -184,11 +184,15 @@ static bool contents_are_off(void)
     return contents && strcmp(contents, "none") == 0;
 }
 
-/* Elements of `op` that really travel. Every rank comes to the same answer. */
+bool simnccl_is_moved(const simnccl_op_t *op)
+{
+    return op->count * simnccl_type_bytes(op->type) <= SIMNCCL_SMALL_BYTES || !contents_are_off();
+}
+
+/* Elements of `op` that really travel. */
 static size_t moved_count(const simnccl_op_t *op)
 {
-    bool small = op->count * op->element_bytes <= SIMNCCL_SMALL_BYTES;
-    return small || !contents_are_off() ? op->count : 0;
+    return simnccl_is_moved(op) ? op->count : 0;
 }
 
 /* What one round of a collective moves: elements [first, first + count) of every part. */

@@ -133,6 +133,11 @@ void simnccl_note_carried(const void *at, size_t bytes, const void *from, size_t
     (void)at, (void)bytes, (void)from, (void)from_bytes;
 }
 
+void simnccl_note_lost(const void *at, size_t bytes)
+{
+    (void)at, (void)bytes;
+}
+
 static void synchronize(void)
 {
     for (int i = 0; i < queued_count; i++) {
