@@ -13,7 +13,8 @@ fail() {
 
 usage() {
     cat <<'USAGE'
-Usage: scripts/gpu_check.sh [--minutes M] [--out DIR] [--build DIR] [--only PART]... [--simulated]
+Usage: scripts/gpu_check.sh [--minutes M] [--out DIR] [--build DIR] [--only PART]...
+                            [--keep DIR] [--simulated]
        scripts/gpu_check.sh --make-build DIR [--build DIR]
 
   --minutes M       the whole may take (9); shared out among the parts
@@ -22,6 +23,7 @@ Usage: scripts/gpu_check.sh [--minutes M] [--out DIR] [--build DIR] [--only PART
   --python PYTHON   the interpreter whose PyTorch is used (.venv's, else python3); none: without
   --only PART       doctor, semantics, torch, others, costs, speed, fragmentation, spill, gate,
                     workloads or dry; may be repeated
+  --keep DIR        work there and leave what jobs said and left, to look for why one failed
   --simulated       on the simulated GPU: shows that the check runs, says nothing about hardware
   --make-build DIR  puts into DIR what another machine needs of a build (made here, or the one named),
                     libraries included; to be named there by --build

@@ -323,6 +323,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--only", action="append", type=known_part, metavar="PART", help=f"of {', '.join(PARTS)}"
     )
     parser.add_argument("--simulated", action="store_true", help="on the simulated GPU")
+    parser.add_argument(
+        "--keep", type=Path, metavar="DIR", help="work there, and leave it: what jobs said and left"
+    )
     options = parser.parse_args(arguments)
     options.only = options.only or list(PARTS)
     options.build = options.build.resolve()
@@ -338,10 +341,17 @@ def need_build(options: argparse.Namespace) -> None:
             raise CheckError(f"--build: {options.build} has no {name}")
 
 
+def work_folder(kept: Path | None) -> contextlib.AbstractContextManager[str]:
+    if kept is None:
+        return tempfile.TemporaryDirectory(prefix="memshim-gpu-check.")
+    kept.mkdir(parents=True, exist_ok=True)
+    return contextlib.nullcontext(str(kept.resolve()))
+
+
 def main() -> int:
     options = parse(sys.argv[1:])
     adopt_orphans()
-    with tempfile.TemporaryDirectory(prefix="memshim-gpu-check.") as name:
+    with work_folder(options.keep) as name:
         try:
             need_build(options)
             if options.simulated:

@@ -253,7 +253,16 @@ class World:
             stdout, stderr = process.communicate()
         words = [str(part) for part in command]
         ended = timed_out and left_s <= timeout_s
-        return Result(words, process.returncode, stdout, stderr, timed_out, ended)
+        result = Result(words, process.returncode, stdout, stderr, timed_out, ended)
+        if result.status != 0:
+            self.note(result)
+        return result
+
+    def note(self, result: Result) -> None:
+        """All that a command said that did not end well, for who looks into a kept work folder."""
+        text = f"{result.command}\nstatus {result.status}, timed out: {result.timed_out}\n"
+        text += f"--- stdout\n{result.stdout}\n--- stderr\n{result.stderr}\n"
+        (self.work / f"ended-{time.monotonic_ns()}.txt").write_text(text)
 
     def run_python(self, script: str, *arguments: object, **settings: Any) -> Result:
         """A Python program of this folder, with PyTorch."""
