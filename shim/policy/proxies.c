@@ -18,6 +18,7 @@
 #include "shim/driver/torch_library.h"
 #include "shim/policy/grant.h"
 #include "shim/policy/oom.h"
+#include "shim/policy/page_kinds.h"
 #include "shim/process/log.h"
 #include "shim/sharing/exports.h"
 
@@ -157,6 +158,10 @@ static ms_status_t create(struct page *page)
 CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
                            size_t size, const CUmemAllocationProp_v1 *prop)
 {
+    CUresult kind = ms_page_kind_answer(device, prop);
+    if (kind != CUDA_SUCCESS) {
+        return kind;
+    }
     struct page *page = calloc(1, sizeof *page);
     if (!page) {
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -52,6 +52,9 @@ class Pages(ProcessTest):
     def test_errors_are_the_drivers(self) -> None:
         self.hold("errors")
 
+    def test_kinds_that_the_driver_refuses(self) -> None:
+        self.hold("kinds")
+
     def test_out_of_memory_and_again(self) -> None:
         self.assertIn("asked for 860.0 MiB", self.hold("refused", MEMSHIM_LOG="info"))
 

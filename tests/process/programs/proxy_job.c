@@ -570,6 +570,27 @@ static void working_peers(void)
     close_segment(&segment);
 }
 
+/* A kind of chunk that the driver refuses (there is no fabric here) is refused as a page, too,
+ * whatever would stand behind it: one chunk, several, none yet. */
+static void kinds(void)
+{
+    CUmemAllocationProp fabric = properties();
+    CUmemGenericAllocationHandle page;
+    fabric.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+    CUresult driver = cuMemCreate(&page, PAGE, &fabric, 0);
+    EXPECT(driver != CUDA_SUCCESS && driver != CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(torch_create(&page, SMALL, &fabric) == driver);
+    EXPECT(torch_create(&page, PAGE, &fabric) == driver);
+    struct segment segment = open_segment();
+    EXPECT(torch_create(&page, PAGE, &fabric) == driver);
+    EXPECT(torch_create(&page, SMALL, &fabric) == driver);
+    open_holes(&segment);
+    CUdeviceptr block = take_pages();
+    EXPECT(torch_create(&page, PAGE, &fabric) == driver);
+    MUST(cuMemFree(block));
+    close_segment(&segment);
+}
+
 /* --- every driver call failing ----------------------------------------------------------------
  */
 
@@ -764,6 +785,7 @@ static const struct {
                  {"pinned", pinned},
                  {"orders", orders},
                  {"errors", errors},
+                 {"kinds", kinds},
                  {"refused", refused},
                  {"mismatch", mismatch},
                  {"peers", peers},

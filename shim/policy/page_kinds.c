@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The driver's word on kinds of chunks, asked once. PyTorch asks for pages that fabrics can share
+ * and, where that is refused, for others; once a page was made it takes any refusal of the next for
+ * want of memory. A device may promise such handles by its attribute and have no fabric. */
+#include "shim/policy/page_kinds.h"
+
+#include "allocator/base/locks/lock.h"
+#include "shim/driver/driver.h"
+
+/* More than any program asks for; beyond them the driver is asked each time. */
+enum { KINDS = 8 };
+
+struct kind {
+    int device;
+    CUmemAllocationHandleType handle_types;
+    unsigned char compression, rdma;
+    CUresult answer;
+};
+
+static struct kind kinds[KINDS] MS_GUARDED_BY(*MS_LOCK(PROXIES));
+static unsigned known MS_GUARDED_BY(*MS_LOCK(PROXIES));
+
+static bool same(const struct kind *one, const struct kind *other)
+{
+    return one->device == other->device && one->handle_types == other->handle_types &&
+           one->compression == other->compression && one->rdma == other->rdma;
+}
+
+static bool find(struct kind *kind)
+{
+    bool found = false;
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    for (unsigned i = 0; i < known && !found; i++) {
+        if (same(&kinds[i], kind)) {
+            kind->answer = kinds[i].answer;
+            found = true;
+        }
+    }
+    ms_lock_release(MS_LOCK(PROXIES));
+    return found;
+}
+
+static void remember(const struct kind *kind)
+{
+    ms_lock_acquire(MS_LOCK(PROXIES));
+    if (known < KINDS) {
+        kinds[known++] = *kind;
+    }
+    ms_lock_release(MS_LOCK(PROXIES));
+}
+
+/* False: there was no room to try it. */
+static bool ask(struct ms_device *device, const CUmemAllocationProp_v1 *prop, CUresult *answer)
+{
+    CUmemGenericAllocationHandle_v1 chunk = 0;
+    if (!ms_device_charge(device, MS_OWNER_APPLICATION, device->granule_bytes, false)) {
+        return false;
+    }
+    *answer = MS_REAL(cuMemCreate)(&chunk, device->granule_bytes, prop, 0);
+    if (*answer == CUDA_SUCCESS) {
+        (void)MS_REAL(cuMemRelease)(chunk);
+    }
+    ms_device_discharge(device, MS_OWNER_APPLICATION, device->granule_bytes);
+    return *answer != CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult ms_page_kind_answer(struct ms_device *device, const CUmemAllocationProp_v1 *prop)
+{
+    struct kind kind = {.device = device->ordinal,
+                        .handle_types = prop->requestedHandleTypes,
+                        .compression = prop->allocFlags.compressionType,
+                        .rdma = prop->allocFlags.gpuDirectRDMACapable};
+    if (find(&kind)) {
+        return kind.answer;
+    }
+    if (!ask(device, prop, &kind.answer)) {
+        return CUDA_SUCCESS;
+    }
+    remember(&kind);
+    return kind.answer;
+}
