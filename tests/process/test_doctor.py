@@ -55,6 +55,12 @@ class Doctor(ProcessTest):
         self.assertIn("cuMemAllocManaged", says)
         self.assertNotIn("cuMemAllocAsync", says)
 
+    def test_handles_are_tried_not_believed(self) -> None:
+        report = self.ask(SIMGPU_CAPABILITY="9.0")
+        self.assertTrue(report["devices"][0]["handle_file_descriptor"])
+        self.assertFalse(report["devices"][0]["handle_fabric"])
+        self.assertNotIn("fabric", self.finding(report, "mapping")[1])
+
     def test_as_text(self) -> None:
         result = run([CLI, "doctor"]).check()
         lines = result.stdout.splitlines()

@@ -120,6 +120,19 @@ static uint8_t try_rdma(CUdevice handle, size_t granule)
     return works ? MS_DOCTOR_YES : MS_DOCTOR_NO;
 }
 
+/* An attribute promises types of handles that the driver may refuse: fabric handles on a machine
+ * whose devices have no fabric, seen on an H200 with driver 580.159.04. */
+static bool makes_handles(CUdevice handle, size_t granule, CUmemAllocationHandleType type)
+{
+    const CUmemAllocationProp_v1 prop = {
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = type,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = handle},
+    };
+    CUmemGenericAllocationHandle chunk = 0;
+    return ms_cli_driver.cuMemCreate(&chunk, granule, &prop, 0) == CUDA_SUCCESS;
+}
+
 /* The device writes there and another copy of it is read back. */
 static uint8_t try_memory(CUdeviceptr at, CUdeviceptr scratch, size_t bytes)
 {
@@ -204,9 +217,14 @@ static void try_chunks(struct ms_doctor_facts *facts, int ordinal)
     if (!enter(facts, ordinal, &handle)) {
         return;
     }
-    if (device->rdma_offered && device->granule_bytes > 0) {
-        device->rdma = try_rdma(handle, device->granule_bytes);
+    const size_t granule = device->granule_bytes;
+    if (device->rdma_offered && granule > 0) {
+        device->rdma = try_rdma(handle, granule);
     }
+    device->handle_fd = device->handle_fd &&
+                        makes_handles(handle, granule, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    device->handle_fabric =
+        device->handle_fabric && makes_handles(handle, granule, CU_MEM_HANDLE_TYPE_FABRIC);
     if (ms_probe_answer_of(device->host_code) == MS_PROBE_YES) {
         measure_host_access(handle, device);
     }

@@ -132,6 +132,12 @@ static bool from_settings(const struct sim_device *device, int number, int *valu
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED:
         *value = sim_settings.vmm;
         return true;
+    case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED:
+        /* As on an H200 (driver 580.159.04) that is in no fabric: promised, and refused at
+         * creation.
+         */
+        *value = sim_settings.vmm && sim_settings.capability_major >= 9;
+        return true;
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
         *value = sim_settings.vmm && sim_settings.rdma;
         return true;
