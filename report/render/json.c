@@ -13,6 +13,7 @@
 #include "report/render/json_parts.h"
 #include "report/render/sites.h"
 #include "report/render/what_if.h"
+#include "report/symbols/symbols.h"
 
 #define SCHEMA "memshim-report/1"
 
@@ -161,6 +162,7 @@ static void add_trace(struct ms_json *json, const struct ms_model *model)
     ms_json_count(json, "lost_events", model->lost_events);
     ms_json_count(json, "lost_definitions", model->lost_definitions);
     ms_json_flag(json, "sums_exact", model->sums_exact && !model->one_event_torn);
+    ms_json_flag(json, "native_names", ms_symbols_can_read());
     add_lines(json, "warnings", &model->warnings, model->warning_count);
     ms_json_close(json, '}');
 }

@@ -11,6 +11,7 @@
 #include "report/render/answer.h"
 #include "report/render/forms.h"
 #include "report/render/sites.h"
+#include "report/symbols/symbols.h"
 
 #define LISTED_OOMS 10
 
@@ -220,6 +221,11 @@ static void add_exactness(const struct ms_model *model, struct ms_buffer *out)
             "the map of addresses.\n",
             MS_COUNT(model->read_events), MS_COUNT(model->events),
             MS_DURATION(model->first_detail_ns));
+    }
+    if (!ms_symbols_can_read()) {
+        ms_buffer_add(out,
+                      "Native functions have no names here: libdw.so.1 is missing (Debian, Ubuntu: "
+                      "libdw1; Fedora: elfutils-libs).\n");
     }
     if (model->lost_events > 0) {
         ms_buffer_format(out,

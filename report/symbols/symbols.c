@@ -159,6 +159,11 @@ static void answer_and_end(const struct ms_symbols_request *request, int fd)
     _exit(0);
 }
 
+bool ms_symbols_can_read(void)
+{
+    return ms_module_file_prepare();
+}
+
 bool ms_symbols_read(const struct ms_symbols_request *request,
                      const struct ms_symbols_listener *listener)
 {
@@ -168,7 +173,7 @@ bool ms_symbols_read(const struct ms_symbols_request *request,
     if (!request->modules_dir && access(request->module_path, R_OK) != 0) {
         return true; /* nothing to read */
     }
-    if (!ms_module_file_prepare()) {
+    if (!ms_symbols_can_read()) {
         return false;
     }
     if (pipe2(ends, O_CLOEXEC) != 0) {

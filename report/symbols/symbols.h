@@ -44,6 +44,9 @@ struct ms_symbols_listener {
     void (*on_source)(void *context, size_t index, const struct ms_source *source, bool inlined);
 };
 
+/* Whether anything can be looked up: the machine has libdw. */
+bool ms_symbols_can_read(void);
+
 /* False: the file was not read to its end (damaged, or it took too long), no process could be
  * started, or the machine has no libdw. */
 bool ms_symbols_read(const struct ms_symbols_request *request,

@@ -73,8 +73,7 @@ static bool sets(const char *variable, const char *name)
 
 static bool is_loaders(const char *variable)
 {
-    return sets(variable, "LD_PRELOAD") || sets(variable, "LD_AUDIT") ||
-           sets(variable, "LD_LIBRARY_PATH");
+    return sets(variable, "LD_PRELOAD") || sets(variable, "LD_AUDIT");
 }
 
 bool ms_command_environment(struct ms_command *command, bool apart)

@@ -25,8 +25,9 @@ bool ms_command_find(struct ms_command *command);
 
 /* Makes command->environment: this process's, without the library in LD_PRELOAD, and marked, so
  * that a library that is preloaded there all the same does nothing. apart: also without anything
- * else that tells the loader what to load (LD_PRELOAD, LD_AUDIT, LD_LIBRARY_PATH), which is for the
- * program's libraries. False where there is no memory. ms_command_free gives it back. */
+ * else that is loaded into every program (LD_PRELOAD, LD_AUDIT). LD_LIBRARY_PATH stays: libdw,
+ * which names native functions, may lie there alone. False where there is no memory.
+ * ms_command_free gives it back. */
 bool ms_command_environment(struct ms_command *command, bool apart);
 void ms_command_free(struct ms_command *command);
 

@@ -10,7 +10,16 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import PROGRAMS, SIMGPU, ProcessTest, Result, process_folders, program, run
+from machine import (
+    PROGRAMS,
+    SIMGPU,
+    ProcessTest,
+    Result,
+    only_report,
+    process_folders,
+    program,
+    run,
+)
 
 CXX_LIBRARIES = ("libstdc++.so.6", "libgcc_s.so.1", "libunwind.so.8", "libdw.so.1", "libelf.so.1")
 
@@ -90,12 +99,29 @@ class OtherLibraries(ProcessTest):
     def test_copies_of_a_conda_environment(self) -> None:
         self.compare(environment_folder(self.folder))
 
-    def test_libraries_that_have_nothing_in_them(self) -> None:
+    def empty_libraries(self) -> Path:
         place = self.folder / "empty"
         place.mkdir()
         for name in ("libunwind.so.8", "libdw.so.1"):
             shutil.copy(PROGRAMS / "libempty.so", place / name)
-        self.compare(place)
+        return place
+
+    def test_libraries_that_have_nothing_in_them(self) -> None:
+        self.compare(self.empty_libraries())
+
+    def test_names_are_missed_aloud(self) -> None:
+        """A report that nobody can name native functions for says so, and what to install."""
+        path = f"{self.empty_libraries()}:{SIMGPU}"
+        for settings, named in (({}, True), ({"LD_LIBRARY_PATH": path}, False)):
+            output = self.folder / f"named-{named}"
+            run([program("trainer")], shim=True, MEMSHIM_OUTPUT=output, **settings).check()
+            report = only_report(output)
+            functions = [f["function"] for s in report["call_sites"] for f in s["frames"]]
+            self.assertEqual(report["trace"]["native_names"], named)
+            self.assertEqual("main" in functions, named)
+            (folder,) = process_folders(output)
+            text = (folder / "report.txt").read_text()
+            self.assertEqual("libdw1" in text, not named)
 
 
 if __name__ == "__main__":

@@ -174,6 +174,7 @@ function showFooter(report) {
     ? `every one of ${countText(trace.events)} events in detail`
     : `${countText(trace.events_in_detail)} of ${countText(trace.events)} events in detail, since ${durationText(trace.detail_since_ns)}`;
   replace("footer", leftOut(),
+    trace.native_names ? [] : element("p", { class: "warning" }, "Native functions have no names here: libdw.so.1 is missing (Debian, Ubuntu: libdw1; Fedora: elfutils-libs)."),
     trace.warnings.map((text) => element("p", { class: "warning" }, text)),
     element("p", {}, `${trace.sums_exact ? "Sums, peaks and out-of-memories are exact" : "The trace is damaged: figures are what could be read of it"}; ${detail}.`),
     element("p", {}, `memshim ${versions.memshim}`, versions.torch ? `, PyTorch ${versions.torch}` : "",

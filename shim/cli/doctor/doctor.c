@@ -105,6 +105,7 @@ static void add_host(struct ms_json *json, const struct ms_doctor_report *report
     ms_json_count(json, "available_bytes", report->host_available_bytes);
     ms_json_count(json, "spill_limit_bytes", report->spill_limit_bytes);
     ms_json_flag(json, "libunwind", report->libunwind);
+    ms_json_flag(json, "libdw", report->libdw);
     ms_json_close(json, '}');
     ms_json_open(json, "python", '{');
     ms_json_flag(json, "found", python->found);
@@ -190,6 +191,7 @@ int ms_cli_doctor(int argc, char **argv)
     report.host_available_bytes = ms_host_available_bytes("");
     report.spill_limit_bytes = ms_host_spill_bytes(&options, environ, report.host_available_bytes);
     report.libunwind = ms_doctor_finds_library("libunwind.so.8");
+    report.libdw = ms_doctor_finds_library("libdw.so.1");
     ms_doctor_look_back(facts, environ, request.forget, &report.remembered);
     ms_doctor_find(&report, &findings);
     (request.json ? print_json : print_text)(&report, &findings);

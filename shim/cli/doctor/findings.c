@@ -427,6 +427,12 @@ void ms_doctor_find(const struct ms_doctor_report *report, struct ms_doctor_find
         say(out, "libunwind", -1, MS_DOCTOR_LIMITED, "install libunwind8 (libunwind.so.8)",
             "not found: native stacks end where memshim's own reading of unwind tables does");
     }
+    if (report->libdw) {
+        say(out, "libdw", -1, MS_DOCTOR_OK, NULL, "found");
+    } else {
+        say(out, "libdw", -1, MS_DOCTOR_LIMITED, "install libdw1 (libdw.so.1)",
+            "not found: reports made here have no names of native functions");
+    }
     if (ms_doctor_serves(facts)) {
         find_functions(facts, out);
     }

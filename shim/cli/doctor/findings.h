@@ -40,7 +40,7 @@ struct ms_doctor_report {
     struct ms_doctor_python python;
     uint64_t host_available_bytes; /* 0: not known */
     uint64_t spill_limit_bytes;
-    bool libunwind;
+    bool libunwind, libdw;
     struct ms_doctor_remembered remembered;
 };
 
