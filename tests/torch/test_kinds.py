@@ -81,6 +81,34 @@ class Kinds(unittest.TestCase):
         ):
             self.assertIn("communication", {kind["kind"] for kind in report["kinds"]})
 
+    def test_what_a_library_takes_for_itself(self) -> None:
+        """cuBLAS keeps memory of its own for each handle, one of them made in a backward pass. No
+        names are needed to tell it: a libdw that is no library leaves none."""
+        with tempfile.TemporaryDirectory(prefix="memshim-test.") as folder:
+            (Path(folder) / "libdw.so.1").write_text("not a library")
+            self.check_workspaces(LD_LIBRARY_PATH=folder)
+        self.check_workspaces()
+
+    def check_workspaces(self, **settings: str) -> None:
+        job = harness.run_memshim(
+            """
+            import torch
+            model = torch.nn.Linear(64, 64).cuda()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(4):
+                model(torch.randn(8, 64, device="cuda")).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            """,
+            SIMGPU_CAPABILITY="9.0",
+            **settings,
+        )
+        report = job.only()
+        job.result.check()
+        sites = [s for s in report["call_sites"] if "libcublas" in str(s["frames"][:1])]
+        self.assertEqual(sum(s["bytes"] for s in sites), 2 * ((32 << 20) + 1024))
+        self.assertEqual({s["kind"] for s in sites}, {"workspace"})
+
     def test_an_optimizer_that_asks_for_no_memory(self) -> None:
         self.check_job("detector.py", "--steps", "5", "--size", "128")
 
