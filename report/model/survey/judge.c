@@ -250,15 +250,18 @@ static void take_kept(const struct ms_sampler *sampler, struct ms_buffer *growin
     }
 }
 
-/* A reader is told of what matters: a part of the cap, or of what will be met. */
+/* A reader is told of what matters: a part of the cap, or of what will be met. Where hardly
+ * anything is left below the cap, anything would meet it. */
 static bool is_negligible(const struct ms_sampler *sampler, const struct ms_leak *leak)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
-    const uint64_t cap = sampler->model->devices[sampler->device].sums.now.cap_bytes;
+    const struct ms_aggregate *sums = &sampler->model->devices[sampler->device].sums;
+    const uint64_t worth = sums->now.cap_bytes / WORTH_OF_CAP;
     const uint64_t steps = clock->count > 0 ? clock->step[clock->count - 1] : 0;
 
-    return leak->all.grown_bytes < cap / WORTH_OF_CAP &&
-           (leak->all.cap_at_step == 0 || leak->all.cap_at_step > WORTH_STEPS * steps);
+    return leak->all.grown_bytes < worth &&
+           (leak->all.cap_at_step == 0 || leak->all.cap_at_step > WORTH_STEPS * steps ||
+            most_needed(sums) + worth > sums->now.cap_bytes);
 }
 
 static void take_leaks(struct ms_sampler *sampler, const struct ms_growing_site *rows, size_t count)

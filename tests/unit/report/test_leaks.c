@@ -498,6 +498,36 @@ Test(leaks, that_are_a_small_part_of_what_is_short_are_not_told)
     cr_expect_null(judgement.leak);
 }
 
+/* A loss that is kept, in a run that fills its cap to the last MiB and ends well. */
+Test(leaks, that_are_negligible_at_the_edge_of_the_cap_are_not_told)
+{
+    const uint64_t filled = 4 * GIB - ACTIVATION - 4 * GRADIENT;
+    const struct ms_event chunk = {.kind = MS_EVENT_CHUNK_CREATE,
+                                   .owner = MS_OWNER_POOL,
+                                   .id = 1,
+                                   .bytes = 4 * GIB - MIB,
+                                   .aux = MS_LOCATION_DEVICE};
+    char why[512] = "";
+
+    ms_trace_emit(trace, &chunk);
+    born(LOOP_PARAMETER, filled);
+    for (int number = 1; number <= 12; number++) {
+        step(number);
+        born(LOOP_KEPT, 512);
+    }
+    ms_trace_close(trace, true, 0);
+    model = ms_model_new(ms_trace_dir(trace), why, sizeof(why));
+    cr_assert_not_null(model, "%s", why);
+    ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
+    ms_model_survey(model, MS_SURVEY_SUMS);
+    cr_assert_not_null(model->survey);
+    growth = &model->survey->devices[0].growth;
+    cr_assert_eq(growth->leak_count, 1);
+    cr_expect_neq(growth->leaks[0].all.cap_at_step, 0);
+    cr_expect(growth->leaks[0].negligible, "%zu B, cap at %zu",
+              (size_t)growth->leaks[0].all.grown_bytes, (size_t)growth->leaks[0].all.cap_at_step);
+}
+
 Test(leaks, that_are_negligible_are_not_told)
 {
     for (int number = 1; number <= 4; number++) {
