@@ -353,6 +353,17 @@ ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *
     return range != NULL ? MS_OK : MS_ERR_NOT_OURS;
 }
 
+ms_status_t ms_pool_mark(ms_pool_t *pool, ms_addr_t addr, bool marked)
+{
+    ms_state_acquire(pool);
+    struct ms_range *range = ms_block_around(pool, addr);
+    if (range != NULL) {
+        range->marked = marked;
+    }
+    ms_state_release(pool);
+    return range != NULL ? MS_OK : MS_ERR_NOT_OURS;
+}
+
 /* What is free beyond what may stay. */
 static uint64_t excess_bytes(struct ms_pool *pool, uint64_t keep_bytes)
 {

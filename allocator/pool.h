@@ -112,6 +112,10 @@ void ms_pool_free_held(ms_pool_t *pool, bool (*match)(void *ctx, const struct ms
 /* The live block that holds addr anywhere inside. MS_ERR_NOT_OURS where there is none. */
 ms_status_t ms_pool_find(ms_pool_t *pool, ms_addr_t addr, struct ms_block_info *out);
 
+/* Sets or takes away the caller's own mark on the live block that holds addr, which ms_block_info
+ * tells; it ends with the block. MS_ERR_NOT_OURS: no block holds it. */
+ms_status_t ms_pool_mark(ms_pool_t *pool, ms_addr_t addr, bool marked);
+
 /* Gives free chunks whose last use the host has seen back to the device until at most keep_bytes
  * stay reserved beyond live blocks; returns the bytes released. Does not wait. */
 uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes);

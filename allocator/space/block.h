@@ -41,6 +41,7 @@ struct ms_block_info {
     uint32_t site;
     bool arena;
     bool pinned;
+    bool marked; /* by ms_pool_mark */
 };
 
 #endif

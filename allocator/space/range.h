@@ -34,7 +34,7 @@ struct ms_range {
     struct ms_segment *segment;
     uint32_t site;
     uint8_t state; /* enum ms_range_state */
-    bool arena, pinned;
+    bool arena, pinned, marked;
     bool mixed; /* a block: may be backed by less than device memory throughout */
     union {
         struct {

@@ -384,7 +384,8 @@ void ms_range_info(const struct ms_range *range, struct ms_block_info *out)
                                   .holder = range->live.holder,
                                   .site = range->site,
                                   .arena = range->arena,
-                                  .pinned = range->pinned};
+                                  .pinned = range->pinned,
+                                  .marked = range->marked};
 }
 
 enum { IDS_AT_A_TIME = 1024 };
@@ -407,6 +408,7 @@ void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
     range->site = request->site;
     range->arena = false;
     range->pinned = false;
+    range->marked = false;
     range->mixed = false;
     range->live.holes = NULL;
     range->live.id = next_id(pool);

@@ -23,6 +23,7 @@ __attribute__((used)) static void constants(void)
 #    define OFFSET_WATCHED(symbol)
 #    define OFFSET_GATED(symbol)
 #    define OFFSET_TOUCHES(symbol)
+#    define OFFSET_COMPLETES(symbol)
 #    define OFFSET_LAUNCHED(symbol)                        \
         __asm__ volatile(".set offset_of_" #symbol ", %c0" \
                          :                                 \

@@ -10,6 +10,7 @@
 #include "shim/driver/hook.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/heat.h"
+#include "shim/policy/sync_memops.h"
 #include "shim/process/hot.h"
 
 static const struct ms_real_functions *real_functions(void)
@@ -71,7 +72,8 @@ enum {
 #define TRAMPOLINE_FORWARDED TRAMPOLINE_SERVED
 #define TRAMPOLINE_WATCHED   TRAMPOLINE_SERVED
 
-/* A call that nobody serves: it passes the gate, and `after`, an expression, is what follows it. */
+/* A call that nobody serves: it passes the gate, and `after`, an expression that may change its
+ * result, is what follows it. */
 #define PASSING(symbol, params, args, after)                     \
     static CUresult trampoline_##symbol params                   \
     {                                                            \
@@ -90,11 +92,24 @@ enum {
 #define TRAMPOLINE_GATED(symbol, base, params, args) PASSING(symbol, params, args, (void)0)
 
 /* Whatever lies at a parameter that is no address is none of the pool's. */
+#define FIRST_THREE(first, second, third, ...) \
+    (const uint64_t[]){(uint64_t)(first), (uint64_t)(second), (uint64_t)(third)}, 3
 #define TRAMPOLINE_TOUCHES(symbol, base, params, args) \
-    PASSING(symbol, params, args, ms_heat_is_on() ? TOUCH_EACH args : (void)0)
-#define TOUCH_EACH(first, second, third, ...) \
-    ms_heat_touch_each(                       \
-        (const uint64_t[]){(uint64_t)(first), (uint64_t)(second), (uint64_t)(third)}, 3)
+    PASSING(symbol, params, args, ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0)
+#define TOUCH(...) ms_heat_touch_each(__VA_ARGS__)
+
+enum {
+#define MS_HOOK(symbol, base, version, flavour, params, args, disposition, doc) \
+    FLAVOUR_##symbol = MS_HOOK_##flavour,
+#include "shim/tables/hooks.def"
+};
+
+#define TRAMPOLINE_COMPLETES(symbol, base, params, args)          \
+    PASSING(symbol, params, args,                                 \
+            (ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0, \
+             result = COMPLETE(result, symbol, FIRST_THREE args)))
+#define COMPLETE(result, symbol, ...) \
+    ms_sync_memops_complete(result, (int)FLAVOUR_##symbol == (int)MS_HOOK_PER_THREAD, __VA_ARGS__)
 
 /* A launch of what was launched before: counted, and off to the driver. Whatever else is the case
  * (the gate is closed, somebody watches, a thread's first call, nothing resolved yet) shows in that

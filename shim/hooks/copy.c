@@ -9,6 +9,7 @@
 #include "shim/hooks/serve.h"
 #include "shim/policy/heat.h"
 #include "shim/policy/proxies.h"
+#include "shim/policy/sync_memops.h"
 
 /* The contexts that a peer copy names. They are in use until it has been made. */
 struct route {
@@ -44,6 +45,12 @@ static void note_touched(CUdeviceptr_v2 dst, CUdeviceptr_v2 src)
     if (ms_heat_is_on()) {
         ms_heat_touch_each((const uint64_t[]){dst, src}, 2);
     }
+}
+
+/* A copy of a function that names no stream. */
+static CUresult done(CUresult result, CUdeviceptr_v2 dst, CUdeviceptr_v2 src, bool per_thread)
+{
+    return ms_sync_memops_complete(result, per_thread, (const uint64_t[]){dst, src}, 2);
 }
 
 /* Whether this copy has to be a peer copy: at least one side is the pool's, both lie on devices,
@@ -122,15 +129,17 @@ static CUresult peer_box_async(const CUDA_MEMCPY3D_PEER_v1 *box, const struct ro
 CUresult ms_serve_cuMemcpy(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount)
 {
     struct route route;
-    return must_route(dst, src, &route) ? peer(dst, src, ByteCount, &route, false)
-                                        : MS_REAL(cuMemcpy)(dst, src, ByteCount);
+    return done(must_route(dst, src, &route) ? peer(dst, src, ByteCount, &route, false)
+                                             : MS_REAL(cuMemcpy)(dst, src, ByteCount),
+                dst, src, false);
 }
 
 CUresult ms_serve_cuMemcpy_ptds(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount)
 {
     struct route route;
-    return must_route(dst, src, &route) ? peer(dst, src, ByteCount, &route, true)
-                                        : MS_REAL(cuMemcpy_ptds)(dst, src, ByteCount);
+    return done(must_route(dst, src, &route) ? peer(dst, src, ByteCount, &route, true)
+                                             : MS_REAL(cuMemcpy_ptds)(dst, src, ByteCount),
+                dst, src, true);
 }
 
 CUresult ms_serve_cuMemcpyAsync(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount,
@@ -153,18 +162,20 @@ CUresult ms_serve_cuMemcpyDtoD_v2(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDe
                                   size_t ByteCount)
 {
     struct route route;
-    return must_route(dstDevice, srcDevice, &route)
-               ? peer(dstDevice, srcDevice, ByteCount, &route, false)
-               : MS_REAL(cuMemcpyDtoD_v2)(dstDevice, srcDevice, ByteCount);
+    return done(must_route(dstDevice, srcDevice, &route)
+                    ? peer(dstDevice, srcDevice, ByteCount, &route, false)
+                    : MS_REAL(cuMemcpyDtoD_v2)(dstDevice, srcDevice, ByteCount),
+                dstDevice, srcDevice, false);
 }
 
 CUresult ms_serve_cuMemcpyDtoD_v2_ptds(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDevice,
                                        size_t ByteCount)
 {
     struct route route;
-    return must_route(dstDevice, srcDevice, &route)
-               ? peer(dstDevice, srcDevice, ByteCount, &route, true)
-               : MS_REAL(cuMemcpyDtoD_v2_ptds)(dstDevice, srcDevice, ByteCount);
+    return done(must_route(dstDevice, srcDevice, &route)
+                    ? peer(dstDevice, srcDevice, ByteCount, &route, true)
+                    : MS_REAL(cuMemcpyDtoD_v2_ptds)(dstDevice, srcDevice, ByteCount),
+                dstDevice, srcDevice, true);
 }
 
 CUresult ms_serve_cuMemcpyDtoDAsync_v2(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDevice,
@@ -211,13 +222,33 @@ static bool is_linear(CUmemorytype type)
     return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
 }
 
+/* 0 where the end is no linear memory of a device's. */
+static CUdeviceptr_v2 linear(CUmemorytype type, CUdeviceptr_v2 addr)
+{
+    return is_linear(type) ? addr : 0;
+}
+
+static CUresult done_rows(CUresult result, const CUDA_MEMCPY2D_v2 *copy, bool per_thread)
+{
+    return copy ? done(result, linear(copy->dstMemoryType, copy->dstDevice),
+                       linear(copy->srcMemoryType, copy->srcDevice), per_thread)
+                : result;
+}
+
+static CUresult done_box(CUresult result, const CUDA_MEMCPY3D_v2 *copy, bool per_thread)
+{
+    return copy ? done(result, linear(copy->dstMemoryType, copy->dstDevice),
+                       linear(copy->srcMemoryType, copy->srcDevice), per_thread)
+                : result;
+}
+
 /* The same copy between contexts (cuda.h, CUDA_MEMCPY3D_PEER). False: it can stay as it is. */
 static bool box_of_rows(const CUDA_MEMCPY2D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box,
                         struct route *route)
 {
     if (copy && ms_heat_is_on()) {
-        note_touched(is_linear(copy->dstMemoryType) ? copy->dstDevice : 0,
-                     is_linear(copy->srcMemoryType) ? copy->srcDevice : 0);
+        note_touched(linear(copy->dstMemoryType, copy->dstDevice),
+                     linear(copy->srcMemoryType, copy->srcDevice));
     }
     if (!copy || !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
         !must_route(copy->dstDevice, copy->srcDevice, route)) {
@@ -248,8 +279,8 @@ static bool box_of_box(const CUDA_MEMCPY3D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box,
                        struct route *route)
 {
     if (copy && ms_heat_is_on()) {
-        note_touched(is_linear(copy->dstMemoryType) ? copy->dstDevice : 0,
-                     is_linear(copy->srcMemoryType) ? copy->srcDevice : 0);
+        note_touched(linear(copy->dstMemoryType, copy->dstDevice),
+                     linear(copy->srcMemoryType, copy->srcDevice));
     }
     if (!copy || !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
         !must_route(copy->dstDevice, copy->srcDevice, route)) {
@@ -282,32 +313,36 @@ CUresult ms_serve_cuMemcpy2D_v2(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, false)
-                                            : MS_REAL(cuMemcpy2D_v2)(pCopy);
+    return done_rows(box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, false)
+                                                      : MS_REAL(cuMemcpy2D_v2)(pCopy),
+                     pCopy, false);
 }
 
 CUresult ms_serve_cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, true)
-                                            : MS_REAL(cuMemcpy2D_v2_ptds)(pCopy);
+    return done_rows(box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, true)
+                                                      : MS_REAL(cuMemcpy2D_v2_ptds)(pCopy),
+                     pCopy, true);
 }
 
 CUresult ms_serve_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, false)
-                                            : MS_REAL(cuMemcpy2DUnaligned_v2)(pCopy);
+    return done_rows(box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, false)
+                                                      : MS_REAL(cuMemcpy2DUnaligned_v2)(pCopy),
+                     pCopy, false);
 }
 
 CUresult ms_serve_cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, true)
-                                            : MS_REAL(cuMemcpy2DUnaligned_v2_ptds)(pCopy);
+    return done_rows(box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, true)
+                                                      : MS_REAL(cuMemcpy2DUnaligned_v2_ptds)(pCopy),
+                     pCopy, true);
 }
 
 CUresult ms_serve_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D_v2 *pCopy, CUstream hStream)
@@ -330,16 +365,18 @@ CUresult ms_serve_cuMemcpy3D_v2(const CUDA_MEMCPY3D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return box_of_box(pCopy, &box, &route) ? peer_box(&box, &route, false)
-                                           : MS_REAL(cuMemcpy3D_v2)(pCopy);
+    return done_box(box_of_box(pCopy, &box, &route) ? peer_box(&box, &route, false)
+                                                    : MS_REAL(cuMemcpy3D_v2)(pCopy),
+                    pCopy, false);
 }
 
 CUresult ms_serve_cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return box_of_box(pCopy, &box, &route) ? peer_box(&box, &route, true)
-                                           : MS_REAL(cuMemcpy3D_v2_ptds)(pCopy);
+    return done_box(box_of_box(pCopy, &box, &route) ? peer_box(&box, &route, true)
+                                                    : MS_REAL(cuMemcpy3D_v2_ptds)(pCopy),
+                    pCopy, true);
 }
 
 CUresult ms_serve_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D_v2 *pCopy, CUstream hStream)
@@ -356,6 +393,28 @@ CUresult ms_serve_cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D_v2 *pCopy, CUstrea
     struct route route;
     return box_of_box(pCopy, &box, &route) ? peer_box_async(&box, &route, hStream, true)
                                            : MS_REAL(cuMemcpy3DAsync_v2_ptsz)(pCopy, hStream);
+}
+
+/* Between contexts that the program names. */
+static CUresult peer_box_done(CUresult result, const CUDA_MEMCPY3D_PEER_v1 *copy, bool per_thread)
+{
+    if (!copy) {
+        return result;
+    }
+    const CUdeviceptr_v2 dst = linear(copy->dstMemoryType, copy->dstDevice);
+    const CUdeviceptr_v2 src = linear(copy->srcMemoryType, copy->srcDevice);
+    note_touched(dst, src);
+    return done(result, dst, src, per_thread);
+}
+
+CUresult ms_serve_cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER_v1 *pCopy)
+{
+    return peer_box_done(MS_REAL(cuMemcpy3DPeer)(pCopy), pCopy, false);
+}
+
+CUresult ms_serve_cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER_v1 *pCopy)
+{
+    return peer_box_done(MS_REAL(cuMemcpy3DPeer_ptds)(pCopy), pCopy, true);
 }
 
 /* --- batches ---------------------------------------------------------------------------------- */

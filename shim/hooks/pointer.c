@@ -6,6 +6,7 @@
 #include "shim/hooks/serve.h"
 #include "shim/policy/host_blocks.h"
 #include "shim/policy/proxies.h"
+#include "shim/policy/sync_memops.h"
 #include "shim/sharing/imports.h"
 
 /* A block of another process's that is open here, which the driver knows by its chunks. */
@@ -15,8 +16,11 @@ static bool open_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_bl
     if (!ms_imports_at(addr, &view)) {
         return false;
     }
-    *block = (struct ms_block_info){
-        .id = view.id, .holder = &view.context->holder, .addr = view.addr, .bytes = view.bytes};
+    *block = (struct ms_block_info){.id = view.id,
+                                    .holder = &view.context->holder,
+                                    .addr = view.addr,
+                                    .bytes = view.bytes,
+                                    .marked = view.marked};
     *device = view.context->device;
     return true;
 }
@@ -109,6 +113,11 @@ static bool answer(const struct ms_device *device, const struct ms_block_info *b
             *(unsigned long long *)data = block->id;
         }
         return block->id != 0; /* no pool's: the driver has one for it */
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        if (block->id != 0) {
+            *(unsigned int *)data = block->marked;
+        }
+        return block->id != 0; /* no pool's: the driver keeps it */
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         *(unsigned int *)data = has_name(device, block);
         return true;
@@ -166,6 +175,7 @@ static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute at
         return true;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: /* the driver refuses to set it for mapped memory */
         *(unsigned int *)data = 0;
         return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
@@ -204,10 +214,19 @@ static bool answer_subject(const struct subject *subject, CUpointer_attribute at
                              : answer_page(&subject->page, attribute, ptr, data);
 }
 
-/* Tokens that a network card's driver registers the memory with. */
+/* Tokens that a network card's driver registers the memory with. "Querying this attribute has a
+ * side effect of setting the attribute CU_POINTER_ATTRIBUTE_SYNC_MEMOPS" (cuda.h). */
 static bool shows_identity(CUpointer_attribute attribute)
 {
     return attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS;
+}
+
+/* The same, where the driver has answered. */
+static CUresult shown_identity(CUpointer_attribute attribute, CUdeviceptr_v2 ptr, CUresult result)
+{
+    return result == CUDA_SUCCESS && shows_identity(attribute)
+               ? ms_sync_memops_set(ptr, true, result)
+               : result;
 }
 
 CUresult ms_serve_cuPointerGetAttribute(void *data, CUpointer_attribute attribute,
@@ -222,7 +241,7 @@ CUresult ms_serve_cuPointerGetAttribute(void *data, CUpointer_attribute attribut
         return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE
                                                               : CUDA_SUCCESS;
     }
-    return MS_REAL(cuPointerGetAttribute)(data, attribute, ptr);
+    return shown_identity(attribute, ptr, MS_REAL(cuPointerGetAttribute)(data, attribute, ptr));
 }
 
 CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
@@ -240,6 +259,7 @@ CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
     if (result == CUDA_SUCCESS && find_subject(ptr, &subject)) {
         for (unsigned int i = 0; i < count; i++) {
             (void)answer_subject(&subject, attributes[i], ptr, data[i]);
+            result = shown_identity(attributes[i], ptr, result);
         }
     }
     return result;
@@ -262,10 +282,12 @@ CUresult ms_serve_cuPointerSetAttribute(const void *value, CUpointer_attribute a
                                         CUdeviceptr_v2 ptr)
 {
     /* The first step of a registration with a network card (GPUDirect RDMA). */
-    if (attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && !ms_serve_pin(ptr, 1)) {
+    const bool syncs = attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && value;
+    if (syncs && !ms_serve_pin(ptr, 1)) {
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    return MS_REAL(cuPointerSetAttribute)(value, attribute, ptr);
+    CUresult result = MS_REAL(cuPointerSetAttribute)(value, attribute, ptr);
+    return syncs ? ms_sync_memops_set(ptr, *(const unsigned int *)value != 0, result) : result;
 }
 
 CUresult ms_serve_cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,

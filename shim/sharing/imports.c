@@ -26,6 +26,7 @@ struct import {
     uint64_t whole_bytes;  /* of addresses; 0: none yet */
     uint64_t offset_bytes; /* where the block begins */
     uint64_t opens, id;
+    bool marked; /* under SHARING */
 };
 
 /* Changed under IMPORTS and SHARING, read under either. */
@@ -302,21 +303,43 @@ void ms_imports_forget(const struct ms_context *context)
 
 /* --- questions -------------------------------------------------------------------------------- */
 
+/* SHARING. */
+static struct import *import_around(CUdeviceptr_v2 addr)
+{
+    struct import *import = imports;
+    while (import && (addr < begin_of(import) || addr - begin_of(import) >= import->name.bytes)) {
+        import = import->next;
+    }
+    return import;
+}
+
 bool ms_imports_at(CUdeviceptr_v2 addr, struct ms_import_view *out)
 {
     if (atomic_load_explicit(&import_count, memory_order_relaxed) == 0) {
         return false;
     }
     ms_lock_acquire(MS_LOCK(SHARING));
-    const struct import *import = imports;
-    while (import && (addr < begin_of(import) || addr - begin_of(import) >= import->name.bytes)) {
-        import = import->next;
-    }
+    const struct import *import = import_around(addr);
     if (import) {
         *out = (struct ms_import_view){.addr = begin_of(import),
                                        .bytes = import->name.bytes,
                                        .id = import->id,
-                                       .context = import->context};
+                                       .context = import->context,
+                                       .marked = import->marked};
+    }
+    ms_lock_release(MS_LOCK(SHARING));
+    return import != NULL;
+}
+
+bool ms_imports_mark(CUdeviceptr_v2 addr, bool marked)
+{
+    if (atomic_load_explicit(&import_count, memory_order_relaxed) == 0) {
+        return false;
+    }
+    ms_lock_acquire(MS_LOCK(SHARING));
+    struct import *import = import_around(addr);
+    if (import) {
+        import->marked = marked;
     }
     ms_lock_release(MS_LOCK(SHARING));
     return import != NULL;

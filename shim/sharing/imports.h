@@ -28,8 +28,12 @@ struct ms_import_view {
     uint64_t bytes;
     uint64_t id;
     struct ms_context *context; /* that opened it */
+    bool marked;
 };
 bool ms_imports_at(CUdeviceptr_v2 addr, struct ms_import_view *out);
+
+/* As ms_pool_mark does; false: nothing is open there. */
+bool ms_imports_mark(CUdeviceptr_v2 addr, bool marked);
 
 /* The context is gone, and what it has open. */
 void ms_imports_forget(const struct ms_context *context);

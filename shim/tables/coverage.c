@@ -10,7 +10,8 @@ static const char *disposition_name(enum ms_hook_disposition disposition)
     static const char *const names[] = {
         [MS_HOOK_SERVED] = "served",   [MS_HOOK_FORWARDED] = "forwarded",
         [MS_HOOK_WATCHED] = "watched", [MS_HOOK_LAUNCHED] = "watched",
-        [MS_HOOK_GATED] = "gated",     [MS_HOOK_TOUCHES] = "gated"};
+        [MS_HOOK_GATED] = "gated",     [MS_HOOK_TOUCHES] = "gated",
+        [MS_HOOK_COMPLETES] = "gated"};
     return names[disposition];
 }
 

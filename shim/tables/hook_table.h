@@ -10,7 +10,8 @@ enum ms_hook_disposition {
     MS_HOOK_WATCHED,
     MS_HOOK_LAUNCHED,
     MS_HOOK_GATED,
-    MS_HOOK_TOUCHES
+    MS_HOOK_TOUCHES,
+    MS_HOOK_COMPLETES
 };
 enum ms_hook_flavour { MS_HOOK_ANY, MS_HOOK_LEGACY, MS_HOOK_PER_THREAD };
 

@@ -2,6 +2,7 @@
 /* Linear and stream-ordered memory, what is told of an address, and the way to functions. */
 #include <cudaTypedefs.h>
 #include <string.h>
+#include <time.h>
 
 #include "tests/gpu/assume.h"
 
@@ -184,6 +185,81 @@ static enum verdict identity(const struct gpu *gpu)
     return HOLDS;
 }
 
+/* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is set, and is read as it was set. */
+static enum verdict synchronizes(CUdeviceptr at)
+{
+    unsigned on = 1;
+    unsigned read = 0;
+    WORKS(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at));
+    WORKS(cuPointerGetAttribute(&read, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at));
+    GIVES(read, 1);
+    return HOLDS;
+}
+
+static void CUDA_CB take_a_while(void *unused)
+{
+    (void)unused;
+    (void)nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
+static enum verdict synchronized_operations(const struct gpu *gpu)
+{
+    CUdeviceptr marked;
+    CUdeviceptr other;
+    unsigned read = 2;
+    (void)gpu;
+    WORKS(cuMemAlloc(&marked, 8 * MIB));
+    WORKS(cuMemAlloc(&other, 8 * MIB));
+    WORKS(cuPointerGetAttribute(&read, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, marked));
+    GIVES(read, 0);
+    WORKS(cuLaunchHostFunc(CU_STREAM_LEGACY, take_a_while, NULL));
+    WORKS(cuMemcpyDtoD(marked, other, 8 * MIB));
+    GIVES(cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_NOT_READY);
+    SO(synchronizes(marked) == HOLDS);
+    GIVES(cuStreamQuery(CU_STREAM_LEGACY), CUDA_SUCCESS);
+    WORKS(cuLaunchHostFunc(CU_STREAM_LEGACY, take_a_while, NULL));
+    WORKS(cuMemcpyDtoD(marked, other, 8 * MIB));
+    GIVES(cuStreamQuery(CU_STREAM_LEGACY), CUDA_SUCCESS);
+    WORKS(cuLaunchHostFunc(CU_STREAM_LEGACY, take_a_while, NULL));
+    WORKS(cuMemsetD8(marked, 1, 8 * MIB));
+    GIVES(cuStreamQuery(CU_STREAM_LEGACY), CUDA_SUCCESS);
+    WORKS(cuMemFree(marked));
+    WORKS(cuMemFree(other));
+    return HOLDS;
+}
+
+static enum verdict ordered_memory_synchronizes(const struct gpu *gpu)
+{
+    CUdeviceptr at;
+    (void)gpu;
+    WORKS(cuMemAllocAsync(&at, 2 * MIB, CU_STREAM_LEGACY));
+    WORKS(cuStreamSynchronize(CU_STREAM_LEGACY));
+    SO(synchronizes(at) == HOLDS);
+    WORKS(cuMemFree(at));
+    return HOLDS;
+}
+
+static enum verdict mapped_memory_does_not(const struct gpu *gpu)
+{
+    const CUmemAllocationProp prop = gpu_device_memory(gpu);
+    CUmemGenericAllocationHandle chunk;
+    CUdeviceptr at;
+    unsigned value = 1;
+    NEEDS(gpu->granule_bytes != 0, "the device cannot map memory");
+    WORKS(cuMemAddressReserve(&at, gpu->granule_bytes, 0, 0, 0));
+    WORKS(cuMemCreate(&chunk, gpu->granule_bytes, &prop, 0));
+    WORKS(cuMemMap(at, gpu->granule_bytes, 0, chunk, 0));
+    WORKS(gpu_allow(gpu, at, gpu->granule_bytes));
+    GIVES(cuPointerSetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at),
+          CUDA_ERROR_NOT_SUPPORTED);
+    WORKS(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, at));
+    GIVES(value, 0);
+    WORKS(cuMemUnmap(at, gpu->granule_bytes));
+    WORKS(cuMemRelease(chunk));
+    WORKS(cuMemAddressFree(at, gpu->granule_bytes));
+    return HOLDS;
+}
+
 static enum verdict totals_agree(const struct gpu *gpu)
 {
     size_t free = 0;
@@ -280,6 +356,11 @@ const struct assumption assume_memory[] = {
     {"a pool keeps nothing and reuses all ways unless told", pool_defaults, false},
     {"a pool's used bytes are those asked for, and a trimmed pool is empty", pools_count, false},
     {"an address tells its block, kind and device; an unknown one is refused", identity, false},
+    {"SYNC_MEMOPS: copies and sets of cuMemAlloc's memory are done when they return",
+     synchronized_operations, false},
+    {"SYNC_MEMOPS can be set for stream-ordered memory", ordered_memory_synchronizes, false},
+    {"SYNC_MEMOPS cannot be set for mapped memory, and is read as off", mapped_memory_does_not,
+     false},
     {"cuMemGetInfo and cuDeviceTotalMem agree on the total", totals_agree, false},
     {"a context takes device memory", contexts_cost, false},
     {"a kernel's parameters are told", parameters_are_told, false},

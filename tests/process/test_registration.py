@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory that libraries register stays where it is; what they ask first is answered as the driver
-does. registration_job makes each one's calls, inside of a block."""
+does. registration_job makes each one's calls, inside of a block; sync_memops_job looks at what the
+attribute promises that they set."""
 
 from __future__ import annotations
 
@@ -41,6 +42,16 @@ class Registration(ProcessTest):
             with self.subTest(library):
                 said = self.calls(True, library, **short)
                 self.assertEqual(said[-2:], [OUT_OF_MEMORY, "contents,0"], said)
+
+    def test_synchronous_operations(self) -> None:
+        """With the attribute they are done when they return; without, the driver only queues."""
+        plain = run([program("sync_memops_job")], shim=False).check().stdout
+        self.assertEqual(self.run_under_shim(program("sync_memops_job")).check().stdout, plain)
+        said = [line.split(",") for line in plain.splitlines()]
+        self.assertGreater(len(said), 100)
+        for block, call, state in said:
+            waits = block in ("marked", "stream-ordered") and "names its stream" not in call
+            self.assertEqual(state, "done" if waits else "queued", f"{block}: {call}")
 
 
 if __name__ == "__main__":

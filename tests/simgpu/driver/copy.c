@@ -86,13 +86,18 @@ static void follow_values(struct sim_copy *copy)
         span(copy->width, copy->height, copy->depth, copy->from_pitch, copy->from_slice));
 }
 
+static bool synchronizes(const struct sim_copy *copy)
+{
+    return sim_synchronizes((CUdeviceptr)copy->to) || sim_synchronizes((CUdeviceptr)copy->from);
+}
+
 static CUresult submit_copy(struct sim_work *work, CUstream handle, enum copy_mode mode)
 {
     SIM_STREAM(handle, stream);
     enum sim_place to = sim_locate((CUdeviceptr)work->copy.to).place;
     enum sim_place from = sim_locate((CUdeviceptr)work->copy.from).place;
     bool device_to_device = !is_host(to) && !is_host(from);
-    bool waits = mode == COPY_SYNC ? !device_to_device
+    bool waits = mode == COPY_SYNC ? !device_to_device || synchronizes(&work->copy)
                                    : to == SIM_PLACE_PAGEABLE || (is_host(to) && is_host(from));
     if (stream->capture) {
         if (mode == COPY_SYNC) {
@@ -213,8 +218,20 @@ static uint32_t peers_of(CUcontext to, CUcontext from)
     return to->device == from->device ? 0 : (1u << to->device->index) | (1u << from->device->index);
 }
 
+static CUresult submit_peer(CUstream stream, struct sim_work *work, enum copy_mode mode)
+{
+    uint64_t position;
+    CUresult status = sim_submit(stream, work, &position);
+    if (status == CUDA_SUCCESS && mode == COPY_SYNC && !stream->capture &&
+        synchronizes(&work->copy)) {
+        sim_wait_position(stream, position);
+    }
+    return status;
+}
+
 static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
-                          CUcontext from_context, size_t bytes, CUstream handle)
+                          CUcontext from_context, size_t bytes, CUstream handle,
+                          enum copy_mode mode)
 {
     SIM_STREAM(handle, stream);
     if (sim_context_check(to_context) != CUDA_SUCCESS ||
@@ -233,17 +250,19 @@ static CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from
     if (status == CUDA_SUCCESS && !stream->capture) {
         follow_values(&work.copy);
     }
-    return status == CUDA_SUCCESS ? sim_submit(stream, &work, NULL) : status;
+    return status == CUDA_SUCCESS ? submit_peer(stream, &work, mode) : status;
 }
 
 SIM_SYNC_PAIR(cuMemcpyPeer,
               (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                CUcontext srcContext, size_t ByteCount),
-              copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream));
+              copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream,
+                        COPY_SYNC));
 SIM_ASYNC_PAIR(cuMemcpyPeerAsync,
                (CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr srcDevice,
                 CUcontext srcContext, size_t ByteCount, CUstream hStream),
-               copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream));
+               copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream,
+                         COPY_ASYNC));
 
 /* ---- rows and slices ------------------------------------------------------------------------- */
 
@@ -374,7 +393,7 @@ SIM_ASYNC_PAIR(cuMemcpy2DAsync_v2, (const CUDA_MEMCPY2D *pCopy, CUstream hStream
 SIM_ASYNC_PAIR(cuMemcpy3DAsync_v2, (const CUDA_MEMCPY3D *pCopy, CUstream hStream),
                copy_3d(pCopy, hStream, COPY_ASYNC));
 
-static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream handle)
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream handle, enum copy_mode mode)
 {
     SIM_STREAM(handle, stream);
     if (!p) {
@@ -410,14 +429,15 @@ static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *p, CUstream handle)
     CUresult status = prepare(&plain, to->device, from->device, &work);
     if (status == CUDA_SUCCESS) {
         work.copy.peers = peers_of(to, from);
-        status = sim_submit(stream, &work, NULL);
+        status = submit_peer(stream, &work, mode);
     }
     return status;
 }
 
-SIM_SYNC_PAIR(cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER *pCopy), copy_3d_peer(pCopy, hStream));
+SIM_SYNC_PAIR(cuMemcpy3DPeer, (const CUDA_MEMCPY3D_PEER *pCopy),
+              copy_3d_peer(pCopy, hStream, COPY_SYNC));
 SIM_ASYNC_PAIR(cuMemcpy3DPeerAsync, (const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream),
-               copy_3d_peer(pCopy, hStream));
+               copy_3d_peer(pCopy, hStream, COPY_ASYNC));
 
 static CUresult copy_array_line(CUarray array, size_t offset, const void *host, size_t bytes,
                                 bool to_array, CUstream handle, enum copy_mode mode)

@@ -164,6 +164,12 @@ struct sim_location sim_locate(CUdeviceptr address)
     return location;
 }
 
+bool sim_synchronizes(CUdeviceptr address)
+{
+    const struct sim_range *range = sim_range_at(address);
+    return range && range->sync_memops;
+}
+
 static bool is_mapped_for(CUdeviceptr address, uint64_t bytes, const struct sim_device *device)
 {
     for (CUdeviceptr at = address; at < address + bytes;) {

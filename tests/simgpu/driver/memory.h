@@ -84,6 +84,10 @@ struct sim_location {
 
 struct sim_location sim_locate(CUdeviceptr address);
 
+/* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS of what lies there: copies and sets of the functions without a
+ * stream are done when these return. */
+bool sim_synchronizes(CUdeviceptr address);
+
 /* True: all of [address, address + bytes) is memory that work may touch on `device`. */
 bool sim_is_usable(CUdeviceptr address, uint64_t bytes, const struct sim_device *device);
 

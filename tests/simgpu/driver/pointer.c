@@ -5,6 +5,7 @@
 #include "entry.h"
 #include "memory.h"
 #include "pool.h"
+#include "stream.h"
 #include "vmm.h"
 
 #include <string.h>
@@ -67,9 +68,14 @@ static CUresult access_flags(const struct sim_location *location, void *data)
     return CUDA_SUCCESS;
 }
 
-static void p2p_tokens(void *data)
+/* "Querying this attribute has a side effect of setting the attribute
+ * CU_POINTER_ATTRIBUTE_SYNC_MEMOPS" (cuda.h). */
+static void p2p_tokens(void *data, const struct sim_location *location)
 {
     memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
+    if (location->range) {
+        location->range->sync_memops = true;
+    }
 }
 
 static bool is_legacy_ipc_capable(const struct sim_location *location)
@@ -94,11 +100,10 @@ static CUresult get_known(void *data, CUpointer_attribute attribute, CUdeviceptr
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         return host_pointer(location, address, data);
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
-        p2p_tokens(data);
+        p2p_tokens(data, location);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(unsigned *)data =
-            location->range ? location->range->sync_memops : location->mapping->sync_memops;
+        *(unsigned *)data = location->range && location->range->sync_memops;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = location->range ? location->range->id : location->mapping->id;
@@ -233,6 +238,21 @@ CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute 
     return CUDA_SUCCESS;
 }
 
+/* "If there are some previously initiated synchronous memory operations that are pending when this
+ * attribute is set, the function does not return until those memory operations are complete"
+ * (cuda.h). */
+static void wait_for_synchronous_work(void)
+{
+    const CUstream defaults[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    for (size_t i = 0; i < sizeof defaults / sizeof defaults[0]; i++) {
+        CUresult status;
+        CUstream stream = sim_stream_of(defaults[i], &status);
+        if (stream && !stream->capture) {
+            sim_wait_position(stream, stream->submitted);
+        }
+    }
+}
+
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     SIM_ENTER(cuPointerSetAttribute);
@@ -240,11 +260,12 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     if (!value || attribute != CU_POINTER_ATTRIBUTE_SYNC_MEMOPS || !is_known(&location)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    bool on = *(const unsigned *)value != 0;
-    if (location.range) {
-        location.range->sync_memops = on;
-    } else {
-        location.mapping->sync_memops = on;
+    if (!location.range) {
+        return CUDA_ERROR_NOT_SUPPORTED; /* mapped memory: an H200 under driver 580 says so */
+    }
+    location.range->sync_memops = *(const unsigned *)value != 0;
+    if (location.range->sync_memops) {
+        wait_for_synchronous_work();
     }
     return CUDA_SUCCESS;
 }

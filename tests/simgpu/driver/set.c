@@ -49,7 +49,8 @@ CUresult sim_set_prepare(const CUDA_MEMSET_NODE_PARAMS *parameters, CUcontext co
 
 /*
  * "asynchronous with respect to the host except when the target memory is pinned host memory"
- * (cuda.h, API synchronization behavior of memset); `waits`: of the functions without a stream.
+ * (cuda.h, API synchronization behavior of memset), or has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
+ * `waits`: of the functions without a stream.
  */
 static CUresult set(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes,
                     size_t width, size_t height, CUstream handle, bool waits)
@@ -73,7 +74,7 @@ static CUresult set(CUdeviceptr to, size_t pitch, unsigned value, unsigned eleme
     }
     uint64_t position;
     status = sim_submit(stream, &work, &position);
-    if (status == CUDA_SUCCESS && waits && pinned) {
+    if (status == CUDA_SUCCESS && waits && !stream->capture && (pinned || sim_synchronizes(to))) {
         sim_wait_position(stream, position);
     }
     return status;

@@ -43,7 +43,6 @@ struct sim_mapping {
     bool host_read, host_write;
     bool visible; /* mapped into the process */
     uint64_t id;
-    bool sync_memops;
 };
 
 struct sim_mapping *sim_mapping_at(CUdeviceptr address);

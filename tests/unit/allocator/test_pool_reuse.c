@@ -58,6 +58,26 @@ Test(pool_reuse, pins_are_kept)
     rig_end(rig);
 }
 
+Test(pool_reuse, marks_end_with_their_block)
+{
+    struct rig *rig = rig_with_streams();
+    struct ms_block_info a = rig_alloc(rig, 4096, S1);
+    cr_assert_not(a.marked);
+    cr_assert_eq(ms_pool_mark(rig->pool, a.addr + 100, true), MS_OK);
+    cr_assert_eq(ms_pool_find(rig->pool, a.addr, &a), MS_OK);
+    cr_assert(a.marked);
+    cr_assert_eq(ms_pool_mark(rig->pool, a.addr, false), MS_OK);
+    cr_assert_eq(ms_pool_find(rig->pool, a.addr, &a), MS_OK);
+    cr_assert_not(a.marked);
+    cr_assert_eq(ms_pool_mark(rig->pool, a.addr, true), MS_OK);
+    rig_free(rig, a, S1);
+    cr_assert_eq(ms_pool_mark(rig->pool, a.addr, true), MS_ERR_NOT_OURS);
+    struct ms_block_info again = rig_alloc(rig, 4096, S1);
+    cr_assert_eq(again.addr, a.addr);
+    cr_assert_not(again.marked);
+    rig_end(rig);
+}
+
 /* A range that was rounded down to a page begins in a neighbour, or where it was. */
 Test(pool_reuse, a_range_pins_all_that_it_touches)
 {

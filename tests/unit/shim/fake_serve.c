@@ -14,6 +14,7 @@
 #include "shim/policy/oom.h"
 #include "shim/policy/policy.h"
 #include "shim/policy/status.h"
+#include "shim/policy/sync_memops.h"
 #include "shim/process/session.h"
 #include "shim/sites/site.h"
 #include "shim/sites/tags.h"
@@ -70,6 +71,15 @@ void ms_heat_touch_each(const uint64_t *values, size_t count)
 {
     (void)values;
     (void)count;
+}
+
+_Atomic bool ms_sync_memops_on;
+CUresult ms_sync_memops_wait(bool per_thread, const uint64_t *values, size_t count)
+{
+    (void)per_thread;
+    (void)values;
+    (void)count;
+    return CUDA_SUCCESS;
 }
 
 void ms_policy_install(void)
