@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the simulated GPU takes the real driver to do, each thing as a function that tries it.
+/* What the simulated GPU takes the real driver to do, each thing as a function that tries it; and
+ * questions, which take nothing for granted and leave answers.
  *
  * They run one after the other in one process, without memshim; after one that does not hold the
  * process is left for a new one, so they need not tidy up then. Bytes in use are compared around
@@ -24,6 +25,10 @@ extern const struct assumption assume_mapping[], assume_memory[], assume_order[]
 
 /* What was seen, for a verdict other than HOLDS; returns that verdict. */
 enum verdict assume_saw(enum verdict verdict, const char *what, long long value);
+
+/* An answer to a question, printed at once: in words, or as a number of something. */
+void assume_answer(const char *question, const char *answer);
+void assume_measured(const char *question, long long value, const char *unit);
 
 #define SO(condition)                                             \
     do {                                                          \

@@ -144,23 +144,89 @@ static enum verdict pool_defaults(const struct gpu *gpu)
     return HOLDS;
 }
 
+/* Of the device's own pool. */
+static uint64_t pool_counts(const struct gpu *gpu, CUmemPool_attribute what)
+{
+    CUmemoryPool pool;
+    cuuint64_t bytes = 0;
+    MUST(cuDeviceGetDefaultMemPool(&pool, gpu->device));
+    MUST(cuMemPoolGetAttribute(pool, what, &bytes));
+    return bytes;
+}
+
+static uint64_t pool_used(const struct gpu *gpu)
+{
+    return pool_counts(gpu, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+}
+
 static enum verdict pools_count(const struct gpu *gpu)
 {
     CUmemoryPool pool;
     CUdeviceptr at;
-    cuuint64_t used = 0;
-    cuuint64_t reserved = 1;
     WORKS(cuDeviceGetDefaultMemPool(&pool, gpu->device));
     WORKS(cuCtxSynchronize());
+    uint64_t before = pool_used(gpu);
     WORKS(cuMemAllocAsync(&at, 10 * MIB, NULL));
-    WORKS(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used));
-    GIVES(used, 10 * MIB);
+    GIVES(pool_used(gpu) - before, 10 * MIB);
+    WORKS(cuMemFreeAsync(at, NULL));
+    WORKS(cuCtxSynchronize());
+    GIVES(pool_used(gpu), before);
+    return HOLDS;
+}
+
+static enum verdict trimmed_pools_are_empty(const struct gpu *gpu)
+{
+    CUmemoryPool pool;
+    CUdeviceptr at;
+    WORKS(cuDeviceGetDefaultMemPool(&pool, gpu->device));
+    WORKS(cuMemAllocAsync(&at, 10 * MIB, NULL));
     WORKS(cuMemFreeAsync(at, NULL));
     WORKS(cuCtxSynchronize());
     WORKS(cuMemPoolTrimTo(pool, 0));
-    WORKS(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved));
-    GIVES(reserved, 0);
+    GIVES(pool_counts(gpu, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
     return HOLDS;
+}
+
+/* How far a pool's used bytes are from what they were, at once, after waiting, and after a trim;
+ * here they are to be as before in the end. */
+static enum verdict left_in_use(const struct gpu *gpu, uint64_t before, const char *call)
+{
+    static const char *const moments[] = {"at once", "when the device is idle", "after a trim"};
+    CUmemoryPool pool;
+    uint64_t left = 0;
+    WORKS(cuDeviceGetDefaultMemPool(&pool, gpu->device));
+    for (size_t i = 0; i < sizeof moments / sizeof *moments; i++) {
+        char question[160];
+        if (i == 1) {
+            WORKS(cuCtxSynchronize());
+        } else if (i == 2) {
+            WORKS(cuMemPoolTrimTo(pool, 0));
+        }
+        left = pool_used(gpu) - before;
+        (void)snprintf(question, sizeof question, "%s leaves in use in the pool, %s", call,
+                       moments[i]);
+        assume_measured(question, (long long)left, "bytes");
+    }
+    return HOLDS;
+}
+
+static enum verdict stream_frees_block(const struct gpu *gpu)
+{
+    CUdeviceptr block;
+    uint64_t before = pool_used(gpu);
+    WORKS(cuMemAlloc(&block, MIB));
+    WORKS(cuMemFreeAsync(block, NULL));
+    return left_in_use(gpu, before, "cuMemFreeAsync of cuMemAlloc's memory");
+}
+
+static enum verdict call_frees_stream_memory(const struct gpu *gpu)
+{
+    CUdeviceptr block;
+    uint64_t before = pool_used(gpu);
+    WORKS(cuMemAllocAsync(&block, MIB, NULL));
+    WORKS(cuCtxSynchronize());
+    WORKS(cuMemFree(block));
+    return left_in_use(gpu, before, "cuMemFree of cuMemAllocAsync's memory");
 }
 
 static enum verdict identity(const struct gpu *gpu)
@@ -354,7 +420,12 @@ const struct assumption assume_memory[] = {
     {"cuMemAllocAsync is out of memory at the call, and nothing sticks", out_of_memory_at_the_call,
      false},
     {"a pool keeps nothing and reuses all ways unless told", pool_defaults, false},
-    {"a pool's used bytes are those asked for, and a trimmed pool is empty", pools_count, false},
+    {"a pool's used bytes are those asked for", pools_count, false},
+    {"a trimmed pool that nothing is in use of is empty", trimmed_pools_are_empty, true},
+    {"cuMemFreeAsync frees cuMemAlloc's memory: what the pool counts then", stream_frees_block,
+     true},
+    {"cuMemFree frees a stream's memory: what the pool counts then", call_frees_stream_memory,
+     true},
     {"an address tells its block, kind and device; an unknown one is refused", identity, false},
     {"SYNC_MEMOPS: copies and sets of cuMemAlloc's memory are done when they return",
      synchronized_operations, false},

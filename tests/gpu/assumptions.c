@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tries every assumption that the simulated GPU makes about the real driver, and prints a line of
- * JSON for each: {"assumption": ..., "holds": true, false or null (not tried), "saw": ...}. The
- * exit status is 0 whatever holds; 1 where there is no device.
+ * JSON for each: {"assumption": ..., "holds": true, false or null (not tried), "saw": ...}; and for
+ * each answer to a question {"answer": the question, "saw": ..., "value": a number or null, "unit":
+ * ...}. The exit status is 0 whatever holds; 1 where there is no device.
  *
  * assumptions [FIRST]: from that number on. */
 #include "tests/gpu/assume.h"
@@ -36,14 +37,39 @@ static const struct assumption *assumption(unsigned number)
     return NULL;
 }
 
+static void print_quoted(const char *text)
+{
+    (void)putchar('"');
+    for (; *text != '\0'; text++) {
+        (void)printf(*text == '"' || *text == '\\' ? "\\%c" : "%c", *text);
+    }
+    (void)putchar('"');
+}
+
 static void say(const struct assumption *row, enum verdict verdict, const char *saw)
 {
     static const char *const words[] = {[HOLDS] = "true", [DIFFERS] = "false", [UNTRIED] = "null"};
-    (void)printf("{\"assumption\": \"%s\", \"holds\": %s, \"saw\": \"", row->says, words[verdict]);
-    for (const char *at = saw; *at != '\0'; at++) {
-        (void)printf(*at == '"' || *at == '\\' ? "\\%c" : "%c", *at);
-    }
-    (void)printf("\"}\n");
+    (void)printf("{\"assumption\": \"%s\", \"holds\": %s, \"saw\": ", row->says, words[verdict]);
+    print_quoted(saw);
+    (void)printf("}\n");
+    (void)fflush(stdout);
+}
+
+void assume_answer(const char *question, const char *answer)
+{
+    (void)printf("{\"answer\": ");
+    print_quoted(question);
+    (void)printf(", \"saw\": ");
+    print_quoted(answer);
+    (void)printf(", \"value\": null, \"unit\": \"\"}\n");
+    (void)fflush(stdout);
+}
+
+void assume_measured(const char *question, long long value, const char *unit)
+{
+    (void)printf("{\"answer\": ");
+    print_quoted(question);
+    (void)printf(", \"saw\": \"\", \"value\": %lld, \"unit\": \"%s\"}\n", value, unit);
     (void)fflush(stdout);
 }
 

@@ -19,7 +19,7 @@ void gpu_open(struct gpu *gpu)
     MUST(cuModuleLoadData(&module, gpu_kernels));
     MUST(cuModuleGetFunction(&gpu->fill, module, "simgpu_fill"));
     MUST(cuModuleGetFunction(&gpu->check, module, "simgpu_check"));
-    MUST(cuModuleGetFunction(&gpu->spin, module, "gpu_spin"));
+    MUST(cuModuleGetFunction(&gpu->spin, module, "simgpu_spin"));
     MUST(cuDeviceGetAttribute(&mapping, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
                               gpu->device));
     gpu->granule_bytes = 0;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Three kernels as text that every driver since CUDA 10 compiles when it is loaded, so that a check
- * needs no compiler. The simulated GPU does for the first two, which it knows by name, what the
- * text says, and nothing for the third. */
+ * needs no compiler. The simulated GPU knows them by name and does what the text says. */
 #ifndef MEMSHIM_TESTS_GPU_KERNELS_H
 #define MEMSHIM_TESTS_GPU_KERNELS_H
 
 /*
  * simgpu_fill(at, bytes, byte)               stores byte at each address
- * simgpu_check(at, bytes, byte, mismatches)  adds the bytes that differ to the 64 bits at
- * mismatches gpu_spin(nanoseconds)                      keeps its stream busy so long
+ * simgpu_check(at, bytes, byte, mismatches)  adds the bytes that differ to the 64 bits there
+ * simgpu_spin(nanoseconds)                   keeps its stream busy so long
  */
 static const char gpu_kernels[] =
     ".version 6.4\n"
@@ -79,7 +78,7 @@ static const char gpu_kernels[] =
     "done:\n"
     "  ret;\n"
     "}\n"
-    ".visible .entry gpu_spin(.param .u64 nanoseconds)\n"
+    ".visible .entry simgpu_spin(.param .u64 nanoseconds)\n"
     "{\n"
     "  .reg .pred %p;\n"
     "  .reg .b64 %d<4>;\n"

@@ -132,6 +132,9 @@ def assumptions(part: Part) -> None:
         # Some of them are about handles that are gone, where the simulated GPU would stop.
         result = world.run([world.program("gpu_assumptions")], timeout_s=60, SIMGPU_STRICT=0)
         rows = [row for row in result.lines() if "assumption" in row]
+        for row in result.lines():
+            if "answer" in row:
+                part.answer(row["answer"], row["saw"], row["value"], row["unit"])
         for row in rows:
             with part.case(f"assumption: {row['assumption']}"):
                 if row["holds"] is None:

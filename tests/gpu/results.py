@@ -40,6 +40,7 @@ class PartResult:
     ended: str = "not run"  # "done", "cut off" or "failed" afterwards
     cases: list[Case] = field(default_factory=list)
     figures: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def take(self, line: str) -> Case | None:
         """One line that the part said; the case, where it is one."""
@@ -51,6 +52,8 @@ class PartResult:
             return None
         if "figure" in value:
             self.figures[value["figure"]] = {"value": value["value"], "unit": value["unit"]}
+        if "answer" in value:
+            self.answers[value["answer"]] = {key: value[key] for key in ("saw", "value", "unit")}
         if "case" not in value:
             return None
         case = Case(value["case"], value["status"], value["reason"], round(value["seconds"], 2))
@@ -79,6 +82,9 @@ class Results:
     def figures(self) -> dict[str, dict[str, Any]]:
         return {name: row for part in self.parts for name, row in part.figures.items()}
 
+    def answers(self) -> dict[str, dict[str, Any]]:
+        return {name: row for part in self.parts for name, row in part.answers.items()}
+
     def targets(self) -> list[dict[str, str]]:
         """On the simulated GPU none is reached or missed."""
         known = {
@@ -103,10 +109,15 @@ class Results:
             "totals": {status: self.count(status) for status in STATUSES},
             "targets": self.targets(),
             "parts": [
-                {key: value for key, value in asdict(part).items() if key != "figures"}
+                {
+                    key: value
+                    for key, value in asdict(part).items()
+                    if key not in ("figures", "answers")
+                }
                 for part in self.parts
             ],
             "figures": self.figures(),
+            "answers": self.answers(),
         }
 
     def write(self, folder: Path) -> None:
@@ -170,6 +181,12 @@ def page(results: Results) -> str:
         ]
         if found:
             lines += [f"## {title}", "", *table(["part", "case", "why"], found)]
+    answers: list[list[object]] = [
+        [question, row["saw"] if row["value"] is None else number(row["value"]), row["unit"]]
+        for question, row in results.answers().items()
+    ]
+    if answers:
+        lines += ["## Found out", "", *table(["question", "answer", ""], answers)]
     figures: list[list[object]] = [
         [name, number(row["value"]), row["unit"]]
         for name, row in results.figures().items()

@@ -319,6 +319,10 @@ class Part:
         """A number worth keeping, under a name that targets.py may know."""
         self.say(figure=name, value=value, unit=unit)
 
+    def answer(self, question: str, saw: str, value: float | None = None, unit: str = "") -> None:
+        """What was found out where nothing was taken for granted: words, a number, or both."""
+        self.say(answer=question, saw=saw, value=value, unit=unit)
+
     @contextlib.contextmanager
     def case(self, name: str) -> Iterator[None]:
         """What happens inside is the case; it fails by an exception, and the part goes on."""

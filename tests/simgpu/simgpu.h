@@ -74,12 +74,14 @@
  *
  * declares kernels, the offset and size of each parameter as cuFuncGetParamInfo gives them, and
  * global variables; then no other function exists in it. A kernel launch occupies its stream and
- * does nothing, except for two kernels, which exist in every image:
+ * does nothing, except for three kernels, which exist in every image:
  *
  *   simgpu_fill(CUdeviceptr at, uint64_t bytes, uint32_t byte)
  *       stores byte at each address
  *   simgpu_check(CUdeviceptr at, uint64_t bytes, uint32_t byte, CUdeviceptr mismatches)
  *       adds the number of bytes that differ from byte to the uint64_t at mismatches
+ *   simgpu_spin(uint64_t nanoseconds)
+ *       keeps its stream busy so long
  *
  * and for those of PyTorch that fill and concatenate tensors, and by which its object collectives
  * compare and sum sizes, on operands of at most 1 MiB (driver/torch_kernel.h).
@@ -177,6 +179,11 @@ int simgpu_is_flag(uint64_t at, uint64_t bytes);
 
 /* Doubles of other libraries (NCCL) announce with this what they are about to store themselves. */
 void simgpu_note_write(uint64_t at, uint64_t bytes);
+
+/* 1: host functions that the calling thread launches from now on stand for kernels, which run
+ * beside those of other streams; an application's run one at a time. 0: they are what they are.
+ * Returns what it said before. */
+int simgpu_launch_as_kernel(int now);
 
 #pragma GCC visibility pop
 #ifdef __cplusplus

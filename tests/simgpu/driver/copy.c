@@ -19,7 +19,8 @@
 /* How the host takes part in a copy. */
 enum copy_mode {
     COPY_ASYNC,
-    COPY_SYNC, /* returns when the copy is done, except from device to device */
+    COPY_SYNC, /* returns when the copy is done, except to a device from memory of one or pageable
+                */
 };
 
 /* ---- checks --------------------------------------------------------------------------------- */
@@ -59,9 +60,11 @@ static bool is_host(enum sim_place place)
 }
 
 /*
- * "For transfers from pageable host memory to device memory, [...] the function will return once
- * the pageable buffer has been copied to the staging memory" (cuda.h, API synchronization
- * behavior).
+ * "For transfers from pageable host memory to device memory, a stream sync is performed before the
+ * copy is initiated. The function will return once the pageable buffer has been copied to the
+ * staging memory for DMA transfer to device memory, but the DMA to final destination may not have
+ * completed. [...] For transfers from device memory to device memory, no host-side synchronization
+ * is performed" (API synchronization behavior, of the functions without a stream).
  */
 static CUresult stage(struct sim_copy *copy)
 {
@@ -96,9 +99,9 @@ static CUresult submit_copy(struct sim_work *work, CUstream handle, enum copy_mo
     SIM_STREAM(handle, stream);
     enum sim_place to = sim_locate((CUdeviceptr)work->copy.to).place;
     enum sim_place from = sim_locate((CUdeviceptr)work->copy.from).place;
-    bool device_to_device = !is_host(to) && !is_host(from);
-    bool waits = mode == COPY_SYNC ? !device_to_device || synchronizes(&work->copy)
-                                   : to == SIM_PLACE_PAGEABLE || (is_host(to) && is_host(from));
+    bool waits = mode == COPY_SYNC
+                     ? is_host(to) || from == SIM_PLACE_HOST || synchronizes(&work->copy)
+                     : to == SIM_PLACE_PAGEABLE || (is_host(to) && is_host(from));
     if (stream->capture) {
         if (mode == COPY_SYNC) {
             return sim_capture_refuse(stream);
@@ -106,12 +109,11 @@ static CUresult submit_copy(struct sim_work *work, CUstream handle, enum copy_mo
         return sim_submit(stream, work, NULL);
     }
     follow_values(&work->copy);
-    if (!waits && from == SIM_PLACE_PAGEABLE && !sim_stream_is_idle(stream)) {
-        CUresult status = stage(&work->copy);
-        if (status != CUDA_SUCCESS) {
-            return status;
-        }
-    } else if (from == SIM_PLACE_PAGEABLE && sim_settings.delay_high_us && !waits) {
+    bool staged = !waits && from == SIM_PLACE_PAGEABLE;
+    if (staged && mode == COPY_SYNC) {
+        sim_wait_stream(stream);
+    }
+    if (staged && sim_stream_defers(stream)) {
         CUresult status = stage(&work->copy);
         if (status != CUDA_SUCCESS) {
             return status;

@@ -34,6 +34,7 @@ const struct sim_function_info sim_functions[SIM_FUNCTIONS] = {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
 static unsigned progress_waiters;
+static pthread_mutex_t host_functions = PTHREAD_MUTEX_INITIALIZER; /* one runs at a time */
 static _Atomic uint64_t calls[SIM_FUNCTIONS];
 static _Atomic uint64_t base_calls[SIM_FUNCTIONS]; /* at the index of the base's first function */
 static _Atomic uint64_t all_calls;
@@ -101,18 +102,36 @@ void sim_announce_progress(void)
     }
 }
 
-void sim_call_host_function(CUhostFn function, void *argument)
+/* "Host functions without a mandated order (such as in independent streams) execute in undefined
+ * order and may be serialized" (cuda.h, cuLaunchHostFunc); they are (seen: an H200, driver 580). */
+static void begin_host_function(bool alone)
 {
+    if (alone) {
+        pthread_mutex_lock(&host_functions);
+    }
     in_host_function = true;
-    function(argument);
+}
+
+static void end_host_function(bool alone)
+{
     in_host_function = false;
+    if (alone) {
+        pthread_mutex_unlock(&host_functions);
+    }
+}
+
+void sim_call_host_function(CUhostFn function, void *argument, bool as_kernel)
+{
+    begin_host_function(!as_kernel);
+    function(argument);
+    end_host_function(!as_kernel);
 }
 
 void sim_call_stream_callback(CUstreamCallback function, CUstream stream, void *argument)
 {
-    in_host_function = true;
+    begin_host_function(true);
     function(stream, CUDA_SUCCESS, argument);
-    in_host_function = false;
+    end_host_function(true);
 }
 
 void sim_charge_latency(uint64_t duration_ns)

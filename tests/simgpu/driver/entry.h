@@ -85,8 +85,8 @@ void sim_announce_progress(void);
 
 /* Runs a function of the application on a thread of the simulated GPU; driver calls out of it are
  * refused with CUDA_ERROR_NOT_PERMITTED (cuLaunchHostFunc: it "must not make any CUDA API calls").
- * Without sim_lock. */
-void sim_call_host_function(CUhostFn function, void *argument);
+ * One at a time, but for those that stand for kernels. Without sim_lock. */
+void sim_call_host_function(CUhostFn function, void *argument, bool as_kernel);
 void sim_call_stream_callback(CUstreamCallback function, CUstream stream, void *argument);
 
 /* cuInit's part: brings the library to life, once. With nothing held. */

@@ -29,7 +29,7 @@ static void *destroy_user(void *argument)
 {
     struct destruction destruction = *(struct destruction *)argument;
     free(argument);
-    sim_call_host_function(destruction.function, destruction.pointer);
+    sim_call_host_function(destruction.function, destruction.pointer, false);
     return NULL;
 }
 

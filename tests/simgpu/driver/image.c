@@ -18,6 +18,9 @@ static void set_effect(struct sim_symbol *symbol)
         symbol->run = sim_kernel_fill;
     } else if (strcmp(symbol->name, "simgpu_check") == 0) {
         symbol->run = sim_kernel_check;
+    } else if (strcmp(symbol->name, "simgpu_spin") == 0) {
+        symbol->run = sim_kernel_spin;
+        symbol->lasts = true;
     } else {
         sim_torch_kernel(symbol);
     }
@@ -50,14 +53,15 @@ static bool add_parameter(struct sim_symbol *symbol, size_t offset, size_t bytes
     return true;
 }
 
-/* simgpu.h: the two kernels that exist in every image. */
+/* simgpu.h: the three kernels that exist in every image. */
 static bool add_built_in(struct sim_image *image)
 {
     struct sim_symbol *fill = add_symbol(image, "simgpu_fill", strlen("simgpu_fill"));
     struct sim_symbol *check = add_symbol(image, "simgpu_check", strlen("simgpu_check"));
-    return fill && check && add_parameter(fill, 0, 8) && add_parameter(fill, 8, 8) &&
-           add_parameter(fill, 16, 4) && add_parameter(check, 0, 8) && add_parameter(check, 8, 8) &&
-           add_parameter(check, 16, 4) && add_parameter(check, 24, 8);
+    struct sim_symbol *spin = add_symbol(image, "simgpu_spin", strlen("simgpu_spin"));
+    return fill && check && spin && add_parameter(spin, 0, 8) && add_parameter(fill, 0, 8) &&
+           add_parameter(fill, 8, 8) && add_parameter(fill, 16, 4) && add_parameter(check, 0, 8) &&
+           add_parameter(check, 8, 8) && add_parameter(check, 16, 4) && add_parameter(check, 24, 8);
 }
 
 /* One line, of `length` characters, of the text form. */

@@ -22,6 +22,11 @@
 /* ---- launches ---------------------------------------------------------------------------------
  */
 
+bool sim_kernel_lasts(const struct sim_launch *launch)
+{
+    return launch->function->symbol->lasts;
+}
+
 bool sim_kernel_has_effect(const struct sim_launch *launch)
 {
     return launch->computes;
@@ -65,6 +70,13 @@ void sim_kernel_check(const struct sim_launch *launch)
     memcpy(&address, launch->parameter_pointers[3], sizeof address);
     simgpu_note_write(address, sizeof mismatches);
     atomic_fetch_add((_Atomic uint64_t *)address, mismatches);
+}
+
+void sim_kernel_spin(const struct sim_launch *launch)
+{
+    uint64_t duration_ns;
+    memcpy(&duration_ns, launch->parameter_pointers[0], sizeof duration_ns);
+    sim_sleep_us(duration_ns / 1000);
 }
 
 /* Copies each declared parameter to its offset, as the device would see them. */

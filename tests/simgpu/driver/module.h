@@ -30,6 +30,7 @@ struct sim_symbol {
     /* At the launch of one that computes, under sim_lock: notes whether the host may read what it
      * stores (values.h). NULL: nothing is noted. */
     void (*follow)(const struct sim_launch *launch);
+    bool lasts;           /* sim_kernel_lasts */
     size_t element_bytes; /* torch_kernel.c, of a kernel on elements of any kind */
 };
 
@@ -90,7 +91,10 @@ CUfunction sim_function_of(CUfunction handle, CUcontext context);
 /* The kernels that exist in every image (simgpu.h). */
 void sim_kernel_fill(const struct sim_launch *launch);
 void sim_kernel_check(const struct sim_launch *launch);
+void sim_kernel_spin(const struct sim_launch *launch);
 
+/* It takes its own time, which the launch does not wait for. */
+bool sim_kernel_lasts(const struct sim_launch *launch);
 bool sim_kernel_has_effect(const struct sim_launch *launch);
 unsigned sim_kernel_parameter_count(CUfunction function);
 /* What the kernel does. Without sim_lock. */

@@ -48,9 +48,9 @@ CUresult sim_set_prepare(const CUDA_MEMSET_NODE_PARAMS *parameters, CUcontext co
 }
 
 /*
- * "asynchronous with respect to the host except when the target memory is pinned host memory"
- * (cuda.h, API synchronization behavior of memset), or has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS;
- * `waits`: of the functions without a stream.
+ * "asynchronous with respect to the host except when the target is pinned host memory or a Unified
+ * Memory region" (API synchronization behavior), or has CU_POINTER_ATTRIBUTE_SYNC_MEMOPS; `waits`:
+ * of the functions without a stream.
  */
 static CUresult set(CUdeviceptr to, size_t pitch, unsigned value, unsigned element_bytes,
                     size_t width, size_t height, CUstream handle, bool waits)
@@ -68,13 +68,15 @@ static CUresult set(CUdeviceptr to, size_t pitch, unsigned value, unsigned eleme
     if (status != CUDA_SUCCESS || width == 0 || height == 0) {
         return status;
     }
-    bool pinned = sim_locate(to).place == SIM_PLACE_HOST;
-    if (!pinned && !stream->capture) {
+    enum sim_place place = sim_locate(to).place;
+    waits = waits && (place == SIM_PLACE_HOST || place == SIM_PLACE_MANAGED ||
+                      (!stream->capture && sim_synchronizes(to)));
+    if (place != SIM_PLACE_HOST && !stream->capture) {
         sim_values_set(&work, to, (height - 1) * pitch + width * element_bytes);
     }
     uint64_t position;
     status = sim_submit(stream, &work, &position);
-    if (status == CUDA_SUCCESS && waits && !stream->capture && (pinned || sim_synchronizes(to))) {
+    if (status == CUDA_SUCCESS && waits) {
         sim_wait_position(stream, position);
     }
     return status;

@@ -394,6 +394,11 @@ bool sim_stream_is_idle(const struct CUstream_st *stream)
     return true;
 }
 
+bool sim_stream_defers(const struct CUstream_st *stream)
+{
+    return paused || sim_settings.delay_high_us != 0 || !sim_stream_is_idle(stream);
+}
+
 void sim_wait_position(CUstream stream, uint64_t position)
 {
     sim_stream_retain(stream);
@@ -460,6 +465,16 @@ void sim_wait_context(CUcontext context)
 void sim_wait_device(const struct sim_device *device)
 {
     wait_streams(on_device, device);
+}
+
+void sim_wait_stream(CUstream stream)
+{
+    if (stream->legacy) {
+        wait_streams(before_legacy, stream);
+    } else {
+        sim_schedule_seen(stream);
+        sim_wait_position(stream, stream->submitted);
+    }
 }
 
 void simgpu_pause(void)
@@ -574,12 +589,7 @@ static CUresult synchronize(CUstream handle)
         return status;
     }
     struct sim_device *device = stream->context->device;
-    if (stream->legacy) {
-        wait_streams(before_legacy, stream);
-    } else {
-        sim_schedule_seen(stream);
-        sim_wait_position(stream, stream->submitted);
-    }
+    sim_wait_stream(stream);
     sim_pools_at_synchronize(device);
     return CUDA_SUCCESS;
 }
@@ -685,14 +695,24 @@ SIM_STREAM_PAIR(cuStreamGetDevice, (CUstream hStream, CUdevice *device),
                 get_device(hStream, device));
 #endif
 
+static _Thread_local bool launches_as_kernel;
+
+int simgpu_launch_as_kernel(int now)
+{
+    int before = launches_as_kernel;
+    launches_as_kernel = now != 0;
+    return before;
+}
+
 static CUresult host_function(CUstream handle, CUhostFn function, void *argument)
 {
     SIM_STREAM(handle, stream);
     if (!function) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    struct sim_work work = {.kind = SIM_WORK_HOST,
-                            .host = {.function = function, .argument = argument}};
+    struct sim_work work = {
+        .kind = SIM_WORK_HOST,
+        .host = {.function = function, .argument = argument, .as_kernel = launches_as_kernel}};
     return sim_submit(stream, &work, NULL);
 }
 

@@ -94,8 +94,13 @@ static inline bool sim_stream_is_blocking(const struct CUstream_st *stream)
 
 /* All give up sim_lock while they wait. */
 void sim_wait_position(CUstream stream, uint64_t position);
+/* What was submitted to the stream, of the legacy one also to those that it waits for. */
+void sim_wait_stream(CUstream stream);
 void sim_wait_context(CUcontext context);
 void sim_wait_device(const struct sim_device *device);
+
+/* True: a copy or memset that is submitted now is carried out later. */
+bool sim_stream_defers(const struct CUstream_st *stream);
 
 /* True: nothing that was submitted to the stream (or, of the legacy stream, to those that it
  * synchronizes with) is incomplete. */

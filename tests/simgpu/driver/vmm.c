@@ -311,11 +311,15 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     SIM_ENTER(cuMemMap);
     struct sim_chunk *chunk = sim_chunk_of(handle);
     struct sim_reservation *reservation = sim_reservation_at(ptr);
-    /* "offset - [...] Must be 0 at this time" (cuda.h). */
-    if (!chunk || !reservation || offset || flags || size == 0 || !is_granular(size) ||
-        !is_granular(ptr) || size > chunk->bytes ||
+    if (!chunk || !reservation || flags || size == 0 || !is_granular(size) || !is_granular(ptr) ||
+        !is_granular(offset) || size > chunk->bytes || offset > chunk->bytes - size ||
         ptr + size > (CUdeviceptr)reservation->address + reservation->bytes) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    /* "offset - [...] Must be 0 at this time" (cuda.h); nor is a part from the beginning taken
+     * (seen: an H200, driver 580). */
+    if (size != chunk->bytes) {
+        return CUDA_ERROR_NOT_SUPPORTED;
     }
     struct sim_node *next = sim_tree_ceiling(&mappings, ptr, 0);
     if (sim_mapping_at(ptr) || (next && next->key < ptr + size)) {
@@ -343,26 +347,33 @@ static struct sim_mapping *mapping_after(const struct sim_mapping *mapping)
     return sim_mapping_at((CUdeviceptr)mapping->address + mapping->bytes);
 }
 
-/* True: [address, address + bytes) is mapped without a hole. `whole`: and begins and ends where
- * mappings do. */
-static bool is_covered(CUdeviceptr address, size_t bytes, bool whole)
+/* The first mapping at or behind `address` that begins before `end`; NULL: none. */
+static struct sim_mapping *next_mapping(CUdeviceptr address, CUdeviceptr end)
 {
-    const struct sim_mapping *mapping = sim_mapping_at(address);
-    if (!mapping || bytes == 0 || (whole && (CUdeviceptr)mapping->address != address)) {
+    struct sim_node *node = sim_tree_ceiling(&mappings, address, 0);
+    return node && node->key < end ? SIM_OWNER(node, struct sim_mapping, node) : NULL;
+}
+
+/* True: [address, address + bytes) begins and ends where mappings do. */
+static bool is_framed(CUdeviceptr address, size_t bytes)
+{
+    const struct sim_mapping *first = sim_mapping_at(address);
+    const struct sim_mapping *last = bytes ? sim_mapping_at(address + bytes - 1) : NULL;
+    return first && last && (CUdeviceptr)first->address == address &&
+           (CUdeviceptr)last->address + last->bytes == address + bytes;
+}
+
+/* True: and has no hole. */
+static bool is_covered(CUdeviceptr address, size_t bytes)
+{
+    if (!is_framed(address, bytes)) {
         return false;
     }
-    CUdeviceptr end;
-    for (;;) {
-        end = (CUdeviceptr)mapping->address + mapping->bytes;
-        if (end >= address + bytes) {
-            break;
-        }
+    const struct sim_mapping *mapping = sim_mapping_at(address);
+    while (mapping && (CUdeviceptr)mapping->address + mapping->bytes < address + bytes) {
         mapping = mapping_after(mapping);
-        if (!mapping) {
-            return false;
-        }
     }
-    return !whole || end == address + bytes;
+    return mapping != NULL;
 }
 
 static CUresult hide(char *address, size_t bytes)
@@ -377,7 +388,7 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     SIM_ENTER(cuMemUnmap);
     /* "ptr, size [...] must be [...] a whole number of mappings" in effect: "should only unmap
      * complete mappings" (cuda.h). */
-    if (!is_covered(ptr, size, true)) {
+    if (!is_covered(ptr, size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUresult status = hide((char *)ptr, size);
@@ -418,11 +429,13 @@ static int protection(const struct sim_mapping *mapping)
  */
 static CUresult show(CUdeviceptr address, size_t bytes)
 {
-    for (CUdeviceptr at = address; at < address + bytes;) {
-        struct sim_mapping *first = sim_mapping_at(at), *last = first, *next;
+    struct sim_mapping *first, *last, *next;
+    for (CUdeviceptr at = address; (first = next_mapping(at, address + bytes)) != NULL;) {
+        last = first;
         while ((CUdeviceptr)last->address + last->bytes < address + bytes) {
             next = mapping_after(last);
-            if (mapping_fd(next) != mapping_fd(first) || protection(next) != protection(first) ||
+            if (!next || mapping_fd(next) != mapping_fd(first) ||
+                protection(next) != protection(first) ||
                 next->chunk->offset != last->chunk->offset + last->bytes) {
                 break;
             }
@@ -478,30 +491,34 @@ static bool can_reach(const struct sim_mapping *mapping, const CUmemAccessDesc *
            sim_settings.peers;
 }
 
+/* "The range must be a fully mapped address range" (cuda.h), and yet one with a hole inside is not
+ * refused (seen: an H200, driver 580): what is mapped gets the access. */
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     SIM_ENTER(cuMemSetAccess);
-    if (!desc || count == 0 || !is_covered(ptr, size, true)) {
+    struct sim_reservation *reservation = sim_reservation_at(ptr);
+    struct sim_mapping *mapping;
+    if (!desc || count == 0 || !reservation || !is_framed(ptr, size) ||
+        ptr + size > (CUdeviceptr)reservation->address + reservation->bytes) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t i = 0; i < count; i++) {
         CUresult status = check_access(&desc[i]);
-        for (CUdeviceptr at = ptr; status == CUDA_SUCCESS && at < ptr + size;) {
-            const struct sim_mapping *mapping = sim_mapping_at(at);
+        for (CUdeviceptr at = ptr;
+             status == CUDA_SUCCESS && (mapping = next_mapping(at, ptr + size)) != NULL;) {
             status = can_reach(mapping, &desc[i]) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-            at += mapping->bytes;
+            at = (CUdeviceptr)mapping->address + mapping->bytes;
         }
         if (status != CUDA_SUCCESS) {
             return status;
         }
     }
     uint64_t mapped = 0;
-    for (CUdeviceptr at = ptr; at < ptr + size; mapped++) {
-        struct sim_mapping *mapping = sim_mapping_at(at);
+    for (CUdeviceptr at = ptr; (mapping = next_mapping(at, ptr + size)) != NULL; mapped++) {
         for (size_t i = 0; i < count; i++) {
             set_access(mapping, &desc[i]);
         }
-        at += mapping->bytes;
+        at = (CUdeviceptr)mapping->address + mapping->bytes;
     }
     CUresult status = show(ptr, size);
     sim_charge_latency(36000 * mapped);

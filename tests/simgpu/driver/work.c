@@ -48,6 +48,8 @@ bool sim_work_runs_inline(const struct sim_work *work)
     case SIM_WORK_CALLBACK:
     case SIM_WORK_GRAPH: /* may hold host functions */
         return false;
+    case SIM_WORK_KERNEL:
+        return !sim_kernel_lasts(&work->launch);
     default:
         return sim_work_is_ready(work);
     }
@@ -200,7 +202,7 @@ void sim_work_run_unlocked(const struct sim_work *work)
         run_set(&work->set);
         break;
     case SIM_WORK_HOST:
-        sim_call_host_function(work->host.function, work->host.argument);
+        sim_call_host_function(work->host.function, work->host.argument, work->host.as_kernel);
         break;
     case SIM_WORK_CALLBACK:
         sim_call_stream_callback(work->callback.function, work->callback.stream,

@@ -81,6 +81,7 @@ struct sim_work {
         struct {
             CUhostFn function;
             void *argument;
+            bool as_kernel; /* simgpu_launch_as_kernel */
         } host;
         struct {
             CUstreamCallback function;

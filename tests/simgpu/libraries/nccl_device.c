@@ -29,6 +29,7 @@ typedef struct {
     void (*note_write)(uint64_t, uint64_t);
     void (*note_carried)(uint64_t, uint64_t, uint64_t, uint64_t);
     void (*forget)(uint64_t, uint64_t);
+    int (*launch_as_kernel)(int);
 } driver_t;
 
 static driver_t driver;
@@ -74,6 +75,7 @@ static void find_driver(void)
         {&driver.note_write, "simgpu_note_write"},
         {&driver.note_carried, "simgpu_note_carried"},
         {&driver.forget, "simgpu_forget"},
+        {&driver.launch_as_kernel, "simgpu_launch_as_kernel"},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         void *function = dlsym(library, wanted[i].name);
@@ -134,7 +136,15 @@ CUresult simnccl_enter(CUcontext context, CUcontext *before)
 CUresult simnccl_launch_host(CUstream stream, CUhostFn function, void *argument)
 {
     const driver_t *d = get_driver();
-    return d->launch_host ? d->launch_host(stream, function, argument) : CUDA_ERROR_NOT_INITIALIZED;
+    if (!d->launch_host) {
+        return CUDA_ERROR_NOT_INITIALIZED;
+    }
+    int before = d->launch_as_kernel ? d->launch_as_kernel(1) : 0;
+    CUresult result = d->launch_host(stream, function, argument);
+    if (d->launch_as_kernel) {
+        d->launch_as_kernel(before);
+    }
+    return result;
 }
 
 void simnccl_note_write(const void *at, size_t bytes)

@@ -188,6 +188,7 @@ CUresult simnccl_enter(CUcontext context, CUcontext *before);
 /* Device memory from cuMemCreate and cuMemMap, where the device has that; else from cuMemAlloc. */
 CUresult simnccl_device_alloc(CUdeviceptr *at, size_t bytes, CUdevice device);
 CUresult simnccl_device_free(CUdeviceptr at);
+/* It stands for a kernel: beside it those of other streams run. */
 CUresult simnccl_launch_host(CUstream stream, CUhostFn function, void *argument);
 /* Tells the simulated GPU that [at, at + bytes) is about to be stored to. */
 void simnccl_note_write(const void *at, size_t bytes);

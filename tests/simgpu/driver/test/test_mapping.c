@@ -142,7 +142,6 @@ Test(mapping, arguments_are_checked)
     CUmemGenericAllocationHandle handle = chunk(4 * MIB), bad;
     REFUSED(cuMemAddressReserve(&other, MIB, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
     REFUSED(cuMemCreate(&bad, MIB, &on_device, 0), CUDA_ERROR_INVALID_VALUE);
-    REFUSED(cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0), CUDA_ERROR_INVALID_VALUE);
     REFUSED(cuMemMap(address, 6 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     REFUSED(cuMemMap(address + 6 * MIB, 4 * MIB, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemMap(address, 4 * MIB, 0, handle, 0));
@@ -155,6 +154,41 @@ Test(mapping, arguments_are_checked)
     OK(cuMemUnmap(address, 4 * MIB));
     REFUSED(cuMemAddressFree(address, 4 * MIB), CUDA_ERROR_INVALID_VALUE);
     OK(cuMemAddressFree(address, 8 * MIB));
+}
+
+/* Seen: an H200, driver 580. */
+Test(mapping, only_whole_chunks_are_mapped)
+{
+    begin();
+    CUdeviceptr address = reserve(4 * MIB);
+    CUmemGenericAllocationHandle handle = chunk(4 * MIB);
+    REFUSED(cuMemMap(address, 2 * MIB, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    REFUSED(cuMemMap(address, 2 * MIB, 2 * MIB, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    REFUSED(cuMemMap(address, 4 * MIB, 2 * MIB, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemMap(address, 4 * MIB, 0, handle, 0));
+}
+
+/* Likewise. */
+Test(mapping, access_over_a_hole_is_given_to_what_is_mapped)
+{
+    begin();
+    CUdeviceptr address = reserve(6 * MIB);
+    unsigned long long flags;
+    for (int i = 0; i < 2; i++) {
+        CUmemGenericAllocationHandle handle = chunk(2 * MIB);
+        OK(cuMemMap(address + (CUdeviceptr)i * 4 * MIB, 2 * MIB, 0, handle, 0));
+    }
+    OK(cuMemSetAccess(address, 6 * MIB, &read_write, 1));
+    for (int i = 0; i < 2; i++) {
+        CUdeviceptr at = address + (CUdeviceptr)i * 4 * MIB;
+        fill(NULL, at, 2 * MIB, 5);
+        cr_assert_eq(mismatches(NULL, at, 2 * MIB, 5), 0);
+    }
+    OK(cuMemMap(address + 2 * MIB, 2 * MIB, 0, chunk(2 * MIB), 0));
+    OK(cuMemGetAccess(&flags, &read_write.location, address + 2 * MIB));
+    cr_assert_eq(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    REFUSED(cuMemSetAccess(address, 5 * MIB, &read_write, 1), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemSetAccess(address, 6 * MIB, &read_write, 1));
 }
 
 Test(mapping, addresses_are_aligned_and_hints_are_taken)

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 
 /* Not in cuda.h's plain view: the per-thread flavour of the same functions. */
@@ -21,6 +22,26 @@ static void note(void *number)
 static void noted(CUstream stream, int number)
 {
     OK(cuLaunchHostFunc(stream, note, (void *)(intptr_t)number));
+}
+
+/* [0]: how many of these run; [1]: how often another one did. */
+static void be_alone(void *argument)
+{
+    atomic_int *under_way = argument;
+    if (atomic_fetch_add(&under_way[0], 1) != 0) {
+        atomic_fetch_add(&under_way[1], 1);
+    }
+    sched_yield();
+    atomic_fetch_sub(&under_way[0], 1);
+}
+
+static void meet(void *argument)
+{
+    atomic_int *met = argument;
+    atomic_fetch_add(met, 1);
+    while (atomic_load(met) != 2) {
+        sched_yield();
+    }
 }
 
 static CUstream blocking(void)
@@ -76,6 +97,69 @@ Test(order, streams_are_independent)
     open_gate(gate);
     OK(cuCtxSynchronize());
     cr_assert_eq(place_of[0], 1);
+}
+
+/* Those of an application, whatever their streams: seen, an H200, driver 580. */
+Test(order, host_functions_run_one_at_a_time)
+{
+    begin();
+    CUstream first = non_blocking(), second = non_blocking();
+    atomic_int under_way[2] = {0};
+    for (int i = 0; i < 20; i++) {
+        OK(cuLaunchHostFunc(first, be_alone, under_way));
+        OK(cuLaunchHostFunc(second, be_alone, under_way));
+    }
+    OK(cuCtxSynchronize());
+    cr_assert_eq(under_way[1], 0);
+}
+
+/* But for those that stand for kernels: each waits for the other. */
+Test(order, host_functions_in_the_place_of_kernels_run_side_by_side)
+{
+    begin();
+    CUstream first = non_blocking(), second = non_blocking();
+    atomic_int met = 0;
+    cr_assert_eq(simgpu_launch_as_kernel(1), 0);
+    OK(cuLaunchHostFunc(first, meet, &met));
+    OK(cuLaunchHostFunc(second, meet, &met));
+    cr_assert_eq(simgpu_launch_as_kernel(0), 1);
+    OK(cuCtxSynchronize());
+    cr_assert_eq(met, 2);
+}
+
+/* Those without a stream, too, return before they are carried out. */
+Test(order, memsets_and_copies_to_a_device_are_asynchronous)
+{
+    begin();
+    unsigned char host = 3;
+    CUdeviceptr block;
+    OK(cuMemAlloc(&block, 3));
+    OK(cuMemsetD8(block, 1, 3));
+    OK(cuCtxSynchronize());
+    volatile unsigned char *bytes = (volatile unsigned char *)block;
+    simgpu_pause();
+    OK(cuMemcpyHtoD(block + 2, &host, 1));
+    host = 4;
+    OK(cuMemsetD8(block, 2, 1));
+    OK(cuMemcpyDtoD(block + 1, block, 1));
+    cr_assert(bytes[0] == 1 && bytes[1] == 1 && bytes[2] == 1);
+    simgpu_resume();
+    OK(cuCtxSynchronize());
+    cr_assert(bytes[0] == 2 && bytes[1] == 2 && bytes[2] == 3);
+}
+
+/* A kernel that lasts does not hold up the call that launches it. */
+Test(order, a_kernel_spins_behind_its_launch)
+{
+    begin();
+    CUstream stream = non_blocking();
+    uint64_t duration_ns = 1;
+    void *parameters[] = {&duration_ns};
+    simgpu_pause();
+    OK(cuLaunchKernel(kernel_named("simgpu_spin"), 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL));
+    REFUSED(cuStreamQuery(stream), CUDA_ERROR_NOT_READY);
+    simgpu_resume();
+    OK(cuStreamSynchronize(stream));
 }
 
 /* Memory handed out again too early: the old owner's late write lands in the new owner's data. */
