@@ -257,15 +257,18 @@ static void withdraw(const struct mapping *mapping)
 }
 
 /* Puts the mapping into the table before it is made: from then on the place is taken. Nothing may
- * be mapped there (cuda.h, cuMemMap). */
-static CUresult announce(struct mapping *mapping, CUmemGenericAllocationHandle_v1 handle)
+ * be mapped there (cuda.h, cuMemMap), and a part of a chunk is answered as the driver does. */
+static CUresult announce(struct mapping *mapping, size_t offset,
+                         CUmemGenericAllocationHandle_v1 handle)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     ms_lock_acquire(MS_LOCK(PROXIES));
     struct page *page = ms_chains_find(&by_handle, handle);
     size_t i = ms_ranges_place(&mappings, mapping->addr);
     bool vacant = i == mappings.count || mapping_at(i)->addr >= mapping->addr + mapping->bytes;
-    if (page && mapping->bytes == page->bytes && vacant) {
+    if (page && vacant && mapping->bytes < page->bytes && offset <= page->bytes - mapping->bytes) {
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    } else if (page && vacant && mapping->bytes == page->bytes && offset == 0) {
         mapping->page = page;
         mapping->direct = page->mapped;
         result = ms_ranges_insert(&mappings, mapping) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
@@ -292,10 +295,10 @@ CUresult ms_proxies_map(CUdeviceptr_v2 addr, size_t size, size_t offset,
 {
     struct ms_reservation reservation;
     struct mapping mapping = {.addr = addr, .bytes = size};
-    if (offset != 0 || flags != 0 || !ms_reservations_at(addr, size, &reservation)) {
+    if (flags != 0 || !ms_reservations_at(addr, size, &reservation)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    CUresult result = announce(&mapping, handle);
+    CUresult result = announce(&mapping, offset, handle);
     if (result != CUDA_SUCCESS) {
         return result;
     }

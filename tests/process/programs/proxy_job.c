@@ -411,7 +411,8 @@ static void errors(void)
     CUdeviceptr behind = page_at(&segment, PAGES);
     MUST(torch_create(&page, PAGE, &prop));
     EXPECT(torch_map(segment.at, PAGE, 0, page) == CUDA_ERROR_INVALID_VALUE);
-    EXPECT(torch_map(behind, PAGE / 2, 0, page) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(torch_map(behind, PAGE / 2, 0, page) == CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT(torch_map(behind, SMALL, SMALL, page) == CUDA_ERROR_NOT_SUPPORTED);
     EXPECT(torch_map(behind, PAGE, SMALL, page) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(torch_map(behind + 4096, PAGE, 0, page) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(torch_map(segment.at + segment.bytes, PAGE, 0, page) == CUDA_ERROR_INVALID_VALUE);
