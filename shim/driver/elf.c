@@ -122,6 +122,11 @@ static void *symbol_of(const struct ms_loaded_elf *elf, uint32_t index, const ch
                        unsigned char type)
 {
     const ElfW(Sym) *symbol = &elf->symbols[index];
+    const unsigned visibility = ELF64_ST_VISIBILITY(symbol->st_other);
+    /* The loader finds no hidden symbol, and so nobody else does. */
+    if (visibility == STV_HIDDEN || visibility == STV_INTERNAL) {
+        return NULL;
+    }
     /* An indirect function's value is its chooser, not the function: none of those looked up here
      * is one, and a stranger's is left alone. */
     if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) != type ||
