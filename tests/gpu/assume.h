@@ -21,14 +21,24 @@ struct assumption {
 };
 
 /* Each ends with a row whose says is null. */
-extern const struct assumption assume_mapping[], assume_memory[], assume_order[], assume_host[];
+extern const struct assumption assume_mapping[], assume_memory[], assume_order[], assume_host[],
+    assume_boundary[], assume_kernels[], assume_graphs[], assume_reset[], assume_waits[];
 
 /* What was seen, for a verdict other than HOLDS; returns that verdict. */
 enum verdict assume_saw(enum verdict verdict, const char *what, long long value);
 
-/* An answer to a question, printed at once: in words, or as a number of something. */
+/* An answer to a question, printed at once: in words, yes or no, what a call gives, or a number of
+ * something. */
 void assume_answer(const char *question, const char *answer);
+void assume_whether(const char *question, bool yes);
+void assume_gives(const char *question, CUresult result);
 void assume_measured(const char *question, long long value, const char *unit);
+/* The name of a result. */
+const char *assume_result_name(CUresult result);
+
+/* What `assumptions spin` does: keeps the device busy for a while, and says when it begins. Returns
+ * the exit status. */
+int assume_spin(void);
 
 #define SO(condition)                                             \
     do {                                                          \

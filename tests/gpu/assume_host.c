@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Host memory that the device uses: what spilling stands on. Kernels fault on it on some machines
- * whose driver offers it, so each of these is alone. */
+ * whose driver offers it. */
 #include <string.h>
 
 #include "tests/gpu/assume.h"
@@ -100,11 +100,117 @@ static enum verdict reads_as_device_memory(const struct gpu *gpu)
     return HOLDS;
 }
 
+/* --- where on the host ------------------------------------------------------------------------ */
+
+/* The first call that does not work with memory of that location, and what it gives; null: all do,
+ * and *granule is that of its chunks. */
+static const char *use_location(const struct gpu *gpu, CUmemLocation location, size_t *granule,
+                                CUresult *result)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = location};
+    CUmemGenericAllocationHandle chunk;
+    CUdeviceptr at;
+    const char *failed = NULL;
+    *result = cuMemGetAllocationGranularity(granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (*result != CUDA_SUCCESS) {
+        return "cuMemGetAllocationGranularity";
+    }
+    *result = cuMemCreate(&chunk, *granule, &prop, 0);
+    if (*result != CUDA_SUCCESS) {
+        return "cuMemCreate";
+    }
+    MUST(cuMemAddressReserve(&at, *granule, 0, 0, 0));
+    *result = cuMemMap(at, *granule, 0, chunk, 0);
+    if (*result != CUDA_SUCCESS) {
+        failed = "cuMemMap";
+    } else {
+        *result = gpu_allow(gpu, at, *granule);
+        failed = *result != CUDA_SUCCESS ? "cuMemSetAccess" : NULL;
+        if (failed == NULL) {
+            *result = gpu_fill(gpu, at, *granule, 0x19, NULL);
+            *result = *result == CUDA_SUCCESS ? cuCtxSynchronize() : *result;
+            failed = *result != CUDA_SUCCESS ? "a kernel" : NULL;
+        }
+        (void)cuMemUnmap(at, *granule);
+    }
+    (void)cuMemAddressFree(at, *granule);
+    (void)cuMemRelease(chunk);
+    return failed;
+}
+
+static void answer_location(const struct gpu *gpu, CUmemLocation location, const char *what)
+{
+    char question[160];
+    char answer[160];
+    size_t granule = 0;
+    CUresult result;
+    const char *failed = use_location(gpu, location, &granule, &result);
+    (void)snprintf(question, sizeof question, "host memory %s: can the device use it?", what);
+    if (failed) {
+        (void)snprintf(answer, sizeof answer, "no: %s gives %s", failed,
+                       assume_result_name(result));
+    } else {
+        (void)snprintf(answer, sizeof answer, "yes, in granules of %zu KiB", granule / KIB);
+    }
+    assume_answer(question, answer);
+}
+
+/* Whether the node has processors; below 0: there is no such node. */
+static int node_has_cpus(int node)
+{
+    char path[80];
+    char first = '\n';
+    (void)snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", node);
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return -1;
+    }
+    int has = fread(&first, 1, 1, file) == 1 && first != '\n';
+    (void)fclose(file);
+    return has;
+}
+
+static enum verdict locations(const struct gpu *gpu)
+{
+    enum { NODES_MAX = 64 };
+    int value = 0;
+    CUmemAllocationProp device = gpu_device_memory(gpu);
+    size_t granule = 0;
+    NEEDS(gpu->granule_bytes != 0, "the device cannot map memory");
+    WORKS(cuMemGetAllocationGranularity(&granule, &device, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED));
+    assume_measured("the granule that is recommended for the device's memory", (long long)granule,
+                    "bytes");
+    WORKS(cuDeviceGetAttribute(
+        &value, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, gpu->device));
+    assume_measured("CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED", value, "");
+    WORKS(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, gpu->device));
+    assume_measured("CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID", value, "");
+    for (int node = 0; node < NODES_MAX; node++) {
+        char what[64];
+        int has_cpus = node_has_cpus(node);
+        if (has_cpus < 0 && node > 0) {
+            continue;
+        }
+        (void)snprintf(what, sizeof what, "of node %d%s", node,
+                       has_cpus == 1   ? ", with processors"
+                       : has_cpus == 0 ? ", without processors"
+                                       : ", of a host without nodes");
+        answer_location(gpu, (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = node},
+                        what);
+    }
+    answer_location(gpu, (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT},
+                    "of the thread's node");
+    answer_location(gpu, (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST}, "of no node");
+    WORKS(cuCtxSynchronize()); /* a fault stays with the context */
+    return HOLDS;
+}
+
 const struct assumption assume_host[] = {
-    {"a host-located chunk takes no device memory", costs_no_device_memory, true},
-    {"kernels write and read host-located chunks", kernels_use_it, true},
-    {"copies and memsets reach host-located chunks", copies_use_it, true},
-    {"contents go to the host and back under one address", there_and_back, true},
-    {"a mapped host-located address can be asked for its kind", reads_as_device_memory, true},
+    {"a host-located chunk takes no device memory", costs_no_device_memory, false},
+    {"kernels write and read host-located chunks", kernels_use_it, false},
+    {"copies and memsets reach host-located chunks", copies_use_it, false},
+    {"contents go to the host and back under one address", there_and_back, false},
+    {"a mapped host-located address can be asked for its kind", reads_as_device_memory, false},
+    {"host memory of every location can be tried", locations, false},
     {NULL, NULL, false},
 };

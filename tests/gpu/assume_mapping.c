@@ -173,11 +173,6 @@ static bool is_accessible(const struct gpu *gpu, CUdeviceptr at)
            flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
 }
 
-static const char *yes_or_no(bool yes)
-{
-    return yes ? "yes" : "no";
-}
-
 /* cuda.h wants every byte mapped; nothing may depend on a refusal. */
 static enum verdict access_over_a_hole(const struct gpu *gpu)
 {
@@ -190,13 +185,13 @@ static enum verdict access_over_a_hole(const struct gpu *gpu)
         WORKS(cuMemMap(window.at + 2 * i * bytes, bytes, 0, window.chunk[i], 0));
     }
     bool given = gpu_allow(gpu, window.at, 3 * bytes) == CUDA_SUCCESS;
-    assume_answer("is access over a hole between mappings given?", yes_or_no(given));
+    assume_whether("is access over a hole between mappings given?", given);
     for (CUdeviceptr i = 0; i < 2; i++) {
         CUdeviceptr at = window.at + 2 * i * bytes;
         bool told = is_accessible(gpu, at);
-        assume_answer(i == 0 ? "has what is mapped before the hole access then?"
-                             : "has what is mapped behind the hole access then?",
-                      yes_or_no(told));
+        assume_whether(i == 0 ? "has what is mapped before such a hole access then?"
+                              : "has what is mapped behind such a hole access then?",
+                       told);
         if (!told) {
             WORKS(gpu_allow(gpu, at, bytes));
         }
@@ -204,14 +199,14 @@ static enum verdict access_over_a_hole(const struct gpu *gpu)
         GIVES(gpu_mismatches(gpu, at, bytes, 0x31), 0);
     }
     WORKS(cuMemMap(window.at + bytes, bytes, 0, late, 0));
-    assume_answer("has what is mapped into the hole later access, too?",
-                  yes_or_no(is_accessible(gpu, window.at + bytes)));
+    assume_whether("has what is mapped into such a hole later access, too?",
+                   is_accessible(gpu, window.at + bytes));
     WORKS(cuMemUnmap(window.at + bytes, 2 * bytes));
-    assume_answer("is access over a hole behind the last mapping given?",
-                  yes_or_no(gpu_allow(gpu, window.at, 2 * bytes) == CUDA_SUCCESS));
+    assume_whether("is access over a hole behind the last mapping given?",
+                   gpu_allow(gpu, window.at, 2 * bytes) == CUDA_SUCCESS);
     WORKS(cuMemUnmap(window.at, bytes));
-    assume_answer("is access over nothing mapped given?",
-                  yes_or_no(gpu_allow(gpu, window.at, bytes) == CUDA_SUCCESS));
+    assume_whether("is access over nothing mapped given?",
+                   gpu_allow(gpu, window.at, bytes) == CUDA_SUCCESS);
     WORKS(cuMemRelease(late));
     close_window(&window);
     return HOLDS;

@@ -84,19 +84,6 @@ static enum verdict free_waits_for_the_device(const struct gpu *gpu)
     return HOLDS;
 }
 
-static enum verdict either_call_frees(const struct gpu *gpu)
-{
-    CUdeviceptr one;
-    CUdeviceptr two;
-    (void)gpu;
-    WORKS(cuMemAlloc(&one, MIB));
-    WORKS(cuMemFreeAsync(one, NULL));
-    WORKS(cuMemAllocAsync(&two, MIB, NULL));
-    WORKS(cuMemFree(two));
-    WORKS(cuCtxSynchronize());
-    return HOLDS;
-}
-
 static enum verdict same_stream_reuses_at_once(const struct gpu *gpu)
 {
     CUdeviceptr one;
@@ -354,18 +341,6 @@ static enum verdict contexts_cost(const struct gpu *gpu)
     return HOLDS;
 }
 
-static enum verdict reset_frees(const struct gpu *gpu)
-{
-    CUdeviceptr block;
-    CUcontext context;
-    WORKS(cuMemAlloc(&block, 64 * MIB));
-    WORKS(cuDevicePrimaryCtxReset(gpu->device));
-    WORKS(cuDevicePrimaryCtxRetain(&context, gpu->device));
-    WORKS(cuCtxSetCurrent(context));
-    GIVES(cuMemFree(block), CUDA_ERROR_INVALID_VALUE);
-    return HOLDS;
-}
-
 static enum verdict parameters_are_told(const struct gpu *gpu)
 {
     static const size_t offsets[] = {0, 8, 16, 24};
@@ -414,18 +389,14 @@ const struct assumption assume_memory[] = {
     {"what is refused by cuMemAlloc and cuMemFree, and by which error", refusals, false},
     {"pitches are multiples of 512", pitches, false},
     {"cuMemFree waits for the work of the device", free_waits_for_the_device, false},
-    {"cuMemFreeAsync frees cuMemAlloc's memory, and cuMemFree a stream's", either_call_frees,
-     false},
+    {"a pool's used bytes are those asked for", pools_count, false},
+    {"a trimmed pool is empty", trimmed_pools_are_empty, false},
+    {"cuMemFreeAsync frees cuMemAlloc's memory", stream_frees_block, false},
+    {"cuMemFree frees a stream's memory", call_frees_stream_memory, false},
     {"a stream gets at once what it freed", same_stream_reuses_at_once, false},
     {"cuMemAllocAsync is out of memory at the call, and nothing sticks", out_of_memory_at_the_call,
      false},
     {"a pool keeps nothing and reuses all ways unless told", pool_defaults, false},
-    {"a pool's used bytes are those asked for", pools_count, false},
-    {"a trimmed pool that nothing is in use of is empty", trimmed_pools_are_empty, true},
-    {"cuMemFreeAsync frees cuMemAlloc's memory: what the pool counts then", stream_frees_block,
-     true},
-    {"cuMemFree frees a stream's memory: what the pool counts then", call_frees_stream_memory,
-     true},
     {"an address tells its block, kind and device; an unknown one is refused", identity, false},
     {"SYNC_MEMOPS: copies and sets of cuMemAlloc's memory are done when they return",
      synchronized_operations, false},
@@ -436,6 +407,5 @@ const struct assumption assume_memory[] = {
     {"a context takes device memory", contexts_cost, false},
     {"a kernel's parameters are told", parameters_are_told, false},
     {"the resolver answers by version and flavour", resolver, false},
-    {"a reset of the context frees its memory", reset_frees, true},
     {NULL, NULL, false},
 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What runs when: streams, events, captures, graphs. */
 #include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/gpu/assume.h"
@@ -133,34 +132,6 @@ static enum verdict destroyed_streams_finish(const struct gpu *gpu)
     WORKS(cuCtxSynchronize());
     GIVES(gpu_mismatches(gpu, block, 4 * MIB, 6), 0);
     WORKS(cuMemFree(block));
-    return HOLDS;
-}
-
-/* cuda.h does not say whether cuCtxRecordEvent captures the work of streams that were destroyed.
- * memshim does not rely on it. */
-static enum verdict context_events_cover_destroyed_streams(const struct gpu *gpu)
-{
-    CUcontext context;
-    CUstream stream;
-    CUevent event;
-    void *found = NULL;
-    (void)gpu;
-    (void)cuGetProcAddress("cuCtxRecordEvent", &found, 12050, CU_GET_PROC_ADDRESS_DEFAULT, NULL);
-    NEEDS(found, "the driver has no cuCtxRecordEvent (CUDA 12.5)");
-    CUresult (*record)(CUcontext, CUevent);
-    memcpy(&record, &found, sizeof record);
-    atomic_store(&order, 0);
-    WORKS(cuCtxGetCurrent(&context));
-    WORKS(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    WORKS(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    WORKS(cuLaunchHostFunc(stream, first, NULL));
-    WORKS(cuStreamDestroy(stream));
-    WORKS(record(context, event));
-    WORKS(cuEventSynchronize(event));
-    int then = atomic_load(&order);
-    WORKS(cuCtxSynchronize());
-    WORKS(cuEventDestroy(event));
-    GIVES(then, 1);
     return HOLDS;
 }
 
@@ -300,8 +271,6 @@ const struct assumption assume_order[] = {
     {"the default stream does not wait for non-blocking streams", non_blocking_streams, false},
     {"host functions of independent streams run one after the other", host_functions, false},
     {"a destroyed stream's work is done", destroyed_streams_finish, false},
-    {"an event of a context covers streams that were destroyed",
-     context_events_cover_destroyed_streams, false},
     {"a stream's number is larger than those before", stream_numbers, false},
     {"an allocation on a capturing stream is a node of the graph", captured_allocations, false},
     {"relaxed threads allocate beside a global capture", relaxed_captures_do_not, false},

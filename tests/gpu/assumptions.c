@@ -4,17 +4,17 @@
  * each answer to a question {"answer": the question, "saw": ..., "value": a number or null, "unit":
  * ...}. The exit status is 0 whatever holds; 1 where there is no device.
  *
- * assumptions [FIRST]: from that number on. */
+ * assumptions [FIRST]: from that number on.
+ * assumptions spin: keeps the device busy for another process that tries something. */
 #include "tests/gpu/assume.h"
 
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { GROUPS = 4 };
-
-static const struct assumption *const groups[GROUPS] = {assume_mapping, assume_memory, assume_order,
-                                                        assume_host};
+static const struct assumption *const groups[] = {assume_mapping, assume_memory,   assume_order,
+                                                  assume_host,    assume_boundary, assume_kernels,
+                                                  assume_graphs,  assume_waits,    assume_reset};
 static char seen[256];
 /* A child that is stuck is left behind; the driver's calls take a fraction of this. */
 static const unsigned patience_s = 20;
@@ -27,7 +27,7 @@ enum verdict assume_saw(enum verdict verdict, const char *what, long long value)
 
 static const struct assumption *assumption(unsigned number)
 {
-    for (size_t g = 0; g < GROUPS; g++) {
+    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
         for (const struct assumption *row = groups[g]; row->says != NULL; row++) {
             if (number-- == 0) {
                 return row;
@@ -63,6 +63,23 @@ void assume_answer(const char *question, const char *answer)
     print_quoted(answer);
     (void)printf(", \"value\": null, \"unit\": \"\"}\n");
     (void)fflush(stdout);
+}
+
+void assume_whether(const char *question, bool yes)
+{
+    assume_answer(question, yes ? "yes" : "no");
+}
+
+const char *assume_result_name(CUresult result)
+{
+    const char *name = NULL;
+    (void)cuGetErrorName(result, &name);
+    return name != NULL ? name : "an unknown error";
+}
+
+void assume_gives(const char *question, CUresult result)
+{
+    assume_answer(question, assume_result_name(result));
 }
 
 void assume_measured(const char *question, long long value, const char *unit)
@@ -133,6 +150,9 @@ static bool try_in_child(unsigned *number, bool first)
 /* A process that only starts others: none of them inherits a driver. */
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "spin") == 0) {
+        return assume_spin();
+    }
     unsigned number = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 0;
     for (bool first = true; assumption(number) != NULL; first = false) {
         if (!try_in_child(&number, first)) {

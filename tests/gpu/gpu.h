@@ -23,6 +23,10 @@ void gpu_open(struct gpu *gpu);
 /* Whether the loaded driver is the simulated one. */
 int gpu_is_simulated(void);
 
+/* From now on the driver is one without this function: it is found no more, by the loader or by
+ * whoever reads the table of symbols. Before anybody has looked for it. */
+void gpu_leave_out(const char *function);
+
 /* Queued on the stream: store `byte`, count what differs from it, keep the stream busy. */
 CUresult gpu_fill(const struct gpu *gpu, CUdeviceptr at, size_t bytes, unsigned byte,
                   CUstream stream);

@@ -4,8 +4,9 @@
  * looked at. Blocks that are kept are checked again and again while the others come and go, so that
  * moving them shows, too. Kernels that only take time keep the streams apart.
  *
- * reuse SEED SECONDS LIVE_MIB: most MiB kept in all. Prints a line of JSON: blocks, checked bytes,
- * refused (out of memory), wrong_bytes. Ends with 1 where a byte was wrong. */
+ * reuse SEED SECONDS LIVE_MIB [FUNCTION]: most MiB kept in all; a function that the driver is not
+ * to have. Prints a line of JSON: blocks, checked bytes, refused (out of memory), wrong_bytes. Ends
+ * with 1 where a byte was wrong. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -218,11 +219,23 @@ static uint64_t finish(struct worker *self)
     return wrong;
 }
 
+/* The simulated GPU counts its calls. */
+static void check_left_out(const char *function)
+{
+    uint64_t (*calls)(const char *);
+    void *address = dlsym(RTLD_DEFAULT, "simgpu_calls");
+    memcpy(&calls, &address, sizeof calls);
+    EXPECT(calls == NULL || calls(function) == 0);
+}
+
 int main(int argc, char **argv)
 {
     static struct worker workers[THREADS];
     uint64_t wrong = 0;
-    EXPECT(argc == 4);
+    EXPECT(argc == 4 || argc == 5);
+    if (argc == 5) {
+        gpu_leave_out(argv[4]);
+    }
     first_seed = strtoull(argv[1], NULL, 10);
     kept_max_bytes = strtoull(argv[3], NULL, 10) * MIB / THREADS;
     void *address = dlsym(RTLD_DEFAULT, "memshim_step");
@@ -242,6 +255,9 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < THREADS; i++) {
         wrong += finish(&workers[i]);
+    }
+    if (argc == 5) {
+        check_left_out(argv[4]);
     }
     (void)printf("{\"event\": \"reuse\", \"blocks\": %llu, \"checked_bytes\": %llu, "
                  "\"refused\": %llu, \"wrong_bytes\": %llu}\n",

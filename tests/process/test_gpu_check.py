@@ -28,6 +28,13 @@ WITHOUT_TORCH = ("torch", "speed", "fragmentation", "workloads", "dry")
 # Cases that are left out on the simulated GPU, and nothing else may be.
 LEFT_OUT = (
     "assumption: a kernel's parameters are told",
+    "assumption: atomics of 32 and 64 bits, whole and not, work on host-located chunks",
+    "assumption: reductions work on host-located chunks",
+    "assumption: textures read host-located chunks",
+    "assumption: atomics of two bfloat16 work on host-located chunks",
+    "assumption: 128 bits are compared and swapped on host-located chunks",
+    "assumption: bulk copies (TMA) work on host-located chunks",
+    "assumption: tensor maps (TMA) read host-located chunks",
     "gate: all that CUPTI knows to start work passes it",
     "spill: a training job",
     "spill: back up, contents as written",  # where it cannot be told from the way down
@@ -152,12 +159,15 @@ class GpuCheck(ProcessTest):
                     self.assertGreater(
                         figures[f"costs/{call} {mebibytes} MiB, {where}"]["value"], 0
                     )
+        question = "is access over a hole between mappings given?"
+        self.assertEqual(found["answers"][question], {"saw": "yes", "value": None, "unit": ""})
         # What was measured where no kernel runs reaches no target and misses none.
         self.assertEqual({row["status"] for row in found["targets"]}, {"unknown"})
         self.assertEqual(len(found["targets"]), 7)
         page = (self.folder / "out" / "results.md").read_text()
         self.assertIn("**simulated GPU**", page)
         self.assertIn("| doctor |", page)
+        self.assertIn(f"| {question} | yes |", page)
         costs = (self.folder / "out" / "costs.csv").read_text()
         self.assertIn("call,bytes,median_ns,p99_ns\n", costs)
 
