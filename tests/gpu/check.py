@@ -345,15 +345,22 @@ def work_folder(kept: Path | None) -> contextlib.AbstractContextManager[str]:
     if kept is None:
         return tempfile.TemporaryDirectory(prefix="memshim-gpu-check.")
     kept.mkdir(parents=True, exist_ok=True)
+    if any(kept.iterdir()):
+        raise CheckError(f"--keep: {kept} is not empty")
     return contextlib.nullcontext(str(kept.resolve()))
 
 
 def main() -> int:
     options = parse(sys.argv[1:])
     adopt_orphans()
-    with work_folder(options.keep) as name:
+    try:
+        need_build(options)
+        folder = work_folder(options.keep)
+    except (CheckError, OSError) as error:
+        print(f"gpu_check: {error}", file=sys.stderr)
+        return 2
+    with folder as name:
         try:
-            need_build(options)
             if options.simulated:
                 os.environ["SIMGPU_SHARED"] = f"{name}/devices"
             check = Check(options, Path(name))

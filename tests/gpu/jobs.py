@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
+import statistics
 import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent import futures
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +23,6 @@ from world import HERE, ROOT, Fail, Result, Skip, World, only_device
 
 CONF = "PYTORCH_CUDA_ALLOC_CONF"
 TIMED_OUT = -signal.SIGALRM
-START_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ COMMON = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 class Server:
-    """A process with PyTorch loaded (serve.py) that runs jobs in one configuration."""
+    """A process with PyTorch loaded (serve.py) that runs jobs in one configuration, side by side
+    where several threads ask for them."""
 
     def __init__(self, world: World, configuration: Configuration, contents: str) -> None:
         self.world = world
@@ -57,12 +61,14 @@ class Server:
         self.lock = threading.Lock()
         self.log = world.work / f"serve-{time.monotonic_ns()}.log"
         self.process: subprocess.Popen[str] | None = None
+        self.loaded: Future[None] = Future()
+        self.running: dict[int, Future[int]] = {}
+        self.count = 0
         # All at once they would keep each other waiting where there are few processors.
         if not world.simulated:
-            self.process = self.start()
-        self.ready = False
+            self.start()
 
-    def start(self) -> subprocess.Popen[str]:
+    def start(self) -> None:
         world = self.world
         command = [world.need_python(), str(HERE / "serve.py")]
         settings: dict[str, object] = {**COMMON, **self.configuration.settings}
@@ -70,7 +76,7 @@ class Server:
             command.insert(0, str(ROOT / "scripts" / "simgpu.sh"))
             settings["SIMGPU_CONTENTS"] = self.contents
         with self.log.open("w") as log:
-            return subprocess.Popen(
+            self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -79,15 +85,73 @@ class Server:
                 cwd=world.work,
                 env=world.environment(self.configuration.shim, settings),
             )
+        threading.Thread(target=self.listen, args=(self.process,), daemon=True).start()
 
-    def answer(self) -> dict[str, Any]:
-        assert self.process is not None and self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            words = (self.log.read_text().strip().splitlines() or ["it said nothing"])[-1]
-            raise Fail(f"PyTorch could not be loaded for {self.configuration.name}: {words[:300]}")
-        value: dict[str, Any] = json.loads(line)
-        return value
+    def listen(self, process: subprocess.Popen[str]) -> None:
+        """Hands on each answer to who waits for it; at the end a refusal to all who still do."""
+        assert process.stdout is not None
+        for line in process.stdout:
+            answer = json.loads(line)
+            if "ready" in answer:
+                self.loaded.set_result(None)
+            else:
+                with self.lock:
+                    running = self.running.pop(answer["id"])
+                running.set_result(int(answer["status"]))
+        words = (self.log.read_text().strip().splitlines() or ["it said nothing"])[-1]
+        gone = Fail(f"the jobs' process of {self.configuration.name} ended: {words[:300]}")
+        with self.lock:
+            left = [*self.running.values()]
+            self.running.clear()
+        for future in (self.loaded, *left):
+            if not future.done():
+                future.set_exception(gone)
+
+    def wait_loaded(self) -> None:
+        with self.lock:
+            if self.process is None:
+                self.start()
+        try:
+            self.loaded.result(max(0.0, self.world.left_s()))
+        except futures.TimeoutError:
+            raise Skip("no time left: PyTorch was being loaded") from None
+
+    def begin(
+        self,
+        program: str,
+        arguments: Sequence[object],
+        timeout_s: float,
+        stdin: str = os.devnull,
+        **settings: Any,
+    ) -> Running:
+        """A job; its time begins when PyTorch is loaded."""
+        self.wait_loaded()
+        process = self.process
+        assert process is not None and process.stdin is not None
+        left_s = self.world.left_s()
+        if left_s < 1:
+            raise Skip("no time left")
+        status: Future[int] = Future()
+        with self.lock:
+            self.count += 1
+            number = self.count
+            name = f"job-{time.monotonic_ns()}"
+            files = [self.world.work / f"{name}.{end}" for end in ("out", "err")]
+            words = [str(argument) for argument in arguments]
+            request = {
+                "id": number,
+                "program": program,
+                "arguments": words,
+                "environment": {key: str(value) for key, value in settings.items()},
+                "stdin": stdin,
+                "stdout": str(files[0]),
+                "stderr": str(files[1]),
+                "timeout_s": min(timeout_s, left_s),
+            }
+            self.running[number] = status
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+        return Running([program, *words], files[0], files[1], status, left_s <= timeout_s)
 
     def run(
         self,
@@ -97,37 +161,76 @@ class Server:
         **settings: Any,
     ) -> Result:
         """One job to its end."""
-        with self.lock:
-            self.process = self.process or self.start()
-            if not self.ready:
-                self.answer()
-                self.ready = True
-            left_s = self.world.left_s()
-            if left_s < 1:
-                raise Skip("no time left")
-            files = [self.world.work / f"job-{time.monotonic_ns()}.{end}" for end in ("out", "err")]
-            words = [str(argument) for argument in arguments]
-            request = {
-                "program": program,
-                "arguments": words,
-                "environment": {name: str(value) for name, value in settings.items()},
-                "stdout": str(files[0]),
-                "stderr": str(files[1]),
-                "timeout_s": min(timeout_s, left_s),
-            }
-            assert self.process.stdin is not None
-            self.process.stdin.write(json.dumps(request) + "\n")
-            self.process.stdin.flush()
-            status = int(self.answer()["status"])
-        texts = [file.read_text(errors="replace") if file.exists() else "" for file in files]
-        timed_out = status == TIMED_OUT
-        ended = timed_out and left_s <= timeout_s
-        return Result([program, *words], status, texts[0], texts[1], timed_out, ended)
+        return self.begin(program, arguments, timeout_s, **settings).result()
 
     def close(self) -> None:
         """What it has started is ended with the part."""
         if self.process is not None:
             self.process.kill()
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job that a server runs."""
+
+    command: Sequence[str]
+    stdout: Path
+    stderr: Path
+    status: Future[int]
+    ends_with_part: bool  # not its own time would be up, but the part's
+
+    def result(self) -> Result:
+        status = self.status.result()
+        texts = [
+            file.read_text(errors="replace") if file.exists() else ""
+            for file in (self.stdout, self.stderr)
+        ]
+        timed_out = status == TIMED_OUT
+        ended = timed_out and self.ends_with_part
+        return Result(self.command, status, texts[0], texts[1], timed_out, ended)
+
+
+class Rounds:
+    """A job that stays (rounds.py), and goes over its batches when it is told to."""
+
+    def __init__(self, server: Server, job: Sequence[object], **settings: Any) -> None:
+        self.name = server.configuration.name
+        pipe = server.world.work / f"rounds-{time.monotonic_ns()}"
+        os.mkfifo(pipe)
+        # Open for both, it waits for no reader; closed, it is the end of the job's input.
+        self.input = os.open(pipe, os.O_RDWR | os.O_CLOEXEC)
+        if server.configuration.shim:
+            settings = {"MEMSHIM_OUTPUT": server.world.output("rounds"), **settings}
+        self.running = server.begin("rounds", job, 3600, stdin=str(pipe), **settings)
+        self.seen = 0
+
+    def answers(self, count: int) -> list[dict[str, Any]]:
+        """The next so many lines; how it ended, where it has."""
+        while True:
+            over = self.running.status.done()
+            text = self.running.stdout.read_text() if self.running.stdout.exists() else ""
+            lines = [line for line in text.splitlines(keepends=True) if line.startswith("{")]
+            whole = [line for line in lines if line.endswith("\n")][self.seen :]
+            if len(whole) >= count:
+                self.seen += count
+                return [json.loads(line) for line in whole[:count]]
+            if over:
+                result = self.running.result().check()
+                raise Fail(f"{result.name()} ended: {result.last_words()}")
+            time.sleep(0.001)
+
+    def go(self, passes: int) -> float:
+        """Steps a second."""
+        os.write(self.input, (json.dumps({"passes": passes}) + "\n").encode())
+        told = self.answers(passes)
+        return float(sum(one["steps"] for one in told) / sum(one["seconds"] for one in told))
+
+    def memory(self) -> dict[str, Any]:
+        os.write(self.input, b'{"passes": 0, "tell": true}\n')
+        return self.answers(1)[0]
+
+    def close(self) -> None:
+        os.close(self.input)
 
 
 @contextlib.contextmanager
@@ -144,13 +247,21 @@ def servers(
             server.close()
 
 
+def spread(values: Sequence[float]) -> float:
+    """Between the quartiles, in percent of the median: one hiccup does not count."""
+    if len(values) < 2:
+        return 0.0
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return 100 * (high - low) / middle
+
+
 @dataclass(frozen=True)
 class Trained:
     """What a run of train.py said, and what memshim's report says of it."""
 
     losses: Sequence[str]
     steps_per_s: float
-    step_s: float | None
+    each_s: Sequence[float]  # of each step, where it was waited for
     live_bytes: int
     reserved_bytes: int
     others_bytes: int  # charged beside the pool: context and what was forwarded
@@ -171,7 +282,7 @@ def outcome(result: Result, output: Path | None) -> Trained:
     return Trained(
         losses=end["losses"],
         steps_per_s=end["steps_per_s"],
-        step_s=end["step_s"],
+        each_s=end["each_s"],
         live_bytes=live,
         reserved_bytes=int(end["peak_reserved_bytes"]),
         others_bytes=others,

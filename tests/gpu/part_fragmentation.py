@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part 7: the smallest limit at which each allocator completes the variable-shape job, over what is
-alive at its peak. PyTorch's own are limited by their fraction, the driver's pool by its size."""
+"""Part 5: the smallest limit at which each allocator completes the variable-shape job, over what is
+alive at its peak. PyTorch's own are limited by their fraction, the driver's pool by its size.
+
+All of them search at the same time, each with some limits at a time: times do not matter here. What
+is known is told whenever it is better known.
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from jobs import (
     ASYNC,
@@ -19,17 +24,21 @@ from jobs import (
     servers,
     train,
 )
+from targets import at_least
 from world import MIB, Fail, Part, Skip, main
 
 CONFIGURATIONS = (FULL, NATIVE, EXPANDABLE, ASYNC, TENSOR)
 JOB = ("--vary", "--checkpoint", "--warm-up", 1)
-REAL = ("--steps", 20, "--batch", 24, "--length", 512, "--width", 768)
+REAL = ("--steps", 11, "--batch", 24, "--length", 512, "--width", 768)
 SMALL = ("--steps", 4, "--batch", 8, "--length", 512, "--width", 256, "--layers", 2)
 GRANULE = 2 * MIB
-# Of peak live bytes: how near to the smallest limit the search goes, and where it begins.
-TOLERANCE = 0.003
-FIRST_GUESS, WIDEST = 1.02, 3.0
-TRIAL_S = 4.0
+# Of peak live bytes: what is tried first, beyond which none is, and how near is near enough.
+FIRST, WIDEST = (1.01, 1.03, 1.1), 3.0
+TOLERANCE = 0.005
+# Limits that one allocator tries at a time.
+TRIALS_AT_ONCE = 3
+CONTEXT_BYTES = 640 * MIB
+TRIAL_S, STARTED_S = 4.0, 2.0
 
 
 class Search:
@@ -39,13 +48,17 @@ class Search:
         self.part = part
         self.server = server
         self.ample = ample
-        self.end_s = TRIAL_S * at_once
+        self.at_once = at_once
+        live = ample.live_bytes
+        self.fails, self.works = live - GRANULE, 0  # 0: none is known
+        self.name = f"fragmentation/{server.configuration.name}"
 
-    def completes(self, limit_bytes: int) -> bool:
-        """With so much for the pool or for PyTorch."""
+    def completes(self, limit_bytes: int) -> bool | None:
+        """With so much for the pool or for PyTorch; None where no time was left to tell."""
         size = SMALL if self.part.world.simulated else REAL
         arguments: list[object] = [*JOB, *size]
         if not self.server.configuration.shim:
+            output = None
             result = self.server.run("train", [*arguments, "--allowed", limit_bytes], 120)
         else:
             output = self.part.world.output("fragmentation")
@@ -53,32 +66,65 @@ class Search:
             result = self.server.run(
                 "train", arguments, 120, MEMSHIM_LIMIT=limit, MEMSHIM_OUTPUT=output
             )
-            if result.status == 0:
-                # On the host is not on the device.
-                return int(outcome(result, output).device["peak_host_chunk_bytes"]) == 0
-        if result.status != 0 and not out_of_memory(result):
-            result.check()
-        return result.status == 0
+        if result.out_of_time:
+            return None
+        if out_of_memory(result):
+            return False
+        result.check()
+        # On the host is not on the device.
+        trained = outcome(result, output)
+        return not output or int(trained.device["peak_host_chunk_bytes"]) == 0
 
-    def smallest(self) -> int:
-        """To the tolerance; where time does not allow that, what is known is the reason to skip."""
+    def try_all(self, limits: list[int]) -> bool:
+        """Whether all of them could be tried. The answers are taken as those of a limit: what is
+        below one that fails fails."""
+        with ThreadPoolExecutor(self.at_once) as threads:
+            found = list(threads.map(self.completes, limits))
+        for limit, completes in zip(limits, found, strict=True):
+            if completes is False:
+                self.fails = max(self.fails, limit)
+        works = [
+            limit
+            for limit, completes in zip(limits, found, strict=True)
+            if completes and limit > self.fails
+        ]
+        if works:
+            self.works = min([*works, *([self.works] if self.works > self.fails else [])])
+        self.tell()
+        return None not in found
+
+    def tell(self) -> None:
         live = self.ample.live_bytes
-        fails, works = live - GRANULE, int(live * FIRST_GUESS)
-        while not self.completes(works):
-            fails, works = works, live + 2 * (works - live) + GRANULE
-            if works > WIDEST * live:
+        if self.works:
+            self.part.figure(self.name, self.works / live, "x peak live")
+            self.part.figure(at_least(self.name), self.fails / live, "x peak live")
+
+    def between(self) -> list[int]:
+        """Limits that share out what is not known, or that reach further up; none where it is
+        known."""
+        live = self.ample.live_bytes
+        if not self.works:
+            if self.fails >= WIDEST * live:
                 raise Fail(f"it does not complete with {WIDEST:g} x its live bytes")
-        while works - fails > max(GRANULE, TOLERANCE * live):
-            if self.part.world.left_s() < self.end_s:
-                raise Skip(
-                    f"no time left: between {fails / live:.3f} and {works / live:.3f} x live"
-                )
-            middle = (works + fails) // 2
-            if self.completes(middle):
-                works = middle
-            else:
-                fails = middle
-        return works
+            return [
+                live + (self.fails - live) * 2 ** (n + 1) + GRANULE for n in range(self.at_once)
+            ]
+        room = self.works - self.fails
+        count = min(self.at_once, room // GRANULE - 1)
+        return [self.fails + room * (n + 1) // (count + 1) for n in range(count)]
+
+    def go(self) -> None:
+        limits = [int(self.ample.live_bytes * share) for share in FIRST]
+        while limits:
+            if self.part.world.left_s() < STARTED_S or not self.try_all(limits):
+                break
+            limits = self.between()
+        live = self.ample.live_bytes
+        if not self.works:
+            raise Skip(f"no time left: it needs more than {self.fails / live:.3f} x live")
+        if self.works - self.fails > max(2 * GRANULE, TOLERANCE * live):
+            low, high = self.fails / live, self.works / live
+            raise Skip(f"no time left: between {low:.3f} and {high:.3f} x live")
 
 
 def search(part: Part, server: Server, at_once: int) -> None:
@@ -88,9 +134,9 @@ def search(part: Part, server: Server, at_once: int) -> None:
         size = SMALL if part.world.simulated else REAL
         ample = train(server, *JOB, *size)
         live = ample.live_bytes
+        part.figure(f"fragmentation/{name}, peak live", live / MIB, "MiB")
         part.figure(f"fragmentation/{name}, ample", ample.reserved_bytes / live, "x peak live")
-        smallest = Search(part, server, ample, at_once).smallest()
-        part.figure(f"fragmentation/{name}", smallest / live, "x peak live")
+        Search(part, server, ample, at_once).go()
 
 
 def run(part: Part) -> None:
@@ -108,11 +154,13 @@ def run(part: Part) -> None:
             part.figure("fragmentation/peak live", ample[0].live_bytes / MIB, "MiB")
         if not ample:
             return
-        # Times do not matter here, so searches share the device, as far as the limit allows.
-        peak = ample[0].reserved_bytes
-        at_once = 1 if world.simulated else max(1, min(5, world.limit_bytes // (2 * peak)))
-        with ThreadPoolExecutor(at_once) as threads:
-            list(threads.map(lambda one: search(part, made[one.name], at_once), CONFIGURATIONS))
+        # As far as the limit of the check allows, contexts included.
+        most = max(1, world.limit_bytes // (ample[0].reserved_bytes + CONTEXT_BYTES))
+        trials = 1 if world.simulated else max(1, min(TRIALS_AT_ONCE, most // len(CONFIGURATIONS)))
+        part.side_by_side(
+            [partial(search, part, made[one.name], trials) for one in CONFIGURATIONS],
+            1 if world.simulated else max(1, min(len(CONFIGURATIONS), most // trials)),
+        )
 
 
 if __name__ == "__main__":

@@ -1,26 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part 6: the same training job under each allocator: steps per second, and the most device memory
-in use, seen from outside; and allocation and free alone."""
+"""Part 4: the same training job under each allocator: steps a second, and the most device memory in
+use, seen from outside; and allocation and free alone.
+
+One process for each, all alive at the same time; they take turns, a pass over the same batches each,
+and all wait but one. A round is one turn of each; what is told are medians of rounds, and of the
+ratios within a round. Shapes have all been met, twice, before the first round.
+"""
 
 from __future__ import annotations
 
 import os
+import statistics
+import time
 from collections.abc import Sequence
 from typing import Any
 
-from jobs import ASYNC, EXPANDABLE, FULL, NATIVE, OFF, TENSOR, Server, Trained, servers, train
+from jobs import ASYNC, EXPANDABLE, FULL, NATIVE, OFF, TENSOR, Rounds, Server, servers, spread
 from nvml import Nvml, NvmlError, Peak
-from targets import TIGHT
-from world import MIB, PREFIX, Part, Skip, World, main
+from targets import TIGHT, over
+from world import MIB, PREFIX, Fail, Part, Skip, World, main
 
-CONFIGURATIONS = (NATIVE, FULL, TENSOR, EXPANDABLE, OFF, ASYNC)
-REAL = ("--batch", 16, "--length", 1024, "--width", 1024, "--layers", 8)
-SMALL = ("--batch", 4, "--length", 128, "--width", 128, "--layers", 2)
-# Steps take turns: what drifts on a machine then drifts for all.
-ROUNDS, START_S = 2, 3.0
-TRY_STEPS, FEWEST_STEPS, MOST_STEPS = 4, 3, 400
+CONFIGURATIONS = (NATIVE, FULL, OFF, TENSOR, EXPANDABLE, ASYNC)
+# A pass takes some 0.7 s: long beside what begins and ends it, short beside what drifts.
+REAL: dict[str, Sequence[object]] = {
+    "fixed": (24, "--batch", 16, "--length", 512, "--width", 1024, "--layers", 8),
+    "variable": (24, "--batch", 24, "--length", 768, "--width", 1024, "--layers", 8, "--vary"),
+}
+SMALL: dict[str, Sequence[object]] = {
+    "fixed": (2, "--batch", 4, "--length", 128, "--width", 128, "--layers", 2),
+    "variable": (3, "--batch", 4, "--length", 128, "--width", 128, "--layers", 2, "--vary"),
+}
+WARM_UP = 2  # passes
+FEWEST_ROUNDS, MOST_ROUNDS, SIMULATED_ROUNDS = 7, 15, 2
+START_S = 3.0
 TIGHT_RATIO = 1.05
 PAIRS = 20000
+PAIRS_S = 2.0
+# Whose speed is told as a share of whose.
+RATIOS = (
+    *((one.name, NATIVE.name) for one in CONFIGURATIONS[1:]),
+    (FULL.name, OFF.name),
+    (TIGHT, FULL.name),
+)
 
 
 def open_nvml(world: World) -> Nvml | None:
@@ -31,75 +52,119 @@ def open_nvml(world: World) -> Nvml | None:
         return None
 
 
-class Measured:
-    """Of one configuration: its runs, and the most memory seen from outside."""
+class Turns:
+    """One allocator's job, and what was measured of it."""
 
-    def __init__(self) -> None:
-        self.runs: list[Trained] = []
-        self.outside_bytes = 0
+    def __init__(
+        self, nvml: Nvml | None, name: str, server: Server, job: Sequence[object], **settings: Any
+    ) -> None:
+        self.nvml = nvml
+        self.name = name
+        self.server = server
+        self.job = job
+        self.settings = settings
+        self.rounds: Rounds | None = None
+        self.problem: Exception | None = None
+        self.memory: dict[str, Any] = {}
+        self.held_bytes = self.outside_bytes = 0
+        self.steps_per_s: list[float] = []
 
-    def steps_per_s(self) -> float:
-        """The fastest: what disturbs a run makes it slower."""
-        return max(run.steps_per_s for run in self.runs)
+    def used_bytes(self) -> int:
+        return self.nvml.used_bytes() if self.nvml else 0
+
+    def warm_up(self) -> None:
+        self.rounds = Rounds(self.server, self.job, **self.settings)
+        self.rounds.go(WARM_UP)
+        self.memory = self.rounds.memory()
+
+    def begin(self) -> None:
+        before = self.used_bytes()
+        try:
+            if self.nvml is None:
+                self.warm_up()
+            else:
+                with Peak(self.nvml) as peak:
+                    self.warm_up()
+                self.outside_bytes = peak.bytes
+        except (Fail, Skip) as problem:
+            self.problem = problem
+        self.held_bytes = self.used_bytes() - before
+
+    def turn(self) -> None:
+        """The others wait meanwhile, so that what comes to be used is this one's."""
+        if self.problem or not self.rounds:
+            return
+        before = self.used_bytes()
+        try:
+            self.steps_per_s.append(self.rounds.go(1))
+        except (Fail, Skip) as problem:
+            self.problem = problem
+        self.held_bytes += self.used_bytes() - before
+        self.outside_bytes = max(self.outside_bytes, self.held_bytes)
+
+    def end(self) -> None:
+        if self.rounds:
+            self.rounds.close()
+            self.rounds.running.result()
 
 
-def run_once(
-    nvml: Nvml | None, server: Server, into: Measured, job: Sequence[object], **settings: Any
-) -> None:
-    if nvml is None:
-        into.runs.append(train(server, *job, **settings))
-        return
-    with Peak(nvml) as peak:
-        into.runs.append(train(server, *job, **settings))
-    into.outside_bytes = max(into.outside_bytes, peak.bytes)
+def tell(part: Part, shapes: str, turns: Turns, fewest: int) -> None:
+    with part.case(f"speed, {shapes} shapes: {turns.name}"):
+        if turns.steps_per_s:
+            name = f"speed/{shapes}/{turns.name}"
+            part.figure(name, statistics.median(turns.steps_per_s), "steps/s")
+            part.figure(f"{name}, spread", spread(turns.steps_per_s), "% between quartiles")
+            part.figure(f"{name}, peak live", turns.memory["peak_live_bytes"] / MIB, "MiB")
+            if turns.nvml:
+                part.figure(f"{name}, NVML peak", turns.outside_bytes / MIB, "MiB")
+        if turns.problem:
+            raise turns.problem
+        if len(turns.steps_per_s) < fewest:
+            raise Skip(f"no time left: {len(turns.steps_per_s)} rounds, not {fewest}")
 
 
-def steps_that_fit(part: Part, server: Server, job: Sequence[object], runs: int) -> int:
-    """So that as many runs take what the part has left for them."""
-    first = train(server, *job, "--steps", TRY_STEPS, "--warm-up", 2)
-    each_s = 1 / first.steps_per_s
-    room_s = part.world.left_s() / runs - START_S
-    return max(FEWEST_STEPS, min(MOST_STEPS, int(room_s / each_s * 0.7)))
-
-
-def tell(part: Part, shapes: str, name: str, measured: Measured, outside: bool) -> None:
-    best = measured.runs[0]
-    part.figure(f"speed/{shapes}/{name}", measured.steps_per_s(), "steps/s")
-    part.figure(f"speed/{shapes}/{name}, peak live", best.live_bytes / MIB, "MiB")
-    if outside:
-        part.figure(f"speed/{shapes}/{name}, NVML peak", measured.outside_bytes / MIB, "MiB")
+def tell_ratios(part: Part, shapes: str, found: Sequence[Turns]) -> None:
+    """Of those that were there in every round."""
+    speeds = {turns.name: turns.steps_per_s for turns in found if not turns.problem}
+    for above, below in RATIOS:
+        both = list(zip(speeds.get(above, ()), speeds.get(below, ()), strict=False))
+        if both:
+            ratios = [one / other for one, other in both]
+            name = over(shapes, above, below)
+            part.figure(name, statistics.median(ratios), "x")
+            part.figure(f"{name}, spread", spread(ratios), "% between quartiles")
 
 
 def measure(
-    part: Part, made: dict[str, Server], nvml: Nvml | None, shapes: str, parts_left: int
+    part: Part, made: dict[str, Server], nvml: Nvml | None, shapes: str, until: float
 ) -> None:
-    size = SMALL if part.world.simulated else REAL
-    job: list[object] = [*size, *(["--vary"] if shapes == "variable" else [])]
-    found = {configuration.name: Measured() for configuration in CONFIGURATIONS}
-    found[TIGHT] = Measured()
-    steps = 0
-    with part.case(f"speed, {shapes} shapes: the length of runs"):
-        runs = ROUNDS * (len(CONFIGURATIONS) + (shapes == "variable")) * parts_left
-        steps = steps_that_fit(part, made[NATIVE.name], job, runs)
-    if not steps:
-        return
-    job += ["--steps", steps, "--warm-up", max(2, steps // 4)]
-    for turn in range(ROUNDS):
-        for configuration in CONFIGURATIONS:
-            name = configuration.name
-            if turn and not found[name].runs:
-                continue
-            with part.case(f"speed, {shapes} shapes, run {turn + 1}: {name}"):
-                part.world.need(START_S)
-                run_once(nvml, made[name], found[name], job)
-                tell(part, shapes, name, found[name], nvml is not None)
-        if shapes == "variable" and found[FULL.name].runs:
-            with part.case(f"speed, {shapes} shapes, run {turn + 1}: {TIGHT}"):
-                part.world.need(START_S)
-                ample = found[FULL.name].runs[0]
-                limit = int(ample.live_bytes * TIGHT_RATIO) + ample.others_bytes
-                run_once(nvml, made[FULL.name], found[TIGHT], job, MEMSHIM_LIMIT=limit)
-                tell(part, shapes, TIGHT, found[TIGHT], nvml is not None)
+    simulated = part.world.simulated
+    job = (SMALL if simulated else REAL)[shapes]
+    found: list[Turns] = []
+    for configuration in CONFIGURATIONS:
+        found.append(Turns(nvml, configuration.name, made[configuration.name], job))
+        found[-1].begin()
+    full = next(turns for turns in found if turns.name == FULL.name)
+    if shapes == "variable" and full.memory:
+        most = int(full.memory["peak_live_bytes"] * TIGHT_RATIO) + full.memory["others_bytes"]
+        found.append(Turns(nvml, TIGHT, made[FULL.name], job, MEMSHIM_LIMIT=most))
+        found[-1].begin()
+    fewest = SIMULATED_ROUNDS if simulated else FEWEST_ROUNDS
+    count, longest_s = 0, 0.0
+    while count < (fewest if simulated else MOST_ROUNDS):
+        start = time.monotonic()
+        if start + longest_s > until and count >= fewest or part.world.left_s() < longest_s + 1:
+            break
+        first = count % len(found)
+        for turns in found[first:] + found[:first]:
+            turns.turn()
+        count += 1
+        longest_s = max(longest_s, time.monotonic() - start)
+    for turns in found:
+        turns.end()
+        tell(part, shapes, turns, fewest)
+    part.figure(f"speed/{shapes}/rounds", count)
+    tell_ratios(part, shapes, found)
 
 
 def pairs(part: Part, made: dict[str, Server]) -> None:
@@ -107,7 +172,7 @@ def pairs(part: Part, made: dict[str, Server]) -> None:
     for configuration in CONFIGURATIONS:
         name = configuration.name
         with part.case(f"alloc + free pairs: {name}"):
-            part.world.need(START_S)
+            part.world.need(PAIRS_S)
             server = made[name]
             settings: dict[str, object] = {}
             if configuration.shim:
@@ -129,9 +194,14 @@ def run(part: Part) -> None:
         if nvml is None:
             raise Skip("no NVML here")
     with servers(world, *CONFIGURATIONS) as made:
+        with part.case("speed: all have loaded PyTorch"):
+            for server in made.values():
+                server.wait_loaded()
+        pairs_s = PAIRS_S * len(CONFIGURATIONS)
+        for left, shapes in ((2, "fixed"), (1, "variable")):
+            room_s = max(0.0, world.left_s() - pairs_s) / left
+            measure(part, made, nvml, shapes, time.monotonic() + room_s)
         pairs(part, made)
-        measure(part, made, nvml, "variable", parts_left=2)
-        measure(part, made, nvml, "fixed", parts_left=1)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import partial
 
-from jobs import FULL, NATIVE, TENSOR, Server, Trained, servers, train
+from jobs import FULL, NATIVE, TENSOR, Configuration, Server, Trained, servers, train
 from world import GIB, MIB, Fail, Part, Skip, expect, main, reports
 
 # Shapes that leave PyTorch holes. On the simulated GPU a step is all CPU time.
@@ -15,10 +15,12 @@ REAL = ("--steps", 24, "--warm-up", 1, "--batch", 16, "--length", 512, "--width"
 SMALL = ("--steps", 5, "--warm-up", 1, "--batch", 4, "--length", 256, "--width", 256)
 TIGHT = 1.02
 SLACK_BYTES = 16 * MIB  # chunks that hold a live byte each, and no more
-FEATURE_S = 60.0
+FEATURE_S, FEATURE_LEAST_S = 60.0, 6.0
 RECOVERY_LIMIT = 3 * GIB
-# Of features.py, in the order in which time is spent on them.
+# Of features.py, in the order in which they begin: the compiler takes longest.
 FEATURES = (
+    "compile",
+    "reduce-overhead",
     "graph",
     "graphed-callables",
     "side-streams",
@@ -27,9 +29,8 @@ FEATURES = (
     "snapshot",
     "one-rank",
     "multiprocessing",
-    "reduce-overhead",
-    "compile",
 )
+FEATURES_AT_ONCE = 4  # each of them in three worlds
 # Those that PyTorch's cudaMallocAsync backend, on which tensor mode stands, lacks.
 NOT_IN_TENSOR_MODE = (
     "graphed-callables",
@@ -41,9 +42,6 @@ NOT_IN_TENSOR_MODE = (
 # On the simulated GPU they want compilers or kernels.
 NEED_KERNELS = ("compile", "reduce-overhead")
 WAY_OUT = "MEMSHIM_POOL=off"
-# PyTorch's own, in a tree of its source; packages leave them out.
-OWN_TESTS = "test/test_cuda.py"
-OWN_TESTS_S = 60.0
 
 
 def same(reference: Trained, other: Trained) -> None:
@@ -56,42 +54,65 @@ def same(reference: Trained, other: Trained) -> None:
 
 
 def losses(part: Part, made: dict[str, Server]) -> None:
-    job = (*JOB, *(SMALL if part.world.simulated else REAL))
-    found: list[Trained] = []
-    with part.case("the job is deterministic without memshim"):
-        part.world.need(10)
-        found += [train(made[NATIVE.name], *job), train(made[NATIVE.name], *job)]
-        # What no kernel writes is what lay there before.
-        if not part.world.simulated:
-            same(*found[:2])
-    if len(found) < 2:
-        return
-    part.figure("torch/peak live", found[0].live_bytes, "bytes")
-    for configuration in (FULL, TENSOR):
-        server = made[configuration.name]
-        ample: list[Trained] = []
-        with part.case(f"losses: {configuration.name}, ample memory"):
-            part.world.need(5)
-            ample.append(train(server, *job))
-            part.needs_kernels()
-            same(found[0], ample[0])
-        if not ample:
-            continue
-        with part.case(f"losses: {configuration.name}, a limit just above live"):
-            part.world.need(5)
-            limit = int(ample[0].live_bytes * TIGHT) + ample[0].others_bytes + SLACK_BYTES
-            tight = train(server, *job, MEMSHIM_LIMIT=limit)
+    """Side by side: what is compared are results, not times."""
+    world = part.world
+    job = (*JOB, *(SMALL if world.simulated else REAL))
+    found: dict[str, Trained] = {}
+
+    def twice(name: str) -> None:
+        found[name] = train(made[NATIVE.name], *job)
+
+    def alone() -> None:
+        with part.case("the job is deterministic without memshim"):
+            world.need(10)
+            with ThreadPoolExecutor(world.at_once) as threads:
+                list(threads.map(twice, ("first", "second")))
+            # What no kernel writes is what lay there before.
+            if not world.simulated:
+                same(found["first"], found["second"])
+
+    def same_as_alone(other: Trained) -> None:
+        part.needs_kernels()
+        if "first" not in found:
+            raise Skip("nor does it run without memshim")
+        same(found["first"], other)
+
+    def under(configuration: Configuration) -> None:
+        name = configuration.name
+        with part.case(f"losses: {name}, ample memory"):
+            world.need(5)
+            found[name] = train(made[name], *job)
+            reference.result()
+            same_as_alone(found[name])
+        if name not in found:
+            return
+        with part.case(f"losses: {name}, a limit just above live"):
+            world.need(5)
+            limit = int(found[name].live_bytes * TIGHT) + found[name].others_bytes + SLACK_BYTES
+            tight = train(made[name], *job, MEMSHIM_LIMIT=limit)
             calls = tight.device["driver_calls"]
             part.figure(
-                f"torch/{configuration.name}, chunks moved at {TIGHT} x live",
+                f"torch/{name}, chunks moved at {TIGHT} x live",
                 max(0, calls["map"] - calls["create"]),
             )
-            part.needs_kernels()
-            same(found[0], tight)
+            same_as_alone(tight)
+
+    with ThreadPoolExecutor(1) as threads:
+        reference = threads.submit(alone)
+        if world.simulated:
+            reference.result()
+        part.side_by_side([partial(under, one) for one in (FULL, TENSOR)])
+    if "first" in found:
+        part.figure("torch/peak live", found["first"].live_bytes, "bytes")
 
 
 def digest(server: Server, name: str) -> str:
-    settings: dict[str, object] = {}
+    # What one world has compiled the others need not.
+    compiled = server.world.work / "compiled"
+    settings: dict[str, object] = {
+        "TORCHINDUCTOR_CACHE_DIR": compiled,
+        "TRITON_CACHE_DIR": compiled / "triton",
+    }
     if server.configuration.shim:
         settings["MEMSHIM_OUTPUT"] = server.world.output(name)
     result = server.run("features", (name,), FEATURE_S, **settings)
@@ -124,6 +145,16 @@ def recovered(part: Part, server: Server) -> None:
 
 def feature(part: Part, made: dict[str, Server], name: str) -> None:
     """The three worlds at once: what is compared are results, not times."""
+    world = part.world
+    left_out = ""
+    if world.simulated and name in NEED_KERNELS:
+        left_out = "it wants kernels and a compiler for them"
+    elif world.left_s() < FEATURE_LEAST_S:
+        left_out = "no time left"
+    if left_out:
+        with part.case(name):
+            raise Skip(left_out)
+        return
     wanted = [NATIVE, FULL] + ([] if name in NOT_IN_TENSOR_MODE else [TENSOR])
     found: dict[str, str] = {}
     problems: dict[str, Exception] = {}
@@ -146,19 +177,6 @@ def feature(part: Part, made: dict[str, Server], name: str) -> None:
             part.needs_kernels()
 
 
-def own_tests(part: Part) -> None:
-    world = part.world
-    with part.case("PyTorch's own tests of memory"):
-        probe = "import importlib.util as u; print(u.find_spec('torch').origin)"
-        found = world.run([world.python, "-c", probe]).check()
-        tests = Path(found.stdout.strip()).parent.parent / OWN_TESTS
-        if not tests.exists():
-            raise Skip("they are not installed")
-        world.need(OWN_TESTS_S)
-        command: list[str | Path] = [world.python, tests, "-k", "caching", "-k", "memory"]
-        world.run(command, shim=True, torch=True, timeout_s=world.left_s()).check()
-
-
 def run(part: Part) -> None:
     world = part.world
     if not world.python:
@@ -168,16 +186,8 @@ def run(part: Part) -> None:
     with servers(world, NATIVE, FULL, TENSOR, contents="full") as made:
         losses(part, made)
         recovered(part, made[FULL.name])
-        for name in FEATURES:
-            if world.simulated and name in NEED_KERNELS:
-                with part.case(name):
-                    raise Skip("it wants kernels and a compiler for them")
-            elif world.left_s() < 6:
-                with part.case(name):
-                    raise Skip("no time left")
-            else:
-                feature(part, made, name)
-    own_tests(part)
+        at_once = min(FEATURES_AT_ONCE, world.at_once)
+        part.side_by_side([partial(feature, part, made, name) for name in FEATURES], at_once)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import ctypes
 import json
-import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -115,29 +114,78 @@ def say(**values: object) -> None:
     sys.stdout.flush()
 
 
-def train(options: argparse.Namespace) -> None:
-    torch.manual_seed(options.seed)
-    generator = torch.Generator().manual_seed(options.seed)
-    model = Model(options).cuda()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-    hooks: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
-    losses: list[torch.Tensor] = []
-    ends: list[float] = []
-    for step in range(options.warm_up + options.steps):
-        if options.offload:
+class WaitingState:
+    """The optimizer's state, in pinned memory of the host between steps: on the device only while
+    it is used. As trainers do that offload it; PyTorch has nothing of the kind."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
+        self.optimizer = optimizer
+        self.hosts: dict[tuple[torch.Tensor, str], torch.Tensor] = {}
+
+    def tensors(self) -> list[tuple[dict[str, torch.Tensor], str, torch.Tensor]]:
+        """Each with the state that it belongs to and its name there; counters stay on the host."""
+        return [
+            (state, name, self.host_of(parameter, name, value))
+            for parameter, state in self.optimizer.state.items()
+            for name, value in state.items()
+            if value.dim() > 0
+        ]
+
+    def host_of(self, parameter: torch.Tensor, name: str, value: torch.Tensor) -> torch.Tensor:
+        key = (parameter, name)
+        if key not in self.hosts:
+            self.hosts[key] = torch.empty_like(value, device="cpu", pin_memory=True)
+        return self.hosts[key]
+
+    def fetch(self) -> None:
+        for state, name, host in self.tensors():
+            state[name] = host.to("cuda", non_blocking=True)
+
+    def put_away(self) -> None:
+        """In the stream's order: a device's copy is handed out again behind the way down."""
+        for state, name, host in self.tensors():
+            host.copy_(state[name], non_blocking=True)
+            state[name] = host
+
+
+class Training:
+    """Model and optimizer, on the device."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        torch.manual_seed(options.seed)
+        self.model = Model(options).cuda()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-4)
+        self.waiting = WaitingState(self.optimizer) if options.offload_optimizer else None
+        self.offload: bool = options.offload
+
+    def step(self, ids: torch.Tensor) -> torch.Tensor:
+        """The loss. `ids`: on the device."""
+        hooks: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+        if self.offload:
             hooks = torch.autograd.graph.save_on_cpu(pin_memory=True)
-        ids = draw(options, generator).cuda()
         with hooks, torch.autocast("cuda", dtype=torch.bfloat16):
-            logits = model(ids)
+            logits = self.model(ids)
             loss = functional.cross_entropy(
                 logits[:, :-1].reshape(-1, VOCABULARY).float(), ids[:, 1:].reshape(-1)
             )
         del logits
         loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        losses.append(loss.detach())
-        del loss
+        if self.waiting:
+            self.waiting.fetch()
+        self.optimizer.step()
+        if self.waiting:
+            self.waiting.put_away()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+
+def train(options: argparse.Namespace) -> None:
+    generator = torch.Generator().manual_seed(options.seed)
+    training = Training(options)
+    losses: list[torch.Tensor] = []
+    ends: list[float] = []
+    for step in range(options.warm_up + options.steps):
+        losses.append(training.step(draw(options, generator).cuda()))
         if options.each or step in (options.warm_up - 1, options.warm_up + options.steps - 1):
             torch.cuda.synchronize()
             ends.append(time.perf_counter())
@@ -147,7 +195,7 @@ def train(options: argparse.Namespace) -> None:
         event="end",
         losses=[float(loss.item()).hex() for loss in losses],
         steps_per_s=options.steps / measured,
-        step_s=statistics.median(each[-options.steps :]) if options.each else None,
+        each_s=each[-options.steps :] if options.each else [],
         peak_live_bytes=0 if options.managed else torch.cuda.max_memory_allocated(),
         peak_reserved_bytes=0 if options.managed else torch.cuda.max_memory_reserved(),
     )
@@ -165,6 +213,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--checkpoint", action="store_true", help="recompute layers in backward")
     made.add_argument("--deterministic", action="store_true")
     made.add_argument("--offload", action="store_true", help="activations wait on the host")
+    made.add_argument(
+        "--offload-optimizer", action="store_true", help="its state waits on the host"
+    )
     made.add_argument("--each", action="store_true", help="wait for each step and time it")
     made.add_argument("--allowed", type=int, default=0, help="most bytes that PyTorch may hold")
     made.add_argument("--managed", metavar="LIBRARY", default="", help="an allocator to load")

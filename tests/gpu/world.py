@@ -19,6 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 PREFIX = "GPU_CHECK_"
 NO_KERNELS = "kernels do nothing on the simulated GPU"
 PR_SET_CHILD_SUBREAPER = 36
+# Processes that each make a context: where only results count, so many at a time.
+AT_ONCE = 8
+KILLED_S = 10.0
 
 
 class Skip(Exception):
@@ -95,6 +99,16 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+def end_tree(pid: int) -> None:
+    """Kills a child of this process with all that it has started. Others stay."""
+    tree = [pid]
+    for one in tree:
+        tree += children_of(one)
+    for one in tree:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+
+
 def end_descendants() -> None:
     """Kills everything that this process has started, directly or not, and waits for its end."""
     while True:
@@ -156,6 +170,12 @@ class World:
         """Skips the case unless there is as much time."""
         if self.left_s() < seconds:
             raise Skip("no time left")
+
+    @property
+    def at_once(self) -> int:
+        """Programs side by side, where their times do not count. One, where a step of the simulated
+        GPU is all processor time."""
+        return 1 if self.simulated else max(1, min(AT_ONCE, len(os.sched_getaffinity(0))))
 
     @property
     def shim(self) -> Path:
@@ -248,9 +268,11 @@ class World:
             stdout, stderr = process.communicate(timeout=min(timeout_s, left_s))
         except subprocess.TimeoutExpired:
             timed_out = True
-            process.kill()
-            end_descendants()
-            stdout, stderr = process.communicate()
+            end_tree(process.pid)
+            try:
+                stdout, stderr = process.communicate(timeout=KILLED_S)
+            except subprocess.TimeoutExpired:
+                stdout, stderr = "", "it left a process that holds its output"
         words = [str(part) for part in command]
         ended = timed_out and left_s <= timeout_s
         result = Result(words, process.returncode, stdout, stderr, timed_out, ended)
@@ -338,6 +360,12 @@ class Part:
             status, reason = "fail", f"{type(error).__name__}: {error}"
             traceback.print_exc()
         self.say(case=name, status=status, reason=reason, seconds=time.monotonic() - start)
+
+    def side_by_side(self, jobs: Sequence[Callable[[], None]], at_once: int = 0) -> None:
+        """Each is one case or some; `at_once` of them at a time, begun in their order."""
+        with ThreadPoolExecutor(at_once or self.world.at_once) as threads:
+            for done in [threads.submit(job) for job in jobs]:
+                done.result()
 
     def needs_kernels(self) -> None:
         """At the end of a case whose outcome says nothing where no kernel runs."""

@@ -13,7 +13,8 @@ or a card's answer. `programs/parity_differences.csv` has what memshim answers o
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -50,7 +51,7 @@ def rules(path: Path) -> list[Rule]:
         return [Rule(**row) for row in csv.DictReader(file)]
 
 
-def _lines_of(run: Run, state: str) -> Iterable[str]:
+def _lines_of(run: Run, state: str) -> Iterator[str]:
     """All lines of a state; after a call that ended the program it goes on behind that function."""
     first = 0
     for _ in range(DEATHS_MOST):
@@ -68,16 +69,17 @@ def _lines_of(run: Run, state: str) -> Iterable[str]:
     raise RuntimeError(f"parity_job {state} ended with {status} from function {first} on")
 
 
-def ask(run: Run) -> Answers:
-    """What every function answers in every state."""
+def ask(run: Run, at_once: int = 1) -> Answers:
+    """What every function answers in every state; the processes of so many states at a time."""
     status, listed = run(("list",))
     if status != 0:
         raise RuntimeError(f"parity_job list ended with {status}")
     answers: Answers = {}
-    for state in listed.split():
-        for line in _lines_of(run, state):
-            _, function, variant, of_state, answer = line.split(",")
-            answers[function, variant, of_state] = answer
+    with ThreadPoolExecutor(at_once) as threads:
+        for lines in threads.map(lambda state: list(_lines_of(run, state)), listed.split()):
+            for line in lines:
+                _, function, variant, of_state, answer = line.split(",")
+                answers[function, variant, of_state] = answer
     return answers
 
 
