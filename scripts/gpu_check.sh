@@ -14,15 +14,16 @@ fail() {
 usage() {
     cat <<'USAGE'
 Usage: scripts/gpu_check.sh [--minutes M] [--out DIR] [--build DIR] [--only PART]...
-                            [--keep DIR] [--simulated]
+                            [--keep DIR] [--torch-tests DIR] [--simulated]
        scripts/gpu_check.sh --make-build DIR [--build DIR]
 
   --minutes M       the whole may take (9); shared out among the parts
   --out DIR         for results.json, results.md and what goes with them (tests/gpu/<device>-<driver>)
   --build DIR       check this build; without it one is made here, in MEMSHIM_BUILD or build
   --python PYTHON   the interpreter whose PyTorch is used (.venv's, else python3); none: without
-  --only PART       doctor, semantics, torch, others, costs, speed, fragmentation, spill, gate,
-                    workloads or dry; may be repeated
+  --only PART       doctor, semantics, torch, speed, fragmentation, spill, costs, gate, probes,
+                    others, workloads, dry or pytorch; may be repeated
+  --torch-tests DIR the folder test/ of PyTorch's sources, whose tests of memory are run, too
   --keep DIR        work there and leave what jobs said and left, to look for why one failed
   --simulated       on the simulated GPU: shows that the check runs, says nothing about hardware
   --make-build DIR  puts into DIR what another machine needs of a build (made here, or the one named),

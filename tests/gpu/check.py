@@ -31,25 +31,29 @@ from nvml import Nvml, NvmlError
 from results import Case, PartResult, Results
 from world import GIB, HERE, MIB, PREFIX, ROOT, World, adopt_orphans, end_descendants
 
-# Names, and weights by which the time is shared out.
+# Names, in their order, and weights by which the time is shared out: some seconds of the default.
 PARTS = {
-    "doctor": 3,
-    "semantics": 12,
-    "torch": 24,
-    "others": 6,
-    "costs": 4,
-    "speed": 18,
-    "fragmentation": 14,
-    "spill": 12,
-    "gate": 2,
-    "workloads": 12,
-    "dry": 10,
+    "doctor": 6,
+    "semantics": 55,
+    "torch": 80,
+    "speed": 145,
+    "fragmentation": 55,
+    "spill": 65,
+    "costs": 7,
+    "gate": 3,
+    "probes": 20,
+    "others": 25,
+    "workloads": 35,
+    "dry": 45,
+    "pytorch": 4,
 }
 DEFAULT_MINUTES = 9.0
 DEFAULT_LIMIT_BYTES = 44 * GIB
 SIMULATED_LIMIT_BYTES = 1 * GIB
 # Of these nothing is left to do without PyTorch.
-WANT_TORCH = ("torch", "speed", "fragmentation", "workloads", "dry")
+WANT_TORCH = ("torch", "speed", "fragmentation", "workloads", "dry", "pytorch")
+# PyTorch's own tests take all that is given; where they are, they get so much.
+OWN_TESTS_WEIGHT = 120
 # At the end: for the last part's end, and for writing.
 RESERVE_S = 5.0
 # A first look at the machine may take so long, whatever the minutes.
@@ -59,6 +63,19 @@ GRACE_S = 2.0
 SPARE_S, SPARE_SHARE = 2.0, 0.1
 # What a carried build brings for machines that lack it.
 CARRIED = "lib"
+# Of nvidia-smi's names: read, never set.
+CARD_STATE = (
+    "clocks.sm",
+    "clocks.mem",
+    "clocks.max.sm",
+    "pstate",
+    "temperature.gpu",
+    "power.draw",
+    "utilization.gpu",
+    "memory.used",
+    "compute_mode",
+    "mig.mode.current",
+)
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KiB|MiB|GiB|TiB)?")
 UNITS = {None: 1, "KiB": 1 << 10, "MiB": MIB, "GiB": GIB, "TiB": 1 << 40}
 
@@ -117,6 +134,22 @@ def missing_libraries(build: Path, work: Path) -> str:
     return str(folder) if any(folder.iterdir()) else ""
 
 
+def card_state(simulated: bool) -> dict[str, str]:
+    """What the card does at this moment, which tells whether it is this check's alone."""
+    if simulated:
+        return {}
+    asked = ",".join(CARD_STATE)
+    said = text_of(["nvidia-smi", "--id=0", f"--query-gpu={asked}", "--format=csv,noheader"])
+    found = [value.strip() for value in said.split(",")]
+    if len(found) != len(CARD_STATE):
+        return {}
+    processes = text_of(
+        ["nvidia-smi", "--id=0", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
+    )
+    state = dict(zip(CARD_STATE, found, strict=True))
+    return {**state, "processes": "; ".join(processes.splitlines()) or "none"}
+
+
 def has_torch(python: str) -> bool:
     probe = "import importlib.util as u, sys; sys.exit(not u.find_spec('torch'))"
     return subprocess.run([python, "-c", probe], capture_output=True, check=False).returncode == 0
@@ -162,6 +195,7 @@ class Check:
             simulated=options.simulated,
             limit_bytes=size(limit) if limit else default,
             deadline=max(self.end, self.start + LOOK_S),
+            torch_tests=str(options.torch_tests or ""),
         )
         machine = self.machine()
         self.world = World(**{**vars(self.world), "out": self.make_out(machine)})
@@ -207,6 +241,7 @@ class Check:
             "python": doctor["python"]["version"],
             "torch": torch,
             "cpus": len(os.sched_getaffinity(0)),
+            "card_before": card_state(self.world.simulated),
         }
 
     def command(self) -> str:
@@ -232,7 +267,12 @@ class Check:
 
     def run(self) -> None:
         without = () if self.world.python else WANT_TORCH
-        weights = [0.1 if part.name in without else PARTS[part.name] for part in self.results.parts]
+        shares: dict[str, float] = {**PARTS}
+        if self.options.torch_tests:
+            shares["pytorch"] = OWN_TESTS_WEIGHT
+        weights = [
+            0.1 if part.name in without else shares[part.name] for part in self.results.parts
+        ]
         for i, part in enumerate(self.results.parts):
             left_s = self.end - time.monotonic()
             part.budget_s = round(left_s * weights[i] / sum(weights[i:]), 1)
@@ -241,6 +281,7 @@ class Check:
                 continue
             self.run_part(part)
             self.results.write(self.world.out)
+        self.results.machine["card_after"] = card_state(self.world.simulated)
         self.results.write(self.world.out)
 
     def run_part(self, part: PartResult) -> None:
@@ -322,6 +363,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", type=known_part, metavar="PART", help=f"of {', '.join(PARTS)}"
     )
+    parser.add_argument(
+        "--torch-tests", type=Path, metavar="DIR", help="the folder test/ of PyTorch's sources"
+    )
     parser.add_argument("--simulated", action="store_true", help="on the simulated GPU")
     parser.add_argument(
         "--keep", type=Path, metavar="DIR", help="work there, and leave it: what jobs said and left"
@@ -329,6 +373,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     options.only = options.only or list(PARTS)
     options.build = options.build.resolve()
+    if options.torch_tests:
+        if not (options.torch_tests / "test_cuda.py").exists():
+            parser.error(f"--torch-tests: there is no test_cuda.py in {options.torch_tests}")
+        options.torch_tests = options.torch_tests.resolve()
     return options
 
 

@@ -207,6 +207,34 @@ def one_rank(digest: Digest) -> None:
         dist.destroy_process_group()
 
 
+def two_communicators(digest: Digest) -> None:
+    """Of one rank each, captured into one graph, replayed while memory comes and goes."""
+    import torch.distributed as dist
+
+    torch.cuda.set_device(0)
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group("nccl", init_method=f"file://{folder}/ranks", rank=0, world_size=1)
+        groups = [dist.group.WORLD, dist.new_group([0])]
+        given = torch.zeros(1 << 20).cuda()
+        result = torch.empty_like(given)
+        for group in groups:
+            dist.all_reduce(given, group=group)
+        torch.cuda.synchronize()
+        captured = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(captured, capture_error_mode="thread_local"):
+            result.copy_(given)
+            for group in groups:
+                dist.all_reduce(result, group=group)
+        for n in range(4):
+            churn(30)
+            given.copy_(torch.full((1 << 20,), float(n)))
+            captured.replay()
+            digest.add(result)
+        torch.cuda.synchronize()
+        del captured
+        dist.destroy_process_group()
+
+
 def recovery(digest: Digest) -> None:
     """A batch finder: halves until it fits, and computes. At a limit of a few GiB."""
     total = torch.cuda.mem_get_info()[1]
@@ -238,6 +266,7 @@ FEATURES: dict[str, Callable[[Digest], None]] = {
     "snapshot": snapshot,
     "mem-pool": mem_pool,
     "one-rank": one_rank,
+    "two-communicators": two_communicators,
     "recovery": recovery,
     "multiprocessing": multiprocessing,
     "compile": compiled,

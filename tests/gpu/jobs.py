@@ -103,9 +103,10 @@ class Server:
         with self.lock:
             left = [*self.running.values()]
             self.running.clear()
-        for future in (self.loaded, *left):
-            if not future.done():
-                future.set_exception(gone)
+        if not self.loaded.done():
+            self.loaded.set_exception(gone)
+        for future in left:
+            future.set_exception(gone)
 
     def wait_loaded(self) -> None:
         with self.lock:

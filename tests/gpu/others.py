@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A computation in a framework other than PyTorch: others.py NAME. Says a digest of its results."""
+"""A computation in a framework other than PyTorch: others.py NAME. Says a digest of its results,
+and the most that the framework itself knows to have had from the device, where it tells."""
 
 from __future__ import annotations
 
@@ -9,15 +10,17 @@ import sys
 
 import numpy
 
-SIZE = 512
+SIZE = 2048
 ROUNDS = 40
+
+Outcome = tuple[numpy.ndarray, int | None]
 
 
 def inputs() -> numpy.ndarray:
     return numpy.random.default_rng(3).standard_normal((SIZE, SIZE)).astype(numpy.float32)
 
 
-def cupy_job() -> numpy.ndarray:
+def cupy_job() -> Outcome:
     import cupy
 
     x = cupy.asarray(inputs())
@@ -26,10 +29,11 @@ def cupy_job() -> numpy.ndarray:
         x = cupy.tanh(wide[:SIZE] @ x.T / SIZE)
         del wide
     result: numpy.ndarray = cupy.asnumpy(x)
-    return result
+    # Its pool gives nothing back by itself.
+    return result, int(cupy.get_default_memory_pool().total_bytes())
 
 
-def jax_job() -> numpy.ndarray:
+def jax_job() -> Outcome:
     import jax
 
     if jax.default_backend() not in ("gpu", "cuda"):
@@ -38,10 +42,13 @@ def jax_job() -> numpy.ndarray:
     x = jax.numpy.asarray(inputs())
     for _ in range(ROUNDS):
         x = step(x)
-    return numpy.asarray(x)
+    result = numpy.asarray(x)
+    told = jax.local_devices()[0].memory_stats() or {}
+    # Its own allocator takes memory in large pieces, of which arrays are parts.
+    return result, told.get("pool_bytes") or told.get("peak_bytes_in_use")
 
 
-def numba_job() -> numpy.ndarray:
+def numba_job() -> Outcome:
     from numba import cuda
 
     @cuda.jit
@@ -57,17 +64,18 @@ def numba_job() -> numpy.ndarray:
         other.copy_to_device(x)
         x = other
     result: numpy.ndarray = x.copy_to_host()
-    return result
+    return result, None
 
 
 JOBS = {"cupy": cupy_job, "jax": jax_job, "numba": numba_job}
 
 
 def main() -> None:
-    result = JOBS[sys.argv[1]]()
+    result, own_bytes = JOBS[sys.argv[1]]()
     digest = hashlib.sha256(numpy.ascontiguousarray(result).tobytes()).hexdigest()
     finite = bool(numpy.isfinite(result).all())
-    print(json.dumps({"event": "other", "digest": digest, "finite": finite}))
+    values = {"digest": digest, "finite": finite, "own_bytes": own_bytes}
+    print(json.dumps({"event": "other", **values}))
 
 
 if __name__ == "__main__":

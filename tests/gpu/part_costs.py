@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Part 5: what the driver's calls cost here, as a table that `memshim replay --costs` takes."""
+"""Part 7: what the driver's calls cost here, as a table that `memshim replay --costs` takes."""
 
 from __future__ import annotations
 

@@ -12,7 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from world import MIB, ROOT, Fail, Part, Skip, World, context_bytes, expect, main, only_device
+from world import (
+    MIB,
+    ROOT,
+    Fail,
+    Part,
+    Skip,
+    World,
+    context_bytes,
+    expect,
+    main,
+    only_device,
+    package_folders,
+)
 
 sys.path.append(str(ROOT / "tests" / "process"))  # it has files of the same names
 import attributes  # noqa: E402
@@ -65,25 +77,13 @@ def same(world: World, name: str, arguments: Sequence[str]) -> None:
     compare(world, world.program(name), *arguments)
 
 
-def runtime_folders(world: World) -> list[str]:
-    """Folders in which a CUDA runtime may lie: the toolkit's and those beside PyTorch."""
-    folders = [Path("/usr/local/cuda/lib64")]
-    if world.python:
-        site = world.run(
-            [world.python, "-c", "import importlib.util as u; print(u.find_spec('torch').origin)"]
-        )
-        packages = Path(site.stdout.strip()).parent.parent if site.status == 0 else Path("/nowhere")
-        folders += [*packages.glob("nvidia/*/lib"), packages / "torch" / "lib"]
-    return [str(folder) for folder in folders if folder.is_dir()]
-
-
 def dynamic_runtime(world: World, version: int) -> None:
     program = world.program(f"runtime_dynamic{'12' if version == 12 else ''}_job")
     if world.simulated:
         compare(world, program)
         return
     name = f"libcudart.so.{version}"
-    for folder in runtime_folders(world):
+    for folder in package_folders(world):
         if (Path(folder) / name).exists():
             compare(world, program, LD_LIBRARY_PATH=f"{world.libraries}:{folder}".strip(":"))
             return

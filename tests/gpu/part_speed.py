@@ -2,7 +2,7 @@
 """Part 4: the same training job under each allocator: steps a second, and the most device memory in
 use, seen from outside; and allocation and free alone.
 
-One process for each, all alive at the same time; they take turns, a pass over the same batches each,
+One process for each, all alive at the same time; they take turns, a pass over the same batches,
 and all wait but one. A round is one turn of each; what is told are medians of rounds, and of the
 ratios within a round. Shapes have all been met, twice, before the first round.
 """

@@ -22,6 +22,23 @@ SIMULATED = (
 
 # Of the page, which is to stay one: there are a hundred.
 LEFT_OUT = "costs/"
+ALLOCATORS = (
+    targets.NATIVE,
+    targets.EXPANDABLE,
+    targets.ASYNC,
+    targets.FULL,
+    targets.OFF,
+    targets.TENSOR,
+    targets.TIGHT,
+)
+SHAPES = ("fixed", "variable")
+# Ratios of speed beside those to PyTorch native: what they are called.
+BESIDES = (
+    ("tags full over tags off", targets.FULL, targets.OFF),
+    ("1.05 x live over ample memory", targets.TIGHT, targets.FULL),
+)
+SPILLED = ("0.9", "0.8", "0.7")
+OFFLOADS = ("save_on_cpu", "optimizer offload")
 
 
 @dataclass
@@ -147,8 +164,146 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
+class Shown:
+    """The figures, and which of them stand in a table already."""
+
+    def __init__(self, figures: dict[str, dict[str, Any]]) -> None:
+        self.figures = figures
+        self.names: set[str] = set()
+
+    def one(self, name: str) -> float | None:
+        self.names.add(name)
+        value = self.figures.get(name, {}).get("value")
+        return None if value is None else float(value)
+
+    def text(self, name: str) -> str:
+        return number(self.one(name))
+
+    def spread(self, name: str) -> str:
+        """With what lies between the quartiles, where that is known."""
+        spread = self.one(f"{name}, spread")
+        value = self.text(name)
+        return value if spread is None else f"{value} ({spread:.1f} %)"
+
+
+def allocators(shown: Shown) -> list[str]:
+    rows: list[list[object]] = []
+    for who in ALLOCATORS:
+        row: list[object] = [who]
+        for shapes in SHAPES:
+            row.append(shown.spread(f"speed/{shapes}/{who}"))
+            row.append(shown.spread(targets.over(shapes, who, targets.NATIVE)))
+        row += [shown.text(f"speed/{shapes}/{who}, NVML peak") for shapes in SHAPES]
+        row.append(limit(shown, f"fragmentation/{who}"))
+        rows.append(row)
+    lines = table(
+        [
+            "allocator",
+            "steps/s, fixed shapes",
+            "x native",
+            "steps/s, variable",
+            "x native",
+            "NVML peak, fixed (MiB)",
+            "variable",
+            "smallest limit, x live",
+        ],
+        [row for row in rows if any(value != "-" for value in row[1:])],
+    )
+    rows = [
+        [what, *(shown.spread(targets.over(shapes, above, below)) for shapes in SHAPES)]
+        for what, above, below in BESIDES
+    ]
+    rows = [row for row in rows if any(value != "-" for value in row[1:])]
+    return lines + (table(["steps/s as a share", *SHAPES], rows) if rows else [])
+
+
+def limit(shown: Shown, name: str) -> str:
+    """The smallest that was enough, and the largest known not to be."""
+    least = shown.one(targets.at_least(name))
+    value = shown.text(name)
+    return value if least is None else f"{value} (more than {number(least)})"
+
+
+def spilling(shown: Shown) -> list[str]:
+    rows: list[list[object]] = [
+        [
+            "ample memory",
+            shown.spread("spill/step with ample memory"),
+            "-",
+            shown.spread("spill/step without memshim"),
+        ]
+    ]
+    rows += [
+        [
+            f"{share} x need",
+            shown.spread(f"spill/step at {share} x need"),
+            shown.spread(f"spill/step managed at {share} x need"),
+            "-",
+        ]
+        for share in SPILLED
+    ]
+    rows += [
+        [
+            f"{name}: {shown.text(f'spill/{name}, peak live')} x need live",
+            "-",
+            "-",
+            shown.spread(f"spill/step with {name}"),
+        ]
+        for name in OFFLOADS
+    ]
+    rows = [row for row in rows if any(value != "-" for value in row[1:])]
+    return table(["a step (ms)", "memshim", "managed memory", "PyTorch alone"], rows)
+
+
+def headline(results: Results, shown: Shown) -> list[str]:
+    lines: list[str] = []
+    figures = results.figures()
+    if any(name.startswith(("speed/", "fragmentation/")) for name in figures):
+        rounds = ", ".join(f"{shown.text(f'speed/{s}/rounds')} {s}" for s in SHAPES)
+        lines += ["## Side by side", ""]
+        lines += [
+            f"Medians of rounds ({rounds}) in which all took turns; in brackets what lies between "
+            "the quartiles.",
+            "",
+        ]
+        lines += allocators(shown)
+    if "spill/step with ample memory" in figures:
+        lines += ["## With less memory than the job needs", "", *spilling(shown)]
+    return lines
+
+
+def grouped(results: Results, shown: Shown) -> list[str]:
+    """What no table above has, a table for each part."""
+    lines: list[str] = []
+    groups: dict[str, list[list[object]]] = {}
+    for name, row in results.figures().items():
+        if name in shown.names or name.startswith(LEFT_OUT):
+            continue
+        group, _, rest = name.partition("/")
+        groups.setdefault(group, []).append([rest, number(row["value"]), row["unit"]])
+    for group, rows in groups.items():
+        lines += [f"### {group}", "", *table(["what", "value", "unit"], rows)]
+    if lines:
+        lines = ["## Other figures", "", *lines]
+    if any(name.startswith(LEFT_OUT) for name in results.figures()):
+        lines += ["What the driver's calls cost stands in `costs.csv`.", ""]
+    return lines
+
+
+def card(machine: dict[str, Any]) -> list[str]:
+    """What nvidia-smi said of it before and after."""
+    before, after = machine.get("card_before"), machine.get("card_after")
+    if not before:
+        return []
+    rows: list[list[object]] = [
+        [key, value, (after or {}).get(key, "-")] for key, value in before.items()
+    ]
+    return ["## The card", "", *table(["nvidia-smi", "before", "after"], rows)]
+
+
 def page(results: Results) -> str:
     machine = results.machine
+    shown = Shown(results.figures())
     totals = ", ".join(f"{results.count(status)} {status}" for status in STATUSES)
     lines = [
         f"# {machine['device']}, driver {machine['driver']}",
@@ -160,6 +315,7 @@ def page(results: Results) -> str:
         lines += [SIMULATED, ""]
     facts = ("memshim", "cuda", "total_bytes", "kernel", "glibc", "python", "torch", "cpus")
     lines += [", ".join(f"{key} {machine[key]}" for key in facts if machine.get(key)) + ".", ""]
+    lines += headline(results, shown)
     lines += ["## The figures to reach", ""]
     lines += table(
         ["what", "target", "reached", ""],
@@ -187,12 +343,6 @@ def page(results: Results) -> str:
     ]
     if answers:
         lines += ["## Found out", "", *table(["question", "answer", ""], answers)]
-    figures: list[list[object]] = [
-        [name, number(row["value"]), row["unit"]]
-        for name, row in results.figures().items()
-        if not name.startswith(LEFT_OUT)
-    ]
-    if figures:
-        lines += ["## Figures", "", *table(["what", "value", "unit"], figures)]
-        lines += ["What the driver's calls cost stands in `costs.csv`.", ""]
+    lines += card(machine)
+    lines += grouped(results, shown)
     return "\n".join(lines)

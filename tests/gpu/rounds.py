@@ -4,8 +4,8 @@ then shared by all that take turns.
 
     rounds.py SHAPES [options of train.py]
 
-Shapes and contents of SHAPES batches are drawn once, pinned. Each line of the input is a JSON object
-{"passes"}: so many times over all of them, each answered with a JSON line {"event": "pass",
+Shapes and contents of SHAPES batches are drawn once, pinned. Each line of the input is a JSON
+object {"passes"}: so many times over all of them, each answered with a JSON line {"event": "pass",
 "seconds", "steps"}; with "tell", also what is live and charged. It ends with its input.
 """
 

@@ -15,7 +15,6 @@ import json
 import os
 import select
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -56,9 +56,7 @@ def worst(values: Sequence[float | None]) -> float | None:
 
 
 def speed(figures: Figures) -> Row:
-    value = worst(
-        [figures.get(over(shapes, FULL, NATIVE)) for shapes in ("fixed", "variable")]
-    )
+    value = worst([figures.get(over(shapes, FULL, NATIVE)) for shapes in ("fixed", "variable")])
     return told(
         "steps per second, tags full, against PyTorch native with ample memory",
         f"at least {SPEED_RATIO} x",

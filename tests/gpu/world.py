@@ -135,6 +135,7 @@ class World:
     simulated: bool
     limit_bytes: int  # the most device memory that a part may use at a time
     deadline: float
+    torch_tests: str = ""  # the folder test/ of PyTorch's sources; "": there is none
 
     def exported(self) -> dict[str, str]:
         return {
@@ -146,6 +147,7 @@ class World:
             PREFIX + "SIMULATED": "1" if self.simulated else "",
             PREFIX + "LIMIT": str(self.limit_bytes),
             PREFIX + "DEADLINE": repr(self.deadline),
+            PREFIX + "TORCH_TESTS": self.torch_tests,
         }
 
     @staticmethod
@@ -160,6 +162,7 @@ class World:
             simulated=env[PREFIX + "SIMULATED"] == "1",
             limit_bytes=int(env[PREFIX + "LIMIT"]),
             deadline=float(env[PREFIX + "DEADLINE"]),
+            torch_tests=env[PREFIX + "TORCH_TESTS"],
         )
 
     def left_s(self) -> float:
@@ -324,6 +327,18 @@ def context_bytes(world: World) -> int:
     world.run([world.program("trainer"), *sizes], shim=True, MEMSHIM_OUTPUT=output).check()
     peak = only_device(output)["peak"]
     return int(peak["charged_bytes"] - peak["reserved_bytes"])
+
+
+def package_folders(world: World) -> list[str]:
+    """Folders in which CUDA's libraries may lie: the toolkit's and those beside PyTorch."""
+    folders = [Path("/usr/local/cuda/lib64"), Path("/usr/local/cuda/extras/CUPTI/lib64")]
+    if world.python:
+        site = world.run(
+            [world.python, "-c", "import importlib.util as u; print(u.find_spec('torch').origin)"]
+        )
+        packages = Path(site.stdout.strip()).parent.parent if site.status == 0 else Path("/nowhere")
+        folders += [*packages.glob("nvidia/*/lib"), packages / "torch" / "lib"]
+    return [str(folder) for folder in folders if folder.is_dir()]
 
 
 class Part:

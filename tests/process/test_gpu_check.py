@@ -23,8 +23,8 @@ import targets  # noqa: E402
 SCRIPT = ROOT / "scripts" / "gpu_check.sh"
 # Far more than it takes: how fast it is on a busy machine is nothing to fail for.
 MINUTES = "8"
-PARTS = ("doctor", "semantics", "costs", "spill", "gate")
-WITHOUT_TORCH = ("torch", "speed", "fragmentation", "workloads", "dry")
+PARTS = ("doctor", "semantics", "spill", "costs", "gate", "probes", "others")
+WITHOUT_TORCH = ("torch", "speed", "fragmentation", "workloads", "dry", "pytorch")
 # Cases that are left out on the simulated GPU, and nothing else may be.
 LEFT_OUT = (
     "assumption: a kernel's parameters are told",
@@ -38,6 +38,17 @@ LEFT_OUT = (
     "gate: all that CUPTI knows to start work passes it",
     "spill: a training job",
     "spill: back up, contents as written",  # where it cannot be told from the way down
+    "NCCL: two communicators of one rank, captured in a graph",  # without PyTorch
+    "cuFile: a buffer of the pool is registered",
+    "MIG",
+    "MPS",
+    "cgroups' limit of device memory (dmem)",
+    "GDRCopy",
+    "UCX",
+    "other frameworks: cupy",
+    "other frameworks: jax, as memshim chooses",
+    "other frameworks: jax, its own allocator",
+    "other frameworks: numba",
 )
 
 
@@ -209,7 +220,7 @@ class GpuCheck(ProcessTest):
         # Nine seconds, and a machine that is busy with other tests.
         self.assertLess(took_s, 120)
         found = self.results()
-        self.assertEqual(len(found["parts"]), 11)
+        self.assertEqual(len(found["parts"]), 13)
         for part in found["parts"]:
             if part["name"] in WITHOUT_TORCH and part["ended"] == "done":
                 self.assertEqual({case["status"] for case in part["cases"]}, {"skipped"})

@@ -27,7 +27,7 @@ import tempfile
 import time
 import traceback
 import unittest
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -237,9 +237,13 @@ def lines_of(process: subprocess.Popen[bytes], pipe: int) -> Iterator[dict[str, 
 
 
 def one_process(
-    command: Sequence[str], env: dict[str, str], log: Path
+    command: Sequence[str],
+    env: dict[str, str],
+    log: Path,
+    tell: Callable[[str, str], None] = lambda test, outcome: None,
 ) -> tuple[dict[str, str], bool]:
-    """The outcomes of the tests that one child ran, and whether it came to its end."""
+    """The outcomes of the tests that one child ran, each told at once, and whether it came to its
+    end."""
     reading, writing = os.pipe()
     outcomes: dict[str, str] = {}
     running, done = "", False
@@ -255,6 +259,7 @@ def one_process(
                     running = line["begins"]
                 elif "ends" in line:
                     outcomes[line["ends"]], running = line["outcome"], ""
+                    tell(line["ends"], line["outcome"])
                 elif "late" in line and running:
                     outcomes[running], running = "hang", ""
                 elif "done" in line:
@@ -267,6 +272,8 @@ def one_process(
             ended = wait(process)
     if running:
         outcomes[running] = f"ended by {ended}"
+    for test, outcome in outcomes.items():
+        tell(test, outcome)
     return outcomes, done
 
 
