@@ -8,8 +8,6 @@
 
 #include "tests/gpu/assume.h"
 
-extern char **environ;
-
 enum { LONG_NS = 30000000 };
 
 static void measured_us(const char *question, uint64_t duration_ns)
@@ -143,7 +141,7 @@ static CUresult close_place(const struct gpu *gpu, const struct place *place)
 static enum verdict mapping_beside_a_kernel(const struct gpu *gpu)
 {
     struct place place;
-    struct times times;
+    struct times times = {0};
     CUstream stream;
     enum verdict verdict = HOLDS;
     NEEDS(gpu->granule_bytes != 0, "the device cannot map memory");
@@ -199,7 +197,7 @@ int assume_spin(void)
 static enum verdict mapping_beside_another_process(const struct gpu *gpu)
 {
     struct place place;
-    struct times times;
+    struct times times = {0};
     char byte;
     int pipe_end = -1;
     int status = 0;

@@ -27,7 +27,7 @@ enum verdict assume_saw(enum verdict verdict, const char *what, long long value)
 
 static const struct assumption *assumption(unsigned number)
 {
-    for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
+    for (size_t g = 0; groups[g] != NULL; g++) {
         for (const struct assumption *row = groups[g]; row->says != NULL; row++) {
             if (number-- == 0) {
                 return row;
