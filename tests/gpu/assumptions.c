@@ -142,6 +142,10 @@ static bool try_in_child(unsigned *number, bool first)
     }
     (void)snprintf(seen, sizeof seen, WIFSIGNALED(status) ? "signal %d" : "exit status %d",
                    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    if (assumption(*number) == NULL) {
+        (void)fprintf(stderr, "behind the last one its process ended with %s\n", seen);
+        return false;
+    }
     say(assumption(*number), DIFFERS, seen);
     (*number)++;
     return true;

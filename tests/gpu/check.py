@@ -34,17 +34,17 @@ from world import GIB, HERE, MIB, PREFIX, ROOT, World, adopt_orphans, end_descen
 # Names, in their order, and weights by which the time is shared out: some seconds of the default.
 PARTS = {
     "doctor": 6,
-    "semantics": 55,
-    "torch": 80,
-    "speed": 145,
-    "fragmentation": 55,
-    "spill": 65,
-    "costs": 7,
+    "semantics": 85,
+    "torch": 60,
+    "speed": 150,
+    "fragmentation": 60,
+    "spill": 90,
+    "costs": 12,
     "gate": 3,
-    "probes": 20,
-    "others": 25,
-    "workloads": 35,
-    "dry": 45,
+    "probes": 12,
+    "others": 14,
+    "workloads": 40,
+    "dry": 50,
     "pytorch": 4,
 }
 DEFAULT_MINUTES = 9.0
@@ -109,13 +109,13 @@ def text_of(command: Sequence[str | Path], **settings: Any) -> str:
 
 
 def commit_of(build: Path) -> str:
-    """The tree's commit; a carried tree is no checkout, and its build says it."""
+    """A carried build says it, whatever the tree is in which it is checked; else the tree's."""
+    with contextlib.suppress(OSError):
+        return (build / "commit").read_text().strip()
     found = text_of(["git", "-C", ROOT, "rev-parse", "--short=12", "HEAD"])
     if found:
         changed = text_of(["git", "-C", ROOT, "status", "--porcelain", "--untracked-files=no"])
         return found + (", changed" if changed else "")
-    with contextlib.suppress(OSError):
-        return (build / "commit").read_text().strip()
     return "unknown"
 
 

@@ -278,7 +278,11 @@ def outcome(result: Result, output: Path | None) -> Trained:
     live = int(end["peak_live_bytes"])
     others = 0
     if device:
-        others = int(device["peak"]["charged_bytes"] - device["peak"]["reserved_bytes"])
+        # The driver takes some only after the live peak, as local memory at later launches.
+        others = max(
+            int(device["peak"]["charged_bytes"] - device["peak"]["reserved_bytes"]),
+            int(device["peak_charged_bytes"] - device["peak_reserved_bytes"]),
+        )
         live = int(device["peak_live_bytes"])
     return Trained(
         losses=end["losses"],

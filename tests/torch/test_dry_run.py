@@ -175,7 +175,7 @@ class DryRun(unittest.TestCase):
                         ground,
                     )
                 # Of the last, whose blocks are split where they can be.
-                self.assertEqual(rank["peak_live_bytes"], end["max_allocated_bytes"])
+                self.assertEqual(rank["peak_tensor_bytes"], end["max_allocated_bytes"])
 
     def test_stops_by_itself(self) -> None:
         said = answer(*job("gpt.py", "--steps", "100000"))

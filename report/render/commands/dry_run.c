@@ -120,8 +120,11 @@ static void add_rank_lines(const struct ms_dry_answer *answer, struct ms_buffer 
         } else {
             ms_buffer_format(out, "  %s  ", rank->folder);
         }
-        ms_buffer_format(out, "live %s, reserved %s, charged %s%s\n",
-                         MS_BYTES(rank->peak_live_bytes), MS_BYTES(rank->peak_reserved_bytes),
+        ms_buffer_format(out, "live %s", MS_BYTES(rank->peak_live_bytes));
+        if (rank->peak_tensor_bytes > 0 && rank->peak_tensor_bytes < rank->peak_live_bytes) {
+            ms_buffer_format(out, " (tensors at most %s)", MS_BYTES(rank->peak_tensor_bytes));
+        }
+        ms_buffer_format(out, ", reserved %s, charged %s%s\n", MS_BYTES(rank->peak_reserved_bytes),
                          MS_BYTES(rank->peak_charged_bytes),
                          rank->died_of_oom ? "; ran out of memory" : "");
     }
@@ -299,6 +302,7 @@ static void add_rank_json(const struct ms_dry_rank *rank, struct ms_json *json)
     ms_json_flag(json, "optimizer_state", rank->has_state);
     ms_json_flag(json, "out_of_memory", rank->died_of_oom);
     ms_json_count(json, "peak_live_bytes", rank->peak_live_bytes);
+    ms_json_count(json, "peak_tensor_bytes", rank->peak_tensor_bytes);
     ms_json_count(json, "peak_reserved_bytes", rank->peak_reserved_bytes);
     ms_json_count(json, "peak_charged_bytes", rank->peak_charged_bytes);
     ms_json_integer_unless(json, "peak_step", (int64_t)rank->peak_step, 0);

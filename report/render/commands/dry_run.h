@@ -28,6 +28,7 @@ struct ms_dry_rank {
     bool has_state;   /* an optimizer made what it keeps */
     bool died_of_oom;
     uint64_t peak_live_bytes, peak_reserved_bytes, peak_charged_bytes;
+    uint64_t peak_tensor_bytes;         /* PyTorch's max_memory_allocated; 0: it reported none */
     uint64_t nccl_bytes;                /* its own, at the peak: of what is charged, from a table */
     uint64_t kind_bytes[MS_KIND_COUNT]; /* of what was live at the peak */
     bool kinds_known;

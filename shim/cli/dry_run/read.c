@@ -143,6 +143,7 @@ static void take_rank(struct ms_model *model, const struct ms_dry_answer *answer
     rank->has_state = model->made_state_bytes[device] > 0;
     rank->died_of_oom = ms_model_fatal_oom(model) != NULL;
     rank->peak_live_bytes = ms_aggregate_peak_live(sums).live_bytes;
+    rank->peak_tensor_bytes = sums->peak_tensor_bytes;
     rank->peak_reserved_bytes = sums->peak_reserved.reserved_bytes;
     rank->peak_charged_bytes = sums->peak_charged.charged_bytes;
     rank->nccl_bytes = ms_ledger_charged(ms_aggregate_at_peak(sums), MS_CHARGE_NCCL).bytes;
