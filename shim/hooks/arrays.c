@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays and mipmapped arrays: the driver's, charged. */
+#include "shim/hooks/array_shapes.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/grant.h"
 
@@ -39,23 +40,49 @@ static uint64_t array_bytes(uint64_t width, uint64_t height, uint64_t depth, uin
     return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
+/* A sparse or deferred array has no memory of its own: chunks are mapped into it. 0 too for what is
+ * no array, which only the driver can answer. */
+static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR_v2 *d)
+{
+    if ((d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) {
+        return 0;
+    }
+    return array_bytes(d->Width, d->Height, d->Depth, d->NumChannels, d->Format);
+}
+
+static void destroy_array(uint64_t name)
+{
+    (void)MS_REAL(cuArrayDestroy)((CUarray)(uintptr_t)name);
+}
+
+static void destroy_mipmaps(uint64_t name)
+{
+    (void)MS_REAL(cuMipmappedArrayDestroy)((CUmipmappedArray)(uintptr_t)name);
+}
+
 /* A creation under way, charged by its descriptor. */
 struct making {
     struct ms_context *context;
     struct ms_forward forward;
 };
 
-/* False: `result` is the answer. */
-static bool making_begin(struct making *making, uint64_t estimate_bytes, CUresult *result)
+/* d: null where only the driver can answer. False: `result` is the answer. */
+static bool making_begin(struct making *making, const CUDA_ARRAY3D_DESCRIPTOR_v2 *d,
+                         unsigned int levels, CUresult *result)
 {
+    uint64_t bytes = d ? bytes_of(d) : 0;
+    if (levels > 1) {
+        bytes += bytes / 3; /* each level has a quarter of the one above */
+    }
     making->context = NULL;
-    *result = estimate_bytes ? ms_context_query(&making->context) : CUDA_SUCCESS;
+    *result = bytes ? ms_context_query(&making->context) : CUDA_SUCCESS;
     if (*result != CUDA_SUCCESS || !making->context) {
         return *result == CUDA_SUCCESS;
     }
-    *result = ms_forward_begin(
-        &making->forward, making->context, MS_CHARGE_ARRAY,
-        estimate_bytes < SMALL_BELOW_BYTES ? MS_TAKING_SMALL : MS_TAKING_WHOLE, estimate_bytes);
+    *result = ms_forward_begin(&making->forward, making->context, MS_CHARGE_ARRAY,
+                               bytes < SMALL_BELOW_BYTES ? MS_TAKING_SMALL : MS_TAKING_WHOLE, bytes,
+                               levels > 0 && ms_array_shape_is_sound(making->context->device, d));
+    making->forward.undo = destroy_array;
     return *result == CUDA_SUCCESS;
 }
 
@@ -71,15 +98,28 @@ static CUresult making_end(struct making *making, CUresult result, const void *h
                            : result;
 }
 
+static const CUDA_ARRAY3D_DESCRIPTOR_v2 no_array;
+
+static CUDA_ARRAY3D_DESCRIPTOR_v2 widened(uint64_t width, uint64_t height, uint64_t depth,
+                                          CUarray_format format, unsigned int channels,
+                                          unsigned int flags)
+{
+    return (CUDA_ARRAY3D_DESCRIPTOR_v2){.Width = width,
+                                        .Height = height,
+                                        .Depth = depth,
+                                        .Format = format,
+                                        .NumChannels = channels,
+                                        .Flags = flags};
+}
+
 CUresult ms_serve_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v2 *pAllocateArray)
 {
     const CUDA_ARRAY_DESCRIPTOR_v2 *d = pAllocateArray;
+    const CUDA_ARRAY3D_DESCRIPTOR_v2 wide =
+        d ? widened(d->Width, d->Height, 0, d->Format, d->NumChannels, 0) : no_array;
     struct making making;
     CUresult result = CUDA_SUCCESS;
-    if (!making_begin(&making,
-                      d && pHandle ? array_bytes(d->Width, d->Height, 1, d->NumChannels, d->Format)
-                                   : 0,
-                      &result)) {
+    if (!making_begin(&making, pHandle ? &wide : NULL, 1, &result)) {
         return result;
     }
     do {
@@ -91,12 +131,11 @@ CUresult ms_serve_cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR
 CUresult ms_serve_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1 *pAllocateArray)
 {
     const CUDA_ARRAY_DESCRIPTOR_v1 *d = pAllocateArray;
+    const CUDA_ARRAY3D_DESCRIPTOR_v2 wide =
+        d ? widened(d->Width, d->Height, 0, d->Format, d->NumChannels, 0) : no_array;
     struct making making;
     CUresult result = CUDA_SUCCESS;
-    if (!making_begin(&making,
-                      d && pHandle ? array_bytes(d->Width, d->Height, 1, d->NumChannels, d->Format)
-                                   : 0,
-                      &result)) {
+    if (!making_begin(&making, pHandle ? &wide : NULL, 1, &result)) {
         return result;
     }
     do {
@@ -105,21 +144,12 @@ CUresult ms_serve_cuArrayCreate(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v1
     return making_end(&making, result, pHandle && result == CUDA_SUCCESS ? *pHandle : NULL);
 }
 
-/* A sparse or deferred array has no memory of its own: chunks are mapped into it. */
-static uint64_t array3d_bytes(const CUDA_ARRAY3D_DESCRIPTOR_v2 *d)
-{
-    if (!d || (d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) {
-        return 0;
-    }
-    return array_bytes(d->Width, d->Height, d->Depth, d->NumChannels, d->Format);
-}
-
 CUresult ms_serve_cuArray3DCreate_v2(CUarray *pHandle,
                                      const CUDA_ARRAY3D_DESCRIPTOR_v2 *pAllocateArray)
 {
     struct making making;
     CUresult result = CUDA_SUCCESS;
-    if (!making_begin(&making, pHandle ? array3d_bytes(pAllocateArray) : 0, &result)) {
+    if (!making_begin(&making, pHandle ? pAllocateArray : NULL, 1, &result)) {
         return result;
     }
     do {
@@ -132,13 +162,11 @@ CUresult ms_serve_cuArray3DCreate(CUarray *pHandle,
                                   const CUDA_ARRAY3D_DESCRIPTOR_v1 *pAllocateArray)
 {
     const CUDA_ARRAY3D_DESCRIPTOR_v1 *d = pAllocateArray;
+    const CUDA_ARRAY3D_DESCRIPTOR_v2 wide =
+        d ? widened(d->Width, d->Height, d->Depth, d->Format, d->NumChannels, d->Flags) : no_array;
     struct making making;
     CUresult result = CUDA_SUCCESS;
-    if (!making_begin(&making,
-                      d && pHandle
-                          ? array_bytes(d->Width, d->Height, d->Depth, d->NumChannels, d->Format)
-                          : 0,
-                      &result)) {
+    if (!making_begin(&making, pHandle ? &wide : NULL, 1, &result)) {
         return result;
     }
     do {
@@ -153,13 +181,10 @@ CUresult ms_serve_cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
 {
     struct making making;
     CUresult result = CUDA_SUCCESS;
-    uint64_t bytes = pHandle ? array3d_bytes(pMipmappedArrayDesc) : 0;
-    if (numMipmapLevels > 1) {
-        bytes += bytes / 3; /* each level has a quarter of the one above */
-    }
-    if (!making_begin(&making, bytes, &result)) {
+    if (!making_begin(&making, pHandle ? pMipmappedArrayDesc : NULL, numMipmapLevels, &result)) {
         return result;
     }
+    making.forward.undo = destroy_mipmaps;
     do {
         result = MS_REAL(cuMipmappedArrayCreate)(pHandle, pMipmappedArrayDesc, numMipmapLevels);
     } while (making_again(&making, result));

@@ -17,7 +17,7 @@ static CUresult forward_alloc(struct ms_context *context, enum ms_charge_reason 
                               CUdeviceptr_v2 *dptr, size_t bytes)
 {
     struct ms_forward forward;
-    CUresult result = ms_forward_begin(&forward, context, reason, MS_TAKING_SLABS, bytes);
+    CUresult result = ms_forward_begin(&forward, context, reason, MS_TAKING_SLABS, bytes, true);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -67,7 +67,7 @@ static CUresult forward_pitch(struct ms_context *context, CUdeviceptr_v2 *dptr, 
     struct ms_forward forward;
     uint64_t bytes = ms_round_up(width, PITCH_BYTES) * height;
     CUresult result =
-        ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, MS_TAKING_SLABS, bytes);
+        ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, MS_TAKING_SLABS, bytes, true);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -185,7 +185,9 @@ CUresult ms_serve_cuMemAllocManaged(CUdeviceptr_v2 *dptr, size_t bytesize, unsig
     if (!context) {
         return MS_REAL(cuMemAllocManaged)(dptr, bytesize, flags);
     }
-    result = ms_forward_begin(&forward, context, MS_CHARGE_MANAGED, MS_TAKING_WHOLE, bytesize);
+    const bool sound = flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST;
+    result =
+        ms_forward_begin(&forward, context, MS_CHARGE_MANAGED, MS_TAKING_WHOLE, bytesize, sound);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -209,7 +211,8 @@ CUresult ms_serve_cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
     if (!context) {
         return MS_REAL(cuMemAlloc)(dptr, bytesize);
     }
-    result = ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, MS_TAKING_SLABS, bytesize);
+    result =
+        ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, MS_TAKING_SLABS, bytesize, true);
     if (result != CUDA_SUCCESS) {
         return result;
     }
@@ -231,7 +234,8 @@ CUresult ms_serve_cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pPitch,
         return MS_REAL(cuMemAllocPitch)(dptr, pPitch, WidthInBytes, Height, ElementSizeBytes);
     }
     uint64_t bytes = ms_round_up(WidthInBytes, PITCH_BYTES) * Height;
-    result = ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, MS_TAKING_SLABS, bytes);
+    result =
+        ms_forward_begin(&forward, context, MS_CHARGE_ALLOCATION, MS_TAKING_SLABS, bytes, true);
     if (result != CUDA_SUCCESS) {
         return result;
     }

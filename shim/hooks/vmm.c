@@ -12,6 +12,7 @@
 #include "shim/driver/caller.h"
 #include "shim/driver/torch_library.h"
 #include "shim/hooks/serve.h"
+#include "shim/policy/chunk_kinds.h"
 #include "shim/policy/forwarding.h"
 #include "shim/policy/grant.h"
 #include "shim/policy/oom.h"
@@ -96,6 +97,30 @@ static void unlock_and_settle(struct chunk *chunk) MS_RELEASE(*MS_LOCK(VMM))
 
 /* --- chunks ----------------------------------------------------------------------------------- */
 
+/* There is no room for a chunk. What the driver would refuse for another reason, it refuses in its
+ * own words: more than the device has, wrong flags, or a kind that it does not make. */
+static CUresult refuse(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
+                       size_t size, const CUmemAllocationProp_v1 *prop, unsigned long long flags)
+{
+    size_t granule = 0;
+    CUresult result =
+        MS_REAL(cuMemGetAllocationGranularity)(&granule, prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    if (result != CUDA_SUCCESS) {
+        return result;
+    }
+    if (size > device->total_bytes || flags != 0) {
+        result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
+        if (result == CUDA_SUCCESS) {
+            (void)MS_REAL(cuMemRelease)(*handle);
+        }
+    } else {
+        result = ms_chunk_kind_answer(device, prop);
+    }
+    return result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY
+               ? ms_oom_refuse(device, size)
+               : result;
+}
+
 static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
                                CUmemGenericAllocationHandle_v1 *handle, size_t size,
                                const CUmemAllocationProp_v1 *prop, unsigned long long flags)
@@ -103,7 +128,7 @@ static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
     chunk->site = ms_site_capture(size);
     if (!ms_device_charge(device, chunk->owner, size, true)) {
         free(chunk);
-        return ms_oom_refuse(device, size);
+        return refuse(device, handle, size, prop, flags);
     }
     CUresult result = MS_REAL(cuMemCreate)(handle, size, prop, flags);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && ms_device_make_room(device, ms_options()->wait_ns)) {

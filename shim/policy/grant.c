@@ -268,9 +268,21 @@ static uint64_t small_went(struct ms_device *device, uint64_t bytes)
     return small_slabs(sum) - small_slabs(sum - bytes);
 }
 
+static void free_memory(uint64_t name)
+{
+    (void)MS_REAL(cuMemFree_v2)(name);
+}
+
+/* Of managed memory there can be more than the device has. */
+static bool cannot_be(const struct ms_forward *forward)
+{
+    return forward->requested_bytes > forward->device->total_bytes &&
+           forward->reason != MS_CHARGE_MANAGED;
+}
+
 CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context,
                           enum ms_charge_reason reason, enum ms_taking taking,
-                          uint64_t requested_bytes)
+                          uint64_t requested_bytes, bool sound)
 {
     struct ms_device *device = context->device;
     *forward = (struct ms_forward){
@@ -282,20 +294,22 @@ CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context
         .site = ms_site_capture(requested_bytes),
         .reason = reason,
         .taking = taking,
+        .undo = free_memory,
     };
-    if (forward->charged_bytes != 0 &&
-        !ms_device_charge(device, MS_OWNER_FORWARDED, forward->charged_bytes, true)) {
-        if (taking == MS_TAKING_SMALL) {
-            (void)small_went(device, requested_bytes);
-        }
-        return ms_oom_refuse(device, requested_bytes);
+    if (forward->charged_bytes == 0 ||
+        ms_device_charge(device, MS_OWNER_FORWARDED, forward->charged_bytes, true)) {
+        return CUDA_SUCCESS;
     }
-    return CUDA_SUCCESS;
+    if (taking == MS_TAKING_SMALL) {
+        (void)small_went(device, requested_bytes);
+    }
+    forward->hopeless = !sound || cannot_be(forward);
+    return forward->hopeless ? CUDA_SUCCESS : ms_oom_refuse(device, requested_bytes);
 }
 
 bool ms_forward_retry(struct ms_forward *forward, CUresult result)
 {
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || forward->retried) {
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || forward->retried || forward->hopeless) {
         return false;
     }
     forward->retried = true;
@@ -312,6 +326,17 @@ static void correct(struct ms_forward *forward, uint64_t taken_bytes)
                             forward->charged_bytes - taken_bytes);
     }
     forward->charged_bytes = taken_bytes;
+}
+
+static CUresult hopeless_end(struct ms_forward *forward, CUresult result, uint64_t name)
+{
+    if (result == CUDA_SUCCESS) {
+        forward->undo(name);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result == CUDA_ERROR_OUT_OF_MEMORY
+               ? ms_oom_refuse(forward->device, forward->requested_bytes)
+               : result;
 }
 
 static CUresult forward_failed(struct ms_forward *forward, CUresult result)
@@ -338,6 +363,9 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
                         uint64_t name, uint64_t extent_bytes)
 {
     struct ms_device *device = forward->device;
+    if (forward->hopeless) {
+        return hopeless_end(forward, result, name);
+    }
     if (result != CUDA_SUCCESS) {
         return forward_failed(forward, result);
     }

@@ -38,10 +38,14 @@ enum ms_taking {
 /* A call that the driver answers and that takes device memory.
  *
  *   begin    reserves the most that it may take in the budget, making room where that helps; an
- *            out-of-memory otherwise, recorded: the driver must not be called.
+ *            out-of-memory otherwise, recorded: the driver must not be called. But where there is
+ *            no room for a call that cannot succeed anyway, because it asks for more than the
+ *            device has or is not `sound`, its words are the driver's, to whom such a call may be
+ *            an invalid one: that is `hopeless`, and reserves nothing.
  *   retry    true, once, where the driver ran out of memory and the pool has made room since.
  *   end      on success corrects the charge to what the driver took, and notes the grant; on
- *            failure gives all back. Returns the result that the application gets. */
+ *            failure gives all back. What a driver grants of the hopeless is given back by `undo`,
+ *            and is out of memory. Returns the result that the application gets. */
 struct ms_forward {
     struct ms_device *device;
     struct ms_context *context;
@@ -50,11 +54,13 @@ struct ms_forward {
     uint32_t site;
     enum ms_charge_reason reason;
     enum ms_taking taking;
-    bool retried;
+    bool retried, hopeless;
+    void (*undo)(uint64_t name); /* cuMemFree, unless changed after begin */
 };
+/* sound: false where the call's arguments are known to be refused. */
 CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context,
                           enum ms_charge_reason reason, enum ms_taking taking,
-                          uint64_t requested_bytes);
+                          uint64_t requested_bytes, bool sound);
 bool ms_forward_retry(struct ms_forward *forward, CUresult result);
 /* extent_bytes: how much it turned out to be; 0: as requested. */
 CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_space space,

@@ -16,9 +16,9 @@
 #include "shim/driver/caller.h"
 #include "shim/driver/driver.h"
 #include "shim/driver/torch_library.h"
+#include "shim/policy/chunk_kinds.h"
 #include "shim/policy/grant.h"
 #include "shim/policy/oom.h"
-#include "shim/policy/page_kinds.h"
 #include "shim/process/log.h"
 #include "shim/sharing/exports.h"
 
@@ -158,7 +158,7 @@ static ms_status_t create(struct page *page)
 CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
                            size_t size, const CUmemAllocationProp_v1 *prop)
 {
-    CUresult kind = ms_page_kind_answer(device, prop);
+    CUresult kind = ms_chunk_kind_answer(device, prop);
     if (kind != CUDA_SUCCESS) {
         return kind;
     }

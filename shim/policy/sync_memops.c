@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Marks on blocks, and waiting for the default stream where one is touched. */
 #include "shim/policy/sync_memops.h"
 
 #include "allocator/base/cancel.h"

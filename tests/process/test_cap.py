@@ -7,7 +7,7 @@ import json
 import unittest
 from typing import Any
 
-from machine import GIB, MIB, ProcessTest, only_report, program
+from machine import GIB, MIB, ProcessTest, only_report, program, run
 
 CONTEXT = 64 * MIB
 # All of it is about refusals; what went to the host would not be refused (test_spill.py).
@@ -63,6 +63,27 @@ class Cap(Pressed):
 
     def test_no_cap_is_the_whole_device(self) -> None:
         self.refuse(2 * GIB)
+
+
+class Words(ProcessTest):
+    """What no device can grant is refused as the driver refuses it, room or no room; what the
+    driver grants all the same is given back."""
+
+    def test_are_the_drivers(self) -> None:
+        small: dict[str, Any] = {"SIMGPU_MEMORY": "512MiB", "SIMGPU_CONTEXT": CONTEXT}
+        plain = run([program("refusal_job")], **small).check().stdout
+        self.assertIn("a plane,2", plain)
+        self.assertIn("too wide,1", plain)
+        for pool in ("on", "off"):
+            with self.subTest(pool=pool):
+                under = self.run_under_shim(
+                    program("refusal_job"),
+                    MEMSHIM_LIMIT="256MiB",
+                    MEMSHIM_SPILL="off",
+                    MEMSHIM_POOL=pool,
+                    **small,
+                ).check()
+                self.assertEqual(under.stdout, plain)
 
 
 class Race(Pressed):

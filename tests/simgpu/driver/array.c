@@ -42,11 +42,62 @@ static size_t at_least_one(size_t value)
     return value ? value : 1;
 }
 
-static CUresult check_descriptor(const CUDA_ARRAY3D_DESCRIPTOR *d)
+/* The limits of a shape's extents are attributes of the device (cuda.h, cuArray3DCreate). An H200
+ * under driver 580 answers CUDA_ERROR_INVALID_VALUE beyond them, however many bytes that were. */
+struct limits {
+    CUdevice_attribute width, height, depth; /* 0: has no such extent */
+};
+#define TEXTURE(name) CU_DEVICE_ATTRIBUTE_MAXIMUM_TEXTURE##name
+
+static const struct limits line = {TEXTURE(1D_WIDTH), 0, 0},
+                           plane = {TEXTURE(2D_WIDTH), TEXTURE(2D_HEIGHT), 0},
+                           gathered = {TEXTURE(2D_GATHER_WIDTH), TEXTURE(2D_GATHER_HEIGHT), 0},
+                           space = {TEXTURE(3D_WIDTH), TEXTURE(3D_HEIGHT), TEXTURE(3D_DEPTH)},
+                           deep_space = {TEXTURE(3D_WIDTH_ALTERNATE), TEXTURE(3D_HEIGHT_ALTERNATE),
+                                         TEXTURE(3D_DEPTH_ALTERNATE)},
+                           lines = {TEXTURE(1D_LAYERED_WIDTH), 0, TEXTURE(1D_LAYERED_LAYERS)},
+                           planes = {TEXTURE(2D_LAYERED_WIDTH), TEXTURE(2D_LAYERED_HEIGHT),
+                                     TEXTURE(2D_LAYERED_LAYERS)},
+                           cubes = {TEXTURE(CUBEMAP_LAYERED_WIDTH), TEXTURE(CUBEMAP_LAYERED_WIDTH),
+                                    TEXTURE(CUBEMAP_LAYERED_LAYERS)};
+
+static bool is_within(const struct sim_device *device, size_t extent, CUdevice_attribute limit)
+{
+    return limit ? extent >= 1 && extent <= (size_t)sim_attribute(device, limit) : extent == 0;
+}
+
+static bool fits(const struct sim_device *device, const CUDA_ARRAY3D_DESCRIPTOR *d,
+                 const struct limits *limits)
+{
+    return is_within(device, d->Width, limits->width) &&
+           is_within(device, d->Height, limits->height) &&
+           is_within(device, d->Depth, limits->depth);
+}
+
+static bool has_extents(const struct sim_device *device, const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    if (d->Flags & CUDA_ARRAY3D_CUBEMAP) {
+        bool layered = d->Flags & CUDA_ARRAY3D_LAYERED;
+        return d->Width == d->Height && (layered ? d->Depth % 6 == 0 : d->Depth == 6) &&
+               fits(device, d, &cubes);
+    }
+    if (d->Flags & CUDA_ARRAY3D_LAYERED) {
+        return fits(device, d, d->Height ? &planes : &lines);
+    }
+    if (d->Depth) {
+        return fits(device, d, &space) || fits(device, d, &deep_space);
+    }
+    return fits(device, d,
+                !d->Height                               ? &line
+                : d->Flags & CUDA_ARRAY3D_TEXTURE_GATHER ? &gathered
+                                                         : &plane);
+}
+
+static CUresult check_descriptor(const struct sim_device *device, const CUDA_ARRAY3D_DESCRIPTOR *d)
 {
     bool channels = d->NumChannels == 1 || d->NumChannels == 2 || d->NumChannels == 4;
-    return format_bytes(d->Format) && channels && d->Width ? CUDA_SUCCESS
-                                                           : CUDA_ERROR_INVALID_VALUE;
+    return format_bytes(d->Format) && channels && has_extents(device, d) ? CUDA_SUCCESS
+                                                                         : CUDA_ERROR_INVALID_VALUE;
 }
 
 static void set_shape(CUarray array, const CUDA_ARRAY3D_DESCRIPTOR *descriptor, unsigned level)
@@ -74,7 +125,7 @@ static CUresult create(CUarray *result, const CUDA_ARRAY3D_DESCRIPTOR *descripto
     SIM_CURRENT(context);
     CUresult status = sim_capture_check_unsafe();
     if (status == CUDA_SUCCESS) {
-        status = result ? check_descriptor(descriptor) : CUDA_ERROR_INVALID_VALUE;
+        status = result ? check_descriptor(context->device, descriptor) : CUDA_ERROR_INVALID_VALUE;
     }
     if (status != CUDA_SUCCESS) {
         return status;
@@ -224,7 +275,7 @@ CUresult cuMipmappedArrayCreate(CUmipmappedArray *pHandle,
     SIM_ENTER(cuMipmappedArrayCreate);
     SIM_CURRENT(context);
     if (!pHandle || !pMipmappedArrayDesc || numMipmapLevels == 0 ||
-        check_descriptor(pMipmappedArrayDesc) != CUDA_SUCCESS) {
+        check_descriptor(context->device, pMipmappedArrayDesc) != CUDA_SUCCESS) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     CUmipmappedArray mipmap = sim_object_new(&sim_mipmaps);

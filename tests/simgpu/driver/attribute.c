@@ -150,6 +150,20 @@ static bool from_settings(const struct sim_device *device, int number, int *valu
     }
 }
 
+int sim_attribute(const struct sim_device *device, CUdevice_attribute number)
+{
+    int value = 0;
+    if (from_settings(device, (int)number, &value)) {
+        return value;
+    }
+    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
+        if (attributes[i].number == (int)number) {
+            value = attributes[i].value;
+        }
+    }
+    return value;
+}
+
 CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
 {
     SIM_ENTER(cuDeviceGetAttribute);
@@ -160,14 +174,6 @@ CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
     if (!pi || (int)attrib <= 0 || (int)attrib >= CU_DEVICE_ATTRIBUTE_MAX + 32) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    *pi = 0;
-    if (from_settings(device, (int)attrib, pi)) {
-        return CUDA_SUCCESS;
-    }
-    for (size_t i = 0; i < sizeof attributes / sizeof attributes[0]; i++) {
-        if (attributes[i].number == (int)attrib) {
-            *pi = attributes[i].value;
-        }
-    }
+    *pi = sim_attribute(device, attrib);
     return CUDA_SUCCESS;
 }

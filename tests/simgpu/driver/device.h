@@ -53,6 +53,9 @@ void sim_note_asked(int ordinal);
 
 struct sim_device *sim_device_of(CUdevice device);
 
+/* What cuDeviceGetAttribute answers; 0 for what it does not know. */
+int sim_attribute(const struct sim_device *device, CUdevice_attribute number);
+
 /*
  * Addresses of a device's arena, charged to it: small sizes come from shared granules, others are
  * whole granules. charged_bytes is what to give to sim_arena_free beside the address, and what the

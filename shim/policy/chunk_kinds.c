@@ -2,7 +2,7 @@
 /* The driver's word on kinds of chunks, asked once. PyTorch asks for pages that fabrics can share
  * and, where that is refused, for others; once a page was made it takes any refusal of the next for
  * want of memory. A device may promise such handles by its attribute and have no fabric. */
-#include "shim/policy/page_kinds.h"
+#include "shim/policy/chunk_kinds.h"
 
 #include "allocator/base/locks/lock.h"
 #include "shim/driver/driver.h"
@@ -12,8 +12,10 @@ enum { KINDS = 8 };
 
 struct kind {
     int device;
+    CUmemAllocationType type;
     CUmemAllocationHandleType handle_types;
     unsigned char compression, rdma;
+    unsigned short usage;
     CUresult answer;
 };
 
@@ -22,8 +24,9 @@ static unsigned known MS_GUARDED_BY(*MS_LOCK(PROXIES));
 
 static bool same(const struct kind *one, const struct kind *other)
 {
-    return one->device == other->device && one->handle_types == other->handle_types &&
-           one->compression == other->compression && one->rdma == other->rdma;
+    return one->device == other->device && one->type == other->type &&
+           one->handle_types == other->handle_types && one->compression == other->compression &&
+           one->rdma == other->rdma && one->usage == other->usage;
 }
 
 static bool find(struct kind *kind)
@@ -64,12 +67,14 @@ static bool ask(struct ms_device *device, const CUmemAllocationProp_v1 *prop, CU
     return *answer != CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult ms_page_kind_answer(struct ms_device *device, const CUmemAllocationProp_v1 *prop)
+CUresult ms_chunk_kind_answer(struct ms_device *device, const CUmemAllocationProp_v1 *prop)
 {
     struct kind kind = {.device = device->ordinal,
+                        .type = prop->type,
                         .handle_types = prop->requestedHandleTypes,
                         .compression = prop->allocFlags.compressionType,
-                        .rdma = prop->allocFlags.gpuDirectRDMACapable};
+                        .rdma = prop->allocFlags.gpuDirectRDMACapable,
+                        .usage = prop->allocFlags.usage};
     if (find(&kind)) {
         return kind.answer;
     }
