@@ -15,6 +15,7 @@
 #include "shim/cli/launch/clean.h"
 #include "shim/cli/launch/latest.h"
 #include "shim/group/file.h"
+#include "shim/group/socket.h"
 
 struct call {
     const char *output;
@@ -103,10 +104,15 @@ int ms_cli_clean(int argc, char **argv)
         ms_complain("memshim clean: %s", why);
     }
     const uint32_t dead = call.dry ? 0 : ms_group_sweep(MS_GROUP_FOLDER);
+    const uint32_t unheard = call.dry ? 0 : ms_socket_sweep(MS_GROUP_FOLDER);
     if (dead != 0) {
         (void)printf(
             "%u file%s of ended groups of processes (MEMSHIM_CAP_OF=run) removed from %s\n", dead,
             dead == 1 ? "" : "s", MS_GROUP_FOLDER);
+    }
+    if (unheard != 0) {
+        (void)printf("%u socket%s of killed processes that shared memory removed from %s\n",
+                     unheard, unheard == 1 ? "" : "s", MS_GROUP_FOLDER);
     }
     (void)printf("%s run%s, %s, %s\n", MS_COUNT(call.runs), call.runs == 1 ? "" : "s",
                  MS_BYTES(call.bytes), call.dry ? "would go" : "removed");

@@ -20,6 +20,7 @@
 #include "shim/process/probe.h"
 #include "shim/process/process.h"
 #include "shim/process/session.h"
+#include "shim/sharing/exports.h"
 #include "shim/tables/identity.h"
 #include "shim/tables/options.h"
 
@@ -62,6 +63,7 @@ static void at_exit(int status, void *unused)
     const int cancellation = ms_cancel_hold();
     ms_torch_end();
     ms_arenas_end();
+    ms_exports_end();
     ms_session_end(status);
     ms_cancel_let(cancellation);
 }

@@ -48,6 +48,9 @@ static inline void ms_exports_reap(void)
     }
 }
 
+/* The process ends: others find it no more. */
+void ms_exports_end(void);
+
 /* Blocks of the device's pool have gone with their context: those have no names any more. */
 void ms_exports_prune(struct ms_device *device);
 

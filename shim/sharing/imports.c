@@ -186,6 +186,12 @@ static CUresult open_new(struct ms_context *context, const struct ms_share_name 
     import->context = context;
     import->link = ms_share_link_use(&name->process);
     CUresult result = import->link ? ask_and_map(import) : CUDA_ERROR_MAP_FAILED;
+    if (!import->link) {
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "cuIpcOpenMemHandle failed: the process that owns the memory does not answer. "
+                    "It has ended, or it runs in another container: those have to share their "
+                    "network or /dev/shm, and the user");
+    }
     if (result != CUDA_SUCCESS) {
         if (import->link) {
             ms_share_link_leave(import->link);

@@ -34,7 +34,7 @@ struct connection {
 /* Changed by the thread alone, under SHARING, for a child that is forked meanwhile. */
 static struct connection *connections;
 static size_t connection_count, connection_room;
-static int listening = -1;
+static int listening[MS_SHARE_PLACES];
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
@@ -160,12 +160,12 @@ static bool need_room(void)
 }
 
 /* Accepted and noted in one: no child is forked that knows nothing of it. */
-static void accept_one(void)
+static void accept_one(int listener)
 {
     const struct timespec later = {.tv_nsec = 20000000};
     ms_lock_acquire(MS_LOCK(SHARING));
     const bool room = need_room();
-    int fd = room ? accept4(listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
+    int fd = room ? accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
     const int error = errno;
     if (fd >= 0 && ms_share_is_users(fd)) {
         connections[connection_count++] = (struct connection){.fd = fd};
@@ -197,9 +197,9 @@ static void *listen_on(void *unused)
     size_t room = 0;
     ms_guard.inside = true; /* whatever the driver calls goes straight to the driver */
     for (;;) {
-        if (!wanted || room < connection_count + 1) {
+        if (!wanted || room < connection_count + MS_SHARE_PLACES) {
             free(wanted);
-            room = 2 * (connection_count + 1);
+            room = 2 * (connection_count + MS_SHARE_PLACES);
             wanted = malloc(room * sizeof *wanted);
             if (!wanted) {
                 return NULL; /* nothing can be opened any more; what is open stays */
@@ -209,8 +209,10 @@ static void *listen_on(void *unused)
             wanted[i] = (struct pollfd){.fd = connections[i].fd, .events = POLLIN};
         }
         const size_t count = connection_count;
-        wanted[count] = (struct pollfd){.fd = listening, .events = POLLIN};
-        if (poll(wanted, count + 1, -1) <= 0) {
+        for (size_t i = 0; i < MS_SHARE_PLACES; i++) {
+            wanted[count + i] = (struct pollfd){.fd = listening[i], .events = POLLIN};
+        }
+        if (poll(wanted, count + MS_SHARE_PLACES, -1) <= 0) {
             continue;
         }
         for (size_t i = count; i-- > 0;) { /* from the end: the last takes the place of one gone */
@@ -218,20 +220,31 @@ static void *listen_on(void *unused)
                 drop(i);
             }
         }
-        if (wanted[count].revents != 0) {
-            accept_one();
+        for (size_t i = 0; i < MS_SHARE_PLACES; i++) {
+            if (wanted[count + i].revents != 0) {
+                accept_one(listening[i]);
+            }
         }
     }
 }
 
-/* --- beginning -------------------------------------------------------------------------------- */
+/* --- beginning and end ------------------------------------------------------------------------ */
+
+static void close_listening(void)
+{
+    for (size_t i = 0; i < MS_SHARE_PLACES; i++) {
+        if (listening[i] >= 0) {
+            (void)close(listening[i]);
+        }
+    }
+}
 
 static void in_child(void)
 {
     for (size_t i = 0; i < connection_count; i++) {
         (void)close(connections[i].fd);
     }
-    (void)close(listening);
+    close_listening();
 }
 
 static struct ms_fork_part at_fork = {.in_child = in_child};
@@ -255,12 +268,26 @@ static bool start_thread(void)
     return made;
 }
 
+static bool begin(void)
+{
+    if (!ms_share_key_make(&own)) {
+        return false;
+    }
+    ms_share_listen(&own, listening);
+    if ((listening[MS_SHARE_ABSTRACT] >= 0 || listening[MS_SHARE_IN_FOLDER] >= 0) &&
+        start_thread()) {
+        return true;
+    }
+    close_listening();
+    ms_share_unlist(&own);
+    return false;
+}
+
 bool ms_listener_start(struct ms_share_key *process)
 {
     ms_lock_acquire(MS_LOCK(SHARING));
     if (state == NOT_BEGUN) {
-        listening = ms_share_key_make(&own) ? ms_share_listen(&own) : -1;
-        state = listening >= 0 && start_thread() ? BEGUN : IMPOSSIBLE;
+        state = begin() ? BEGUN : IMPOSSIBLE;
         if (state == BEGUN) {
             ms_fork_join(&at_fork);
         } else {
@@ -268,8 +295,15 @@ bool ms_listener_start(struct ms_share_key *process)
                                 "thread for it can be had");
         }
     }
-    const bool listens = state == BEGUN;
+    const bool begun = state == BEGUN;
     *process = own;
     ms_lock_release(MS_LOCK(SHARING));
-    return listens;
+    return begun;
+}
+
+void ms_exports_end(void)
+{
+    if (state == BEGUN) {
+        ms_share_unlist(&own);
+    }
 }

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "allocator/base/clock.h"
+#include "shim/group/file.h"
+#include "shim/group/socket.h"
 
 #define BACKLOG 128
 
@@ -26,29 +28,39 @@ bool ms_share_key_make(struct ms_share_key *out)
     return getrandom(out->bytes, sizeof out->bytes, GRND_NONBLOCK) == (ssize_t)sizeof out->bytes;
 }
 
-/* An abstract name: it belongs to no file system, and goes with its socket (unix(7)). */
-static socklen_t address_of(const struct ms_share_key *process, struct sockaddr_un *address)
+/* Both are made of this. */
+struct digits {
+    char text[2 * MS_SHARE_KEY_BYTES + 1];
+};
+
+static struct digits digits_of(const struct ms_share_key *process)
+{
+    struct digits digits;
+    for (size_t i = 0; i < sizeof process->bytes; i++) {
+        (void)snprintf(digits.text + 2 * i, 3, "%02x", process->bytes[i]);
+    }
+    return digits;
+}
+
+/* It goes with its socket (unix(7)). */
+static socklen_t abstract_address(const struct ms_share_key *process, struct sockaddr_un *address)
 {
     memset(address, 0, sizeof *address);
     address->sun_family = AF_UNIX;
-    size_t used = 1;
-    used += (size_t)snprintf(address->sun_path + used, sizeof address->sun_path - used, "memshim-");
-    for (size_t i = 0; i < sizeof process->bytes; i++) {
-        used += (size_t)snprintf(address->sun_path + used, sizeof address->sun_path - used, "%02x",
-                                 process->bytes[i]);
-    }
-    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + used);
+    const int used = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "memshim-%s",
+                              digits_of(process).text);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)used);
 }
 
 int ms_share_socket(void)
 {
-    return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    return socket(AF_UNIX, MS_SOCKET_KIND, 0);
 }
 
-int ms_share_listen(const struct ms_share_key *process)
+static int listen_abstract(const struct ms_share_key *process)
 {
     struct sockaddr_un address;
-    socklen_t length = address_of(process, &address);
+    const socklen_t length = abstract_address(process, &address);
     int fd = ms_share_socket();
     if (fd >= 0 &&
         (bind(fd, (const struct sockaddr *)&address, length) != 0 || listen(fd, BACKLOG) != 0)) {
@@ -58,19 +70,44 @@ int ms_share_listen(const struct ms_share_key *process)
     return fd;
 }
 
-bool ms_share_connect(int fd, const struct ms_share_key *process, uint64_t deadline_ns)
+void ms_share_listen(const struct ms_share_key *process, int fds[MS_SHARE_PLACES])
+{
+    (void)ms_socket_sweep(MS_GROUP_FOLDER);
+    fds[MS_SHARE_ABSTRACT] = listen_abstract(process);
+    fds[MS_SHARE_IN_FOLDER] = ms_socket_listen(MS_GROUP_FOLDER, digits_of(process).text, BACKLOG);
+}
+
+void ms_share_unlist(const struct ms_share_key *process)
+{
+    ms_socket_remove(MS_GROUP_FOLDER, digits_of(process).text);
+}
+
+static bool connect_to(int fd, const struct sockaddr_un *address, socklen_t length,
+                       uint64_t deadline_ns)
 {
     const struct timespec look = {.tv_nsec = 2000000};
-    struct sockaddr_un address;
-    socklen_t length = address_of(process, &address);
     /* EAGAIN: many wait there already (connect(2)); poll knows nothing of it. */
-    while (connect(fd, (const struct sockaddr *)&address, length) != 0) {
+    while (connect(fd, (const struct sockaddr *)address, length) != 0) {
         if ((errno != EAGAIN && errno != EINTR) || ms_clock_ns() >= deadline_ns) {
             return false;
         }
         (void)nanosleep(&look, NULL);
     }
     return true;
+}
+
+bool ms_share_connect(int fd, const struct ms_share_key *process, uint64_t deadline_ns)
+{
+    struct sockaddr_un address;
+    socklen_t length = abstract_address(process, &address);
+    if (connect_to(fd, &address, length, deadline_ns)) {
+        return true;
+    }
+    if (errno != ECONNREFUSED) {
+        return false;
+    }
+    length = ms_socket_address(MS_GROUP_FOLDER, digits_of(process).text, &address);
+    return length != 0 && connect_to(fd, &address, length, deadline_ns);
 }
 
 bool ms_share_is_users(int fd)

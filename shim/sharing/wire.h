@@ -61,12 +61,16 @@ bool ms_share_key_equal(const struct ms_share_key *a, const struct ms_share_key 
 /* False: the system has no randomness. */
 bool ms_share_key_make(struct ms_share_key *out);
 
-/* Sockets, not blocking, closed on exec; -1 with errno. One that listens under the process's name;
- * one that is to be connected. */
-int ms_share_listen(const struct ms_share_key *process);
+/* Sockets, not blocking, closed on exec; -1: there is none. Those that listen under the process's
+ * name: by an abstract one, which no file system has, and by one in a folder, for processes in
+ * other network namespaces; and one that is to be connected. */
+enum { MS_SHARE_ABSTRACT, MS_SHARE_IN_FOLDER, MS_SHARE_PLACES };
+void ms_share_listen(const struct ms_share_key *process, int fds[MS_SHARE_PLACES]);
 int ms_share_socket(void);
-/* errno says why not. */
 bool ms_share_connect(int fd, const struct ms_share_key *process, uint64_t deadline_ns);
+
+/* The process does not listen any more: its name in the folder goes. */
+void ms_share_unlist(const struct ms_share_key *process);
 
 /* Whether the process at the other end is of this process's user. */
 bool ms_share_is_users(int fd);

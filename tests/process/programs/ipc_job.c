@@ -6,6 +6,7 @@
 #include <cuda.h>
 #include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -179,6 +180,50 @@ static void plain_opener(void)
     memset(&taken.handle, 0x5a, sizeof taken.handle);
     EXPECT(cuIpcOpenMemHandle(&at, taken.handle, FLAGS) == CUDA_ERROR_INVALID_VALUE);
     say_go();
+}
+
+/* ---- apart: the two have no network in common, as in two containers */
+
+#define NOT_ALLOWED 77
+
+static void write_to(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    EXPECT(file != NULL && fputs(text, file) >= 0);
+    EXPECT(fclose(file) == 0);
+}
+
+static void leave_network(void)
+{
+    char map[64];
+    const unsigned user = getuid();
+    if (unshare(CLONE_NEWNET) == 0) {
+        return;
+    }
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET) != 0) {
+        MUST(kill(getppid(), SIGTERM)); /* which says so */
+        exit(NOT_ALLOWED);
+    }
+    (void)snprintf(map, sizeof map, "%u %u 1", user, user);
+    write_to("/proc/self/uid_map", map);
+}
+
+static void say_not_allowed(int signal)
+{
+    (void)signal;
+    _exit(NOT_ALLOWED);
+}
+
+static void apart_owner(void)
+{
+    EXPECT(signal(SIGTERM, say_not_allowed) != SIG_ERR);
+    plain_owner();
+}
+
+static void apart_opener(void)
+{
+    leave_network();
+    plain_opener();
 }
 
 /* ---- freed: while another process has it open */
@@ -512,10 +557,10 @@ static void quiet_opener(void)
 static const struct {
     const char *name;
     void (*owner)(void), (*opener)(void);
-} scenarios[] = {{"plain", plain_owner, plain_opener},    {"freed", freed_owner, freed_opener},
-                 {"killed", killed_owner, killed_opener}, {"gone", gone_owner, gone_opener},
-                 {"many", many_owner, many_opener},       {"moving", moving_owner, moving_opener},
-                 {"quiet", quiet_owner, quiet_opener}};
+} scenarios[] = {{"plain", plain_owner, plain_opener},    {"apart", apart_owner, apart_opener},
+                 {"freed", freed_owner, freed_opener},    {"killed", killed_owner, killed_opener},
+                 {"gone", gone_owner, gone_opener},       {"many", many_owner, many_opener},
+                 {"moving", moving_owner, moving_opener}, {"quiet", quiet_owner, quiet_opener}};
 
 int main(int argc, char **argv)
 {

@@ -16,6 +16,7 @@
 #include "shim/policy/status.h"
 #include "shim/policy/sync_memops.h"
 #include "shim/process/session.h"
+#include "shim/sharing/exports.h"
 #include "shim/sites/site.h"
 #include "shim/sites/tags.h"
 
@@ -83,6 +84,10 @@ CUresult ms_sync_memops_wait(bool per_thread, const uint64_t *values, size_t cou
 }
 
 void ms_policy_install(void)
+{
+}
+
+void ms_exports_end(void)
 {
 }
 
