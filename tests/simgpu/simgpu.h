@@ -33,7 +33,7 @@
  *                               0: it is refused
  *   SIMGPU_DESTROY_US=0         a call that destroys a handle or frees memory takes so much longer;
  *                               who uses the handle meanwhile uses a destroyed one
- *   SIMGPU_CONTENTS=full        "none" drops copies and memsets of more than 1 MiB
+ *   SIMGPU_CONTENTS=full        "none" drops copies, memsets and fills of more than 1 MiB
  *   SIMGPU_NCCL=                "24,16,32": a communicator takes what the real NCCL takes with so
  *                               many channels, of NVLS, and to one peer; ",host" at the end: of
  *                               cards that do not reach each other. Without it 16 MiB

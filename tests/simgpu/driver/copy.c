@@ -94,11 +94,21 @@ static bool synchronizes(const struct sim_copy *copy)
     return sim_synchronizes((CUdeviceptr)copy->to) || sim_synchronizes((CUdeviceptr)copy->from);
 }
 
+static enum sim_bus bus_of(struct sim_location to, struct sim_location from)
+{
+    if (!sim_settings.latency || (to.device == NULL) == (from.device == NULL)) {
+        return SIM_BUS_NONE;
+    }
+    return to.device == NULL ? SIM_BUS_DOWN : SIM_BUS_UP;
+}
+
 static CUresult submit_copy(struct sim_work *work, CUstream handle, enum copy_mode mode)
 {
     SIM_STREAM(handle, stream);
-    enum sim_place to = sim_locate((CUdeviceptr)work->copy.to).place;
-    enum sim_place from = sim_locate((CUdeviceptr)work->copy.from).place;
+    struct sim_location there = sim_locate((CUdeviceptr)work->copy.to);
+    struct sim_location here = sim_locate((CUdeviceptr)work->copy.from);
+    enum sim_place to = there.place, from = here.place;
+    work->copy.bus = bus_of(there, here);
     bool waits = mode == COPY_SYNC
                      ? is_host(to) || from == SIM_PLACE_HOST || synchronizes(&work->copy)
                      : to == SIM_PLACE_PAGEABLE || (is_host(to) && is_host(from));

@@ -94,8 +94,8 @@ CUresult sim_initialise(void);
 /* True in a child that was forked after the parent had initialised. */
 bool sim_is_forked_child(void);
 
-/* Real time that a call takes on a real driver, charged only under SIMGPU_LATENCY. Nanoseconds.
- * Must be called with sim_lock held; gives it up meanwhile. */
+/* Real time that a call takes on a real driver from its beginning, charged only under
+ * SIMGPU_LATENCY. Nanoseconds. Must be called with sim_lock held; gives it up meanwhile. */
 void sim_charge_latency(uint64_t duration_ns);
 
 uint64_t sim_now_ns(void);

@@ -56,6 +56,9 @@ void sim_kernel_fill(const struct sim_launch *launch)
 {
     uint64_t bytes;
     unsigned char *memory = memory_of(launch, &bytes);
+    if (!sim_settings.contents && bytes > SIMGPU_SMALL_CONTENTS_BYTES) {
+        return;
+    }
     simgpu_note_write((uint64_t)memory, bytes);
     memset(memory, *(const uint8_t *)launch->parameter_pointers[2], bytes);
 }

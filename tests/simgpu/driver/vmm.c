@@ -3,6 +3,7 @@
 
 #include "capture.h"
 #include "context.h"
+#include "cost.h"
 #include "device.h"
 #include "entry.h"
 #include "memory.h"
@@ -184,11 +185,10 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
     return status;
 }
 
-/* Between the measurements of A100 (2 MiB: 193 us) and those of GMLake (128 MiB, 1 GiB). */
-static uint64_t create_latency_ns(uint64_t bytes)
+/* With sim_lock held, which is given up meanwhile: the chunk may be gone then. */
+static void charge(enum sim_cost call, const struct sim_chunk *chunk)
 {
-    uint64_t mebibytes = bytes >> 20;
-    return mebibytes <= 128 ? 193000 + mebibytes * 7500 : 1150000 + (mebibytes - 128) * 400;
+    sim_charge_latency(sim_cost_ns(call, chunk->bytes, chunk->device == NULL));
 }
 
 static CUresult create(struct sim_chunk *chunk)
@@ -236,7 +236,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
         return status;
     }
     *handle = sim_chunk_handle(chunk);
-    sim_charge_latency(create_latency_ns(size));
+    charge(SIM_COST_CREATE, chunk);
     return CUDA_SUCCESS;
 }
 
@@ -272,7 +272,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     if (--chunk->handles == 0) {
         sim_object_destroy(&chunk->object); /* mappings may keep the memory */
     }
+    uint64_t takes_ns = sim_cost_ns(SIM_COST_RELEASE, chunk->bytes, chunk->device == NULL);
     drop_chunk(chunk);
+    sim_charge_latency(takes_ns);
     return CUDA_SUCCESS;
 }
 
@@ -338,7 +340,7 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
     sim_tree_insert(&mappings, &mapping->node);
     chunk->object.references++;
     reservation->mappings++;
-    sim_charge_latency(1500);
+    charge(SIM_COST_MAP, chunk);
     return CUDA_SUCCESS;
 }
 
@@ -395,16 +397,18 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     if (status != CUDA_SUCCESS) {
         return status;
     }
-    uint64_t count = 0;
-    for (CUdeviceptr at = ptr; at < ptr + size; count++) {
+    uint64_t takes_ns = 0;
+    for (CUdeviceptr at = ptr; at < ptr + size;) {
         struct sim_mapping *mapping = sim_mapping_at(at);
+        const struct sim_chunk *chunk = mapping->chunk;
+        takes_ns += sim_cost_ns(SIM_COST_UNMAP, chunk->bytes, chunk->device == NULL);
         at += mapping->bytes;
         sim_tree_remove(&mappings, &mapping->node);
         mapping->reservation->mappings--;
         drop_chunk(mapping->chunk);
         sim_object_free(&sim_mappings, mapping);
     }
-    sim_charge_latency(26000 * count);
+    sim_charge_latency(takes_ns);
     return CUDA_SUCCESS;
 }
 
@@ -513,15 +517,17 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
             return status;
         }
     }
-    uint64_t mapped = 0;
-    for (CUdeviceptr at = ptr; (mapping = next_mapping(at, ptr + size)) != NULL; mapped++) {
+    uint64_t takes_ns = 0;
+    for (CUdeviceptr at = ptr; (mapping = next_mapping(at, ptr + size)) != NULL;) {
+        const struct sim_chunk *chunk = mapping->chunk;
+        takes_ns += sim_cost_ns(SIM_COST_SET_ACCESS, chunk->bytes, chunk->device == NULL);
         for (size_t i = 0; i < count; i++) {
             set_access(mapping, &desc[i]);
         }
         at = (CUdeviceptr)mapping->address + mapping->bytes;
     }
     CUresult status = show(ptr, size);
-    sim_charge_latency(36000 * mapped);
+    sim_charge_latency(takes_ns);
     return status;
 }
 

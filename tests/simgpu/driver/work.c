@@ -50,6 +50,8 @@ bool sim_work_runs_inline(const struct sim_work *work)
         return false;
     case SIM_WORK_KERNEL:
         return !sim_kernel_lasts(&work->launch);
+    case SIM_WORK_COPY:
+        return work->copy.bus == SIM_BUS_NONE;
     default:
         return sim_work_is_ready(work);
     }
@@ -135,6 +137,9 @@ static void end_unseen(void)
 
 static void run_copy(const struct sim_copy *copy)
 {
+    if (copy->bus != SIM_BUS_NONE) {
+        sim_cost_pass_bus(copy->bus, copy->width * copy->height * copy->depth);
+    }
     if (sim_copy_is_dropped(copy)) {
         return;
     }

@@ -9,6 +9,7 @@
 #ifndef SIMGPU_WORK_H
 #define SIMGPU_WORK_H
 
+#include "cost.h"
 #include "driver_api.h"
 
 #include <stdbool.h>
@@ -48,8 +49,9 @@ struct sim_copy {
     const char *from;
     size_t width, height, depth;
     size_t to_pitch, to_slice, from_pitch, from_slice;
-    uint32_t peers; /* bit i: device i; of a copy between two devices, else 0 */
-    char *staged;   /* owned copy of pageable source bytes, which `from` then points to */
+    uint32_t peers;   /* bit i: device i; of a copy between two devices, else 0 */
+    enum sim_bus bus; /* under SIMGPU_LATENCY */
+    char *staged;     /* owned copy of pageable source bytes, which `from` then points to */
     struct sim_answer answer;
 };
 
