@@ -192,7 +192,7 @@ static void check_slots(struct walk *walk, const struct ms_segment *segment)
 {
     for (uint64_t slot = 0; slot < segment->slot_count && !walk->failed; slot++) {
         const struct ms_chunk *chunk = segment->slots[slot];
-        if (chunk == NULL) {
+        if (chunk == NULL || (segment == walk->pool->moving.staging && chunk->aside)) {
             continue;
         }
         uint64_t count = segment->plain ? 1 : chunk->bytes / walk->pool->granule_bytes;
@@ -316,7 +316,10 @@ static void check_sums(struct walk *walk) MS_REQUIRES(ms_growth_role, ms_state_r
         check(walk, spare->bytes <= pool->spare_most_bytes, "a spare is larger than all are");
     }
     for (const struct ms_chunk *host = pool->obligations.reserve; host != NULL; host = host->next) {
-        walk->sum.host_reserve_bytes += host->bytes;
+        *(host->aside ? &walk->sum.host_backed_bytes : &walk->sum.host_reserve_bytes) +=
+            host->bytes;
+        walk->sum.host_large_bytes +=
+            !host->aside && host->bytes > pool->granule_bytes ? host->bytes : 0;
     }
     uint64_t unmapped_bytes = 0;
     walk->sum.obligation_bytes += ms_proxies_sum(pool, &unmapped_bytes);
@@ -333,6 +336,8 @@ static void check_sums(struct walk *walk) MS_REQUIRES(ms_growth_role, ms_state_r
     check(walk, !pool->moving.under_way, "contents are moving, and nobody moves them");
     check_sum(walk, "host chunks set aside", walk->sum.host_reserve_bytes,
               count->host_reserve_bytes);
+    check_sum(walk, "large host chunks set aside", walk->sum.host_large_bytes,
+              count->host_large_bytes);
     uint64_t views = 0;
     for (const struct ms_chunk *view = pool->views; view != NULL; view = view->next) {
         views++;
@@ -344,11 +349,11 @@ static void check_sums(struct walk *walk) MS_REQUIRES(ms_growth_role, ms_state_r
               atomic_load(&pool->config.budget->promised_bytes));
     check(walk,
           pool->obligations.uncovered ||
-              count->obligation_bytes <=
-                  pool->obligations.promised_bytes + count->host_reserve_bytes,
-          "%lu bytes are owed to holes, %lu promised, %lu on the host",
+              count->obligation_bytes <= pool->obligations.promised_bytes +
+                                             count->host_reserve_bytes - count->host_large_bytes,
+          "%lu bytes are owed to holes, %lu promised, %lu on the host, %lu of them in large chunks",
           (unsigned long)count->obligation_bytes, (unsigned long)pool->obligations.promised_bytes,
-          (unsigned long)count->host_reserve_bytes);
+          (unsigned long)count->host_reserve_bytes, (unsigned long)count->host_large_bytes);
     check_sum(walk, "live blocks", walk->sum.live_blocks, count->live_blocks);
     check_sum(walk, "indexed blocks", walk->sum.live_blocks, pool->index.entries);
     check_sum(walk, "live bytes", walk->sum.live_bytes, count->live_bytes);

@@ -246,7 +246,7 @@ ms_status_t ms_holes_unmap(struct ms_pool *pool, struct ms_chunk *list, uint64_t
     list = ms_chunks_by_address(list); /* neighbours go in one call */
     while (list != NULL) {
         struct ms_chunk *run[MS_RUN_CHUNKS];
-        size_t count = ms_chunks_take_run(pool, &list, run);
+        size_t count = ms_chunks_take_run(pool, &list, UINT64_MAX, run);
         if (status == MS_OK) {
             status = ms_backing_unmap(pool, run, count);
         }
@@ -338,6 +338,7 @@ void ms_holes_recover(struct ms_pool *pool)
         uint64_t bytes = 0;
         uint64_t chunks = 0;
         (void)ms_holes_unmap(pool, detach(pool, UINT64_MAX, true), &bytes, &chunks);
+        ms_obligations_cover(pool); /* large ones are no cover for the holes that they leave */
     }
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holes in which a tensor is allocated: what is not backed there is backed again before the
  * framework hands the address out. holes.c has the plan. */
+#include <string.h>
+
 #include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/device_room.h"
@@ -95,15 +97,33 @@ static void note_refused(struct ms_pool *pool, struct ms_segment *segment, uint6
     ms_state_release(pool);
 }
 
-/* On the host, with nothing to keep: the tensor being allocated there is all that lies on it. State
- * lock.
- */
-static bool gives_way(const struct ms_pool *pool, const struct ms_granule *granule)
+/* Of the slot of a chunk on the host that holds nothing, or nothing but the tensor that is being
+ * allocated in [from, to). State lock. */
+static bool may_give_way(const struct ms_pool *pool, const struct ms_granule *granule, bool within)
     MS_REQUIRES(ms_state_role)
 {
-    return granule->on_host && granule->tensors == 1 && granule->arena != NULL &&
+    return granule->on_host && granule->tensors == (within ? 1 : 0) && granule->arena != NULL &&
            !granule->arena->frozen && !granule->pinned && !pool->frozen &&
            granule->epoch <= pool->epochs.done;
+}
+
+/* The chunk behind the slot, where it is on the host with nothing to keep: the tensor being
+ * allocated in [from, to) is all that lies on it. Else null. State lock. */
+static struct ms_chunk *gives_way(const struct ms_pool *pool, const struct ms_segment *segment,
+                                  uint64_t slot, uint64_t from, uint64_t to)
+    MS_REQUIRES(ms_state_role)
+{
+    struct ms_chunk *chunk = segment->slots[slot];
+    if (!segment->granules[slot].on_host) {
+        return NULL;
+    }
+    uint64_t end = chunk->slot + chunk->bytes / pool->granule_bytes;
+    for (uint64_t k = chunk->slot; k < end; k++) {
+        if (!may_give_way(pool, &segment->granules[k], k >= from && k < to)) {
+            return NULL;
+        }
+    }
+    return chunk;
 }
 
 bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segment, uint64_t from,
@@ -116,7 +136,7 @@ bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segmen
     ms_state_acquire(pool);
     for (uint64_t slot = from; segment->granules != NULL && slot < to && !wanted; slot++) {
         const struct ms_granule *granule = &segment->granules[slot];
-        wanted = granule->unbacked || gives_way(pool, granule);
+        wanted = granule->unbacked || gives_way(pool, segment, slot, from, to) != NULL;
     }
     ms_state_release(pool);
     return wanted;
@@ -130,17 +150,19 @@ static void give_way(struct ms_pool *pool, struct ms_segment *segment, uint64_t 
     uint64_t chunks = 0;
     ms_state_acquire(pool);
     for (uint64_t slot = from; segment->granules != NULL && slot < to; slot++) {
-        struct ms_chunk *chunk = segment->slots[slot];
-        if (gives_way(pool, &segment->granules[slot])) {
-            ms_granules_unbacked(pool, segment, slot, slot + 1);
-            ms_granules_place(pool, segment, slot, slot + 1, NULL);
-            segment->slots[slot] = NULL;
+        struct ms_chunk *chunk = gives_way(pool, segment, slot, from, to);
+        if (chunk != NULL) {
+            uint64_t end = chunk->slot + chunk->bytes / pool->granule_bytes;
+            ms_granules_unbacked(pool, segment, chunk->slot, end);
+            ms_granules_place(pool, segment, chunk->slot, end, NULL);
+            memset(&segment->slots[chunk->slot], 0, ms_pointers_bytes(end - chunk->slot));
             chunk->next = list;
             list = chunk;
         }
     }
     ms_state_release(pool);
     (void)ms_holes_unmap(pool, list, &bytes, &chunks);
+    ms_obligations_cover(pool); /* as in ms_holes_recover */
 }
 
 /* What is allocated is hot: something colder goes to the host in its stead. */

@@ -24,18 +24,20 @@ static bool drained(const struct ms_pool *pool, const struct ms_range *range)
     return range->state == MS_RANGE_DRAINING && range->draining.epoch <= pool->epochs.done;
 }
 
-/* All of the granule around a draining range, as one busy range; null where something else lies in
+/* All of the chunk behind a draining range, as one busy range; null where something else lies on
  * it, or its work is not known to be done. */
 static struct ms_range *take_drained(struct ms_pool *pool, struct ms_range *range)
     MS_REQUIRES(ms_state_role)
 {
-    uint64_t granule = pool->granule_bytes;
-    ms_addr_t begin = range->addr - (range->addr - range->segment->base) % granule;
+    const struct ms_segment *segment = range->segment;
+    const struct ms_chunk *chunk =
+        segment->slots[(range->addr - segment->base) / pool->granule_bytes];
+    ms_addr_t begin = segment->base + chunk->slot * pool->granule_bytes;
     while (drained(pool, range) && range->addr > begin) {
         range = range->prev;
     }
     const struct ms_range *last = range;
-    while (drained(pool, last) && last->addr + last->bytes < begin + granule) {
+    while (drained(pool, last) && last->addr + last->bytes < begin + chunk->bytes) {
         last = last->next;
     }
     if (!drained(pool, range) || !drained(pool, last)) {
@@ -43,7 +45,7 @@ static struct ms_range *take_drained(struct ms_pool *pool, struct ms_range *rang
     }
     forget_draining(pool, range);
     range->state = MS_RANGE_BUSY;
-    while (range->bytes < granule) {
+    while (range->bytes < chunk->bytes) {
         forget_draining(pool, range->next);
         ms_range_absorb_next(pool, range);
     }
@@ -84,12 +86,11 @@ void ms_holes_drain(struct ms_pool *pool)
         ms_state_release(pool);
         bool unmapped = ms_backing_unmap(pool, &chunk, 1) == MS_OK;
         if (unmapped) {
+            ms_backing_clear(pool, chunk);
             ms_backing_add_spare(pool, chunk);
         }
         ms_state_acquire(pool);
         if (unmapped) {
-            segment->slots[slot] = NULL;
-            ms_granules_place(pool, segment, slot, slot + 1, NULL);
             ms_range_make_hole(pool, range);
         } else {
             range->state = MS_RANGE_DRAINING;

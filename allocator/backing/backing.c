@@ -84,6 +84,51 @@ ms_status_t ms_backing_unmap(struct ms_pool *pool, struct ms_chunk *const *chunk
     return status;
 }
 
+ms_status_t ms_backing_map_aside(struct ms_pool *pool, struct ms_segment *staging, uint64_t slot,
+                                 struct ms_chunk *chunk)
+{
+    ms_addr_t addr = staging->base + slot * pool->granule_bytes;
+    ms_status_t status = pool->ops->map(pool->ops->ctx, addr, chunk->bytes, chunk->handle);
+    if (status == MS_OK) {
+        ms_state_acquire(pool);
+        ms_backing_record_aside(pool, MS_EVENT_MAP, chunk, addr);
+        chunk->aside = true;
+        for (uint64_t k = 0; k < chunk->bytes / pool->granule_bytes; k++) {
+            staging->slots[slot + k] = chunk;
+        }
+        ms_state_release(pool);
+    }
+    return status;
+}
+
+/* The slots are empty from here on. State lock. */
+static void forget_aside(struct ms_pool *pool, struct ms_segment *staging, uint64_t from,
+                         uint64_t to) MS_REQUIRES(ms_state_role)
+{
+    for (uint64_t slot = from; slot < to; slot++) {
+        struct ms_chunk *chunk = staging->slots[slot];
+        if (chunk->aside) {
+            ms_backing_record_aside(pool, MS_EVENT_UNMAP, chunk,
+                                    staging->base + slot * pool->granule_bytes);
+            chunk->aside = false;
+        }
+        staging->slots[slot] = NULL;
+    }
+}
+
+ms_status_t ms_backing_unmap_aside(struct ms_pool *pool, struct ms_segment *staging, uint64_t from,
+                                   uint64_t to)
+{
+    ms_addr_t addr = staging->base + from * pool->granule_bytes;
+    ms_status_t status = pool->ops->unmap(pool->ops->ctx, addr, (to - from) * pool->granule_bytes);
+    if (status == MS_OK) {
+        ms_state_acquire(pool);
+        forget_aside(pool, staging, from, to);
+        ms_state_release(pool);
+    }
+    return status;
+}
+
 static void undo_fill(struct ms_pool *pool, struct ms_chunk *done) MS_REQUIRES(ms_growth_role)
 {
     bool stuck = false;
@@ -280,6 +325,26 @@ static void drop_chunk(struct ms_pool *pool, struct ms_chunk *chunk)
     }
 }
 
+/* What is still staged has its place elsewhere, or is in a list. */
+static void drop_aside(struct ms_pool *pool, bool device_gone) MS_REQUIRES(ms_growth_role)
+{
+    struct ms_segment *staging = pool->moving.staging;
+    for (uint64_t slot = 0; staging != NULL && slot < staging->slot_count; slot++) {
+        const struct ms_chunk *chunk = staging->slots[slot];
+        if (chunk == NULL || !chunk->aside) {
+            continue;
+        }
+        uint64_t slots = chunk->bytes / pool->granule_bytes;
+        if (!device_gone) {
+            (void)pool->ops->unmap(pool->ops->ctx, staging->base + slot * pool->granule_bytes,
+                                   chunk->bytes);
+        }
+        ms_state_acquire(pool);
+        forget_aside(pool, staging, slot, slot + slots);
+        ms_state_release(pool);
+    }
+}
+
 static void drop_segment(struct ms_pool *pool, struct ms_segment *segment, bool device_gone)
 {
     const struct ms_device_ops *ops = pool->ops;
@@ -329,6 +394,7 @@ void ms_backing_drop_list(struct ms_pool *pool, struct ms_chunk *list, bool devi
 
 void ms_backing_drop_all(struct ms_pool *pool, bool device_gone)
 {
+    drop_aside(pool, device_gone);
     ms_backing_drop_list(pool, pool->spares, device_gone);
     ms_backing_drop_list(pool, pool->obligations.reserve, device_gone);
     for (size_t at = 0; at < pool->segment_count; at++) {

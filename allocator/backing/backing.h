@@ -49,6 +49,15 @@ ms_status_t ms_backing_give_access(struct ms_pool *pool, const struct ms_segment
 ms_status_t ms_backing_unmap(struct ms_pool *pool, struct ms_chunk *const *chunks, size_t count)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
+/* Maps the chunk, which is mapped nowhere, among what is staged; and takes those in the slots off
+ * again, which may have been mapped in their place meanwhile. */
+ms_status_t ms_backing_map_aside(struct ms_pool *pool, struct ms_segment *staging, uint64_t slot,
+                                 struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+ms_status_t ms_backing_unmap_aside(struct ms_pool *pool, struct ms_segment *staging, uint64_t from,
+                                   uint64_t to) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
 /* Empties the slots of a chunk that the caller has unmapped. */
 void ms_backing_clear(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);

@@ -42,31 +42,27 @@ void ms_backing_spilled_again(struct ms_pool *pool, uint64_t bytes)
     }
 }
 
-static void count_host(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk)
+/* Of a mapping only where the chunk has no other. */
+static void count_host(struct ms_pool *pool, enum ms_event_kind kind, const struct ms_chunk *chunk)
     MS_REQUIRES(ms_state_role)
 {
     struct ms_pool_counters *count = &pool->count;
     uint64_t bytes = chunk->bytes;
-    switch (kind) {
-    case MS_EVENT_CHUNK_CREATE:
+    uint64_t large_bytes = bytes > pool->granule_bytes ? bytes : 0;
+    if (kind == MS_EVENT_CHUNK_CREATE || kind == MS_EVENT_UNMAP) {
         count->host_reserve_bytes += bytes;
-        break;
-    case MS_EVENT_CHUNK_RELEASE:
+        count->host_large_bytes += large_bytes;
+    } else {
         count->host_reserve_bytes -= bytes;
-        break;
-    case MS_EVENT_MAP:
-        count->host_reserve_bytes -= bytes;
+        count->host_large_bytes -= large_bytes;
+    }
+    if (kind == MS_EVENT_MAP) {
         count->host_backed_bytes += bytes;
         if (count->peak_host_backed_bytes < count->host_backed_bytes) {
             count->peak_host_backed_bytes = count->host_backed_bytes;
         }
-        break;
-    default:
+    } else if (kind == MS_EVENT_UNMAP) {
         count->host_backed_bytes -= bytes;
-        count->host_reserve_bytes += bytes;
-        ms_backing_spilled_less(pool, chunk->spilled ? bytes : 0);
-        chunk->spilled = false;
-        break;
     }
 }
 
@@ -98,10 +94,28 @@ void ms_backing_record_locked(struct ms_pool *pool, enum ms_event_kind kind, str
         pool->count.unmaps++;
         break;
     }
-    if (chunk->host) {
+    if (chunk->host && !chunk->aside) {
         count_host(pool, kind, chunk);
     }
+    if (kind == MS_EVENT_UNMAP && chunk->spilled) {
+        ms_backing_spilled_less(pool, chunk->bytes);
+        chunk->spilled = false;
+    }
     ms_pool_emit(pool, &event);
+}
+
+void ms_backing_record_aside(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk,
+                             ms_addr_t addr)
+{
+    *(kind == MS_EVENT_MAP ? &pool->count.maps : &pool->count.unmaps) += 1;
+    if (chunk->host && chunk->segment == NULL) {
+        count_host(pool, kind, chunk);
+    }
+    ms_pool_emit(pool, &(struct ms_event){.kind = (uint8_t)kind,
+                                          .owner = MS_OWNER_POOL,
+                                          .id = chunk->handle,
+                                          .addr = addr,
+                                          .bytes = chunk->bytes});
 }
 
 void ms_backing_record(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk)
@@ -168,11 +182,11 @@ void ms_backing_add_spares(struct ms_pool *pool, struct ms_chunk *list)
     }
 }
 
-/* Releases the first chunk of the list; false: the device would not. */
+/* Releases the first chunk of the list; false: the device would not, now or before. */
 static bool release_first(struct ms_pool *pool, struct ms_chunk **list) MS_REQUIRES(ms_growth_role)
 {
     struct ms_chunk *chunk = *list;
-    if (pool->ops->chunk_release(pool->ops->ctx, chunk->handle) != MS_OK) {
+    if (chunk->aside || pool->ops->chunk_release(pool->ops->ctx, chunk->handle) != MS_OK) {
         return false;
     }
     *list = chunk->next;
@@ -199,13 +213,13 @@ uint64_t ms_backing_release_spares(struct ms_pool *pool)
     return released_bytes;
 }
 
-ms_status_t ms_backing_host_make(struct ms_pool *pool)
+ms_status_t ms_backing_host_make(struct ms_pool *pool, uint64_t bytes)
 {
     struct ms_chunk *chunk = ms_slab_take(&pool->chunk_slab);
     if (chunk == NULL) {
         return MS_ERR_NO_MEMORY;
     }
-    *chunk = (struct ms_chunk){.bytes = pool->granule_bytes, .host = true};
+    *chunk = (struct ms_chunk){.bytes = bytes, .host = true};
     ms_status_t status = pool->ops->chunk_create(pool->ops->ctx, chunk->bytes, MS_LOCATION_HOST,
                                                  NULL, &chunk->handle);
     if (status != MS_OK) {
@@ -217,12 +231,21 @@ ms_status_t ms_backing_host_make(struct ms_pool *pool)
     return MS_OK;
 }
 
-void ms_backing_host_release(struct ms_pool *pool, uint64_t keep_bytes)
+void ms_backing_host_release(struct ms_pool *pool, uint64_t cover_bytes, uint64_t keep_bytes)
 {
-    while (pool->obligations.reserve != NULL &&
-           ms_pool_count_of_growth(pool)->host_reserve_bytes > keep_bytes) {
-        if (!release_first(pool, &pool->obligations.reserve)) {
-            return;
+    if (ms_pool_count_of_growth(pool)->host_reserve_bytes <= keep_bytes) {
+        return;
+    }
+    uint64_t kept_bytes = 0;
+    struct ms_chunk **link = &pool->obligations.reserve;
+    while (*link != NULL) {
+        uint64_t bytes = (*link)->bytes;
+        bool covers = bytes == pool->granule_bytes && cover_bytes > 0;
+        bool kept = covers || kept_bytes + cover_bytes + bytes <= keep_bytes;
+        if (kept || !release_first(pool, link)) {
+            cover_bytes -= covers ? bytes : 0;
+            kept_bytes += bytes;
+            link = &(*link)->next;
         }
     }
 }
@@ -253,13 +276,23 @@ static struct ms_chunk *take_spare(struct ms_pool *pool, uint64_t bytes) MS_REQU
     return chunk;
 }
 
-ms_status_t ms_backing_host_take(struct ms_pool *pool, struct ms_chunk **out)
+ms_status_t ms_backing_host_take(struct ms_pool *pool, uint64_t least_bytes, uint64_t most_bytes,
+                                 struct ms_chunk **out)
 {
-    *out = pool->obligations.reserve;
-    if (*out == NULL) {
+    struct ms_chunk **best = NULL;
+    struct ms_chunk **link = &pool->obligations.reserve;
+    for (; *link != NULL && (best == NULL || (*best)->bytes < most_bytes); link = &(*link)->next) {
+        uint64_t bytes = (*link)->bytes;
+        if (bytes >= least_bytes && bytes <= most_bytes &&
+            (best == NULL || bytes > (*best)->bytes)) {
+            best = link;
+        }
+    }
+    if (best == NULL) {
         return MS_ERR_NO_MEMORY;
     }
-    pool->obligations.reserve = (*out)->next;
+    *out = *best;
+    *best = (*out)->next;
     return MS_OK;
 }
 
@@ -302,5 +335,7 @@ ms_status_t ms_backing_chunk_get(struct ms_pool *pool, uint64_t bytes, const str
                                  struct ms_chunk **out)
 {
     ms_status_t status = device_chunk_get(pool, bytes, fill, out);
-    return status != MS_OK && fill->host ? ms_backing_host_take(pool, out) : status;
+    return status != MS_OK && fill->host
+               ? ms_backing_host_take(pool, pool->granule_bytes, pool->granule_bytes, out)
+               : status;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chunks as such: new ones, and those that are mapped nowhere. Spares are on the device and wait to
- * be mapped again or released; the reserve is on the host, for what holes are owed. Growth lock
- * held, state lock not, but where a function says something else. */
+ * be mapped again or released; the reserve is on the host: chunks of one granule for what holes are
+ * owed, and those and larger ones for what is spilled. Growth lock held, state lock not, but where
+ * a function says something else. */
 #ifndef MEMSHIM_ALLOCATOR_BACKING_CHUNKS_H
 #define MEMSHIM_ALLOCATOR_BACKING_CHUNKS_H
 
@@ -29,14 +30,17 @@ ms_status_t ms_backing_chunk_make(struct ms_pool *pool, uint64_t bytes, bool for
                                   const void *properties, struct ms_chunk **out)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 /* A new one on the host, in the reserve. */
-ms_status_t ms_backing_host_make(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+ms_status_t ms_backing_host_make(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
-/* One of the reserve. MS_ERR_NO_MEMORY: it is empty. */
-ms_status_t ms_backing_host_take(struct ms_pool *pool, struct ms_chunk **out)
+/* The largest of the reserve of at least and at most so many bytes. MS_ERR_NO_MEMORY: there is
+ * none. */
+ms_status_t ms_backing_host_take(struct ms_pool *pool, uint64_t least_bytes, uint64_t most_bytes,
+                                 struct ms_chunk **out) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+/* Gives host chunks of the reserve back, those that have been there longest, until keep_bytes are
+ * left; cover_bytes of them, or all there are, in chunks of one granule. */
+void ms_backing_host_release(struct ms_pool *pool, uint64_t cover_bytes, uint64_t keep_bytes)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
-/* Gives host chunks of the reserve back until at most keep_bytes are left. */
-void ms_backing_host_release(struct ms_pool *pool, uint64_t keep_bytes) MS_REQUIRES(ms_growth_role)
-    MS_EXCLUDES(ms_state_role);
 
 /* Puts a chunk that is mapped nowhere with the spares, one on the host with the reserve. */
 void ms_backing_add_spare(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
@@ -63,6 +67,9 @@ void ms_backing_record(struct ms_pool *pool, enum ms_event_kind kind, struct ms_
     MS_EXCLUDES(ms_state_role);
 void ms_backing_record_locked(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk)
     MS_REQUIRES(ms_state_role);
+/* Likewise of its mapping among what is staged, before that is noted in it. State lock. */
+void ms_backing_record_aside(struct ms_pool *pool, enum ms_event_kind kind, struct ms_chunk *chunk,
+                             ms_addr_t addr) MS_REQUIRES(ms_state_role);
 
 /* So much is not spilled any more; or, after a move that failed, is again, for which there was
  * room before it. State lock. */

@@ -7,12 +7,16 @@
  * for them in the budget, and by host chunks that are set aside. When others need that room, more
  * host chunks are made in its stead, up to the limit that the configuration sets.
  *
- *     owed <= promised in the budget + host chunks set aside
+ *     owed <= promised in the budget + host chunks of one granule set aside
  *
- * holds whenever nobody has the growth lock; in between, chunks on their way (spares) make up for
- * what is missing. The exception is a device that fails while a failure is undone: what has lost
- * its backing then, or its promise to a spare that the device does not take back, is covered as
- * soon as that can be had (ms_obligations.uncovered). */
+ * (of the others no part could be mapped). They are set aside for what is spilled, which gives way:
+ * where the limit leaves no room for a chunk that covers, larger ones are given back.
+ *
+ * It holds whenever nobody has the growth lock; in between, chunks on their way (spares) make up
+ * for what is missing. The exception is a device that fails while a failure is undone: what has
+ * lost its backing then, or its promise to a spare that the device does not take back, is covered
+ * as soon as that can be had (ms_obligations.uncovered). So is a hole that a large host chunk stood
+ * behind. */
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/backing.h"
 #include "allocator/base/arithmetic.h"
@@ -21,6 +25,11 @@
 
 /* Host chunks beyond what is owed that are kept: making one anew costs more than having it. */
 #define SPARE_HOST_GRANULES 16u
+
+/* A chunk on the host costs by its pages, and then once more: on an H200 access to one of 2 MiB
+ * takes 76 us and to one of 32 MiB 474. Beyond that there is little to gain, and what lies on one
+ * comes back all at once: so it is no larger than this part of the cap either. */
+enum { LARGEST_HOST_GRANULES = 16, LARGEST_HOST_PART = 16 };
 
 /* The budget has this much free, as a part of the cap: then promises need no host memory. */
 enum { AMPLE_PART = 8 };
@@ -35,9 +44,21 @@ static uint64_t reserve_bytes(const struct ms_pool *pool) MS_REQUIRES(ms_growth_
     return ms_pool_count_of_growth(pool)->host_reserve_bytes;
 }
 
+/* Of the reserve: what can cover. */
+static uint64_t small_bytes(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+{
+    return reserve_bytes(pool) - ms_pool_count_of_growth(pool)->host_large_bytes;
+}
+
 static uint64_t covered(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
-    return pool->obligations.promised_bytes + reserve_bytes(pool);
+    return pool->obligations.promised_bytes + small_bytes(pool);
+}
+
+/* What host chunks of one granule must cover. */
+static uint64_t for_holes(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+{
+    return ms_less(owed(pool), pool->obligations.promised_bytes);
 }
 
 bool ms_obligations_charge(struct ms_pool *pool, uint64_t bytes, bool for_tensor)
@@ -76,34 +97,71 @@ uint64_t ms_obligations_host_room(struct ms_pool *pool)
     }
     uint64_t used = reserve_bytes(pool) + ms_pool_count_of_growth(pool)->host_backed_bytes;
     uint64_t room = ms_less(pool->config.host_limit_bytes, used);
-    return room - room % pool->granule_bytes + ms_less(covered(pool), owed(pool));
+    return room - room % pool->granule_bytes + ms_less(covered(pool), owed(pool)) +
+           ms_pool_count_of_growth(pool)->host_large_bytes;
+}
+
+/* Within the limit; larger chunks of the reserve give way to one of a granule. */
+static ms_status_t make_on_host(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+{
+    const struct ms_pool_counters *count = ms_pool_count_of_growth(pool);
+    uint64_t limit = pool->config.host_limit_bytes;
+    if (count->host_reserve_bytes + count->host_backed_bytes + bytes > limit &&
+        bytes == pool->granule_bytes && count->host_large_bytes > 0) {
+        ms_backing_host_release(pool, small_bytes(pool), small_bytes(pool));
+    }
+    if (pool->obligations.no_host ||
+        count->host_reserve_bytes + count->host_backed_bytes + bytes > limit) {
+        return MS_ERR_NO_MEMORY;
+    }
+    ms_status_t status = ms_backing_host_make(pool, bytes);
+    if (status == MS_ERR_NOT_SUPPORTED) {
+        pool->obligations.no_host = true;
+        status = MS_ERR_NO_MEMORY;
+    }
+    return status;
 }
 
 static ms_status_t secure_on_host(struct ms_pool *pool, uint64_t wanted_bytes)
     MS_REQUIRES(ms_growth_role)
 {
     while (covered(pool) < wanted_bytes) {
-        uint64_t used = reserve_bytes(pool) + ms_pool_count_of_growth(pool)->host_backed_bytes;
-        if (pool->obligations.no_host ||
-            used + pool->granule_bytes > pool->config.host_limit_bytes) {
-            return MS_ERR_NO_MEMORY;
-        }
-        ms_status_t status = ms_backing_host_make(pool);
+        ms_status_t status = make_on_host(pool, pool->granule_bytes);
         if (status != MS_OK) {
-            pool->obligations.no_host = status == MS_ERR_NOT_SUPPORTED;
-            return pool->obligations.no_host ? MS_ERR_NO_MEMORY : status;
+            return status;
         }
     }
     return MS_OK;
 }
 
-ms_status_t ms_obligations_host_spare(struct ms_pool *pool, uint64_t bytes)
+/* A larger chunk than a granule, as large as has room in the place and can be had. */
+static ms_status_t large_host_chunk(struct ms_pool *pool, uint64_t bytes, struct ms_chunk **out)
+    MS_REQUIRES(ms_growth_role)
 {
-    uint64_t for_holes = ms_less(owed(pool), pool->obligations.promised_bytes);
-    uint64_t wanted = for_holes + bytes;
-    return reserve_bytes(pool) >= wanted
-               ? MS_OK
-               : secure_on_host(pool, covered(pool) + wanted - reserve_bytes(pool));
+    uint64_t granule = pool->granule_bytes;
+    uint64_t limit = ms_budget_limit_bytes(pool->config.budget) / LARGEST_HOST_PART;
+    bytes = bytes < limit ? bytes : limit;
+    if (ms_pool_count_of_growth(pool)->host_large_bytes > 0 &&
+        ms_backing_host_take(pool, 2 * granule, bytes, out) == MS_OK) {
+        return MS_OK;
+    }
+    for (uint64_t size = LARGEST_HOST_GRANULES * granule; size > granule; size /= 2) {
+        if (size <= bytes && make_on_host(pool, size) == MS_OK) {
+            return ms_backing_host_take(pool, size, size, out);
+        }
+    }
+    return MS_ERR_NO_MEMORY;
+}
+
+ms_status_t ms_obligations_host_chunk(struct ms_pool *pool, uint64_t bytes, struct ms_chunk **out)
+{
+    uint64_t granule = pool->granule_bytes;
+    if (bytes > granule && large_host_chunk(pool, bytes, out) == MS_OK) {
+        return MS_OK;
+    }
+    ms_status_t status =
+        small_bytes(pool) >= for_holes(pool) + granule ? MS_OK : make_on_host(pool, granule);
+    return status == MS_OK ? ms_backing_host_take(pool, granule, granule, out) : status;
 }
 
 ms_status_t ms_obligations_secure(struct ms_pool *pool, uint64_t bytes, bool budget)
@@ -149,7 +207,7 @@ static void leave_host(struct ms_pool *pool, uint64_t obligation_bytes) MS_REQUI
     if (reserve_bytes(pool) > 0 && ms_budget_free_bytes(budget) >= ample &&
         ms_budget_promise(budget, missing)) {
         pool->obligations.promised_bytes += missing;
-        ms_backing_host_release(pool, 0);
+        ms_backing_host_release(pool, 0, 0);
     }
 }
 
@@ -199,6 +257,7 @@ void ms_obligations_settle(struct ms_pool *pool)
         obligations->promised_bytes -= back;
     }
     leave_host(pool, obligation_bytes);
-    ms_backing_host_release(pool, obligation_bytes + SPARE_HOST_GRANULES * pool->granule_bytes +
-                                      kept_for_spill(pool));
+    ms_backing_host_release(pool, for_holes(pool),
+                            obligation_bytes + SPARE_HOST_GRANULES * pool->granule_bytes +
+                                kept_for_spill(pool));
 }

@@ -42,12 +42,12 @@ void ms_obligations_cover(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 uint64_t ms_obligations_to_host(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 
-/* Host chunks in the reserve for `bytes` beyond what covers holes. MS_ERR_NO_MEMORY: not so many.
- */
-ms_status_t ms_obligations_host_spare(struct ms_pool *pool, uint64_t bytes)
+/* A host chunk for a place of `bytes`, of at most that size, beyond what covers holes: of the
+ * reserve, or a new one. It is in no list. MS_ERR_NO_MEMORY: there is none to be had. */
+ms_status_t ms_obligations_host_chunk(struct ms_pool *pool, uint64_t bytes, struct ms_chunk **out)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* How much could still be covered by host chunks. */
+/* How much could still be covered by host chunks, or spilled to them. */
 uint64_t ms_obligations_host_room(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 

@@ -5,7 +5,10 @@
 
 static bool before(const struct ms_victim *a, const struct ms_victim *b)
 {
-    return a->behind_live != b->behind_live ? !a->behind_live : a->rank > b->rank;
+    if (a->behind_live != b->behind_live) {
+        return !a->behind_live;
+    }
+    return a->rank != b->rank ? a->rank > b->rank : a->addr < b->addr;
 }
 
 static void sink(struct ms_victim *heap, size_t count, size_t at)
@@ -101,16 +104,19 @@ struct ms_chunk *ms_chunks_by_address(struct ms_chunk *list)
     return all;
 }
 
-size_t ms_chunks_take_run(const struct ms_pool *pool, struct ms_chunk **list,
+size_t ms_chunks_take_run(const struct ms_pool *pool, struct ms_chunk **list, uint64_t most_bytes,
                           struct ms_chunk *run[MS_RUN_CHUNKS])
 {
     size_t count = 0;
+    uint64_t bytes = 0;
     const struct ms_chunk *last = NULL;
     do {
         last = *list;
         run[count++] = *list;
+        bytes += last->bytes;
         *list = (*list)->next;
     } while (count < MS_RUN_CHUNKS && *list != NULL && (*list)->segment == last->segment &&
-             (*list)->slot == last->slot + last->bytes / pool->granule_bytes);
+             (*list)->slot == last->slot + last->bytes / pool->granule_bytes &&
+             bytes < most_bytes && (*list)->bytes <= most_bytes - bytes);
     return count;
 }

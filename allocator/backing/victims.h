@@ -15,6 +15,7 @@ struct ms_victim {
     uint64_t rank;
     uint64_t next_use; /* the tick of it, where something is to be spilled or promoted */
     bool behind_live;  /* begins right behind a live tensor's end */
+    ms_addr_t addr;    /* of equals the lowest goes first, so that neighbours do; 0: all the same */
     struct ms_chunk *chunk;
     struct ms_range *live; /* one that lies on it; null in a framework's reservation */
 };
@@ -32,9 +33,10 @@ void ms_victims_order(struct ms_victim *heap, size_t count);
 /* Takes the best out of an ordered heap that is not empty. */
 struct ms_victim ms_victims_pop(struct ms_victim *heap, size_t *count);
 
-/* Mapped chunks linked by `next`: sorts them; takes neighbours off the front of a sorted list. */
+/* Mapped chunks linked by `next`: sorts them; takes neighbours off the front of a sorted list, one
+ * at least and together at most so many bytes. */
 struct ms_chunk *ms_chunks_by_address(struct ms_chunk *list);
-size_t ms_chunks_take_run(const struct ms_pool *pool, struct ms_chunk **list,
+size_t ms_chunks_take_run(const struct ms_pool *pool, struct ms_chunk **list, uint64_t most_bytes,
                           struct ms_chunk *run[MS_RUN_CHUNKS]);
 
 #endif

@@ -90,10 +90,12 @@ struct ms_device_ops {
     ms_status_t (*halt)(void *ctx, uint64_t timeout_ns);
     void (*resume)(void *ctx);
 
-    /* Between halt and resume: queues a copy between two ranges that are mapped and accessible;
-     * several run at once. copy_wait returns when all of them are done, with the first failure. */
+    /* Between halt and resume: queues a copy between two ranges that are mapped and accessible. It
+     * ends after those before it, and goes on while other memory is mapped and unmapped. copy_wait
+     * returns when all but the last `left` of them are done, with the first failure of those that
+     * no earlier wait has waited for. */
     ms_status_t (*copy)(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t bytes);
-    ms_status_t (*copy_wait)(void *ctx);
+    ms_status_t (*copy_wait)(void *ctx, uint64_t left);
 
     /* The time that standstills are measured in. Null: the host's monotonic clock. */
     uint64_t (*now_ns)(void *ctx);

@@ -108,13 +108,28 @@ static void op_resume(void *ctx)
 {
     struct ms_dry *dry = ctx;
     ms_lock_acquire(&dry->lock);
-    if (!dry->halted || dry->copy_count != 0) {
+    if (!dry->halted || dry->copy_count != dry->copies_done) {
         ms_dry_violated(dry, "the device is let go %s",
                         dry->halted ? "while copies are under way" : "and was not held");
     }
     dry->halted = false;
     dry->copy_count = 0;
+    dry->copies_done = 0;
     ms_lock_release(&dry->lock);
+}
+
+/* When it will be done: after those before it. */
+static uint64_t copied_at_ns(struct ms_dry *dry, ms_addr_t to_addr, uint64_t bytes)
+{
+    uint64_t offset = 0;
+    const struct dry_chunk *to = ms_dry_chunk_behind(dry, to_addr, &offset);
+    bool down = to != NULL && to->location == MS_LOCATION_HOST;
+    uint64_t ns_per_mib = down ? dry->costs.down_ns_per_mib : dry->costs.up_ns_per_mib;
+    uint64_t begin_ns = dry->now_ns;
+    if (dry->copy_count > 0 && dry->copies[dry->copy_count - 1].done_ns > begin_ns) {
+        begin_ns = dry->copies[dry->copy_count - 1].done_ns;
+    }
+    return begin_ns + (bytes * ns_per_mib >> 20);
 }
 
 static ms_status_t op_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t bytes)
@@ -131,8 +146,9 @@ static ms_status_t op_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t byt
         status = MS_ERR_NO_MEMORY;
         if (ms_dry_room((void **)&dry->copies, dry->copy_count, &dry->copy_room,
                         sizeof(*dry->copies))) {
-            dry->copies[dry->copy_count++] =
-                (struct dry_copy){.to = to, .from = from, .bytes = bytes};
+            struct dry_copy copy = {
+                .to = to, .from = from, .bytes = bytes, .done_ns = copied_at_ns(dry, to, bytes)};
+            dry->copies[dry->copy_count++] = copy;
             status = MS_OK;
         }
     }
@@ -162,30 +178,36 @@ static void copy_tags(struct ms_dry *dry, const struct dry_copy *copy)
     }
 }
 
-static void charge_copy(struct ms_dry *dry, const struct dry_copy *copy)
+/* What is copied is where it was, and was made accessible, when the copy was queued. */
+static void finish_copy(struct ms_dry *dry, const struct dry_copy *copy, bool works)
 {
-    uint64_t offset = 0;
-    const struct dry_chunk *to = ms_dry_chunk_behind(dry, copy->to, &offset);
-    bool down = to != NULL && to->location == MS_LOCATION_HOST;
-    uint64_t ns_per_mib = down ? dry->costs.down_ns_per_mib : dry->costs.up_ns_per_mib;
-    uint64_t ns = copy->bytes * ns_per_mib >> 20;
-    dry->now_ns += ns;
-    dry->cost_ns += ns;
+    if (!ms_dry_is_accessible(dry, copy->to, copy->bytes) ||
+        !ms_dry_is_accessible(dry, copy->from, copy->bytes)) {
+        ms_dry_violated(dry, "%lu bytes were unmapped while they were copied from %#lx to %#lx",
+                        (unsigned long)copy->bytes, (unsigned long)copy->from,
+                        (unsigned long)copy->to);
+    } else if (works) {
+        copy_tags(dry, copy);
+    }
+    if (copy->done_ns > dry->now_ns) {
+        dry->cost_ns += copy->done_ns - dry->now_ns;
+        dry->now_ns = copy->done_ns;
+    }
 }
 
-static ms_status_t op_copy_wait(void *ctx)
+static ms_status_t op_copy_wait(void *ctx, uint64_t left)
 {
     struct ms_dry *dry = ctx;
     ms_status_t status = MS_OK;
     ms_lock_acquire(&dry->lock);
     bool works = ms_dry_begin(dry, MS_DRY_COPY_WAIT, &status);
-    for (uint64_t k = 0; k < dry->copy_count; k++) {
-        if (works) {
-            copy_tags(dry, &dry->copies[k]);
-        }
-        charge_copy(dry, &dry->copies[k]);
+    while (dry->copy_count - dry->copies_done > left) {
+        finish_copy(dry, &dry->copies[dry->copies_done++], works);
     }
-    dry->copy_count = 0;
+    if (left == 0) {
+        dry->copy_count = 0;
+        dry->copies_done = 0;
+    }
     ms_lock_release(&dry->lock);
     return status;
 }

@@ -63,6 +63,7 @@ struct dry_chunk {
 struct dry_copy {
     ms_addr_t to, from;
     uint64_t bytes;
+    uint64_t done_ns; /* virtual time */
 };
 
 struct dry_plain {
@@ -86,8 +87,8 @@ struct ms_dry {
     uint64_t others_bytes, unusable_bytes; /* see ms_dry_set_others */
     bool stalled, no_host, uses_untold;
     bool halted;
-    struct dry_copy *copies; /* queued since the last wait */
-    uint64_t copy_count, copy_room;
+    struct dry_copy *copies; /* queued since all were done */
+    uint64_t copy_count, copies_done, copy_room;
     char violation[256];
 
     ms_addr_t next_addr; /* addresses are handed out once */

@@ -25,6 +25,7 @@ struct ms_chunk {
     bool was_mapped;            /* the next mapping moves it */
     bool stuck;                 /* could not be unmapped: lost, with the addresses it backs */
     bool spilled;               /* on the host, where it took the place of a device chunk */
+    bool aside;                 /* mapped among what is staged (move.c), too; never released then */
     uint8_t returns;            /* as in struct ms_spill_candidate; of what lies on it */
     uint64_t promoted; /* the standstill that its contents came from the host in; 0: none */
 

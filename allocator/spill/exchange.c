@@ -1,93 +1,85 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* New chunks take the place of old ones, under the same addresses, while the device stands still.
  *
- * Both hold the contents during the exchange. So where a step fails, either will do: first what was
- * begun is undone, and where that fails too, it is done after all, and so on in turn until one of
- * them is mapped and accessible. A device that refuses all that has failed more often on end than a
- * call that is made again explains. What it leaves without its contents is told
- * (MS_EVENT_LOST), and nothing is moved any more. */
+ * Both hold the contents during the exchange. So where a step fails, either will do: what was begun
+ * is gone on with, and where that fails too, it is undone, and so on in turn until one of them is
+ * mapped and accessible. A device that refuses all that has failed more often on end than a call
+ * that is made again explains. What it leaves without its contents is told (MS_EVENT_LOST), and
+ * nothing is moved any more. */
 #include "allocator/spill/exchange.h"
 #include "allocator/backing/backing.h"
+#include "allocator/backing/victims.h"
 #include "allocator/pool_state.h"
 #include "allocator/spill/move.h"
 
 /* Each turn is at least two calls: enough for forty refusals on end. */
 enum { TURNS = 24 };
 
-/* One old chunk, and those that stand for it: one for each of its granules. */
-struct pair {
+/* The fewest chunks that can change places by themselves: some old ones, and new ones for the same
+ * slots. Both linked by `next`, in the order of their slots; mapped where they have a segment. */
+struct group {
     struct ms_segment *segment;
     uint64_t slot, end;
-    struct ms_chunk *old;
-    struct ms_chunk *fresh; /* in the order of their slots; mapped where they have a segment */
-    bool old_mapped;
-    bool was_spilled;
+    struct ms_chunk *old, *fresh;
+    uint64_t spilled; /* a bit for each old one: unmapping takes the note away */
 };
 
-/* ---- one pair: back, or on */
-
-/* Unmaps the chunk; its slots are empty then. */
-static bool take_off(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
+static uint64_t chunk_slots(const struct ms_pool *pool, const struct ms_chunk *chunk)
 {
-    if (ms_backing_unmap(pool, &chunk, 1) != MS_OK) {
-        return false;
+    return chunk->bytes / pool->granule_bytes;
+}
+
+/* ---- one group: on, or back */
+
+/* Takes those that are mapped off their slots, neighbours in one call. */
+static bool take_off(struct ms_pool *pool, struct ms_chunk *list) MS_REQUIRES(ms_growth_role)
+{
+    while (list != NULL) {
+        struct ms_chunk *run[MS_RUN_CHUNKS];
+        size_t count = 0;
+        for (; list != NULL && list->segment != NULL && count < MS_RUN_CHUNKS; list = list->next) {
+            run[count++] = list;
+        }
+        if (count == 0) {
+            list = list->next;
+            continue;
+        }
+        if (ms_backing_unmap(pool, run, count) != MS_OK) {
+            return false;
+        }
+        for (size_t at = 0; at < count; at++) {
+            ms_backing_clear(pool, run[at]);
+            run[at]->segment = NULL;
+        }
     }
-    ms_backing_clear(pool, chunk);
-    chunk->segment = NULL;
     return true;
 }
 
-static bool map_old(struct ms_pool *pool, struct pair *pair) MS_REQUIRES(ms_growth_role)
+/* Maps those that are not. */
+static bool put(struct ms_pool *pool, const struct group *group, struct ms_chunk *list)
+    MS_REQUIRES(ms_growth_role)
 {
-    if (ms_backing_map(pool, pair->segment, pair->slot, pair->old) != MS_OK) {
-        return false;
-    }
-    pair->old_mapped = true;
-    if (pair->was_spilled) {
-        ms_state_acquire(pool);
-        pair->old->spilled = true;
-        ms_backing_spilled_again(pool, pair->old->bytes);
-        ms_state_release(pool);
-    }
-    return true;
-}
-
-static bool go_back(struct ms_pool *pool, struct pair *pair) MS_REQUIRES(ms_growth_role)
-{
-    for (struct ms_chunk *chunk = pair->fresh; chunk != NULL; chunk = chunk->next) {
-        if (chunk->segment != NULL && !take_off(pool, chunk)) {
+    uint64_t slot = group->slot;
+    for (; list != NULL; list = list->next) {
+        if (list->segment == NULL && ms_backing_map(pool, group->segment, slot, list) != MS_OK) {
             return false;
         }
+        slot += chunk_slots(pool, list);
     }
-    return (pair->old_mapped || map_old(pool, pair)) &&
-           ms_backing_give_access(pool, pair->segment, pair->slot, pair->end) == MS_OK;
+    return ms_backing_give_access(pool, group->segment, group->slot, group->end) == MS_OK;
 }
 
-static bool go_on(struct ms_pool *pool, struct pair *pair) MS_REQUIRES(ms_growth_role)
+static bool go_on(struct ms_pool *pool, const struct group *group) MS_REQUIRES(ms_growth_role)
 {
-    if (pair->old_mapped) {
-        if (!take_off(pool, pair->old)) {
-            return false;
-        }
-        pair->old_mapped = false;
-    }
-    uint64_t slot = pair->slot;
-    for (struct ms_chunk *chunk = pair->fresh; chunk != NULL; chunk = chunk->next, slot++) {
-        if (chunk->segment == NULL && ms_backing_map(pool, pair->segment, slot, chunk) != MS_OK) {
-            return false;
-        }
-    }
-    return ms_backing_give_access(pool, pair->segment, pair->slot, pair->end) == MS_OK;
+    return take_off(pool, group->old) && put(pool, group, group->fresh);
 }
 
-/* ---- what is lost */
-
-static void lose(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
-                 struct ms_chunk *stuck) MS_REQUIRES(ms_growth_role)
+static bool go_back(struct ms_pool *pool, const struct group *group) MS_REQUIRES(ms_growth_role)
 {
-    pool->moving.broken = true;
-    ms_backing_lose(pool, segment, slot, stuck);
+    return take_off(pool, group->fresh) && put(pool, group, group->old);
 }
+
+/* ---- what becomes of the chunks */
 
 static void note_spilled(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
 {
@@ -102,153 +94,198 @@ static void note_spilled(struct ms_pool *pool, struct ms_chunk *chunk) MS_REQUIR
     ms_state_release(pool);
 }
 
-/* Neither chunk can be had: what stands and can be reached stays, granule by granule. */
-static void give_up(struct ms_pool *pool, struct pair *pair) MS_REQUIRES(ms_growth_role)
+static void note_spilled_again(struct ms_pool *pool, struct ms_chunk *chunk)
+    MS_REQUIRES(ms_growth_role)
 {
-    uint64_t slot = pair->slot;
-    while (pair->fresh != NULL) {
-        struct ms_chunk *chunk = pair->fresh;
-        pair->fresh = chunk->next;
-        if (chunk->segment == NULL) {
-            ms_backing_add_spare(pool, chunk);
-            if (!pair->old_mapped) {
-                lose(pool, pair->segment, slot, NULL);
-            }
-        } else if (ms_backing_give_access(pool, pair->segment, slot, slot + 1) != MS_OK) {
-            chunk->stuck = true;
-            lose(pool, pair->segment, slot, chunk);
-        } else if (chunk->host) {
-            note_spilled(pool, chunk);
-        }
-        slot++;
-    }
-    if (!pair->old_mapped) {
-        ms_backing_add_spare(pool, pair->old);
-        return;
-    }
-    pair->old->stuck = true;
-    for (slot = pair->slot; slot < pair->end; slot++) {
-        lose(pool, pair->segment, slot, pair->old);
+    if (!chunk->spilled) {
+        ms_state_acquire(pool);
+        chunk->spilled = true;
+        ms_backing_spilled_again(pool, chunk->bytes);
+        ms_state_release(pool);
     }
 }
 
-/* ---- a run of neighbours */
-
-/* The first `count` chunks of the list, as a list of their own. */
-static struct ms_chunk *split_off(struct ms_chunk **list, uint64_t count)
+/* The new ones stand: the old ones are spares. */
+static void went_on(struct ms_pool *pool, const struct group *group) MS_REQUIRES(ms_growth_role)
 {
-    struct ms_chunk *first = *list;
-    struct ms_chunk **link = &first;
-    for (; count > 0 && *link != NULL; count--) {
-        link = &(*link)->next;
-    }
-    *list = *link;
-    *link = NULL;
-    return first;
-}
-
-/* The new ones stand: the old one is a spare. */
-static void went_on(struct ms_pool *pool, struct pair *pair) MS_REQUIRES(ms_growth_role)
-{
-    for (struct ms_chunk *chunk = pair->fresh; chunk != NULL; chunk = chunk->next) {
+    for (struct ms_chunk *chunk = group->fresh; chunk != NULL; chunk = chunk->next) {
         if (chunk->host) {
             note_spilled(pool, chunk);
         }
     }
-    ms_backing_add_spare(pool, pair->old);
+    ms_backing_add_spares(pool, group->old);
 }
 
-static void went_back(struct ms_pool *pool, struct pair *pair) MS_REQUIRES(ms_growth_role)
+static void went_back(struct ms_pool *pool, const struct group *group) MS_REQUIRES(ms_growth_role)
 {
-    while (pair->fresh != NULL) {
-        struct ms_chunk *chunk = pair->fresh;
-        pair->fresh = chunk->next;
+    uint64_t spilled = group->spilled;
+    for (struct ms_chunk *chunk = group->old; chunk != NULL; chunk = chunk->next, spilled >>= 1) {
+        if ((spilled & 1) != 0) {
+            note_spilled_again(pool, chunk);
+        }
+    }
+    ms_backing_add_spares(pool, group->fresh);
+}
+
+/* What stands and can be reached stays; true: this one does. */
+static bool keep(struct ms_pool *pool, const struct group *group, struct ms_chunk *chunk)
+    MS_REQUIRES(ms_growth_role)
+{
+    if (chunk->segment == NULL) {
         ms_backing_add_spare(pool, chunk);
+        return false;
     }
-}
-
-/* A step of the run's exchange has failed: each pair by itself ends up where it can be. Whether
- * that is on the new chunks. */
-static bool settle(struct ms_pool *pool, struct pair *pair) MS_REQUIRES(ms_growth_role)
-{
-    ms_state_acquire(pool);
-    for (uint64_t slot = pair->slot; slot < pair->end; slot++) {
-        if (pair->segment->slots[slot] == pair->old) {
-            pair->segment->slots[slot] = NULL; /* unmapped with the run */
-        }
+    uint64_t end = chunk->slot + chunk_slots(pool, chunk);
+    if (ms_backing_give_access(pool, group->segment, chunk->slot, end) == MS_OK) {
+        return true;
     }
-    ms_state_release(pool);
-    for (int turn = 0; turn < TURNS; turn++) {
-        if (go_back(pool, pair)) {
-            went_back(pool, pair);
-            return false;
-        }
-        if (go_on(pool, pair)) {
-            went_on(pool, pair);
-            return true;
-        }
+    chunk->stuck = true;
+    for (uint64_t slot = chunk->slot; slot < end; slot++) {
+        ms_backing_lose(pool, group->segment, slot, chunk);
     }
-    give_up(pool, pair);
     return false;
 }
 
-/* Maps the new chunks from the slot on and gives access. */
-static ms_status_t map_new(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
-                           struct ms_chunk *list) MS_REQUIRES(ms_growth_role)
+/* Neither can be had. */
+static void give_up(struct ms_pool *pool, struct group *group) MS_REQUIRES(ms_growth_role)
 {
-    uint64_t slot = from;
-    for (; list != NULL; list = list->next) {
-        ms_status_t status = ms_backing_map(pool, segment, slot, list);
-        if (status != MS_OK) {
-            return status;
+    pool->moving.broken = true;
+    while (group->fresh != NULL) {
+        struct ms_chunk *chunk = group->fresh;
+        group->fresh = chunk->next;
+        if (keep(pool, group, chunk) && chunk->host) {
+            note_spilled(pool, chunk);
         }
-        slot++;
     }
-    return ms_backing_give_access(pool, segment, from, slot);
+    for (; group->old != NULL; group->spilled >>= 1) {
+        struct ms_chunk *chunk = group->old;
+        group->old = chunk->next;
+        if (keep(pool, group, chunk) && (group->spilled & 1) != 0) {
+            note_spilled_again(pool, chunk);
+        }
+    }
+    for (uint64_t slot = group->slot; slot < group->end; slot++) {
+        if (group->segment->slots[slot] == NULL) {
+            ms_backing_lose(pool, group->segment, slot, NULL);
+        }
+    }
 }
 
-static void tell(struct ms_pool *pool, enum ms_location to, const struct pair *pair,
-                 uint64_t *moved_bytes) MS_REQUIRES(ms_growth_role)
+/* Each group by itself ends up where it can be. Whether that is on the new chunks. */
+static bool settle(struct ms_pool *pool, struct group *group) MS_REQUIRES(ms_growth_role)
 {
-    uint64_t bytes = (pair->end - pair->slot) * pool->granule_bytes;
-    *moved_bytes += bytes;
-    ms_move_record(pool, to, pair->segment->base + pair->slot * pool->granule_bytes, bytes);
+    for (int turn = 0; turn < TURNS; turn++) {
+        if (go_on(pool, group)) {
+            went_on(pool, group);
+            return true;
+        }
+        if (go_back(pool, group)) {
+            went_back(pool, group);
+            return false;
+        }
+    }
+    give_up(pool, group);
+    return false;
 }
 
-ms_status_t ms_exchange_run(struct ms_pool *pool, struct ms_chunk *const *run, size_t count,
-                            struct ms_chunk *fresh, enum ms_location to, uint64_t *moved_bytes)
+/* ---- a piece */
+
+/* Takes the next group off two lists that cover the same slots. */
+static struct group next_group(const struct ms_pool *pool, struct ms_segment *segment,
+                               uint64_t slot, struct ms_chunk **old, struct ms_chunk **fresh)
 {
-    struct ms_segment *segment = run[0]->segment;
-    uint64_t first = run[0]->slot;
+    struct group group = {.segment = segment, .slot = slot, .old = *old, .fresh = *fresh};
+    struct ms_chunk **old_link = old;
+    struct ms_chunk **fresh_link = fresh;
+    uint64_t old_end = slot;
+    uint64_t fresh_end = slot;
+    do {
+        if (old_end <= fresh_end) {
+            old_end += chunk_slots(pool, *old_link);
+            old_link = &(*old_link)->next;
+        } else {
+            fresh_end += chunk_slots(pool, *fresh_link);
+            fresh_link = &(*fresh_link)->next;
+        }
+    } while (old_end != fresh_end);
+    group.end = old_end;
+    *old = *old_link;
+    *fresh = *fresh_link;
+    *old_link = NULL;
+    *fresh_link = NULL;
+    return group;
+}
+
+/* The new ones where the old ones were, which have left. */
+static ms_status_t put_all(struct ms_pool *pool, struct ms_segment *segment, uint64_t first,
+                           struct ms_chunk *fresh) MS_REQUIRES(ms_growth_role)
+{
+    ms_status_t status = MS_OK;
     uint64_t slot = first;
-    uint64_t spilled = 0; /* a bit for each: unmapping takes the note away */
-    for (size_t at = 0; at < count; at++) {
-        spilled |= (uint64_t)run[at]->spilled << at;
+    for (; fresh != NULL && status == MS_OK; fresh = fresh->next) {
+        status = ms_backing_map(pool, segment, slot, fresh);
+        slot += chunk_slots(pool, fresh);
     }
-    ms_status_t status = ms_backing_unmap(pool, run, count);
+    return status == MS_OK ? ms_backing_give_access(pool, segment, first, slot) : status;
+}
+
+static struct ms_chunk *linked(struct ms_chunk *const *run, size_t count)
+{
+    for (size_t at = 0; at < count; at++) {
+        run[at]->next = at + 1 < count ? run[at + 1] : NULL;
+    }
+    return run[0];
+}
+
+static void tell(struct ms_pool *pool, enum ms_location to, const struct ms_segment *segment,
+                 uint64_t from, uint64_t end, uint64_t *moved_bytes) MS_REQUIRES(ms_growth_role)
+{
+    uint64_t bytes = (end - from) * pool->granule_bytes;
+    *moved_bytes += bytes;
+    ms_move_record(pool, to, segment->base + from * pool->granule_bytes, bytes);
+}
+
+ms_status_t ms_exchange(struct ms_pool *pool, const struct ms_piece *piece, enum ms_location to,
+                        uint64_t *moved_bytes)
+{
+    struct ms_segment *segment = piece->run[0]->segment;
+    const uint64_t first = piece->run[0]->slot;
+    const uint64_t end = first + piece->staged_to - piece->staged_from;
+    uint64_t spilled = 0;
+    for (size_t at = 0; at < piece->count; at++) {
+        spilled |= (uint64_t)piece->run[at]->spilled << at;
+    }
+    ms_status_t status = ms_backing_unmap(pool, piece->run, piece->count);
     if (status != MS_OK) {
-        ms_backing_add_spares(pool, fresh);
+        ms_backing_add_spares(pool, piece->fresh);
         return status;
     }
-    status = map_new(pool, segment, slot, fresh);
-    for (size_t at = 0; at < count; at++) {
-        uint64_t slots = run[at]->bytes / pool->granule_bytes;
-        struct pair pair = {.segment = segment,
-                            .slot = slot,
-                            .end = slot + slots,
-                            .old = run[at],
-                            .fresh = split_off(&fresh, slots),
-                            .was_spilled = (spilled >> at & 1) != 0};
-        slot = pair.end;
+    for (size_t at = 0; at < piece->count; at++) {
+        ms_backing_clear(pool, piece->run[at]);
+        piece->run[at]->segment = NULL;
+    }
+    struct ms_chunk *old = linked(piece->run, piece->count);
+    struct ms_chunk *fresh = piece->fresh;
+    status = put_all(pool, segment, first, fresh);
+    if (status != MS_OK) {
+        /* A device may not like a chunk at two addresses. */
+        (void)ms_move_unstage(pool, piece->staged_from, piece->staged_to);
+    }
+    for (uint64_t slot = first; slot < end;) {
+        struct group group = next_group(pool, segment, slot, &old, &fresh);
+        group.spilled = spilled;
+        for (const struct ms_chunk *chunk = group.old; chunk != NULL; chunk = chunk->next) {
+            spilled >>= 1;
+        }
+        slot = group.end;
         if (status == MS_OK) {
-            went_on(pool, &pair);
-        } else if (settle(pool, &pair)) {
-            tell(pool, to, &pair, moved_bytes);
+            went_on(pool, &group);
+        } else if (settle(pool, &group)) {
+            tell(pool, to, segment, group.slot, group.end, moved_bytes);
         }
     }
     if (status == MS_OK) {
-        struct pair whole = {.segment = segment, .slot = first, .end = slot};
-        tell(pool, to, &whole, moved_bytes);
+        tell(pool, to, segment, first, end, moved_bytes);
     }
     return status;
 }

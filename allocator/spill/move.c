@@ -4,22 +4,38 @@
  *   stage      the chunks that they move to are mapped at addresses of the pool's own, while
  *              everything runs on
  *   halt       nothing touches memory any more
- *   copy       from where it lies to the staged chunks, several pieces in flight
- *   exchange   the staged chunks leave their addresses; then, run by run of neighbours, the old
- *              chunks leave theirs and the new ones are mapped in their place
+ *   copy       from where it lies to the staged chunks, some pieces ahead
+ *   exchange   once a piece is copied, and while the next ones are: the old chunks leave their
+ *              addresses and the new ones are mapped in their place, once more
  *   resume
+ *   unstage    the new chunks leave the addresses that they were staged at
  *
- * Until a run's own exchange (exchange.c) nothing about it has changed. */
+ * Until a piece's own exchange (exchange.c) nothing about it has changed.
+ *
+ * What the device waits for is the longer of copy and exchange. On an H200 (tests/gpu) 2 MiB take
+ * 38 us on the bus; unmapping a chunk of 2 MiB on the device 17 us, access to one 27; unmapping one
+ * on the host 41, access to it 76, and of one of 32 MiB 7 and 30 for each 2 MiB of it. The driver
+ * works chunk by chunk, so one call for several saves next to nothing and chunks on the host are
+ * large where what lies on them comes and goes together; those on the device stay small, since no
+ * part of one can be had. */
 #include "allocator/spill/move.h"
 #include "allocator/backing/backing.h"
+#include "allocator/backing/granules.h"
+#include "allocator/backing/obligations.h"
 #include "allocator/backing/victims.h"
 #include "allocator/backing/wait.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/pool_state.h"
+#include "allocator/space/tiling.h"
 #include "allocator/spill/exchange.h"
 
-/* One copy of this size keeps the bus busy; more of them keep more engines busy. */
-#define COPY_PIECE_BYTES ((uint64_t)64 << 20)
+/* Copied and exchanged at once. The first ones are smaller: nothing is exchanged before one of them
+ * is copied. So many are copied ahead. */
+#define FIRST_PIECE_BYTES ((uint64_t)8 << 20)
+#define PIECE_BYTES       ((uint64_t)32 << 20)
+enum { PIECES_AHEAD = 4, PIECES_OF_A_SIZE = 2 };
+
+enum { UNSTAGE_TRIES = 48 };
 
 /* A rest is at most this many times what the refusal took, and never longer than this. */
 enum { REST_MOST = 4 };
@@ -31,6 +47,37 @@ enum { REST_MOST = 4 };
 static uint64_t chunk_slots(const struct ms_pool *pool, const struct ms_chunk *chunk)
 {
     return chunk->bytes / pool->granule_bytes;
+}
+
+static uint64_t run_bytes(struct ms_chunk *const *run, size_t count)
+{
+    uint64_t bytes = 0;
+    for (size_t at = 0; at < count; at++) {
+        bytes += run[at]->bytes;
+    }
+    return bytes;
+}
+
+/* A sorted list in pieces. */
+struct pieces {
+    struct ms_chunk *list; /* what is left */
+    unsigned number;       /* of the next one */
+    struct ms_chunk *run[MS_RUN_CHUNKS];
+    size_t count;
+    uint64_t bytes;
+};
+
+static bool next_piece(const struct ms_pool *pool, struct pieces *pieces)
+{
+    if (pieces->list == NULL) {
+        return false;
+    }
+    unsigned doubled = pieces->number++ / PIECES_OF_A_SIZE;
+    uint64_t most = doubled < 8 ? FIRST_PIECE_BYTES << doubled : PIECE_BYTES;
+    most = most < PIECE_BYTES ? most : PIECE_BYTES;
+    pieces->count = ms_chunks_take_run(pool, &pieces->list, most, pieces->run);
+    pieces->bytes = run_bytes(pieces->run, pieces->count);
+    return true;
 }
 
 /* ---- staging */
@@ -47,61 +94,47 @@ static ms_status_t reserve_staging(struct ms_pool *pool) MS_REQUIRES(ms_growth_r
                                       &pool->moving.staging);
 }
 
-/* Takes the staged chunks off their addresses; *out: a list of them, in their order. */
-static ms_status_t clear_staging(struct ms_pool *pool, struct ms_chunk **out)
-    MS_REQUIRES(ms_growth_role)
+bool ms_move_unstage(struct ms_pool *pool, uint64_t from, uint64_t to)
+{
+    struct ms_segment *staging = pool->moving.staging;
+    bool all = true;
+    while (from < to) {
+        uint64_t end = from;
+        while (end < to && staging->slots[end] != NULL) {
+            end++;
+        }
+        all = (end == from || ms_backing_unmap_aside(pool, staging, from, end) == MS_OK) && all;
+        from = end + 1;
+    }
+    return all;
+}
+
+/* All that is staged leaves its addresses: nothing else can be done with it until then. What a
+ * device will not unmap that has refused it so often stays, and is tried again the next time. */
+static bool clear_staging(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     struct ms_moving *moving = &pool->moving;
-    *out = NULL;
-    if (moving->staged == 0) {
-        return MS_OK;
-    }
-    struct ms_chunk **slots = moving->staging->slots;
-    ms_status_t status = ms_backing_unmap(pool, slots, moving->staged);
-    for (uint64_t slot = moving->staged; status == MS_OK && slot-- > 0;) {
-        struct ms_chunk *chunk = slots[slot];
-        ms_backing_clear(pool, chunk);
-        chunk->segment = NULL;
-        chunk->was_mapped = false; /* it has not been anywhere yet */
-        chunk->next = *out;
-        *out = chunk;
-    }
-    moving->staged = status == MS_OK ? 0 : moving->staged;
-    return status;
-}
-
-void ms_move_unstage(struct ms_pool *pool)
-{
-    struct ms_chunk *list = NULL;
-    (void)clear_staging(pool, &list);
-    ms_backing_add_spares(pool, list);
-}
-
-static ms_status_t stage_one(struct ms_pool *pool, enum ms_location to) MS_REQUIRES(ms_growth_role)
-{
-    struct ms_chunk *chunk = NULL;
-    ms_status_t status = to == MS_LOCATION_HOST ? ms_backing_host_take(pool, &chunk)
-                                                : ms_backing_chunk_make(pool, pool->granule_bytes,
-                                                                        false, NULL, &chunk);
-    if (status != MS_OK) {
-        return status;
-    }
-    status = ms_backing_map(pool, pool->moving.staging, pool->moving.staged, chunk);
-    if (status != MS_OK) {
+    while (moving->taken < moving->staged) {
+        struct ms_chunk *chunk = moving->staging->slots[moving->taken];
+        moving->taken += chunk_slots(pool, chunk);
         ms_backing_add_spare(pool, chunk);
-        return status;
     }
-    pool->moving.staged++;
-    return MS_OK;
+    int tries = 0;
+    while (!ms_move_unstage(pool, 0, moving->staged)) {
+        if (++tries == UNSTAGE_TRIES) {
+            return false;
+        }
+    }
+    moving->staged = 0;
+    moving->taken = 0;
+    return true;
 }
 
 ms_status_t ms_move_need_staging(struct ms_pool *pool, uint64_t bytes)
 {
     ms_status_t status = reserve_staging(pool);
-    if (status == MS_OK && pool->moving.staged > 0) {
-        struct ms_chunk *left = NULL;
-        status = clear_staging(pool, &left);
-        ms_backing_add_spares(pool, left);
+    if (status == MS_OK && !clear_staging(pool)) {
+        status = MS_ERR_NOT_READY;
     }
     if (status == MS_OK && bytes / pool->granule_bytes > pool->moving.staging->slot_count) {
         status = MS_ERR_NO_MEMORY;
@@ -109,96 +142,161 @@ ms_status_t ms_move_need_staging(struct ms_pool *pool, uint64_t bytes)
     return status;
 }
 
-ms_status_t ms_move_stage(struct ms_pool *pool, uint64_t bytes, enum ms_location to)
+/* Whether what lies on both granules of an arena comes and goes together: one tensor and nothing
+ * else, or optimizer state, which stays. State lock. */
+static bool joined(const struct ms_granule *a, const struct ms_granule *b)
 {
-    uint64_t slots = bytes / pool->granule_bytes;
-    ms_status_t status = ms_move_need_staging(pool, bytes);
+    return a->arena == b->arena &&
+           ((a->states && b->states) || (a->tensors == 1 && b->tensors == 1 && b->spanned));
+}
+
+/* The end of the slots from `from` on, up to `to`, that one large chunk could stand behind: those
+ * of one block, or what comes and goes together in an arena, and no more than one page. */
+static uint64_t end_together(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                             uint64_t to)
+{
+    uint64_t end = from + 1;
+    ms_state_acquire(pool);
+    const struct ms_granule *granules = segment->granules;
+    ms_addr_t addr = segment->base + from * pool->granule_bytes;
+    const struct ms_range *block = segment->foreign == NULL ? ms_block_around(pool, addr) : NULL;
+    if (block != NULL && block->live.holes == NULL) {
+        uint64_t whole = (block->addr + block->bytes - segment->base) / pool->granule_bytes;
+        end = whole < end ? end : whole;
+    } else if (granules != NULL && granules[from].arena != NULL) {
+        while (end < to && joined(&granules[end - 1], &granules[end]) &&
+               (segment->proxies == NULL || segment->proxies[end] == segment->proxies[from])) {
+            end++;
+        }
+    }
+    ms_state_release(pool);
+    return end < to ? end : to;
+}
+
+/* For the slots from `from` on, of which so many are next to each other: a chunk of one granule on
+ * the device, one or a larger one on the host. *slots: how many it takes. */
+static ms_status_t stage_one(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                             uint64_t to, enum ms_location where, uint64_t *slots)
+    MS_REQUIRES(ms_growth_role)
+{
+    struct ms_moving *moving = &pool->moving;
+    const uint64_t granule = pool->granule_bytes;
+    struct ms_chunk *chunk = NULL;
+    ms_status_t status =
+        where == MS_LOCATION_DEVICE
+            ? ms_backing_chunk_make(pool, granule, false, NULL, &chunk)
+            : ms_obligations_host_chunk(
+                  pool, (end_together(pool, segment, from, to) - from) * granule, &chunk);
     if (status != MS_OK) {
         return status;
     }
-    while (status == MS_OK && pool->moving.staged < slots) {
-        status = stage_one(pool, to);
-    }
-    if (status == MS_OK) {
-        status = ms_backing_give_access(pool, pool->moving.staging, 0, slots);
-    }
+    status = ms_backing_map_aside(pool, moving->staging, moving->staged, chunk);
     if (status != MS_OK) {
-        ms_move_unstage(pool);
+        ms_backing_add_spare(pool, chunk);
+        return status;
+    }
+    *slots = chunk_slots(pool, chunk);
+    moving->staged += *slots;
+    return MS_OK;
+}
+
+static ms_status_t stage_piece(struct ms_pool *pool, const struct pieces *piece,
+                               enum ms_location where) MS_REQUIRES(ms_growth_role)
+{
+    ms_status_t status = MS_OK;
+    uint64_t slot = piece->run[0]->slot;
+    uint64_t end = slot + piece->bytes / pool->granule_bytes;
+    while (slot < end && status == MS_OK) {
+        uint64_t slots = 0;
+        status = stage_one(pool, piece->run[0]->segment, slot, end, where, &slots);
+        slot += slots;
     }
     return status;
+}
+
+/* New chunks for the sorted list, in its order, accessible at the first slots of what is staged. */
+static ms_status_t stage(struct ms_pool *pool, struct ms_chunk *list, enum ms_location where)
+    MS_REQUIRES(ms_growth_role)
+{
+    uint64_t bytes = 0;
+    for (const struct ms_chunk *chunk = list; chunk != NULL; chunk = chunk->next) {
+        bytes += chunk->bytes;
+    }
+    ms_status_t status = ms_move_need_staging(pool, bytes);
+    struct pieces pieces = {.list = list};
+    while (status == MS_OK && next_piece(pool, &pieces)) {
+        status = stage_piece(pool, &pieces, where);
+    }
+    return status == MS_OK
+               ? ms_backing_give_access(pool, pool->moving.staging, 0, pool->moving.staged)
+               : status;
 }
 
 /* ---- copying */
-
-static ms_status_t copy_run(struct ms_pool *pool, ms_addr_t to, ms_addr_t from, uint64_t bytes)
-{
-    ms_status_t status = MS_OK;
-    for (uint64_t done = 0; done < bytes && status == MS_OK; done += COPY_PIECE_BYTES) {
-        uint64_t left = bytes - done;
-        status = pool->ops->copy(pool->ops->ctx, to + done, from + done,
-                                 left < COPY_PIECE_BYTES ? left : COPY_PIECE_BYTES);
-    }
-    return status;
-}
-
-ms_status_t ms_move_copy(struct ms_pool *pool, ms_addr_t to, ms_addr_t from, uint64_t bytes)
-{
-    ms_status_t status = copy_run(pool, to, from, bytes);
-    /* Also what was queued before one failed must be over. */
-    ms_status_t waited = pool->ops->copy_wait(pool->ops->ctx);
-    return status != MS_OK ? status : waited;
-}
-
-static uint64_t run_bytes(struct ms_chunk *const *run, size_t count)
-{
-    uint64_t bytes = 0;
-    for (size_t at = 0; at < count; at++) {
-        bytes += run[at]->bytes;
-    }
-    return bytes;
-}
 
 static ms_addr_t addr_of(const struct ms_pool *pool, const struct ms_chunk *chunk)
 {
     return chunk->segment->base + chunk->slot * pool->granule_bytes;
 }
 
-static ms_status_t copy_all(struct ms_pool *pool, struct ms_chunk *list) MS_REQUIRES(ms_growth_role)
+ms_status_t ms_move_copy(struct ms_pool *pool, ms_addr_t to, ms_addr_t from, uint64_t bytes)
 {
-    ms_addr_t to = pool->moving.staging->base;
-    ms_status_t status = MS_OK;
-    while (list != NULL && status == MS_OK) {
-        struct ms_chunk *run[MS_RUN_CHUNKS];
-        size_t count = ms_chunks_take_run(pool, &list, run);
-        uint64_t bytes = run_bytes(run, count);
-        status = copy_run(pool, to, addr_of(pool, run[0]), bytes);
-        to += bytes;
-    }
+    ms_status_t status = pool->ops->copy(pool->ops->ctx, to, from, bytes);
     /* Also what was queued before one failed must be over. */
-    ms_status_t waited = pool->ops->copy_wait(pool->ops->ctx);
+    ms_status_t waited = pool->ops->copy_wait(pool->ops->ctx, 0);
     return status != MS_OK ? status : waited;
+}
+
+/* What is copied ahead of the exchange. */
+struct ahead {
+    struct pieces pieces; /* that are not yet */
+    uint64_t slot;        /* of what is staged, for the next one */
+    uint64_t under_way;
+    ms_status_t status;
+};
+
+/* Once the oldest piece under way is copied, and others are on their way; false: that is none, or
+ * failed. */
+static bool copy_ahead(struct ms_pool *pool, struct ahead *ahead) MS_REQUIRES(ms_growth_role)
+{
+    const struct ms_device_ops *ops = pool->ops;
+    struct pieces *piece = &ahead->pieces;
+    while (ahead->status == MS_OK && ahead->under_way < PIECES_AHEAD && next_piece(pool, piece)) {
+        ms_addr_t to = pool->moving.staging->base + ahead->slot * pool->granule_bytes;
+        ahead->status = ops->copy(ops->ctx, to, addr_of(pool, piece->run[0]), piece->bytes);
+        ahead->slot += piece->bytes / pool->granule_bytes;
+        ahead->under_way++;
+    }
+    if (ahead->status == MS_OK && ahead->under_way > 0) {
+        ahead->status = ops->copy_wait(ops->ctx, --ahead->under_way);
+        return ahead->status == MS_OK;
+    }
+    return false;
 }
 
 /* ---- all of it */
 
-/* Takes as many new chunks off the list as stand for the run, and passes on what is known of the
- * old ones. */
-static struct ms_chunk *take_new(struct ms_pool *pool, struct ms_chunk *const *run, size_t count,
-                                 enum ms_location to, struct ms_chunk **list)
-    MS_REQUIRES(ms_growth_role)
+/* The next staged chunks, which stand for the piece, linked by `next`; each knows what is known of
+ * the old one that stands where it begins. */
+static struct ms_chunk *take_new(struct ms_pool *pool, const struct pieces *piece,
+                                 enum ms_location to) MS_REQUIRES(ms_growth_role)
 {
-    struct ms_chunk *first = *list;
+    struct ms_moving *moving = &pool->moving;
+    const struct ms_chunk *old = piece->run[0];
+    uint64_t slot = old->slot;
+    uint64_t end = slot + piece->bytes / pool->granule_bytes;
+    struct ms_chunk *first = NULL;
     struct ms_chunk **link = &first;
-    for (size_t at = 0; at < count; at++) {
-        for (uint64_t k = chunk_slots(pool, run[at]); k > 0 && *link != NULL; k--) {
-            struct ms_chunk *chunk = *link;
-            chunk->returns = run[at]->returns;
-            chunk->promoted =
-                to == MS_LOCATION_DEVICE ? ms_pool_count_of_growth(pool)->spill.halts : 0;
-            link = &chunk->next;
-        }
+    while (slot < end) {
+        struct ms_chunk *chunk = moving->staging->slots[moving->taken];
+        old = old->segment->slots[slot];
+        chunk->returns = old->returns;
+        chunk->promoted = to == MS_LOCATION_DEVICE ? ms_pool_count_of_growth(pool)->spill.halts : 0;
+        moving->taken += chunk_slots(pool, chunk);
+        slot += chunk_slots(pool, chunk);
+        *link = chunk;
+        link = &chunk->next;
     }
-    *list = *link;
     *link = NULL;
     return first;
 }
@@ -222,25 +320,28 @@ void ms_move_record(struct ms_pool *pool, enum ms_location to, ms_addr_t addr, u
     ms_state_release(pool);
 }
 
-static ms_status_t exchange_all(struct ms_pool *pool, struct ms_chunk *list, struct ms_chunk *fresh,
-                                enum ms_location to, uint64_t *moved_bytes)
+/* The device stands still, and what the sorted list goes to is staged. */
+static ms_status_t copy_and_exchange(struct ms_pool *pool, struct ms_chunk *list,
+                                     enum ms_location to, uint64_t *moved_bytes)
     MS_REQUIRES(ms_growth_role)
 {
+    struct ahead ahead = {.pieces = {.list = list}};
+    struct pieces pieces = {.list = list};
     ms_status_t status = MS_OK;
-    while (list != NULL) {
-        struct ms_chunk *run[MS_RUN_CHUNKS];
-        size_t count = ms_chunks_take_run(pool, &list, run);
-        struct ms_chunk *mine = take_new(pool, run, count, to, &fresh);
-        if (pool->moving.broken) {
-            ms_backing_add_spares(pool, mine);
-            continue;
-        }
-        ms_status_t one = ms_exchange_run(pool, run, count, mine, to, moved_bytes);
+    while (!pool->moving.broken && copy_ahead(pool, &ahead) && next_piece(pool, &pieces)) {
+        uint64_t from = pool->moving.taken;
+        struct ms_piece piece = {.run = pieces.run,
+                                 .count = pieces.count,
+                                 .fresh = take_new(pool, &pieces, to),
+                                 .staged_from = from,
+                                 .staged_to = pool->moving.taken};
+        ms_status_t one = ms_exchange(pool, &piece, to, moved_bytes);
         status = status == MS_OK ? one : status;
     }
-    /* Fewer moved than were staged for: some have been freed since. */
-    ms_backing_add_spares(pool, fresh);
-    return status;
+    /* What is queued still must be over, too. */
+    ms_status_t waited = pool->ops->copy_wait(pool->ops->ctx, 0);
+    ahead.status = ahead.status == MS_OK ? waited : ahead.status;
+    return status == MS_OK ? ahead.status : status;
 }
 
 /* Asked in vain twice on end, the device is let alone as long as the last time took, and each time
@@ -297,19 +398,15 @@ void ms_move_let_go(struct ms_pool *pool)
 ms_status_t ms_move(struct ms_pool *pool, struct ms_chunk *list, enum ms_location to,
                     uint64_t *moved_bytes)
 {
-    struct ms_chunk *fresh = NULL;
-    ms_status_t status = ms_move_hold(pool, to);
+    list = ms_chunks_by_address(list);
+    ms_status_t status = stage(pool, list, to);
     if (status == MS_OK) {
-        list = ms_chunks_by_address(list);
-        status = copy_all(pool, list);
+        status = ms_move_hold(pool, to);
         if (status == MS_OK) {
-            status = clear_staging(pool, &fresh);
+            status = copy_and_exchange(pool, list, to, moved_bytes);
+            ms_move_let_go(pool);
         }
-        if (status == MS_OK) {
-            status = exchange_all(pool, list, fresh, to, moved_bytes);
-        }
-        ms_move_let_go(pool);
     }
-    ms_move_unstage(pool);
+    (void)clear_staging(pool);
     return status;
 }

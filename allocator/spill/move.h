@@ -18,8 +18,8 @@ struct ms_moving {
     bool under_way; /* both locks to change: chunks behind live blocks change */
     struct ms_segment *staging
         MS_GUARDED_BY(ms_growth_role); /* addresses to copy to; null: none were needed yet */
-    uint64_t staged
-        MS_GUARDED_BY(ms_growth_role); /* its first slots, which have a chunk of one granule each */
+    uint64_t staged MS_GUARDED_BY(ms_growth_role); /* its first slots, which have had chunks */
+    uint64_t taken MS_GUARDED_BY(ms_growth_role);  /* of these: have a place or are in a list */
     uint64_t room_bytes MS_GUARDED_BY(
         ms_growth_role); /* charged to the budget of all that is spilled, and not spilled */
     uint64_t since_ns MS_GUARDED_BY(
@@ -36,21 +36,18 @@ struct ms_moving {
     _Atomic bool broken;
 };
 
-/* Chunks of one granule each for `bytes`, accessible at addresses of their own: on the host from
- * the reserve, on the device new ones. On failure there are none. */
-ms_status_t ms_move_stage(struct ms_pool *pool, uint64_t bytes, enum ms_location to)
-    MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
-
-/* Takes them away again: spares, or in the reserve. What the device will not unmap stays staged,
- * and is tried again by the next ms_move_stage. */
-void ms_move_unstage(struct ms_pool *pool) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
-
-/* Holds the device, copies what lies on the chunks (linked by `next`) to the staged ones, which are
- * as many granules, and lets them change places; run by run of neighbours, each wholly or not at
- * all. Adds the bytes of those that did to *moved_bytes; their chunks are spares, or in the
- * reserve, like the staged chunks of those that did not. */
+/* Makes room elsewhere for what lies on the chunks (linked by `next`, taken by ms_search_pick),
+ * holds the device, copies, and lets old and new chunks change places; piece by piece of
+ * neighbours. Adds the bytes of those that did to *moved_bytes; the chunks that have no place then
+ * are spares, or in the reserve. Any status but MS_OK is the first failure: what moved before it,
+ * and the pieces after one whose exchange failed, have moved all the same. */
 ms_status_t ms_move(struct ms_pool *pool, struct ms_chunk *list, enum ms_location to,
                     uint64_t *moved_bytes) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
+
+/* For the exchange of a piece: its new chunks, at these slots of what is staged, leave them. False:
+ * the device refuses. */
+bool ms_move_unstage(struct ms_pool *pool, uint64_t from, uint64_t to) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
 
 /* The steps of it, for who moves by himself (whole.c): nothing is staged, and so many bytes could
  * be; the device stands still for at most the configured time, MS_ERR_NOT_READY where it would not;

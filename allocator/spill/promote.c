@@ -22,19 +22,11 @@ static uint64_t promote(struct ms_pool *pool, struct ms_search search, uint64_t 
 {
     uint64_t moved_bytes = 0;
     uint64_t bytes = 0;
-    struct ms_search again = search;
     uint64_t limit = ms_least(ms_spill_device_room(pool), max_bytes);
-    (void)ms_search_pick(pool, &search, false, limit, limit, &bytes);
-    if (bytes == 0 || bytes < least_bytes ||
-        ms_move_stage(pool, bytes, MS_LOCATION_DEVICE) != MS_OK) {
-        return 0;
-    }
-    uint64_t picked_bytes = 0;
-    struct ms_chunk *list = ms_search_pick(pool, &again, true, bytes, bytes, &picked_bytes);
-    if (picked_bytes > 0) {
+    struct ms_chunk *list = ms_search_pick(pool, &search, true, limit, limit, &bytes);
+    if (bytes > 0 && bytes >= least_bytes) {
         (void)ms_move(pool, list, MS_LOCATION_DEVICE, &moved_bytes);
     }
-    ms_move_unstage(pool);
     ms_search_finish(pool);
     return moved_bytes;
 }

@@ -63,6 +63,7 @@ static void found(struct ms_pool *pool, struct ms_search *search, struct ms_chun
     search->heap[search->count++] =
         (struct ms_victim){.rank = search->down ? rank : UINT64_MAX - rank,
                            .next_use = next_use,
+                           .addr = candidate->addr,
                            .chunk = chunk,
                            .live = live};
 }
@@ -74,8 +75,8 @@ static bool wanted(const struct ms_pool *pool, const struct ms_search *search,
         return false;
     }
     ms_addr_t addr = chunk->segment->base + chunk->slot * pool->granule_bytes;
-    return addr >= search->begin && addr < search->end && chunk->host != search->down &&
-           (search->held_too || chunk->returns < MS_THRASH_RETURNS);
+    return addr + chunk->bytes > search->begin && addr < search->end &&
+           chunk->host != search->down && (search->held_too || chunk->returns < MS_THRASH_RETURNS);
 }
 
 /* Of a chunk in an arena: whether it may move, when it was used last, by the clock, and whether

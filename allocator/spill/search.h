@@ -19,7 +19,7 @@ enum { MS_THRASH_RETURNS = 3 };
 struct ms_search {
     bool down;
     bool held_too;        /* also what stays where it is because it came and went too often */
-    ms_addr_t begin, end; /* where they begin */
+    ms_addr_t begin, end; /* where they lie, in part at least */
     struct ms_victim *heap;
     size_t count, room;
     uint64_t bytes;       /* of all that were found */

@@ -30,13 +30,6 @@ enum { AHEAD_PART = 128 };
 /* What came back within so many standstills, and has to go again, came back soon. */
 enum { SOON_HALTS = 16 };
 
-static struct ms_chunk *pick_down(struct ms_pool *pool, bool take, uint64_t enough_bytes,
-                                  uint64_t limit_bytes, uint64_t *bytes) MS_REQUIRES(ms_growth_role)
-{
-    struct ms_search search = {.down = true, .held_too = true, .end = UINT64_MAX};
-    return ms_search_pick(pool, &search, take, enough_bytes, limit_bytes, bytes);
-}
-
 /* Why contents cannot move at this moment, for the request under way. */
 static enum ms_unmoved obstacle(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
@@ -138,43 +131,23 @@ static uint64_t ahead_of_need(struct ms_pool *pool, const struct ms_spill_need *
     return need->bytes + more - more % pool->granule_bytes;
 }
 
-/* Host chunks for the best victims, staged; *bytes: how much. */
-static ms_status_t prepare(struct ms_pool *pool, const struct ms_spill_need *need, uint64_t *bytes)
-    MS_REQUIRES(ms_growth_role)
+static ms_status_t make_room(struct ms_pool *pool, const struct ms_spill_need *need,
+                             uint64_t *taken_bytes) MS_REQUIRES(ms_growth_role)
 {
     uint64_t room = room_on_host(pool, need->kept_bytes);
     uint64_t enough = ms_least(ahead_of_need(pool, need), room);
     if (enough < need->bytes) {
         return MS_ERR_NO_MEMORY;
     }
-    (void)pick_down(pool, false, enough, room, bytes);
-    if (*bytes < need->bytes) {
-        return MS_ERR_NO_MEMORY;
-    }
-    if (!take_room(pool, *bytes)) {
-        return MS_ERR_NO_MEMORY;
-    }
-    ms_status_t status = ms_obligations_host_spare(pool, *bytes);
-    return status == MS_OK ? ms_move_stage(pool, *bytes, MS_LOCATION_HOST) : status;
-}
-
-static ms_status_t make_room(struct ms_pool *pool, const struct ms_spill_need *need,
-                             uint64_t *taken_bytes) MS_REQUIRES(ms_growth_role)
-{
-    uint64_t staged_bytes = 0;
-    ms_status_t status = prepare(pool, need, &staged_bytes);
-    if (status != MS_OK) {
-        return MS_ERR_NO_MEMORY;
-    }
+    struct ms_search search = {.down = true, .held_too = true, .end = UINT64_MAX};
     uint64_t picked_bytes = 0;
     uint64_t moved_bytes = 0;
-    struct ms_chunk *list = pick_down(pool, true, staged_bytes, staged_bytes, &picked_bytes);
-    if (picked_bytes < need->bytes) {
-        ms_move_unstage(pool);
+    struct ms_chunk *list = ms_search_pick(pool, &search, true, enough, room, &picked_bytes);
+    if (picked_bytes < need->bytes || !take_room(pool, picked_bytes)) {
         return MS_ERR_NO_MEMORY;
     }
     note_returns(pool, list);
-    status = ms_move(pool, list, MS_LOCATION_HOST, &moved_bytes);
+    ms_status_t status = ms_move(pool, list, MS_LOCATION_HOST, &moved_bytes);
     *taken_bytes += moved_bytes;
     if (moved_bytes >= need->bytes) {
         return MS_OK;
@@ -215,7 +188,8 @@ static struct ms_chunk *hosts_in(struct ms_segment *segment, uint64_t from, uint
     *bytes = 0;
     for (uint64_t slot = from; slot < to; slot++) {
         struct ms_chunk *chunk = segment->slots[slot];
-        if (chunk != NULL && chunk->host && !chunk->stuck) {
+        bool first = chunk != NULL && (chunk->slot == slot || slot == from);
+        if (first && chunk->host && !chunk->stuck) {
             chunk->next = list;
             list = chunk;
             *bytes += chunk->bytes;
@@ -248,8 +222,7 @@ ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment
         (void)ms_spill_make_room(pool, &need, &moved_bytes);
         (void)ms_backing_release_spares(pool);
     }
-    ms_status_t status =
-        ms_spill_possible(pool) ? ms_move_stage(pool, bytes, MS_LOCATION_DEVICE) : MS_ERR_NO_MEMORY;
+    ms_status_t status = ms_spill_possible(pool) ? MS_OK : MS_ERR_NO_MEMORY;
     if (status == MS_OK) {
         moved_bytes = 0;
         ms_state_acquire(pool);

@@ -23,9 +23,9 @@
 #include "shim/driver/gate.h"
 #include "shim/process/log.h"
 
-#define COPY_STREAMS 4u
-#define WAIT_TRIES   4u
-#define NAP_NS       50000u
+#define COPIES_MOST 16u /* under way */
+#define WAIT_TRIES  4u
+#define NAP_NS      50000u
 
 #define FIRST_OPEN_NS   10000000u
 #define FIRST_CLOSED_NS 250000000u
@@ -35,11 +35,13 @@
 /* Of the standstill that is, or of the next. Held from halt to resume. */
 static int cancellation; /* as it was; held off as long, since nobody else would open the gate */
 
-/* Streams of ours, one set for each device, in its context of the time. */
+/* A stream of ours for each device, in its context of the time: one copy of some MiB keeps the bus
+ * busy, and in one stream they end in the order in which they are waited for. */
 static struct copier {
     struct ms_context *context; /* held */
-    CUstream streams[COPY_STREAMS];
-    unsigned next;
+    CUstream stream;
+    CUevent events[COPIES_MOST]; /* behind the copies under way, by their numbers */
+    uint64_t queued, done;
     bool busy; /* copies are under way, in this scope */
     struct ms_scope scope;
     CUresult first_failure;
@@ -271,7 +273,7 @@ static void note(struct copier *copier, CUresult result)
     }
 }
 
-/* The streams of a context that died went with it. The context is current. */
+/* The stream and the events of a context that died went with it. The context is current. */
 static CUresult prepare(struct copier *copier, struct ms_context *context)
 {
     if (copier->context == context) {
@@ -281,14 +283,20 @@ static CUresult prepare(struct copier *copier, struct ms_context *context)
         ms_context_let(copier->context);
     }
     *copier = (struct copier){.context = NULL};
-    for (unsigned i = 0; i < COPY_STREAMS; i++) {
-        CUresult result = MS_REAL(cuStreamCreate)(&copier->streams[i], CU_STREAM_NON_BLOCKING);
-        if (result != CUDA_SUCCESS) {
-            while (i-- > 0) {
-                (void)MS_REAL(cuStreamDestroy_v2)(copier->streams[i]);
-            }
-            return result;
+    CUresult result = MS_REAL(cuStreamCreate)(&copier->stream, CU_STREAM_NON_BLOCKING);
+    unsigned events = 0;
+    while (result == CUDA_SUCCESS && events < COPIES_MOST) {
+        result = ms_driver()->cuEventCreate(&copier->events[events], CU_EVENT_DISABLE_TIMING);
+        events += result == CUDA_SUCCESS ? 1 : 0;
+    }
+    if (result != CUDA_SUCCESS) {
+        while (events-- > 0) {
+            (void)ms_driver()->cuEventDestroy_v2(copier->events[events]);
         }
+        if (copier->stream != NULL) {
+            (void)MS_REAL(cuStreamDestroy_v2)(copier->stream);
+        }
+        return result;
     }
     ms_context_hold(context);
     copier->context = context;
@@ -310,8 +318,52 @@ static CUresult begin_copies(struct copier *copier, const struct ms_device *devi
     copier->busy = result == CUDA_SUCCESS;
     if (copier->busy) {
         copier->scope = scope;
+        copier->queued = 0;
+        copier->done = 0;
     } else if (entered) {
         ms_scope_leave(&scope);
+    }
+    return result;
+}
+
+/* Waits as long as it takes: nothing but these copies is in the stream. A wait that failed may not
+ * have waited, and what a copy still reads or writes must not be unmapped: only a device that is
+ * lost fails every time. */
+static void wait_for_oldest(struct copier *copier)
+{
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (unsigned tries = 0; result != CUDA_SUCCESS && tries < WAIT_TRIES; tries++) {
+        result = ms_driver()->cuEventSynchronize(copier->events[copier->done % COPIES_MOST]);
+    }
+    note(copier, result);
+    copier->done++;
+}
+
+static void wait_for_all(struct copier *copier)
+{
+    CUresult result = CUDA_ERROR_UNKNOWN;
+    for (unsigned tries = 0; result != CUDA_SUCCESS && tries < WAIT_TRIES; tries++) {
+        result = ms_driver()->cuStreamSynchronize(copier->stream);
+    }
+    note(copier, result);
+    copier->done = copier->queued;
+}
+
+/* A copy whose event was not recorded is waited for with the stream. */
+static CUresult copy(struct copier *copier, ms_addr_t to, ms_addr_t from, uint64_t bytes)
+{
+    if (copier->queued - copier->done == COPIES_MOST) {
+        wait_for_oldest(copier);
+    }
+    CUresult result = MS_REAL(cuMemcpyAsync)(to, from, bytes, copier->stream);
+    if (result == CUDA_SUCCESS) {
+        result = ms_driver()->cuEventRecord(copier->events[copier->queued % COPIES_MOST],
+                                            copier->stream);
+        if (result != CUDA_SUCCESS) {
+            wait_for_all(copier);
+            return result;
+        }
+        copier->queued++;
     }
     return result;
 }
@@ -321,38 +373,24 @@ ms_status_t ms_standstill_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t
     const struct ms_device *device = ctx;
     struct copier *copier = &copiers[device->ordinal];
     CUresult result = copier->busy ? CUDA_SUCCESS : begin_copies(copier, device);
-    if (result == CUDA_SUCCESS) {
-        CUstream stream = copier->streams[copier->next++ % COPY_STREAMS];
-        result = MS_REAL(cuMemcpyAsync)(to, from, bytes, stream);
-        note(copier, result);
-    }
-    return ms_status_from(result);
+    return ms_status_from(result == CUDA_SUCCESS ? copy(copier, to, from, bytes) : result);
 }
 
-/* A wait that failed may not have waited, and what a copy still reads or writes must not be
- * unmapped: only a device that is lost fails every time. */
-static CUresult wait_for(CUstream stream)
-{
-    CUresult result = CUDA_ERROR_UNKNOWN;
-    for (unsigned tries = 0; result != CUDA_SUCCESS && tries < WAIT_TRIES; tries++) {
-        result = ms_driver()->cuStreamSynchronize(stream);
-    }
-    return result;
-}
-
-/* Waits as long as it takes: nothing but these copies is in the streams. */
-ms_status_t ms_standstill_copy_wait(void *ctx)
+ms_status_t ms_standstill_copy_wait(void *ctx, uint64_t left)
 {
     const struct ms_device *device = ctx;
     struct copier *copier = &copiers[device->ordinal];
     if (!copier->busy) {
         return MS_OK;
     }
-    for (unsigned i = 0; i < COPY_STREAMS; i++) {
-        note(copier, wait_for(copier->streams[i]));
+    while (left > 0 && copier->queued - copier->done > left) {
+        wait_for_oldest(copier);
     }
-    ms_scope_leave(&copier->scope);
-    copier->busy = false;
+    if (left == 0) {
+        wait_for_all(copier);
+        ms_scope_leave(&copier->scope);
+        copier->busy = false;
+    }
     CUresult result = copier->first_failure;
     copier->first_failure = CUDA_SUCCESS;
     return ms_status_from(result);

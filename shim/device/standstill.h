@@ -13,6 +13,6 @@
 ms_status_t ms_standstill_halt(void *ctx, uint64_t timeout_ns);
 void ms_standstill_resume(void *ctx);
 ms_status_t ms_standstill_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t bytes);
-ms_status_t ms_standstill_copy_wait(void *ctx);
+ms_status_t ms_standstill_copy_wait(void *ctx, uint64_t left);
 
 #endif

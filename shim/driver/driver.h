@@ -25,6 +25,7 @@
     MS_DRIVER_ROW(cuEventDestroy_v2)                     \
     MS_DRIVER_ROW(cuEventQuery)                          \
     MS_DRIVER_ROW(cuEventRecord)                         \
+    MS_DRIVER_ROW(cuEventSynchronize)                    \
     MS_DRIVER_ROW(cuGraphChildGraphNodeGetGraph)         \
     MS_DRIVER_ROW(cuGraphGetNodes)                       \
     MS_DRIVER_ROW(cuGraphMemcpyNodeGetParams)            \

@@ -317,7 +317,7 @@ static bool place_chunk(const struct model *model, struct model_chunk *chunk, ms
         bool viewed =
             model->views && chunk->bytes == GRANULE && chunk->location == MS_LOCATION_DEVICE;
         place = &chunk->also;
-        if (!viewed || chunk->also != 0) {
+        if (!(viewed || model->halted) || chunk->also != 0) {
             return false;
         }
     } else if (!maps && chunk->addr != addr) {
@@ -338,6 +338,7 @@ static void chunk_moved(struct model *model, struct model_chunk *chunk,
                         const struct ms_event *event)
 {
     bool maps = event->kind == MS_EVENT_MAP;
+    bool was_mapped = chunk->addr != 0;
     size_t count = 0;
     struct model_cell *cell = cells_of(model, event->addr, event->bytes, &count);
     if (!place_chunk(model, chunk, event->addr, maps)) {
@@ -352,7 +353,7 @@ static void chunk_moved(struct model *model, struct model_chunk *chunk,
         cell[k].told = maps ? event->id : 0;
     }
     model->told.mappings += maps ? 1 : -1;
-    if (chunk->location == MS_LOCATION_HOST) {
+    if (chunk->location == MS_LOCATION_HOST && was_mapped != (chunk->addr != 0)) {
         model->told.host_mapped_bytes += maps ? chunk->bytes : -chunk->bytes;
     }
 }

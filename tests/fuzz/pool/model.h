@@ -42,7 +42,7 @@ struct model_cell {
 struct model_chunk {
     uint64_t bytes; /* 0: none of this handle is there, by the events */
     ms_addr_t addr; /* 0: not mapped */
-    ms_addr_t also; /* where views are allowed: its other place; 0: none */
+    ms_addr_t also; /* where views are allowed, or while it moves: its other place; 0: none */
     ms_handle_t handle;
     enum ms_location location;
 };

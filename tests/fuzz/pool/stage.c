@@ -222,10 +222,10 @@ static ms_status_t watch_copy(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t 
     return noted(ctx, ops->copy(ops->ctx, to, from, bytes));
 }
 
-static ms_status_t watch_copy_wait(void *ctx)
+static ms_status_t watch_copy_wait(void *ctx, uint64_t left)
 {
     const struct ms_device_ops *ops = below(ctx);
-    return noted(ctx, ops->copy_wait(ops->ctx));
+    return noted(ctx, ops->copy_wait(ops->ctx, left));
 }
 
 static uint64_t watch_now_ns(void *ctx)

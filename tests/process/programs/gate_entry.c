@@ -37,10 +37,10 @@ EXPORT int gate_copy(int device, uint64_t to, uint64_t from, uint64_t bytes)
     return d->ops.copy(d->ops.ctx, to, from, bytes);
 }
 
-EXPORT int gate_copy_wait(int device)
+EXPORT int gate_copy_wait(int device, uint64_t left)
 {
     struct ms_device *d = ms_device_get(device);
-    return d->ops.copy_wait(d->ops.ctx);
+    return d->ops.copy_wait(d->ops.ctx, left);
 }
 
 static uint64_t calls_of(const char *function)

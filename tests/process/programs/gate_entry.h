@@ -11,7 +11,7 @@
 int gate_halt(int device, uint64_t timeout_ns);
 void gate_resume(int device);
 int gate_copy(int device, uint64_t to, uint64_t from, uint64_t bytes);
-int gate_copy_wait(int device);
+int gate_copy_wait(int device, uint64_t left);
 
 /* A standstill of this length in one call, for callers that would need a lock of Python's in
  * between. The status of the halt; -1 where launches or copies reached the driver meanwhile. */

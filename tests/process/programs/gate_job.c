@@ -199,11 +199,11 @@ static void move(const struct worker *w, CUdeviceptr scratch)
     for (size_t p = 0; p < PIECES; p++) {
         MUST(gate_copy(0, scratch + p * piece, w->at + p * piece, piece));
     }
-    MUST(gate_copy_wait(0));
     for (size_t p = 0; p < PIECES; p++) {
+        MUST(gate_copy_wait(0, PIECES - 1)); /* one on its way away is there, and goes back */
         MUST(gate_copy(0, w->at + p * piece, scratch + p * piece, piece));
     }
-    MUST(gate_copy_wait(0));
+    MUST(gate_copy_wait(0, 0));
 }
 
 static void stand_still(const struct worker *w, CUdeviceptr scratch, bool copies, uint64_t *seed)

@@ -316,7 +316,7 @@ static void go(void *(*function)(void *))
         CUdeviceptr next;
         MUST(gate_halt(0, LONG_NS));
         MUST(gate_copy(0, copy, block, BLOCK_BYTES));
-        MUST(gate_copy_wait(0));
+        MUST(gate_copy_wait(0, 0));
         gate_resume(0);
         MUST(cuMemAlloc(&next, BLOCK_BYTES * 2));
         MUST(cuMemFree(next));

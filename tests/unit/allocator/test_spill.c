@@ -558,7 +558,8 @@ Test(spill, promoted_by_range)
     rig_end(rig);
 }
 
-/* Tensors that another thread frees while the chunks for their way back are being staged. */
+/* Tensors that another thread frees while the chunks for their way back are being staged come
+ * along, and are free there. */
 static struct {
     ms_arenas_t *arenas;
     ms_addr_t addr;
@@ -596,9 +597,12 @@ Test(spill, dead_before_the_way_back)
     meanwhile.set_access = ops->set_access;
     meanwhile.addr = arena.addr;
     ops->set_access = set_access_and_free;
-    cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 8 * MIB);
+    cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 16 * MIB);
     cr_assert_null(meanwhile.arenas);
     rig_check(rig);
+    struct ms_block_info next = write_new(rig, 8 * MIB);
+    cr_assert_eq(spill_stats(rig).spilled_bytes, 0);
+    rig_free(rig, next, MS_STREAM_DEVICE);
     check_contents(rig, &block);
     rig_free(rig, arena, MS_STREAM_DEVICE);
     rig_free(rig, block, MS_STREAM_DEVICE);
