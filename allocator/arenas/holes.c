@@ -163,9 +163,20 @@ uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pe
 
 /* ---- victims */
 
+/* Those on the host of one granule are cover for the hole that they leave; larger ones are none. */
+enum kind { ON_DEVICE, ON_HOST, LARGE_ON_HOST };
+
+static enum kind kind_of(const struct ms_pool *pool, const struct ms_chunk *chunk)
+{
+    if (!chunk->host) {
+        return ON_DEVICE;
+    }
+    return chunk->bytes == pool->granule_bytes ? ON_HOST : LARGE_ON_HOST;
+}
+
 struct victims {
     const struct ms_choice *choice;
-    bool host; /* chunks on the host, instead of those on the device */
+    enum kind kind;
     struct ms_victim *heap;
     size_t count, room;
 };
@@ -174,7 +185,7 @@ static bool collect_one(struct ms_pool *pool, struct ms_segment *segment, struct
                         void *ctx) MS_REQUIRES(ms_state_role)
 {
     struct victims *victims = ctx;
-    if (chunk->host != victims->host || fitness_of(pool, segment, chunk) != TAKEABLE) {
+    if (kind_of(pool, chunk) != victims->kind || fitness_of(pool, segment, chunk) != TAKEABLE) {
         return true;
     }
     struct ms_candidate candidate;
@@ -195,15 +206,16 @@ static void make_room(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     ms_victims_need(pool, wanted);
 }
 
-/* Empties the slots of the best chunks, enough_bytes of them or all; they are listed by `next`. */
-static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, bool host)
+/* Empties the slots of the best chunks, enough_bytes of them (of large ones on the host: no more)
+ * or all; they are listed by `next`. */
+static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, enum kind kind)
     MS_REQUIRES(ms_growth_role)
 {
     make_room(pool);
     struct ms_choice const *choice =
         pool->config.choice != NULL ? pool->config.choice : &ms_choice_default;
     struct victims victims = {
-        .choice = choice, .host = host, .heap = pool->victims.heap, .room = pool->victims.room};
+        .choice = choice, .kind = kind, .heap = pool->victims.heap, .room = pool->victims.room};
     if (victims.room == 0) {
         return NULL;
     }
@@ -215,6 +227,9 @@ static struct ms_chunk *detach(struct ms_pool *pool, uint64_t enough_bytes, bool
     while (victims.count > 0 && bytes < enough_bytes) {
         struct ms_chunk *chunk = ms_victims_pop(victims.heap, &victims.count).chunk;
         uint64_t slots = chunk_slots(pool, chunk);
+        if (kind == LARGE_ON_HOST && chunk->bytes > enough_bytes - bytes) {
+            continue;
+        }
         ms_granules_unbacked(pool, chunk->segment, chunk->slot, chunk->slot + slots);
         memset(&chunk->segment->slots[chunk->slot], 0, ms_pointers_bytes(slots));
         ms_granules_place(pool, chunk->segment, chunk->slot, chunk->slot + slots, NULL);
@@ -278,7 +293,7 @@ ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t 
     }
     uint64_t chunks = 0;
     ms_status_t status =
-        ms_holes_unmap(pool, detach(pool, enough_bytes, false), taken_bytes, &chunks);
+        ms_holes_unmap(pool, detach(pool, enough_bytes, ON_DEVICE), taken_bytes, &chunks);
     ms_state_acquire(pool);
     pool->count.holes_taken += chunks;
     ms_state_release(pool);
@@ -326,6 +341,25 @@ ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *t
     return status == MS_OK ? ms_obligations_secure(pool, 0, true) : status;
 }
 
+static bool count_large(struct ms_pool *pool, struct ms_segment *segment, struct ms_chunk *chunk,
+                        void *ctx)
+{
+    uint64_t *bytes = ctx;
+    if (kind_of(pool, chunk) == LARGE_ON_HOST && fitness_of(pool, segment, chunk) == TAKEABLE) {
+        *bytes += chunk->bytes;
+    }
+    return true;
+}
+
+static uint64_t large_on_host(struct ms_pool *pool)
+{
+    uint64_t bytes = 0;
+    ms_state_acquire(pool);
+    for_each_quiet(pool, count_large, &bytes);
+    ms_state_release(pool);
+    return bytes;
+}
+
 void ms_holes_recover(struct ms_pool *pool)
 {
     if (ms_pool_count_of_growth(pool)->host_backed_bytes == 0) {
@@ -337,8 +371,11 @@ void ms_holes_recover(struct ms_pool *pool)
     if (!ms_holes_frozen(pool)) {
         uint64_t bytes = 0;
         uint64_t chunks = 0;
-        (void)ms_holes_unmap(pool, detach(pool, UINT64_MAX, true), &bytes, &chunks);
-        ms_obligations_cover(pool); /* large ones are no cover for the holes that they leave */
+        (void)ms_holes_unmap(pool, detach(pool, UINT64_MAX, ON_HOST), &bytes, &chunks);
+        uint64_t large_bytes = large_on_host(pool);
+        if (large_bytes > 0 && ms_obligations_secure(pool, large_bytes, true) == MS_OK) {
+            (void)ms_holes_unmap(pool, detach(pool, large_bytes, LARGE_ON_HOST), &bytes, &chunks);
+        }
     }
 }
 

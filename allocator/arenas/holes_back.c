@@ -142,17 +142,39 @@ bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segmen
     return wanted;
 }
 
+/* Of the larger chunks than a granule that could give way: these are no cover for what is owed
+ * then. */
+static uint64_t large_that_give_way(struct ms_pool *pool, const struct ms_segment *segment,
+                                    uint64_t from, uint64_t to)
+{
+    uint64_t bytes = 0;
+    ms_state_acquire(pool);
+    for (uint64_t slot = from; segment->granules != NULL && slot < to; slot++) {
+        const struct ms_chunk *chunk = gives_way(pool, segment, slot, from, to);
+        bool first = chunk != NULL && (chunk->slot == slot || slot == from);
+        bytes += first && chunk->bytes > pool->granule_bytes ? chunk->bytes : 0;
+    }
+    ms_state_release(pool);
+    return bytes;
+}
+
 static void give_way(struct ms_pool *pool, struct ms_segment *segment, uint64_t from, uint64_t to)
     MS_REQUIRES(ms_growth_role)
 {
+    uint64_t large_bytes = large_that_give_way(pool, segment, from, to);
+    if (large_bytes > 0 && ms_obligations_secure(pool, large_bytes, true) != MS_OK) {
+        large_bytes = 0;
+    }
     struct ms_chunk *list = NULL;
     uint64_t bytes = 0;
     uint64_t chunks = 0;
     ms_state_acquire(pool);
     for (uint64_t slot = from; segment->granules != NULL && slot < to; slot++) {
         struct ms_chunk *chunk = gives_way(pool, segment, slot, from, to);
-        if (chunk != NULL) {
+        bool large = chunk != NULL && chunk->bytes > pool->granule_bytes;
+        if (chunk != NULL && (!large || chunk->bytes <= large_bytes)) {
             uint64_t end = chunk->slot + chunk->bytes / pool->granule_bytes;
+            large_bytes -= large ? chunk->bytes : 0;
             ms_granules_unbacked(pool, segment, chunk->slot, end);
             ms_granules_place(pool, segment, chunk->slot, end, NULL);
             memset(&segment->slots[chunk->slot], 0, ms_pointers_bytes(end - chunk->slot));
@@ -162,7 +184,6 @@ static void give_way(struct ms_pool *pool, struct ms_segment *segment, uint64_t 
     }
     ms_state_release(pool);
     (void)ms_holes_unmap(pool, list, &bytes, &chunks);
-    ms_obligations_cover(pool); /* as in ms_holes_recover */
 }
 
 /* What is allocated is hot: something colder goes to the host in its stead. */

@@ -397,6 +397,21 @@ static void leave(struct ms_pool *pool, struct ms_proxy *proxy) MS_REQUIRES(ms_g
     ms_state_release(pool);
 }
 
+/* What proxies in the slots will be owed, and larger host chunks than a granule do not cover. */
+static uint64_t large_on_host(const struct ms_pool *pool, const struct ms_segment *segment,
+                              uint64_t from, uint64_t to)
+{
+    uint64_t bytes = 0;
+    for (uint64_t slot = from; slot < to; slot++) {
+        const struct ms_chunk *chunk = segment->slots[slot];
+        if (chunk != NULL && chunk->host && chunk->slot == slot &&
+            chunk->bytes > pool->granule_bytes && segment->proxies[slot]->references > 0) {
+            bytes += chunk->bytes;
+        }
+    }
+    return bytes;
+}
+
 /* Whether [addr, addr + bytes) is whole proxies. */
 static ms_status_t whole_proxies(const struct ms_pool *pool, const struct ms_segment *segment,
                                  uint64_t slot, uint64_t end)
@@ -429,6 +444,10 @@ static ms_status_t unmap_proxies(struct ms_pool *pool, ms_addr_t addr, uint64_t 
         status = whole_proxies(pool, segment, slot, end);
     }
     if (status == MS_OK) {
+        uint64_t large_bytes = large_on_host(pool, segment, slot, end);
+        if (large_bytes > 0) {
+            (void)ms_obligations_secure(pool, large_bytes, true); /* else with the next settling */
+        }
         status = unmap_slots(pool, segment, slot, end);
     }
     while (slot < end && status == MS_OK) {

@@ -15,8 +15,7 @@
  * It holds whenever nobody has the growth lock; in between, chunks on their way (spares) make up
  * for what is missing. The exception is a device that fails while a failure is undone: what has
  * lost its backing then, or its promise to a spare that the device does not take back, is covered
- * as soon as that can be had (ms_obligations.uncovered). So is a hole that a large host chunk stood
- * behind. */
+ * as soon as that can be had (ms_obligations.uncovered). */
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/backing.h"
 #include "allocator/base/arithmetic.h"
