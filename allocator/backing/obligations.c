@@ -18,12 +18,14 @@
  * as soon as that can be had (ms_obligations.uncovered). */
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/backing.h"
+#include "allocator/backing/wait.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
 
 /* Host chunks beyond what is owed that are kept: making one anew costs more than having it. */
 #define SPARE_HOST_GRANULES 16u
+#define KEPT_FOR_SPILL_NS   ((uint64_t)60000000000)
 
 /* A chunk on the host costs by its pages, and then once more: on an H200 access to one of 2 MiB
  * takes 76 us and to one of 32 MiB 474. Beyond that there is little to gain, and what lies on one
@@ -197,6 +199,15 @@ uint64_t ms_obligations_to_host(struct ms_pool *pool, uint64_t bytes)
     return bytes;
 }
 
+/* What has been spilled not long ago will be again: a step of training does it anew, and making a
+ * chunk on the host costs four times what filling it does. */
+static uint64_t kept_for_spill(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+{
+    const struct ms_spill_stats *spill = &ms_pool_count_of_growth(pool)->spill;
+    uint64_t bytes = spill->peak_spilled_bytes - spill->spilled_bytes;
+    return bytes > 0 && ms_pool_now_ns(pool) - pool->moving.last_ns < KEPT_FOR_SPILL_NS ? bytes : 0;
+}
+
 /* With memory ample again, the budget alone covers what is owed. */
 static void leave_host(struct ms_pool *pool, uint64_t obligation_bytes) MS_REQUIRES(ms_growth_role)
 {
@@ -206,7 +217,7 @@ static void leave_host(struct ms_pool *pool, uint64_t obligation_bytes) MS_REQUI
     if (reserve_bytes(pool) > 0 && ms_budget_free_bytes(budget) >= ample &&
         ms_budget_promise(budget, missing)) {
         pool->obligations.promised_bytes += missing;
-        ms_backing_host_release(pool, 0, 0);
+        ms_backing_host_release(pool, 0, kept_for_spill(pool));
     }
 }
 
@@ -229,13 +240,6 @@ static void leave_overshoot(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     if (over > 0 && pool->obligations.promised_bytes > 0) {
         (void)ms_obligations_to_host(pool, over);
     }
-}
-
-/* What has been spilled once will be again. */
-static uint64_t kept_for_spill(const struct ms_pool *pool)
-{
-    const struct ms_spill_stats *spill = &pool->count.spill;
-    return spill->peak_spilled_bytes - spill->spilled_bytes;
 }
 
 void ms_obligations_settle(struct ms_pool *pool)

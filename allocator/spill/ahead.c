@@ -201,15 +201,15 @@ void ms_ahead_predict(struct ms_pool *pool)
 }
 
 /* Of a slot on which something lives that the last step has no like of. */
-static uint64_t next_use_of_older(const struct ms_pool *pool, const struct ms_heat *heat,
-                                  bool state) MS_REQUIRES(ms_growth_role, ms_state_role)
+static uint64_t next_use_of_older(const struct ms_pool *pool, const struct ms_heat *heat)
+    MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     uint64_t again = ms_heat_next_use(&pool->ahead.forecast, heat);
-    bool any_time = again == MS_NEVER && !state && !pool->ahead.uses_known;
+    bool any_time = again == MS_NEVER && !pool->ahead.uses_known;
     return any_time ? pool->ahead.forecast.tick : again;
 }
 
-uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk, bool state)
+uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk)
 {
     static const struct ms_heat none;
     const struct ms_segment *segment = chunk->segment;
@@ -223,7 +223,7 @@ uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *ch
         bool older =
             segment->granules != NULL ? segment->granules[slot].tensors > known : known == 0;
         if (older) {
-            uint64_t again = next_use_of_older(pool, heat, state);
+            uint64_t again = next_use_of_older(pool, heat);
             next_use = again < next_use ? again : next_use;
         }
         soonest = next_use < soonest ? next_use : soonest;

@@ -56,9 +56,9 @@ void ms_ahead_use(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t ad
 /* Works out for all slots when they are used next, for ms_ahead_next_use to answer from. */
 void ms_ahead_predict(struct ms_pool *pool) MS_REQUIRES(ms_state_role);
 
-/* Of a chunk, in ticks; MS_NEVER: not that anybody knows. What lasts, and is no optimizer state, is
- * used at any time where uses are not told. state: all that lives there is optimizer state. */
-uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk, bool state)
+/* Of a chunk that is not only optimizer state, in ticks; MS_NEVER: not that anybody knows. What
+ * lasts is used at any time where uses are not told. */
+uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk)
     MS_REQUIRES(ms_growth_role, ms_state_role);
 
 /* How much more than is needed now should be spilled at once: what the rest of the step will want

@@ -14,10 +14,11 @@ const struct ms_spill_choice ms_spill_choice_lru = {.rank = rank_lru};
  * rest was. */
 static uint64_t rank_predict(void *ctx, const struct ms_spill_candidate *candidate)
 {
-    if (candidate->next_use != UINT64_MAX) {
-        return candidate->next_use - candidate->now;
+    if (candidate->state) {
+        return UINT64_MAX / 2 + candidate->last_use;
     }
-    return candidate->state ? candidate->now + candidate->last_use : rank_lru(ctx, candidate);
+    return candidate->next_use != UINT64_MAX ? candidate->next_use - candidate->now
+                                             : rank_lru(ctx, candidate);
 }
 
 const struct ms_spill_choice ms_spill_choice_predict = {.rank = rank_predict, .foretells = true};

@@ -388,7 +388,8 @@ ms_status_t ms_move_hold(struct ms_pool *pool, enum ms_location to)
 
 void ms_move_let_go(struct ms_pool *pool)
 {
-    uint64_t spent_ns = ms_pool_now_ns(pool) - pool->moving.since_ns;
+    pool->moving.last_ns = ms_pool_now_ns(pool);
+    uint64_t spent_ns = pool->moving.last_ns - pool->moving.since_ns;
     pool->ops->resume(pool->ops->ctx);
     ms_state_acquire(pool);
     pool->count.spill.stall_ns += spent_ns;

@@ -24,6 +24,7 @@ struct ms_moving {
         ms_growth_role); /* charged to the budget of all that is spilled, and not spilled */
     uint64_t since_ns MS_GUARDED_BY(
         ms_growth_role); /* of the standstill: up to where its time is accounted for */
+    uint64_t last_ns MS_GUARDED_BY(ms_growth_role); /* the end of the last one */
     struct ms_range *cut MS_GUARDED_BY(
         ms_growth_role); /* free memory that moves along, linked by free.batch_next; busy */
     bool refused MS_GUARDED_BY(

@@ -53,7 +53,7 @@ static void found(struct ms_pool *pool, struct ms_search *search, struct ms_chun
     }
     const struct ms_spill_choice *choice = choice_of(pool);
     uint64_t next_use =
-        search->foretold ? ms_ahead_next_use(pool, chunk, candidate->state) : MS_NEVER;
+        search->foretold && !candidate->state ? ms_ahead_next_use(pool, chunk) : MS_NEVER;
     candidate->addr = chunk->segment->base + chunk->slot * pool->granule_bytes;
     candidate->bytes = chunk->bytes;
     candidate->now = UINT64_C(1) << 32;
