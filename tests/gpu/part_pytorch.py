@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +27,7 @@ import pytorch_tests  # noqa: E402
 FILE = "pytorch-tests.json"
 PROGRAM = ROOT / "tests" / "torch" / "pytorch_tests.py"
 GROUPS = ("cuda", "expandable")
-# Of a group's tests those whose name has one of these, a case for each.
+# Of a group's tests those whose name has one of these: a case for each.
 NAMES: dict[str, tuple[str, ...]] = {
     "memory": ("*memory*", "*oom*"),
     "caching": ("*cach*", "*alloc*", "*Alloc*"),
@@ -34,10 +37,13 @@ NAMES: dict[str, tuple[str, ...]] = {
     "blocks and segments": ("TestBlockStateAbsorption.*", "*segment*"),
 }
 SIDES = {"without memshim": False, "with memshim": True}
+ALL = [pattern for patterns in NAMES.values() for pattern in patterns]
+NONE: list[str] = []  # loads the file, and runs nothing
 LEAST_S = 15.0
 SAID = 4  # tests that are named where sets differ
 
 Outcomes = dict[str, str]
+Tell = Callable[[str, str], None]  # a test and its outcome
 
 
 class Kept:
@@ -69,15 +75,15 @@ class Kept:
 
 
 def go(
-    world: World, kept: Kept, side: str, group: str, patterns: list[str], again: bool
-) -> Outcomes:
-    """The outcomes of these patterns' tests; what is known is not run, unless `again`."""
+    world: World, side: str, group: str, patterns: Sequence[str], found: Outcomes, tell: Tell
+) -> bool:
+    """Runs these patterns' tests but for those found already, and adds what it finds. Whether it
+    came to the end."""
     tests = pytorch_tests.GROUPS[group]
     folder = Path(world.torch_tests)
-    found: Outcomes = {} if again else kept.of(side, group)
     log = world.work / f"pytorch-{side.replace(' ', '-')}.log"
     settings: dict[str, object] = {
-        "PYTHONPATH": folder,
+        "PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}".rstrip(":"),
         "TEMP_DIR": world.work,
         "MEMSHIM_OUTPUT": world.work / "memshim-out",
         **tests.settings,
@@ -88,44 +94,67 @@ def go(
         command = [str(ROOT / "scripts" / "simgpu.sh")] if world.simulated else []
         command += [world.python, str(PROGRAM), "--child", str(folder / tests.file)]
         command += [json.dumps(patterns), str(skip), tests.before]
-        more, done = pytorch_tests.one_process(
-            command,
-            world.environment(SIDES[side], settings),
-            log,
-            (lambda test, outcome: None) if again else partial(kept.add, side, group),
-        )
+        environment = world.environment(SIDES[side], settings)
+        more, done = pytorch_tests.one_process(command, environment, log, tell)
         found.update(more)
         if done:
-            return found
+            return True
         if not more:
             words = log.read_text(errors="replace").strip().splitlines() or ["it said nothing"]
             raise Fail(f"{tests.file} cannot be loaded {side}: {words[-1][:200]}")
-    raise Skip(f"no time left, after {len(found)} tests {side}")
+    return False
 
 
-def passed(outcomes: Outcomes) -> int:
-    return sum(outcome == "pass" for outcome in outcomes.values())
+def alone_again(world: World, side: str, group: str, test: str) -> str:
+    found: Outcomes = {}
+    go(world, side, group, [test], found, lambda test, outcome: None)
+    return found.get(test, "not run")
 
 
-def compare(part: Part, kept: Kept, group: str, name: str) -> None:
-    """Both sides at once; what differs is run again, by itself."""
-    patterns = list(NAMES[name])
-    with ThreadPoolExecutor(len(SIDES) if part.world.at_once > 1 else 1) as threads:
-        runs = [
-            threads.submit(go, part.world, kept, side, group, patterns, False) for side in SIDES
-        ]
-        alone, under = (run.result() for run in runs)
-    differ = []
-    for test in pytorch_tests.differences(alone, under):
-        both = [go(part.world, kept, side, group, [test], True).get(test) for side in SIDES]
-        if both[0] != both[1]:
-            differ.append(f"{test}: {both[1]}, without memshim {both[0]}")
+def compare(part: Part, kept: Kept, group: str, name: str, complete: bool) -> None:
+    """What is known of both sides; what differs is run again, by itself."""
+    alone, under = (
+        {
+            test: outcome
+            for test, outcome in kept.of(side, group).items()
+            if any(fnmatchcase(test, pattern) for pattern in NAMES[name])
+        }
+        for side in SIDES
+    )
+    both = alone.keys() & under.keys()
     figure = f"pytorch/{group}, {name}"
-    part.figure(f"{figure}, tests so far", len(under))
-    part.figure(f"{figure}, passed so far without memshim", passed(alone))
-    part.figure(f"{figure}, passed so far with memshim", passed(under))
+    part.figure(f"{figure}, tests", len(both))
+    for side, outcomes in zip(SIDES, (alone, under), strict=True):
+        passed = sum(outcomes[test] == "pass" for test in both)
+        part.figure(f"{figure}, passed {side}", passed)
+    differ = []
+    for test in sorted(both):
+        if alone[test] != under[test]:
+            one, other = (alone_again(part.world, side, group, test) for side in SIDES)
+            if one != other or "not run" in (one, other):
+                differ.append(f"{test}: {under[test]}, without memshim {alone[test]}")
     if differ:
         raise Fail(f"{len(differ)} differ: {'; '.join(differ[:SAID])}")
+    if not complete:
+        raise Skip(f"no time left: {len(both)} tests so far, with equal outcomes")
+
+
+def run_group(part: Part, kept: Kept, group: str) -> None:
+    """Both sides at once."""
+    complete: list[bool] = []
+
+    def one(side: str) -> bool:
+        found = kept.of(side, group)
+        return go(part.world, side, group, ALL, found, partial(kept.add, side, group))
+
+    with part.case(f"PyTorch's tests run: {group}"):
+        with ThreadPoolExecutor(len(SIDES) if part.world.at_once > 1 else 1) as threads:
+            complete += threads.map(one, SIDES)
+        if not all(complete):
+            raise Skip("no time left; another run with the same results folder goes on from here")
+    for name in NAMES:
+        with part.case(f"PyTorch's tests: {group}, {name}"):
+            compare(part, kept, group, name, bool(complete) and all(complete))
 
 
 def run(part: Part) -> None:
@@ -135,13 +164,14 @@ def run(part: Part) -> None:
         if not world.torch_tests:
             raise Skip("--torch-tests names no folder of them")
         kept.append(Kept(world))
-    if not kept:
-        return
-    for group in GROUPS:
-        for name in NAMES:
-            with part.case(f"PyTorch's tests: {group}, {name}"):
-                world.need(LEAST_S)
-                compare(part, kept[0], group, name)
+        try:
+            go(world, "without memshim", GROUPS[0], NONE, {}, lambda test, outcome: None)
+        except Fail as problem:
+            kept.clear()
+            raise Skip(str(problem)) from None
+    if kept:
+        for group in GROUPS:
+            run_group(part, kept[0], group)
 
 
 if __name__ == "__main__":
