@@ -112,6 +112,8 @@ def digest(server: Server, name: str) -> str:
     settings: dict[str, object] = {
         "TORCHINDUCTOR_CACHE_DIR": compiled,
         "TRITON_CACHE_DIR": compiled / "triton",
+        # Few kernels: processes to compile them would take longer to start.
+        "TORCHINDUCTOR_COMPILE_THREADS": 1,
     }
     if server.configuration.shim:
         settings["MEMSHIM_OUTPUT"] = server.world.output(name)
