@@ -21,14 +21,19 @@ from targets import TIGHT, over
 from world import MIB, PREFIX, Fail, Part, Skip, World, main
 
 CONFIGURATIONS = (NATIVE, FULL, OFF, TENSOR, EXPANDABLE, ASYNC)
-# A pass takes some 0.7 s: long beside what begins and ends it, short beside what drifts.
+# A pass takes some 0.5 s: long beside what begins and ends it, short beside what drifts. The first
+# two keep the device busy, as trainings do; small steps wait for the processor, which shows what
+# each call costs.
+WIDE = ("--length", 1024, "--width", 2048, "--layers", 4)
 REAL: dict[str, Sequence[object]] = {
-    "fixed": (24, "--batch", 16, "--length", 512, "--width", 1024, "--layers", 8),
-    "variable": (24, "--batch", 24, "--length", 768, "--width", 1024, "--layers", 8, "--vary"),
+    "fixed": (16, "--batch", 8, *WIDE),
+    "variable": (20, "--batch", 12, *WIDE, "--vary"),
+    "small": (24, "--batch", 8, "--length", 256, "--width", 512, "--layers", 8),
 }
 SMALL: dict[str, Sequence[object]] = {
     "fixed": (2, "--batch", 4, "--length", 128, "--width", 128, "--layers", 2),
     "variable": (3, "--batch", 4, "--length", 128, "--width", 128, "--layers", 2, "--vary"),
+    "small": (2, "--batch", 2, "--length", 64, "--width", 64, "--layers", 2),
 }
 WARM_UP = 2  # passes
 FEWEST_ROUNDS, MOST_ROUNDS, SIMULATED_ROUNDS = 7, 15, 2
@@ -198,7 +203,7 @@ def run(part: Part) -> None:
             for server in made.values():
                 server.wait_loaded()
         pairs_s = PAIRS_S * len(CONFIGURATIONS)
-        for left, shapes in ((2, "fixed"), (1, "variable")):
+        for left, shapes in ((3, "fixed"), (2, "variable"), (1, "small")):
             room_s = max(0.0, world.left_s() - pairs_s) / left
             measure(part, made, nvml, shapes, time.monotonic() + room_s)
         pairs(part, made)

@@ -190,7 +190,7 @@ def allocators(shown: Shown) -> list[str]:
     rows: list[list[object]] = []
     for who in ALLOCATORS:
         row: list[object] = [who]
-        for shapes in SHAPES:
+        for shapes in (*SHAPES, "small"):
             row.append(shown.spread(f"speed/{shapes}/{who}"))
             row.append(shown.spread(targets.over(shapes, who, targets.NATIVE)))
         row += [shown.text(f"speed/{shapes}/{who}, NVML peak") for shapes in SHAPES]
@@ -202,6 +202,8 @@ def allocators(shown: Shown) -> list[str]:
             "steps/s, fixed shapes",
             "x native",
             "steps/s, variable",
+            "x native",
+            "steps/s, small steps",
             "x native",
             "NVML peak, fixed (MiB)",
             "variable",
