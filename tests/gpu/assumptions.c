@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const struct assumption *const groups[] = {assume_mapping, assume_memory,   assume_order,
-                                                  assume_host,    assume_boundary, assume_kernels,
-                                                  assume_graphs,  assume_waits,    assume_reset};
+static const struct assumption *const groups[] = {
+    assume_mapping, assume_memory, assume_order, assume_host,  assume_boundary,
+    assume_kernels, assume_graphs, assume_waits, assume_reset, NULL};
 static char seen[256];
 /* A child that is stuck is left behind; the driver's calls take a fraction of this. */
 static const unsigned patience_s = 20;
