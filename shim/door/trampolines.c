@@ -104,10 +104,11 @@ enum {
 #include "shim/tables/hooks.def"
 };
 
-#define TRAMPOLINE_COMPLETES(symbol, base, params, args)          \
-    PASSING(symbol, params, args,                                 \
-            (ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0, \
-             result = COMPLETE(result, symbol, FIRST_THREE args)))
+#define TRAMPOLINE_COMPLETES(symbol, base, params, args)      \
+    PASSING(                                                  \
+        symbol, params, args,                                 \
+        (ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0, \
+         ms_sync_memops_are_on() ? result = COMPLETE(result, symbol, FIRST_THREE args) : result))
 #define COMPLETE(result, symbol, ...) \
     ms_sync_memops_complete(result, (int)FLAVOUR_##symbol == (int)MS_HOOK_PER_THREAD, __VA_ARGS__)
 

@@ -50,7 +50,9 @@ static void note_touched(CUdeviceptr_v2 dst, CUdeviceptr_v2 src)
 /* A copy of a function that names no stream. */
 static CUresult done(CUresult result, CUdeviceptr_v2 dst, CUdeviceptr_v2 src, bool per_thread)
 {
-    return ms_sync_memops_complete(result, per_thread, (const uint64_t[]){dst, src}, 2);
+    return ms_sync_memops_are_on()
+               ? ms_sync_memops_complete(result, per_thread, (const uint64_t[]){dst, src}, 2)
+               : result;
 }
 
 /* Whether this copy has to be a peer copy: at least one side is the pool's, both lie on devices,

@@ -43,14 +43,16 @@ static CUresult wait_for(CUstream stream)
     return result;
 }
 
-CUresult ms_sync_memops_wait(bool per_thread, const uint64_t *values, size_t count)
+CUresult ms_sync_memops_complete(CUresult result, bool per_thread, const uint64_t *values,
+                                 size_t count)
 {
     size_t i = 0;
     while (i < count && !is_marked(values[i])) {
         i++;
     }
-    return i < count ? wait_for(per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY)
-                     : CUDA_SUCCESS;
+    return i < count && result == CUDA_SUCCESS
+               ? wait_for(per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY)
+               : result;
 }
 
 /* "If there are some previously initiated synchronous memory operations that are pending when this

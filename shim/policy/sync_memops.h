@@ -23,18 +23,15 @@ CUresult ms_sync_memops_set(CUdeviceptr_v2 addr, bool on, CUresult result);
 
 extern _Atomic bool ms_sync_memops_on;
 
-CUresult ms_sync_memops_wait(bool per_thread, const uint64_t *values, size_t count);
-
-/* A copy or a memset was queued on the default stream of this flavour: waits for it where any of
- * the values is an address in a marked block. The result for the program. */
-static inline CUresult ms_sync_memops_complete(CUresult result, bool per_thread,
-                                               const uint64_t *values, size_t count)
+static inline bool ms_sync_memops_are_on(void)
 {
-    if (__builtin_expect(atomic_load_explicit(&ms_sync_memops_on, memory_order_relaxed), 0) &&
-        result == CUDA_SUCCESS) {
-        return ms_sync_memops_wait(per_thread, values, count);
-    }
-    return result;
+    return __builtin_expect(atomic_load_explicit(&ms_sync_memops_on, memory_order_relaxed), 0);
 }
+
+/* While they are on: a copy or a memset was queued on the default stream of this flavour, with this
+ * result. Waits for it where any of the values is an address in a marked block. The result for the
+ * program. */
+CUresult ms_sync_memops_complete(CUresult result, bool per_thread, const uint64_t *values,
+                                 size_t count);
 
 #endif

@@ -75,12 +75,13 @@ void ms_heat_touch_each(const uint64_t *values, size_t count)
 }
 
 _Atomic bool ms_sync_memops_on;
-CUresult ms_sync_memops_wait(bool per_thread, const uint64_t *values, size_t count)
+CUresult ms_sync_memops_complete(CUresult result, bool per_thread, const uint64_t *values,
+                                 size_t count)
 {
     (void)per_thread;
     (void)values;
     (void)count;
-    return CUDA_SUCCESS;
+    return result;
 }
 
 void ms_policy_install(void)
