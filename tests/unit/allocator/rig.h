@@ -42,6 +42,7 @@ struct rig_wishes {
     const struct ms_spill_choice *spill_choice;
     struct ms_budget *spill_budget;
     bool (*is_optimizers)(void *sites, uint32_t site);
+    const struct ms_dry_costs *costs;
 };
 
 static inline struct rig *rig_make_as(struct rig_wishes wishes)
@@ -50,7 +51,8 @@ static inline struct rig *rig_make_as(struct rig_wishes wishes)
     struct ms_dry_config device = {.granule_bytes = wishes.granule_bytes,
                                    .total_bytes = wishes.total_bytes,
                                    .no_host = wishes.no_host,
-                                   .uses_untold = wishes.uses_untold};
+                                   .uses_untold = wishes.uses_untold,
+                                   .costs = wishes.costs};
     cr_assert_eq(ms_dry_create(&device, &rig->dry), MS_OK);
     ms_budget_init(&rig->budget, wishes.cap_bytes);
     struct ms_pool_config config = {.device = 3,
