@@ -5,12 +5,14 @@
  *
  * costs ROUNDS BATCH_MIB prints a line of JSON a call and size: {"event": "cost", "call", "where":
  * "device" or "host", "bytes", "median_ns", "p99_ns", "rounds"}. Names are those of `memshim replay
- * --costs`; copies, and pinned_down and pinned_up, are per MiB. */
+ * --costs`; copies, and pinned_down and pinned_up, are per MiB. Beside these: "neighbours: CALL",
+ * one call for so many bytes in chunks of a granule; "copying: CALL", of one granule while a batch
+ * is on its way to the host, and "copying: copy_down", of that batch. */
 #include <string.h>
 
 #include "tests/gpu/gpu.h"
 
-enum { ROUNDS_MAX = 1000, COPY_ROUNDS = 8, TOUCHED_MAX = 1024 };
+enum { ROUNDS_MAX = 1000, COPY_ROUNDS = 8, TOUCHED_MAX = 1024, NEIGHBOURS = 16 };
 
 static struct gpu gpu;
 static unsigned rounds;
@@ -102,6 +104,78 @@ static void lives(const char *where, const CUmemAllocationProp *prop, size_t byt
         }
         say(names[step], where, bytes, 1);
     }
+}
+
+/* What one call for many chunks saves. */
+static void neighbours(const char *where, const CUmemAllocationProp *prop)
+{
+    static uint64_t unmapping_ns[ROUNDS_MAX];
+    CUdeviceptr at;
+    const size_t granule = gpu.granule_bytes;
+    const size_t bytes = NEIGHBOURS * granule;
+    MUST(cuMemAddressReserve(&at, bytes, 0, 0, 0));
+    for (unsigned round = 0; round < rounds; round++) {
+        CUmemGenericAllocationHandle chunks[NEIGHBOURS];
+        for (size_t i = 0; i < NEIGHBOURS; i++) {
+            MUST(cuMemCreate(&chunks[i], granule, prop, 0));
+            MUST(cuMemMap(at + i * granule, granule, 0, chunks[i], 0));
+        }
+        begin();
+        MUST(gpu_allow(&gpu, at, bytes));
+        take(end());
+        MUST(cuMemsetD8(at, 1, bytes));
+        MUST(cuCtxSynchronize());
+        begin();
+        MUST(cuMemUnmap(at, bytes));
+        unmapping_ns[round] = end();
+        for (size_t i = 0; i < NEIGHBOURS; i++) {
+            MUST(cuMemRelease(chunks[i]));
+        }
+    }
+    MUST(cuMemAddressFree(at, bytes));
+    say("neighbours: set_access", where, bytes, 1);
+    for (unsigned round = 0; round < rounds; round++) {
+        take(unmapping_ns[round]);
+    }
+    say("neighbours: unmap", where, bytes, 1);
+}
+
+/* Whether calls wait for copies, and copies for calls. */
+static void while_copying(const char *where, const CUmemAllocationProp *prop, CUdeviceptr to,
+                          CUdeviceptr from, size_t batch)
+{
+    static uint64_t unmapping_ns[ROUNDS_MAX];
+    CUmemGenericAllocationHandle chunk;
+    CUdeviceptr at;
+    CUstream stream;
+    unsigned calls = 0;
+    const size_t granule = gpu.granule_bytes;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuMemAddressReserve(&at, granule, 0, 0, 0));
+    MUST(cuMemCreate(&chunk, granule, prop, 0));
+    const uint64_t start_ns = gpu_now_ns();
+    MUST(cuMemcpyAsync(to, from, batch, stream));
+    while (calls < ROUNDS_MAX && cuStreamQuery(stream) == CUDA_ERROR_NOT_READY) {
+        MUST(cuMemMap(at, granule, 0, chunk, 0));
+        begin();
+        MUST(gpu_allow(&gpu, at, granule));
+        take(end());
+        begin();
+        MUST(cuMemUnmap(at, granule));
+        unmapping_ns[calls++] = end();
+    }
+    MUST(cuStreamSynchronize(stream));
+    const uint64_t copy_ns = gpu_now_ns() - start_ns;
+    say("copying: set_access", where, granule, 1);
+    for (unsigned call = 0; call < calls; call++) {
+        take(unmapping_ns[call]);
+    }
+    say("copying: unmap", where, granule, 1);
+    take(copy_ns);
+    say("copying: copy_down", where, MIB, batch / MIB);
+    MUST(cuMemRelease(chunk));
+    MUST(cuMemAddressFree(at, granule));
+    MUST(cuStreamDestroy(stream));
 }
 
 static void addresses(void)
@@ -200,6 +274,10 @@ int main(int argc, char **argv)
             lives("host", &host, sizes_mib[i] * MIB);
         }
     }
+    neighbours("device", &device);
+    if (has_host) {
+        neighbours("host", &host);
+    }
     CUdeviceptr there = shown(&device, batch);
     MUST(cuMemAllocHost(&pinned, batch));
     memset(pinned, 3, batch);
@@ -209,6 +287,8 @@ int main(int argc, char **argv)
         CUdeviceptr here = shown(&host, batch);
         copies("copy_down", here, there, batch);
         copies("copy_up", there, here, batch);
+        while_copying("device", &device, here, there, batch);
+        while_copying("host", &host, here, there, batch);
     }
     return 0;
 }

@@ -21,14 +21,17 @@ HEADER = "call,bytes,median_ns,p99_ns"
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """What replay has no name for (the host's side, but for its creation) are comments."""
+    """What replay has no name for (the host's side, but for its creation; calls for neighbours, and
+    beside a copy) are comments."""
     lines = ["# Measured by scripts/gpu_check.sh; host-located chunks after '# host:'.", HEADER]
     for row in rows:
         call = row["call"]
         if call.startswith("pinned"):
             continue
         numbers = f"{row['bytes']},{row['median_ns']},{row['p99_ns']}"
-        if row["where"] == "device":
+        if ":" in call:
+            lines.append(f"# {row['where']}, {call},{numbers}")
+        elif row["where"] == "device":
             lines.append(f"{call},{numbers}")
         elif call == "create":
             lines.append(f"create_host,{numbers}")
