@@ -34,17 +34,17 @@ from world import GIB, HERE, MIB, PREFIX, ROOT, World, adopt_orphans, end_descen
 # Names, in their order, and weights by which the time is shared out: some seconds of the default.
 PARTS = {
     "doctor": 6,
-    "semantics": 85,
+    "semantics": 70,
     "torch": 60,
-    "speed": 150,
-    "fragmentation": 60,
-    "spill": 90,
+    "speed": 165,
+    "fragmentation": 55,
+    "spill": 65,
     "costs": 12,
     "gate": 3,
-    "probes": 12,
+    "probes": 14,
     "others": 14,
-    "workloads": 40,
-    "dry": 50,
+    "workloads": 35,
+    "dry": 45,
     "pytorch": 4,
 }
 DEFAULT_MINUTES = 9.0
@@ -268,8 +268,7 @@ class Check:
     def run(self) -> None:
         without = () if self.world.python else WANT_TORCH
         shares: dict[str, float] = {**PARTS}
-        if self.options.torch_tests:
-            shares["pytorch"] = OWN_TESTS_WEIGHT
+        shares["pytorch"] = OWN_TESTS_WEIGHT if self.options.torch_tests else 0.1
         weights = [
             0.1 if part.name in without else shares[part.name] for part in self.results.parts
         ]

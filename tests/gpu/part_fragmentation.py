@@ -20,7 +20,6 @@ from jobs import (
     Server,
     Trained,
     out_of_memory,
-    outcome,
     servers,
     train,
 )
@@ -60,7 +59,6 @@ class Search:
         size = SMALL if self.part.world.simulated else REAL
         arguments: list[object] = [*JOB, *size]
         if not self.server.configuration.shim:
-            output = None
             result = self.server.run("train", [*arguments, "--allowed", limit_bytes], 120)
         else:
             output = self.part.world.output("fragmentation")
@@ -73,8 +71,7 @@ class Search:
         if out_of_memory(result):
             return False
         result.check()
-        outcome(result, output)
-        # On the host is not on the device. (What is set aside there for holes holds no tensor.)
+        # A tensor on the host is not on the device. (Host memory that is set aside holds none.)
         return not any(words in result.stderr for words in ON_HOST)
 
     def try_all(self, limits: list[int]) -> bool:

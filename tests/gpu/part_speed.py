@@ -18,25 +18,27 @@ from typing import Any
 from jobs import ASYNC, EXPANDABLE, FULL, NATIVE, OFF, TENSOR, Rounds, Server, servers, spread
 from nvml import Nvml, NvmlError, Peak
 from targets import TIGHT, over
-from world import MIB, PREFIX, Fail, Part, Skip, World, main
+from world import GIB, MIB, PREFIX, Fail, Part, Skip, World, main
 
 CONFIGURATIONS = (NATIVE, FULL, OFF, TENSOR, EXPANDABLE, ASYNC)
-# A pass takes some 0.5 s: long beside what begins and ends it, short beside what drifts. The first
-# two keep the device busy, as trainings do; small steps wait for the processor, which shows what
-# each call costs.
-WIDE = ("--length", 1024, "--width", 2048, "--layers", 4)
+# A pass takes some 0.5 s: long beside what begins and ends it, short beside what drifts. The device
+# is what takes time in the first two, the host in the third, with many small kernels.
+WIDE = ("--length", 1024, "--width", 2048, "--layers", 2)
 REAL: dict[str, Sequence[object]] = {
-    "fixed": (16, "--batch", 8, *WIDE),
-    "variable": (20, "--batch", 12, *WIDE, "--vary"),
-    "small": (24, "--batch", 8, "--length", 256, "--width", 512, "--layers", 8),
+    "fixed": (20, "--batch", 8, *WIDE),
+    "variable": (16, "--batch", 12, *WIDE, "--vary"),
+    "many kernels": (16, "--batch", 4, "--length", 256, "--width", 512, "--layers", 8),
 }
+# All jobs are there at the same time; where that is too much, they are smaller.
+ROOMY_BYTES = 64 * GIB
+TIGHTER = ("--batch", 6)
 SMALL: dict[str, Sequence[object]] = {
     "fixed": (2, "--batch", 4, "--length", 128, "--width", 128, "--layers", 2),
     "variable": (3, "--batch", 4, "--length", 128, "--width", 128, "--layers", 2, "--vary"),
-    "small": (2, "--batch", 2, "--length", 64, "--width", 64, "--layers", 2),
+    "many kernels": (2, "--batch", 2, "--length", 64, "--width", 64, "--layers", 2),
 }
 WARM_UP = 2  # passes
-FEWEST_ROUNDS, MOST_ROUNDS, SIMULATED_ROUNDS = 7, 15, 2
+FEWEST_ROUNDS, MOST_ROUNDS, SIMULATED_ROUNDS = 7, 21, 2
 START_S = 3.0
 TIGHT_RATIO = 1.05
 PAIRS = 20000
@@ -145,6 +147,8 @@ def measure(
 ) -> None:
     simulated = part.world.simulated
     job = (SMALL if simulated else REAL)[shapes]
+    if not simulated and part.world.limit_bytes < ROOMY_BYTES and shapes != "many kernels":
+        job = (*job, *TIGHTER)
     found: list[Turns] = []
     for configuration in CONFIGURATIONS:
         found.append(Turns(nvml, configuration.name, made[configuration.name], job))
@@ -203,7 +207,7 @@ def run(part: Part) -> None:
             for server in made.values():
                 server.wait_loaded()
         pairs_s = PAIRS_S * len(CONFIGURATIONS)
-        for left, shapes in ((3, "fixed"), (2, "variable"), (1, "small")):
+        for left, shapes in ((3, "variable"), (2, "fixed"), (1, "many kernels")):
             room_s = max(0.0, world.left_s() - pairs_s) / left
             measure(part, made, nvml, shapes, time.monotonic() + room_s)
         pairs(part, made)

@@ -18,7 +18,7 @@ SHARES = (0.9, 0.8, 0.7)  # the one with a target first
 SPILLING: dict[str, Any] = {"MEMSHIM_SPILL": "auto"}
 REAL = ("--batch", 16, "--length", 512, "--width", 768, "--layers", 8)
 SMALL = ("--batch", 8, "--length", 256, "--width", 256, "--layers", 3)
-STEPS = ("--each", "--steps", 15, "--warm-up", 5)
+STEPS = ("--each", "--steps", 9, "--warm-up", 4)
 SIMULATED_STEPS = ("--each", "--steps", 7, "--warm-up", 3)
 # What programs do themselves, without memshim: how it is called, and train.py's word for it.
 OFFLOADS = (("save_on_cpu", "--offload"), ("optimizer offload", "--offload-optimizer"))
@@ -105,6 +105,15 @@ def steps(part: Part, made: dict[str, Server], job: list[object]) -> None:
     if not ample:
         return
     need, others = ample[0].live_bytes, ample[0].others_bytes
+    for name, word in OFFLOADS:
+        with part.case(f"spill: a step with {name}"):
+            part.world.need(START_S)
+            offloaded = train(made[NATIVE.name], *job, word)
+            tell(part, f"spill/step with {name}", offloaded)
+            part.figure(f"spill/{name}, peak live", offloaded.live_bytes / need, "x need")
+    with part.case("spill: a step without memshim, memory ample"):
+        part.world.need(START_S)
+        tell(part, "spill/step without memshim", train(made[NATIVE.name], *job))
     for share in SHARES:
         with part.case(f"spill: a step at {share:g} x need"):
             part.world.need(START_S)
@@ -118,15 +127,6 @@ def steps(part: Part, made: dict[str, Server], job: list[object]) -> None:
             library = part.world.program(MANAGED)
             managed = train(made[OTHER.name], *job, "--managed", library, GPU_CHECK_MANAGED_CAP=cap)
             tell(part, f"spill/step managed at {share:g} x need", managed)
-    for name, word in OFFLOADS:
-        with part.case(f"spill: a step with {name}"):
-            part.world.need(START_S)
-            offloaded = train(made[NATIVE.name], *job, word)
-            tell(part, f"spill/step with {name}", offloaded)
-            part.figure(f"spill/{name}, peak live", offloaded.live_bytes / need, "x need")
-    with part.case("spill: a step without memshim, memory ample"):
-        part.world.need(START_S)
-        tell(part, "spill/step without memshim", train(made[NATIVE.name], *job))
 
 
 def tell(part: Part, figure: str, run: Trained) -> None:

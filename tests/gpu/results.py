@@ -31,7 +31,6 @@ ALLOCATORS = (
     targets.TENSOR,
     targets.TIGHT,
 )
-SHAPES = ("fixed", "variable")
 # Ratios of speed beside those to PyTorch native: what they are called.
 BESIDES = (
     ("tags full over tags off", targets.FULL, targets.OFF),
@@ -190,33 +189,26 @@ def allocators(shown: Shown) -> list[str]:
     rows: list[list[object]] = []
     for who in ALLOCATORS:
         row: list[object] = [who]
-        for shapes in (*SHAPES, "small"):
+        for shapes in targets.SHAPES:
             row.append(shown.spread(f"speed/{shapes}/{who}"))
             row.append(shown.spread(targets.over(shapes, who, targets.NATIVE)))
-        row += [shown.text(f"speed/{shapes}/{who}, NVML peak") for shapes in SHAPES]
+        row += [shown.text(f"speed/{shapes}/{who}, NVML peak") for shapes in targets.SHAPES]
         row.append(limit(shown, f"fragmentation/{who}"))
         rows.append(row)
+    heads = ["allocator"]
+    for shapes in targets.SHAPES:
+        heads += [f"steps/s, {shapes}", "x native"]
+    heads += [f"NVML peak, {shapes} (MiB)" for shapes in targets.SHAPES]
     lines = table(
-        [
-            "allocator",
-            "steps/s, fixed shapes",
-            "x native",
-            "steps/s, variable",
-            "x native",
-            "steps/s, small steps",
-            "x native",
-            "NVML peak, fixed (MiB)",
-            "variable",
-            "smallest limit, x live",
-        ],
+        [*heads, "smallest limit, x live"],
         [row for row in rows if any(value != "-" for value in row[1:])],
     )
     rows = [
-        [what, *(shown.spread(targets.over(shapes, above, below)) for shapes in SHAPES)]
+        [what, *(shown.spread(targets.over(shapes, above, below)) for shapes in targets.SHAPES)]
         for what, above, below in BESIDES
     ]
     rows = [row for row in rows if any(value != "-" for value in row[1:])]
-    return lines + (table(["steps/s as a share", *SHAPES], rows) if rows else [])
+    return lines + (table(["steps/s as a share", *targets.SHAPES], rows) if rows else [])
 
 
 def limit(shown: Shown, name: str) -> str:
@@ -261,7 +253,7 @@ def headline(results: Results, shown: Shown) -> list[str]:
     lines: list[str] = []
     figures = results.figures()
     if any(name.startswith(("speed/", "fragmentation/")) for name in figures):
-        rounds = ", ".join(f"{shown.text(f'speed/{s}/rounds')} {s}" for s in SHAPES)
+        rounds = ", ".join(f"{shown.text(f'speed/{s}/rounds')} {s}" for s in targets.SHAPES)
         lines += ["## Side by side", ""]
         lines += [
             f"Medians of rounds ({rounds}) in which all took turns; in brackets what lies between "

@@ -12,13 +12,17 @@ object {"passes"}: so many times over all of them, each answered with a JSON lin
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
 
 import torch
 from train import Training, draw, parser, say
+
+PROCESSORS = 4  # the same for all, and not those that begin the list
 
 
 class Stats(ctypes.Structure):
@@ -60,10 +64,23 @@ def one_pass(training: Training, batches: Sequence[torch.Tensor]) -> float:
     return time.perf_counter() - start
 
 
+def be_steady() -> None:
+    """Against what makes one pass slower than another and is no allocator's doing: Python's
+    collector going through all that was imported, other processors, cuDNN's plans of a shape."""
+    gc.collect()
+    gc.freeze()
+    processors = sorted(os.sched_getaffinity(0))
+    if len(processors) >= 2 * PROCESSORS:
+        os.sched_setaffinity(0, processors[PROCESSORS : 2 * PROCESSORS])
+    if hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
+        torch.backends.cuda.enable_cudnn_sdp(False)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     made = parser()
     made.add_argument("shapes", type=int)
     options = made.parse_args(arguments)
+    be_steady()
     generator = torch.Generator().manual_seed(options.seed)
     batches = [draw(options, generator).pin_memory() for _ in range(options.shapes)]
     training = Training(options)

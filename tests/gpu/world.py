@@ -13,6 +13,7 @@ import contextlib
 import ctypes
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -33,6 +34,8 @@ PR_SET_CHILD_SUBREAPER = 36
 # Processes that each make a context: where only results count, so many at a time.
 AT_ONCE = 8
 KILLED_S = 10.0
+# With all of them making one at the same time.
+FIRST_WORD_S = 10.0
 
 
 class Skip(Exception):
@@ -279,6 +282,38 @@ class World:
         words = [str(part) for part in command]
         ended = timed_out and left_s <= timeout_s
         result = Result(words, process.returncode, stdout, stderr, timed_out, ended)
+        if result.status != 0:
+            self.note(result)
+        return result
+
+    def run_until_silent(
+        self, command: Sequence[str | Path], silent_s: float, shim: bool = False, **settings: object
+    ) -> Result:
+        """A command that is ended when it has said nothing more for so long, or nothing at all for
+        longer than a context takes, or with this part."""
+        process = self.start(command, shim, False, **settings)
+        assert process.stdout is not None and process.stderr is not None
+        said = bytearray()
+        timed_out = False
+        while True:
+            wait_s = min(silent_s if said else FIRST_WORD_S, max(0.0, self.left_s()))
+            if not select.select([process.stdout], [], [], wait_s)[0]:
+                timed_out = True
+                break
+            more = os.read(process.stdout.fileno(), 1 << 16)
+            if not more:
+                break
+            said += more
+        if timed_out:
+            end_tree(process.pid)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILLED_S)
+        process.stdout.close()
+        process.stderr.close()
+        words = [str(part) for part in command]
+        text = said.decode(errors="replace")
+        status = -signal.SIGKILL if process.returncode is None else process.returncode
+        result = Result(words, status, text, "", timed_out, self.left_s() <= 0)
         if result.status != 0:
             self.note(result)
         return result

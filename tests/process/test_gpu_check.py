@@ -55,6 +55,7 @@ LEFT_OUT = (
 FIGURES = {
     "speed/fixed/memshim native, tags full over PyTorch native": 0.995,
     "speed/variable/memshim native, tags full over PyTorch native": 1.012,
+    "speed/many kernels/memshim native, tags full over PyTorch native": 0.991,
     "speed/variable/memshim native at 1.05 x live over memshim native, tags full": 0.93,
     "fragmentation/memshim native, tags full": 1.012,
     "fragmentation/PyTorch native": 1.11,
