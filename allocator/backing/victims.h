@@ -15,6 +15,7 @@ struct ms_victim {
     uint64_t rank;
     uint64_t next_use; /* the tick of it, where something is to be spilled or promoted */
     bool behind_live;  /* begins right behind a live tensor's end */
+    bool state;        /* of what is spilled or promoted: only optimizer state lies on it */
     ms_addr_t addr;    /* of equals the lowest goes first, so that neighbours do; 0: all the same */
     struct ms_chunk *chunk;
     struct ms_range *live; /* one that lies on it; null in a framework's reservation */

@@ -266,12 +266,12 @@ static uint64_t pause_of(const struct ms_forecast *forecast)
     return pause > 0 ? pause : 1;
 }
 
-/* What came back and soon had to go again stays. But where uses are not told this is optimizer
- * state, which costs in every step what down and up would: it comes once a step had room for it. */
-static bool stays(const struct ms_pool *pool, const struct ms_chunk *chunk)
+/* What came back and soon had to go again stays. But optimizer state costs something in every step:
+ * it comes once a step had room for it. */
+static bool stays(const struct ms_pool *pool, const struct ms_victim *victim)
     MS_REQUIRES(ms_growth_role)
 {
-    return chunk->returns > 0 && pool->ahead.uses_known;
+    return victim->chunk->returns > 0 && pool->ahead.uses_known && !victim->state;
 }
 
 uint64_t ms_ahead_promote_bytes(struct ms_pool *pool, struct ms_victim *heap, size_t count)
@@ -291,7 +291,7 @@ uint64_t ms_ahead_promote_bytes(struct ms_pool *pool, struct ms_victim *heap, si
         const struct ms_chunk *chunk = soonest.chunk;
         uint64_t next_use = soonest.next_use;
         bool unknown = next_use == MS_NEVER;
-        if (unknown ? stays(pool, chunk) || (bytes == 0 && !begins)
+        if (unknown ? stays(pool, &soonest) || (bytes == 0 && !begins)
                     : bytes == 0 && next_use > near) {
             break;
         }

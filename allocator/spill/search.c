@@ -64,6 +64,7 @@ static void found(struct ms_pool *pool, struct ms_search *search, struct ms_chun
         (struct ms_victim){.rank = search->down ? rank : UINT64_MAX - rank,
                            .next_use = next_use,
                            .addr = candidate->addr,
+                           .state = candidate->state,
                            .chunk = chunk,
                            .live = live};
 }

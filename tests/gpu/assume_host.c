@@ -64,7 +64,8 @@ static enum verdict copies_use_it(const struct gpu *gpu)
     return HOLDS;
 }
 
-/* A spill and its way back: the address stays, contents go along. */
+/* A spill and its way back: the address stays, contents go along. For a moment the new chunk is at
+ * two addresses. */
 static enum verdict there_and_back(const struct gpu *gpu)
 {
     CUdeviceptr aside;
@@ -78,13 +79,55 @@ static enum verdict there_and_back(const struct gpu *gpu)
         WORKS(show(gpu, aside, to));
         WORKS(cuMemcpyDtoDAsync(aside, both.at, BYTES, NULL));
         WORKS(cuCtxSynchronize());
-        WORKS(cuMemUnmap(aside, BYTES));
         WORKS(cuMemUnmap(both.at, BYTES));
         WORKS(show(gpu, both.at, to));
+        WORKS(cuMemUnmap(aside, BYTES));
         GIVES(gpu_mismatches(gpu, both.at, BYTES, 0x65), 0);
         CUmemGenericAllocationHandle swap = from;
         from = to;
         to = swap;
+    }
+    return HOLDS;
+}
+
+/* Pieces that change places one by one, while those behind them are still being copied. */
+static enum verdict copied_while_others_change(const struct gpu *gpu)
+{
+    enum { PIECES = 16 };
+    CUmemGenericAllocationHandle host[PIECES];
+    CUevent copied[PIECES];
+    CUdeviceptr at;
+    CUdeviceptr aside;
+    CUstream stream;
+    BOTH(both);
+    WORKS(cuMemAddressReserve(&at, PIECES * (size_t)BYTES, 0, 0, 0));
+    WORKS(cuMemAddressReserve(&aside, PIECES * (size_t)BYTES, 0, 0, 0));
+    WORKS(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < PIECES; i++) {
+        CUmemGenericAllocationHandle device;
+        WORKS(cuMemCreate(&device, BYTES, &device_prop, 0));
+        WORKS(show(gpu, at + i * (size_t)BYTES, device));
+        WORKS(cuMemRelease(device));
+        WORKS(cuMemCreate(&host[i], BYTES, &host_prop, 0));
+        WORKS(show(gpu, aside + i * (size_t)BYTES, host[i]));
+        WORKS(gpu_fill(gpu, at + i * (size_t)BYTES, BYTES, i + 1, NULL));
+        WORKS(cuEventCreate(&copied[i], CU_EVENT_DISABLE_TIMING));
+    }
+    WORKS(cuCtxSynchronize());
+    for (unsigned i = 0; i < PIECES; i++) {
+        size_t offset = i * (size_t)BYTES;
+        WORKS(cuMemcpyAsync(aside + offset, at + offset, BYTES, stream));
+        WORKS(cuEventRecord(copied[i], stream));
+    }
+    for (unsigned i = 0; i < PIECES; i++) {
+        WORKS(cuEventSynchronize(copied[i]));
+        WORKS(cuMemUnmap(at + i * (size_t)BYTES, BYTES));
+        WORKS(show(gpu, at + i * (size_t)BYTES, host[i]));
+    }
+    WORKS(cuStreamSynchronize(stream));
+    WORKS(cuMemUnmap(aside, PIECES * (size_t)BYTES));
+    for (unsigned i = 0; i < PIECES; i++) {
+        GIVES(gpu_mismatches(gpu, at + i * (size_t)BYTES, BYTES, i + 1), 0);
     }
     return HOLDS;
 }
@@ -210,6 +253,7 @@ const struct assumption assume_host[] = {
     {"kernels write and read host-located chunks", kernels_use_it, false},
     {"copies and memsets reach host-located chunks", copies_use_it, false},
     {"contents go to the host and back under one address", there_and_back, false},
+    {"pieces change places while others are copied", copied_while_others_change, false},
     {"a mapped host-located address can be asked for its kind", reads_as_device_memory, false},
     {"host memory of every location can be tried", locations, false},
     {NULL, NULL, false},

@@ -323,9 +323,9 @@ Test(states, what_nobody_uses_goes_where_uses_are_told)
 }
 
 /* Two large steps, and some that leave room for all. */
-Test(states, comes_back_once_a_step_had_room_for_it)
+static void check_coming_back(bool uses_untold)
 {
-    struct job job = job_begin(true, is_optimizers);
+    struct job job = job_begin(uses_untold, is_optimizers);
     for (int round = 0; round < 4; round++) {
         train(&job, ACTIVATIONS);
         train(&job, ACTIVATIONS);
@@ -337,4 +337,10 @@ Test(states, comes_back_once_a_step_had_room_for_it)
                      "round %d", round);
     }
     job_end(&job);
+}
+
+Test(states, comes_back_once_a_step_had_room_for_it)
+{
+    check_coming_back(true);
+    check_coming_back(false);
 }
