@@ -189,6 +189,7 @@ static void check_view(struct walk *walk, const struct ms_chunk *chunk)
 }
 
 static void check_slots(struct walk *walk, const struct ms_segment *segment)
+    MS_REQUIRES(ms_growth_role)
 {
     for (uint64_t slot = 0; slot < segment->slot_count && !walk->failed; slot++) {
         const struct ms_chunk *chunk = segment->slots[slot];
@@ -239,7 +240,7 @@ static void check_granules(struct walk *walk, const struct ms_segment *segment)
 }
 
 static void check_segment(struct walk *walk, const struct ms_segment *segment)
-    MS_REQUIRES(ms_state_role)
+    MS_REQUIRES(ms_growth_role, ms_state_role)
 {
     ms_addr_t at = segment->base;
     for (const struct ms_range *range = segment->first; range != NULL && !walk->failed;
