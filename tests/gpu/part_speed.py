@@ -116,7 +116,7 @@ class Turns:
 
 
 def tell(part: Part, shapes: str, turns: Turns, fewest: int) -> None:
-    with part.case(f"speed, {shapes} shapes: {turns.name}"):
+    with part.case(f"speed, {shapes}: {turns.name}"):
         if turns.steps_per_s:
             name = f"speed/{shapes}/{turns.name}"
             part.figure(name, statistics.median(turns.steps_per_s), "steps/s")

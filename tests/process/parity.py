@@ -69,13 +69,12 @@ def _lines_of(run: Run, state: str) -> Iterator[str]:
     raise RuntimeError(f"parity_job {state} ended with {status} from function {first} on")
 
 
-def ask(run: Run, at_once: int = 1, answers: Answers | None = None) -> Answers:
-    """What every function answers in every state; the processes of so many states at a time. What
-    is known of the first states stands in `answers` where a later one ends with an exception."""
+def ask(run: Run, at_once: int = 1) -> Answers:
+    """What every function answers in every state; the processes of so many states at a time."""
     status, listed = run(("list",))
     if status != 0:
         raise RuntimeError(f"parity_job list ended with {status}")
-    answers = {} if answers is None else answers
+    answers: Answers = {}
     with ThreadPoolExecutor(at_once) as threads:
         for lines in threads.map(lambda state: list(_lines_of(run, state)), listed.split()):
             for line in lines:

@@ -13,12 +13,15 @@ import sys
 import time
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from machine import BUILD, ROOT, ProcessTest, Result
 
 sys.path.insert(0, str(ROOT / "tests" / "gpu"))
 import targets  # noqa: E402
+from part_fragmentation import GRANULE, Search  # noqa: E402
+from world import Fail, World  # noqa: E402
 
 SCRIPT = ROOT / "scripts" / "gpu_check.sh"
 # Far more than it takes: how fast it is on a busy machine is nothing to fail for.
@@ -133,6 +136,52 @@ class Targets(unittest.TestCase):
         ):
             cases = {f"losses: {n}": status for n, status in enumerate(statuses)}
             self.assertEqual(self.status(cases)[-1], wanted)
+
+
+class Half(Search):
+    """Of a job that completes from some limit on, with 1000 granules alive."""
+
+    def __init__(self, enough_bytes: int, at_once: int) -> None:
+        self.figures: dict[str, float] = {}
+        self.enough_bytes = enough_bytes
+        part: Any = SimpleNamespace(
+            world=SimpleNamespace(left_s=lambda: 1000.0),
+            figure=lambda name, value, unit: self.figures.update({name: value}),
+        )
+        server: Any = SimpleNamespace(configuration=SimpleNamespace(name="half"))
+        ample: Any = SimpleNamespace(live_bytes=1000 * GRANULE)
+        super().__init__(part, server, ample, at_once)
+
+    def completes(self, limit_bytes: int) -> bool | None:
+        return limit_bytes >= self.enough_bytes
+
+
+class SmallestLimit(unittest.TestCase):
+    def test_it_lies_between_what_is_told(self) -> None:
+        for share in (0.9995, 1.0, 1.004, 1.2, 2.9):
+            for at_once in (1, 2, 3):
+                with self.subTest(share, at_once=at_once):
+                    search = Half(int(share * 1000 * GRANULE), at_once)
+                    search.go()
+                    most = search.figures["fragmentation/half"]
+                    least = search.figures[targets.at_least("fragmentation/half")]
+                    self.assertLess(least, share)
+                    self.assertGreaterEqual(most, share)
+                    self.assertLessEqual(most - least, 0.005)
+
+    def test_what_never_completes_fails(self) -> None:
+        with self.assertRaisesRegex(Fail, "does not complete"):
+            Half(1 << 60, 2).go()
+
+
+class Silence(ProcessTest):
+    def test_what_says_nothing_more_is_ended(self) -> None:
+        world = World(BUILD, self.folder, self.folder, "", "", True, 0, time.monotonic() + 300)
+        result = world.run_until_silent(["sh", "-c", "echo one; sleep 0.1; echo two; sleep 200"], 2)
+        self.assertEqual((result.stdout, result.timed_out), ("one\ntwo\n", True))
+        self.assertNotEqual(result.status, 0)
+        result = world.run_until_silent(["sh", "-c", "echo one; exit 3"], 60)
+        self.assertEqual((result.stdout, result.status, result.timed_out), ("one\n", 3, False))
 
 
 class GpuCheck(ProcessTest):
