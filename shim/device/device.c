@@ -182,6 +182,7 @@ static CUresult make(int ordinal, struct ms_device **out)
     device->handle = ordinal;
     atomic_store(&device->rdma_flag, -1);
     atomic_store(&device->share_flag, -1);
+    atomic_store(&device->decompress_flag, -1);
     CUresult result = describe(device);
     if (result == CUDA_SUCCESS) {
         result = furnish(device);

@@ -61,6 +61,7 @@ struct ms_device {
 
     _Atomic int rdma_flag;          /* of chunks: -1 not probed yet, 0 without, 1 with */
     _Atomic int share_flag;         /* chunks can be exported as file descriptors: likewise */
+    _Atomic int decompress_flag;    /* chunks of hardware decompression: likewise */
     CUmemLocation_v1 host_location; /* of host chunks; CU_MEM_LOCATION_TYPE_INVALID: none */
     /* Why there is no host memory to fall back on; null where there is. */
     const char *no_host_access;

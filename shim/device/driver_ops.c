@@ -12,8 +12,9 @@
 #include "shim/process/log.h"
 #include "shim/tables/host_bytes.h"
 
+/* With what of a device's memory is known to work: its chunks are the program's cuMemAlloc. */
 static CUmemAllocationProp_v1 standard_properties(const struct ms_device *device,
-                                                  enum ms_location location, bool rdma)
+                                                  enum ms_location location)
 {
     CUmemAllocationProp_v1 prop;
     memset(&prop, 0, sizeof prop);
@@ -23,7 +24,12 @@ static CUmemAllocationProp_v1 standard_properties(const struct ms_device *device
     } else {
         prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
         prop.location.id = device->handle;
-        prop.allocFlags.gpuDirectRDMACapable = rdma;
+        prop.allocFlags.gpuDirectRDMACapable = atomic_load(&device->rdma_flag) == 1;
+        prop.requestedHandleTypes = atomic_load(&device->share_flag) == 1
+                                        ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                        : CU_MEM_HANDLE_TYPE_NONE;
+        prop.allocFlags.usage =
+            atomic_load(&device->decompress_flag) == 1 ? CU_MEM_CREATE_USAGE_HW_DECOMPRESS : 0;
     }
     return prop;
 }
@@ -87,10 +93,11 @@ static bool is_refusal(CUresult result)
            result == CUDA_ERROR_INVALID_VALUE;
 }
 
-/* 1: a chunk with the GPUDirect-RDMA flag can be mapped; 0: it cannot; -1: that could not be found
- * out. On WSL2 the attribute promises it and giving access then fails with CUDA_ERROR_UNKNOWN
- * (pytorch#192330). */
-static int map_rdma(struct ms_device *device, CUmemGenericAllocationHandle_v1 chunk, uint64_t bytes)
+/* 1: the chunk can be mapped; 0: it cannot; -1: that could not be found out. On WSL2 the attribute
+ * promises GPUDirect RDMA, and giving access then fails with CUDA_ERROR_UNKNOWN (pytorch#192330).
+ */
+static int try_to_map(struct ms_device *device, CUmemGenericAllocationHandle_v1 chunk,
+                      uint64_t bytes)
 {
     CUdeviceptr_v2 addr = 0;
     if (MS_REAL(cuMemAddressReserve)(&addr, bytes, 0, 0, 0) != CUDA_SUCCESS) {
@@ -109,42 +116,62 @@ static int map_rdma(struct ms_device *device, CUmemGenericAllocationHandle_v1 ch
     return is_refusal(result) || (mapped && result == CUDA_ERROR_UNKNOWN) ? 0 : -1;
 }
 
-/* Whether chunks can carry the flag, tried with one granule; -1 as above. The caller has charged at
- * least that much and has not used it yet. */
-static int probe_rdma(struct ms_device *device)
+/* Whether there are chunks with these properties, tried with one granule; likewise. The caller has
+ * charged at least that much and has not used it yet. */
+static int try_properties(struct ms_device *device, const CUmemAllocationProp_v1 *prop)
 {
-    int supported = 0;
-    CUresult result = ms_driver()->cuDeviceGetAttribute(
-        &supported, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device->handle);
-    if (result == CUDA_SUCCESS && !supported) {
-        return 0;
-    }
-    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE, true);
     CUmemGenericAllocationHandle_v1 chunk = 0;
-    if (result == CUDA_SUCCESS) {
-        result = MS_REAL(cuMemCreate)(&chunk, device->granule_bytes, &prop, 0);
-    }
+    CUresult result = MS_REAL(cuMemCreate)(&chunk, device->granule_bytes, prop, 0);
     if (result != CUDA_SUCCESS) {
         return is_refusal(result) ? 0 : -1;
     }
-    int works = map_rdma(device, chunk, device->granule_bytes);
+    int works = try_to_map(device, chunk, device->granule_bytes);
     (void)MS_REAL(cuMemRelease)(chunk);
     return works;
 }
 
-/* Whether chunks are made so that other processes can be given them. The type is fixed at creation
- * (cuda.h, CUmemAllocationProp), and nobody knows by then which block will be shared. */
-static bool may_share(struct ms_device *device)
+/* An attribute of the device, which says whether something is there; -1: no answer. */
+static int supports(const struct ms_device *device, CUdevice_attribute attribute)
 {
-    int flag = atomic_load(&device->share_flag);
     int supported = 0;
-    if (flag < 0 && ms_driver()->cuDeviceGetAttribute(
-                        &supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
-                        device->handle) == CUDA_SUCCESS) {
-        flag = supported != 0;
-        atomic_store(&device->share_flag, flag);
+    CUresult result = ms_driver()->cuDeviceGetAttribute(&supported, attribute, device->handle);
+    return result == CUDA_SUCCESS ? supported != 0 : -1;
+}
+
+static int probe_rdma(struct ms_device *device)
+{
+    int supported = supports(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE);
+    prop.allocFlags.gpuDirectRDMACapable = 1;
+    return supported == 1 ? try_properties(device, &prop) : supported;
+}
+
+/* Memory of cuMemAlloc is capable of it (cuda.h, cuMemBatchDecompressAsync), on devices without an
+ * engine for it, too (seen: an H200). */
+static int probe_decompress(struct ms_device *device)
+{
+    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE);
+    prop.allocFlags.usage = CU_MEM_CREATE_USAGE_HW_DECOMPRESS;
+    return try_properties(device, &prop);
+}
+
+/* Finds out what a chunk can be, once. Each is asked for together with those before it, all of
+ * which are known by then. Whether chunks can be given to other processes is fixed at creation
+ * (cuda.h, CUmemAllocationProp), and nobody knows by then which block will be shared. */
+static void probe(struct ms_device *device)
+{
+    static const CUdevice_attribute shareable =
+        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
+    if (atomic_load(&device->share_flag) < 0) {
+        atomic_store(&device->share_flag, supports(device, shareable));
     }
-    return flag == 1;
+    if (atomic_load(&device->rdma_flag) < 0) {
+        atomic_store(&device->rdma_flag, probe_rdma(device));
+    }
+    if (atomic_load(&device->decompress_flag) < 0 && atomic_load(&device->share_flag) >= 0 &&
+        atomic_load(&device->rdma_flag) >= 0) {
+        atomic_store(&device->decompress_flag, probe_decompress(device));
+    }
 }
 
 /* The attribute promised the type, and the driver refuses it: it is not asked for again, where it
@@ -176,22 +203,17 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
     }
     struct ms_scope scope;
     ms_scope_enter(device, &scope);
-    if (atomic_load(&device->rdma_flag) < 0) {
-        atomic_store(&device->rdma_flag, probe_rdma(device));
+    const bool standard = properties == NULL && location == MS_LOCATION_DEVICE;
+    if (standard) {
+        probe(device);
     }
     CUmemAllocationProp_v1 prop =
-        standard_properties(device, location, atomic_load(&device->rdma_flag) == 1);
-    const bool shared = properties == NULL && location == MS_LOCATION_DEVICE && may_share(device);
-    if (shared) {
-        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    }
-    if (properties != NULL) {
-        prop =
-            *(const CUmemAllocationProp_v1 *)properties; /* whoever asked for it knows its type */
-    }
+        properties != NULL
+            ? *(const CUmemAllocationProp_v1 *)properties /* whoever asked for it knows its type */
+            : standard_properties(device, location);
     CUmemGenericAllocationHandle_v1 chunk = 0;
     CUresult result = MS_REAL(cuMemCreate)(&chunk, bytes, &prop, 0);
-    if (shared && is_refusal(result)) {
+    if (standard && prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE && is_refusal(result)) {
         result = create_unshared(device, &prop, bytes, &chunk);
     }
     ms_scope_leave(&scope);
@@ -292,7 +314,7 @@ static ms_status_t plain_free(void *ctx, ms_addr_t addr)
 static CUresult find_granule(const struct ms_device *device, size_t *granule_bytes)
 {
     int can_map = 0;
-    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE, false);
+    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE);
     *granule_bytes = 0;
     CUresult result = ms_driver()->cuDeviceGetAttribute(
         &can_map, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->handle);

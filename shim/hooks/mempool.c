@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The calls about memory pools: the driver answers each, and what it says of a pool that is served
  * from ours is replaced by what ours holds. */
+#include <string.h>
+
 #include "shim/device/context.h"
 #include "shim/device/mempools.h"
 #include "shim/driver/driver.h"
@@ -59,6 +61,15 @@ CUresult ms_serve_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType t
     return result;
 }
 
+/* What the pool's memory is for, which its attributes tell
+ * (CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS). Before CUDA 12.8 the place was reserved, and 0. */
+static unsigned usage_of(const CUmemPoolProps_v1 *props)
+{
+    unsigned short usage;
+    memcpy(&usage, (const char *)&props->maxSize + sizeof props->maxSize, sizeof usage);
+    return usage;
+}
+
 CUresult ms_serve_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps_v1 *poolProps)
 {
     CUresult result = MS_REAL(cuMemPoolCreate)(pool, poolProps);
@@ -69,7 +80,7 @@ CUresult ms_serve_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps_v1 *p
         }
         bool on_device = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
         bool served = on_device && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-                      poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE;
+                      poolProps->handleTypes == CU_MEM_HANDLE_TYPE_NONE && !usage_of(poolProps);
         (void)ms_mempool_add(*pool, on_device ? poolProps->location.id : -1, served,
                              poolProps->maxSize);
     }

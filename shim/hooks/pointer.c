@@ -3,6 +3,7 @@
  * of PyTorch's about the page, where the driver knows only the mappings beneath, or none. */
 #include "shim/device/context.h"
 #include "shim/device/mempools.h"
+#include "shim/device/reservations.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/host_blocks.h"
 #include "shim/policy/proxies.h"
@@ -71,11 +72,43 @@ CUresult ms_serve_cuMemGetAddressRange(CUdeviceptr_v1 *pbase, unsigned int *psiz
     return MS_REAL(cuMemGetAddressRange)(pbase, psize, dptr);
 }
 
+/* Stream-ordered memory belongs to no context. */
+static bool is_of_context(const struct ms_block_info *block)
+{
+    return block->holder && block->holder->kind == MS_HOLDER_CONTEXT;
+}
+
 /* Whether cuIpcGetMemHandle has an answer: of what cuMemAlloc gave, where chunks can be shared. */
 static bool has_name(const struct ms_device *device, const struct ms_block_info *block)
 {
-    return ms_device_holding(block->addr) && block->holder &&
-           block->holder->kind == MS_HOLDER_CONTEXT && atomic_load(&device->share_flag) == 1;
+    return ms_device_holding(block->addr) && is_of_context(block) &&
+           atomic_load(&device->share_flag) == 1;
+}
+
+/* The driver maps whole granules for a block: those that it touches. */
+static uint64_t mapping_start(const struct ms_device *device, const struct ms_block_info *block)
+{
+    const uint64_t granule = device->granule_bytes ? device->granule_bytes : 1;
+    return block->addr / granule * granule;
+}
+
+static uint64_t mapping_bytes(const struct ms_device *device, const struct ms_block_info *block)
+{
+    const uint64_t granule = device->granule_bytes ? device->granule_bytes : 1;
+    const uint64_t end = block->addr + block->bytes;
+    return (end + granule - 1) / granule * granule - mapping_start(device, block);
+}
+
+/* What chunks are made with, cuMemAlloc's memory has, and stream-ordered memory has not, though it
+ * lies in the same chunks (seen: an H200, driver 580). False: they are made without, or the block
+ * is no pool's. */
+static bool answer_trait(const _Atomic int *flag, const struct ms_block_info *block, void *data)
+{
+    if (block->id == 0 || atomic_load(flag) != 1) {
+        return false;
+    }
+    *(unsigned int *)data = is_of_context(block);
+    return true;
 }
 
 /* Answers where the block knows better than the driver; false where the driver's answer stands. To
@@ -86,7 +119,7 @@ static bool answer(const struct ms_device *device, const struct ms_block_info *b
                    CUpointer_attribute attribute, void *data)
 {
     const struct ms_holder *holder = block->holder;
-    switch (attribute) {
+    switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned int *)data = CU_MEMORYTYPE_DEVICE;
         return true;
@@ -97,13 +130,21 @@ static bool answer(const struct ms_device *device, const struct ms_block_info *b
         *(void **)data = NULL;
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *(CUdeviceptr_v2 *)data = block->addr;
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)data = block->bytes;
         return true;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        *(CUdeviceptr_v2 *)data = mapping_start(device, block);
+        return true;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        *(size_t *)data = mapping_bytes(device, block);
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+        return answer_trait(&device->rdma_flag, block, data);
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        return answer_trait(&device->decompress_flag, block, data);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(cuuint64_t *)data = CU_MEM_HANDLE_TYPE_NONE; /* its chunks have one: they are ours */
         return true;
@@ -125,8 +166,8 @@ static bool answer(const struct ms_device *device, const struct ms_block_info *b
         *(unsigned int *)data = 0;
         return true;
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        if (!holder || holder->kind != MS_HOLDER_CONTEXT) {
-            return false; /* stream-ordered memory belongs to no context */
+        if (!is_of_context(block)) {
+            return false;
         }
         *(CUcontext *)data = ((const struct ms_context *)holder)->handle;
         return true;
@@ -141,19 +182,28 @@ static bool answer(const struct ms_device *device, const struct ms_block_info *b
     }
 }
 
-/* The same of a page: also where nothing backs it at the moment. */
+/* The same of a page: also where nothing backs it at the moment. Its range is the reservation: "not
+ * necessarily the address of the mapped region, but the address of the mappable address range"
+ * (cuda.h). */
 static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute attribute,
                         CUdeviceptr_v2 ptr, void *data)
 {
-    switch (attribute) {
+    struct ms_reservation range = {.addr = page->addr, .bytes = page->bytes};
+    switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
         *(void **)data = NULL;
         return true;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        (void)ms_reservations_at(ptr, 1, &range);
+        *(CUdeviceptr_v2 *)data = range.addr;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        (void)ms_reservations_at(ptr, 1, &range);
+        *(size_t *)data = range.bytes;
+        return true;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
         *(CUdeviceptr_v2 *)data = page->addr;
         return true;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
         *(size_t *)data = page->bytes;
         return true;
@@ -175,8 +225,21 @@ static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute at
         return true;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: /* the driver refuses to set it for mapped memory */
         *(unsigned int *)data = 0;
+        return true;
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        *(unsigned int *)data =
+            (page->prop.allocFlags.usage & CU_MEM_CREATE_USAGE_HW_DECOMPRESS) != 0;
+        return true;
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+        /* The driver refuses to set it for mapped memory; to ask for its tokens sets it. They pin
+         * it, so that something backs it then. */
+        if (MS_REAL(cuPointerGetAttribute)(data, attribute, ptr) != CUDA_SUCCESS) {
+            *(unsigned int *)data = 0;
+        }
+        return true;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = NULL;
         return true;
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
         *(cuuint64_t *)data = (cuuint64_t)page->prop.requestedHandleTypes;
@@ -263,6 +326,23 @@ CUresult ms_serve_cuPointerGetAttributes(unsigned int numAttributes,
         }
     }
     return result;
+}
+
+CUresult ms_serve_cuMemGetAccess(unsigned long long *flags, const CUmemLocation_v1 *location,
+                                 CUdeviceptr_v2 ptr)
+{
+    struct subject subject;
+    struct ms_reservation reservation;
+    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        !ms_device_get(location->id) || !find_subject(ptr, &subject) ||
+        (subject.is_page && !ms_reservations_at(ptr, 1, &reservation))) {
+        return MS_REAL(cuMemGetAccess)(flags, location, ptr);
+    }
+    /* cuMemSetAccess gave none to what was not mapped by cuMemMap (seen: an H200, driver 580). */
+    *flags = subject.is_page && subject.page.accessible
+                 ? ms_access_of(&reservation.access, location->id)
+                 : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
 }
 
 /* --- what fixes memory where it is ------------------------------------------------------------ */

@@ -57,18 +57,3 @@ CUresult ms_serve_cuMemAddressFree(CUdeviceptr_v2 ptr, size_t size)
     }
     return result;
 }
-
-CUresult ms_serve_cuMemGetAccess(unsigned long long *flags, const CUmemLocation_v1 *location,
-                                 CUdeviceptr_v2 ptr)
-{
-    struct ms_proxy_view view;
-    struct ms_reservation reservation;
-    if (!flags || !location || location->type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        !ms_device_get(location->id) || !ms_proxies_at(ptr, &view) ||
-        !ms_reservations_at(ptr, 1, &reservation)) {
-        return MS_REAL(cuMemGetAccess)(flags, location, ptr);
-    }
-    *flags = view.accessible ? ms_access_of(&reservation.access, location->id)
-                             : CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    return CUDA_SUCCESS;
-}

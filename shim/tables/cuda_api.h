@@ -19,6 +19,8 @@
 typedef struct CUctxCreateParams_st CUctxCreateParams;
 #endif
 #if CUDA_VERSION < 12080
+#    define CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE 21
+#    define CU_MEM_CREATE_USAGE_HW_DECOMPRESS             0x2
 typedef struct CUmemcpyAttributes_st CUmemcpyAttributes_v1;
 typedef struct CUDA_MEMCPY3D_BATCH_OP_st CUDA_MEMCPY3D_BATCH_OP_v1;
 #endif

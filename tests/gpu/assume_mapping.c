@@ -325,6 +325,71 @@ static enum verdict range_is_the_mapping(const struct gpu *gpu)
     return HOLDS;
 }
 
+/* The attributes tell of the reservation, whatever is mapped in it. */
+static enum verdict attributes_tell_the_reservation(const struct gpu *gpu)
+{
+    WINDOW(window);
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    CUdeviceptr at = window.at + window.granule;
+    WORKS(show(gpu, at, window.granule, window.chunk[0]));
+    WORKS(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, at + 100));
+    WORKS(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, at + 100));
+    SO(base == window.at);
+    GIVES(bytes, 8 * window.granule);
+    WORKS(cuPointerGetAttribute(&base, CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR, at + 100));
+    WORKS(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, at + 100));
+    SO(base == at);
+    GIVES(bytes, window.granule);
+    WORKS(cuMemUnmap(at, window.granule));
+    close_window(&window);
+    return HOLDS;
+}
+
+/* Asking for tokens marks mapped memory, which cuPointerSetAttribute cannot. */
+static enum verdict tokens_mark_mapped_memory(const struct gpu *gpu)
+{
+    WINDOW(window);
+    CUDA_POINTER_ATTRIBUTE_P2P_TOKENS tokens;
+    unsigned marked = 2;
+    WORKS(show(gpu, window.at, window.granule, window.chunk[0]));
+    WORKS(cuPointerGetAttribute(&marked, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, window.at));
+    GIVES(marked, 0);
+    WORKS(cuPointerGetAttribute(&tokens, CU_POINTER_ATTRIBUTE_P2P_TOKENS, window.at));
+    WORKS(cuPointerGetAttribute(&marked, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, window.at));
+    GIVES(marked, 1);
+    WORKS(cuMemUnmap(window.at, window.granule));
+    close_window(&window);
+    return HOLDS;
+}
+
+/* "cuMemCreate() with the usage flag CU_MEM_CREATE_USAGE_HW_DECOMPRESS" (cuda.h), beside all else
+ * that the pool's chunks are made with. */
+static enum verdict chunks_decompress(const struct gpu *gpu)
+{
+    WINDOW(window);
+    CUmemAllocationProp prop = gpu_device_memory(gpu);
+    CUmemGenericAllocationHandle chunk;
+    unsigned capable = 0;
+    int rdma = 0;
+    WORKS(cuDeviceGetAttribute(&rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+                               gpu->device));
+    prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    prop.allocFlags.gpuDirectRDMACapable = rdma != 0;
+    prop.allocFlags.usage = CU_MEM_CREATE_USAGE_HW_DECOMPRESS;
+    WORKS(cuMemCreate(&chunk, window.granule, &prop, 0));
+    WORKS(show(gpu, window.at, window.granule, chunk));
+    WORKS(
+        cuPointerGetAttribute(&capable, CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE, window.at));
+    GIVES(capable, 1);
+    WORKS(gpu_fill(gpu, window.at, window.granule, 7, NULL));
+    GIVES(gpu_mismatches(gpu, window.at, window.granule, 7), 0);
+    WORKS(cuMemUnmap(window.at, window.granule));
+    WORKS(cuMemRelease(chunk));
+    close_window(&window);
+    return HOLDS;
+}
+
 static enum verdict mapped_is_device_memory(const struct gpu *gpu)
 {
     WINDOW(window);
@@ -491,6 +556,9 @@ const struct assumption assume_mapping[] = {
      false},
     {"retaining an address gives the handle that was mapped", retain_gives_the_handle, false},
     {"the range of a mapped address is its mapping", range_is_the_mapping, false},
+    {"attributes tell the reservation and the mapping", attributes_tell_the_reservation, false},
+    {"asking for tokens sets SYNC_MEMOPS of mapped memory", tokens_mark_mapped_memory, false},
+    {"chunks can be made for hardware decompression", chunks_decompress, false},
     {"mapped memory is device memory", mapped_is_device_memory, false},
     {"mapped memory has no IPC handle", no_ipc_of_mapped, false},
     {"access that was set is told", access_is_told, false},

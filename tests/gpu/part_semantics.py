@@ -225,17 +225,20 @@ def answers(part: Part) -> None:
 
 
 def questions(part: Part) -> None:
-    """Memory of every road, asked about itself. `attributes.csv` is left with the results: what the
-    card's driver answers of its own."""
+    """Memory of every road, asked about itself. `attributes.csv` is left with the results, what the
+    card's driver answers of its own, and `attributes-memshim.csv`, what memshim does."""
     world = part.world
+    said = {}
+    for shim, name in ((False, "attributes.csv"), (True, "attributes-memshim.csv")):
+        with part.case(f"questions about memory: {'with memshim' if shim else 'the driver'}"):
+            text = world.run([world.program("attributes_job")], shim=shim).check().stdout
+            (world.out / name).write_text(text)
+            said[shim] = attributes.read(text)
     with part.case("questions about memory: answered as by the driver"):
-        alone, under = (
-            world.run([world.program("attributes_job")], shim=shim).check().stdout
-            for shim in (False, True)
-        )
-        (world.out / "attributes.csv").write_text(alone)
-        lines = attributes.differences(attributes.read(alone), attributes.read(under))
-        expect(not lines, few(lines))
+        if len(said) < 2:
+            raise Skip("not all answers are known")
+        lines = attributes.differences(said[False], said[True])
+        expect(not lines, "; ".join(lines))
 
 
 def every_reuse(part: Part) -> None:

@@ -2,8 +2,7 @@
 """Memory of every road answers questions about itself as the driver's own does.
 
 attributes_job asks, without memshim and with it; attributes.py has what differs, with its reason.
-What the simulated GPU answers follows cuda.h where that says something. The other answers are
-unproven until a card has given them.
+What the simulated GPU answers without it is what a card did.
 """
 
 from __future__ import annotations
@@ -28,20 +27,44 @@ class Attributes(ProcessTest):
         self.assertTrue(all(line.count(",") == 2 for line in result.stdout.splitlines()))
         return attributes.read(result.stdout)
 
-    def same(self, **settings: Any) -> None:
-        alone, found = self.ask(shim=False), self.ask(shim=True, **settings)
-        self.assertTrue(alone.keys() >= attributes.KNOWN)
+    def same(self, device: dict[str, int], **settings: Any) -> None:
+        alone, found = self.ask(shim=False, **device), self.ask(shim=True, **device, **settings)
         self.assertEqual(attributes.differences(alone, found), [])
 
+    def test_the_simulated_gpu_answers_as_the_card(self) -> None:
+        card = attributes.read(attributes.TABLE.read_text())
+        found = self.ask(shim=False, **attributes.CARD)
+        self.assertEqual(attributes.differences(card, found, with_memshim=False), [])
+        asked = {attributes.split(key) for key in card}
+        for question, (roads, _) in attributes.DIFFERENCES.items():
+            self.assertTrue(asked >= {(road, question) for road in roads}, question)
+
     def test_all_roads(self) -> None:
-        self.same()
+        self.same(attributes.CARD)
+
+    def test_a_device_with_less(self) -> None:
+        self.same({})
+
+    def test_what_a_chunk_cannot_be(self) -> None:
+        """It is made without, and the answers are those of such memory."""
+        asked = {"IS_GPU_DIRECT_RDMA_CAPABLE": 1, "IS_HW_DECOMPRESS_CAPABLE": 2}
+        for question, number in asked.items():
+            fail = f"cuMemCreate@{number}=801"
+            found = self.ask(shim=True, **attributes.CARD, SIMGPU_FAIL=fail)
+            capable = {
+                attributes.split(key)[1]
+                for key, answer in found.items()
+                if key.startswith("alloc,") and answer == "0 1"
+            }
+            self.assertEqual(set(asked) - capable, {question})
 
     def test_without_the_pool(self) -> None:
         expected, found = self.ask(shim=False), self.ask(shim=True, MEMSHIM_POOL="off")
         self.assertEqual(found, expected)
 
     def test_contents_on_the_host(self) -> None:
-        self.same(MEMSHIM_LIMIT="256MiB", MEMSHIM_SPILL="auto", ATTRIBUTES_WARM_MIB=190)
+        short = {"MEMSHIM_LIMIT": "256MiB", "MEMSHIM_SPILL": "auto", "ATTRIBUTES_WARM_MIB": 190}
+        self.same(attributes.CARD, **short)
         self.assertGreater(only_report(self.output)["devices"][0]["spill"]["spilled_bytes"], 0)
 
 

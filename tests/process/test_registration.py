@@ -5,9 +5,11 @@ attribute promises that they set."""
 
 from __future__ import annotations
 
+import itertools
 import unittest
 from typing import Any
 
+import attributes
 from machine import MIB, ProcessTest, program, run
 
 LIBRARIES = ("ucx", "nixl", "gdrcopy", "peermem", "nvshmem", "mooncake")
@@ -29,10 +31,10 @@ class Registration(ProcessTest):
         )
 
     def test_answers_are_the_drivers(self) -> None:
-        for library in LIBRARIES:
-            with self.subTest(library):
-                plain = self.calls(False, library)
-                self.assertEqual(self.calls(True, library), plain)
+        for library, device in itertools.product(LIBRARIES, ({}, attributes.CARD)):
+            with self.subTest(library, device=device):
+                plain = self.calls(False, library, **device)
+                self.assertEqual(self.calls(True, library, **device), plain)
                 self.assertIn("contents,0", plain)
 
     def test_what_was_registered_is_not_moved(self) -> None:

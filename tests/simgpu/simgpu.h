@@ -38,18 +38,23 @@
  *                               many channels, of NVLS, and to one peer; ",host" at the end: of
  *                               cards that do not reach each other. Without it 16 MiB
  *   SIMGPU_NCCL_VERSION=        what ncclGetVersion says, as in 23102; by default the version of
- * the header that the double was built with SIMGPU_SCHEDULE=early       "late": queries answer that
- * work has not ended until the host has waited for it, or for work behind it. A thread that does
- * nothing but ask, a thousand times or for 20 ms, is told that it has SIMGPU_VALUES= what the host
- * gets where it reads memory that neither a host nor another rank wrote, but kernels would have:
- * "zeros" or "random". Where it is set, the reads are reported to memshim. Unset: what is in the
- * memory SIMGPU_FAIL=                rules, separated by commas: see below SIMGPU_OTHER= what
- * another process holds of device 0: FUNCTION@N=SIZE, separated by commas: from the Nth call of
- * FUNCTION on, SIZE or what is left SIMGPU_LATENCY=0            1: memory calls take the real time
- * that real drivers take SIMGPU_SHARED=              a file through which processes share the
- * memory of the devices SIMGPU_NO_VMM=0             1: a device without virtual memory management
+ *                               the header that the double was built with
+ *   SIMGPU_SCHEDULE=early       "late": queries answer that work has not ended until the host has
+ *                               waited for it, or for work behind it. A thread that does nothing
+ *                               but ask, a thousand times or for 20 ms, is told that it has
+ *   SIMGPU_VALUES=              what the host gets where it reads memory that neither a host nor
+ *                               another rank wrote, but kernels would have: "zeros" or "random".
+ *                               Where it is set, the reads are reported to memshim. Unset: what is
+ *                               in the memory
+ *   SIMGPU_FAIL=                rules, separated by commas: see below
+ *   SIMGPU_OTHER=               what another process holds of device 0: FUNCTION@N=SIZE, separated
+ *                               by commas: from the Nth call of FUNCTION on, SIZE or what is left
+ *   SIMGPU_LATENCY=0            1: memory calls take the real time that real drivers take
+ *   SIMGPU_SHARED=              a file through which processes share the memory of the devices
+ *   SIMGPU_NO_VMM=0             1: a device without virtual memory management
  *   SIMGPU_HOST_NUMA=1          0: a device that cannot map host-located chunks
- *   SIMGPU_RDMA=0               1: network cards can reach mapped memory (GPUDirect RDMA)
+ *   SIMGPU_RDMA=0               1: network cards can reach device memory (GPUDirect RDMA)
+ *   SIMGPU_DMA_BUF=0            1: device memory has DMA-BUF descriptors
  *   SIMGPU_PEERS=1              0: no device can access another's memory
  *
  * Injected failures. A rule of SIMGPU_FAIL is FUNCTION@CALLS=ERROR. A call that fails by a rule

@@ -184,9 +184,13 @@ static void check_story(const struct segment *segment, unsigned i)
     CUdeviceptr inside = page_at(segment, i) + PAGE - SMALL;
     CUdeviceptr base = 0;
     CUdeviceptr start = 0;
+    CUdeviceptr mapping = 0;
     size_t bytes = 0;
     size_t range = 0;
+    size_t mapping_bytes = 0;
     unsigned legacy = 7;
+    unsigned synchronous = 7;
+    CUcontext owner = context;
     unsigned type = 7;
     cuuint64_t handle_types = 7;
     CUmemoryPool pool = (CUmemoryPool)&base;
@@ -198,15 +202,23 @@ static void check_story(const struct segment *segment, unsigned i)
     EXPECT(base == page_at(segment, i) && bytes == PAGE);
     CUpointer_attribute names[] = {CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
                                    CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                   CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR,
+                                   CU_POINTER_ATTRIBUTE_MAPPING_SIZE,
+                                   CU_POINTER_ATTRIBUTE_CONTEXT,
+                                   CU_POINTER_ATTRIBUTE_SYNC_MEMOPS,
                                    CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE,
                                    CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
                                    CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,
                                    CU_POINTER_ATTRIBUTE_MEMORY_TYPE};
-    void *values[] = {&start, &range, &legacy, &handle_types, &pool, &type};
-    MUST(cuPointerGetAttributes(6, names, values, inside));
-    EXPECT(start == base && range == PAGE && legacy == 0 && !pool && type == CU_MEMORYTYPE_DEVICE);
+    void *values[] = {&start,       &range,  &mapping,      &mapping_bytes, &owner,
+                      &synchronous, &legacy, &handle_types, &pool,          &type};
+    MUST(cuPointerGetAttributes(10, names, values, inside));
+    EXPECT(start == segment->at && range == segment->bytes);
+    EXPECT(mapping == base && mapping_bytes == PAGE && !owner && synchronous == 0);
+    EXPECT(legacy == 0 && !pool && type == CU_MEMORYTYPE_DEVICE);
     EXPECT(handle_types == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    MUST(cuPointerGetAttribute(&range, CU_POINTER_ATTRIBUTE_RANGE_SIZE, inside));
+    MUST(cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, inside));
+    MUST(cuPointerGetAttribute(&range, CU_POINTER_ATTRIBUTE_MAPPING_SIZE, inside));
     EXPECT(range == PAGE);
     MUST(cuMemGetAllocationPropertiesFromHandle(&prop, segment->pages[i]));
     EXPECT(memcmp(&prop, &asked, sizeof prop) == 0);

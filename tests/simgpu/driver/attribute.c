@@ -138,6 +138,12 @@ static bool from_settings(const struct sim_device *device, int number, int *valu
          */
         *value = sim_settings.vmm && sim_settings.capability_major >= 9;
         return true;
+    case CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED:
+        *value = sim_settings.dma_buf;
+        return true;
+    case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED:
+        *value = sim_settings.rdma;
+        return true;
     case CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED:
         *value = sim_settings.vmm && sim_settings.rdma;
         return true;

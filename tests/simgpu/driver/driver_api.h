@@ -14,4 +14,10 @@ CUresult cuProfilerStart(void);
 CUresult cuProfilerStop(void);
 #pragma GCC visibility pop
 
+/* What headers before the named version lack. */
+#if CUDA_VERSION < 12080
+#    define CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE 21
+#    define CU_MEM_CREATE_USAGE_HW_DECOMPRESS             0x2
+#endif
+
 #endif

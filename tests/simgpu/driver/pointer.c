@@ -31,14 +31,42 @@ static unsigned memory_type(const struct sim_location *location)
     return host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
 }
 
-static CUdeviceptr range_start(const struct sim_location *location)
+struct span {
+    CUdeviceptr start;
+    uint64_t bytes;
+};
+
+/* "Note that this is not necessarily the address of the mapped region, but the address of the
+ * mappable address range" (cuda.h). */
+static struct span range_of(const struct sim_location *location)
 {
-    return (CUdeviceptr)(location->range ? location->range->address : location->mapping->address);
+    if (location->range) {
+        return (struct span){(CUdeviceptr)location->range->address, location->range->bytes};
+    }
+    const struct sim_reservation *reservation = location->mapping->reservation;
+    return (struct span){(CUdeviceptr)reservation->address, reservation->bytes};
 }
 
-static size_t range_bytes(const struct sim_location *location)
+/* Memory is mapped by whole granules, that of pools by whole superblocks (seen: an H200, driver
+ * 580). */
+static struct span mapping_of(const struct sim_location *location)
 {
-    return location->range ? location->range->bytes : location->mapping->bytes;
+    const struct sim_range *range = location->range;
+    struct span span = {0, 0};
+    if (!range) {
+        return (struct span){(CUdeviceptr)location->mapping->address, location->mapping->bytes};
+    }
+    span = (struct span){(CUdeviceptr)range->address, range->bytes};
+    if (range->kind == SIM_RANGE_POOL) {
+        sim_pool_superblock(range, &span.start, &span.bytes);
+    } else if (range->kind == SIM_RANGE_DEVICE) {
+        span.start -= span.start % SIM_GRANULE_BYTES;
+        span.bytes += (CUdeviceptr)range->address - span.start;
+    }
+    if (range->kind == SIM_RANGE_DEVICE || range->kind == SIM_RANGE_MANAGED) {
+        span.bytes += (SIM_GRANULE_BYTES - span.bytes % SIM_GRANULE_BYTES) % SIM_GRANULE_BYTES;
+    }
+    return span;
 }
 
 /* Host pointers work for page-locked and managed memory, and for mapped memory of the host. */
@@ -75,6 +103,8 @@ static void p2p_tokens(void *data, const struct sim_location *location)
     memset(data, 0, sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS));
     if (location->range) {
         location->range->sync_memops = true;
+    } else {
+        location->mapping->sync_memops = true; /* of which cuPointerSetAttribute cannot set it */
     }
 }
 
@@ -83,14 +113,35 @@ static bool is_legacy_ipc_capable(const struct sim_location *location)
     return location->range && location->range->kind == SIM_RANGE_DEVICE;
 }
 
+/* On a device that network cards reach, all that cuMemAlloc gives. */
+static bool is_rdma_capable(const struct sim_location *location)
+{
+    return location->mapping ? location->mapping->chunk->properties.allocFlags.gpuDirectRDMACapable
+                             : sim_settings.rdma && location->range->kind == SIM_RANGE_DEVICE;
+}
+
+/* cuda.h says which memory is (cuMemBatchDecompressAsync). */
+static bool is_decompress_capable(const struct sim_location *location)
+{
+    if (location->mapping) {
+        return location->mapping->chunk->properties.allocFlags.usage &
+               CU_MEM_CREATE_USAGE_HW_DECOMPRESS;
+    }
+#if CUDA_VERSION >= 12080
+    if (location->range->kind == SIM_RANGE_POOL) {
+        return location->range->pool->properties.usage & CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS;
+    }
+#endif
+    return location->range->kind == SIM_RANGE_DEVICE;
+}
+
 static CUresult get_known(void *data, CUpointer_attribute attribute, CUdeviceptr address,
                           const struct sim_location *location)
 {
-    switch (attribute) {
+    switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = context_of(location);
-        /* Memory that belongs to no context (mapped, or of a pool) has none. */
-        return context_of(location) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        *(CUcontext *)data = context_of(location); /* none of mapped memory, and of pools' */
+        return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         *(unsigned *)data = memory_type(location);
         return CUDA_SUCCESS;
@@ -103,7 +154,8 @@ static CUresult get_known(void *data, CUpointer_attribute attribute, CUdeviceptr
         p2p_tokens(data, location);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        *(unsigned *)data = location->range && location->range->sync_memops;
+        *(unsigned *)data =
+            location->range ? location->range->sync_memops : location->mapping->sync_memops;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = location->range ? location->range->id : location->mapping->id;
@@ -118,10 +170,10 @@ static CUresult get_known(void *data, CUpointer_attribute attribute, CUdeviceptr
         *(unsigned *)data = is_legacy_ipc_capable(location);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)data = range_start(location);
+        *(CUdeviceptr *)data = range_of(location).start;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = range_bytes(location);
+        *(size_t *)data = range_of(location).bytes;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPED:
         *(unsigned *)data = 1;
@@ -133,8 +185,7 @@ static CUresult get_known(void *data, CUpointer_attribute attribute, CUdeviceptr
                 : 0;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        *(unsigned *)data = location->mapping != NULL &&
-                            location->mapping->chunk->properties.allocFlags.gpuDirectRDMACapable;
+        *(unsigned *)data = is_rdma_capable(location);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
         return access_flags(location, data);
@@ -142,15 +193,18 @@ static CUresult get_known(void *data, CUpointer_attribute attribute, CUdeviceptr
         *(CUmemoryPool *)data = location->range ? location->range->pool : NULL;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        *(size_t *)data = range_bytes(location);
+        *(size_t *)data = mapping_of(location).bytes;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        *(CUdeviceptr *)data = range_start(location);
+        *(CUdeviceptr *)data = mapping_of(location).start;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         *(unsigned long long *)data = location->mapping
                                           ? (unsigned long long)location->mapping->chunk->offset
                                           : location->range->id;
+        return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
+        *(unsigned *)data = is_decompress_capable(location);
         return CUDA_SUCCESS;
     default:
         return CUDA_ERROR_INVALID_VALUE;
@@ -195,7 +249,7 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
 /* How many bytes an attribute's value has. */
 static size_t value_bytes(CUpointer_attribute attribute)
 {
-    switch (attribute) {
+    switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
@@ -204,6 +258,7 @@ static size_t value_bytes(CUpointer_attribute attribute)
     case CU_POINTER_ATTRIBUTE_MAPPED:
     case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
+    case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         return 4;
     case CU_POINTER_ATTRIBUTE_P2P_TOKENS:
         return sizeof(CUDA_POINTER_ATTRIBUTE_P2P_TOKENS);

@@ -161,6 +161,15 @@ bool sim_pool_trim(CUmemoryPool pool, uint64_t keep)
     return given;
 }
 
+void sim_pool_superblock(const struct sim_range *range, CUdeviceptr *start, uint64_t *bytes)
+{
+    struct sim_node *node =
+        sim_tree_floor(&range->pool->superblocks, (uint64_t)range->address, UINT64_MAX);
+    const struct superblock *block = SIM_OWNER(node, struct superblock, node);
+    *start = block->node.key;
+    *bytes = block->bytes;
+}
+
 /* ---- frees in stream order ------------------------------------------------------------------- */
 
 void sim_pool_collect(CUmemoryPool pool)

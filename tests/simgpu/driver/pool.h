@@ -59,6 +59,9 @@ bool sim_pool_trim(CUmemoryPool pool, uint64_t keep);
 /* The range's memory is free for all: its last use is complete. */
 void sim_pool_free_now(struct sim_range *range);
 
+/* What of its pool's reserved memory the range lies in. */
+void sim_pool_superblock(const struct sim_range *range, CUdeviceptr *start, uint64_t *bytes);
+
 /* What a synchronization of the device does to its pools. */
 void sim_pools_at_synchronize(struct sim_device *device);
 /* Gives back all that the device's pools hold unused; false: nothing was. */

@@ -215,6 +215,7 @@ void sim_settings_read(void)
     read_flag("SIMGPU_LATENCY", &sim_settings.latency);
     read_flag("SIMGPU_HOST_NUMA", &sim_settings.host_numa);
     read_flag("SIMGPU_RDMA", &sim_settings.rdma);
+    read_flag("SIMGPU_DMA_BUF", &sim_settings.dma_buf);
     read_flag("SIMGPU_PEERS", &sim_settings.peers);
     bool no_vmm = false;
     read_flag("SIMGPU_NO_VMM", &no_vmm);

@@ -36,6 +36,7 @@ struct sim_settings {
     bool vmm;
     bool host_numa;
     bool rdma;
+    bool dma_buf;
     bool peers;
     const char *fail;   /* "" where unset */
     const char *other;  /* likewise */

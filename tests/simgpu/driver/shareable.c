@@ -3,12 +3,14 @@
 
 #include "device.h"
 #include "entry.h"
+#include "memory.h"
 #include "vmm.h"
 
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -186,9 +188,40 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, vo
     return CUDA_SUCCESS;
 }
 
+/* Which range has a DMA-BUF, as on an H200 (driver 580): of mapped memory all but what is not
+ * mapped, of cuMemAlloc's every part, of a pool's whole granules, and of managed memory none. */
+static bool has_dma_buf(CUdeviceptr at, size_t bytes)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    const struct sim_range *range = sim_range_at(at);
+    if (bytes == 0 || at % page || bytes % page) {
+        return false;
+    }
+    if (!range) {
+        return sim_is_mapped(at, bytes);
+    }
+    const uint64_t offset = at - (CUdeviceptr)range->address;
+    const bool whole = offset % SIM_GRANULE_BYTES == 0 && bytes % SIM_GRANULE_BYTES == 0;
+    return (range->kind == SIM_RANGE_DEVICE || (range->kind == SIM_RANGE_POOL && whole)) &&
+           offset + bytes <= range->bytes;
+}
+
+/* The descriptor stands for memory that nobody here maps. */
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
                                        CUmemRangeHandleType handleType, unsigned long long flags)
 {
     SIM_ENTER(cuMemGetHandleForAddressRange);
-    return CUDA_ERROR_NOT_SUPPORTED; /* CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED is 0 */
+    if (!sim_settings.dma_buf) {
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (!handle || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags ||
+        !has_dma_buf(dptr, size)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    int fd = memfd_create("simgpu-dma-buf", MFD_CLOEXEC);
+    if (fd < 0) {
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    *(int *)handle = fd;
+    return CUDA_SUCCESS;
 }

@@ -31,6 +31,19 @@ struct sim_mapping *sim_mapping_at(CUdeviceptr address)
     return address < (CUdeviceptr)mapping->address + mapping->bytes ? mapping : NULL;
 }
 
+bool sim_is_mapped(CUdeviceptr address, uint64_t bytes)
+{
+    const struct sim_mapping *mapping = NULL;
+    for (CUdeviceptr at = address; at < address + bytes;
+         at = (CUdeviceptr)mapping->address + mapping->bytes) {
+        mapping = sim_mapping_at(at);
+        if (!mapping) {
+            return false;
+        }
+    }
+    return true;
+}
+
 struct sim_reservation *sim_reservation_at(CUdeviceptr address)
 {
     struct sim_node *node = sim_tree_floor(&reservations, address, UINT64_MAX);
@@ -535,8 +548,17 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
 {
     SIM_ENTER(cuMemGetAccess);
     const struct sim_mapping *mapping = sim_mapping_at(ptr);
-    if (!flags || !location || !mapping) {
+    const struct sim_range *range = sim_range_at(ptr);
+    if (!flags || !location || (!mapping && !range)) {
         return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!mapping) {
+        /* Access that cuMemSetAccess gave, and there it gives none (seen: an H200, driver 580). */
+        if (location->type != CU_MEM_LOCATION_TYPE_DEVICE || !range->device) {
+            return CUDA_ERROR_INVALID_VALUE;
+        }
+        *flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+        return sim_device_of(location->id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     }
     bool read = mapping->host_read, write = mapping->host_write;
     if (location->type == CU_MEM_LOCATION_TYPE_DEVICE) {

@@ -41,11 +41,14 @@ struct sim_mapping {
     struct sim_reservation *reservation;
     uint32_t read_devices, write_devices; /* bit i: device i has that access */
     bool host_read, host_write;
-    bool visible; /* mapped into the process */
+    bool visible;     /* mapped into the process */
+    bool sync_memops; /* CU_POINTER_ATTRIBUTE_SYNC_MEMOPS */
     uint64_t id;
 };
 
 struct sim_mapping *sim_mapping_at(CUdeviceptr address);
+/* True: mappings stand behind all of [address, address + bytes). */
+bool sim_is_mapped(CUdeviceptr address, uint64_t bytes);
 struct sim_reservation *sim_reservation_at(CUdeviceptr address);
 
 /* The handle that the API shows for a chunk, and back; NULL: no such handle, or fully released. */
