@@ -94,7 +94,9 @@ class Cost(ProcessTest):
     @unittest.skipUnless(shutil.which("valgrind"), "callgrind counts")
     def test_launch(self) -> None:
         few, many = 1000, 9000
-        per_launch = (self.instructions(many) - self.instructions(few)) / (many - few)
+        # The least of three counts is the code's: what threads do beside it comes and goes.
+        least = {count: min(self.instructions(count) for _ in range(3)) for count in (few, many)}
+        per_launch = (least[many] - least[few]) / (many - few)
         self.assertGreater(per_launch, 5)
         self.assertLessEqual(per_launch, MOST_INSTRUCTIONS)
 
