@@ -93,41 +93,60 @@ static bool is_refusal(CUresult result)
            result == CUDA_ERROR_INVALID_VALUE;
 }
 
-/* 1: the chunk can be mapped; 0: it cannot; -1: that could not be found out. On WSL2 the attribute
- * promises GPUDirect RDMA, and giving access then fails with CUDA_ERROR_UNKNOWN (pytorch#192330).
- */
-static int try_to_map(struct ms_device *device, CUmemGenericAllocationHandle_v1 chunk,
-                      uint64_t bytes)
+/* Whether there are chunks with these properties, tried with one granule. */
+struct trial {
+    CUmemAllocationProp_v1 prop;
+    int works; /* 1: they can be mapped; 0: they cannot; -1: that could not be found out */
+    bool left; /* the driver does not let the granule go again */
+};
+
+/* On WSL2 the attribute promises GPUDirect RDMA, and giving access then fails with
+ * CUDA_ERROR_UNKNOWN (pytorch#192330). */
+static void try_to_map(struct ms_device *device, CUmemGenericAllocationHandle_v1 chunk,
+                       struct trial *trial)
 {
+    const uint64_t bytes = device->granule_bytes;
     CUdeviceptr_v2 addr = 0;
     if (MS_REAL(cuMemAddressReserve)(&addr, bytes, 0, 0, 0) != CUDA_SUCCESS) {
-        return -1;
+        return;
     }
     CUresult result = MS_REAL(cuMemMap)(addr, bytes, 0, chunk, 0);
-    bool mapped = result == CUDA_SUCCESS;
+    const bool mapped = result == CUDA_SUCCESS;
     if (mapped) {
         result = grant_access(device, addr, bytes);
-        (void)MS_REAL(cuMemUnmap)(addr, bytes);
+        trial->left = MS_REAL(cuMemUnmap)(addr, bytes) != CUDA_SUCCESS;
     }
     (void)MS_REAL(cuMemAddressFree)(addr, bytes);
     if (result == CUDA_SUCCESS) {
-        return 1;
+        trial->works = 1;
+    } else if (is_refusal(result) || (mapped && result == CUDA_ERROR_UNKNOWN)) {
+        trial->works = 0;
     }
-    return is_refusal(result) || (mapped && result == CUDA_ERROR_UNKNOWN) ? 0 : -1;
 }
 
-/* Whether there are chunks with these properties, tried with one granule; likewise. The caller has
- * charged at least that much and has not used it yet. */
-static int try_properties(struct ms_device *device, const CUmemAllocationProp_v1 *prop)
+/* The caller has charged at least a granule and has not used it yet. False: a granule is left that
+ * there is no room for beside that; it is charged from now on. */
+static bool try_properties(struct ms_device *device, struct trial *trial)
 {
     CUmemGenericAllocationHandle_v1 chunk = 0;
-    CUresult result = MS_REAL(cuMemCreate)(&chunk, device->granule_bytes, prop, 0);
+    trial->works = -1;
+    CUresult result = MS_REAL(cuMemCreate)(&chunk, device->granule_bytes, &trial->prop, 0);
     if (result != CUDA_SUCCESS) {
-        return is_refusal(result) ? 0 : -1;
+        trial->works = is_refusal(result) ? 0 : -1;
+        return true;
     }
-    int works = try_to_map(device, chunk, device->granule_bytes);
-    (void)MS_REAL(cuMemRelease)(chunk);
-    return works;
+    try_to_map(device, chunk, trial);
+    trial->left = MS_REAL(cuMemRelease)(chunk) != CUDA_SUCCESS || trial->left;
+    if (!trial->left) {
+        return true;
+    }
+    const bool fits = ms_budget_charge(&device->budget, MS_OWNER_CONTEXT, device->granule_bytes);
+    if (!fits) {
+        ms_budget_impose(&device->budget, MS_OWNER_CONTEXT, device->granule_bytes);
+    }
+    ms_device_note_charge(device, true, MS_OWNER_CONTEXT, MS_CHARGE_CONTEXT, 0,
+                          device->granule_bytes, 0);
+    return fits;
 }
 
 /* An attribute of the device, which says whether something is there; -1: no answer. */
@@ -138,40 +157,43 @@ static int supports(const struct ms_device *device, CUdevice_attribute attribute
     return result == CUDA_SUCCESS ? supported != 0 : -1;
 }
 
-static int probe_rdma(struct ms_device *device)
+static bool probe_rdma(struct ms_device *device)
 {
-    int supported = supports(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
-    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE);
-    prop.allocFlags.gpuDirectRDMACapable = 1;
-    return supported == 1 ? try_properties(device, &prop) : supported;
+    struct trial trial = {.prop = standard_properties(device, MS_LOCATION_DEVICE)};
+    trial.prop.allocFlags.gpuDirectRDMACapable = 1;
+    trial.works = supports(device, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED);
+    const bool fits = trial.works != 1 || try_properties(device, &trial);
+    atomic_store(&device->rdma_flag, trial.works);
+    return fits;
 }
 
 /* Memory of cuMemAlloc is capable of it (cuda.h, cuMemBatchDecompressAsync), on devices without an
  * engine for it, too (seen: an H200). */
-static int probe_decompress(struct ms_device *device)
+static bool probe_decompress(struct ms_device *device)
 {
-    CUmemAllocationProp_v1 prop = standard_properties(device, MS_LOCATION_DEVICE);
-    prop.allocFlags.usage = CU_MEM_CREATE_USAGE_HW_DECOMPRESS;
-    return try_properties(device, &prop);
+    struct trial trial = {.prop = standard_properties(device, MS_LOCATION_DEVICE)};
+    trial.prop.allocFlags.usage = CU_MEM_CREATE_USAGE_HW_DECOMPRESS;
+    const bool fits = try_properties(device, &trial);
+    atomic_store(&device->decompress_flag, trial.works);
+    return fits;
 }
 
 /* Finds out what a chunk can be, once. Each is asked for together with those before it, all of
  * which are known by then. Whether chunks can be given to other processes is fixed at creation
- * (cuda.h, CUmemAllocationProp), and nobody knows by then which block will be shared. */
-static void probe(struct ms_device *device)
+ * (cuda.h, CUmemAllocationProp), and nobody knows by then which block will be shared. False: there
+ * is no room for what the caller has charged any more. */
+static bool probe(struct ms_device *device)
 {
     static const CUdevice_attribute shareable =
         CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED;
     if (atomic_load(&device->share_flag) < 0) {
         atomic_store(&device->share_flag, supports(device, shareable));
     }
-    if (atomic_load(&device->rdma_flag) < 0) {
-        atomic_store(&device->rdma_flag, probe_rdma(device));
+    if (atomic_load(&device->rdma_flag) < 0 && !probe_rdma(device)) {
+        return false;
     }
-    if (atomic_load(&device->decompress_flag) < 0 && atomic_load(&device->share_flag) >= 0 &&
-        atomic_load(&device->rdma_flag) >= 0) {
-        atomic_store(&device->decompress_flag, probe_decompress(device));
-    }
+    return atomic_load(&device->decompress_flag) >= 0 || atomic_load(&device->share_flag) < 0 ||
+           atomic_load(&device->rdma_flag) < 0 || probe_decompress(device);
 }
 
 /* The attribute promised the type, and the driver refuses it: it is not asked for again, where it
@@ -204,8 +226,9 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
     struct ms_scope scope;
     ms_scope_enter(device, &scope);
     const bool standard = properties == NULL && location == MS_LOCATION_DEVICE;
-    if (standard) {
-        probe(device);
+    if (standard && !probe(device)) {
+        ms_scope_leave(&scope);
+        return MS_ERR_NO_MEMORY;
     }
     CUmemAllocationProp_v1 prop =
         properties != NULL
