@@ -190,6 +190,17 @@ static bool settle(struct ms_pool *pool, struct group *group) MS_REQUIRES(ms_gro
 
 /* ---- a piece */
 
+/* Passes a chunk of a list; how many slots it has. */
+static uint64_t pass(const struct ms_pool *pool, struct ms_chunk ***link)
+{
+    struct ms_chunk *chunk = **link;
+    if (chunk == NULL) {
+        return 0;
+    }
+    *link = &chunk->next;
+    return chunk_slots(pool, chunk);
+}
+
 /* Takes the next group off two lists that cover the same slots. */
 static struct group next_group(const struct ms_pool *pool, struct ms_segment *segment,
                                uint64_t slot, struct ms_chunk **old, struct ms_chunk **fresh)
@@ -201,11 +212,9 @@ static struct group next_group(const struct ms_pool *pool, struct ms_segment *se
     uint64_t fresh_end = slot;
     do {
         if (old_end <= fresh_end) {
-            old_end += chunk_slots(pool, *old_link);
-            old_link = &(*old_link)->next;
+            old_end += pass(pool, &old_link);
         } else {
-            fresh_end += chunk_slots(pool, *fresh_link);
-            fresh_link = &(*fresh_link)->next;
+            fresh_end += pass(pool, &fresh_link);
         }
     } while (old_end != fresh_end);
     group.end = old_end;

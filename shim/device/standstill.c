@@ -42,9 +42,9 @@ static struct copier {
     CUstream stream;
     CUevent events[COPIES_MOST]; /* behind the copies under way, by their numbers */
     uint64_t queued, done;
-    bool busy; /* copies are under way, in this scope */
     struct ms_scope scope;
     CUresult first_failure;
+    bool busy; /* copies are under way, in this scope */
 } copiers[MS_DEVICES_MAX];
 
 static uint64_t left_ns(uint64_t end_ns)

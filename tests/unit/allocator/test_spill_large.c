@@ -147,7 +147,7 @@ Test(spill_large, copies_go_on_during_the_exchange)
     struct ms_block_info more = write_new(rig, BLOCK_BYTES);
     uint64_t pieces = ms_dry_calls(rig->dry, MS_DRY_COPY) - calls[0];
     uint64_t copies_ns = BLOCK_BYTES / MIB * costs.down_ns_per_mib;
-    uint64_t exchange_ns = pieces * 610000 + 5 * 10000;
+    uint64_t exchange_ns = pieces * 610000 + UINT64_C(5) * 10000;
     uint64_t held_ns = rig_stats(rig).spill.stall_ns;
     cr_assert_geq(held_ns, copies_ns);
     cr_assert_lt(held_ns, copies_ns + exchange_ns * 2 / 3, "%lu ns, %lu and %lu one by one",
