@@ -5,16 +5,32 @@
  * what time.
  *
  * spill_speed BATCH_MIB BATCHES down|up prints {"event": "spill", "slowest_ns", "median_ns" (of an
- * allocation), "wrong_bytes"}. */
+ * allocation), "moved_bytes", "held_ns" (of the way that was asked for), "wrong_bytes"}. */
 #include <dlfcn.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "shim/memshim.h"
 #include "tests/gpu/gpu.h"
 
 enum { BATCHES_MAX = 256, STEPS_TOLD = 40, STEP_US = 20000 };
 
 static struct gpu gpu;
+static int (*stats_of)(int device, struct memshim_stats *stats);
+
+static struct memshim_stats stats_now(void)
+{
+    struct memshim_stats stats = {.size = sizeof stats};
+    EXPECT(stats_of(0, &stats) == 0);
+    return stats;
+}
+
+static void *symbol(const char *name)
+{
+    void *address = dlsym(RTLD_DEFAULT, name);
+    EXPECT(address != NULL);
+    return address;
+}
 
 static int by_value(const void *a, const void *b)
 {
@@ -33,9 +49,10 @@ int main(int argc, char **argv)
     size_t bytes = strtoull(argv[1], NULL, 10) * MIB;
     unsigned count = (unsigned)strtoul(argv[2], NULL, 10);
     EXPECT(bytes > 0 && count > 1 && count <= BATCHES_MAX);
-    void *address = dlsym(RTLD_DEFAULT, "memshim_step");
-    EXPECT(address != NULL);
+    void *address = symbol("memshim_step");
     memcpy(&step, &address, sizeof address);
+    address = symbol("memshim_stats");
+    memcpy(&stats_of, &address, sizeof address);
     gpu_open(&gpu);
     for (unsigned i = 0; i < count; i++) {
         uint64_t start_ns = gpu_now_ns();
@@ -45,6 +62,9 @@ int main(int argc, char **argv)
         MUST(cuCtxSynchronize());
         step();
     }
+    struct memshim_stats way = stats_now();
+    uint64_t moved_bytes = way.spilled_bytes;
+    uint64_t held_ns = way.spill_wait_ns;
     if (strcmp(argv[3], "up") == 0) {
         for (unsigned i = count / 2; i < count; i++) {
             MUST(cuMemFree(at[i]));
@@ -57,14 +77,18 @@ int main(int argc, char **argv)
             (void)usleep(STEP_US);
         }
         count /= 2;
+        struct memshim_stats end = stats_now();
+        moved_bytes = end.promoted_bytes - way.promoted_bytes;
+        held_ns = end.spill_wait_ns - way.spill_wait_ns;
     }
     for (unsigned i = 0; i < count; i++) {
         wrong += gpu_mismatches(&gpu, at[i], bytes, i);
     }
     qsort(took_ns, count, sizeof *took_ns, by_value);
     (void)printf("{\"event\": \"spill\", \"slowest_ns\": %llu, \"median_ns\": %llu, "
-                 "\"wrong_bytes\": %llu}\n",
+                 "\"moved_bytes\": %llu, \"held_ns\": %llu, \"wrong_bytes\": %llu}\n",
                  (unsigned long long)took_ns[count - 1], (unsigned long long)took_ns[count / 2],
+                 (unsigned long long)moved_bytes, (unsigned long long)held_ns,
                  (unsigned long long)wrong);
     return wrong == 0 ? 0 : 1;
 }
