@@ -13,7 +13,7 @@
 #include "shim/policy/sync_memops.h"
 #include "shim/process/hot.h"
 
-static const struct ms_real_functions *real_functions(void)
+static inline __attribute__((always_inline)) const struct ms_real_functions *real_functions(void)
 {
     const struct ms_real_functions *real =
         atomic_load_explicit(&ms_real_published, memory_order_acquire);
