@@ -43,9 +43,18 @@ uint64_t sim_cost_ns(enum sim_cost call, uint64_t bytes, bool on_host)
     return low + (high - low) * above / (rows[row + 1].mebibytes - rows[row].mebibytes);
 }
 
+static _Atomic uint64_t free_from_ns[SIM_BUS_UP + 1];
+
+uint64_t sim_cost_bus_left_ns(void)
+{
+    uint64_t down = atomic_load(&free_from_ns[SIM_BUS_DOWN]);
+    uint64_t up = atomic_load(&free_from_ns[SIM_BUS_UP]);
+    uint64_t end = down > up ? down : up, now = sim_now_ns();
+    return end > now ? end - now : 0;
+}
+
 void sim_cost_pass_bus(enum sim_bus bus, uint64_t bytes)
 {
-    static _Atomic uint64_t free_from_ns[SIM_BUS_UP + 1];
     uint64_t takes_ns = bytes * BUS_NS_PER_MIB >> 20;
     uint64_t before = atomic_load(&free_from_ns[bus]), end;
     do {

@@ -25,4 +25,7 @@ uint64_t sim_cost_ns(enum sim_cost call, uint64_t bytes, bool on_host);
 enum sim_bus { SIM_BUS_NONE, SIM_BUS_DOWN, SIM_BUS_UP };
 void sim_cost_pass_bus(enum sim_bus bus, uint64_t bytes);
 
+/* How long the copy under way still takes, in either direction; 0: there is none. */
+uint64_t sim_cost_bus_left_ns(void);
+
 #endif
