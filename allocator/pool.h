@@ -43,8 +43,10 @@ struct ms_pool_config {
     /* Whether what the call site asked for, it asked for in an optimizer's step. Called with the
      * pool's state lock held: short, no calls into the pool. Null: nobody knows. */
     bool (*is_optimizers)(void *sites, uint32_t site);
-    void *sites; /* outlives the pool */
-    bool views;  /* a chunk may be mapped at two addresses: see views.h */
+    void *sites;         /* outlives the pool */
+    bool views;          /* a chunk may be mapped at two addresses: see views.h */
+    uint64_t page_bytes; /* blocks of a MiB and more are set aside in multiples of it, so that they
+                            begin on it wherever only such lie: a power of two; 0: no such pages */
 };
 
 /* What was moved, and what that cost. Totals but for the first. */

@@ -41,12 +41,11 @@ enum {
     BACKING_COST = 2, /* in chunks, of a place that needs driver calls */
 };
 
-#define TINY_LIMIT_BYTES  ((uint64_t)64 << 10)
-#define SMALL_LIMIT_BYTES ((uint64_t)1 << 20)
+#define TINY_LIMIT_BYTES ((uint64_t)64 << 10)
 
 enum ms_region ms_region_of(const struct ms_pool *pool, uint64_t bytes)
 {
-    if (bytes >= SMALL_LIMIT_BYTES || pool->granule_bytes == 0) {
+    if (bytes >= MS_LARGE_BYTES || pool->granule_bytes == 0) {
         return MS_REGION_LARGE;
     }
     return bytes < TINY_LIMIT_BYTES ? MS_REGION_TINY : MS_REGION_SMALL;

@@ -11,6 +11,9 @@
 #include "allocator/space/block.h"
 #include "allocator/space/range.h"
 
+/* From here on a request is large. */
+#define MS_LARGE_BYTES ((uint64_t)1 << 20)
+
 enum ms_region ms_region_of(const struct ms_pool *pool, uint64_t bytes);
 
 /* Whether so much of the cap is spoken for that good places go before few driver calls. */

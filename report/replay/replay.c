@@ -9,6 +9,7 @@
 #include "report/replay/replay_uses.h"
 
 #define WAIT_LIMIT_NS MS_NS_PER_S /* of the dry device's time */
+#define PAGE_BYTES    4096u       /* of the host, as most have it */
 
 const char *const ms_policy_names[MS_POLICY_COUNT] = {
     [MS_POLICY_DEFAULT] = "default", [MS_POLICY_HIGHEST] = "highest", [MS_POLICY_OLDEST] = "oldest",
@@ -178,7 +179,8 @@ static bool set_up_device(struct ms_replay *replay)
                                         .choice = choice_of(replay),
                                         .is_optimizers = is_optimizers,
                                         .sites = &replay->optimizers,
-                                        .views = config->views};
+                                        .views = config->views,
+                                        .page_bytes = PAGE_BYTES};
 
     return ms_pool_create(&pool, &replay->pool) == MS_OK &&
            ms_arenas_create(0, replay->pool, sink, &replay->arenas) == MS_OK;

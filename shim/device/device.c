@@ -155,6 +155,7 @@ static CUresult furnish(struct ms_device *device)
             .wait_limit_ns = options->wait_ns,
             .wait_most_ns = ms_options_wait_most_ns(options),
             .views = options->views,
+            .page_bytes = (uint64_t)sysconf(_SC_PAGESIZE),
         };
         ms_device_policy()->configure(device, &config);
         if (ms_pool_create(&config, &device->pool) != MS_OK) {

@@ -266,6 +266,7 @@ static void begin(struct world *world, uint64_t seed, uint64_t ops)
         .costs = &ms_dry_default_costs,
         .wait_limit_ns = WAIT_NS,
         .views = seed / 2 % 2 == 1,
+        .page_bytes = seed / 4 % 2 == 1 ? 4096 : 0,
     };
     if (draw(dice, 2) == 0) {
         config.host_limit_bytes += draw(dice, 2) * cap_bytes;

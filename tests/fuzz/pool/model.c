@@ -145,7 +145,9 @@ void model_touch(struct model *model, enum model_touch what, ms_addr_t addr, uin
 {
     lock(model);
     touch(model, what, addr, bytes, by);
-    uint64_t unit = MS_BLOCK_ALIGNMENT_BYTES; /* what is beyond the bytes asked for is nobody's */
+    /* What is beyond the bytes asked for is nobody's. */
+    uint64_t unit =
+        bytes >= MIB && model->page_bytes != 0 ? model->page_bytes : MS_BLOCK_ALIGNMENT_BYTES;
     ms_addr_t from = (addr + GRANULE - 1) / GRANULE * GRANULE;
     ms_addr_t to = (addr + (bytes + unit - 1) / unit * unit) / GRANULE * GRANULE;
     if (what == MODEL_ARENA && from < to) {

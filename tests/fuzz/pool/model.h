@@ -75,10 +75,11 @@ struct model {
     struct model_chunk plain_chunk[MODEL_PLAIN_CHUNKS];
     struct model_block block[MODEL_BLOCKS]; /* by address */
     size_t blocks;
-    bool views;         /* chunks of one granule may be mapped twice */
-    bool over;          /* the pool goes, with all that lives in it */
-    bool nothing_taken; /* from now on, out of arenas: reports were found wrong */
-    bool halted;        /* the device is held: backing may change under what lives */
+    uint64_t page_bytes; /* the pool's (ms_pool_config); 0: none */
+    bool views;          /* chunks of one granule may be mapped twice */
+    bool over;           /* the pool goes, with all that lives in it */
+    bool nothing_taken;  /* from now on, out of arenas: reports were found wrong */
+    bool halted;         /* the device is held: backing may change under what lives */
     struct model_recorded told;
     char wrong[320]; /* the first thing that was; empty for none */
 };

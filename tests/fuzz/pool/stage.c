@@ -327,6 +327,7 @@ void stage_begin(struct stage *stage, const struct stage_config *config)
         abort();
     }
     stage->model.views = config->views;
+    stage->model.page_bytes = config->page_bytes;
     (void)pthread_rwlock_init(&stage->gate, NULL);
     find_first_address(stage);
     stage->ops = watched;
@@ -343,7 +344,8 @@ void stage_begin(struct stage *stage, const struct stage_config *config)
                                   .spill_limit_bytes = config->spill_limit_bytes,
                                   .spill_choice = config->spill_choice,
                                   .halt_limit_ns = config->wait_limit_ns,
-                                  .views = config->views};
+                                  .views = config->views,
+                                  .page_bytes = config->page_bytes};
     if (ms_pool_create(&pool, &stage->pool) != MS_OK ||
         ms_arenas_create(0, stage->pool, sink, &stage->arenas) != MS_OK) {
         abort();

@@ -30,6 +30,7 @@ struct stage_config {
     const struct ms_dry_costs *costs;
     uint64_t wait_limit_ns;
     bool views;
+    uint64_t page_bytes;
     bool crowded; /* several threads play: what depends on nobody else playing is not checked */
 };
 

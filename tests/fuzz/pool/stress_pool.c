@@ -121,6 +121,7 @@ static void begin(uint64_t seed)
         .spill_choice = &ms_spill_choice_predict,
         .wait_limit_ns = WAIT_NS,
         .views = seed / 2 % 2 == 1,
+        .page_bytes = seed / 4 % 2 == 1 ? 4096 : 0,
         .crowded = true,
     };
     stage_begin(&stage, &config);

@@ -12,7 +12,7 @@
 
 #include "say.h"
 
-#define BLOCK (100 * MIB)
+#define BLOCK (101 * MIB)     /* no whole granules */
 #define INTO  (3 * MIB + 256) /* in another chunk than the beginning */
 
 static CUdeviceptr block;
@@ -162,11 +162,13 @@ int main(int argc, char **argv)
 {
     CUcontext context = NULL;
     CUdeviceptr before = 0;
+    CUdeviceptr beside = 0;
     CUdeviceptr more = 0;
     unsigned char read[2] = {0, 0};
     MUST(cuInit(0));
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
+    MUST(cuMemAlloc(&beside, 3 * MIB + 512)); /* no whole pages: the block's have to be */
     MUST(cuMemAlloc(&before, 3 * MIB + 512));
     MUST(cuMemAlloc(&block, BLOCK));
     MUST(cuMemFree(before)); /* the pages that the block shares with it are nobody's now */

@@ -16,6 +16,9 @@
 
 enum { THREADS = 4, BLOCKS = 5, LARGEST_BYTES = 7 * MIB };
 
+/* Large blocks are set aside in pages of the host, which has no larger ones. */
+#define PAGE (64 * KIB)
+
 static struct driver cu;
 static CUcontext context;
 static unsigned rounds;
@@ -32,14 +35,14 @@ static CUdeviceptr block_of(size_t bytes)
 
 static int row(void)
 {
-    enum { FIRST = 3 * MIB, MIDDLE = 4 * MIB - 512, LAST = 3 * MIB, FAR = 2 * MIB };
+    enum { FIRST = 3 * MIB, MIDDLE = 4 * MIB - PAGE, LAST = 3 * MIB, FAR = 2 * MIB };
     static unsigned char seen[FIRST];
     CUdeviceptr first = block_of(FIRST);
     CUdeviceptr middle = block_of(MIDDLE);
     CUdeviceptr last = block_of(LAST);
     CUdeviceptr far = block_of(FAR);
     CUdeviceptr view;
-    size_t view_bytes = 6 * MIB - 512;
+    size_t view_bytes = 6 * MIB - PAGE;
     MUST(cu.cuMemsetD8(first, 1, FIRST));
     MUST(cu.cuMemsetD8(last, 3, LAST));
     MUST(cu.cuMemFree(middle));
@@ -78,8 +81,8 @@ static bool holds(const unsigned char *host, size_t bytes, unsigned char fill)
 
 static int handover(void)
 {
-    enum { FIRST = 3 * MIB, MIDDLE = 2 * MIB - 512, LAST = 3 * MIB, FAR = 4 * MIB };
-    enum { VIEW = 6 * MIB - 512, ALL = 12 * MIB };
+    enum { FIRST = 3 * MIB, MIDDLE = 2 * MIB - PAGE, LAST = 3 * MIB, FAR = 4 * MIB };
+    enum { VIEW = 6 * MIB - PAGE, ALL = 12 * MIB };
     void *middle_bytes;
     void *view_bytes;
     CUstream own;

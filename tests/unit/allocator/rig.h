@@ -38,7 +38,7 @@ struct rig_wishes {
     uint64_t granule_bytes, total_bytes, cap_bytes, host_limit_bytes;
     bool no_host, views, uses_untold;
     const struct ms_choice *choice;
-    uint64_t spill_limit_bytes;
+    uint64_t spill_limit_bytes, page_bytes;
     const struct ms_spill_choice *spill_choice;
     struct ms_budget *spill_budget;
     bool (*is_optimizers)(void *sites, uint32_t site);
@@ -68,7 +68,8 @@ static inline struct rig *rig_make_as(struct rig_wishes wishes)
                                     .halt_limit_ns = RIG_WAIT_NS,
                                     .spill_choice = wishes.spill_choice,
                                     .is_optimizers = wishes.is_optimizers,
-                                    .views = wishes.views};
+                                    .views = wishes.views,
+                                    .page_bytes = wishes.page_bytes};
     cr_assert_eq(ms_pool_create(&config, &rig->pool), MS_OK);
     return rig;
 }

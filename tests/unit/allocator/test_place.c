@@ -23,6 +23,35 @@ Test(place, small_blocks_lie_apart_from_large_ones)
     rig_end(rig);
 }
 
+/* Beside others of odd sizes, and where odd ones have left room. */
+Test(place, large_blocks_begin_on_pages_of_the_host)
+{
+    enum { PAGE = 4096, BLOCKS = 40 };
+    struct ms_block_info block[BLOCKS];
+    struct rig *rig = rig_make_as((struct rig_wishes){.granule_bytes = GRANULE,
+                                                      .total_bytes = 1024 * MIB,
+                                                      .cap_bytes = 1024 * MIB,
+                                                      .page_bytes = PAGE});
+    struct ms_holder holder = {.limit_bytes = 3 * MIB + 512};
+    cr_assert_eq(ms_dry_stream_create(rig->dry, S1), MS_OK);
+    for (int i = 0; i < BLOCKS; i++) {
+        block[i] = rig_alloc(rig, i % 3 == 0 ? 700 : MIB + (uint64_t)i * 1001, S1);
+    }
+    for (int i = 0; i < BLOCKS; i += 2) {
+        rig_free(rig, block[i], S1);
+        block[i] = rig_alloc(rig, MIB + (uint64_t)i * 777, S1);
+        cr_assert_eq(block[i].addr % PAGE, 0);
+    }
+    /* Nobody is told of more than he asked for. */
+    struct ms_request request = {.bytes = 3 * MIB + 512, .stream = S1, .holder = &holder};
+    cr_assert_eq(ms_pool_alloc(rig->pool, &request, &block[0]), MS_OK);
+    cr_assert_eq(block[0].bytes, 3 * MIB + 512);
+    cr_assert_eq(holder.used_bytes, 3 * MIB + 512);
+    rig_free(rig, block[0], S1);
+    cr_assert_eq(holder.used_bytes, 0);
+    rig_end(rig);
+}
+
 /* A full cap: what another region has left is used before an allocation fails. */
 Test(place, regions_help_each_other_out)
 {
