@@ -4,8 +4,10 @@
 `programs/parity.csv` has what the simulated GPU answers without memshim: a row for each function
 and kind of arguments, a column for each state, and in it `RESULT`, or `RESULT/RESULT of the
 capture's end` (a CUresult by number; `died`: the call ended the program). A `?` before it says that
-nothing proves it. What proves the others is in `programs/parity_proofs.csv`: a sentence of cuda.h,
-or a card's answer. `programs/parity_differences.csv` has what memshim answers otherwise, and why.
+nothing proves it. What proves the others is a card's answer, in the `parity.csv` that a run on it
+has left below `tests/gpu`, or a sentence of cuda.h, in `programs/parity_proofs.csv`.
+`programs/parity_simulated.csv` has what a card answers and the simulated GPU does not (yet);
+`programs/parity_differences.csv` what memshim answers otherwise than the driver, and why.
 
     python3 tests/process/parity.py     writes parity.csv anew, from the simulated GPU
 """
@@ -21,7 +23,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "programs" / "parity.csv"
+CARDS = HERE.parent / "gpu"
 PROOFS = HERE / "programs" / "parity_proofs.csv"
+SIMULATED = HERE / "programs" / "parity_simulated.csv"
 DIFFERENCES = HERE / "programs" / "parity_differences.csv"
 DEATHS_MOST = 50
 
@@ -33,7 +37,7 @@ Run = Callable[[tuple[str, ...]], tuple[int, str]]
 
 @dataclass(frozen=True)
 class Rule:
-    """A row of PROOFS or DIFFERENCES; the first three are patterns."""
+    """A row of PROOFS, SIMULATED or DIFFERENCES; the first three are patterns."""
 
     function: str
     variant: str
@@ -93,10 +97,21 @@ def read_table(path: Path = TABLE) -> Answers:
         }
 
 
+def of_cards() -> Answers:
+    """What real cards answered. What ended the program there, or never came back, is no answer."""
+    return {
+        case: answer.removeprefix("?")
+        for path in sorted(CARDS.glob("*/parity.csv"))
+        for case, answer in read_table(path).items()
+        if not answer.endswith("died")
+    }
+
+
 def write_table(answers: Answers, path: Path = TABLE) -> None:
-    """With a question mark where no rule of PROOFS says that answer."""
+    """With a question mark where neither a card nor a rule of PROOFS says that answer."""
     states = list(dict.fromkeys(state for _, _, state in answers))
     proofs = rules(PROOFS)
+    cards = of_cards()
     with path.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["function", "variant", *states])
@@ -105,7 +120,9 @@ def write_table(answers: Answers, path: Path = TABLE) -> None:
             for state in states:
                 case = (function, variant, state)
                 answer = answers.get(case, "")
-                proven = any(rule.fits(case) and rule.answer == answer for rule in proofs)
+                proven = cards.get(case) == answer or any(
+                    rule.fits(case) and rule.answer == answer for rule in proofs
+                )
                 row.append(answer if proven or not answer else f"?{answer}")
             writer.writerow(row)
 
@@ -121,13 +138,18 @@ def differences(expected: Answers, found: Answers) -> list[str]:
     return lines
 
 
-def with_memshim(answers: Answers) -> Answers:
-    """What memshim should answer where the driver answers this."""
-    known = rules(DIFFERENCES)
+def with_rules(answers: Answers, path: Path) -> Answers:
+    """These answers, where no rule of that file says another."""
+    known = rules(path)
     return {
         case: next((rule.answer for rule in known if rule.fits(case)), answer)
         for case, answer in answers.items()
     }
+
+
+def with_memshim(answers: Answers) -> Answers:
+    """What memshim should answer where the driver answers this."""
+    return with_rules(answers, DIFFERENCES)
 
 
 def disproven(found: Answers) -> list[str]:

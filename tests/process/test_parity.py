@@ -44,6 +44,13 @@ class Parity(unittest.TestCase):
         self.same(parity.read_table(), found)
         self.assertFalse(parity.disproven(found))
 
+    def test_the_simulated_gpu_answers_as_a_card(self) -> None:
+        table = parity.read_table()
+        cards = {case: answer for case, answer in parity.of_cards().items() if case in table}
+        self.assertTrue(cards)
+        expected = parity.with_rules(cards, parity.SIMULATED)
+        self.same(expected, {case: table[case] for case in expected})
+
     def test_with_memshim(self) -> None:
         expected = parity.with_memshim(parity.read_table())
         self.same(expected, parity.ask(run_simulated(shim=True)))
@@ -51,16 +58,18 @@ class Parity(unittest.TestCase):
     def test_what_differs_is_there(self) -> None:
         """A difference that no case has any more is one to take out of the list."""
         table = parity.read_table()
-        for rule in [*parity.rules(parity.DIFFERENCES), *parity.rules(parity.PROOFS)]:
-            with self.subTest(rule.function, state=rule.state):
-                self.assertTrue(rule.why)
-                self.assertTrue(any(rule.fits(case) for case in table))
-        for rule in parity.rules(parity.DIFFERENCES):
-            with self.subTest(rule.function, state=rule.state):
-                answers = {
-                    answer.removeprefix("?") for case, answer in table.items() if rule.fits(case)
-                }
-                self.assertNotEqual(answers, {rule.answer})
+        for path, of in (
+            (parity.PROOFS, None),
+            (parity.DIFFERENCES, table),
+            (parity.SIMULATED, parity.of_cards()),
+        ):
+            for rule in parity.rules(path):
+                with self.subTest(path.stem, function=rule.function, state=rule.state):
+                    self.assertTrue(rule.why)
+                    self.assertTrue(any(rule.fits(case) for case in table))
+                    if of is not None:
+                        answers = {a.removeprefix("?") for case, a in of.items() if rule.fits(case)}
+                        self.assertNotEqual(answers, {rule.answer})
 
 
 if __name__ == "__main__":
