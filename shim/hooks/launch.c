@@ -20,13 +20,15 @@ struct watch {
     bool retried;
 };
 
-/* An error: the driver must not be called, since nobody could say what to charge where. */
+/* An error: the driver must not be called, since nobody could say what to charge where. Where there
+ * is no context it is: whether the call needs one, or is wrong before that, the driver knows. */
 static CUresult watch_begin(struct watch *watch, enum ms_charge_reason reason)
 {
     *watch = (struct watch){.reason = reason};
     CUresult result = ms_context_query(&watch->context);
-    if (result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
-        return CUDA_SUCCESS; /* there is none: whether the call needs one, the driver knows */
+    if (result == CUDA_ERROR_NOT_INITIALIZED || result == CUDA_ERROR_INVALID_CONTEXT ||
+        result == CUDA_ERROR_CONTEXT_IS_DESTROYED) {
+        return CUDA_SUCCESS;
     }
     if (watch->context) {
         ms_measure_begin(watch->context->device, &watch->measure);

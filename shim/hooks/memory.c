@@ -2,7 +2,9 @@
 /* cuMemAlloc and its relatives. */
 #include "allocator/base/arithmetic.h"
 #include "shim/device/capture.h"
+#include "shim/device/context.h"
 #include "shim/device/driver_ops.h"
+#include "shim/driver/driver.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/forwarding.h"
 #include "shim/policy/grant.h"
@@ -121,13 +123,32 @@ static bool free_waits(const struct ms_block_info *block)
     return block->holder->kind == MS_HOLDER_CONTEXT && !block->arena;
 }
 
-/* An error leaves the block live, so that the call can be made again. */
+/* Of a thread without a context: it frees as any other does (seen: an H200, driver 580), and a
+ * context of the block's device asks for it. */
+static CUresult ask_permission_anywhere(const struct ms_device *device)
+{
+    CUcontext popped = NULL;
+    struct ms_context *context = ms_context_any_used(device);
+    if (!context) {
+        return CUDA_SUCCESS;
+    }
+    CUresult result = ms_driver()->cuCtxPushCurrent_v2(context->handle);
+    if (result == CUDA_SUCCESS) {
+        result = ms_fences_ask_permission(context);
+        (void)ms_driver()->cuCtxPopCurrent_v2(&popped);
+    }
+    ms_context_leave(context);
+    return result;
+}
+
+/* An error leaves the block live, so that the call can be made again. context: null where the
+ * thread has none. */
 static CUresult free_block(struct ms_context *context, struct ms_device *device,
                            const struct ms_block_info *block)
 {
     CUresult result = CUDA_SUCCESS;
     if (ms_captures_running()) {
-        result = ms_fences_ask_permission(context);
+        result = context ? ms_fences_ask_permission(context) : ask_permission_anywhere(device);
     } else if (free_waits(block)) {
         result = ms_fences_wait_for_work(device);
     }
@@ -154,9 +175,6 @@ CUresult ms_serve_cuMemFree_v2(CUdeviceptr_v2 dptr)
         return known;
     }
     bool found = ms_find_block(dptr, &device, &block);
-    if (device && !context) {
-        return CUDA_ERROR_INVALID_CONTEXT;
-    }
     if (device) {
         /* Where no block begins, the driver would free a chunk. */
         return found ? free_block(context, device, &block) : CUDA_ERROR_INVALID_VALUE;

@@ -42,6 +42,9 @@ CUresult ms_serve_cuMemGetAddressRange_v2(CUdeviceptr_v2 *pbase, size_t *psize, 
     struct ms_device *device = NULL;
     struct ms_block_info block;
     struct ms_context *context = NULL;
+    if (!pbase && !psize) {
+        return MS_REAL(cuMemGetAddressRange_v2)(pbase, psize, dptr); /* nothing is asked */
+    }
     CUresult result = ms_context_query(&context);
     if (result != CUDA_SUCCESS || !context) {
         return result == CUDA_SUCCESS ? CUDA_ERROR_INVALID_CONTEXT : result;

@@ -214,10 +214,11 @@ static void *capture(void *mode)
     return NULL;
 }
 
-static void free_beside(CUstreamCaptureMode mode)
+static void free_beside(CUstreamCaptureMode mode, CUcontext of_the_free)
 {
     pthread_t thread;
     CUdeviceptr at = linear();
+    MUST(cuCtxSetCurrent(of_the_free));
     MUST(pthread_create(&thread, NULL, capture, &mode));
     while (atomic_load(&stage) != 1) {
     }
@@ -232,12 +233,17 @@ static void free_beside(CUstreamCaptureMode mode)
 
 static void case_beside_a_global_capture(void)
 {
-    free_beside(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    free_beside(CU_STREAM_CAPTURE_MODE_GLOBAL, context);
+}
+
+static void case_without_a_context_beside_a_capture(void)
+{
+    free_beside(CU_STREAM_CAPTURE_MODE_GLOBAL, NULL);
 }
 
 static void case_beside_a_local_capture(void)
 {
-    free_beside(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    free_beside(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, context);
 }
 
 /* A capture that begins while a free waits is not harmed, and does not hold the free up. */
@@ -419,6 +425,7 @@ int main(int argc, char **argv)
         {"beside-a-local-capture", case_beside_a_local_capture},
         {"capture-while-waiting", case_capture_while_waiting},
         {"no-context", case_no_context},
+        {"no-context-beside-a-capture", case_without_a_context_beside_a_capture},
         {"served-again", case_served_again},
         {"pinned-again", case_pinned_again},
         {"registered-again", case_registered_again},

@@ -150,6 +150,8 @@ static CUresult create(CUarray *result, const CUDA_ARRAY3D_DESCRIPTOR *descripto
 CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAllocateArray)
 {
     SIM_ENTER(cuArrayCreate_v2);
+    SIM_CURRENT(context);
+    (void)context;
     if (!pAllocateArray) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -163,6 +165,8 @@ CUresult cuArrayCreate_v2(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR *pAlloca
 CUresult cuArray3DCreate_v2(CUarray *pHandle, const CUDA_ARRAY3D_DESCRIPTOR *pAllocateArray)
 {
     SIM_ENTER(cuArray3DCreate_v2);
+    SIM_CURRENT(context);
+    (void)context;
     return pAllocateArray ? create(pHandle, pAllocateArray) : CUDA_ERROR_INVALID_VALUE;
 }
 

@@ -432,13 +432,13 @@ static CUresult end_capture(CUstream handle, CUgraph *result)
 {
     SIM_STREAM(handle, stream);
     struct sim_capture *capture = stream->capture;
+    if (!capture) {
+        return CUDA_ERROR_ILLEGAL_STATE;
+    }
     if (!result) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *result = NULL;
-    if (!capture) {
-        return CUDA_ERROR_ILLEGAL_STATE;
-    }
     if (capture->origin != stream) {
         return invalidate(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     }
@@ -473,14 +473,35 @@ SIM_STREAM_PAIR(cuStreamBeginCapture, (CUstream hStream),
                 begin(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL, NULL, NULL, 0));
 SIM_STREAM_PAIR(cuStreamBeginCapture_v2, (CUstream hStream, CUstreamCaptureMode mode),
                 begin(hStream, mode, NULL, NULL, 0));
-SIM_STREAM_PAIR(cuStreamBeginCaptureToGraph,
-                (CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
-                 const CUgraphEdgeData *dependencyData, size_t numDependencies,
-                 CUstreamCaptureMode mode),
-                sim_is_graph(hGraph) ? begin(hStream, mode, hGraph, dependencies, numDependencies)
-                                     : CUDA_ERROR_INVALID_VALUE);
 SIM_STREAM_PAIR(cuStreamEndCapture, (CUstream hStream, CUgraph *phGraph),
                 end_capture(hStream, phGraph));
+
+static CUresult begin_into(CUgraph graph, CUstream stream, CUstreamCaptureMode mode,
+                           const CUgraphNode *dependencies, size_t count)
+{
+    return sim_is_graph(graph) ? begin(stream, mode, graph, dependencies, count)
+                               : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph,
+                                     const CUgraphNode *dependencies,
+                                     const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                                     CUstreamCaptureMode mode)
+{
+    SIM_JUDGE(hGraph, CUDA_ERROR_INVALID_VALUE);
+    SIM_ENTER(cuStreamBeginCaptureToGraph);
+    return begin_into(hGraph, hStream, mode, dependencies, numDependencies);
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream hStream, CUgraph hGraph,
+                                          const CUgraphNode *dependencies,
+                                          const CUgraphEdgeData *dependencyData,
+                                          size_t numDependencies, CUstreamCaptureMode mode)
+{
+    SIM_JUDGE(hGraph, CUDA_ERROR_INVALID_VALUE);
+    SIM_ENTER(cuStreamBeginCaptureToGraph_ptsz);
+    return begin_into(hGraph, sim_per_thread(hStream), mode, dependencies, numDependencies);
+}
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {

@@ -438,12 +438,14 @@ static CUresult destroy(CUcontext context)
 
 CUresult cuCtxDestroy(CUcontext ctx)
 {
+    SIM_JUDGE(ctx, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuCtxDestroy);
     return destroy(ctx);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
+    SIM_JUDGE(ctx, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuCtxDestroy_v2);
     return destroy(ctx);
 }

@@ -67,6 +67,15 @@ void sim_leave(struct sim_guard *guard);
     }                                                                          \
     _Static_assert(1, "")
 
+/* What the driver asks of its arguments before anything else, also before cuInit and without a
+ * context (seen: an H200, driver 580). */
+#define SIM_JUDGE(fine, otherwise) \
+    do {                           \
+        if (!(fine)) {             \
+            return (otherwise);    \
+        }                          \
+    } while (0)
+
 #define SIM_ENTER(symbol)       SIM_GUARDED(sim_enter(SIM_ID_##symbol))
 #define SIM_ENTER_EARLY(symbol) SIM_GUARDED(sim_enter_early(SIM_ID_##symbol))
 

@@ -199,9 +199,6 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *phGraphExec, CUgraph hGraph,
 static CUresult instantiate_with(CUgraphExec *result, CUgraph graph,
                                  CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
 {
-    if (!parameters) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     CUresult status = instantiate(result, graph, parameters->flags);
     parameters->hErrNode_out = NULL;
     parameters->result_out =
@@ -212,6 +209,7 @@ static CUresult instantiate_with(CUgraphExec *result, CUgraph graph,
 CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
                                       CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
+    SIM_JUDGE(instantiateParams, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuGraphInstantiateWithParams);
     return instantiate_with(phGraphExec, hGraph, instantiateParams);
 }
@@ -219,6 +217,7 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
 CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *phGraphExec, CUgraph hGraph,
                                            CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
 {
+    SIM_JUDGE(instantiateParams, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuGraphInstantiateWithParams_ptsz);
     return instantiate_with(phGraphExec, hGraph, instantiateParams);
 }
@@ -389,6 +388,7 @@ CUresult sim_exec_set_work(CUgraphExec exec, CUgraphNode node, struct sim_work *
 
 CUresult cuGraphNodeSetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode, unsigned int isEnabled)
 {
+    SIM_JUDGE(hGraphExec, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuGraphNodeSetEnabled);
     CUgraphNode own;
     CUresult status = writable_node(hGraphExec, hNode, &own);
@@ -477,9 +477,10 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec hGraphExec, CUgraph hGraph,
                               CUgraphExecUpdateResultInfo *resultInfo)
 {
     SIM_ENTER(cuGraphExecUpdate_v2);
-    if (!resultInfo) {
-        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_SUCCESS};
+    CUresult status = update(hGraphExec, hGraph, &info.errorNode, &info.result);
+    if (resultInfo) {
+        *resultInfo = info;
     }
-    resultInfo->errorFromNode = NULL;
-    return update(hGraphExec, hGraph, &resultInfo->errorNode, &resultInfo->result);
+    return status;
 }

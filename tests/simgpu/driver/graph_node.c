@@ -490,6 +490,11 @@ static CUresult set_exec(CUgraphExec exec, CUgraphNode node, CUresult prepared,
 
 #define SIM_GIVEN(parameters, preparation) ((parameters) ? (preparation) : CUDA_ERROR_INVALID_VALUE)
 
+/* The node is judged before its parameters are (seen: an H200, driver 580). */
+#define SIM_OF_KERNEL(parameters, preparation)                                      \
+    (check_kind(hNode, SIM_WORK_KERNEL, parameters) == CUDA_SUCCESS ? (preparation) \
+                                                                    : CUDA_ERROR_INVALID_VALUE)
+
 CUresult cuGraphKernelNodeSetParams(CUgraphNode hNode, const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
     SIM_ENTER(cuGraphKernelNodeSetParams);
@@ -542,20 +547,23 @@ CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_KERNEL_NODE_PARAMS_v1 *nodeParams)
 {
+    SIM_JUDGE(hGraphExec, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuGraphExecKernelNodeSetParams);
-    SIM_SET_EXEC(SIM_GIVEN(nodeParams, kernel_work_v1(nodeParams, &work)));
+    SIM_SET_EXEC(SIM_OF_KERNEL(nodeParams, kernel_work_v1(nodeParams, &work)));
 }
 
 CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec hGraphExec, CUgraphNode hNode,
                                            const CUDA_KERNEL_NODE_PARAMS_v2 *nodeParams)
 {
+    SIM_JUDGE(hGraphExec, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuGraphExecKernelNodeSetParams_v2);
-    SIM_SET_EXEC(SIM_GIVEN(nodeParams, kernel_work(nodeParams, true, &work)));
+    SIM_SET_EXEC(SIM_OF_KERNEL(nodeParams, kernel_work(nodeParams, true, &work)));
 }
 
 CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_MEMCPY3D *copyParams, CUcontext ctx)
 {
+    SIM_JUDGE(hGraphExec, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuGraphExecMemcpyNodeSetParams);
     SIM_SET_EXEC(SIM_GIVEN(copyParams, copy_work(copyParams, ctx, &work)));
 }
@@ -563,6 +571,7 @@ CUresult cuGraphExecMemcpyNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNod
 CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                         const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
 {
+    SIM_JUDGE(hGraphExec, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuGraphExecMemsetNodeSetParams);
     SIM_SET_EXEC(SIM_GIVEN(memsetParams, set_work(memsetParams, ctx, &work)));
 }
@@ -577,6 +586,7 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
 CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                             CUgraph childGraph)
 {
+    SIM_JUDGE(hGraphExec, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuGraphExecChildGraphNodeSetParams);
     SIM_SET_EXEC(child_work(childGraph, &work));
 }
@@ -597,6 +607,7 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec hGraphExec, CUgraphNode hN
 CUresult cuGraphExecNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
                                   CUgraphNodeParams *nodeParams)
 {
+    SIM_JUDGE(hGraphExec, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuGraphExecNodeSetParams);
     SIM_SET_EXEC(SIM_GIVEN(nodeParams, work_of(nodeParams, &work)));
 }

@@ -112,12 +112,14 @@ CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
 CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags,
                                 int priority)
 {
+    SIM_JUDGE(phStream, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGE(greenCtx, CUDA_ERROR_INVALID_CONTEXT);
     SIM_ENTER(cuGreenCtxStreamCreate);
     CUresult status = check(greenCtx);
     if (status != CUDA_SUCCESS) {
         return status;
     }
-    if (!phStream || flags != CU_STREAM_NON_BLOCKING) {
+    if (flags != CU_STREAM_NON_BLOCKING) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     *phStream = sim_stream_create(greenCtx->context, flags, priority);

@@ -41,11 +41,12 @@ static int open_foreign(const struct handle *handle)
 /* Only memory of cuMemAlloc has such handles; mapped memory is refused (vllm#42609). */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
+    SIM_JUDGE(pHandle && dptr, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuIpcGetMemHandle);
     SIM_CURRENT(context);
     (void)context;
     const struct sim_range *range = sim_range_at(dptr);
-    if (!pHandle || !range || range->kind != SIM_RANGE_DEVICE) {
+    if (!range || range->kind != SIM_RANGE_DEVICE) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct handle handle = {.magic = MEMORY_MAGIC,
@@ -138,6 +139,8 @@ void sim_ipc_unmap(struct sim_range *range)
 CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     SIM_ENTER(cuIpcCloseMemHandle);
+    SIM_CURRENT(context);
+    (void)context;
     struct sim_range *range = sim_range_at(dptr);
     if (!range || range->kind != SIM_RANGE_IPC || (CUdeviceptr)range->address != dptr) {
         return CUDA_ERROR_INVALID_VALUE;

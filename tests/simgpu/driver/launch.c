@@ -208,17 +208,17 @@ static CUresult launch_config(const CUlaunchConfig *config, CUstream stream, CUf
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
                           void **extra)
 {
+    SIM_JUDGE(config, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuLaunchKernelEx);
-    return config ? launch_config(config, config->hStream, f, kernelParams, extra)
-                  : CUDA_ERROR_INVALID_VALUE;
+    return launch_config(config, config->hStream, f, kernelParams, extra);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
                                void **extra)
 {
+    SIM_JUDGE(config, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuLaunchKernelEx_ptsz);
-    return config ? launch_config(config, sim_per_thread(config->hStream), f, kernelParams, extra)
-                  : CUDA_ERROR_INVALID_VALUE;
+    return launch_config(config, sim_per_thread(config->hStream), f, kernelParams, extra);
 }
 
 /* ---- attributes -------------------------------------------------------------------------------
@@ -325,6 +325,7 @@ CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
 
 CUresult cuFuncLoad(CUfunction function)
 {
+    SIM_JUDGE(function, CUDA_ERROR_INVALID_HANDLE);
     SIM_ENTER(cuFuncLoad);
     return resolve(function) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -234,6 +234,8 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInByt
                             unsigned int ElementSizeBytes)
 {
     SIM_ENTER(cuMemAllocPitch_v2);
+    SIM_CURRENT(context);
+    (void)context;
     if (!pPitch || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -284,12 +286,19 @@ static void count_as_destroyed(void)
     }
 }
 
+/* To free takes no context, but not one that was destroyed either (seen: an H200, driver 580). */
+static CUresult check_free(void)
+{
+    CUresult status = sim_current_check();
+    return status == CUDA_SUCCESS || status == CUDA_ERROR_INVALID_CONTEXT
+               ? sim_capture_check_unsafe()
+               : status;
+}
+
 CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     SIM_ENTER(cuMemFree_v2);
-    SIM_CURRENT(context);
-    (void)context;
-    CUresult status = sim_capture_check_unsafe();
+    CUresult status = check_free();
     if (status != CUDA_SUCCESS) {
         return status;
     }
@@ -322,6 +331,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 /* On mapped memory it answers about the mapping, not about an allocation (nccl#2332). */
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
 {
+    SIM_JUDGE(pbase || psize, CUDA_SUCCESS);
     SIM_ENTER(cuMemGetAddressRange_v2);
     SIM_CURRENT(context);
     (void)context;
@@ -409,9 +419,7 @@ CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
 CUresult cuMemFreeHost(void *p)
 {
     SIM_ENTER(cuMemFreeHost);
-    SIM_CURRENT(context);
-    (void)context;
-    CUresult status = sim_capture_check_unsafe();
+    CUresult status = check_free();
     if (status != CUDA_SUCCESS || !p) {
         return status;
     }
@@ -463,12 +471,15 @@ CUresult cuMemHostRegister_v2(void *p, size_t bytesize, unsigned int Flags)
 CUresult cuMemHostUnregister(void *p)
 {
     SIM_ENTER(cuMemHostUnregister);
-    SIM_CURRENT(context);
-    (void)context;
+    if (!p) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     struct sim_range *range = sim_range_at((CUdeviceptr)p);
     if (!range || range->address != p || range->kind != SIM_RANGE_REGISTERED || range->freeing) {
         return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
     }
+    SIM_CURRENT(context);
+    (void)context;
     range->freeing = true;
     sim_wait_device(range->device);
     count_as_destroyed();
@@ -508,13 +519,14 @@ CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p)
  * prefetches it back or it is freed. */
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
 {
+    SIM_JUDGE(dptr && bytesize != 0, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuMemAllocManaged);
     SIM_CURRENT(context);
     CUresult status = sim_capture_check_unsafe();
     if (status != CUDA_SUCCESS) {
         return status;
     }
-    if (!dptr || bytesize == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST)) {
+    if (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     struct sim_range *range;

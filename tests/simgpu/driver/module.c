@@ -83,9 +83,12 @@ static CUresult load(CUmodule *result, const void *data)
 CUresult cuModuleLoad(CUmodule *module, const char *fname)
 {
     SIM_ENTER(cuModuleLoad);
-    char *data = fname ? sim_image_read(fname) : NULL;
+    SIM_CURRENT(context);
+    (void)context;
+    bool named = fname && *fname;
+    char *data = named ? sim_image_read(fname) : NULL;
     if (!data) {
-        return fname ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+        return named ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
     }
     CUresult status = load(module, data);
     free(data);
@@ -292,9 +295,6 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod, c
 
 static CUresult load_library(CUlibrary *result, const void *code)
 {
-    if (!result || !code) {
-        return CUDA_ERROR_INVALID_VALUE;
-    }
     struct sim_image *image = sim_image_parse(code);
     CUlibrary library = image ? sim_object_new(&sim_libraries) : NULL;
     if (!library) {
@@ -315,6 +315,7 @@ CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *j
                            CUlibraryOption *libraryOptions, void **libraryOptionValues,
                            unsigned int numLibraryOptions)
 {
+    SIM_JUDGE(library && code, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuLibraryLoadData);
     return load_library(library, code);
 }
@@ -324,10 +325,11 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
                                CUlibraryOption *libraryOptions, void **libraryOptionValues,
                                unsigned int numLibraryOptions)
 {
+    SIM_JUDGE(library && fileName, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuLibraryLoadFromFile);
-    char *data = fileName ? sim_image_read(fileName) : NULL;
+    char *data = sim_image_read(fileName);
     if (!data) {
-        return fileName ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
+        return *fileName ? CUDA_ERROR_FILE_NOT_FOUND : CUDA_ERROR_INVALID_VALUE;
     }
     CUresult status = load_library(library, data);
     free(data);
@@ -336,6 +338,7 @@ CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_o
 
 CUresult cuLibraryUnload(CUlibrary library)
 {
+    SIM_JUDGE(library, CUDA_ERROR_INVALID_HANDLE);
     SIM_ENTER(cuLibraryUnload);
     if (!sim_object_is(&sim_libraries, library)) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -398,12 +401,11 @@ static CUkernel kernel_in(CUlibrary library, const struct sim_symbol *symbol)
 
 CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
 {
+    SIM_JUDGE(pKernel && name, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGE(library, CUDA_ERROR_INVALID_HANDLE);
     SIM_ENTER(cuLibraryGetKernel);
     if (!sim_object_is(&sim_libraries, library)) {
         return CUDA_ERROR_INVALID_HANDLE;
-    }
-    if (!pKernel || !name) {
-        return CUDA_ERROR_INVALID_VALUE;
     }
     const struct sim_symbol *symbol = sim_image_kernel(library->image, name);
     if (!symbol) {
@@ -428,6 +430,8 @@ CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib)
 
 CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib)
 {
+    SIM_JUDGE(kernels, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGE(lib, CUDA_ERROR_INVALID_HANDLE);
     SIM_ENTER(cuLibraryEnumerateKernels);
     if (!sim_object_is(&sim_libraries, lib)) {
         return CUDA_ERROR_INVALID_HANDLE;
@@ -524,12 +528,14 @@ CUfunction sim_function_of(CUfunction handle, CUcontext context)
 
 CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
+    SIM_JUDGE(pFunc, CUDA_ERROR_INVALID_VALUE);
+    SIM_JUDGE(kernel, CUDA_ERROR_INVALID_HANDLE);
     SIM_ENTER(cuKernelGetFunction);
-    SIM_CURRENT(context);
     if (!sim_object_is(&sim_kernels, kernel)) {
         return CUDA_ERROR_INVALID_HANDLE;
     }
-    return pFunc ? function_of_kernel(kernel, context, pFunc) : CUDA_ERROR_INVALID_VALUE;
+    SIM_CURRENT(context);
+    return function_of_kernel(kernel, context, pFunc);
 }
 
 #if CUDA_VERSION >= 12050

@@ -375,7 +375,7 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
 {
     SIM_ENTER(cuMemPoolSetAccess);
-    if (!is_pool(pool) || (count && !map)) {
+    if (!is_pool(pool) || !count || !map) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     for (size_t i = 0; i < count; i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "shareable.h"
 
+#include "context.h"
 #include "device.h"
 #include "entry.h"
 #include "memory.h"
@@ -210,12 +211,17 @@ static bool has_dma_buf(CUdeviceptr at, size_t bytes)
 CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size,
                                        CUmemRangeHandleType handleType, unsigned long long flags)
 {
+    SIM_JUDGE(handle && dptr, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuMemGetHandleForAddressRange);
+    SIM_CURRENT(context);
+    (void)context;
+    if (handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     if (!sim_settings.dma_buf) {
         return CUDA_ERROR_NOT_SUPPORTED;
     }
-    if (!handle || handleType != CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD || flags ||
-        !has_dma_buf(dptr, size)) {
+    if (!has_dma_buf(dptr, size)) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     int fd = memfd_create("simgpu-dma-buf", MFD_CLOEXEC);

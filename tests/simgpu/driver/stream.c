@@ -501,7 +501,7 @@ static CUresult create(CUstream *result, unsigned flags, int priority)
 {
     SIM_CURRENT(context);
     context = sim_current_of_streams();
-    if (!result || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING)) {
+    if (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) {
         return CUDA_ERROR_INVALID_VALUE;
     }
     /* "If the specified priority is outside the numerical range [...], it will automatically be
@@ -514,12 +514,14 @@ static CUresult create(CUstream *result, unsigned flags, int priority)
 
 CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
+    SIM_JUDGE(phStream, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuStreamCreate);
     return create(phStream, Flags, 0);
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
+    SIM_JUDGE(phStream, CUDA_ERROR_INVALID_VALUE);
     SIM_ENTER(cuStreamCreateWithPriority);
     return create(phStream, flags, priority);
 }
@@ -553,12 +555,14 @@ static CUresult destroy(CUstream handle)
 
 CUresult cuStreamDestroy(CUstream hStream)
 {
+    SIM_JUDGE(hStream, CUDA_ERROR_INVALID_HANDLE);
     SIM_ENTER(cuStreamDestroy);
     return destroy(hStream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream)
 {
+    SIM_JUDGE(hStream, CUDA_ERROR_INVALID_HANDLE);
     SIM_ENTER(cuStreamDestroy_v2);
     return destroy(hStream);
 }
