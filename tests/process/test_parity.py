@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import tempfile
 import unittest
-from typing import Any
 
 import parity
 from machine import program, run
 
 
-def run_simulated(shim: bool, **settings: Any) -> parity.Run:
+def run_simulated(shim: bool, devices: int = 2) -> parity.Run:
     """Runs parity_job on the simulated GPU."""
 
     def run_job(arguments: tuple[str, ...]) -> tuple[int, str]:
@@ -19,13 +18,12 @@ def run_simulated(shim: bool, **settings: Any) -> parity.Run:
             result = run(
                 [program("parity_job"), *arguments],
                 shim=shim,
-                SIMGPU_DEVICES=2,
+                SIMGPU_DEVICES=devices,
                 SIMGPU_MEMORY="2GiB",
                 SIMGPU_CONTEXT="16MiB",
                 MEMSHIM_LOG="off",
                 MEMSHIM_TRACE="off",
                 XDG_CACHE_HOME=folder,
-                **settings,
             )
         return result.status, result.stdout
 
@@ -50,6 +48,9 @@ class Parity(unittest.TestCase):
         self.assertTrue(cards)
         expected = parity.with_rules(cards, parity.SIMULATED)
         self.same(expected, {case: table[case] for case in expected})
+
+    def test_another_device_is_not_asked_for_where_there_is_one(self) -> None:
+        self.assertEqual(run_simulated(shim=False, devices=1)(("other-device",)), (0, ""))
 
     def test_with_memshim(self) -> None:
         expected = parity.with_memshim(parity.read_table())

@@ -30,9 +30,10 @@ CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
     if (Flags) {
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (sim_context_check(peerContext) != CUDA_SUCCESS || peerContext == context) {
+    if (sim_context_check(peerContext) != CUDA_SUCCESS) {
         return CUDA_ERROR_INVALID_CONTEXT;
     }
+    /* Nor does a device reach itself (seen: an H200, driver 580). */
     if (!reaches(context->device, peerContext->device)) {
         return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     }

@@ -7,6 +7,7 @@
 #include "memory.h"
 #include "vmm.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,6 +113,9 @@ CUresult sim_shareable_import(struct sim_chunk *chunk, int fd)
 {
     struct label label;
     off_t position = lseek(fd, 0, SEEK_CUR);
+    if (position < 0 && errno == EBADF) {
+        return CUDA_ERROR_UNKNOWN; /* no descriptor (seen: an H200, driver 580) */
+    }
     if (position < (off_t)LABEL_SPACE_START ||
         pread(fd, &label, sizeof label, position) != sizeof label || label.magic != LABEL_MAGIC) {
         return CUDA_ERROR_INVALID_VALUE;
