@@ -480,12 +480,30 @@ SIM_ASYNC_PAIR(cuMemcpyAtoHAsync_v2,
 
 /* ---- batches --------------------------------------------------------------------------------- */
 
+/* "This API does not support [...] the legacy default stream" (cuda.h, cuMemcpyBatchAsync), which
+ * is judged before anything else: of the newer ABIs' also where the null stream is the thread's own
+ * (seen: an H200, driver 580). */
+#define SIM_BATCH_PAIR(symbol, both, parameters, ...)            \
+    CUresult symbol parameters                                   \
+    {                                                            \
+        SIM_JUDGE(hStream, CUDA_ERROR_INVALID_VALUE);            \
+        SIM_ENTER(symbol);                                       \
+        return __VA_ARGS__;                                      \
+    }                                                            \
+    CUresult symbol##_ptsz parameters                            \
+    {                                                            \
+        SIM_JUDGE(hStream || !(both), CUDA_ERROR_INVALID_VALUE); \
+        SIM_ENTER(symbol##_ptsz);                                \
+        hStream = sim_per_thread(hStream);                       \
+        return __VA_ARGS__;                                      \
+    }                                                            \
+    _Static_assert(1, "")
+
 #if CUDA_VERSION >= 12080
 static CUresult copy_batch(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes,
                            size_t count, size_t *failed, CUstream handle)
 {
     SIM_STREAM(handle, stream);
-    /* "This API does not support [...] the legacy default stream" (cuda.h, cuMemcpyBatchAsync). */
     if (!to || !from || !sizes || count == 0 || stream->legacy) {
         return CUDA_ERROR_INVALID_VALUE;
     }
@@ -501,7 +519,7 @@ static CUresult copy_batch(const CUdeviceptr *to, const CUdeviceptr *from, const
     return CUDA_SUCCESS;
 }
 
-SIM_ASYNC_PAIR(cuMemcpyBatchAsync,
+SIM_BATCH_PAIR(cuMemcpyBatchAsync, false,
                (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
                 CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, size_t *failIdx,
                 CUstream hStream),
@@ -581,19 +599,19 @@ static CUresult copy_batch_3d(const CUDA_MEMCPY3D_BATCH_OP *list, size_t count, 
     return CUDA_SUCCESS;
 }
 
-SIM_ASYNC_PAIR(cuMemcpy3DBatchAsync,
+SIM_BATCH_PAIR(cuMemcpy3DBatchAsync, false,
                (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, size_t *failIdx,
                 unsigned long long flags, CUstream hStream),
                ((void)flags, copy_batch_3d(opList, numOps, failIdx, hStream)));
 #endif
 
 #if CUDA_VERSION >= 13000
-SIM_ASYNC_PAIR(cuMemcpyBatchAsync_v2,
+SIM_BATCH_PAIR(cuMemcpyBatchAsync_v2, true,
                (CUdeviceptr * dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
                 CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream),
                ((void)attrs, (void)attrsIdxs, (void)numAttrs,
                 copy_batch(dsts, srcs, sizes, count, NULL, hStream)));
-SIM_ASYNC_PAIR(cuMemcpy3DBatchAsync_v2,
+SIM_BATCH_PAIR(cuMemcpy3DBatchAsync_v2, true,
                (size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, unsigned long long flags,
                 CUstream hStream),
                ((void)flags, copy_batch_3d(opList, numOps, NULL, hStream)));

@@ -628,6 +628,7 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count
                                  CUmemLocation *prefetchLocs, size_t *prefetchLocIdxs,
                                  size_t numPrefetchLocs, unsigned long long flags, CUstream hStream)
 {
+    SIM_JUDGE(hStream, CUDA_ERROR_INVALID_VALUE); /* as of batches of copies (copy.c) */
     SIM_ENTER(cuMemPrefetchBatchAsync);
     return prefetch_batch(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs,
                           hStream);
