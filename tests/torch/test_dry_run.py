@@ -20,6 +20,8 @@ JOBS: Sequence[Sequence[str]] = (
 )
 
 
+# Of cuBLAS for a card of compute capability 9.0: two, each 32 MiB and, in a granule, 1 KiB.
+HANDLES_BYTES = 2 * (34 << 20)
 TRAINER = """
 import signal, sys, torch
 model = torch.nn.Linear(64, 64).cuda()
@@ -169,8 +171,9 @@ class DryRun(unittest.TestCase):
                         SIMGPU_MEMORY="79GiB",
                     ).check()
                     (end,) = run.lines("end")
+                    beside = said["cards"][0]["context_bytes"] + HANDLES_BYTES
                     self.assertEqual(
-                        rank["needs_bytes"][ground] - said["cards"][0]["context_bytes"],
+                        rank["needs_bytes"][ground] - beside,
                         end["max_reserved_bytes"],
                         ground,
                     )
@@ -290,7 +293,9 @@ class DryRun(unittest.TestCase):
                 SIMGPU_CAPABILITY="9.0",
             )
             self.assertEqual(run.status, status, run.describe())
-            self.assertEqual(status == 1, "OutOfMemoryError" in run.stderr)
+            # What is short may be short for cuBLAS, whose handle of the backward pass comes last.
+            died = any(words in run.stderr for words in ("OutOfMemoryError", "ALLOC_FAILED"))
+            self.assertEqual(status == 1, died, run.describe())
 
     def test_ranks(self) -> None:
         command = [*harness.torchrun(2), str(harness.WORKLOADS / "gpt.py"), "--steps", "100000"]
