@@ -103,11 +103,24 @@ static void step(int number)
     died(input, MIB);
 }
 
+/* The run is over: what was made of it. */
+static void ends(int exit_status)
+{
+    char why[512] = "";
+
+    ms_trace_close(trace, true, exit_status);
+    model = ms_model_new(ms_trace_dir(trace), why, sizeof(why));
+    cr_assert_not_null(model, "%s", why);
+    ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
+    ms_model_survey(model, MS_SURVEY_SUMS);
+    cr_assert_not_null(model->survey);
+    growth = &model->survey->devices[0].growth;
+}
+
 /* The site asks for more than there is. */
 static void dies_at(uint32_t site, uint64_t short_bytes)
 {
     struct ms_oom_state state = synthetic_oom(requested_bytes, MS_OOM_TORCH);
-    char why[512] = "";
 
     state.cap_bytes = state.device_total_bytes = 4 * GIB;
     state.charged_bytes = state.live_bytes = state.pool_bytes =
@@ -116,13 +129,7 @@ static void dies_at(uint32_t site, uint64_t short_bytes)
     state.refused_bytes = requested_bytes;
     state.site = site;
     ms_trace_oom(trace, 0, &state);
-    ms_trace_close(trace, true, 1);
-    model = ms_model_new(ms_trace_dir(trace), why, sizeof(why));
-    cr_assert_not_null(model, "%s", why);
-    ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
-    ms_model_survey(model, MS_SURVEY_SUMS);
-    cr_assert_not_null(model->survey);
-    growth = &model->survey->devices[0].growth;
+    ends(1);
     cr_assert_neq(ms_judged_fatal(model), SIZE_MAX);
     ms_judge(model, ms_judged_fatal(model), &judgement);
 }
@@ -507,7 +514,6 @@ Test(leaks, that_are_negligible_at_the_edge_of_the_cap_are_not_told)
                                    .id = 1,
                                    .bytes = 4 * GIB - MIB,
                                    .aux = MS_LOCATION_DEVICE};
-    char why[512] = "";
 
     ms_trace_emit(trace, &chunk);
     born(LOOP_PARAMETER, filled);
@@ -515,13 +521,7 @@ Test(leaks, that_are_negligible_at_the_edge_of_the_cap_are_not_told)
         step(number);
         born(LOOP_KEPT, 512);
     }
-    ms_trace_close(trace, true, 0);
-    model = ms_model_new(ms_trace_dir(trace), why, sizeof(why));
-    cr_assert_not_null(model, "%s", why);
-    ms_model_name_sites(model, MS_STACKS_NAMES, NULL);
-    ms_model_survey(model, MS_SURVEY_SUMS);
-    cr_assert_not_null(model->survey);
-    growth = &model->survey->devices[0].growth;
+    ends(0);
     cr_assert_eq(growth->leak_count, 1);
     cr_expect_neq(growth->leaks[0].all.cap_at_step, 0);
     cr_expect(growth->leaks[0].negligible, "%zu B, cap at %zu",
