@@ -138,6 +138,21 @@ static inline struct ms_block_info rig_alloc(struct rig *rig, uint64_t bytes, ms
     return block;
 }
 
+/* A block with contents of its own, and whether they are still there. */
+static inline struct ms_block_info rig_write_new(struct rig *rig, uint64_t bytes)
+{
+    struct ms_block_info block = rig_alloc(rig, bytes, MS_STREAM_DEVICE);
+    ms_dry_write(rig->dry, block.addr, block.bytes, block.id);
+    return block;
+}
+
+static inline void rig_check_contents(struct rig *rig, const struct ms_block_info *block)
+{
+    cr_assert(ms_dry_accessible(rig->dry, block->addr, block->bytes));
+    cr_assert(ms_dry_holds(rig->dry, block->addr, block->bytes, block->id),
+              "block %lu lost its contents", (unsigned long)block->id);
+}
+
 static inline void rig_free(struct rig *rig, struct ms_block_info block, ms_stream_t stream)
 {
     cr_assert_eq(ms_pool_free(rig->pool, block.addr, stream), MS_OK);

@@ -15,20 +15,6 @@ static struct rig *spilling_rig(void)
                                            .spill_limit_bytes = 2 * CAP_BYTES});
 }
 
-static struct ms_block_info write_new(struct rig *rig, uint64_t bytes)
-{
-    struct ms_block_info block = rig_alloc(rig, bytes, MS_STREAM_DEVICE);
-    ms_dry_write(rig->dry, block.addr, block.bytes, block.id);
-    return block;
-}
-
-static void check_contents(struct rig *rig, const struct ms_block_info *block)
-{
-    cr_assert(ms_dry_accessible(rig->dry, block->addr, block->bytes));
-    cr_assert(ms_dry_holds(rig->dry, block->addr, block->bytes, block->id),
-              "block %lu lost its contents", (unsigned long)block->id);
-}
-
 static struct ms_spill_stats spill_stats(struct rig *rig)
 {
     return rig_stats(rig).spill;
@@ -39,12 +25,12 @@ Test(spill, more_lives_than_the_cap)
     struct rig *rig = spilling_rig();
     struct ms_block_info block[12];
     for (int k = 0; k < 12; k++) {
-        block[k] = write_new(rig, 8 * MIB);
+        block[k] = rig_write_new(rig, 8 * MIB);
         rig_check(rig);
         cr_assert_leq(atomic_load(&rig->budget.charged_bytes), CAP_BYTES);
     }
     for (int k = 0; k < 12; k++) {
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
     }
     struct ms_spill_stats stats = spill_stats(rig);
     cr_assert_eq(stats.spilled_bytes, 32 * MIB);
@@ -77,11 +63,11 @@ Test(spill, the_coldest_goes)
     struct rig *rig = spilling_rig();
     struct ms_block_info block[8];
     for (int k = 0; k < 8; k++) {
-        block[k] = write_new(rig, 8 * MIB);
+        block[k] = rig_write_new(rig, 8 * MIB);
     }
     (void)ms_pool_touch(rig->pool, block[0].addr + 5 * MIB, 0);
     rig->events = 0;
-    struct ms_block_info more = write_new(rig, 8 * MIB);
+    struct ms_block_info more = rig_write_new(rig, 8 * MIB);
     for (size_t at = 0; at < rig->events; at++) {
         if (rig->event[at].kind == MS_EVENT_SPILL) {
             cr_assert_eq(rig->event[at].addr, block[1].addr);
@@ -89,9 +75,9 @@ Test(spill, the_coldest_goes)
         }
     }
     cr_assert_eq(rig_count(rig, MS_EVENT_SPILL), 1);
-    check_contents(rig, &block[0]);
-    check_contents(rig, &block[1]);
-    check_contents(rig, &more);
+    rig_check_contents(rig, &block[0]);
+    rig_check_contents(rig, &block[1]);
+    rig_check_contents(rig, &more);
     rig_end(rig);
 }
 
@@ -102,10 +88,10 @@ Test(spill, a_spilled_block_is_freed)
     struct ms_block_info block[12];
     for (int round = 0; round < 3; round++) {
         for (int k = 0; k < 12; k++) {
-            block[k] = write_new(rig, 8 * MIB);
+            block[k] = rig_write_new(rig, 8 * MIB);
         }
         for (int k = 0; k < 12; k++) {
-            check_contents(rig, &block[k]);
+            rig_check_contents(rig, &block[k]);
             rig_free(rig, block[k], MS_STREAM_DEVICE);
             rig_check(rig);
         }
@@ -120,7 +106,7 @@ Test(spill, promoted_hottest_first_within_the_budget)
     struct rig *rig = spilling_rig();
     struct ms_block_info block[12];
     for (int k = 0; k < 12; k++) {
-        block[k] = write_new(rig, 8 * MIB);
+        block[k] = rig_write_new(rig, 8 * MIB);
     }
     cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 0, "there was no room");
     rig_free(rig, block[11], MS_STREAM_DEVICE);
@@ -136,7 +122,7 @@ Test(spill, promoted_hottest_first_within_the_budget)
     }
     rig_check(rig);
     for (int k = 0; k < 11; k++) {
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
         rig_free(rig, block[k], MS_STREAM_DEVICE);
     }
     rig_end(rig);
@@ -155,14 +141,14 @@ Test(spill, tensors_in_an_arena)
         cr_assert_eq(ms_arenas_allocated(arenas, addr, 4 * MIB, 0, UINT64_MAX), MS_OK);
         ms_dry_write(rig->dry, addr, 4 * MIB, 1000 + k);
     }
-    struct ms_block_info block = write_new(rig, 32 * MIB);
+    struct ms_block_info block = rig_write_new(rig, 32 * MIB);
     (void)ms_pool_touch(rig->pool, arena.addr + 1 * MIB, 0);
-    struct ms_block_info more = write_new(rig, 20 * MIB);
+    struct ms_block_info more = rig_write_new(rig, 20 * MIB);
     for (uint64_t k = 0; k < 8; k++) {
         cr_assert(ms_dry_holds(rig->dry, arena.addr + k * 4 * MIB, 4 * MIB, 1000 + k));
     }
-    check_contents(rig, &block);
-    check_contents(rig, &more);
+    rig_check_contents(rig, &block);
+    rig_check_contents(rig, &more);
     cr_assert_geq(spill_stats(rig).spilled_bytes, 20 * MIB);
     rig_check(rig);
     char why[200] = "";
@@ -170,9 +156,9 @@ Test(spill, tensors_in_an_arena)
         ms_addr_t addr = arena.addr + k * 4 * MIB;
         cr_assert_eq(ms_arenas_freed(arenas, addr, 4 * MIB, UINT64_MAX), MS_OK);
     }
-    struct ms_block_info last = write_new(rig, 8 * MIB);
+    struct ms_block_info last = rig_write_new(rig, 8 * MIB);
     cr_assert(ms_arenas_is_valid(arenas, why, sizeof(why)), "%s", why);
-    check_contents(rig, &last);
+    rig_check_contents(rig, &last);
     rig_free(rig, arena, MS_STREAM_DEVICE);
     rig_free(rig, block, MS_STREAM_DEVICE);
     rig_free(rig, more, MS_STREAM_DEVICE);
@@ -186,12 +172,12 @@ Test(spill, what_is_pinned_stays_and_comes_back)
     struct rig *rig = spilling_rig();
     struct ms_block_info block[8];
     for (int k = 0; k < 8; k++) {
-        block[k] = write_new(rig, 8 * MIB);
+        block[k] = rig_write_new(rig, 8 * MIB);
         if (k < 4) {
             cr_assert_eq(ms_pool_pin(rig->pool, block[k].addr), MS_OK);
         }
     }
-    struct ms_block_info more = write_new(rig, 32 * MIB); /* the other four go */
+    struct ms_block_info more = rig_write_new(rig, 32 * MIB); /* the other four go */
     struct ms_block_info none;
     cr_assert_eq(rig_try(rig, 40 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
     cr_assert_eq(spill_stats(rig).spilled_bytes, 32 * MIB);
@@ -199,29 +185,29 @@ Test(spill, what_is_pinned_stays_and_comes_back)
     cr_assert_eq(ms_pool_pin(rig->pool, block[6].addr), MS_OK);
     cr_assert_eq(spill_stats(rig).up_bytes, 8 * MIB);
     for (int k = 0; k < 8; k++) {
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
     }
-    check_contents(rig, &more);
+    rig_check_contents(rig, &more);
     rig_end(rig);
 }
 
 Test(spill, the_device_does_not_stand_still)
 {
     struct rig *rig = spilling_rig();
-    struct ms_block_info block = write_new(rig, CAP_BYTES);
+    struct ms_block_info block = rig_write_new(rig, CAP_BYTES);
     struct ms_block_info more;
     ms_dry_fail(rig->dry, MS_DRY_HALT, 1, MS_ERR_NOT_READY);
     cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_ERR_NO_MEMORY);
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), 1, "asked again at that moment");
     cr_assert_eq(spill_stats(rig).halts_refused, 1);
     rig_check(rig);
-    check_contents(rig, &block);
+    rig_check_contents(rig, &block);
     ms_dry_set_capturing(rig->dry, true);
     cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_ERR_NO_MEMORY);
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), 1, "asked during a capture");
     ms_dry_set_capturing(rig->dry, false);
     cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_OK);
-    check_contents(rig, &block);
+    rig_check_contents(rig, &block);
     rig_end(rig);
 }
 
@@ -233,14 +219,14 @@ Test(spill, the_limit)
                                                       .cap_bytes = CAP_BYTES,
                                                       .host_limit_bytes = CAP_BYTES,
                                                       .spill_limit_bytes = 16 * MIB});
-    struct ms_block_info first = write_new(rig, CAP_BYTES);
+    struct ms_block_info first = rig_write_new(rig, CAP_BYTES);
     struct ms_block_info none;
     cr_assert_eq(rig_try(rig, 18 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), 0);
-    struct ms_block_info second = write_new(rig, 16 * MIB);
+    struct ms_block_info second = rig_write_new(rig, 16 * MIB);
     cr_assert_eq(rig_try(rig, 2 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
-    check_contents(rig, &first);
-    check_contents(rig, &second);
+    rig_check_contents(rig, &first);
+    rig_check_contents(rig, &second);
     rig_end(rig);
 }
 
@@ -258,12 +244,13 @@ Test(spill, pools_share_the_limit)
     struct rig *one = rig_make_as(wishes);
     struct rig *other = rig_make_as(wishes);
     struct ms_block_info none;
-    struct ms_block_info first[2] = {write_new(one, CAP_BYTES / 2), write_new(one, CAP_BYTES / 2)};
-    struct ms_block_info second = write_new(other, CAP_BYTES);
-    struct ms_block_info more = write_new(one, 16 * MIB);
+    struct ms_block_info first[2] = {rig_write_new(one, CAP_BYTES / 2),
+                                     rig_write_new(one, CAP_BYTES / 2)};
+    struct ms_block_info second = rig_write_new(other, CAP_BYTES);
+    struct ms_block_info more = rig_write_new(one, 16 * MIB);
     cr_assert_eq(atomic_load(&shared.charged_bytes), 16 * MIB);
     cr_assert_eq(rig_try(other, 16 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
-    struct ms_block_info last = write_new(other, 8 * MIB);
+    struct ms_block_info last = rig_write_new(other, 8 * MIB);
     cr_assert_eq(atomic_load(&shared.charged_bytes), 24 * MIB);
     cr_assert_eq(rig_try(one, 2 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
     /* Back, by a promotion that fails first, and by frees. */
@@ -273,12 +260,12 @@ Test(spill, pools_share_the_limit)
     (void)ms_pool_promote(one->pool, UINT64_MAX);
     (void)ms_pool_promote(one->pool, UINT64_MAX);
     cr_assert_eq(atomic_load(&shared.charged_bytes), 8 * MIB);
-    more = write_new(other, 16 * MIB);
+    more = rig_write_new(other, 16 * MIB);
     rig_free(other, second, MS_STREAM_DEVICE);
-    check_contents(one, &first[0]);
-    check_contents(one, &first[1]);
-    check_contents(other, &last);
-    check_contents(other, &more);
+    rig_check_contents(one, &first[0]);
+    rig_check_contents(one, &first[1]);
+    rig_check_contents(other, &last);
+    rig_check_contents(other, &more);
     rig_end(one);
     rig_end(other);
     cr_assert_eq(atomic_load(&shared.charged_bytes), 0);
@@ -291,7 +278,7 @@ static void play_with_failure(enum ms_dry_op op, uint64_t nth, bool *reached)
     struct ms_block_info block[9];
     int blocks = 8;
     for (int k = 0; k < 8; k++) {
-        block[k] = write_new(rig, 8 * MIB);
+        block[k] = rig_write_new(rig, 8 * MIB);
     }
     ms_dry_fail(rig->dry, op, nth, 999);
     uint64_t before = ms_dry_calls(rig->dry, op);
@@ -306,13 +293,13 @@ static void play_with_failure(enum ms_dry_op op, uint64_t nth, bool *reached)
     ms_dry_fail(rig->dry, op, 0, MS_OK);
     rig_check(rig);
     for (int k = 0; k < blocks; k++) {
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
     }
     /* And then it works. */
-    struct ms_block_info more = write_new(rig, 16 * MIB);
-    check_contents(rig, &more);
+    struct ms_block_info more = rig_write_new(rig, 16 * MIB);
+    rig_check_contents(rig, &more);
     for (int k = 0; k < blocks; k++) {
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
     }
     rig_end(rig);
 }
@@ -340,7 +327,7 @@ Test(spill, room_is_made_while_calls_fail, .timeout = 120)
             struct rig *rig = spilling_rig();
             struct ms_block_info block[8];
             for (int k = 0; k < 8; k++) {
-                block[k] = write_new(rig, 8 * MIB);
+                block[k] = rig_write_new(rig, 8 * MIB);
             }
             uint64_t before = ms_dry_calls(rig->dry, (enum ms_dry_op)op);
             ms_dry_fail(rig->dry, (enum ms_dry_op)op, nth, 999);
@@ -351,7 +338,7 @@ Test(spill, room_is_made_while_calls_fail, .timeout = 120)
             cr_assert(made || reached, "it was refused, and nothing had failed");
             rig_check(rig);
             for (int k = 0; k < 8; k++) {
-                check_contents(rig, &block[k]);
+                rig_check_contents(rig, &block[k]);
             }
             cr_assert(ms_pool_make_room(rig->pool, 12 * MIB, true), "and then it works");
             rig_end(rig);
@@ -367,7 +354,7 @@ static void play_with_two_failures(enum ms_dry_op first, enum ms_dry_op then, ui
     struct rig *rig = spilling_rig();
     struct ms_block_info block[8];
     for (int k = 0; k < 8; k++) {
-        block[k] = write_new(rig, 8 * MIB);
+        block[k] = rig_write_new(rig, 8 * MIB);
     }
     ms_dry_fail(rig->dry, first, nth, 999);
     ms_dry_fail(rig->dry, then, then_nth, 999);
@@ -377,7 +364,7 @@ static void play_with_two_failures(enum ms_dry_op first, enum ms_dry_op then, ui
     rig_check(rig);
     for (int k = 0; k < 8; k++) {
         cr_assert(ms_dry_accessible(rig->dry, block[k].addr, block[k].bytes));
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
         rig_free(rig, block[k], MS_STREAM_DEVICE);
     }
     cr_assert_eq(rig_count(rig, MS_EVENT_LOST), 0);
@@ -401,7 +388,7 @@ static uint64_t play_with_a_device_that_is_gone(uint64_t nth)
     struct rig *rig = spilling_rig();
     struct ms_block_info block[8];
     for (int k = 0; k < 8; k++) {
-        block[k] = write_new(rig, 8 * MIB);
+        block[k] = rig_write_new(rig, 8 * MIB);
     }
     ms_dry_fail_run(rig->dry, nth, UINT32_MAX, 999);
     (void)ms_pool_make_room(rig->pool, 12 * MIB, true);
@@ -448,19 +435,19 @@ Test(spill, blocks_that_share_a_chunk)
     struct rig *rig = spilling_rig();
     struct ms_block_info small[8];
     for (int k = 0; k < 8; k++) {
-        small[k] = write_new(rig, 400 * KIB);
+        small[k] = rig_write_new(rig, 400 * KIB);
     }
     rig_free(rig, small[1], MS_STREAM_DEVICE);
-    struct ms_block_info large = write_new(rig, CAP_BYTES - 4 * MIB);
+    struct ms_block_info large = rig_write_new(rig, CAP_BYTES - 4 * MIB);
     (void)ms_pool_touch(rig->pool, large.addr, 0);
-    struct ms_block_info more = write_new(rig, 4 * MIB);
+    struct ms_block_info more = rig_write_new(rig, 4 * MIB);
     cr_assert_eq(spill_stats(rig).spilled_bytes, 4 * MIB);
     cr_assert_eq(ms_pool_touch(rig->pool, small[0].addr, 0), 400 * KIB, "it is on the host");
     cr_assert_eq(ms_pool_touch(rig->pool, large.addr, 0), 0);
     rig_free(rig, more, MS_STREAM_DEVICE);
     for (int k = 0; k < 8; k++) {
         if (k != 1) {
-            check_contents(rig, &small[k]);
+            rig_check_contents(rig, &small[k]);
         }
         if (k != 1 && k != 7) {
             rig_free(rig, small[k], MS_STREAM_DEVICE);
@@ -469,7 +456,7 @@ Test(spill, blocks_that_share_a_chunk)
     }
     (void)ms_pool_trim(rig->pool, 0);
     cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 2 * MIB, "one chunk has something live");
-    check_contents(rig, &small[7]);
+    rig_check_contents(rig, &small[7]);
     rig_check(rig);
     cr_assert_eq(rig_stats(rig).host_backed_bytes, 0);
     struct ms_block_info again = rig_alloc(rig, 400 * KIB, MS_STREAM_DEVICE);
@@ -485,12 +472,12 @@ Test(spill, free_memory_keeps_its_order)
 {
     struct rig *rig = spilling_rig();
     cr_assert_eq(ms_dry_stream_create(rig->dry, 1), MS_OK);
-    struct ms_block_info cold = write_new(rig, 1 * MIB);
+    struct ms_block_info cold = rig_write_new(rig, 1 * MIB);
     struct ms_block_info freed = rig_alloc(rig, 1 * MIB, 1);
     rig_work(rig, freed, 1);
     ms_dry_set_stalled(rig->dry, true);
     rig_free(rig, freed, 1);
-    struct ms_block_info large = write_new(rig, CAP_BYTES - 2 * MIB);
+    struct ms_block_info large = rig_write_new(rig, CAP_BYTES - 2 * MIB);
     (void)ms_pool_pin(rig->pool, large.addr);
     struct ms_block_info none;
     cr_assert_eq(rig_try(rig, 2 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
@@ -498,12 +485,12 @@ Test(spill, free_memory_keeps_its_order)
     cr_assert_eq(rig_stats(rig).pending_bytes, 1 * MIB);
     cr_assert_eq(rig_try(rig, 1 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
     rig_check(rig);
-    check_contents(rig, &cold);
+    rig_check_contents(rig, &cold);
     ms_dry_set_stalled(rig->dry, false);
     ms_dry_advance(rig->dry, RIG_WAIT_NS);
-    struct ms_block_info more = write_new(rig, 2 * MIB);
-    check_contents(rig, &cold);
-    check_contents(rig, &more);
+    struct ms_block_info more = rig_write_new(rig, 2 * MIB);
+    rig_check_contents(rig, &cold);
+    rig_check_contents(rig, &more);
     rig_end(rig);
 }
 
@@ -511,13 +498,13 @@ Test(spill, free_memory_keeps_its_order)
 Test(spill, what_comes_and_goes_is_held)
 {
     struct rig *rig = spilling_rig();
-    struct ms_block_info hot = write_new(rig, CAP_BYTES - 8 * MIB);
-    struct ms_block_info cold = write_new(rig, 8 * MIB);
+    struct ms_block_info hot = rig_write_new(rig, CAP_BYTES - 8 * MIB);
+    struct ms_block_info cold = rig_write_new(rig, 8 * MIB);
     cr_assert_eq(ms_pool_pin(rig->pool, hot.addr), MS_OK);
     uint64_t promoted = 0;
     for (int round = 0; round < 10; round++) {
-        struct ms_block_info block = write_new(rig, 8 * MIB);
-        check_contents(rig, &cold);
+        struct ms_block_info block = rig_write_new(rig, 8 * MIB);
+        rig_check_contents(rig, &cold);
         rig_free(rig, block, MS_STREAM_DEVICE);
         (void)ms_pool_trim(rig->pool, 0);
         /* Room for a half of it. */
@@ -531,7 +518,7 @@ Test(spill, what_comes_and_goes_is_held)
     cr_assert_leq(promoted, 24 * MIB);
     cr_assert_gt(spill_stats(rig).thrashed_bytes, 0);
     cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 8 * MIB);
-    check_contents(rig, &cold);
+    rig_check_contents(rig, &cold);
     rig_end(rig);
 }
 
@@ -540,7 +527,7 @@ Test(spill, promoted_by_range)
     struct rig *rig = spilling_rig();
     struct ms_block_info block[12];
     for (int k = 0; k < 12; k++) {
-        block[k] = write_new(rig, 8 * MIB);
+        block[k] = rig_write_new(rig, 8 * MIB);
     }
     cr_assert_eq(ms_pool_promote_range(rig->pool, block[1].addr, 8 * MIB), MS_ERR_NO_MEMORY);
     rig_free(rig, block[11], MS_STREAM_DEVICE);
@@ -553,7 +540,7 @@ Test(spill, promoted_by_range)
     cr_assert_eq(ms_pool_touch(rig->pool, block[0].addr, 0), 8 * MIB);
     cr_assert_eq(ms_pool_promote_range(rig->pool, 1, 8), MS_ERR_NOT_OURS);
     for (int k = 0; k < 11; k++) {
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
     }
     rig_end(rig);
 }
@@ -587,9 +574,9 @@ Test(spill, dead_before_the_way_back)
         cr_assert_eq(ms_arenas_allocated(arenas, arena.addr + k * 8 * MIB, 8 * MIB, 0, UINT64_MAX),
                      MS_OK);
     }
-    struct ms_block_info block = write_new(rig, 48 * MIB);
+    struct ms_block_info block = rig_write_new(rig, 48 * MIB);
     (void)ms_pool_touch(rig->pool, block.addr, 0);
-    struct ms_block_info more = write_new(rig, 16 * MIB);
+    struct ms_block_info more = rig_write_new(rig, 16 * MIB);
     cr_assert_eq(spill_stats(rig).spilled_bytes, 16 * MIB);
     rig_free(rig, more, MS_STREAM_DEVICE);
     (void)ms_pool_trim(rig->pool, 0);
@@ -600,10 +587,10 @@ Test(spill, dead_before_the_way_back)
     cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 16 * MIB);
     cr_assert_null(meanwhile.arenas);
     rig_check(rig);
-    struct ms_block_info next = write_new(rig, 8 * MIB);
+    struct ms_block_info next = rig_write_new(rig, 8 * MIB);
     cr_assert_eq(spill_stats(rig).spilled_bytes, 0);
     rig_free(rig, next, MS_STREAM_DEVICE);
-    check_contents(rig, &block);
+    rig_check_contents(rig, &block);
     rig_free(rig, arena, MS_STREAM_DEVICE);
     rig_free(rig, block, MS_STREAM_DEVICE);
     ms_arenas_destroy(arenas);
@@ -668,7 +655,7 @@ Test(spill, what_is_born_is_hot)
         cr_assert_eq(ms_arenas_allocated(arenas, addr, 4 * MIB, 0, UINT64_MAX), MS_OK);
         ms_dry_write(rig->dry, addr, 4 * MIB, 1000 + k);
     }
-    struct ms_block_info block = write_new(rig, 8 * MIB);
+    struct ms_block_info block = rig_write_new(rig, 8 * MIB);
     uint64_t on_host = 0;
     for (uint64_t k = 14; k < 16; k++) {
         on_host += ms_pool_touch(rig->pool, arena.addr + k * 4 * MIB, 0);
@@ -677,15 +664,16 @@ Test(spill, what_is_born_is_hot)
                  (unsigned long)on_host);
     ms_addr_t reborn = arena.addr + 60 * MIB;
     cr_assert_eq(ms_arenas_freed(arenas, reborn, 4 * MIB, UINT64_MAX), MS_OK);
-    struct ms_block_info more = write_new(rig, 2 * MIB); /* in which the host sees what is done */
+    struct ms_block_info more =
+        rig_write_new(rig, 2 * MIB); /* in which the host sees what is done */
     cr_assert_eq(ms_arenas_allocated(arenas, reborn, 4 * MIB, 0, UINT64_MAX), MS_OK);
     ms_dry_write(rig->dry, reborn, 4 * MIB, 1015);
     cr_assert_eq(ms_pool_touch(rig->pool, reborn, 0), 0);
     for (uint64_t k = 0; k < 16; k++) {
         cr_assert(ms_dry_holds(rig->dry, arena.addr + k * 4 * MIB, 4 * MIB, 1000 + k));
     }
-    check_contents(rig, &block);
-    check_contents(rig, &more);
+    rig_check_contents(rig, &block);
+    rig_check_contents(rig, &more);
     rig_free(rig, arena, MS_STREAM_DEVICE);
     rig_free(rig, block, MS_STREAM_DEVICE);
     rig_free(rig, more, MS_STREAM_DEVICE);
@@ -697,10 +685,10 @@ Test(spill, what_is_born_is_hot)
 Test(spill, what_cannot_be_brought_back_is_not_pinned)
 {
     struct rig *rig = spilling_rig();
-    struct ms_block_info cold = write_new(rig, 1 * MIB);
-    struct ms_block_info beside = write_new(rig, 1 * MIB);
-    struct ms_block_info large = write_new(rig, CAP_BYTES - 2 * MIB);
-    struct ms_block_info more = write_new(rig, 2 * MIB);
+    struct ms_block_info cold = rig_write_new(rig, 1 * MIB);
+    struct ms_block_info beside = rig_write_new(rig, 1 * MIB);
+    struct ms_block_info large = rig_write_new(rig, CAP_BYTES - 2 * MIB);
+    struct ms_block_info more = rig_write_new(rig, 2 * MIB);
     cr_assert_eq(ms_pool_touch(rig->pool, cold.addr, 0), 1 * MIB, "it is on the host");
     cr_assert_eq(ms_pool_touch(rig->pool, beside.addr, 0), 1 * MIB);
     ms_dry_fail(rig->dry, MS_DRY_HALT, 1, MS_ERR_NOT_READY);
@@ -714,9 +702,9 @@ Test(spill, what_cannot_be_brought_back_is_not_pinned)
     cr_assert_eq(ms_pool_on_host_bytes(rig->pool, cold.addr, 1 * MIB), 0);
     cr_assert_eq(ms_pool_find(rig->pool, cold.addr, &found), MS_OK);
     cr_assert(found.pinned);
-    check_contents(rig, &cold);
-    check_contents(rig, &beside);
-    check_contents(rig, &large);
+    rig_check_contents(rig, &cold);
+    rig_check_contents(rig, &beside);
+    rig_check_contents(rig, &large);
     rig_end(rig);
 }
 
@@ -735,15 +723,15 @@ Test(spill, not_in_vain)
     struct ms_block_info arena = rig_alloc(rig, 32 * MIB, MS_STREAM_DEVICE);
     cr_assert_eq(ms_arenas_allocated(arenas, arena.addr, 2 * MIB, 0, UINT64_MAX), MS_OK);
     ms_dry_write(rig->dry, arena.addr, 2 * MIB, 1000);
-    struct ms_block_info block = write_new(rig, 32 * MIB);
+    struct ms_block_info block = rig_write_new(rig, 32 * MIB);
     struct ms_block_info more;
     cr_assert_eq(rig_try(rig, 22 * MIB, MS_STREAM_DEVICE, &more), MS_ERR_NO_MEMORY);
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), 0);
     cr_assert_eq(spill_stats(rig).down_bytes, 0);
     rig_check(rig);
-    more = write_new(rig, 20 * MIB);
+    more = rig_write_new(rig, 20 * MIB);
     cr_assert(ms_dry_holds(rig->dry, arena.addr, 2 * MIB, 1000));
-    check_contents(rig, &block);
+    rig_check_contents(rig, &block);
     rig_free(rig, arena, MS_STREAM_DEVICE);
     ms_arenas_destroy(arenas);
     rig_end(rig);
@@ -755,13 +743,13 @@ Test(spill, frees_in_flight_first)
     struct rig *rig = spilling_rig();
     cr_assert_eq(ms_dry_stream_create(rig->dry, 1), MS_OK);
     struct ms_block_info freed = rig_alloc(rig, 32 * MIB, 1);
-    struct ms_block_info kept = write_new(rig, 32 * MIB);
+    struct ms_block_info kept = rig_write_new(rig, 32 * MIB);
     cr_assert_eq(ms_dry_work(rig->dry, 1, freed.id, freed.addr, freed.bytes, 100000), MS_OK);
     rig_free(rig, freed, 1);
-    struct ms_block_info block = write_new(rig, 48 * MIB);
+    struct ms_block_info block = rig_write_new(rig, 48 * MIB);
     cr_assert_eq(spill_stats(rig).down_bytes, 16 * MIB);
-    check_contents(rig, &kept);
-    check_contents(rig, &block);
+    rig_check_contents(rig, &kept);
+    rig_check_contents(rig, &block);
     rig_end(rig);
 }
 
@@ -770,7 +758,7 @@ Test(spill, refused_standstills_grow_rare)
 {
     struct rig *rig = spilling_rig();
     cr_assert_eq(ms_dry_stream_create(rig->dry, 1), MS_OK);
-    struct ms_block_info block = write_new(rig, CAP_BYTES);
+    struct ms_block_info block = rig_write_new(rig, CAP_BYTES);
     rig_work(rig, block, 1);
     ms_dry_set_stalled(rig->dry, true);
     struct ms_block_info more;
@@ -787,7 +775,7 @@ Test(spill, refused_standstills_grow_rare)
     cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_ERR_NO_MEMORY);
     ms_dry_advance(rig->dry, 2 * RIG_WAIT_NS);
     cr_assert_eq(rig_try(rig, 4 * MIB, MS_STREAM_DEVICE, &more), MS_OK);
-    check_contents(rig, &block);
+    rig_check_contents(rig, &block);
     rig_end(rig);
 }
 
@@ -795,9 +783,9 @@ Test(spill, refused_standstills_grow_rare)
 Test(spill, no_range_is_promoted_during_a_capture)
 {
     struct rig *rig = spilling_rig();
-    struct ms_block_info cold = write_new(rig, 8 * MIB);
-    struct ms_block_info large = write_new(rig, CAP_BYTES - 8 * MIB);
-    struct ms_block_info more = write_new(rig, 8 * MIB);
+    struct ms_block_info cold = rig_write_new(rig, 8 * MIB);
+    struct ms_block_info large = rig_write_new(rig, CAP_BYTES - 8 * MIB);
+    struct ms_block_info more = rig_write_new(rig, 8 * MIB);
     rig_free(rig, more, MS_STREAM_DEVICE);
     (void)ms_pool_trim(rig->pool, 0);
     uint64_t halts = ms_dry_calls(rig->dry, MS_DRY_HALT);
@@ -806,7 +794,7 @@ Test(spill, no_range_is_promoted_during_a_capture)
     cr_assert_eq(ms_dry_calls(rig->dry, MS_DRY_HALT), halts);
     ms_dry_set_capturing(rig->dry, false);
     cr_assert_eq(ms_pool_promote_range(rig->pool, cold.addr, 8 * MIB), MS_OK);
-    check_contents(rig, &cold);
-    check_contents(rig, &large);
+    rig_check_contents(rig, &cold);
+    rig_check_contents(rig, &large);
     rig_end(rig);
 }

@@ -20,24 +20,10 @@ static struct rig *spilling_rig(const struct ms_dry_costs *costs)
                                            .costs = costs});
 }
 
-static struct ms_block_info write_new(struct rig *rig, uint64_t bytes)
-{
-    struct ms_block_info block = rig_alloc(rig, bytes, MS_STREAM_DEVICE);
-    ms_dry_write(rig->dry, block.addr, block.bytes, block.id);
-    return block;
-}
-
-static void check_contents(struct rig *rig, const struct ms_block_info *block)
-{
-    cr_assert(ms_dry_accessible(rig->dry, block->addr, block->bytes));
-    cr_assert(ms_dry_holds(rig->dry, block->addr, block->bytes, block->id),
-              "block %lu lost its contents", (unsigned long)block->id);
-}
-
 static void fill(struct rig *rig, struct ms_block_info *block)
 {
     for (int k = 0; k < BLOCKS; k++) {
-        block[k] = write_new(rig, BLOCK_BYTES);
+        block[k] = rig_write_new(rig, BLOCK_BYTES);
     }
     rig->events = 0;
 }
@@ -63,32 +49,32 @@ Test(spill_large, one_block_on_few_chunks)
     struct ms_block_info block[BLOCKS];
     uint64_t bytes = 0;
     fill(rig, block);
-    struct ms_block_info more = write_new(rig, BLOCK_BYTES);
+    struct ms_block_info more = rig_write_new(rig, BLOCK_BYTES);
     rig_check(rig);
     cr_assert_eq(rig_stats(rig).spill.spilled_bytes, BLOCK_BYTES + AHEAD_BYTES);
     cr_assert_leq(host_chunks(rig, &bytes), 6, "8 and 16 MiB each, a sixteenth of the cap");
     cr_assert_eq(bytes, BLOCK_BYTES + AHEAD_BYTES);
     cr_assert_eq(ms_pool_touch(rig->pool, block[0].addr, 0), BLOCK_BYTES, "the oldest one");
     for (int k = 0; k < BLOCKS; k++) {
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
     }
     /* Back, when there is room. */
     rig_free(rig, more, MS_STREAM_DEVICE);
     (void)ms_pool_trim(rig->pool, 0);
     cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), BLOCK_BYTES + AHEAD_BYTES);
     cr_assert_eq(ms_pool_touch(rig->pool, block[0].addr, 0), 0);
-    check_contents(rig, &block[0]);
+    rig_check_contents(rig, &block[0]);
     rig_check(rig);
     /* Dead on the host: all of it leaves. */
-    more = write_new(rig, BLOCK_BYTES);
+    more = rig_write_new(rig, BLOCK_BYTES);
     for (int k = 0; k < BLOCKS; k++) {
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
         rig_free(rig, block[k], MS_STREAM_DEVICE);
     }
-    (void)write_new(rig, CAP_BYTES - BLOCK_BYTES);
+    (void)rig_write_new(rig, CAP_BYTES - BLOCK_BYTES);
     cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), 0);
     cr_assert_eq(rig_stats(rig).host_backed_bytes, 0);
-    check_contents(rig, &more);
+    rig_check_contents(rig, &more);
     rig_end(rig);
 }
 
@@ -99,7 +85,7 @@ Test(spill_large, a_part_of_a_block_is_one_run)
     struct ms_block_info block[BLOCKS];
     ms_addr_t next = 0;
     fill(rig, block);
-    (void)write_new(rig, BLOCK_BYTES / 2);
+    (void)rig_write_new(rig, BLOCK_BYTES / 2);
     for (size_t at = 0; at < rig->events; at++) {
         const struct ms_event *event = &rig->event[at];
         if (event->kind == MS_EVENT_SPILL) {
@@ -116,17 +102,17 @@ Test(spill_large, what_comes_and_goes_apart_lies_apart)
 {
     struct rig *rig = spilling_rig(NULL);
     uint64_t bytes = 0;
-    struct ms_block_info odd[2] = {write_new(rig, 9 * MIB), write_new(rig, 9 * MIB)};
-    struct ms_block_info rest = write_new(rig, CAP_BYTES - 18 * MIB);
+    struct ms_block_info odd[2] = {rig_write_new(rig, 9 * MIB), rig_write_new(rig, 9 * MIB)};
+    struct ms_block_info rest = rig_write_new(rig, CAP_BYTES - 18 * MIB);
     cr_assert_eq(ms_pool_pin(rig->pool, rest.addr), MS_OK);
     rig->events = 0;
-    struct ms_block_info more = write_new(rig, 16 * MIB);
+    struct ms_block_info more = rig_write_new(rig, 16 * MIB);
     cr_assert_geq(host_chunks(rig, &bytes), 3);
     rig_free(rig, odd[0], MS_STREAM_DEVICE);
     rig_free(rig, more, MS_STREAM_DEVICE);
     (void)ms_pool_trim(rig->pool, 0);
     (void)ms_pool_promote(rig->pool, UINT64_MAX);
-    check_contents(rig, &odd[1]);
+    rig_check_contents(rig, &odd[1]);
     cr_assert_eq(rig_stats(rig).host_backed_bytes, 0);
     rig_free(rig, odd[1], MS_STREAM_DEVICE);
     rig_free(rig, rest, MS_STREAM_DEVICE);
@@ -144,7 +130,7 @@ Test(spill_large, copies_go_on_during_the_exchange)
     struct ms_block_info block[BLOCKS];
     fill(rig, block);
     uint64_t calls[3] = {ms_dry_calls(rig->dry, MS_DRY_COPY), 0, 0};
-    struct ms_block_info more = write_new(rig, BLOCK_BYTES);
+    struct ms_block_info more = rig_write_new(rig, BLOCK_BYTES);
     uint64_t pieces = ms_dry_calls(rig->dry, MS_DRY_COPY) - calls[0];
     uint64_t copies_ns = BLOCK_BYTES / MIB * costs.down_ns_per_mib;
     uint64_t exchange_ns = pieces * 610000 + UINT64_C(5) * 10000;
@@ -152,7 +138,7 @@ Test(spill_large, copies_go_on_during_the_exchange)
     cr_assert_geq(held_ns, copies_ns);
     cr_assert_lt(held_ns, copies_ns + exchange_ns * 2 / 3, "%lu ns, %lu and %lu one by one",
                  (unsigned long)held_ns, (unsigned long)copies_ns, (unsigned long)exchange_ns);
-    check_contents(rig, &block[0]);
+    rig_check_contents(rig, &block[0]);
     rig_free(rig, more, MS_STREAM_DEVICE);
     rig_end(rig);
 }
@@ -170,7 +156,7 @@ Test(spill_large, a_copy_fails_on_the_way)
         ms_dry_fail(rig->dry, ops[at % 2], 0, MS_OK);
         rig_check(rig);
         for (int k = 0; k < BLOCKS; k++) {
-            check_contents(rig, &block[k]);
+            rig_check_contents(rig, &block[k]);
         }
         uint64_t moved_bytes = rig_stats(rig).spill.spilled_bytes;
         cr_assert(at < 2 ? moved_bytes == 0 : at % 2 == 0 || moved_bytes > 0, "failure %lu",
@@ -204,11 +190,11 @@ static bool play(enum ms_dry_op op, uint64_t nth, uint64_t count)
     rig_check(rig);
     cr_assert_eq(rig_count(rig, MS_EVENT_LOST), 0);
     for (int k = 0; k < BLOCKS; k++) {
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
     }
-    more = write_new(rig, BLOCK_BYTES / 2);
+    more = rig_write_new(rig, BLOCK_BYTES / 2);
     for (int k = 0; k < BLOCKS; k++) {
-        check_contents(rig, &block[k]);
+        rig_check_contents(rig, &block[k]);
     }
     rig_end(rig);
     return reached;
@@ -257,10 +243,10 @@ Test(spill_large, tensors_in_an_arena)
             ms_arenas_allocated(arenas, arena.addr + k * 33 * MIB, 33 * MIB, 0, UINT64_MAX), MS_OK);
         ms_dry_write(rig->dry, arena.addr + k * 33 * MIB, 33 * MIB, 7 + k);
     }
-    struct ms_block_info block = write_new(rig, CAP_BYTES - 96 * MIB);
+    struct ms_block_info block = rig_write_new(rig, CAP_BYTES - 96 * MIB);
     cr_assert_eq(ms_pool_pin(rig->pool, block.addr), MS_OK);
     rig->events = 0;
-    struct ms_block_info more = write_new(rig, 60 * MIB);
+    struct ms_block_info more = rig_write_new(rig, 60 * MIB);
     rig_check(rig);
     cr_assert_gt(large_host_bytes(rig), 24 * MIB);
     cr_assert(ms_dry_holds(rig->dry, arena.addr, 33 * MIB, 7));
@@ -289,12 +275,12 @@ Test(spill_large, chunks_are_kept_from_step_to_step)
     uint64_t made = 0;
     fill(rig, block);
     for (int step = 0; step < 6; step++) {
-        struct ms_block_info more = write_new(rig, BLOCK_BYTES);
+        struct ms_block_info more = rig_write_new(rig, BLOCK_BYTES);
         rig_free(rig, more, MS_STREAM_DEVICE);
         rig_free(rig, block[BLOCKS - 1], MS_STREAM_DEVICE);
         (void)ms_pool_trim(rig->pool, 0);
         (void)ms_pool_promote(rig->pool, UINT64_MAX);
-        block[BLOCKS - 1] = write_new(rig, BLOCK_BYTES);
+        block[BLOCKS - 1] = rig_write_new(rig, BLOCK_BYTES);
         ms_dry_advance(rig->dry, 1000000000);
         made = step == 0 ? host_chunks(rig, &bytes) : made;
     }
