@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Device 0 for the programs of the check. See gpu.h. */
 #include "tests/gpu/gpu.h"
 
 #include <dlfcn.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A range of two chunks side by side, each either of the device's memory or of the host's. See
+ * mixed.h. */
 #include "tests/gpu/mixed.h"
 
 bool mixed_open(const struct gpu *gpu, struct mixed *mixed)

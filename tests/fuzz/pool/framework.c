@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A framework's caching allocator, as an actor of the random test. See framework.h. */
 #include "framework.h"
 
 #include <string.h>

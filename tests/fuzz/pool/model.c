@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A naive model of what must be true of a pool, its arenas and its proxies. See model.h. */
 #include "model.h"
 
 #include <stdarg.h>

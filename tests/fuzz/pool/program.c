@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A program that asks the pool for blocks, as an actor of the random test. See program.h. */
 #include "program.h"
 
 #include <string.h>

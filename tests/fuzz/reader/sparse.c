@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A trace in few bytes. See sparse.h. */
 #include "sparse.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Ways into memshim that no program has. See gate_entry.h. */
 #include "gate_entry.h"
 
 #include <dlfcn.h>

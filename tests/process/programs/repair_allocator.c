@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A caching allocator as frameworks have it. See repair_allocator.h. */
 #include "repair_allocator.h"
 
 #include <pthread.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Who uses how much of each device's memory. See account.h. */
 #include "account.h"
 
 #include "settings.h"

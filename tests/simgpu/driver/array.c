@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays, mipmapped arrays, texture and surface objects. See array.h. */
 #include "array.h"
 
 #include "capture.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a driver function was called. See call_site.h. */
 #include "call_site.h"
 
 #include "entry.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The capture of streams into graphs. See capture.h. */
 #include "capture.h"
 
 #include "context.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Contexts of the simulated driver. See context.h. */
 #include "context.h"
 
 #include "capture.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Copies of the simulated driver. See copy.h. */
 #include "copy.h"
 
 #include "../simgpu.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What calls and copies take on a real card, for SIMGPU_LATENCY. See cost.h. */
 #include "cost.h"
 
 #include "entry.h"

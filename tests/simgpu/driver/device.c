@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The simulated devices. See device.h. */
 #include "device.h"
 
 #include "../simgpu.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The way into every driver function. See entry.h. */
 #include "entry.h"
 
 #include "../simgpu.h"

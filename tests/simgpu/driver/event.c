@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Events of the simulated driver. See event.h. */
 #include "event.h"
 
 #include "capture.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Free ranges of a line of bytes. See extent.h. */
 #include "extent.h"
 
 #include <assert.h>

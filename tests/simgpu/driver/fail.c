@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Injected failures. See fail.h. */
 #include "fail.h"
 
 #include "../simgpu.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Graphs and executable graphs of the simulated driver. See graph.h. */
 #include "graph.h"
 
 #include "device.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Nodes from the parameters that the application gives. See graph_node.h. */
 #include "graph_node.h"
 
 #include "capture.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Objects of the application that graphs keep alive. See graph_user.h. */
 #include "graph_user.h"
 
 #include "context.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Images of modules and libraries, in the text form that simgpu.h describes, or anything else.
+ * See image.h. */
 #include "image.h"
 
 #include "torch_kernel.h"

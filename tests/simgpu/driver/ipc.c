@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Memory and events of other processes. See ipc.h. */
 #include "ipc.h"
 
 #include "context.h"

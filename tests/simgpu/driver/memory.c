@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* What lies at an address. See memory.h. */
 #include "memory.h"
 
 #include "array.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Modules, libraries and their kernels; simgpu.h describes the images. See module.h. */
 #include "module.h"
 
 #include "context.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Handles of the simulated driver. See object.h. */
 #include "object.h"
 
 #include "../simgpu.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Another process that uses the first device, as SIMGPU_OTHER says. See other.h. */
 #include "other.h"
 
 #include "account.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Memory pools, and memory allocated and freed in stream order. See pool.h. */
 #include "pool.h"
 
 #include "capture.h"

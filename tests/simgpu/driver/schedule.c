@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* When the host learns that work has ended. See schedule.h. */
 #include "schedule.h"
 
 #include "context.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Settings of the simulated GPU. See settings.h. */
 #include "settings.h"
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Chunks as file descriptors. See shareable.h. */
 #include "shareable.h"
 
 #include "context.h"

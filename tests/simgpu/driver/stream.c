@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Streams of the simulated driver. See stream.h. */
 #include "stream.h"
 
 #include "../simgpu.h"

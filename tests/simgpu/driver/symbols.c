@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The library's own dynamic symbols. See symbols.h. */
 #include "symbols.h"
 
 #include "entry.h"

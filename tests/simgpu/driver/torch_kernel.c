@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Kernels of PyTorch that compute what they compute on a real device, for small tensors. See
+ * torch_kernel.h. */
 #include "torch_kernel.h"
 
 #include "../simgpu.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* An ordered tree (a treap) of nodes that live inside their owners. See tree.h. */
 #include "tree.h"
 
 #include <stdbool.h>

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Which device memory holds what a host wrote, and which only what kernels would have. See
+ * values.h. */
 #include "values.h"
 
 #include "../simgpu.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Virtual memory management. See vmm.h. */
 #include "vmm.h"
 
 #include "capture.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* One unit of work of a stream or a graph. See work.h. */
 #include "work.h"
 
 #include "../simgpu.h"

@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How much memory of a simulated device is used, and by whom, as seen from outside the driver.
+ * See usage.h. */
 #include "usage.h"
 
 #include "../driver/account.h"

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The stamped words of tensors, as the device sees them. See words.h. */
 #include "words.h"
 
 #include <errno.h>

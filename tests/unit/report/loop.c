@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* A training loop, made up event by event. See loop.h. */
 #include "loop.h"
 
 #include <string.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The programs of samples/, and definitions of stacks in them. See samples.h. */
 #include "samples.h"
 
 #include <inttypes.h>

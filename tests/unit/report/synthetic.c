@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Traces made up for tests. See synthetic.h. */
 #include "synthetic.h"
 
 #include <ftw.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Where a run puts its traces: names of folders, ranks, and the folder named latest. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Line tables of Python's code objects, against what each version of Python says. */
 #include <criterion/criterion.h>
 
 #include <string.h>

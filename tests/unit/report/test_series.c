@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The timeline's buckets: extremes are kept while they widen. */
 #include <criterion/criterion.h>
 
 #include "report/trace/series.h"

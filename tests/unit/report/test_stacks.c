@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Stacks of Python and native frames, merged into one. */
 #include <criterion/criterion.h>
 
 #include <inttypes.h>

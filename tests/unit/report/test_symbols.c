@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Names of native functions, against binaries that this test builds. */
 #include <criterion/criterion.h>
 
 #include <limits.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Numbers as a person reads them. */
 #include <criterion/criterion.h>
 #include <locale.h>
 

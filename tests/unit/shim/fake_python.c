@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The few symbols of an interpreter that are looked for, over structures that a test makes up.
+ * See fake_python.h. */
 #include "fake_python.h"
 
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* Functions whose frames look different, compiled with different flags. See native_frames.h. */
 #include "native_frames.h"
 
 #include <alloca.h>
