@@ -5,7 +5,7 @@
  *             taken here, not at each free)
  *   expand    new chunks, in the best place (place.c)
  *   take      chunks of idle ranges move there, where they and the budget suffice; then whatever
- *             is backed and has room, however much that wastes; then what is promised to holes
+ *             is backed and has room, however much that wastes; then what is earmarked for holes
  *             moves to the host and chunks of holes move too (holes.c), where all that suffices
  *   reuse behind a wait   another stream's memory, once expanding and taking have failed: a wait
  *             that the program did not ask for may cost it overlap, so it is not the first choice
@@ -266,9 +266,9 @@ static ms_status_t reuse_when_done(struct ms_pool *pool, const struct ms_request
         return status;
     }
     ms_state_acquire(pool);
-    bool promising = pool->count.pending_bytes > 0 && pool->count.free_bytes >= bytes;
+    bool worth_a_fence = pool->count.pending_bytes > 0 && pool->count.free_bytes >= bytes;
     ms_state_release(pool);
-    if (!promising) {
+    if (!worth_a_fence) {
         return MS_ERR_NO_MEMORY;
     }
     /* Old fences first: what they cover may do, and then no new one is needed. */

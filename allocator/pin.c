@@ -98,7 +98,7 @@ static ms_status_t pin(struct ms_pool *pool, ms_addr_t addr, struct ms_range **o
     ms_state_acquire(pool);
     *out = range != NULL && ms_block_around(pool, addr) == range ? range : NULL;
     if (*out != NULL && status != MS_OK && !pinned) {
-        /* Nobody is told of it, and another call may find room. */
+        /* No event says so, and another call may find room. */
         set_pinned(pool, range, false);
     }
     ms_state_release(pool);

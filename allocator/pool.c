@@ -427,7 +427,7 @@ static uint64_t lacking_bytes(const struct ms_pool *pool, uint64_t bytes)
     return bytes > free_bytes ? bytes - free_bytes : 0;
 }
 
-/* Idle chunks first, then what is promised to holes, then chunks of holes. */
+/* Idle chunks first, then what is earmarked for holes, then chunks of holes. */
 static void make_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     (void)ms_fences_poll(pool);
@@ -472,7 +472,7 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
     }
     bool enough = lacking_bytes(pool, bytes) == 0;
     if (!enough) {
-        /* Otherwise the caller's charge comes first. What was promised in vain may be enough. */
+        /* Otherwise the caller's charge comes first. What was earmarked in vain may be enough. */
         ms_obligations_settle(pool);
         enough = lacking_bytes(pool, bytes) == 0;
     }
@@ -559,7 +559,7 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
                                   .fresh_bytes = count->fresh_bytes,
                                   .fresh_unbacked_bytes = count->fresh_unbacked_bytes,
                                   .unbacked_bytes = count->obligation_bytes,
-                                  .promised_bytes = pool->obligations.promised_bytes,
+                                  .earmarked_bytes = pool->obligations.earmarked_bytes,
                                   .host_reserve_bytes = count->host_reserve_bytes,
                                   .host_backed_bytes = count->host_backed_bytes,
                                   .peak_host_backed_bytes = count->peak_host_backed_bytes,

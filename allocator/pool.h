@@ -75,7 +75,7 @@ struct ms_pool_stats {
     uint64_t fresh_bytes; /* of pages that requests under way have made (proxy.h) */
     uint64_t fresh_unbacked_bytes; /* the part of them that has no backing yet */
     uint64_t unbacked_bytes;       /* of arenas: taken, or never backed */
-    uint64_t promised_bytes;       /* the part of the budget that is kept for them */
+    uint64_t earmarked_bytes;      /* the part of the budget that is kept for them */
     uint64_t host_reserve_bytes;   /* host chunks set aside for them, mapped nowhere */
     uint64_t host_backed_bytes;    /* host chunks that stand behind arenas now */
     uint64_t peak_host_backed_bytes;
@@ -90,7 +90,7 @@ ms_status_t ms_pool_create(const struct ms_pool_config *config, ms_pool_t **out)
 
 /* Forgets everything without a device call where `device_gone` (the context was reset or the
  * process ends), else gives all back, for which the caller has seen all work of the device done.
- * Either way the sink is told that every block, mapping and chunk is gone, and the budget is
+ * Either way events tell the sink that every block, mapping and chunk is gone, and the budget is
  * discharged. No call may be under way on other threads. */
 void ms_pool_destroy(ms_pool_t *pool, bool device_gone);
 
@@ -123,7 +123,7 @@ ms_status_t ms_pool_mark(ms_pool_t *pool, ms_addr_t addr, bool marked);
 uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes);
 
 /* Sees to it that the budget has `bytes` free for a charge of the caller's, by what
- * ms_pool_trim does, then by moving what is promised to holes to the host, then by taking chunks
+ * ms_pool_trim does, then by moving what is earmarked for holes to the host, then by taking chunks
  * out of holes, then by spilling; with may_wait also by waiting for queued work, at most the
  * configured time. False: it has not; what was made free stays so. Nothing while anything captures.
  */
@@ -165,8 +165,9 @@ ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr);
  * been: they stay so. A range that wraps around is empty. */
 ms_status_t ms_pool_pin_range(ms_pool_t *pool, ms_addr_t addr, uint64_t bytes);
 
-/* Told of the chunks that a block lies on, in the order of its addresses. Called with the pool's
- * growth lock held: calls nothing of the pool. False: no memory for it, and no more is told. */
+/* Called with the chunks that a block lies on, in the order of its addresses. Called with the
+ * pool's growth lock held: calls nothing of the pool. False: it has no memory, and is not called
+ * again. */
 struct ms_chunk_visitor {
     bool (*visit)(void *ctx, ms_handle_t chunk, uint64_t bytes);
     void *ctx;

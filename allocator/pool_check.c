@@ -39,12 +39,13 @@ __attribute__((format(printf, 3, 4))) static bool check(struct walk *walk, bool 
 }
 
 /* Whether the slot is an arena's, and its backing has been taken. */
-static bool owed(const struct ms_segment *segment, uint64_t slot)
+static bool is_taken(const struct ms_segment *segment, uint64_t slot)
 {
     return segment->granules != NULL && segment->granules[slot].unbacked;
 }
 
-/* Whether a device that kept failing may have left a live block without backing: that was told. */
+/* Whether a device that kept failing may have left a live block without backing: an event says so.
+ */
 static bool is_reported_lost(const struct walk *walk) MS_REQUIRES(ms_state_role)
 {
     return walk->pool->count.spill.lost_bytes > 0;
@@ -69,7 +70,7 @@ static void check_backing(struct walk *walk, const struct ms_range *range)
             check(walk, chunk != NULL && !chunk->stuck && !chunk->host,
                   "free range at %#lx, %lu bytes: no backing", (unsigned long)range->addr,
                   (unsigned long)range->bytes);
-        } else if (range->state == MS_RANGE_LIVE && !owed(segment, slot) &&
+        } else if (range->state == MS_RANGE_LIVE && !is_taken(segment, slot) &&
                    !is_reported_lost(walk)) {
             check(walk, chunk != NULL && !chunk->stuck, "block at %#lx, %lu bytes: no backing",
                   (unsigned long)range->addr, (unsigned long)range->bytes);
@@ -325,11 +326,10 @@ static void check_sums(struct walk *walk) MS_REQUIRES(ms_growth_role, ms_state_r
     uint64_t unmapped_bytes = 0;
     walk->sum.obligation_bytes += ms_proxies_sum(pool, &unmapped_bytes);
     walk->sum.reserved_bytes += unmapped_bytes;
-    check_sum(walk, "bytes that holes are owed", walk->sum.obligation_bytes,
-              count->obligation_bytes);
+    check_sum(walk, "obligations to holes", walk->sum.obligation_bytes, count->obligation_bytes);
     walk->sum.fresh_unbacked_bytes += ms_proxies_sum_fresh(pool, &walk->sum.fresh_bytes);
     check_sum(walk, "bytes of fresh pages", walk->sum.fresh_bytes, count->fresh_bytes);
-    check_sum(walk, "bytes that fresh pages are owed", walk->sum.fresh_unbacked_bytes,
+    check_sum(walk, "obligations to fresh pages", walk->sum.fresh_unbacked_bytes,
               count->fresh_unbacked_bytes);
     check_sum(walk, "quiet granules", walk->sum.quiet_granules, count->quiet_granules);
     check_sum(walk, "host chunks mapped", walk->sum.host_backed_bytes, count->host_backed_bytes);
@@ -346,14 +346,14 @@ static void check_sums(struct walk *walk) MS_REQUIRES(ms_growth_role, ms_state_r
     check_sum(walk, "views", views, count->views);
     check_sum(walk, "mappings of views", walk->twins, 2 * count->views);
     check_sum(walk, "parts of views", walk->lent_ranges, 2 * count->views);
-    check_sum(walk, "promised", pool->obligations.promised_bytes,
-              atomic_load(&pool->config.budget->promised_bytes));
+    check_sum(walk, "earmarked", pool->obligations.earmarked_bytes,
+              atomic_load(&pool->config.budget->earmarked_bytes));
     check(walk,
           pool->obligations.uncovered ||
-              count->obligation_bytes <= pool->obligations.promised_bytes +
+              count->obligation_bytes <= pool->obligations.earmarked_bytes +
                                              count->host_reserve_bytes - count->host_large_bytes,
-          "%lu bytes are owed to holes, %lu promised, %lu on the host, %lu of them in large chunks",
-          (unsigned long)count->obligation_bytes, (unsigned long)pool->obligations.promised_bytes,
+          "obligations of %lu bytes, %lu earmarked, %lu on the host, %lu of them in large chunks",
+          (unsigned long)count->obligation_bytes, (unsigned long)pool->obligations.earmarked_bytes,
           (unsigned long)count->host_reserve_bytes, (unsigned long)count->host_large_bytes);
     check_sum(walk, "live blocks", walk->sum.live_blocks, count->live_blocks);
     check_sum(walk, "indexed blocks", walk->sum.live_blocks, pool->index.entries);

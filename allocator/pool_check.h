@@ -8,8 +8,8 @@
 #include "allocator/base/locks/lock_annotations.h"
 #include "allocator/space/block.h"
 
-/* As ms_pool_is_valid, but for what is true only when no other thread is in a call: a tensor may be
- * about to be backed. Growth lock held, state lock not. */
+/* As ms_pool_is_valid, without the checks that hold only while no other thread is in a call: a
+ * tensor may be about to be backed. Growth lock held, state lock not. */
 bool ms_pool_books_hold(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 

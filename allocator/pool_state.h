@@ -134,9 +134,9 @@ static inline void ms_pool_emit(struct ms_pool *pool, const struct ms_event *eve
     MS_REQUIRES(ms_state_role)
 {
     if (pool->config.sink.emit != NULL) {
-        struct ms_event told = *event;
-        told.device = pool->config.device;
-        pool->config.sink.emit(pool->config.sink.ctx, &told);
+        struct ms_event of_device = *event;
+        of_device.device = pool->config.device;
+        pool->config.sink.emit(pool->config.sink.ctx, &of_device);
     }
 }
 

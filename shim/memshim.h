@@ -45,7 +45,7 @@ MEMSHIM_API void memshim_range_born(int device, const void *ptr, size_t bytes);
 MEMSHIM_API void memshim_range_died(int device, const void *ptr, size_t bytes);
 
 /* Between push and pop, what this thread allocates counts as `name`'s, and the timeline shows the
- * phase. Tags nest: a name pushed within another is a tag of its own, told from the same name
+ * phase. Tags nest: a name pushed within another is a tag of its own, distinct from the same name
  * pushed elsewhere.
  *
  * Tags belong to the thread that pushes them, and end with it. A thread that has none counts as in
@@ -76,7 +76,7 @@ MEMSHIM_API void memshim_value_read(int device, const void *ptr, size_t bytes, u
                                     unsigned type);
 
 /* How a device stands, as far as this process uses it. Members are only ever added at the end. What
- * is only told in `memshim top` and in the report is in docs/top.md; so is this as Python's ctypes
+ * is only in `memshim top` and in the report is in docs/top.md; so is this as Python's ctypes
  * has it. */
 struct memshim_stats {
     size_t size;          /* set by the caller: sizeof(struct memshim_stats) */

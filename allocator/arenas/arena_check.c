@@ -29,7 +29,7 @@ static const char *check_granules(const struct ms_arenas *arenas, const struct m
             return "a granule's count of live tensors is wrong";
         }
         if ((granule->unbacked || granule->fresh) && granule->arena == NULL) {
-            return "a granule of no arena is owed something, or fresh";
+            return "a granule of no arena is an obligation, or fresh";
         }
         if (granule->fresh && granule->tensors > 0) {
             return "a live tensor lies on a page of a request under way";

@@ -318,8 +318,8 @@ ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *t
     if (ms_obligations_host_room(pool) < bytes) {
         return MS_ERR_NO_MEMORY;
     }
-    uint64_t promised = ms_obligations_room(pool);
-    uint64_t from_holes = bytes > promised ? bytes - promised : 0;
+    uint64_t earmarked = ms_obligations_room(pool);
+    uint64_t from_holes = bytes > earmarked ? bytes - earmarked : 0;
     if (from_holes > 0 && ms_holes_takeable(pool, from_holes, NULL) < from_holes) {
         ms_epochs_fence(pool);
         ms_epochs_poll(pool);
@@ -327,9 +327,10 @@ ms_status_t ms_holes_make_room(struct ms_pool *pool, uint64_t bytes, uint64_t *t
             return MS_ERR_NO_MEMORY;
         }
     }
-    /* Room that is only promised costs no unmapping. What is promised beyond the limit is none. */
-    uint64_t unpromised = ms_obligations_to_host(pool, bytes + over);
-    uint64_t freed = unpromised > over ? unpromised - over : 0;
+    /* Room that is only earmarked costs no unmapping. What is earmarked beyond the limit is none.
+     */
+    uint64_t released = ms_obligations_to_host(pool, bytes + over);
+    uint64_t freed = released > over ? released - over : 0;
     if (freed >= bytes) {
         return MS_OK;
     }

@@ -142,7 +142,7 @@ bool ms_holes_want_backing(struct ms_pool *pool, const struct ms_segment *segmen
     return wanted;
 }
 
-/* Of the larger chunks than a granule that could give way: these are no cover for what is owed
+/* Bytes of chunks that are larger than a granule and could give way: these cover no obligation
  * then. */
 static uint64_t large_that_give_way(struct ms_pool *pool, const struct ms_segment *segment,
                                     uint64_t from, uint64_t to)

@@ -20,8 +20,8 @@
  * needs few standstills, and what is spilled in vain is at most this part of it. */
 enum { MORE_PART = 8 };
 
-/* What the device lacks for a framework that uses the new page and all its fresh ones. Promised
- * room counts as there: what it is promised to is fresh and counted, or not in use. */
+/* What the device lacks for a framework that uses the new page and all its fresh ones. Earmarked
+ * room counts as there: the pages that it is kept for are fresh and counted, or not in use. */
 static uint64_t lacking(struct ms_pool *pool, uint64_t bytes, bool *pending)
     MS_REQUIRES(ms_growth_role)
 {
@@ -39,7 +39,7 @@ static uint64_t lacking(struct ms_pool *pool, uint64_t bytes, bool *pending)
     return room < wanted ? wanted - room : 0;
 }
 
-/* Room that could be promised: what the budget has or would have of idle chunks, and the host. */
+/* Room that could be earmarked: what the budget has or would have of idle chunks, and the host. */
 static uint64_t coverable(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     uint64_t room = ms_budget_free_bytes(pool->config.budget) + ms_obligations_host_room(pool);
@@ -80,7 +80,7 @@ static bool await_room(struct ms_pool *pool, uint64_t bytes, bool may_wait)
 }
 
 /* Nothing stands behind it yet; room for it is found where idle chunks hold what could cover it. */
-static ms_status_t promise_all(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+static ms_status_t secure_all(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
 {
     uint64_t room = ms_budget_free_bytes(pool->config.budget);
     if (room < bytes && !pool->ops->capturing(pool->ops->ctx)) {
@@ -110,7 +110,7 @@ static ms_status_t spill_for(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(m
     if (status == MS_OK && !has_room(pool, bytes, &pending)) {
         status = MS_ERR_NO_MEMORY;
     }
-    return status == MS_OK ? promise_all(pool, bytes) : status;
+    return status == MS_OK ? secure_all(pool, bytes) : status;
 }
 
 ms_status_t ms_room_for_page(struct ms_pool *pool, uint64_t bytes, bool may_wait,
@@ -124,9 +124,9 @@ ms_status_t ms_room_for_page(struct ms_pool *pool, uint64_t bytes, bool may_wait
     if (bytes <= ms_budget_free_bytes(pool->config.budget)) {
         return MS_OK;
     }
-    *room = MS_ROOM_PROMISED;
+    *room = MS_ROOM_SECURED;
     if (await_room(pool, bytes, may_wait)) {
-        return promise_all(pool, bytes);
+        return secure_all(pool, bytes);
     }
     return may_wait ? spill_for(pool, bytes) : MS_ERR_NO_MEMORY;
 }

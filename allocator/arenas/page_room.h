@@ -12,11 +12,11 @@
 
 enum ms_room {
     MS_ROOM_AT_ONCE, /* the budget has it */
-    MS_ROOM_PROMISED /* it has been secured (obligations.c), and is the caller's to owe */
+    MS_ROOM_SECURED  /* it is covered (obligations.h); the caller counts the obligation */
 };
 
-/* Room for a page of `bytes`, beside what pages of requests under way are owed. May wait, and move
- * live memory to the host, with may_wait. MS_ERR_NO_MEMORY: there is none. */
+/* Finds room for a page of `bytes`, beside the obligations to pages of requests under way. With
+ * may_wait it may wait, and move live memory to the host. MS_ERR_NO_MEMORY: there is no room. */
 ms_status_t ms_room_for_page(struct ms_pool *pool, uint64_t bytes, bool may_wait,
                              enum ms_room *room) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);

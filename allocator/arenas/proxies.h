@@ -27,11 +27,12 @@ void ms_proxies_init(struct ms_pool *pool);
 /* At the pool's end. */
 void ms_proxies_drop(struct ms_pool *pool, bool device_gone) MS_REQUIRES(ms_growth_role);
 
-/* What those that are mapped nowhere are owed, and what their chunks hold. Growth lock. */
+/* The obligations to proxies that are mapped nowhere, and what their chunks hold. Growth lock. */
 uint64_t ms_proxies_sum(const struct ms_pool *pool, uint64_t *chunks_bytes)
     MS_REQUIRES(ms_growth_role);
 
-/* What the fresh ones that are mapped nowhere are owed; *bytes: of all fresh ones. Both locks. */
+/* The obligations to fresh proxies that are mapped nowhere; *bytes: the size of all fresh ones.
+ * Both locks. */
 uint64_t ms_proxies_sum_fresh(const struct ms_pool *pool, uint64_t *bytes)
     MS_REQUIRES(ms_growth_role, ms_state_role);
 

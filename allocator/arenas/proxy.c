@@ -5,7 +5,7 @@
  * may have, and one arena. Its slots belong to the proxies mapped there; what stands behind them
  * lies in the slots as everywhere, so holes.c and holes_back.c take and back their granules as it
  * does a block's. While a proxy is mapped nowhere it keeps its chunks itself, and what it lacks is
- * owed to it all the same. */
+ * an obligation all the same. */
 
 #include <pthread.h>
 
@@ -130,7 +130,7 @@ static ms_status_t fill_new(struct ms_pool *pool, struct ms_proxy *proxy, const 
     if (status != MS_OK) {
         return status;
     }
-    if (room == MS_ROOM_PROMISED) {
+    if (room == MS_ROOM_SECURED) {
         ms_state_acquire(pool);
         ms_proxy_oblige(pool, proxy, proxy->bytes, 0);
         ms_state_release(pool);

@@ -31,7 +31,7 @@ struct ms_proxy_info {
 /* A proxy of `bytes` (a multiple of the pool's granule), mapped nowhere, and fresh (see
  * ms_proxy_request_over). MS_ERR_NO_MEMORY where a framework that uses all of it, and of its other
  * fresh pages, would run out: the bytes are more than the budget has free and what could be
- * reclaimed together, or the promise to back them cannot be kept even with host memory.
+ * reclaimed together, or the obligation to back them cannot be met even with host memory.
  * may_wait: for queued work whose memory would help. properties: handed to chunk_create when one
  * chunk is made for all of it; owned by the caller, for as long as the proxy lives. */
 ms_status_t ms_proxy_create(ms_pool_t *pool, uint64_t bytes, const void *properties, bool may_wait,

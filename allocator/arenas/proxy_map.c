@@ -183,7 +183,7 @@ static void undo_map(struct ms_pool *pool, uint64_t slot, struct ms_proxy *proxy
         struct ms_chunk *chunk = mapped;
         mapped = chunk->next;
         if (ms_backing_unmap(pool, &chunk, 1) != MS_OK) {
-            /* It is lost with its addresses, as any stuck chunk; so it is owed from now on. */
+            /* It is lost with its addresses, as any stuck chunk: an obligation from now on. */
             ms_backing_stick(pool, chunk);
             ms_state_acquire(pool);
             ms_proxy_oblige(pool, proxy, chunk->bytes, 0);
@@ -397,7 +397,8 @@ static void leave(struct ms_pool *pool, struct ms_proxy *proxy) MS_REQUIRES(ms_g
     ms_state_release(pool);
 }
 
-/* What proxies in the slots will be owed, and larger host chunks than a granule do not cover. */
+/* Obligations to come, to proxies in the slots, that host chunks larger than a granule do not
+ * cover. */
 static uint64_t large_on_host(const struct ms_pool *pool, const struct ms_segment *segment,
                               uint64_t from, uint64_t to)
 {

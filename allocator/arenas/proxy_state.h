@@ -46,8 +46,7 @@ static inline uint64_t ms_proxy_chunk_bytes(const struct ms_chunk *chunk)
     return bytes;
 }
 
-/* What is not backed of a proxy that is mapped nowhere is an obligation to it: more of it, or less.
- */
+/* Adds obligations, or removes them: the unbacked bytes of a proxy that is mapped nowhere. */
 void ms_proxy_oblige(struct ms_pool *pool, const struct ms_proxy *proxy, uint64_t more_bytes,
                      uint64_t fewer_bytes) MS_REQUIRES(ms_state_role);
 

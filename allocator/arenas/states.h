@@ -23,11 +23,11 @@ struct ms_states {
     uint64_t other_block, other_tensor;
 };
 
-/* Finds all of it: of granules it sets what struct ms_granule says of it; of blocks the function
- * below answers. Linear in what lives. State lock, as for both. */
+/* Finds all optimizer state. The result for granules is in struct ms_granule; for blocks, the
+ * function below answers. Takes time linear in what lives. State lock, for both. */
 void ms_states_find(struct ms_pool *pool) MS_REQUIRES(ms_state_role);
 
-/* Whether the block, which is no arena, is one. */
+/* Whether the block, which is no arena, is optimizer state. */
 bool ms_states_has_block(const struct ms_pool *pool, const struct ms_range *block)
     MS_REQUIRES(ms_state_role);
 

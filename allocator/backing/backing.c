@@ -145,7 +145,7 @@ static void undo_fill(struct ms_pool *pool, struct ms_chunk *done) MS_REQUIRES(m
     }
     (void)ms_backing_release_spares(pool);
     if (stuck) {
-        ms_obligations_cover(pool); /* it may have been made with what was promised to a hole */
+        ms_obligations_cover(pool); /* it may have been made with what was earmarked for a hole */
     }
 }
 
@@ -400,5 +400,5 @@ void ms_backing_drop_all(struct ms_pool *pool, bool device_gone)
     for (size_t at = 0; at < pool->segment_count; at++) {
         drop_segment(pool, pool->segments[at], device_gone);
     }
-    ms_budget_unpromise(pool->config.budget, pool->obligations.promised_bytes);
+    ms_budget_release_earmark(pool->config.budget, pool->obligations.earmarked_bytes);
 }

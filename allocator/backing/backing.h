@@ -34,7 +34,8 @@ ms_status_t ms_backing_unstick(struct ms_pool *pool, struct ms_chunk *chunk)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
 /* A device that failed again and again has left the slot without what stood there. `stuck`: a chunk
- * that is mapped there, and not accessible; null: none is. Where something lives it is told. */
+ * that is mapped there, and not accessible; null: none is. Where something lives an event says so.
+ */
 void ms_backing_lose(struct ms_pool *pool, struct ms_segment *segment, uint64_t slot,
                      struct ms_chunk *stuck) MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
@@ -49,8 +50,8 @@ ms_status_t ms_backing_give_access(struct ms_pool *pool, const struct ms_segment
 ms_status_t ms_backing_unmap(struct ms_pool *pool, struct ms_chunk *const *chunks, size_t count)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
-/* Maps the chunk, which is mapped nowhere, among what is staged; and takes those in the slots off
- * again, which may have been mapped in their place meanwhile. */
+/* Maps a chunk that is mapped nowhere in the staging segment; and unmaps those in the slots from
+ * there again. They may have been mapped at their final place meanwhile. */
 ms_status_t ms_backing_map_aside(struct ms_pool *pool, struct ms_segment *staging, uint64_t slot,
                                  struct ms_chunk *chunk) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chunks as such: new ones, and those that are mapped nowhere. Spares are on the device and wait to
- * be mapped again or released; the reserve is on the host: chunks of one granule for what holes are
- * owed, and those and larger ones for what is spilled. Growth lock held, state lock not, but where
- * a function says something else. */
+ * be mapped again or released; the reserve is on the host: chunks of one granule for
+ * obligations, and those and larger ones for what is spilled. Growth lock held, state lock not, but
+ * where a function says something else. */
 #ifndef MEMSHIM_ALLOCATOR_BACKING_CHUNKS_H
 #define MEMSHIM_ALLOCATOR_BACKING_CHUNKS_H
 
@@ -56,8 +56,8 @@ ms_status_t ms_backing_chunk_get(struct ms_pool *pool, uint64_t bytes, const str
                                  struct ms_chunk **out) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 
-/* Gives the spares back to the device; returns the bytes released. Where holes are owed more than
- * is promised to them, the room goes to them. */
+/* Gives the spares back to the device; returns the bytes released. Where obligations are more than
+ * is earmarked for them, the room is earmarked. */
 uint64_t ms_backing_release_spares(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 

@@ -35,12 +35,12 @@ struct ms_granule {
     bool asks : 1;          /* unbacked or on_host: a tensor on it needs backing */
     bool unbacked : 1;      /* an arena's, and nothing accessible behind it */
     bool pinned : 1;        /* its identity has left the process */
-    bool refused : 1;    /* an allocation on it could not be backed: the program was told nothing */
-    bool on_host : 1;    /* backed by the host; known where live memory is spilled */
-    bool spanned : 1;    /* a hashed tensor reaches it that begins before it */
-    bool fresh : 1;      /* of a page that a framework's request under way has made */
-    bool states : 1;     /* all that touch it were optimizer state when it was looked for */
-    uint64_t summary[4]; /* of the marks in it: see tensors.c */
+    bool refused : 1;       /* an allocation on it could not be backed: the program does not know */
+    bool on_host : 1;       /* backed by the host; known where live memory is spilled */
+    bool spanned : 1;       /* a hashed tensor reaches it that begins before it */
+    bool fresh : 1;         /* of a page that a framework's request under way has made */
+    bool states : 1;        /* all that touch it were optimizer state when it was looked for */
+    uint64_t summary[4];    /* of the marks in it: see tensors.c */
 };
 _Static_assert(sizeof(struct ms_granule) == 64, "one line of the cache, for each granule");
 

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holes are owed, and what covers it.
+/* Obligations, and what covers them.
  *
  * A framework may fill a hole again without asking, so what its unbacked granules will need must be
- * there before they lose, or do without, their backing. Owed are the unbacked granules of arenas
- * and the unbacked parts of proxies that are mapped nowhere. They are covered by room that is kept
- * for them in the budget, and by host chunks that are set aside. When others need that room, more
- * host chunks are made in its stead, up to the limit that the configuration sets.
+ * there before they lose, or do without, their backing. Obligations are the unbacked granules of
+ * arenas and the unbacked parts of proxies that are mapped nowhere. They are covered by bytes that
+ * are earmarked in the budget, and by host chunks that are set aside. When others need the
+ * earmarked bytes, host chunks replace them, up to the limit that the configuration sets.
  *
- *     owed <= promised in the budget + host chunks of one granule set aside
+ *     obligations <= earmarked bytes + host chunks of one granule set aside
  *
- * (of the others no part could be mapped). They are set aside for what is spilled, which gives way:
- * where the limit leaves no room for a chunk that covers, larger ones are given back.
+ * Larger host chunks cover none, since no part of one could be mapped. They are set aside for what
+ * is spilled, and give way: where the limit leaves no room for a chunk that covers, larger ones are
+ * given back.
  *
- * It holds whenever nobody has the growth lock; in between, chunks on their way (spares) make up
- * for what is missing. The exception is a device that fails while a failure is undone: what has
- * lost its backing then, or its promise to a spare that the device does not take back, is covered
- * as soon as that can be had (ms_obligations.uncovered). */
+ * This holds whenever nobody has the growth lock; in between, chunks on their way (spares) make up
+ * for what is missing. The exception is a device that fails while a failure is undone. It may lose
+ * backing, or not take back the spare that an earmark was used for. Such an obligation is covered
+ * as soon as memory can be had (ms_obligations.uncovered). */
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/wait.h"
@@ -23,7 +24,7 @@
 #include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
 
-/* Host chunks beyond what is owed that are kept: making one anew costs more than having it. */
+/* Host chunks beyond obligations that are kept: making one anew costs more than having it. */
 #define SPARE_HOST_GRANULES 16u
 #define KEPT_FOR_SPILL_NS   ((uint64_t)60000000000)
 
@@ -32,10 +33,10 @@
  * comes back all at once: so it is no larger than this part of the cap either. */
 enum { LARGEST_HOST_GRANULES = 16, LARGEST_HOST_PART = 16 };
 
-/* The budget has this much free, as a part of the cap: then promises need no host memory. */
+/* With this part of the cap free in the budget, obligations need no host memory. */
 enum { AMPLE_PART = 8 };
 
-static uint64_t owed(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+static uint64_t obligation_bytes_of(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     return ms_pool_count_of_growth(pool)->obligation_bytes;
 }
@@ -53,41 +54,41 @@ static uint64_t small_bytes(const struct ms_pool *pool) MS_REQUIRES(ms_growth_ro
 
 static uint64_t covered(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
-    return pool->obligations.promised_bytes + small_bytes(pool);
+    return pool->obligations.earmarked_bytes + small_bytes(pool);
 }
 
 /* What host chunks of one granule must cover. */
 static uint64_t for_holes(const struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
-    return ms_less(owed(pool), pool->obligations.promised_bytes);
+    return ms_less(obligation_bytes_of(pool), pool->obligations.earmarked_bytes);
 }
 
 bool ms_obligations_charge(struct ms_pool *pool, uint64_t bytes, bool for_tensor)
 {
     struct ms_budget *budget = pool->config.budget;
-    uint64_t kept = pool->obligations.promised_bytes;
+    uint64_t kept = pool->obligations.earmarked_bytes;
     uint64_t from_kept = !for_tensor ? 0 : kept < bytes ? kept : bytes;
-    if (from_kept > 0 && !ms_budget_charge_promised(budget, MS_OWNER_POOL, from_kept)) {
+    if (from_kept > 0 && !ms_budget_charge_earmarked(budget, MS_OWNER_POOL, from_kept)) {
         return false;
     }
     if (bytes > from_kept && !ms_budget_charge(budget, MS_OWNER_POOL, bytes - from_kept)) {
-        ms_budget_promise_charged(budget, MS_OWNER_POOL, from_kept);
+        ms_budget_earmark_charged(budget, MS_OWNER_POOL, from_kept);
         return false;
     }
-    pool->obligations.promised_bytes -= from_kept;
+    pool->obligations.earmarked_bytes -= from_kept;
     return true;
 }
 
 void ms_obligations_discharge(struct ms_pool *pool, uint64_t bytes)
 {
-    uint64_t missing = ms_less(owed(pool), covered(pool));
-    uint64_t to_promise = missing < bytes ? missing : bytes;
-    if (to_promise > 0) {
-        ms_budget_promise_charged(pool->config.budget, MS_OWNER_POOL, to_promise);
-        pool->obligations.promised_bytes += to_promise;
+    uint64_t missing = ms_less(obligation_bytes_of(pool), covered(pool));
+    uint64_t to_earmark = missing < bytes ? missing : bytes;
+    if (to_earmark > 0) {
+        ms_budget_earmark_charged(pool->config.budget, MS_OWNER_POOL, to_earmark);
+        pool->obligations.earmarked_bytes += to_earmark;
     }
-    if (bytes > to_promise) {
-        ms_budget_discharge(pool->config.budget, MS_OWNER_POOL, bytes - to_promise);
+    if (bytes > to_earmark) {
+        ms_budget_discharge(pool->config.budget, MS_OWNER_POOL, bytes - to_earmark);
     }
 }
 
@@ -98,7 +99,7 @@ uint64_t ms_obligations_host_room(struct ms_pool *pool)
     }
     uint64_t used = reserve_bytes(pool) + ms_pool_count_of_growth(pool)->host_backed_bytes;
     uint64_t room = ms_less(pool->config.host_limit_bytes, used);
-    return room - room % pool->granule_bytes + ms_less(covered(pool), owed(pool)) +
+    return room - room % pool->granule_bytes + ms_less(covered(pool), obligation_bytes_of(pool)) +
            ms_pool_count_of_growth(pool)->host_large_bytes;
 }
 
@@ -167,13 +168,13 @@ ms_status_t ms_obligations_host_chunk(struct ms_pool *pool, uint64_t bytes, stru
 
 ms_status_t ms_obligations_secure(struct ms_pool *pool, uint64_t bytes, bool budget)
 {
-    uint64_t wanted = owed(pool) + bytes;
+    uint64_t wanted = obligation_bytes_of(pool) + bytes;
     uint64_t missing = ms_less(wanted, covered(pool));
     uint64_t room = ms_budget_free_bytes(pool->config.budget);
     uint64_t from_budget = !budget ? 0 : missing < room ? missing : room;
     from_budget -= from_budget % pool->granule_bytes;
-    if (from_budget > 0 && ms_budget_promise(pool->config.budget, from_budget)) {
-        pool->obligations.promised_bytes += from_budget;
+    if (from_budget > 0 && ms_budget_earmark(pool->config.budget, from_budget)) {
+        pool->obligations.earmarked_bytes += from_budget;
     }
     return secure_on_host(pool, wanted);
 }
@@ -185,16 +186,16 @@ void ms_obligations_cover(struct ms_pool *pool)
 
 uint64_t ms_obligations_to_host(struct ms_pool *pool, uint64_t bytes)
 {
-    uint64_t kept = pool->obligations.promised_bytes;
+    uint64_t kept = pool->obligations.earmarked_bytes;
     bytes = ms_round_up(bytes, pool->granule_bytes);
     bytes = bytes < kept ? bytes : kept;
     /* More cover first, then what it replaces goes. */
-    (void)secure_on_host(pool, owed(pool) + bytes);
-    uint64_t surplus = ms_less(covered(pool), owed(pool));
+    (void)secure_on_host(pool, obligation_bytes_of(pool) + bytes);
+    uint64_t surplus = ms_less(covered(pool), obligation_bytes_of(pool));
     bytes = bytes < surplus ? bytes : surplus;
     if (bytes > 0) {
-        ms_budget_unpromise(pool->config.budget, bytes);
-        pool->obligations.promised_bytes -= bytes;
+        ms_budget_release_earmark(pool->config.budget, bytes);
+        pool->obligations.earmarked_bytes -= bytes;
     }
     return bytes;
 }
@@ -208,15 +209,15 @@ static uint64_t kept_for_spill(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
     return bytes > 0 && ms_pool_now_ns(pool) - pool->moving.last_ns < KEPT_FOR_SPILL_NS ? bytes : 0;
 }
 
-/* With memory ample again, the budget alone covers what is owed. */
+/* With memory ample again, the budget alone covers obligations. */
 static void leave_host(struct ms_pool *pool, uint64_t obligation_bytes) MS_REQUIRES(ms_growth_role)
 {
     struct ms_budget *budget = pool->config.budget;
-    uint64_t missing = ms_less(obligation_bytes, pool->obligations.promised_bytes);
+    uint64_t missing = ms_less(obligation_bytes, pool->obligations.earmarked_bytes);
     uint64_t ample = missing + ms_budget_limit_bytes(budget) / AMPLE_PART;
     if (reserve_bytes(pool) > 0 && ms_budget_free_bytes(budget) >= ample &&
-        ms_budget_promise(budget, missing)) {
-        pool->obligations.promised_bytes += missing;
+        ms_budget_earmark(budget, missing)) {
+        pool->obligations.earmarked_bytes += missing;
         ms_backing_host_release(pool, 0, kept_for_spill(pool));
     }
 }
@@ -229,15 +230,15 @@ uint64_t ms_obligations_overshoot(const struct ms_pool *pool)
 
 uint64_t ms_obligations_room(const struct ms_pool *pool)
 {
-    return ms_less(pool->obligations.promised_bytes, ms_obligations_overshoot(pool));
+    return ms_less(pool->obligations.earmarked_bytes, ms_obligations_overshoot(pool));
 }
 
-/* What was imposed has passed the cap, or others have taken what the device had: the promised room
+/* Imposed bytes have passed the cap, or others have taken what the device had: the earmarked room
  * is gone and must be had elsewhere. */
 static void leave_overshoot(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
     uint64_t over = ms_obligations_overshoot(pool);
-    if (over > 0 && pool->obligations.promised_bytes > 0) {
+    if (over > 0 && pool->obligations.earmarked_bytes > 0) {
         (void)ms_obligations_to_host(pool, over);
     }
 }
@@ -245,8 +246,8 @@ static void leave_overshoot(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 void ms_obligations_settle(struct ms_pool *pool)
 {
     struct ms_obligations *obligations = &pool->obligations;
-    uint64_t obligation_bytes = owed(pool);
-    if (obligation_bytes == 0 && obligations->promised_bytes == 0 && reserve_bytes(pool) == 0) {
+    uint64_t obligation_bytes = obligation_bytes_of(pool);
+    if (obligation_bytes == 0 && obligations->earmarked_bytes == 0 && reserve_bytes(pool) == 0) {
         return;
     }
     leave_overshoot(pool);
@@ -254,10 +255,10 @@ void ms_obligations_settle(struct ms_pool *pool)
         ms_obligations_cover(pool);
     }
     uint64_t surplus = ms_less(covered(pool), obligation_bytes);
-    uint64_t back = surplus < obligations->promised_bytes ? surplus : obligations->promised_bytes;
+    uint64_t back = surplus < obligations->earmarked_bytes ? surplus : obligations->earmarked_bytes;
     if (back > 0) {
-        ms_budget_unpromise(pool->config.budget, back);
-        obligations->promised_bytes -= back;
+        ms_budget_release_earmark(pool->config.budget, back);
+        obligations->earmarked_bytes -= back;
     }
     leave_host(pool, obligation_bytes);
     ms_backing_host_release(pool, for_holes(pool),

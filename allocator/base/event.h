@@ -69,7 +69,7 @@ enum ms_charge_reason {
     MS_CHARGE_REASON_COUNT
 };
 
-/* Whether what is charged for this reason is told as a block too, by events of its own. */
+/* Whether what is charged for this reason is recorded as a block too, by events of its own. */
 static inline bool ms_charge_is_block(uint64_t reason)
 {
     return reason == MS_CHARGE_ALLOCATION || reason == MS_CHARGE_MANAGED;

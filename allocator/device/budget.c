@@ -13,7 +13,7 @@ void ms_budget_init(struct ms_budget *budget, uint64_t cap_bytes)
     atomic_init(&budget->bound_bytes, UINT64_MAX);
     atomic_init(&budget->committed_bytes, 0);
     atomic_init(&budget->charged_bytes, 0);
-    atomic_init(&budget->promised_bytes, 0);
+    atomic_init(&budget->earmarked_bytes, 0);
     atomic_init(&budget->peak_charged_bytes, 0);
     atomic_init(&budget->borrowed_bytes, 0);
     atomic_init(&budget->lender, NULL);
@@ -40,7 +40,7 @@ void ms_budget_leave_lender(struct ms_budget *budget)
 }
 
 /* What is committed and not borrowed. */
-static uint64_t owed(const struct ms_budget *budget)
+static uint64_t unborrowed(const struct ms_budget *budget)
 {
     return ms_less(atomic_load(&budget->committed_bytes), atomic_load(&budget->borrowed_bytes));
 }
@@ -57,7 +57,7 @@ static bool borrow(struct ms_budget *budget, const struct ms_budget_lender *lend
 static bool cover(struct ms_budget *budget, const struct ms_budget_lender *lender)
 {
     uint64_t missing;
-    while ((missing = owed(budget)) != 0) {
+    while ((missing = unborrowed(budget)) != 0) {
         if (!borrow(budget, lender, missing)) {
             return false;
         }
@@ -66,8 +66,8 @@ static bool cover(struct ms_budget *budget, const struct ms_budget_lender *lende
     return true;
 }
 
-/* Less is borrowed from here on; then it is looked whether a charge came between, which needs it
- * after all: the charge itself commits first and looks then. Only what nobody needed is given. */
+/* First less is borrowed. Then a charge that came in between, and needs the bytes after all, is
+ * seen: a charge commits first and compares then. Only what nobody needed is given back. */
 uint64_t ms_budget_return(struct ms_budget *budget, uint64_t keep_bytes)
 {
     const struct ms_budget_lender *lender = lender_of(budget);
@@ -82,7 +82,7 @@ uint64_t ms_budget_return(struct ms_budget *budget, uint64_t keep_bytes)
             return 0;
         }
     } while (!atomic_compare_exchange_weak(&budget->borrowed_bytes, &borrowed, borrowed - back));
-    if (owed(budget) != 0) {
+    if (unborrowed(budget) != 0) {
         atomic_fetch_add(&budget->borrowed_bytes, back);
         return 0;
     }
@@ -172,7 +172,7 @@ void ms_budget_impose(struct ms_budget *budget, enum ms_owner owner, uint64_t by
     atomic_fetch_add(&budget->committed_bytes, bytes);
     if (lender != NULL && !cover(budget, lender)) {
         /* Not what another thread has under way, which may be refused. */
-        const uint64_t missing = ms_least(owed(budget), bytes);
+        const uint64_t missing = ms_least(unborrowed(budget), bytes);
         lender->impose(lender->ctx, missing);
         atomic_fetch_add(&budget->borrowed_bytes, missing);
     }
@@ -186,39 +186,39 @@ void ms_budget_discharge(struct ms_budget *budget, enum ms_owner owner, uint64_t
     lessened(budget);
 }
 
-bool ms_budget_promise(struct ms_budget *budget, uint64_t bytes)
+bool ms_budget_earmark(struct ms_budget *budget, uint64_t bytes)
 {
     if (!commit(budget, bytes)) {
         return false;
     }
-    atomic_fetch_add(&budget->promised_bytes, bytes);
+    atomic_fetch_add(&budget->earmarked_bytes, bytes);
     return true;
 }
 
-void ms_budget_unpromise(struct ms_budget *budget, uint64_t bytes)
+void ms_budget_release_earmark(struct ms_budget *budget, uint64_t bytes)
 {
-    MS_ASSERT(atomic_load(&budget->promised_bytes) >= bytes);
-    atomic_fetch_sub(&budget->promised_bytes, bytes);
+    MS_ASSERT(atomic_load(&budget->earmarked_bytes) >= bytes);
+    atomic_fetch_sub(&budget->earmarked_bytes, bytes);
     atomic_fetch_sub(&budget->committed_bytes, bytes);
     lessened(budget);
 }
 
-bool ms_budget_charge_promised(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
+bool ms_budget_charge_earmarked(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
 {
     /* Only what is imposed, or a bound, can make the sum pass the limit, and then no other charge
      * succeeds. */
     if (!fits(atomic_load(&budget->charged_bytes), bytes, ms_budget_limit_bytes(budget))) {
         return false;
     }
-    atomic_fetch_sub(&budget->promised_bytes, bytes);
+    atomic_fetch_sub(&budget->earmarked_bytes, bytes);
     add_charge(budget, owner, bytes);
     return true;
 }
 
-void ms_budget_promise_charged(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
+void ms_budget_earmark_charged(struct ms_budget *budget, enum ms_owner owner, uint64_t bytes)
 {
     take_charge(budget, owner, bytes);
-    atomic_fetch_add(&budget->promised_bytes, bytes);
+    atomic_fetch_add(&budget->earmarked_bytes, bytes);
 }
 
 uint64_t ms_budget_free_bytes(const struct ms_budget *budget)

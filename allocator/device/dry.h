@@ -2,7 +2,7 @@
 /* The dry device: a device_ops table that only keeps accounts, on virtual time.
  *
  * It has a memory size, addresses, chunks and mappings, streams whose work completes when it is
- * told so or when virtual time has passed, and a price for every operation. It checks what the
+ * set so or when virtual time has passed, and a price for every operation. It checks what the
  * contract of device_ops.h asks of its caller, and what the pool promises about reuse: the first
  * violation is kept, as a sentence. So the pool runs, is tested, fuzzed and replayed on any
  * machine.
@@ -109,8 +109,8 @@ void ms_dry_stream_follows(ms_dry_t *dry, ms_stream_t stream, ms_stream_t on);
  * to wait for; MS_STREAM_DEVICE: of every stream. */
 void ms_dry_finish(ms_dry_t *dry, ms_stream_t stream, uint64_t count);
 
-/* Whether work that lasts until told is finished by a fence_wait (as a real device would get on
- * with it; the default), or stays, so that the wait times out. */
+/* Whether work that lasts until it is released is finished by a fence_wait (as a real device would
+ * get on with it; the default), or stays, so that the wait times out. */
 void ms_dry_set_stalled(ms_dry_t *dry, bool stalled);
 
 /* As if a stream captured: fences are not supported. */

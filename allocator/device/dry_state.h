@@ -100,7 +100,7 @@ struct ms_dry {
     struct ms_dry_stats stats;
 
     struct dry_stream streams[MS_DRY_STREAMS];
-    struct dry_clock known;   /* what a fence has told the host to be done */
+    struct dry_clock known;   /* what the host knows to be done, by a fence */
     struct dry_fence *fences; /* by fence - 1 */
     uint64_t fence_count, fence_room;
     struct ms_slab piece_slab;
@@ -122,7 +122,7 @@ bool ms_dry_is_accessible(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes);
 /* Notes a violation where work that the host does not know to be done touches the range. */
 void ms_dry_check_quiet(struct ms_dry *dry, ms_addr_t addr, uint64_t bytes, const char *what);
 
-/* All work gets done, if it can, and the host sees it. False: some lasts until told. */
+/* All work gets done, if it can, and the host sees it. False: some lasts until it is released. */
 bool ms_dry_finish_all(struct ms_dry *dry, uint64_t timeout_ns);
 
 /* The chunk behind addr; null where there is none. *offset: of addr in it. */

@@ -44,7 +44,7 @@ struct ms_range {
             ms_stream_t stream;
             struct ms_holder *holder; /* null: nobody in particular */
             struct ms_arena *holes;   /* what is known of its holes; null: it had no tensor yet */
-            uint64_t used; /* the next id at its last told use; below its id: none. Beyond the
+            uint64_t used; /* the next id at its last recorded use; below its id: none. Beyond the
                               reach of the other states, which would leave anything here */
         } live;
         struct {

@@ -296,7 +296,7 @@ static struct ms_batch *younger_of(struct ms_batch *a, struct ms_batch *b)
 enum {
     WAITS_RECORDED_ALWAYS = 256,
     BLOCKS_A_WAIT = 32,
-    WAITS_OF_DEVICE = 512 /* what is told is a change by so large a part of it */
+    WAITS_OF_DEVICE = 512 /* a change by this part of it is recorded */
 };
 
 static __attribute__((noinline, cold)) void emit_waits(struct ms_pool *pool)
@@ -316,9 +316,9 @@ static __attribute__((noinline, cold)) void emit_waits(struct ms_pool *pool)
 static inline void note_waits(struct ms_pool *pool) MS_REQUIRES(ms_state_role)
 {
     uint64_t now = pool->count.pending_bytes;
-    uint64_t told = pool->count.waiting_recorded_bytes;
-    uint64_t change = now > told ? now - told : told - now;
-    bool over = now == 0 && told != 0;
+    uint64_t recorded = pool->count.waiting_recorded_bytes;
+    uint64_t change = now > recorded ? now - recorded : recorded - now;
+    bool over = now == 0 && recorded != 0;
     if (__builtin_expect(over || change > pool->ops->total_bytes / WAITS_OF_DEVICE, 0)) {
         emit_waits(pool);
     }

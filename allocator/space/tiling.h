@@ -50,7 +50,7 @@ struct ms_order *ms_range_order(struct ms_pool *pool, const struct ms_range *ran
 /* Whether a request on `stream` may use the free range at once. */
 bool ms_range_usable(const struct ms_range *range, ms_stream_t stream) MS_REQUIRES(ms_state_role);
 
-/* Turns the busy range into a live block of the request, told to the sink. */
+/* Turns the busy range into a live block of the request, and emits its event. */
 void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
                         const struct ms_request *request, struct ms_block_info *out)
     MS_REQUIRES(ms_state_role);

@@ -57,7 +57,7 @@ void ms_ahead_use(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t ad
 void ms_ahead_predict(struct ms_pool *pool) MS_REQUIRES(ms_state_role);
 
 /* Of a chunk that is not only optimizer state, in ticks; MS_NEVER: not that anybody knows. What
- * lasts is used at any time where uses are not told. */
+ * lasts is used at any time where uses are not recorded. */
 uint64_t ms_ahead_next_use(const struct ms_pool *pool, const struct ms_chunk *chunk)
     MS_REQUIRES(ms_growth_role, ms_state_role);
 

@@ -16,7 +16,7 @@ struct ms_spill_candidate {
     ms_addr_t addr;
     uint64_t bytes;
     uint64_t now;      /* 2^32 */
-    uint64_t last_use; /* allocation or told use, the latest of all that touches the chunk */
+    uint64_t last_use; /* allocation or recorded use, the latest of all that touches the chunk */
     uint64_t next_use; /* predicted, later than now; UINT64_MAX: nobody did */
     bool state;        /* nothing but optimizer state lives there: see states.h */
     uint8_t returns;   /* how often it came back from the host and soon had to go again */

@@ -4,7 +4,7 @@
  * Both hold the contents during the exchange. So where a step fails, either will do: what was begun
  * is gone on with, and where that fails too, it is undone, and so on in turn until one of them is
  * mapped and accessible. A device that refuses all that has failed more often on end than a call
- * that is made again explains. What it leaves without its contents is told (MS_EVENT_LOST), and
+ * that is made again explains. What it leaves without its contents is recorded (MS_EVENT_LOST), and
  * nothing is moved any more. */
 #include "allocator/spill/exchange.h"
 #include "allocator/backing/backing.h"

@@ -54,8 +54,8 @@ static ms_status_t collect(struct place *place)
 
 /* ---- room */
 
-/* What stands there now goes when the new one has taken its place, and nobody else gets room
- * before: so what is promised to holes may be used. */
+/* What stands there now is released once the new chunk has taken its place, and nobody else gets
+ * room before: so what is earmarked for holes may be used. */
 static ms_status_t make(struct ms_pool *pool, struct place *place, const void *properties)
     MS_REQUIRES(ms_growth_role)
 {

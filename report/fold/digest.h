@@ -32,7 +32,7 @@
 /* Who held the live bytes of one device at a moment. */
 struct ms_digest_moment {
     uint64_t time_ns; /* of the event before it */
-    uint64_t event;   /* events told before */
+    uint64_t event;   /* events recorded before */
     uint32_t device;
     uint32_t oom;        /* 1: an out-of-memory (its log entry has the same `event`) */
     size_t first, count; /* of its holdings */
@@ -51,7 +51,7 @@ struct ms_digest_moments {
 /* The parts of the state, which others own. */
 struct ms_digest {
     uint64_t end_event; /* it is of the events before that number, */
-    uint64_t end_ns;    /* the last one told at that time */
+    uint64_t end_ns;    /* the last one recorded at that time */
     ms_site_table_t *sites;
     ms_steps_t *steps;
     struct ms_model_steps *steps_recorded;
@@ -68,11 +68,11 @@ void ms_digest_store(const struct ms_digest *digest, struct ms_buffer *out);
 /* All parts are new. False where that is no digest: then they are good for nothing. */
 bool ms_digest_load(struct ms_digest *digest, const void *from, size_t bytes);
 
-/* Takes down who holds what now. */
+/* Adds a moment: which call site holds how much now. */
 void ms_digest_moments_add(struct ms_digest_moments *moments, const ms_site_table_t *sites,
                            const struct ms_digest_moment *head);
 
-/* Every second of those that are no out-of-memories goes. */
+/* Removes every second moment that is no out-of-memory. */
 void ms_digest_moments_thin(struct ms_digest_moments *moments);
 
 void ms_digest_moments_free(struct ms_digest_moments *moments);

@@ -70,8 +70,8 @@ void ms_fold_define(ms_fold_t *fold, uint32_t kind, const void *payload, size_t 
     ms_definitions_add(fold->definitions, kind, payload, bytes);
 }
 
-/* Looks at the sites that are new. */
-static bool look(struct ms_fold *fold)
+/* Finds the frame hints of sites that are new. */
+static bool read_new_sites(struct ms_fold *fold)
 {
     const uint32_t count = ms_definitions_site_count(fold->definitions);
 
@@ -140,7 +140,7 @@ static bool begin_window(struct ms_fold *fold, const struct ms_extent_header *he
 {
     const uint64_t committed = atomic_load_explicit(&header->committed, memory_order_acquire);
 
-    if (header->first_event != fold->digest.end_event || !look(fold)) {
+    if (header->first_event != fold->digest.end_event || !read_new_sites(fold)) {
         return false;
     }
     fold->records = ms_records_begin(&fold->codec, header, committed & UINT32_MAX);

@@ -17,7 +17,7 @@ typedef struct ms_fold ms_fold_t;
 
 /* An out-of-memory, whose moment is kept. */
 struct ms_fold_oom {
-    uint64_t event; /* told before it */
+    uint64_t event; /* recorded before it */
     uint32_t device;
 };
 

@@ -11,7 +11,7 @@ struct range {
     uint8_t device;
 };
 
-_Static_assert(sizeof(struct range) == MS_FROZEN_RANGE_BYTES, "told in the header");
+_Static_assert(sizeof(struct range) == MS_FROZEN_RANGE_BYTES, "the header says this size");
 
 static size_t count_of(const struct ms_frozen *frozen)
 {

@@ -118,7 +118,7 @@ static struct node under(const struct node *caller, const struct code *code, uin
     return node;
 }
 
-static struct node look_at(struct ms_landmarks *landmarks, uint32_t id)
+static struct node read_node(struct ms_landmarks *landmarks, uint32_t id)
 {
     struct ms_buffer *path = &landmarks->path;
     const struct ms_python_definition *is;
@@ -174,7 +174,7 @@ static uint8_t doing_of(const struct ms_site_definition *site, const struct node
     }
 }
 
-static bool look_at_all(struct ms_landmarks *landmarks)
+static bool read_all(struct ms_landmarks *landmarks)
 {
     const uint32_t count = ms_definitions_site_count(landmarks->definitions);
 
@@ -192,7 +192,7 @@ static bool look_at_all(struct ms_landmarks *landmarks)
         const struct ms_site_definition *site = ms_definitions_site(landmarks->definitions, id);
 
         if (site) {
-            const struct node node = look_at(landmarks, site->python);
+            const struct node node = read_node(landmarks, site->python);
             const uint8_t doing = doing_of(site, &node);
 
             ((struct ms_doings *)landmarks->sites.at)[id] =
@@ -217,7 +217,7 @@ ms_landmarks_t *ms_landmarks_new(const ms_definitions_t *definitions)
     }
     landmarks->definitions = definitions;
     landmarks->first_call = UINT32_MAX;
-    if (!look_at_all(landmarks)) {
+    if (!read_all(landmarks)) {
         ms_landmarks_delete(landmarks);
         return NULL;
     }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of more backward passes than these not every single one is followed: those of weeks. */
+/* The most backward passes that are followed one by one. A run of weeks has more. */
 #define MS_MOST_PASSES (1u << 20)
 
 enum ms_lifetime {

@@ -12,7 +12,7 @@ struct range {
     bool down;
 };
 
-_Static_assert(sizeof(struct range) == MS_MOVES_RANGE_BYTES, "told in the header");
+_Static_assert(sizeof(struct range) == MS_MOVES_RANGE_BYTES, "the header says this size");
 
 void ms_moves_add(struct ms_moves *moves, const struct ms_event *event)
 {

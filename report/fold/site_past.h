@@ -10,8 +10,8 @@
 void ms_site_past_note(struct ms_site_table *table, struct site *site, const struct ms_live *live,
                        uint64_t time_ns);
 
-/* Those that died since the last allocation, at the next one. end: null but at the run's. Peaks are
- * those of the time in between, which has none of its own. */
+/* Judges memory that was freed since the last allocation; called at the next one. end: only at the
+ * run's end, else null. Nothing was allocated in between, so no peak lies there. */
 void ms_site_past_judge(struct ms_site_table *table, const struct ms_run_end *end);
 
 /* One that is live when the run ends. */

@@ -136,12 +136,12 @@ static bool load_live(ms_site_table_t *table, struct ms_words_in *in)
         }
         read.allocation = UINT32_MAX;
         if (read.key < PINNED_KEY) {
-            char *told = ms_buffer_extend(&table->recorded, 1);
+            char *recorded = ms_buffer_extend(&table->recorded, 1);
 
-            if (!told) {
+            if (!recorded) {
                 return false;
             }
-            *told = (char)MS_RECORDED_NOTHING;
+            *recorded = (char)MS_RECORDED_NOTHING;
             read.allocation = table->allocations++;
         }
         *live = read;

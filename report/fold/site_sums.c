@@ -190,7 +190,7 @@ static void apply_allocation(struct ms_site_table *table, struct device *device,
     }
 }
 
-/* A charge of what is told as a block too, and counted as one. */
+/* A charge of what is recorded as a block too, and counted as one. */
 static bool is_of_block(const struct ms_event *event)
 {
     return event->addr != 0 && ms_charge_is_block(event->aux);
@@ -198,7 +198,7 @@ static bool is_of_block(const struct ms_event *event)
 
 /* Where a charge is remembered. One that a block follows waits for it at the address, and is the
  * block's from there on: another thread may be given the address, and charged for it, before the
- * end of this one is told. */
+ * end of this one is recorded. */
 static uint64_t charge_key(const struct ms_event *event)
 {
     return event->addr ? FORWARDED_KEY | (is_of_block(event) ? AWAITED_KEY : 0) | event->addr : 0;
@@ -418,7 +418,7 @@ static void apply_host(struct ms_site_table *table, struct device *device,
 
 /* ---- moves to host memory and back ---- */
 
-/* Of what was live while they were told: before that changes. */
+/* Of what was live while they were recorded: before that changes. */
 static void settle_moves(struct ms_site_table *table)
 {
     if (ms_moves_count(&table->moves) == 0) {

@@ -46,7 +46,7 @@ void ms_site_table_each_held(const ms_site_table_t *table, uint8_t device,
 /* The phase (steps.h) that the events from here on belong to; it never falls. */
 void ms_site_table_enter(ms_site_table_t *table, uint32_t phase);
 
-/* Folds one event in, in the order in which they were told. */
+/* Folds one event in, in the order in which they were recorded. */
 void ms_site_table_apply(ms_site_table_t *table, const struct ms_event *event, uint64_t time_ns);
 
 /* Events are missing, and the device's own sums are known to be these: what is live now has no site

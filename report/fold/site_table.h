@@ -13,12 +13,12 @@
 #define MS_PAGE_SITES 256u
 #define MS_SITE_PAGES (MS_SITE_LIMIT / MS_PAGE_SITES)
 
-/* What is told by its address and not by an id, which are never so large. */
+/* What is named by its address and not by an id, which are never so large. */
 #define FORWARDED_KEY (UINT64_C(1) << 63)
 #define PINNED_KEY    (UINT64_C(1) << 62)
 
-/* Of what is forwarded: a charge whose block is still to be told, and one that is a block's, by the
- * block's id. */
+/* Of what is forwarded: a charge whose block is still to be recorded, and one that is a block's, by
+ * the block's id. */
 #define AWAITED_KEY (UINT64_C(1) << 61)
 #define CLAIMED_KEY (UINT64_C(1) << 60)
 
@@ -76,7 +76,7 @@ struct ms_site_table {
  * MS_SITE_LIMIT. */
 struct site *ms_site_table_place(struct device *device, uint32_t id);
 
-/* The next id, without those of whole pages that were never used: a damaged trace's are far apart.
+/* The next id, past whole pages of ids that were never used: in a damaged trace ids are far apart.
  */
 static inline uint32_t ms_site_after(const struct device *device, uint32_t id)
 {

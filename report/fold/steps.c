@@ -246,7 +246,7 @@ static void note_call(struct ms_steps *steps, const struct ms_doings *is, uint64
     call->last_gap = gap;
 }
 
-/* Those of too many passes are not told apart. False where there is no memory. */
+/* Those of too many passes are not distinguished. False where there is no memory. */
 static bool begin_gap(ms_steps_t *steps, uint64_t time_ns)
 {
     if (steps->gaps.bytes / sizeof(struct gap) <= MS_MOST_PASSES) {

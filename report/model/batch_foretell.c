@@ -79,11 +79,11 @@ static enum outcome foretell_by(const struct ms_batch_run *near, const struct ms
     enum outcome outcome = have_the_same_ranks(near, other) ? FITS : UNKNOWN;
 
     for (size_t i = 0; outcome == FITS && i < ranks_of(near); i++) {
-        struct ms_recording *told = ms_course_foretell(course_at(near, i), near->batch,
-                                                       course_at(other, i), other->batch, batch);
+        struct ms_recording *foretold = ms_course_foretell(
+            course_at(near, i), near->batch, course_at(other, i), other->batch, batch);
 
-        outcome = told ? replay(told, cap_bytes) : UNKNOWN;
-        ms_recording_delete(told);
+        outcome = foretold ? replay(foretold, cap_bytes) : UNKNOWN;
+        ms_recording_delete(foretold);
     }
     return outcome;
 }

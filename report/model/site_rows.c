@@ -124,13 +124,13 @@ struct ms_site_called ms_site_called(const struct ms_site_row *row,
 static void add_kinds(struct ms_kind_row all[MS_KIND_ROWS], const struct ms_site_row *row,
                       const struct ms_site_kinds *kinds)
 {
-    uint64_t told = 0;
+    uint64_t by_kind_bytes = 0;
 
     for (int i = 0; i < MS_KIND_COUNT; i++) {
         const uint64_t at_peak = kinds->at_peak_bytes[i];
         struct ms_kind_row *kind = &all[i];
 
-        told += at_peak;
+        by_kind_bytes += at_peak;
         kind->at_peak_bytes += at_peak;
         kind->bytes += kinds->bytes[i];
         kind->sites += kinds->bytes[i] > 0;
@@ -139,8 +139,8 @@ static void add_kinds(struct ms_kind_row all[MS_KIND_ROWS], const struct ms_site
             kind->largest_site = row->site;
         }
     }
-    if (row->sums.at_peak_bytes > told) {
-        all[kinds->kind].at_peak_bytes += row->sums.at_peak_bytes - told;
+    if (row->sums.at_peak_bytes > by_kind_bytes) {
+        all[kinds->kind].at_peak_bytes += row->sums.at_peak_bytes - by_kind_bytes;
     }
     all[kinds->kind].live_bytes += row->sums.live_bytes;
 }

@@ -83,37 +83,37 @@ static bool add_segment(struct ms_snapshot *snapshot, const struct ms_event *eve
                                            .stream = pages ? 0 : event->stream,
                                            .site = event->site,
                                            .pages = pages};
-    struct ms_event told = *event;
+    struct ms_event change = *event;
 
-    told.stream = container.stream;
+    change.stream = container.stream;
     if (!ms_containers_add(&snapshot->devices[event->device].segments, &container)) {
         return false;
     }
-    (void)add(snapshot, &told, time_ns, pages ? MS_ACTION_SEGMENT_MAP : MS_ACTION_SEGMENT_ALLOC);
+    (void)add(snapshot, &change, time_ns, pages ? MS_ACTION_SEGMENT_MAP : MS_ACTION_SEGMENT_ALLOC);
     return true;
 }
 
 static void remove_segment(struct ms_snapshot *snapshot, const struct ms_event *event,
                            uint64_t time_ns)
 {
-    struct ms_event told = *event;
+    struct ms_event change = *event;
     struct ms_container removed;
 
     if (ms_containers_remove(&snapshot->devices[event->device].segments, event->addr, &removed)) {
-        told.bytes = removed.bytes;
-        told.stream = removed.stream;
-        told.site = removed.site;
-        (void)add(snapshot, &told, time_ns, MS_ACTION_SEGMENT_FREE);
+        change.bytes = removed.bytes;
+        change.stream = removed.stream;
+        change.site = removed.site;
+        (void)add(snapshot, &change, time_ns, MS_ACTION_SEGMENT_FREE);
     }
 }
 
 static void cut_pages(struct ms_snapshot *snapshot, const struct ms_event *event, uint64_t time_ns)
 {
-    struct ms_event told = *event;
+    struct ms_event change = *event;
 
-    told.stream = 0;
+    change.stream = 0;
     if (ms_containers_cut(&snapshot->devices[event->device].segments, event->addr, event->bytes)) {
-        (void)add(snapshot, &told, time_ns, MS_ACTION_SEGMENT_UNMAP);
+        (void)add(snapshot, &change, time_ns, MS_ACTION_SEGMENT_UNMAP);
     }
 }
 
@@ -124,7 +124,7 @@ static void note_allocation(struct ms_snapshot *snapshot, const struct ms_event 
                             uint64_t time_ns)
 {
     const struct ms_containers *segments = &snapshot->devices[event->device].segments;
-    struct ms_event told = *event;
+    struct ms_event change = *event;
     struct ms_standing *standing;
     uint64_t number;
 
@@ -134,12 +134,12 @@ static void note_allocation(struct ms_snapshot *snapshot, const struct ms_event 
 
     const struct ms_container *within = ms_containers_find(segments, event->addr);
 
-    told.stream = within ? within->stream : 0;
-    number = within ? add(snapshot, &told, time_ns, MS_ACTION_ALLOC) : 0;
+    change.stream = within ? within->stream : 0;
+    number = within ? add(snapshot, &change, time_ns, MS_ACTION_ALLOC) : 0;
     standing = ms_instant_find(&snapshot->instant, event->id);
     if (standing) {
         standing->note = number;
-        standing->stream = told.stream;
+        standing->stream = change.stream;
     }
 }
 
@@ -148,23 +148,23 @@ static void note_free(struct ms_snapshot *snapshot, const struct ms_event *event
 {
     const struct ms_container *within =
         ms_containers_find(&snapshot->devices[event->device].segments, standing->addr);
-    struct ms_event told = *event;
+    struct ms_event change = *event;
 
     if (within) {
-        told.addr = standing->addr;
-        told.bytes = standing->bytes;
-        told.site = standing->site;
-        told.stream = standing->stream;
-        (void)add(snapshot, &told, time_ns, MS_ACTION_FREE);
+        change.addr = standing->addr;
+        change.bytes = standing->bytes;
+        change.site = standing->site;
+        change.stream = standing->stream;
+        (void)add(snapshot, &change, time_ns, MS_ACTION_FREE);
     }
     /* Its own segment. */
     if (within && within->addr == standing->addr && within->bytes == standing->bytes &&
         standing->tensor) {
-        remove_segment(snapshot, &told, time_ns);
+        remove_segment(snapshot, &change, time_ns);
     }
 }
 
-/* It was told as a block that lives; it is a segment instead. */
+/* It was recorded as a block that lives; it is a segment instead. */
 static void take_back(struct ms_snapshot *snapshot, const struct ms_event *event,
                       const struct ms_standing *standing)
 {

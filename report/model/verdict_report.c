@@ -19,7 +19,7 @@
 
 #define MODEL_PARTS 9u /* the batch's part is at most one in so many of the model's */
 
-#define MOST_LOOKED_AT 100 /* holdings, before lines are put together */
+#define MOST_HOLDINGS 100 /* holdings, before lines are put together */
 
 /* Where no steps are known, a program that is still setting itself up grows as well. */
 #define FEWEST_NS_BY_TIME (600 * MS_NS_PER_S)
@@ -60,11 +60,11 @@ size_t ms_held_lines(const struct ms_model *model, int device,
                      const struct ms_survey_moment *moment, int kind, struct ms_held_line *lines,
                      size_t room)
 {
-    struct ms_held_line all[MOST_LOOKED_AT] = {0};
+    struct ms_held_line all[MOST_HOLDINGS] = {0};
     const struct ms_survey_device *surveyed = &model->survey->devices[device];
     size_t count = 0;
 
-    for (size_t i = 0; i < moment->count && i < MOST_LOOKED_AT; i++) {
+    for (size_t i = 0; i < moment->count && i < MOST_HOLDINGS; i++) {
         const struct ms_holding *holding = ms_survey_holding_at(surveyed, moment->first + i);
         struct ms_buffer text = {0};
 

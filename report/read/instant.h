@@ -16,7 +16,7 @@
 struct ms_standing {
     uint64_t id, addr, bytes;
     uint64_t born_ns;
-    uint64_t stream; /* 0: none, or not told (of tensors) */
+    uint64_t stream; /* 0: none, or not recorded (of tensors) */
     uint64_t note;   /* for who follows along; 0 at first */
     uint32_t site;
     uint8_t device;

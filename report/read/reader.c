@@ -187,16 +187,16 @@ static void find_extents(struct ms_reader *reader)
 static void read_tail(struct ms_reader *reader)
 {
     const uint64_t at = offsetof(struct ms_file_header, events);
-    uint64_t told = 0, after = 0;
+    uint64_t recorded = 0, after = 0;
 
-    if (read_at(reader->fd, &told, sizeof(told), at) &&
+    if (read_at(reader->fd, &recorded, sizeof(recorded), at) &&
         read_at(reader->fd, &reader->tail, sizeof(reader->tail), MS_TAIL_OFFSET) &&
         read_at(reader->fd, &after, sizeof(after), at)) {
-        reader->header.events = told;
-        reader->tail_end = told;
+        reader->header.events = recorded;
+        reader->tail_end = recorded;
         reader->tail_first = after > MS_TAIL_EVENTS ? after - MS_TAIL_EVENTS : 0;
-        if (reader->tail_first > told) {
-            reader->tail_first = told;
+        if (reader->tail_first > recorded) {
+            reader->tail_first = recorded;
         }
     }
 }

@@ -332,7 +332,7 @@ static void add_times(struct ms_json *json, const uint64_t *times, size_t count,
     json->dense = dense;
 }
 
-/* Told by the program: it knows best. */
+/* Recorded by the program: it knows best. */
 static void add_recorded_steps(struct ms_json *json, const struct ms_model_steps *steps)
 {
     const struct ms_model_step *all = (const struct ms_model_step *)steps->times.at;

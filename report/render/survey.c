@@ -10,7 +10,7 @@
 
 #define FEWEST_HOLDINGS 10
 #define COARSEST        16 /* where there is room for less than one in so many: nothing of it */
-#define SHARES          8  /* how finely the live share of a cell is told */
+#define SHARES          8  /* how finely the live share of a cell is shown */
 
 /* ---- which sites are named ---- */
 
@@ -190,7 +190,7 @@ static unsigned share_of(const struct ms_map_cell *cell)
     return (unsigned)(cell->live_share * SHARES + UINT8_MAX - 1) / UINT8_MAX;
 }
 
-static bool look_alike(const struct ms_map_cell *a, const struct ms_map_cell *b)
+static bool are_alike(const struct ms_map_cell *a, const struct ms_map_cell *b)
 {
     return a->state == b->state && a->site == b->site && share_of(a) == share_of(b);
 }
@@ -200,7 +200,7 @@ static void add_row(struct ms_json *json, const struct ms_map_cell *row, struct 
 {
     ms_json_open(json, NULL, '[');
     for (size_t i = 0, end = 0; i < MS_MAP_COLUMNS; i = end) {
-        for (end = i + 1; end < MS_MAP_COLUMNS && look_alike(&row[i], &row[end]); end++) {
+        for (end = i + 1; end < MS_MAP_COLUMNS && are_alike(&row[i], &row[end]); end++) {
         }
         ms_json_count(json, NULL, row[i].state);
         ms_json_count(json, NULL, share_of(&row[i]));

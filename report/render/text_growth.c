@@ -102,7 +102,7 @@ void ms_text_add_growth(struct ms_buffer *out, const struct ms_model *model, int
 {
     const struct ms_survey_device *survey = model->survey ? &model->survey->devices[device] : NULL;
     const struct ms_growth *growth = survey ? &survey->growth : NULL;
-    size_t told = 0;
+    size_t listed = 0;
 
     if (!growth || !growth->known) {
         return;
@@ -110,10 +110,10 @@ void ms_text_add_growth(struct ms_buffer *out, const struct ms_model *model, int
     for (size_t i = 0; i < growth->leak_count; i++) {
         if (!growth->leaks[i].negligible) {
             add_alarm(model, growth, &growth->leaks[i], out);
-            told++;
+            listed++;
         }
     }
-    if (told > 0) {
+    if (listed > 0) {
         return;
     }
     if (growth->clock.by_time) {

@@ -143,15 +143,15 @@ static void add_evaluations(struct ms_buffer *out, const struct ms_recurrence *f
 void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
 {
     const struct ms_recurrence *found = &model->recurrence;
-    const bool told = model->steps.count > 0;
-    const uint64_t steps = told ? model->steps.number : found->count;
+    const bool recorded = model->steps.count > 0;
+    const uint64_t steps = recorded ? model->steps.number : found->count;
     char count[MS_UNIT_TEXT_BYTES];
 
-    if (!told && !found->known && found->passes == 0) {
+    if (!recorded && !found->known && found->passes == 0) {
         return;
     }
     ms_buffer_add(out, "  steps  ");
-    if (!told && !found->known) {
+    if (!recorded && !found->known) {
         ms_buffer_format(out, "unknown: %s", found->why);
     } else {
         ms_buffer_add(out, ms_count_text(steps, count, sizeof(count)));
@@ -160,7 +160,7 @@ void ms_text_add_steps(struct ms_buffer *out, const struct ms_model *model)
         }
     }
     add_evaluations(out, found);
-    if (told) {
+    if (recorded) {
         ms_buffer_format(out, "   (told by %s)",
                          model->steps.by_source[MS_STEP_CALLED] ? "memshim_step" : "NVTX ranges");
     } else if (found->confidence > 0) {

@@ -95,7 +95,7 @@ struct pair {
     struct side near, other;
     uint64_t batch;
     uint32_t arenas[2]; /* where the last large and the last small tensor was; MS_RECORDED_NONE */
-    struct ms_recording *told;
+    struct ms_recording *made;
 };
 
 static const struct ms_operation *ahead(const struct side *side, size_t by)
@@ -177,14 +177,14 @@ static uint64_t size_of(const struct pair *pair, uint64_t near_bytes, uint64_t o
 
 /* A tensor that grows beyond what is small, or the other way, is in the other kind of arena. */
 static void choose_arena(struct pair *pair, const struct ms_operation *near,
-                         struct ms_operation *told)
+                         struct ms_operation *made)
 {
-    const bool small = told->bytes <= SMALL_SIZE;
+    const bool small = made->bytes <= SMALL_SIZE;
 
     if (small != (near->bytes <= SMALL_SIZE) && pair->arenas[small] != MS_RECORDED_NONE) {
-        told->arena = pair->arenas[small];
+        made->arena = pair->arenas[small];
     }
-    pair->arenas[small] = told->arena;
+    pair->arenas[small] = made->arena;
 }
 
 /* What the other run would have asked for, had it: in proportion to its batch. */
@@ -195,18 +195,18 @@ static uint64_t scaled(const struct pair *pair, uint64_t near_bytes)
 
 static bool tell(struct pair *pair, const struct ms_operation *near, uint64_t other_bytes)
 {
-    struct ms_operation *told = ms_buffer_extend(&pair->told->operations, sizeof(*told));
+    struct ms_operation *made = ms_buffer_extend(&pair->made->operations, sizeof(*made));
 
-    if (!told) {
+    if (!made) {
         return false;
     }
-    *told = *near;
+    *made = *near;
     if (near->bytes != other_bytes) {
-        told->bytes = size_of(pair, near->bytes, other_bytes);
-        told->bytes = is_charge(near) ? told->bytes : ms_round_up(told->bytes, LEAST_BLOCK);
+        made->bytes = size_of(pair, near->bytes, other_bytes);
+        made->bytes = is_charge(near) ? made->bytes : ms_round_up(made->bytes, LEAST_BLOCK);
     }
     if (near->kind == MS_OPERATION_TENSOR_ALLOC) {
-        choose_arena(pair, near, told);
+        choose_arena(pair, near, made);
     }
     return true;
 }
@@ -269,15 +269,15 @@ static bool tell_all(struct pair *pair)
     const size_t near = ms_recording_count(pair->near.course);
     const size_t other = ms_recording_count(pair->other.course);
 
-    pair->told->objects = pair->near.course->objects;
-    ms_buffer_append(&pair->told->arenas, pair->near.course->arenas.at,
+    pair->made->objects = pair->near.course->objects;
+    ms_buffer_append(&pair->made->arenas, pair->near.course->arenas.at,
                      pair->near.course->arenas.bytes);
     while (pair->near.at < near && pair->other.at < other) {
         if (!tell_next(pair)) {
             return false;
         }
     }
-    return !pair->told->arenas.failed;
+    return !pair->made->arenas.failed;
 }
 
 struct ms_recording *ms_course_foretell(const struct ms_recording *near, uint64_t near_batch,
@@ -289,13 +289,13 @@ struct ms_recording *ms_course_foretell(const struct ms_recording *near, uint64_
         .other = {other, other_batch, 0, calloc((size_t)other->objects + 1, sizeof(uint32_t))},
         .batch = batch,
         .arenas = {MS_RECORDED_NONE, MS_RECORDED_NONE},
-        .told = ms_recording_new(near->device)};
+        .made = ms_recording_new(near->device)};
 
-    if (!pair.near.partners || !pair.other.partners || !pair.told || !tell_all(&pair)) {
-        ms_recording_delete(pair.told);
-        pair.told = NULL;
+    if (!pair.near.partners || !pair.other.partners || !pair.made || !tell_all(&pair)) {
+        ms_recording_delete(pair.made);
+        pair.made = NULL;
     }
     free(pair.near.partners);
     free(pair.other.partners);
-    return pair.told;
+    return pair.made;
 }

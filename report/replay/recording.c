@@ -175,8 +175,8 @@ struct ms_complaint ms_recording_refused(struct ms_recording *recording, uint64_
     return ms_recorded_add(recording, &operation);
 }
 
-/* Names are told apart by a hash of 64 bits: with a million of them, two that share one have odds
- * of 1 in 37 million, and then share a name in a message. */
+/* Names are distinguished by a hash of 64 bits: with a million of them, two that share one have
+ * odds of 1 in 37 million, and then share a name in a message. */
 uint32_t ms_recording_site(struct ms_recording *recording, const char *name, size_t bytes)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325);

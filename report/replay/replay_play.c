@@ -71,7 +71,7 @@ static void use_kept(struct ms_replay *replay, size_t operation)
     }
 }
 
-/* The dry device keeps every piece of work until a fence has told the host that it is done. */
+/* The dry device keeps every piece of work until a fence shows the host that it is done. */
 static void forget_work(struct ms_replay *replay)
 {
     const struct ms_device_ops *ops = ms_dry_ops(replay->dry);

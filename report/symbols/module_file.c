@@ -89,7 +89,7 @@ struct lookup {
     const char *modules_dir; /* null: none */
     Dwfl_Module *module;
     Dwarf_Addr bias; /* of DWARF's addresses */
-    bool *answered;  /* by index: its lines were told */
+    bool *answered;  /* by index: its lines were given */
 };
 
 /* --- answers */
@@ -384,7 +384,7 @@ static void tell_source(const struct lookup *lookup, size_t index, const struct 
            readable, source->file);
 }
 
-/* function: the one around the address; null: none is known, and only its line is told. */
+/* function: the one around the address; null: none is known, and only its line is given. */
 static void tell_lines(struct lookup *lookup, size_t index, Dwarf_Die *unit, Dwarf_Die *function)
 {
     const Dwarf_Addr address = lookup->request->addresses[index] - lookup->bias;

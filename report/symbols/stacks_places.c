@@ -33,7 +33,7 @@ struct group {
     bool read;
 };
 
-/* A text that was told once or more. */
+/* A text that was given once or more. */
 struct kept_text {
     UT_hash_handle hh;
     char at[];

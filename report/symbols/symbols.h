@@ -29,15 +29,15 @@ struct ms_symbols_request {
     uint32_t limit_ms; /* the reading process is ended after that time */
 };
 
-/* What is known of one address. Strings are good until the next is told. */
+/* What is known of one address. Strings are good until the next call. */
 struct ms_source {
     const char *function; /* as people write it; null: not known */
     const char *file;     /* null: not known */
     uint32_t line;        /* 0: not known */
 };
 
-/* Who is told. Each may be called for each index, in any order; the sources of one index follow
- * each other, innermost first, `inlined` but for the last. */
+/* Who receives answers. Each may be called for each index, in any order; the sources of one index
+ * follow each other, innermost first, `inlined` but for the last. */
 struct ms_symbols_listener {
     void *context;
     void (*on_symbol)(void *context, size_t index, const char *symbol, const char *readable);

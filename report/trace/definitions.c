@@ -80,7 +80,7 @@ static const void *find(const ms_definitions_t *definitions, uint32_t kind, uint
     return id < known->bytes / sizeof(void *) ? ((void *const *)known->at)[id] : NULL;
 }
 
-/* The place of an id's pointer; null where the id cannot be one, or is told twice. */
+/* The place of an id's pointer; null where the id cannot be one, or is defined twice. */
 static void **place_of(struct ms_definitions *definitions, uint32_t kind, uint32_t id)
 {
     struct ms_buffer *known = &definitions->by_id[kind];

@@ -72,8 +72,8 @@ void ms_codec_reset(struct ms_codec *codec, uint64_t start_time_ns);
 size_t ms_encode(struct ms_codec *codec, const struct ms_event *event, uint64_t time_ns,
                  uint8_t *out);
 
-/* The same for a row of events, until they are all told or fewer than MS_RECORD_MAX_BYTES of the
- * room_bytes are left. Returns how many were told, in *bytes bytes. */
+/* The same for a row of events, until they are all written or fewer than MS_RECORD_MAX_BYTES of the
+ * room_bytes are left. Returns how many were written, in *bytes bytes. */
 size_t ms_encode_row(struct ms_codec *codec, const struct ms_timed_event *row, size_t count,
                      uint8_t *out, size_t room_bytes, size_t *bytes);
 

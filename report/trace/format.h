@@ -16,12 +16,12 @@
  *     DIGEST           struct ms_digest_part and a part of a digest (digest.h): what the events
  * came to whose windows were recycled. Two digests are written in turn
  *
- * An event is told by a plain record in the tail, and packed some time later, together with others:
- * into the window in use, its device's sums and its timeline. So what a trace says is what was
- * packed and then the tail. Events are numbered from 0 in the order in which they were told: the
- * windows' own numbers (first_event, and their records' count) say which of the tail's are theirs
- * already; those of struct ms_device_sums, and struct ms_series' count of the device's own, what is
- * in these.
+ * An event is a plain record in the tail at first, and packed some time later, together with
+ * others: into the window in use, its device's sums and its timeline. So what a trace says is what
+ * was packed and then the tail. Events are numbered from 0 in the order in which they were
+ * recorded: the windows' own numbers (first_event, and their records' count) say which of the
+ * tail's are theirs already; those of struct ms_device_sums, and struct ms_series' count of the
+ * device's own, what is in these.
  *
  * Windows, logs and definitions grow by a release store of `committed`, after the bytes that it
  * covers: a writer that is killed at any moment leaves a valid prefix. A window is read by itself,
@@ -115,7 +115,7 @@ struct ms_file_header {
     int32_t exit_status;
     uint32_t unused_too;
     uint64_t end_time_ns;             /* where state is CLOSED */
-    _Atomic uint64_t events;          /* all that were told, kept or not, packed or not */
+    _Atomic uint64_t events;          /* all that were recorded, kept or not, packed or not */
     _Atomic uint64_t lost_events;     /* no room in the file: in the sums only */
     _Atomic uint64_t recycled_events; /* were in windows that made room for newer ones */
     _Atomic uint64_t lost_entries;    /* log entries for which there was no room */
@@ -178,7 +178,7 @@ struct ms_log_entry {
     uint32_t kind;  /* enum ms_log_kind */
     uint32_t bytes; /* of the payload, without padding */
     uint64_t time_ns;
-    uint64_t event;  /* events told before */
+    uint64_t event;  /* events recorded before */
     uint64_t device; /* OOM, THRESHOLD */
 };
 

@@ -19,7 +19,7 @@ struct ms_model_move {
     bool down;
 };
 
-/* Steps as far as the program told them. */
+/* Steps as far as the program recorded them. */
 struct ms_model_steps {
     struct ms_buffer times; /* struct ms_model_step, in order: of one in `stride` that were read */
     uint64_t count, stride; /* read */

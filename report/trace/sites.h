@@ -31,8 +31,8 @@ struct ms_tag_read {
 
 typedef struct ms_definitions ms_definitions_t;
 
-/* Null where there is no host memory. Definitions are told one by one; one that is damaged or told
- * twice is counted and left out. */
+/* Null where there is no host memory. Definitions are added one by one; one that is damaged or
+ * defined twice is counted and left out. */
 ms_definitions_t *ms_definitions_new(void);
 void ms_definitions_delete(ms_definitions_t *definitions);
 void ms_definitions_add(ms_definitions_t *definitions, uint32_t kind, const void *payload,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An event and when it was told: what waits in a trace's tail (format.h) to be packed. */
+/* An event and when it was recorded: what waits in a trace's tail (format.h) to be packed. */
 #ifndef MEMSHIM_REPORT_TRACE_TIMED_EVENT_H
 #define MEMSHIM_REPORT_TRACE_TIMED_EVENT_H
 

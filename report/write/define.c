@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Definitions of call sites (definitions.h): in extents of their own, never recycled. Told seldom,
- * once a site: all under `growing`, so that no emitter of events waits for one. */
+/* Definitions of call sites (definitions.h): in extents of their own, never recycled. Written
+ * seldom, once a site: all under `growing`, so that no emitter of events waits for one. */
 #include <errno.h>
 #include <string.h>
 

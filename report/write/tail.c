@@ -85,18 +85,18 @@ static size_t record(struct ms_trace *trace, const struct ms_timed_event *row, s
     MS_REQUIRES(ms_trace_role)
 {
     size_t bytes;
-    const size_t told =
+    const size_t written =
         ms_encode_row(&trace->codec, row, count, trace->payload + trace->payload_bytes,
                       trace->payload_room - trace->payload_bytes, &bytes);
 
     ms_trace_put(trace, trace->payload + trace->payload_bytes, bytes);
     trace->payload_bytes += (uint32_t)bytes;
-    trace->window_events += (uint32_t)told;
+    trace->window_events += (uint32_t)written;
     atomic_store_explicit(&trace->window.header->committed,
                           trace->payload_bytes | (uint64_t)trace->window_events << 32,
                           memory_order_release);
     ms_trace_put(trace, &trace->window.header->committed, sizeof(trace->window.header->committed));
-    return told;
+    return written;
 }
 
 /* The window in use is full. Needs the lock, which it lets go in between. False where there is no

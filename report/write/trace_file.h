@@ -50,9 +50,9 @@ void *ms_trace_file_map(struct ms_trace_file *file, uint64_t offset, int *error)
 
 void ms_trace_file_unmap(struct ms_trace_file *file, void *window);
 
-/* Where windows are no mappings: copies what was stored to the file. In the order in which a reader
- * relies on it: what a count covers before the count. at: anywhere; what is in no window is left.
- */
+/* Where windows are no mappings: copies stored bytes to the file. Call it in the order that a
+ * reader relies on: first what a count covers, then the count. at: any address; one that lies in no
+ * window is ignored. */
 void ms_trace_file_put(struct ms_trace_file *file, const void *at, size_t bytes);
 
 /* From here on no window is a mapping. Nobody else uses the file or stores to a window. */

@@ -52,7 +52,7 @@ static inline bool is_known(const struct ms_trace *trace, uint8_t device)
     return device < MS_DEVICE_COUNT ? trace->pages[device] != NULL : device == NO_DEVICE;
 }
 
-/* Whether an event of this device can be told. */
+/* Whether an event of this device can be recorded. */
 static inline bool is_ready(const struct ms_trace *trace, uint8_t device) MS_REQUIRES(ms_trace_role)
 {
     return !trace->closed && trace->recorded - trace->packed < MS_TAIL_EVENTS &&
@@ -112,7 +112,7 @@ static RARE void meet_thread(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role)
     errno = saved;
 }
 
-/* Takes the lock, where an event of the device can be told. */
+/* Takes the lock, where an event of the device can be recorded. */
 static inline bool lock_device(struct ms_trace *trace, uint8_t device)
     MS_TRY_ACQUIRE(true, ms_trace_role)
 {

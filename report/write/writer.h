@@ -73,8 +73,8 @@ void ms_trace_oom(ms_trace_t *trace, uint8_t device, const struct ms_oom_state *
 void ms_trace_note(ms_trace_t *trace, const char *text);
 
 /* Appends a definition (definitions.h): kept for good, in full, and readable before any event that
- * is told after this returns. False, and said once in the trace's notes, where there is no room:
- * half of the trace's limit is the most that definitions take. */
+ * is recorded after this returns. False, and said once in the trace's notes, where there is no
+ * room: half of the trace's limit is the most that definitions take. */
 bool ms_trace_define(ms_trace_t *trace, uint32_t kind, const void *payload, size_t bytes);
 
 /* The end: exit_known false where the status is not known in the process. What other threads, which

@@ -2,10 +2,10 @@
 /* The digest of a bounded trace (digest.h), as the writer keeps it.
  *
  * Full windows are folded, oldest first, once the trace is seven eighths full, some records at a
- * time, twice as many as are told meanwhile, so that no single event pays for a whole window; the
- * digest is written when a window has to make room that the last one does not cover, which is once
- * for an eighth of the trace's windows: so its size does not count. All under `growing`: no event
- * waits for it but in the thread that ran into a full window.
+ * time, twice as many as are recorded meanwhile, so that no single event pays for a whole window;
+ * the digest is written when a window has to make room that the last one does not cover, which is
+ * once for an eighth of the trace's windows: so its size does not count. All under `growing`: no
+ * event waits for it but in the thread that ran into a full window.
  *
  * Where something fails (no memory, lost events, a digest larger than a quarter of the trace's
  * limit) there is no digest from then on, and the trace is what it was without one. */

@@ -205,8 +205,8 @@ static inline uint8_t *ms_mapped_payload(const struct ms_extent_header *header)
 void ms_mapped_publish(struct ms_trace *trace, struct ms_extent_header *header, uint32_t kind,
                        uint64_t sequence);
 
-/* It is about to be written anew. Before any new byte: a reader that has copied some of those sees
- * that it has. */
+/* The extent is about to be written anew. To be called before the first new byte: a reader that has
+ * copied some of the new bytes then sees that it has. */
 void ms_mapped_withdraw(struct ms_trace *trace, struct ms_extent_header *header);
 
 /* The extent grows no more: its checksum can be made. */

@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOKS   40 /* that fast a program fails which cannot start */
-#define LOOK_NS 50000000L
+#define POLLS   40 /* that fast a program fails which cannot start */
+#define POLL_NS 50000000L
 
 static void choose(char program[PATH_MAX])
 {
@@ -30,9 +30,9 @@ static void choose(char program[PATH_MAX])
 /* One that runs on has opened it. */
 static bool went_well(pid_t child, int *status)
 {
-    const struct timespec pause = {0, LOOK_NS};
+    const struct timespec pause = {0, POLL_NS};
 
-    for (int i = 0; i < LOOKS; i++) {
+    for (int i = 0; i < POLLS; i++) {
         const pid_t ended = waitpid(child, status, WNOHANG);
 
         if (ended != 0) {

@@ -39,8 +39,8 @@
 #endif
 #define MOST_SECONDS 3600 /* of CPU */
 #define WHY_BYTES    (PATH_MAX + 512)
-#define LOOK_NS      20000000L
-#define LOOKS_MOST   30000 /* ten minutes: then somebody else's reader hangs */
+#define POLL_NS      20000000L
+#define POLLS_MOST   30000 /* ten minutes: then somebody else's reader hangs */
 
 /* ---- what it may take ---- */
 
@@ -121,9 +121,9 @@ enum turn { OURS, OURS_UNLOCKED, NOT_NEEDED, NEVER };
 /* Waits until it is this process's turn to read, or another one has made its report. */
 static enum turn wait_for_turn(const char *run_dir, const char *dir, char *path, int *lock)
 {
-    const struct timespec look = {.tv_nsec = LOOK_NS};
+    const struct timespec pause = {.tv_nsec = POLL_NS};
 
-    for (int looks = 0; looks < LOOKS_MOST; looks++) {
+    for (int i = 0; i < POLLS_MOST; i++) {
         *lock = open_lock(run_dir, path);
         if (*lock < 0) {
             return OURS_UNLOCKED;
@@ -140,7 +140,7 @@ static enum turn wait_for_turn(const char *run_dir, const char *dir, char *path,
         if (ms_report_stands(dir)) {
             return NOT_NEEDED;
         }
-        (void)nanosleep(&look, NULL);
+        (void)nanosleep(&pause, NULL);
     }
     return NEVER;
 }
@@ -209,7 +209,7 @@ static void keep_room(const char *run_dir)
 
 /* ---- all of it ---- */
 
-/* The log is there while this works, and stays where there is something in it that nobody was told,
+/* The log is there while this works, and stays where there is something in it that nobody has read,
  * or where this process does not come to its end. */
 static void end_log(const char *dir, bool good)
 {

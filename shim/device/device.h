@@ -35,7 +35,7 @@ struct ms_spill_watch {
     bool promoted; /* since memory was spilled last */
     unsigned checks;
     uint64_t down_bytes; /* spilled in all, when that was looked at last */
-    uint64_t steps;      /* told by the program, likewise */
+    uint64_t steps;      /* recorded by the program, likewise */
     uint64_t stretch_step, stretch_ns, stretch_end_ns;
     uint64_t peak_bytes,
         last_peak_bytes; /* live on device and host, in this stretch and the last */
@@ -71,7 +71,7 @@ struct ms_device {
     _Atomic bool host_made;          /* a host chunk was asked for, some may stand behind tensors;
                                         or launches are looked at: spill.h acts at each allocation */
     _Atomic uint64_t access_mask;    /* bit d: device d may access the pool's mappings */
-    _Atomic uint64_t withdrawn_mask; /* bit d: it could once, and shall not any more */
+    _Atomic uint64_t withdrawn_mask; /* bit d: it could once, and must not any more */
     _Atomic uint64_t pool_peer_mask; /* the part of access_mask that cuMemPoolSetAccess asked for */
     struct ms_pool_range ranges[MS_RANGES_MAX];
     _Atomic uint32_t range_count; /* entries of `ranges` that were ever used */
@@ -140,7 +140,7 @@ uint64_t ms_device_cap_bytes(int ordinal, uint64_t total_bytes);
 struct ms_device *ms_device_holding(ms_addr_t addr);
 
 /* Addresses that the pool has from now on, or no more (freed returns how many bytes they were),
- * told by the driver's operations. */
+ * set by the driver's operations. */
 void ms_device_range_reserved(struct ms_device *device, ms_addr_t addr, uint64_t bytes);
 uint64_t ms_device_range_freed(struct ms_device *device, ms_addr_t addr);
 

@@ -209,7 +209,7 @@ void ms_device_group_join(struct ms_device *device)
 
 static bool keep(struct ms_device *device, uint64_t bytes)
 {
-    return bytes == 0 || ms_budget_promise(&device->budget, bytes);
+    return bytes == 0 || ms_budget_earmark(&device->budget, bytes);
 }
 
 bool ms_device_group_expect_context(struct ms_device *device, uint64_t *kept_bytes)
@@ -256,7 +256,7 @@ void ms_device_group_context_made(struct ms_device *device, uint64_t kept_bytes,
                                   int64_t taken_bytes)
 {
     if (device != NULL && kept_bytes > 0) {
-        ms_budget_unpromise(&device->budget, kept_bytes);
+        ms_budget_release_earmark(&device->budget, kept_bytes);
     }
     if (device != NULL && device->group != NULL && taken_bytes > 0) {
         ms_group_tell_context(device->group, (uint64_t)taken_bytes);

@@ -27,9 +27,9 @@ bool ms_device_group_ask(struct ms_device *device, uint64_t bytes);
  * this process could move itself, or, with `any`, whatever it is. True: it did. */
 bool ms_device_group_ask_spill(struct ms_device *device, uint64_t bytes, bool any);
 
-/* A context is about to be made: what those of other members took is set aside, since the driver
- * does not ask. False: the group has no room for it, and it must not be made. `device` may be null.
- * *kept_bytes: what was set aside, until the context is charged. */
+/* A context is about to be made, for which the driver takes memory without asking: as much as the
+ * contexts of other members took is earmarked. False: the group has no room for it, and the context
+ * must not be made. `device` may be null. *kept_bytes: earmarked until the context is charged. */
 bool ms_device_group_expect_context(struct ms_device *device, uint64_t *kept_bytes);
 
 /* What a context took that was just made. Where NVML does not say what this process uses, other

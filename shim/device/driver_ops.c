@@ -100,7 +100,7 @@ struct trial {
     bool left; /* the driver does not let the granule go again */
 };
 
-/* On WSL2 the attribute promises GPUDirect RDMA, and giving access then fails with
+/* On WSL2 the attribute claims GPUDirect RDMA, and giving access then fails with
  * CUDA_ERROR_UNKNOWN (pytorch#192330). */
 static void try_to_map(struct ms_device *device, CUmemGenericAllocationHandle_v1 chunk,
                        struct trial *trial)
@@ -196,7 +196,7 @@ static bool probe(struct ms_device *device)
            atomic_load(&device->rdma_flag) < 0 || probe_decompress(device);
 }
 
-/* The attribute promised the type, and the driver refuses it: it is not asked for again, where it
+/* The attribute claimed the type, and the driver refuses it: it is not asked for again, where it
  * was that. */
 static CUresult create_unshared(struct ms_device *device, CUmemAllocationProp_v1 *prop,
                                 uint64_t bytes, CUmemGenericAllocationHandle_v1 *chunk)
@@ -331,7 +331,7 @@ static ms_status_t plain_free(void *ctx, ms_addr_t addr)
     return ms_status_from(result);
 }
 
-/* The smallest chunk of the device; 0 where it cannot map memory. On a vGPU the attribute promises
+/* The smallest chunk of the device; 0 where it cannot map memory. On a vGPU the attribute claims
  * it and the functions answer that they are not supported (xgboost#12217). What else goes wrong is
  * no answer. */
 static CUresult find_granule(const struct ms_device *device, size_t *granule_bytes)

@@ -25,7 +25,7 @@
 #define SPARE_EVENTS_MAX 256u /* kept in all; more than that are destroyed */
 #define FIRST_NAP_NS     10000u
 #define LONGEST_NAP_NS   1000000u
-#define LOOKS_AT_ONCE    32u /* an event of an idle device is done before the shortest nap is over */
+#define POLLS_AT_ONCE    32u /* an event of an idle device is done before the shortest nap is over */
 
 struct event {
     struct event *next;
@@ -419,7 +419,7 @@ static CUresult wait_until_done(struct fence *fence)
 {
     uint64_t nap_ns = FIRST_NAP_NS;
     CUresult result = check(fence);
-    for (unsigned i = 1; i < LOOKS_AT_ONCE && result == CUDA_ERROR_NOT_READY; i++) {
+    for (unsigned i = 1; i < POLLS_AT_ONCE && result == CUDA_ERROR_NOT_READY; i++) {
         result = check(fence);
     }
     while (result == CUDA_ERROR_NOT_READY) {

@@ -17,7 +17,7 @@
 #include "shim/process/guard.h"
 #include "shim/process/log.h"
 
-#define LOOK_NS (MS_NS_PER_S / 2)
+#define POLL_NS (MS_NS_PER_S / 2)
 #define MOMENTS 64u
 
 /* How many allocations there were, and when; rising. Written by the device's thread alone. Who
@@ -81,7 +81,7 @@ uint64_t ms_group_thread_coldest_ns(struct ms_device *device)
 /* ---- giving ---- */
 
 /* Free in the pool, and not waiting for queued work. */
-static uint64_t look(struct ms_device *device)
+static uint64_t idle_bytes(struct ms_device *device)
 {
     struct ms_pool_stats stats;
     if (device->pool == NULL) {
@@ -113,7 +113,7 @@ static void answer(struct ms_device *device, const struct ms_group_question *que
     give(device, question);
     const uint64_t yielded = ms_less(before, atomic_load(&device->budget.borrowed_bytes));
     ms_device_check_thresholds(device);
-    const uint64_t spare = look(device);
+    const uint64_t spare = idle_bytes(device);
     ms_group_answer(device->group, question, spare, ms_group_thread_coldest_ns(device), yielded);
 }
 
@@ -123,10 +123,10 @@ static void *attend(void *argument)
     struct ms_group_question question;
     ms_guard.inside = true; /* whatever the driver calls goes straight to the driver */
     for (;;) {
-        if (ms_group_wait(device->group, &question, LOOK_NS)) {
+        if (ms_group_wait(device->group, &question, POLL_NS)) {
             answer(device, &question);
         } else {
-            ms_group_tell_spare(device->group, look(device));
+            ms_group_tell_spare(device->group, idle_bytes(device));
         }
     }
     return NULL;

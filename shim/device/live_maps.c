@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tells of the program's own mappings as blocks. What this process is charged for is its chunks'
- * (MS_OWNER_APPLICATION); what another one is charged for is told like what the driver serves, and
- * no charge comes with it. */
+ * (MS_OWNER_APPLICATION); what another one is charged for is recorded like what the driver serves,
+ * and no charge comes with it. */
 #include "shim/device/live_maps.h"
 
 #include "allocator/base/ids.h"

@@ -14,7 +14,7 @@ struct ms_live_map {
     struct ms_device *device;
     ms_addr_t addr;
     uint64_t bytes;
-    uint64_t id;  /* of its BLOCK_ALLOC event; 0: it was not told */
+    uint64_t id;  /* of its BLOCK_ALLOC event; 0: it was not recorded */
     bool charged; /* this process is charged for it; else another one is */
     bool arena;   /* a framework reports what is live in it */
 };
@@ -24,7 +24,7 @@ struct ms_live_map {
 void ms_live_map_begin(struct ms_live_map *map, struct ms_device *device, ms_addr_t addr,
                        uint64_t bytes, bool charged, uint32_t site);
 
-/* A framework reported a piece of it: what is live in it is told by reports from here on. Once. */
+/* A framework reported a piece of it: its reports say what is live in it from here on. Once. */
 void ms_live_map_arena(const struct ms_live_map *map);
 
 /* It is mapped no more. */

@@ -235,8 +235,8 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
         now = reserved > before ? reserved : before;
     }
     pool->charged_bytes = now;
-    /* What was charged before the call was not told yet. What is given back is told before others
-     * may charge it, so that no sum of what was told passes the cap. */
+    /* What was charged before the call was not recorded yet. What is given back is recorded before
+     * others may charge it, so that no recorded sum passes the cap. */
     uint64_t recorded = before > asked_bytes ? before - asked_bytes : 0;
     if (now < recorded) {
         ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
@@ -306,7 +306,7 @@ void ms_mempool_end(struct ms_mempool *pool)
     pool->charged_bytes = 0;
     ms_lock_release(&pool->lock);
     if (device && charged != 0) {
-        /* Told first, as in ms_mempool_correct. */
+        /* Recorded first, as in ms_mempool_correct. */
         ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0, charged,
                               0);
         ms_device_discharge(device, MS_OWNER_FORWARDED, charged);

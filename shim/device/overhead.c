@@ -11,8 +11,8 @@
 #include "shim/driver/driver.h"
 #include "shim/process/session.h"
 
-#define LOOKS          4
-#define LOOKS_APART_NS 1000000
+#define SAMPLES          4
+#define SAMPLES_APART_NS 1000000
 
 /* Contexts of current devices and drivers take 250 to 600 MiB. Used only where neither the driver
  * nor NVML could be asked before the context was there. */
@@ -109,7 +109,7 @@ static void record(struct ms_context *context, enum ms_charge_reason reason, uin
     ms_device_check_thresholds(context->device);
 }
 
-/* Between the look at what is in use and the charge nobody else may look: both would see the same
+/* Between reading what is in use and the charge nobody else may read it: both would see the same
  * bytes, and charge them. No other lock is taken meanwhile. */
 int64_t ms_measure_charge(const struct ms_measure *measure, struct ms_context *context,
                           enum ms_charge_reason reason)
@@ -187,12 +187,12 @@ static uint64_t surplus_bytes(struct ms_device *device)
     return surplus < contexts ? surplus : contexts;
 }
 
-/* The least of several looks: a chunk that is being given back is counted a moment too long. */
+/* The least of several samples: a chunk that is being given back is counted a moment too long. */
 static uint64_t lasting_surplus_bytes(struct ms_device *device)
 {
-    const struct timespec apart = {.tv_nsec = LOOKS_APART_NS};
+    const struct timespec apart = {.tv_nsec = SAMPLES_APART_NS};
     uint64_t surplus = surplus_bytes(device);
-    for (int look = 1; look < LOOKS && surplus != 0; look++) {
+    for (int i = 1; i < SAMPLES && surplus != 0; i++) {
         (void)nanosleep(&apart, NULL);
         uint64_t now = surplus_bytes(device);
         surplus = now < surplus ? now : surplus;

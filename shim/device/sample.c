@@ -83,7 +83,7 @@ void ms_device_others(const struct ms_device *device, struct ms_others *others)
     }
 }
 
-static bool look(struct ms_device *device, uint64_t *free_bytes)
+static bool measure_room(struct ms_device *device, uint64_t *free_bytes)
 {
     uint64_t used_bytes = 0;
     uint64_t charged = atomic_load(&device->budget.charged_bytes);
@@ -96,17 +96,17 @@ static bool look(struct ms_device *device, uint64_t *free_bytes)
     return known;
 }
 
-bool ms_device_look(struct ms_device *device)
+bool ms_device_measure_room(struct ms_device *device)
 {
     uint64_t free_bytes = 0;
-    return look(device, &free_bytes);
+    return measure_room(device, &free_bytes);
 }
 
 void ms_device_sample(struct ms_device *device)
 {
     struct ms_others others;
     uint64_t free_bytes = 0;
-    if (!look(device, &free_bytes) || !ms_session_trace()) {
+    if (!measure_room(device, &free_bytes) || !ms_session_trace()) {
         return;
     }
     list_others(device, &others);

@@ -14,7 +14,7 @@ void ms_device_sample(struct ms_device *device);
 
 /* Notes what the device has room for (ms_device_limit_bytes): one question to the driver, also part
  * of a sample. Nothing while a stream captures. False: not known. */
-bool ms_device_look(struct ms_device *device);
+bool ms_device_measure_room(struct ms_device *device);
 
 /* Who else has memory on the device, by name. */
 void ms_device_others(const struct ms_device *device, struct ms_others *others);

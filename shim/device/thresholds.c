@@ -14,11 +14,11 @@
 #include "shim/process/log.h"
 #include "shim/process/session.h"
 
-#define LOOKS        64u /* at the device, while charged bytes rise from nothing to all of it */
-#define FALL_PERCENT 5u  /* of the limit: how far below a threshold it is left */
-#define OVER_WAIT_NS (60 * MS_NS_PER_S) /* from one line that an emergency is over to the next */
-#define EASE_WAIT_NS (60 * MS_NS_PER_S) /* from one emergency that is ended here to the next */
-#define EASE_LOOK_NS (MS_NS_PER_S / 10) /* from one look to the next */
+#define SAMPLES       64u /* of the device, while charged bytes rise from nothing to all of it */
+#define FALL_PERCENT  5u  /* of the limit: how far below a threshold it is left */
+#define OVER_WAIT_NS  (60 * MS_NS_PER_S) /* from one line that an emergency is over to the next */
+#define EASE_WAIT_NS  (60 * MS_NS_PER_S) /* from one emergency that is ended here to the next */
+#define EASE_CHECK_NS (MS_NS_PER_S / 10) /* from one check to the next */
 
 static const char *const threshold_names[] = {"normal", "warning", "critical", "emergency"};
 
@@ -48,7 +48,7 @@ static struct share_text share_of(const struct ms_device *device, uint64_t charg
     return share;
 }
 
-/* The first crossing of each is a warning. An emergency is told again where its end was told. */
+/* The first crossing of each is a warning. An emergency is said again where its end was said. */
 static void say_threshold(struct ms_device *device, int state, uint64_t charged, uint64_t limit)
 {
     const struct share_text share = share_of(device, charged, limit);
@@ -90,7 +90,7 @@ static void relieve(struct ms_device *device, int state, uint64_t level)
     }
 }
 
-/* From here on every look at the thresholds is a close one (grant.c). */
+/* From here on every check of the thresholds is a close one (grant.c). */
 void ms_device_host_made(struct ms_device *device)
 {
     atomic_store_explicit(&device->host_made, true, memory_order_relaxed);
@@ -111,7 +111,7 @@ static void watch_launches(void)
 static void sample_if_due(struct ms_device *device, uint64_t charged)
 {
     uint64_t due = atomic_load(&device->sample_bytes);
-    uint64_t next = charged + device->total_bytes / LOOKS;
+    uint64_t next = charged + device->total_bytes / SAMPLES;
     if (charged >= due && atomic_compare_exchange_strong(&device->sample_bytes, &due, next)) {
         (void)ms_overhead_give_back(device);
         ms_device_sample(device);
@@ -159,13 +159,13 @@ static int state_at(uint64_t charged, uint64_t limit, int before)
     return state;
 }
 
-/* What others left of the device may be more again: it is looked at anew before that counts. */
+/* What others left of the device may be more again: it is measured anew before that counts. */
 static int state_now(struct ms_device *device, uint64_t charged, int before, uint64_t *limit)
 {
     *limit = ms_device_limit_bytes(device);
     int state = state_at(charged, *limit, before);
     if (state > before && *limit < atomic_load(&device->budget.cap_bytes)) {
-        ms_device_look(device);
+        ms_device_measure_room(device);
         *limit = ms_device_limit_bytes(device);
         state = state_at(charged, *limit, before);
     }
@@ -209,7 +209,7 @@ static uint64_t needed_bytes(const struct ms_device *device, uint64_t charged)
 {
     struct ms_pool_stats stats;
     ms_pool_stats(device->pool, &stats);
-    return ms_less(charged, stats.free_bytes + stats.hole_bytes + stats.promised_bytes);
+    return ms_less(charged, stats.free_bytes + stats.hole_bytes + stats.earmarked_bytes);
 }
 
 /* A framework that keeps what it freed charges as much as before. Only so much is taken of it that
@@ -219,7 +219,7 @@ void ms_device_ease(struct ms_device *device)
     uint64_t now = ms_clock_coarse_ns();
     uint64_t due = atomic_load_explicit(&device->ease_due_ns, memory_order_relaxed);
     if (now < due || device->pool == NULL || ms_captures_running() ||
-        !atomic_compare_exchange_strong(&device->ease_due_ns, &due, now + EASE_LOOK_NS)) {
+        !atomic_compare_exchange_strong(&device->ease_due_ns, &due, now + EASE_CHECK_NS)) {
         return;
     }
     uint64_t limit = ms_device_limit_bytes(device);

@@ -7,18 +7,18 @@
 static struct ms_driver_functions functions;
 static _Atomic bool ready;
 
-static void look_up(void)
+static void find_all(void)
 {
 #define MS_DRIVER_ROW(symbol) functions.symbol = (__typeof__(&(symbol)))ms_real_find(#symbol);
     MS_DRIVER_ROWS
 #undef MS_DRIVER_ROW
-#define LOOK_UP(symbol) functions.symbol = (__typeof__(functions.symbol))ms_real_find(#symbol)
-    LOOK_UP(cuCtxRecordEvent);
-    LOOK_UP(cuGraphKernelNodeGetParams_v2);
-    LOOK_UP(cuFuncGetParamInfo);
-    LOOK_UP(cuLibraryGetKernelCount);
-    LOOK_UP(cuKernelGetParamInfo);
-#undef LOOK_UP
+#define FIND(symbol) functions.symbol = (__typeof__(functions.symbol))ms_real_find(#symbol)
+    FIND(cuCtxRecordEvent);
+    FIND(cuGraphKernelNodeGetParams_v2);
+    FIND(cuFuncGetParamInfo);
+    FIND(cuLibraryGetKernelCount);
+    FIND(cuKernelGetParamInfo);
+#undef FIND
 }
 
 const struct ms_driver_functions *ms_driver(void)
@@ -27,7 +27,7 @@ const struct ms_driver_functions *ms_driver(void)
     if (!atomic_load_explicit(&ready, memory_order_acquire)) {
         ms_lock_acquire(MS_LOCK(DRIVER));
         if (!atomic_load_explicit(&ready, memory_order_relaxed)) {
-            look_up();
+            find_all();
             atomic_store_explicit(&ready, true, memory_order_release);
         }
         ms_lock_release(MS_LOCK(DRIVER));

@@ -65,7 +65,7 @@ struct ms_driver_functions {
 /* Looked up at the first call; the same table ever after. The driver has been found before. */
 const struct ms_driver_functions *ms_driver(void);
 
-/* A driver's result as the pool's status, and back as what the application is told. */
+/* A driver's result as the pool's status, and back as what the application gets. */
 ms_status_t ms_status_from(CUresult result);
 CUresult ms_result_from(ms_status_t status);
 

@@ -2,8 +2,8 @@
 /* Whether code is NCCL's, by its symbols and whatever its file is called.
  *
  * A library that exports NCCL's interface is NCCL. A program or library that NCCL was linked into
- * statically has its functions in the symbol table of its file, where that was not stripped away:
- * then those of them are NCCL's that are named or typed after it. */
+ * statically has its functions in the symbol table of its file, where that was not stripped away.
+ * Functions there are NCCL's where their name, or a type in it, is NCCL's. */
 #ifndef MEMSHIM_SHIM_DRIVER_NCCL_CODE_H
 #define MEMSHIM_SHIM_DRIVER_NCCL_CODE_H
 

@@ -56,7 +56,7 @@ uint64_t ms_group_spare_bytes(const ms_group_t *group);
 /* Tells the others. */
 void ms_group_tell(ms_group_t *group, uint64_t used_bytes);
 
-/* The most that a context of a member took: told, and asked. */
+/* The most that a context of a member took: set, and read. */
 void ms_group_tell_context(ms_group_t *group, uint64_t bytes);
 uint64_t ms_group_context_bytes(const ms_group_t *group);
 

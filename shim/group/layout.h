@@ -20,7 +20,7 @@ struct ms_group_slot {
     uint64_t start_ticks; /* when the process started (field 22 of /proc/PID/stat) */
     char name[MS_GROUP_NAME_BYTES];
     _Atomic uint64_t leased_bytes; /* of the cap, what nobody else may have */
-    _Atomic uint64_t used_bytes;   /* of those, what is charged or promised */
+    _Atomic uint64_t used_bytes;   /* of those, what is charged or earmarked */
     _Atomic uint64_t spare_bytes;  /* of those, what it would give at once: free in its pool */
 
     /* What others want of it (request.h). */

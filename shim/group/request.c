@@ -13,7 +13,7 @@
 #include "allocator/base/clock.h"
 #include "shim/group/member.h"
 
-#define LOOK_NS 20000000u /* who ended while it was asked never answers */
+#define POLL_NS 20000000u /* who ended while it was asked never answers */
 
 static void wake(_Atomic uint32_t *word)
 {
@@ -97,7 +97,7 @@ static bool wait_for(ms_group_t *group, const struct asked *asked, uint64_t byte
             return false;
         }
         const uint64_t left_ns = end_ns - now_ns;
-        const struct timespec turn = {.tv_nsec = (long)(left_ns < LOOK_NS ? left_ns : LOOK_NS)};
+        const struct timespec turn = {.tv_nsec = (long)(left_ns < POLL_NS ? left_ns : POLL_NS)};
         sleep_on(&group->region->changes, changes, &turn);
     }
 }

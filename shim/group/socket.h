@@ -18,8 +18,9 @@ int ms_socket_listen(const char *folder, const char *name, int backlog);
 
 void ms_socket_remove(const char *folder, const char *name);
 
-/* Removes those of this user's that nobody listens at any more: their process was killed. What is
- * younger than a minute stays, since its process may be about to listen. How many went. */
+/* Removes this user's sockets at which nobody listens any more: their process was killed. One that
+ * is younger than a minute stays, since its process may be about to listen. Returns their number.
+ */
 uint32_t ms_socket_sweep(const char *folder);
 
 #endif

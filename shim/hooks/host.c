@@ -6,7 +6,7 @@
 #include "shim/policy/oom.h"
 #include "shim/sites/site.h"
 
-/* Told to the current device, which is not where it lies but where the report is. */
+/* Recorded for the current device, which is not where it lies but where the report is. */
 static CUresult pinned(CUresult result, void *addr, uint64_t bytes)
 {
     const bool refused = result == CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Peer access: the driver gives it to its own allocations of a context; mappings must be told. */
+/* Peer access: the driver gives it to its own allocations of a context; mappings must be given it.
+ */
 #include "shim/hooks/peer.h"
 
 #include "shim/driver/driver.h"

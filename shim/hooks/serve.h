@@ -25,7 +25,7 @@ void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_
  * of. Nothing happens elsewhere. The guard is set. */
 void ms_serve_range_among_maps(uint64_t addr, uint64_t bytes);
 
-/* What the program mapped by itself that is told as live, and is no arena. */
+/* What the program mapped by itself that is recorded as live, and is no arena. */
 extern _Atomic uint64_t ms_live_maps_count;
 
 static inline void ms_serve_range_in_maps(uint64_t addr, uint64_t bytes)

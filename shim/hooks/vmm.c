@@ -34,14 +34,14 @@ struct chunk {
     uint64_t mappings;
     bool imported; /* another process is charged for it */
     bool reported; /* by PyTorch, which tells what is live in it */
-    bool live;     /* one of its mappings is told as live; others are the same memory again */
+    bool live;     /* one of its mappings is recorded as live; others are the same memory again */
 };
 
 struct mapping {
     CUdeviceptr_v2 addr;
     uint64_t bytes;
     struct chunk *chunk;
-    struct ms_live_map live; /* its id is 0 where it is not told */
+    struct ms_live_map live; /* its id is 0 where it is not recorded */
 };
 
 MS_RANGES_HOLD(struct mapping);
@@ -56,7 +56,7 @@ static void emit(enum ms_event_kind kind, const struct chunk *chunk, CUdeviceptr
                  uint64_t bytes)
 {
     if (chunk->owner != MS_OWNER_APPLICATION || chunk->imported) {
-        return; /* NCCL's: told as a charge; another process's: told there */
+        return; /* NCCL's: recorded as a charge; another process's: recorded there */
     }
     struct ms_event event = {
         .kind = (uint8_t)kind,
@@ -229,7 +229,7 @@ static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct mapping *out
 }
 
 /* Whether the mapping is live memory by itself: not what a framework reports from, nor the same
- * chunk at a second place. NCCL's own is told as its charge. */
+ * chunk at a second place. NCCL's own is recorded as its charge. */
 static bool is_live(struct chunk *chunk, CUdeviceptr_v2 addr)
 {
     struct ms_reservation reservation;
@@ -261,7 +261,7 @@ static void note_mapping(struct chunk *chunk, CUdeviceptr_v2 addr, uint64_t byte
     }
 }
 
-/* The first mapping in the range that is told as live, now an arena. */
+/* The first mapping in the range that is recorded as live, now an arena. */
 static bool take_live(CUdeviceptr_v2 addr, uint64_t bytes, struct ms_live_map *out)
 {
     ms_lock_acquire(MS_LOCK(VMM));

@@ -17,7 +17,7 @@ static void emit_range(enum ms_event_kind kind, uint8_t device, CUdeviceptr_v2 a
     ms_session_emit(&event);
 }
 
-/* Addresses belong to no device; they are told to the one that is current. */
+/* Addresses belong to no device; they are recorded for the one that is current. */
 CUresult ms_serve_cuMemAddressReserve(CUdeviceptr_v2 *ptr, size_t size, size_t alignment,
                                       CUdeviceptr_v2 addr, unsigned long long flags)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The driver's word on kinds of chunks, asked once. PyTorch asks for pages that fabrics can share
  * and, where that is refused, for others; once a page was made it takes any refusal of the next for
- * want of memory. A device may promise such handles by its attribute and have no fabric. */
+ * want of memory. A device may claim such handles by its attribute and have no fabric. */
 #include "shim/policy/chunk_kinds.h"
 
 #include "allocator/base/locks/lock.h"

@@ -103,7 +103,7 @@ static bool wants_no_waits(const struct ms_holder *holder)
 }
 
 /* Thresholds, and memory on the host once there is some: then every check comes here. */
-static void look_closer(struct ms_device *device)
+static void check_pressure(struct ms_device *device)
 {
     ms_device_cross_threshold(device);
     if (atomic_load_explicit(&device->host_made, memory_order_relaxed)) {
@@ -176,7 +176,7 @@ CUresult ms_grant_block(struct ms_device *device, struct ms_holder *holder, ms_s
                   ms_overhead_give_back(device)));
     }
     if (ms_device_crosses_threshold(device)) {
-        look_closer(device);
+        check_pressure(device);
     }
     ms_status_check();
     if (status == MS_ERR_NO_MEMORY && stream == MS_STREAM_DEVICE &&
@@ -350,8 +350,8 @@ static CUresult forward_failed(struct ms_forward *forward, CUresult result)
                : result;
 }
 
-/* Slabs of many small allocations are told as an amount that has no address and no site: who makes
- * one necessary is seldom the last to leave it. */
+/* Slabs of many small allocations are recorded as an amount that has no address and no site: who
+ * makes one necessary is seldom the last to leave it. */
 static void note_forwarded(const struct ms_grant *grant, bool more, uint64_t bytes)
 {
     const bool shared = grant->taking == MS_TAKING_SMALL;
@@ -402,7 +402,7 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
     return CUDA_SUCCESS;
 }
 
-/* The slabs that went with a grant; those of a neighbour's site are told as that site's. */
+/* The slabs that went with a grant; those of a neighbour's site are recorded as that site's. */
 static uint64_t slabs_given_back(struct ms_device *device, const struct ms_grant *grant)
 {
     const struct ms_pages_left left = ms_pages_leave(grant->name, grant->extent_bytes, grant->site);

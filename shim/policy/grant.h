@@ -22,7 +22,7 @@ bool ms_find_block(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_blo
 bool ms_release_block(struct ms_device *likely, CUdeviceptr_v2 addr, ms_stream_t stream);
 
 /* A framework has given a segment or a page of its own back, by a call on this thread: who made it
- * is told to the trace. The guard is set and no lock is held. */
+ * is recorded in the trace. The guard is set and no lock is held. */
 void ms_note_given_back(uint8_t device, CUdeviceptr_v2 addr, uint64_t bytes);
 
 /* How the driver takes what a forwarded allocation needs, which decides what is charged for it. */

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Values that may be addresses, the pool, and the trace.
  *
- * A launch only notes what it touches: in a ring, from which the pool is told at the next
+ * A launch only notes what it touches: in a ring, which is passed to the pool at the next
  * allocation and before it chooses what is spilled, many at once. Nothing is lost by that, for the
- * pool counts time in allocations. What was touched a moment ago, or has been noted and not told
- * yet, is passed over: a table remembers by address when that was, counted in launches and copies.
- * Whatever is lost where threads meet, or when the ring runs over, costs speed, never correctness.
+ * pool counts time in allocations. What was touched a moment ago, or has been noted and not passed
+ * on yet, is passed over: a table remembers by address when that was, counted in launches and
+ * copies. Whatever is lost where threads meet, or when the ring runs over, costs speed, never
+ * correctness.
  */
 #include "shim/policy/heat.h"
 
@@ -30,12 +31,12 @@ struct table {
 
 #define FRESH_MAX      16u
 #define MOMENT_CALLS   64u   /* within so many calls, once touched is as good as twice */
-#define LATEST_CALLS   8192u /* after so many what was noted is told anyway */
+#define LATEST_CALLS   8192u /* after so many what was noted is passed on anyway */
 #define NOTED_BITS     12u
 #define NOTED_MAX      (1u << NOTED_BITS)
 #define HANDED_AT_ONCE 64u /* addresses: some at a time, for the sake of the pool's lock */
 
-/* Uses are told once for the same block or tensor within a window, which ends with a step, and
+/* Uses are passed on once for the same block or tensor within a window, which ends with a step, and
  * after this time anyway. */
 #define WINDOW_NS            (UINT64_C(64) * 1000000)
 #define RECORDED_IN_A_WINDOW 4096u
@@ -62,7 +63,7 @@ void ms_heat_begin(void)
         for (int d = 0; d < MS_DEVICES_MAX; d++) {
             struct ms_device *device = ms_device_get(d);
             if (device != NULL) {
-                ms_device_host_made(device); /* its allocations are when the pool is told */
+                ms_device_host_made(device); /* its allocations are when uses are passed on */
             }
         }
     }
@@ -133,8 +134,8 @@ static void record(const struct ms_device *device, const struct ms_touched *use,
 
 static struct {
     _Atomic ms_addr_t addrs[NOTED_MAX];
-    _Atomic uint32_t begin, end; /* counted on and on: told, noted */
-    _Atomic uint32_t calls;      /* when they were told last */
+    _Atomic uint32_t begin, end; /* counted on and on: passed on, noted */
+    _Atomic uint32_t calls;      /* when they were passed on last */
     atomic_flag handing;
 } noted;
 
@@ -186,7 +187,7 @@ void ms_heat_settle(void)
 
 /* ---- addresses */
 
-/* Those of one call that have to be told to the pool. */
+/* Those of one call that have to be passed to the pool. */
 struct fresh {
     uint32_t now, moment; /* what was touched within so many calls is passed over */
     uint32_t count;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heat: which of the pool's memory the device is asked to touch, told to the pool (ms_pool_touch)
+/* Heat: which of the pool's memory the device is asked to touch, passed to the pool (ms_pool_touch)
  * from what the program asks the driver for: launches, by the pointers among the parameters of
  * kernels, wherever these are known (parameters.h); launches of graphs, by those of their nodes
  * (graph_heat.h); copies and memsets. Allocations the pool knows by itself. Pointers that lie in
  * device memory are not seen: that costs speed, never correctness.
  *
  * Nothing is looked at before memory pressure first passed the warning threshold; then for good.
- * What is noted is told to the pool later, at allocations and before it chooses what is spilled
+ * What is noted is passed to the pool later, at allocations and before it chooses what is spilled
  * (ms_heat_settle). No call into the driver but the questions of parameters.h; no lock but, now and
  * then, the pool's state lock. */
 #ifndef MEMSHIM_SHIM_POLICY_HEAT_H
@@ -28,7 +28,7 @@ static inline bool ms_heat_is_on(void)
 /* The warning threshold was passed; once. */
 void ms_heat_begin(void);
 
-/* The pools are told of what was noted since the last time. No lock but a pool's growth lock is
+/* Passes what was noted since the last time to the pools. No lock but a pool's growth lock is
  * held. */
 void ms_heat_settle(void);
 

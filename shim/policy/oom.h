@@ -8,7 +8,7 @@
 /* Records that a request was refused; returns CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes);
 
-/* Likewise where the driver refused page-locked host memory; told to the device in use. */
+/* Likewise where the driver refused page-locked host memory; recorded for the device in use. */
 void ms_oom_of_host(struct ms_device *device, uint64_t requested_bytes);
 
 /* One was served on this thread: an out-of-memory of PyTorch's own from here on is not for the

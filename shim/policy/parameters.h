@@ -19,7 +19,7 @@
 void ms_parameters_each(const void *function, void **parameters, void **extra,
                         void (*word)(void *ctx, uint64_t value), void *ctx);
 
-/* Whether the driver has told of any function that may hold pointers. */
+/* Whether the driver knows of any function that may hold pointers. */
 bool ms_parameters_known(void);
 
 /* The program was given this kernel, which it may launch in the place of a function (cuda.h,

@@ -111,7 +111,7 @@ bool ms_spill_others_give(const struct ms_device *device, uint64_t bytes)
 static uint64_t needed_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
 {
     uint64_t charged = atomic_load(&device->budget.charged_bytes);
-    return ms_less(charged, stats->free_bytes + stats->hole_bytes + stats->promised_bytes);
+    return ms_less(charged, stats->free_bytes + stats->hole_bytes + stats->earmarked_bytes);
 }
 
 void ms_spill_ahead(struct ms_device *device, uint64_t emergency_bytes)
@@ -197,7 +197,7 @@ static void sample(struct ms_device *device, struct ms_spill_watch *watch, bool 
     watch->peak_bytes = wanted > watch->peak_bytes ? wanted : watch->peak_bytes;
 }
 
-/* A stretch ends with a step, or when its time is over where none are told. */
+/* A stretch ends with a step, or when its time is over where none are recorded. */
 static bool stretch_over(struct ms_spill_watch *watch)
 {
     uint64_t now = ms_clock_ns();
@@ -238,7 +238,7 @@ static void bring_back(struct ms_device *device, struct ms_spill_watch *watch,
     watch->promoted = watch->promoted || moved != 0;
 }
 
-/* The pool is told at the first allocation of the step, which counts as the last step's: as its
+/* The pool is notified at the first allocation of the step, which counts as the last step's: as its
  * like did. */
 static void tell_step(struct ms_device *device, struct ms_spill_watch *watch)
 {

@@ -97,7 +97,8 @@ static void say(void)
 static void say_no_steps(uint64_t steps, uint64_t period)
 {
     MS_LOG_ONCE(MS_LOG_WARN,
-                "MEMSHIM_STATUS_EVERY=%" PRIu64 " counts training steps, and the program has told "
+                "MEMSHIM_STATUS_EVERY=%" PRIu64
+                " counts training steps, and the program has recorded "
                 "none so far (memshim_step, or an NVTX range named step): until then a line comes "
                 "every %" PRIu64 " s. Steps that memshim finds itself are in the report",
                 steps, period / MS_NS_PER_S);
@@ -113,8 +114,9 @@ void ms_status_check_due(void)
     }
     const uint64_t period = period_ns(options);
     const bool by_steps = options->status_steps != 0;
-    const bool told = by_steps && ms_steps_recorded() != 0;
-    if (!atomic_compare_exchange_strong(&due_ns, &due, told ? UINT64_MAX : now + period) || told) {
+    const bool recorded = by_steps && ms_steps_recorded() != 0;
+    if (!atomic_compare_exchange_strong(&due_ns, &due, recorded ? UINT64_MAX : now + period) ||
+        recorded) {
         return;
     }
     if (by_steps) {

@@ -5,7 +5,7 @@
  *
  * The driver has this for what cuMemAlloc gives and refuses it for mapped memory
  * (CUDA_ERROR_NOT_SUPPORTED), which the pool's blocks are to it. So their mark is the pool's, and
- * the promise is kept here. Nothing is looked at before a block was first marked; then for good. */
+ * its guarantee is kept here. Nothing is checked before a block was first marked; then for good. */
 #ifndef MEMSHIM_SHIM_POLICY_SYNC_MEMOPS_H
 #define MEMSHIM_SHIM_POLICY_SYNC_MEMOPS_H
 

@@ -85,13 +85,13 @@ void ms_share_unlist(const struct ms_share_key *process)
 static bool connect_to(int fd, const struct sockaddr_un *address, socklen_t length,
                        uint64_t deadline_ns)
 {
-    const struct timespec look = {.tv_nsec = 2000000};
+    const struct timespec pause = {.tv_nsec = 2000000};
     /* EAGAIN: many wait there already (connect(2)); poll knows nothing of it. */
     while (connect(fd, (const struct sockaddr *)address, length) != 0) {
         if ((errno != EAGAIN && errno != EINTR) || ms_clock_ns() >= deadline_ns) {
             return false;
         }
-        (void)nanosleep(&look, NULL);
+        (void)nanosleep(&pause, NULL);
     }
     return true;
 }

@@ -284,7 +284,7 @@ static uint32_t next_node(struct tree *tree, size_t frame_bytes)
     return room ? node : 0;
 }
 
-/* The frame has been written and told. */
+/* The frame has been written and recorded. */
 static bool add_node(struct tree *tree, uint32_t node, uint64_t hash, uint32_t caller,
                      uint32_t names)
 {

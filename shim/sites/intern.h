@@ -28,8 +28,8 @@ bool ms_intern_open(void);
 void ms_intern_modules(const struct ms_native_stack *stack, ms_trace_t *trace,
                        struct ms_stack_modules *out);
 
-/* The innermost node of a stack; what is new of it is told to the trace first. False: there is no
- * room, here or in the trace. An empty stack is node 0. Under the lock. */
+/* The innermost node of a stack; what is new of it is recorded in the trace first. False: there is
+ * no room, here or in the trace. An empty stack is node 0. Under the lock. */
 bool ms_intern_native(const struct ms_native_stack *stack, const struct ms_stack_modules *modules,
                       ms_trace_t *trace, uint32_t *node) MS_REQUIRES(*MS_LOCK(SITES));
 bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, uint32_t *node)

@@ -89,7 +89,7 @@ static void absolute_path(const char *name, char *path, uint32_t path_bytes)
     }
 }
 
-static int look(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
+static int search_object(struct dl_phdr_info *info, size_t info_bytes, void *ctx)
 {
     (void)info_bytes;
     struct search *search = ctx;
@@ -122,14 +122,14 @@ const uint8_t *ms_modules_tables(uint64_t address)
         return find((void *)(uintptr_t)address, &found) == 0 ? found.tables : NULL;
     }
     struct search search = {.address = (uintptr_t)address};
-    return dl_iterate_phdr(look, &search) != 0 ? search.tables : NULL;
+    return dl_iterate_phdr(search_object, &search) != 0 ? search.tables : NULL;
 }
 
 /* --- When one goes ----------------------------------------------------------------------------
  */
 
-/* Modules that were asked for, by their bases, so that the same file loaded anew is told from the
- * one that stayed. */
+/* Modules that were asked for, by their bases, so that the same file loaded anew is distinct from
+ * the one that stayed. */
 static struct known {
     uintptr_t base;
     uint64_t generation;
@@ -261,7 +261,7 @@ bool ms_native_module(uint64_t address, struct ms_native_module *out, char *path
     *out = (struct ms_native_module){0};
     struct search search = {
         .address = (uintptr_t)address, .module = out, .path = path, .path_bytes = path_bytes};
-    if (dl_iterate_phdr(look, &search) == 0) {
+    if (dl_iterate_phdr(search_object, &search) == 0) {
         return false;
     }
     out->generation = generation_of(out->base);

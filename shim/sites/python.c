@@ -34,8 +34,8 @@ static inline bool plausible(uint64_t at)
 }
 
 /* The beginning of an object: itself, or a copy in `room`. Null: it is not there. */
-static inline __attribute__((always_inline)) const char *look(uint64_t at, uint32_t bytes,
-                                                              char *room, bool trusted)
+static inline __attribute__((always_inline)) const char *checked_read(uint64_t at, uint32_t bytes,
+                                                                      char *room, bool trusted)
 {
     if (!plausible(at)) {
         return NULL;
@@ -70,8 +70,8 @@ static inline __attribute__((always_inline)) bool
 read_link(const struct ms_python_layout *layout, uint64_t at, struct link *out, bool trusted)
 {
     enum { FIRST_OWNER_IN_C = 3 }; /* FRAME_OWNED_BY_CSTACK, from 3.14 on ..._BY_INTERPRETER */
-    char room[MS_PYTHON_LOOK_BYTES];
-    const char *frame = look(at, layout->frame.bytes, room, trusted);
+    char room[MS_PYTHON_READ_BYTES];
+    const char *frame = checked_read(at, layout->frame.bytes, room, trusted);
     if (frame == NULL) {
         return false;
     }
@@ -108,8 +108,8 @@ read_code(const struct ms_python_interpreter *python, const struct link *link,
           struct ms_python_frame *out, bool trusted)
 {
     const struct ms_python_layout *layout = &python->layout;
-    char room[MS_PYTHON_LOOK_BYTES];
-    const char *code = look(link->code, layout->code.bytes, room, trusted);
+    char room[MS_PYTHON_READ_BYTES];
+    const char *code = checked_read(link->code, layout->code.bytes, room, trusted);
     if (code == NULL || word(code, MS_PYTHON_TYPE) != python->code_type) {
         return NOTHING;
     }
@@ -190,9 +190,9 @@ static bool innermost(const struct ms_python_layout *layout, uint64_t thread, bo
                       uint64_t *out)
 {
     char room[sizeof(uint64_t)];
-    const char *frame = look(thread + layout->thread.frame, sizeof(room), room, trusted);
+    const char *frame = checked_read(thread + layout->thread.frame, sizeof(room), room, trusted);
     if (frame != NULL && layout->cframe) {
-        frame = look(word(frame, 0) + layout->cframe_frame, sizeof(room), room, trusted);
+        frame = checked_read(word(frame, 0) + layout->cframe_frame, sizeof(room), room, trusted);
     }
     *out = frame != NULL ? word(frame, 0) : 0;
     return frame != NULL;

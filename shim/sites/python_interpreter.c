@@ -13,7 +13,7 @@
 #include "shim/driver/elf.h"
 #include "shim/sites/python.h"
 
-#define LOOK_EVERY 256u /* captures of a thread; a power of two */
+#define SEARCH_EVERY 256u /* captures of a thread; a power of two */
 
 static struct ms_python_interpreter found;
 static const struct ms_python_interpreter *_Atomic current;
@@ -103,9 +103,9 @@ static void recognize(const struct ms_loaded_elf *elf)
     }
 }
 
-static const struct ms_python_interpreter *look(void)
+static const struct ms_python_interpreter *find_interpreter(void)
 {
-    static uint64_t watched; /* the loader's count of libraries at the last look */
+    static uint64_t watched; /* the loader's count of libraries at the last search */
     if (ms_python_refusal() != NULL || atomic_flag_test_and_set(&looking)) {
         return NULL;
     }
@@ -128,7 +128,7 @@ const struct ms_python_interpreter *ms_python_interpreter(void)
     if (known != NULL) {
         return known;
     }
-    return captures++ % LOOK_EVERY == 0 ? look() : NULL;
+    return captures++ % SEARCH_EVERY == 0 ? find_interpreter() : NULL;
 }
 
 /* Where process_vm_readv is barred: the kernel reads a signal set before it looks at what to do

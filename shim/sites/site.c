@@ -45,7 +45,7 @@ static struct ms_pages sites; /* struct site, by id; written under the lock */
 static struct ms_site_index site_index = {.shared = true};
 static _Atomic uint32_t site_count;     /* written under the lock, after the site */
 static _Atomic bool full;               /* no new sites: no room here, or in the trace */
-static _Atomic uint32_t sampled_out_id; /* 0: not told yet */
+static _Atomic uint32_t sampled_out_id; /* 0: not recorded yet */
 
 void ms_sites_prepare(void)
 {
@@ -184,7 +184,7 @@ static uint32_t find(struct stack *stack)
     return id;
 }
 
-/* A site that is told; 0: no room. Under the lock. */
+/* A site, recorded in the trace; 0: no room. Under the lock. */
 static uint32_t add(const struct site *site, uint64_t hash, ms_trace_t *trace)
 {
     const uint32_t id = atomic_load_explicit(&site_count, memory_order_relaxed) + 1;
@@ -277,7 +277,8 @@ bool ms_site_is_optimizers(uint32_t site)
 
 /* --- Sampling --------------------------------------------------------------------------------- */
 
-/* The site of all that is passed over; it is told, and that there is sampling, before any other. */
+/* The site of all that is passed over; it is recorded, and that there is sampling, before any
+ * other. */
 static uint32_t sampled_out(uint64_t mean_bytes, ms_trace_t *trace)
 {
     uint32_t id = atomic_load_explicit(&sampled_out_id, memory_order_acquire);

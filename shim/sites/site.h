@@ -2,8 +2,8 @@
 /* Call sites: which stack asks for memory, as one number.
  *
  * Every hook that hands memory out, and every reported allocation of a tensor, asks once, before it
- * takes any lock, and puts the number into its events. What the number means is told to the trace
- * the first time (report/trace/definitions.h). */
+ * takes any lock, and puts the number into its events. What the number means is recorded in the
+ * trace the first time (report/trace/definitions.h). */
 #ifndef MEMSHIM_SHIM_SITES_SITE_H
 #define MEMSHIM_SHIM_SITES_SITE_H
 

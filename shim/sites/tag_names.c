@@ -26,7 +26,7 @@ struct name {
 static struct name names[MS_TAGS_MAX]; /* by id - 1; written under lock */
 static _Atomic uint32_t slots[SLOTS];  /* ids; 0: free */
 static uint32_t count MS_GUARDED_BY(*MS_LOCK(TAG_NAMES));
-static _Atomic uint32_t defined; /* so many are told to the trace; written under lock */
+static _Atomic uint32_t defined; /* so many are recorded in the trace; written under lock */
 static _Atomic bool closed;      /* no new names: no room here, or in the trace */
 
 /* Where the next name goes, and how much room there is. */

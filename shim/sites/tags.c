@@ -46,7 +46,7 @@ static uint32_t innermost(void)
     return here.depth > 0 ? here.entries[here.depth - 1].tag : 0;
 }
 
-/* --- What the trace is told --------------------------------------------------------------------
+/* --- What the trace records --------------------------------------------------------------------
  */
 
 static void record(enum ms_event_kind kind, uint32_t thread, uint32_t tag)

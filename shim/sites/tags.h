@@ -29,7 +29,7 @@ int ms_tag_push(uint16_t owner, const char *name, size_t bytes, uint32_t color);
  * open. */
 int ms_tag_pop(uint16_t owner);
 
-/* A range of the whole process, which any thread may end: it is told to the trace as a tag of
+/* A range of the whole process, which any thread may end: it is recorded as a tag of
  * thread 0, and no memory counts as its. Returns its tag, 0 where it has none. */
 uint32_t ms_tag_start(const char *name, size_t bytes, uint32_t color);
 void ms_tag_end(uint32_t tag);

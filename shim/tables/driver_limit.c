@@ -58,7 +58,7 @@ static uint64_t region_in(int group, const char *name, const struct pci *pci)
     return found;
 }
 
-static void look_here(void *ctx, int group, const char *path)
+static void read_group(void *ctx, int group, const char *path)
 {
     struct tightest *tightest = ctx;
     const struct ms_driver_limit here = {
@@ -77,7 +77,7 @@ struct ms_driver_limit ms_limit_of_group(const char *root, const char *pci)
     struct tightest tightest = {.limit = {.by = MS_LIMITED_BY_NOTHING}};
     if (sscanf(pci, "%x:%x:%x", &tightest.pci.domain, &tightest.pci.bus, &tightest.pci.device) ==
         3) {
-        ms_host_groups(root, look_here, &tightest);
+        ms_host_groups(root, read_group, &tightest);
     }
     return tightest.limit;
 }

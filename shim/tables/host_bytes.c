@@ -84,7 +84,7 @@ struct least {
     uint64_t bytes;
 };
 
-static void look_here(void *ctx, int group, const char *path)
+static void read_group(void *ctx, int group, const char *path)
 {
     struct least *least = ctx;
     uint64_t limit = number_in(group, least->names->limit);
@@ -150,7 +150,7 @@ static uint64_t left_in_groups(int root)
 {
     struct least of_second = {&second, UINT64_MAX};
     struct least of_first = {&first, UINT64_MAX};
-    visit_groups(root, look_here, look_here, &of_second, &of_first);
+    visit_groups(root, read_group, read_group, &of_second, &of_first);
     return of_second.bytes < of_first.bytes ? of_second.bytes : of_first.bytes;
 }
 

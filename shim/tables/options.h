@@ -67,7 +67,7 @@ struct ms_options {
     const char *run_id;                     /* MEMSHIM_RUN_ID, null where not set */
     uint64_t status_steps;                  /* MEMSHIM_STATUS_EVERY; 0: not by steps */
     uint64_t status_ns;                     /* the same; 0: not by time */
-    uint32_t batch;                         /* MEMSHIM_BATCH, 0: not told; for the report alone */
+    uint32_t batch;                         /* MEMSHIM_BATCH, 0: not set; for the report alone */
     bool source;                            /* MEMSHIM_SOURCE; for the report alone */
     struct ms_keep keep;                    /* MEMSHIM_KEEP; for the report's process alone */
 };
@@ -99,7 +99,7 @@ uint64_t ms_options_cap_bytes(const struct ms_options *options, int device, uint
 typedef void (*ms_options_warn_t)(void *ctx, const char *sentence);
 
 /* Pure: reads `environment` (NAME=value strings, null at the end; borrowed for as long as *out is
- * used) into *out. Every bad value and every unknown MEMSHIM_* name is told to warn, and the
+ * used) into *out. Every bad value and every unknown MEMSHIM_* name is passed to warn, and the
  * default kept. */
 void ms_options_parse(char *const *environment, struct ms_options *out, ms_options_warn_t warn,
                       void *ctx);

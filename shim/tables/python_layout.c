@@ -114,8 +114,8 @@ static bool describe(const struct words *words, const void *runtime, struct ms_p
         return false;
     }
     uint16_t ascii = (uint16_t)at[words->text_ascii];
-    if (at[words->frame_owner] >= MS_PYTHON_LOOK_BYTES ||
-        at[words->code_table] + sizeof(uint64_t) > MS_PYTHON_LOOK_BYTES) {
+    if (at[words->frame_owner] >= MS_PYTHON_READ_BYTES ||
+        at[words->code_table] + sizeof(uint64_t) > MS_PYTHON_READ_BYTES) {
         return false;
     }
     *out = (struct ms_python_layout){

@@ -18,7 +18,7 @@
 #define MS_PYTHON_TEXT_LENGTH 16u /* of PyASCIIObject: in characters */
 #define MS_PYTHON_TEXT_STATE  32u
 
-#define MS_PYTHON_LOOK_BYTES 160u /* at most, of one frame or code object */
+#define MS_PYTHON_READ_BYTES 160u /* at most, of one frame or code object */
 
 enum ms_python_chain {
     MS_PYTHON_OBJECTS, /* frame objects; each is a C call of the interpreter's loop */

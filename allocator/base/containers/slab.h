@@ -22,13 +22,13 @@ struct ms_slab {
 };
 
 void ms_slab_init(struct ms_slab *slab, size_t node_bytes);
-/* Of large nodes of which little is touched: never large pages behind them. */
+/* For large nodes of which only a small part is written: never backed by large pages. */
 void ms_slab_init_sparse(struct ms_slab *slab, size_t node_bytes);
 void ms_slab_destroy(struct ms_slab *slab);
 
 /* A node with undefined contents; null when the host is out of memory. */
 void *ms_slab_take(struct ms_slab *slab);
-/* One of zeros, of which a fresh one is not touched yet. */
+/* A node of zeros. The pages of a fresh one have not been written yet. */
 void *ms_slab_take_zeroed(struct ms_slab *slab);
 /* Sees to it that the next `count` (at most MS_SLAB_RESERVE_MOST) takes cannot fail. False: the
  * host has no memory.

@@ -100,7 +100,7 @@ static inline void ms_lock_init(ms_lock_t *lock, enum ms_lock_rank rank)
     atomic_store_explicit(&lock->word, 0, memory_order_release);
 }
 
-/* Free, whoever held it: in a forked child. */
+/* The lock is free from here on, whoever held it: in a forked child. */
 static inline void ms_lock_reset(ms_lock_t *lock)
 {
     atomic_store_explicit(&lock->word, 0, memory_order_release);

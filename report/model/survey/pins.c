@@ -196,7 +196,7 @@ static void settle(struct pinning *pinning, struct ms_pinned_arena *arena, size_
     }
 }
 
-static void look_into(struct pinning *pinning, const struct place *place)
+static void pin_within(struct pinning *pinning, const struct place *place)
 {
     const uint64_t end = place->addr + place->bytes;
     const size_t first = pinning->parts.bytes / sizeof(struct part);
@@ -275,7 +275,7 @@ struct ms_survey_pins *ms_map_pins(const struct ms_map *map, const struct ms_liv
         gather(&pinning.mapped, &map->mapped, device);
         join(&pinning.arenas);
         for (size_t i = 0; i < place_count(&pinning.arenas); i++) {
-            look_into(&pinning, place_at(&pinning.arenas, i));
+            pin_within(&pinning, place_at(&pinning.arenas, i));
         }
         write_pins(&pinning, pins);
     }

@@ -186,7 +186,7 @@ static void add_factor(const uint64_t bytes[MS_DIFF_SIDES], struct ms_buffer *ou
     ms_buffer_format(out, "  %-12s", text);
 }
 
-/* Sites of one line whose stacks differ between the runs are told together. */
+/* Sites of one line whose stacks differ between the runs share a row. */
 static void add_lines(const struct ms_diff *diff, struct ms_buffer *out)
 {
     char a[MS_UNIT_TEXT_BYTES], b[MS_UNIT_TEXT_BYTES];

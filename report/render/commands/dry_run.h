@@ -63,7 +63,7 @@ enum ms_dry_end {
 
 struct ms_dry_answer {
     const struct ms_card *card;         /* that was simulated */
-    struct ms_card cards[MS_DRY_CARDS]; /* that are told of: the simulated one first */
+    struct ms_card cards[MS_DRY_CARDS]; /* that the answer covers: the simulated one first */
     size_t card_count;
     uint64_t devices, wanted_steps; /* 0: until state was made, and one step more */
     bool keeps_courses;             /* of the ranks, to foretell other batches */
@@ -106,7 +106,7 @@ static inline struct ms_dry_rank *ms_dry_rank_at(const struct ms_dry_answer *ans
     return (struct ms_dry_rank *)answer->ranks.at + index;
 }
 
-/* The one that held most: what is told of one is told of it. Null where there is none. */
+/* The rank that held most: figures of a single rank are of this one. Null where there is none. */
 const struct ms_dry_rank *ms_dry_largest_rank(const struct ms_dry_answer *answer);
 
 /* A card's line over all ranks: a run fits where all of them do. */

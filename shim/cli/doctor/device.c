@@ -22,7 +22,7 @@
 
 /* --- without a context ------------------------------------------------------------------------ */
 
-static void look_at(CUdevice handle, struct ms_doctor_device *device)
+static void read_device(CUdevice handle, struct ms_doctor_device *device)
 {
     const struct ms_cli_driver *driver = &ms_cli_driver;
     CUmemAllocationProp_v1 prop;
@@ -65,7 +65,7 @@ static void name_result(CUresult result, char *name, size_t name_bytes)
     }
 }
 
-static void look(struct ms_doctor_facts *facts, int unused)
+static void read_devices(struct ms_doctor_facts *facts, int unused)
 {
     CUresult result = CUDA_SUCCESS;
     int count = 0;
@@ -89,7 +89,7 @@ static void look(struct ms_doctor_facts *facts, int unused)
         CUdevice handle = 0;
         facts->devices[i].ordinal = i;
         if (ms_cli_driver.cuDeviceGet(&handle, i) == CUDA_SUCCESS) {
-            look_at(handle, &facts->devices[i]);
+            read_device(handle, &facts->devices[i]);
         }
     }
     facts->load = (int32_t)load;
@@ -120,7 +120,7 @@ static uint8_t try_rdma(CUdevice handle, size_t granule)
     return works ? MS_DOCTOR_YES : MS_DOCTOR_NO;
 }
 
-/* An attribute promises types of handles that the driver may refuse: fabric handles on a machine
+/* An attribute claims types of handles that the driver may refuse: fabric handles on a machine
  * whose devices have no fabric, seen on an H200 with driver 580.159.04. */
 static bool makes_handles(CUdevice handle, size_t granule, CUmemAllocationHandleType type)
 {
@@ -274,7 +274,7 @@ struct ms_doctor_facts *ms_doctor_ask_driver(void)
         return NULL;
     }
     facts->load = -1;
-    (void)apart(facts, look, 0);
+    (void)apart(facts, read_devices, 0);
     for (int i = 0; i < facts->device_count && facts->load == MS_CLI_LOADED; i++) {
         struct ms_doctor_device *device = &facts->devices[i];
         device->host_code =

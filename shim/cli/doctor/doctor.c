@@ -192,7 +192,7 @@ int ms_cli_doctor(int argc, char **argv)
     report.spill_limit_bytes = ms_host_spill_bytes(&options, environ, report.host_available_bytes);
     report.libunwind = ms_doctor_finds_library("libunwind.so.8");
     report.libdw = ms_doctor_finds_library("libdw.so.1");
-    ms_doctor_look_back(facts, environ, request.forget, &report.remembered);
+    ms_doctor_read_remembered(facts, environ, request.forget, &report.remembered);
     ms_doctor_find(&report, &findings);
     (request.json ? print_json : print_text)(&report, &findings);
     bool serves = ms_doctor_serves(facts);

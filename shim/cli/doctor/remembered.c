@@ -31,8 +31,8 @@ static bool contradicts(const struct ms_doctor_device *device, enum ms_probe_ans
     return kept != MS_PROBE_UNKNOWN && now != MS_PROBE_UNKNOWN && kept != now;
 }
 
-static void look_at(const struct ms_doctor_facts *facts, const char *name,
-                    struct ms_doctor_remembered *out)
+static void read_one(const struct ms_doctor_facts *facts, const char *name,
+                     struct ms_doctor_remembered *out)
 {
     struct ms_remembered_answer answer = {.code = MS_PROBE_NOT_RUN_CODE};
     struct ms_doctor_kept kept = {.device = device_of(facts, name)};
@@ -58,7 +58,7 @@ static void look_at(const struct ms_doctor_facts *facts, const char *name,
     }
 }
 
-static void look_at_all(const struct ms_doctor_facts *facts, struct ms_doctor_remembered *out)
+static void read_all(const struct ms_doctor_facts *facts, struct ms_doctor_remembered *out)
 {
     int folder = openat(out->folder.folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *list = folder >= 0 ? fdopendir(folder) : NULL;
@@ -70,14 +70,14 @@ static void look_at_all(const struct ms_doctor_facts *facts, struct ms_doctor_re
     }
     for (struct dirent *entry = readdir(list); entry; entry = readdir(list)) {
         if (ms_remembered_is_key(entry->d_name)) {
-            look_at(facts, entry->d_name, out);
+            read_one(facts, entry->d_name, out);
         }
     }
     (void)closedir(list);
 }
 
-void ms_doctor_look_back(const struct ms_doctor_facts *facts, char *const *environment, bool forget,
-                         struct ms_doctor_remembered *out)
+void ms_doctor_read_remembered(const struct ms_doctor_facts *facts, char *const *environment,
+                               bool forget, struct ms_doctor_remembered *out)
 {
     out->count = out->forgotten = 0;
     out->forget = forget;
@@ -86,7 +86,7 @@ void ms_doctor_look_back(const struct ms_doctor_facts *facts, char *const *envir
         if (forget) {
             out->forgotten = ms_remembered_forget_all(&out->folder);
         } else {
-            look_at_all(facts, out);
+            read_all(facts, out);
         }
     }
     ms_remembered_close(&out->folder);

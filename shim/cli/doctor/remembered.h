@@ -32,7 +32,7 @@ struct ms_doctor_remembered {
 
 /* Looks, and repairs: removes what cannot be used, and every answer about a device of `facts` that
  * this trial contradicts. forget: removes all. */
-void ms_doctor_look_back(const struct ms_doctor_facts *facts, char *const *environment, bool forget,
-                         struct ms_doctor_remembered *out);
+void ms_doctor_read_remembered(const struct ms_doctor_facts *facts, char *const *environment,
+                               bool forget, struct ms_doctor_remembered *out);
 
 #endif

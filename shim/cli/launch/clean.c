@@ -101,7 +101,7 @@ static void add_trace(struct survey *survey, time_t changed)
     }
 }
 
-static bool look_at(void *ctx, int folder, const char *name)
+static bool count_entry(void *ctx, int folder, const char *name)
 {
     struct survey *survey = ctx;
     struct stat info;
@@ -110,7 +110,7 @@ static bool look_at(void *ctx, int folder, const char *name)
     }
     if (S_ISDIR(info.st_mode) && survey->process == NULL) {
         survey->process = name;
-        (void)for_each(openat(folder, name, OUR_FOLDER), look_at, survey);
+        (void)for_each(openat(folder, name, OUR_FOLDER), count_entry, survey);
         survey->process = NULL;
     } else if (S_ISREG(info.st_mode) && is_ours(name)) {
         survey->run->bytes += (uint64_t)info.st_blocks * BLOCK_BYTES;
@@ -133,7 +133,7 @@ static bool find_run(void *ctx, int folder, const char *name)
     struct ms_clean_run run = {0};
     struct survey survey = {.run = &run};
     if (snprintf(run.path, sizeof run.path, "%s/%s", output->path, name) >= (int)sizeof run.path ||
-        !for_each(openat(folder, name, OUR_FOLDER), look_at, &survey) || !survey.has_trace) {
+        !for_each(openat(folder, name, OUR_FOLDER), count_entry, &survey) || !survey.has_trace) {
         return true;
     }
     ms_buffer_append(&output->runs, (const char *)&run, sizeof run);

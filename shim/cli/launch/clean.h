@@ -22,8 +22,8 @@ struct ms_clean_run {
  * which a process may still run: one that holds its trace, or one that never closed it and wrote
  * into it within the hour (on another host, a lock may not be seen). Of a run, only files that
  * memshim writes are removed; its folder stays where there is anything else in it. `removed` is
- * told of each, the oldest first; with `dry`, nothing is removed. False, and a sentence in `why`:
- * the folder cannot be read, or something in it not be removed; the others are. */
+ * called with each, the oldest first; with `dry`, nothing is removed. False, and a sentence in
+ * `why`: the folder cannot be read, or something in it not be removed; the others are. */
 bool ms_clean(const char *output, const struct ms_keep *keep, bool dry,
               void (*removed)(void *ctx, const struct ms_clean_run *run), void *ctx, char *why,
               size_t why_bytes);

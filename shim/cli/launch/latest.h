@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where traces are, unless a command is told. */
+/* Where traces are, unless a command names a place. */
 #ifndef MEMSHIM_SHIM_CLI_LAUNCH_LATEST_H
 #define MEMSHIM_SHIM_CLI_LAUNCH_LATEST_H
 

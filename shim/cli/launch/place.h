@@ -11,7 +11,7 @@
 /* folder/name. False where it does not fit. */
 bool ms_cli_join_path(char path[PATH_MAX], const char *folder, const char *name);
 
-/* The folder of this executable. False, with errno: it cannot be told. */
+/* The folder of this executable. False, with errno: it is not known. */
 bool ms_cli_own_folder(char folder[PATH_MAX]);
 
 /* The library that belongs to this executable: beside it in a build folder, in the library folder

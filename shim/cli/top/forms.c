@@ -233,7 +233,7 @@ static void add_process_sample(struct ms_buffer *out, const struct ms_top_proces
     }
 }
 
-/* What does not run holds no memory any more: it is only told that it does not. */
+/* What does not run holds no memory any more: the row only says that it does not. */
 void ms_top_prometheus(const struct ms_top_frame *frame, struct ms_buffer *out)
 {
     for (size_t row = 0; row < MS_PROCESS_STAT_ID_COUNT; row++) {

@@ -222,7 +222,7 @@ static void free_frame(struct ms_top_frame *frame)
     free(frame->sites);
 }
 
-/* Where looks are shown. */
+/* Where figures are shown. */
 struct screen {
     bool terminal;         /* redrawn in place */
     struct ms_buffer last; /* what stands there */
@@ -259,7 +259,7 @@ static int save_prometheus(const struct call *call, const struct ms_top_frame *f
 
 /* --- the loop --------------------------------------------------------------------------------- */
 
-static int look(const struct call *call, const struct ms_buffer *found, struct screen *screen)
+static int print_once(const struct call *call, const struct ms_buffer *found, struct screen *screen)
 {
     struct ms_top_frame frame;
     int status = 1;
@@ -306,7 +306,7 @@ static int watch(struct call *call, struct ms_buffer *found)
     char why[WHY_BYTES];
     ms_terminal_begin(screen.terminal);
     do {
-        (void)look(call, found, &screen);
+        (void)print_once(call, found, &screen);
         (void)find(call, found, why, sizeof(why));
     } while (ferror(stdout) == 0 && obey(call, ms_terminal_wait(call->interval_ns)));
     ms_terminal_end();
@@ -335,7 +335,7 @@ int ms_cli_top(int argc, char **argv)
             return 1;
         }
     }
-    status = call.once ? look(&call, &found, &screen) : watch(&call, &found);
+    status = call.once ? print_once(&call, &found, &screen) : watch(&call, &found);
     status |= ferror(stdout) != 0 ? 1 : 0;
     ms_buffer_free(&screen.last);
     ms_buffer_free(&found);

@@ -57,7 +57,7 @@ struct ms_top_sites {
     char path[PATH_MAX];                  /* as in the process */
     uint64_t unix_ns;                     /* when it was read; 0: not yet */
     bool of_end;                          /* it had ended then: there is nothing newer */
-    uint64_t steps;                       /* told or found; 0: none, or unknown */
+    uint64_t steps;                       /* recorded or found; 0: none, or unknown */
     uint64_t live_bytes[MS_DEVICE_COUNT]; /* of each device then: the lines below are of it */
     bool whole;                           /* false: it could not be read */
     bool sampled;                         /* not every allocation has a call site */

@@ -2,7 +2,7 @@
 /* How much the driver's own allocator takes from the device for what it hands out.
  *
  * It cuts small allocations out of slabs of 2 MiB and gives a slab back when the last of them is
- * gone; a large allocation has slabs of its own. So what is taken is told by the addresses: every
+ * gone; a large allocation has slabs of its own. So the addresses tell what is taken: every
  * aligned 2 MiB that a live allocation touches. Thread-safe, no device calls. */
 #ifndef MEMSHIM_SHIM_DEVICE_ADDRESSES_PAGES_H
 #define MEMSHIM_SHIM_DEVICE_ADDRESSES_PAGES_H

@@ -371,8 +371,8 @@ static bool served_by_host(struct rungs *rungs)
                           "nothing is taken out of holes");
     struct ms_pool_stats stats = stats_of(rungs);
     good = good && expect(stats.unbacked_bytes == taken_bytes &&
-                              stats.host_reserve_bytes + stats.promised_bytes >= taken_bytes,
-                          "what was taken is not promised");
+                              stats.host_reserve_bytes + stats.earmarked_bytes >= taken_bytes,
+                          "what was taken is not covered");
     good = good && expect(report_tiles(rungs, 1, TILES, true) == MS_OK, "a birth fails");
     stats = stats_of(rungs);
     good = good && expect(stats.host_backed_bytes == taken_bytes && stats.unbacked_bytes == 0 &&
@@ -394,7 +394,7 @@ static bool refused_without_host(struct rungs *rungs)
     return empty(rungs, good);
 }
 
-/* The promise is kept in the budget, and then device and host refuse what was promised. */
+/* The obligation is covered by the budget, and then device and host refuse the chunk. */
 static bool both_refuse(struct rungs *rungs)
 {
     struct stage *stage = &rungs->stage;

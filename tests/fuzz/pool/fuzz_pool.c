@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random calls on a pool over the dry device, compared at every step with a naive model: no
  * overlap, alignment, every live byte backed by the chunk that it was born on, nothing taken from
- * what is frozen or pinned, the order of work respected, the budget exact, every promise covered,
- * the events a full account, and no failure while the request fits. The dry device watches the
- * contracts and every premature reuse; the model watches every call that reaches the device.
+ * what is frozen or pinned, the order of work respected, the budget exact, every obligation
+ * covered, the events a full account, and no failure while the request fits. The dry device watches
+ * the contracts and every premature reuse; the model watches every call that reaches the device.
  *
  *   fuzz_pool [--ops N] [--seed S] [--world N]
  *
@@ -82,7 +82,7 @@ static void impose(struct world *world)
     }
 }
 
-/* The cap moves, never below what is charged and promised. */
+/* The cap moves, never below what is charged and earmarked. */
 static void move_cap(struct world *world)
 {
     struct ms_budget *budget = &world->stage.budget;

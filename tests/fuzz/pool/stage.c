@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* The stage of a random test. See stage.h. */
 #include "stage.h"
 
 #include <inttypes.h>
@@ -398,7 +399,7 @@ void stage_end(struct stage *stage)
     }
     if (atomic_load(&stage->budget.charged_bytes) !=
             stage->forwarded_bytes + stage->imposed_bytes ||
-        atomic_load(&stage->budget.promised_bytes) != 0) {
+        atomic_load(&stage->budget.earmarked_bytes) != 0) {
         model_wrong(model, "the budget is left charged");
     }
     if (ms_dry_violation(stage->dry) != NULL) {
@@ -475,13 +476,14 @@ static void compare_arenas(struct stage *stage, const struct ms_pool_stats *stat
                     (unsigned long)stage->page_bytes, (unsigned long)model->told.page_bytes);
     }
     /* What a failing device has not given back covers holes, or has to be covered later. */
-    if (stats->unbacked_bytes > stats->promised_bytes + stats->host_reserve_bytes && !stage->lost) {
-        model_wrong(model, "%lu bytes unbacked, %lu promised and %lu set aside on the host",
-                    (unsigned long)stats->unbacked_bytes, (unsigned long)stats->promised_bytes,
+    if (stats->unbacked_bytes > stats->earmarked_bytes + stats->host_reserve_bytes &&
+        !stage->lost) {
+        model_wrong(model, "%lu bytes unbacked, %lu earmarked and %lu set aside on the host",
+                    (unsigned long)stats->unbacked_bytes, (unsigned long)stats->earmarked_bytes,
                     (unsigned long)stats->host_reserve_bytes);
     }
-    if (stats->promised_bytes != atomic_load(&stage->budget.promised_bytes)) {
-        model_wrong(model, "the pool and the budget disagree on what is promised");
+    if (stats->earmarked_bytes != atomic_load(&stage->budget.earmarked_bytes)) {
+        model_wrong(model, "the pool and the budget disagree on what is earmarked");
     }
     struct model_arenas sums = model_arena_sums(model);
     sums.unbacked_bytes += stage->loose_bytes;
@@ -506,14 +508,14 @@ void stage_compare(struct stage *stage, bool thoroughly)
     }
     uint64_t charged = atomic_load(&stage->budget.charged_bytes);
     uint64_t cap = atomic_load(&stage->budget.cap_bytes);
-    uint64_t promised = atomic_load(&stage->budget.promised_bytes);
+    uint64_t earmarked = atomic_load(&stage->budget.earmarked_bytes);
     uint64_t others = stage->forwarded_bytes + stage->imposed_bytes;
     if (charged != model->told.device_bytes + others ||
-        (charged + promised > cap && stage->imposed_bytes == 0)) {
+        (charged + earmarked > cap && stage->imposed_bytes == 0)) {
         model_wrong(model,
                     "%" PRIu64 " bytes charged, %" PRIu64 " in chunks, %" PRIu64
-                    " promised, cap %" PRIu64,
-                    charged, model->told.device_bytes, promised, cap);
+                    " earmarked, cap %" PRIu64,
+                    charged, model->told.device_bytes, earmarked, cap);
     }
     if (!thoroughly) {
         return;

@@ -112,7 +112,7 @@ Test(budget, what_is_charged_is_borrowed_first)
     cr_assert_eq(purse.left, 20); /* a step more */
     cr_assert_eq(purse.told, 30);
     cr_assert_eq(ms_budget_free_bytes(&budget), 30);
-    cr_assert(ms_budget_promise(&budget, 30));
+    cr_assert(ms_budget_earmark(&budget, 30));
     cr_assert_eq(purse.left, 0);
     cr_assert_not(ms_budget_charge(&budget, MS_OWNER_POOL, 1));
 }
@@ -129,7 +129,7 @@ Test(budget, what_is_not_in_use_goes_back)
     cr_assert_eq(ms_budget_return(&budget, 0), 0);
 }
 
-Test(budget, what_is_imposed_is_owed)
+Test(budget, what_is_imposed_is_borrowed_too)
 {
     struct ms_budget budget;
     begin_borrowing(&budget, 20);

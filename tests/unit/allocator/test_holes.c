@@ -300,7 +300,7 @@ Test(holes, a_freed_arena_leaves_holes_where_it_had_them)
     rig_free(scene.rig, scene.block, MS_STREAM_DEVICE);
     check(&scene);
     struct ms_pool_stats stats = rig_stats(scene.rig);
-    cr_assert_eq(stats.unbacked_bytes + stats.promised_bytes, 0);
+    cr_assert_eq(stats.unbacked_bytes + stats.earmarked_bytes, 0);
     cr_assert_eq(stats.hole_bytes, 0);
     struct ms_arenas_stats tensors;
     ms_arenas_stats(scene.arenas, &tensors);
@@ -341,21 +341,21 @@ Test(holes, a_forwarded_charge_gets_room_out_of_holes)
     end(&scene);
 }
 
-Test(holes, what_is_promised_goes_to_the_host_when_the_room_is_needed)
+Test(holes, what_is_earmarked_goes_to_the_host_when_the_room_is_needed)
 {
     struct scene scene = build(HOST);
     hollow(&scene);
     struct ms_block_info block = rig_alloc(scene.rig, 36 * MIB, MS_STREAM_DEVICE);
     rig_free(scene.rig, block, MS_STREAM_DEVICE);
     cr_assert_eq(ms_pool_trim(scene.rig->pool, 0), 36 * MIB);
-    /* With all of that free, the budget covers what is owed: an allocation settles that. */
+    /* With all of that free, the budget covers obligations: an allocation settles that. */
     born(&scene, 2, 512);
     struct ms_pool_stats stats = rig_stats(scene.rig);
-    cr_assert_eq(stats.promised_bytes, 14 * MIB);
+    cr_assert_eq(stats.earmarked_bytes, 14 * MIB);
     cr_assert_eq(stats.host_reserve_bytes, 0);
     (void)rig_alloc(scene.rig, 34 * MIB, MS_STREAM_DEVICE);
     stats = rig_stats(scene.rig);
-    cr_assert_eq(stats.promised_bytes, 0);
+    cr_assert_eq(stats.earmarked_bytes, 0);
     cr_assert_eq(stats.host_reserve_bytes, 14 * MIB);
     end(&scene);
 }
@@ -382,7 +382,7 @@ Test(holes, what_died_after_the_last_fence_is_waited_for)
     end(&scene);
 }
 
-Test(holes, what_is_imposed_moves_promises_to_the_host)
+Test(holes, what_is_imposed_moves_cover_to_the_host)
 {
     struct scene scene = build(HOST);
     hollow(&scene);
@@ -392,7 +392,7 @@ Test(holes, what_is_imposed_moves_promises_to_the_host)
     born(&scene, 2, 512);
     ms_budget_impose(&scene.rig->budget, MS_OWNER_CONTEXT, 34 * MIB);
     cr_assert_not(ms_pool_make_room(scene.rig->pool, MIB, false));
-    cr_assert_eq(rig_stats(scene.rig).promised_bytes, 0);
+    cr_assert_eq(rig_stats(scene.rig).earmarked_bytes, 0);
     born(&scene, 6, 512);
     check(&scene);
     ms_budget_discharge(&scene.rig->budget, MS_OWNER_CONTEXT, 34 * MIB);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every device call of the repair fails once, at every position, in two ways. Whatever happens, the
- * books hold, what holes are owed stays covered, nothing leaks, and all goes on afterwards. */
+ * books hold, obligations stay covered, nothing leaks, and all goes on afterwards. */
 #include "rig.h"
 
 #include "allocator/arenas/arena.h"
@@ -142,7 +142,7 @@ static void try_block(struct scene *scene, uint64_t bytes, struct ms_block_info 
     check(scene);
 }
 
-/* Through taking, promising, the host, waiting, pages whole, lazy and in pieces, and back. */
+/* Through taking, earmarking, the host, waiting, pages whole, lazy and in pieces, and back. */
 static void act(struct scene *scene)
 {
     struct ms_block_info arena;
@@ -264,11 +264,11 @@ FAIL_TEST(UNMAP)
 FAIL_TEST(FENCE_TAKE)
 FAIL_TEST(FENCE_QUERY)
 
-/* An arena with one tensor; half of it is unbacked, and promised in a budget that has one granule
+/* An arena with one tensor; half of it is unbacked, and earmarked in a budget that has one granule
  * more. */
 enum { ARENA_GRANULES = 8, OBLIGATION_GRANULES = 4 };
 
-static struct ms_block_info build_promised(struct scene *scene)
+static struct ms_block_info build_earmarked(struct scene *scene)
 {
     build(scene);
     ms_budget_impose(&scene->rig->budget, MS_OWNER_FORWARDED, AMPLE - CAP);
@@ -283,19 +283,19 @@ static struct ms_block_info build_promised(struct scene *scene)
     free_block(scene, &rest);
     synchronize(scene);
     (void)ms_pool_trim(scene->rig->pool, 0);
-    (void)ms_pool_promote(scene->rig->pool, 0); /* memory is ample: the promise leaves the host */
+    (void)ms_pool_promote(scene->rig->pool, 0); /* memory is ample: the cover leaves the host */
     (void)rig_alloc(scene->rig, rest_bytes - GRANULE, MS_STREAM_DEVICE);
     struct ms_pool_stats stats = rig_stats(scene->rig);
     cr_assert_eq(stats.unbacked_bytes, OBLIGATION_GRANULES * GRANULE);
-    cr_assert_eq(stats.promised_bytes, OBLIGATION_GRANULES * GRANULE);
+    cr_assert_eq(stats.earmarked_bytes, OBLIGATION_GRANULES * GRANULE);
     cr_assert_eq(stats.host_reserve_bytes, 0);
     cr_assert_eq(ms_budget_free_bytes(&scene->rig->budget), GRANULE);
     return arena;
 }
 
 /* An allocation fails, and so does giving back the chunk that was made for it with what was
- * promised. A block gets that chunk, and another one the rest of the budget, only if all holes stay
- * covered. */
+ * earmarked. A block gets that chunk, and another one the rest of the budget, only if all holes
+ * stay covered. */
 Test(holes_faults, the_chunk_of_a_failed_birth_still_covers_its_hole)
 {
     enum { FIRST = 20, LENGTHS = 30 };
@@ -304,7 +304,7 @@ Test(holes_faults, the_chunk_of_a_failed_birth_still_covers_its_hole)
         for (uint64_t count = 1; count <= LENGTHS; count++) {
             struct scene scene;
             struct ms_block_info blocks[2];
-            struct ms_block_info arena = build_promised(&scene);
+            struct ms_block_info arena = build_earmarked(&scene);
             ms_addr_t addr = arena.addr + GRANULE;
             uint64_t bytes = (ARENA_GRANULES - 1) * GRANULE;
             ms_dry_fail_run(scene.rig->dry, nth, count, DEVICE_ERROR);

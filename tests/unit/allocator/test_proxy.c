@@ -274,7 +274,7 @@ Test(proxy, a_page_is_refused_when_it_could_not_all_be_used)
     add_page(&scene, 0);
     add_page(&scene, 20);
     born(&scene, 0, 2 * MIB);
-    cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_ERR_NO_MEMORY, "no promise without host");
+    cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_ERR_NO_MEMORY, "no cover without host");
     end(&scene);
 }
 
@@ -293,7 +293,7 @@ Test(proxy, pages_of_a_request_under_way_are_no_holes)
     end(&scene);
 }
 
-Test(proxy, what_a_request_was_promised_is_not_promised_again)
+Test(proxy, what_is_earmarked_for_a_request_is_not_earmarked_again)
 {
     struct scene scene = build(60 * MIB, 256 * MIB);
     ms_proxy_t *first = NULL;

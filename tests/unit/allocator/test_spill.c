@@ -708,7 +708,8 @@ Test(spill, what_cannot_be_brought_back_is_not_pinned)
     rig_end(rig);
 }
 
-/* What holes are owed and what is spilled share the host: where it cannot take both, nothing moves.
+/* Cover of obligations and what is spilled share the host: where it cannot take both, nothing
+ * moves.
  */
 Test(spill, not_in_vain)
 {
