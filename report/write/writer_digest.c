@@ -29,7 +29,7 @@ void ms_digest_close(struct ms_trace *trace)
     trace->digest.fold = NULL;
 }
 
-static void give_up(struct ms_trace *trace)
+static void give_up(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role)
 {
     trace->digest.off = true;
     ms_digest_close(trace);

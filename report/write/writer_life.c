@@ -197,8 +197,9 @@ static void unmap(void *pages, size_t bytes)
     }
 }
 
-/* Pages that are touched only where they are needed. False where there are none. */
-static bool make_lists(struct ms_trace *trace)
+/* Pages that are touched only where they are needed. False where there are none. Nobody else has
+ * the trace yet. */
+static bool make_lists(struct ms_trace *trace) MS_NO_THREAD_SAFETY
 {
     trace->ring = ms_trace_pages(trace->ring_room * sizeof(uint64_t));
     trace->site_offsets = ms_trace_pages(trace->sites_room * sizeof(uint64_t));
@@ -209,7 +210,8 @@ static bool make_lists(struct ms_trace *trace)
            trace->digest.slots[1].offsets;
 }
 
-static void free_handle(struct ms_trace *trace)
+/* Nobody else has ever had the trace. */
+static void free_handle(struct ms_trace *trace) MS_NO_THREAD_SAFETY
 {
     unmap(trace->ring, trace->ring_room * sizeof(uint64_t));
     unmap(trace->site_offsets, trace->sites_room * sizeof(uint64_t));

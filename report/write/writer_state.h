@@ -33,25 +33,29 @@ struct ms_digest_slot {
     uint32_t count;
 };
 
-/* All under `growing`, but for the list of out-of-memories, which grows under `lock`. */
-struct ms_trace_digest {
-    ms_fold_t *fold;                  /* null: nothing is folded yet, or `off` */
-    bool off;                         /* for good */
-    struct ms_extent_header *folding; /* the window that is half folded, mapped; null: none */
-    _Atomic bool due;                 /* something is to be folded: ms_digest_step */
-    uint32_t folded, covered; /* of the ring's windows: the oldest so many; covered: in the digest
-                                 that was written last */
-    uint32_t site_extent;     /* definitions: the extent to be read next, */
-    uint64_t site_bytes;      /* from there on */
-    uint64_t generation;
-    struct ms_digest_slot slots[2];
-    struct ms_fold_oom ooms[MS_DIGEST_OOMS];
-    _Atomic uint32_t oom_count;
-};
-
 /* For Clang's analysis (lock_annotations.h): the two locks of a trace. */
 extern struct ms_lock_role ms_trace_role;
 extern struct ms_lock_role ms_trace_growing_role;
+
+struct ms_trace_digest {
+    ms_fold_t *
+        fold MS_GUARDED_BY(ms_trace_growing_role); /* null: nothing is folded yet, or `off` */
+    bool off MS_GUARDED_BY(ms_trace_growing_role); /* for good */
+    /* The window that is half folded, mapped; null: none. */
+    struct ms_extent_header *folding MS_GUARDED_BY(ms_trace_growing_role);
+    _Atomic bool due; /* something is to be folded: ms_digest_step */
+    /* The number of the ring's oldest windows that are folded; that the last written digest covers.
+     */
+    uint32_t folded MS_GUARDED_BY(ms_trace_growing_role);
+    uint32_t covered MS_GUARDED_BY(ms_trace_growing_role);
+    /* Where in the definitions the next one is read: the extent, and the byte in it. */
+    uint32_t site_extent MS_GUARDED_BY(ms_trace_growing_role);
+    uint64_t site_bytes MS_GUARDED_BY(ms_trace_growing_role);
+    uint64_t generation MS_GUARDED_BY(ms_trace_growing_role);
+    struct ms_digest_slot slots[2] MS_GUARDED_BY(ms_trace_growing_role);
+    struct ms_fold_oom ooms[MS_DIGEST_OOMS]; /* grows under `lock`, read up to oom_count */
+    _Atomic uint32_t oom_count;
+};
 
 struct ms_trace {
     /* Order of the two: growing, then lock. `lock` is short: every event takes it. `growing` is
@@ -245,8 +249,8 @@ void ms_digest_step(struct ms_trace *trace) MS_EXCLUDES(ms_trace_role, ms_trace_
  */
 void ms_digest_cover(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role);
 
-/* Frees what it took, but for the file. */
-void ms_digest_close(struct ms_trace *trace);
+/* Frees all that the digest took, except its extents of the file. Needs `growing`. */
+void ms_digest_close(struct ms_trace *trace) MS_REQUIRES(ms_trace_growing_role);
 
 /* Packs what waits in the tail, also where that needs a new window. What finds no room is counted
  * as lost. Needs the lock, which it lets go in between where may_grow. */
