@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The pool's interface: creation and end, allocation and free, trimming, pinning, statistics. What
- * no free block serves goes to ladder.c. */
+/* The pool's interface: creation and end, allocation and free. What no free block serves goes to
+ * ladder.c; making room for others is in pool_room.c, statistics are in pool_stats.c. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,6 @@
 #include "allocator/backing/wait.h"
 #include "allocator/base/arithmetic.h"
 #include "allocator/base/assert.h"
-#include "allocator/device/budget.h"
 #include "allocator/ladder.h"
 #include "allocator/pool.h"
 #include "allocator/pool_check.h"
@@ -381,136 +380,6 @@ ms_status_t ms_pool_mark(ms_pool_t *pool, ms_addr_t addr, bool marked)
     return range != NULL ? MS_OK : MS_ERR_NOT_OURS;
 }
 
-/* What is free beyond what may stay. */
-static uint64_t excess_bytes(struct ms_pool *pool, uint64_t keep_bytes)
-{
-    ms_state_acquire(pool);
-    uint64_t free_bytes = pool->count.free_bytes;
-    ms_state_release(pool);
-    return free_bytes > keep_bytes ? free_bytes - keep_bytes : 0;
-}
-
-/* Gives idle chunks back until enough_bytes have been. */
-static uint64_t release_idle(struct ms_pool *pool, uint64_t enough_bytes)
-    MS_REQUIRES(ms_growth_role)
-{
-    if (pool->granule_bytes == 0) {
-        return ms_backing_plain_release(pool, enough_bytes);
-    }
-    /* What a refusing device leaves mapped stays idle; what was unmapped is released. */
-    uint64_t taken_bytes = 0;
-    (void)ms_backing_unmap_idle(pool, enough_bytes, &taken_bytes);
-    return ms_backing_release_spares(pool);
-}
-
-uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
-{
-    uint64_t released_bytes = 0;
-    ms_growth_acquire(pool);
-    ms_ranges_give_up_whole(pool);
-    uint64_t enough_bytes = excess_bytes(pool, keep_bytes);
-    if (enough_bytes > 0 && !pool->ops->capturing(pool->ops->ctx)) {
-        ms_fences_take(pool, false);
-        (void)ms_fences_poll(pool);
-        released_bytes = release_idle(pool, enough_bytes);
-    } else if (keep_bytes == 0 && pool->granule_bytes != 0) {
-        released_bytes = ms_backing_release_spares(pool); /* that the device would not take back */
-    }
-    ms_growth_release(pool);
-    return released_bytes;
-}
-
-/* What the budget lacks for a charge of `bytes`. */
-static uint64_t lacking_bytes(const struct ms_pool *pool, uint64_t bytes)
-{
-    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
-    return bytes > free_bytes ? bytes - free_bytes : 0;
-}
-
-/* Idle chunks first, then what is earmarked for holes, then chunks of holes. */
-static void make_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
-{
-    (void)ms_fences_poll(pool);
-    ms_epochs_poll(pool);
-    (void)release_idle(pool, lacking_bytes(pool, bytes));
-    uint64_t missing = lacking_bytes(pool, bytes);
-    uint64_t taken_bytes = 0;
-    if (missing > 0 && pool->granule_bytes != 0) {
-        missing = ms_round_up(missing, pool->granule_bytes);
-        (void)ms_holes_make_room(pool, missing, &taken_bytes);
-        (void)ms_backing_release_spares(pool);
-    }
-}
-
-bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
-{
-    struct ms_wait wait = ms_wait_begin(pool, may_wait);
-    ms_growth_acquire(pool);
-    (void)ms_backing_release_spares(pool);
-    ms_device_room_sample(pool);
-    ms_ranges_give_up_whole(pool);
-    ms_holes_recover(pool);
-    pool->moving.refused = false;
-    for (unsigned turn = 0; bytes <= atomic_load(&pool->config.budget->cap_bytes); turn++) {
-        if (lacking_bytes(pool, bytes) == 0 || pool->ops->capturing(pool->ops->ctx)) {
-            break;
-        }
-        ms_fences_take(pool, turn > 0);
-        ms_epochs_fence(pool);
-        make_room(pool, bytes);
-        if (lacking_bytes(pool, bytes) == 0 || ms_wait_left_ns(&wait) == 0 ||
-            (!ms_fences_wait(pool, turn, &wait) && !ms_epochs_wait(pool, &wait))) {
-            break;
-        }
-    }
-    if (may_wait && bytes <= atomic_load(&pool->config.budget->cap_bytes) &&
-        lacking_bytes(pool, bytes) > 0) {
-        uint64_t taken_bytes = 0;
-        struct ms_spill_need need = {.bytes = lacking_bytes(pool, bytes)};
-        (void)ms_spill_make_room(pool, &need, &taken_bytes);
-        (void)ms_backing_release_spares(pool);
-    }
-    bool enough = lacking_bytes(pool, bytes) == 0;
-    if (!enough) {
-        /* Otherwise the caller's charge comes first. What was earmarked in vain may be enough. */
-        ms_obligations_settle(pool);
-        enough = lacking_bytes(pool, bytes) == 0;
-    }
-    ms_growth_release(pool);
-    return enough;
-}
-
-/* Whether memory freed as cudaFree does is still waited for, and more than the budget has. */
-static bool lacks_pending(struct ms_pool *pool)
-{
-    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
-    ms_state_acquire(pool);
-    bool lacks = pool->orders.device->ranges > 0 && pool->count.pending_bytes > free_bytes;
-    ms_state_release(pool);
-    return lacks;
-}
-
-void ms_pool_settle(ms_pool_t *pool)
-{
-    struct ms_wait wait = ms_wait_begin(pool, true);
-    ms_growth_acquire(pool);
-    bool again = !pool->ops->capturing(pool->ops->ctx);
-    for (unsigned turn = 0; again; turn++) {
-        ms_fences_take(pool, true);
-        ms_epochs_fence(pool);
-        (void)ms_fences_poll(pool);
-        ms_epochs_poll(pool);
-        again =
-            ms_wait_left_ns(&wait) > 0 && lacks_pending(pool) && ms_fences_wait(pool, turn, &wait);
-    }
-    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
-    if (pool->granule_bytes != 0 && !pool->ops->capturing(pool->ops->ctx) &&
-        ms_backing_idle_chunks(pool, free_bytes + 1) > free_bytes) {
-        (void)release_idle(pool, UINT64_MAX);
-    }
-    ms_growth_release(pool);
-}
-
 void ms_pool_stream_gone(ms_pool_t *pool, ms_stream_t stream)
 {
     ms_growth_acquire(pool);
@@ -524,72 +393,6 @@ ms_status_t ms_pool_refresh_access(ms_pool_t *pool)
     ms_status_t status = ms_backing_refresh_access(pool);
     ms_growth_release(pool);
     return status;
-}
-
-static uint64_t largest_of(const struct ms_order *order)
-{
-    uint64_t bytes = 0;
-    for (int region = 0; region < MS_REGIONS; region++) {
-        const struct ms_range *range = ms_bins_largest(&order->bins[region]);
-        bytes = range != NULL && range->bytes > bytes ? range->bytes : bytes;
-    }
-    return bytes;
-}
-
-void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
-{
-    ms_state_acquire(pool);
-    const struct ms_pool_counters *count = &pool->count;
-    *out = (struct ms_pool_stats){.live_blocks = count->live_blocks,
-                                  .live_bytes = count->live_bytes,
-                                  .arena_bytes = count->arena_bytes,
-                                  .reserved_bytes = count->reserved_bytes,
-                                  .free_bytes = count->free_bytes,
-                                  .pending_bytes = count->pending_bytes,
-                                  .allocations = count->allocations,
-                                  .frees = count->frees,
-                                  .failed_allocations = count->failed_allocations,
-                                  .chunks_created = count->chunks_created,
-                                  .chunks_released = count->chunks_released,
-                                  .chunks_moved = count->chunks_moved,
-                                  .maps = count->maps,
-                                  .unmaps = count->unmaps,
-                                  .set_accesses = count->set_accesses,
-                                  .hole_bytes = count->quiet_granules * pool->granule_bytes,
-                                  .fresh_bytes = count->fresh_bytes,
-                                  .fresh_unbacked_bytes = count->fresh_unbacked_bytes,
-                                  .unbacked_bytes = count->obligation_bytes,
-                                  .earmarked_bytes = pool->obligations.earmarked_bytes,
-                                  .host_reserve_bytes = count->host_reserve_bytes,
-                                  .host_backed_bytes = count->host_backed_bytes,
-                                  .peak_host_backed_bytes = count->peak_host_backed_bytes,
-                                  .holes_taken = count->holes_taken,
-                                  .holes_backed = count->holes_backed,
-                                  .frozen = pool->frozen,
-                                  .views = count->views,
-                                  .views_made = count->views_made,
-                                  .spill = count->spill};
-    out->largest_free_bytes = largest_of(&pool->orders.idle);
-    for (const struct ms_order *order = pool->orders.first; order != NULL; order = order->next) {
-        uint64_t bytes = largest_of(order);
-        out->largest_free_bytes = bytes > out->largest_free_bytes ? bytes : out->largest_free_bytes;
-    }
-    ms_state_release(pool);
-}
-
-void ms_pool_spill_stats(ms_pool_t *pool, struct ms_spill_stats *out)
-{
-    ms_state_acquire(pool);
-    *out = pool->count.spill;
-    ms_state_release(pool);
-}
-
-uint64_t ms_pool_peak_host_backed_bytes(ms_pool_t *pool)
-{
-    ms_state_acquire(pool);
-    uint64_t bytes = pool->count.peak_host_backed_bytes;
-    ms_state_release(pool);
-    return bytes;
 }
 
 void ms_pool_locks(ms_pool_t *pool, enum ms_lock_rank rank, void (*act)(ms_lock_t *lock))

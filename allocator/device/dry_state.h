@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The dry device's insides: dry.c keeps memory, dry_work.c streams and fences, dry_halt.c contents
- * and standstills. One lock for all. */
+/* The dry device's insides: dry_memory.c keeps memory, dry_work.c streams and fences, dry_halt.c
+ * contents and standstills. One lock for all. */
 #ifndef MEMSHIM_ALLOCATOR_DEVICE_DRY_STATE_H
 #define MEMSHIM_ALLOCATOR_DEVICE_DRY_STATE_H
 
@@ -128,7 +128,8 @@ bool ms_dry_finish_all(struct ms_dry *dry, uint64_t timeout_ns);
 /* The chunk behind addr; null where there is none. *offset: of addr in it. */
 struct dry_chunk *ms_dry_chunk_behind(struct ms_dry *dry, ms_addr_t addr, uint64_t *offset);
 
-/* The operations of dry_work.c and dry_halt.c, for the table. */
+/* The operations of dry_memory.c, dry_work.c and dry_halt.c, for the table. */
+void ms_dry_memory_fill_ops(struct ms_device_ops *ops);
 void ms_dry_work_fill_ops(struct ms_device_ops *ops);
 void ms_dry_halt_fill_ops(struct ms_device_ops *ops);
 

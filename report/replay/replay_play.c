@@ -1,126 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plays the operations of a recording, one after the other. */
-#include <stdio.h>
-#include <string.h>
-
 #include "allocator/arenas/proxy.h"
 #include "allocator/base/clock.h"
 #include "report/replay/replay_state.h"
-#include "report/replay/replay_uses.h"
 
-#define FORGET_EVERY  64 /* operations */
-#define WARM_UP_STEPS 4  /* what is spilled in them is not what every step costs */
-
-/* ---- work on the device ---- */
-
-static ms_stream_t stream_of(const struct ms_operation *operation)
-{
-    const bool tensor =
-        operation->kind == MS_OPERATION_TENSOR_ALLOC || operation->kind == MS_OPERATION_TENSOR_FREE;
-
-    return tensor ? MS_REPLAY_COMMON_STREAM : operation->stream;
-}
-
-/* A live range is worked on when it is born, and once more before it dies. */
-static void work(struct ms_replay *replay, const struct ms_operation *operation, ms_addr_t addr)
-{
-    const ms_stream_t stream =
-        stream_of(operation) ? stream_of(operation) : MS_REPLAY_COMMON_STREAM;
-
-    if (replay->config->lag > 0) {
-        (void)ms_dry_work(replay->dry, stream, operation->object + UINT64_C(1), addr,
-                          operation->bytes, MS_DRY_UNTIL_TOLD);
-        replay->working[replay->result->operations % replay->config->lag] = (uint8_t)stream;
-    } else if (replay->config->checked && !replay->result->violation[0] &&
-               !ms_dry_accessible(replay->dry, addr, operation->bytes)) {
-        (void)snprintf(replay->result->violation, sizeof(replay->result->violation),
-                       "a live byte of %s %zu is not backed", ms_operation_names[operation->kind],
-                       (size_t)(operation - ms_recording_at(replay->recording, 0)));
-    }
-}
-
-/* What of it lies on the host is read from there, and written there. */
-static void use(struct ms_replay *replay, ms_addr_t addr, uint64_t bytes, bool written)
-{
-    if (replay->config->spill_bytes > 0) {
-        const uint64_t on_host =
-            (replay->config->uses_untold ? ms_pool_on_host_bytes : ms_pool_touch)(replay->pool,
-                                                                                  addr, bytes);
-
-        replay->result->used_on_host_bytes += written ? 2 * on_host : on_host;
-    }
-}
-
-/* What persists is used as the model says. */
-static void use_kept(struct ms_replay *replay, size_t operation)
-{
-    for (; replay->next_use < ms_recorded_uses_count(&replay->uses); replay->next_use++) {
-        const struct ms_recorded_use *used = ms_recorded_use_at(&replay->uses, replay->next_use);
-        const struct ms_operation *allocation =
-            ms_recording_at(replay->recording, used->allocation);
-        const bool tensor = allocation->kind == MS_OPERATION_TENSOR_ALLOC &&
-                            replay->config->mode == MS_REPLAY_NATIVE;
-
-        if (used->operation > operation) {
-            return;
-        }
-        use(replay,
-            tensor ? replay->base_of[allocation->arena] + allocation->offset
-                   : replay->addr_of[allocation->object],
-            allocation->bytes, used->written);
-    }
-}
-
-/* The dry device keeps every piece of work until a fence shows the host that it is done. */
-static void forget_work(struct ms_replay *replay)
-{
-    const struct ms_device_ops *ops = ms_dry_ops(replay->dry);
-
-    if (replay->seen == 0) {
-        replay->own_fences++;
-        (void)ops->fence_take(ops->ctx, MS_STREAM_DEVICE, &replay->seen);
-        return;
-    }
-    replay->own_queries++;
-    if (ops->fence_query(ops->ctx, replay->seen) == MS_OK) {
-        ops->fence_release(ops->ctx, replay->seen);
-        replay->seen = 0;
-    }
-}
-
-/* A framework has seen all work on its pages complete before it unmaps them. */
-static void see_all_done(struct ms_replay *replay)
-{
-    const struct ms_device_ops *ops = ms_dry_ops(replay->dry);
-    ms_fence_t all;
-
-    ms_dry_finish(replay->dry, MS_STREAM_DEVICE, UINT64_MAX);
-    memset(replay->working, 0, replay->config->lag);
-    replay->own_fences++;
-    if (ops->fence_take(ops->ctx, MS_STREAM_DEVICE, &all) == MS_OK) {
-        replay->own_queries++;
-        (void)ops->fence_query(ops->ctx, all);
-        ops->fence_release(ops->ctx, all);
-    }
-}
-
-/* What was queued `lag` operations ago is done. */
-static void finish_work(struct ms_replay *replay)
-{
-    if (replay->config->lag > 0) {
-        uint8_t *stream = &replay->working[replay->result->operations % replay->config->lag];
-
-        if (*stream != 0) {
-            ms_dry_finish(replay->dry, *stream, 1);
-        }
-        *stream = 0;
-        if (replay->result->operations % FORGET_EVERY == 0) {
-            forget_work(replay);
-        }
-    }
-}
-
-/* ---- operations ---- */
+#define WARM_UP_STEPS 4 /* what is spilled in them is not what every step costs */
 
 static uint64_t begin_timing(const struct ms_replay *replay)
 {
@@ -172,7 +56,7 @@ static void lose_arena(struct ms_replay *replay, uint32_t arena)
 static struct ms_request request_of(const struct ms_operation *operation)
 {
     return (struct ms_request){.bytes = operation->bytes,
-                               .stream = stream_of(operation),
+                               .stream = ms_replay_stream_of(operation),
                                .site = operation->site,
                                .may_wait = true};
 }
@@ -195,7 +79,7 @@ static ms_status_t alloc(struct ms_replay *replay, const struct ms_operation *op
         place_arena(replay, operation->arena, block.addr);
     } else {
         grow_live(replay, operation->bytes);
-        work(replay, operation, block.addr);
+        ms_replay_work(replay, operation, block.addr);
     }
     return MS_OK;
 }
@@ -225,13 +109,13 @@ static void release(struct ms_replay *replay, const struct ms_operation *operati
         lose_arena(replay, operation->arena);
     } else {
         replay->live_bytes -= operation->bytes;
-        use(replay, addr, operation->bytes, false);
-        work(replay, operation, addr);
+        ms_replay_use(replay, addr, operation->bytes, false);
+        ms_replay_work(replay, operation, addr);
     }
 
     const uint64_t start_ns = begin_timing(replay);
 
-    (void)ms_pool_free(replay->pool, addr, stream_of(operation));
+    (void)ms_pool_free(replay->pool, addr, ms_replay_stream_of(operation));
     end_timing(replay, start_ns);
 }
 
@@ -256,7 +140,7 @@ static ms_status_t born(struct ms_replay *replay, const struct ms_operation *ope
     }
     grow_live(replay, operation->bytes);
     if (status == MS_OK) {
-        work(replay, operation, addr);
+        ms_replay_work(replay, operation, addr);
     }
     return status == MS_ERR_INVALID ? MS_OK : status; /* it stands in the statistics */
 }
@@ -266,8 +150,8 @@ static void died(struct ms_replay *replay, const struct ms_operation *operation)
     const ms_addr_t addr = replay->base_of[operation->arena] + operation->offset;
 
     replay->live_bytes -= operation->bytes;
-    use(replay, addr, operation->bytes, false);
-    work(replay, operation, addr);
+    ms_replay_use(replay, addr, operation->bytes, false);
+    ms_replay_work(replay, operation, addr);
 
     const uint64_t start_ns = begin_timing(replay);
 
@@ -441,7 +325,7 @@ static ms_status_t play_page(struct ms_replay *replay, const struct ms_operation
     }
 
     if (operation->kind == MS_OPERATION_UNMAP && replay->config->lag > 0) {
-        see_all_done(replay);
+        ms_replay_see_all_done(replay);
     }
 
     const uint64_t start_ns = begin_timing(replay);
@@ -566,11 +450,11 @@ void ms_replay_play(struct ms_replay *replay)
         if (replay->oracle) {
             ms_oracle_now(replay->oracle, i);
         }
-        finish_work(replay);
+        ms_replay_finish_work(replay);
         if (operation->kind != MS_OPERATION_MAP) {
             status = give_access(replay);
         }
-        use_kept(replay, i);
+        ms_replay_use_kept(replay, i);
         if (steps_every > 0 && i % steps_every == 0) {
             begin_step(replay);
         }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One replay under way, shared by the files that make it up: replay.c sets it up, counts and
- * concludes, replay_play.c plays the operations. One thread. */
+ * concludes, replay_play.c plays the operations, replay_work.c does the program's work. One thread.
+ */
 #ifndef MEMSHIM_REPORT_REPLAY_REPLAY_STATE_H
 #define MEMSHIM_REPORT_REPLAY_REPLAY_STATE_H
 
@@ -41,5 +42,18 @@ struct ms_replay {
 
 /* Plays every operation, up to the first that fails. */
 void ms_replay_play(struct ms_replay *replay);
+
+/* The stream of an operation on the dry device. */
+ms_stream_t ms_replay_stream_of(const struct ms_operation *operation);
+/* Queues work on the live range of an operation: when it is allocated, and before it is freed. */
+void ms_replay_work(struct ms_replay *replay, const struct ms_operation *operation, ms_addr_t addr);
+/* The program reads the range, and writes it where `written`: the pool hears of it. */
+void ms_replay_use(struct ms_replay *replay, ms_addr_t addr, uint64_t bytes, bool written);
+/* Uses what persists, up to that operation, as the recording's uses say. */
+void ms_replay_use_kept(struct ms_replay *replay, size_t operation);
+/* All queued work is done, and the host knows: so a framework does before it unmaps its pages. */
+void ms_replay_see_all_done(struct ms_replay *replay);
+/* Ends the work that was queued `lag` operations ago. */
+void ms_replay_finish_work(struct ms_replay *replay);
 
 #endif

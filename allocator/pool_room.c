@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Making room: the pool gives idle chunks back to the device, frees part of the budget for a charge
+ * of its caller's, and waits for frees whose work is not done. */
+#include "allocator/arenas/holes.h"
+#include "allocator/backing/backing.h"
+#include "allocator/backing/device_room.h"
+#include "allocator/backing/epochs.h"
+#include "allocator/backing/fences.h"
+#include "allocator/backing/obligations.h"
+#include "allocator/backing/wait.h"
+#include "allocator/base/arithmetic.h"
+#include "allocator/device/budget.h"
+#include "allocator/pool.h"
+#include "allocator/pool_state.h"
+#include "allocator/space/tiling.h"
+#include "allocator/spill/spill.h"
+
+/* What is free beyond what may stay. */
+static uint64_t excess_bytes(struct ms_pool *pool, uint64_t keep_bytes)
+{
+    ms_state_acquire(pool);
+    uint64_t free_bytes = pool->count.free_bytes;
+    ms_state_release(pool);
+    return free_bytes > keep_bytes ? free_bytes - keep_bytes : 0;
+}
+
+/* Gives idle chunks back until enough_bytes have been. */
+static uint64_t release_idle(struct ms_pool *pool, uint64_t enough_bytes)
+    MS_REQUIRES(ms_growth_role)
+{
+    if (pool->granule_bytes == 0) {
+        return ms_backing_plain_release(pool, enough_bytes);
+    }
+    /* What a refusing device leaves mapped stays idle; what was unmapped is released. */
+    uint64_t taken_bytes = 0;
+    (void)ms_backing_unmap_idle(pool, enough_bytes, &taken_bytes);
+    return ms_backing_release_spares(pool);
+}
+
+uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
+{
+    uint64_t released_bytes = 0;
+    ms_growth_acquire(pool);
+    ms_ranges_give_up_whole(pool);
+    uint64_t enough_bytes = excess_bytes(pool, keep_bytes);
+    if (enough_bytes > 0 && !pool->ops->capturing(pool->ops->ctx)) {
+        ms_fences_take(pool, false);
+        (void)ms_fences_poll(pool);
+        released_bytes = release_idle(pool, enough_bytes);
+    } else if (keep_bytes == 0 && pool->granule_bytes != 0) {
+        released_bytes = ms_backing_release_spares(pool); /* that the device would not take back */
+    }
+    ms_growth_release(pool);
+    return released_bytes;
+}
+
+/* What the budget lacks for a charge of `bytes`. */
+static uint64_t lacking_bytes(const struct ms_pool *pool, uint64_t bytes)
+{
+    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
+    return bytes > free_bytes ? bytes - free_bytes : 0;
+}
+
+/* Idle chunks first, then what is earmarked for holes, then chunks of holes. */
+static void make_room(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+{
+    (void)ms_fences_poll(pool);
+    ms_epochs_poll(pool);
+    (void)release_idle(pool, lacking_bytes(pool, bytes));
+    uint64_t missing = lacking_bytes(pool, bytes);
+    uint64_t taken_bytes = 0;
+    if (missing > 0 && pool->granule_bytes != 0) {
+        missing = ms_round_up(missing, pool->granule_bytes);
+        (void)ms_holes_make_room(pool, missing, &taken_bytes);
+        (void)ms_backing_release_spares(pool);
+    }
+}
+
+bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
+{
+    struct ms_wait wait = ms_wait_begin(pool, may_wait);
+    ms_growth_acquire(pool);
+    (void)ms_backing_release_spares(pool);
+    ms_device_room_sample(pool);
+    ms_ranges_give_up_whole(pool);
+    ms_holes_recover(pool);
+    pool->moving.refused = false;
+    for (unsigned turn = 0; bytes <= atomic_load(&pool->config.budget->cap_bytes); turn++) {
+        if (lacking_bytes(pool, bytes) == 0 || pool->ops->capturing(pool->ops->ctx)) {
+            break;
+        }
+        ms_fences_take(pool, turn > 0);
+        ms_epochs_fence(pool);
+        make_room(pool, bytes);
+        if (lacking_bytes(pool, bytes) == 0 || ms_wait_left_ns(&wait) == 0 ||
+            (!ms_fences_wait(pool, turn, &wait) && !ms_epochs_wait(pool, &wait))) {
+            break;
+        }
+    }
+    if (may_wait && bytes <= atomic_load(&pool->config.budget->cap_bytes) &&
+        lacking_bytes(pool, bytes) > 0) {
+        uint64_t taken_bytes = 0;
+        struct ms_spill_need need = {.bytes = lacking_bytes(pool, bytes)};
+        (void)ms_spill_make_room(pool, &need, &taken_bytes);
+        (void)ms_backing_release_spares(pool);
+    }
+    bool enough = lacking_bytes(pool, bytes) == 0;
+    if (!enough) {
+        /* Otherwise the caller's charge comes first. What was earmarked in vain may be enough. */
+        ms_obligations_settle(pool);
+        enough = lacking_bytes(pool, bytes) == 0;
+    }
+    ms_growth_release(pool);
+    return enough;
+}
+
+/* Whether memory freed as cudaFree does is still waited for, and more than the budget has. */
+static bool lacks_pending(struct ms_pool *pool)
+{
+    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
+    ms_state_acquire(pool);
+    bool lacks = pool->orders.device->ranges > 0 && pool->count.pending_bytes > free_bytes;
+    ms_state_release(pool);
+    return lacks;
+}
+
+void ms_pool_settle(ms_pool_t *pool)
+{
+    struct ms_wait wait = ms_wait_begin(pool, true);
+    ms_growth_acquire(pool);
+    bool again = !pool->ops->capturing(pool->ops->ctx);
+    for (unsigned turn = 0; again; turn++) {
+        ms_fences_take(pool, true);
+        ms_epochs_fence(pool);
+        (void)ms_fences_poll(pool);
+        ms_epochs_poll(pool);
+        again =
+            ms_wait_left_ns(&wait) > 0 && lacks_pending(pool) && ms_fences_wait(pool, turn, &wait);
+    }
+    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
+    if (pool->granule_bytes != 0 && !pool->ops->capturing(pool->ops->ctx) &&
+        ms_backing_idle_chunks(pool, free_bytes + 1) > free_bytes) {
+        (void)release_idle(pool, UINT64_MAX);
+    }
+    ms_growth_release(pool);
+}

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory that the driver serves: what it takes is charged before the call and corrected after it,
+ * the grant is in the ledger, and events say where it was live. */
+#include "shim/policy/grant.h"
+
+#include "shim/device/addresses/pages.h"
+#include "shim/device/mempools.h"
+#include "shim/driver/hook.h"
+#include "shim/policy/host_blocks.h"
+#include "shim/policy/oom.h"
+#include "shim/process/session.h"
+#include "shim/sites/site.h"
+
+/* Ids of blocks that no pool served: far above the allocator's own, which count from 1. */
+#define FIRST_FORWARDED_ID (1ULL << 62)
+
+static _Atomic uint64_t last_forwarded_id = FIRST_FORWARDED_ID;
+
+/* Where this thread's last tensor was allocated, good until a block is freed. */
+static _Atomic uint64_t forwarded_frees;
+static _Thread_local struct {
+    CUdeviceptr_v2 base;
+    size_t bytes;
+    uint64_t frees;
+} last_arena __attribute__((tls_model("initial-exec")));
+
+static void emit_block(struct ms_device *device, enum ms_event_kind kind,
+                       const struct ms_grant *grant)
+{
+    if (kind == MS_EVENT_BLOCK_ALLOC) {
+        atomic_fetch_add(&device->forwarded_live_bytes, grant->bytes);
+    } else if (kind == MS_EVENT_BLOCK_ARENA || !grant->arena) {
+        atomic_fetch_sub(&device->forwarded_live_bytes, grant->bytes);
+    }
+    struct ms_event event = {
+        .kind = (uint8_t)kind,
+        .device = device->ordinal,
+        .owner = MS_OWNER_FORWARDED,
+        .site = grant->site,
+        .id = grant->block_id,
+        .addr = grant->name,
+        .bytes = grant->bytes,
+    };
+    if (kind == MS_EVENT_BLOCK_ALLOC) {
+        event.aux = grant->extent_bytes ? grant->extent_bytes : grant->bytes;
+    } else if (kind == MS_EVENT_BLOCK_FREE) {
+        event.aux = grant->arena;
+    }
+    ms_session_emit(&event);
+}
+
+static uint64_t whole_slabs(uint64_t bytes)
+{
+    return bytes > UINT64_MAX - MS_DRIVER_SLAB_BYTES
+               ? UINT64_MAX
+               : (bytes + MS_DRIVER_SLAB_BYTES - 1) / MS_DRIVER_SLAB_BYTES * MS_DRIVER_SLAB_BYTES;
+}
+
+/* Small things of unknown address: their sum in whole slabs, and one more, because what is freed
+ * leaves gaps. */
+static uint64_t small_slabs(uint64_t sum_bytes)
+{
+    return sum_bytes ? whole_slabs(sum_bytes) + MS_DRIVER_SLAB_BYTES : 0;
+}
+
+static uint64_t small_came(struct ms_device *device, uint64_t bytes)
+{
+    uint64_t sum = atomic_fetch_add(&device->small_bytes, bytes);
+    return small_slabs(sum + bytes) - small_slabs(sum);
+}
+
+static uint64_t small_went(struct ms_device *device, uint64_t bytes)
+{
+    uint64_t sum = atomic_fetch_sub(&device->small_bytes, bytes);
+    return small_slabs(sum) - small_slabs(sum - bytes);
+}
+
+static void free_memory(uint64_t name)
+{
+    (void)MS_REAL(cuMemFree_v2)(name);
+}
+
+/* Of managed memory there can be more than the device has. */
+static bool cannot_be(const struct ms_forward *forward)
+{
+    return forward->requested_bytes > forward->device->total_bytes &&
+           forward->reason != MS_CHARGE_MANAGED;
+}
+
+CUresult ms_forward_begin(struct ms_forward *forward, struct ms_context *context,
+                          enum ms_charge_reason reason, enum ms_taking taking,
+                          uint64_t requested_bytes, bool sound)
+{
+    struct ms_device *device = context->device;
+    *forward = (struct ms_forward){
+        .device = device,
+        .context = context,
+        .requested_bytes = requested_bytes,
+        .charged_bytes = taking == MS_TAKING_SMALL ? small_came(device, requested_bytes)
+                                                   : whole_slabs(requested_bytes),
+        .site = ms_site_capture(requested_bytes),
+        .reason = reason,
+        .taking = taking,
+        .undo = free_memory,
+    };
+    if (forward->charged_bytes == 0 ||
+        ms_device_charge(device, MS_OWNER_FORWARDED, forward->charged_bytes, true)) {
+        return CUDA_SUCCESS;
+    }
+    if (taking == MS_TAKING_SMALL) {
+        (void)small_went(device, requested_bytes);
+    }
+    forward->hopeless = !sound || cannot_be(forward);
+    return forward->hopeless ? CUDA_SUCCESS : ms_oom_refuse(device, requested_bytes);
+}
+
+bool ms_forward_retry(struct ms_forward *forward, CUresult result)
+{
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || forward->retried || forward->hopeless) {
+        return false;
+    }
+    forward->retried = true;
+    return ms_device_make_room(forward->device, ms_options()->wait_ns);
+}
+
+static void correct(struct ms_forward *forward, uint64_t taken_bytes)
+{
+    struct ms_device *device = forward->device;
+    if (taken_bytes > forward->charged_bytes) {
+        ms_budget_impose(&device->budget, MS_OWNER_FORWARDED, taken_bytes - forward->charged_bytes);
+    } else if (taken_bytes < forward->charged_bytes) {
+        ms_budget_discharge(&device->budget, MS_OWNER_FORWARDED,
+                            forward->charged_bytes - taken_bytes);
+    }
+    forward->charged_bytes = taken_bytes;
+}
+
+static CUresult hopeless_end(struct ms_forward *forward, CUresult result, uint64_t name)
+{
+    if (result == CUDA_SUCCESS) {
+        forward->undo(name);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return result == CUDA_ERROR_OUT_OF_MEMORY
+               ? ms_oom_refuse(forward->device, forward->requested_bytes)
+               : result;
+}
+
+static CUresult forward_failed(struct ms_forward *forward, CUresult result)
+{
+    if (forward->taking == MS_TAKING_SMALL) {
+        (void)small_went(forward->device, forward->requested_bytes);
+    }
+    correct(forward, 0);
+    return result == CUDA_ERROR_OUT_OF_MEMORY
+               ? ms_oom_refuse(forward->device, forward->requested_bytes)
+               : result;
+}
+
+/* Slabs of many small allocations are recorded as an amount that has no address and no site: who
+ * makes one necessary is seldom the last to leave it. */
+static void note_forwarded(const struct ms_grant *grant, bool more, uint64_t bytes)
+{
+    const bool shared = grant->taking == MS_TAKING_SMALL;
+    ms_device_note_charge(ms_device_get(grant->device), more, MS_OWNER_FORWARDED, grant->reason,
+                          shared ? 0 : grant->name, bytes, shared ? 0 : grant->site);
+}
+
+CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_space space,
+                        uint64_t name, uint64_t extent_bytes)
+{
+    struct ms_device *device = forward->device;
+    if (forward->hopeless) {
+        return hopeless_end(forward, result, name);
+    }
+    if (result != CUDA_SUCCESS) {
+        return forward_failed(forward, result);
+    }
+    struct ms_grant grant = {
+        .name = name,
+        .bytes = forward->requested_bytes,
+        .extent_bytes = extent_bytes ? extent_bytes : forward->requested_bytes,
+        .block_id =
+            ms_charge_is_block(forward->reason) ? atomic_fetch_add(&last_forwarded_id, 1) : 0,
+        .holder = forward->context,
+        .site = forward->site,
+        .space = (uint8_t)space,
+        .kind = MS_GRANT_FORWARDED,
+        .device = device->ordinal,
+        .reason = (uint8_t)forward->reason,
+        .taking = (uint8_t)forward->taking,
+    };
+    struct ms_grant displaced = {0};
+    if (!ms_ledger_put(&grant, &displaced)) {
+        grant.block_id = 0; /* it stays charged: too much is safer than too little */
+    }
+    if (displaced.name != 0) {
+        ms_release_dead(&displaced);
+    }
+    if (forward->taking == MS_TAKING_SLABS) {
+        correct(forward, ms_pages_touch(name, grant.extent_bytes, grant.site));
+    } else if (forward->taking == MS_TAKING_WHOLE) {
+        correct(forward, whole_slabs(grant.extent_bytes));
+    }
+    note_forwarded(&grant, true, forward->charged_bytes);
+    if (grant.block_id != 0) {
+        emit_block(device, MS_EVENT_BLOCK_ALLOC, &grant);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* The slabs that went with a grant; those of a neighbour's site are recorded as that site's. */
+static uint64_t slabs_given_back(struct ms_device *device, const struct ms_grant *grant)
+{
+    const struct ms_pages_left left = ms_pages_leave(grant->name, grant->extent_bytes, grant->site);
+    for (uint32_t i = 0; i < left.others; i++) {
+        ms_device_note_charge(device, false, MS_OWNER_FORWARDED, grant->reason, grant->name,
+                              MS_DRIVER_SLAB_BYTES, left.other_sites[i]);
+    }
+    note_forwarded(grant, false, left.own_bytes);
+    return left.own_bytes + left.others * MS_DRIVER_SLAB_BYTES;
+}
+
+/* Tells, and says, what the driver has given back with this grant. */
+static uint64_t given_back(struct ms_device *device, const struct ms_grant *grant)
+{
+    if (grant->taking == MS_TAKING_SLABS) {
+        return slabs_given_back(device, grant);
+    }
+    const uint64_t back = grant->taking == MS_TAKING_SMALL ? small_went(device, grant->extent_bytes)
+                                                           : whole_slabs(grant->extent_bytes);
+    note_forwarded(grant, false, back);
+    return back;
+}
+
+void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdeviceptr_v2 addr,
+                     uint64_t bytes, uint32_t site)
+{
+    struct ms_grant grant = {
+        .name = addr,
+        .bytes = bytes,
+        .block_id = atomic_fetch_add(&last_forwarded_id, 1),
+        .holder = pool,
+        .site = site,
+        .space = MS_SPACE_DEVICE,
+        .kind = MS_GRANT_OUTSIDE,
+        .device = device->ordinal,
+        .reason = MS_CHARGE_DRIVER_POOL,
+    };
+    struct ms_grant displaced = {0};
+    if (!ms_ledger_put(&grant, &displaced)) {
+        return; /* only the report misses it: the pool is charged as a whole */
+    }
+    if (displaced.name != 0) {
+        ms_release_dead(&displaced);
+    }
+    emit_block(device, MS_EVENT_BLOCK_ALLOC, &grant);
+}
+
+void ms_forwarded_leaves(const struct ms_grant *grant)
+{
+    if (grant->block_id != 0) {
+        struct ms_device *device = ms_device_get(grant->device);
+        atomic_fetch_add(&forwarded_frees, 1);
+        ms_arenas_block_gone(device->arenas, grant->name, grant->bytes);
+        emit_block(device, MS_EVENT_BLOCK_FREE, grant);
+    } else if (ms_host_block_is(grant)) {
+        ms_grant_emit_host(MS_EVENT_HOST_FREE, grant);
+    }
+}
+
+static void give_back(const struct ms_grant *grant)
+{
+    struct ms_device *device = ms_device_get(grant->device);
+    uint64_t back = grant->extent_bytes && !ms_host_block_is(grant) ? given_back(device, grant) : 0;
+    if (back != 0) {
+        ms_device_discharge(device, MS_OWNER_FORWARDED, back);
+    }
+    if (ms_host_block_is(grant)) {
+        ms_host_block_gone(grant);
+    }
+    if (grant->kind == MS_GRANT_OUTSIDE) {
+        ms_mempool_correct(grant->holder, 0);
+    }
+}
+
+void ms_release_forwarded(const struct ms_grant *grant)
+{
+    ms_forwarded_leaves(grant);
+    give_back(grant);
+}
+
+void ms_forwarded_arena(CUdeviceptr_v2 addr)
+{
+    uint64_t now = atomic_load(&forwarded_frees);
+    if (last_arena.frees == now && addr - last_arena.base < last_arena.bytes) {
+        return;
+    }
+    CUdeviceptr_v2 base = 0;
+    size_t bytes = 0;
+    struct ms_grant grant;
+    if (MS_REAL(cuMemGetAddressRange_v2)(&base, &bytes, addr) != CUDA_SUCCESS) {
+        return;
+    }
+    if (ms_ledger_mark_arena(MS_SPACE_DEVICE, base, &grant) && grant.block_id != 0) {
+        emit_block(ms_device_get(grant.device), MS_EVENT_BLOCK_ARENA, &grant);
+    }
+    last_arena.base = base;
+    last_arena.bytes = bytes;
+    last_arena.frees = now;
+}
+
+void ms_forwarded_freed(const struct ms_grant *grant, CUresult result)
+{
+    struct ms_grant displaced;
+    struct ms_grant again = *grant;
+    if (result == CUDA_SUCCESS) {
+        give_back(grant);
+        return;
+    }
+    again.arena = false;
+    if (again.block_id != 0) {
+        again.block_id = atomic_fetch_add(&last_forwarded_id, 1);
+        emit_block(ms_device_get(again.device), MS_EVENT_BLOCK_ALLOC, &again);
+    } else if (ms_host_block_is(&again)) {
+        ms_grant_emit_host(MS_EVENT_HOST_ALLOC, &again);
+    }
+    (void)ms_ledger_put(&again, &displaced);
+}
+
+void ms_release_dead(const struct ms_grant *grant)
+{
+    switch (grant->kind) {
+    case MS_GRANT_FORWARDED:
+    case MS_GRANT_OUTSIDE:
+        ms_release_forwarded(grant);
+        break;
+    case MS_GRANT_HOST:
+        ms_grant_emit_host(MS_EVENT_HOST_FREE, grant);
+        break;
+    default:
+        break; /* overhead is given back with all else that its context is charged with */
+    }
+}
