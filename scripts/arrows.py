@@ -6,6 +6,7 @@ A file may include headers of its own folder and of the folders that its folder 
 rooms that it may use. And no two structs of the product have the same tag.
 
     arrows.py [--build DIR]     prints what breaks a rule; status 1 where something does
+    arrows.py --sizes           prints how many files and lines each folder has
 """
 
 from __future__ import annotations
@@ -117,12 +118,31 @@ def tags_twice(files: list[Path]) -> list[str]:
     ]
 
 
+def sizes(files: list[Path]) -> str:
+    """A line a folder, and the sum of each top folder."""
+    folders: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for file in files:
+        folder = file.relative_to(ROOT).parent.as_posix()
+        for name in {folder, f"all of {folder.partition('/')[0]}/"}:
+            folders[name][0] += 1
+            folders[name][1] += len(file.read_text().splitlines())
+    return "\n".join(
+        f"{count:4} files {lines:7,} lines  {name}"
+        for name, (count, lines) in sorted(folders.items())
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Holds the rooms against CMakeLists.txt.")
     parser.add_argument("--build", type=Path, help="a build folder, for what the libraries call")
-    build: Path | None = parser.parse_args().build
+    parser.add_argument("--sizes", action="store_true", help="print the folders' sizes instead")
+    options = parser.parse_args()
+    build: Path | None = options.build
     rooms = table()
     files = sources()
+    if options.sizes:
+        print(sizes(files))
+        return 0
     wrong = [line for file in files for line in broken(rooms, file)] + tags_twice(files)
     if build is not None:
         wrong += calls_upwards(rooms, build)

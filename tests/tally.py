@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds up what the test programs said: one plain line at the end, failed and skipped by name.
+"""Adds up what the test programs said: one plain line at the end, failed and skipped by name, and
+the ten that took longest.
 
 Usage: tally.py [--skipped NAME=REASON]... [--ctest JUNIT.XML] [--unittest LOG]...
 
@@ -18,7 +19,7 @@ from pathlib import Path
 
 CRITERION = re.compile(r"Tested: (\d+) \| Passing: (\d+) \| Failing: (\d+) \| Crashing: (\d+)")
 CRITERION_SKIP = re.compile(r"\[SKIP\]\s*(\S+?):? (.*)")
-UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in", re.MULTILINE)
+UNITTEST_RAN = re.compile(r"^Ran (\d+) tests? in ([\d.]+)s", re.MULTILINE)
 UNITTEST_END = re.compile(r"^(?:OK|FAILED)(?: \((.*)\))?$", re.MULTILINE)
 # unittest -v puts a test's docstring on a line of its own between the name and the verdict.
 UNITTEST_CASE = re.compile(
@@ -26,6 +27,7 @@ UNITTEST_CASE = re.compile(
     r"\b(ok|FAIL|ERROR|skipped .*|expected failure)$",
     re.MULTILINE,
 )
+LONGEST = 10
 UNITTEST_BAD = re.compile(r"^(?:FAIL|ERROR): (.+)$", re.MULTILINE)
 
 
@@ -34,6 +36,7 @@ class Tally:
     passed: int = 0
     failed: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)  # of programs, by name
 
 
 def skipped_cases(text: str) -> list[str]:
@@ -52,6 +55,7 @@ def count_unittest(tally: Tally, name: str, text: str) -> bool:
     end = UNITTEST_END.search(text, ran.end()) if ran else None
     if not ran or not end:
         return False
+    tally.seconds.setdefault(name, float(ran[2]))
     counts = {key: int(value) for key, value in re.findall(r"([a-z ]+)=(\d+)", end[1] or "")}
     skipped = next((value for key, value in counts.items() if key.strip() == "skipped"), 0)
     bad = sorted(set(UNITTEST_BAD.findall(text)))
@@ -81,6 +85,7 @@ def count_ctest(tally: Tally, path: Path) -> None:
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         name = case.get("name", "?")
         text = case.findtext("system-out") or ""
+        tally.seconds[name] = float(case.get("time", 0))
         failed_before = len(tally.failed)
         if case.get("status") in ("notrun", "disabled") or case.find("skipped") is not None:
             skip = case.find("skipped")
@@ -110,6 +115,8 @@ def main() -> int:
             tally.failed.append(f"{path.stem}: it ended before its summary")
     tally.skipped += [text.replace("=", ": ", 1) for text in arguments.skipped]
 
+    for name in sorted(tally.seconds, key=tally.seconds.__getitem__, reverse=True)[:LONGEST]:
+        print(f"{tally.seconds[name]:7.0f} s  {name}")
     for text in tally.skipped:
         print(f"skipped  {text}")
     for text in tally.failed:

@@ -37,6 +37,7 @@ PHASES = (
     Phase("exit", 35, 1, 4_000_000),
 )
 EXIT = 3
+ALL_OF_THE_RUN = 8  # of one victim in so many, the report of its run is made as well
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Kills(ProcessTest):
         self.assertEqual(len(folders), 1)
         text = run([CLI, "report", folders[0]]).check().stdout
         self.assertIn("victim", text)
-        run([CLI, "report", folders[0].parent]).check()
+        if killed.seed % ALL_OF_THE_RUN == 0:
+            run([CLI, "report", folders[0].parent]).check()
         report = report_of(folders[0])
         devices = report["devices"]
         seen = devices[0] if devices else {"allocations": 0, "frees": 0, "failed_allocations": 0}
