@@ -49,7 +49,7 @@ struct ms_pool_config {
                             begin on it wherever only such lie: a power of two; 0: no such pages */
 };
 
-/* What was moved, and what that cost. Totals but for the first. */
+/* What was moved, and what that cost. All but the first are totals of the run. */
 struct ms_spill_stats {
     uint64_t spilled_bytes; /* on the host now, having been spilled */
     uint64_t peak_spilled_bytes;
@@ -156,8 +156,8 @@ void ms_pool_settle(ms_pool_t *pool);
 
 /* Marks the live block that holds addr as one whose physical identity has left the process: none of
  * its chunks is taken or spilled any more, all of it is backed, and what was spilled is brought
- * back. MS_ERR_NOT_OURS: no block holds it. Other failures are those of backing it: it is not
- * marked then, and its identity must not be shown. */
+ * back. MS_ERR_NOT_OURS: no block holds it. On any other failure a part of the block could not be
+ * backed: it is not marked then, and its identity must not be shown. */
 ms_status_t ms_pool_pin(ms_pool_t *pool, ms_addr_t addr);
 
 /* The same for every live block that the range touches: rounded to pages it may begin before the

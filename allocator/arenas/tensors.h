@@ -49,8 +49,8 @@ ms_status_t ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segmen
 bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment, ms_addr_t addr,
                      struct ms_tensor *out);
 
-/* One that begins in the range, the last of those that are hashed; null where none does. Valid
- * until the next change. */
+/* A tensor that begins in the range: the last hashed one, if there is a hashed one. Null where none
+ * begins there. Valid until the next change. */
 const struct ms_tensor *ms_tensors_any_in(const struct ms_tensors *tensors,
                                           const struct ms_segment *segment, ms_addr_t addr,
                                           uint64_t bytes);

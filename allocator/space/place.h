@@ -26,8 +26,8 @@ struct ms_placement {
     uint64_t new_chunks;     /* of its granules, those that no live block touches yet */
 };
 
-/* The best place for a request on `stream`; without `holes_too`, of those that need no backing.
- * False: none. */
+/* The best place for a request on `stream`. Without `holes_too` only places that are backed count.
+ * False: there is none. */
 bool ms_place_best(struct ms_pool *pool, ms_stream_t stream, uint64_t bytes, bool holes_too,
                    struct ms_placement *out) MS_REQUIRES(ms_state_role);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one Python function says about the stacks that it is in: judged by its file and its name,
- * the same for whoever reads a trace and while the program runs. */
+/* What one Python function says about the stacks that it is in, by its file and its name. The rules
+ * are the same while the program runs and when its trace is read. */
 #ifndef MEMSHIM_REPORT_FOLD_FRAME_HINTS_H
 #define MEMSHIM_REPORT_FOLD_FRAME_HINTS_H
 

@@ -35,11 +35,11 @@ static inline struct ms_live *ms_live_at(const struct ms_live_set *set, size_t i
     return ms_table_at(&set->table, sizeof(struct ms_live), index);
 }
 
-/* A place for the key, which is not 0, zeroed but for it; the one that it has where it has one.
- * Good until the next call. Null where there is no memory. */
+/* The entry of the key (not 0). One that is new is zero in all but its key. Valid until the next
+ * call. Null where there is no memory. */
 struct ms_live *ms_live_add(struct ms_live_set *set, uint64_t key);
 
-/* Takes it out into `live`. False where it is not in: 0 never is. */
+/* Removes the entry of the key, and copies it to `live`. False where there is none: 0 has none. */
 bool ms_live_take(struct ms_live_set *set, uint64_t key, struct ms_live *live);
 
 /* Null where it is not in. Good until the next call. */

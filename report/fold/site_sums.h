@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums by call site, kept exact at every event in a time that does not grow with their number: what
- * each site holds, and what it held when its device's live bytes peaked. Pure but for its pages of
- * memory; one caller at a time. */
+ * each site holds, and what it held when its device's live bytes peaked. Its only effect
+ * outside is to map pages of memory. One caller at a time. */
 #ifndef MEMSHIM_REPORT_FOLD_SITE_SUMS_H
 #define MEMSHIM_REPORT_FOLD_SITE_SUMS_H
 

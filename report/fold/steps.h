@@ -39,7 +39,7 @@ uint32_t ms_steps_allocation(ms_steps_t *steps, uint32_t site, uint64_t time_ns)
 struct ms_recurrence {
     bool known;        /* count is; else `why` says why not */
     const char *why;   /* a clause: "no backward pass was seen" */
-    uint64_t count;    /* optimizer steps; or those of a loop, which were begun */
+    uint64_t count;    /* optimizer steps; of a loop without optimizer, turns that have begun */
     double confidence; /* of a loop without a backward pass: the part of what was asked for that
                           recurred in order; 0 elsewhere */
     uint64_t passes;   /* backward passes; no more than were seen where it is not whole */
@@ -49,7 +49,7 @@ struct ms_recurrence {
     uint64_t evaluation_batches; /* calls of a model in them */
     uint32_t site;               /* one of the optimizer's, called where steps are made; 0: none */
     uint64_t ended_ns; /* when the last one that was counted had ended, as far as memory tells */
-    uint64_t every;    /* times are those of one step in so many */
+    uint64_t every;    /* `begins` has the time of one step in so many */
     struct ms_buffer begins; /* uint64_t: when steps began, the first with the first call of a
                                 model, others when the one before ended; the receiver's to free */
 };

@@ -13,8 +13,8 @@
 struct ms_events_visitor {
     void *ctx;
     void (*event)(void *ctx, const struct ms_event *event, uint64_t time_ns);
-    /* Events before this moment are missing: what is known of before is not what lives now. The
-     * device's sums were these; called for each device. May be null. */
+    /* Events before this moment are missing, so what earlier events said to be live may not be. The
+     * device's sums were these at the moment. Called for each device. May be null. */
     void (*gap)(void *ctx, uint8_t device, const struct ms_aggregate *sums, uint64_t time_ns);
 };
 

@@ -32,7 +32,7 @@ struct ms_reader {
     struct ms_buffer windows, logs, devices, sites,
         digests;                   /* struct ms_extent_place, by sequence */
     struct ms_tail tail;           /* the newest events; read with ms_reader_tail */
-    uint64_t tail_first, tail_end; /* the numbers of those that it holds: end is not one of them */
+    uint64_t tail_first, tail_end; /* its events have the numbers from tail_first to tail_end - 1 */
     uint64_t strange_extents;      /* of no kind that is known, damaged, or of another trace */
     char *extent; /* one extent, read by the last ms_reader_load; MS_RECORD_MAX_BYTES follow it */
 };

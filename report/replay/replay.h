@@ -142,7 +142,7 @@ struct ms_replay_result {
                                     twice where they were also written */
     struct ms_replay_moved warm;
     uint64_t invalid_reports;     /* allocations over live tensors, frees of none */
-    uint64_t driver_calls, moves; /* in all: calls but for fences; chunks that moved */
+    uint64_t driver_calls, moves; /* of the whole run: calls except fences; chunks that moved */
     uint64_t steps;               /* 0: not known */
     uint64_t calls_after_second_step, moves_after_second_step;
     uint64_t pool_ns; /* of pool_operations, where it was timed */

@@ -40,9 +40,9 @@ ms_stacks_t *ms_stacks_new(const ms_definitions_t *definitions, enum ms_stacks_e
                            const char *modules_dir);
 void ms_stacks_delete(ms_stacks_t *stacks);
 
-/* The frames of a site, innermost first, without those of PyTorch's allocator and of memshim at the
- * inner end and of the interpreter in between. Owned by `stacks`; the same for the same site. An
- * unknown site has none. */
+/* The frames of a site, innermost first. Frames of PyTorch's allocator and of memshim at the inner
+ * end are left out, and frames of the interpreter in between. Owned by `stacks`; the same for the
+ * same site. An unknown site has none. */
 const struct ms_frame *ms_stacks_frames(ms_stacks_t *stacks, uint32_t site, size_t *count);
 
 /* The frame by which a person knows the site: the innermost Python frame that is not a library's

@@ -19,9 +19,9 @@
  * An event is a plain record in the tail at first, and packed some time later, together with
  * others: into the window in use, its device's sums and its timeline. So what a trace says is what
  * was packed and then the tail. Events are numbered from 0 in the order in which they were
- * recorded: the windows' own numbers (first_event, and their records' count) say which of the
- * tail's are theirs already; those of struct ms_device_sums, and struct ms_series' count of the
- * device's own, what is in these.
+ * recorded: the windows' own numbers (first_event, and their records' count) say which events
+ * of the tail they have already; the number in struct ms_device_sums says which events its sums
+ * have, and the count in struct ms_series how many of the device's own.
  *
  * Windows, logs and definitions grow by a release store of `committed`, after the bytes that it
  * covers: a writer that is killed at any moment leaves a valid prefix. A window is read by itself,

@@ -100,8 +100,8 @@ struct ms_oom_state {
     uint64_t pending_bytes;       /* freed, waiting for queued work */
     uint64_t largest_free_bytes;  /* largest single range that was free */
     uint64_t driver_free_bytes;   /* what the driver itself says is free */
-    uint64_t other_process_bytes; /* device total - driver free - charged: what counts, whoever
-                                     holds it */
+    uint64_t other_process_bytes; /* device total - driver free - charged: what is not ours,
+                                     whoever holds it */
     struct ms_others others;      /* who that is */
     uint64_t spill_limit_bytes;   /* most live memory that may lie on the host; 0: none may */
     uint64_t spill_left_bytes;    /* for how large a request there was still room there */

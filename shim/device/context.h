@@ -16,7 +16,8 @@
 
 struct ms_device;
 
-/* Whose blocks of a pool are whose: those of a context die with it, stream-ordered ones do not. */
+/* To what a block belongs. A context's blocks die with the context; blocks of a memory pool, which
+ * are allocated in stream order, do not. */
 enum ms_holder_kind { MS_HOLDER_CONTEXT, MS_HOLDER_MEMPOOL };
 
 struct ms_context {

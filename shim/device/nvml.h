@@ -24,8 +24,8 @@ bool ms_nvml_processes(const uint8_t *uuid, struct ms_nvml_process *out, size_t 
                        size_t *count);
 
 /* What this process uses of the device; 0 where it is not in the list, which it is once it has a
- * context there. False as for ms_nvml_processes. In a container NVML may list the machine's process
- * ids, of which this process does not know its own: then it is never found in the list. */
+ * context there. False as for ms_nvml_processes. In a container NVML may list process ids of the
+ * machine. This process does not know its own one there, and is never found in the list. */
 bool ms_nvml_own_bytes(const uint8_t *uuid, uint64_t *own_bytes);
 
 /* The driver's limit on a control group, by its path: how much of the device it may have and has

@@ -66,8 +66,8 @@ CUresult ms_stream_destroy(CUstream handle, CUresult (*real)(CUstream));
 /* Notes that the stream captures, or does not; true where that changes what is noted of it. */
 bool ms_stream_note_capturing(CUstream handle, bool per_thread, bool capturing);
 
-/* False for a handle of which nothing is known, the legacy stream's among them: it is never
- * captured, and the driver is not asked about a handle that may be none. */
+/* False for a handle of which nothing is known, and for the legacy stream, which is never captured.
+ * The driver must not be asked about an unknown handle: it may not be one. */
 bool ms_stream_is_known(CUstream handle);
 
 /* The default stream that a null handle stands for. */

@@ -20,8 +20,9 @@ struct ms_fork_part {
     struct ms_fork_part *next; /* set by ms_fork_join */
 };
 
-/* From here on the part is asked; once for each. Where it has locks, the caller holds OPENING, so
- * that no fork is under way; and so does whoever makes another object with such locks. */
+/* From here on fork() calls the part; once for each part. Where the part has locks, the caller
+ * holds OPENING, so that no fork is under way; so does everybody who makes another object with such
+ * locks. */
 void ms_fork_join(struct ms_fork_part *part);
 
 #endif

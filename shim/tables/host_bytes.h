@@ -21,8 +21,8 @@ void ms_host_groups(const char *root, void (*visit)(void *ctx, int folder, const
 /* What may be taken of so many: a quarter, but 2 GiB stay. */
 uint64_t ms_host_share_bytes(uint64_t available_bytes);
 
-/* Before so much of the host's memory is pinned: false where less than 2 GiB would stay available,
- * whoever else takes some meanwhile. Any thread. */
+/* To be asked before so much of the host's memory is pinned. False where less than 2 GiB would stay
+ * available. What other programs take is seen again after 256 MiB. Any thread. */
 bool ms_host_take(uint64_t bytes);
 
 /* The most that a process may spill into host memory: MEMSHIM_SPILL_LIMIT, or its part of that
