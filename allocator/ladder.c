@@ -94,26 +94,20 @@ static bool may_change_backing(struct ms_pool *pool)
 /* Where a fill's chunks come from, each with those before it. */
 enum source { BUDGET, IDLE, HOLES, LIVE };
 
-/* Makes spares of `bytes` that stand behind something: holes as far as they go, else live memory.
- * The request has new_bytes of chunks, these among them. */
+/* Makes spares of `bytes` that stand behind something. The request has new_bytes of chunks, these
+ * among them. */
 static ms_status_t take_backing(struct ms_pool *pool, uint64_t bytes, uint64_t new_bytes,
                                 enum source source, uint64_t *taken_bytes)
     MS_REQUIRES(ms_growth_role)
 {
-    if (source != LIVE) {
-        return source == HOLES ? ms_holes_make_room(pool, bytes, taken_bytes) : MS_ERR_NO_MEMORY;
+    switch (source) {
+    case HOLES:
+        return ms_holes_make_room(pool, bytes, taken_bytes);
+    case LIVE:
+        return ms_spill_beside_holes(pool, bytes, new_bytes, taken_bytes);
+    default:
+        return MS_ERR_NO_MEMORY;
     }
-    uint64_t from_holes = ms_holes_room(pool, bytes); /* which must be covered on the host too */
-    if (bytes > from_holes) {
-        struct ms_spill_need need = {
-            .bytes = bytes - from_holes, .kept_bytes = from_holes, .born_bytes = new_bytes};
-        ms_status_t status = ms_spill_make_room(pool, &need, taken_bytes);
-        if (status != MS_OK) {
-            return status;
-        }
-    }
-    uint64_t left = bytes > *taken_bytes ? bytes - *taken_bytes : 0;
-    return left > 0 ? ms_holes_make_room(pool, left, taken_bytes) : MS_OK;
 }
 
 /* Makes spares of idle chunks, and of those in holes of arenas or behind live memory, where all
@@ -311,6 +305,20 @@ static ms_status_t take_when_done(struct ms_pool *pool, const struct ms_request 
     return status == MS_ERR_NO_MEMORY ? take(pool, request, bytes, out) : status;
 }
 
+/* Waits for some of the work on what was freed, in holes too. False: for nothing, or in vain. */
+static bool wait_for_work(struct ms_pool *pool, unsigned turn, struct ms_wait *wait)
+    MS_REQUIRES(ms_growth_role)
+{
+    ms_fences_take(pool, true);
+    ms_epochs_fence(pool);
+    if (!ms_fences_wait(pool, turn, wait) && !ms_epochs_wait(pool, wait)) {
+        return false;
+    }
+    (void)ms_fences_poll(pool);
+    ms_epochs_poll(pool);
+    return true;
+}
+
 static ms_status_t wait_for_frees(struct ms_pool *pool, const struct ms_request *request,
                                   uint64_t bytes, struct ms_wait *wait, struct ms_block_info *out)
     MS_REQUIRES(ms_growth_role)
@@ -318,13 +326,9 @@ static ms_status_t wait_for_frees(struct ms_pool *pool, const struct ms_request 
     ms_status_t status = MS_ERR_NO_MEMORY;
     for (unsigned turn = 0;
          ms_wait_left_ns(wait) > 0 && may_change_backing(pool) && !hopeless(pool, bytes); turn++) {
-        ms_fences_take(pool, true);
-        ms_epochs_fence(pool);
-        if (!ms_fences_wait(pool, turn, wait) && !ms_epochs_wait(pool, wait)) {
+        if (!wait_for_work(pool, turn, wait)) {
             break;
         }
-        (void)ms_fences_poll(pool);
-        ms_epochs_poll(pool);
         status = reuse(pool, request, bytes, out);
         if (status == MS_ERR_NO_MEMORY) {
             status = grow(pool, request, bytes, BUDGET, out);
@@ -393,26 +397,27 @@ static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request,
     return status;
 }
 
-static bool any_pending(struct ms_pool *pool)
+/* Whether work is queued on what was freed, or may be. */
+static bool any_pending(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
 {
+    bool in_holes = false;
+    (void)ms_holes_takeable(pool, UINT64_MAX, &in_holes);
     ms_state_acquire(pool);
     bool pending = pool->count.pending_bytes > 0;
     ms_state_release(pool);
-    return pending;
+    return pending || in_holes;
 }
 
-/* Live memory moves. Not for what is free but for its work: the standstill would wait for that
- * work too, and has the less to move. */
+/* Live memory moves, where what is free and what lies in holes do not suffice. Not for what is free
+ * but for its work: the standstill would wait for that work too, and has the less to move. */
 static ms_status_t spill(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
                          struct ms_wait *wait, struct ms_block_info *out)
     MS_REQUIRES(ms_growth_role)
 {
     for (unsigned turn = 0; ms_wait_left_ns(wait) > 0 && any_pending(pool); turn++) {
-        ms_fences_take(pool, true);
-        if (!ms_fences_wait(pool, turn, wait)) {
+        if (!wait_for_work(pool, turn, wait)) {
             break;
         }
-        (void)ms_fences_poll(pool);
     }
     return ms_spill_possible(pool) ? grow(pool, request, bytes, LIVE, out) : MS_ERR_NO_MEMORY;
 }

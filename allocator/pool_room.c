@@ -98,10 +98,10 @@ bool ms_pool_make_room(ms_pool_t *pool, uint64_t bytes, bool may_wait)
         }
     }
     if (may_wait && bytes <= atomic_load(&pool->config.budget->cap_bytes) &&
-        lacking_bytes(pool, bytes) > 0) {
+        lacking_bytes(pool, bytes) > 0 && pool->granule_bytes != 0) {
+        uint64_t missing = ms_round_up(lacking_bytes(pool, bytes), pool->granule_bytes);
         uint64_t taken_bytes = 0;
-        struct ms_spill_need need = {.bytes = lacking_bytes(pool, bytes)};
-        (void)ms_spill_make_room(pool, &need, &taken_bytes);
+        (void)ms_spill_beside_holes(pool, missing, 0, &taken_bytes);
         (void)ms_backing_release_spares(pool);
     }
     bool enough = lacking_bytes(pool, bytes) == 0;

@@ -11,6 +11,7 @@
 #include "allocator/backing/granules.h"
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/wait.h"
+#include "allocator/base/arithmetic.h"
 #include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
 #include "allocator/space/tiling.h"
@@ -186,22 +187,54 @@ static void give_way(struct ms_pool *pool, struct ms_segment *segment, uint64_t 
     (void)ms_holes_unmap(pool, list, &bytes, &chunks);
 }
 
-/* What is allocated is hot: something colder goes to the host in its stead. */
+/* What is allocated is hot: something colder goes to the host for what the budget, which will give
+ * budget_bytes, and idle chunks and holes do not have. */
 static ms_status_t spill_and_fill(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
-                                  uint64_t to, const struct ms_fill *fill)
+                                  uint64_t to, uint64_t budget_bytes, const struct ms_fill *fill)
     MS_REQUIRES(ms_growth_role)
 {
+    bool pending = false;
+    uint64_t bytes = unbacked_bytes(pool, segment, from, to);
+    uint64_t others = ms_less(bytes, budget_bytes);
+    struct ms_spill_need need = {.bytes = ms_less(others, at_hand(pool, others, &pending))};
+    if (need.bytes == 0) {
+        return MS_ERR_NO_MEMORY; /* that has been tried */
+    }
     uint64_t taken_bytes = 0;
-    struct ms_spill_need need = {.bytes = unbacked_bytes(pool, segment, from, to)};
     ms_status_t status = pool->live->make_room(pool, &need, &taken_bytes);
-    return status == MS_OK ? ms_backing_fill_holes(pool, segment, from, to, fill) : status;
+    if (status == MS_OK) {
+        gather(pool, ms_less(bytes, taken_bytes), budget_bytes);
+        status = ms_backing_fill_holes(pool, segment, from, to, fill);
+    }
+    return status;
+}
+
+static uint64_t budget_bytes(struct ms_pool *pool) MS_REQUIRES(ms_growth_role)
+{
+    return ms_obligations_room(pool) + ms_budget_free_bytes(pool->config.budget);
+}
+
+/* By what the device has. First trusting the budget, then without it: the device may have less than
+ * the cap. */
+static ms_status_t back_on_device(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
+                                  uint64_t to) MS_REQUIRES(ms_growth_role)
+{
+    const struct ms_fill fill = {.for_tensor = true};
+    ms_status_t status = MS_ERR_NO_MEMORY;
+    for (int trusting = 1; trusting >= 0 && status != MS_OK; trusting--) {
+        gather(pool, unbacked_bytes(pool, segment, from, to), trusting ? budget_bytes(pool) : 0);
+        status = ms_backing_fill_holes(pool, segment, from, to, &fill);
+    }
+    for (int trusting = 1; trusting >= 0 && status != MS_OK && pool->live->possible(pool);
+         trusting--) {
+        status = spill_and_fill(pool, segment, from, to, trusting ? budget_bytes(pool) : 0, &fill);
+    }
+    return status;
 }
 
 ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                           uint64_t to)
 {
-    ms_status_t status = MS_OK;
-    struct ms_fill fill = {.for_tensor = true};
     pool->moving.refused = false;
     (void)ms_backing_release_spares(pool);
     ms_device_room_sample(pool);
@@ -211,23 +244,10 @@ ms_status_t ms_holes_back(struct ms_pool *pool, struct ms_segment *segment, uint
     }
     /* Memory is short: what has been freed by now will be known idle when it is wanted next. */
     ms_epochs_fence(pool);
-    /* First trusting the budget, then without it: the device may have less than the cap. */
-    for (int without_budget = 0; without_budget < 2; without_budget++) {
-        uint64_t budget_bytes =
-            without_budget ? 0
-                           : ms_obligations_room(pool) + ms_budget_free_bytes(pool->config.budget);
-        gather(pool, unbacked_bytes(pool, segment, from, to), budget_bytes);
-        status = ms_backing_fill_holes(pool, segment, from, to, &fill);
-        if (status == MS_OK) {
-            break;
-        }
-    }
-    if (status != MS_OK && pool->live->possible(pool)) {
-        status = spill_and_fill(pool, segment, from, to, &fill);
-    }
+    ms_status_t status = back_on_device(pool, segment, from, to);
     if (status != MS_OK) {
-        fill.host = true;
-        status = ms_backing_fill_holes(pool, segment, from, to, &fill);
+        const struct ms_fill on_host = {.for_tensor = true, .host = true};
+        status = ms_backing_fill_holes(pool, segment, from, to, &on_host);
     }
     if (status != MS_OK) {
         note_refused(pool, segment, from, to);

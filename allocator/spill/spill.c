@@ -12,6 +12,7 @@
  * does: its host chunks drain (holes_drain.c). A host chunk under a tensor that is freed belongs to
  * a hole from then on. */
 #include "allocator/spill/spill.h"
+#include "allocator/arenas/holes.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/device_room.h"
 #include "allocator/backing/obligations.h"
@@ -170,6 +171,24 @@ ms_status_t ms_spill_make_room(struct ms_pool *pool, const struct ms_spill_need 
     leave_room(pool);
     ms_search_finish(pool);
     return status;
+}
+
+ms_status_t ms_spill_beside_holes(struct ms_pool *pool, uint64_t bytes, uint64_t born_bytes,
+                                  uint64_t *taken_bytes)
+{
+    uint64_t spilled_bytes = 0;
+    uint64_t from_holes = ms_holes_room(pool, bytes); /* which must be covered on the host too */
+    if (bytes > from_holes) {
+        struct ms_spill_need need = {
+            .bytes = bytes - from_holes, .kept_bytes = from_holes, .born_bytes = born_bytes};
+        ms_status_t status = ms_spill_make_room(pool, &need, &spilled_bytes);
+        if (status != MS_OK) {
+            return status;
+        }
+        *taken_bytes += spilled_bytes;
+    }
+    uint64_t left = ms_less(bytes, spilled_bytes);
+    return left > 0 ? ms_holes_make_room(pool, left, taken_bytes) : MS_OK;
 }
 
 /* ---- up, where the identity of what lies there is asked for */

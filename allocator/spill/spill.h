@@ -24,6 +24,13 @@ ms_status_t ms_spill_make_room(struct ms_pool *pool, const struct ms_spill_need 
                                uint64_t *taken_bytes) MS_REQUIRES(ms_growth_role)
     MS_EXCLUDES(ms_state_role);
 
+/* Makes room for a request that the budget lacks `bytes` for: of what holes have as far as that
+ * goes (ms_holes_make_room), else of live memory. born_bytes: as in ms_spill_need. Adds the spares
+ * among it to *taken_bytes. */
+ms_status_t ms_spill_beside_holes(struct ms_pool *pool, uint64_t bytes, uint64_t born_bytes,
+                                  uint64_t *taken_bytes) MS_REQUIRES(ms_growth_role)
+    MS_EXCLUDES(ms_state_role);
+
 /* Brings all that lies on the host in these slots back. MS_ERR_NO_MEMORY: there is no room, or not
  * now; MS_ERR_NOT_SUPPORTED: nothing is ever moved here. */
 ms_status_t ms_spill_bring_back(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
