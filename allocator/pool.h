@@ -74,6 +74,7 @@ struct ms_pool_stats {
     uint64_t hole_bytes;  /* backed bytes of arenas in granules that no live tensor touches */
     uint64_t fresh_bytes; /* of pages that requests under way have made (proxy.h) */
     uint64_t fresh_unbacked_bytes; /* the part of them that has no backing yet */
+    uint64_t front_bytes;          /* free pages that a page refused last would be used with */
     uint64_t unbacked_bytes;       /* of arenas: taken, or never backed */
     uint64_t earmarked_bytes;      /* the part of the budget that is kept for them */
     uint64_t host_reserve_bytes;   /* host chunks set aside for them, mapped nowhere */

@@ -36,6 +36,7 @@ struct ms_pool_counters {
     uint64_t quiet_granules;
     uint64_t obligation_bytes; /* of arenas and proxies, not backed: see obligations.c */
     uint64_t fresh_bytes, fresh_unbacked_bytes; /* of fresh proxies: all, and what is not backed */
+    uint64_t front_bytes;                       /* see struct ms_pool_stats */
     uint64_t host_reserve_bytes, host_backed_bytes, peak_host_backed_bytes;
     uint64_t host_large_bytes; /* of the reserve: in chunks of more than a granule */
     uint64_t holes_taken, holes_backed;

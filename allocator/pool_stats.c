@@ -36,6 +36,7 @@ void ms_pool_stats(ms_pool_t *pool, struct ms_pool_stats *out)
                                   .hole_bytes = count->quiet_granules * pool->granule_bytes,
                                   .fresh_bytes = count->fresh_bytes,
                                   .fresh_unbacked_bytes = count->fresh_unbacked_bytes,
+                                  .front_bytes = count->front_bytes,
                                   .unbacked_bytes = count->obligation_bytes,
                                   .earmarked_bytes = pool->obligations.earmarked_bytes,
                                   .host_reserve_bytes = count->host_reserve_bytes,

@@ -132,6 +132,15 @@ static void for_each_quiet(struct ms_pool *pool, visit_fn visit, void *ctx)
     }
 }
 
+uint64_t ms_holes_takeable_at(const struct ms_pool *pool, const struct ms_segment *segment,
+                              uint64_t slot)
+{
+    const struct ms_chunk *chunk = segment->slots[slot];
+    bool takeable = !pool->frozen && ms_quiet_test(segment, slot) && chunk->slot == slot &&
+                    !chunk->host && fitness_of(pool, segment, chunk) == TAKEABLE;
+    return takeable ? chunk->bytes : 0;
+}
+
 struct tally {
     uint64_t enough_bytes, takeable_bytes;
     bool pending;

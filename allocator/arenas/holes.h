@@ -16,6 +16,10 @@
 uint64_t ms_holes_takeable(struct ms_pool *pool, uint64_t enough_bytes, bool *pending)
     MS_REQUIRES(ms_growth_role) MS_EXCLUDES(ms_state_role);
 
+/* Of that, what the chunk has that begins in this slot of a segment with granules. */
+uint64_t ms_holes_takeable_at(const struct ms_pool *pool, const struct ms_segment *segment,
+                              uint64_t slot) MS_REQUIRES(ms_growth_role, ms_state_role);
+
 /* Makes spares of chunks of holes until enough_bytes have been or none is left. What covers them is
  * the caller's business. Adds to *taken_bytes. */
 ms_status_t ms_holes_take(struct ms_pool *pool, uint64_t enough_bytes, uint64_t *taken_bytes)

@@ -3,15 +3,23 @@
  *
  * Nothing can be refused once a page is mapped, so this is where a request that does not fit is
  * refused. A request may make many pages before its tensor is reported, and it will use all of
- * them: what they lack is wanted beside the new page, and no part of them counts as a hole. */
+ * them: what they lack is wanted beside the new page, and no part of them counts as a hole.
+ *
+ * It uses more than them. A framework makes pages where the free ones in front of them are too
+ * small for a tensor, which begins there. Where that is it does not say when it makes a page. So
+ * where nothing may move to the host, what is free in front is wanted as well, of the place that
+ * has the least of it: what is refused then would have lain on the host in any place. */
 #include "allocator/arenas/page_room.h"
 #include "allocator/arenas/holes.h"
+#include "allocator/arenas/proxy_state.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/device_room.h"
 #include "allocator/backing/epochs.h"
 #include "allocator/backing/fences.h"
+#include "allocator/backing/granules.h"
 #include "allocator/backing/obligations.h"
 #include "allocator/backing/wait.h"
+#include "allocator/base/arithmetic.h"
 #include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
 
@@ -19,6 +27,92 @@
  * for one of them is at least this part of those that it has made, so that a request of any size
  * needs few standstills, and what is spilled in vain is at most this part of it. */
 enum { MORE_PART = 8 };
+
+/* ---- what a request uses in front of its pages */
+
+/* What the slot of a free page holds that would count as room, or what it must get again. */
+static uint64_t counted_at(const struct ms_pool *pool, const struct ms_segment *segment,
+                           uint64_t slot) MS_REQUIRES(ms_growth_role, ms_state_role)
+{
+    const struct ms_granule *granule = &segment->granules[slot];
+    if (granule->unbacked) {
+        return granule->fresh ? 0 : pool->granule_bytes;
+    }
+    return ms_holes_takeable_at(pool, segment, slot);
+}
+
+/* A run of addresses in which no tensor lives. */
+struct run {
+    uint64_t unmapped; /* slots in it that no page has */
+    uint64_t bytes;    /* counted in front of the last of those that are needed */
+};
+
+/* Of the reservation, the least that lies in front of so many unmapped slots in one run. */
+static uint64_t least_in_front(const struct ms_pool *pool, const struct ms_segment *segment,
+                               uint64_t needed) MS_REQUIRES(ms_growth_role, ms_state_role)
+{
+    uint64_t end = segment->foreign->reach_bytes / pool->granule_bytes;
+    uint64_t least = UINT64_MAX;
+    struct run run = {0};
+    for (uint64_t slot = 0; slot < end; slot++) {
+        if (segment->proxies[slot] == NULL) {
+            run.unmapped++;
+            least = run.unmapped == needed ? ms_least(least, run.bytes) : least;
+        } else if (segment->granules[slot].tensors > 0) {
+            run = (struct run){0};
+        } else if (run.unmapped < needed) {
+            run.bytes += counted_at(pool, segment, slot);
+        }
+    }
+    bool reaches_on = run.unmapped < needed && segment->slot_count - end >= needed - run.unmapped;
+    return reaches_on ? ms_least(least, run.bytes) : least;
+}
+
+/* The size of the pages in the reservation: a framework has one for each. */
+static uint64_t page_bytes_of(const struct ms_pool *pool, const struct ms_segment *segment)
+    MS_REQUIRES(ms_state_role)
+{
+    uint64_t end = segment->foreign->reach_bytes / pool->granule_bytes;
+    for (uint64_t slot = 0; slot < end; slot++) {
+        if (segment->proxies[slot] != NULL) {
+            return segment->proxies[slot]->bytes;
+        }
+    }
+    return 0;
+}
+
+/* The pages that this thread's request has made and not mapped, and one more: in slots. */
+static uint64_t slots_to_map(const struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_state_role)
+{
+    uint64_t all_bytes = bytes;
+    for (const struct ms_proxy *page = pool->proxies.fresh; page != NULL; page = page->fresh_next) {
+        bool waits = page->segment == NULL && page->bytes == bytes &&
+                     pthread_equal(page->maker, pthread_self());
+        all_bytes += waits ? page->bytes : 0;
+    }
+    return all_bytes / pool->granule_bytes;
+}
+
+/* What a request that makes a page of `bytes` will use of what is free, wherever it maps it. */
+static uint64_t in_front(const struct ms_pool *pool, uint64_t bytes)
+    MS_REQUIRES(ms_growth_role, ms_state_role)
+{
+    uint64_t needed = slots_to_map(pool, bytes);
+    uint64_t least = UINT64_MAX;
+    for (size_t at = 0; at < pool->segment_count && least > 0; at++) {
+        const struct ms_segment *segment = pool->segments[at];
+        if (segment->foreign == NULL) {
+            continue;
+        }
+        uint64_t page_bytes = page_bytes_of(pool, segment);
+        if (page_bytes == bytes || page_bytes == 0) {
+            least = ms_least(least, least_in_front(pool, segment, needed));
+        }
+    }
+    return least == UINT64_MAX ? 0 : least;
+}
+
+/* ---- whether there is room */
 
 /* What the device lacks for a framework that uses the new page and all its fresh ones. Earmarked
  * room counts as there: the pages that it is kept for are fresh and counted, or not in use. */
@@ -28,7 +122,12 @@ static uint64_t lacking(struct ms_pool *pool, uint64_t bytes, bool *pending)
     ms_state_acquire(pool);
     uint64_t wanted = bytes + pool->count.fresh_unbacked_bytes;
     /* What had to be allocated on the host is short of room on the device as well. */
-    wanted += pool->config.spill_limit_bytes == 0 ? pool->count.host_backed_bytes : 0;
+    if (pool->config.spill_limit_bytes == 0) {
+        pool->count.front_bytes = in_front(pool, bytes);
+        /* Of the last page a request may use little: a granule is certain. */
+        wanted += pool->count.host_backed_bytes +
+                  ms_less(pool->count.front_bytes + pool->granule_bytes, bytes);
+    }
     *pending = pool->count.pending_bytes > 0;
     ms_state_release(pool);
     uint64_t room = ms_budget_free_bytes(pool->config.budget) + ms_obligations_room(pool);
@@ -113,6 +212,15 @@ static ms_status_t spill_for(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(m
     return status == MS_OK ? secure_all(pool, bytes) : status;
 }
 
+/* Where holes are owed what only the host covers, the request may fill them too. */
+static bool covered_at_once(struct ms_pool *pool, uint64_t bytes) MS_REQUIRES(ms_growth_role)
+{
+    bool pending = false;
+    return pool->config.spill_limit_bytes > 0 ||
+           ms_pool_count_of_growth(pool)->obligation_bytes <= pool->obligations.earmarked_bytes ||
+           lacking(pool, bytes, &pending) == 0;
+}
+
 ms_status_t ms_room_for_page(struct ms_pool *pool, uint64_t bytes, bool may_wait,
                              enum ms_room *room)
 {
@@ -121,7 +229,7 @@ ms_status_t ms_room_for_page(struct ms_pool *pool, uint64_t bytes, bool may_wait
     ms_device_room_sample(pool);
     ms_holes_recover(pool);
     *room = MS_ROOM_AT_ONCE;
-    if (bytes <= ms_budget_free_bytes(pool->config.budget)) {
+    if (bytes <= ms_budget_free_bytes(pool->config.budget) && covered_at_once(pool, bytes)) {
         return MS_OK;
     }
     *room = MS_ROOM_SECURED;

@@ -72,6 +72,7 @@ void ms_proxies_tensor_allocated(struct ms_pool *pool, ms_addr_t addr, uint64_t 
 {
     pthread_t self = pthread_self();
     struct ms_proxy *next = NULL;
+    pool->count.front_bytes = 0;
     for (struct ms_proxy *proxy = pool->proxies.fresh; proxy != NULL; proxy = next) {
         next = proxy->fresh_next;
         bool touched = proxy->segment != NULL && addr < ms_proxy_addr(pool, proxy) + proxy->bytes &&
@@ -169,6 +170,7 @@ ms_status_t ms_proxy_create(ms_pool_t *pool, uint64_t bytes, const void *propert
         *out = proxy;
         ms_state_acquire(pool);
         make_fresh(pool, proxy);
+        pool->count.front_bytes = 0;
         pool->count.fresh_unbacked_bytes += proxy->bytes - ms_proxy_chunk_bytes(proxy->chunks);
         ms_state_release(pool);
     } else if (proxy != NULL) {

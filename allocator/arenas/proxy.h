@@ -37,6 +37,10 @@ struct ms_proxy_info {
 ms_status_t ms_proxy_create(ms_pool_t *pool, uint64_t bytes, const void *properties, bool may_wait,
                             ms_proxy_t **out);
 
+/* The framework has reserved these addresses, both on granules: its next page may go there. Where
+ * nobody says so, a reservation begins to be one with its first page. */
+void ms_proxy_reserved(ms_pool_t *pool, ms_addr_t base, uint64_t reserved_bytes);
+
 /* The framework maps it at addr, inside its reservation [base, base + reserved_bytes), both on
  * granules. What backs it is mapped there now; it is accessible after ms_proxy_access. A proxy can
  * be mapped once at a time: MS_ERR_INVALID otherwise. */

@@ -71,6 +71,14 @@ static ms_status_t foreign_need(struct ms_pool *pool, ms_addr_t base, uint64_t b
     return status;
 }
 
+void ms_proxy_reserved(ms_pool_t *pool, ms_addr_t base, uint64_t reserved_bytes)
+{
+    struct ms_segment *segment = NULL;
+    ms_growth_acquire(pool);
+    (void)foreign_need(pool, base, reserved_bytes, &segment); /* or with the first page */
+    ms_growth_release(pool);
+}
+
 void ms_arenas_leave_segment(struct ms_pool *pool, struct ms_segment *segment)
 {
     if (pool->arenas != NULL) {

@@ -266,6 +266,7 @@ static ms_status_t reserve(struct ms_replay *replay, const struct ms_operation *
 
     if (status == MS_OK) {
         place_arena(replay, operation->arena, base);
+        ms_proxy_reserved(replay->pool, base, arena->bytes);
     }
     return status;
 }

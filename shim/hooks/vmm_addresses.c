@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Addresses that the program reserves by itself, and who may use what stands there. */
 
-#include "allocator/arenas/proxy.h"
 #include "shim/device/reservations.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/proxies.h"
@@ -34,6 +33,7 @@ CUresult ms_serve_cuMemAddressReserve(CUdeviceptr_v2 *ptr, size_t size, size_t a
     }
     if (device) {
         emit_range(MS_EVENT_RANGE_RESERVE, device->ordinal, *ptr, size);
+        ms_proxies_reserved(device, *ptr, size);
     }
     return result;
 }
@@ -46,8 +46,8 @@ CUresult ms_serve_cuMemAddressFree(CUdeviceptr_v2 ptr, size_t size)
                                           */
     }
     bool known = ms_reservations_take(ptr, size, &reservation);
-    if (known && reservation.proxies) {
-        ms_proxy_reservation_gone(reservation.proxies->pool, ptr);
+    if (known) {
+        ms_proxies_reservation_gone(&reservation);
     }
     CUresult result = MS_REAL(cuMemAddressFree)(ptr, size);
     if (known && result != CUDA_SUCCESS) {

@@ -71,11 +71,12 @@ static bool waits_for_work(const struct ms_oom_state *state)
 }
 
 /* Pages of a request under way are in use as far as others are concerned, and so is what they still
- * lack: it is found for them before anybody else gets it. */
+ * lack: it is found for them before anybody else gets it. Free pages in front of them are the
+ * request's as well. */
 static void count_fresh(const struct ms_pool_stats *stats, struct ms_oom_state *state)
 {
-    uint64_t lacking = stats->fresh_unbacked_bytes;
-    state->live_bytes += stats->fresh_bytes;
+    uint64_t lacking = stats->fresh_unbacked_bytes + stats->front_bytes;
+    state->live_bytes += stats->fresh_bytes + stats->front_bytes;
     state->reclaimable_bytes -=
         lacking < state->reclaimable_bytes ? lacking : state->reclaimable_bytes;
 }

@@ -99,13 +99,19 @@ bool ms_proxies_own(CUmemGenericAllocationHandle_v1 handle)
     return handle > FIRST_HANDLE && handle <= LAST_HANDLE;
 }
 
+/* Whether the call that is served is PyTorch's, for memory in which it reports tensors. */
+static bool reports_tensors(void)
+{
+    return ms_options()->torch == MS_TORCH_NATIVE &&
+           ms_library_at(ms_caller()) == MS_LIBRARY_C10_CUDA && ms_torch_library_will_report();
+}
+
 struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t size,
                                   unsigned long long flags)
 {
-    if (ms_options()->torch != MS_TORCH_NATIVE || flags != 0 || size == 0 ||
-        prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
+    if (flags != 0 || size == 0 || prop->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
         prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || prop->allocFlags.usage != 0 ||
-        ms_library_at(ms_caller()) != MS_LIBRARY_C10_CUDA || !ms_torch_library_will_report()) {
+        !reports_tensors()) {
         return NULL;
     }
     struct ms_device *device = NULL;
@@ -113,6 +119,31 @@ struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t siz
     bool served =
         device && device->pool && device->granule_bytes != 0 && size % device->granule_bytes == 0;
     return served ? device : NULL;
+}
+
+void ms_proxies_reserved(const struct ms_device *device, CUdeviceptr_v2 addr, uint64_t bytes)
+{
+    if (device && device->pool && device->granule_bytes != 0 && addr % device->granule_bytes == 0 &&
+        bytes % device->granule_bytes == 0 && reports_tensors()) {
+        ms_proxy_reserved(device->pool, addr, bytes);
+    }
+}
+
+static void forget_reservation(const struct ms_device *device, CUdeviceptr_v2 addr)
+{
+    if (device && device->pool) {
+        ms_proxy_reservation_gone(device->pool, addr);
+    }
+}
+
+void ms_proxies_reservation_gone(const struct ms_reservation *reservation)
+{
+    const struct ms_device *recorded =
+        reservation->recorded >= 0 ? ms_device_get(reservation->recorded) : NULL;
+    forget_reservation(recorded, reservation->addr);
+    if (reservation->proxies != recorded) {
+        forget_reservation(reservation->proxies, reservation->addr);
+    }
 }
 
 /* As for a block (grant.c). */

@@ -14,11 +14,17 @@
 #include <stdint.h>
 
 #include "shim/device/device.h"
+#include "shim/device/reservations.h"
 
 /* The device whose pool stands behind a page with these properties, created by the call that is
  * served; null where the driver is to create it. */
 struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t size,
                                   unsigned long long flags);
+
+/* The application has reserved addresses, while this device was current: those of pages to come,
+ * where PyTorch has done it. And it gives them back. */
+void ms_proxies_reserved(const struct ms_device *device, CUdeviceptr_v2 addr, uint64_t bytes);
+void ms_proxies_reservation_gone(const struct ms_reservation *reservation);
 
 CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
                            size_t size, const CUmemAllocationProp_v1 *prop);

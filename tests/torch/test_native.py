@@ -265,6 +265,35 @@ HALVES = """
 """
 
 
+# PyTorch holds a free tail, mapped for an earlier tensor. What it asks for next begins there, and
+# with the pages that it lacks would be more than there is.
+TAIL = """
+    import json, torch
+    def new(mib):
+        return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+    kept, tail = new(600), new(700)
+    del tail
+    try:
+        more, served = new(1500), True
+    except torch.OutOfMemoryError:
+        more, served = new(900), False
+    print(json.dumps({"event": "end", "served": served}))
+"""
+
+# The free tail is another stream's, so that all of it can be had for the request.
+OTHER_TAIL = """
+    import json, torch
+    def new(mib):
+        return torch.empty(mib << 20, dtype=torch.uint8, device="cuda")
+    kept = new(600)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        stays, tail = new(1), new(700)
+        del tail
+    more = new(900)
+    print(json.dumps({"event": "end"}))
+"""
+
+
 @harness.needs_torch
 class OutOfMemory(unittest.TestCase):
     def test_fatal_as_without_the_shim(self) -> None:
@@ -313,6 +342,18 @@ class OutOfMemory(unittest.TestCase):
             self.assertEqual(event["verdict"], "cap")
         self.assertNotIn("they lie in host memory", job.result.stderr)
         self.assertNotIn("fragmentation", job.result.stderr)
+
+    def test_a_request_takes_nothing_from_its_own_tail(self) -> None:
+        job = harness.run_memshim(TAIL, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="off")
+        self.assertEqual([end["served"] for end in job.result.check().lines("end")], [False])
+        for event in job.only()["oom_events"]:
+            self.assertEqual(event["verdict"], "cap")
+        self.assertNotIn("they lie in host memory", job.result.stderr)
+
+    def test_a_request_takes_anothers_tail(self) -> None:
+        job = harness.run_memshim(OTHER_TAIL, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="off")
+        job.result.check()
+        self.assertNotIn("they lie in host memory", job.result.stderr)
 
     def test_what_a_request_lacks_is_spilled(self) -> None:
         """Where live memory may move to the host, the same request is served."""

@@ -578,10 +578,11 @@ bool stage_promises_all(struct stage *stage, uint64_t bytes, struct stage_room r
     }
     uint64_t needed = (bytes + GRANULE - 1) / GRANULE;
     if (stage->config.spill_limit_bytes == 0) {
-        /* What was born on the host comes before new pages. */
+        /* What was born on the host comes before new pages, and what is free in front of a page is
+         * used with it. */
         struct ms_pool_stats stats;
         ms_pool_stats(stage->pool, &stats);
-        needed += stats.host_backed_bytes / GRANULE;
+        needed += (stats.host_backed_bytes + stats.front_bytes) / GRANULE;
     }
     /* What is taken out of arenas must be covered on the host. */
     uint64_t takeable = model_takeable_bytes(&stage->model);

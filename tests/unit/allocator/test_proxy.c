@@ -139,6 +139,17 @@ static void died(struct scene *scene, uint64_t mib, uint64_t bytes)
     check(scene);
 }
 
+/* A live tensor: what is mapped behind it uses nothing of what is free before it. */
+static void add_wall(struct scene *scene, uint64_t mib)
+{
+    ms_proxy_t *proxy = NULL;
+    cr_assert_eq(try_create(scene, GRANULE, &proxy), MS_OK);
+    cr_assert_eq(try_map(scene, proxy, mib), MS_OK);
+    cr_assert_eq(ms_proxy_access(scene->rig->pool, scene->base + mib * MIB, GRANULE), MS_OK);
+    ms_proxy_release(scene->rig->pool, proxy);
+    born(scene, mib, GRANULE);
+}
+
 Test(proxy, a_page_is_one_chunk_while_memory_is_ample)
 {
     struct scene scene = build(AMPLE, 0);
@@ -194,8 +205,9 @@ static ms_status_t wait_and_ask(void *ctx, ms_fence_t fence, uint64_t timeout_ns
 
 Test(proxy, who_asks_while_another_waits_waits_too)
 {
-    struct scene scene = build(44 * MIB, 256 * MIB);
+    struct scene scene = build(46 * MIB, 256 * MIB);
     struct ms_device_ops *ops = (struct ms_device_ops *)(uintptr_t)ms_dry_ops(scene.rig->dry);
+    add_wall(&scene, 40);
     add_page(&scene, 0);
     add_page(&scene, 20);
     born(&scene, 0, 2 * PAGE);
@@ -238,22 +250,23 @@ Test(proxy, what_is_idle_in_a_page_serves_a_block)
 
 Test(proxy, with_nothing_free_a_page_is_lazy_and_births_back_it)
 {
-    struct scene scene = build(40 * MIB, 256 * MIB);
+    struct scene scene = build(42 * MIB, 256 * MIB);
+    add_wall(&scene, 40);
     add_page(&scene, 0);
     add_page(&scene, 20);
     born(&scene, 0, 2 * MIB);
-    add_page(&scene, 40);
+    add_page(&scene, 60);
     struct ms_pool_stats stats = rig_stats(scene.rig);
     cr_assert_eq(stats.unbacked_bytes, PAGE);
     cr_assert_eq(stats.unmaps, 0);
-    born(&scene, 40, 6 * MIB);
+    born(&scene, 60, 6 * MIB);
     stats = rig_stats(scene.rig);
     cr_assert_eq(stats.holes_taken, 3, "from the second page, in granules");
     cr_assert_eq(stats.unbacked_bytes, PAGE);
     cr_assert_eq(stats.host_backed_bytes, 0);
-    died(&scene, 40, 6 * MIB);
+    died(&scene, 60, 6 * MIB);
     synchronize(&scene);
-    cr_assert_eq(unmap(&scene, 40, PAGE), MS_OK);
+    cr_assert_eq(unmap(&scene, 60, PAGE), MS_OK);
     cr_assert_eq(rig_stats(scene.rig).unbacked_bytes, 6 * MIB);
     end(&scene);
 }
@@ -295,9 +308,10 @@ Test(proxy, pages_of_a_request_under_way_are_no_holes)
 
 Test(proxy, what_is_earmarked_for_a_request_is_not_earmarked_again)
 {
-    struct scene scene = build(60 * MIB, 256 * MIB);
+    struct scene scene = build(62 * MIB, 256 * MIB);
     ms_proxy_t *first = NULL;
     ms_proxy_t *second = NULL;
+    add_wall(&scene, 60);
     add_page(&scene, 0);
     add_page(&scene, 20);
     add_page(&scene, 40);
@@ -311,11 +325,11 @@ Test(proxy, what_is_earmarked_for_a_request_is_not_earmarked_again)
     cr_assert_eq(try_create(&scene, PAGE, &second), MS_ERR_NO_MEMORY, "not of 40");
     cr_assert_eq(try_create(&scene, 8 * MIB, &second), MS_OK);
     check(&scene);
-    cr_assert_eq(try_map(&scene, first, 60), MS_OK);
-    cr_assert_eq(try_map(&scene, second, 80), MS_OK);
+    cr_assert_eq(try_map(&scene, first, 80), MS_OK);
+    cr_assert_eq(try_map(&scene, second, 100), MS_OK);
     check(&scene);
-    cr_assert_eq(ms_proxy_access(scene.rig->pool, scene.base + 60 * MIB, 28 * MIB), MS_OK);
-    born(&scene, 60, 28 * MIB);
+    cr_assert_eq(ms_proxy_access(scene.rig->pool, scene.base + 80 * MIB, 28 * MIB), MS_OK);
+    born(&scene, 80, 28 * MIB);
     cr_assert_eq(rig_stats(scene.rig).host_backed_bytes, 0);
     ms_proxy_release(scene.rig->pool, first);
     ms_proxy_release(scene.rig->pool, second);
@@ -324,8 +338,9 @@ Test(proxy, what_is_earmarked_for_a_request_is_not_earmarked_again)
 
 Test(proxy, a_request_that_was_refused_leaves_holes)
 {
-    struct scene scene = build(40 * MIB, 256 * MIB);
+    struct scene scene = build(42 * MIB, 256 * MIB);
     ms_proxy_t *proxy = NULL;
+    add_wall(&scene, 40);
     add_page(&scene, 0);
     add_page(&scene, 20);
     cr_assert_eq(try_create(&scene, PAGE, &proxy), MS_ERR_NO_MEMORY);
@@ -338,19 +353,112 @@ Test(proxy, a_request_that_was_refused_leaves_holes)
     end(&scene);
 }
 
+/* A tensor that needs a page begins in the free ones in front of it: they are no holes to take for
+ * it, and what was taken of them is wanted again. */
+Test(proxy, free_pages_in_front_of_a_new_one_are_no_room_for_it)
+{
+    struct scene scene = build(64 * MIB, 256 * MIB);
+    ms_proxy_t *page[2] = {NULL};
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    add_page(&scene, 40);
+    born(&scene, 0, 3 * PAGE);
+    died(&scene, 0, 3 * PAGE);
+    born(&scene, 0, PAGE);
+    synchronize(&scene);
+    cr_assert_eq(rig_stats(scene.rig).hole_bytes, 2 * PAGE);
+    cr_assert_eq(try_create(&scene, PAGE, &page[0]), MS_OK, "it may use a little of it");
+    cr_assert_eq(try_create(&scene, PAGE, &page[1]), MS_ERR_NO_MEMORY, "and then all of it");
+    ms_proxy_release(scene.rig->pool, page[0]);
+    ms_proxy_request_over(scene.rig->pool);
+    struct ms_block_info block = rig_alloc(scene.rig, PAGE, MS_STREAM_DEVICE);
+    check(&scene);
+    cr_assert_eq(rig_stats(scene.rig).unbacked_bytes, 16 * MIB);
+    cr_assert_eq(try_create(&scene, PAGE, &page[0]), MS_ERR_NO_MEMORY);
+    cr_assert_eq(try_create(&scene, 2 * MIB, &page[0]), MS_OK, "of another size: of another place");
+    ms_proxy_release(scene.rig->pool, page[0]);
+    ms_proxy_request_over(scene.rig->pool);
+    rig_free(scene.rig, block, MS_STREAM_DEVICE);
+    synchronize(&scene);
+    born(&scene, 20, 2 * PAGE);
+    cr_assert_eq(rig_stats(scene.rig).host_backed_bytes, 0);
+    end(&scene);
+}
+
+/* Where it will map the page is not known: it may be where nothing is free in front. */
+Test(proxy, of_several_places_the_one_with_least_in_front_counts)
+{
+    struct scene scene = build(64 * MIB, 256 * MIB);
+    ms_proxy_t *page[2] = {NULL};
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    add_page(&scene, 60);
+    born(&scene, 0, PAGE);
+    born(&scene, 60, PAGE);
+    died(&scene, 60, PAGE);
+    synchronize(&scene);
+    cr_assert_eq(try_create(&scene, PAGE, &page[0]), MS_OK, "behind the second");
+    cr_assert_eq(try_create(&scene, PAGE, &page[1]), MS_ERR_NO_MEMORY, "there is no room for two");
+    ms_proxy_release(scene.rig->pool, page[0]);
+    end(&scene);
+}
+
+/* What was taken in front, and only the host covers, is wanted of what the device has free. */
+Test(proxy, what_was_taken_in_front_is_wanted_again)
+{
+    struct scene scene = build(64 * MIB, 256 * MIB);
+    ms_proxy_t *page[3] = {NULL};
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    born(&scene, 0, 2 * PAGE);
+    died(&scene, 0, 2 * PAGE);
+    born(&scene, 0, PAGE - 16 * MIB);
+    synchronize(&scene);
+    struct ms_block_info taker = rig_alloc(scene.rig, 60 * MIB, MS_STREAM_DEVICE);
+    cr_assert_eq(rig_stats(scene.rig).unbacked_bytes, 36 * MIB);
+    rig_free(scene.rig, taker, MS_STREAM_DEVICE);
+    (void)ms_pool_trim(scene.rig->pool, 0);
+    cr_assert_eq(ms_budget_free_bytes(&scene.rig->budget), 60 * MIB);
+    cr_assert_eq(try_create(&scene, PAGE, &page[0]), MS_OK);
+    cr_assert_eq(try_create(&scene, PAGE, &page[1]), MS_OK, "36, 20 and a little");
+    cr_assert_eq(try_create(&scene, PAGE, &page[2]), MS_ERR_NO_MEMORY, "20 are free, and wanted");
+    ms_proxy_request_over(scene.rig->pool);
+    ms_proxy_release(scene.rig->pool, page[0]);
+    ms_proxy_release(scene.rig->pool, page[1]);
+    end(&scene);
+}
+
+/* Free pages between live tensors are no part of what a new one serves. */
+Test(proxy, free_pages_elsewhere_are_room_for_a_new_one)
+{
+    struct scene scene = build(62 * MIB, 256 * MIB);
+    add_page(&scene, 0);
+    add_page(&scene, 20);
+    add_page(&scene, 40);
+    born(&scene, 0, 3 * PAGE);
+    died(&scene, 0, 3 * PAGE);
+    born(&scene, 40, PAGE);
+    synchronize(&scene);
+    add_page(&scene, 60);
+    born(&scene, 60, PAGE);
+    cr_assert_eq(rig_stats(scene.rig).host_backed_bytes, 0);
+    end(&scene);
+}
+
 /* A hole that is the framework's cannot be refused to it. What then lies on the host is wanted on
  * the device before a new page is. */
 Test(proxy, what_was_born_on_the_host_counts_against_a_new_page)
 {
-    struct scene scene = build(60 * MIB, 256 * MIB);
+    struct scene scene = build(62 * MIB, 256 * MIB);
     ms_proxy_t *proxy = NULL;
+    add_wall(&scene, 60);
     add_page(&scene, 0);
     add_page(&scene, 20);
     add_page(&scene, 40);
     born(&scene, 0, 10 * MIB);
-    add_page(&scene, 60);
+    add_page(&scene, 80);
     born(&scene, 10, 50 * MIB);
-    born(&scene, 60, 4 * MIB);
+    born(&scene, 80, 4 * MIB);
     cr_assert_eq(rig_stats(scene.rig).host_backed_bytes, 4 * MIB);
     died(&scene, 0, 10 * MIB);
     synchronize(&scene);
@@ -396,8 +504,9 @@ Test(proxy, only_who_made_a_page_ends_its_request)
 
 Test(proxy, work_of_the_dead_is_waited_for_where_that_is_allowed)
 {
-    struct scene scene = build(40 * MIB, 256 * MIB);
+    struct scene scene = build(42 * MIB, 256 * MIB);
     ms_proxy_t *proxy = NULL;
+    add_wall(&scene, 40);
     add_page(&scene, 0);
     add_page(&scene, 20);
     born(&scene, 20, PAGE);
@@ -529,18 +638,19 @@ Test(proxy, wrong_calls_are_refused)
 
 Test(proxy, a_wrong_total_backs_lazy_pages_too)
 {
-    struct scene scene = build(40 * MIB, 256 * MIB);
+    struct scene scene = build(42 * MIB, 256 * MIB);
     ms_proxy_t *proxy = NULL;
+    add_wall(&scene, 40);
     add_page(&scene, 0);
     add_page(&scene, 20);
     born(&scene, 0, 2 * MIB);
-    add_page(&scene, 40);
+    add_page(&scene, 60);
     cr_assert_eq(try_create(&scene, 10 * MIB, &proxy), MS_OK); /* lazy as well, mapped later */
     cr_assert_eq(ms_arenas_freed(scene.arenas, scene.base, 2 * MIB, 5), MS_ERR_NOT_READY);
     check(&scene);
-    cr_assert(ms_dry_accessible(scene.rig->dry, scene.base, 3 * PAGE));
-    cr_assert_eq(try_map(&scene, proxy, 60), MS_OK);
-    cr_assert(ms_dry_accessible(scene.rig->dry, scene.base, 3 * PAGE + 10 * MIB));
+    cr_assert(ms_dry_accessible(scene.rig->dry, scene.base + 60 * MIB, PAGE));
+    cr_assert_eq(try_map(&scene, proxy, 80), MS_OK);
+    cr_assert(ms_dry_accessible(scene.rig->dry, scene.base + 60 * MIB, PAGE + 10 * MIB));
     ms_proxy_release(scene.rig->pool, proxy);
     end(&scene);
 }
