@@ -101,6 +101,11 @@ static void add_terms(struct ms_json *json, const struct ms_oom_state *state)
         ms_json_count(json, "driver_leaves_bytes", terms.driver_bytes);
     }
     ms_json_flag(json, "torch_refused", terms.torch_refused);
+    if (terms.driver_error == 0) {
+        ms_json_null(json, "driver_error");
+    } else {
+        ms_json_count(json, "driver_error", terms.driver_error);
+    }
     ms_json_flag(json, "of_host", terms.of_host);
     ms_json_close(json, '}');
 }

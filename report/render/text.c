@@ -125,10 +125,11 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
                          MS_BYTES(sums->peak_tensor_bytes));
     }
     ms_buffer_format(
-        out, "  driver calls: create %s, map %s, set access %s, unmap %s, release %s\n",
+        out,
+        "  driver calls: create %s, map %s, set access %s, release %s; mappings taken away: %s\n",
         MS_COUNT(sums->driver_calls[MS_CALL_CREATE]), MS_COUNT(sums->driver_calls[MS_CALL_MAP]),
         MS_COUNT(sums->driver_calls[MS_CALL_SET_ACCESS]),
-        MS_COUNT(sums->driver_calls[MS_CALL_UNMAP]), MS_COUNT(sums->driver_calls[MS_CALL_RELEASE]));
+        MS_COUNT(sums->driver_calls[MS_CALL_RELEASE]), MS_COUNT(sums->driver_calls[MS_CALL_UNMAP]));
     if (sums->peak_host_chunk_bytes > 0) {
         ms_buffer_format(out, "  host memory in the device's place: at most %s, not charged\n",
                          MS_BYTES(sums->peak_host_chunk_bytes));

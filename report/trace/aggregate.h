@@ -78,7 +78,8 @@ struct ms_aggregate {
     uint64_t spilled_bytes, promoted_bytes;    /* all that was ever moved */
     uint64_t held_ns;                          /* that the device waited for it */
     uint64_t host_uses, host_use_bytes;        /* of what lay on the host (MS_EVENT_USE) */
-    uint64_t driver_calls[MS_CALL_COUNT];
+    uint64_t
+        driver_calls[MS_CALL_COUNT]; /* of MS_CALL_UNMAP: mappings, of which a call takes many */
     uint64_t kind_events[MS_COUNTED_KINDS]; /* by enum ms_event_kind */
 };
 

@@ -41,7 +41,8 @@
  *   6  MS_EVENT_VALUE_READ
  *   7  MS_EVENT_BLOCK_ALLOC of MS_OWNER_APPLICATION
  *   8  MS_EVENT_GIVEN_BACK
- *   9  the field `shared` of struct ms_oom_state */
+ *   9  the field `shared` of struct ms_oom_state
+ *  10  the field driver_error of struct ms_oom_state */
 #ifndef MEMSHIM_REPORT_TRACE_FORMAT_H
 #define MEMSHIM_REPORT_TRACE_FORMAT_H
 
@@ -58,7 +59,7 @@
 #define MS_TRACE_FILE          "trace.mshm"
 #define MS_FORMAT_MAGIC        "\x8aMSHM\r\n\x1a" /* 8 bytes; a transfer in text mode damages it */
 #define MS_FORMAT_MAJOR        3
-#define MS_FORMAT_MINOR        9
+#define MS_FORMAT_MINOR        10
 #define MS_FORMAT_OLDEST_MINOR 1                   /* that is read: its sums are the same */
 #define MS_FORMAT_LAST_KIND    MS_EVENT_GIVEN_BACK /* the last that this MINOR has */
 #define MS_BYTE_ORDER          0x01020304u
@@ -197,6 +198,7 @@ static inline uint64_t ms_log_oom_state_bytes(uint64_t entry_bytes)
     const uint64_t beside = sizeof(struct ms_log_oom) - sizeof(struct ms_oom_state);
     const uint64_t bytes = entry_bytes > beside ? entry_bytes - beside : 0;
     const bool known = bytes == sizeof(struct ms_oom_state) ||
+                       bytes == offsetof(struct ms_oom_state, driver_error) ||
                        bytes == offsetof(struct ms_oom_state, shared) ||
                        bytes == offsetof(struct ms_oom_state, terms_known) ||
                        bytes == offsetof(struct ms_oom_state, limit_bytes);

@@ -62,7 +62,7 @@ static struct analysis analyse(const struct ms_oom_state *state)
     a.room_bytes = ms_verdict_room_bytes(&a.terms);
     a.to_be_had_bytes = minus(a.room_bytes, in_the_way);
     a.short_bytes = minus(plus(in_the_way, a.terms.piece_bytes), a.room_bytes);
-    if (a.short_bytes == 0 && !a.terms.torch_refused) {
+    if (a.short_bytes == 0 && !a.terms.torch_refused && a.terms.driver_error == 0) {
         a.short_bytes = ms_verdict_lacking_bytes(&a.terms);
     }
     a.short_bytes = a.terms.of_host ? 0 : a.short_bytes; /* the device lacks nothing */
@@ -363,6 +363,13 @@ static void say_not_device(const struct ms_oom_state *state, const struct analys
             text, text_bytes,
             "the host has no more memory that can be page-locked; of the device none was asked "
             "for");
+        return;
+    }
+    if (a->terms.driver_error != 0) {
+        snprintf(text, text_bytes,
+                 "the bytes were there, PyTorch gave up after the driver's answer %" PRIu64
+                 " (CUresult), which is none of memory",
+                 a->terms.driver_error);
         return;
     }
     if (ms_verdict_lacking_bytes(&a->terms) > 0) { /* then what S has would have been enough */

@@ -125,6 +125,9 @@ struct ms_oom_state {
     uint64_t unspilled_by;  /* enum ms_unspilled_by */
     /* Since version 3.9. */
     struct ms_shared_cap shared; /* then cap_bytes is what the others leave of it */
+    /* Since version 3.10. MS_OOM_TORCH: the CUresult, none of memory, that the driver had answered
+     * to the last call by which this thread asked for memory; 0: there was none. */
+    uint64_t driver_error;
 };
 
 /* Decides and writes the sentence (sentence_bytes long, always terminated; MS_SENTENCE_BYTES are

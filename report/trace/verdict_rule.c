@@ -96,9 +96,12 @@ struct ms_verdict_terms ms_verdict_terms(const struct ms_oom_state *state)
     if (state->driver_free_known) {
         terms.free_bytes = smaller(terms.free_bytes, state->driver_free_bytes);
     }
-    terms.torch_refused = state->source == MS_OOM_TORCH && state->refused_bytes == 0 &&
-                          terms.piece_bytes <= plus(terms.free_bytes, plus(state->reclaimable_bytes,
-                                                                           terms.pending_bytes));
+    const bool gave_up = state->source == MS_OOM_TORCH && state->refused_bytes == 0 &&
+                         terms.piece_bytes <= plus(terms.free_bytes, plus(state->reclaimable_bytes,
+                                                                          terms.pending_bytes));
+
+    terms.torch_refused = gave_up && state->driver_error == 0;
+    terms.driver_error = gave_up ? state->driver_error : 0;
     terms.of_host = state->source == MS_OOM_HOST;
     return terms;
 }
@@ -212,7 +215,7 @@ enum ms_verdict ms_verdict_rule(const struct ms_verdict_terms *terms)
     if (need > terms->cap_bytes || terms->torch_refused) {
         return MS_VERDICT_CAP;
     }
-    if (ms_verdict_lacking_bytes(terms) == 0) {
+    if (ms_verdict_lacking_bytes(terms) == 0 || terms->driver_error != 0) {
         return MS_VERDICT_NOT_DEVICE;
     }
     if (ms_verdict_nothing_left(terms) && !only_work_is_in_the_way(terms)) {

@@ -24,6 +24,7 @@ struct ms_verdict_terms {
     uint64_t driver_bytes;       /* that the driver's own limit leaves; UINT64_MAX: there is none */
     uint64_t cap_bytes;          /* at most device_bytes */
     bool torch_refused;          /* PyTorch gave up by itself, of bytes that were there */
+    uint64_t driver_error;       /* likewise, but after this error of the driver's; 0: none */
     bool of_host;                /* page-locked host memory was asked for */
 };
 

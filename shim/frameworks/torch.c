@@ -79,6 +79,9 @@ MS_HOT void USAGE(void *ptr, int64_t bytes, size_t total_allocated, size_t total
     int ordinal = cuda_ordinal(device);
     if (ordinal >= 0 && bytes != 0 && ms_guard_enter_here()) {
         ms_serve_range(ordinal, ptr, bytes, total_allocated);
+        if (bytes > 0) {
+            ms_oom_tensor_served();
+        }
         ms_guard_leave();
     }
     usage_t real = (usage_t)atomic_load_explicit(&ms_torch_library.usage, memory_order_relaxed);

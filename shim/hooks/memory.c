@@ -9,6 +9,7 @@
 #include "shim/policy/forwarding.h"
 #include "shim/policy/grant.h"
 #include "shim/policy/host_blocks.h"
+#include "shim/policy/oom.h"
 
 #define PITCH_BYTES                                                              \
     512u /* what current drivers round a row to; meets every alignment they name \
@@ -36,7 +37,7 @@ static CUresult context_for(const void *out, uint64_t bytes, struct ms_context *
     return out && bytes != 0 ? ms_context_query(context) : CUDA_SUCCESS;
 }
 
-CUresult ms_serve_cuMemAlloc_v2(CUdeviceptr_v2 *dptr, size_t bytesize)
+static CUresult allocate(CUdeviceptr_v2 *dptr, size_t bytesize)
 {
     struct ms_context *context = NULL;
     CUresult result = context_for(dptr, bytesize, &context);
@@ -60,6 +61,11 @@ CUresult ms_serve_cuMemAlloc_v2(CUdeviceptr_v2 *dptr, size_t bytesize)
         return result;
     }
     return ms_grant_block(context->device, &context->holder, MS_STREAM_DEVICE, bytesize, dptr);
+}
+
+CUresult ms_serve_cuMemAlloc_v2(CUdeviceptr_v2 *dptr, size_t bytesize)
+{
+    return ms_oom_answered(allocate(dptr, bytesize));
 }
 
 /* The driver's own allocation call, for a pitch: charged by what it answers. */

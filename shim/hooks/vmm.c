@@ -151,8 +151,8 @@ static CUresult create_charged(struct ms_device *device, struct chunk *chunk,
     return CUDA_SUCCESS;
 }
 
-CUresult ms_serve_cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t size,
-                              const CUmemAllocationProp_v1 *prop, unsigned long long flags)
+static CUresult create(CUmemGenericAllocationHandle_v1 *handle, size_t size,
+                       const CUmemAllocationProp_v1 *prop, unsigned long long flags)
 {
     struct ms_device *device = handle && prop ? ms_proxies_home(prop, size, flags) : NULL;
     if (device) {
@@ -177,6 +177,12 @@ CUresult ms_serve_cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t si
     chunk->reported = caller == MS_LIBRARY_C10_CUDA && ms_options()->torch == MS_TORCH_NATIVE &&
                       ms_torch_library_will_report();
     return create_charged(device, chunk, handle, size, prop, flags);
+}
+
+CUresult ms_serve_cuMemCreate(CUmemGenericAllocationHandle_v1 *handle, size_t size,
+                              const CUmemAllocationProp_v1 *prop, unsigned long long flags)
+{
+    return ms_oom_answered(create(handle, size, prop, flags));
 }
 
 CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
@@ -293,8 +299,8 @@ void ms_serve_range_among_maps(uint64_t addr, uint64_t bytes)
     }
 }
 
-CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
-                           CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
+static CUresult map(CUdeviceptr_v2 ptr, size_t size, size_t offset,
+                    CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
 {
     if (ms_proxies_own(handle)) {
         return ms_proxies_map(ptr, size, offset, handle, flags);
@@ -319,6 +325,12 @@ CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
     }
     unlock_and_settle(chunk);
     return result;
+}
+
+CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
+                           CUmemGenericAllocationHandle_v1 handle, unsigned long long flags)
+{
+    return ms_oom_answered(map(ptr, size, offset, handle, flags));
 }
 
 /* What was mapped there is not any more. */
@@ -375,8 +387,8 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
     return result;
 }
 
-CUresult ms_serve_cuMemSetAccess(CUdeviceptr_v2 ptr, size_t size, const CUmemAccessDesc_v1 *desc,
-                                 size_t count)
+static CUresult set_access(CUdeviceptr_v2 ptr, size_t size, const CUmemAccessDesc_v1 *desc,
+                           size_t count)
 {
     CUresult result = CUDA_SUCCESS;
     if (ms_proxies_access(ptr, size, desc, count, &result) == MS_PROXIES_WHOLE) {
@@ -397,6 +409,12 @@ CUresult ms_serve_cuMemSetAccess(CUdeviceptr_v2 ptr, size_t size, const CUmemAcc
         ms_session_emit(&event);
     }
     return result;
+}
+
+CUresult ms_serve_cuMemSetAccess(CUdeviceptr_v2 ptr, size_t size, const CUmemAccessDesc_v1 *desc,
+                                 size_t count)
+{
+    return ms_oom_answered(set_access(ptr, size, desc, count));
 }
 
 /* A handle to what cuMemMap mapped at an address. What was allocated has none (cuda.h), and that of

@@ -3,6 +3,7 @@
 
 #include "shim/device/reservations.h"
 #include "shim/hooks/serve.h"
+#include "shim/policy/oom.h"
 #include "shim/policy/proxies.h"
 #include "shim/process/session.h"
 
@@ -17,8 +18,8 @@ static void emit_range(enum ms_event_kind kind, uint8_t device, CUdeviceptr_v2 a
 }
 
 /* Addresses belong to no device; they are recorded for the one that is current. */
-CUresult ms_serve_cuMemAddressReserve(CUdeviceptr_v2 *ptr, size_t size, size_t alignment,
-                                      CUdeviceptr_v2 addr, unsigned long long flags)
+static CUresult reserve(CUdeviceptr_v2 *ptr, size_t size, size_t alignment, CUdeviceptr_v2 addr,
+                        unsigned long long flags)
 {
     CUresult result = MS_REAL(cuMemAddressReserve)(ptr, size, alignment, addr, flags);
     if (result != CUDA_SUCCESS) {
@@ -36,6 +37,12 @@ CUresult ms_serve_cuMemAddressReserve(CUdeviceptr_v2 *ptr, size_t size, size_t a
         ms_proxies_reserved(device, *ptr, size);
     }
     return result;
+}
+
+CUresult ms_serve_cuMemAddressReserve(CUdeviceptr_v2 *ptr, size_t size, size_t alignment,
+                                      CUdeviceptr_v2 addr, unsigned long long flags)
+{
+    return ms_oom_answered(reserve(ptr, size, alignment, addr, flags));
 }
 
 CUresult ms_serve_cuMemAddressFree(CUdeviceptr_v2 ptr, size_t size)

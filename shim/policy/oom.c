@@ -32,6 +32,7 @@ static _Thread_local struct {
     uint64_t asked_bytes;           /* with the pages that it had got for the same request */
     uint64_t movable_bytes;         /* as in struct ms_oom_state */
     uint64_t unspilled_by;
+    CUresult error; /* another answer than success and out of memory, since one was served */
 } last_refusal __attribute__((tls_model("initial-exec")));
 
 static uint64_t owned(const struct ms_device *device, enum ms_owner owner)
@@ -175,7 +176,8 @@ static void fill_movable(struct ms_device *device, struct ms_oom_state *state)
 /* What limits this process beside memshim. Where PyTorch gave up by itself, it is PyTorch's own. */
 static void fill_limit(const struct ms_device *device, struct ms_oom_state *state)
 {
-    const bool torch_alone = state->source == MS_OOM_TORCH && state->refused_bytes == 0;
+    const bool torch_alone =
+        state->source == MS_OOM_TORCH && state->refused_bytes == 0 && state->driver_error == 0;
     const struct ms_driver_limit limit =
         torch_alone && device->torch_limit.bytes != 0
             ? device->torch_limit
@@ -216,6 +218,7 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
     memset(state, 0, sizeof *state);
     state->source = (uint8_t)source;
     state->requested_bytes = requested_bytes;
+    state->driver_error = source == MS_OOM_TORCH ? (uint64_t)last_refusal.error : 0;
     state->refused_bytes = refused_bytes;
     state->cap_bytes = atomic_load(&device->budget.cap_bytes);
     state->device_total_bytes = device->total_bytes;
@@ -350,6 +353,20 @@ void ms_oom_over(const struct ms_device *device)
     if (last_refusal.device == device) {
         last_refusal.device = NULL;
     }
+    last_refusal.error = CUDA_SUCCESS;
+}
+
+void ms_oom_tensor_served(void)
+{
+    last_refusal.error = CUDA_SUCCESS;
+}
+
+CUresult ms_oom_answered(CUresult result)
+{
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) {
+        last_refusal.error = result;
+    }
+    return result;
 }
 
 CUresult ms_oom_refuse(struct ms_device *device, uint64_t requested_bytes)
@@ -386,6 +403,7 @@ void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_byt
     const uint64_t refused_bytes = last_refusal.device == d ? last_refusal.asked_bytes : 0;
     last_refusal.device = NULL;
     fill(d, MS_OOM_TORCH, requested_bytes, refused_bytes, &state);
+    last_refusal.error = CUDA_SUCCESS;
     state.live_bytes -= cached_bytes < state.live_bytes ? cached_bytes : state.live_bytes;
     record(d, &state);
 }

@@ -15,6 +15,12 @@ void ms_oom_of_host(struct ms_device *device, uint64_t requested_bytes);
  * refusal before. */
 void ms_oom_over(const struct ms_device *device);
 
+/* What a call is answered by which this thread asks for memory; returns it. An error that is none
+ * of memory is what a framework may give up for, until one is served. */
+CUresult ms_oom_answered(CUresult result);
+/* A framework has served a request on this thread. */
+void ms_oom_tensor_served(void);
+
 /* The framework raises its out-of-memory error for a request of this size. cached_bytes: free in
  * its segments by its own count, where its tensors are not seen one by one; else 0. The guard is
  * set. */

@@ -48,7 +48,7 @@ def verdict_by_rule(rule: Json) -> str:
         ("other_process" in below_cap and need > bounds["other_process"], "other_process"),
         ("driver_limit" in below_cap and need > bounds["driver_limit"], "driver_limit"),
         (need > bounds["cap"] or rule["torch_refused"], "cap"),
-        (lacking <= 0, "not_device"),
+        (lacking <= 0 or rule["driver_error"] is not None, "not_device"),
         (nothing_left and rule["waiting_bytes"] < lacking, nearest),
         (rule["waiting_bytes"] + rule["hole_bytes"] >= lacking, "fragmentation"),
         (beside_host > room, nearest),

@@ -294,6 +294,25 @@ OTHER_TAIL = """
 """
 
 
+# PyTorch refuses by its own fraction: once after the driver has answered another call of the thread
+# with an error, once after a tensor was served in between.
+OTHER_ERROR = """
+    import ctypes, torch
+    def too_much():
+        try:
+            return torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
+        except torch.OutOfMemoryError:
+            return None
+    torch.cuda.set_per_process_memory_fraction(0.1)
+    kept = torch.empty(1 << 20, device="cuda")
+    nothing = ctypes.c_ulonglong(0)
+    assert ctypes.CDLL("libcuda.so.1").cuMemMap(*[nothing] * 5) != 0
+    too_much()
+    more = torch.empty(1 << 20, device="cuda")
+    too_much()
+"""
+
+
 @harness.needs_torch
 class OutOfMemory(unittest.TestCase):
     def test_fatal_as_without_the_shim(self) -> None:
@@ -354,6 +373,14 @@ class OutOfMemory(unittest.TestCase):
         job = harness.run_memshim(OTHER_TAIL, MEMSHIM_LIMIT="2GiB", MEMSHIM_SPILL="off")
         job.result.check()
         self.assertNotIn("they lie in host memory", job.result.stderr)
+
+    def test_another_error_of_the_drivers_is_named(self) -> None:
+        job = harness.run_memshim(OTHER_ERROR)
+        job.result.check()
+        events = job.only()["oom_events"]
+        self.assertEqual([event["verdict"] for event in events], ["not_device", "cap"])
+        self.assertIn("gave up after the driver's answer", events[0]["sentence"])
+        self.assertEqual([event["rule"]["driver_error"] for event in events], [1, None])
 
     def test_what_a_request_lacks_is_spilled(self) -> None:
         """Where live memory may move to the host, the same request is served."""

@@ -21,13 +21,13 @@ enum source {
     HOLES,        /* of an arena */
     HOLES_QUEUED, /* and the work of the tensor that lay there is not done */
     PAGES,        /* a framework's, idle */
-    PROMISED,     /* the cap has it free, and keeps it for a page that has no chunks */
+    EARMARKED,    /* the cap has it free, and keeps it for a page that has no chunks */
     LIVE,         /* and may move */
     SOURCES
 };
 
-static const char *const source_name[SOURCES] = {"budget",       "idle",  "queued",   "holes",
-                                                 "holes queued", "pages", "promised", "live"};
+static const char *const source_name[SOURCES] = {"budget",       "idle",  "queued",    "holes",
+                                                 "holes queued", "pages", "earmarked", "live"};
 
 enum want { BLOCK, PAGE, TENSOR, CHARGE };
 
@@ -129,7 +129,7 @@ static void make(struct world *world, int at, enum source source)
         block->addr = world->page[world->pages - 1].addr;
         make_arena(world, block->addr);
         break;
-    case PROMISED:
+    case EARMARKED:
         *block = rig_alloc(world->rig, EDGE_BYTES + PART_BYTES, MS_STREAM_DEVICE);
         break;
     default:
@@ -164,7 +164,7 @@ static void leave(struct world *world, int at, enum source source)
     case PAGES:
         freed(world, behind, PART_BYTES);
         break;
-    case PROMISED:
+    case EARMARKED:
         rig_free(world->rig, *block, MS_STREAM_DEVICE);
         cr_assert_eq(make_page(world, EDGE_BYTES + PART_BYTES), MS_OK);
         keep_edge(world, world->page[world->pages - 1].addr);

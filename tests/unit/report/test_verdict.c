@@ -234,6 +234,26 @@ Test(verdict, pytorch_own_limit)
            "counts what it keeps cached.");
 }
 
+/* Also where the bytes lie in holes: nobody asked for them. */
+Test(verdict, after_another_error_of_the_drivers_no_limit_is_blamed)
+{
+    struct ms_oom_state state = full(4 * GIB, 1 * GIB);
+
+    state.source = MS_OOM_TORCH;
+    state.driver_error = 801;
+    expect(&state, MS_VERDICT_NOT_DEVICE, 0,
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
+           "not_device: the bytes were there, PyTorch gave up after the driver's answer 801 "
+           "(CUresult), which is none of memory.");
+    state.cap_bytes = state.charged_bytes;
+    state.reclaimable_bytes = 2 * GIB;
+    cr_assert_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
+                 MS_VERDICT_NOT_DEVICE);
+    state.reclaimable_bytes = 0;
+    cr_assert_eq(ms_verdict_decide(&state, NULL, (char[MS_SENTENCE_BYTES]){0}, MS_SENTENCE_BYTES),
+                 MS_VERDICT_CAP, "they were not there");
+}
+
 Test(verdict, a_page_that_did_not_fit_is_no_limit_of_pytorchs)
 {
     struct ms_oom_state state = full(4 * GIB, 1 * MIB);

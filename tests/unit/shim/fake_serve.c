@@ -170,6 +170,10 @@ void ms_oom_from_torch(int device, uint64_t requested_bytes, uint64_t cached_byt
     serve("oom");
 }
 
+void ms_oom_tensor_served(void)
+{
+}
+
 struct ms_device *ms_device_get(int ordinal)
 {
     (void)ordinal;
