@@ -337,6 +337,11 @@ def compare(folder: Path, name: str, settings: Sequence[str], only: str, log: Pa
         if reference not in references:
             references[reference] = run(folder, name, reference, patterns, log)
         plain = references[reference]
+        if not plain:
+            raise SystemExit(
+                f"{name}: no test of {GROUPS[name].file} ran without memshim; {log} says why "
+                "(its own requirements are expecttest and hypothesis)"
+            )
         outcomes = run(folder, name, setting, patterns, log)
         passed = sum(outcome == "pass" for outcome in outcomes.values())
         wanted = sum(outcome == "pass" for outcome in plain.values())
@@ -367,17 +372,27 @@ def main() -> int:
         return child(Path(file), json.loads(patterns), skipped, before, int(to))
     parser = argparse.ArgumentParser(description="Compares PyTorch's own tests.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("groups", nargs="*")
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=", ".join(GROUPS))
     parser.add_argument("--settings", default=",".join(SETTINGS))
     parser.add_argument("--only", default="", help="tests whose id has this text")
     parser.add_argument("--out", type=Path, default=Path("pytorch-tests.log"))
     options = parser.parse_args()
+    if not options.folder.is_dir():
+        parser.error(f"{options.folder} is no folder: give test/ of PyTorch's sources")
+    settings = options.settings.split(",")
+    for kind, given, known in (
+        ("group", options.groups, GROUPS),
+        ("setting", settings, SETTINGS),
+    ):
+        for name in given:
+            if name not in known:
+                parser.error(f"there is no {kind} {name!r}: {', '.join(known)}")
     log = options.out.resolve()
     rows: list[str] = []
     for name in options.groups or GROUPS:
         if (options.folder / GROUPS[name].file).exists():
             folder = options.folder.resolve()
-            rows += compare(folder, name, options.settings.split(","), options.only, log)
+            rows += compare(folder, name, settings, options.only, log)
         else:
             say(f"{name} | not run: no {GROUPS[name].file}", log)
     print(f"{len(rows)} differences without a known reason")
