@@ -57,8 +57,7 @@ uint64_t ms_pool_trim(ms_pool_t *pool, uint64_t keep_bytes)
 /* What the budget lacks for a charge of `bytes`. */
 static uint64_t lacking_bytes(const struct ms_pool *pool, uint64_t bytes)
 {
-    uint64_t free_bytes = ms_budget_free_bytes(pool->config.budget);
-    return bytes > free_bytes ? bytes - free_bytes : 0;
+    return ms_budget_lacking_bytes(pool->config.budget, bytes);
 }
 
 /* Idle chunks first, then what is earmarked for holes, then chunks of holes. */

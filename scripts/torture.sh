@@ -13,8 +13,8 @@ Usage: scripts/torture.sh [--minutes N] [--seed N] [--only PART]... [--only PART
 Builds, then tries each part over and over for N minutes (3; a full run has 60), and prints a table:
 tries, failures, and the command that repeats each failure. Exit status 1 when a try failed.
   --seed   of the first try (drawn from the time)
-  --only   that part alone: programs, forks, processes, pool, pool threads, pool faults, kills,
-           readers, gpu faults, torch
+  --only   that part alone: programs, forks, processes, answers, pool, pool threads, pool faults,
+           kills, readers, gpu faults, torch
   --try    one try of one part, with everything it says
 MEMSHIM_BUILD names another build folder than build, MEMSHIM_VENV another venv than .venv; the part
 "torch" needs a venv with PyTorch (scripts/setup.sh --torch).

@@ -233,3 +233,10 @@ uint64_t ms_budget_free_bytes(const struct ms_budget *budget)
     }
     return room;
 }
+
+uint64_t ms_budget_lacking_bytes(const struct ms_budget *budget, uint64_t bytes)
+{
+    const uint64_t passed =
+        ms_less(atomic_load(&budget->committed_bytes), ms_budget_limit_bytes(budget));
+    return ms_less(bytes, ms_budget_free_bytes(budget)) + passed;
+}

@@ -88,4 +88,8 @@ void ms_budget_earmark_charged(struct ms_budget *budget, enum ms_owner owner, ui
  * has, and what is borrowed and not in use. */
 uint64_t ms_budget_free_bytes(const struct ms_budget *budget);
 
+/* What has to be given back before a charge of `bytes` fits; by how much the limit was passed is
+ * part of it. */
+uint64_t ms_budget_lacking_bytes(const struct ms_budget *budget, uint64_t bytes);
+
 #endif

@@ -120,11 +120,11 @@ static bool find_host_access(struct ms_device *device)
     if (device->granule_bytes == 0) {
         return true;
     }
-    if (!ms_device_group_expect_context(device, &kept_bytes)) {
+    if (!ms_overhead_expect_context(device, &kept_bytes)) {
         return false;
     }
     device->host_limit_bytes = ms_host_access_open(device);
-    ms_device_group_context_made(device, kept_bytes, 0);
+    ms_overhead_context_made(device, kept_bytes, 0);
     return true;
 }
 

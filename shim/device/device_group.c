@@ -205,60 +205,10 @@ void ms_device_group_join(struct ms_device *device)
     watch_forks();
 }
 
-/* ---- contexts ---- */
-
-static bool keep(struct ms_device *device, uint64_t bytes)
-{
-    return bytes == 0 || ms_budget_earmark(&device->budget, bytes);
-}
-
-bool ms_device_group_expect_context(struct ms_device *device, uint64_t *kept_bytes)
-{
-    *kept_bytes = 0;
-    if (device == NULL || device->group == NULL) {
-        return true;
-    }
-    const uint64_t known = ms_group_context_bytes(device->group);
-    const uint64_t bytes = known != 0 ? known + device->granule_bytes : 0;
-    uint64_t used_bytes = 0;
-    (void)ms_nvml_used_bytes(device->uuid, &used_bytes); /* NVML is loaded: see overhead.h */
-    const bool kept = keep(device, bytes) ||
-                      (ms_device_group_ask(device, bytes) && keep(device, bytes)) ||
-                      (ms_device_group_ask_spill(device, bytes, true) && keep(device, bytes));
-    if (!kept) {
-        char text[24];
-        MS_LOG_ONCE(MS_LOG_WARN,
-                    "device %d: the group's cap has no room for a context (%s, as in other "
-                    "processes of it); it is refused as out of memory",
-                    device->ordinal, ms_bytes_text(bytes, text, sizeof text));
-        return false;
-    }
-    *kept_bytes = bytes;
-    return true;
-}
-
-int64_t ms_device_group_context_bytes(const struct ms_measure *measure, uint64_t kept_bytes)
-{
-    return kept_bytes != 0 && !measure->own_known
-               ? (int64_t)ms_group_context_bytes(measure->device->group)
-               : ms_measure_end(measure);
-}
-
 void ms_device_group_leave(struct ms_device *device)
 {
     if (device->group != NULL) {
         ms_group_leave(device->group);
         device->group = NULL;
-    }
-}
-
-void ms_device_group_context_made(struct ms_device *device, uint64_t kept_bytes,
-                                  int64_t taken_bytes)
-{
-    if (device != NULL && kept_bytes > 0) {
-        ms_budget_release_earmark(&device->budget, kept_bytes);
-    }
-    if (device != NULL && device->group != NULL && taken_bytes > 0) {
-        ms_group_tell_context(device->group, (uint64_t)taken_bytes);
     }
 }

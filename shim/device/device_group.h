@@ -6,7 +6,6 @@
 #include <stdint.h>
 
 #include "shim/device/device.h"
-#include "shim/device/overhead.h"
 
 /* Whether the options ask for it. */
 bool ms_device_group_wanted(void);
@@ -26,17 +25,5 @@ bool ms_device_group_ask(struct ms_device *device, uint64_t bytes);
 /* Asks the one whose memory is coldest to move some to the host: where that is colder than what
  * this process could move itself, or, with `any`, whatever it is. True: it did. */
 bool ms_device_group_ask_spill(struct ms_device *device, uint64_t bytes, bool any);
-
-/* A context is about to be made, for which the driver takes memory without asking: as much as the
- * contexts of other members took is earmarked. False: the group has no room for it, and the context
- * must not be made. `device` may be null. *kept_bytes: earmarked until the context is charged. */
-bool ms_device_group_expect_context(struct ms_device *device, uint64_t *kept_bytes);
-
-/* What a context took that was just made. Where NVML does not say what this process uses, other
- * members' calls are in what was measured; then what those before it took counts. */
-int64_t ms_device_group_context_bytes(const struct ms_measure *measure, uint64_t kept_bytes);
-
-void ms_device_group_context_made(struct ms_device *device, uint64_t kept_bytes,
-                                  int64_t taken_bytes);
 
 #endif

@@ -5,10 +5,13 @@
 #include <sched.h>
 #include <time.h>
 
+#include "allocator/base/units.h"
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/nvml.h"
 #include "shim/driver/driver.h"
+#include "shim/group/group.h"
+#include "shim/process/log.h"
 #include "shim/process/session.h"
 
 #define SAMPLES          4
@@ -234,4 +237,53 @@ uint64_t ms_overhead_guess(struct ms_device *device)
     }
     uint64_t guess = above(used_bytes, charged);
     return guess < GUESS_BYTES ? guess : GUESS_BYTES;
+}
+
+/* 0: not known yet. */
+static uint64_t context_bytes(const struct ms_device *device)
+{
+    const uint64_t known = device->group != NULL ? ms_group_context_bytes(device->group)
+                                                 : atomic_load(&device->first_overhead_bytes);
+    return known != 0 ? known + device->granule_bytes : 0;
+}
+
+bool ms_overhead_expect_context(struct ms_device *device, uint64_t *kept_bytes)
+{
+    *kept_bytes = 0;
+    if (device != NULL && device->group != NULL) {
+        uint64_t used_bytes = 0;
+        (void)ms_nvml_used_bytes(device->uuid, &used_bytes); /* it is loaded by being asked */
+    }
+    const uint64_t bytes = device != NULL ? context_bytes(device) : 0;
+    if (bytes == 0) {
+        return true;
+    }
+    if (!ms_device_charge(device, MS_OWNER_CONTEXT, bytes, true)) {
+        char text[24];
+        MS_LOG_ONCE(MS_LOG_WARN,
+                    "device %d: the cap has no room for another context (%s, as the one before "
+                    "it took); it is refused as out of memory",
+                    device->ordinal, ms_bytes_text(bytes, text, sizeof text));
+        return false;
+    }
+    ms_budget_earmark_charged(&device->budget, MS_OWNER_CONTEXT, bytes);
+    *kept_bytes = bytes;
+    return true;
+}
+
+int64_t ms_overhead_of_context(const struct ms_measure *measure, uint64_t kept_bytes)
+{
+    return kept_bytes != 0 && !measure->own_known && measure->device->group != NULL
+               ? (int64_t)ms_group_context_bytes(measure->device->group)
+               : ms_measure_end(measure);
+}
+
+void ms_overhead_context_made(struct ms_device *device, uint64_t kept_bytes, int64_t taken_bytes)
+{
+    if (kept_bytes > 0) {
+        ms_budget_release_earmark(&device->budget, kept_bytes);
+    }
+    if (device != NULL && device->group != NULL && taken_bytes > 0) {
+        ms_group_tell_context(device->group, (uint64_t)taken_bytes);
+    }
 }

@@ -59,6 +59,19 @@ void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason rea
  * a few milliseconds where there is something to give back. No lock of this room may be held. */
 bool ms_overhead_give_back(struct ms_device *device);
 
+/* A context is about to be made, which the driver does without asking. Where it is known what one
+ * takes (from the first on the device, or from other members' of a group), room for it is made and
+ * set aside. False: there is none, and it must not be made. `device` may be null. *kept_bytes: what
+ * was set aside. No lock may be held. */
+bool ms_overhead_expect_context(struct ms_device *device, uint64_t *kept_bytes);
+
+/* What a context took that was just made. Where NVML does not say what this process uses, other
+ * members' calls are in what was measured; then what those before it took counts. */
+int64_t ms_overhead_of_context(const struct ms_measure *measure, uint64_t kept_bytes);
+
+/* It was made and charged, or (taken_bytes is 0) it was not: nothing is set aside any more. */
+void ms_overhead_context_made(struct ms_device *device, uint64_t kept_bytes, int64_t taken_bytes);
+
 /* What a context costs that was not measured at its creation. */
 uint64_t ms_overhead_guess(struct ms_device *device);
 

@@ -31,14 +31,14 @@ struct creation {
     uint64_t kept_bytes; /* in a group */
 };
 
-/* False: a group of processes has no room for it. */
+/* False: the cap has no room for it. */
 static bool creation_begin(struct creation *creation, CUdevice ordinal)
 {
     const CUresult used = ms_device_use(ordinal, &creation->device);
     if (used == CUDA_ERROR_OUT_OF_MEMORY && ms_device_group_wanted()) {
         return false;
     } /* else the context is adopted at its first use */
-    const bool room = ms_device_group_expect_context(creation->device, &creation->kept_bytes);
+    const bool room = ms_overhead_expect_context(creation->device, &creation->kept_bytes);
     ms_measure_begin(creation->device, &creation->measure);
     return room;
 }
@@ -47,10 +47,10 @@ static CUresult creation_end(struct creation *creation, CUcontext *context, CUre
 {
     int64_t taken = 0;
     if (result == CUDA_SUCCESS && context && creation->device) {
-        taken = ms_device_group_context_bytes(&creation->measure, creation->kept_bytes);
+        taken = ms_overhead_of_context(&creation->measure, creation->kept_bytes);
         (void)ms_context_created(*context, taken > 0 ? (uint64_t)taken : 0);
     }
-    ms_device_group_context_made(creation->device, creation->kept_bytes, taken);
+    ms_overhead_context_made(creation->device, creation->kept_bytes, taken);
     return result;
 }
 

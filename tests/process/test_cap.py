@@ -106,6 +106,23 @@ class Race(Pressed):
         self.race(4, SIMGPU_NO_VMM=1)
 
 
+class SecondContext(Pressed):
+    """What one context takes is known from the first; another one gets no more than there is."""
+
+    def check_second(self, how: str, **settings: Any) -> None:
+        cap = CONTEXT + 128 * MIB
+        self.check(self.press("second-context", how, MEMSHIM_LIMIT=cap, **settings), cap)
+
+    def test_refused_where_nothing_can_go(self) -> None:
+        self.check_second("refused")
+
+    def test_refused_without_the_pool(self) -> None:
+        self.check_second("refused", MEMSHIM_POOL="off")
+
+    def test_room_is_made_for_it(self) -> None:
+        self.check_second("served", MEMSHIM_SPILL="auto", MEMSHIM_SPILL_LIMIT="512MiB")
+
+
 class Told(Pressed):
     """What the trace tells of charges never passes the cap either, at no moment."""
 

@@ -211,6 +211,35 @@ def try_processes(attempt: Try) -> None:
     attempt.expect(status in (0, 1), f"the report ended with status {status}")
 
 
+ANSWERS_JOB = BUILD / "tests" / "fuzz" / "torture" / "answers_job"
+ANSWERS_CALLS = 1500
+
+
+def try_answers(attempt: Try) -> None:
+    """Random calls, right and wrong ones: what the driver answers, and what memory holds, is the
+    same with and without memshim, also where memory moves to the host."""
+    world = {
+        "LD_LIBRARY_PATH": BUILD / "simgpu",
+        "SIMGPU_DEVICES": 2,
+        "SIMGPU_MEMORY": "2GiB",
+        "SIMGPU_CONTEXT": "8MiB",
+    }
+    # Below what is alive at times; beside contexts, managed memory and the program's own chunks.
+    tight = {"MEMSHIM_LIMIT": "160MiB", "MEMSHIM_SPILL_LIMIT": "1GiB"}
+    shim = {"LD_PRELOAD": SHIM, **attempt.draw.choice(({}, {"MEMSHIM_POOL": "off"}, tight, tight))}
+    command = [str(ANSWERS_JOB), str(attempt.seed), str(ANSWERS_CALLS)]
+    answers = []
+    for settings in ({}, shim):
+        status, said = attempt.run(command, **world, **settings)
+        if not attempt.expect(status == 0, f"status {status}: {last_line(said)}"):
+            return
+        answers.append([line for line in said.splitlines() if not line.startswith("memshim: ")])
+    for plain, under in zip(*answers, strict=False):
+        if not attempt.expect(plain == under, f"without: {plain}; with: {under}"):
+            return
+    attempt.done = len(answers[0])
+
+
 # --- the pool, kills, and readers -----------------------------------------------------------------
 
 POOL = BUILD / "tests" / "fuzz" / "pool"
@@ -368,6 +397,7 @@ PARTS = (
     Part("programs", try_programs, 4, "pages checked", 1_000_000),
     Part("forks", try_forks, 1, "forks", 1_000),
     Part("processes", try_processes, 2, "processes", 100),
+    Part("answers", try_answers, 1, "answers", 50_000),
     Part("pool", try_pool, 2, "operations", 100_000_000),
     Part("pool threads", try_pool_threads, 1, "rounds", 2_000),
     Part("pool faults", try_pool_faults, 1, "scenarios", 100),

@@ -5,9 +5,11 @@
  *   cap_job race SEED     eight threads allocate in every way until refused, free, and go on, while
  *                         a ninth notes the most bytes in use
  *   cap_job pools         one thread makes and destroys memory pools of the driver's, two others
- * want the same bytes for blocks cap_job refuse        allocates to the end, is refused, frees one
- * block, gets it again Prints JSON: peak_bytes (the most in use), refusals, total_bytes (what the
- * driver says it has).
+ *                         want the same bytes for blocks
+ *   cap_job second-context served|refused   another context, where blocks have all there is
+ *   cap_job refuse        allocates to the end, is refused, frees one block, gets it again
+ *
+ * Prints JSON: peak_bytes (the most in use), refusals, total_bytes (what the driver says it has).
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -23,18 +25,22 @@ enum { THREADS = 8, HELD = 24, ROUNDS = 300, POOLS = 1500 };
 static struct driver cu;
 static CUcontext context;
 static CUdevice device;
+static PFN_cuCtxCreate_v3020 create_context;
 static uint64_t (*used_bytes)(int device);
 static atomic_ullong peak_bytes, refusals;
 static atomic_bool over;
 static pthread_barrier_t start;
 static uint64_t first_seed;
 
-static void open_accounting(void)
+static void open_library(void)
 {
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     void *address = library != NULL ? dlsym(library, "simgpu_used_bytes") : NULL;
     EXPECT(address != NULL);
     memcpy(&used_bytes, &address, sizeof used_bytes);
+    address = dlsym(library, "cuCtxCreate_v2");
+    EXPECT(address != NULL);
+    memcpy(&create_context, &address, sizeof create_context);
 }
 
 static void note_peak(void)
@@ -252,12 +258,42 @@ static void refuse(void)
     }
 }
 
+/* Another context, which the driver takes without asking, where blocks have all there is. */
+static void second_context(bool served)
+{
+    enum { MOST = 64 };
+    static CUdeviceptr blocks[MOST];
+    static unsigned char seen[4 * KIB];
+    CUcontext second = NULL;
+    int count = 0;
+    while (count < MOST && cu.cuMemAlloc(&blocks[count], 8 * MIB) == CUDA_SUCCESS) {
+        MUST(cu.cuMemsetD8(blocks[count], (unsigned char)(count + 1), 8 * MIB));
+        count++;
+    }
+    note_peak();
+    const CUresult result = create_context(&second, 0, device);
+    EXPECT(result == (served ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY));
+    atomic_fetch_add(&refusals, 1);
+    note_peak();
+    if (served) {
+        MUST(cu.cuCtxDestroy(second));
+        MUST(cu.cuCtxSetCurrent(context));
+    }
+    for (int i = 0; i < count; i++) {
+        MUST(cu.cuMemcpyDtoH(seen, blocks[i] + 4 * MIB, sizeof seen));
+        EXPECT(seen[0] == i + 1 && seen[sizeof seen - 1] == i + 1);
+        MUST(cu.cuMemFree(blocks[i]));
+    }
+    MUST(create_context(&second, 0, device));
+    note_peak();
+}
+
 int main(int argc, char **argv)
 {
     size_t total = 0, free_bytes;
     EXPECT(argc >= 2);
     cu = driver_open();
-    open_accounting();
+    open_library();
     MUST(cu.cuInit(0));
     MUST(cu.cuDeviceGet(&device, 0));
     MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
@@ -268,6 +304,8 @@ int main(int argc, char **argv)
         race();
     } else if (strcmp(argv[1], "pools") == 0) {
         pools();
+    } else if (strcmp(argv[1], "second-context") == 0 && argc == 3) {
+        second_context(strcmp(argv[2], "served") == 0);
     } else {
         refuse();
     }

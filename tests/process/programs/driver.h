@@ -18,6 +18,7 @@
     X(cuDeviceTotalMem, 3020)               \
     X(cuDevicePrimaryCtxRetain, 7000)       \
     X(cuDevicePrimaryCtxRelease, 11000)     \
+    X(cuCtxDestroy, 4000)                   \
     X(cuCtxSetCurrent, 4000)                \
     X(cuCtxSynchronize, 2000)               \
     X(cuMemAlloc, 3020)                     \

@@ -347,6 +347,24 @@ Test(spill, room_is_made_while_calls_fail, .timeout = 120)
     cr_assert_gt(plays, 15);
 }
 
+/* What the driver took by itself passed the cap: that has to be made good before anything fits. */
+Test(spill, room_is_made_beyond_an_overshoot)
+{
+    struct rig *rig = spilling_rig();
+    struct ms_block_info block[8];
+    for (int k = 0; k < 8; k++) {
+        block[k] = rig_write_new(rig, 8 * MIB);
+    }
+    ms_budget_impose(&rig->budget, MS_OWNER_CONTEXT, ms_budget_free_bytes(&rig->budget) + 6 * MIB);
+    cr_assert(ms_pool_make_room(rig->pool, 2 * MIB, true));
+    cr_assert(ms_budget_charge(&rig->budget, MS_OWNER_FORWARDED, 2 * MIB));
+    rig_check(rig);
+    for (int k = 0; k < 8; k++) {
+        rig_check_contents(rig, &block[k]);
+    }
+    rig_end(rig);
+}
+
 /* A step of the exchange fails, and so does one of undoing it: contents and books are kept. */
 static void play_with_two_failures(enum ms_dry_op first, enum ms_dry_op then, uint64_t nth,
                                    uint64_t then_nth)
