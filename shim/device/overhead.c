@@ -271,10 +271,11 @@ bool ms_overhead_expect_context(struct ms_device *device, uint64_t *kept_bytes)
     return true;
 }
 
-int64_t ms_overhead_of_context(const struct ms_measure *measure, uint64_t kept_bytes)
+int64_t ms_overhead_of_context(const struct ms_device *device, const struct ms_measure *measure,
+                               uint64_t kept_bytes)
 {
-    return kept_bytes != 0 && !measure->own_known && measure->device->group != NULL
-               ? (int64_t)ms_group_context_bytes(measure->device->group)
+    return kept_bytes != 0 && !measure->own_known && device->group != NULL
+               ? (int64_t)ms_group_context_bytes(device->group)
                : ms_measure_end(measure);
 }
 

@@ -67,7 +67,8 @@ bool ms_overhead_expect_context(struct ms_device *device, uint64_t *kept_bytes);
 
 /* What a context took that was just made. Where NVML does not say what this process uses, other
  * members' calls are in what was measured; then what those before it took counts. */
-int64_t ms_overhead_of_context(const struct ms_measure *measure, uint64_t kept_bytes);
+int64_t ms_overhead_of_context(const struct ms_device *device, const struct ms_measure *measure,
+                               uint64_t kept_bytes);
 
 /* It was made and charged, or (taken_bytes is 0) it was not: nothing is set aside any more. */
 void ms_overhead_context_made(struct ms_device *device, uint64_t kept_bytes, int64_t taken_bytes);

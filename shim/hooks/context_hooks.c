@@ -47,7 +47,7 @@ static CUresult creation_end(struct creation *creation, CUcontext *context, CUre
 {
     int64_t taken = 0;
     if (result == CUDA_SUCCESS && context && creation->device) {
-        taken = ms_overhead_of_context(&creation->measure, creation->kept_bytes);
+        taken = ms_overhead_of_context(creation->device, &creation->measure, creation->kept_bytes);
         (void)ms_context_created(*context, taken > 0 ? (uint64_t)taken : 0);
     }
     ms_overhead_context_made(creation->device, creation->kept_bytes, taken);
