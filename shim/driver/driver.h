@@ -14,6 +14,7 @@
     MS_DRIVER_ROW(cuCtxGetDevice)                        \
     MS_DRIVER_ROW(cuCtxPopCurrent_v2)                    \
     MS_DRIVER_ROW(cuCtxPushCurrent_v2)                   \
+    MS_DRIVER_ROW(cuDeviceCanAccessPeer)                 \
     MS_DRIVER_ROW(cuDeviceGetAttribute)                  \
     MS_DRIVER_ROW(cuDeviceGetName)                       \
     MS_DRIVER_ROW(cuDeviceGetPCIBusId)                   \

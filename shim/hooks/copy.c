@@ -5,6 +5,8 @@
 
 #include "shim/device/context.h"
 #include "shim/driver/driver.h"
+#include "shim/driver/gate.h"
+#include "shim/hooks/detour.h"
 #include "shim/hooks/peer.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/heat.h"
@@ -53,6 +55,30 @@ static CUresult done(CUresult result, CUdeviceptr_v2 dst, CUdeviceptr_v2 src, bo
     return ms_sync_memops_are_on()
                ? ms_sync_memops_complete(result, per_thread, (const uint64_t[]){dst, src}, 2)
                : result;
+}
+
+/* The driver's function; where it refused memory of another device than the current one, again by a
+ * detour. That may wait for who halts the devices, and the gate is passed around it. */
+#define REACHING(dst, src, call)                                         \
+    __extension__({                                                      \
+        CUresult reached_ = (call);                                      \
+        if (__builtin_expect(reached_ == CUDA_ERROR_INVALID_VALUE, 0)) { \
+            struct ms_detour detour_ = {.guarded = false};               \
+            while (reached_ == CUDA_ERROR_INVALID_VALUE &&               \
+                   again_outside_the_gate(&detour_, (dst), (src))) {     \
+                reached_ = (call);                                       \
+            }                                                            \
+            reached_ = ms_detour_end(&detour_, reached_);                \
+        }                                                                \
+        reached_;                                                        \
+    })
+
+static bool again_outside_the_gate(struct ms_detour *detour, CUdeviceptr_v2 dst, CUdeviceptr_v2 src)
+{
+    ms_gate_leave();
+    const bool again = ms_detour_again(detour, (const uint64_t[]){dst, src}, 2);
+    ms_gate_enter();
+    return again;
 }
 
 /* Whether this copy has to be a peer copy: at least one side is the pool's, both lie on devices,
@@ -131,16 +157,18 @@ static CUresult peer_box_async(const CUDA_MEMCPY3D_PEER_v1 *box, const struct ro
 CUresult ms_serve_cuMemcpy(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount)
 {
     struct route route;
-    return done(must_route(dst, src, &route) ? peer(dst, src, ByteCount, &route, false)
-                                             : MS_REAL(cuMemcpy)(dst, src, ByteCount),
+    return done(must_route(dst, src, &route)
+                    ? peer(dst, src, ByteCount, &route, false)
+                    : REACHING(dst, src, MS_REAL(cuMemcpy)(dst, src, ByteCount)),
                 dst, src, false);
 }
 
 CUresult ms_serve_cuMemcpy_ptds(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount)
 {
     struct route route;
-    return done(must_route(dst, src, &route) ? peer(dst, src, ByteCount, &route, true)
-                                             : MS_REAL(cuMemcpy_ptds)(dst, src, ByteCount),
+    return done(must_route(dst, src, &route)
+                    ? peer(dst, src, ByteCount, &route, true)
+                    : REACHING(dst, src, MS_REAL(cuMemcpy_ptds)(dst, src, ByteCount)),
                 dst, src, true);
 }
 
@@ -148,16 +176,18 @@ CUresult ms_serve_cuMemcpyAsync(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t B
                                 CUstream hStream)
 {
     struct route route;
-    return must_route(dst, src, &route) ? peer_async(dst, src, ByteCount, &route, hStream, false)
-                                        : MS_REAL(cuMemcpyAsync)(dst, src, ByteCount, hStream);
+    return must_route(dst, src, &route)
+               ? peer_async(dst, src, ByteCount, &route, hStream, false)
+               : REACHING(dst, src, MS_REAL(cuMemcpyAsync)(dst, src, ByteCount, hStream));
 }
 
 CUresult ms_serve_cuMemcpyAsync_ptsz(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount,
                                      CUstream hStream)
 {
     struct route route;
-    return must_route(dst, src, &route) ? peer_async(dst, src, ByteCount, &route, hStream, true)
-                                        : MS_REAL(cuMemcpyAsync_ptsz)(dst, src, ByteCount, hStream);
+    return must_route(dst, src, &route)
+               ? peer_async(dst, src, ByteCount, &route, hStream, true)
+               : REACHING(dst, src, MS_REAL(cuMemcpyAsync_ptsz)(dst, src, ByteCount, hStream));
 }
 
 CUresult ms_serve_cuMemcpyDtoD_v2(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDevice,
@@ -166,7 +196,8 @@ CUresult ms_serve_cuMemcpyDtoD_v2(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDe
     struct route route;
     return done(must_route(dstDevice, srcDevice, &route)
                     ? peer(dstDevice, srcDevice, ByteCount, &route, false)
-                    : MS_REAL(cuMemcpyDtoD_v2)(dstDevice, srcDevice, ByteCount),
+                    : REACHING(dstDevice, srcDevice,
+                               MS_REAL(cuMemcpyDtoD_v2)(dstDevice, srcDevice, ByteCount)),
                 dstDevice, srcDevice, false);
 }
 
@@ -176,7 +207,8 @@ CUresult ms_serve_cuMemcpyDtoD_v2_ptds(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 
     struct route route;
     return done(must_route(dstDevice, srcDevice, &route)
                     ? peer(dstDevice, srcDevice, ByteCount, &route, true)
-                    : MS_REAL(cuMemcpyDtoD_v2_ptds)(dstDevice, srcDevice, ByteCount),
+                    : REACHING(dstDevice, srcDevice,
+                               MS_REAL(cuMemcpyDtoD_v2_ptds)(dstDevice, srcDevice, ByteCount)),
                 dstDevice, srcDevice, true);
 }
 
@@ -186,7 +218,8 @@ CUresult ms_serve_cuMemcpyDtoDAsync_v2(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 
     struct route route;
     return must_route(dstDevice, srcDevice, &route)
                ? peer_async(dstDevice, srcDevice, ByteCount, &route, hStream, false)
-               : MS_REAL(cuMemcpyDtoDAsync_v2)(dstDevice, srcDevice, ByteCount, hStream);
+               : REACHING(dstDevice, srcDevice,
+                          MS_REAL(cuMemcpyDtoDAsync_v2)(dstDevice, srcDevice, ByteCount, hStream));
 }
 
 CUresult ms_serve_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr_v2 dstDevice, CUdeviceptr_v2 srcDevice,
@@ -195,7 +228,9 @@ CUresult ms_serve_cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr_v2 dstDevice, CUdevicept
     struct route route;
     return must_route(dstDevice, srcDevice, &route)
                ? peer_async(dstDevice, srcDevice, ByteCount, &route, hStream, true)
-               : MS_REAL(cuMemcpyDtoDAsync_v2_ptsz)(dstDevice, srcDevice, ByteCount, hStream);
+               : REACHING(
+                     dstDevice, srcDevice,
+                     MS_REAL(cuMemcpyDtoDAsync_v2_ptsz)(dstDevice, srcDevice, ByteCount, hStream));
 }
 
 CUresult ms_serve_cuMemcpyWithAttributesAsync(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t size,
@@ -204,7 +239,8 @@ CUresult ms_serve_cuMemcpyWithAttributesAsync(CUdeviceptr_v2 dst, CUdeviceptr_v2
     struct route route;
     return must_route(dst, src, &route)
                ? peer_async(dst, src, size, &route, hStream, false)
-               : MS_REAL(cuMemcpyWithAttributesAsync)(dst, src, size, attr, hStream);
+               : REACHING(dst, src,
+                          MS_REAL(cuMemcpyWithAttributesAsync)(dst, src, size, attr, hStream));
 }
 
 CUresult ms_serve_cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr_v2 dst, CUdeviceptr_v2 src,
@@ -214,7 +250,8 @@ CUresult ms_serve_cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr_v2 dst, CUdevicep
     struct route route;
     return must_route(dst, src, &route)
                ? peer_async(dst, src, size, &route, hStream, true)
-               : MS_REAL(cuMemcpyWithAttributesAsync_ptsz)(dst, src, size, attr, hStream);
+               : REACHING(dst, src,
+                          MS_REAL(cuMemcpyWithAttributesAsync_ptsz)(dst, src, size, attr, hStream));
 }
 
 /* --- rows and boxes --------------------------------------------------------------------------- */
@@ -230,18 +267,34 @@ static CUdeviceptr_v2 linear(CUmemorytype type, CUdeviceptr_v2 addr)
     return is_linear(type) ? addr : 0;
 }
 
+static CUdeviceptr_v2 row_dst(const CUDA_MEMCPY2D_v2 *copy)
+{
+    return copy ? linear(copy->dstMemoryType, copy->dstDevice) : 0;
+}
+
+static CUdeviceptr_v2 row_src(const CUDA_MEMCPY2D_v2 *copy)
+{
+    return copy ? linear(copy->srcMemoryType, copy->srcDevice) : 0;
+}
+
+static CUdeviceptr_v2 box_dst(const CUDA_MEMCPY3D_v2 *copy)
+{
+    return copy ? linear(copy->dstMemoryType, copy->dstDevice) : 0;
+}
+
+static CUdeviceptr_v2 box_src(const CUDA_MEMCPY3D_v2 *copy)
+{
+    return copy ? linear(copy->srcMemoryType, copy->srcDevice) : 0;
+}
+
 static CUresult done_rows(CUresult result, const CUDA_MEMCPY2D_v2 *copy, bool per_thread)
 {
-    return copy ? done(result, linear(copy->dstMemoryType, copy->dstDevice),
-                       linear(copy->srcMemoryType, copy->srcDevice), per_thread)
-                : result;
+    return done(result, row_dst(copy), row_src(copy), per_thread);
 }
 
 static CUresult done_box(CUresult result, const CUDA_MEMCPY3D_v2 *copy, bool per_thread)
 {
-    return copy ? done(result, linear(copy->dstMemoryType, copy->dstDevice),
-                       linear(copy->srcMemoryType, copy->srcDevice), per_thread)
-                : result;
+    return done(result, box_dst(copy), box_src(copy), per_thread);
 }
 
 /* The same copy between contexts (cuda.h, CUDA_MEMCPY3D_PEER). False: it can stay as it is. */
@@ -249,8 +302,7 @@ static bool box_of_rows(const CUDA_MEMCPY2D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box
                         struct route *route)
 {
     if (copy && ms_heat_is_on()) {
-        note_touched(linear(copy->dstMemoryType, copy->dstDevice),
-                     linear(copy->srcMemoryType, copy->srcDevice));
+        note_touched(row_dst(copy), row_src(copy));
     }
     if (!copy || !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
         !must_route(copy->dstDevice, copy->srcDevice, route)) {
@@ -281,8 +333,7 @@ static bool box_of_box(const CUDA_MEMCPY3D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box,
                        struct route *route)
 {
     if (copy && ms_heat_is_on()) {
-        note_touched(linear(copy->dstMemoryType, copy->dstDevice),
-                     linear(copy->srcMemoryType, copy->srcDevice));
+        note_touched(box_dst(copy), box_src(copy));
     }
     if (!copy || !is_linear(copy->srcMemoryType) || !is_linear(copy->dstMemoryType) ||
         !must_route(copy->dstDevice, copy->srcDevice, route)) {
@@ -315,8 +366,9 @@ CUresult ms_serve_cuMemcpy2D_v2(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return done_rows(box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, false)
-                                                      : MS_REAL(cuMemcpy2D_v2)(pCopy),
+    return done_rows(box_of_rows(pCopy, &box, &route)
+                         ? peer_box(&box, &route, false)
+                         : REACHING(row_dst(pCopy), row_src(pCopy), MS_REAL(cuMemcpy2D_v2)(pCopy)),
                      pCopy, false);
 }
 
@@ -324,27 +376,33 @@ CUresult ms_serve_cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return done_rows(box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, true)
-                                                      : MS_REAL(cuMemcpy2D_v2_ptds)(pCopy),
-                     pCopy, true);
+    return done_rows(
+        box_of_rows(pCopy, &box, &route)
+            ? peer_box(&box, &route, true)
+            : REACHING(row_dst(pCopy), row_src(pCopy), MS_REAL(cuMemcpy2D_v2_ptds)(pCopy)),
+        pCopy, true);
 }
 
 CUresult ms_serve_cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return done_rows(box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, false)
-                                                      : MS_REAL(cuMemcpy2DUnaligned_v2)(pCopy),
-                     pCopy, false);
+    return done_rows(
+        box_of_rows(pCopy, &box, &route)
+            ? peer_box(&box, &route, false)
+            : REACHING(row_dst(pCopy), row_src(pCopy), MS_REAL(cuMemcpy2DUnaligned_v2)(pCopy)),
+        pCopy, false);
 }
 
 CUresult ms_serve_cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return done_rows(box_of_rows(pCopy, &box, &route) ? peer_box(&box, &route, true)
-                                                      : MS_REAL(cuMemcpy2DUnaligned_v2_ptds)(pCopy),
-                     pCopy, true);
+    return done_rows(
+        box_of_rows(pCopy, &box, &route)
+            ? peer_box(&box, &route, true)
+            : REACHING(row_dst(pCopy), row_src(pCopy), MS_REAL(cuMemcpy2DUnaligned_v2_ptds)(pCopy)),
+        pCopy, true);
 }
 
 CUresult ms_serve_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D_v2 *pCopy, CUstream hStream)
@@ -352,23 +410,27 @@ CUresult ms_serve_cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D_v2 *pCopy, CUstream hSt
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
     return box_of_rows(pCopy, &box, &route) ? peer_box_async(&box, &route, hStream, false)
-                                            : MS_REAL(cuMemcpy2DAsync_v2)(pCopy, hStream);
+                                            : REACHING(row_dst(pCopy), row_src(pCopy),
+                                                       MS_REAL(cuMemcpy2DAsync_v2)(pCopy, hStream));
 }
 
 CUresult ms_serve_cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D_v2 *pCopy, CUstream hStream)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return box_of_rows(pCopy, &box, &route) ? peer_box_async(&box, &route, hStream, true)
-                                            : MS_REAL(cuMemcpy2DAsync_v2_ptsz)(pCopy, hStream);
+    return box_of_rows(pCopy, &box, &route)
+               ? peer_box_async(&box, &route, hStream, true)
+               : REACHING(row_dst(pCopy), row_src(pCopy),
+                          MS_REAL(cuMemcpy2DAsync_v2_ptsz)(pCopy, hStream));
 }
 
 CUresult ms_serve_cuMemcpy3D_v2(const CUDA_MEMCPY3D_v2 *pCopy)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return done_box(box_of_box(pCopy, &box, &route) ? peer_box(&box, &route, false)
-                                                    : MS_REAL(cuMemcpy3D_v2)(pCopy),
+    return done_box(box_of_box(pCopy, &box, &route)
+                        ? peer_box(&box, &route, false)
+                        : REACHING(box_dst(pCopy), box_src(pCopy), MS_REAL(cuMemcpy3D_v2)(pCopy)),
                     pCopy, false);
 }
 
@@ -377,7 +439,8 @@ CUresult ms_serve_cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D_v2 *pCopy)
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
     return done_box(box_of_box(pCopy, &box, &route) ? peer_box(&box, &route, true)
-                                                    : MS_REAL(cuMemcpy3D_v2_ptds)(pCopy),
+                                                    : REACHING(box_dst(pCopy), box_src(pCopy),
+                                                               MS_REAL(cuMemcpy3D_v2_ptds)(pCopy)),
                     pCopy, true);
 }
 
@@ -386,15 +449,18 @@ CUresult ms_serve_cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D_v2 *pCopy, CUstream hSt
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
     return box_of_box(pCopy, &box, &route) ? peer_box_async(&box, &route, hStream, false)
-                                           : MS_REAL(cuMemcpy3DAsync_v2)(pCopy, hStream);
+                                           : REACHING(box_dst(pCopy), box_src(pCopy),
+                                                      MS_REAL(cuMemcpy3DAsync_v2)(pCopy, hStream));
 }
 
 CUresult ms_serve_cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D_v2 *pCopy, CUstream hStream)
 {
     CUDA_MEMCPY3D_PEER_v1 box;
     struct route route;
-    return box_of_box(pCopy, &box, &route) ? peer_box_async(&box, &route, hStream, true)
-                                           : MS_REAL(cuMemcpy3DAsync_v2_ptsz)(pCopy, hStream);
+    return box_of_box(pCopy, &box, &route)
+               ? peer_box_async(&box, &route, hStream, true)
+               : REACHING(box_dst(pCopy), box_src(pCopy),
+                          MS_REAL(cuMemcpy3DAsync_v2_ptsz)(pCopy, hStream));
 }
 
 /* Between contexts that the program names. */

@@ -4,7 +4,8 @@
  * and no two streams at one block at once, so that all of it follows from the seed. What it says
  * must be the same with and without memshim (torture.py compares).
  *
- *   answers_job SEED CALLS
+ *   answers_job SEED CALLS [no-peers]   no-peers: the devices have no access to each other; what
+ *                                       names a stream stays with its device (docs/coverage.md)
  *
  * Kept away from: handles that were destroyed (undefined in cuda.h), and what docs/coverage.md says
  * differs. */
@@ -67,6 +68,7 @@ struct chunk {
 
 static uint64_t random_state;
 static unsigned call_number;
+static bool peers = true;
 static size_t live_bytes;
 static CUcontext contexts[CONTEXTS];
 static struct stream streams[STREAMS];
@@ -407,19 +409,20 @@ struct part {
     size_t offset, bytes;
 };
 
-/* Some bytes of a block, a multiple of the unit and aligned to it; none where there is no block. */
-static struct part draw_part(unsigned unit, int stream)
+/* Some bytes of a block that may be used on the stream, or on the one that is left there instead: a
+ * multiple of the unit and aligned to it; none where there is no block. */
+static struct part draw_part(unsigned unit, int *stream)
 {
     struct part part = {.block = live_block()};
-    const int here = current();
-    if (part.block < 0 || here < 0 || device_of(here) != device_of(blocks[part.block].context)) {
+    if (part.block < 0 || current() < 0)
         return (struct part){.block = -1};
-    }
     const size_t bytes = blocks[part.block].bytes;
     part.offset = next_random(&random_state) % bytes / unit * unit;
     const size_t rest = (bytes - part.offset) / unit;
     part.bytes = rest == 0 ? 0 : (one_in(3) ? rest : next_random(&random_state) % rest) * unit;
-    use(part.block, stream);
+    if (!peers && device_of(current()) != device_of(blocks[part.block].context))
+        *stream = -1;
+    use(part.block, *stream);
     return part;
 }
 
@@ -431,8 +434,8 @@ static CUdeviceptr at_part(const struct part *part)
 static void call_set(void)
 {
     const unsigned unit = 1u << draw(3);
-    const int stream = one_in(2) ? live_stream() : -1;
-    const struct part part = draw_part(unit, stream);
+    int stream = one_in(2) ? live_stream() : -1;
+    const struct part part = draw_part(unit, &stream);
     if (part.block < 0)
         return;
     const size_t count = part.bytes / unit, misaligned = unit > 1 && one_in(10) ? 1 : 0;
@@ -458,8 +461,8 @@ static void call_set(void)
 
 static void call_read(void)
 {
-    const int stream = one_in(2) ? live_stream() : -1;
-    const struct part part = draw_part(1, stream);
+    int stream = one_in(2) ? live_stream() : -1;
+    const struct part part = draw_part(1, &stream);
     if (part.block < 0)
         return;
     const size_t bytes = part.bytes < sizeof bounce ? part.bytes : sizeof bounce;
@@ -474,8 +477,8 @@ static void call_read(void)
 
 static void call_write(void)
 {
-    const int stream = one_in(2) ? live_stream() : -1;
-    const struct part part = draw_part(1, stream);
+    int stream = one_in(2) ? live_stream() : -1;
+    const struct part part = draw_part(1, &stream);
     if (part.block < 0)
         return;
     const size_t bytes = part.bytes < sizeof bounce ? part.bytes : sizeof bounce;
@@ -491,8 +494,8 @@ static void call_write(void)
 
 static void call_copy(void)
 {
-    const int stream = live_stream();
-    const struct part from = draw_part(1, stream), to = draw_part(1, stream);
+    int stream = live_stream();
+    const struct part from = draw_part(1, &stream), to = draw_part(1, &stream);
     if (from.block < 0 || from.block == to.block)
         return;
     const size_t bytes = from.bytes < to.bytes ? from.bytes : to.bytes;
@@ -524,7 +527,8 @@ static void call_copy(void)
 
 static void call_copy_2d(void)
 {
-    const struct part from = draw_part(1, -1), to = draw_part(1, -1);
+    int stream = -1;
+    const struct part from = draw_part(1, &stream), to = draw_part(1, &stream);
     if (from.block < 0 || from.block == to.block)
         return;
     const size_t rows = 1 + draw(4), pitch = 1 + draw(512);
@@ -966,10 +970,11 @@ static const struct {
 
 int main(int count, char **arguments)
 {
-    if (count != 3) {
-        (void)fputs("usage: answers_job SEED CALLS\n", stderr);
+    if (count != 3 && !(count == 4 && strcmp(arguments[3], "no-peers") == 0)) {
+        (void)fputs("usage: answers_job SEED CALLS [no-peers]\n", stderr);
         return 2;
     }
+    peers = count == 3;
     MUST(setvbuf(stdout, NULL, _IOLBF, 0)); /* what memshim says comes between lines */
     random_state = strtoull(arguments[1], NULL, 0);
     const unsigned last = (unsigned)strtoul(arguments[2], NULL, 0);

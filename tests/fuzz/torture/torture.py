@@ -218,16 +218,19 @@ ANSWERS_CALLS = 1500
 def try_answers(attempt: Try) -> None:
     """Random calls, right and wrong ones: what the driver answers, and what memory holds, is the
     same with and without memshim, also where memory moves to the host."""
-    world = {
+    world: dict[str, object] = {
         "LD_LIBRARY_PATH": BUILD / "simgpu",
         "SIMGPU_DEVICES": 2,
         "SIMGPU_MEMORY": "2GiB",
         "SIMGPU_CONTEXT": "8MiB",
     }
+    command = [str(ANSWERS_JOB), str(attempt.seed), str(ANSWERS_CALLS)]
+    if attempt.draw.random() < 0.3:
+        command.append("no-peers")
+        world["SIMGPU_PEERS"] = 0
     # Below what is alive at times; beside contexts, managed memory and the program's own chunks.
     tight = {"MEMSHIM_LIMIT": "160MiB", "MEMSHIM_SPILL_LIMIT": "1GiB"}
     shim = {"LD_PRELOAD": SHIM, **attempt.draw.choice(({}, {"MEMSHIM_POOL": "off"}, tight, tight))}
-    command = [str(ANSWERS_JOB), str(attempt.seed), str(ANSWERS_CALLS)]
     answers = []
     for settings in ({}, shim):
         status, said = attempt.run(command, **world, **settings)

@@ -9,6 +9,7 @@
 #include "shim/device/device.h"
 #include "shim/device/statistics.h"
 #include "shim/frameworks/nvtx.h"
+#include "shim/hooks/detour.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/heat.h"
 #include "shim/policy/oom.h"
@@ -57,6 +58,20 @@ static void serve(const char *symbol)
     }
 #include "shim/tables/hooks.def"
 /* NOLINTEND(bugprone-macro-parentheses) */
+
+bool ms_detour_again(struct ms_detour *detour, const uint64_t *values, size_t count)
+{
+    (void)detour;
+    (void)values;
+    (void)count;
+    return false;
+}
+
+CUresult ms_detour_end(struct ms_detour *detour, CUresult result)
+{
+    (void)detour;
+    return result;
+}
 
 void ms_capture_begins(CUstream handle)
 {
