@@ -12,32 +12,51 @@
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
 
-char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes)
+static const struct unit {
+    const char *name;
+    unsigned shift;
+    unsigned scale; /* ten to the number of decimals */
+} units[] = {{"KiB", 10, 10}, {"MiB", 20, 10}, {"GiB", 30, 100}, {"TiB", 40, 100}};
+
+static uint64_t scaled_to(uint64_t bytes, const struct unit *unit)
 {
-    static const struct {
-        const char *name;
-        unsigned shift;
-        unsigned scale; /* ten to the number of decimals */
-    } units[] = {{"KiB", 10, 10}, {"MiB", 20, 10}, {"GiB", 30, 100}, {"TiB", 40, 100}};
-    const size_t count = sizeof(units) / sizeof(units[0]);
+    const unsigned __int128 half = (unsigned __int128)1 << (unit->shift - 1);
 
-    if (bytes < 1024) {
-        snprintf(text, text_bytes, "%" PRIu64 " B", bytes);
-        return text;
+    return (uint64_t)(((unsigned __int128)bytes * unit->scale + half) >> unit->shift);
+}
+
+/* What would round to 1024 belongs to the next one. Null: bytes themselves. */
+static const struct unit *unit_of(uint64_t bytes)
+{
+    const struct unit *unit = units, *last = units + sizeof(units) / sizeof(units[0]) - 1;
+
+    while (unit < last && scaled_to(bytes, unit) >= 1024ull * unit->scale) {
+        unit++;
     }
-    for (size_t i = 0; i < count; i++) {
-        const unsigned __int128 half = (unsigned __int128)1 << (units[i].shift - 1);
-        const uint64_t scaled =
-            (uint64_t)(((unsigned __int128)bytes * units[i].scale + half) >> units[i].shift);
+    return bytes < 1024 ? NULL : unit;
+}
 
-        /* What would round to 1024 belongs to the next unit. */
-        if (scaled < 1024ull * units[i].scale || i + 1 == count) {
-            snprintf(text, text_bytes, "%" PRIu64 ".%0*" PRIu64 " %s", scaled / units[i].scale,
-                     units[i].scale == 10 ? 1 : 2, scaled % units[i].scale, units[i].name);
-            break;
-        }
+static char *text_in(uint64_t bytes, const struct unit *unit, char *text, size_t text_bytes)
+{
+    if (unit) {
+        const uint64_t scaled = scaled_to(bytes, unit);
+
+        snprintf(text, text_bytes, "%" PRIu64 ".%0*" PRIu64 " %s", scaled / unit->scale,
+                 unit->scale == 10 ? 1 : 2, scaled % unit->scale, unit->name);
+    } else {
+        snprintf(text, text_bytes, "%" PRIu64 " B", bytes);
     }
     return text;
+}
+
+char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes)
+{
+    return text_in(bytes, unit_of(bytes), text, text_bytes);
+}
+
+char *ms_bytes_text_beside(uint64_t bytes, uint64_t other_bytes, char *text, size_t text_bytes)
+{
+    return text_in(bytes, unit_of(bytes < other_bytes ? bytes : other_bytes), text, text_bytes);
 }
 
 char *ms_duration_text(uint64_t ns, char *text, size_t text_bytes)

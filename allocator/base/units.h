@@ -12,6 +12,9 @@
 /* "394.0 MiB", "11.72 GiB", "512 B". */
 char *ms_bytes_text(uint64_t bytes, char *text, size_t text_bytes);
 
+/* In the unit in which the lesser of both is told: for two that are compared in one sentence. */
+char *ms_bytes_text_beside(uint64_t bytes, uint64_t other_bytes, char *text, size_t text_bytes);
+
 /* "7 h 41 m", "12.3 s", "78 ms", "41 us". */
 char *ms_duration_text(uint64_t ns, char *text, size_t text_bytes);
 

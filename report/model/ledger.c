@@ -118,7 +118,7 @@ static void add_charged(struct list *list, const struct ms_counters *counters,
                         const struct ms_survey_moment *moment)
 {
     const struct ms_ledger_row holes = {.name = "holes",
-                                        .what = "reserved by the pool, not live",
+                                        .what = "reserved, not live",
                                         .part = MS_LEDGER_HOLES,
                                         .kind = MS_KIND_COUNT};
     const struct ms_ledger_row forwarded = {

@@ -37,6 +37,9 @@ static const char *obstacle_beside(const struct ms_oom_state *state)
     if (verdict == MS_VERDICT_FRAGMENTATION && state->pinned_by == MS_PINNED_BY_POOL_OFF) {
         return "the run was without the pool, which a replay goes through";
     }
+    if (verdict == MS_VERDICT_FRAGMENTATION && state->pinned_by == MS_PINNED_BY_NO_HOST) {
+        return "a replay has host memory to stand in for holes, which this run did not have";
+    }
     return NULL;
 }
 

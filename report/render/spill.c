@@ -9,6 +9,7 @@
 #include "report/render/sites.h"
 
 #define LISTED_SITES 8
+#define WORTH_SAYING 100u /* a part in so many of what is live slows nobody */
 
 /* ---- whose it was ---- */
 
@@ -140,7 +141,7 @@ void ms_text_add_host(struct ms_buffer *out, const struct ms_model *model, int d
                          "work waited %s for that\n",
                          MS_BYTES(sums->spilled_bytes), MS_BYTES(sums->promoted_bytes),
                          MS_DURATION(sums->held_ns));
-    } else if (there > 0) {
+    } else if (there > ms_counters_live(counters) / WORTH_SAYING) {
         ms_buffer_format(out,
                          "  host   at least %s of what was live lay in host memory when %s: work "
                          "on it is slow\n",

@@ -104,6 +104,7 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
 {
     const struct ms_model_device *device = &model->devices[index];
     const struct ms_aggregate *sums = &device->sums;
+    const uint64_t torch_bytes = ms_what_if_torch_bytes(model, index);
 
     ms_buffer_format(out, "\nDevice %d  ", index);
     ms_buffer_add_plain(out, device->name[0] ? device->name : "(name unknown)");
@@ -124,6 +125,12 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
                          MS_COUNT(sums->tensor_allocations), MS_COUNT(sums->tensor_frees),
                          MS_BYTES(sums->peak_tensor_bytes));
     }
+    if (torch_bytes > 0) {
+        ms_buffer_format(out,
+                         "  PyTorch's own count (memory_reserved): at most %s, with what it caches "
+                         "and with what was taken out of that or lies on the host\n",
+                         MS_BYTES(torch_bytes));
+    }
     ms_buffer_format(
         out,
         "  driver calls: create %s, map %s, set access %s, release %s; mappings taken away: %s\n",
@@ -131,7 +138,10 @@ static void add_device(const struct ms_model *model, int index, struct ms_buffer
         MS_COUNT(sums->driver_calls[MS_CALL_SET_ACCESS]),
         MS_COUNT(sums->driver_calls[MS_CALL_RELEASE]), MS_COUNT(sums->driver_calls[MS_CALL_UNMAP]));
     if (sums->peak_host_chunk_bytes > 0) {
-        ms_buffer_format(out, "  host memory in the device's place: at most %s, not charged\n",
+        ms_buffer_format(out,
+                         "  host memory in the device's place: at most %s, not charged: live "
+                         "memory there, and what stands in for holes, which MEMSHIM_SPILL_LIMIT "
+                         "does not bound\n",
                          MS_BYTES(sums->peak_host_chunk_bytes));
     }
     if (sums->spilled_bytes > 0) {

@@ -161,23 +161,17 @@ static void add_overhead(const struct ms_model *model, int device, struct ms_buf
     ms_buffer_add(out, "\n");
 }
 
-/* died: what came then was not served, and PyTorch alone would have needed it, too. */
-static void add_torch(const struct ms_model *model, int device, bool died, struct ms_buffer *out)
+static void add_torch(const struct ms_model *model, int device, struct ms_buffer *out)
 {
     const uint64_t bytes = ms_what_if_torch_bytes(model, device);
 
     if (model->what_if.overhead.min_cap_bytes > 0 && model->what_if.overhead.device == device) {
         add_overhead(model, device, out);
-        return;
-    }
-
-    if (bytes > 0) {
-        ms_buffer_format(
-            out, "  torch  PyTorch counted at most %s as its own%s\n", MS_BYTES(bytes),
-            died ? " before that request (its memory_reserved, cache included); the "
-                   "pool's reserved bytes may be less, for it takes from that cache"
-                 : " (its memory_reserved, cache included): alone it would have needed that at "
-                   "most");
+    } else if (bytes > 0) {
+        ms_buffer_format(out,
+                         "  torch  PyTorch counted at most %s as its own (its memory_reserved, "
+                         "cache included): alone it would have needed that at most\n",
+                         MS_BYTES(bytes));
     }
 }
 
@@ -188,9 +182,12 @@ static const char *advice_on_holes(uint64_t pinned_by)
 {
     switch (pinned_by) {
     case MS_PINNED_BY_TORCH_OFF:
-        return "run without MEMSHIM_TORCH=off: then holes in PyTorch's segments can be used";
+        return "run without MEMSHIM_TORCH=off: then holes in PyTorch's segments can be used, but "
+               "for "
+               "what CUDA graphs replay into";
     case MS_PINNED_BY_POOL_OFF:
-        return "run without MEMSHIM_POOL=off: then holes can be used";
+        return "run without MEMSHIM_POOL=off: then holes can be used, but for what CUDA graphs "
+               "replay into";
     case MS_PINNED_BY_CAPTURE:
         return "capture fewer CUDA graphs, or smaller ones: what they were captured in stays "
                "theirs";
@@ -428,8 +425,11 @@ void ms_text_add_oom_answer(struct ms_buffer *out, const struct ms_model *model,
         add_pins(model, device, out);
     }
     add_else(model, &judgement, oom, out);
-    ms_what_if_text(out, model);
-    add_torch(model, device, true, out);
+    /* More memory only delays what grows: how much of it would have served this one request is
+     * nobody's question. */
+    if (judgement.verdict != MS_VERDICT_GROWTH) {
+        ms_what_if_text(out, model);
+    }
     ms_text_add_emptied(out, model, device);
 }
 
@@ -501,7 +501,7 @@ void ms_text_add_good_answer(struct ms_buffer *out, const struct ms_model *model
     ms_text_add_host(out, model, device, ms_aggregate_at_peak(sums));
     add_loading(model, device, out);
     add_headroom(model, device, out);
-    add_torch(model, device, false, out);
+    add_torch(model, device, out);
     ms_text_add_emptied(out, model, device);
     ms_text_add_growth(out, model, device);
 }

@@ -111,19 +111,19 @@ void ms_overhead_json(struct ms_json *json, const struct ms_model *model, int de
 
 /* ---- report.txt ---- */
 
+/* "a cap of 732.0 MiB (fraction 0.03)". No cap is larger than the device. */
 static void add_cap_text(struct ms_buffer *out, const struct ms_what_if_cap *cap,
                          uint64_t device_bytes)
 {
     char number[MS_UNIT_TEXT_BYTES];
 
-    ms_buffer_add(out, MS_BYTES(cap->cap_bytes));
-    if (cap->cap_bytes <= device_bytes) {
-        ms_buffer_format(
-            out, " (fraction %s)",
-            ms_decimal_text(fraction(cap->cap_bytes, device_bytes), number, sizeof(number)));
-    } else {
-        ms_buffer_add(out, ", more than the device has,");
+    if (cap->cap_bytes > device_bytes) {
+        ms_buffer_format(out, "on a device of %s, larger than this one", MS_BYTES(cap->cap_bytes));
+        return;
     }
+    ms_buffer_format(
+        out, "under a cap of %s (fraction %s)", MS_BYTES(cap->cap_bytes),
+        ms_decimal_text(fraction(cap->cap_bytes, device_bytes), number, sizeof(number)));
 }
 
 /* A cap does not give what others hold. */
@@ -133,15 +133,14 @@ static void add_plain_text(struct ms_buffer *out, const struct ms_what_if *found
     const struct ms_verdict_terms terms = ms_verdict_terms(state);
 
     if (found->plain.cap_bytes == 0) {
-        ms_buffer_add(out, "no cap was found that carries it past this request");
+        ms_buffer_add(out, "under no cap that was tried is this request served");
     } else if (ms_verdict_nearest(&terms) == MS_VERDICT_OTHER_PROCESS) {
         ms_buffer_format(out,
-                         "%s for this process carry it past this request, where others left %s",
+                         "this request is served where this process may have %s; others left %s",
                          MS_BYTES(found->plain.cap_bytes), MS_BYTES(found->room_bytes));
     } else {
-        ms_buffer_add(out, "a cap of ");
+        ms_buffer_add(out, "this request is served ");
         add_cap_text(out, &found->plain, found->device_bytes);
-        ms_buffer_add(out, " carries it past this request");
     }
 }
 
@@ -149,17 +148,20 @@ static void add_spilled_text(struct ms_buffer *out, const struct ms_what_if *fou
                              const struct ms_oom_state *state)
 {
     if (found->own_cap_spilled && state->spill_limit_bytes > 0) {
-        ms_buffer_format(out, "; the run's own cap is enough with a MEMSHIM_SPILL_LIMIT above %s",
+        ms_buffer_format(out, "; or with what this run had and a MEMSHIM_SPILL_LIMIT above %s",
                          MS_BYTES(found->own_cap_host_bytes));
     } else if (found->own_cap_spilled) {
-        ms_buffer_format(out, "; the run's own cap is enough with spilling, %s on the host",
+        ms_buffer_format(out,
+                         "; or with what this run had and MEMSHIM_SPILL=auto: %s of live memory "
+                         "in host memory",
                          MS_BYTES(found->own_cap_host_bytes));
     } else if (ms_unspilled_text(state)) {
         ms_buffer_format(out, "; %s", ms_unspilled_text(state));
-    } else if (found->spilled.cap_bytes > 0) {
+    } else if (found->spilled.cap_bytes > 0 && found->spilled.host_bytes > 0) {
         ms_buffer_add(out, "; with spilling ");
         add_cap_text(out, &found->spilled, found->device_bytes);
-        ms_buffer_format(out, " does, %s on the host", MS_BYTES(found->spilled.host_bytes));
+        ms_buffer_format(out, ", %s of live memory in host memory",
+                         MS_BYTES(found->spilled.host_bytes));
     }
 }
 
@@ -179,5 +181,6 @@ void ms_what_if_text(struct ms_buffer *out, const struct ms_model *model)
     ms_buffer_add(out, "  tried  ");
     add_plain_text(out, found, state);
     add_spilled_text(out, found, state);
-    ms_buffer_add(out, " (replayed up to this request; what comes behind it may need more)\n");
+    ms_buffer_add(out, "\n         (the run replayed up to this request; what comes behind it may "
+                       "need more)\n");
 }

@@ -123,7 +123,7 @@ static void say_what(const struct ms_oom_state *state, const struct analysis *a,
         snprintf(text, text_bytes, "asked for %s%s, %s short of %s", asked, into,
                  ms_bytes_text(a->short_bytes, amount, sizeof(amount)), limit);
     } else {
-        snprintf(text, text_bytes, "asked for %s%s, with %s free below %s", asked, into,
+        snprintf(text, text_bytes, "asked for %s%s, with %s of %s free", asked, into,
                  ms_bytes_text(a->to_be_had_bytes, amount, sizeof(amount)), limit);
     }
 }
@@ -135,8 +135,8 @@ static void say_need(const struct analysis *a, const char *end, char *text, size
     char amount[MS_UNIT_TEXT_BYTES];
     const bool fits = a->need_bytes <= a->room_bytes;
 
-    ms_bytes_text(a->need_bytes, need, sizeof(need));
-    ms_bytes_text(a->room_bytes, room, sizeof(room));
+    ms_bytes_text_beside(a->need_bytes, a->room_bytes, need, sizeof(need));
+    ms_bytes_text_beside(a->room_bytes, a->need_bytes, room, sizeof(room));
     if (fits && !ms_verdict_nothing_left(&a->terms)) {
         snprintf(
             text, text_bytes,
@@ -167,7 +167,7 @@ static void say_demand(const struct ms_oom_state *state, const struct analysis *
     char end[96], device[MS_UNIT_TEXT_BYTES];
 
     snprintf(end, sizeof(end), " on a device of %s%s",
-             ms_bytes_text(state->device_total_bytes, device, sizeof(device)),
+             ms_bytes_text_beside(state->device_total_bytes, a->need_bytes, device, sizeof(device)),
              a->terms.hole_bytes == 0 ? ", nothing is fragmented" : "");
     say_need(a, end, text, text_bytes);
 }

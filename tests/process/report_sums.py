@@ -30,18 +30,19 @@ LIVE = {
 }
 
 
-def bytes_text(value: int) -> str:
-    """As report.txt writes it (units.c)."""
-    if value < 1 << 10:
-        return f"{value} B"
-    for unit, shift, scale in (
-        ("KiB", 10, 10),
-        ("MiB", 20, 10),
-        ("GiB", 30, 100),
-        ("TiB", 40, 100),
-    ):
-        scaled = (value * scale + (1 << (shift - 1))) >> shift
-        if scaled < 1024 * scale:
+UNITS = (("KiB", 10, 10), ("MiB", 20, 10), ("GiB", 30, 100), ("TiB", 40, 100))
+
+
+def scaled_to(value: int, shift: int, scale: int) -> int:
+    return (value * scale + (1 << (shift - 1))) >> shift
+
+
+def bytes_text(value: int, other: int | None = None) -> str:
+    """As report.txt writes it (units.c); beside another figure, in the unit of the lesser."""
+    least = value if other is None else min(value, other)
+    for unit, shift, scale in UNITS if least >= 1 << 10 else ():
+        if scaled_to(least, shift, scale) < 1024 * scale:
+            scaled = scaled_to(value, shift, scale)
             return f"{scaled // scale}.{scaled % scale:0{len(str(scale)) - 1}} {unit}"
     return f"{value} B"
 

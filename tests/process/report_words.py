@@ -135,6 +135,7 @@ def of_dead_text(report: Json, text: str) -> Iterator[str]:
         yield "report.txt does not say who holds what"
     if text.count("\nOut-of-memories: ") != 1:
         yield "report.txt does not count its out-of-memories once"
+    yield from of_amounts(report, text, judged)
     device = next(d for d in report["devices"] if d["index"] == judged["device"])
     batch, factor = (device["headroom"] or {}).get("batch"), judged["estimated_factor_that_fits"]
     fits = FITS.match(word(text, "fits"))
@@ -147,6 +148,31 @@ def of_dead_text(report: Json, text: str) -> Iterator[str]:
         yield f"report.txt: batch {fits[2]} died, but {fits[1]} fits"
     if batch and abs((factor or 0) * batch - count_of(fits[1])) > 1:
         yield f"report.txt: batch {fits[1]} fits, report.json: {factor} of {batch}"
+
+
+def of_amounts(report: Json, text: str, judged: Json) -> Iterator[str]:
+    """Each amount of the answer is that of report.json which answers the same question."""
+    rule = judged["rule"]
+    need = re.search(r"in use and the request come to (\S+ \S+?)[,;. ]", word(text, "why"))
+    rooms = {rule[f"{what}_bytes"] for what in ("device", "cap", "others_leave", "driver_leaves")}
+    needs = {bytes_text(rule["need_bytes"], room) for room in rooms if room is not None}
+    if need and need[1] not in needs:
+        yield f"report.txt needs {need[1]}, report.json {' or '.join(sorted(needs))}"
+    lacked = re.search(r"lacked (\S+ \S+)$", word(text, "next"))
+    if lacked and lacked[1] != bytes_text(judged["short_bytes"]):
+        yield f"report.txt lacked {lacked[1]}, report.json was {judged['short_bytes']} bytes short"
+    if word(text, "torch"):
+        yield "report.txt: what PyTorch counts stands in the answer of a run that died"
+    tried, found = word(text, "tried"), report["what_if"]
+    if tried and judged["verdict"] == "growth":
+        yield f"report.txt, tried: {tried!r}, where memory grows"
+    if not tried or not found or found["why"]:
+        return
+    plain, host = found["without_spill"], found["own_cap_host_bytes"]
+    if plain and f" {bytes_text(plain['cap_bytes'])}" not in tried:
+        yield f"report.txt, tried: {tried!r}, report.json: {plain}"
+    if found["own_cap_with_spill"] and f" {bytes_text(host)}" not in tried:
+        yield f"report.txt, tried: {tried!r}, report.json: {host} bytes on the host"
 
 
 def of_living_text(report: Json, text: str) -> Iterator[str]:

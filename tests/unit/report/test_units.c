@@ -25,6 +25,21 @@ Test(units, bytes)
     bytes(UINT64_MAX, "16777216.00 TiB");
 }
 
+static void beside(uint64_t value, uint64_t other, const char *expected)
+{
+    char text[MS_UNIT_TEXT_BYTES];
+
+    cr_expect_str_eq(ms_bytes_text_beside(value, other, text, sizeof(text)), expected);
+}
+
+Test(units, two_that_are_compared)
+{
+    beside(UINT64_C(1) << 30, UINT64_C(1013) << 20, "1024.0 MiB");
+    beside(UINT64_C(1013) << 20, UINT64_C(1) << 30, "1013.0 MiB");
+    beside(UINT64_C(1) << 30, UINT64_C(2) << 30, "1.00 GiB");
+    beside(2048, 0, "2048 B");
+}
+
 Test(units, durations)
 {
     char text[MS_UNIT_TEXT_BYTES];

@@ -229,7 +229,7 @@ Test(verdict, pytorch_own_limit)
 
     state.source = MS_OOM_TORCH;
     expect(&state, MS_VERDICT_CAP, 0,
-           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
            "cap: the bytes were there, PyTorch itself refused: its set_per_process_memory_fraction "
            "counts what it keeps cached.");
 }
@@ -291,8 +291,8 @@ Test(verdict, a_refusal_with_the_bytes_there_blames_neither_the_cap_nor_pytorch)
     state.largest_free_bytes = 3 * MIB;
     expect(
         &state, MS_VERDICT_NOT_DEVICE, 0,
-        "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, with 40.0 MiB "
-        "free below the cap (4.43 GiB). not_device: 40.0 MiB are free as far as it is known, and "
+        "OUT OF MEMORY: asked for 1.0 MiB, and PyTorch for 20.0 MiB to put it in, with 40.0 MiB of "
+        "the cap (4.43 GiB) free. not_device: 40.0 MiB are free as far as it is known, and "
         "the cap allows the request: something else was missing, such as host memory, address "
         "space (ulimit -v) or room in a memory pool of fixed size, or MPS has a limit, or the "
         "bytes came free just then.");
@@ -319,7 +319,7 @@ Test(verdict, the_driver_had_the_bytes_and_refused)
     state.driver_free_known = 1;
     state.largest_free_bytes = 3 * MIB;
     expect(&state, MS_VERDICT_NOT_DEVICE, 0,
-           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
            "not_device: the driver says that 19.61 GiB are free, and the cap allows the request: "
            "something else was missing, such as host memory, address space (ulimit -v) or room in "
            "a memory pool of fixed size, or MPS has a limit, or the bytes came free just then.");
@@ -392,7 +392,7 @@ Test(verdict, pytorch_has_a_limit_by_its_settings)
     state.limited_by = MS_LIMITED_BY_TORCH_CONF;
     state.limit_bytes = 5 * GIB;
     expect(&state, MS_VERDICT_CAP, 0,
-           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
            "cap: the bytes were there, PyTorch itself refused: per_process_memory_fraction in "
            "PYTORCH_ALLOC_CONF allows it 5.00 GiB, what it keeps cached included.");
 }
