@@ -19,6 +19,7 @@ SMALL: dict[str, Any] = {"SIMGPU_MEMORY": "1GiB", "SIMGPU_CONTEXT": 64 * MIB}
 RUNS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "served by the driver": (["verdict_job", "ledger"], SMALL),
     "without the pool": (["verdict_job", "holes"], {**SMALL, "MEMSHIM_POOL": "off"}),
+    "holes that nobody may take": (["verdict_job", "holes"], {**SMALL, "SIMGPU_HOST_NUMA": 0}),
     "out of memory under a cap": (
         ["verdict_job", "ask", "300", "300"],
         {**SMALL, "MEMSHIM_FRACTION": "0.5"},
@@ -56,6 +57,8 @@ class OneStory(unittest.TestCase):
             with self.subTest(name):
                 self.report = json.loads(self.export("json"))
                 self.text = self.export("text")
+                kept = self.folder / "report.txt"
+                self.assertEqual(self.text, kept.read_text() if kept.exists() else self.text)
                 self.stacks = 0
                 self.assertTrue(self.report["devices"])
                 for device in self.report["devices"]:

@@ -124,6 +124,17 @@ static bool write_files(const struct ms_model *model, bool no_source, char *why,
     return whole;
 }
 
+/* The answer on fragmentation names who pins the holes, which the addresses tell: so every form
+ * looks at them there, and all say the same. */
+static enum ms_survey_depth depth_of(const struct ms_model *model,
+                                     const struct ms_report_reading *how)
+{
+    const struct ms_model_oom *fatal = ms_model_fatal_oom(model);
+    const bool asks = fatal && fatal->verdict == MS_VERDICT_FRAGMENTATION;
+
+    return how->write_files || asks ? MS_SURVEY_WHOLE : how->depth;
+}
+
 /* Null and a sentence in `why` where the trace cannot be read. */
 static struct ms_model *read_trace(const char *path, const struct ms_report_reading *how, char *why,
                                    size_t why_bytes)
@@ -135,7 +146,7 @@ static struct ms_model *read_trace(const char *path, const struct ms_report_read
     }
     if (model && (how->survey || how->write_files)) {
         ms_what_if_expect(model, MS_WHAT_IF_OPERATIONS);
-        ms_model_survey(model, how->write_files ? MS_SURVEY_WHOLE : how->depth);
+        ms_model_survey(model, depth_of(model, how));
         ms_progress_note("trying other caps", 0, 1);
         ms_what_if_try(model, MS_WHAT_IF_OPERATIONS);
     }
