@@ -466,7 +466,6 @@ def small_list(batch: int) -> None:
         kept.append(block(9 / 1024))
 
 
-
 @job(
     name="buffer-grows",
     reason="cache",
