@@ -13,6 +13,7 @@
 #define NORMAL        1.4826 /* of a median deviation: a standard deviation */
 #define CONFIDENCE    1.96
 #define FEWEST_ROUNDS 2u
+#define FEWEST_RISES  3u
 #define CLEARLY       5 /* so many errors away from 0: there are many sites to be wrong about */
 
 /* ---- a robust line ---- */
@@ -219,6 +220,34 @@ bool ms_growth_find(const uint64_t *x, const uint64_t *bytes, size_t count, stru
     return slope->bytes_per_step > CLEARLY * slope->error &&
            grown >
                3 * spread_around(x + first, bytes + first, count - first, slope->bytes_per_step);
+}
+
+/* ---- by few samples ---- */
+
+/* None half or twice as high as they are on average. */
+static bool rise_alike(const uint64_t *bytes, size_t count)
+{
+    const size_t rises = count - 1;
+    const uint64_t whole = bytes[rises] > bytes[0] ? bytes[rises] - bytes[0] : 0;
+
+    for (size_t i = 0; i < rises; i++) {
+        const uint64_t rise = bytes[i + 1] > bytes[i] ? bytes[i + 1] - bytes[i] : 0;
+
+        if (rise == 0 || rise < whole / (2 * rises) || rise / 2 > whole / rises) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first)
+{
+    for (*first = 0; *first <= 1 && *first + FEWEST_RISES < count; ++*first) {
+        if (rise_alike(bytes + *first, count - *first)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- by what is left of rounds ---- */

@@ -19,7 +19,7 @@
 #define MS_LEAK_CALLERS   3u
 
 enum ms_growth_degree {
-    MS_GROWTH_LIKELY, /* something is left of two rounds or more */
+    MS_GROWTH_LIKELY, /* something is left of two rounds or more, or all of few samples rise */
     MS_GROWTH_SEEN    /* over 8 rounds and more */
 };
 
@@ -97,6 +97,10 @@ struct ms_growth {
 
 /* Whether the samples keep rising to their end: fills `slope`. x: increasing. */
 bool ms_growth_find(const uint64_t *x, const uint64_t *bytes, size_t count, struct ms_slope *slope);
+
+/* Whether each of fewer samples than that, four or more, is as much above the last as the others
+ * are, or nearly: as of what is made anew and longer in each step. first: as below. */
+bool ms_growth_of_few(const uint64_t *bytes, size_t count, size_t *first);
 
 /* Whether what is left of the rounds is growth at round `now`: of each about as much, up to the
  * end. rounds: increasing. first: the round that it begins with, which is not the first one where

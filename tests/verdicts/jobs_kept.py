@@ -501,5 +501,32 @@ def buffer_grows(_batch: int) -> None:
         history = torch.cat([history, block(16)])  # culprit
 
 
+@job(
+    name="buffer-grows-few-steps",
+    reason="cache",
+    verdict="growth",
+    when="tenth",
+    where="forward",
+    keeps="`history`, which is made anew and longer in each step",
+)
+@job(
+    name="buffer-grows-fast-cap",
+    reason="cache",
+    verdict="growth",
+    when="tenth",
+    where="forward",
+    keeps="`history`, which is made anew and longer in each step",
+    memory_mib=8192,
+    cap_mib=1024,
+)
+def buffer_grows_fast(_batch: int) -> None:
+    model = net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    history = block(1)
+    for _ in range(100):
+        step(model, optimizer, samples(512))
+        history = torch.cat([history, block(80)])  # culprit
+
+
 if __name__ == "__main__":
     main()

@@ -159,27 +159,40 @@ static int by_slope(const void *a, const void *b)
     return left->site < right->site ? -1 : left->site > right->site;
 }
 
-static void take_site(const struct ms_sampler *sampler, uint32_t id, struct ms_buffer *growing)
+static bool find_in_few(const struct ms_growth_clock *clock, const uint64_t *samples,
+                        struct ms_slope *slope)
+{
+    size_t first;
+
+    return ms_growth_of_few(samples, clock->count, &first) &&
+           ms_growth_fit(clock->step, samples, first, clock->count, slope);
+}
+
+/* samples_room: for how many a site's row has room. */
+static void take_site(const struct ms_sampler *sampler, uint32_t id, size_t samples_room,
+                      struct ms_buffer *growing)
 {
     const struct ms_growth_clock *clock = &sampler->to->growth.clock;
     const struct ms_sampled_site *site = &sampler->sites[id];
     const uint64_t *samples =
-        (const uint64_t *)sampler->samples.at + (size_t)(site->samples - 1) * clock->count;
+        (const uint64_t *)sampler->samples.at + (size_t)(site->samples - 1) * samples_room;
+    const bool few = clock->count < MS_GROWTH_FEWEST;
+    const size_t last = clock->count - 1;
     struct ms_slope slope;
 
-    if (!ms_growth_find(clock->step, samples, clock->count, &slope)) {
+    if (few ? !find_in_few(clock, samples, &slope)
+            : !ms_growth_find(clock->step, samples, clock->count, &slope)) {
         return;
     }
 
     struct ms_growing_site *row = ms_buffer_extend(growing, sizeof(*row));
-    const size_t last = clock->count - 1;
 
     if (row) {
         *row = (struct ms_growing_site){
             .site = id,
             .path_site = site->path_site ? site->path_site : id,
             .kind = site->kind,
-            .degree = MS_GROWTH_SEEN,
+            .degree = few ? MS_GROWTH_LIKELY : MS_GROWTH_SEEN,
             .round = clock->by_time ? MS_ROUND_TIME : MS_ROUND_STEP,
             .bytes_per_round = slope.bytes_per_step,
             .error = slope.error,
@@ -203,22 +216,27 @@ static void take_whole(struct ms_sampler *sampler)
     }
 }
 
-/* Those whose bytes were seen to rise where steps begin. */
+/* Those whose bytes were seen to rise where steps begin; with fewer steps than that asks for, only
+ * where memory ran out. */
 static void take_seen(struct ms_sampler *sampler, struct ms_buffer *growing)
 {
     struct ms_growth *growth = &sampler->to->growth;
+    const size_t samples_room = growth->clock.count;
 
     /* Steps that the records did not reach. */
     growth->clock.count = sampler->next_sample;
     if (growth->clock.count < MS_GROWTH_FEWEST) {
         growth->why = growth->clock.by_time ? "the run is too short" : "fewer than 8 steps";
-        return;
+        if (growth->clock.by_time || !ms_model_fatal_oom(sampler->model)) {
+            return;
+        }
+    } else {
+        growth->known = true;
+        take_whole(sampler);
     }
-    growth->known = true;
-    take_whole(sampler);
     for (uint32_t id = 0; id < sampler->site_count; id = ms_sampler_next(sampler, id)) {
         if (sampler->sites[id].samples > 0) {
-            take_site(sampler, id, growing);
+            take_site(sampler, id, samples_room, growing);
         }
     }
 }

@@ -209,3 +209,37 @@ Test(growth, setting_up_is_none)
     cr_assert(ms_growth_of_rounds(grows, 3, 3, &first_round, &degree));
     cr_expect_eq(first_round, 1, "what was there before does not grow");
 }
+
+static bool of_few(const uint64_t *samples, size_t count)
+{
+    size_t first;
+
+    return ms_growth_of_few(samples, count, &first);
+}
+
+Test(growth, few_samples_that_rise_alike)
+{
+    const uint64_t longer[] = {0, 80, 160, 240, 320};
+    const uint64_t set_up_first[] = {0, 5000, 5080, 5160, 5240};
+    const uint64_t uneven[] = {0, 60, 100, 180};
+
+    cr_expect(of_few(longer, 5));
+    cr_expect(of_few(set_up_first, 5));
+    cr_expect(of_few(uneven, 4));
+}
+
+Test(growth, few_samples_that_do_not)
+{
+    const uint64_t longer[] = {0, 80, 160, 240};
+    const uint64_t ends[] = {0, 80, 160, 240, 240};
+    const uint64_t falls[] = {0, 80, 20, 100, 180};
+    const uint64_t fades[] = {0, 4000, 5000, 5300, 5400};
+    const uint64_t set_up[] = {0, 0, 5000, 5010, 5020};
+
+    cr_expect_not(of_few(longer, 3), "two rises may be chance");
+    cr_expect_not(of_few(ends, 5));
+    cr_expect_not(of_few(falls, 5));
+    cr_expect_not(of_few(fades, 5));
+    cr_expect_not(of_few(set_up, 5));
+    cr_expect_not(of_few(longer, 0));
+}
