@@ -202,7 +202,7 @@ static void close_gaps(struct ms_recorder *recorder)
 /* ---- events ---- */
 
 /* Chunks of the pool are its own doing; those of the program's own are charged like what the driver
- * took. */
+ * took. What is told as a block is no charge beside it. */
 static struct ms_complaint take_other(struct ms_recording *recording, const struct ms_event *event,
                                       uint64_t time_us)
 {
@@ -221,9 +221,15 @@ static struct ms_complaint take_other(struct ms_recording *recording, const stru
         }
         break;
     case MS_EVENT_CHARGE:
-        return ms_recording_charge(recording, time_us, MS_OPERATION_CHARGE, event->bytes);
+        if (!ms_charge_is_block(event->aux)) {
+            return ms_recording_charge(recording, time_us, MS_OPERATION_CHARGE, event->bytes);
+        }
+        break;
     case MS_EVENT_DISCHARGE:
-        return ms_recording_charge(recording, time_us, MS_OPERATION_DISCHARGE, event->bytes);
+        if (!ms_charge_is_block(event->aux)) {
+            return ms_recording_charge(recording, time_us, MS_OPERATION_DISCHARGE, event->bytes);
+        }
+        break;
     case MS_EVENT_CAP:
         if (recording->cap_bytes == 0) {
             recording->cap_bytes = event->bytes;

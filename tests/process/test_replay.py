@@ -240,6 +240,24 @@ class ReplayOfATrace(ProcessTest):
         self.assertEqual(other.returncode, 1)
         self.assertIn(b"it has no event of device 9", other.stderr)
 
+    def test_what_the_driver_served_counts_once(self) -> None:
+        """A block of the driver's, and the charge for it."""
+        for pool in ("on", "off"):
+            with self.subTest(pool):
+                self.output = self.folder / pool
+                self.run_under_shim(
+                    program("verdict_job"),
+                    "ledger",
+                    MEMSHIM_POOL=pool,
+                    SIMGPU_MEMORY="1GiB",
+                    SIMGPU_CONTEXT=64 << 20,
+                )
+                result = replay(self.output / "latest", "--json", "--cap", "1GiB")
+                answer, device = json.loads(result.stdout), only_report(self.output)["devices"][0]
+                self.assertEqual(answer["peak_live_bytes"], device["peak_live_bytes"])
+                beside = answer["peak_charged_bytes"] - answer["peak_reserved_bytes"]
+                self.assertEqual(beside, (64 + 16) << 20, "the context, and an array")
+
     def died(self, *arguments: str, fraction: str) -> Path:
         """On a device of 1 GiB, 64 MiB of which are the context's."""
         self.run_under_shim(
