@@ -6,6 +6,8 @@ set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
+TOO_SMALL=500MiB # for the C trainer: less than it needs beside a context
+
 usage() {
     cat <<'USAGE'
 Usage: scripts/quickstart.sh [--torch]
@@ -36,15 +38,29 @@ run_torch_job() {
     MEMSHIM_VENV=$(dirname "$(dirname "$python")") XDG_CACHE_HOME=$CACHE "${wrap[@]}" "${job[@]}"
 }
 
+# run_c_job OPTION...: of memshim run.
 run_c_job() {
     local library_path=${LD_LIBRARY_PATH:-}
-    local job=("$MEMSHIM_BUILD/memshim" run --fraction 0.95 --output "$OUTPUT" --
+    local job=("$MEMSHIM_BUILD/memshim" run "$@" --output "$OUTPUT" --
         "$MEMSHIM_BUILD/tests/process/trainer")
     if ! has_gpu; then
         library_path=$MEMSHIM_BUILD/simgpu${library_path:+:$library_path}
     fi
     say "running: ${job[*]}"
     LD_LIBRARY_PATH=$library_path XDG_CACHE_HOME=$CACHE "${job[@]}"
+}
+
+# What memshim is for: a job that dies, and the lines that say why.
+run_dying_job() {
+    local report page
+    ! run_c_job --limit "$TOO_SMALL" --spill off || die "the job did not run out of memory"
+    page=$(echo "$OUTPUT"/latest/*/report.html)
+    report=${page%.html}.txt
+    grep -q '^OUT OF MEMORY' "$report" || die "there is no OUT OF MEMORY in $report"
+    printf '\n'
+    sed '/^$/,$d; s/^/    /' "$report"
+    printf '\n'
+    say "that is all that $report says first; the page: $page"
 }
 
 show_report() {
@@ -90,9 +106,10 @@ main() {
     if python=$(find_torch_python); then
         part "two-rank PyTorch job" run_torch_job "$python" || die "the job failed"
     else
-        part "C trainer" run_c_job || die "the job failed"
+        part "C trainer" run_c_job --fraction 0.95 || die "the job failed"
     fi
     show_report
+    part "a job that dies" run_dying_job
     print_part_times
 }
 

@@ -4,6 +4,7 @@
 #include "report/model/devices.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "report/replay/replay.h"
 #include "report/replay/torch_alone.h"
@@ -30,7 +31,7 @@ const struct ms_card *ms_card_at(size_t index)
 const struct ms_card *ms_card_find(const char *id)
 {
     for (size_t i = 0; i < ms_card_count(); i++) {
-        if (strcmp(cards[i].id, id) == 0) {
+        if (strcasecmp(cards[i].id, id) == 0) {
             return &cards[i];
         }
     }

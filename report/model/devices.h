@@ -23,7 +23,7 @@ struct ms_card {
 
 size_t ms_card_count(void);
 const struct ms_card *ms_card_at(size_t index);
-const struct ms_card *ms_card_find(const char *id); /* null: none of that name */
+const struct ms_card *ms_card_find(const char *id); /* in any case; null: none of that name */
 
 /* What NCCL makes between several of a card in one machine (nccl.def). */
 struct ms_card_nccl {

@@ -69,18 +69,20 @@ static bool read_header(struct ms_reader *reader, char *why, size_t why_bytes)
 {
     struct ms_file_header *header = &reader->header;
     char text[128];
+    const size_t bytes = read_some(reader->fd, header, sizeof(*header), 0);
+    const size_t magic_bytes = bytes < sizeof(header->magic) ? bytes : sizeof(header->magic);
 
-    if (reader->file_bytes < sizeof(*header) || !read_at(reader->fd, header, sizeof(*header), 0)) {
-        return say(why, why_bytes, reader->path,
-                   "is too short for a trace: it was cut, or its process died while making it");
-    }
-    if (memcmp(header->magic, MS_FORMAT_MAGIC, sizeof(header->magic)) != 0) {
+    if (memcmp(header->magic, MS_FORMAT_MAGIC, magic_bytes) != 0) {
         static const char nothing[sizeof(header->magic)];
 
         return say(why, why_bytes, reader->path,
-                   memcmp(header->magic, nothing, sizeof(nothing)) == 0
+                   memcmp(header->magic, nothing, magic_bytes) == 0
                        ? "is empty: its process died while making it"
                        : "is not a memshim trace (or was damaged by a transfer in text mode)");
+    }
+    if (bytes < sizeof(*header)) {
+        return say(why, why_bytes, reader->path,
+                   "is too short for a trace: it was cut, or its process died while making it");
     }
     if (header->byte_order != MS_BYTE_ORDER) {
         return say(why, why_bytes, reader->path,

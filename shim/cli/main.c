@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The memshim executable: finds the command and hands over. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/print.h"
+#include "shim/cli/launch/place.h"
 
 static int (*const functions[MS_CLI_COMMANDS])(int argc, char **argv) = {
 #define MS_COMMAND(id, function, ...)        [MS_CLI_##id] = (function),
@@ -14,12 +17,57 @@ static int (*const functions[MS_CLI_COMMANDS])(int argc, char **argv) = {
 #include "shim/cli/arguments/commands.def"
 };
 
+/* Options that stand before any command, and what they are. */
+static const struct {
+    const char *name, *letter, *command;
+} own[] = {{"--help", "-h", "help"}, {"--version", "-V", "version"}};
+
+#define OWN_COUNT (sizeof(own) / sizeof(own[0]))
+
+static bool is_option_of_run(const char *word)
+{
+    const size_t length = strcspn(word + 2, "=");
+    const struct ms_cli_option_rows table = ms_cli_options_table();
+
+    for (size_t i = 0; i < table.count; i++) {
+        if (table.at[i].command == MS_CLI_RUN && strlen(table.at[i].name) == length &&
+            strncmp(table.at[i].name, word + 2, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Writes what was meant; "" where that cannot be told. */
+static void guess(const char *name, char *meant, size_t meant_bytes)
+{
+    const char *command = ms_cli_nearest_command(name);
+    char program[PATH_MAX];
+
+    meant[0] = '\0';
+    for (size_t i = 0; i < OWN_COUNT && name[0] == '-'; i++) {
+        if (strcasecmp(name, own[i].letter) == 0 ||
+            ms_cli_distance(name, own[i].name) <= strlen(own[i].name)) {
+            command = own[i].name;
+        }
+    }
+    if (command) {
+        (void)snprintf(meant, meant_bytes, "%s", command);
+    } else if (strncmp(name, "--", 2) == 0 && is_option_of_run(name)) {
+        (void)snprintf(meant, meant_bytes, "run %s", name);
+    } else if (ms_cli_find_program(name, program)) {
+        (void)snprintf(meant, meant_bytes, "run -- %s", name);
+    }
+}
+
 static int say_unknown(const char *name)
 {
-    const char *meant = ms_cli_nearest_command(name);
+    char meant[PATH_MAX];
 
-    ms_complain("memshim: there is no command '%s'%s%s%s (memshim help lists them)", name,
-                meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "");
+    guess(name, meant, sizeof(meant));
+    ms_complain("memshim: there is no %s '%s'%s%s%s (memshim help lists them)",
+                name[0] == '-' ? "option" : "command", name, meant[0] ? "; did you mean '" : "",
+                meant, meant[0] ? "'?" : "");
     return MS_CLI_WRONG_CALL;
 }
 
@@ -33,10 +81,10 @@ int main(int argc, char **argv)
         ms_cli_print_overview();
         return MS_CLI_WRONG_CALL;
     }
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        name = "help";
-    } else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
-        name = "version";
+    for (size_t i = 0; i < OWN_COUNT; i++) {
+        if (strcmp(name, own[i].name) == 0 || strcmp(name, own[i].letter) == 0) {
+            name = own[i].command;
+        }
     }
     command = ms_cli_command_find(name);
     if (command == MS_CLI_COMMANDS) {

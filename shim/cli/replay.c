@@ -18,9 +18,10 @@
 #include "shim/cli/arguments/values.h"
 #include "shim/tables/options.h"
 
-#define WHY_BYTES   (PATH_MAX + 512)
-#define NEIGHBOURS  12
-#define LARGEST_LAG 1000000
+#define WHY_BYTES     (PATH_MAX + 512)
+#define NEIGHBOURS    12
+#define LARGEST_LAG   1000000
+#define SMALLEST_SIZE ((uint64_t)1 << 20)
 
 struct call {
     const char *trace, *csv, *costs_path;                            /* null: not given */
@@ -35,10 +36,12 @@ struct call {
 
 /* ---- the call ---- */
 
-static bool take_size(const char *value, uint64_t least, uint64_t *out)
+/* Fewer bytes than SMALLEST_SIZE are a number whose unit was forgotten. */
+static bool take_size(const char *value, bool or_none, uint64_t *out)
 {
     uint64_t bytes = 0;
-    const bool good = ms_parse_bytes(value, &bytes) && bytes >= least;
+    const bool good =
+        ms_parse_bytes(value, &bytes) && (bytes >= SMALLEST_SIZE || (or_none && bytes == 0));
 
     *out = good ? bytes : *out;
     return good;
@@ -85,15 +88,15 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
 
     switch ((int)option->id) {
     case MS_CLI_REPLAY_CAP:
-        return take_size(value, 1, &call->cap_bytes);
+        return take_size(value, false, &call->cap_bytes);
     case MS_CLI_REPLAY_FRACTION:
         return ms_parse_fraction(value, &call->fraction);
     case MS_CLI_REPLAY_DEVICE_MEMORY:
-        return take_size(value, 1, &call->device_bytes);
+        return take_size(value, false, &call->device_bytes);
     case MS_CLI_REPLAY_HOST_LIMIT:
-        return take_size(value, 0, &call->host_limit_bytes);
+        return take_size(value, true, &call->host_limit_bytes);
     case MS_CLI_REPLAY_SPILL:
-        return take_size(value, 0, &call->spill_bytes);
+        return take_size(value, true, &call->spill_bytes);
     case MS_CLI_REPLAY_SPILL_POLICY:
         return take_spill_policy(value, call);
     case MS_CLI_REPLAY_MODE:

@@ -42,13 +42,18 @@ void ms_options_check_switch(const char *variable, ms_options_warn_t warn, void 
 
 void ms_options_meant(const char *value, const char *allowed, char meant[MS_OPTION_MEANT_BYTES])
 {
+    char digits[MS_OPTION_MEANT_BYTES] = "";
+    const size_t length = strspn(value, "0123456789");
+    const bool percent = value[length] == '%';
     uint64_t number = 0;
     meant[0] = '\0';
-    if (value[strspn(value, "0123456789")] != '\0' || !ms_parse_bytes(value, &number) ||
-        number < 2) {
+    (void)snprintf(digits, sizeof digits, "%.*s", (int)length, value);
+    if (value[length + percent] != '\0' || !ms_parse_bytes(digits, &number) ||
+        number < (percent ? 1 : 2)) {
         return;
     }
-    if (strncmp(allowed, "a size", strlen("a size")) == 0 && number < UINT64_C(1) << 20) {
+    if (!percent && strncmp(allowed, "a size", strlen("a size")) == 0 &&
+        number < UINT64_C(1) << 20) {
         (void)snprintf(meant, MS_OPTION_MEANT_BYTES, "%.32s%s", value,
                        number <= GUESSED_GIB ? "GiB" : "MiB");
     } else if (strncmp(allowed, "a fraction", strlen("a fraction")) == 0 && number <= 100) {

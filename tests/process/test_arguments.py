@@ -108,6 +108,11 @@ class Wrong(unittest.TestCase):
             (("run", "--fracton", "0.5", "true"), "'--fraction'"),
             (("run", "--tracelimit=1GiB", "true"), "'--trace-limit'"),
             (("top", "--intervall", "1"), "'--interval'"),
+            (("--versoin",), "'--version'"),
+            (("-v",), "'--version'"),
+            (("--limit", "20GiB", "true"), "'run --limit'"),
+            (("--limit=20GiB", "true"), "'run --limit=20GiB'"),
+            (("true",), "'run -- true'"),
         ):
             with self.subTest(arguments):
                 self.assertIn(f"did you mean {meant}?", self.refused(*arguments))
@@ -120,25 +125,37 @@ class Wrong(unittest.TestCase):
             (("run", "--limit", "20000", "true"), "'20000MiB'"),
             (("run", "--spill-limit", "64", "true"), "'64GiB'"),
             (("run", "--fraction", "95", "true"), "'0.95'"),
+            (("run", "--fraction", "95%", "true"), "'0.95'"),
+            (("replay", "trace.mshm", "--cap", "20"), "'20GiB'"),
+            (("replay", "trace.mshm", "--spill", "4"), "'4GiB'"),
+            (("dry-run", "--gpu", "80", "true"), "'80GiB'"),
+            (("dry-run", "--gpu", "h100", "true"), "'h100-80gb'"),
+            (("dry-run", "--gpu", "rtx490", "true"), "'rtx4090'"),
         ):
             with self.subTest(arguments):
                 self.assertIn(f"did you mean {meant}?", self.refused(*arguments))
-        for value in ("0", "-3", "95GiB"):
+        for value in ("0", "-3", "95GiB", "950%", "%"):
             self.assertNotIn("did you mean", self.refused("run", "--fraction", value, "true"))
         self.assertNotIn("did you mean", self.refused("report", "--format", "frobnicate"))
         self.assertNotIn("did you mean", self.refused("frobnicate"))
         self.assertNotIn("did you mean", self.refused("report", "--frobnicate"))
         self.assertNotIn("did you mean", self.refused("probe-hos"))
+        self.assertNotIn("did you mean", self.refused("-x"))
+        self.assertNotIn("did you mean", self.refused("dry-run", "--gpu", "frobnicate", "true"))
 
     def test_what_cannot_be(self) -> None:
         for option, way in (
             ("--attach=12", "memshim top PID"),
             ("--pid", "memshim top PID"),
             ("--duration", "timeout SECONDS"),
+            ("--memory", "--limit SIZE"),
+            ("--gpu", "CUDA_VISIBLE_DEVICES"),
         ):
             said = self.refused("run", option, "12", "true")
             self.assertIn(f"there is no option '{option}': ", said)
             self.assertIn(way, said)
+        for command in ("report", "diff"):
+            self.assertIn("--format json", self.refused(command, "--json"))
 
     def test_no_command(self) -> None:
         result = memshim().check(2)
@@ -168,6 +185,24 @@ class Operands(ProcessTest):
             with self.subTest(between):
                 result = run([CLI, "run", "--output", self.output, *between, *show, *words]).check()
                 self.assertEqual(result.stdout, "".join(f"[{word}]" for word in words))
+
+    def test_a_script_that_is_no_program(self) -> None:
+        (self.folder / "train.py").touch()
+        (self.folder / "job").touch(0o755)
+        for name, status, meant in (
+            ("train.py", 127, "python train.py"),
+            ("./train.py", 126, "python ./train.py"),
+            ("job", 127, "./job"),
+        ):
+            said = run([CLI, "run", "--", name], cwd=self.folder).check(status).stderr
+            self.assertIn(f"cannot run '{name}'", said)
+            self.assertIn(f"did you mean '{meant}'?", said)
+
+    def test_a_file_that_is_no_trace(self) -> None:
+        for name, contents in (("short", "root:x:0:0\n"), ("long", "no trace\n" * 10000)):
+            (self.folder / name).write_text(contents)
+            said = run([CLI, "report", self.folder / name]).check(1).stderr
+            self.assertIn("is not a memshim trace", said)
 
     def test_a_command_that_begins_with_a_dash(self) -> None:
         result = run([CLI, "run", "--output", self.output, "--", "--no-such"]).check(127)

@@ -212,9 +212,7 @@ static bool swapped(const char *word, const char *name)
            word[at + 1] == name[at] && strcmp(word + at + 2, name + at + 2) == 0;
 }
 
-/* SIZE_MAX where the two are no more alike than any two words. A name that the word is the
- * beginning of is nearest. */
-static size_t distance_to(const char *word, const char *name)
+size_t ms_cli_distance(const char *word, const char *name)
 {
     const size_t length = strlen(word);
     const size_t edits = length > 0 && strncmp(word, name, length) == 0 ? 0
@@ -230,7 +228,7 @@ const char *ms_cli_nearest_command(const char *word)
     size_t least = SIZE_MAX;
 
     for (size_t i = 0; i < MS_CLI_COMMANDS; i++) {
-        const size_t distance = distance_to(word, ms_cli_commands[i].name);
+        const size_t distance = ms_cli_distance(word, ms_cli_commands[i].name);
 
         if (!ms_cli_commands[i].hidden && distance < least) {
             best = ms_cli_commands[i].name;
@@ -247,7 +245,7 @@ const char *ms_cli_nearest_option(enum ms_cli_command_id command, const char *wo
     size_t least = SIZE_MAX;
 
     for (size_t i = 0; i < table.count; i++) {
-        const size_t distance = distance_to(word, table.at[i].name);
+        const size_t distance = ms_cli_distance(word, table.at[i].name);
 
         if (table.at[i].command == command && distance < least) {
             best = table.at[i].name;
@@ -273,7 +271,7 @@ static void compare_choice(void *ctx, const char *word, size_t length)
 
         memcpy(name, word, length);
         name[length] = '\0';
-        distance = distance_to(search->word, name);
+        distance = ms_cli_distance(search->word, name);
         if (distance < search->least) {
             search->least = distance;
             memcpy(search->best, name, length + 1);

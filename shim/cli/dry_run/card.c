@@ -8,8 +8,11 @@
 #include <unistd.h>
 
 #include "allocator/base/buffer.h"
+#include "shim/cli/arguments/commands.h"
 #include "shim/cli/dry_run/complaint.h"
 #include "shim/tables/options.h"
+
+#define SMALLEST_CARD ((uint64_t)1 << 20) /* fewer bytes are a number whose unit was forgotten */
 
 static bool take_key(const char *key, const char *value, struct ms_card *card)
 {
@@ -17,7 +20,7 @@ static bool take_key(const char *key, const char *value, struct ms_card *card)
         return snprintf(card->name, sizeof(card->name), "%s", value) < (int)sizeof(card->name);
     }
     if (strcmp(key, "memory") == 0) {
-        return ms_parse_bytes(value, &card->total_bytes) && card->total_bytes > 0;
+        return ms_parse_bytes(value, &card->total_bytes) && card->total_bytes >= SMALLEST_CARD;
     }
     if (strcmp(key, "context") == 0) {
         card->context_known = MS_CARD_GIVEN;
@@ -79,15 +82,42 @@ static bool take_file(const char *path, struct ms_card *card)
     return good;
 }
 
+/* The card whose name is most like it; null where none is. */
+static const char *nearest_card(const char *text)
+{
+    const char *best = NULL;
+    size_t least = SIZE_MAX;
+
+    for (size_t i = 0; i < ms_card_count(); i++) {
+        const size_t distance = ms_cli_distance(text, ms_card_at(i)->id);
+
+        if (distance < least) {
+            best = ms_card_at(i)->id;
+            least = distance;
+        }
+    }
+    return best;
+}
+
 static void say_cards(const char *text)
 {
     struct ms_buffer names = {0};
+    char size[MS_OPTION_MEANT_BYTES];
+    const char *meant = size;
+
+    ms_options_meant(text, "a size", size);
+    if (size[0] == '\0') {
+        meant = nearest_card(text);
+    }
 
     for (size_t i = 0; i < ms_card_count(); i++) {
         ms_buffer_format(&names, "%s%s", i ? ", " : "", ms_card_at(i)->id);
     }
     ms_buffer_append(&names, "", 1);
-    complain("--gpu %s is no card, size or file; cards: %s", text, names.failed ? "" : names.at);
+    complain("--gpu is a card, a size as in 80GiB, or a file that describes one, not '%s'%s%s%s "
+             "(cards: %s)",
+             text, meant ? "; did you mean '" : "", meant ? meant : "", meant ? "'?" : "",
+             names.failed ? "" : names.at);
     ms_buffer_free(&names);
 }
 
@@ -103,7 +133,7 @@ bool ms_dry_card_take(const char *text, struct ms_card *card)
     (void)snprintf(card->id, sizeof(card->id), "given");
     card->total_known = MS_CARD_GIVEN;
     card->source = "--gpu";
-    if (ms_parse_bytes(text, &card->total_bytes) && card->total_bytes > 0) {
+    if (ms_parse_bytes(text, &card->total_bytes) && card->total_bytes >= SMALLEST_CARD) {
         (void)snprintf(card->name, sizeof(card->name), "card of %.32s", text);
         return true;
     }

@@ -25,27 +25,6 @@
 
 /* ---- the libraries ---- */
 
-/* The file that a command's first word stands for. */
-static bool find_program(const char *word, char *path)
-{
-    const char *folders = getenv("PATH");
-
-    if (strchr(word, '/')) {
-        return snprintf(path, PATH_MAX, "%s", word) < PATH_MAX && access(path, X_OK) == 0;
-    }
-    while (folders && *folders) {
-        const size_t length = strcspn(folders, ":");
-
-        if (snprintf(path, PATH_MAX, "%.*s/%s", (int)length, length ? folders : ".", word) <
-                PATH_MAX &&
-            access(path, X_OK) == 0) {
-            return true;
-        }
-        folders += length + (folders[length] == ':');
-    }
-    return false;
-}
-
 static bool is_python(const char *path)
 {
     return strncmp(ms_base_name(path), "python", strlen("python")) == 0;
@@ -67,7 +46,7 @@ static bool find_interpreter(const char *script, char *path)
             length = strcspn(word, " \t\n");
         }
         word[length] = '\0';
-        found = is_python(word) && find_program(word, path);
+        found = is_python(word) && ms_cli_find_program(word, path);
     }
     if (file) {
         (void)fclose(file);
@@ -83,7 +62,7 @@ static bool find_python(char *const *command, char *path)
 
     for (; *command && strchr(*command, '=') && strcmp(*command, "env") != 0; command++) {
     }
-    if (*command && find_program(*command, program)) {
+    if (*command && ms_cli_find_program(*command, program)) {
         if (is_python(program)) {
             return snprintf(path, PATH_MAX, "%s", program) < PATH_MAX;
         }
@@ -91,7 +70,7 @@ static bool find_python(char *const *command, char *path)
             return true;
         }
     }
-    return find_program("python", path) || find_program("python3", path);
+    return ms_cli_find_program("python", path) || ms_cli_find_program("python3", path);
 }
 
 /* What it writes to its standard output. -1: it could not be run; else its exit status. */

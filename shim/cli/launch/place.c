@@ -51,3 +51,23 @@ bool ms_cli_find_folder(char path[PATH_MAX], const char *built, const char *inst
            (ms_cli_join_path(libraries, own, MEMSHIM_LIBRARY_FROM_BIN) &&
             ms_cli_join_path(folder, libraries, installed) && realpath(folder, path) != NULL);
 }
+
+bool ms_cli_find_program(const char *word, char path[PATH_MAX])
+{
+    const char *folders = getenv("PATH");
+
+    if (strchr(word, '/')) {
+        return snprintf(path, PATH_MAX, "%s", word) < PATH_MAX && access(path, X_OK) == 0;
+    }
+    while (folders && *folders) {
+        const size_t length = strcspn(folders, ":");
+
+        if (snprintf(path, PATH_MAX, "%.*s/%s", (int)length, length ? folders : ".", word) <
+                PATH_MAX &&
+            access(path, X_OK) == 0) {
+            return true;
+        }
+        folders += length + (folders[length] == ':');
+    }
+    return false;
+}

@@ -22,4 +22,7 @@ bool ms_cli_find_library(char path[PATH_MAX]);
  * the library folder when installed. */
 bool ms_cli_find_folder(char path[PATH_MAX], const char *built, const char *installed);
 
+/* The executable file that a command's first word stands for. */
+bool ms_cli_find_program(const char *word, char path[PATH_MAX]);
+
 #endif

@@ -86,6 +86,14 @@ bool ms_begin_run(const char *command, const char *output_folder, time_t start, 
 
 int ms_cannot_run(const char *command, const char *program, int error)
 {
-    ms_complain("memshim %s: cannot run '%s': %s", command, program, strerror(error));
+    const size_t length = strlen(program);
+    const bool script = length > 3 && strcmp(program + length - 3, ".py") == 0;
+    const char *before = access(program, F_OK) != 0     ? NULL
+                         : script                       ? "python "
+                         : strchr(program, '/') == NULL ? "./"
+                                                        : NULL;
+    ms_complain("memshim %s: cannot run '%s': %s%s%s%s%s", command, program, strerror(error),
+                before ? "; did you mean '" : "", before ? before : "", before ? program : "",
+                before ? "'?" : "");
     return error == ENOENT ? 127 : 126;
 }
