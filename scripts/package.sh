@@ -19,7 +19,7 @@ usage() {
 Usage: scripts/package.sh wheel [--host]
        scripts/package.sh deb
        scripts/package.sh rpm
-       scripts/package.sh try [WHEEL] [SUITE...]
+       scripts/package.sh try [--torch] [WHEEL] [SUITE...]
 
   wheel   a wheel for every Linux with glibc 2.28 or newer, built in a fresh Debian 11 (as root, with
           debootstrap) and checked by auditwheel
@@ -28,6 +28,8 @@ Usage: scripts/package.sh wheel [--host]
   rpm     memshim and memshim-devel, built here; rpmbuild's spec files stay beside them
   try     installs the wheel in fresh roots that debootstrap makes, as root, and runs a job there on
           the simulated GPU to its report. Suites: bullseye bookworm trixie forky jammy noble
+  --torch a PyTorch job, with the newest PyTorch for that system's Python (from its registry; up to
+          7 GB on disk while it runs), by the two lines that the README has
 Results go to build/package; MEMSHIM_BUILD names another build folder than build.
 USAGE
 }
@@ -229,8 +231,47 @@ try_in_root() {
     }
 }
 
+# The same with PyTorch and memshim dry-run, which takes the simulated GPU out of the wheel.
+try_torch_in_root() {
+    local name=$1 wheel=$2 root=$WORK/roots/$1 status=0 certificates=/etc/ssl/certs
+    [[ -z ${PIP_CERT:-} ]] || certificates=$(dirname "$(readlink -f "$PIP_CERT")")
+    # shellcheck disable=SC2016
+    in_root "$root" --bind "$(dirname "$wheel")" /wheels --bind "$MEMSHIM_ROOT/tests/workloads" /jobs \
+        --bind "$certificates" /etc/ssl/certs -- ${PIP_CERT:+"PIP_CERT=/etc/ssl/certs/$(basename "$PIP_CERT")"} \
+        bash -euc '
+            . /etc/os-release
+            now() { date +%s%N; }
+            took() { printf "%s ms" $((($(now) - $1) / 1000000)); }
+            rm -rf /try && mkdir /try && cd /try
+            python3 -m venv env
+            . env/bin/activate
+            pip --disable-pip-version-check -q install --no-cache-dir torch numpy >said.txt 2>&1
+            start=$(now)
+            pip --disable-pip-version-check -q install --no-index "/wheels/$1"
+            installed=$(took "$start")
+            start=$(now)
+            memshim dry-run -- python /jobs/gpt.py >said.txt 2>&1
+            ran=$(took "$start")
+            grep -q "^Dry run on 1 simulated" said.txt
+            grep -q "gpt.py:" memshim-out/*/*/*/report.txt
+            ls memshim-out/*/*/*/report.html >/dev/null
+            printf "%-28s Python %s, glibc %s, PyTorch %s: installed in %s, job and reports in %s\n" \
+                "$PRETTY_NAME" "$(python -c "import platform; print(platform.python_version())")" \
+                "$(ldd --version | sed -n "1s/.* //p")" \
+                "$(sed -n "s/^__version__ = .\(.*\)./\1/p" env/lib/python3*/site-packages/torch/version.py)" \
+                "$installed" "$ran"
+        ' try "$(basename "$wheel")" || status=1
+    [[ $status -eq 0 ]] || tail -n 20 "$root/try/said.txt" 2>/dev/null || true
+    rm -rf "$root/try"
+    return "$status"
+}
+
 try_wheel() {
-    local wheel suite suites=() failed=()
+    local wheel suite suites=() failed=() torch=no
+    if [[ ${1:-} == --torch ]]; then
+        torch=yes
+        shift
+    fi
     wheel=$WORK/memshim-$(version)-py3-none-$PLATFORM.whl
     if [[ ${1:-} == *.whl ]]; then
         wheel=$(realpath "$1")
@@ -239,9 +280,22 @@ try_wheel() {
     [[ -e $wheel ]] || die "there is no $wheel; scripts/package.sh wheel makes it"
     suites=("$@")
     [[ $# -gt 0 ]] || suites=("${SUITES[@]}")
-    need_build_root try
-    build_simulated
+    if [[ $torch == yes ]]; then
+        need_root try
+    else
+        need_build_root try
+        build_simulated
+    fi
     for suite in "${suites[@]}"; do
+        if [[ $torch == yes ]]; then
+            # gcc: for the doubles of PyTorch's libraries.
+            if ! make_root "$suite-torch" "$suite" python3 python3-venv gcc libc6-dev; then
+                say "not tried: $suite (debootstrap could not make it)"
+                continue
+            fi
+            try_torch_in_root "$suite-torch" "$wheel" || failed+=("$suite")
+            continue
+        fi
         if ! make_root "$suite" "$suite" python3 python3-venv; then
             say "not tried: $suite (debootstrap could not make it)"
             continue

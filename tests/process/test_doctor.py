@@ -204,6 +204,13 @@ class Doctor(ProcessTest):
         self.assertEqual(level, "ok")
         self.assertIn("mode native", says)
 
+    def test_nccl_by_the_package_beside_pytorch(self) -> None:
+        torch = ("torch/version.py", "__version__ = '9.8.7'\ncuda: Optional[str] = '13.2'\n")
+        report = self.python(torch, ("nvidia_nccl_cu13-2.30.4.dist-info/METADATA", ""))
+        (found,) = (f for f in report["findings"] if f["topic"] == "conflict")
+        self.assertTrue(found["says"].startswith("NCCL 2.30.4 (by its version): "), found)
+        self.assertIn("NCCL_PXN_DISABLE=1", found["advice"])
+
     def test_pytorch_without_reports_or_cuda(self) -> None:
         report = self.python(
             ("torch/__init__.py", ""),

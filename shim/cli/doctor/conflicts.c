@@ -173,7 +173,63 @@ static const struct row rows[] = {
      "where steps or tags are missing in the report, run without the profiler, or call "
      "memshim_step"},
 };
-_Static_assert(sizeof rows / sizeof *rows <= MS_CONFLICTS_MAX, "all may be found at once");
+
+/* A range of NCCL's versions in which it hangs, or stops for good; as NCCL_VERSION_CODE. A hang
+ * that somebody met once, or that no release is known to mend, is not here. What NCCL's CUDA graphs
+ * do over memory of several chunks is shim/frameworks/nccl.h's. */
+struct nccl_row {
+    int first, mended;
+    const char *variable, *value; /* with this setting it does not happen; null: there is none */
+    const char *says, *advice;
+};
+
+static const struct nccl_row nccl_rows[] = {
+    /* NVIDIA/nccl, release notes of 2.20.3 ("hang during A2A connection"); nccl#1116, nccl#1134. */
+    {21901, 22003, "NCCL_CUMEM_ENABLE", "0",
+     "an all-to-all between several machines may hang while it connects",
+     "update NCCL to 2.20.3 or later, or set NCCL_CUMEM_ENABLE=0"},
+    /* NVIDIA/nccl, release notes of 2.26.2: connection setup, and the progress thread. */
+    {0, 22602, NULL, NULL,
+     "communicators that share resources and are made in one group may hang while they connect",
+     "update NCCL to 2.26.2 or later"},
+    /* NVIDIA/nccl, release notes of 2.27.3; 2.26.5 works around it on NVLink across machines. */
+    {0, 22703, NULL, NULL, "an all-to-all among more than 80 ranks may hang",
+     "update NCCL to 2.27.3 or later, where a job has as many ranks"},
+    /* NVIDIA/nccl, release notes of 2.28.9. */
+    {0, 22809, NULL, NULL,
+     "the program's thread and NCCL's own may see their work in different orders, and hang at "
+     "large scale",
+     "update NCCL to 2.28.9 or later, where a job runs on many machines"},
+    /* NVIDIA, cuBLASMp's and cuEST's known issues. */
+    {22907, 23007, "NCCL_PXN_DISABLE", "1", "jobs of several machines with InfiniBand may hang",
+     "update NCCL to 2.30.7 or later, or set NCCL_PXN_DISABLE=1"},
+};
+_Static_assert(sizeof rows / sizeof *rows + sizeof nccl_rows / sizeof *nccl_rows <=
+                   MS_CONFLICTS_MAX,
+               "all may be found at once");
+
+static size_t find_nccl(const struct ms_conflict_signs *signs, struct ms_conflict *found)
+{
+    int major = 0, minor = 0, patch = 0;
+    size_t count = 0;
+    if (sscanf(signs->nccl, "%3d.%2d.%2d", &major, &minor, &patch) != 3) {
+        return 0;
+    }
+    const int version = major * 10000 + minor * 100 + patch;
+    for (size_t i = 0; i < sizeof nccl_rows / sizeof *nccl_rows; i++) {
+        const struct nccl_row *row = &nccl_rows[i];
+        const char *set =
+            row->variable != NULL ? ms_environment(signs->environment, row->variable) : NULL;
+        const bool avoided = set != NULL && strcmp(set, row->value) == 0;
+        if (version >= row->first && version < row->mended && !avoided) {
+            found[count] = (struct ms_conflict){"", "its version", row->says, row->advice};
+            (void)snprintf(found[count].name, sizeof found[count].name, "NCCL %d.%d.%d", major,
+                           minor, patch);
+            count++;
+        }
+    }
+    return count;
+}
 
 static const char *find(const struct row *row, const struct ms_conflict_signs *signs,
                         const char *preloaded)
@@ -205,8 +261,10 @@ size_t ms_doctor_conflicts(const struct ms_conflict_signs *signs,
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *by = find(&rows[i], signs, preloaded);
         if (by != NULL) {
-            found[count++] = (struct ms_conflict){rows[i].name, by, rows[i].says, rows[i].advice};
+            found[count] = (struct ms_conflict){"", by, rows[i].says, rows[i].advice};
+            (void)snprintf(found[count].name, sizeof found[count].name, "%s", rows[i].name);
+            count++;
         }
     }
-    return count;
+    return count + find_nccl(signs, found + count);
 }

@@ -10,16 +10,17 @@ struct ms_conflict_signs {
     char *const *environment; /* NAME=value strings, null at the end */
     const char *root;        /* stands before the paths of /etc, /proc and /tmp ("" but in tests) */
     const char *device_name; /* of the first device; "" where there is none */
+    const char *nccl; /* the version that PyTorch finds, as in 2.30.7; "" where it is not known */
 };
 
 struct ms_conflict {
-    const char *name;
+    char name[48];
     const char *by; /* the sign that it was found by */
     const char *says;
     const char *advice;
 };
 
-#define MS_CONFLICTS_MAX 16
+#define MS_CONFLICTS_MAX 24
 
 /* Those that are found; returns how many. */
 size_t ms_doctor_conflicts(const struct ms_conflict_signs *signs,

@@ -399,6 +399,7 @@ static void find_conflicts(const struct ms_doctor_report *report, struct ms_doct
         .environment = report->environment,
         .root = "",
         .device_name = facts->device_count > 0 ? facts->devices[0].name : "",
+        .nccl = report->python.nccl,
     };
     const size_t count = ms_doctor_conflicts(&signs, found);
     for (size_t i = 0; i < count; i++) {

@@ -16,7 +16,7 @@
 /* One line each, in the order in which they are read. */
 static const char script[] =
     "import importlib.util, os, re, sys, sysconfig\n"
-    "version = cuda = ''\n"
+    "version = cuda = nccl = ''\n"
     "reports = False\n"
     "spec = importlib.util.find_spec('torch')\n"
     "if spec is not None and spec.submodule_search_locations:\n"
@@ -35,9 +35,18 @@ static const char script[] =
     "    name = b'_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE'\n"
     "    reports = name in text('lib/libc10.so')\n"
     "    version = version or 'of an unknown version'\n"
+    /* A wheel names its version in a folder beside it; a distribution's file in its own name. */
+    "    site = os.path.dirname(folder)\n"
+    "    for name in os.listdir(site):\n"
+    "        found = re.fullmatch(r'nvidia_nccl_cu\\d+-([\\d.]+)\\.dist-info', name)\n"
+    "        nccl = found.group(1) if found else nccl\n"
+    "if not nccl:\n"
+    "    found = re.search(r'\\.so\\.(\\d+\\.\\d+\\.\\d+)$', os.path.realpath(\n"
+    "        '/usr/lib/x86_64-linux-gnu/libnccl.so.2'))\n"
+    "    nccl = found.group(1) if found else ''\n"
     "free = bool(sysconfig.get_config_var('Py_GIL_DISABLED'))\n"
     "for line in (sys.executable, sys.implementation.name, '%d %d %d' % sys.version_info[:3],\n"
-    "             int(free), version, cuda, int(reports)):\n"
+    "             int(free), version, cuda, int(reports), nccl):\n"
     "    print(line)\n";
 
 static void become_python(const char *interpreter, int out)
@@ -74,7 +83,7 @@ static bool read_answer(FILE *from, struct ms_doctor_python *out)
             next_line(from, out->torch_cuda, sizeof(out->torch_cuda)) &&
             next_line(from, line, sizeof(line));
     out->torch_reports = line[0] == '1';
-    return whole;
+    return whole && next_line(from, out->nccl, sizeof(out->nccl));
 }
 
 void ms_doctor_ask_python(const char *interpreter, struct ms_doctor_python *out)

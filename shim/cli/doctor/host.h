@@ -16,6 +16,7 @@ struct ms_doctor_python {
     char torch[64];      /* version; empty: not installed there */
     char torch_cuda[32]; /* that it was built for; empty: none */
     bool torch_reports;  /* its libc10 tells of every tensor */
+    char nccl[32];       /* version of NCCL that it finds; empty: not known */
 };
 
 /* Asks the interpreter (a name on PATH or a path) in a process of its own, for 20 s at most.

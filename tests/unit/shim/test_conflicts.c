@@ -4,13 +4,18 @@
 #include "made_up_root.h"
 #include "shim/cli/doctor/conflicts.h"
 
+static size_t look(char *setting, const char *nccl, struct ms_conflict found[MS_CONFLICTS_MAX])
+{
+    char *const environment[] = {setting, NULL};
+    const struct ms_conflict_signs signs = {environment, root, "NVIDIA H200", nccl};
+    return ms_doctor_conflicts(&signs, found);
+}
+
 /* The one that is found is `name`, by `sign`; none where that is null. */
 static void expect(char *setting, const char *name, const char *sign)
 {
-    char *const environment[] = {setting, NULL};
     struct ms_conflict found[MS_CONFLICTS_MAX];
-    const struct ms_conflict_signs signs = {environment, root, "NVIDIA H200"};
-    const size_t count = ms_doctor_conflicts(&signs, found);
+    const size_t count = look(setting, "", found);
     cr_assert_eq(count, name != NULL ? 1 : 0);
     if (name != NULL && count == 1) {
         cr_assert_str_eq(found[0].name, name);
@@ -59,4 +64,39 @@ Test(conflicts, mig_by_what_is_visible)
     expect(visible, "MIG", "CUDA_VISIBLE_DEVICES");
     char plain[] = "CUDA_VISIBLE_DEVICES=0";
     expect(plain, NULL, NULL);
+}
+
+/* How many hangs are known of a version of NCCL, under a setting. */
+static size_t hangs(char *setting, const char *nccl)
+{
+    struct ms_conflict found[MS_CONFLICTS_MAX];
+    const size_t count = look(setting, nccl, found);
+    for (size_t i = 0; i < count; i++) {
+        cr_assert_str_eq(found[i].by, "its version");
+        cr_assert_str_eq(found[i].name + strlen("NCCL "), nccl);
+    }
+    return count;
+}
+
+Test(conflicts, nccl_by_its_version)
+{
+    static const struct {
+        const char *version;
+        size_t known;
+    } rows[] = {{"2.18.6", 3}, {"2.19.1", 4}, {"2.19.4", 4}, {"2.20.3", 3}, {"2.26.2", 2},
+                {"2.27.3", 1}, {"2.28.7", 1}, {"2.28.9", 0}, {"2.29.3", 0}, {"2.29.7", 1},
+                {"2.30.4", 1}, {"2.30.7", 0}, {"2.32.6", 0}, {"", 0},       {"unknown", 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cr_assert_eq(hangs(NULL, rows[i].version), rows[i].known, "%s", rows[i].version);
+    }
+}
+
+Test(conflicts, nccl_where_a_setting_avoids_it)
+{
+    char no_pxn[] = "NCCL_PXN_DISABLE=1";
+    char pxn[] = "NCCL_PXN_DISABLE=0";
+    char plain[] = "NCCL_CUMEM_ENABLE=0";
+    cr_assert_eq(hangs(no_pxn, "2.29.7"), 0);
+    cr_assert_eq(hangs(pxn, "2.29.7"), 1);
+    cr_assert_eq(hangs(plain, "2.19.4"), 3);
 }
