@@ -23,8 +23,7 @@ static bool is_plain(char letter)
            (letter >= '0' && letter <= '9') || strchr("._+-", letter) != NULL;
 }
 
-/* A path component out of anything: never empty, never hidden, never a way up. */
-static void sanitise(const char *from, const char *otherwise, char *to, size_t to_bytes)
+void ms_place_name(const char *from, const char *otherwise, char *to, size_t to_bytes)
 {
     size_t used = 0;
 
@@ -157,9 +156,9 @@ static int make_inside(const struct ms_trace_process *process, bool own, char *d
     char run[RUN_BYTES], program[NAME_BYTES], host[NAME_BYTES], rank[16] = "";
     int error;
 
-    sanitise(process->run_id, "run", run, sizeof(run));
-    sanitise(process->program, "process", program, sizeof(program));
-    sanitise(process->host, "host", host, sizeof(host));
+    ms_place_name(process->run_id, "run", run, sizeof(run));
+    ms_place_name(process->program, "process", program, sizeof(program));
+    ms_place_name(process->host, "host", host, sizeof(host));
     if (process->rank >= 0) {
         snprintf(rank, sizeof(rank), "-r%d", (int)process->rank);
     }

@@ -8,6 +8,10 @@
 
 #include "report/write/writer.h"
 
+/* A path component out of anything: never empty, never hidden, never a way up. `otherwise`: instead
+ * of nothing. */
+void ms_place_name(const char *from, const char *otherwise, char *to, size_t to_bytes);
+
 /* Makes `output` and the folders below it. `dir` (PATH_MAX bytes) gets the absolute path of the
  * process's folder, which is new. Several processes may do so at once. 0 or an errno.
  *

@@ -13,6 +13,7 @@
 #include "allocator/base/clock.h"
 #include "allocator/base/locks/lock.h"
 #include "allocator/base/units.h"
+#include "report/write/attempt.h"
 #include "shim/process/hot.h"
 #include "shim/process/log.h"
 #include "shim/process/report_process.h"
@@ -117,6 +118,19 @@ static void hand_over_early(ms_trace_t *open)
 /* --- Opening -----------------------------------------------------------------------------------
  */
 
+/* Settles which attempt of its run this process belongs to: torchrun's restart count is that of one
+ * host. The launcher's own children lead sessions. */
+static void settle_attempt(const struct ms_trace_process *process)
+{
+    int32_t restarts = 0;
+    const char *run = ms_identity_run(environ, ms_options()->run_id, &restarts);
+    if (ms_environment(environ, "TORCHELASTIC_RUN_ID") != NULL) {
+        restarts = ms_attempt_find(ms_options()->output_dir, run, process, restarts,
+                                   getsid(0) == getpid());
+        ms_identity_name_run(run, restarts, texts.self.run_id, sizeof texts.self.run_id);
+    }
+}
+
 static ms_trace_t *open_trace(void)
 {
     const struct ms_options *options = ms_options();
@@ -139,6 +153,7 @@ static ms_trace_t *open_trace(void)
                     .local_rank = self->ranks.local_rank,
                     .world_size = self->ranks.world_size,
                     .start_unix_ns = ms_clock_unix_ns()}};
+    settle_attempt(&config.process);
     return ms_trace_open(&config, texts.note, sizeof(texts.note));
 }
 

@@ -33,24 +33,36 @@ static int32_t number_of(const char *text, int32_t fallback)
     return number;
 }
 
-void ms_identity_run_id(char *const *environment, const char *fallback, char *out, size_t out_bytes)
+const char *ms_identity_run(char *const *environment, const char *fallback, int32_t *restarts)
 {
     const char *elastic = ms_environment(environment, "TORCHELASTIC_RUN_ID");
     const char *slurm = ms_environment(environment, "SLURM_JOB_ID");
     const char *id = fallback != NULL ? fallback : "run";
-    int32_t restarts = number_of(ms_environment(environment, "TORCHELASTIC_RESTART_COUNT"), 0);
+    *restarts = number_of(ms_environment(environment, "TORCHELASTIC_RESTART_COUNT"), 0);
     if (elastic != NULL &&
         strcmp(elastic, "none") != 0) { /* what torchrun says without --rdzv-id */
         id = elastic;
     } else if (slurm != NULL) {
         id = slurm;
-        restarts += number_of(ms_environment(environment, "SLURM_RESTART_COUNT"), 0);
+        *restarts += number_of(ms_environment(environment, "SLURM_RESTART_COUNT"), 0);
     }
+    return id;
+}
+
+void ms_identity_name_run(const char *id, int32_t restarts, char *out, size_t out_bytes)
+{
     if (restarts > 0) {
         (void)snprintf(out, out_bytes, "%.100s.%d", id, restarts);
     } else {
         (void)snprintf(out, out_bytes, "%.100s", id);
     }
+}
+
+void ms_identity_run_id(char *const *environment, const char *fallback, char *out, size_t out_bytes)
+{
+    int32_t restarts = 0;
+    const char *id = ms_identity_run(environment, fallback, &restarts);
+    ms_identity_name_run(id, restarts, out, out_bytes);
 }
 
 void ms_identity_ranks(char *const *environment, struct ms_ranks *out)

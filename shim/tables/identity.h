@@ -25,8 +25,14 @@ struct ms_identity {
  * clearenv); null where it is not set or empty. */
 const char *ms_environment(char *const *environment, const char *name);
 
-/* torchrun's run, else Slurm's, else `fallback` (null: the process has none of its own, "run"),
- * with the restart count behind a dot where it is not 0. Pure. */
+/* torchrun's run, else Slurm's, else `fallback` (null: the process has none of its own, "run"), and
+ * how often it was restarted, as far as the environment says. Pure. */
+const char *ms_identity_run(char *const *environment, const char *fallback, int32_t *restarts);
+
+/* A run's id with the restart count behind a dot where it is not 0. Pure. */
+void ms_identity_name_run(const char *id, int32_t restarts, char *out, size_t out_bytes);
+
+/* Both. Pure. */
 void ms_identity_run_id(char *const *environment, const char *fallback, char *out,
                         size_t out_bytes);
 

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "report/write/attempt.h"
 #include "report/write/trace_folder.h"
 #include "synthetic.h"
 
@@ -108,4 +109,44 @@ Test(place, latest_moves_on)
     snprintf(link, sizeof(link), "%s/latest", output);
     cr_assert_eq(readlink(link, target, sizeof(target) - 1), 3);
     cr_expect_str_eq(target, "two");
+}
+
+/* ---- attempts of a run ---- */
+
+/* The attempt that a rank's process finds, and its folder made there. */
+static int32_t starts(const char *output, int32_t pid, int32_t rank, int32_t least, bool leads)
+{
+    struct ms_trace_process process = {.program = "p", .host = "h", .pid = pid, .rank = rank};
+    const int32_t attempt = ms_attempt_find(output, "j", &process, least, leads);
+    char dir[PATH_MAX], run[32];
+
+    (void)snprintf(run, sizeof run, attempt > 0 ? "j.%d" : "j", attempt);
+    process.run_id = run;
+    cr_assert_eq(ms_place_make(output, &process, dir), 0);
+    return attempt;
+}
+
+Test(place, a_rank_is_once_in_each_attempt)
+{
+    const char *output = synthetic_folder();
+
+    cr_expect_eq(starts(output, 10, 0, 0, true), 0);
+    cr_expect_eq(starts(output, 11, 1, 0, true), 0);
+    cr_expect_eq(starts(output, 12, 0, 0, false), 0, "what a rank starts is of its attempt");
+    cr_expect_eq(starts(output, 10, 0, 0, true), 0, "an exec");
+    /* Rank 1 failed: its host counts, and the other's does not. */
+    cr_expect_eq(starts(output, 20, 0, 0, true), 1);
+    cr_expect_eq(starts(output, 21, 1, 1, true), 1);
+    cr_expect_eq(starts(output, 22, 0, 0, false), 1);
+    /* Rank 0's host counts for the first time; nobody used a device in the third attempt. */
+    cr_expect_eq(starts(output, 31, 1, 3, true), 3);
+    cr_expect_eq(starts(output, 30, 0, 1, true), 3);
+    cr_expect_eq(starts(output, 40, 0, 1, true), 4);
+}
+
+Test(place, an_attempt_without_an_output_is_the_launchers)
+{
+    const struct ms_trace_process process = {.program = "p", .host = "h", .rank = 0};
+
+    cr_expect_eq(ms_attempt_find("/nowhere", "j", &process, 2, true), 2);
 }
