@@ -86,6 +86,8 @@ in_root() {
     unshare --mount --pid --fork bash -euc '
         root=$1
         shift
+        # As a container has it: a root that is a mount of its own.
+        mount --bind "$root" "$root"
         mount -t proc proc "$root/proc"
         while [[ $1 == --bind ]]; do
             mkdir -p "$root$3"
@@ -245,7 +247,8 @@ try_torch_in_root() {
             rm -rf /try && mkdir /try && cd /try
             python3 -m venv env
             . env/bin/activate
-            pip --disable-pip-version-check -q install --no-cache-dir torch numpy >said.txt 2>&1
+            pip --disable-pip-version-check -q install --no-cache-dir --no-compile \
+                torch numpy >said.txt 2>&1
             start=$(now)
             pip --disable-pip-version-check -q install --no-index "/wheels/$1"
             installed=$(took "$start")

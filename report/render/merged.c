@@ -63,6 +63,8 @@ static void fill(struct ms_rank *rank, const struct ms_model *model)
     snprintf(rank->program, sizeof(rank->program), "%.*s", (int)sizeof(rank->program) - 1,
              header->program);
     snprintf(rank->host, sizeof(rank->host), "%.*s", (int)sizeof(rank->host) - 1, header->host);
+    snprintf(rank->version, sizeof(rank->version), "%.*s", (int)sizeof(rank->version) - 1,
+             header->memshim_version);
     snprintf(rank->run_id, sizeof(rank->run_id), "%.*s", (int)sizeof(rank->run_id) - 1,
              header->run_id);
     rank->rank = header->rank;

@@ -19,6 +19,7 @@ struct ms_rank {
     char program[64];
     char host[64];
     char run_id[128];
+    char version[32]; /* of the memshim that recorded it */
     int32_t rank, pid, world_size;
     enum ms_process_end end;
     bool exit_known;

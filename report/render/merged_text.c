@@ -94,6 +94,9 @@ void ms_merged_add_headline(const struct ms_merged *merged, struct ms_buffer *ou
     if (shown) {
         add_name(shown, out);
         ms_buffer_add(out, died > 0 ? " died first" : dead ? " ended first (" : " held most");
+        if (died > 1 && host_count(merged) > 1) {
+            ms_buffer_add(out, ", by the hosts' own clocks");
+        }
         if (died == 0 && dead) {
             add_status(dead, out);
             ms_buffer_add(out, ")");
@@ -186,6 +189,34 @@ static void add_outlier_site(const struct ms_merged *merged, struct ms_buffer *o
     }
 }
 
+/* Which memshim recorded what, where that was not one. */
+static void add_versions(const struct ms_merged *merged, struct ms_buffer *out)
+{
+    size_t versions = 0;
+
+    for (size_t i = 0; i < ms_merged_count(merged); i++) {
+        const char *version = ms_merged_rank(merged, i)->version;
+        size_t before = 0, processes = 0;
+
+        for (size_t j = 0; j < ms_merged_count(merged); j++) {
+            const bool same = strcmp(ms_merged_rank(merged, j)->version, version) == 0;
+
+            before += same && j < i;
+            processes += same;
+        }
+        if (before > 0 || processes == ms_merged_count(merged)) {
+            continue;
+        }
+        ms_buffer_add(out, versions == 0 ? "Recorded by different versions of memshim: " : ", ");
+        ms_buffer_add_plain(out, version);
+        ms_buffer_format(out, " (%zu process%s, such as ", processes, processes == 1 ? "" : "es");
+        add_name(ms_merged_rank(merged, i), out);
+        ms_buffer_add(out, ")");
+        versions++;
+    }
+    ms_buffer_add(out, versions > 0 ? ".\n" : "");
+}
+
 static void add_row(const struct ms_rank *rank, struct ms_buffer *out)
 {
     char live[MS_UNIT_TEXT_BYTES], reserved[MS_UNIT_TEXT_BYTES], charged[MS_UNIT_TEXT_BYTES];
@@ -238,6 +269,7 @@ void ms_merged_text(const struct ms_merged *merged, struct ms_buffer *out)
     add_answer(merged, out);
     add_outlier(merged, out);
     add_outlier_site(merged, out);
+    add_versions(merged, out);
     ms_buffer_add(out, "\n  rank  device    peak live     reserved      charged          cap"
                        "    share   fragm.   ooms  ended\n");
     for (size_t i = 0; i < ms_merged_count(merged); i++) {

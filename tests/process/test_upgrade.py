@@ -4,6 +4,7 @@ it (a new file, renamed over the old one), and versions beside each other."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -30,6 +31,7 @@ VERSION = run([CLI, "--version"]).stdout.split()[1]
 NEWER = "9" + VERSION[1:]
 OLDER = "0.0" + VERSION[3:]  # as long as the version: it is put in its place
 STATUS = "7"  # what the job ends with
+MINOR_AT = 14  # of the format's version, in a trace
 
 
 class Installation:
@@ -135,6 +137,72 @@ class Run(ProcessTest):
         versions = sorted(report_of(each)["versions"]["memshim"] for each in folders)
         self.assertEqual(versions, [VERSION, NEWER])
         self.assertTrue((folder / "report.txt").exists())
+
+
+class Hosts(StandingTest):
+    """Two hosts, which are namespaces with names of their own, and an output folder of both."""
+
+    def on(self, host: str, rank: int, library: Path) -> contextlib.AbstractContextManager[Job]:
+        script = self.folder / host
+        script.write_text(
+            "#!/bin/sh\nexec unshare --uts sh -c 'hostname \"$0\"; exec \"$@\"' "
+            f'{host} {program("top_job")} "$@"\n'
+        )
+        script.chmod(0o755)
+        settings = {"RANK": rank, "WORLD_SIZE": 2, "MEMSHIM_RUN_ID": "77"}
+        return self.job(STATUS, executable=script, LD_PRELOAD=library, **settings)
+
+    def setUp(self) -> None:
+        super().setUp()
+        tried = run(["unshare", "--uts", "true"])
+        if tried.status != 0:
+            self.skipTest(f"no namespaces here: {tried.stderr.strip()}")
+
+    def test_one_is_upgraded(self) -> None:
+        """Its library is replaced between two jobs; the other's was not yet."""
+        first = Installation(self.folder / "first")
+        second = Installation(self.folder / "second")
+        second.replace(NEWER)
+        with self.on("node1", 0, first.library) as old, self.on("node2", 1, second.library) as new:
+            for job in (old, new):
+                job.do(f"weights {4 * MIB}")
+            for job in (old, new):
+                said = job.end()
+                self.assertEqual(job.process.returncode, int(STATUS), said)
+        reports = [report_of(each) for each in process_folders(self.output)]
+        found = {
+            (report["process"]["host"], report["versions"]["memshim"], report["process"]["rank"])
+            for report in reports
+        }
+        self.assertEqual(found, {("node1", VERSION, 0), ("node2", NEWER, 1)})
+        # Either version's command makes the report of both.
+        for command in (first.command, second.command):
+            text = run([command, "report", self.output / "77"]).check().stdout
+            self.assertIn("2 processes on 2 hosts", text)
+            self.assertIn(
+                f"Recorded by different versions of memshim: {VERSION} (1 process, such as "
+                f"rank 0), {NEWER} (1 process, such as rank 1).",
+                text,
+            )
+
+    def test_one_writes_a_newer_format(self) -> None:
+        """The old command says so of that host's traces, and reports the others'."""
+        installed = Installation(self.folder / "prefix")
+        with (
+            self.on("node1", 0, installed.library) as first,
+            self.on("node2", 1, installed.library) as second,
+        ):
+            for job in (first, second):
+                job.do(f"weights {4 * MIB}")
+            for job in (first, second):
+                job.end()
+        (trace,) = (self.output / "77").glob("*-node2-*/trace.mshm")
+        contents = bytearray(trace.read_bytes())
+        contents[MINOR_AT : MINOR_AT + 2] = (999).to_bytes(2, "little")
+        trace.write_bytes(contents)
+        result = run([CLI, "report", self.output / "77"]).check(1)
+        self.assertIn("use the memshim that wrote it", result.stderr)
+        self.assertIn("rank 0", result.stdout)
 
 
 class SideBySide(StandingTest):

@@ -137,6 +137,7 @@ class TwoHosts(unittest.TestCase):
         )
         self.assertIn("4 processes on 2 hosts", done.stdout)
 
+    @harness.thorough
     def test_each_attempt_is_a_run(self) -> None:
         self.run_job(FAILING, "--max-restarts", "2")
         runs = self.folder / "out"
