@@ -20,7 +20,8 @@ LINT_PACKAGES=(clang clang-format clang-tidy shellcheck)
 BROWSER_PACKAGES=(chromium protobuf-compiler)
 # What makes packages (scripts/package.sh), and the tests of them and of scripts/clusters; Prometheus
 # for its promtool.
-PACKAGING_PACKAGES=(patchelf prometheus slurmctld slurmd slurm-client munge libslurm-dev)
+PACKAGING_PACKAGES=(patchelf prometheus prometheus-node-exporter slurmctld slurmd slurm-client munge
+    libslurm-dev)
 BENCH_PACKAGES=(libmimalloc-dev)
 # The versions that the tests were written against. cuda.h, crt/, the profiler's header and NVTX come
 # apart.

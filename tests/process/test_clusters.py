@@ -7,8 +7,12 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import socket
 import subprocess
+import time
 import unittest
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 from machine import (
@@ -33,6 +37,18 @@ def need(case: unittest.TestCase, name: str) -> str:
     if found is None:
         case.skipTest(f"{name} is not installed")
     return found
+
+
+def fetch(address: str) -> str:
+    """What a server that was just started says, once it listens."""
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(address) as answer:
+                text: str = answer.read().decode()
+                return text
+        except urllib.error.URLError:
+            time.sleep(0.1)
+    raise AssertionError(f"nothing listens at {address}")
 
 
 class Monitoring(ProcessTest):
@@ -68,6 +84,34 @@ class Monitoring(ProcessTest):
             text=True,
         )
         self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
+
+
+    def test_node_exporter(self) -> None:
+        """What its textfile collector reads is what it serves."""
+        exporter = need(self, "prometheus-node-exporter")
+        self.run_under_shim(program("trainer"), "--steps", "1").check()
+        folder = self.folder / "textfiles"
+        folder.mkdir()
+        run([CLI, "top", "--once", "--prometheus", folder / "memshim.prom", self.output]).check()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        served = subprocess.Popen(
+            [
+                *(exporter, "--collector.disable-defaults", "--collector.textfile"),
+                *(f"--collector.textfile.directory={folder}", f"--web.listen-address={address}"),
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            text = fetch(f"http://{address}/metrics")
+        finally:
+            served.kill()
+            served.wait()
+        self.assertIn("node_textfile_scrape_error 0\n", text)
+        told = set(re.findall(r"^memshim_\w+", (folder / "memshim.prom").read_text(), re.MULTILINE))
+        self.assertTrue(told)
+        self.assertLessEqual(told, set(re.findall(r"^memshim_\w+", text, re.MULTILINE)))
 
 
 class Kubernetes(unittest.TestCase):
