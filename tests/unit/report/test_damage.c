@@ -282,6 +282,8 @@ Test(damage, what_is_no_trace_is_said_clearly)
     put(content, content_bytes);
     expect_error("use the memshim that wrote it");
     put("short", 5);
+    expect_error("is not a memshim trace");
+    put(content, 100);
     expect_error("too short");
     put("", 0);
     expect_error("too short");
