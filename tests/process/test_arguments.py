@@ -100,6 +100,15 @@ class Wrong(unittest.TestCase):
                     self.assertIn("it takes no value", said)
                 self.assertIn(f"--{option.name}", said)
 
+    def test_a_letter_is_called_as_it_was_typed(self) -> None:
+        for arguments, said in (
+            (("report", "-o"), "-o is a file"),
+            (("report", "-f", "pdf"), "-f is text"),
+            (("run", "-f", "2", "true"), "-f (MEMSHIM_FRACTION) is"),
+            (("run", "-f2", "true"), "-f (MEMSHIM_FRACTION) is"),
+        ):
+            self.assertIn(f"memshim {arguments[0]}: {said}", self.refused(*arguments))
+
     def test_nearest_name(self) -> None:
         for arguments, meant in (
             (("rport",), "'report'"),

@@ -101,8 +101,11 @@ static int say_unknown(enum ms_cli_command_id command, const char *word)
                         meant ? "; did you mean '--" : "", meant ? meant : "", meant ? "'?" : "");
 }
 
-static int say_unusable(const struct ms_cli_option *option, const char *value)
+/* typed: the letter that stood there, or what getopt_long returns for a name. */
+static int say_unusable(const struct ms_cli_option *option, int typed, const char *value)
 {
+    const char letter[] = {'-', (char)typed, '\0'};
+    const bool is_letter = typed < FIRST_LONG;
     struct ms_buffer wants = {0};
     char word[MS_CLI_NAME_BYTES], other[MS_OPTION_MEANT_BYTES] = "";
     const char *meant = other;
@@ -114,7 +117,8 @@ static int say_unusable(const struct ms_cli_option *option, const char *value)
     }
     ms_cli_add_wants(option, &wants);
     ms_buffer_append(&wants, "", 1);
-    (void)ms_cli_wrong(option->command, "--%s%s%s%s is %s, not '%s'%s%s%s%s", option->name,
+    (void)ms_cli_wrong(option->command, "%s%s%s%s%s is %s, not '%s'%s%s%s%s",
+                       is_letter ? letter : "--", is_letter ? "" : option->name,
                        option->variable ? " (" : "", option->variable ? option->variable : "",
                        option->variable ? ")" : "", wants.at ? wants.at : "a value",
                        value ? value : "", value ? "" : ": nothing follows it",
@@ -149,7 +153,7 @@ static int take(const struct spelled *spelled, enum ms_cli_command_id command, i
         return say_unknown(command, argv[optind - 1]);
     }
     if (found == ':' || !reader->option(call, row, optarg)) {
-        return say_unusable(row, optarg);
+        return say_unusable(row, found == ':' ? optopt : found, optarg);
     }
     return -1;
 }
