@@ -85,7 +85,6 @@ class Monitoring(ProcessTest):
         )
         self.assertEqual((checked.returncode, checked.stdout, checked.stderr), (0, "", ""))
 
-
     def test_node_exporter(self) -> None:
         """What its textfile collector reads is what it serves."""
         exporter = need(self, "prometheus-node-exporter")

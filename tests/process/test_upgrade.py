@@ -145,7 +145,7 @@ class Hosts(StandingTest):
     def on(self, host: str, rank: int, library: Path) -> contextlib.AbstractContextManager[Job]:
         script = self.folder / host
         script.write_text(
-            "#!/bin/sh\nexec unshare --uts sh -c 'hostname \"$0\"; exec \"$@\"' "
+            '#!/bin/sh\nexec unshare --uts sh -c \'hostname "$0"; exec "$@"\' '
             f'{host} {program("top_job")} "$@"\n'
         )
         script.chmod(0o755)
