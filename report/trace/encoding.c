@@ -56,8 +56,8 @@ static inline uint8_t *put_varint(uint8_t *out, uint64_t value)
         return put_long_varint(out, value);
     }
 
-    const uint32_t more = value > 0x7f;
-    const uint16_t both = (uint16_t)((value & 0x7f) | more << 7 | value >> 7 << 8);
+    const uint32_t more = value > 0x7f, bits = (uint32_t)value;
+    const uint16_t both = (uint16_t)((bits + (bits & 0x3f80)) | more << 7);
 
     memcpy(out, &both, sizeof(both));
     return out + 1 + more;
@@ -71,8 +71,8 @@ static inline uint8_t *put_wide_varint(uint8_t *out, uint64_t value)
     }
 
     const uint32_t bits = (uint32_t)value;
-    const uint32_t spread =
-        (bits & 0x7f) | (bits << 1 & 0x7f00) | (bits << 2 & 0x7f0000) | (bits << 3 & 0x7f000000);
+    const uint32_t halves = bits + 3 * (bits & 0xfffc000); /* of 14 bits, in 16 */
+    const uint32_t spread = halves + (halves & 0x3f803f80);
     const unsigned more = (31u - (unsigned)__builtin_clz(spread | 1)) / 8;
     const uint32_t all = spread | (0x808080u & ((1u << 8 * more) - 1));
 

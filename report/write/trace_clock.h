@@ -43,16 +43,22 @@ static inline uint64_t ms_clock_ticks(void)
 #endif
 }
 
-/* Nanoseconds of CLOCK_MONOTONIC at a reading of the counter from just now. May fall behind an
- * earlier answer by the error of the rate. */
-static inline uint64_t ms_trace_clock_ns(struct ms_clock *clock, uint64_t ticks)
+/* Nanoseconds of CLOCK_MONOTONIC at a reading of the counter from just now, where the counter is
+ * believed. May fall behind an earlier answer by the error of the rate. */
+static inline bool ms_trace_clock_known(const struct ms_clock *clock, uint64_t ticks, uint64_t *ns)
 {
     const uint64_t passed = ticks - clock->ticks;
 
-    if (__builtin_expect(passed < clock->good_ticks, 1)) {
-        return clock->ns + (passed * clock->scale >> MS_CLOCK_SHIFT);
-    }
-    return ms_clock_read_ns(clock);
+    *ns = clock->ns + (passed * clock->scale >> MS_CLOCK_SHIFT);
+    return __builtin_expect(passed < clock->good_ticks, 1);
+}
+
+/* The same anywhere. */
+static inline uint64_t ms_trace_clock_ns(struct ms_clock *clock, uint64_t ticks)
+{
+    uint64_t ns;
+
+    return ms_trace_clock_known(clock, ticks, &ns) ? ns : ms_clock_read_ns(clock);
 }
 
 #endif

@@ -127,27 +127,27 @@ static inline bool lock_device(struct ms_trace *trace, uint8_t device)
     return false;
 }
 
-/* Where windows are copies. Needs the lock. */
-static RARE void put_recorded(struct ms_trace *trace, const struct ms_timed_event *timed)
-    MS_REQUIRES(ms_trace_role)
-{
-    ms_trace_file_put(&trace->file, timed, sizeof(*timed));
-    ms_trace_file_put(&trace->file, &trace->header->events, sizeof(trace->header->events));
-}
-
 /* From the store of the count on the event outlives the process. Needs the lock. */
-static inline void tell(struct ms_trace *trace, const struct ms_event *event, uint64_t ticks)
+static inline void tell(struct ms_trace *trace, const struct ms_event *event, uint64_t time_ns)
     MS_REQUIRES(ms_trace_role)
 {
     struct ms_timed_event *timed = &trace->tail->events[trace->recorded % MS_TAIL_EVENTS];
 
-    timed->time_ns = ms_trace_time_at(trace, ticks);
+    timed->time_ns = time_ns;
     timed->event = *event;
     trace->recorded++;
     atomic_store_explicit(&trace->header->events, trace->recorded, memory_order_release);
-    if (__builtin_expect(trace->file.copied, 0)) {
-        put_recorded(trace, timed);
-    }
+}
+
+/* The same where windows are copies, too. */
+static inline void tell_file(struct ms_trace *trace, const struct ms_event *event, uint64_t time_ns)
+    MS_REQUIRES(ms_trace_role)
+{
+    const struct ms_timed_event *timed = &trace->tail->events[trace->recorded % MS_TAIL_EVENTS];
+
+    tell(trace, event, time_ns);
+    ms_trace_put(trace, timed, sizeof(*timed));
+    ms_trace_put(trace, &trace->header->events, sizeof(trace->header->events));
 }
 
 /* Needs the lock. */
@@ -169,7 +169,20 @@ static RARE void note_threshold(struct ms_trace *trace, const struct ms_event *e
     }
 }
 
-__attribute__((hot)) void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
+/* Kinds that nothing but their record is to be done for. */
+#define PLAIN_KINDS                                                                              \
+    (~(MS_EVENTS_OF_PROCESS | UINT64_C(1) << MS_EVENT_NONE | UINT64_C(1) << MS_EVENT_THRESHOLD | \
+       ~UINT64_C(0) << MS_EVENT_KIND_COUNT))
+
+static inline bool is_plain(const struct ms_event *event)
+{
+    return event->kind < MS_EVENT_KIND_COUNT && (PLAIN_KINDS >> event->kind & 1) &&
+           event->owner < MS_OWNER_COUNT && event->device < MS_DEVICE_COUNT;
+}
+
+/* Whatever the event is, and whatever is missing. */
+static RARE void emit_any(struct ms_trace *trace, const struct ms_event *event)
+    MS_EXCLUDES(ms_trace_role)
 {
     if (event->kind == MS_EVENT_NONE || event->kind >= MS_EVENT_KIND_COUNT ||
         event->owner >= MS_OWNER_COUNT) {
@@ -181,10 +194,38 @@ __attribute__((hot)) void ms_trace_emit(ms_trace_t *trace, const struct ms_event
     if (!lock_device(trace, ms_event_has_device(event) ? event->device : NO_DEVICE)) {
         return;
     }
-    tell(trace, event, ticks);
+    tell_file(trace, event, ms_trace_time_at(trace, ticks));
     if (event->kind == MS_EVENT_THRESHOLD) {
         note_threshold(trace, event);
     }
+    ms_trace_release(trace);
+}
+
+/* The lock was taken for nothing. */
+static RARE void release_and_emit(struct ms_trace *trace, const struct ms_event *event)
+    MS_RELEASE(ms_trace_role)
+{
+    ms_trace_release(trace);
+    emit_any(trace, event);
+}
+
+/* What nearly every event finds is told here, where all else is left to a function that is called
+ * last: so this one calls nothing in between, and has no registers to save. */
+__attribute__((hot)) void ms_trace_emit(ms_trace_t *trace, const struct ms_event *event)
+{
+    const uint64_t ticks = ms_clock_ticks();
+    uint64_t time_ns;
+
+    if (!is_plain(event) || !thread_is_met || !ms_trace_try(trace)) {
+        emit_any(trace, event);
+        return;
+    }
+    if (!is_ready(trace, event->device) || trace->file.copied ||
+        !ms_trace_time_known(trace, ticks, &time_ns)) {
+        release_and_emit(trace, event);
+        return;
+    }
+    tell(trace, event, time_ns);
     ms_trace_release(trace);
 }
 

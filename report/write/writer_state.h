@@ -122,6 +122,12 @@ static inline void ms_trace_acquire_at(struct ms_trace *trace, const char *place
     ms_lock_acquire_at(&trace->lock, place);
 }
 
+static inline bool ms_trace_try(struct ms_trace *trace)
+    MS_TRY_ACQUIRE(true, ms_trace_role) MS_NO_THREAD_SAFETY
+{
+    return ms_lock_try(&trace->lock);
+}
+
 static inline void ms_trace_release(struct ms_trace *trace)
     MS_RELEASE(ms_trace_role) MS_NO_THREAD_SAFETY
 {
@@ -173,17 +179,37 @@ static inline void ms_trace_disk_full(struct ms_trace *trace)
     ms_trace_put(trace, &trace->header->disk_full, sizeof(trace->header->disk_full));
 }
 
-/* When the clock's counter stood there: since the trace began, in the steps that records can tell,
- * and never back. Needs the lock. */
-static inline uint64_t ms_trace_time_at(struct ms_trace *trace, uint64_t ticks)
+/* Of nanoseconds of the clock: since the trace began, in the steps that records can tell, and never
+ * back. Needs the lock. */
+static inline uint64_t ms_trace_time_of(struct ms_trace *trace, uint64_t clock_ns)
     MS_REQUIRES(ms_trace_role)
 {
-    const uint64_t ns = ms_trace_clock_ns(&trace->clock, ticks) - trace->start_monotonic_ns;
+    const uint64_t ns = clock_ns - trace->start_monotonic_ns;
 
     if (ns > trace->last_ns) {
         trace->last_ns = ns / MS_TIME_UNIT_NS * MS_TIME_UNIT_NS;
     }
     return trace->last_ns;
+}
+
+/* When the clock's counter stood there. Needs the lock. */
+static inline uint64_t ms_trace_time_at(struct ms_trace *trace, uint64_t ticks)
+    MS_REQUIRES(ms_trace_role)
+{
+    return ms_trace_time_of(trace, ms_trace_clock_ns(&trace->clock, ticks));
+}
+
+/* The same without a call: false where the system is to be asked. */
+static inline bool ms_trace_time_known(struct ms_trace *trace, uint64_t ticks, uint64_t *time_ns)
+    MS_REQUIRES(ms_trace_role)
+{
+    uint64_t clock_ns;
+
+    if (!ms_trace_clock_known(&trace->clock, ticks, &clock_ns)) {
+        return false;
+    }
+    *time_ns = ms_trace_time_of(trace, clock_ns);
+    return true;
 }
 
 static inline uint64_t ms_trace_time_ns(struct ms_trace *trace) MS_REQUIRES(ms_trace_role)
