@@ -8,8 +8,7 @@
 #include "allocator/arenas/arenas_state.h"
 #include "allocator/arenas/holes.h"
 #include "allocator/arenas/proxies.h"
-#include "allocator/arenas/tensors.h"
-#include "allocator/backing/granules.h"
+#include "allocator/arenas/tensors_hot.h"
 #include "allocator/base/ids.h"
 #include "allocator/pool_state.h"
 #include "allocator/space/tiling.h"
@@ -115,26 +114,23 @@ static inline ms_status_t compare_total(struct ms_arenas *arenas, uint64_t total
 /* ---- granules under a tensor */
 
 /* The granule whose beginning the tensor ends right before; null where there is none. */
-static inline struct ms_granule *right_behind(const struct ms_pool *pool,
-                                              const struct ms_segment *segment, ms_addr_t addr,
-                                              uint64_t bytes, uint64_t to)
+static inline struct ms_granule *right_behind(const struct ms_segment *segment,
+                                              const struct ms_spot *spot)
 {
-    uint64_t left_bytes = to * pool->granule_bytes - (addr - segment->base + bytes);
-    bool near = left_bytes <= MS_OVERREAD_BYTES && to < segment->slot_count;
-    return near ? &segment->granules[to] : NULL;
+    const uint64_t behind = spot->last_slot + 1;
+    const uint64_t left_bytes = (behind << segment->granule_shift) - 1 - spot->last;
+    const bool near = left_bytes <= MS_OVERREAD_BYTES && behind < segment->slot_count;
+    return near ? &segment->granules[behind] : NULL;
 }
 
 /* True if some of them have no backing. */
-static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
-                         uint64_t bytes) MS_REQUIRES(ms_state_role)
+static inline bool touch(struct ms_pool *pool, struct ms_segment *segment,
+                         const struct ms_spot *spot) MS_REQUIRES(ms_state_role)
 {
-    uint64_t from = 0;
-    uint64_t to = 0;
     bool unbacked = false;
-    ms_tensor_slots(segment, addr, bytes, &from, &to);
-    uint64_t now = ++pool->epochs.clock;
-    struct ms_granule *granule = &segment->granules[from];
-    for (uint64_t slot = from; slot < to; slot++, granule++) {
+    const uint64_t now = ++pool->epochs.clock;
+    struct ms_granule *granule = &segment->granules[spot->first_slot];
+    for (uint64_t slot = spot->first_slot; slot <= spot->last_slot; slot++, granule++) {
         if (granule->tensors++ == 0) {
             ms_quiet_clear(pool, segment, slot);
             uint64_t gap = now - granule->since;
@@ -143,21 +139,18 @@ static inline bool touch(struct ms_pool *pool, struct ms_segment *segment, ms_ad
         granule->since = now;
         unbacked |= granule->asks;
     }
-    struct ms_granule *behind = right_behind(pool, segment, addr, bytes, to);
+    struct ms_granule *behind = right_behind(segment, spot);
     if (behind != NULL) {
         behind->ends_before++;
     }
     return unbacked;
 }
 
-static inline void leave(struct ms_pool *pool, struct ms_segment *segment, ms_addr_t addr,
-                         uint64_t bytes) MS_REQUIRES(ms_state_role)
+static inline void leave(struct ms_pool *pool, struct ms_segment *segment,
+                         const struct ms_spot *spot) MS_REQUIRES(ms_state_role)
 {
-    uint64_t from = 0;
-    uint64_t to = 0;
-    ms_tensor_slots(segment, addr, bytes, &from, &to);
-    uint64_t now = ++pool->epochs.clock;
-    for (uint64_t slot = from; slot < to; slot++) {
+    const uint64_t now = ++pool->epochs.clock;
+    for (uint64_t slot = spot->first_slot; slot <= spot->last_slot; slot++) {
         struct ms_granule *granule = &segment->granules[slot];
         granule->epoch = pool->epochs.current;
         if (--granule->tensors == 0) {
@@ -167,7 +160,7 @@ static inline void leave(struct ms_pool *pool, struct ms_segment *segment, ms_ad
             }
         }
     }
-    struct ms_granule *behind = right_behind(pool, segment, addr, bytes, to);
+    struct ms_granule *behind = right_behind(segment, spot);
     if (behind != NULL) {
         behind->ends_before--;
     }
@@ -207,14 +200,13 @@ static struct ms_range *mark_block(struct ms_pool *pool, ms_addr_t addr) MS_REQU
 /* The arena that addr lies in, made at the first allocation in its block. Null where there is none.
  */
 static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct ms_segment *segment,
-                                        ms_addr_t addr, uint64_t *block_id)
-    MS_REQUIRES(ms_state_role)
+                                        const struct ms_spot *spot, ms_addr_t addr,
+                                        uint64_t *block_id) MS_REQUIRES(ms_state_role)
 {
     struct ms_pool *pool = arenas->pool;
     *block_id = 0;
     if (segment != NULL) {
-        struct ms_arena *arena =
-            segment->granules[(addr - segment->base) >> segment->granule_shift].arena;
+        struct ms_arena *arena = segment->granules[spot->first_slot].arena;
         if (arena != NULL) {
             *block_id = arena->id;
             return arena;
@@ -237,19 +229,28 @@ static inline bool fits(const struct ms_segment *segment, ms_addr_t addr, uint64
            (segment == NULL || bytes <= segment->bytes - (addr - segment->base));
 }
 
-static inline ms_status_t add(struct ms_arenas *arenas, struct ms_segment *segment, ms_addr_t addr,
-                              uint64_t bytes, uint32_t site, struct ms_tensor *out)
+/* A tensor's allocation, as it was told. */
+struct report {
+    ms_addr_t addr;
+    uint64_t bytes, total_bytes;
+    uint32_t site;
+    bool capturing;
+};
+
+static inline __attribute__((always_inline)) ms_status_t
+add(struct ms_arenas *arenas, struct ms_segment *segment, const struct ms_spot *spot,
+    const struct report *report, struct ms_tensor *out)
 {
     if (arenas->next_id == arenas->end_id) {
         arenas->next_id = ms_ids_take(IDS_AT_A_TIME);
         arenas->end_id = arenas->next_id + IDS_AT_A_TIME;
     }
-    *out = (struct ms_tensor){.addr = addr,
-                              .bytes = bytes,
+    *out = (struct ms_tensor){.addr = report->addr,
+                              .bytes = report->bytes,
                               .id = arenas->next_id,
-                              .site = site,
+                              .site = report->site,
                               .counted = segment != NULL};
-    ms_status_t status = ms_tensors_add(&arenas->tensors, segment, out);
+    ms_status_t status = ms_tensors_add(&arenas->tensors, segment, spot, out);
     if (status != MS_OK) {
         return status;
     }
@@ -257,7 +258,7 @@ static inline ms_status_t add(struct ms_arenas *arenas, struct ms_segment *segme
     arenas->next_id++;
     stats->allocations++;
     stats->live_tensors++;
-    stats->live_bytes += bytes;
+    stats->live_bytes += report->bytes;
     if (stats->live_bytes > stats->peak_live_bytes) {
         stats->peak_live_bytes = stats->live_bytes;
     }
@@ -277,34 +278,43 @@ static __attribute__((noinline, cold)) ms_status_t not_added(struct ms_arenas *a
     return status;
 }
 
-/* What the lock's holder has seen to; *unbacked: what is left to do without it. */
-static ms_status_t note_allocation(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes,
-                                   uint32_t site, uint64_t total_bytes, bool capturing,
-                                   bool *unbacked) MS_REQUIRES(ms_state_role)
+/* Inlined where there is a segment, and where there is none: what a segment asks for stands in one
+ * of them alone. *unbacked: what is left to do without the lock. */
+static inline __attribute__((always_inline)) ms_status_t
+note_in(struct ms_arenas *arenas, struct ms_segment *segment, const struct report *report,
+        bool *unbacked) MS_REQUIRES(ms_state_role)
 {
-    struct ms_segment *segment = segment_of(arenas, addr);
+    struct ms_spot spot = {0};
     struct ms_tensor tensor;
-    ms_status_t status = fits(segment, addr, bytes)
-                             ? add(arenas, segment, addr, bytes, site, &tensor)
-                             : MS_ERR_INVALID;
+    ms_status_t status = MS_ERR_INVALID;
+    if (__builtin_expect(fits(segment, report->addr, report->bytes), 1)) {
+        spot = segment != NULL ? ms_spot_of(segment, report->addr, report->bytes) : spot;
+        status = add(arenas, segment, &spot, report, &tensor);
+    }
     if (__builtin_expect(status != MS_OK, 0)) {
         return not_added(arenas, status);
     }
     uint64_t block_id = 0;
-    struct ms_arena *arena = arena_at(arenas, segment, addr, &block_id);
-    if (arenas->pool != NULL) {
-        if (arenas->pool->proxies.fresh != NULL) {
-            ms_proxies_tensor_allocated(arenas->pool, addr, bytes);
-        }
-        if (segment != NULL) {
-            *unbacked = touch(arenas->pool, segment, addr, bytes);
-        }
+    struct ms_arena *arena = arena_at(arenas, segment, &spot, report->addr, &block_id);
+    if (arenas->pool != NULL && arenas->pool->proxies.fresh != NULL) {
+        ms_proxies_tensor_allocated(arenas->pool, report->addr, report->bytes);
     }
-    if (capturing && arena != NULL && !arena->frozen) {
+    if (segment != NULL) {
+        *unbacked = touch(arenas->pool, segment, &spot);
+    }
+    if (report->capturing && arena != NULL && !arena->frozen) {
         freeze(arenas, arena);
     }
-    tell(arenas, MS_EVENT_TENSOR_ALLOC, &tensor, site, block_id);
-    return compare_total(arenas, total_bytes);
+    tell(arenas, MS_EVENT_TENSOR_ALLOC, &tensor, report->site, block_id);
+    return compare_total(arenas, report->total_bytes);
+}
+
+static __attribute__((noinline)) ms_status_t note_outside(struct ms_arenas *arenas,
+                                                          const struct report *report)
+    MS_REQUIRES(ms_state_role)
+{
+    bool unbacked;
+    return note_in(arenas, NULL, report, &unbacked);
 }
 
 /* Backs what the tensor lies on. Its owner waits for us, so it cannot go away meanwhile. */
@@ -344,11 +354,17 @@ __attribute__((hot)) ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_add
                                                      uint64_t total_bytes)
 {
     struct ms_pool *pool = arenas->pool;
-    bool capturing = pool != NULL && pool->ops->capturing(pool->ops->ctx);
+    const struct report report = {.addr = addr,
+                                  .bytes = bytes,
+                                  .total_bytes = total_bytes,
+                                  .site = site,
+                                  .capturing =
+                                      pool != NULL && pool->ops->capturing(pool->ops->ctx)};
     bool unbacked = false;
     ms_arenas_acquire(arenas);
-    ms_status_t status =
-        note_allocation(arenas, addr, bytes, site, total_bytes, capturing, &unbacked);
+    struct ms_segment *segment = segment_of(arenas, addr);
+    ms_status_t status = segment != NULL ? note_in(arenas, segment, &report, &unbacked)
+                                         : note_outside(arenas, &report);
     ms_arenas_release(arenas);
     if (status != MS_OK) {
         distrust(arenas);
@@ -367,14 +383,15 @@ static inline __attribute__((always_inline)) bool bury(struct ms_arenas *arenas,
     MS_REQUIRES(ms_state_role)
 {
     struct ms_tensor tensor;
-    if (!ms_tensors_take(&arenas->tensors, segment, addr, &tensor)) {
+    struct ms_spot spot = {0};
+    if (!ms_tensors_take(&arenas->tensors, segment, addr, &tensor, &spot)) {
         return false;
     }
     arenas->stats.frees++;
     arenas->stats.live_tensors--;
     arenas->stats.live_bytes -= tensor.bytes;
     if (segment != NULL && tensor.counted != 0) {
-        leave(arenas->pool, segment, addr, tensor.bytes);
+        leave(arenas->pool, segment, &spot);
     }
     tell(arenas, MS_EVENT_TENSOR_FREE, &tensor, 0, 0);
     return true;

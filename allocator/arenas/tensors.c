@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The index of live tensors: a hash table, boundary bits in each granule, and a tree: see
  * tensors.h. */
-#include "allocator/arenas/tensors.h"
-#include "allocator/backing/granules.h"
+#include "allocator/arenas/tensors_hot.h"
 #include "allocator/pool_state.h"
 
 enum {
@@ -12,22 +11,6 @@ enum {
 
 /* ---- hashed */
 
-static inline struct ms_tensor *table_find(const struct ms_table *table, ms_addr_t addr)
-{
-    if (table->used == 0) {
-        return NULL;
-    }
-    struct ms_tensor *slot = ms_table_slot(table, sizeof *slot, addr);
-    return slot->addr != 0 ? slot : NULL;
-}
-
-static inline void table_put(struct ms_table *table, const struct ms_tensor *tensor)
-{
-    struct ms_tensor *slot = ms_table_slot(table, sizeof *slot, tensor->addr);
-    *slot = *tensor;
-    table->used++;
-}
-
 /* An emptied slot stays empty: whatever belongs before it has moved through it. */
 static void move_some(struct ms_tensors *tensors)
 {
@@ -35,7 +18,7 @@ static void move_some(struct ms_tensors *tensors)
     for (int k = 0; k < MOVE_AT_A_TIME && tensors->moved < old->room; k++) {
         struct ms_tensor *slot = ms_table_at(old, sizeof *slot, tensors->moved);
         while (slot->addr != 0) {
-            table_put(&tensors->table, slot);
+            ms_tensors_put(&tensors->table, slot);
             ms_table_remove(old, sizeof *slot, slot);
         }
         tensors->moved++;
@@ -58,7 +41,7 @@ static bool grow(struct ms_tensors *tensors)
     return tensors->table.used + tensors->old.used < tensors->table.room / 8 * 7;
 }
 
-static bool hash_add(struct ms_tensors *tensors, const struct ms_tensor *tensor)
+bool ms_tensors_make_room(struct ms_tensors *tensors)
 {
     if (tensors->table.used >= tensors->table.room / 2 && !grow(tensors)) {
         return false;
@@ -66,30 +49,14 @@ static bool hash_add(struct ms_tensors *tensors, const struct ms_tensor *tensor)
     if (tensors->old.room != 0) {
         move_some(tensors);
     }
-    table_put(&tensors->table, tensor);
-    return true;
-}
-
-static bool hash_take(struct ms_tensors *tensors, ms_addr_t addr, struct ms_tensor *out)
-{
-    struct ms_table *table = &tensors->table;
-    struct ms_tensor *tensor = table_find(table, addr);
-    if (tensor == NULL) {
-        table = &tensors->old;
-        tensor = table_find(table, addr);
-    }
-    if (tensor == NULL) {
-        return false;
-    }
-    *out = *tensor;
-    ms_table_remove(table, sizeof *tensor, tensor);
     return true;
 }
 
 static const struct ms_tensor *hash_find(const struct ms_tensors *tensors, ms_addr_t addr)
 {
-    const struct ms_tensor *tensor = table_find(&tensors->table, addr);
-    return tensor != NULL ? tensor : table_find(&tensors->old, addr);
+    const struct ms_tensor *tensor = ms_tensors_in_table(&tensors->table, addr);
+    const bool moving = tensor == NULL && tensors->old.room != 0;
+    return moving ? ms_tensors_in_table(&tensors->old, addr) : tensor;
 }
 
 /* ---- the tree */
@@ -116,7 +83,7 @@ static struct leaf *tree_at_least(const struct ms_tensors *tensors, ms_addr_t ad
     return leaf_of(ms_treap_at_least(tensors->tree, key, key_of));
 }
 
-static bool tree_overlap(const struct ms_tensors *tensors, ms_addr_t addr, uint64_t bytes)
+bool ms_tensors_tree_overlap(const struct ms_tensors *tensors, ms_addr_t addr, uint64_t bytes)
 {
     struct ms_treap_key end = {.major = addr + bytes};
     const struct leaf *last = leaf_of(ms_treap_below(tensors->tree, end, key_of));
@@ -134,7 +101,7 @@ static bool tree_add(struct ms_tensors *tensors, const struct ms_tensor *tensor)
     return true;
 }
 
-static bool tree_take(struct ms_tensors *tensors, ms_addr_t addr, struct ms_tensor *out)
+bool ms_tensors_take_from_tree(struct ms_tensors *tensors, ms_addr_t addr, struct ms_tensor *out)
 {
     struct leaf *leaf = tree_at_least(tensors, addr);
     if (leaf == NULL || leaf->tensor.addr != addr) {
@@ -162,50 +129,7 @@ void ms_tensors_destroy(struct ms_tensors *tensors)
     ms_slab_destroy(&tensors->slab);
 }
 
-static inline bool in_hash(const struct ms_segment *segment, ms_addr_t addr)
-{
-    return segment != NULL && addr % MS_TENSOR_UNIT_BYTES == 0;
-}
-
-/* ---- marks: even ones where a tensor begins, odd ones at its last unit, so that they take turns.
- * Counted through the segment; in each granule a summary has a bit for each word, or, where
- * granules are large, for a few words. */
-
-static inline uint64_t begin_mark(const struct ms_segment *segment, ms_addr_t addr)
-{
-    return (addr - segment->base) / MS_TENSOR_UNIT_BYTES * 2;
-}
-
-static inline uint64_t end_mark(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes)
-{
-    return (addr - segment->base + bytes - 1) / MS_TENSOR_UNIT_BYTES * 2 + 1;
-}
-
-/* What a mark's number is shifted by to get the granule, and the bit in its summary. */
-static inline unsigned granule_shift(const struct ms_segment *segment)
-{
-    return segment->granule_shift - 7;
-}
-
-static inline unsigned bit_shift(const struct ms_segment *segment)
-{
-    return granule_shift(segment) - 8;
-}
-
-static inline void mark(struct ms_segment *segment, uint64_t at)
-{
-    uint64_t bit = at >> bit_shift(segment) & 255;
-    struct ms_granule *granule = &segment->granules[at >> granule_shift(segment)];
-    segment->marks[at / 64] |= (uint64_t)1 << (at % 64);
-    granule->summary[bit / 64] |= (uint64_t)1 << (bit % 64);
-}
-
-/* The summary's bit stays until a search finds nothing behind it: most tensors begin and end where
- * others did. */
-static inline void unmark(struct ms_segment *segment, uint64_t at)
-{
-    segment->marks[at / 64] &= ~((uint64_t)1 << (at % 64));
-}
+/* ---- marks */
 
 static inline unsigned highest_bit(uint64_t word)
 {
@@ -216,7 +140,7 @@ static inline unsigned highest_bit(uint64_t word)
 static bool highest_of_bit(const struct ms_segment *segment, uint64_t slot, uint64_t bit,
                            uint64_t *out)
 {
-    uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
+    uint64_t words = (uint64_t)1 << (ms_marks_bit_shift(segment) - 6);
     uint64_t first = ((slot << 8) + bit) * words;
     for (uint64_t word = first + words; word-- > first;) {
         if (segment->marks[word] != 0) {
@@ -255,7 +179,7 @@ static inline bool last_mark(const struct ms_segment *segment, uint64_t at, uint
 {
     uint64_t word = at / 64;
     uint64_t marks = segment->marks[word] & (UINT64_MAX >> (63 - at % 64));
-    uint64_t words = (uint64_t)1 << (bit_shift(segment) - 6);
+    uint64_t words = (uint64_t)1 << (ms_marks_bit_shift(segment) - 6);
     while (marks == 0 && (word & (words - 1)) != 0) {
         marks = segment->marks[--word];
     }
@@ -263,8 +187,8 @@ static inline bool last_mark(const struct ms_segment *segment, uint64_t at, uint
         *out = word * 64 + highest_bit(marks);
         return true;
     }
-    return last_mark_before(segment, at >> granule_shift(segment), at >> bit_shift(segment) & 255,
-                            out);
+    return last_mark_before(segment, at >> ms_marks_granule_shift(segment),
+                            at >> ms_marks_bit_shift(segment) & 255, out);
 }
 
 /* Likewise over granules, down to the mark `floor`. */
@@ -272,7 +196,7 @@ static bool last_mark_down_to(const struct ms_segment *segment, uint64_t floor, 
                               uint64_t *out)
 {
     while (!last_mark(segment, at, out)) {
-        uint64_t first = at >> granule_shift(segment) << granule_shift(segment);
+        uint64_t first = at >> ms_marks_granule_shift(segment) << ms_marks_granule_shift(segment);
         if (first <= floor) {
             return false;
         }
@@ -283,24 +207,22 @@ static bool last_mark_down_to(const struct ms_segment *segment, uint64_t floor, 
 
 /* ---- what all that is for */
 
-/* Whether a hashed tensor touches the marks from `first` to `last`, of a beginning and an end. */
-static inline bool marks_overlap(const struct ms_segment *segment, uint64_t first, uint64_t last)
+bool ms_marks_overlap(const struct ms_segment *segment, const struct ms_spot *spot)
 {
-    uint64_t slot = first >> granule_shift(segment);
-    uint64_t last_slot = last >> granule_shift(segment);
-    uint64_t found = 0;
+    const uint64_t first = ms_begin_mark(spot->first);
+    uint64_t last = ms_end_mark(spot->last), found = 0;
     /* In all granules but its first, whatever begins or reaches there in time is in the way. */
-    for (; last_slot > slot; last_slot--) {
-        if (segment->granules[last_slot].spanned || last_mark(segment, last, &found)) {
+    for (uint64_t slot = spot->last_slot; slot > spot->first_slot; slot--) {
+        if (segment->granules[slot].spanned || last_mark(segment, last, &found)) {
             return true;
         }
-        last = (last_slot << granule_shift(segment)) - 1;
+        last = (slot << ms_marks_granule_shift(segment)) - 1;
     }
-    if (segment->granules[slot].tensors == 0) {
+    if (segment->granules[spot->first_slot].tensors == 0) {
         return false;
     }
     if (!last_mark(segment, last, &found)) {
-        return segment->granules[slot].spanned;
+        return segment->granules[spot->first_slot].spanned;
     }
     /* Inside the range, or the beginning of one that has not ended before it. */
     return found >= first || found % 2 == 0;
@@ -314,62 +236,13 @@ static bool bytes_overlap(const struct ms_tensors *tensors, const struct ms_segm
     return below != NULL && below->addr + below->bytes > addr;
 }
 
-static ms_status_t add_to_tree(struct ms_tensors *tensors, const struct ms_segment *segment,
-                               const struct ms_tensor *tensor)
+ms_status_t ms_tensors_add_to_tree(struct ms_tensors *tensors, const struct ms_segment *segment,
+                                   const struct ms_tensor *tensor)
 {
     if (segment != NULL && bytes_overlap(tensors, segment, tensor->addr, tensor->bytes)) {
         return MS_ERR_INVALID;
     }
     return tree_add(tensors, tensor) ? MS_OK : MS_ERR_NO_MEMORY;
-}
-
-/* The granules that the tensor reaches but does not begin in. */
-static inline void span(struct ms_segment *segment, uint64_t first, uint64_t last, bool spanned)
-{
-    uint64_t slot = first >> granule_shift(segment);
-    uint64_t last_slot = last >> granule_shift(segment);
-    while (slot < last_slot) {
-        segment->granules[++slot].spanned = spanned;
-    }
-}
-
-__attribute__((hot)) ms_status_t ms_tensors_add(struct ms_tensors *tensors,
-                                                struct ms_segment *segment,
-                                                const struct ms_tensor *tensor)
-{
-    if (tensors->tree != NULL && tree_overlap(tensors, tensor->addr, tensor->bytes)) {
-        return MS_ERR_INVALID;
-    }
-    if (!in_hash(segment, tensor->addr)) {
-        return add_to_tree(tensors, segment, tensor);
-    }
-    uint64_t first = begin_mark(segment, tensor->addr);
-    uint64_t last = end_mark(segment, tensor->addr, tensor->bytes);
-    if (marks_overlap(segment, first, last)) {
-        return MS_ERR_INVALID;
-    }
-    if (!hash_add(tensors, tensor)) {
-        return MS_ERR_NO_MEMORY;
-    }
-    mark(segment, first);
-    mark(segment, last);
-    span(segment, first, last, true);
-    return MS_OK;
-}
-
-__attribute__((hot)) bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment,
-                                          ms_addr_t addr, struct ms_tensor *out)
-{
-    if (in_hash(segment, addr) && hash_take(tensors, addr, out)) {
-        uint64_t first = begin_mark(segment, addr);
-        uint64_t last = end_mark(segment, addr, out->bytes);
-        unmark(segment, first);
-        unmark(segment, last);
-        span(segment, first, last, false);
-        return true;
-    }
-    /* Also one that was allocated before its segment was known. */
-    return tensors->tree != NULL && tree_take(tensors, addr, out);
 }
 
 const struct ms_tensor *ms_tensors_below(const struct ms_tensors *tensors,
@@ -380,8 +253,8 @@ const struct ms_tensor *ms_tensors_below(const struct ms_tensors *tensors,
     if (addr <= floor) {
         return NULL;
     }
-    uint64_t least = begin_mark(segment, floor);
-    if (!last_mark_down_to(segment, least, begin_mark(segment, addr - 1), &found)) {
+    uint64_t least = ms_begin_mark(floor - segment->base);
+    if (!last_mark_down_to(segment, least, ms_begin_mark(addr - 1 - segment->base), &found)) {
         return NULL;
     }
     if (found % 2 != 0 &&

@@ -3,7 +3,8 @@
  *
  * One that begins on a unit inside a segment of the pool is found by hashing, and marks tell where
  * in a granule tensors begin and end: both cost the same whatever the number of tensors. All others
- * (memory that is not the pool's, odd addresses) are in a tree. No lock of its own. */
+ * (memory that is not the pool's, odd addresses) are in a tree. No lock of its own. tensors_hot.h
+ * has how they are added and taken. */
 #ifndef MEMSHIM_ALLOCATOR_ARENAS_TENSORS_H
 #define MEMSHIM_ALLOCATOR_ARENAS_TENSORS_H
 
@@ -40,14 +41,6 @@ void ms_tensors_destroy(struct ms_tensors *tensors);
 
 /* In all that follows `segment` is the one that the range lies in, which has granules; null where
  * it lies in none. */
-
-/* MS_ERR_INVALID: a live tensor touches its range. MS_ERR_NO_MEMORY: the host is out of memory. */
-ms_status_t ms_tensors_add(struct ms_tensors *tensors, struct ms_segment *segment,
-                           const struct ms_tensor *tensor);
-
-/* Takes the one that begins at addr out and copies it to *out. False: none does. */
-bool ms_tensors_take(struct ms_tensors *tensors, struct ms_segment *segment, ms_addr_t addr,
-                     struct ms_tensor *out);
 
 /* A tensor that begins in the range: the last hashed one, if there is a hashed one. Null where none
  * begins there. Valid until the next change. */

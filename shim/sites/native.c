@@ -399,6 +399,38 @@ static __attribute__((noinline)) enum ms_step walk_stack(struct memory *memory,
 
 #endif
 
+/* A stack of so many frames from there on; where there are more than `depth`, its beginning. */
+static inline void tell(struct ms_native_stack *out, const uint64_t *addresses, uint32_t count,
+                        uint32_t depth, uint64_t hash)
+{
+    out->addresses = addresses;
+    out->cut = count > depth;
+    out->count = count > depth ? depth : count;
+    out->hash = count > depth ? hash_of(addresses, depth) : hash;
+}
+
+/* What is not known (null), or longer than it is to be told. */
+static __attribute__((noinline)) void capture_otherwise(struct memory *memory,
+                                                        struct ms_known_stack *known,
+                                                        const struct ms_step_at *from,
+                                                        uint64_t epoch, uint32_t depth,
+                                                        struct ms_native_stack *out)
+{
+    const enum ms_step end =
+        known != NULL ? MS_STEP_OUTERMOST : walk_stack(memory, from, epoch, &known);
+    if (known != NULL) {
+        tell(out, known->words, known->count, depth, known->hash);
+        out->note = out->cut ? NULL : &known->note;
+    } else {
+        const uint32_t first = memory->first, count = FRAMES_MAX - first;
+        tell(out, &memory->addresses[first], count, depth, count != 0 ? memory->hashes[first] : 0);
+        out->cut |= end == MS_STEPPED;
+    }
+    out->lost = !out->cut && end >= MS_STEP_UNKNOWN;
+    atomic_signal_fence(memory_order_seq_cst);
+    memory->busy = false;
+}
+
 void ms_native_capture_from(const struct ms_step_at *from, uint32_t depth,
                             struct ms_native_stack *out)
 {
@@ -414,21 +446,15 @@ void ms_native_capture_from(const struct ms_step_at *from, uint32_t depth,
     memory->busy = true;
     atomic_signal_fence(memory_order_seq_cst);
     struct ms_known_stack *known = known_from(memory, from, epoch);
-    enum ms_step end = known != NULL ? MS_STEP_OUTERMOST : walk_stack(memory, from, epoch, &known);
-    const uint32_t first = memory->first;
-    const uint32_t count = known != NULL ? known->count : FRAMES_MAX - first;
-    out->addresses = known != NULL ? known->words : &memory->addresses[first];
-    out->cut = count > depth || end == MS_STEPPED;
-    out->count = count > depth ? depth : count;
-    out->lost = !out->cut && end >= MS_STEP_UNKNOWN;
-    if (count != out->count || count == 0) {
-        out->hash = hash_of(out->addresses, out->count);
-    } else if (known != NULL) {
-        out->hash = known->hash;
-        out->note = &known->note;
-    } else {
-        out->hash = memory->hashes[first];
+    if (known == NULL || known->count > depth) {
+        capture_otherwise(memory, known, from, epoch, depth, out);
+        return;
     }
+    out->addresses = known->words;
+    out->count = known->count;
+    out->hash = known->hash;
+    out->note = &known->note;
+    out->lost = false;
     atomic_signal_fence(memory_order_seq_cst);
     memory->busy = false;
 }

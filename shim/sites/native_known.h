@@ -17,6 +17,7 @@
 #define MS_KNOWN_WORDS  (1u << 16) /* for all known stacks of a thread */
 #define MS_KNOWN_CHAINS 512u
 #define MS_KNOWN_MET    2048u
+#define MS_KNOWN_TRIES  8u /* of stacks with one innermost frame */
 
 /* A frame of a stack; its return address lies beside it. */
 struct ms_stack_place {
@@ -48,9 +49,57 @@ struct ms_known {
 
 void ms_known_forget(struct ms_known *known);
 
+static inline struct ms_known_stack *ms_known_at(struct ms_known *known, uint32_t at)
+{
+    return (struct ms_known_stack *)&known->words[at];
+}
+
+static inline uint32_t *ms_known_chain(struct ms_known *known, uint64_t address, uint64_t sp)
+{
+    const uint64_t hash = (address ^ sp << 17) * UINT64_C(0x9e3779b97f4a7c15);
+    return &known->chains[(hash >> 32) % MS_KNOWN_CHAINS];
+}
+
+/* Whether the words hold what they held. The loads do not wait for each other: this is what makes a
+ * known stack cheap. */
+static inline bool ms_known_holds(const struct ms_known_stack *stack)
+{
+    const uint64_t *expected = stack->words + 1;
+    const uint32_t *above = (const uint32_t *)&stack->words[stack->words_count];
+    const uint64_t *base =
+        (const uint64_t *)(uintptr_t)stack->sp; // NOLINT(performance-no-int-to-ptr)
+    const uint32_t checks = stack->words_count - 1;
+    uint32_t i = 0;
+    for (; i + 4 <= checks; i += 4) {
+        if (((base[above[i]] ^ expected[i]) | (base[above[i + 1]] ^ expected[i + 1]) |
+             (base[above[i + 2]] ^ expected[i + 2]) | (base[above[i + 3]] ^ expected[i + 3])) !=
+            0) {
+            return false;
+        }
+    }
+    uint64_t differing = 0;
+    for (; i < checks; i++) {
+        differing |= base[above[i]] ^ expected[i];
+    }
+    return differing == 0;
+}
+
 /* The stack that `at` is the innermost frame of; null where it is not known. The stack is the
  * thread's own one, which can be read up to its top. */
-struct ms_known_stack *ms_known_find(struct ms_known *known, const struct ms_step_at *at);
+static inline __attribute__((always_inline)) struct ms_known_stack *
+ms_known_find(struct ms_known *known, const struct ms_step_at *at)
+{
+    uint32_t next = *ms_known_chain(known, at->address, at->sp);
+    for (uint32_t tries = 0; next != 0 && tries < MS_KNOWN_TRIES; tries++) {
+        struct ms_known_stack *stack = ms_known_at(known, next);
+        if (stack->words[0] == at->address && stack->sp == at->sp &&
+            (stack->needs_bp == 0 || stack->bp == at->bp) && ms_known_holds(stack)) {
+            return stack;
+        }
+        next = stack->next;
+    }
+    return NULL;
+}
 
 /* A stack that was walked, and that was not known: where it came before, it is known from now on.
  * All its frames were found by the words that the places name. */

@@ -207,11 +207,21 @@ static void note(const struct ms_python_stack *stack)
     }
 }
 
-void ms_python_capture(uint32_t depth, struct ms_python_stack *out)
+uint64_t ms_python_hash(const struct ms_python_stack *stack)
 {
-    *out = (struct ms_python_stack){0};
-    const struct ms_python_interpreter *python = ms_python_interpreter();
-    if (python == NULL || python->finalizing()) {
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < stack->count; i++) {
+        const struct ms_python_frame *frame = &stack->frames[i];
+        const uint64_t place = (uint64_t)frame->instruction << 1 | frame->flags;
+        hash = mix(hash + place, frame->identity ^ frame->code);
+    }
+    return hash;
+}
+
+static __attribute__((noinline)) void capture_from(const struct ms_python_interpreter *python,
+                                                   uint32_t depth, struct ms_python_stack *out)
+{
+    if (python->finalizing()) {
         return;
     }
     bool trusted = atomic_load_explicit(&clean, memory_order_relaxed) >= TRUSTED_AFTER;
@@ -240,8 +250,13 @@ void ms_python_capture(uint32_t depth, struct ms_python_stack *out)
     if (!known || out->lost) {
         note(out);
     }
-    for (uint32_t i = 0; i < out->count; i++) {
-        uint64_t place = (uint64_t)frames[i].instruction << 1 | frames[i].flags;
-        out->hash = mix(out->hash + place, frames[i].identity ^ frames[i].code);
+}
+
+void ms_python_capture(uint32_t depth, struct ms_python_stack *out)
+{
+    const struct ms_python_interpreter *python = ms_python_interpreter();
+    *out = (struct ms_python_stack){0};
+    if (python != NULL) {
+        capture_from(python, depth, out);
     }
 }

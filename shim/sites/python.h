@@ -27,7 +27,6 @@ struct ms_python_stack {
     bool cut;         /* there are more than `depth` */
     bool lost;        /* a frame did not look like one: what is beyond it is missing */
     bool interpreter; /* the thread belongs to an interpreter, also where it runs no frame now */
-    uint64_t hash;
 };
 
 /* depth: 1 to MS_STACK_DEPTH_MAX. A thread that never saw Python, a process without it, an unknown
@@ -37,6 +36,9 @@ struct ms_python_stack {
  * In versions before 3.12 a thread that runs in a sub-interpreter and has let go of the GIL is seen
  * in its main interpreter: where it called into the other one. */
 void ms_python_capture(uint32_t depth, struct ms_python_stack *out);
+
+/* Of its frames, good for a table. Where the native stack is known, nobody asks. */
+uint64_t ms_python_hash(const struct ms_python_stack *stack);
 
 /* What a code object of the stack just captured is called. Strings are UTF-8 (lone surrogates and
  * the like as their bytes would be), cut to the room there is, with a zero byte behind; table:

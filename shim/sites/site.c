@@ -168,7 +168,7 @@ static uint32_t find(struct stack *stack)
     if (id != 0) {
         return id;
     }
-    stack->hash = ms_mix(ms_mix(stack->native.hash, stack->python.hash),
+    stack->hash = ms_mix(ms_mix(stack->native.hash, ms_python_hash(&stack->python)),
                          (uint64_t)stack->tag << 32 | stack->thread << 16 | stack->flags);
     struct ms_probe probe = ms_probe(&site_index, stack->hash);
     while ((id = ms_probe_next(&probe)) != 0) {

@@ -43,7 +43,7 @@ void frames_capture(uint32_t depth, struct frames_stack *out)
     out->count = stack.count;
     out->flags =
         (stack.cut ? CUT : 0) | (stack.lost ? LOST : 0) | (stack.interpreter ? INTERPRETER : 0);
-    out->hash = stack.hash;
+    out->hash = ms_python_hash(&stack);
     memcpy(out->frames, stack.frames, stack.count * sizeof(*stack.frames));
 }
 
