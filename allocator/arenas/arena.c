@@ -69,7 +69,7 @@ static inline __attribute__((always_inline)) void tell(struct ms_arenas *arenas,
                                                                  .device = arenas->device,
                                                                  .owner = MS_OWNER_POOL,
                                                                  .site = site,
-                                                                 .id = tensor->id,
+                                                                 .id = ms_tensor_id(tensor),
                                                                  .addr = tensor->addr,
                                                                  .bytes = tensor->bytes,
                                                                  .aux = block_id});
@@ -225,7 +225,7 @@ static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct m
 
 static inline bool fits(const struct ms_segment *segment, ms_addr_t addr, uint64_t bytes)
 {
-    return addr != 0 && bytes != 0 && bytes <= UINT64_MAX - addr &&
+    return addr != 0 && bytes - 1 < MS_TENSOR_MOST_BYTES && bytes <= UINT64_MAX - addr &&
            (segment == NULL || bytes <= segment->bytes - (addr - segment->base));
 }
 
@@ -247,7 +247,8 @@ add(struct ms_arenas *arenas, struct ms_segment *segment, const struct ms_spot *
     }
     *out = (struct ms_tensor){.addr = report->addr,
                               .bytes = report->bytes,
-                              .id = arenas->next_id,
+                              .id_above = arenas->next_id >> 32 & UINT16_MAX,
+                              .id_below = (uint32_t)arenas->next_id,
                               .site = report->site,
                               .counted = segment != NULL};
     ms_status_t status = ms_tensors_add(&arenas->tensors, segment, spot, out);

@@ -28,8 +28,8 @@ static void note_tensor(void *ctx, struct ms_segment *segment, const struct ms_t
 {
     struct ms_pool *pool = ctx;
     (void)segment;
-    if (tensor->id > pool->states.other_tensor && !optimizers(pool, tensor->site)) {
-        pool->states.other_tensor = tensor->id;
+    if (ms_tensor_id(tensor) > pool->states.other_tensor && !optimizers(pool, tensor->site)) {
+        pool->states.other_tensor = ms_tensor_id(tensor);
     }
 }
 
@@ -49,7 +49,7 @@ static void refute(void *ctx, struct ms_segment *segment, const struct ms_tensor
     uint64_t from = (tensor->addr - segment->base) >> segment->granule_shift;
     uint64_t to = (tensor->addr + tensor->bytes - 1 - segment->base) >> segment->granule_shift;
     to = to < segment->slot_count ? to : segment->slot_count - 1;
-    bool over = tensor->id < pool->states.other_tensor;
+    bool over = ms_tensor_id(tensor) < pool->states.other_tensor;
     if (over && optimizers(pool, tensor->site)) {
         return;
     }

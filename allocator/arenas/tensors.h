@@ -19,13 +19,24 @@
 
 struct ms_segment;
 
+/* A million of them may live, in a table that is half empty: addresses and ids have fewer bits than
+ * 64. */
 struct ms_tensor {
-    ms_addr_t addr; /* 0: none */
-    uint64_t bytes;
-    uint64_t id;
+    ms_addr_t addr;         /* 0: none */
+    uint64_t bytes : 47;    /* up to MS_TENSOR_MOST_BYTES */
+    uint64_t counted : 1;   /* in the granules that it touches */
+    uint64_t id_above : 16; /* of its id: what is above id_below */
+    uint32_t id_below;
     uint32_t site;
-    uint32_t counted; /* 1: in the granules that it touches */
 };
+_Static_assert(sizeof(struct ms_tensor) == 24, "three words each");
+
+#define MS_TENSOR_MOST_BYTES ((UINT64_C(1) << 47) - 1)
+
+static inline uint64_t ms_tensor_id(const struct ms_tensor *tensor)
+{
+    return (uint64_t)tensor->id_above << 32 | tensor->id_below;
+}
 
 struct ms_tensors {
     struct ms_table table; /* struct ms_tensor, by address */
