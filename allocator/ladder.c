@@ -70,7 +70,7 @@ static ms_status_t reuse(struct ms_pool *pool, const struct ms_request *request,
                          struct ms_block_info *out)
 {
     ms_state_acquire(pool);
-    ms_status_t status = ms_pool_reuse(pool, request, bytes, out);
+    ms_status_t status = ms_pool_reuse(pool, request, bytes, true, out);
     ms_state_release(pool);
     return status;
 }
@@ -255,6 +255,13 @@ static ms_status_t reuse_when_done(struct ms_pool *pool, const struct ms_request
                                    uint64_t bytes, struct ms_block_info *out)
     MS_REQUIRES(ms_growth_role)
 {
+    ms_state_acquire(pool);
+    bool awaits = ms_place_awaits(pool, request);
+    ms_state_release(pool);
+    if (awaits) {
+        ms_fences_take(pool, false);
+        (void)ms_fences_poll(pool);
+    }
     ms_status_t status = reuse(pool, request, bytes, out);
     if (status != MS_ERR_NO_MEMORY) {
         return status;

@@ -212,7 +212,7 @@ ms_status_t ms_pool_alloc(ms_pool_t *pool, const struct ms_request *request,
     const uint64_t bytes = set_aside_bytes(pool, held);
     ms_state_acquire(pool);
     ms_status_t status = holder_takes(request->holder, held)
-                             ? ms_pool_reuse(pool, request, bytes, out)
+                             ? ms_pool_reuse(pool, request, bytes, false, out)
                              : MS_ERR_LIMIT;
     ms_state_release(pool);
     if (__builtin_expect(status == MS_OK, 1)) {

@@ -22,6 +22,11 @@
  *   best fit, the beginning of gaps, one region, chunks of 32 MiB    median 1.016, at most 1.067
  *   these rules                                                      median 1.005, at most 1.012
  *
+ * What was freed as cudaFree does is in no stream's order, and mostly done: a request in the
+ * device's order asks its fences before it takes a place that costs a chunk, or cuts a range. Four
+ * recorded jobs, told as such calls, then need 1.0052, 1.0018, 1.0058 and 1.0044 instead of 1.0102,
+ * 1.0027, 1.0050 and 1.0100; in stream order it is 1.0072, 1.0018, 1.0072 and 1.0061.
+ *
  * On other recordings a third region, of tiny blocks, took a mixture of experts from 1.015 to 1.006
  * and cost a job of 1.2 GiB one chunk or two; keeping exact fits of a part of a gap cost up to 1 %.
  * Once short of memory a job of fixed shapes may still move chunks in each step, where its blocks
@@ -331,13 +336,18 @@ static struct ms_range *best_fit(struct ms_pool *pool, ms_stream_t stream, uint6
     return best;
 }
 
+bool ms_place_awaits(const struct ms_pool *pool, const struct ms_request *request)
+{
+    return request->stream == MS_STREAM_DEVICE && pool->orders.device->ranges > 0;
+}
+
 static ms_status_t reuse_gap(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
-                             struct ms_block_info *out) MS_REQUIRES(ms_state_role)
+                             bool awaits, struct ms_block_info *out) MS_REQUIRES(ms_state_role)
 {
     struct ms_placement place;
     bool idle = false;
     if (!ms_place_best(pool, request->stream, bytes, ms_place_tight(pool), &place) ||
-        place.unbacked_bytes != 0) {
+        place.unbacked_bytes != 0 || (awaits && place.new_chunks > 0)) {
         return MS_ERR_NO_MEMORY;
     }
     struct ms_range *range = ms_place_claim(pool, &place, bytes, &idle);
@@ -349,13 +359,17 @@ static ms_status_t reuse_gap(struct ms_pool *pool, const struct ms_request *requ
 }
 
 ms_status_t ms_pool_reuse(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
-                          struct ms_block_info *out)
+                          bool asked, struct ms_block_info *out)
 {
     enum ms_region region = ms_region_of(pool, bytes);
+    bool awaits = !asked && ms_place_awaits(pool, request);
     struct ms_range *best = best_fit(pool, request->stream, bytes, region);
     if (region == MS_REGION_LARGE && pool->granule_bytes != 0 &&
         (best == NULL || best->bytes != bytes || !whole_gap(best))) {
-        return reuse_gap(pool, request, bytes, out);
+        return reuse_gap(pool, request, bytes, awaits, out);
+    }
+    if (best != NULL && awaits && best->bytes != bytes) {
+        return MS_ERR_NO_MEMORY;
     }
     return best == NULL ? MS_ERR_NO_MEMORY : ms_range_carve(pool, best, bytes, request, out);
 }

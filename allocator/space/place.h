@@ -46,10 +46,16 @@ struct ms_range *ms_place_claim(struct ms_pool *pool, const struct ms_placement 
 struct ms_range *ms_range_cut(struct ms_pool *pool, struct ms_range *range, ms_addr_t from,
                               ms_addr_t to) MS_REQUIRES(ms_state_role);
 
-/* A block in what the request may use at once and is backed. MS_ERR_NO_MEMORY: none, or, while
- * memory is tight, a better place needs driver calls. */
+/* Whether memory that was freed in the device's order may be as good as idle, so that its fences
+ * are to be asked before the request takes another place. */
+bool ms_place_awaits(const struct ms_pool *pool, const struct ms_request *request)
+    MS_REQUIRES(ms_state_role);
+
+/* A block in what the request may use at once and is backed. asked: fences have been, just now.
+ * MS_ERR_NO_MEMORY: none; or, while memory is tight, a better place needs driver calls; or, where
+ * they have not been asked, what is freed may be the better place. */
 ms_status_t ms_pool_reuse(struct ms_pool *pool, const struct ms_request *request, uint64_t bytes,
-                          struct ms_block_info *out) MS_REQUIRES(ms_state_role);
+                          bool asked, struct ms_block_info *out) MS_REQUIRES(ms_state_role);
 
 /* Likewise, wherever there is room: in other regions too, and whatever it wastes. */
 ms_status_t ms_pool_reuse_any(struct ms_pool *pool, const struct ms_request *request,

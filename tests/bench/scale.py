@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How costs grow: with threads, streams and devices; with a trace; with processes of a run.
 
-    tests/bench/scale.py [--quick] [--json FILE]
+    tests/bench/scale.py [--quick] [--only PART]... [--day] [--json FILE]
 
 A table for each. CPU time is what counts on a machine that others use too; the exponent beside a
 row is that of its growth since the row before it (1: linear). MiB: the most resident, at least what
@@ -20,15 +20,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("MEMSHIM_BUILD", ROOT / "build")).resolve()
 MIB = 1 << 20
 PAIRS = 200_000
-EVENTS_A_MIB = 130_000  # of make_trace's, a little less than a MiB's
+EVENTS_A_MIB = 157_000  # of make_trace's
+BOUND_MIB = 16  # of the trace that a long run may keep
 EVENTS_A_COPY = 20_000
+PARTS = ("contention", "ranks", "reports", "bounded", "runs")
 
 
 @dataclass(frozen=True)
@@ -110,9 +113,38 @@ def contention(folder: Path, quick: bool) -> list[Pairs]:
     return rows
 
 
+def ranks(folder: Path, quick: bool) -> list[Cost]:
+    """Processes at once, each of which does the same: what a pair takes in the last of them."""
+    rows = []
+    print(f"\n{'processes at once':>24} {'CPU ns':>8} {'wall ns':>8}")
+    for count in (1, 4) if quick else (1, 2, 4, 8):
+        with ThreadPoolExecutor(count) as pool:
+            each = [pool.submit(pairs, folder / str(rank), 1, 1, 1) for rank in range(count)]
+            found = [one.result() for one in each]
+        cpu, wall = max(one.cpu_ns for one in found), max(one.wall_ns for one in found)
+        print(f"{count:24} {cpu:8.0f} {wall:8.0f}", flush=True)
+        peak = max(one.peak_mib for one in found)
+        rows.append(Cost("processes at once", count, cpu / 1e9, wall / 1e9, peak))
+    return rows
+
+
 def make(output: Path, events: int) -> Path:
     command = [str(BUILD / "tests" / "bench" / "make_trace"), str(output), str(events)]
     return Path(json.loads(watched(command)[0])["folder"])
+
+
+def bounded(folder: Path, quick: bool, day: bool) -> list[list[Cost]]:
+    """Longer and longer runs into a trace of one size: what telling takes, and the report."""
+    told, read = [], []
+    for events in (10**5, 10**6) if quick else (10**6, 10**7, 10**9 if day else 3 * 10**7):
+        command = [str(BUILD / "tests" / "bench" / "make_trace"), str(folder / "day"), str(events)]
+        text, cost = watched([*command, str(BOUND_MIB * MIB)])
+        trace = Path(json.loads(text)["folder"]) / "trace.mshm"
+        print(f"{events:,} events: a file of {trace.stat().st_size / MIB:.1f} MiB", flush=True)
+        told.append(replace(cost, what="events told", size=events))
+        read.append(measured("report of so many events", events, "report", "-f", "text", str(trace)))
+        shutil.rmtree(folder / "day")
+    return [show(told), show(read)]
 
 
 def exponent(before: Cost | None, now: Cost) -> str:
@@ -166,16 +198,27 @@ def merged(folder: Path, quick: bool) -> list[list[Cost]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--quick", action="store_true", help="the smaller half of each")
+    parser.add_argument("--only", action="append", choices=PARTS, help="one of the parts")
+    parser.add_argument("--day", action="store_true", help="a thousand million events, in `bounded`")
     parser.add_argument("--json", metavar="FILE", help="write it there as well")
     options = parser.parse_args()
+    wanted = options.only or PARTS
+    found: dict[str, list[dict[str, object]]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         try:
-            found = {
-                "contention": [asdict(row) for row in contention(folder, options.quick)],
-                "reports": [asdict(row) for row in reports(folder, options.quick)],
-                "runs": [asdict(row) for rows in merged(folder, options.quick) for row in rows],
-            }
+            if "contention" in wanted:
+                found["contention"] = [asdict(row) for row in contention(folder, options.quick)]
+            if "ranks" in wanted:
+                found["ranks"] = [asdict(row) for row in ranks(folder, options.quick)]
+            if "reports" in wanted:
+                found["reports"] = [asdict(row) for row in reports(folder, options.quick)]
+            if "bounded" in wanted:
+                rows = bounded(folder, options.quick, options.day)
+                found["bounded"] = [asdict(row) for table in rows for row in table]
+            if "runs" in wanted:
+                rows = merged(folder, options.quick)
+                found["runs"] = [asdict(row) for table in rows for row in table]
         except (ScaleError, OSError) as error:
             print(f"scale.py: {error}", file=sys.stderr)
             return 1

@@ -75,6 +75,40 @@ Test(place, the_end_of_a_gap_serves_where_it_saves_a_chunk)
     rig_end(rig);
 }
 
+/* As cudaMalloc and cudaFree: whether the work is done is asked before a range is cut. */
+Test(place, what_is_freed_and_done_serves_before_a_larger_range)
+{
+    for (int queued = 0; queued < 2; queued++) {
+        struct rig *rig = rig_of(1024 * MIB, 1024 * MIB);
+        (void)rig_alloc(rig, 256 * KIB, MS_STREAM_DEVICE);
+        struct ms_block_info freed = rig_alloc(rig, 256 * KIB, MS_STREAM_DEVICE);
+        (void)rig_alloc(rig, 256 * KIB, MS_STREAM_DEVICE); /* before 1.25 MiB that are idle */
+        if (queued) {
+            rig_work(rig, freed, S1);
+        }
+        rig_free(rig, freed, MS_STREAM_DEVICE);
+        struct ms_block_info block = rig_alloc(rig, 256 * KIB, MS_STREAM_DEVICE);
+        cr_assert_eq(block.addr == freed.addr, !queued);
+        rig_end(rig);
+    }
+}
+
+/* Nor is a gap opened that would touch a chunk more. */
+Test(place, what_is_freed_and_done_serves_before_another_chunk)
+{
+    struct rig *rig = rig_of(1024 * MIB, 1024 * MIB);
+    struct ms_block_info idle = rig_alloc(rig, 9 * MIB, MS_STREAM_DEVICE);
+    (void)rig_alloc(rig, 3 * MIB, MS_STREAM_DEVICE);
+    struct ms_block_info freed = rig_alloc(rig, 5 * MIB + 512, MS_STREAM_DEVICE);
+    (void)rig_alloc(rig, 3 * MIB, MS_STREAM_DEVICE);
+    rig_free(rig, idle, S1);
+    (void)rig_alloc(rig, 1024, MS_STREAM_DEVICE);
+    rig_free(rig, freed, MS_STREAM_DEVICE);
+    struct ms_block_info block = rig_alloc(rig, 5 * MIB, MS_STREAM_DEVICE);
+    cr_assert_eq(block.addr, freed.addr);
+    rig_end(rig);
+}
+
 Test(place, whole_granules_lie_on_whole_granules)
 {
     struct rig *rig = rig_of(1024 * MIB, 1024 * MIB);
