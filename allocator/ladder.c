@@ -7,6 +7,7 @@
  *   take      chunks of idle ranges move there, where they and the budget suffice; then whatever
  *             is backed and has room, however much that wastes; then what is earmarked for holes
  *             moves to the host and chunks of holes move too (holes.c), where all that suffices
+ *   view      where the pool may, a block on what partly used chunks have free (views.c)
  *   reuse behind a wait   another stream's memory, once expanding and taking have failed: a wait
  *             that the program did not ask for may cost it overlap, so it is not the first choice
  *   wait      on the host, bounded, for frees in flight; then the rungs above again
@@ -131,7 +132,7 @@ static ms_status_t take_chunks(struct ms_pool *pool, uint64_t new_bytes, enum so
     return ms_backing_unmap_idle(pool, new_bytes, &taken_bytes);
 }
 
-enum where { BEST, FRESH };
+enum where { BEST, FRESH, VIEWED };
 
 /* A block on claimed granules of which the first or the last, or both, are views. */
 static ms_status_t fill_view(struct ms_pool *pool, const struct ms_request *request,
@@ -163,14 +164,14 @@ static ms_status_t fill_place(struct ms_pool *pool, const struct ms_request *req
     struct ms_range *range = NULL;
     struct ms_view_plan plan;
     struct ms_view view;
-    bool viewed = where == BEST && source != BUDGET && may_change_backing(pool);
+    bool viewed = where == VIEWED && may_change_backing(pool);
     ms_state_acquire(pool);
     bool found = where == FRESH ? ms_place_fresh(pool, bytes, &place)
                                 : ms_place_best(pool, request->stream, bytes, true, &place);
     viewed = viewed && ms_view_find(pool, bytes, found ? place.new_chunks : UINT64_MAX, &plan) &&
              ms_view_claim(pool, &plan, &view);
     /* What the budget cannot give is not begun: undoing costs as much as doing. */
-    if (!viewed && found &&
+    if (where != VIEWED && found &&
         (source != BUDGET || place.unbacked_bytes <= ms_budget_free_bytes(pool->config.budget))) {
         range = ms_place_claim(pool, &place, bytes, &idle);
     }
@@ -236,6 +237,19 @@ static ms_status_t grow(struct ms_pool *pool, const struct ms_request *request, 
         status = fill_place(pool, request, bytes, FRESH, source, out);
     }
     return status;
+}
+
+/* Only where all places that touch whole chunks have failed: so no request needs more memory where
+ * the pool may make views than where it may not. */
+static ms_status_t grow_viewed(struct ms_pool *pool, const struct ms_request *request,
+                               uint64_t bytes, struct ms_block_info *out)
+    MS_REQUIRES(ms_growth_role)
+{
+    if (!pool->config.views || pool->granule_bytes == 0) {
+        return MS_ERR_NO_MEMORY;
+    }
+    ms_status_t status = need_hole(pool, bytes);
+    return status == MS_OK ? fill_place(pool, request, bytes, VIEWED, IDLE, out) : status;
 }
 
 /* ---- the rungs */
@@ -343,6 +357,9 @@ static ms_status_t wait_for_frees(struct ms_pool *pool, const struct ms_request 
         if (status == MS_ERR_NO_MEMORY && may_change_backing(pool)) {
             status = take(pool, request, bytes, out);
         }
+        if (status == MS_ERR_NO_MEMORY) {
+            status = grow_viewed(pool, request, bytes, out);
+        }
         if (status != MS_ERR_NO_MEMORY) {
             break;
         }
@@ -391,6 +408,9 @@ static ms_status_t climb(struct ms_pool *pool, const struct ms_request *request,
     if (status == MS_ERR_NO_MEMORY) {
         ms_fences_take(pool, true);
         status = take_when_done(pool, request, bytes, out);
+    }
+    if (status == MS_ERR_NO_MEMORY) {
+        status = grow_viewed(pool, request, bytes, out);
     }
     if (status == MS_ERR_NO_MEMORY) {
         status = ms_fences_reuse_behind_wait(pool, request, bytes, out);

@@ -23,19 +23,19 @@
  *     arenas' chunks and of a framework's pages, in which blocks are not placed.
  *   - The budget is charged for a chunk once, however often it is mapped.
  *
- * Views are made where idle chunks would have to move, that is once the budget has no room: the
- * figures of the twelve jobs of tests/traces (memshim replay --mode tensor --min-cap, smallest cap
- * over peak live bytes):
+ * Views are made where neither idle chunks nor those of holes serve, and before anything is waited
+ * for (ladder.c). The figures of the twelve jobs of tests/traces (memshim replay --mode tensor
+ * --min-cap, smallest cap over peak live bytes):
  *
- *   no views                                                          at most 1.0065, median 1.0048
- *   once chunks have to move, the edges of large blocks alone                 1.0065         1.0042
- *   once chunks have to move, all edges                                       1.0059         1.0037
- *   as soon as memory is tight, where it saves a chunk, large blocks          1.0065         1.0048
- *   the same, all edges                                                       1.0079         1.0048
+ *   no views                                                          at most 1.0079, median 1.0048
+ *   where nothing else serves, all edges                                      1.0074         1.0042
+ *   as soon as chunks have to move, all edges                                 1.0074         1.0037
  *
- * So nine of the twelve need one or two chunks less and none needs more; what is left over, some 2
- * to 14 chunks, lies between small blocks and in edges that no request fits. It costs calls: at
- * those caps a mixture of experts unmaps 7,103 times instead of 2,673.
+ * The last one asks for more than no views at all in other recordings (1.0196 for 1.0173, 1.0096
+ * for 1.0087): an early view keeps chunks from being wholly free. Where nothing else serves,
+ * nothing can be worse for it. Ten of the twelve need one or two chunks less, and none more; what
+ * is left over lies between small blocks and in edges that no request fits. It costs calls: at
+ * those caps a mixture of experts unmaps 5,420 times instead of 2,672.
  *
  * An option, off by default (ms_pool_config.views): CUDA documents that one chunk may be mapped at
  * several addresses, and that writes through one are seen through the others when the operation

@@ -72,6 +72,13 @@ class Replay(ProcessTest):
         self.assertIn("FAILED with a cap of 4.0 MiB at operation 3 (alloc of 2.0 MiB)", text)
         self.assertIn("train.py:7 forward", text)
 
+    def test_no_run_needs_more_with_views(self) -> None:
+        for name in ("unet-fixed-sites", "detector"):
+            with self.subTest(trace=name):
+                how = (TRACES / f"{name}.csv.gz", "--mode", "tensor", "--min-cap")
+                without = self.answer(*how)["min_cap_bytes"]
+                self.assertLessEqual(self.answer(*how, "--views")["min_cap_bytes"], without)
+
     def test_the_smallest_cap(self) -> None:
         answer = self.answer(self.write(OUTER), "--min-cap")
         self.assertEqual(answer["min_cap_bytes"], 3 * GRANULE)
