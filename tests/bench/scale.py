@@ -142,7 +142,8 @@ def bounded(folder: Path, quick: bool, day: bool) -> list[list[Cost]]:
         trace = Path(json.loads(text)["folder"]) / "trace.mshm"
         print(f"{events:,} events: a file of {trace.stat().st_size / MIB:.1f} MiB", flush=True)
         told.append(replace(cost, what="events told", size=events))
-        read.append(measured("report of so many events", events, "report", "-f", "text", str(trace)))
+        how = ("report", "-f", "text", str(trace))
+        read.append(measured("report of so many events", events, *how))
         shutil.rmtree(folder / "day")
     return [show(told), show(read)]
 
@@ -199,7 +200,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--quick", action="store_true", help="the smaller half of each")
     parser.add_argument("--only", action="append", choices=PARTS, help="one of the parts")
-    parser.add_argument("--day", action="store_true", help="a thousand million events, in `bounded`")
+    parser.add_argument("--day", action="store_true", help="1,000,000,000 events, in `bounded`")
     parser.add_argument("--json", metavar="FILE", help="write it there as well")
     options = parser.parse_args()
     wanted = options.only or PARTS
