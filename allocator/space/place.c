@@ -23,9 +23,10 @@
  *   these rules                                                      median 1.005, at most 1.012
  *
  * What was freed as cudaFree does is in no stream's order, and mostly done: a request in the
- * device's order asks its fences before it takes a place that costs a chunk, or cuts a range. Four
- * recorded jobs, told as such calls, then need 1.0052, 1.0018, 1.0058 and 1.0044 instead of 1.0102,
- * 1.0027, 1.0050 and 1.0100; in stream order it is 1.0072, 1.0018, 1.0072 and 1.0061.
+ * device's order asks its fences before it takes a place that costs a chunk, or, while memory is
+ * tight, cuts a range. Four recorded jobs, told as such calls, then need 1.0052, 1.0018, 1.0058
+ * and 1.0044 instead of 1.0102, 1.0027, 1.0050 and 1.0100; in stream order it
+ * is 1.0072, 1.0018, 1.0072 and 1.0061.
  *
  * On other recordings a third region, of tiny blocks, took a mixture of experts from 1.015 to 1.006
  * and cost a job of 1.2 GiB one chunk or two; keeping exact fits of a part of a gap cost up to 1 %.
@@ -368,7 +369,7 @@ ms_status_t ms_pool_reuse(struct ms_pool *pool, const struct ms_request *request
         (best == NULL || best->bytes != bytes || !whole_gap(best))) {
         return reuse_gap(pool, request, bytes, awaits, out);
     }
-    if (best != NULL && awaits && best->bytes != bytes) {
+    if (best != NULL && awaits && best->bytes != bytes && ms_place_tight(pool)) {
         return MS_ERR_NO_MEMORY;
     }
     return best == NULL ? MS_ERR_NO_MEMORY : ms_range_carve(pool, best, bytes, request, out);

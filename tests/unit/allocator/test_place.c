@@ -75,11 +75,12 @@ Test(place, the_end_of_a_gap_serves_where_it_saves_a_chunk)
     rig_end(rig);
 }
 
-/* As cudaMalloc and cudaFree: whether the work is done is asked before a range is cut. */
+/* As cudaMalloc and cudaFree, where memory is tight: whether the work is done is asked before a
+ * range is cut. */
 Test(place, what_is_freed_and_done_serves_before_a_larger_range)
 {
     for (int queued = 0; queued < 2; queued++) {
-        struct rig *rig = rig_of(1024 * MIB, 1024 * MIB);
+        struct rig *rig = rig_of(1024 * MIB, 2 * MIB);
         (void)rig_alloc(rig, 256 * KIB, MS_STREAM_DEVICE);
         struct ms_block_info freed = rig_alloc(rig, 256 * KIB, MS_STREAM_DEVICE);
         (void)rig_alloc(rig, 256 * KIB, MS_STREAM_DEVICE); /* before 1.25 MiB that are idle */
