@@ -98,7 +98,10 @@ def completes(job: Job, batch: int, card_mib: int) -> bool:
         SIMGPU_CONTEXT=f"{CONTEXT_MIB}MiB",
         SIMGPU_CAPABILITY="9.0",
     )
-    if run.status != 0 and "OutOfMemoryError" not in run.stderr:
+    # What is short may be short for cuBLAS, whose handle of the backward pass comes last.
+    if run.status != 0 and not any(
+        word in run.stderr for word in ("OutOfMemoryError", "ALLOC_FAILED")
+    ):
         raise AssertionError(run.describe())
     return bool(run.status == 0)
 

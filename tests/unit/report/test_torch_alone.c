@@ -109,3 +109,15 @@ Test(torch_alone, what_is_not_its_own)
     cr_assert(run(515 * MIB, false).failed);
     cr_assert_not(run(516 * MIB, false).failed);
 }
+
+/* What the driver or a library takes is not there where PyTorch has cached it. */
+Test(torch_alone, nobody_asks_it_for_its_cache)
+{
+    born(1, 12 * MIB);
+    died(1);
+    cr_assert_null(ms_recording_charge(&recording, 0, MS_OPERATION_CHARGE, 2 * MIB).field);
+    cr_assert_null(ms_recording_alloc(&recording, 0, 9, 0, 4 * MIB, 0, 0, false).field);
+    cr_assert(run(13 * MIB, false).failed);
+    cr_assert(run(17 * MIB, false).failed);
+    cr_assert_not(run(18 * MIB, false).failed);
+}
