@@ -170,9 +170,14 @@ struct simgpu_reader simgpu_read_as(struct simgpu_reader now);
 /* What lies there is not what a host wrote: it has been handed out anew, or would be stored to. */
 void simgpu_forget(uint64_t at, uint64_t bytes);
 
-/* What is still moved, and computed on, with SIMGPU_CONTENTS=none: large enough for the objects
- * that ranks send each other, small beside weights. */
+/* What is still moved, and computed on, with SIMGPU_CONTENTS=none, whatever it is: small beside
+ * weights. What is larger is moved where its contents are known; of what hosts write, bytes are,
+ * which objects are sent as, as long as a process has copied up no more than the second number. */
 #define SIMGPU_SMALL_CONTENTS_BYTES ((size_t)1 << 20)
+#define SIMGPU_LARGE_CONTENTS_BYTES ((size_t)1 << 30)
+
+/* Whether a host wrote all of it, or it was made of such alone. */
+int simgpu_is_known(uint64_t at, uint64_t bytes);
 
 /* A collective has been queued that stores there what other ranks send, or, where `from` is not 0,
  * what follows from the values there. */

@@ -59,6 +59,7 @@ for name, objects in (
     ("alike", [{"a": 1}, {"b": 2}]),
     ("unlike", ["a", list(range(1000))]),
     ("large", [b"a" * 300_000, b"b" * 200_000]),
+    ("larger", [b"c" * 9_000_000, b"d" * 3_000_000]),
 ):
     gathered = [None, None]
     dist.all_gather_object(gathered, objects[rank])
@@ -66,8 +67,23 @@ for name, objects in (
     sent = list(objects) if rank == 0 else [None, None]
     dist.broadcast_object_list(sent, src=0)
     print("sent", name, sent == objects, flush=True)
+    if rank == 0:
+        dist.send_object_list(list(objects), dst=1)
+    else:
+        received = [None, None]
+        dist.recv_object_list(received, src=0)
+        print("received", name, received == objects, flush=True)
+weights = torch.zeros(4 << 20, dtype=torch.uint8, device="cuda")
+dist.broadcast(weights, src=0)
+gathered = torch.empty(2 * len(weights), dtype=torch.uint8, device="cuda")
+dist.all_gather_into_tensor(gathered, weights)
+if rank == 0:
+    dist.send(weights, 1)
+else:
+    dist.recv(weights, 0)
 lost = torch.zeros(1 << 20, device="cuda")
 dist.broadcast(lost, src=0)
+print("lost", weights[:1].item(), flush=True)
 print("lost", lost[:1].item(), flush=True)
 """
 
@@ -311,11 +327,14 @@ class DryRun(unittest.TestCase):
         done = dry_run("--json", "--", *harness.torchrun(2), str(script))
         self.assertEqual(json.loads(done.stdout)["end"], "ended", done.stderr[-4000:])
         said = [line for line in done.stderr.splitlines() if line.endswith(("True", "False"))]
-        self.assertEqual(len(said), 12, done.stderr[-4000:])
+        self.assertEqual(len(said), 20, done.stderr[-4000:])
         self.assertFalse([line for line in said if line.endswith("False")])
-        # What is too large to be moved is a value that nobody computed, on either rank.
-        (read,) = json.loads(done.stdout)["value_reads"]
-        self.assertEqual((read["reader"], read["count"]), ("value", 2))
+        # What is large and no object is a value that nobody computed, on either rank.
+        reads = json.loads(done.stdout)["value_reads"]
+        self.assertEqual(
+            [(read["reader"], read["type"], read["count"]) for read in reads],
+            [("value", "uint8", 2), ("value", "float32", 2)],
+        )
 
     def test_one_rank_alone(self) -> None:
         """It holds what it holds beside the other: that one brings nothing of its own."""

@@ -70,7 +70,7 @@ static bool is_host(enum sim_place place)
 static CUresult stage(struct sim_copy *copy)
 {
     size_t bytes = span(copy->width, copy->height, copy->depth, copy->from_pitch, copy->from_slice);
-    if (bytes == 0 || (!sim_settings.contents && bytes > SIMGPU_SMALL_CONTENTS_BYTES)) {
+    if (bytes == 0 || sim_copy_is_dropped(copy)) {
         return CUDA_SUCCESS;
     }
     copy->staged = malloc(bytes);

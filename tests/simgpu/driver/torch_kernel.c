@@ -11,13 +11,17 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A kernel's work on [at, at + bytes) is done where the memory was there at its launch. What is
- * larger would take time and memory of the host. */
+/* A kernel's work on [at, at + bytes) is done where the memory was there at its launch. */
+static bool is_device(const struct sim_launch *launch, const void *at, size_t bytes)
+{
+    return bytes != 0 && sim_locate((CUdeviceptr)at).place != SIM_PLACE_PAGEABLE &&
+           sim_is_usable((CUdeviceptr)at, bytes, launch->function->module->context->device);
+}
+
+/* What is larger would take time and memory of the host. */
 static bool is_there(const struct sim_launch *launch, const void *at, size_t bytes)
 {
-    return bytes != 0 && bytes <= SIMGPU_SMALL_CONTENTS_BYTES &&
-           sim_locate((CUdeviceptr)at).place != SIM_PLACE_PAGEABLE &&
-           sim_is_usable((CUdeviceptr)at, bytes, launch->function->module->context->device);
+    return bytes <= SIMGPU_SMALL_CONTENTS_BYTES && is_device(launch, at, bytes);
 }
 
 static void declare(struct sim_symbol *symbol, const size_t *sizes, unsigned count)
@@ -267,14 +271,21 @@ static struct cat_part cat_part(const struct sim_launch *launch, unsigned i)
                              inputs->from[i], inputs->elements[i] * element_bytes};
 }
 
+/* A large tensor is copied where its contents are known, as those of objects are. */
+static bool can_copy(const struct sim_launch *launch, const struct cat_part *part)
+{
+    return is_device(launch, part->to, part->bytes) && is_device(launch, part->from, part->bytes) &&
+           (part->bytes <= SIMGPU_SMALL_CONTENTS_BYTES ||
+            sim_values_known((uint64_t)part->from, part->bytes));
+}
+
 static bool cat_check(const struct sim_launch *launch)
 {
     const int *dimension = launch->parameter_pointers[3];
     bool fine = *dimension == 0 && launch->grid[1] <= CAT_TENSORS;
     for (unsigned i = 0; fine && i < launch->grid[1]; i++) {
         struct cat_part part = cat_part(launch, i);
-        fine = part.bytes == 0 ||
-               (is_there(launch, part.to, part.bytes) && is_there(launch, part.from, part.bytes));
+        fine = part.bytes == 0 || can_copy(launch, &part);
     }
     return fine;
 }

@@ -128,6 +128,14 @@ bool sim_values_known(uint64_t at, size_t bytes)
     return holds(&written, at, at + bytes);
 }
 
+int simgpu_is_known(uint64_t at, uint64_t bytes)
+{
+    sim_lock();
+    bool is = sim_values_known(at, bytes);
+    sim_unlock();
+    return is;
+}
+
 void sim_values_stored(uint64_t at, size_t bytes, bool known)
 {
     note(at, bytes, known);
@@ -302,6 +310,19 @@ static bool is_host(struct sim_location location)
     return location.place == SIM_PLACE_PAGEABLE || location.place == SIM_PLACE_HOST;
 }
 
+/* Objects are sent as bytes; what else is as large is weights and data, which nobody reads again.
+ */
+static bool is_object(size_t bytes)
+{
+    static size_t copied;
+    if ((reader.type != SIMGPU_UINT8 && reader.type != SIMGPU_INT8) ||
+        bytes > SIMGPU_LARGE_CONTENTS_BYTES - copied) {
+        return false;
+    }
+    copied += bytes;
+    return true;
+}
+
 void sim_values_copy(struct sim_copy *copy, struct sim_location to, struct sim_location from,
                      size_t to_bytes, size_t from_bytes)
 {
@@ -310,6 +331,7 @@ void sim_values_copy(struct sim_copy *copy, struct sim_location to, struct sim_l
         return;
     }
     bool known = is_host(from) || holds(&written, source, source + from_bytes);
+    copy->is_moved = sim_copy_is_dropped(copy) && known && (!is_host(from) || is_object(to_bytes));
     if (!is_host(to)) {
         note((uint64_t)copy->to, to_bytes, known && !sim_copy_is_dropped(copy));
     } else if (!known) {

@@ -16,8 +16,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A copy is about to be queued: notes what it writes to a device, or, where the host reads what no
- * host wrote, settles copy->answer. Gives sim_lock up meanwhile where memshim is told. `bytes`:
+/* A copy is about to be queued: settles whether its bytes are moved whatever their number, and
+ * notes what it writes to a device, or, where the host reads what no host wrote, settles
+ * copy->answer. Gives sim_lock up meanwhile where memshim is told. `bytes`:
  * from the first byte that it reads or writes at either end to the last. */
 void sim_values_copy(struct sim_copy *copy, struct sim_location to, struct sim_location from,
                      size_t to_bytes, size_t from_bytes);

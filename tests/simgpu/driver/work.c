@@ -97,7 +97,7 @@ static bool is_dropped(size_t width, size_t height, size_t depth)
 
 bool sim_copy_is_dropped(const struct sim_copy *copy)
 {
-    return is_dropped(copy->width, copy->height, copy->depth);
+    return !copy->is_moved && is_dropped(copy->width, copy->height, copy->depth);
 }
 
 bool sim_set_is_dropped(const struct sim_set *set)

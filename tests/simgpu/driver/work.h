@@ -52,6 +52,7 @@ struct sim_copy {
     uint32_t peers;   /* bit i: device i; of a copy between two devices, else 0 */
     enum sim_bus bus; /* under SIMGPU_LATENCY */
     char *staged;     /* owned copy of pageable source bytes, which `from` then points to */
+    bool is_moved;    /* whatever its size: its contents are known (values.h) */
     struct sim_answer answer;
 };
 

@@ -497,7 +497,7 @@ static void note_values(const struct ncclComm *comm, const simnccl_op_t *op)
     const bool root = op->peer == comm->rank;
     const bool all = op->kind == SIMNCCL_ALL_GATHER || op->kind == SIMNCCL_ALL_TO_ALL ||
                      op->kind == SIMNCCL_GATHER;
-    if (!simnccl_is_moved(op)) {
+    if (!simnccl_is_moved(op) && !simnccl_may_be_object(op)) {
         simnccl_note_lost(op->recv, all ? part * (size_t)comm->nranks : part);
         return;
     }
@@ -563,6 +563,7 @@ static ncclResult_t add_op(ncclComm_t comm, CUstream stream, const simnccl_op_t 
     }
     batch->ops = ops;
     ops[batch->count] = *op;
+    ops[batch->count].knows = simnccl_is_known(op->send, 1);
     ops[batch->count++].element_bytes = simnccl_type_bytes(op->type);
     if (group.depth > 0) {
         return ncclSuccess;

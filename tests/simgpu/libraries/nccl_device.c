@@ -29,6 +29,7 @@ typedef struct {
     void (*note_write)(uint64_t, uint64_t);
     void (*note_carried)(uint64_t, uint64_t, uint64_t, uint64_t);
     void (*forget)(uint64_t, uint64_t);
+    int (*is_known)(uint64_t, uint64_t);
     int (*launch_as_kernel)(int);
 } driver_t;
 
@@ -75,6 +76,7 @@ static void find_driver(void)
         {&driver.note_write, "simgpu_note_write"},
         {&driver.note_carried, "simgpu_note_carried"},
         {&driver.forget, "simgpu_forget"},
+        {&driver.is_known, "simgpu_is_known"},
         {&driver.launch_as_kernel, "simgpu_launch_as_kernel"},
     };
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
@@ -169,6 +171,12 @@ void simnccl_note_lost(const void *at, size_t bytes)
     if (d->forget && at) {
         d->forget((uint64_t)at, bytes);
     }
+}
+
+bool simnccl_is_known(const void *at, size_t bytes)
+{
+    const driver_t *d = get_driver();
+    return d->is_known && at && d->is_known((uint64_t)at, bytes);
 }
 
 bool simnccl_is_capturing(CUstream stream)

@@ -24,8 +24,8 @@ enum {
     SIMNCCL_MAX_RANKS_ALONE = 65536,
     SIMNCCL_REGION_NAME_BYTES = 40,
     SIMNCCL_MAX_SCALARS = 64,
-    /* Largest operation that moves its bytes when device contents are off (SIMGPU_CONTENTS=none):
-     * shapes and small messages arrive, gradients do not. */
+    /* Largest operation that moves its bytes when device contents are off (SIMGPU_CONTENTS=none),
+     * whatever they are: shapes and small messages arrive, gradients do not. */
     SIMNCCL_SMALL_BYTES = SIMGPU_SMALL_CONTENTS_BYTES,
     /* One rank's window in the shared file: what a rank shows the others in one round. */
     SIMNCCL_SLOT_BYTES = 1024 * 1024,
@@ -43,6 +43,7 @@ typedef struct {
 typedef struct {
     _Atomic uint32_t filled;  /* messages written so far */
     _Atomic uint32_t drained; /* messages read so far */
+    _Atomic uint32_t lost;    /* the one that fills it stands for all of its operation: dropped */
 } simnccl_mail_t;
 
 /* Head of the shared file. All zero is its valid first state, so no rank has to create it first. */
@@ -54,6 +55,7 @@ typedef struct {
     simnccl_barrier_t host_barrier;   /* ranks meet here inside ncclCommSplit */
     int32_t color[SIMNCCL_MAX_RANKS]; /* what each rank passed to ncclCommSplit */
     int32_t key[SIMNCCL_MAX_RANKS];
+    _Atomic uint32_t knows[SIMNCCL_MAX_RANKS]; /* the contents that it sends in this operation */
     simnccl_mail_t mail[SIMNCCL_MAX_RANKS][SIMNCCL_MAX_RANKS]; /* [from][to] */
 } simnccl_head_t;
 
@@ -123,6 +125,7 @@ typedef struct {
     double scale;         /* each contribution is multiplied by it before the reduction */
     int peer;             /* root, or the other rank of a send or recv */
     bool scaled;
+    bool knows; /* this rank the contents of what it sends */
 } simnccl_op_t;
 
 /* nccl.c: 23007 is 2.30.7 */
@@ -155,8 +158,11 @@ uint64_t simnccl_memory_bytes(const struct ncclComm *comm);
 
 /* nccl_move.c */
 
-/* Whether its bytes really travel. Every rank comes to the same answer. */
+/* Whether its bytes really travel, whatever they are. Every rank comes to the same answer. */
 bool simnccl_is_moved(const simnccl_op_t *op);
+/* Of one that is too large for that: whether they do where a sender knows them, as it does those of
+ * an object, which is sent as bytes. Every rank comes to the same answer. */
+bool simnccl_may_be_object(const simnccl_op_t *op);
 
 size_t simnccl_type_bytes(ncclDataType_t type); /* 0: no such type */
 bool simnccl_can_reduce(ncclDataType_t type);
@@ -198,6 +204,8 @@ void simnccl_note_carried(const void *at, size_t bytes, const void *from, size_t
 /* And that one has been queued that would store there, and moves nothing. */
 void simnccl_note_lost(const void *at, size_t bytes);
 /* False also where the driver cannot tell. */
+/* Whether what lies there is what a host wrote. */
+bool simnccl_is_known(const void *at, size_t bytes);
 bool simnccl_is_capturing(CUstream stream);
 
 #endif

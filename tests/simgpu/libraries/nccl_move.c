@@ -189,10 +189,42 @@ bool simnccl_is_moved(const simnccl_op_t *op)
     return op->count * simnccl_type_bytes(op->type) <= SIMNCCL_SMALL_BYTES || !contents_are_off();
 }
 
-/* Elements of `op` that really travel. */
-static size_t moved_count(const simnccl_op_t *op)
+bool simnccl_may_be_object(const simnccl_op_t *op)
 {
-    return simnccl_is_moved(op) ? op->count : 0;
+    return !simnccl_is_moved(op) && simnccl_type_bytes(op->type) == 1 &&
+           op->kind != SIMNCCL_ALL_REDUCE && op->kind != SIMNCCL_REDUCE &&
+           op->kind != SIMNCCL_REDUCE_SCATTER;
+}
+
+/* Whether one of those that send here knows what it sends. A rank says so before it comes to the
+ * barrier, and not anew before the next one. */
+static bool is_known_to_a_sender(ncclComm_t comm, const simnccl_op_t *op)
+{
+    const bool has_root = op->kind == SIMNCCL_BROADCAST || op->kind == SIMNCCL_SCATTER;
+    simnccl_head_t *head = comm->region.head;
+    atomic_store(&head->knows[comm->rank], op->knows);
+    if (!simnccl_barrier(&head->stream_barrier, comm->nranks, &comm->aborted)) {
+        return false;
+    }
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        if ((!has_root || rank == op->peer) && atomic_load(&head->knows[rank])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Elements of a collective that really travel. */
+static size_t moved_count(ncclComm_t comm, const simnccl_op_t *op)
+{
+    bool moved = simnccl_is_moved(op);
+    if (!moved && simnccl_may_be_object(op)) {
+        moved = comm->alone ? op->knows : is_known_to_a_sender(comm, op);
+        if (!moved && op->kind == SIMNCCL_BROADCAST) {
+            simnccl_note_lost(op->recv, op->count); /* of bytes */
+        }
+    }
+    return moved ? op->count : 0;
 }
 
 /* What one round of a collective moves: elements [first, first + count) of every part. */
@@ -297,11 +329,11 @@ static bool has_parts_in_slot(simnccl_kind_t kind)
 static bool run_collective(ncclComm_t comm, const simnccl_op_t *op)
 {
     if (comm->alone) {
-        simnccl_run_alone(comm, op, moved_count(op));
+        simnccl_run_alone(comm, op, moved_count(comm, op));
         return true;
     }
     simnccl_barrier_t *barrier = &comm->region.head->stream_barrier;
-    size_t count = moved_count(op);
+    size_t count = moved_count(comm, op);
     round_t round = {.op = op, .element_bytes = op->element_bytes};
     round.stride_bytes = op->count * round.element_bytes;
     size_t most = SIMNCCL_SLOT_BYTES / round.element_bytes;
@@ -334,6 +366,7 @@ typedef struct {
     size_t bytes;
     size_t done_bytes;
     bool finished;
+    bool lost; /* of a sender: it is only told that nothing comes */
 } transfer_t;
 
 /* Messages of a pair of ranks arrive in the order in which they were posted. */
@@ -359,6 +392,15 @@ static bool step(const struct ncclComm *comm, transfer_t *transfer)
     bool full = atomic_load(&mail->filled) != atomic_load(&mail->drained);
     if (full == sends) {
         return false;
+    }
+    if (sends) {
+        atomic_store(&mail->lost, transfer->lost);
+    } else if (atomic_load(&mail->lost)) {
+        simnccl_note_lost(transfer->op->recv, transfer->bytes);
+        transfer->lost = true;
+    }
+    if (transfer->lost) {
+        transfer->bytes = 0;
     }
     char *window = simnccl_region_mailbox(&comm->region, comm->nranks, from, to);
     size_t bytes = transfer->bytes - transfer->done_bytes;
@@ -408,9 +450,13 @@ void simnccl_run(ncclComm_t comm, const simnccl_op_t *ops, size_t count)
     size_t transfer_count = 0;
     for (size_t i = 0; i < count; i++) {
         if (ops[i].kind == SIMNCCL_SEND || ops[i].kind == SIMNCCL_RECV) {
-            transfers[transfer_count].op = &ops[i];
-            transfers[transfer_count].bytes = moved_count(&ops[i]) * ops[i].element_bytes;
-            transfer_count++;
+            bool may_be_object = simnccl_may_be_object(&ops[i]);
+            bool moved = simnccl_is_moved(&ops[i]) || may_be_object;
+            transfers[transfer_count++] = (transfer_t){
+                .op = &ops[i],
+                .bytes = moved ? ops[i].count * ops[i].element_bytes : 0,
+                .lost = may_be_object && ops[i].kind == SIMNCCL_SEND && !ops[i].knows,
+            };
         } else if (!run_collective(comm, &ops[i])) {
             break;
         }

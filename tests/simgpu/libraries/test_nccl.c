@@ -138,6 +138,14 @@ void simnccl_note_lost(const void *at, size_t bytes)
     (void)at, (void)bytes;
 }
 
+static bool knows_what_it_sends = true;
+
+bool simnccl_is_known(const void *at, size_t bytes)
+{
+    (void)at, (void)bytes;
+    return knows_what_it_sends;
+}
+
 static void synchronize(void)
 {
     for (int i = 0; i < queued_count; i++) {

@@ -131,11 +131,13 @@ static void end_read(const struct simgpu_reader *before)
 typedef void *copy_t(void *self, tensor_t *from, bool non_blocking);
 EXPORT copy_t COPY;
 
+/* Of what is copied up the type is told, too: bytes may be an object that ranks send each other. */
 void *COPY(void *self, tensor_t *from, bool non_blocking)
 {
     static copy_t *next;
     next = next ? next : (copy_t *)real_in("libtorch_cpu.so", TEXT(COPY));
-    READS(from, SIMGPU_READER_COPY, type_of(self), 0);
+    learn();
+    READS(is_on_gpu(from) ? from : self, SIMGPU_READER_COPY, type_of(self), 0);
     return next(self, from, non_blocking);
 }
 
