@@ -18,7 +18,7 @@ from world import MIB, ROOT, Part, Skip, World, expect, main
 class Job:
     name: str
     words: tuple[str, ...]
-    convolves: bool = False  # cuDNN's workspaces are not foretold
+    convolves: bool = False  # cuDNN's workspaces are foretold by a bound alone
 
 
 JOBS = (

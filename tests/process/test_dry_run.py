@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from machine import BUILD, ProcessTest, Result, run
+from machine import BUILD, ROOT, ProcessTest, Result, run
 
 CLI = BUILD / "memshim"
 MIB = 1 << 20
@@ -548,8 +548,32 @@ print("linked", file=sys.stderr, flush=True)
         self.assertGreater(answer["host_bytes"], 300 * MIB)
         self.assertLess(answer["host_bytes"], 600 * MIB)
         text = self.dry_run(*self.program()).check().stdout
-        self.assertIn(f"memshim {version} was compared with one card, an H200, on ten jobs.", text)
+        self.assertIn(f"memshim {version} was", text)
+        self.assertIn("compared with one card, an H200, on 10 jobs (PyTorch 2.11.0, commit", text)
         self.assertIn("of this machine's memory, the most of one process", text)
+
+    def test_compared_with(self) -> None:
+        """The version that was is the one whose results lie in the tree."""
+        results = ROOT / "tests" / "gpu" / "NVIDIA-H200-580.159.04" / "results.json"
+        found = json.loads(results.read_text())
+        _, answer = self.answer(*self.program())
+        compared = answer["compared_on_hardware"]
+        self.assertTrue(found["commit"].startswith(compared.pop("commit")))
+        machine = found["machine"]
+        self.assertEqual(
+            compared,
+            {
+                "version": machine["memshim"],
+                "card": machine["device"],
+                "driver": machine["driver"],
+                "pytorch": machine["torch"].split("+")[0],
+                "jobs": sum(
+                    name.endswith("MiB, allocated") or name.endswith(", allocated")
+                    for name in found["figures"]
+                    if name.startswith("dry/")
+                ),
+            },
+        )
 
 
 if __name__ == "__main__":

@@ -125,6 +125,18 @@ while True:
 """
 
 
+CONVOLUTIONS = """
+import sys, torch
+layout = torch.channels_last if "last" in sys.argv else torch.contiguous_format
+model = torch.nn.Conv2d(24, 40, 3, padding=1).cuda().to(memory_format=layout)
+images = torch.zeros(4, 24, 64, 64, device="cuda").to(memory_format=layout)
+with torch.autocast("cuda", dtype=torch.float16):
+    result = model(images.half())
+torch.cuda.synchronize()
+print("peak", torch.cuda.max_memory_allocated(), flush=True)
+"""
+
+
 STREAMS = """
 import sys, torch
 side = torch.cuda.Stream()
@@ -274,6 +286,23 @@ class DryRun(unittest.TestCase):
         self.assertEqual(said["cudnn_reserve_bytes_bound"], cells * 7 * 2)
         self.assertEqual(said["cudnn_work_bytes_bound"], cells * 4 * 2 + weights)
         self.assertTrue(said["ranks"][0]["optimizer_state"])
+
+    def test_convolutions(self) -> None:
+        """cuDNN's work space is by the bound that docs/dry-run.md states, and held at the peak."""
+        script = harness.new_cache() / "convolutions.py"
+        script.write_text(CONVOLUTIONS)
+        bound = 2 * (4 * 24 * 64 * 64 + 40 * 24 * 9 + 4 * 40 * 64 * 64)
+        peaks = []
+        for layout, found in (("first", bound), ("last", None)):
+            done = dry_run("--json", "--", sys.executable, str(script), layout)
+            said = json.loads(done.stdout)
+            self.assertEqual(said["end"], "ended", done.stderr[-4000:])
+            self.assertEqual(said.get("cudnn_convolution_bytes_bound"), found)
+            (peak,) = (line for line in done.stderr.splitlines() if line.startswith("peak"))
+            peaks.append(int(peak.split()[1]))
+        self.assertGreaterEqual(peaks[0] - peaks[1], bound)
+        text = dry_run("--", sys.executable, str(script), "first").stdout
+        self.assertIn("convolutions: work space of 2.0 MiB at most for a call", text)
 
     def test_checkpoint_stays(self) -> None:
         """Of a trainer that saves at every step, and once more when it is told to end."""

@@ -227,6 +227,25 @@ static void add_card_line(const struct ms_dry_answer *answer, size_t card, struc
     ms_buffer_add(out, "\n");
 }
 
+/* No file says what cuDNN takes. */
+static void add_cudnn(const struct ms_dry_cudnn *cudnn, struct ms_buffer *out)
+{
+    if (cudnn->work_bytes > 0) {
+        ms_buffer_format(
+            out,
+            "  cuDNN    recurrent networks: work space of %s and reserve space of %s at most for a "
+            "call;\n           in the figures above, by a bound and not by cuDNN\n",
+            MS_BYTES(cudnn->work_bytes), MS_BYTES(cudnn->reserve_bytes));
+    }
+    if (cudnn->convolution_bytes > 0) {
+        ms_buffer_format(out,
+                         "  cuDNN    convolutions: work space of %s at most for a call; in the "
+                         "figures above,\n           by a bound and not by cuDNN, which may choose "
+                         "otherwise for another card\n",
+                         MS_BYTES(cudnn->convolution_bytes));
+    }
+}
+
 void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
     const struct ms_dry_rank *rank = ms_dry_largest_rank(answer);
@@ -251,14 +270,7 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
     add_rank_lines(answer, out);
     add_rank_detail(answer->card, rank, out);
     ms_dry_schedules_text(answer, out);
-    if (answer->cudnn_work_bytes > 0) {
-        ms_buffer_format(
-            out,
-            "  cuDNN    recurrent networks: work space of %s and reserve space of %s at "
-            "most for a call;\n           in the figures above, by a bound and not by "
-            "cuDNN\n",
-            MS_BYTES(answer->cudnn_work_bytes), MS_BYTES(answer->cudnn_reserve_bytes));
-    }
+    add_cudnn(&answer->cudnn, out);
     if (answer->host_bytes > 0) {
         ms_buffer_format(out, "  host     %s of this machine's memory, the most of one process\n",
                          MS_BYTES(answer->host_bytes));
@@ -271,12 +283,9 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
         }
     }
     ms_dry_values_text(answer, out);
-    ms_buffer_add(out,
-                  "\nNo kernel ran: memory that follows values is not in here. Memory of "
-                  "contexts is from a table, cuDNN's workspaces of convolutions are left out.\n"
-                  "memshim ");
-    ms_buffer_add_plain(out, answer->version);
-    ms_buffer_add(out, MS_DRY_COMPARED "\n");
+    ms_buffer_add(out, "\nNo kernel ran: memory that follows values is not in here. Memory of "
+                       "contexts is from a table.\n");
+    ms_dry_compared_text(answer->version, out);
     if (answer->report) {
         ms_buffer_add(out, "report: ");
         ms_buffer_add_plain(out, answer->report);
@@ -397,7 +406,7 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_json_text(&json, "report", answer->report);
     ms_json_count(&json, "elapsed_ns", answer->elapsed_ns);
     ms_json_text(&json, "version", answer->version);
-    ms_json_flag(&json, "compared_on_hardware", true);
+    ms_dry_compared_json(&json);
     ms_json_integer_unless(&json, "host_bytes", (int64_t)answer->host_bytes, 0);
     add_nccl_json(answer->card, &json);
     ms_json_open(&json, "ranks", '[');
@@ -406,9 +415,12 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     }
     ms_json_close(&json, ']');
     ms_dry_schedules_json(answer, &json);
-    if (answer->cudnn_work_bytes > 0) {
-        ms_json_count(&json, "cudnn_work_bytes_bound", answer->cudnn_work_bytes);
-        ms_json_count(&json, "cudnn_reserve_bytes_bound", answer->cudnn_reserve_bytes);
+    if (answer->cudnn.work_bytes > 0) {
+        ms_json_count(&json, "cudnn_work_bytes_bound", answer->cudnn.work_bytes);
+        ms_json_count(&json, "cudnn_reserve_bytes_bound", answer->cudnn.reserve_bytes);
+    }
+    if (answer->cudnn.convolution_bytes > 0) {
+        ms_json_count(&json, "cudnn_convolution_bytes_bound", answer->cudnn.convolution_bytes);
     }
     ms_dry_values_json(answer, &json);
     ms_json_open(&json, "cards", '[');

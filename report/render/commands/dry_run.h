@@ -20,9 +20,6 @@ struct ms_dry_batch {
     bool unbounded; /* more than the largest that is looked at */
 };
 
-/* Behind "memshim VERSION": with what its answers were compared. */
-#define MS_DRY_COMPARED " was compared with one card, an H200, on ten jobs."
-
 /* One process with a device: what its main device held. */
 struct ms_dry_rank {
     char folder[256]; /* of its trace, the last part */
@@ -54,6 +51,13 @@ struct ms_dry_value {
     uint64_t bytes, count; /* of each read; of all processes */
 };
 
+/* The most that a call of cuDNN took, by a bound: of recurrent networks, and of convolutions.
+ * 0: there was none. */
+struct ms_dry_cudnn {
+    uint64_t work_bytes, reserve_bytes;
+    uint64_t convolution_bytes;
+};
+
 enum ms_dry_end {
     MS_DRY_STOPPED, /* all that was waited for was seen */
     MS_DRY_ENDED,   /* by itself, in order */
@@ -78,8 +82,7 @@ struct ms_dry_answer {
     struct ms_buffer ranks; /* struct ms_dry_rank */
     int asked_device;       /* that is not there; -1: none */
     char asked_host[256];   /* that was not found; empty: none */
-    /* The most that a call of a recurrent network took: by a bound. 0: there was none. */
-    uint64_t cudnn_work_bytes, cudnn_reserve_bytes;
+    struct ms_dry_cudnn cudnn;
     bool random;  /* such reads are answered with random values, else with zeros */
     bool is_late; /* the host learnt of the end of work when it had waited for it, else at once */
     const struct ms_dry_answer *late; /* the same with that; null: there is none */

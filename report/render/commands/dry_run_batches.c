@@ -3,7 +3,7 @@
  */
 #include "allocator/base/json.h"
 #include "allocator/base/units.h"
-#include "report/render/commands/dry_run.h"
+#include "report/render/commands/dry_run_parts.h"
 
 static const char *const grounds[MS_GROUND_COUNT] = {"torch", "expandable", "memshim"};
 
@@ -58,9 +58,9 @@ void ms_dry_batches_text(const struct ms_dry_batches *batches, struct ms_buffer 
     if (batches->wanted) {
         add_found(batches, out);
     }
-    ms_buffer_add(out, "\nmemshim ");
-    ms_buffer_add_plain(out, batches->version);
-    ms_buffer_add(out, MS_DRY_COMPARED "\nreports: ");
+    ms_buffer_add(out, "\n");
+    ms_dry_compared_text(batches->version, out);
+    ms_buffer_add(out, "reports: ");
     ms_buffer_add_plain(out, batches->report);
     ms_buffer_add(out, "\n");
 }
@@ -75,7 +75,7 @@ void ms_dry_batches_json(const struct ms_dry_batches *batches, struct ms_buffer 
     ms_json_text(&json, "by", batches->what);
     ms_json_text(&json, "report", batches->report);
     ms_json_text(&json, "version", batches->version);
-    ms_json_flag(&json, "compared_on_hardware", true);
+    ms_dry_compared_json(&json);
     if (batches->wanted) {
         ms_json_count(&json, "largest_batch", batches->found);
         ms_json_integer_unless(&json, "too_large_batch", (int64_t)batches->too_big, 0);

@@ -14,4 +14,8 @@ void ms_dry_schedules_json(const struct ms_dry_answer *answer, struct ms_json *j
 void ms_dry_values_text(const struct ms_dry_answer *answer, struct ms_buffer *out);
 void ms_dry_values_json(const struct ms_dry_answer *answer, struct ms_json *json);
 
+/* With which card answers were compared, by which version of memshim: a line, and a member. */
+void ms_dry_compared_text(const char *version, struct ms_buffer *out);
+void ms_dry_compared_json(struct ms_json *json);
+
 #endif

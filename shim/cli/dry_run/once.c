@@ -225,7 +225,7 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
     }
     ms_dry_shared_asked(shared, &answer->asked_device, answer->asked_host,
                         sizeof(answer->asked_host));
-    ms_dry_shared_cudnn(shared, &answer->cudnn_work_bytes, &answer->cudnn_reserve_bytes);
+    ms_dry_shared_cudnn(shared, &answer->cudnn);
     ms_dry_shared_remove(shared);
     if (wait_status < 0) {
         return ms_cannot_run("dry-run", argv[0], error);

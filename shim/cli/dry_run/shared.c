@@ -123,19 +123,22 @@ void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_
 }
 
 /* A line for each time that a process needed more than before. */
-void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reserve_bytes)
+void ms_dry_shared_cudnn(const char *path, struct ms_dry_cudnn *most)
 {
-    char name[PATH_MAX], line[64], *end;
+    char name[PATH_MAX], line[96], *end;
     FILE *file = snprintf(name, sizeof(name), "%s/devices.cudnn", path) < (int)sizeof(name)
                      ? fopen(name, "re")
                      : NULL;
 
-    *work_bytes = *reserve_bytes = 0;
+    *most = (struct ms_dry_cudnn){0};
     while (file && fgets(line, sizeof(line), file)) {
-        const uint64_t work = strtoull(line, &end, 10), reserve = strtoull(end, NULL, 10);
+        const uint64_t work = strtoull(line, &end, 10), reserve = strtoull(end, &end, 10);
+        const uint64_t convolution = strtoull(end, NULL, 10);
 
-        *work_bytes = work > *work_bytes ? work : *work_bytes;
-        *reserve_bytes = reserve > *reserve_bytes ? reserve : *reserve_bytes;
+        most->work_bytes = work > most->work_bytes ? work : most->work_bytes;
+        most->reserve_bytes = reserve > most->reserve_bytes ? reserve : most->reserve_bytes;
+        most->convolution_bytes =
+            convolution > most->convolution_bytes ? convolution : most->convolution_bytes;
     }
     if (file) {
         (void)fclose(file);

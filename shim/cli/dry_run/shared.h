@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "report/render/commands/dry_run.h"
+
 /* A folder in memory, and its end with all files in it. path: PATH_MAX bytes. What a dry run that
  * was killed left there goes first. */
 bool ms_dry_shared_make(char *path);
@@ -18,7 +20,7 @@ void ms_dry_shared_sweep(void);
 /* What a process asked for in vain: the highest device, -1: none; a host, empty: none. */
 void ms_dry_shared_asked(const char *path, int *device, char *host, size_t host_bytes);
 
-/* The most that a call of a recurrent network of cuDNN's double took; 0: there was none. */
-void ms_dry_shared_cudnn(const char *path, uint64_t *work_bytes, uint64_t *reserve_bytes);
+/* The most that calls of cuDNN's double took. */
+void ms_dry_shared_cudnn(const char *path, struct ms_dry_cudnn *most);
 
 #endif

@@ -185,7 +185,7 @@ def link_double(
     if version:
         lines.append(f"const int {double.version_name} = {version};\n")
     stubs.write_text("".join(lines))
-    own = ("simnccl_", double.version_name)
+    own = ("simnccl_", "simcudnn_", double.version_name)
     exported = sorted(set(wanted) | {name for name in written if not name.startswith(own)})
     versions = sorted(set(wanted.values())) or [""]
     if len(versions) > 1:

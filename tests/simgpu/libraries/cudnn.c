@@ -4,9 +4,12 @@
  * choice of an algorithm, and the graph interface (a convolution or an attention is described to
  * it as descriptors with attributes, an engine is asked for, and a plan executed).
  *
- * Descriptors remember what they were given; the engine heuristic always finds one engine; a plan
- * needs no workspace and executing it does nothing. Recurrent networks: cudnn_rnn.c.
+ * Descriptors remember what they were given; the engine heuristic always finds one engine;
+ * executing a plan does nothing. The workspace of a plan: cudnn_conv.c. Recurrent networks:
+ * cudnn_rnn.c.
  */
+#include "cudnn_conv.h"
+
 #include <cuda.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -222,11 +225,18 @@ enum {
     TYPE_DOUBLE = 5,
     TYPE_VOID_PTR = 6,
     TYPE_BACKEND_DESCRIPTOR = 15,
+    ATTRIBUTE_HEURISTIC_GRAPH = 201,
     ATTRIBUTE_HEURISTIC_RESULTS = 202,
     ATTRIBUTE_CONFIG_ENGINE = 300,
     ATTRIBUTE_CONFIG_WORKSPACE = 303,
     ATTRIBUTE_CONFIG_SHARED_MEMORY = 304,
+    ATTRIBUTE_PLAN_CONFIG = 401,
     ATTRIBUTE_PLAN_WORKSPACE = 402,
+    ATTRIBUTE_GRAPH_OPERATIONS = 801,
+    ATTRIBUTE_TENSOR_TYPE = 901,
+    ATTRIBUTE_TENSOR_DIMENSIONS = 902,
+    ATTRIBUTE_TENSOR_STRIDES = 903,
+    ATTRIBUTE_ENGINE_GRAPH = 1300,
     ATTRIBUTE_ENGINE_INDEX = 1301,
 };
 
@@ -241,6 +251,7 @@ typedef struct attribute_t {
 typedef struct {
     int type;
     attribute_t *attributes;
+    int64_t workspace_bytes; /* once it is finalized */
 } descriptor_t;
 
 static size_t element_bytes(int type)
@@ -307,38 +318,131 @@ EXPORT status_t cudnnBackendSetAttribute(descriptor_t *descriptor, int name, int
     return STATUS_SUCCESS;
 }
 
+static const attribute_t *find(const descriptor_t *descriptor, int name)
+{
+    const attribute_t *attribute = descriptor ? descriptor->attributes : NULL;
+    while (attribute && attribute->name != name) {
+        attribute = attribute->next;
+    }
+    return attribute;
+}
+
+/* The descriptor that an attribute names, the first where there are several. */
+static descriptor_t *named(const descriptor_t *descriptor, int name)
+{
+    const attribute_t *attribute = find(descriptor, name);
+    descriptor_t *found = NULL;
+    if (attribute && attribute->type == TYPE_BACKEND_DESCRIPTOR && attribute->count > 0) {
+        memcpy(&found, attribute->values, sizeof(found));
+    }
+    return found;
+}
+
+static int64_t read_numbers(const descriptor_t *descriptor, int name, int64_t *numbers)
+{
+    const attribute_t *attribute = find(descriptor, name);
+    if (!attribute || attribute->type != TYPE_INT64 || attribute->count > SIMCUDNN_DIMS) {
+        return 0;
+    }
+    memcpy(numbers, attribute->values, (size_t)attribute->count * sizeof(*numbers));
+    return attribute->count;
+}
+
+static bool read_tensor(const descriptor_t *descriptor, simcudnn_tensor_t *tensor)
+{
+    const attribute_t *type = find(descriptor, ATTRIBUTE_TENSOR_TYPE);
+    if (!type) {
+        return false;
+    }
+    memcpy(&tensor->type, type->values, sizeof(tensor->type));
+    tensor->count = read_numbers(descriptor, ATTRIBUTE_TENSOR_DIMENSIONS, tensor->dims);
+    return tensor->count > 2 &&
+           read_numbers(descriptor, ATTRIBUTE_TENSOR_STRIDES, tensor->strides) == tensor->count;
+}
+
+/* What a convolution takes; other operations take nothing here. */
+static int64_t workspace_of(const descriptor_t *operation)
+{
+    /* x, w, y of each direction, as in cudnnBackendAttributeName_t */
+    static const struct {
+        simcudnn_direction_t direction;
+        int x, w, y;
+    } names[] = {{SIMCUDNN_FORWARD, 704, 703, 705},
+                 {SIMCUDNN_BACKWARD_FILTER, 716, 715, 717},
+                 {SIMCUDNN_BACKWARD_DATA, 710, 709, 711}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        simcudnn_conv_t conv = {.direction = names[i].direction};
+        if (operation->type == (int)names[i].direction &&
+            read_tensor(named(operation, names[i].x), &conv.x) &&
+            read_tensor(named(operation, names[i].w), &conv.w) &&
+            read_tensor(named(operation, names[i].y), &conv.y)) {
+            return simcudnn_conv_workspace(&conv);
+        }
+    }
+    return 0;
+}
+
+/* What a descriptor is made of may be gone afterwards. */
 EXPORT status_t cudnnBackendFinalize(descriptor_t *descriptor)
 {
-    return descriptor ? STATUS_SUCCESS : STATUS_BAD_PARAM;
+    static const int made_of[] = {ATTRIBUTE_GRAPH_OPERATIONS, ATTRIBUTE_HEURISTIC_GRAPH,
+                                  ATTRIBUTE_ENGINE_GRAPH, ATTRIBUTE_CONFIG_ENGINE,
+                                  ATTRIBUTE_PLAN_CONFIG};
+    if (!descriptor) {
+        return STATUS_BAD_PARAM;
+    }
+    descriptor->workspace_bytes = workspace_of(descriptor);
+    for (size_t i = 0; i < sizeof(made_of) / sizeof(*made_of); i++) {
+        const descriptor_t *part = named(descriptor, made_of[i]);
+        descriptor->workspace_bytes = part ? part->workspace_bytes : descriptor->workspace_bytes;
+    }
+    return STATUS_SUCCESS;
 }
 
 static bool answers_zero(int name)
 {
-    return name == ATTRIBUTE_CONFIG_WORKSPACE || name == ATTRIBUTE_CONFIG_SHARED_MEMORY ||
-           name == ATTRIBUTE_PLAN_WORKSPACE || name == ATTRIBUTE_ENGINE_INDEX;
+    return name == ATTRIBUTE_CONFIG_SHARED_MEMORY || name == ATTRIBUTE_ENGINE_INDEX;
+}
+
+static bool asks_for_workspace(int name)
+{
+    return name == ATTRIBUTE_CONFIG_WORKSPACE || name == ATTRIBUTE_PLAN_WORKSPACE;
+}
+
+/* The configurations that the heuristic has to offer: one, in an object that the caller has made.
+ */
+static void offer(const descriptor_t *heuristic, descriptor_t *const *configs)
+{
+    if (configs[0]) {
+        configs[0]->workspace_bytes = heuristic->workspace_bytes;
+    }
 }
 
 EXPORT status_t cudnnBackendGetAttribute(const descriptor_t *descriptor, int name, int type,
                                          int64_t wanted, int64_t *found, void *values)
 {
-    const attribute_t *attribute = descriptor->attributes;
-    while (attribute && attribute->name != name) {
-        attribute = attribute->next;
-    }
+    const attribute_t *attribute = find(descriptor, name);
     int64_t count = attribute ? attribute->count : 0;
     if (!attribute && (name == ATTRIBUTE_HEURISTIC_RESULTS || name == ATTRIBUTE_CONFIG_ENGINE ||
-                       answers_zero(name))) {
+                       answers_zero(name) || asks_for_workspace(name))) {
         count = 1;
     }
     if (found) {
         *found = count;
     }
-    /* Descriptors are handed over in objects that the caller has made: an engine or a
-     * configuration with nothing in it, which is what the heuristic has to offer. */
-    if (!values || wanted < 1 || count < 1 || type == TYPE_BACKEND_DESCRIPTOR) {
+    if (!values || wanted < 1 || count < 1) {
         return STATUS_SUCCESS;
     }
-    if (attribute) {
+    /* Descriptors are handed over in objects that the caller has made. */
+    if (type == TYPE_BACKEND_DESCRIPTOR) {
+        if (name == ATTRIBUTE_HEURISTIC_RESULTS) {
+            offer(descriptor, values);
+        }
+        return STATUS_SUCCESS;
+    }
+    if (asks_for_workspace(name)) {
+        memcpy(values, &descriptor->workspace_bytes, sizeof(descriptor->workspace_bytes));
+    } else if (attribute) {
         int64_t copied = wanted < count ? wanted : count;
         memcpy(values, attribute->values, (size_t)copied * element_bytes(attribute->type));
     } else {

@@ -13,14 +13,13 @@
  * and their gradients, and the weights once more in the order of the kernels: T*B*H*G*2*D*E +
  * weights.
  */
-#include <fcntl.h>
+#include "cudnn_word.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -176,29 +175,6 @@ EXPORT rnn_status_t cudnnGetRNNWeightSpaceSize(void *handle, const rnn_t *rnn, s
     return SUCCESS;
 }
 
-/* The largest are left beside the file of the devices, for the answer of a dry run. */
-static void leave_word(int64_t work, int64_t reserve)
-{
-    static int64_t most_work, most_reserve;
-    const char *shared = getenv("SIMGPU_SHARED");
-    char path[4096], text[64];
-    if (!shared || (work <= most_work && reserve <= most_reserve)) {
-        return;
-    }
-    most_work = work > most_work ? work : most_work;
-    most_reserve = reserve > most_reserve ? reserve : most_reserve;
-    if (snprintf(path, sizeof path, "%s.cudnn", shared) >= (int)sizeof path) {
-        return;
-    }
-    const int length =
-        snprintf(text, sizeof text, "%lld %lld\n", (long long)most_work, (long long)most_reserve);
-    const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (file >= 0) {
-        (void)!write(file, text, (size_t)length);
-        (void)close(file);
-    }
-}
-
 EXPORT rnn_status_t cudnnGetRNNTempSpaceSizes(void *handle, const rnn_t *rnn, int mode,
                                               const data_t *data, size_t *work, size_t *reserve)
 {
@@ -207,7 +183,7 @@ EXPORT rnn_status_t cudnnGetRNNTempSpaceSizes(void *handle, const rnn_t *rnn, in
     const int64_t pseudo_layers = rnn->layers * directions(rnn);
     const int64_t work_bytes = cells * gates(rnn) * 2 * directions(rnn) + weights_bytes(rnn);
     const int64_t reserve_bytes = mode == TRAINING ? cells * (gates(rnn) + 3) * pseudo_layers : 0;
-    leave_word(work_bytes, reserve_bytes);
+    simcudnn_leave_word((simcudnn_spaces_t){.work = work_bytes, .reserve = reserve_bytes});
     if (work) {
         *work = (size_t)work_bytes;
     }
