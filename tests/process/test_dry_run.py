@@ -137,9 +137,9 @@ class DryRun(ProcessTest):
             self.skipTest("nothing can be mounted here")
         return result
 
-    def until(self, line: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """A dry run whose command has just said this line, and whose input stays open."""
-        running = subprocess.Popen(
+    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """A dry run whose input stays open."""
+        return subprocess.Popen(
             [CLI, "dry-run", *arguments],
             cwd=self.folder,
             env={**os.environ, "XDG_CACHE_HOME": str(self.cache())},
@@ -147,6 +147,10 @@ class DryRun(ProcessTest):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+
+    def until(self, line: str, *arguments: str) -> subprocess.Popen[bytes]:
+        """One whose command has just said this line."""
+        running = self.begin(*arguments)
         assert running.stderr
         while running.stderr.readline().decode() != f"{line}\n":
             pass
@@ -429,32 +433,45 @@ while os.getppid() == {os.getpid()}:
         result = run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
         self.assertIn("Simulated H100 80GB", result.check().stderr)
 
-    def in_memory(self) -> set[Path]:
-        return set(Path("/dev/shm").glob("memshim-dry-run.*"))
-
     def test_nothing_is_left_in_memory(self) -> None:
-        before = self.in_memory()
-        self.dry_run(*self.program()).check()
-        self.assertEqual(self.in_memory() - before, set())
+        code = "import os; print(os.environ['SIMGPU_SHARED'])"
+        left = Path(self.dry_run("--", sys.executable, "-c", code).stderr.splitlines()[-1]).parent
+        self.assertTrue(left.name.startswith("memshim-dry-run."), left)
+        self.assertFalse(left.exists())
+
+    def sweep(self, command: list[str | Path], left: Path) -> None:
+        """Runs what removes the folder of a dry run that has ended long ago. Another dry run on
+        this machine may have removed it before."""
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(left, (0, 0))
+        run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
 
     def test_what_a_killed_one_left(self) -> None:
-        """The next removes it, and so does memshim clean; neither takes one that runs."""
+        """The next removes it, and so does memshim clean; neither takes one that runs, or whose
+        command's processes do."""
         again: tuple[list[str | Path], ...] = (
             [CLI, "dry-run", "--schedules", "one", "--", "true"],
             [CLI, "clean", "--keep", "20GiB", self.folder],
         )
+        # What the command has begun lives on after it.
+        worker = "import os, sys; print(os.environ['SIMGPU_SHARED'], flush=True); input()"
+        code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
         for command in again:
-            before = self.in_memory()
-            running = self.until("1", "--", sys.executable, "-c", "print(1, flush=True); input()")
-            (left,) = self.in_memory() - before
-            os.utime(left, (0, 0))
-            run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
-            self.assertTrue(left.exists(), "its process still runs")
-            running.kill()
-            running.communicate()
-            os.utime(left, (0, 0))
-            run(command, cwd=self.folder, XDG_CACHE_HOME=self.cache())
-            self.assertFalse(left.exists(), command)
+            with self.subTest(command):
+                running = self.begin("--", sys.executable, "-c", code)
+                assert running.stderr
+                lines = iter(running.stderr.readline, b"")
+                left = next(Path(line.decode().strip()) for line in lines if b"/devices" in line)
+                left = left.parent
+                self.sweep(command, left)
+                self.assertTrue(left.exists(), "its process still runs")
+                running.kill()
+                running.wait()
+                self.sweep(command, left)
+                self.assertTrue(left.exists(), "a process of its command still runs")
+                running.communicate()  # until that has ended, too
+                self.sweep(command, left)
+                self.assertFalse(left.exists())
 
     def test_workers_and_libraries(self) -> None:
         """A process that forks workers, as loaders do, and one that asks NVML."""

@@ -14,11 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "allocator/base/buffer.h"
 #include "shim/cli/dry_run/complaint.h"
 
 #define SHARED      "memshim-dry-run."
 #define OWNER       "owner"
-#define JUST_MADE_S 2
+#define JUST_MADE_S 30
 
 static const char *shared_root(void)
 {
@@ -28,12 +29,12 @@ static const char *shared_root(void)
 }
 
 /* Opens what tells that a dry run lives: its lock ends with its process, however that ends. -1 and
- * errno: it is another's. */
-static int lock_owner(const char *folder)
+ * errno: there is none, or it is another's. */
+static int lock_owner(const char *folder, int flags)
 {
     char path[PATH_MAX];
     const int file = snprintf(path, sizeof(path), "%s/" OWNER, folder) < (int)sizeof(path)
-                         ? open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600)
+                         ? open(path, O_RDWR | O_CLOEXEC | flags, 0600)
                          : -1;
 
     if (file >= 0 && flock(file, LOCK_EX | LOCK_NB) != 0) {
@@ -46,24 +47,70 @@ static int lock_owner(const char *folder)
 /* For as long as this process lives. */
 static bool own(const char *folder)
 {
-    return lock_owner(folder) >= 0;
+    return lock_owner(folder, O_CREAT) >= 0;
 }
 
 /* One that has only just been made has no owner yet. */
-static bool is_dead(const char *folder)
+static bool has_owner(const char *folder)
 {
-    struct stat status;
-    int file;
+    const int file = lock_owner(folder, 0);
 
-    if (lstat(folder, &status) != 0 || !S_ISDIR(status.st_mode) || status.st_uid != geteuid() ||
-        time(NULL) - status.st_mtime < JUST_MADE_S) {
-        return false;
-    }
-    file = lock_owner(folder);
     if (file >= 0) {
         (void)close(file);
     }
-    return file >= 0;
+    return file < 0 && errno != ENOENT;
+}
+
+/* Whether a process was begun with `entry` in its environment; it may have changed it since. */
+static bool began_with(const char *process, const struct ms_buffer *entry)
+{
+    char path[64], piece[4096];
+    struct ms_buffer all = {0};
+    FILE *file = snprintf(path, sizeof(path), "/proc/%.20s/environ", process) < (int)sizeof(path)
+                     ? fopen(path, "re")
+                     : NULL;
+    bool found;
+
+    for (size_t got = 1; file && got > 0;) {
+        got = fread(piece, 1, sizeof(piece), file);
+        ms_buffer_append(&all, piece, got);
+    }
+    if (file) {
+        (void)fclose(file);
+    }
+    found = !all.failed && !entry->failed && all.bytes > 0 &&
+            memmem(all.at, all.bytes, entry->at, entry->bytes) != NULL;
+    ms_buffer_free(&all);
+    return found;
+}
+
+/* A dry run that is killed takes its command with it, but not all that the command has begun: its
+ * workers work on with the devices' files. */
+static bool is_in_use(const char *folder)
+{
+    struct ms_buffer entry = {0};
+    DIR *processes = opendir("/proc");
+    const struct dirent *process;
+    bool used = false;
+
+    ms_buffer_format(&entry, "SIMGPU_SHARED=%s/", folder);
+    while (!used && processes && (process = readdir(processes))) {
+        used = process->d_name[0] >= '1' && process->d_name[0] <= '9' &&
+               began_with(process->d_name, &entry);
+    }
+    if (processes) {
+        (void)closedir(processes);
+    }
+    ms_buffer_free(&entry);
+    return used;
+}
+
+static bool is_dead(const char *folder)
+{
+    struct stat status;
+
+    return lstat(folder, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+           time(NULL) - status.st_mtime >= JUST_MADE_S && !has_owner(folder) && !is_in_use(folder);
 }
 
 void ms_dry_shared_sweep(void)

@@ -14,7 +14,7 @@
 bool ms_dry_shared_make(char *path);
 void ms_dry_shared_remove(const char *path);
 
-/* Removes such folders of this user whose process has ended. */
+/* Removes such folders of this user whose dry run has ended, and all that its command has begun. */
 void ms_dry_shared_sweep(void);
 
 /* What a process asked for in vain: the highest device, -1: none; a host, empty: none. */
