@@ -322,6 +322,7 @@ class DryRun(ProcessTest):
             (["--gpus", "0", "--", "true"], "--gpus is a number, 1 to 16"),
             (["--gpus", "17", "--", "true"], "--gpus is a number, 1 to 16"),
             (["--steps", "0", "--", "true"], "--steps is a number of steps"),
+            (["--host-memory", "much", "--", "true"], "--host-memory is a size as in 20GiB"),
             (["--schedules", "two", "--", "true"], "--schedules is auto, one or both"),
             (["--values", "ones", "--", "true"], "--values is zeros or random"),
             (["--batch-env", "B=8,8", "--", "true"], "--batch-env is a name and different whole"),
@@ -568,6 +569,34 @@ print("linked", file=sys.stderr, flush=True)
         self.assertIn(f"memshim {version} was", text)
         self.assertIn("compared with one card, an H200, on 10 jobs (PyTorch 2.11.0, commit", text)
         self.assertIn("of this machine's memory, the most of one process", text)
+
+    def test_host_memory(self) -> None:
+        """A command that takes more than it may is ended, with its children, and it is said; what
+        all took together is told."""
+        child = PROGRAM + f"kept = b'1' * {200 * MIB}; print('holds', flush=True); input()"
+        both = f"""
+import subprocess, sys, time
+command = [sys.executable, "-c", {child!r}]
+pipes = {{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}}
+children = [subprocess.Popen(command, **pipes) for _ in range(2)]
+for child in children:
+    while child.stdout.readline() != "holds\\n":
+        pass
+time.sleep(2 if "short" in sys.argv else 600)
+for child in children:
+    child.communicate()
+"""
+        result, answer = self.answer("--", sys.executable, "-c", both, "short")
+        self.assertGreater(answer["host_all_bytes"], 400 * MIB, result.describe())
+        self.assertLess(answer["host_bytes"], 400 * MIB)
+        limit = ("--host-memory", "300MiB")
+        result, answer = self.answer(*limit, "--", sys.executable, "-c", both)
+        self.assertEqual((result.status, answer["end"]), (1, "host memory"), result.describe())
+        self.assertEqual(answer["host_limit_bytes"], 300 * MIB)
+        self.assertIn("of this machine's memory, of 300.0 MiB that it may", result.stderr)
+        self.assertEqual(len(answer["ranks"]), 2)
+        text = self.dry_run(*limit, "--", sys.executable, "-c", both).stdout
+        self.assertIn("it took more than 300.0 MiB of this machine's memory", text)
 
     def test_compared_with(self) -> None:
         """The version that was is the one whose results lie in the tree."""

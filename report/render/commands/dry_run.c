@@ -79,6 +79,9 @@ static void add_end(const struct ms_dry_answer *answer, struct ms_buffer *out)
         ms_buffer_format(out, "; the command ended with status %d, by itself", answer->status);
     } else if (answer->end == MS_DRY_INTERRUPTED) {
         ms_buffer_add(out, "; interrupted: of what was seen until then");
+    } else if (answer->end == MS_DRY_HOST_FULL) {
+        ms_buffer_format(out, "; it was ended, since it took more than %s of this machine's memory",
+                         MS_BYTES(answer->host_limit_bytes));
     } else if (answer->end == MS_DRY_ENDED) {
         ms_buffer_add(out, "; the command ended in order");
     }
@@ -272,8 +275,10 @@ void ms_dry_run_text(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_dry_schedules_text(answer, out);
     add_cudnn(&answer->cudnn, out);
     if (answer->host_bytes > 0) {
-        ms_buffer_format(out, "  host     %s of this machine's memory, the most of one process\n",
-                         MS_BYTES(answer->host_bytes));
+        ms_buffer_format(out,
+                         "  host     %s of this machine's memory, the most of one process; %s of "
+                         "all at a time\n",
+                         MS_BYTES(answer->host_bytes), MS_BYTES(answer->host_all_bytes));
     }
     if (rank->replayed) {
         ms_buffer_format(out, "\n  %-12s %10s   %-13s  %-10s  %-18s  %s\n", "card", "memory",
@@ -386,7 +391,7 @@ static void add_nccl_json(const struct ms_card *card, struct ms_json *json)
 
 void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
 {
-    static const char *const ends[] = {"stopped", "ended", "failed", "interrupted"};
+    static const char *const ends[] = {"stopped", "ended", "failed", "interrupted", "host memory"};
     struct ms_json json = {.out = out};
 
     ms_json_open(&json, NULL, '{');
@@ -408,6 +413,8 @@ void ms_dry_run_json(const struct ms_dry_answer *answer, struct ms_buffer *out)
     ms_json_text(&json, "version", answer->version);
     ms_dry_compared_json(&json);
     ms_json_integer_unless(&json, "host_bytes", (int64_t)answer->host_bytes, 0);
+    ms_json_integer_unless(&json, "host_all_bytes", (int64_t)answer->host_all_bytes, 0);
+    ms_json_integer_unless(&json, "host_limit_bytes", (int64_t)answer->host_limit_bytes, 0);
     add_nccl_json(answer->card, &json);
     ms_json_open(&json, "ranks", '[');
     for (size_t i = 0; i < ms_dry_rank_count(answer); i++) {

@@ -62,7 +62,8 @@ enum ms_dry_end {
     MS_DRY_STOPPED, /* all that was waited for was seen */
     MS_DRY_ENDED,   /* by itself, in order */
     MS_DRY_FAILED,  /* by itself, with another status or by a signal */
-    MS_DRY_INTERRUPTED
+    MS_DRY_INTERRUPTED,
+    MS_DRY_HOST_FULL, /* it took more of this machine's memory than it may */
 };
 
 struct ms_dry_answer {
@@ -76,8 +77,10 @@ struct ms_dry_answer {
     int status; /* of the command, where it ended by itself; -N: by signal N */
     bool ample; /* it did not fit the simulated card, and was run again with memory enough */
     uint64_t elapsed_ns;
-    const char *version;    /* memshim's, of which it is said what it was not compared with */
-    uint64_t host_bytes;    /* of this machine's memory: the most of one process; 0: not known */
+    const char *version; /* memshim's, of which it is said what it was not compared with */
+    /* Of this machine's memory: the most of one process, of all that were there at a time, and what
+     * they may take. 0: not known. */
+    uint64_t host_bytes, host_all_bytes, host_limit_bytes;
     const char *report;     /* the folder with its report */
     struct ms_buffer ranks; /* struct ms_dry_rank */
     int asked_device;       /* that is not there; -1: none */

@@ -7,6 +7,7 @@
 #include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/arguments/values.h"
+#include "shim/tables/options.h"
 
 #define MOST_DEVICES 16
 #define MOST_STEPS   1000000
@@ -61,6 +62,8 @@ static bool take_option(void *ctx, const struct ms_cli_option *option, const cha
     case MS_CLI_DRY_RUN_DATA_STUB:
         call->around.data_stub = value;
         return true;
+    case MS_CLI_DRY_RUN_HOST_MEMORY:
+        return ms_parse_bytes(value, &call->host_bytes) && call->host_bytes > 0;
     case MS_CLI_DRY_RUN_ALLOW_WRITES:
         call->allow_writes = true;
         return true;

@@ -16,7 +16,7 @@ struct ms_dry_call {
     bool json, allow_writes;
     bool random; /* values that no kernel computed are drawn */
     enum { MS_DRY_SCHEDULES_AUTO, MS_DRY_SCHEDULES_ONE, MS_DRY_SCHEDULES_BOTH } schedules;
-    uint64_t devices, steps; /* 0: not given */
+    uint64_t devices, steps, host_bytes; /* 0: not given */
     struct ms_dry_around around;
     struct ms_dry_plan plan;
     bool find_batch;

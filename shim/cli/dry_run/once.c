@@ -17,6 +17,7 @@
 #include "shim/cli/arguments/parse.h"
 #include "shim/cli/dry_run/complaint.h"
 #include "shim/cli/dry_run/ground.h"
+#include "shim/cli/dry_run/host.h"
 #include "shim/cli/dry_run/shared.h"
 #include "shim/cli/launch/overlay.h"
 #include "shim/cli/launch/preload.h"
@@ -54,6 +55,8 @@ struct watch {
     const char *output, *scratch;    /* scratch: null: what the command writes is real */
     uint64_t wanted_steps;           /* 0: until state was made, and one step more */
     uint64_t next_look_ns, asked_ns; /* asked_ns: to end; 0: not yet */
+    struct ms_dry_host host;
+    bool host_is_full; /* that is why it was asked */
     bool shown;
 };
 
@@ -89,6 +92,14 @@ static int look(void *ctx)
     }
     if (now_ns < watch->next_look_ns) {
         return 0;
+    }
+    if (!ms_dry_host_look(&watch->host)) {
+        watch->asked_ns = now_ns;
+        watch->host_is_full = true;
+        complain("the command holds %s of this machine's memory, of %s that it may: it is ended "
+                 "(--host-memory)",
+                 MS_BYTES(watch->host.most_bytes), MS_BYTES(watch->host.limit_bytes));
+        return SIGTERM;
     }
     ms_dry_progress(watch->output, &progress);
     watch->next_look_ns = ms_clock_ns() + (ms_clock_ns() - now_ns) * LOOK_PART;
@@ -177,7 +188,7 @@ static void judge_end(const struct watch *watch, int wait_status, struct ms_dry_
     const bool signaled = WIFSIGNALED(wait_status);
 
     if (watch->asked_ns > 0) {
-        answer->end = MS_DRY_STOPPED;
+        answer->end = watch->host_is_full ? MS_DRY_HOST_FULL : MS_DRY_STOPPED;
         return;
     }
     answer->status = signaled ? -WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
@@ -203,7 +214,10 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
                 struct ms_dry_answer *answer)
 {
     char shared[PATH_MAX], scratch[PATH_MAX];
-    struct watch watch = {.output = output, .wanted_steps = call->steps};
+    struct watch watch = {
+        .output = output,
+        .wanted_steps = call->steps,
+        .host = {.limit_bytes = call->host_bytes > 0 ? call->host_bytes : ms_dry_host_room()}};
     int error = 0, wait_status;
 
     if (!ms_dry_shared_make(shared)) {
@@ -232,5 +246,7 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
     }
     judge_end(&watch, wait_status, answer);
     answer->host_bytes = most_of_a_process();
+    answer->host_all_bytes = watch.host.most_bytes;
+    answer->host_limit_bytes = watch.host.limit_bytes;
     return -1;
 }
