@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -493,6 +494,34 @@ print("nvml", name.value.decode(), memory[0] >> 20, flush=True)
 """
         result = self.dry_run("--gpu", "rtx4090", "--", sys.executable, "-c", nvml)
         self.assertIn("nvml Simulated RTX 4090 24207", result.stderr, result.describe())
+
+    def test_progress(self) -> None:
+        """On a terminal: how far it is, and since when; the answer is not among it."""
+        code = f"input()\n{PROGRAM}\ninput()"
+        ours, its = pty.openpty()
+        running = subprocess.Popen(
+            [CLI, "dry-run", "--schedules", "one", "--", sys.executable, "-c", code],
+            cwd=self.folder,
+            env={**os.environ, "XDG_CACHE_HOME": str(self.cache())},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=its,
+        )
+        os.close(its)
+        assert running.stdin
+        said = b""
+        for phase in (
+            b"no device is used yet, for ",
+            b"before the first step, 96.0 MiB at most, for",
+        ):
+            while phase not in said:
+                said += os.read(ours, 4096)
+            running.stdin.write(b"\n")
+            running.stdin.flush()
+        answer = running.communicate(timeout=60)[0]
+        os.close(ours)
+        self.assertIn(b"peak", answer)
+        self.assertNotIn(b"dry run: before", answer)
 
     def test_no_step(self) -> None:
         """A command that never comes to one is ended by Ctrl-C, with a report of what was seen."""

@@ -57,28 +57,65 @@ struct watch {
     uint64_t next_look_ns, asked_ns; /* asked_ns: to end; 0: not yet */
     struct ms_dry_host host;
     bool host_is_full; /* that is why it was asked */
+    uint64_t begun_ns;
+    uint64_t first_steps, first_step_ns; /* the steps that were there when one was seen first */
     bool shown;
 };
+
+/* Steps after which all was seen, as far as that is known yet. */
+static uint64_t steps_wanted(const struct watch *watch, const struct ms_dry_progress *progress)
+{
+    if (watch->wanted_steps > 0) {
+        return watch->wanted_steps;
+    }
+    return progress->all_have_state || progress->least_steps == 0 ? 2 : STATELESS;
+}
 
 static bool has_seen_all(const struct watch *watch, const struct ms_dry_progress *progress)
 {
     if (progress->processes == 0) {
         return false;
     }
-    if (watch->wanted_steps > 0) {
-        return progress->least_steps >= watch->wanted_steps;
-    }
-    return progress->least_steps >= (progress->all_have_state ? 2 : STATELESS);
+    return progress->least_steps > 0 && progress->least_steps >= steps_wanted(watch, progress);
 }
 
+/* By what the steps took that were seen; 0: not known yet. */
+static uint64_t left_ns(struct watch *watch, const struct ms_dry_progress *progress,
+                        uint64_t now_ns)
+{
+    const uint64_t steps = progress->least_steps, wanted = steps_wanted(watch, progress);
+
+    if (watch->first_step_ns == 0 && steps > 0) {
+        watch->first_steps = steps;
+        watch->first_step_ns = now_ns;
+    }
+    return steps > watch->first_steps && wanted > steps
+               ? (now_ns - watch->first_step_ns) / (steps - watch->first_steps) * (wanted - steps)
+               : 0;
+}
+
+/* Phase, step, and the time that it takes or has taken. */
 static void show(struct watch *watch, const struct ms_dry_progress *progress)
 {
-    if (isatty(STDERR_FILENO) && progress->processes > 0) {
-        (void)fprintf(stderr, "\rdry run: %s step%s, %s at most   ",
-                      MS_COUNT(progress->least_steps), progress->least_steps == 1 ? "" : "s",
-                      MS_BYTES(progress->peak_live_bytes));
-        watch->shown = true;
+    const uint64_t now_ns = ms_clock_ns(), left = left_ns(watch, progress, now_ns);
+
+    if (!isatty(STDERR_FILENO)) {
+        return;
     }
+    (void)fputs("\r\033[Kdry run: ", stderr);
+    if (progress->processes == 0) {
+        (void)fputs("no device is used yet", stderr);
+    } else if (progress->least_steps == 0) {
+        (void)fprintf(stderr, "before the first step, %s at most",
+                      MS_BYTES(progress->peak_live_bytes));
+    } else {
+        (void)fprintf(stderr, "step %s of %s, %s at most", MS_COUNT(progress->least_steps),
+                      MS_COUNT(steps_wanted(watch, progress)), MS_BYTES(progress->peak_live_bytes));
+    }
+    (void)fprintf(stderr, left > 0 ? ", about %s left" : ", for %s",
+                  MS_DURATION(left > 0 ? left : now_ns - watch->begun_ns));
+    (void)fflush(stderr);
+    watch->shown = true;
 }
 
 static int look(void *ctx)
@@ -217,6 +254,7 @@ int ms_dry_once(const struct ms_dry_call *call, char *const *argv, const char *o
     struct watch watch = {
         .output = output,
         .wanted_steps = call->steps,
+        .begun_ns = ms_clock_ns(),
         .host = {.limit_bytes = call->host_bytes > 0 ? call->host_bytes : ms_dry_host_room()}};
     int error = 0, wait_status;
 
