@@ -49,7 +49,9 @@
  *   SIMGPU_FAIL=                rules, separated by commas: see below
  *   SIMGPU_OTHER=               what another process holds of device 0: FUNCTION@N=SIZE, separated
  *                               by commas: from the Nth call of FUNCTION on, SIZE or what is left
- *   SIMGPU_LATENCY=0            1: memory calls take the real time that real drivers take
+ *   SIMGPU_LATENCY=0            1: memory calls and copies over the bus take the real time that an
+ *                               H200 and its driver take; more: so many times that, which a
+ *                               machine that others use, too, can tell apart
  *   SIMGPU_SHARED=              a file through which processes share the memory of the devices
  *   SIMGPU_NO_VMM=0             1: a device without virtual memory management
  *   SIMGPU_HOST_NUMA=1          0: a device that cannot map host-located chunks

@@ -2,73 +2,50 @@
 /* What calls and copies take on a real card, for SIMGPU_LATENCY. See cost.h. */
 #include "cost.h"
 
-#include "entry.h"
-
-#include <stdatomic.h>
 #include <stddef.h>
-#include <time.h>
 
-/* The last part of a wait is not slept: a sleep ends some 50 us late. */
-#define SPIN_NS 100000u
-
-/* Measured: tests/gpu/NVIDIA-H200-580.159.04/costs.csv, medians in nanoseconds. Both ledgers of
- * that run's spills come to these costs a chunk, not a call, though neighbours went in one. */
+/* Medians in nanoseconds, of tests/gpu/NVIDIA-H200-580.159.04/costs.csv: create, map, set access,
+ * unmap, release. */
 static const struct {
     uint64_t mebibytes;
-    uint64_t device_ns[SIM_COSTS], host_ns[SIM_COSTS]; /* create, map, set access, unmap, release */
+    uint64_t device_ns[SIM_COSTS], host_ns[SIM_COSTS];
 } rows[] = {
-    {2, {11712, 939, 26505, 17335, 13903}, {166687, 2120, 76196, 41099, 44920}},
-    {16, {12017, 954, 27025, 17494, 27452}, {1438514, 4775, 267930, 75485, 280977}},
-    {32, {12338, 1011, 43754, 25387, 42046}, {3202167, 5071, 474540, 110289, 551621}},
-    {128, {15479, 1023, 47433, 26504, 91725}, {27660432, 17371, 1564582, 346591, 3240154}},
+    {2, {13376, 1045, 28569, 19298, 14324}, {186965, 3505, 85672, 48039, 44552}},
+    {16, {13767, 1080, 30000, 19719, 28998}, {1860438, 8939, 287871, 92414, 276470}},
+    {32, {14382, 1243, 47364, 28000, 40661}, {7938183, 15644, 540117, 157291, 602021}},
+    {128, {17046, 1455, 48195, 27949, 84375}, {32513491, 22708, 1708829, 390135, 3244163}},
 };
 #define ROWS (sizeof rows / sizeof *rows)
 
-/* 55 GB/s, either way. */
-#define BUS_NS_PER_MIB 19040u
+/* Of one call for sixteen neighbours of 2 MiB there, over sixteen calls, in percent. */
+static const uint64_t neighbours_percent[2][SIM_COSTS] = {
+    {100, 100, 114, 113, 100}, /* on the device */
+    {100, 100, 72, 68, 100},   /* on the host */
+};
 
 static uint64_t at_row(size_t row, enum sim_cost call, bool on_host)
 {
     return on_host ? rows[row].host_ns[call] : rows[row].device_ns[call];
 }
 
-uint64_t sim_cost_ns(enum sim_cost call, uint64_t bytes, bool on_host)
+static uint64_t one_chunk_ns(enum sim_cost call, uint64_t bytes, bool on_host)
 {
     uint64_t mebibytes = bytes >> 20;
     size_t row = 0;
     while (row + 2 < ROWS && mebibytes > rows[row + 1].mebibytes) {
         row++;
     }
-    uint64_t low = at_row(row, call, on_host), high = at_row(row + 1, call, on_host);
+    int64_t low = (int64_t)at_row(row, call, on_host);
+    int64_t high = (int64_t)at_row(row + 1, call, on_host);
     uint64_t above = mebibytes > rows[row].mebibytes ? mebibytes - rows[row].mebibytes : 0;
-    return low + (high - low) * above / (rows[row + 1].mebibytes - rows[row].mebibytes);
+    int64_t rows_apart = (int64_t)(rows[row + 1].mebibytes - rows[row].mebibytes);
+    int64_t ns = low + (high - low) * (int64_t)above / rows_apart;
+    return ns > 0 ? (uint64_t)ns : 0;
 }
 
-static _Atomic uint64_t free_from_ns[SIM_BUS_UP + 1];
-
-uint64_t sim_cost_bus_left_ns(void)
+uint64_t sim_cost_ns(enum sim_cost call, uint64_t bytes, bool on_host, bool neighbours)
 {
-    uint64_t down = atomic_load(&free_from_ns[SIM_BUS_DOWN]);
-    uint64_t up = atomic_load(&free_from_ns[SIM_BUS_UP]);
-    uint64_t end = down > up ? down : up, now = sim_now_ns();
-    return end > now ? end - now : 0;
-}
-
-void sim_cost_pass_bus(enum sim_bus bus, uint64_t bytes)
-{
-    uint64_t takes_ns = bytes * BUS_NS_PER_MIB >> 20;
-    uint64_t before = atomic_load(&free_from_ns[bus]), end;
-    do {
-        uint64_t now = sim_now_ns();
-        end = (before > now ? before : now) + takes_ns;
-    } while (!atomic_compare_exchange_weak(&free_from_ns[bus], &before, end));
-    uint64_t now = sim_now_ns();
-    if (end > now + SPIN_NS) {
-        uint64_t sleep_ns = end - now - SPIN_NS;
-        nanosleep(&(struct timespec){.tv_sec = (time_t)(sleep_ns / 1000000000),
-                                     .tv_nsec = (long)(sleep_ns % 1000000000)},
-                  NULL);
-    }
-    while (sim_now_ns() < end) {
-    }
+    bool small = bytes >> 20 <= rows[0].mebibytes;
+    uint64_t percent = neighbours && small ? neighbours_percent[on_host][call] : 100;
+    return one_chunk_ns(call, bytes, on_host) * percent / 100;
 }

@@ -103,8 +103,12 @@ CUresult sim_initialise(void);
 /* True in a child that was forked after the parent had initialised. */
 bool sim_is_forked_child(void);
 
+/* Waits for that time of sim_now_ns, to the microsecond; holds nothing up but the caller. */
+void sim_wait_until_ns(uint64_t end_ns);
+
 /* Real time that a call takes on a real driver from its beginning, charged only under
- * SIMGPU_LATENCY. Nanoseconds. Must be called with sim_lock held; gives it up meanwhile. */
+ * SIMGPU_LATENCY, and as often. Nanoseconds. Must be called with sim_lock held; gives it up
+ * meanwhile. */
 void sim_charge_latency(uint64_t duration_ns);
 
 uint64_t sim_now_ns(void);

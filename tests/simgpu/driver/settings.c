@@ -213,7 +213,7 @@ void sim_settings_read(void)
     read_contents();
     read_values();
     read_schedule();
-    read_flag("SIMGPU_LATENCY", &sim_settings.latency);
+    read_number("SIMGPU_LATENCY", &sim_settings.latency, 0, 1000);
     read_flag("SIMGPU_HOST_NUMA", &sim_settings.host_numa);
     read_flag("SIMGPU_RDMA", &sim_settings.rdma);
     read_flag("SIMGPU_DMA_BUF", &sim_settings.dma_buf);

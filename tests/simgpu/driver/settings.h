@@ -32,7 +32,7 @@ struct sim_settings {
     bool late; /* the host learns of the end of work when it has waited for it */
     bool strict;
     bool contents;
-    bool latency;
+    uint64_t latency; /* a factor; 0: memory calls take no time */
     bool vmm;
     bool host_numa;
     bool rdma;

@@ -2,6 +2,7 @@
 /* Virtual memory management. See vmm.h. */
 #include "vmm.h"
 
+#include "bus.h"
 #include "capture.h"
 #include "context.h"
 #include "cost.h"
@@ -202,7 +203,7 @@ CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocatio
 /* With sim_lock held, which is given up meanwhile: the chunk may be gone then. */
 static void charge(enum sim_cost call, const struct sim_chunk *chunk)
 {
-    sim_charge_latency(sim_cost_ns(call, chunk->bytes, chunk->device == NULL));
+    sim_charge_latency(sim_cost_ns(call, chunk->bytes, chunk->device == NULL, false));
 }
 
 static CUresult create(struct sim_chunk *chunk)
@@ -286,7 +287,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     if (--chunk->handles == 0) {
         sim_object_destroy(&chunk->object); /* mappings may keep the memory */
     }
-    uint64_t takes_ns = sim_cost_ns(SIM_COST_RELEASE, chunk->bytes, chunk->device == NULL);
+    uint64_t takes_ns = sim_cost_ns(SIM_COST_RELEASE, chunk->bytes, chunk->device == NULL, false);
     drop_chunk(chunk);
     sim_charge_latency(takes_ns);
     return CUDA_SUCCESS;
@@ -415,7 +416,8 @@ CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
     for (CUdeviceptr at = ptr; at < ptr + size;) {
         struct sim_mapping *mapping = sim_mapping_at(at);
         const struct sim_chunk *chunk = mapping->chunk;
-        takes_ns += sim_cost_ns(SIM_COST_UNMAP, chunk->bytes, chunk->device == NULL);
+        takes_ns +=
+            sim_cost_ns(SIM_COST_UNMAP, chunk->bytes, chunk->device == NULL, mapping->bytes < size);
         at += mapping->bytes;
         sim_tree_remove(&mappings, &mapping->node);
         mapping->reservation->mappings--;
@@ -531,12 +533,11 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
             return status;
         }
     }
-    /* It returns behind a copy under way (seen: an H200, 1,031 us for 2 MiB beside one of 64 MiB).
-     */
-    uint64_t takes_ns = sim_settings.latency ? sim_cost_bus_left_ns() : 0;
+    uint64_t takes_ns = sim_settings.latency ? sim_bus_part_left_ns() : 0;
     for (CUdeviceptr at = ptr; (mapping = next_mapping(at, ptr + size)) != NULL;) {
         const struct sim_chunk *chunk = mapping->chunk;
-        takes_ns += sim_cost_ns(SIM_COST_SET_ACCESS, chunk->bytes, chunk->device == NULL);
+        takes_ns += sim_cost_ns(SIM_COST_SET_ACCESS, chunk->bytes, chunk->device == NULL,
+                                mapping->bytes < size);
         for (size_t i = 0; i < count; i++) {
             set_access(mapping, &desc[i]);
         }

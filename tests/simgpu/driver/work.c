@@ -139,7 +139,7 @@ static void end_unseen(void)
 static void run_copy(const struct sim_copy *copy)
 {
     if (copy->bus != SIM_BUS_NONE) {
-        sim_cost_pass_bus(copy->bus, copy->width * copy->height * copy->depth);
+        sim_bus_pass(copy->bus, copy->width * copy->height * copy->depth);
     }
     if (sim_copy_is_dropped(copy)) {
         return;

@@ -9,7 +9,7 @@
 #ifndef SIMGPU_WORK_H
 #define SIMGPU_WORK_H
 
-#include "cost.h"
+#include "bus.h"
 #include "driver_api.h"
 
 #include <stdbool.h>

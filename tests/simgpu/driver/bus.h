@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The bus between host and device under SIMGPU_LATENCY.
+ */
+#ifndef SIMGPU_BUS_H
+#define SIMGPU_BUS_H
+
+#include <stdint.h>
+
+/* Of a copy between device and host memory; each direction has the bus for itself. Waits until it
+ * would be over, had it begun when the one before it ended, or now. */
+enum sim_bus { SIM_BUS_NONE, SIM_BUS_DOWN, SIM_BUS_UP };
+void sim_bus_pass(enum sim_bus bus, uint64_t bytes);
+
+/* How long the part of a copy that is under way still takes, in either direction; 0: there is none.
+ */
+uint64_t sim_bus_part_left_ns(void);
+
+#endif
