@@ -91,7 +91,8 @@ struct ms_device_ops {
     void (*resume)(void *ctx);
 
     /* Between halt and resume: queues a copy between two ranges that are mapped and accessible. It
-     * ends after those before it, and goes on while other memory is mapped and unmapped. copy_wait
+     * ends after those before it, and goes on while other memory is mapped and unmapped; where
+     * set_access waits for copies, it waits for no more than a small part of one. copy_wait
      * returns when all but the last `left` of them are done, with the first failure of those that
      * no earlier wait has waited for. */
     ms_status_t (*copy)(void *ctx, ms_addr_t to, ms_addr_t from, uint64_t bytes);

@@ -12,12 +12,15 @@
  *
  * Until a piece's own exchange (exchange.c) nothing about it has changed.
  *
- * What the device waits for is the longer of copy and exchange. On an H200 (tests/gpu) 2 MiB take
- * 38 us on the bus; unmapping a chunk of 2 MiB on the device 17 us, access to one 27; unmapping one
- * on the host 41, access to it 76, and of one of 32 MiB 7 and 30 for each 2 MiB of it. The driver
- * works chunk by chunk, so one call for several saves next to nothing and chunks on the host are
- * large where what lies on them comes and goes together; those on the device stay small, since no
- * part of one can be had. */
+ * What the device waits for is the longer of copy and exchange (docs/performance.md has the floor).
+ * On an H200 (tests/gpu) 32 MiB take 616 us on the bus. On their way down sixteen chunks of 2 MiB
+ * are unmapped (348) and one of 32 MiB on the host gets access (540); on their way up one is
+ * unmapped (157) and sixteen get access (519), or two of 16 MiB (60). The driver works chunk by
+ * chunk, so one call for several saves next to nothing, and chunks are large where what lies on
+ * them comes and goes together: those on the host, and those that it comes back to.
+ *
+ * Access is given behind the part of a copy that is under way, so copies go in small parts
+ * (device_ops.h); to map and to unmap wait for none. */
 #include "allocator/spill/move.h"
 #include "allocator/backing/backing.h"
 #include "allocator/backing/granules.h"
@@ -25,6 +28,7 @@
 #include "allocator/backing/victims.h"
 #include "allocator/backing/wait.h"
 #include "allocator/base/arithmetic.h"
+#include "allocator/device/budget.h"
 #include "allocator/pool_state.h"
 #include "allocator/space/tiling.h"
 #include "allocator/spill/exchange.h"
@@ -34,6 +38,18 @@
 #define FIRST_PIECE_BYTES ((uint64_t)8 << 20)
 #define PIECE_BYTES       ((uint64_t)32 << 20)
 enum { PIECES_AHEAD = 4, PIECES_OF_A_SIZE = 2 };
+
+/* What comes back lies on chunks of at most so much, and of this part of the cap: no part of one
+ * can be had once some of what lay on it is gone. Bytes moved over the least possible, and device
+ * chunks made, of `memshim replay --spill` on recorded steps at 0.85 of their need:
+ *
+ *     at most     GPT             U-Net           mixture of experts
+ *     2 MiB       1.019  10174    1.091   1778    1.125  5063
+ *     8 MiB       1.033   7745    1.138   1428    1.115  4099
+ *     16 MiB      1.037   7544    1.129   1394    1.120  3975
+ *     32 MiB      1.037   7487    1.129   1394    1.130  3950 */
+#define LARGEST_DEVICE_BYTES ((uint64_t)16 << 20)
+enum { LARGEST_DEVICE_PART = 64 };
 
 enum { UNSTAGE_TRIES = 48 };
 
@@ -173,20 +189,33 @@ static uint64_t end_together(struct ms_pool *pool, struct ms_segment *segment, u
     return end < to ? end : to;
 }
 
-/* For the slots from `from` on, of which so many are next to each other: a chunk of one granule on
- * the device, one or a larger one on the host. *slots: how many it takes. */
+/* A chunk for so many bytes, or fewer: a part of a large one cannot be had, so where there is no
+ * room for it a small one does. */
+static ms_status_t new_chunk(struct ms_pool *pool, uint64_t bytes, enum ms_location where,
+                             struct ms_chunk **out) MS_REQUIRES(ms_growth_role)
+{
+    if (where == MS_LOCATION_HOST) {
+        return ms_obligations_host_chunk(pool, bytes, out);
+    }
+    uint64_t most = ms_budget_limit_bytes(pool->config.budget) / LARGEST_DEVICE_PART;
+    bytes = ms_least(bytes, ms_least(most - most % pool->granule_bytes, LARGEST_DEVICE_BYTES));
+    if (bytes > pool->granule_bytes &&
+        ms_backing_chunk_make(pool, bytes, false, NULL, out) == MS_OK) {
+        return MS_OK;
+    }
+    return ms_backing_chunk_make(pool, pool->granule_bytes, false, NULL, out);
+}
+
+/* For the slots from `from` on, of which so many are next to each other: a chunk of one granule, or
+ * a larger one. *slots: how many it takes. */
 static ms_status_t stage_one(struct ms_pool *pool, struct ms_segment *segment, uint64_t from,
                              uint64_t to, enum ms_location where, uint64_t *slots)
     MS_REQUIRES(ms_growth_role)
 {
     struct ms_moving *moving = &pool->moving;
-    const uint64_t granule = pool->granule_bytes;
     struct ms_chunk *chunk = NULL;
-    ms_status_t status =
-        where == MS_LOCATION_DEVICE
-            ? ms_backing_chunk_make(pool, granule, false, NULL, &chunk)
-            : ms_obligations_host_chunk(
-                  pool, (end_together(pool, segment, from, to) - from) * granule, &chunk);
+    uint64_t bytes = (end_together(pool, segment, from, to) - from) * pool->granule_bytes;
+    ms_status_t status = new_chunk(pool, bytes, where, &chunk);
     if (status != MS_OK) {
         return status;
     }

@@ -78,6 +78,48 @@ Test(spill_large, one_block_on_few_chunks)
     rig_end(rig);
 }
 
+/* Of what was created on the device since the events were forgotten: on chunks of more than one
+ * granule. */
+static uint64_t large_device_bytes(const struct rig *rig)
+{
+    uint64_t bytes = 0;
+    for (size_t at = 0; at < rig->events; at++) {
+        const struct ms_event *event = &rig->event[at];
+        if (event->kind == MS_EVENT_CHUNK_CREATE && event->aux == MS_LOCATION_DEVICE) {
+            bytes += event->bytes > GRANULE ? event->bytes : 0;
+        }
+    }
+    return bytes;
+}
+
+/* What comes and goes together comes back on few chunks, and goes again from them. */
+Test(spill_large, few_chunks_on_the_way_back)
+{
+    struct rig *rig = spilling_rig(NULL);
+    struct ms_block_info block[BLOCKS];
+    fill(rig, block);
+    for (int round = 0; round < 3; round++) {
+        struct ms_block_info more = rig_write_new(rig, BLOCK_BYTES);
+        rig_free(rig, more, MS_STREAM_DEVICE);
+        (void)ms_pool_trim(rig->pool, 0);
+        rig->events = 0;
+        cr_assert_eq(ms_pool_promote(rig->pool, UINT64_MAX), BLOCK_BYTES + AHEAD_BYTES);
+        rig_check(rig);
+        cr_assert_geq(large_device_bytes(rig), BLOCK_BYTES, "4 MiB each, a 64th of the cap");
+        for (int k = 0; k < BLOCKS; k++) {
+            rig_check_contents(rig, &block[k]);
+        }
+    }
+    /* A part of such a chunk is no other's: a small request takes its bytes, not its chunk. */
+    rig_free(rig, block[0], MS_STREAM_DEVICE);
+    struct ms_block_info small = rig_write_new(rig, GRANULE);
+    struct ms_block_info rest = rig_write_new(rig, BLOCK_BYTES - 2 * GRANULE);
+    rig_check(rig);
+    rig_check_contents(rig, &small);
+    rig_check_contents(rig, &rest);
+    rig_end(rig);
+}
+
 /* Nobody knows which part of a block is colder: what goes are neighbours. */
 Test(spill_large, a_part_of_a_block_is_one_run)
 {
