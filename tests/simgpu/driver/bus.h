@@ -7,10 +7,11 @@
 
 #include <stdint.h>
 
-/* Of a copy between device and host memory; each direction has the bus for itself. Waits until it
- * would be over, had it begun when the one before it ended, or now. */
+/* Of a copy between device and host memory; each direction has the bus for itself. When it will be
+ * over, a time of sim_now_ns: it begins when the one before it ends, or now. So a thread that is
+ * late, on a machine that others use, does not make copies late. */
 enum sim_bus { SIM_BUS_NONE, SIM_BUS_DOWN, SIM_BUS_UP };
-void sim_bus_pass(enum sim_bus bus, uint64_t bytes);
+uint64_t sim_bus_take(enum sim_bus bus, uint64_t bytes);
 
 /* How long the part of a copy that is under way still takes, in either direction; 0: there is none.
  */

@@ -130,6 +130,8 @@ static CUresult submit_copy(struct sim_work *work, CUstream handle, enum copy_mo
             return status;
         }
     }
+    /* As if nothing but copies were before it in its stream. */
+    work->copy.over_ns = work->copy.bus != SIM_BUS_NONE ? sim_copy_over_ns(&work->copy) : 0;
     uint64_t position;
     CUresult status = sim_submit(stream, work, &position);
     if (status == CUDA_SUCCESS && waits) {

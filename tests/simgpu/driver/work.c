@@ -136,10 +136,15 @@ static void end_unseen(void)
 }
 #endif
 
+uint64_t sim_copy_over_ns(const struct sim_copy *copy)
+{
+    return sim_bus_take(copy->bus, copy->width * copy->height * copy->depth);
+}
+
 static void run_copy(const struct sim_copy *copy)
 {
     if (copy->bus != SIM_BUS_NONE) {
-        sim_bus_pass(copy->bus, copy->width * copy->height * copy->depth);
+        sim_wait_until_ns(copy->over_ns != 0 ? copy->over_ns : sim_copy_over_ns(copy));
     }
     if (sim_copy_is_dropped(copy)) {
         return;

@@ -51,6 +51,7 @@ struct sim_copy {
     size_t to_pitch, to_slice, from_pitch, from_slice;
     uint32_t peers;   /* bit i: device i; of a copy between two devices, else 0 */
     enum sim_bus bus; /* under SIMGPU_LATENCY */
+    uint64_t over_ns; /* where that is set: when it has passed the bus; 0: it gets there when run */
     char *staged;     /* owned copy of pageable source bytes, which `from` then points to */
     bool is_moved;    /* whatever its size: its contents are known (values.h) */
     struct sim_answer answer;
@@ -126,6 +127,8 @@ bool sim_work_runs_inline(const struct sim_work *work);
 
 /* With SIMGPU_CONTENTS=none: it moves nothing. */
 bool sim_copy_is_dropped(const struct sim_copy *copy);
+/* When it will have passed the bus, which it takes now. */
+uint64_t sim_copy_over_ns(const struct sim_copy *copy);
 bool sim_set_is_dropped(const struct sim_set *set);
 
 /* True: touches bytes or calls the application, which is done without sim_lock. */
