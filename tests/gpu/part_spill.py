@@ -9,17 +9,17 @@ import statistics
 from typing import Any
 
 from jobs import FULL, NATIVE, Configuration, Server, Trained, servers, spread, train
-from world import MIB, Fail, Part, Skip, World, context_bytes, expect, main, only_device
+from world import MIB, Fail, Part, Skip, context_bytes, expect, main, only_device
 
 BATCH_MIB, SIMULATED_BATCH_MIB = 256, 16
 BATCHES = 10
+EXCHANGES, SIMULATED_EXCHANGES = 5, 1  # of each way
 SPARE_MIB = 24
 SHARES = (0.9, 0.8, 0.7)  # the one with a target first
 SPILLING: dict[str, Any] = {"MEMSHIM_SPILL": "auto"}
 REAL = ("--batch", 16, "--length", 512, "--width", 768, "--layers", 8)
 SMALL = ("--batch", 8, "--length", 256, "--width", 256, "--layers", 3)
-STEPS = ("--each", "--steps", 9, "--warm-up", 4)
-SIMULATED_STEPS = ("--each", "--steps", 7, "--warm-up", 3)
+STEPS, SIMULATED_STEPS = (9, 4), (7, 3)  # measured, and before
 # What programs do themselves, without memshim: how it is called, and train.py's word for it.
 OFFLOADS = (("save_on_cpu", "--offload"), ("optimizer offload", "--offload-optimizer"))
 MANAGED = "libgpu_managed.so"
@@ -28,9 +28,10 @@ START_S = 3.0
 OTHER = Configuration("managed memory", False, {})
 
 
-def moved(world: World, others: int, way: str) -> float:
+def moved(part: Part, others: int, way: str) -> None:
     """Bytes a nanosecond that the device was held, by a run of spill_speed.c, whose contents were
-    right."""
+    right; and what the thread that asks for a batch waits in all."""
+    world = part.world
     batch = SIMULATED_BATCH_MIB if world.simulated else BATCH_MIB
     output = world.output(f"spill-{way}")
     limit = others + (BATCHES // 2 * batch + SPARE_MIB) * MIB
@@ -48,7 +49,36 @@ def moved(world: World, others: int, way: str) -> float:
     ledger: dict[str, Any] = only_device(output)["spill"]
     expect(ledger["spilled_bytes"] > 0, "nothing was spilled")
     expect(found[0]["moved_bytes"] > 0, "nothing came back")
-    return float(found[0]["moved_bytes"] / found[0]["held_ns"])
+    part.figure(f"spill/spill {way}", found[0]["moved_bytes"] / found[0]["held_ns"], "GB/s")
+    if way != "up":
+        part.figure(f"spill/spill {way}, held", found[0]["held_ns"] / 1e6, "ms in all batches")
+        part.figure(
+            f"spill/spill {way}, asking for a batch", found[0]["median_ns"] / 1e6, "ms (median)"
+        )
+
+
+def exchanges(part: Part) -> None:
+    """The same by the driver's calls alone, in several ways, and how long which of them takes: what
+    could be reached here, and what it would take (exchange.c)."""
+    world = part.world
+    batch = SIMULATED_BATCH_MIB if world.simulated else BATCH_MIB
+    rounds = SIMULATED_EXCHANGES if world.simulated else EXCHANGES
+    with part.case("spill: exchanges by the driver's calls"):
+        part.world.need(START_S)
+        result = world.run([world.program("gpu_exchange"), str(batch), str(rounds)])
+        for row in result.lines("exchange"):
+            name = (
+                f"spill/exchange {row['way']}, chunks of {row['device_mib']} MiB, "
+                f"copies of {row['part_mib']} MiB, access {row['access']}"
+            )
+            part.figure(name, batch * MIB / row["total_ns"], "GB/s")
+            for phase in ("waited", "unmap", "map", "access"):
+                part.figure(f"{name}: {phase}", row[f"{phase}_ns"] / 1e6, "ms")
+        for row in result.lines("beside"):
+            name = f"spill/access to 2 MiB beside copies of {row['part_mib']} MiB"
+            part.figure(name, row["access_ns"] / 1000, "us (median)")
+            part.figure(f"{name}, longest", row["longest_ns"] / 1000, "us")
+        result.check()
 
 
 def bandwidth(part: Part) -> None:
@@ -56,11 +86,13 @@ def bandwidth(part: Part) -> None:
     others = 0
     with part.case("spill: down, contents as written"):
         others = context_bytes(part.world)
-        part.figure("spill/spill down", moved(part.world, others, "down"), "GB/s")
+        moved(part, others, "down")
     if not others:
         return
     with part.case("spill: back up, contents as written"):
-        part.figure("spill/spill up", moved(part.world, others, "up"), "GB/s")
+        moved(part, others, "up")
+    with part.case("spill: down again, contents as written"):
+        moved(part, others, "again")
 
 
 def same_losses(part: Part, server: Server, job: list[object]) -> None:
@@ -115,6 +147,7 @@ def steps(part: Part, made: dict[str, Server], job: list[object]) -> None:
             short = train(server, *job, MEMSHIM_LIMIT=limit, **SPILLING)
             tell(part, f"spill/step at {share:g} x need", short)
             within(part, f"spill/at {share:g} x need", short, limit, context)
+            moves(part, f"spill/at {share:g} x need", short, (1 - share) * need)
         with part.case(f"spill: a step on managed memory at {share:g} x need"):
             part.world.need(START_S)
             cap = int(share * need)
@@ -128,15 +161,28 @@ def tell(part: Part, figure: str, run: Trained) -> None:
     part.figure(f"{figure}, spread", spread(run.each_s), "% between quartiles")
 
 
+def moves(part: Part, figure: str, run: Trained, missing: float) -> None:
+    """Of all steps, the first ones included. What is missing has to go and to come back in each, at
+    least, where nothing is used over the bus."""
+    spill = run.device["spill"]
+    steps = sum(SIMULATED_STEPS if part.world.simulated else STEPS)
+    moved = (spill["spilled_bytes"] + spill["promoted_bytes"]) / steps
+    part.figure(f"{figure}, moved a step", moved / MIB, "MiB")
+    part.figure(f"{figure}, moved over what is missing, twice", moved / (2 * missing))
+    part.figure(f"{figure}, held a step", spill["held_ns"] / steps / 1e6, "ms")
+
+
 def run(part: Part) -> None:
     world = part.world
     bandwidth(part)
+    exchanges(part)
     if not world.python:
         with part.case("spill: a training job"):
             raise Skip("no python3 with PyTorch here")
         return
-    sizes = (*SMALL, *SIMULATED_STEPS) if world.simulated else (*REAL, *STEPS)
-    job: list[object] = list(sizes)
+    measured, before = SIMULATED_STEPS if world.simulated else STEPS
+    sizes = SMALL if world.simulated else REAL
+    job: list[object] = [*sizes, "--each", "--steps", measured, "--warm-up", before]
     with servers(world, FULL, NATIVE, OTHER) as made:
         steps(part, made, job)
         same_losses(part, made[FULL.name], job)
