@@ -301,19 +301,45 @@ void ms_search_finish(struct ms_pool *pool)
     ms_holes_drain_no_more(pool);
 }
 
+/* Chunks that are larger than what is still lacking are passed over for so many others, so that
+ * what moves is little more than what was asked for. */
+enum { LOOK_PAST = 64 };
+
+/* The next one to take: the best that is no larger than what is lacking, of the next few; else the
+ * best. False: there is none. */
+static bool next_victim(struct ms_search *search, uint64_t lacking_bytes, uint64_t limit_bytes,
+                        struct ms_victim *out)
+{
+    struct ms_victim first = {.chunk = NULL};
+    unsigned past = 0;
+    while (search->count > 0 && past < LOOK_PAST) {
+        struct ms_victim victim = ms_victims_pop(search->heap, &search->count);
+        if (victim.chunk->bytes <= ms_least(lacking_bytes, limit_bytes)) {
+            *out = victim;
+            return true;
+        }
+        if (victim.chunk->bytes <= limit_bytes) {
+            first = first.chunk == NULL ? victim : first;
+            past++;
+        }
+    }
+    *out = first;
+    return first.chunk != NULL;
+}
+
 struct ms_chunk *ms_search_pick(struct ms_pool *pool, struct ms_search *search, bool take,
                                 uint64_t enough_bytes, uint64_t limit_bytes, uint64_t *bytes)
 {
     struct ms_chunk *list = NULL;
+    struct ms_victim best;
     *bytes = 0;
     ms_search_begin(pool, search);
     ms_state_acquire(pool);
     pool->moving.under_way = take;
     ms_search_rank(pool, search);
-    while (search->count > 0 && *bytes < enough_bytes) {
-        struct ms_victim best = ms_victims_pop(search->heap, &search->count);
-        if (best.chunk->bytes > limit_bytes - *bytes ||
-            (take && best.live != NULL && !take_along(pool, best.chunk, best.live))) {
+    while (*bytes < enough_bytes &&
+           next_victim(search, enough_bytes - *bytes, limit_bytes - *bytes, &best)) {
+        if (take && best.live != NULL && !take_along(pool, best.chunk, best.live)) {
             continue;
         }
         best.chunk->next = list;

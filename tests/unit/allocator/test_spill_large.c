@@ -120,6 +120,25 @@ Test(spill_large, few_chunks_on_the_way_back)
     rig_end(rig);
 }
 
+/* Three granules: a large chunk goes, of two, and of others a small one. */
+Test(spill_large, no_more_than_is_lacking)
+{
+    struct rig *rig = spilling_rig(NULL);
+    struct ms_block_info block[BLOCKS];
+    fill(rig, block);
+    struct ms_block_info more = rig_write_new(rig, BLOCK_BYTES);
+    rig_free(rig, more, MS_STREAM_DEVICE);
+    (void)ms_pool_trim(rig->pool, 0);
+    cr_assert_gt(ms_pool_promote(rig->pool, UINT64_MAX), 0);
+    (void)rig_write_new(rig, 2 * GRANULE);
+    rig_check(rig);
+    cr_assert_eq(rig_stats(rig).spill.spilled_bytes, 2 * GRANULE + AHEAD_BYTES);
+    for (int k = 0; k < BLOCKS; k++) {
+        rig_check_contents(rig, &block[k]);
+    }
+    rig_end(rig);
+}
+
 /* Nobody knows which part of a block is colder: what goes are neighbours. */
 Test(spill_large, a_part_of_a_block_is_one_run)
 {
