@@ -45,9 +45,9 @@ enum { PIECES_AHEAD = 4, PIECES_OF_A_SIZE = 2 };
  *
  *     at most     GPT             U-Net           mixture of experts
  *     2 MiB       1.019  10174    1.091   1778    1.125  5063
- *     8 MiB       1.033   7745    1.138   1428    1.115  4099
- *     16 MiB      1.037   7544    1.129   1394    1.120  3975
- *     32 MiB      1.037   7487    1.129   1394    1.130  3950 */
+ *     8 MiB       1.019   7702    1.091   1370    1.115  4099
+ *     16 MiB      1.019   7491    1.091   1328    1.118  3963
+ *     32 MiB      1.019   7437    1.091   1328    1.126  3950 */
 #define LARGEST_DEVICE_BYTES ((uint64_t)16 << 20)
 enum { LARGEST_DEVICE_PART = 64 };
 

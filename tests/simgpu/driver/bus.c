@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* How long copies take between host and device, and how long who asks for access waits for them. */
 #include "bus.h"
 
 #include "entry.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What calls and copies take on a real card, for SIMGPU_LATENCY. See cost.h. */
+/* How long memory calls take, from the table of a real card. */
 #include "cost.h"
 
 #include <stddef.h>
