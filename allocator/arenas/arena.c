@@ -217,7 +217,7 @@ static inline struct ms_arena *arena_at(struct ms_arenas *arenas, const struct m
         return NULL;
     }
     *block_id = range->live.id;
-    if (range->live.holes == NULL && segment != NULL) {
+    if (range->live.holes == NULL && segment != NULL && !range->kept) {
         (void)ms_granules_arena(pool, range); /* without it nothing can be taken */
     }
     return range->live.holes;
@@ -432,6 +432,56 @@ void ms_arenas_block_gone(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes)
 {
     ms_arenas_acquire(arenas);
     ms_arenas_bury(arenas, addr, bytes);
+    ms_arenas_release(arenas);
+}
+
+/* ---- arenas that are kept */
+
+void ms_arenas_keep(ms_arenas_t *arenas, ms_addr_t addr)
+{
+    ms_arenas_acquire(arenas);
+    struct ms_range *range = arenas->pool == NULL ? NULL : mark_block(arenas->pool, addr);
+    /* One that holds another framework's tensors stays as it is. */
+    if (range != NULL && range->live.holes == NULL && !range->kept) {
+        range->kept = true;
+        arenas->stats.kept_arenas++;
+    }
+    ms_arenas_release(arenas);
+}
+
+static bool in_kept(struct ms_arenas *arenas, ms_addr_t addr, uint64_t bytes)
+    MS_REQUIRES(ms_state_role)
+{
+    const struct ms_range *range =
+        arenas->pool == NULL ? NULL : ms_block_around(arenas->pool, addr);
+    return range != NULL && range->kept && bytes <= range->bytes - (addr - range->addr);
+}
+
+ms_status_t ms_arenas_kept_allocated(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes,
+                                     uint32_t site)
+{
+    ms_status_t status = MS_OK;
+    bool unbacked = false;
+    ms_arenas_acquire(arenas);
+    if (in_kept(arenas, addr, bytes)) {
+        struct ms_segment *segment = segment_of(arenas, addr);
+        const struct ms_tensor *over = ms_tensors_over(&arenas->tensors, segment, addr);
+        if (over != NULL) {
+            (void)bury(arenas, segment, over->addr);
+        }
+        ms_arenas_bury(arenas, addr, bytes);
+        status = note_allocation(arenas, addr, bytes, site, UINT64_MAX, false, &unbacked);
+    }
+    ms_arenas_release(arenas);
+    return status;
+}
+
+void ms_arenas_kept_freed(ms_arenas_t *arenas, ms_addr_t addr)
+{
+    ms_arenas_acquire(arenas);
+    if (in_kept(arenas, addr, 0)) {
+        (void)bury(arenas, segment_of(arenas, addr), addr);
+    }
     ms_arenas_release(arenas);
 }
 

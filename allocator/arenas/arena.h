@@ -28,6 +28,7 @@ struct ms_arenas_stats {
     uint64_t peak_live_bytes;
     uint64_t allocations, frees;
     uint64_t frozen_arenas;   /* ever: something was allocated in them while a stream captured */
+    uint64_t kept_arenas;     /* ever */
     uint64_t invalid_reports; /* answered with MS_ERR_INVALID */
     bool mismatched; /* the framework's own total once differed from our sum; set for good */
 };
@@ -50,6 +51,18 @@ ms_status_t ms_arenas_allocated(ms_arenas_t *arenas, ms_addr_t addr, uint64_t by
                                 uint64_t total_bytes);
 ms_status_t ms_arenas_freed(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes,
                             uint64_t total_bytes);
+
+/* For an allocator that may hand out more than it tells of (CuPy's hooks are a thread's own). The
+ * pool's block around addr becomes an arena that is kept: its live bytes are those of the pieces
+ * that were told, but nothing is taken out of it, and it is spilled as a whole. Nothing happens
+ * where no such block is. */
+void ms_arenas_keep(ms_arenas_t *arenas, ms_addr_t addr);
+
+/* A piece of a kept arena. Its allocation ends what was told to live there, whose free was missed;
+ * the free of one that was not told is nothing. Pieces elsewhere are left out. */
+ms_status_t ms_arenas_kept_allocated(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes,
+                                     uint32_t site);
+void ms_arenas_kept_freed(ms_arenas_t *arenas, ms_addr_t addr);
 
 /* The pool freed this block: tensors that its owner never reported free end with it. */
 void ms_arenas_block_gone(ms_arenas_t *arenas, ms_addr_t addr, uint64_t bytes);

@@ -279,6 +279,18 @@ const struct ms_tensor *ms_tensors_any_in(const struct ms_tensors *tensors,
     return tensor != NULL && tensor->addr - addr < bytes ? tensor : NULL;
 }
 
+const struct ms_tensor *ms_tensors_over(const struct ms_tensors *tensors,
+                                        const struct ms_segment *segment, ms_addr_t addr)
+{
+    const struct leaf *leaf =
+        leaf_of(ms_treap_below(tensors->tree, (struct ms_treap_key){.major = addr}, key_of));
+    const struct ms_tensor *tensor = leaf != NULL ? &leaf->tensor : NULL;
+    if ((tensor == NULL || addr - tensor->addr >= tensor->bytes) && segment != NULL) {
+        tensor = ms_tensors_below(tensors, segment, segment->base, addr);
+    }
+    return tensor != NULL && addr - tensor->addr < tensor->bytes ? tensor : NULL;
+}
+
 const struct ms_tensor *ms_tensors_in_tree(const struct ms_tensors *tensors, ms_addr_t addr)
 {
     const struct leaf *leaf = tree_at_least(tensors, addr);

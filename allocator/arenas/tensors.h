@@ -64,6 +64,9 @@ const struct ms_tensor *ms_tensors_any_in(const struct ms_tensors *tensors,
 const struct ms_tensor *ms_tensors_below(const struct ms_tensors *tensors,
                                          const struct ms_segment *segment, ms_addr_t floor,
                                          ms_addr_t addr);
+/* The one that begins before addr and reaches over it; null where none does. */
+const struct ms_tensor *ms_tensors_over(const struct ms_tensors *tensors,
+                                        const struct ms_segment *segment, ms_addr_t addr);
 const struct ms_tensor *ms_tensors_in_tree(const struct ms_tensors *tensors, ms_addr_t addr);
 
 #endif

@@ -36,6 +36,7 @@ struct ms_range {
     uint8_t state; /* enum ms_range_state */
     bool arena, pinned, marked;
     bool mixed; /* a block: may be backed by less than device memory throughout */
+    bool kept;  /* an arena whose holes are nobody's to take: see ms_arenas_keep */
     union {
         struct {
             struct ms_range *index_next;

@@ -407,6 +407,7 @@ void ms_range_make_live(struct ms_pool *pool, struct ms_range *range,
     range->state = MS_RANGE_LIVE;
     range->site = request->site;
     range->arena = false;
+    range->kept = false;
     range->pinned = false;
     range->marked = false;
     range->mixed = false;

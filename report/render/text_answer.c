@@ -191,6 +191,9 @@ static const char *advice_on_holes(uint64_t pinned_by)
     case MS_PINNED_BY_CAPTURE:
         return "capture fewer CUDA graphs, or smaller ones: what they were captured in stays "
                "theirs";
+    case MS_PINNED_BY_OWNER:
+        return "let the allocator that keeps them give them back "
+               "(cupy.get_default_memory_pool().free_all_blocks()), or limit it";
     case MS_PINNED_BY_WORK:
         return "synchronize before that line, or let MEMSHIM_WAIT_MS be longer than its work takes";
     case MS_PINNED_BY_NO_HOST:

@@ -139,12 +139,12 @@ static bool is_inductors(const char *file)
            strcmp(name + 52, ".py") == 0 && strncmp(name - 3, name + 1, 2) == 0;
 }
 
-/* Code without a file has a name in angle brackets: the importer's and what PyTorch writes itself
- * are a library's; what was typed, or given to exec, is the program's. */
+/* Code without a file has a name in angle brackets: the importer's, what PyTorch writes itself and
+ * ours are a library's; what was typed, or given to exec, is the program's. */
 bool ms_is_library_script(const char *file, const char *function)
 {
-    static const char *const generated[] = {"<frozen ", "<eval_with_key>", "<__array_function__",
-                                            "<attrs generated", NULL};
+    static const char *const generated[] = {
+        "<frozen ", "<eval_with_key>", "<__array_function__", "<attrs generated", "<memshim", NULL};
 
     return begins_with_one_of(file, generated) || in_packages(file) || in_standard_library(file) ||
            is_launcher(file, function) || is_inductors(file);

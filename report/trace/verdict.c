@@ -265,6 +265,7 @@ static const char *pinned_text(const struct ms_oom_state *state)
         [MS_PINNED_BY_NO_HOST] = " (no host memory could stand in for them)",
         [MS_PINNED_BY_TENSORS] = " (beside live tensors, in pieces too small to be moved)",
         [MS_PINNED_BY_WORK] = "",
+        [MS_PINNED_BY_OWNER] = " (of an allocator that keeps them for itself, as CuPy's pool does)",
     };
 
     return state->pinned_by < MS_PINNED_BY_COUNT ? texts[state->pinned_by] : "";

@@ -64,6 +64,7 @@ enum ms_pinned_by {
     MS_PINNED_BY_NO_HOST,   /* no host memory to stand in for them */
     MS_PINNED_BY_TENSORS,   /* of ranges smaller than a granule, beside live tensors */
     MS_PINNED_BY_WORK,      /* what was freed would be enough, but queued work may still use it */
+    MS_PINNED_BY_OWNER,     /* of an allocator that may hand them out without a word */
     MS_PINNED_BY_COUNT
 };
 

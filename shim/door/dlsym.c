@@ -18,6 +18,7 @@
 #include "shim/door/verbs.h"
 #include "shim/driver/gate.h"
 #include "shim/driver/next_dlsym.h"
+#include "shim/frameworks/cupy.h"
 #include "shim/frameworks/jax.h"
 #include "shim/process/process.h"
 
@@ -91,6 +92,12 @@ static bool is_plugin(void *handle, const char *name)
     return name != NULL && strcmp(name, MS_JAX_ENTRY) == 0 && !is_found_by_caller(handle);
 }
 
+static bool is_python_module(void *handle, const char *name)
+{
+    return name != NULL && strncmp(name, MS_PYTHON_MODULE, sizeof(MS_PYTHON_MODULE) - 1) == 0 &&
+           !is_found_by_caller(handle);
+}
+
 static bool is_named_as_the_drivers(const char *name)
 {
     return name != NULL && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
@@ -132,6 +139,11 @@ struct answer ms_answer_dlsym(void *handle, const char *name)
     if (is_plugin(handle, name)) {
         return (struct answer){ms_jax_entry(next(handle, name)), 1};
     }
+    if (is_python_module(handle, name)) {
+        void *found = next(handle, name);
+        ms_cupy_module(name, found);
+        return (struct answer){found, 1};
+    }
     int row = ms_hook_of_symbol(name);
     if (row < 0) {
         return is_found_by_caller(handle) ? found_by_caller(name)
@@ -161,10 +173,10 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
     return (struct answer){hook_for(next(handle, name, version), handle, row), 1};
 }
 
-/* For a name that begins neither as the driver's do, with "cu" and a capital, nor with "ib" or "Ge"
- * (GetPjrtApi), and once the target is known: a few compares and a jump. That leaves out the
- * runtime's "cuda...", the libraries' "cublas..." and the like, and "curl...". The frame keeps the
- * arguments, and the stack aligned, around the call. */
+/* For a name that begins neither as the driver's do, with "cu" and a capital, nor with "ib", "Ge"
+ * (GetPjrtApi) or "Py" (PyInit_), and once the target is known: a few compares and a jump. That
+ * leaves out the runtime's "cuda...", the libraries' "cublas..." and the like, and "curl...". The
+ * frame keeps the arguments, and the stack aligned, around the call. */
 #if defined(__x86_64__)
 #    define EXPORT_JUMP(name, answer, target)       \
         __asm__(".pushsection .text\n"              \
@@ -182,12 +194,17 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "    je 4f\n"                       \
                 "    cmpb $'G', (%rsi)\n"           \
                 "    je 5f\n"                       \
+                "    cmpb $'P', (%rsi)\n"           \
+                "    je 6f\n"                       \
                 "    cmpb $'i', (%rsi)\n"           \
                 "    jne 2f\n"                      \
                 "    cmpb $'b', 1(%rsi)\n"          \
                 "    jne 2f\n"                      \
                 "    jmp 1f\n"                      \
                 "5:  cmpb $'e', 1(%rsi)\n"          \
+                "    jne 2f\n"                      \
+                "    jmp 1f\n"                      \
+                "6:  cmpb $'y', 1(%rsi)\n"          \
                 "    jne 2f\n"                      \
                 "    jmp 1f\n"                      \
                 "4:  cmpb $'u', 1(%rsi)\n"          \
@@ -233,6 +250,8 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "    b.eq 4f\n"                           \
                 "    cmp w17, #'G'\n"                     \
                 "    b.eq 5f\n"                           \
+                "    cmp w17, #'P'\n"                     \
+                "    b.eq 6f\n"                           \
                 "    cmp w17, #'i'\n"                     \
                 "    b.ne 2f\n"                           \
                 "    ldrb w17, [x1, #1]\n"                \
@@ -241,6 +260,10 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
                 "    b 1f\n"                              \
                 "5:  ldrb w17, [x1, #1]\n"                \
                 "    cmp w17, #'e'\n"                     \
+                "    b.ne 2f\n"                           \
+                "    b 1f\n"                              \
+                "6:  ldrb w17, [x1, #1]\n"                \
+                "    cmp w17, #'y'\n"                     \
                 "    b.ne 2f\n"                           \
                 "    b 1f\n"                              \
                 "4:  ldrb w17, [x1, #1]\n"                \

@@ -40,6 +40,33 @@ static void say_status(const struct ms_device *device, ms_status_t status)
     }
 }
 
+void ms_serve_kept_block(int device, const void *addr)
+{
+    struct ms_device *d = ms_device_get(device);
+    if (d != NULL) {
+        ms_arenas_keep(d->arenas, (ms_addr_t)(uintptr_t)addr);
+    }
+}
+
+void ms_serve_kept_range(int device, const void *addr, int64_t bytes)
+{
+    struct ms_device *d = ms_device_get(device);
+    ms_addr_t at = (ms_addr_t)(uintptr_t)addr;
+    if (d == NULL || bytes == 0) {
+        return;
+    }
+    if (bytes < 0) {
+        ms_arenas_kept_freed(d->arenas, at);
+        return;
+    }
+    ms_status_t status =
+        ms_arenas_kept_allocated(d->arenas, at, (uint64_t)bytes, ms_site_capture((uint64_t)bytes));
+    if (status != MS_OK) {
+        say_status(d, status);
+    }
+    ms_status_check();
+}
+
 MS_HOT void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
 {
     struct ms_device *d = ms_device_get(device);

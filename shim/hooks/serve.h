@@ -21,6 +21,11 @@
  * is set. */
 void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes);
 
+/* A block of an allocator's that may hand out more than it tells of, and its pieces as above. The
+ * guard is set. */
+void ms_serve_kept_block(int device, const void *addr);
+void ms_serve_kept_range(int device, const void *addr, int64_t bytes);
+
 /* A framework reports a piece there: what the program mapped around it is the framework's to tell
  * of. Nothing happens elsewhere. The guard is set. */
 void ms_serve_range_among_maps(uint64_t addr, uint64_t bytes);

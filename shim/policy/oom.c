@@ -56,7 +56,7 @@ static enum ms_pinned_by pinned_by(const struct ms_device *device, const struct 
     if (pool->hole_bytes > ms_device_takeable_bytes(device, pool)) {
         return pool->frozen ? MS_PINNED_BY_NOTHING : MS_PINNED_BY_NO_HOST;
     }
-    return MS_PINNED_BY_TENSORS;
+    return tensors->kept_arenas > 0 ? MS_PINNED_BY_OWNER : MS_PINNED_BY_TENSORS;
 }
 
 /* Whether only work that was queued before the frees stood in the way. */

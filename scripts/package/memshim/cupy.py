@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hook for CuPy's memory pool: each array is seen inside the pool's blocks, at its line.
 
+memshim makes a hook of its own where CuPy is imported; then this one does nothing. It is for
+programs that leave that out (MEMSHIM_FRAMEWORKS), and use holes inside the pool's blocks as well:
+
 `with memshim.cupy.MemshimHook():` around the program, or `MemshimHook().__enter__()` at its
 beginning. CuPy's hooks are a thread's own: each thread that makes arrays takes one.
 
@@ -11,6 +14,7 @@ whatever is put into it later.
 from __future__ import annotations
 
 import bisect
+import sys
 import threading
 from typing import Any
 
@@ -56,13 +60,18 @@ class _Blocks:
 _blocks = _Blocks()
 
 
+def _is_told() -> bool:
+    """By memshim's own hook (shim/frameworks/cupy.c)."""
+    return "_memshim_cupy" in sys.modules
+
+
 class MemshimHook(MemoryHook):
     """Tells memshim what CuPy's pool hands out and takes back."""
 
     name = "MemshimHook"
 
     def alloc_postprocess(self, **told: Theirs) -> None:
-        if told["mem_ptr"]:
+        if told["mem_ptr"] and not _is_told():
             _blocks.add(told["mem_ptr"], told["mem_size"])
 
     def malloc_postprocess(self, **told: Theirs) -> None:

@@ -116,6 +116,32 @@ Test(arena, the_first_wrong_total_is_noticed_once)
     end(&scene);
 }
 
+Test(arena, a_kept_one_bears_pieces_that_were_not_told)
+{
+    struct scene scene = build();
+    ms_addr_t addr = scene.block.addr;
+    struct ms_block_info other = rig_alloc(scene.rig, MIB, MS_STREAM_DEVICE);
+    ms_arenas_keep(scene.arenas, addr);
+    ms_arenas_keep(scene.arenas, 0x500000000000u);
+    cr_assert_eq(stats_of(&scene).kept_arenas, 1);
+    cr_assert_eq(ms_arenas_kept_allocated(scene.arenas, addr, 4096, 5), MS_OK);
+    cr_assert_eq(ms_arenas_kept_allocated(scene.arenas, addr + MIB, 1000, 5), MS_OK);
+    cr_assert_eq(ms_arenas_kept_allocated(scene.arenas, addr + MIB + 1000, 24, 5), MS_OK);
+    ms_arenas_kept_freed(scene.arenas, addr + 512);
+    cr_assert_eq(stats_of(&scene).live_bytes, 4096 + 1000 + 24);
+    /* The frees of all three were missed. */
+    cr_assert_eq(ms_arenas_kept_allocated(scene.arenas, addr + 512, 2 * MIB, 5), MS_OK);
+    cr_assert_eq(stats_of(&scene).live_bytes, 2 * MIB);
+    cr_assert_eq(ms_arenas_kept_allocated(scene.arenas, other.addr, 512, 5), MS_OK);
+    cr_assert_eq(stats_of(&scene).live_bytes, 2 * MIB, "a block that nobody told of");
+    cr_assert_eq(ms_arenas_kept_allocated(scene.arenas, addr, 21 * MIB, 5), MS_OK);
+    cr_assert_eq(stats_of(&scene).live_bytes, 2 * MIB, "more than the block");
+    ms_arenas_kept_freed(scene.arenas, addr + 512);
+    cr_assert_eq(stats_of(&scene).live_bytes, 0);
+    cr_assert_eq(stats_of(&scene).invalid_reports, 0);
+    end(&scene);
+}
+
 Test(arena, tensors_die_with_their_block)
 {
     struct scene scene = build();

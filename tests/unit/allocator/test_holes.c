@@ -244,6 +244,21 @@ Test(holes, an_arena_that_a_stream_captures_in_is_left_alone)
     end(&scene);
 }
 
+Test(holes, those_of_a_kept_arena_are_its_owners)
+{
+    struct scene scene = build(HOST);
+    ms_arenas_keep(scene.arenas, scene.block.addr);
+    for (uint64_t mib = 0; mib < 20; mib += 4) {
+        cr_assert_eq(ms_arenas_kept_allocated(scene.arenas, at(&scene, mib), 512, 5), MS_OK);
+        ms_arenas_kept_freed(scene.arenas, at(&scene, mib));
+        check(&scene);
+    }
+    struct ms_block_info none;
+    cr_assert_eq(rig_try(scene.rig, 22 * MIB, MS_STREAM_DEVICE, &none), MS_ERR_NO_MEMORY);
+    cr_assert_eq(rig_stats(scene.rig).holes_taken, 0);
+    end(&scene);
+}
+
 Test(holes, while_a_stream_captures_births_are_backed_from_what_is_known_idle)
 {
     struct scene scene = build(HOST);

@@ -44,6 +44,29 @@ Test(spill, more_lives_than_the_cap)
     rig_end(rig);
 }
 
+/* Nobody knows which of it lives. */
+Test(spill, a_kept_arena_moves_whole)
+{
+    struct rig *rig = spilling_rig();
+    ms_arenas_t *arenas = NULL;
+    struct ms_event_sink sink = {.emit = rig_note, .ctx = rig};
+    cr_assert_eq(ms_arenas_create(0, rig->pool, sink, &arenas), MS_OK);
+    struct ms_block_info kept = rig_write_new(rig, 32 * MIB);
+    ms_arenas_keep(arenas, kept.addr);
+    cr_assert_eq(ms_arenas_kept_allocated(arenas, kept.addr + 4 * MIB, MIB, 5), MS_OK);
+    struct ms_block_info other = rig_write_new(rig, 56 * MIB);
+    rig_check(rig);
+    cr_assert_geq(spill_stats(rig).spilled_bytes, 24 * MIB);
+    rig_check_contents(rig, &kept);
+    cr_assert_eq(ms_arenas_kept_allocated(arenas, kept.addr, MIB, 5), MS_OK);
+    rig_check(rig);
+    rig_check_contents(rig, &kept);
+    rig_free(rig, kept, MS_STREAM_DEVICE);
+    rig_free(rig, other, MS_STREAM_DEVICE);
+    ms_arenas_destroy(arenas);
+    rig_end(rig);
+}
+
 Test(spill, off_by_default)
 {
     struct rig *rig = rig_make_as((struct rig_wishes){.granule_bytes = GRANULE,

@@ -8,6 +8,7 @@
 #include "shim/device/capture.h"
 #include "shim/device/device.h"
 #include "shim/device/statistics.h"
+#include "shim/frameworks/cupy.h"
 #include "shim/frameworks/nvtx.h"
 #include "shim/hooks/detour.h"
 #include "shim/hooks/serve.h"
@@ -152,6 +153,12 @@ char *ms_nvtx_path(const void *caller)
 {
     (void)caller;
     return NULL;
+}
+
+void ms_cupy_module(const char *name, const void *found)
+{
+    (void)name;
+    (void)found;
 }
 
 void ms_serve_range(int device, const void *addr, int64_t bytes, uint64_t total_bytes)
