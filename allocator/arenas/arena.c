@@ -470,7 +470,9 @@ ms_status_t ms_arenas_kept_allocated(ms_arenas_t *arenas, ms_addr_t addr, uint64
             (void)bury(arenas, segment, over->addr);
         }
         ms_arenas_bury(arenas, addr, bytes);
-        status = note_allocation(arenas, addr, bytes, site, UINT64_MAX, false, &unbacked);
+        const struct report report = {
+            .addr = addr, .bytes = bytes, .total_bytes = UINT64_MAX, .site = site};
+        status = note_in(arenas, segment, &report, &unbacked);
     }
     ms_arenas_release(arenas);
     return status;

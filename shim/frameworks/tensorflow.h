@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TensorFlow's memory on CUDA devices: it is told to ask the driver for each tensor. */
+/* TensorFlow's memory on CUDA devices: it is told to ask the driver for each tensor, and the
+ * threads that run a function of its for the program ask in the name of the program's line. */
 #ifndef MEMSHIM_SHIM_FRAMEWORKS_TENSORFLOW_H
 #define MEMSHIM_SHIM_FRAMEWORKS_TENSORFLOW_H
 

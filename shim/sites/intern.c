@@ -383,7 +383,7 @@ static bool add_python(uint64_t hash, uint32_t caller, const struct ms_python_fr
 
 bool ms_intern_python(const struct ms_python_stack *stack, ms_trace_t *trace, uint32_t *node)
 {
-    *node = 0;
+    *node = stack->lent;
     for (uint32_t i = stack->count; i-- > 0;) {
         const struct ms_python_frame *frame = &stack->frames[i];
         const uint32_t caller = *node;
@@ -442,6 +442,9 @@ bool ms_intern_is_python(uint32_t node, const struct ms_python_stack *stack)
     const struct ms_python_frame *frames = pythons.frames.base;
     const struct ms_python_frame *wanted = stack->frames;
     uint32_t left = stack->count;
+    if (stack->lent != 0) {
+        return node == stack->lent;
+    }
     while (node != 0) {
         const uint32_t first = first_of_run(links, node), run = node - first + 1;
         if (run > left) {

@@ -209,7 +209,7 @@ static void note(const struct ms_python_stack *stack)
 
 uint64_t ms_python_hash(const struct ms_python_stack *stack)
 {
-    uint64_t hash = 0;
+    uint64_t hash = stack->lent;
     for (uint32_t i = 0; i < stack->count; i++) {
         const struct ms_python_frame *frame = &stack->frames[i];
         const uint64_t place = (uint64_t)frame->instruction << 1 | frame->flags;

@@ -27,6 +27,8 @@ struct ms_python_stack {
     bool cut;         /* there are more than `depth` */
     bool lost;        /* a frame did not look like one: what is beyond it is missing */
     bool interpreter; /* the thread belongs to an interpreter, also where it runs no frame now */
+    uint32_t lent; /* the node of another thread's stack that stands for it: see ms_site_lend. There
+                      are no frames then */
 };
 
 /* depth: 1 to MS_STACK_DEPTH_MAX. A thread that never saw Python, a process without it, an unknown

@@ -85,6 +85,16 @@ static bool is_autograd_worker(void)
     return known == YES;
 }
 
+static _Atomic uint32_t lenders;
+static _Atomic uint32_t lent_node;
+
+static void borrow(struct ms_python_stack *python)
+{
+    if (atomic_load_explicit(&lenders, memory_order_acquire) == 1) {
+        python->lent = atomic_load_explicit(&lent_node, memory_order_acquire);
+    }
+}
+
 static uint32_t flags_of(const struct stack *stack)
 {
     return (stack->native.cut ? MS_SITE_NATIVE_CUT : 0u) |
@@ -115,6 +125,9 @@ static bool take(const struct ms_options *options, struct stack *stack)
     }
     if (mode == MS_STACKS_PYTHON || mode == MS_STACKS_FULL) {
         ms_python_capture(options->stack_depth, &stack->python);
+        if (__builtin_expect(stack->python.count == 0, 0)) {
+            borrow(&stack->python);
+        }
     } else {
         stack->python = (struct ms_python_stack){0};
     }
@@ -273,6 +286,36 @@ bool ms_site_is_optimizers(uint32_t site)
 {
     return site != 0 && site <= atomic_load_explicit(&site_count, memory_order_acquire) &&
            site_at(site)->optimizers;
+}
+
+bool ms_site_lend(void)
+{
+    const struct ms_options *options = ms_options();
+    const bool python = options->stacks == MS_STACKS_PYTHON || options->stacks == MS_STACKS_FULL;
+    ms_trace_t *trace = ms_session_trace();
+    struct ms_python_stack stack;
+    uint32_t node = 0;
+    if (!python || trace == NULL || !atomic_load_explicit(&ready, memory_order_acquire)) {
+        return false;
+    }
+    ms_python_capture(options->stack_depth, &stack);
+    if (stack.count == 0) {
+        return false;
+    }
+    ms_intern_lock();
+    const bool known = ms_intern_python(&stack, trace, &node);
+    ms_intern_unlock();
+    if (!known) {
+        return false;
+    }
+    atomic_store_explicit(&lent_node, node, memory_order_release);
+    atomic_fetch_add_explicit(&lenders, 1, memory_order_acq_rel);
+    return true;
+}
+
+void ms_site_lend_end(void)
+{
+    atomic_fetch_sub_explicit(&lenders, 1, memory_order_acq_rel);
 }
 
 /* --- Sampling --------------------------------------------------------------------------------- */

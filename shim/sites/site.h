@@ -21,6 +21,13 @@ void ms_sites_prepare(void);
  * blocks for another thread but for the short lock of a site that is new. errno stays. */
 uint32_t ms_site_capture(uint64_t bytes);
 
+/* From here to its end the calling thread waits for others that work for it: what they ask for,
+ * where they have no Python stack themselves, is asked for by this thread's as it is now. Nobody's
+ * counts while several threads lend theirs: none can say whose work a worker does. The guard is
+ * set, and no lock is held. False: nothing is lent, and nothing is to be ended. */
+bool ms_site_lend(void);
+void ms_site_lend_end(void);
+
 /* Whether the site's memory was asked for in an optimizer's step (torch.optim's, or a subclass's)
  * or in its load_state_dict: so optimizer state and what a step works with, and nothing of a model
  * that an optimizer's closure runs. False for 0, a number that is no site's yet, and a site without

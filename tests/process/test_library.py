@@ -15,6 +15,7 @@ NEWEST_GLIBC = (2, 28)
 RESOLVERS = {"dlclose", "dlsym", "dlvsym", "getenv"}
 SHELLS = {"bash-completion", "zsh", "fish"}
 NVTX = {"InitializeInjectionNvtx2"}
+TENSORFLOW = {"TFE_Execute"}
 TORCH = {
     "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
     "_ZN3c1027reportOutOfMemoryToProfilerElmmNS_6DeviceE",
@@ -46,7 +47,7 @@ class Library(unittest.TestCase):
         self.assertGreaterEqual(len(interface), 3)
         lines = tool("nm", "-D", "--defined-only", INSTALLED).splitlines()
         exported = {line.split()[-1] for line in lines}
-        self.assertEqual(exported, {*table, *interface, *RESOLVERS, *NVTX, *TORCH})
+        self.assertEqual(exported, {*table, *interface, *RESOLVERS, *NVTX, *TENSORFLOW, *TORCH})
         self.assertEqual({line.split()[-2] for line in lines}, {"T"})
 
     def test_asks_for_no_symbol_newer_than_glibc_2_28(self) -> None:
