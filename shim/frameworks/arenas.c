@@ -15,6 +15,9 @@ static const struct {
      "ONNX Runtime's arena is seen as the blocks that it takes, not as the tensors in them; with "
      "its CUDA provider's arena_extend_strategy=kSameAsRequested a block is as large as what it "
      "was taken for"},
+    {"librmm.so", "a pool or an arena of RMM's is seen as the blocks that it takes, unless "
+                  "memshim.rmm.seen() is "
+                  "put around it; its cuda and cuda_async resources are seen whole"},
 };
 
 void ms_arenas_end(void)

@@ -8,6 +8,7 @@ is not told, so memshim takes nothing out of the pool's blocks.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
@@ -44,10 +45,8 @@ def hook_class(base: type) -> Any:  # noqa: ANN401
 
 def take(hook: Any) -> None:  # noqa: ANN401
     """In this thread. One that the program named so stays."""
-    try:
+    with contextlib.suppress(KeyError):
         hook.__enter__()
-    except KeyError:
-        pass
 
 
 def begin_threads_with(hook: Any) -> None:  # noqa: ANN401
@@ -55,7 +54,7 @@ def begin_threads_with(hook: Any) -> None:  # noqa: ANN401
     there before."""
     before = threading.getprofile()
 
-    def first(frame: FrameType, event: str, argument: Any) -> None:  # noqa: ANN401
+    def first(frame: FrameType, event: Any, argument: Any) -> None:  # noqa: ANN401
         sys.setprofile(before)
         take(hook)
         if before is not None:

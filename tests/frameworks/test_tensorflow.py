@@ -56,6 +56,35 @@ def main():
 main()
 """
 
+# Keras's own loop, 80 batches: a tf.function for each, which runs on threads without Python.
+KERAS = """\
+import json, sys
+import numpy
+import tensorflow as tf
+
+class Kept(tf.keras.callbacks.Callback):
+    kept = []
+    def on_train_batch_end(self, batch, logs=None):
+        if "leak" in sys.argv:
+            self.kept.append(tf.zeros((2 << 20,)))  # 8 MiB
+
+def make():
+    layers = [tf.keras.layers.Dense(1024, activation="tanh") for _ in range(8)]
+    model = tf.keras.Sequential([tf.keras.Input((1024,)), *layers])
+    model.compile(optimizer="adam", loss="mse")
+    return model
+
+def main():
+    model = make()
+    x = numpy.ones((20480, 1024), "float32")
+    history = model.fit(x, x, batch_size=512, epochs=2, verbose=0, callbacks=[Kept()])
+    stats = tf.config.experimental.get_memory_info("GPU:0")
+    print(json.dumps({"event": "end", "peak_bytes": stats["peak"],
+                      "losses": len(history.history["loss"])}))
+
+main()
+"""
+
 # Arrays of 64 MiB, kept. Says how many there were when it failed.
 FULL = """\
 import json
@@ -103,6 +132,38 @@ class TensorFlow(unittest.TestCase):
         line = 1 + TRAINING[: TRAINING.index("kept.append")].count("\n")
         self.assertEqual((leak["common_frame"]["line"], leak["by"]), (line, "step"))
         self.assertEqual(leak["bytes_per_round"], 8 * MIB)
+
+    def test_keras_is_seen_at_the_programs_lines(self) -> None:
+        (alone,) = harness.run(KERAS, **QUIET).check().lines("end")
+        job = harness.run_memshim(KERAS, **QUIET)
+        (end,) = job.result.check().lines("end")
+        self.assertEqual(end["losses"], alone["losses"])
+        report = job.only()
+        device = report["devices"][0]
+        self.assertAlmostEqual(device["peak_live_bytes"] / end["peak_bytes"], 1, delta=0.01)
+        lines = owners(report)
+        named = sum(live for where, live in lines.items() if where != "?")
+        self.assertGreaterEqual(named, 0.9 * device["peak_live_bytes"], lines)
+        self.assertEqual(device["leaks"], [], "layers are made in a loop, which is none of steps")
+
+    def test_what_a_callback_of_keras_keeps(self) -> None:
+        job = harness.run_memshim(KERAS, "leak", **QUIET)
+        job.result.check()
+        report = job.only()
+        self.assertAlmostEqual(report["steps"]["count"], 80, delta=1)
+        (leak,) = report["devices"][0]["leaks"]
+        line = 1 + KERAS[: KERAS.index("self.kept.append")].count("\n")
+        self.assertEqual((leak["common_frame"]["line"], leak["by"]), (line, "step"))
+        self.assertEqual(leak["bytes_per_round"], 8 * MIB)
+
+    def test_spill_lets_training_finish_at_less_than_its_peak(self) -> None:
+        device = harness.run_memshim(TRAINING, **QUIET).only()["devices"][0]
+        beside = device["peak_charged_bytes"] - device["peak_reserved_bytes"]
+        limit = beside + device["peak_live_bytes"] * 9 // 10
+        job = harness.run_memshim(TRAINING, MEMSHIM_LIMIT=limit, MEMSHIM_SPILL="auto", **QUIET)
+        job.result.check()
+        now = job.only()["devices"][0]
+        self.assertLessEqual(now["peak_charged_bytes"], limit)
 
     def test_what_the_user_chose_stays(self) -> None:
         job = harness.run_memshim(TRAINING, TF_GPU_ALLOCATOR="", **QUIET)

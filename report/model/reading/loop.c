@@ -26,10 +26,11 @@ struct row {
 struct anchor {
     uint32_t site; /* its newest */
     uint64_t count;
-    uint64_t first, compared, last; /* turns before its first, third and newest */
-    uint64_t beginning;             /* the hash of all up to its newest */
-    struct row newest, other;       /* two rows may take turns */
-    uint64_t alike, longest;        /* turns in rows that came before; the longest row */
+    uint64_t first, compared, last;   /* turns before its first, third and newest */
+    uint64_t asked_first, asked_last; /* allocations before its first and newest */
+    uint64_t beginning;               /* the hash of all up to its newest */
+    struct row newest, other;         /* two rows may take turns */
+    uint64_t alike, longest;          /* turns in rows that came before; the longest row */
     uint64_t every;
     struct ms_buffer times; /* uint64_t */
 };
@@ -39,6 +40,7 @@ struct ms_loop {
     const ms_landmarks_t *landmarks;
     bool calls_models, called; /* in this run; so far */
     uint64_t turns, hash;
+    uint64_t asked;                    /* allocations that have a line */
     uint32_t newest;                   /* the line of the newest turn */
     struct anchor anchors[MOST_LINES]; /* by node */
 };
@@ -120,7 +122,9 @@ static void take_turn(struct ms_loop *loop, struct anchor *anchor, uint64_t time
         end_row(anchor, (struct row){loop->hash - anchor->beginning * power(length), length});
     } else {
         anchor->first = loop->turns;
+        anchor->asked_first = loop->asked;
     }
+    anchor->asked_last = loop->asked;
     note_time(anchor, time_ns);
     anchor->count++;
     anchor->compared = anchor->count == WARM_UP ? loop->turns : anchor->compared;
@@ -148,7 +152,11 @@ void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns)
 {
     const uint32_t line = line_of(loop, site);
 
-    if (line == 0 || line == loop->newest) {
+    if (line == 0) {
+        return;
+    }
+    loop->asked++;
+    if (line == loop->newest) {
         return;
     }
     loop->newest = line;
@@ -162,10 +170,12 @@ void ms_loop_allocation(ms_loop_t *loop, uint32_t site, uint64_t time_ns)
 
 /* ---- afterwards ---- */
 
-/* It recurs through the better part of the run, up to its end. */
+/* It recurs through the better part of the run, up to its end. Of what was asked for, too: a step
+ * that is one line (a tf.function's) makes no turns, and what came before it is none of a loop. */
 static bool is_steady(const struct ms_loop *loop, const struct anchor *anchor)
 {
     return anchor->count > WARM_UP && anchor->last - anchor->first >= loop->turns / 2 &&
+           anchor->asked_last - anchor->asked_first >= loop->asked / 2 &&
            loop->turns - anchor->last <= 2 * anchor->longest;
 }
 
