@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 # Of memshim's functions, which take a device, an address and a size; set before this runs.
-ADDRESSES: tuple[int, int, int]
+ADDRESSES: tuple[int, int, int] = globals()["ADDRESSES"]
 
 
 def hook_class(base: type) -> Any:  # noqa: ANN401

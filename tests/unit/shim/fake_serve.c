@@ -155,6 +155,15 @@ char *ms_nvtx_path(const void *caller)
     return NULL;
 }
 
+bool ms_site_lend(void)
+{
+    return false;
+}
+
+void ms_site_lend_end(void)
+{
+}
+
 void ms_cupy_module(const char *name, const void *found)
 {
     (void)name;
