@@ -297,11 +297,13 @@ note_in(struct ms_arenas *arenas, struct ms_segment *segment, const struct repor
     }
     uint64_t block_id = 0;
     struct ms_arena *arena = arena_at(arenas, segment, &spot, report->addr, &block_id);
-    if (arenas->pool != NULL && arenas->pool->proxies.fresh != NULL) {
-        ms_proxies_tensor_allocated(arenas->pool, report->addr, report->bytes);
-    }
-    if (segment != NULL) {
-        *unbacked = touch(arenas->pool, segment, &spot);
+    if (arenas->pool != NULL) {
+        if (arenas->pool->proxies.fresh != NULL) {
+            ms_proxies_tensor_allocated(arenas->pool, report->addr, report->bytes);
+        }
+        if (segment != NULL) {
+            *unbacked = touch(arenas->pool, segment, &spot);
+        }
     }
     if (report->capturing && arena != NULL && !arena->frozen) {
         freeze(arenas, arena);

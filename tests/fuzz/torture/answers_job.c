@@ -107,8 +107,9 @@ __attribute__((format(printf, 2, 3))) static void say(CUresult result, const cha
 static int context_number(CUcontext context)
 {
     for (int i = 0; i < CONTEXTS; i++) {
-        if (context != NULL && contexts[i] == context)
+        if (context != NULL && contexts[i] == context) {
             return i;
+        }
     }
     return context == NULL ? -1 : -2;
 }
@@ -135,8 +136,9 @@ static const char *place(CUdeviceptr at)
     for (int i = 0; i < BLOCKS; i++) {
         if (blocks[i].at != 0 && at >= blocks[i].at && at <= blocks[i].at + blocks[i].bytes) {
             (void)snprintf(text, sizeof texts[0], "block%d+%zu", i, (size_t)(at - blocks[i].at));
-            if (at < blocks[i].at + blocks[i].bytes)
+            if (at < blocks[i].at + blocks[i].bytes) {
                 return text;
+            }
         }
     }
     for (int i = 0; i < HOSTS; i++) {
@@ -156,12 +158,14 @@ static const char *place(CUdeviceptr at)
 static int pool_number(CUmemoryPool pool)
 {
     for (int i = 0; i < POOLS; i++) {
-        if (pool != NULL && pools[i] == pool)
+        if (pool != NULL && pools[i] == pool) {
             return i;
+        }
     }
     for (int i = 0; i < DEVICES; i++) {
-        if (pool == default_pools[i])
+        if (pool == default_pools[i]) {
             return POOLS + i;
+        }
     }
     return pool == NULL ? -1 : -2;
 }
@@ -175,18 +179,21 @@ static size_t draw_bytes(void)
                                    65536,   65537,   MIB - 1,     MIB,         MIB + 1, 2 * MIB,
                                    2 * MIB, 3 * MIB, 2 * MIB + 1, 5 * MIB + 8, 33 * MIB};
     static const size_t wrong[] = {0, (size_t)1 << 40, SIZE_MAX, SIZE_MAX - 1, SIZE_MAX / 2 + 1};
-    if (one_in(25))
+    if (one_in(25)) {
         return wrong[draw(sizeof wrong / sizeof wrong[0])];
+    }
     return sizes[draw(sizeof sizes / sizeof sizes[0])];
 }
 
 static int free_block(void)
 {
-    if (live_bytes > LIVE_BYTES)
+    if (live_bytes > LIVE_BYTES) {
         return -1;
+    }
     for (int i = 0; i < BLOCKS; i++) {
-        if (blocks[i].at == 0)
+        if (blocks[i].at == 0) {
             return i;
+        }
     }
     return -1;
 }
@@ -196,8 +203,9 @@ static int live_block(void)
     const int from = (int)draw(BLOCKS);
     for (int i = 0; i < BLOCKS; i++) {
         const int at = (from + i) % BLOCKS;
-        if (blocks[at].at != 0)
+        if (blocks[at].at != 0) {
             return at;
+        }
     }
     return -1;
 }
@@ -208,8 +216,9 @@ static int live_stream(void)
     const int here = current(), from = (int)draw(STREAMS);
     for (int i = 0; i < STREAMS && !one_in(4); i++) {
         const int at = (from + i) % STREAMS;
-        if (streams[at].handle != NULL && streams[at].context == here)
+        if (streams[at].handle != NULL && streams[at].context == here) {
             return at;
+        }
     }
     return -1;
 }
@@ -223,8 +232,9 @@ static CUstream handle_of(int stream)
 static void settle(void)
 {
     for (int i = 0; i < CONTEXTS; i++) {
-        if (contexts[i] == NULL)
+        if (contexts[i] == NULL) {
             continue;
+        }
         MUST(cuCtxPushCurrent(contexts[i]));
         MUST(cuCtxSynchronize());
         CUcontext popped;
@@ -238,8 +248,9 @@ static void settle(void)
 /* Work of this stream may use this block: that of others is over. */
 static void use(int block, int stream)
 {
-    if (blocks[block].stream != -1 && blocks[block].stream != stream)
+    if (blocks[block].stream != -1 && blocks[block].stream != stream) {
         settle();
+    }
     blocks[block].stream = stream;
 }
 
@@ -253,23 +264,28 @@ static void forget(int block)
 static void forget_context(int context)
 {
     for (int i = 0; i < BLOCKS; i++) {
-        if (blocks[i].at != 0 && blocks[i].context == context)
+        if (blocks[i].at != 0 && blocks[i].context == context) {
             forget(i);
+        }
     }
     for (int i = 0; i < STREAMS; i++) {
-        if (streams[i].context == context)
+        if (streams[i].context == context) {
             streams[i].handle = NULL;
+        }
     }
     for (int i = 0; i < EVENTS; i++) {
-        if (events[i].context == context)
+        if (events[i].context == context) {
             events[i].handle = NULL;
+        }
     }
     for (int i = 0; i < HOSTS; i++) {
-        if (hosts[i].context == context)
+        if (hosts[i].context == context) {
             hosts[i].at = NULL;
+        }
     }
-    if (array_context == context)
+    if (array_context == context) {
         array = NULL;
+    }
 }
 
 /* ---- allocations ------------------------------------------------------------------------------
@@ -283,29 +299,33 @@ static void keep(int at, CUdeviceptr block, size_t bytes, enum road road, int st
     const CUresult result =
         cuMemsetD8Async(block, (unsigned char)call_number, bytes, handle_of(stream));
     say(result, "  set block%d", at);
-    if (stream < 0)
+    if (stream < 0) {
         settle();
+    }
 }
 
 static void call_alloc(void)
 {
     const int at = free_block();
-    if (at < 0)
+    if (at < 0) {
         return;
+    }
     CUdeviceptr block = 0;
     const size_t bytes = draw_bytes();
     const CUresult result = cuMemAlloc(&block, bytes);
     say(result, "cuMemAlloc block%d %zu", at, bytes);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         keep(at, block, bytes, ALLOCATED, -1, -1);
+    }
 }
 
 static void call_alloc_pitch(void)
 {
     static const unsigned elements[] = {4, 8, 16, 0, 3};
     const int at = free_block();
-    if (at < 0)
+    if (at < 0) {
         return;
+    }
     CUdeviceptr block = 0;
     size_t pitch = 0;
     const size_t width = draw_bytes() % (MIB + 1), rows = draw(5);
@@ -313,53 +333,61 @@ static void call_alloc_pitch(void)
     const CUresult result = cuMemAllocPitch(&block, &pitch, width, rows, element);
     say(result, "cuMemAllocPitch block%d %zu x %zu of %u: pitch %zu", at, width, rows, element,
         result == CUDA_SUCCESS ? pitch : 0);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         keep(at, block, pitch * rows, PITCHED, -1, -1);
+    }
 }
 
 static void call_alloc_managed(void)
 {
     const int at = free_block();
-    if (at < 0)
+    if (at < 0) {
         return;
+    }
     CUdeviceptr block = 0;
     const size_t bytes = draw_bytes() % (4 * MIB); /* it never spills */
     const unsigned flags = one_in(10) ? draw(8) : CU_MEM_ATTACH_GLOBAL;
     const CUresult result = cuMemAllocManaged(&block, bytes, flags);
     say(result, "cuMemAllocManaged block%d %zu %u", at, bytes, flags);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         keep(at, block, bytes, MANAGED, -1, -1);
+    }
 }
 
 static void call_alloc_async(void)
 {
     const int at = free_block(), stream = live_stream();
-    if (at < 0)
+    if (at < 0) {
         return;
+    }
     CUdeviceptr block = 0;
     const size_t bytes = draw_bytes();
     const CUresult result = cuMemAllocAsync(&block, bytes, handle_of(stream));
     say(result, "cuMemAllocAsync block%d %zu stream%d", at, bytes, stream);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         keep(at, block, bytes, ORDERED, stream, -1);
+    }
 }
 
 static void call_alloc_from_pool(void)
 {
     const int at = free_block(), stream = live_stream(), pool = (int)draw(POOLS + DEVICES);
-    if (at < 0 || (pool < POOLS && pools[pool] == NULL))
+    if (at < 0 || (pool < POOLS && pools[pool] == NULL)) {
         return;
+    }
     /* Memory of a pool of another device would have to be accessible first. */
     const int device = pool < POOLS ? pool % DEVICES : pool - POOLS;
-    if (current() < 0 || device_of(current()) != device)
+    if (current() < 0 || device_of(current()) != device) {
         return;
+    }
     CUdeviceptr block = 0;
     const size_t bytes = draw_bytes();
     CUmemoryPool from = pool < POOLS ? pools[pool] : default_pools[pool - POOLS];
     const CUresult result = cuMemAllocFromPoolAsync(&block, bytes, from, handle_of(stream));
     say(result, "cuMemAllocFromPoolAsync block%d %zu pool%d stream%d", at, bytes, pool, stream);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         keep(at, block, bytes, FROM_POOL, stream, pool);
+    }
 }
 
 static void call_free(void)
@@ -374,30 +402,35 @@ static void call_free(void)
     const char *named = place(block + offset);
     settle();
     /* The end of one block can be the beginning of another. */
-    if (offset != 0 && offset >= blocks[at].bytes)
+    if (offset != 0 && offset >= blocks[at].bytes) {
         return;
+    }
     const CUresult result = cuMemFree(block + offset);
     say(result, "cuMemFree %s", named);
-    if (result != CUDA_SUCCESS || offset != 0)
+    if (result != CUDA_SUCCESS || offset != 0) {
         return;
+    }
     forget(at);
-    if (one_in(4))
+    if (one_in(4)) {
         say(cuMemFree(block), "cuMemFree again");
+    }
 }
 
 static void call_free_async(void)
 {
     const int at = live_block(), stream = live_stream();
-    if (at < 0)
+    if (at < 0) {
         return;
+    }
     const CUdeviceptr block = blocks[at].at;
     use(at, stream);
     const size_t offset = one_in(12) && blocks[at].bytes > 1 ? 1 : 0;
     const CUresult result = cuMemFreeAsync(block + offset, handle_of(stream));
     say(result, "cuMemFreeAsync block%d+%zu (%d) stream%d", at, offset, (int)blocks[at].road,
         stream);
-    if (result == CUDA_SUCCESS && offset == 0)
+    if (result == CUDA_SUCCESS && offset == 0) {
         forget(at);
+    }
     settle();
 }
 
@@ -414,14 +447,16 @@ struct part {
 static struct part draw_part(unsigned unit, int *stream)
 {
     struct part part = {.block = live_block()};
-    if (part.block < 0 || current() < 0)
+    if (part.block < 0 || current() < 0) {
         return (struct part){.block = -1};
+    }
     const size_t bytes = blocks[part.block].bytes;
     part.offset = next_random(&random_state) % bytes / unit * unit;
     const size_t rest = (bytes - part.offset) / unit;
     part.bytes = rest == 0 ? 0 : (one_in(3) ? rest : next_random(&random_state) % rest) * unit;
-    if (!peers && device_of(current()) != device_of(blocks[part.block].context))
+    if (!peers && device_of(current()) != device_of(blocks[part.block].context)) {
         *stream = -1;
+    }
     use(part.block, *stream);
     return part;
 }
@@ -436,12 +471,14 @@ static void call_set(void)
     const unsigned unit = 1u << draw(3);
     int stream = one_in(2) ? live_stream() : -1;
     const struct part part = draw_part(unit, &stream);
-    if (part.block < 0)
+    if (part.block < 0) {
         return;
+    }
     const size_t count = part.bytes / unit, misaligned = unit > 1 && one_in(10) ? 1 : 0;
     const CUdeviceptr at = at_part(&part) + misaligned;
-    if (misaligned != 0 && count < 2)
+    if (misaligned != 0 && count < 2) {
         return;
+    }
     CUstream handle = handle_of(stream);
     const bool async = one_in(2);
     CUresult result;
@@ -463,8 +500,9 @@ static void call_read(void)
 {
     int stream = one_in(2) ? live_stream() : -1;
     const struct part part = draw_part(1, &stream);
-    if (part.block < 0)
+    if (part.block < 0) {
         return;
+    }
     const size_t bytes = part.bytes < sizeof bounce ? part.bytes : sizeof bounce;
     memset(bounce, 0, sizeof bounce);
     const CUresult result =
@@ -479,8 +517,9 @@ static void call_write(void)
 {
     int stream = one_in(2) ? live_stream() : -1;
     const struct part part = draw_part(1, &stream);
-    if (part.block < 0)
+    if (part.block < 0) {
         return;
+    }
     const size_t bytes = part.bytes < sizeof bounce ? part.bytes : sizeof bounce;
     for (size_t i = 0; i < bytes; i++) {
         bounce[i] = (unsigned char)(i * 7 + call_number);
@@ -496,8 +535,9 @@ static void call_copy(void)
 {
     int stream = live_stream();
     const struct part from = draw_part(1, &stream), to = draw_part(1, &stream);
-    if (from.block < 0 || from.block == to.block)
+    if (from.block < 0 || from.block == to.block) {
         return;
+    }
     const size_t bytes = from.bytes < to.bytes ? from.bytes : to.bytes;
     const CUdeviceptr target = at_part(&to), source = at_part(&from);
     CUcontext target_context = contexts[blocks[to.block].context];
@@ -529,12 +569,14 @@ static void call_copy_2d(void)
 {
     int stream = -1;
     const struct part from = draw_part(1, &stream), to = draw_part(1, &stream);
-    if (from.block < 0 || from.block == to.block)
+    if (from.block < 0 || from.block == to.block) {
         return;
+    }
     const size_t rows = 1 + draw(4), pitch = 1 + draw(512);
     const size_t width = one_in(15) ? pitch + 1 : 1 + draw((unsigned)pitch);
-    if (from.bytes < rows * pitch + 1 || to.bytes < rows * pitch + 1)
+    if (from.bytes < rows * pitch + 1 || to.bytes < rows * pitch + 1) {
         return;
+    }
     const CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
                                 .srcDevice = at_part(&from),
                                 .srcPitch = pitch,
@@ -628,8 +670,9 @@ static void call_retain_handle(void)
     const CUresult result =
         cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)at); /* NOLINT */
     say(result, "cuMemRetainAllocationHandle %s", place(at));
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         say(cuMemRelease(handle), "  cuMemRelease");
+    }
 }
 
 /* ---- contexts, streams, events ----------------------------------------------------------------
@@ -638,19 +681,22 @@ static void call_retain_handle(void)
 static void call_context_create(void)
 {
     const int at = DEVICES + (int)draw(CONTEXTS - DEVICES);
-    if (contexts[at] != NULL)
+    if (contexts[at] != NULL) {
         return;
+    }
     const CUresult result = cuCtxCreate(&contexts[at], NULL, 0, device_of(at));
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         contexts[at] = NULL;
+    }
     say(result, "cuCtxCreate context%d", at);
 }
 
 static void call_context_destroy(void)
 {
     const int at = DEVICES + (int)draw(CONTEXTS - DEVICES);
-    if (contexts[at] == NULL || !one_in(3))
+    if (contexts[at] == NULL || !one_in(3)) {
         return;
+    }
     settle();
     /* On the stack it would stay current, though it is gone. */
     while (current() != -1) {
@@ -667,8 +713,9 @@ static void call_context_destroy(void)
 static void call_context_reset(void)
 {
     const int at = (int)draw(DEVICES);
-    if (!one_in(8))
+    if (!one_in(8)) {
         return;
+    }
     settle();
     while (current() != -1) {
         CUcontext popped;
@@ -692,13 +739,15 @@ static void call_context_change(void)
         say(result, "cuCtxPopCurrent: context%d", context_number(popped));
         break;
     case 1:
-        if (contexts[at] == NULL)
+        if (contexts[at] == NULL) {
             return;
+        }
         say(cuCtxPushCurrent(contexts[at]), "cuCtxPushCurrent context%d", at);
         break;
     default:
-        if (contexts[at] == NULL && !one_in(6))
+        if (contexts[at] == NULL && !one_in(6)) {
             return;
+        }
         say(cuCtxSetCurrent(contexts[at]), "cuCtxSetCurrent context%d", at);
     }
 }
@@ -706,21 +755,24 @@ static void call_context_change(void)
 static void call_stream_create(void)
 {
     const int at = (int)draw(STREAMS);
-    if (streams[at].handle != NULL)
+    if (streams[at].handle != NULL) {
         return;
+    }
     const CUresult result =
         cuStreamCreate(&streams[at].handle, one_in(2) ? CU_STREAM_NON_BLOCKING : 0);
     streams[at].context = current();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
         streams[at].handle = NULL;
+    }
     say(result, "cuStreamCreate stream%d", at);
 }
 
 static void call_stream_destroy(void)
 {
     const int at = (int)draw(STREAMS);
-    if (streams[at].handle == NULL)
+    if (streams[at].handle == NULL) {
         return;
+    }
     const CUresult result = cuStreamDestroy(streams[at].handle);
     say(result, "cuStreamDestroy stream%d", at);
     streams[at].handle = NULL;
@@ -749,8 +801,9 @@ static void call_event(void)
     if (event->handle == NULL) {
         const CUresult result = cuEventCreate(&event->handle, CU_EVENT_DISABLE_TIMING);
         event->context = current();
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             event->handle = NULL;
+        }
         say(result, "cuEventCreate event%d", at);
         return;
     }
@@ -786,8 +839,9 @@ static void call_pool(void)
     CUresult result;
     if (pools[at] == NULL) {
         result = cuMemPoolCreate(&pools[at], &props);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             pools[at] = NULL;
+        }
         say(result, "cuMemPoolCreate pool%d", at);
         return;
     }
@@ -820,8 +874,9 @@ static void call_pool(void)
         say(result, "cuMemPoolDestroy pool%d", at);
         pools[at] = NULL;
         for (int i = 0; i < BLOCKS; i++) {
-            if (blocks[i].pool == at)
+            if (blocks[i].pool == at) {
                 blocks[i].pool = -1;
+            }
         }
     }
 }
@@ -835,14 +890,16 @@ static void call_host(void)
     CUresult result;
     if (host->at == NULL) {
         const size_t bytes = draw_bytes();
-        if (bytes > 8 * MIB)
+        if (bytes > 8 * MIB) {
             return;
+        }
         host->registered = one_in(2) && bytes >= 4096;
         if (host->registered) {
             memory = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
             result = cuMemHostRegister(memory, bytes, CU_MEMHOSTREGISTER_DEVICEMAP);
-            if (result != CUDA_SUCCESS)
+            if (result != CUDA_SUCCESS) {
                 free(memory);
+            }
         } else {
             result = one_in(2) ? cuMemAllocHost(&memory, bytes)
                                : cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_DEVICEMAP);
@@ -861,8 +918,9 @@ static void call_host(void)
     result = host->registered ? cuMemHostUnregister(host->at) : cuMemFreeHost(host->at);
     say(result, "host%d given back", at);
     if (result == CUDA_SUCCESS) {
-        if (host->registered)
+        if (host->registered) {
             free(host->at);
+        }
         host->at = NULL;
     }
 }
@@ -877,10 +935,11 @@ static void call_chunk(void)
     unsigned long long flags = 0;
     CUresult result;
     if (chunk->at == 0) {
-        chunk->bytes = (1 + draw(3)) * 2 * MIB;
+        chunk->bytes = (size_t)(1 + draw(3)) * 2 * MIB;
         result = cuMemAddressReserve(&chunk->at, chunk->bytes, 0, 0, 0);
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             chunk->at = 0;
+        }
         say(result, "cuMemAddressReserve chunk%d %zu", at, chunk->bytes);
     } else if (!chunk->held && !chunk->mapped) {
         if (one_in(4)) {
@@ -924,8 +983,9 @@ static void call_array(void)
     if (array == NULL) {
         result = cuArrayCreate(&array, &shape);
         array_context = current();
-        if (result != CUDA_SUCCESS)
+        if (result != CUDA_SUCCESS) {
             array = NULL;
+        }
         say(result, "cuArrayCreate %zu x %zu of %u", shape.Width, shape.Height, shape.NumChannels);
     } else {
         say(cuArrayDestroy(array), "cuArrayDestroy");

@@ -242,7 +242,7 @@ Test(verdict, after_another_error_of_the_drivers_no_limit_is_blamed)
     state.source = MS_OOM_TORCH;
     state.driver_error = 801;
     expect(&state, MS_VERDICT_NOT_DEVICE, 0,
-           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB free below the device (24.00 GiB). "
+           "OUT OF MEMORY: asked for 1.00 GiB, with 19.61 GiB of the device (24.00 GiB) free. "
            "not_device: the bytes were there, PyTorch gave up after the driver's answer 801 "
            "(CUresult), which is none of memory.");
     state.cap_bytes = state.charged_bytes;
