@@ -358,11 +358,12 @@ class DryRun(unittest.TestCase):
         said = [line for line in done.stderr.splitlines() if line.endswith(("True", "False"))]
         self.assertEqual(len(said), 20, done.stderr[-4000:])
         self.assertFalse([line for line in said if line.endswith("False")])
-        # What is large and no object is a value that nobody computed, on either rank.
+        # What is large and no object is a value that nobody computed. Where it came out of zeros
+        # that the rank itself had set, it may be known there: so the count is left out.
         reads = json.loads(done.stdout)["value_reads"]
         self.assertEqual(
-            [(read["reader"], read["type"], read["count"]) for read in reads],
-            [("value", "uint8", 2), ("value", "float32", 2)],
+            {(read["reader"], read["type"]) for read in reads},
+            {("value", "uint8"), ("value", "float32")},
         )
 
     def test_one_rank_alone(self) -> None:
