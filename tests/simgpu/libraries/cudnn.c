@@ -333,7 +333,7 @@ static descriptor_t *named(const descriptor_t *descriptor, int name)
     const attribute_t *attribute = find(descriptor, name);
     descriptor_t *found = NULL;
     if (attribute && attribute->type == TYPE_BACKEND_DESCRIPTOR && attribute->count > 0) {
-        memcpy(&found, attribute->values, sizeof(found));
+        memcpy(&found, attribute->values, sizeof(descriptor_t *));
     }
     return found;
 }

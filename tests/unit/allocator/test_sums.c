@@ -142,7 +142,7 @@ static void leave(struct world *world, int at, enum source source)
 {
     struct ms_block_info *block = &world->block[at];
     ms_addr_t behind = block->addr + EDGE_BYTES;
-    ms_stream_t stream = (ms_stream_t)(101 + at);
+    ms_stream_t stream = (ms_stream_t)101 + (ms_stream_t)at;
     switch (source) {
     case BUDGET:
         rig_free(world->rig, *block, MS_STREAM_DEVICE);

@@ -116,7 +116,8 @@ Test(stacks_merge, keeps_both_orders_whatever_comes)
         char native[MOST] = "", python[MOST] = "";
         const size_t native_count = synthetic_random(&random) % 20;
         const size_t python_count = synthetic_random(&random) % 20;
-        int last_native = -1, last_python = -1, pythons_seen = 0;
+        int last_native = -1, last_python = -1;
+        size_t pythons_seen = 0;
 
         for (size_t i = 0; i < native_count; i++) {
             native[i] = natives[synthetic_random(&random) % 8];
