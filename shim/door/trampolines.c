@@ -73,8 +73,8 @@ enum {
 #define TRAMPOLINE_FORWARDED TRAMPOLINE_SERVED
 #define TRAMPOLINE_WATCHED   TRAMPOLINE_SERVED
 
-/* A call that nobody serves: it passes the gate, and `after`, a statement that may change its
- * result, is what follows it. */
+/* A call that nobody serves: it passes the gate, and `after`, which may change its result, is
+ * what follows it. */
 #define PASSING(symbol, params, args, after)                     \
     static CUresult trampoline_##symbol params                   \
     {                                                            \
@@ -93,24 +93,16 @@ enum {
 #define TRAMPOLINE_GATED(symbol, base, params, args) PASSING(symbol, params, args, (void)0)
 
 /* Memory of another device than the current one is reached by a detour. */
-#define DETOUR(symbol, args, ...)                                                             \
-    if (__builtin_expect(result == CUDA_ERROR_INVALID_VALUE, 0)) {                            \
-        struct ms_detour detour = {0};                                                        \
-        while (result == CUDA_ERROR_INVALID_VALUE && ms_detour_again(&detour, __VA_ARGS__)) { \
-            ms_gate_enter();                                                                  \
-            result = real->symbol args;                                                       \
-            ms_gate_leave();                                                                  \
-        }                                                                                     \
-        result = ms_detour_end(&detour, result);                                              \
-    }
+#define DETOUR(symbol, args, ...)                               \
+    MS_BY_DETOUR(result, ms_detour_again(&detour, __VA_ARGS__), \
+                 (ms_gate_enter(), result = real->symbol args, ms_gate_leave(), result))
 
 /* Whatever lies at a parameter that is no address is none of the pool's. */
 #define FIRST_THREE(first, second, third, ...) \
     (const uint64_t[]){(uint64_t)(first), (uint64_t)(second), (uint64_t)(third)}, 3
-#define TRAMPOLINE_TOUCHES(symbol, base, params, args) \
-    PASSING(symbol, params, args,                      \
-            DETOUR(symbol, args,                       \
-                   FIRST_THREE args)(void)(ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0))
+#define TRAMPOLINE_TOUCHES(symbol, base, params, args)                    \
+    PASSING(symbol, params, args, DETOUR(symbol, args, FIRST_THREE args); \
+            ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0)
 #define TOUCH(...) ms_heat_touch_each(__VA_ARGS__)
 
 enum {
@@ -119,12 +111,11 @@ enum {
 #include "shim/tables/hooks.def"
 };
 
-#define TRAMPOLINE_COMPLETES(symbol, base, params, args)                                      \
-    PASSING(symbol, params, args,                                                             \
-            DETOUR(symbol, args, FIRST_THREE args)(                                           \
-                ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0,                          \
-                ms_sync_memops_are_on() ? result = COMPLETE(result, symbol, FIRST_THREE args) \
-                                        : result))
+#define TRAMPOLINE_COMPLETES(symbol, base, params, args)              \
+    PASSING(                                                          \
+        symbol, params, args, DETOUR(symbol, args, FIRST_THREE args); \
+        (ms_heat_is_on() ? TOUCH(FIRST_THREE args) : (void)0,         \
+         ms_sync_memops_are_on() ? result = COMPLETE(result, symbol, FIRST_THREE args) : result))
 #define COMPLETE(result, symbol, ...) \
     ms_sync_memops_complete(result, (int)FLAVOUR_##symbol == (int)MS_HOOK_PER_THREAD, __VA_ARGS__)
 

@@ -59,18 +59,11 @@ static CUresult done(CUresult result, CUdeviceptr_v2 dst, CUdeviceptr_v2 src, bo
 
 /* The driver's function; where it refused memory of another device than the current one, again by a
  * detour. That may wait for who halts the devices, and the gate is passed around it. */
-#define REACHING(dst, src, call)                                         \
-    __extension__({                                                      \
-        CUresult reached_ = (call);                                      \
-        if (__builtin_expect(reached_ == CUDA_ERROR_INVALID_VALUE, 0)) { \
-            struct ms_detour detour_ = {.guarded = false};               \
-            while (reached_ == CUDA_ERROR_INVALID_VALUE &&               \
-                   again_outside_the_gate(&detour_, (dst), (src))) {     \
-                reached_ = (call);                                       \
-            }                                                            \
-            reached_ = ms_detour_end(&detour_, reached_);                \
-        }                                                                \
-        reached_;                                                        \
+#define REACHING(dst, src, call)                                                       \
+    __extension__({                                                                    \
+        CUresult reached_ = (call);                                                    \
+        MS_BY_DETOUR(reached_, again_outside_the_gate(&detour, (dst), (src)), (call)); \
+        reached_;                                                                      \
     })
 
 static bool again_outside_the_gate(struct ms_detour *detour, CUdeviceptr_v2 dst, CUdeviceptr_v2 src)

@@ -27,6 +27,19 @@ struct ms_detour {
  * True: it is to be made again. No lock is held and the gate is not passed. */
 bool ms_detour_again(struct ms_detour *detour, const uint64_t *values, size_t count);
 
+/* Makes a call that the driver refused again, as often as `again` finds a way, which is
+ * ms_detour_again of `detour`. */
+#define MS_BY_DETOUR(result, again, call)                                \
+    do {                                                                 \
+        if (__builtin_expect((result) == CUDA_ERROR_INVALID_VALUE, 0)) { \
+            struct ms_detour detour = {.guarded = false};                \
+            while ((result) == CUDA_ERROR_INVALID_VALUE && (again)) {    \
+                (result) = (call);                                       \
+            }                                                            \
+            (result) = ms_detour_end(&detour, (result));                 \
+        }                                                                \
+    } while (0)
+
 /* The call was made as often as it was to be; with which result it ended. That for the program. */
 CUresult ms_detour_end(struct ms_detour *detour, CUresult result);
 
