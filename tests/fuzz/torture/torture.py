@@ -339,8 +339,8 @@ WORKLOADS = (
     ("detector.py", "--steps", "5"),
     ("gan.py", "--steps", "4"),
 )
-# The errors that PyTorch itself has for a driver that fails. Where a convolution's work space has no
-# room it tries cuDNN's next algorithm, and the simulated cuDNN offers one alone.
+# The errors that PyTorch itself has for a driver that fails. Where a convolution's work space has
+# no room it tries cuDNN's next algorithm, and the simulated cuDNN offers one alone.
 NORMAL_ERROR = re.compile(
     r"OutOfMemoryError|CUDA error|CUDA driver error|CUDA out of memory|AcceleratorError"
     r"|INTERNAL ASSERT FAILED|unable to find an engine to execute this computation"
