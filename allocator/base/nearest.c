@@ -2,10 +2,12 @@
 /* The distance between two names in edits (Levenshtein's). */
 #include "allocator/base/nearest.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
-size_t ms_edit_distance(const char *from, size_t from_length, const char *to)
+/* SIZE_MAX where `to` is too long. */
+static size_t edit_distance(const char *from, size_t from_length, const char *to)
 {
     size_t row[MS_NEAREST_NAME_MAX + 1];
     const size_t to_length = strlen(to);
@@ -27,4 +29,26 @@ size_t ms_edit_distance(const char *from, size_t from_length, const char *to)
         }
     }
     return row[to_length];
+}
+
+/* The same but for two letters beside each other that changed places. */
+static bool swapped(const char *word, const char *name)
+{
+    size_t at = 0;
+
+    while (word[at] != '\0' && word[at] == name[at]) {
+        at++;
+    }
+    return word[at] != '\0' && name[at] != '\0' && word[at] == name[at + 1] &&
+           word[at + 1] == name[at] && strcmp(word + at + 2, name + at + 2) == 0;
+}
+
+size_t ms_name_distance(const char *word, const char *name)
+{
+    const size_t length = strlen(word);
+    const size_t edits = length > 0 && strncmp(word, name, length) == 0 ? 0
+                         : swapped(word, name)                          ? 1
+                                               : edit_distance(word, length, name);
+
+    return edits <= (length < 6 ? 1 : length / 3) ? edits : SIZE_MAX;
 }

@@ -7,8 +7,10 @@
 
 #define MS_NEAREST_NAME_MAX 63 /* characters of a name that is compared with */
 
-/* Edits (insert, delete, change) that make the name `to`, of MS_NEAREST_NAME_MAX characters at
- * most, of the first from_length characters of `from`. SIZE_MAX where the name is longer. */
-size_t ms_edit_distance(const char *from, size_t from_length, const char *to);
+/* How far `word` is from a name of MS_NEAREST_NAME_MAX characters at most: insertions, deletions
+ * and changes of a character; two neighbours that changed places are one. 0 where the name begins
+ * with the word. SIZE_MAX where the two are no more alike than any two words, or the name is
+ * longer. */
+size_t ms_name_distance(const char *word, const char *name);
 
 #endif

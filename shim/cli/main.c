@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "allocator/base/nearest.h"
 #include "shim/cli/arguments/cli.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/arguments/parse.h"
@@ -47,7 +48,7 @@ static void guess(const char *name, char *meant, size_t meant_bytes)
     meant[0] = '\0';
     for (size_t i = 0; i < OWN_COUNT && name[0] == '-'; i++) {
         if (strcasecmp(name, own[i].letter) == 0 ||
-            ms_cli_distance(name, own[i].name) <= strlen(own[i].name)) {
+            ms_name_distance(name, own[i].name) <= strlen(own[i].name)) {
             command = own[i].name;
         }
     }

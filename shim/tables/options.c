@@ -40,16 +40,19 @@ static const char *value_of(const char *variable, const char *name)
                                                                            : NULL;
 }
 
-static const char *nearest_name(const char *name, size_t length)
+/* The option whose name is most like the one given, without the prefix; null where none is. */
+static const char *nearest_name(const char *name)
 {
-    size_t best = 0;
-    for (size_t i = 1; i < OPTION_COUNT; i++) {
-        if (ms_edit_distance(name, length, options[i].name) <
-            ms_edit_distance(name, length, options[best].name)) {
-            best = i;
+    const char *best = NULL;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < OPTION_COUNT; i++) {
+        const size_t distance = ms_name_distance(name, options[i].name + PREFIX_CHARACTERS);
+        if (distance < least) {
+            best = options[i].name;
+            least = distance;
         }
     }
-    return options[best].name;
+    return best;
 }
 
 static void warn_unknown(const char *variable, ms_options_warn_t warn, void *ctx)
@@ -63,11 +66,14 @@ static void warn_unknown(const char *variable, ms_options_warn_t warn, void *ctx
             return;
         }
     }
-    char sentence[2 * MS_OPTION_VALUE_CHARACTERS + 128];
+    char name[MS_OPTION_VALUE_CHARACTERS + 1], sentence[2 * MS_OPTION_VALUE_CHARACTERS + 128];
+    (void)snprintf(name, sizeof(name), "%.*s", (int)length, variable);
+    const char *meant = nearest_name(name + PREFIX_CHARACTERS);
     (void)snprintf(sentence, sizeof(sentence),
-                   "%.*s is no option of memshim and has no effect; did you mean %s? "
-                   "(`memshim options` lists all)",
-                   (int)length, variable, nearest_name(variable, length));
+                   "%s is no option of memshim and has no effect%s%s%s (`memshim options` lists "
+                   "all)",
+                   name, meant != NULL ? "; did you mean " : "", meant != NULL ? meant : "",
+                   meant != NULL ? "?" : "");
     warn(ctx, sentence);
 }
 

@@ -115,8 +115,14 @@ void ms_options_check_switch(const char *variable, ms_options_warn_t warn, void 
 
 #define MS_OPTION_MEANT_BYTES 48
 
-/* What a value that the option does not take may have meant: a size that lacks its unit, a fraction
- * in percent. `allowed` is the option's; empty where nothing can be guessed. Pure. */
+/* Calls `each` for each word where `allowed` is a list of words, as in "off, warn or info". False,
+ * and no call, where it is none. Pure. */
+bool ms_option_words(const char *allowed, void (*each)(void *ctx, const char *word, size_t length),
+                     void *ctx);
+
+/* A guess at what was meant by a value that the option does not take: a size that lacks its unit, a
+ * fraction in percent, a word that is misspelt, or 1 and 0 for on and off. `allowed` is the option's
+ * text. Empty where nothing can be guessed. Pure. */
 void ms_options_meant(const char *value, const char *allowed, char meant[MS_OPTION_MEANT_BYTES]);
 
 typedef void (*ms_options_write_t)(void *ctx, const char *text);

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The switch above all options, and what a value that an option does not take may have meant. */
+/* The switch above all options, and guesses at what was meant by values that options do not take.
+ */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
+#include "allocator/base/nearest.h"
 #include "shim/tables/options.h"
 
 #define GUESSED_GIB 1024 /* a number without a unit is of GiB up to here, of MiB above */
@@ -29,24 +32,122 @@ bool ms_options_switched_off(char *const *environment)
 void ms_options_check_switch(const char *variable, ms_options_warn_t warn, void *ctx)
 {
     const char *value = switch_value(variable);
-    char sentence[256];
+    char sentence[256], meant[MS_OPTION_MEANT_BYTES];
     if (value == NULL || value[0] == '\0' || strcmp(value, "on") == 0 ||
         strcmp(value, "off") == 0) {
         return;
     }
-    (void)snprintf(sentence, sizeof(sentence),
-                   MS_OPTIONS_SWITCH "=%.128s is not usable: it takes on or off; memshim stays on",
-                   value);
+    ms_options_meant(value, "on or off", meant);
+    (void)snprintf(
+        sentence, sizeof(sentence),
+        MS_OPTIONS_SWITCH "=%.128s is not usable: it takes on or off%s%s%s; memshim stays on",
+        value, meant[0] != '\0' ? " (did you mean " : "", meant, meant[0] != '\0' ? "?)" : "");
     warn(ctx, sentence);
 }
 
-void ms_options_meant(const char *value, const char *allowed, char meant[MS_OPTION_MEANT_BYTES])
+/* The length of the first word of a list as in "off, warn or info", and where the next one begins:
+ * null behind the last. 0 where what stands there is no word of such a list. */
+static size_t list_word(const char *text, const char **next)
+{
+    const size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-");
+    const char *behind = text + length;
+
+    if (strncmp(behind, ", ", 2) == 0) {
+        *next = behind + 2;
+    } else if (strncmp(behind, " or ", 4) == 0) {
+        *next = behind + 4;
+    } else {
+        *next = NULL;
+        return *behind == '\0' ? length : 0;
+    }
+    return length;
+}
+
+static bool is_list(const char *allowed)
+{
+    const char *next;
+    size_t words = 0;
+
+    for (const char *word = allowed; word != NULL; word = next) {
+        if (list_word(word, &next) == 0) {
+            return false;
+        }
+        words++;
+    }
+    return words > 1;
+}
+
+bool ms_option_words(const char *allowed, void (*each)(void *ctx, const char *word, size_t length),
+                     void *ctx)
+{
+    const char *next;
+
+    if (!is_list(allowed)) {
+        return false;
+    }
+    for (const char *word = allowed; word != NULL; word = next) {
+        const size_t length = list_word(word, &next);
+        each(ctx, word, length);
+    }
+    return true;
+}
+
+/* Our word for one that other programs take. */
+static const char *our_word(const char *value)
+{
+    static const struct {
+        const char *said, *word;
+    } known[] = {{"0", "off"},       {"no", "off"},      {"false", "off"}, {"none", "off"},
+                 {"disable", "off"}, {"1", "on"},        {"yes", "on"},    {"true", "on"},
+                 {"enable", "on"},   {"warning", "warn"}};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcasecmp(value, known[i].said) == 0) {
+            return known[i].word;
+        }
+    }
+    return value;
+}
+
+struct word_search {
+    char value[MS_OPTION_MEANT_BYTES]; /* in lower case, as the options' words are */
+    size_t least;
+    char *meant;
+};
+
+static void compare_word(void *ctx, const char *word, size_t length)
+{
+    struct word_search *search = ctx;
+    char name[MS_OPTION_MEANT_BYTES];
+
+    if (length < sizeof(name)) {
+        memcpy(name, word, length);
+        name[length] = '\0';
+        const size_t distance = ms_name_distance(search->value, name);
+        if (distance < search->least) {
+            search->least = distance;
+            memcpy(search->meant, name, length + 1);
+        }
+    }
+}
+
+static void guess_word(const char *value, const char *allowed, char meant[MS_OPTION_MEANT_BYTES])
+{
+    struct word_search search = {.least = SIZE_MAX, .meant = meant};
+
+    (void)snprintf(search.value, sizeof(search.value), "%s", our_word(value));
+    for (char *at = search.value; *at != '\0'; at++) {
+        *at = (char)(*at >= 'A' && *at <= 'Z' ? *at - 'A' + 'a' : *at);
+    }
+    (void)ms_option_words(allowed, compare_word, &search);
+}
+
+static void guess_number(const char *value, const char *allowed, char meant[MS_OPTION_MEANT_BYTES])
 {
     char digits[MS_OPTION_MEANT_BYTES] = "";
     const size_t length = strspn(value, "0123456789");
     const bool percent = value[length] == '%';
     uint64_t number = 0;
-    meant[0] = '\0';
     (void)snprintf(digits, sizeof digits, "%.*s", (int)length, value);
     if (value[length + percent] != '\0' || !ms_parse_bytes(digits, &number) ||
         number < (percent ? 1 : 2)) {
@@ -58,5 +159,14 @@ void ms_options_meant(const char *value, const char *allowed, char meant[MS_OPTI
                        number <= GUESSED_GIB ? "GiB" : "MiB");
     } else if (strncmp(allowed, "a fraction", strlen("a fraction")) == 0 && number <= 100) {
         (void)snprintf(meant, MS_OPTION_MEANT_BYTES, "%g", (double)number / 100);
+    }
+}
+
+void ms_options_meant(const char *value, const char *allowed, char meant[MS_OPTION_MEANT_BYTES])
+{
+    meant[0] = '\0';
+    guess_word(value, allowed, meant);
+    if (meant[0] == '\0') {
+        guess_number(value, allowed, meant);
     }
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "allocator/base/nearest.h"
+#include "shim/tables/options.h"
 
 #define ROWS(table)                               \
     {                                             \
@@ -111,43 +112,9 @@ enum ms_cli_command_id ms_cli_command_find(const char *name)
 
 /* ---- what an option takes ---- */
 
-/* The next word of a list as in "off, warn or info", and where the one after it begins: null behind
- * the last. 0 where what stands there is no word of such a list. */
-static size_t list_word(const char *text, const char **next)
-{
-    const size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789-");
-    const char *behind = text + length;
-
-    if (strncmp(behind, ", ", 2) == 0) {
-        *next = behind + 2;
-    } else if (strncmp(behind, " or ", 4) == 0) {
-        *next = behind + 4;
-    } else {
-        *next = NULL;
-        return *behind == '\0' ? length : 0;
-    }
-    return length;
-}
-
-static bool is_list(const char *wants)
-{
-    const char *word = wants, *next;
-    size_t words = 0;
-
-    for (; word; word = next) {
-        if (list_word(word, &next) == 0) {
-            return false;
-        }
-        words++;
-    }
-    return words > 1;
-}
-
 void ms_cli_each_choice(const struct ms_cli_option *option,
                         void (*each)(void *ctx, const char *word, size_t length), void *ctx)
 {
-    const char *next;
-
     for (size_t i = 0; i < ms_cli_values.count && option->value; i++) {
         const struct ms_cli_row *row = &ms_cli_values.at[i];
 
@@ -155,12 +122,8 @@ void ms_cli_each_choice(const struct ms_cli_option *option,
             each(ctx, row->text, strlen(row->text));
         }
     }
-    if (option->wants && is_list(option->wants)) {
-        for (const char *word = option->wants; word; word = next) {
-            const size_t length = list_word(word, &next);
-
-            each(ctx, word, length);
-        }
+    if (option->wants) {
+        (void)ms_option_words(option->wants, each, ctx);
     }
 }
 
@@ -200,35 +163,13 @@ void ms_cli_add_wants(const struct ms_cli_option *option, struct ms_buffer *out)
 
 /* ---- what was meant ---- */
 
-/* The same but for two letters beside each other that changed places. */
-static bool swapped(const char *word, const char *name)
-{
-    size_t at = 0;
-
-    while (word[at] != '\0' && word[at] == name[at]) {
-        at++;
-    }
-    return word[at] != '\0' && name[at] != '\0' && word[at] == name[at + 1] &&
-           word[at + 1] == name[at] && strcmp(word + at + 2, name + at + 2) == 0;
-}
-
-size_t ms_cli_distance(const char *word, const char *name)
-{
-    const size_t length = strlen(word);
-    const size_t edits = length > 0 && strncmp(word, name, length) == 0 ? 0
-                         : swapped(word, name)                          ? 1
-                                               : ms_edit_distance(word, length, name);
-
-    return edits <= (length < 6 ? 1 : length / 3) ? edits : SIZE_MAX;
-}
-
 const char *ms_cli_nearest_command(const char *word)
 {
     const char *best = NULL;
     size_t least = SIZE_MAX;
 
     for (size_t i = 0; i < MS_CLI_COMMANDS; i++) {
-        const size_t distance = ms_cli_distance(word, ms_cli_commands[i].name);
+        const size_t distance = ms_name_distance(word, ms_cli_commands[i].name);
 
         if (!ms_cli_commands[i].hidden && distance < least) {
             best = ms_cli_commands[i].name;
@@ -245,7 +186,7 @@ const char *ms_cli_nearest_option(enum ms_cli_command_id command, const char *wo
     size_t least = SIZE_MAX;
 
     for (size_t i = 0; i < table.count; i++) {
-        const size_t distance = ms_cli_distance(word, table.at[i].name);
+        const size_t distance = ms_name_distance(word, table.at[i].name);
 
         if (table.at[i].command == command && distance < least) {
             best = table.at[i].name;
@@ -271,7 +212,7 @@ static void compare_choice(void *ctx, const char *word, size_t length)
 
         memcpy(name, word, length);
         name[length] = '\0';
-        distance = ms_cli_distance(search->word, name);
+        distance = ms_name_distance(search->word, name);
         if (distance < search->least) {
             search->least = distance;
             memcpy(search->best, name, length + 1);

@@ -80,10 +80,6 @@ void ms_cli_each_choice(const struct ms_cli_option *option,
 /* What the option is, for a sentence: `wants`, or the words of its MS_VALUE rows. */
 void ms_cli_add_wants(const struct ms_cli_option *option, struct ms_buffer *out);
 
-/* How far `word` is from a name, in letters: SIZE_MAX where the two are no more alike than any two
- * words. A name that the word is the beginning of is nearest. */
-size_t ms_cli_distance(const char *word, const char *name);
-
 /* The name that is most like `word`, among commands that are shown (MS_CLI_COMMANDS) or the options
  * of one; null where none is like it. */
 const char *ms_cli_nearest_command(const char *word);

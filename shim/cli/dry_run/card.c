@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "allocator/base/buffer.h"
+#include "allocator/base/nearest.h"
 #include "shim/cli/arguments/commands.h"
 #include "shim/cli/dry_run/complaint.h"
 #include "shim/tables/options.h"
@@ -89,7 +90,7 @@ static const char *nearest_card(const char *text)
     size_t least = SIZE_MAX;
 
     for (size_t i = 0; i < ms_card_count(); i++) {
-        const size_t distance = ms_cli_distance(text, ms_card_at(i)->id);
+        const size_t distance = ms_name_distance(text, ms_card_at(i)->id);
 
         if (distance < least) {
             best = ms_card_at(i)->id;

@@ -167,6 +167,29 @@ Test(options, nothing_is_not_a_value)
     cr_assert_null(options.run_id);
 }
 
+Test(options, misspelt_words)
+{
+    static const struct {
+        const char *variable, *meant; /* null: nothing can be guessed */
+    } cases[] = {{"MEMSHIM_SPILL=of", "off"},          {"MEMSHIM_SPILL=OFF", "off"},
+                 {"MEMSHIM_SPILL=0", "off"},           {"MEMSHIM_SPILL=false", "off"},
+                 {"MEMSHIM_POOL=True", "on"},          {"MEMSHIM_TORCH=natvie", "native"},
+                 {"MEMSHIM_STACKS=pyton", "python"},   {"MEMSHIM_LOG=warning", "warn"},
+                 {"MEMSHIM_LIMIT=20", "20GiB"},        {"MEMSHIM=of", "off"},
+                 {"MEMSHIM_SPILL=sideways", NULL},     {"MEMSHIM_FRACTION=of", NULL},
+                 {"MEMSHIM_FRAMEWORKS=sideways", NULL}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct ms_options options;
+        char guess[64] = "did you mean";
+        struct said said = parse(cases[i].variable, &options);
+        if (cases[i].meant != NULL) {
+            (void)snprintf(guess, sizeof(guess), "(did you mean %s?)", cases[i].meant);
+        }
+        cr_assert_eq(strstr(said.last, guess) != NULL, cases[i].meant != NULL, "%s: %s",
+                     cases[i].variable, said.last);
+    }
+}
+
 Test(options, unknown_names)
 {
     struct ms_options options;
@@ -176,6 +199,9 @@ Test(options, unknown_names)
     cr_assert(strstr(said.last, "did you mean MEMSHIM_FRACTION?") != NULL, "%s", said.last);
     said = parse("MEMSHIM_LOGS=warn", &options);
     cr_assert(strstr(said.last, "did you mean MEMSHIM_LOG?") != NULL, "%s", said.last);
+    said = parse("MEMSHIM_FROBNICATE=1", &options);
+    cr_assert_eq(said.count, 1);
+    cr_assert(strstr(said.last, "did you mean") == NULL, "%s", said.last);
     cr_assert_eq(parse("MEMSHIM_VENV=/x", &options).count, 0, "a script's own");
     cr_assert_eq(parse("MEMSHIM_BUILD=/x", &options).count, 0, "a script's own");
     cr_assert_eq(parse("MEMSHIMX=/x", &options).count, 0, "not ours");
