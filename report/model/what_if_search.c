@@ -6,7 +6,7 @@
 #include "report/replay/replay.h"
 #include "report/trace/verdict_rule.h"
 
-#define PARTS 100 /* of the device: the grain of the caps that are tried */
+#define PARTS 100 /* of what the run had: the grain of the caps that are tried */
 
 struct search {
     const struct ms_recording *recording;
@@ -88,13 +88,12 @@ static void search_all(struct search *search, const struct ms_oom_state *state)
 {
     struct ms_what_if *found = search->found;
     const struct ms_verdict_terms terms = ms_verdict_terms(state);
-    const uint64_t room = ms_verdict_room_bytes(&terms);
+    const uint64_t room = found->room_bytes;
     const uint64_t low = too_small_bytes(state, room) / search->grain_bytes;
-    const uint64_t least =
-        (terms.fixed_bytes + state->live_bytes + found->request_bytes) / search->grain_bytes + 1;
+    const uint64_t need = terms.fixed_bytes + state->live_bytes + found->request_bytes;
+    const uint64_t least = need / search->grain_bytes + (need % search->grain_bytes > 0 ? 1 : 0);
     uint64_t host_bytes;
 
-    found->room_bytes = room;
     found->plain.too_small_bytes = room;
     find_least(search, low, least > low ? least : low + 1, &found->plain);
     if (state->unspilled_by == MS_UNSPILLED_NO_ACCESS) {
@@ -135,15 +134,17 @@ static bool end_at_fatal(struct ms_recording *recording)
 bool ms_what_if_search(struct ms_recording *recording, const struct ms_oom_state *state,
                        uint64_t most_operations, struct ms_what_if *found)
 {
+    const struct ms_verdict_terms terms = ms_verdict_terms(state);
     struct ms_call_costs costs = {0};
 
+    found->room_bytes = ms_verdict_room_bytes(&terms);
     if (ms_call_costs_default(&costs)) {
         struct search search = {
             .recording = recording,
             .config = {.host_limit_bytes = MS_REPLAY_AMPLE_BYTES, .charges = true, .costs = &costs},
             .found = found,
             .grain_bytes =
-                found->device_bytes / PARTS / MS_REPLAY_GRANULE_BYTES * MS_REPLAY_GRANULE_BYTES,
+                found->room_bytes / PARTS / MS_REPLAY_GRANULE_BYTES * MS_REPLAY_GRANULE_BYTES,
             .left = most_operations};
 
         search.grain_bytes += search.grain_bytes == 0 ? MS_REPLAY_GRANULE_BYTES : 0;

@@ -55,7 +55,7 @@ class Verdicts(Planted):
         self.assertIn("which the device (1.00 GiB) has; the cap does not allow it", self.said)
 
     def test_what_would_have_been_enough(self) -> None:
-        """Replayed: 664 MiB are needed, in hundredths of the device; with less it fails."""
+        """Replayed: 664 MiB are needed, in hundredths of the cap; with less it fails."""
         tried = self.report("ask", "300", "300", MEMSHIM_FRACTION="0.5")["what_if"]
         need = 600 * MIB + CONTEXT
         enough = tried["without_spill"]
@@ -70,6 +70,12 @@ class Verdicts(Planted):
         self.assertRegex(
             self.text(), r"tried  this request is served under a cap of .* \(fraction 0\.6\d*\)"
         )
+
+    def test_what_would_have_been_enough_under_a_small_cap(self) -> None:
+        """However large the device is, the answer is of the size of what was short."""
+        need = 60 * MIB + CONTEXT
+        tried = self.report("ask", "30", "30", MEMSHIM_LIMIT=need - 4 * MIB)["what_if"]
+        self.assertEqual(tried["without_spill"]["cap_bytes"], need)
 
     def test_what_others_hold_no_cap_gives(self) -> None:
         shared: dict[str, Any] = {"SIMGPU_SHARED": self.folder / "device"}
