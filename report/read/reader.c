@@ -65,27 +65,27 @@ static void terminate(struct ms_file_header *header)
     }
 }
 
-static bool read_header(struct ms_reader *reader, char *why, size_t why_bytes)
+static bool read_header(int fd, const char *path, struct ms_file_header *header, bool *damaged,
+                        char *why, size_t why_bytes)
 {
-    struct ms_file_header *header = &reader->header;
     char text[128];
-    const size_t bytes = read_some(reader->fd, header, sizeof(*header), 0);
+    const size_t bytes = read_some(fd, header, sizeof(*header), 0);
     const size_t magic_bytes = bytes < sizeof(header->magic) ? bytes : sizeof(header->magic);
 
     if (memcmp(header->magic, MS_FORMAT_MAGIC, magic_bytes) != 0) {
         static const char nothing[sizeof(header->magic)];
 
-        return say(why, why_bytes, reader->path,
+        return say(why, why_bytes, path,
                    memcmp(header->magic, nothing, magic_bytes) == 0
                        ? "is empty: its process died while making it"
                        : "is not a memshim trace (or was damaged by a transfer in text mode)");
     }
     if (bytes < sizeof(*header)) {
-        return say(why, why_bytes, reader->path,
+        return say(why, why_bytes, path,
                    "is too short for a trace: it was cut, or its process died while making it");
     }
     if (header->byte_order != MS_BYTE_ORDER) {
-        return say(why, why_bytes, reader->path,
+        return say(why, why_bytes, path,
                    "was written on a machine of another byte order, or is damaged");
     }
     if (header->version_major != MS_FORMAT_MAJOR || header->version_minor > MS_FORMAT_MINOR ||
@@ -94,13 +94,12 @@ static bool read_header(struct ms_reader *reader, char *why, size_t why_bytes)
             text, sizeof(text),
             "has format version %u.%u; this memshim reads %u.%u: use the memshim that wrote it",
             header->version_major, header->version_minor, MS_FORMAT_MAJOR, MS_FORMAT_MINOR);
-        return say(why, why_bytes, reader->path, text);
+        return say(why, why_bytes, path, text);
     }
     if (header->extent_bytes != MS_EXTENT_BYTES) {
-        return say(why, why_bytes, reader->path, "is damaged: its extents have no valid size");
+        return say(why, why_bytes, path, "is damaged: its extents have no valid size");
     }
-    reader->header_damaged =
-        header->checksum != ms_checksum(header, offsetof(struct ms_file_header, checksum));
+    *damaged = header->checksum != ms_checksum(header, offsetof(struct ms_file_header, checksum));
     terminate(header);
     return true;
 }
@@ -226,24 +225,51 @@ static bool is_held(const struct ms_reader *reader)
     return reader->header.state == MS_TRACE_OPEN && ms_is_mapped_by(reader->header.pid, reader->fd);
 }
 
-bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_t why_bytes)
+/* -1, and a sentence in `why`, where it is no file that can be read. */
+static int open_file(const char *path, uint64_t *bytes, char *why, size_t why_bytes)
 {
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat status;
-    bool opened = false;
 
-    memset(reader, 0, sizeof(*reader));
-    snprintf(reader->path, sizeof(reader->path), "%s", path);
-    reader->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (reader->fd < 0 || fstat(reader->fd, &status) != 0) {
+    if (fd < 0 || fstat(fd, &status) != 0) {
         char text[128];
 
         (void)say(why, why_bytes, path, strerror_r(errno, text, sizeof(text)));
     } else if (!S_ISREG(status.st_mode)) {
         (void)say(why, why_bytes, path, "is not a file");
     } else {
-        reader->file_bytes = (uint64_t)status.st_size;
-        opened = read_header(reader, why, why_bytes);
+        *bytes = (uint64_t)status.st_size;
+        return fd;
     }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return -1;
+}
+
+bool ms_reader_header(const char *path, struct ms_file_header *header, char *why, size_t why_bytes)
+{
+    uint64_t bytes = 0;
+    bool damaged = false;
+    const int fd = open_file(path, &bytes, why, why_bytes);
+    const bool good = fd >= 0 && read_header(fd, path, header, &damaged, why, why_bytes);
+
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return good && (!damaged || say(why, why_bytes, path, "has a damaged header"));
+}
+
+bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_t why_bytes)
+{
+    struct ms_file_header *header = &reader->header;
+    bool *damaged = &reader->header_damaged;
+    bool opened;
+
+    memset(reader, 0, sizeof(*reader));
+    snprintf(reader->path, sizeof(reader->path), "%s", path);
+    reader->fd = open_file(path, &reader->file_bytes, why, why_bytes);
+    opened = reader->fd >= 0 && read_header(reader->fd, path, header, damaged, why, why_bytes);
     if (opened) {
         reader->extent = mmap(NULL, EXTENT_ROOM_BYTES, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -255,7 +281,7 @@ bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_
     if (opened) {
         reader->running = is_held(reader);
         /* Its header was read before: it may have closed the trace in between. */
-        opened = reader->running || read_header(reader, why, why_bytes);
+        opened = reader->running || read_header(reader->fd, path, header, damaged, why, why_bytes);
     }
     if (opened) {
         read_tail(reader);

@@ -42,6 +42,9 @@ struct ms_reader {
 bool ms_reader_open(struct ms_reader *reader, const char *path, char *why, size_t why_bytes);
 void ms_reader_close(struct ms_reader *reader);
 
+/* The header alone, of a trace whose header is whole. False and a sentence in `why` as above. */
+bool ms_reader_header(const char *path, struct ms_file_header *header, char *why, size_t why_bytes);
+
 /* Reads an extent that was found at opening into reader->extent and checks it again, whole. False
  * where it is damaged, or was recycled since. */
 bool ms_reader_load(struct ms_reader *reader, struct ms_extent_place *place);

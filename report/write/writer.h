@@ -30,6 +30,7 @@ struct ms_trace_process {
     const char *torch_mode; /* native, tensor, off */
     const char *memshim_version;
     int32_t pid, rank, local_rank, world_size; /* rank, local_rank: -1 unknown; world_size 0 */
+    int32_t supervisor_pid; /* of the `memshim run` that completes its reports; 0: none */
     uint64_t start_unix_ns; /* when the process began: time 0 of the trace; 0: now */
 };
 

@@ -58,6 +58,7 @@ static void fill_header(struct ms_trace *trace, const struct ms_trace_process *p
     header->rank = process->rank;
     header->local_rank = process->local_rank;
     header->world_size = process->world_size;
+    header->supervisor_pid = process->supervisor_pid;
     header->trace_id = random_id();
     header->start_unix_ns = now_unix_ns - age_ns;
     header->start_monotonic_ns = trace->start_monotonic_ns;

@@ -162,19 +162,31 @@ static enum ms_reported answer_before(int pipe, uint64_t end_ns, char *why, size
 /* --- Under `memshim run` ------------------------------------------------------------------------
  */
 
+/* 0 where there is none. host: where it runs, null with it. */
+static int32_t find_supervisor(const char **host)
+{
+    const char *supervisor = ms_environment(environ, MS_SUPERVISOR);
+    char *end = NULL;
+    const long pid = supervisor != NULL ? strtol(supervisor, &end, 10) : 0;
+    const bool known = pid > 0 && pid <= INT32_MAX && *end == ' ';
+    *host = known ? end + 1 : NULL;
+    return known ? (int32_t)pid : 0;
+}
+
+int32_t ms_report_process_supervisor(void)
+{
+    const char *host;
+    return find_supervisor(&host);
+}
+
 /* It may be on another host, or have ended before this process. */
 static bool supervised(void)
 {
-    const char *supervisor = ms_environment(environ, MS_SUPERVISOR);
+    const char *its_host;
+    const pid_t pid = find_supervisor(&its_host);
     char host[65] = "";
-    char *end;
-    if (supervisor == NULL) {
-        return false;
-    }
-    const long pid = strtol(supervisor, &end, 10);
     (void)gethostname(host, sizeof(host) - 1);
-    return pid > 0 && pid <= INT_MAX && *end == ' ' && strcmp(end + 1, host) == 0 &&
-           (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+    return pid > 0 && strcmp(its_host, host) == 0 && (kill(pid, 0) == 0 || errno == EPERM);
 }
 
 /* --- All of it ----------------------------------------------------------------------------------

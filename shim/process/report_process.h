@@ -18,6 +18,9 @@ enum ms_reported {
 /* Where the command is; to be called while the program still runs, once. */
 void ms_report_process_prepare(void);
 
+/* The pid of the `memshim run` above this process, as its environment has it; 0: none. */
+int32_t ms_report_process_supervisor(void);
+
 /* Starts the process for the closed trace in `dir` (an absolute path), and waits for its files,
  * wait_ns at most. Takes nothing from the heap, and little stack. The program's children, its
  * SIGCHLD, its descriptors and errno are as they were. */

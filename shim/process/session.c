@@ -152,6 +152,7 @@ static ms_trace_t *open_trace(void)
                     .rank = self->ranks.rank,
                     .local_rank = self->ranks.local_rank,
                     .world_size = self->ranks.world_size,
+                    .supervisor_pid = ms_report_process_supervisor(),
                     .start_unix_ns = ms_clock_unix_ns()}};
     settle_attempt(&config.process);
     return ms_trace_open(&config, texts.note, sizeof(texts.note));

@@ -78,6 +78,28 @@ class Run(ProcessTest):
             with self.subTest(status=status):
                 self.shell(f"exit {status}").check(status)
 
+    def test_the_runs_of_others_are_left_alone(self) -> None:
+        """Runs of a sweep share an output folder: each completes and names its own reports."""
+        hold = (program("verdict_job"), "hold", "10")
+        trainer = (program("trainer"), "--steps", "1")
+
+        def named(said: str) -> list[Path]:
+            words = [line.split() for line in said.splitlines() if " process traced, " in line]
+            return [Path(line[line.index("report:") + 1].rstrip(",")).parent for line in words]
+
+        with self.running(CLI, "run", "--output", self.output, "--", *hold) as other:
+            assert other.stdout and other.stderr
+            self.assertEqual(other.stdout.readline(), "ready\n")
+            (held,) = run_folders(self.output)
+            seen: set[Path] = set()
+            for _ in range(2):  # the second begins in the second in which the first has ended
+                (own,) = named(self.memshim(*trainer).check().stderr)
+                self.assertNotIn(own, {held, *seen})
+                seen.add(own)
+            self.assertEqual(list(held.glob("report.*")), [])
+            other.send_signal(signal.SIGTERM)
+            self.assertEqual(named(other.communicate()[1]), [held])
+
     def test_short_options(self) -> None:
         result = run(
             [CLI, "run", "-q", "-o", self.output, "-f", "0.5", "--", "bash", "-c", SAY_OPTIONS]

@@ -11,16 +11,17 @@
 #include <unistd.h>
 
 #include "allocator/base/own_folder.h"
+#include "report/read/reader.h"
+#include "report/trace/format.h"
 #include "shim/cli/arguments/complain.h"
 #include "shim/cli/launch/interrupt.h"
 #include "shim/cli/launch/report_files.h"
 #include "shim/tables/identity.h"
 #include "shim/tables/options.h"
 
-#define TRACE "trace.mshm"
-
 struct search {
     time_t start; /* traces begun before are another command's */
+    int32_t self; /* traces that another supervisor completes are another command's, too */
     bool say;
 };
 
@@ -48,21 +49,25 @@ static int for_each_folder(const char *folder, const struct search *search,
     return sum;
 }
 
-static int is_new_trace(const char *process_folder, const struct search *search)
+/* A trace that cannot be read, whose process died early, is known by its time alone. */
+static int is_own_trace(const char *process_folder, const struct search *search)
 {
-    char path[PATH_MAX];
+    struct ms_file_header header;
+    char path[PATH_MAX], why[128];
     struct stat info;
-    int length = snprintf(path, sizeof path, "%s/" TRACE, process_folder);
-    return length < (int)sizeof path && stat(path, &info) == 0 && info.st_mtime >= search->start
-               ? 1
-               : 0;
+    const int length = snprintf(path, sizeof path, "%s/" MS_TRACE_FILE, process_folder);
+    const bool fresh =
+        length < (int)sizeof path && stat(path, &info) == 0 && info.st_mtime >= search->start;
+    const bool own = fresh && (!ms_reader_header(path, &header, why, sizeof why) ||
+                               header.supervisor_pid == search->self);
+    return own ? 1 : 0;
 }
 
 /* The number of its processes that are of this run of the command. */
 static int finish_run(const char *run_folder, const struct search *search)
 {
     char line[PATH_MAX + 128];
-    int traces = for_each_folder(run_folder, search, is_new_trace);
+    int traces = for_each_folder(run_folder, search, is_own_trace);
     if (traces == 0) {
         return 0;
     }
@@ -84,7 +89,7 @@ void ms_finish_runs(const char *output, time_t start, bool say)
 {
     char fallback[PATH_MAX];
     ms_identity_fallback_dir(environ, getuid(), fallback, sizeof fallback);
-    const struct search search = {start, say};
+    const struct search search = {start, (int32_t)getpid(), say};
     int traces = for_each_folder(output, &search, finish_run) +
                  (ms_own_folder_is(fallback) ? for_each_folder(fallback, &search, finish_run) : 0);
     if (traces == 0 && say) {

@@ -7,9 +7,9 @@
 #include <time.h>
 
 /* Completes the reports of every run in the output folder, or in the one used where that cannot be
- * written, in which a process has begun a trace since `start`, and says where they are, on stderr,
- * if it is to say anything. torchrun and Slurm name the runs that they start, so the name is not
- * known beforehand. */
+ * written, in which a process below this one has traced since `start`. `say`: names the reports on
+ * stderr. torchrun and Slurm name the runs that they start, so a run's name is not known
+ * beforehand; its traces' headers have this process's pid. */
 void ms_finish_runs(const char *output, time_t start, bool say);
 
 #endif
