@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "shim/tables/report_handover.h"
 #include "synthetic.h"
 
 #define EVENTS_A_STEP 1000
@@ -64,8 +65,10 @@ int main(int argc, char **argv)
 
     struct ms_trace_config config = synthetic_config(argv[1]);
     const struct ms_oom_state oom = synthetic_oom(TOO_MUCH, MS_OOM_TORCH);
+    const char *supervisor = getenv(MS_SUPERVISOR);
     char why[PATH_MAX + 512] = "";
 
+    config.process.supervisor_pid = supervisor != NULL ? (int32_t)strtol(supervisor, NULL, 10) : 0;
     config.limit_bytes = argc == 4 ? strtoull(argv[3], NULL, 10) : 0;
 
     ms_trace_t *trace = ms_trace_open(&config, why, sizeof(why));
