@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver's word on kinds of chunks, asked once. PyTorch asks for pages that fabrics can share
- * and, where that is refused, for others; once a page was made it takes any refusal of the next for
- * want of memory. A device may claim such handles by its attribute and have no fabric. */
+/* Asks the driver once whether it makes a kind of chunk. PyTorch first asks for pages that it can
+ * share over a fabric, and for others if the driver refuses these. Once one page was made, it takes
+ * any later refusal for a lack of memory. A device may claim fabric handles by its attribute and
+ * yet have no fabric. */
 #include "shim/policy/chunk_kinds.h"
 
 #include "allocator/base/locks/lock.h"
 #include "shim/driver/driver.h"
 
-/* More than any program asks for; beyond them the driver is asked each time. */
+/* More than any program asks for. The answers for further kinds are not kept. */
 enum { KINDS = 8 };
 
 struct kind {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at the stack of a call: who asked the runtime, and which line of Python. */
+/* Reads the stack of a call: which library called the runtime, and from which line of Python. */
 #include "shim/policy/forwarding.h"
 
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 #include "shim/sites/python.h"
 #include "shim/tables/options.h"
 
-/* NCCL as a library: looked for again when libraries were loaded. */
+/* NCCL as a library of its own. Searched again only after libraries were loaded. */
 static bool nccl_is_loaded(void)
 {
     static _Atomic uint64_t looked_at;
@@ -31,8 +31,8 @@ static bool nccl_is_loaded(void)
 
 /* --- the native stack ------------------------------------------------------------------------- */
 
-/* What the innermost frames say that are not the runtime's: those of one library, where NCCL was
- * linked into it, else one. */
+/* Decides by the innermost frames that are not the runtime's. Where NCCL is linked into a library,
+ * these are all the frames of that library, otherwise a single frame. */
 static bool nccl_asked(const struct ms_native_stack *stack)
 {
     for (uint32_t i = 0; i < stack->count; i++) {
@@ -60,7 +60,7 @@ static bool library_asked(const struct ms_native_stack *stack)
 
 /* --- lines of Python -------------------------------------------------------------------------- */
 
-/* Whether an item is FILE:LINE; *file_bytes: of FILE. */
+/* Whether an item is FILE:LINE; *file_bytes is the length of FILE. */
 static bool is_line(const char *item, size_t bytes, size_t *file_bytes, unsigned long *line)
 {
     const char *colon = memrchr(item, ':', bytes);
@@ -73,7 +73,7 @@ static bool is_line(const char *item, size_t bytes, size_t *file_bytes, unsigned
     return *file_bytes > 0 && end == item + bytes && end > colon + 1;
 }
 
-/* The file's own name, or the end of its path. */
+/* Whether `file` is the code's file name, or the end of its path. */
 static bool is_file(const struct ms_python_code *code, const char *file, size_t bytes)
 {
     const char *begin = code->file + code->file_bytes - bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Granting and releasing blocks of the pool; what the driver serves is in grant_forwarded.c. The
- * order is always: budget, driver or pool, ledger, event; and back. Blocks of the pool are in no
- * ledger: the pool finds them by address as fast. */
+/* Grants and releases blocks of the pool (grant_forwarded.c: memory that the driver serves). The
+ * order is always budget, driver or pool, ledger, event, and the reverse for a release. The ledger
+ * does not hold blocks of the pool, because the pool finds them by address as fast. */
 #include "shim/policy/grant.h"
 
 #include "allocator/base/clock.h"
@@ -19,7 +19,7 @@
 #include "shim/sharing/exports.h"
 #include "shim/sites/site.h"
 
-#define ATTEMPTS 4 /* of a request that has room, by the numbers, and is refused */
+#define ATTEMPTS 4 /* for a request that was refused although the numbers say that it fits */
 
 void ms_grant_emit_host(enum ms_event_kind kind, const struct ms_grant *grant)
 {
@@ -49,8 +49,8 @@ void ms_note_given_back(uint8_t device, CUdeviceptr_v2 addr, uint64_t bytes)
 
 /* --- blocks of the pool ----------------------------------------------------------------------- */
 
-/* A refusal may be the work of the moment: another thread had what it has given back since. Then
- * the request fits, and is made again. */
+/* Whether the refused request fits by now: another thread may have held memory for a moment and
+ * given it back. Then it is tried again. */
 static bool fits_now(struct ms_device *device, uint64_t bytes)
 {
     struct ms_pool_stats stats;
@@ -64,7 +64,8 @@ static bool wants_no_waits(const struct ms_holder *holder)
            ((const struct ms_mempool *)holder)->no_stream_waits;
 }
 
-/* Thresholds, and memory on the host once there is some: then every check comes here. */
+/* Checks the thresholds, and the memory on the host once there is some (then every check comes
+ * here). */
 static void check_pressure(struct ms_device *device)
 {
     ms_device_cross_threshold(device);
@@ -73,8 +74,9 @@ static void check_pressure(struct ms_device *device)
     }
 }
 
-/* In a group: what can be had without waiting, then what others hold for nobody, then the coldest
- * live memory, wherever it is, and at last whatever another can move. *given: it gave something. */
+/* The ladder in a group. First what can be had without waiting; then memory that other members hold
+ * unused; then the coldest live memory, ours or theirs; at last whatever another member can move.
+ * *given: another member gave something. */
 static ms_status_t climb_in_group(struct ms_device *device, const struct ms_request *request,
                                   struct ms_block_info *block, bool *given)
 {
@@ -100,7 +102,7 @@ static ms_status_t climb_in_group(struct ms_device *device, const struct ms_requ
     return status;
 }
 
-/* Once more where another gave something, and a third was faster. */
+/* Tries again where another member gave something and a third one took it first. */
 static ms_status_t alloc_in_group(struct ms_device *device, const struct ms_request *request,
                                   struct ms_block_info *block)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that the driver serves: what it takes is charged before the call and corrected after it,
- * the grant is in the ledger, and events say where it was live. */
+/* Memory that the driver serves. It is charged before the call and corrected after it; the grant is
+ * in the ledger, and events record when it was live. */
 #include "shim/policy/grant.h"
 
 #include "shim/device/addresses/pages.h"
@@ -11,12 +11,13 @@
 #include "shim/process/session.h"
 #include "shim/sites/site.h"
 
-/* Ids of blocks that no pool served: far above the allocator's own, which count from 1. */
+/* Ids of blocks that no pool served. They lie far above the allocator's own ids, which count from
+ * 1. */
 #define FIRST_FORWARDED_ID (1ULL << 62)
 
 static _Atomic uint64_t last_forwarded_id = FIRST_FORWARDED_ID;
 
-/* Where this thread's last tensor was allocated, good until a block is freed. */
+/* The block in which this thread's last tensor was allocated; valid until a block is freed. */
 static _Atomic uint64_t forwarded_frees;
 static _Thread_local struct {
     CUdeviceptr_v2 base;
@@ -56,8 +57,8 @@ static uint64_t whole_slabs(uint64_t bytes)
                : (bytes + MS_DRIVER_SLAB_BYTES - 1) / MS_DRIVER_SLAB_BYTES * MS_DRIVER_SLAB_BYTES;
 }
 
-/* Small things of unknown address: their sum in whole slabs, and one more, because what is freed
- * leaves gaps. */
+/* Slabs for small allocations of unknown address: their sum in whole slabs, and one more, because
+ * frees leave gaps. */
 static uint64_t small_slabs(uint64_t sum_bytes)
 {
     return sum_bytes ? whole_slabs(sum_bytes) + MS_DRIVER_SLAB_BYTES : 0;
@@ -80,7 +81,7 @@ static void free_memory(uint64_t name)
     (void)MS_REAL(cuMemFree_v2)(name);
 }
 
-/* Of managed memory there can be more than the device has. */
+/* Managed memory may be larger than the device. */
 static bool cannot_be(const struct ms_forward *forward)
 {
     return forward->requested_bytes > forward->device->total_bytes &&
@@ -157,8 +158,8 @@ static CUresult forward_failed(struct ms_forward *forward, CUresult result)
                : result;
 }
 
-/* Slabs of many small allocations are recorded as an amount that has no address and no site: who
- * makes one necessary is seldom the last to leave it. */
+/* The charge for slabs that many small allocations share is recorded without address and site: the
+ * allocation that needed a new slab is seldom the last one in it. */
 static void note_forwarded(const struct ms_grant *grant, bool more, uint64_t bytes)
 {
     const bool shared = grant->taking == MS_TAKING_SMALL;
@@ -209,7 +210,8 @@ CUresult ms_forward_end(struct ms_forward *forward, CUresult result, enum ms_spa
     return CUDA_SUCCESS;
 }
 
-/* The slabs that went with a grant; those of a neighbour's site are recorded as that site's. */
+/* Records the slabs that this grant gave back, and returns their bytes. A slab that was charged to
+ * a neighbour's site is recorded for that site. */
 static uint64_t slabs_given_back(struct ms_device *device, const struct ms_grant *grant)
 {
     const struct ms_pages_left left = ms_pages_leave(grant->name, grant->extent_bytes, grant->site);
@@ -221,7 +223,7 @@ static uint64_t slabs_given_back(struct ms_device *device, const struct ms_grant
     return left.own_bytes + left.others * MS_DRIVER_SLAB_BYTES;
 }
 
-/* Tells, and says, what the driver has given back with this grant. */
+/* Records what the driver got back with this grant, and returns how much it is. */
 static uint64_t given_back(struct ms_device *device, const struct ms_grant *grant)
 {
     if (grant->taking == MS_TAKING_SLABS) {
@@ -249,7 +251,7 @@ void ms_note_outside(struct ms_device *device, struct ms_mempool *pool, CUdevice
     };
     struct ms_grant displaced = {0};
     if (!ms_ledger_put(&grant, &displaced)) {
-        return; /* only the report misses it: the pool is charged as a whole */
+        return; /* only the report lacks it: the pool is charged as a whole */
     }
     if (displaced.name != 0) {
         ms_release_dead(&displaced);
@@ -339,6 +341,6 @@ void ms_release_dead(const struct ms_grant *grant)
         ms_grant_emit_host(MS_EVENT_HOST_FREE, grant);
         break;
     default:
-        break; /* overhead is given back with all else that its context is charged with */
+        break; /* overhead goes back with all other charges of its context */
     }
 }

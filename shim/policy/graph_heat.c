@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For each instantiated graph the addresses of the pool's that its nodes name, by node; and for its
- * launches all of them, each once. */
+/* Keeps, for each instantiated graph, the pool addresses that its nodes name, by node, and a list
+ * of all of them without duplicates, which a launch uses. */
 #include "shim/policy/graph_heat.h"
 
 #include <stdlib.h>
@@ -18,7 +18,8 @@
 #define TOUCHES_MAX ((size_t)1 << 16) /* of one graph */
 #define LEVELS_MAX  8                 /* of child graphs in child graphs */
 
-/* What a node touches, by its place among those of its graph; what its child graph does is its. */
+/* An address that a node touches. `node` is its index in the graph; what a child graph touches
+ * counts for its node. */
 struct touch {
     size_t node;
     uint64_t value;
@@ -39,16 +40,16 @@ struct graph {
     struct node *nodes;
     size_t node_count;
     struct touches touches;
-    uint64_t *values; /* each once, ascending; made of the touches when it is launched */
+    uint64_t *values; /* without duplicates, ascending; made from the touches at a launch */
     size_t value_count;
-    bool stale; /* the touches have changed since, or which nodes are off */
+    bool stale; /* the touches, or which nodes are off, have changed since */
 };
 
 static struct ms_chains graphs = {.offset = offsetof(struct graph, by_exec)};
 
 /* ---- touches */
 
-/* The touches of one node are read. */
+/* The node whose touches are being read. */
 struct reading {
     struct touches *touches;
     size_t node;
@@ -80,7 +81,7 @@ static int compare(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-/* Where there is no memory for it a launch touches what it did before the change. */
+/* Without host memory for the new list, launches go on with the list from before the change. */
 static void make_values(struct graph *graph)
 {
     const struct touches *touches = &graph->touches;
@@ -138,7 +139,7 @@ static void add_params(struct reading *reading, const CUgraphNodeParams *params,
     }
 }
 
-/* What cannot be read is not read. */
+/* Skips what the driver does not let us read. */
 static void add_node(struct reading *reading, CUgraphNode node, int level)
 {
     const struct ms_driver_functions *driver = ms_driver();
@@ -151,7 +152,8 @@ static void add_node(struct reading *reading, CUgraphNode node, int level)
     }
     if (params.type == CU_GRAPH_NODE_TYPE_KERNEL && driver->cuGraphKernelNodeGetParams_v2 != NULL) {
         result = driver->cuGraphKernelNodeGetParams_v2(node, &kernel);
-        memcpy(&params.kernel, &kernel, sizeof kernel); /* a form begins with the one before it */
+        memcpy(&params.kernel, &kernel, sizeof kernel); /* each version of the struct begins with
+                                                           the one before */
     } else if (params.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
         result = driver->cuGraphMemcpyNodeGetParams(node, &params.memcpy.copyParams);
     } else if (params.type == CU_GRAPH_NODE_TYPE_MEMSET) {
@@ -167,7 +169,7 @@ static void add_node(struct reading *reading, CUgraphNode node, int level)
     }
 }
 
-/* Its nodes, to be freed; null where it has none or they cannot be had. */
+/* The graph's nodes, for the caller to free; null if it has none or the driver refuses. */
 static CUgraphNode *nodes_of(CUgraph graph, size_t *count)
 {
     const struct ms_driver_functions *driver = ms_driver();
@@ -183,7 +185,7 @@ static CUgraphNode *nodes_of(CUgraph graph, size_t *count)
     return nodes;
 }
 
-/* A child graph. */
+/* Adds what a child graph touches. */
 static void add_graph(struct reading *reading, CUgraph graph, int level)
 {
     size_t count;
@@ -206,7 +208,7 @@ static void delete_graph(struct graph *graph)
     }
 }
 
-/* Null where nothing can be read. */
+/* Null if nothing can be read. */
 static struct graph *read_graph(CUgraph from)
 {
     struct graph *graph = calloc(1, sizeof *graph);
@@ -234,7 +236,7 @@ static struct graph *find(const void *exec)
     return ms_chains_find(&graphs, (uintptr_t)exec);
 }
 
-/* What was known before; the caller's. */
+/* Stores what is known of the graph. Returns what was stored before, which the caller frees. */
 static struct graph *exchange(const void *exec, struct graph *graph)
 {
     ms_lock_acquire(MS_LOCK(GRAPH_HEAT));
@@ -275,7 +277,7 @@ void ms_graph_heat_updated(const void *exec, CUgraph graph)
     delete_graph(exchange(exec, now));
 }
 
-/* The place of a node among the graph's; a new one for a node inside a child graph. SIZE_MAX: no
+/* The index of a node in the graph; a new one for a node inside a child graph. SIZE_MAX: no
  * memory. */
 static size_t place_of_node(struct graph *graph, CUgraphNode node)
 {

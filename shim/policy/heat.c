@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values that may be addresses, the pool, and the trace.
+/* Passes addresses from launches to the pool and to the trace.
  *
- * A launch only notes what it touches: in a ring, which is passed to the pool at the next
- * allocation and before it chooses what is spilled, many at once. Nothing is lost by that, for the
- * pool counts time in allocations. What was touched a moment ago, or has been noted and not passed
- * on yet, is passed over: a table remembers by address when that was, counted in launches and
- * copies. Whatever is lost where threads meet, or when the ring runs over, costs speed, never
- * correctness.
- */
+ * A launch only writes the addresses that it touches into a ring. The pool gets them many at once,
+ * at the next allocation and before it chooses what to spill. It loses nothing by that, because it
+ * counts time in allocations. A table remembers when each address was last noted, counted in
+ * launches and copies. An address that was noted a moment ago, or that still waits in the ring, is
+ * skipped. Races and a full ring may lose addresses. That costs speed, never correctness. */
 #include "shim/policy/heat.h"
 
 #include "allocator/base/clock.h"
@@ -18,37 +16,38 @@
 #include "shim/process/session.h"
 #include "shim/sites/tags.h"
 
-/* Blocks begin at multiples of this, and a tensor is hardly ever shorter. */
+/* Blocks begin at multiples of this, and few tensors are shorter. */
 #define UNIT_SHIFT 9u
 
-/* A table of units, two to a place: the address's upper bits, and in the lower ones when it was
- * entered. */
+/* A table of addresses in these units, two entries in a bucket. An entry has the address's upper
+ * bits, and in its lower bits the time at which it was written. */
 #define WHEN_BITS  16u
 #define TABLE_BITS 12u
 struct table {
     _Atomic uint64_t entries[1u << TABLE_BITS][2];
 };
 
-#define FRESH_MAX      16u
-#define MOMENT_CALLS   64u   /* within so many calls, once touched is as good as twice */
-#define LATEST_CALLS   8192u /* after so many what was noted is passed on anyway */
-#define NOTED_BITS     12u
-#define NOTED_MAX      (1u << NOTED_BITS)
-#define HANDED_AT_ONCE 64u /* addresses: some at a time, for the sake of the pool's lock */
+#define FRESH_MAX    16u
+#define MOMENT_CALLS 64u   /* a second touch within so many calls is skipped */
+#define LATEST_CALLS 8192u /* after so many calls the ring is emptied anyway */
+#define NOTED_BITS   12u
+#define NOTED_MAX    (1u << NOTED_BITS)
+/* Addresses per call of the pool, so that its lock is held for a short time only. */
+#define HANDED_AT_ONCE 64u
 
-/* Uses are passed on once for the same block or tensor within a window, which ends with a step, and
- * after this time anyway. */
+/* The trace gets a use of the same block or tensor once in a window. A window ends with a step, and
+ * after this time. */
 #define WINDOW_NS            (UINT64_C(64) * 1000000)
 #define RECORDED_IN_A_WINDOW 4096u
 
 _Atomic bool ms_heat_on;
 
-static _Atomic uint32_t calls; /* lossy: threads may count one as the other */
+static _Atomic uint32_t calls; /* lossy: two threads may count one call */
 static struct table touched, recorded;
 static _Atomic uint64_t window;
 static _Atomic uint32_t recorded_in_window;
 
-/* A fork child: no memory of the pool's any more. */
+/* A fork child has no memory of the pool. */
 static void end_in_child(void)
 {
     atomic_store(&ms_heat_on, false);
@@ -63,14 +62,14 @@ void ms_heat_begin(void)
         for (int d = 0; d < MS_DEVICES_MAX; d++) {
             struct ms_device *device = ms_device_get(d);
             if (device != NULL) {
-                ms_device_host_made(device); /* its allocations are when uses are passed on */
+                ms_device_host_made(device); /* its allocations then pass uses on */
             }
         }
     }
 }
 
-/* The entry of an address at this time (its lower bits count): its own, else the one of the two
- * that is older. *seen: what it says. */
+/* The entry for an address at this time (the lower bits count): its own, otherwise the older one of
+ * the two. *seen: the entry's content. */
 static inline _Atomic uint64_t *entry_of(struct table *table, uint64_t addr, uint64_t when,
                                          uint64_t *seen)
 {
@@ -99,7 +98,7 @@ static inline void enter(_Atomic uint64_t *entry, uint64_t addr, uint64_t when)
 
 /* ---- uses in the trace */
 
-/* Each window has a number: it changes with every step and with time. */
+/* The number of the present window. It changes with every step and with time. */
 static uint16_t window_now(void)
 {
     uint64_t now = ms_clock_coarse_ns() / WINDOW_NS + ms_steps_recorded();
@@ -134,12 +133,12 @@ static void record(const struct ms_device *device, const struct ms_touched *use,
 
 static struct {
     _Atomic ms_addr_t addrs[NOTED_MAX];
-    _Atomic uint32_t begin, end; /* counted on and on: passed on, noted */
-    _Atomic uint32_t calls;      /* when they were passed on last */
+    _Atomic uint32_t begin, end; /* ever increasing: passed on, noted */
+    _Atomic uint32_t calls;      /* the count of calls when they were last passed on */
     atomic_flag handing;
 } noted;
 
-/* Whose an address is, is known by who knows it. */
+/* Offers the addresses to every pool: only the pool knows which are its own. */
 static void touch_pools(const ms_addr_t *addrs, size_t count)
 {
     struct ms_touched uses[HANDED_AT_ONCE];
@@ -175,7 +174,7 @@ void ms_heat_settle(void)
         ms_addr_t addrs[HANDED_AT_ONCE];
         size_t count = 0;
         for (; begin != end && count < HANDED_AT_ONCE; begin++) {
-            /* Empty: whoever noted it has not come to writing it yet. */
+            /* 0: another thread has taken the place and not written it yet */
             addrs[count] = atomic_exchange(&noted.addrs[begin % NOTED_MAX], 0);
             count += addrs[count] != 0;
         }
@@ -187,9 +186,9 @@ void ms_heat_settle(void)
 
 /* ---- addresses */
 
-/* Those of one call that have to be passed to the pool. */
+/* The addresses of one call that the pool must get. */
 struct fresh {
-    uint32_t now, moment; /* what was touched within so many calls is passed over */
+    uint32_t now, moment; /* an address touched within so many calls is skipped */
     uint32_t count;
     ms_addr_t addrs[FRESH_MAX];
 };

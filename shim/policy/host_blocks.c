@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes such a block from the driver as pinned memory, and gives it back when the work is done. */
+/* Takes such a block from the driver, as managed or pinned memory, and frees it when the work on it
+ * is done. */
 #include "shim/policy/host_blocks.h"
 
 #include "allocator/base/units.h"
@@ -12,10 +13,11 @@
 #include "shim/process/log.h"
 #include "shim/tables/host_bytes.h"
 
-/* Blocks that exist, and those of them that are leaving. */
+/* The number of such blocks, and how many of them wait to be freed. */
 static _Atomic uint32_t blocks, leaving;
 
-/* A hint that the driver refuses leaves the memory good, but on the device as it pleases. */
+/* If the driver refuses the first hint, the memory is no use here: the driver may keep it on the
+ * device. */
 static bool make_managed(const struct ms_device *device, uint64_t bytes, CUdeviceptr_v2 *out)
 {
     if (!MS_REAL(cuMemAllocManaged) || !ms_driver()->cuMemAdvise ||
@@ -39,7 +41,8 @@ static bool make_pinned(uint64_t bytes, CUdeviceptr_v2 *out)
             &memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS) {
         return false;
     }
-    /* It is freed by this address, which is the host's own where addresses are unified. */
+    /* The block is freed by this address, so it must equal the host's own, as with unified
+     * addressing. */
     if (ms_driver()->cuMemHostGetDevicePointer_v2(out, memory, 0) == CUDA_SUCCESS &&
         *out == (CUdeviceptr_v2)(uintptr_t)memory) {
         return true;
@@ -58,8 +61,8 @@ static bool is_leaving(void *ctx, const struct ms_grant *grant)
     return grant->space == MS_SPACE_LEAVING;
 }
 
-/* Whether the work is done that was queued before the free. A fence that could not be taken then
- * (while a stream captured) is one of the whole device now. */
+/* Whether the work queued before the free is done. If no fence could be taken then (a stream
+ * captured), a fence of the whole device is taken now. */
 static bool work_is_done(struct ms_device *device, struct ms_grant *grant)
 {
     if (grant->extent_bytes == 0 &&
@@ -170,7 +173,7 @@ bool ms_host_block_is(const struct ms_grant *grant)
            (grant->taking == MS_TAKING_MANAGED_HOST || grant->taking == MS_TAKING_PINNED_HOST);
 }
 
-/* The driver knows where the memory begins, whatever kind it is. */
+/* The driver knows where a block of either kind begins. */
 bool ms_host_block_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_block_info *out)
 {
     CUdeviceptr_v2 base = 0;
@@ -196,7 +199,7 @@ CUresult ms_host_block_free(const struct ms_grant *grant)
         ms_forwarded_freed(grant, result);
         return result;
     }
-    /* As cuMemFree does; freeing host memory need not wait for the device. */
+    /* cuMemFree waits for the device; freeing host memory need not */
     CUresult result = ms_fences_wait_for_work(ms_device_get(grant->device));
     ms_forwarded_leaves(grant);
     if (result == CUDA_SUCCESS) {

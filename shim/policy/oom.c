@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What stood where when memory ran out. */
+/* Collects the state at the moment when memory ran out. */
 #include "shim/policy/oom.h"
 
 #include <stdio.h>
@@ -22,17 +22,18 @@
 #include "shim/tables/host_bytes.h"
 #include "shim/tables/options.h"
 
-/* Why memory is short is certain at once; whether it was kept step by step, over the run alone. */
+/* Why memory is short is known at once. What grew, step by step, is known only from the whole
+ * run. */
 #define GROWTH_IN_REPORT " What has grown over the run, if anything, is in the report."
 
-/* What the driver was last asked for on this thread, and refused. PyTorch gives back what it had
- * got of a request before it raises its error: what the request came to is known here alone. */
+/* The driver's last refusal on this thread. Before PyTorch raises its error, it gives back the
+ * pages that it had got for the request. So only this knows how large the request was. */
 static _Thread_local struct {
-    const struct ms_device *device; /* null: the last was served */
+    const struct ms_device *device; /* null: the last request was served */
     uint64_t asked_bytes;           /* with the pages that it had got for the same request */
     uint64_t movable_bytes;         /* as in struct ms_oom_state */
     uint64_t unspilled_by;
-    CUresult error; /* another answer than success and out of memory, since one was served */
+    CUresult error; /* an error that is not out of memory, since a request was last served */
 } last_refusal __attribute__((tls_model("initial-exec")));
 
 static uint64_t owned(const struct ms_device *device, enum ms_owner owner)
@@ -40,7 +41,7 @@ static uint64_t owned(const struct ms_device *device, enum ms_owner owner)
     return atomic_load(&device->budget.by_owner_bytes[owner]);
 }
 
-/* Why what lies free could not be given elsewhere, if anything does. */
+/* Why free memory could not be given elsewhere, if anything prevented it. */
 static enum ms_pinned_by pinned_by(const struct ms_device *device, const struct ms_pool_stats *pool,
                                    const struct ms_arenas_stats *tensors)
 {
@@ -59,7 +60,7 @@ static enum ms_pinned_by pinned_by(const struct ms_device *device, const struct 
     return tensors->kept_arenas > 0 ? MS_PINNED_BY_OWNER : MS_PINNED_BY_TENSORS;
 }
 
-/* Whether only work that was queued before the frees stood in the way. */
+/* Whether only work queued before the frees was in the way. */
 static bool waits_for_work(const struct ms_oom_state *state)
 {
     uint64_t wanted = state->requested_bytes > state->refused_bytes ? state->requested_bytes
@@ -71,9 +72,9 @@ static bool waits_for_work(const struct ms_oom_state *state)
     return wanted > to_be_had && wanted <= to_be_had + state->pending_bytes;
 }
 
-/* Pages of a request under way are in use as far as others are concerned, and so is what they still
- * lack: it is found for them before anybody else gets it. Free pages in front of them are the
- * request's as well. */
+/* Pages of a request that is still under way count as in use, and so does the backing that they
+ * still lack: it goes to them before anybody else gets it. Free pages in front of them belong to
+ * the request, too. */
 static void count_fresh(const struct ms_pool_stats *stats, struct ms_oom_state *state)
 {
     uint64_t lacking = stats->fresh_unbacked_bytes + stats->front_bytes;
@@ -95,12 +96,13 @@ static void ask_nvml(void *ctx, int folder, const char *group)
     (void)folder;
     (void)snprintf(path, sizeof path, "/sys/fs/cgroup%s", group + 1); /* it begins with a dot */
     if (ms_nvml_group_limit(asked->device->uuid, path, &here.bytes, &here.used_bytes) &&
-        here.bytes < asked->device->total_bytes) { /* else there is none */
+        here.bytes < asked->device->total_bytes) { /* else there is no limit */
         asked->limit = ms_limit_tighter(asked->limit, here);
     }
 }
 
-/* The control group's own files say it, or, where the kernel has none for it, NVML. */
+/* The control group's own files have the limit. Where the kernel has no such file, NVML may know
+ * it. */
 static struct ms_driver_limit limit_of_group(const struct ms_device *device)
 {
     struct group_limit asked = {device, ms_limit_of_group("", device->pci)};
@@ -115,8 +117,8 @@ static uint64_t less(uint64_t bytes, uint64_t other_bytes)
     return bytes > other_bytes ? bytes - other_bytes : 0;
 }
 
-/* Of what is charged, what is in the way wherever the rest lies. Chunks of the program's own are
- * ground of tensors where no pool could serve them. */
+/* The part of the charged bytes that stays in the way wherever the rest lies. Without a pool,
+ * chunks of the program's own may hold a framework's tensors. */
 static uint64_t fixed_bytes(const struct ms_device *device, const struct ms_arenas_stats *tensors,
                             const struct ms_oom_state *state)
 {
@@ -148,14 +150,15 @@ static enum ms_unspilled_by unspilled_by(const struct ms_device *device, enum ms
     if (why != MS_UNMOVED_NOTHING) {
         return by[why];
     }
-    /* Mostly something is left that no granule is full of. */
+    /* Usually some live memory remains that fills no whole granule. */
     return state->movable_bytes < state->requested_bytes &&
                    state->movable_bytes < less(state->live_bytes, state->spilled_bytes) / 2
                ? MS_UNSPILLED_PINNED
                : MS_UNSPILLED_UNKNOWN;
 }
 
-/* What live memory could still have moved. Of a request of PyTorch's, when it was refused. */
+/* How much live memory could still have moved. For a request of PyTorch's: at the moment of the
+ * refusal. */
 static void fill_movable(struct ms_device *device, struct ms_oom_state *state)
 {
     enum ms_unmoved why = MS_UNMOVED_NOTHING;
@@ -173,7 +176,8 @@ static void fill_movable(struct ms_device *device, struct ms_oom_state *state)
     state->unspilled_by = unspilled_by(device, why, state);
 }
 
-/* What limits this process beside memshim. Where PyTorch gave up by itself, it is PyTorch's own. */
+/* The limit on this process besides memshim's cap. If PyTorch gave up by itself, it is PyTorch's
+ * own limit. */
 static void fill_limit(const struct ms_device *device, struct ms_oom_state *state)
 {
     const bool torch_alone =
@@ -187,7 +191,7 @@ static void fill_limit(const struct ms_device *device, struct ms_oom_state *stat
     state->limit_used_bytes = limit.used_bytes;
 }
 
-/* Of a cap that several have, what others hold is none of this process's. */
+/* In a shared cap, this process cannot have what the others hold. */
 static void fill_shared(const struct ms_device *device, struct ms_oom_state *state)
 {
     struct ms_shared_cap *shared = &state->shared;
@@ -208,9 +212,9 @@ static void fill_shared(const struct ms_device *device, struct ms_oom_state *sta
     (void)snprintf(shared->largest.name, sizeof shared->largest.name, "%.15s", most.name);
 }
 
-/* refused_bytes: by the ladder, before PyTorch gave up; 0: nothing. Where it refused something, it
- * had taken what it could out of holes. What is left of them is then not to be had, if a graph may
- * replay into some. */
+/* refused_bytes: what the ladder refused before PyTorch gave up; 0: nothing. If it refused
+ * something, it had already taken what it could out of holes. If a graph may replay into some holes
+ * (frozen arenas), the rest of them cannot be had. */
 static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t requested_bytes,
                  uint64_t refused_bytes, struct ms_oom_state *state)
 {
@@ -226,7 +230,7 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
     state->application_bytes = owned(device, MS_OWNER_APPLICATION);
     state->forwarded_bytes = owned(device, MS_OWNER_FORWARDED);
     state->context_bytes = owned(device, MS_OWNER_CONTEXT);
-    /* Their sum, not the counter beside them: the report's lines must add up. */
+    /* The sum, not the budget's total: the report's lines must add up. */
     state->charged_bytes = state->pool_bytes + state->application_bytes + state->forwarded_bytes +
                            state->context_bytes;
     struct ms_arenas_stats tensors;
@@ -256,7 +260,7 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
         state->driver_free_bytes = device->total_bytes - used_bytes;
         state->driver_free_known = 1;
     } else {
-        /* The driver does not answer now (a capture): nobody else is blamed. */
+        /* The driver does not answer during a capture. Then no other process is blamed. */
         used_bytes = state->charged_bytes;
         state->driver_free_bytes =
             device->total_bytes > used_bytes ? device->total_bytes - used_bytes : 0;
@@ -272,10 +276,11 @@ static void fill(struct ms_device *device, enum ms_oom_source source, uint64_t r
         (uint8_t)(waits_for_work(state) ? MS_PINNED_BY_WORK : pinned_by(device, &stats, &tensors));
     state->fraction_known = device->fraction > 0;
     state->fraction = device->fraction;
-    state->site = ms_site_capture(UINT64_MAX); /* so large that sampling never passes it over */
+    state->site = ms_site_capture(UINT64_MAX); /* so large that sampling always records it */
 }
 
-/* Where holes would have been enough, and could not be taken, their owner can do something. */
+/* Warns if the holes would have been enough but could not be taken: the user can do something about
+ * that. */
 static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
 {
     struct ms_pool_stats stats;
@@ -293,7 +298,7 @@ static void say_holes(const struct ms_device *device, uint64_t requested_bytes)
     }
 }
 
-/* Who has the rest of the cap. */
+/* Logs who holds the rest of the cap. */
 static void say_group(const struct ms_device *device)
 {
     struct ms_group_share most;
@@ -313,8 +318,8 @@ static void say_group(const struct ms_device *device)
                 ms_bytes_text(others, all, sizeof all), count);
 }
 
-/* A call that the driver refused is often asked again, after PyTorch has given its cache back: what
- * PyTorch raises in the end is what its user must know. */
+/* After a refusal PyTorch often empties its cache and asks again. So the user is warned of the
+ * error that PyTorch raises in the end. */
 static void record(struct ms_device *device, const struct ms_oom_state *state)
 {
     static atomic_flag said[] = {
@@ -332,7 +337,7 @@ static void record(struct ms_device *device, const struct ms_oom_state *state)
         ms_trace_oom(trace, device->ordinal, state);
     }
     (void)ms_verdict_decide(state, &short_bytes, sentence, sizeof(sentence));
-    /* PyTorch has an error of its own for what it asks of the device alone. */
+    /* PyTorch raises an error of its own, but only for device memory. */
     bool news = state->source != MS_OOM_DRIVER || !ms_torch_library_reports();
     bool warn = news && !atomic_flag_test_and_set(&said[state->source]);
     ms_log(warn ? MS_LOG_WARN : MS_LOG_INFO, "device %d: %s%s", device->ordinal, sentence,

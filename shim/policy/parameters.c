@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cache of layouts: buckets of a few slots, each with a sequence number around its words, odd
- * while they are written. The words' own orders keep them within it, since the thread sanitizer
- * knows no fences. */
+/* A cache of parameter layouts: buckets of a few slots. Each slot is a sequence lock, whose
+ * sequence number is odd while the slot is written. The atomic operations carry the memory order
+ * themselves, because the thread sanitizer does not know fences. */
 #include "shim/policy/parameters.h"
 
 #include <stdatomic.h>
@@ -13,9 +13,10 @@
 
 #define BUCKET_BITS 8u
 #define WAYS        4u
-#define PARTS_MAX   40u /* of one function; what it has beyond them is not looked at */
+#define PARTS_MAX   40u /* of one function; further parts are ignored */
 
-/* A parameter that may hold pointers: its index, where it lies, and its whole aligned words. */
+/* A parameter that may hold pointers: its index, its offset, and its number of whole aligned
+ * words. */
 #define PART(index, offset, words) \
     ((uint64_t)(index) | (uint64_t)(offset) << 16 | (uint64_t)(words) << 32)
 #define PART_INDEX(part)  ((part)&0xffff)
@@ -37,14 +38,14 @@ struct slot {
 };
 
 static struct slot slots[1u << BUCKET_BITS][WAYS] MS_GUARDED_BY(*MS_LOCK(PARAMETERS));
-static _Atomic uint32_t generation; /* slots of another one say nothing any more */
-static _Atomic bool known_any;      /* of one function at least */
+static _Atomic uint32_t generation; /* slots of another generation are void */
+static _Atomic bool known_any;      /* pointers are known for at least one function */
 
-/* Kernels: open addressing. Where it is full nothing new is asked about, since the driver is not
- * known to tell a kernel from a function by itself. */
+/* Handles of kernels, by open addressing. The driver may not distinguish a kernel from a function
+ * by itself. So once this table is full, it is asked about no new handle. */
 #define KERNEL_BITS   15u
 #define KERNEL_PROBES 64u
-#define KERNEL_LEFT   ((uintptr_t)1) /* chains through it hold */
+#define KERNEL_LEFT   ((uintptr_t)1) /* deleted: probing goes on past it */
 static _Atomic uintptr_t kernels[1u << KERNEL_BITS];
 static _Atomic bool kernels_full;
 
@@ -69,7 +70,7 @@ void ms_parameters_note_kernel(const void *kernel)
     atomic_store(&kernels_full, true);
 }
 
-/* Null where it is none. */
+/* Null if the handle is no kernel. */
 static _Atomic uintptr_t *find_kernel(const void *handle)
 {
     uint32_t home = hash(handle, KERNEL_BITS);
@@ -91,7 +92,7 @@ void ms_parameters_note_function(const void *function)
     }
 }
 
-/* ---- what the driver tells */
+/* ---- questions to the driver */
 
 static CUresult ask_for(const void *function, bool kernel, size_t index, size_t *offset,
                         size_t *bytes)
@@ -101,7 +102,7 @@ static CUresult ask_for(const void *function, bool kernel, size_t index, size_t 
                   : driver->cuFuncGetParamInfo((CUfunction)function, index, offset, bytes);
 }
 
-/* A pointer is aligned in the buffer of the parameters, and so is the parameter that holds it. */
+/* Pointers are aligned in the parameter buffer, and so are the parameters that hold them. */
 static void ask(const void *function, struct layout *layout)
 {
     bool kernel = find_kernel(function) != NULL;
@@ -122,7 +123,7 @@ static void ask(const void *function, struct layout *layout)
     }
 }
 
-/* ---- what is kept */
+/* ---- the cache */
 
 static bool read_slot(struct slot *slot, const void *function, struct layout *layout)
 {
@@ -151,8 +152,8 @@ static bool find(const void *function, struct layout *layout)
     return false;
 }
 
-/* The one to be written: of the function itself, else free or of an earlier generation, else one of
- * them by turns. */
+/* The slot to write: the function's own; otherwise a free one or one of an earlier generation;
+ * otherwise the slots of the bucket in turn. */
 static struct slot *slot_for(const void *function, uint32_t now)
 {
     static uint32_t turn;
@@ -191,7 +192,8 @@ void ms_parameters_forget(void)
     atomic_fetch_add(&generation, 1);
 }
 
-/* The question may load code, which no launch that is being captured would. */
+/* Asking may load code, which a captured launch would not do. So nothing is asked during a
+ * capture. */
 static bool layout_of(const void *function, struct layout *layout)
 {
     if (find(function, layout)) {
@@ -216,8 +218,8 @@ bool ms_parameters_known(void)
 
 /* ---- words */
 
-/* The buffer that `extra` names, and how long it is (CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE,
- * cuda.h). Null where it names none. */
+/* The parameter buffer that `extra` names, and its length (CU_LAUNCH_PARAM_BUFFER_POINTER and
+ * _SIZE, cuda.h). Null if it names none. */
 static const char *buffer_of(void **extra, size_t *bytes)
 {
     const char *buffer = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of what this room decides about devices (shim/device/device.h). */
+/* The table of this room's decisions about devices (shim/device/device.h). */
 #include "shim/policy/policy.h"
 
 #include "shim/device/device.h"
@@ -8,7 +8,7 @@
 #include "shim/policy/spill.h"
 #include "shim/policy/status.h"
 
-/* An operation of the device: the pool asks it before it chooses what is spilled. */
+/* A device operation, which the pool calls before it chooses what to spill. */
 static bool report_uses(void *ctx)
 {
     (void)ctx;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens to devices whose memory becomes short, for the room below, which makes them. */
+/* Decisions when a device's memory runs short. The room below, which makes the devices, calls them
+ * through a table. */
 #ifndef MEMSHIM_SHIM_POLICY_POLICY_H
 #define MEMSHIM_SHIM_POLICY_POLICY_H
 
-/* Before the driver is found; again and again, by any thread. */
+/* To be called before the driver is found. Any thread may call it again. */
 void ms_policy_install(void);
 
 #endif

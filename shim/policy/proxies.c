@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages of PyTorch's expandable segments: handles, mappings and access that are ours. */
+/* Pages of PyTorch's expandable segments: handles, mappings and access of our own. */
 #include "shim/policy/proxies.h"
 
 #include <stdlib.h>
@@ -22,18 +22,19 @@
 #include "shim/process/log.h"
 #include "shim/sharing/exports.h"
 
-/* Handles of ours count from here: no driver's is an address or a small number up there. */
+/* Our handles count from here. No driver's handle, be it an address or a small number, lies
+ * here. */
 #define FIRST_HANDLE (0x6d73ULL << 48)
 #define LAST_HANDLE  (FIRST_HANDLE + (1ULL << 47))
 
 struct page {
-    struct ms_link by_handle; /* while it has references */
+    struct ms_link by_handle; /* entered while it has references */
     CUmemGenericAllocationHandle_v1 handle;
     uint64_t bytes;
     struct ms_device *device;
     ms_proxy_t *proxy;
-    CUmemAllocationProp_v1 prop; /* as asked for; the pool creates its chunk by it */
-    uint64_t references;         /* the application's: the handle is good while there are any */
+    CUmemAllocationProp_v1 prop; /* as asked for; the pool creates its chunk with it */
+    uint64_t references;         /* the application's; the handle is valid while there are any */
     uint64_t uses;               /* references, mappings, and calls under way */
     bool mapped;                 /* by the framework */
 };
@@ -42,7 +43,7 @@ struct mapping {
     CUdeviceptr_v2 addr;
     uint64_t bytes;
     struct page *page;
-    bool direct; /* the chunk of a pinned page, mapped once more: the driver's own mapping */
+    bool direct; /* a second mapping of a pinned page's chunk, made by the driver itself */
     bool accessible;
 };
 
@@ -64,7 +65,7 @@ static void refer_locked(struct page *page)
     }
 }
 
-/* Unlocks. */
+/* Releases the lock, and the page with its last use. */
 static void drop_use_and_unlock(struct page *page) MS_RELEASE(*MS_LOCK(PROXIES))
 {
     bool gone = --page->uses == 0;
@@ -82,7 +83,7 @@ static void drop_use(struct page *page)
     drop_use_and_unlock(page);
 }
 
-/* For the length of a call. */
+/* The page, kept for the length of one call (drop_use); null: no such handle. */
 static struct page *use(CUmemGenericAllocationHandle_v1 handle)
 {
     ms_lock_acquire(MS_LOCK(PROXIES));
@@ -99,7 +100,7 @@ bool ms_proxies_own(CUmemGenericAllocationHandle_v1 handle)
     return handle > FIRST_HANDLE && handle <= LAST_HANDLE;
 }
 
-/* Whether the call that is served is PyTorch's, for memory in which it reports tensors. */
+/* Whether the present call is PyTorch's, for memory in which it reports tensors. */
 static bool reports_tensors(void)
 {
     return ms_options()->torch == MS_TORCH_NATIVE &&
@@ -115,7 +116,7 @@ struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t siz
         return NULL;
     }
     struct ms_device *device = NULL;
-    (void)ms_device_use(prop->location.id, &device); /* the caller asks again, and sees the error */
+    (void)ms_device_use(prop->location.id, &device); /* the caller asks again, and gets the error */
     bool served =
         device && device->pool && device->granule_bytes != 0 && size % device->granule_bytes == 0;
     return served ? device : NULL;
@@ -146,7 +147,7 @@ void ms_proxies_reservation_gone(const struct ms_reservation *reservation)
     }
 }
 
-/* As for a block (grant.c). */
+/* As climb_in_group of grant.c does for a block. */
 static ms_status_t create_in_group(struct page *page, bool may_wait)
 {
     ms_pool_t *pool = page->device->pool;
@@ -168,7 +169,8 @@ static ms_status_t create_in_group(struct page *page, bool may_wait)
     return status;
 }
 
-/* The driver's own pools are no part of ours: what they keep for nobody is given back first. */
+/* The driver's own memory pools are not part of ours: if room is missing, what they keep unused is
+ * given back and the request tried again. */
 static ms_status_t create(struct page *page)
 {
     ms_pool_t *pool = page->device->pool;
@@ -287,8 +289,9 @@ static void withdraw(const struct mapping *mapping)
     drop_use_and_unlock(mapping->page);
 }
 
-/* Puts the mapping into the table before it is made: from then on the place is taken. Nothing may
- * be mapped there (cuda.h, cuMemMap), and a part of a chunk is answered as the driver does. */
+/* Enters the mapping into the table before it is made, so that the place is taken. Nothing else may
+ * be mapped there (cuda.h, cuMemMap). A mapping of a part of a chunk gets the driver's own
+ * error. */
 static CUresult announce(struct mapping *mapping, size_t offset,
                          CUmemGenericAllocationHandle_v1 handle)
 {
@@ -312,7 +315,7 @@ static CUresult announce(struct mapping *mapping, size_t offset,
     return result;
 }
 
-/* A second mapping, by somebody whom the handle was shown to. */
+/* A second mapping, made by whoever was shown the handle. */
 static CUresult map_directly(const struct mapping *mapping)
 {
     CUmemGenericAllocationHandle_v1 chunk = 0;
@@ -353,7 +356,7 @@ CUresult ms_proxies_map(CUdeviceptr_v2 addr, size_t size, size_t offset,
 /* The mappings from first to end that touch a range. */
 struct span {
     size_t first, end;
-    bool pages; /* all of the range is pages of one device */
+    bool pages; /* the whole range is pages of one device */
     bool whole; /* and none of them is cut */
 };
 
@@ -374,7 +377,7 @@ static struct span span_locked(CUdeviceptr_v2 addr, uint64_t size) MS_REQUIRES(*
     return span;
 }
 
-/* One mapping of the driver's own, of a chunk that was shown. */
+/* Unmaps a mapping of the driver's own, of a shown chunk. */
 static CUresult unmap_directly(struct mapping *mapping)
 {
     CUresult result = MS_REAL(cuMemUnmap)(mapping->addr, mapping->bytes);
@@ -416,7 +419,7 @@ enum ms_proxies_cover ms_proxies_unmap(CUdeviceptr_v2 addr, size_t size, CUresul
         return MS_PROXIES_NONE;
     }
     struct mapping *taken = NULL;
-    /* Taken out first: as soon as it is unmapped, another thread may map there. */
+    /* Removed first: another thread may map there as soon as the range is unmapped. */
     ms_lock_acquire(MS_LOCK(PROXIES));
     struct span span = span_locked(addr, size);
     size_t count = span.end - span.first;
@@ -509,8 +512,8 @@ bool ms_proxies_in(CUdeviceptr_v2 addr, uint64_t size)
     return found;
 }
 
-/* The page around addr, or the first one after it that begins before `end`, in use for the length
- * of a call; *next: where it ends. */
+/* The page around addr, or the first one after it that begins before `end`, kept for the length of
+ * one call. *next: where the page ends. */
 static struct page *use_between(CUdeviceptr_v2 addr, CUdeviceptr_v2 end, CUdeviceptr_v2 *next)
 {
     struct page *page = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch's pages: what its expandable segments create with cuMemCreate stands behind handles of
- * ours, so that parts of a page can be taken while nothing lives there (allocator/arenas/proxy.h).
- * These functions answer the driver's calls about them, and tell everybody the same: a page looks
- * like one chunk with the properties that were asked for.
+/* PyTorch's pages. What its expandable segments create with cuMemCreate gets a handle of ours, so
+ * that parts of a page can be taken while nothing lives there (allocator/arenas/proxy.h). These
+ * functions answer the driver's calls about pages. To every caller a page looks like one chunk with
+ * the properties that were asked for.
  *
  * Whatever shows a page's identity to others pins it: nothing of it is taken any more. Thread-safe;
- * their lock is held across no call of the pool or the driver. Results are the driver's. */
+ * no pool or driver call is made under their lock. Results are the driver's. */
 #ifndef MEMSHIM_SHIM_POLICY_PROXIES_H
 #define MEMSHIM_SHIM_POLICY_PROXIES_H
 
@@ -16,49 +16,49 @@
 #include "shim/device/device.h"
 #include "shim/device/reservations.h"
 
-/* The device whose pool stands behind a page with these properties, created by the call that is
- * served; null where the driver is to create it. */
+/* The device whose pool will back a page with these properties, created by the present call; null
+ * if the driver is to create it. */
 struct ms_device *ms_proxies_home(const CUmemAllocationProp_v1 *prop, size_t size,
                                   unsigned long long flags);
 
-/* The application has reserved addresses, while this device was current: those of pages to come,
- * where PyTorch has done it. And it gives them back. */
+/* The application reserved addresses while this device was current; if PyTorch did, pages will lie
+ * there. And: it frees the reservation. */
 void ms_proxies_reserved(const struct ms_device *device, CUdeviceptr_v2 addr, uint64_t bytes);
 void ms_proxies_reservation_gone(const struct ms_reservation *reservation);
 
 CUresult ms_proxies_create(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
                            size_t size, const CUmemAllocationProp_v1 *prop);
 
-/* Whether a handle is one of ours: no driver's is. */
+/* Whether a handle is one of ours. The driver never gives out such a value. */
 bool ms_proxies_own(CUmemGenericAllocationHandle_v1 handle);
 
-/* Of handles of ours. */
+/* For handles of ours. */
 CUresult ms_proxies_release(CUmemGenericAllocationHandle_v1 handle);
 CUresult ms_proxies_map(CUdeviceptr_v2 addr, size_t size, size_t offset,
                         CUmemGenericAllocationHandle_v1 handle, unsigned long long flags);
 CUresult ms_proxies_properties(CUmemAllocationProp_v1 *prop,
                                CUmemGenericAllocationHandle_v1 handle);
 
-/* Pins the page, for the length of one call of the driver's: *chunk gets the driver's handle. Where
- * there is none, because the page is in parts, CUDA_ERROR_NOT_SUPPORTED. */
+/* Pins the page for the length of one driver call; *chunk gets the driver's handle.
+ * CUDA_ERROR_NOT_SUPPORTED if the page is in parts and so has no single handle. */
 CUresult ms_proxies_show(CUmemGenericAllocationHandle_v1 handle,
                          CUmemGenericAllocationHandle_v1 *chunk);
 
-/* How a range lies. */
+/* What pages a range covers. */
 enum ms_proxies_cover {
     MS_PROXIES_NONE,  /* no page is mapped in it */
     MS_PROXIES_WHOLE, /* whole neighbouring pages of one device, and nothing else */
     MS_PROXIES_INSIDE /* pages, but cut, with gaps, or beside other mappings */
 };
 
-/* Of ranges. Each says how the range lies; where that is WHOLE (access: also a part of pages,
- * without a gap) the call was served, with *result. */
+/* For ranges. Each returns what the range covers. Only for WHOLE was the call served, with *result.
+ * For access, a part of pages without a gap counts as WHOLE, too. */
 enum ms_proxies_cover ms_proxies_unmap(CUdeviceptr_v2 addr, size_t size, CUresult *result);
 enum ms_proxies_cover ms_proxies_access(CUdeviceptr_v2 addr, size_t size,
                                         const CUmemAccessDesc_v1 *desc, size_t count,
                                         CUresult *result);
 
-/* The mapping around addr, as everybody is to see it. */
+/* The mapping around addr, as every caller is to see it. */
 struct ms_proxy_view {
     CUdeviceptr_v2 addr;
     uint64_t bytes;
@@ -71,8 +71,8 @@ bool ms_proxies_at(CUdeviceptr_v2 addr, struct ms_proxy_view *out);
 /* Whether any page is mapped in the range. */
 bool ms_proxies_in(CUdeviceptr_v2 addr, uint64_t size);
 
-/* One more reference to the handle that is mapped around addr; false: no page is. pin: by somebody
- * else than PyTorch. Where that fails, which *result says, there is none. */
+/* Adds a reference to the handle that is mapped around addr; false: no page is. pin: the caller is
+ * not PyTorch. If pinning fails, *result has the error and no reference is added. */
 bool ms_proxies_retain(CUdeviceptr_v2 addr, bool pin, CUmemGenericAllocationHandle_v1 *handle,
                        CUresult *result);
 

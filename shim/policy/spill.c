@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes to the host first and what comes back ahead of its use, the pool foretells from the
- * last step of the training (allocator/spill/forecast.h): it is told the steps that the program
- * tells of, and finds them where it tells of none.
+/* The pool forecasts what goes to the host first and what comes back before its use, from the last
+ * training step (allocator/spill/forecast.h). It gets the steps that the program marks, and finds
+ * them by itself if the program marks none.
  *
- * Back from the host where nothing is foretold (the first steps, steps that are not alike, a
- * program without steps): memory is watched over a stretch of time, a training step where the
- * program tells of steps, else a second and more. What the device would have had room for at the
- * worst moment of two such stretches comes back. Where that was wrong, and it had to go again, the
- * stretches grow.
- */
+ * Without a forecast (the first steps, steps that differ, a program without steps), memory use is
+ * watched over a stretch of time: a training step if the program marks steps, otherwise at first a
+ * second. What would have fitted on the device at the worst moment of two such stretches comes
+ * back. If that memory had to go to the host again, the stretches grow. */
 #include "shim/policy/spill.h"
 
 #include <pthread.h>
@@ -26,20 +24,21 @@
 #include "shim/sites/tags.h"
 #include "shim/tables/host_bytes.h"
 
-/* What is queued has to drain also where nobody waits for frees (MEMSHIM_WAIT_MS=0). */
+/* Queued work must drain even if no request waits for frees (MEMSHIM_WAIT_MS=0). */
 #define HALT_LEAST_NS 50000000000u
 
 #define STRETCH_NS         MS_NS_PER_S
 #define STRETCH_LONGEST_NS 60000000000u
 #define CHECKS_A_SAMPLE    8u
-#define WORTH_PART         8u /* a standstill is worth it for so much of what is on the host */
+/* A standstill must bring back at least this share of what is on the host. */
+#define WORTH_PART 8u
 
 static uint64_t level_bytes(const struct ms_device *device, int state)
 {
     return (uint64_t)(ms_options()->thresholds[state - 1] * (double)ms_device_limit_bytes(device));
 }
 
-/* Of all devices of the process together: what they have on the host, and may have. */
+/* The host memory of all devices of the process together: in use, and allowed. */
 static struct ms_budget on_host;
 
 static void begin_budget(void)
@@ -85,7 +84,7 @@ uint64_t ms_spill_left_bytes(const struct ms_device *device, const struct ms_poo
     uint64_t host =
         ms_less(device->host_limit_bytes, stats->host_reserve_bytes + stats->host_backed_bytes);
     uint64_t spill = device->spill_limit_bytes != 0 ? ms_budget_free_bytes(ms_spill_budget()) : 0;
-    /* A request touches a granule more than it has, mostly. */
+    /* A request usually touches one granule more than its size. */
     return ms_less(spill < host ? spill : host, device->granule_bytes);
 }
 
@@ -107,7 +106,7 @@ bool ms_spill_others_give(const struct ms_device *device, uint64_t bytes)
     return ms_budget_free_bytes(ms_spill_budget()) > free_bytes;
 }
 
-/* What the device could not do without at this moment: neither free nor in holes. */
+/* What the device needs at this moment: what is neither free nor in holes. */
 static uint64_t needed_bytes(const struct ms_device *device, const struct ms_pool_stats *stats)
 {
     uint64_t charged = atomic_load(&device->budget.charged_bytes);
@@ -128,9 +127,9 @@ void ms_spill_ahead(struct ms_device *device, uint64_t emergency_bytes)
     }
 }
 
-/* --- what is said ----------------------------------------------------------------------------- */
+/* --- messages --------------------------------------------------------------------------------- */
 
-/* Once for the process: what follows from it holds for all of it. */
+/* Once for the process: the consequences are the same for every device. */
 static void say_host_backed(const struct ms_device *device)
 {
     static atomic_bool said;
@@ -197,7 +196,7 @@ static void sample(struct ms_device *device, struct ms_spill_watch *watch, bool 
     watch->peak_bytes = wanted > watch->peak_bytes ? wanted : watch->peak_bytes;
 }
 
-/* A stretch ends with a step, or when its time is over where none are recorded. */
+/* A stretch ends with a step, or after its time if no steps are recorded. */
 static bool stretch_over(struct ms_spill_watch *watch)
 {
     uint64_t now = ms_clock_ns();
@@ -217,7 +216,7 @@ static void begin_watch(struct ms_spill_watch *watch, uint64_t down_bytes)
     watch->stretch_step = watch->steps;
     watch->stretch_ns = STRETCH_NS;
     watch->stretch_end_ns = watch->steps != 0 ? 0 : ms_clock_ns() + STRETCH_NS;
-    watch->last_peak_bytes = UINT64_MAX; /* one whole stretch at least */
+    watch->last_peak_bytes = UINT64_MAX; /* so that at least one whole stretch passes */
 }
 
 static void bring_back(struct ms_device *device, struct ms_spill_watch *watch,
@@ -231,15 +230,15 @@ static void bring_back(struct ms_device *device, struct ms_spill_watch *watch,
     if (wanted < device->granule_bytes || wanted < spilled_bytes / WORTH_PART) {
         return;
     }
-    /* Without waiting, room is never made by spilling something else. */
+    /* Without waiting, this makes no room by spilling something else. */
     (void)ms_pool_make_room(device->pool, wanted + (limit - critical), false);
     uint64_t free_bytes = ms_less(ms_budget_free_bytes(&device->budget), limit - critical);
     uint64_t moved = ms_pool_promote(device->pool, wanted < free_bytes ? wanted : free_bytes);
     watch->promoted = watch->promoted || moved != 0;
 }
 
-/* The pool is notified at the first allocation of the step, which counts as the last step's: as its
- * like did. */
+/* The first allocation of a step comes here before the pool knows of the step. So it counts as the
+ * last step's, in every step alike. */
 static void tell_step(struct ms_device *device, struct ms_spill_watch *watch)
 {
     uint64_t steps = ms_steps_recorded();

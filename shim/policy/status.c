@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks whether a line is due, and makes it of the statistics. */
+/* Checks whether a status line is due, and makes it from the statistics. */
 #include "shim/policy/status.h"
 
 #include <inttypes.h>
@@ -19,8 +19,8 @@
 #include "shim/tables/options.h"
 #include "shim/tables/stats.h"
 
-/* Only the report finds steps. Until the program tells one, a line comes after as many seconds as
- * steps were asked for, and after so many at most. */
+/* Steps that the program does not mark are found only by the report. Until the program marks one, a
+ * line comes after as many seconds as steps were asked for, but at most after this many. */
 #define UNTOLD_SECONDS 10u
 
 MS_HOT_DATA _Atomic bool ms_status_on;
@@ -47,7 +47,7 @@ void ms_status_begin(void)
     atomic_store(&ms_status_on, true);
 }
 
-/* cached_bytes: of what is reserved. */
+/* cached_bytes: the part of the reserved bytes in PyTorch's cache. */
 static void say_device(const char *when, int ordinal, const struct memshim_stats *stats,
                        uint64_t cached_bytes)
 {
@@ -93,7 +93,7 @@ static void say(void)
     }
 }
 
-/* Nobody may ever tell a step, and the user wait for a line in vain. */
+/* If the program never marks a step, the user would wait for a line in vain. */
 static void say_no_steps(uint64_t steps, uint64_t period)
 {
     MS_LOG_ONCE(MS_LOG_WARN,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks on blocks, and waiting for the default stream where one is touched. */
+/* Marks blocks, and waits for the default stream where a call touches a marked one. */
 #include "shim/policy/sync_memops.h"
 
 #include "allocator/base/cancel.h"
@@ -25,10 +25,10 @@ static bool mark(CUdeviceptr_v2 addr, bool on)
     return device ? ms_pool_mark(device->pool, addr, on) == MS_OK : ms_imports_mark(addr, on);
 }
 
-/* The call that queued on this stream was allowed to, so that waiting for it is: what would bar the
- * one (the stream captures, or a stream that orders itself with it) bars the other. What bars a
- * thread from calls that are unsafe while others capture (cuThreadExchangeStreamCaptureMode) does
- * not concern this one. */
+/* The program's own call was allowed to queue work on this stream, so waiting for it is allowed,
+ * too: a capture of the stream, or of one that orders itself with it, forbids both. The restriction
+ * on unsafe calls while other streams capture (cuThreadExchangeStreamCaptureMode) does not concern
+ * this wait. */
 static CUresult wait_for(CUstream stream)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -57,8 +57,8 @@ CUresult ms_sync_memops_complete(CUresult result, bool per_thread, const uint64_
 
 /* "If there are some previously initiated synchronous memory operations that are pending when this
  * attribute is set, the function does not return until those memory operations are complete"
- * (cuda.h). Not while a stream captures: that may order itself with the default stream, which then
- * must not be waited for. */
+ * (cuda.h). Not during a capture: the capturing stream may order itself with the default stream,
+ * and then that must not be waited for. */
 static CUresult wait_for_earlier(void)
 {
     if (ms_captures_running()) {
