@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Captures: announced before they begin, so that nothing invalidates one. */
+/* Captures are announced before they begin, so that no call of memshim's invalidates one. */
 #include "shim/device/capture.h"
 
 #include <sched.h>
@@ -15,10 +15,10 @@
 #include "shim/process/hot.h"
 #include "shim/process/log.h"
 
-#define HOLD_OFF_YIELDS 100u /* a record takes no longer, but where a queue is full */
+#define HOLD_OFF_YIELDS 100u /* recording an event takes no longer, unless a queue is full */
 #define HOLD_OFF_NAP_NS 50000u
 
-MS_HOT_DATA static _Atomic int captures; /* streams that capture, or are about to */
+MS_HOT_DATA static _Atomic int captures; /* streams that capture or are about to */
 static _Atomic int hold_offs; /* threads between ms_capture_hold_off and ms_capture_let_on */
 
 MS_HOT bool ms_captures_running(void)
@@ -35,8 +35,8 @@ CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing
     }
     CUresult result =
         ms_driver()->cuStreamIsCapturing(ms_stream_plain_handle(handle, per_thread), &status);
-    /* The legacy stream, while a blocking one captures: the application's own call meets the same,
-     * and is forwarded as that on a capturing stream. */
+    /* The legacy stream while a blocking stream captures: the application's own call gets the same
+     * error, and is forwarded like a call on a capturing stream. */
     bool implicit = result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     *is_capturing = implicit || status != CU_STREAM_CAPTURE_STATUS_NONE;
     return implicit ? CUDA_SUCCESS : result;
@@ -57,11 +57,11 @@ void ms_capture_let_on(void)
     atomic_fetch_sub(&hold_offs, 1);
 }
 
-/* Announces a capture, after what is done has been seen, and waits for whoever records an event
- * just now: recorded for a whole context after the capture has begun, it would invalidate the
- * capture (cuda.h, cuCtxRecordEvent). No event is recorded from the announcement on, so what is
- * waited for is one record, which ends as soon as its queue has room, or the handing over of a
- * destroyed stream's work, which takes no longer than a request may wait. */
+/* Announces a capture, after the pools have settled, and waits for threads that are recording an
+ * event. An event for a whole context that is recorded after the capture has begun would invalidate
+ * it (cuda.h, cuCtxRecordEvent). No event is recorded after the announcement. So the wait is for
+ * one record at most, which ends as soon as its queue has room, or for the handover of a destroyed
+ * stream's work, which takes no longer than a request may wait. */
 static void announce(void)
 {
     const int cancellation = ms_cancel_hold();
@@ -85,7 +85,8 @@ static void prepare(void)
 void ms_capture_announce(void)
 {
     prepare();
-    ms_gate_enter(); /* until the driver has begun it: none begins while contents move */
+    ms_gate_enter(); /* until the driver has begun the capture: none may begin while contents
+                        move */
     announce();
 }
 
@@ -98,8 +99,8 @@ CUresult ms_capture_begun(CUstream handle, bool per_thread, CUresult result)
     return result;
 }
 
-/* A capture that was invalidated has ended although the call says otherwise; one that another
- * thread must end has not. The driver knows which. */
+/* The call's result does not say whether the capture goes on: an invalidated capture has ended in
+ * spite of an error, one that another thread must end has not. So the driver is asked. */
 CUresult ms_capture_ended(CUstream handle, bool per_thread, CUresult result)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -134,7 +135,7 @@ void ms_capture_begins(CUstream handle)
     prepare();
     announce();
     if (!ms_stream_note_capturing(handle, true, true)) {
-        atomic_fetch_sub(&captures, 1); /* it captures already */
+        atomic_fetch_sub(&captures, 1); /* it was capturing already */
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who captures: how many streams do, and what must not happen meanwhile. */
+/* How many streams capture, and what must not happen meanwhile. */
 #ifndef MEMSHIM_SHIM_DEVICE_CAPTURE_H
 #define MEMSHIM_SHIM_DEVICE_CAPTURE_H
 
@@ -10,30 +10,32 @@
 /* True while any stream of the process captures. */
 bool ms_captures_running(void);
 
-/* Whether this very stream captures. Asks the driver, but only while any stream captures; an error
- * is the driver's. */
+/* Whether this stream captures. Asks the driver, but only while any stream captures. Returns the
+ * driver's error. */
 CUresult ms_stream_captures(CUstream handle, bool per_thread, bool *is_capturing);
 
-/* Between begin and end no capture can start: what would invalidate a capture (an event recorded
- * for a whole context) is done in between. False, and nothing to end, while something captures. */
+/* Between hold_off and let_on no capture can begin. Calls that would invalidate a capture
+ * (recording an event for a whole context) are made in between. False if something captures; then
+ * there is nothing to let on. */
 bool ms_capture_hold_off(void);
 void ms_capture_let_on(void);
 
-/* Around a call that begins or ends a capture; the latter two return the result that they are
- * given. A capture that was announced ends where it did not begin. */
+/* Called around a call that begins or ends a capture; the latter two return the result that they
+ * get. An announced capture that did not begin counts no more. */
 void ms_capture_announce(void);
 CUresult ms_capture_begun(CUstream handle, bool per_thread, CUresult result);
 CUresult ms_capture_ended(CUstream handle, bool per_thread, CUresult result);
 
-/* A function of the driver's that memshim does not know is about to begin a capture on this stream:
- * it counts as capturing until a capture of it is ended, or it is destroyed. A handle that is no
- * known stream's: as ms_captures_unseen. */
+/* A driver function that memshim does not know is about to begin a capture on this stream. The
+ * stream counts as capturing until one of its captures is ended, or until it is destroyed. For a
+ * handle of no known stream: as ms_captures_unseen. */
 void ms_capture_begins(CUstream handle);
 
-/* Captures may begin unseen: from here on something captures at all times. */
+/* Captures may begin without memshim's notice: from here on a capture counts as running at all
+ * times. */
 void ms_captures_unseen(void);
 
-/* A stream that was noted as capturing is gone. */
+/* A stream that counted as capturing is gone. */
 void ms_capture_forget(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of contexts, and making one current for a while. */
+/* Records of contexts, and scopes that make one current for a while. */
 #include "shim/device/context.h"
 
 #include <sched.h>
@@ -16,12 +16,12 @@
 #include "shim/driver/gate.h"
 #include "shim/process/log.h"
 
-/* How long a call that destroys a context waits for those who use it. */
+/* How long a call that destroys a context waits for its users. */
 #define CLOSE_YIELDS 100u
 #define CLOSE_NAPS   300000u
 #define CLOSE_NAP_NS 200000u
 
-/* How long it is waited for whether a context outlives such a call. */
+/* How long a thread waits for the end of such a call, to see whether the context lives on. */
 #define CLOSING_NAPS   20000u
 #define CLOSING_NAP_NS 50000u
 
@@ -63,7 +63,7 @@ static CUresult is_primary(CUcontext handle, CUdevice device, bool *primary)
     return result;
 }
 
-/* A record for a context of the device, marked dead; null where the host has no memory. Under the
+/* A record for a context of the device, marked dead; null without host memory. The caller holds the
  * lock. */
 static struct ms_context *record_for(struct ms_device *device, bool primary)
 {
@@ -84,7 +84,7 @@ static struct ms_context *record_for(struct ms_device *device, bool primary)
     return fresh;
 }
 
-/* Until it is no longer dead nobody looks at it. Under the lock. */
+/* A new record. No other thread uses it until it is marked live. The caller holds the lock. */
 static struct ms_context *begin(CUcontext handle, struct ms_device *device, bool primary)
 {
     struct ms_context *context = record_for(device, primary);
@@ -100,7 +100,7 @@ static struct ms_context *begin(CUcontext handle, struct ms_device *device, bool
     return context;
 }
 
-/* The context is current. Creating the device may call the driver: no lock is held meanwhile. */
+/* Adds the current context. Making its device may call the driver, so no lock is held. */
 static CUresult add(CUcontext handle, struct ms_context **out, bool *is_new)
 {
     CUdevice ordinal = 0;
@@ -130,8 +130,8 @@ static CUresult add(CUcontext handle, struct ms_context **out, bool *is_new)
     return context ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* A context that was not seen to be created: after a reset the driver brings a primary one back to
- * life by itself, and some may be older than memshim's hooks. */
+/* Adds a context whose creation was not seen. After a reset the driver revives a primary context by
+ * itself, and some contexts may be older than memshim's hooks. */
 static CUresult adopt(CUcontext handle, struct ms_context **out)
 {
     bool is_new = false;
@@ -262,8 +262,8 @@ struct ms_context *ms_context_any_awaited(const struct ms_device *device)
 
 /* --- uses ------------------------------------------------------------------------------------- */
 
-/* Counted first and looked at then; who closes does it the other way round. So one of the two sees
- * the other. */
+/* The user counts itself first and then looks whether a close is under way; the closer does the
+ * reverse. So at least one of the two sees the other. */
 bool ms_context_use(struct ms_context *context)
 {
     atomic_fetch_add(&context->users, 1);

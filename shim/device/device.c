@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices: found without a lock, made once. */
+/* Devices: looked up without a lock, made once. */
 #include "shim/device/device.h"
 #include "allocator/base/units.h"
 #include "shim/driver/gate.h"
@@ -35,7 +35,7 @@
 MS_HOT_DATA static struct ms_device *_Atomic devices[MS_DEVICES_MAX];
 static _Atomic int used;
 
-/* Stands in the table while one thread makes the device. A lock instead would be held while the
+/* The table's entry while one thread makes the device. A lock instead would be held while the
  * driver is asked and the trace is opened. */
 static struct ms_device in_the_making;
 
@@ -99,7 +99,7 @@ static CUresult describe(struct ms_device *device)
     return CUDA_SUCCESS;
 }
 
-/* Read when the driver starts, as the driver and PyTorch do. */
+/* Read once at the start, as the driver and PyTorch do. */
 static void find_limits(struct ms_device *device)
 {
     if (!ms_driver()->cuDeviceGetPCIBusId ||
@@ -112,8 +112,8 @@ static void find_limits(struct ms_device *device)
     device->torch_limit = ms_limit_of_torch(environ, atomic_load(&device->budget.cap_bytes));
 }
 
-/* A process of its own may be asked, and make a context there. False: a group of processes has no
- * room for that. */
+/* May start another process that makes a context on the device. False: a group of processes has no
+ * room for that context. */
 static bool find_host_access(struct ms_device *device)
 {
     uint64_t kept_bytes = 0;
@@ -140,7 +140,7 @@ static CUresult furnish(struct ms_device *device)
     ms_budget_init(&device->budget, cap_bytes);
     ms_device_group_join(device);
     find_limits(device);
-    atomic_store(&device->rise_bytes, 1); /* the first sample */
+    atomic_store(&device->rise_bytes, 1); /* so that the first sample is taken */
     atomic_store(&device->sample_bytes, 1);
     ms_device_policy()->device_used();
     if (options->pool) {
@@ -197,7 +197,7 @@ static CUresult make(int ordinal, struct ms_device **out)
     return CUDA_SUCCESS;
 }
 
-/* CUDA's version is what this driver supports, 1000 x major + 10 x minor (cuDriverGetVersion). */
+/* The CUDA version is what this driver supports: 1000 x major + 10 x minor (cuDriverGetVersion). */
 static void note_versions(void)
 {
     char version[64];
@@ -211,7 +211,7 @@ static void note_versions(void)
     }
 }
 
-/* Around a fork: the locks of the devices' objects. */
+/* Calls `act` for the locks of the devices' objects, around a fork. */
 static void locks_of_devices(enum ms_lock_rank rank, void (*act)(ms_lock_t *lock))
 {
     if (rank == MS_RANK_LEDGER) {
@@ -229,7 +229,7 @@ static void locks_of_devices(enum ms_lock_rank rank, void (*act)(ms_lock_t *lock
 }
 
 static struct ms_fork_part at_fork = {.locks = locks_of_devices, .in_child = ms_gate_fork_child};
-static bool at_fork_joined; /* under OPENING */
+static bool at_fork_joined; /* guarded by OPENING */
 
 CUresult ms_device_use(int ordinal, struct ms_device **out)
 {
@@ -265,7 +265,7 @@ CUresult ms_device_use(int ordinal, struct ms_device **out)
             note_versions();
         }
     }
-    ms_lock_acquire(MS_LOCK(OPENING)); /* not in the midst of a fork */
+    ms_lock_acquire(MS_LOCK(OPENING)); /* so that no fork is under way */
     if (device && !at_fork_joined) {
         at_fork_joined = true;
         ms_fork_join(&at_fork);
@@ -287,7 +287,7 @@ void ms_device_range_reserved(struct ms_device *device, ms_addr_t addr, uint64_t
         if (atomic_load(&device->ranges[i].addr) != 0) {
             continue;
         }
-        /* The size first: whoever sees the address must not see the size of an earlier one. Two
+        /* The size first: a reader that sees the new address must not see an older size. Two
          * threads never reserve at once (the pool's growth lock). */
         atomic_store(&device->ranges[i].bytes, bytes);
         if (atomic_compare_exchange_strong(&device->ranges[i].addr, &none, addr)) {
@@ -369,7 +369,7 @@ bool ms_device_make_room(struct ms_device *device, uint64_t wait_ns)
     return released != 0;
 }
 
-/* The pool makes no more room than is asked for: what it keeps, it need not create again. */
+/* The pool gives back only as much as this asks for. What it keeps, it need not create again. */
 static bool room_and_charge(struct ms_device *device, enum ms_owner owner, uint64_t bytes,
                             bool may_wait)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The budget's lender is the group. */
+/* The group lends to the device's budget. */
 #include "shim/device/device_group.h"
 
 #include <errno.h>
@@ -18,8 +18,8 @@
 #include "shim/process/log.h"
 #include "shim/tables/identity.h"
 
-/* What a member borrows at once: the more, the seldomer it looks into the group's memory, and the
- * more lies idle with it. */
+/* What a member borrows at once. If it borrows more, it looks into the group's memory less often,
+ * and more lies idle with it. */
 #define STEPS_OF_CAP  256u
 #define STEP_MOST     (UINT64_C(64) << 20)
 #define STEP_UNIT     (UINT64_C(2) << 20)
@@ -74,7 +74,7 @@ static void borrow_from_group(struct ms_device *device)
 
 /* ---- asking ---- */
 
-/* Of a request: it touches a granule more than it has, mostly. */
+/* Bytes to ask for: a request usually touches one granule more than its size. */
 static uint64_t wanted_bytes(const struct ms_device *device, uint64_t bytes)
 {
     const uint64_t spare = ms_less(atomic_load(&device->budget.borrowed_bytes),
@@ -112,7 +112,7 @@ bool ms_device_group_ask_spill(struct ms_device *device, uint64_t bytes, bool an
 
 /* ---- joining ---- */
 
-/* "group-..." or "run-...", of characters that a file's name may have. */
+/* "group-..." or "run-...", in characters that a file name may have. */
 static void name_group(char name[NAME_BYTES])
 {
     char run[RUN_ID_BYTES];
@@ -127,7 +127,7 @@ static void name_group(char name[NAME_BYTES])
     }
 }
 
-/* The child of a process that used the device has no part in it. */
+/* A fork child of a process that used the device is no member. */
 static void in_child(void)
 {
     for (int d = 0; d < MS_DEVICES_MAX; d++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks and addresses, by the driver's virtual memory management. */
+/* Chunks and addresses, through the driver's virtual memory management. */
 #include "shim/device/driver_ops.h"
 
 #include <string.h>
@@ -12,7 +12,8 @@
 #include "shim/process/log.h"
 #include "shim/tables/host_bytes.h"
 
-/* With what of a device's memory is known to work: its chunks are the program's cuMemAlloc. */
+/* The properties that are known to work for a device's memory: the program gets these chunks from
+ * cuMemAlloc. */
 static CUmemAllocationProp_v1 standard_properties(const struct ms_device *device,
                                                   enum ms_location location)
 {
@@ -54,7 +55,8 @@ static ms_status_t address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
     struct ms_device *device = ctx;
     struct ms_scope scope;
     ms_scope_enter(device, &scope);
-    /* Unknown before it is free: from then on the driver may give it to somebody else. */
+    /* Removed before it is freed: from then on the driver may give the addresses to somebody
+     * else. */
     (void)ms_device_range_freed(device, addr);
     CUresult result = MS_REAL(cuMemAddressFree)(addr, bytes);
     if (result != CUDA_SUCCESS) {
@@ -64,7 +66,7 @@ static ms_status_t address_free(void *ctx, ms_addr_t addr, uint64_t bytes)
     return ms_status_from(result);
 }
 
-/* Nothing where no device is named. */
+/* Does nothing if the access names no device. */
 static CUresult grant(const struct ms_access *access, ms_addr_t addr, uint64_t bytes)
 {
     CUmemAccessDesc_v1 list[MS_DEVICES_MAX];
@@ -76,8 +78,8 @@ static CUresult grant_access(struct ms_device *device, ms_addr_t addr, uint64_t 
 {
     struct ms_reservation reservation;
     if (ms_reservations_at(addr, bytes, &reservation)) {
-        /* Behind addresses of the application's: what it has asked for there; before, nobody may.
-         */
+        /* Addresses of the application's own get the access that it asked for there; until then
+         * nobody may access them. */
         return grant(&reservation.access, addr, bytes);
     }
     uint64_t may = atomic_load(&device->access_mask) | (1ULL << device->ordinal);
@@ -86,22 +88,22 @@ static CUresult grant_access(struct ms_device *device, ms_addr_t addr, uint64_t 
     return grant(&access, addr, bytes);
 }
 
-/* The driver or the device cannot do it. Another error may be gone the next time. */
+/* Whether the driver or the device cannot do it at all. Other errors may be gone the next time. */
 static bool is_refusal(CUresult result)
 {
     return result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_NOT_PERMITTED ||
            result == CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Whether there are chunks with these properties, tried with one granule. */
+/* A test of whether there are chunks with these properties, with one granule. */
 struct trial {
     CUmemAllocationProp_v1 prop;
-    int works; /* 1: they can be mapped; 0: they cannot; -1: that could not be found out */
-    bool left; /* the driver does not let the granule go again */
+    int works; /* 1: they can be mapped; 0: they cannot; -1: could not be found out */
+    bool left; /* the driver failed to free the granule */
 };
 
-/* On WSL2 the attribute claims GPUDirect RDMA, and giving access then fails with
- * CUDA_ERROR_UNKNOWN (pytorch#192330). */
+/* On WSL2 the attribute claims GPUDirect RDMA, but giving access fails with CUDA_ERROR_UNKNOWN
+ * (pytorch#192330). */
 static void try_to_map(struct ms_device *device, CUmemGenericAllocationHandle_v1 chunk,
                        struct trial *trial)
 {
@@ -124,8 +126,8 @@ static void try_to_map(struct ms_device *device, CUmemGenericAllocationHandle_v1
     }
 }
 
-/* The caller has charged at least a granule and has not used it yet. False: a granule is left that
- * there is no room for beside that; it is charged from now on. */
+/* The caller has charged at least a granule and not used it yet. False: the driver kept the
+ * granule, which stays charged, and there is no room for another. */
 static bool try_properties(struct ms_device *device, struct trial *trial)
 {
     CUmemGenericAllocationHandle_v1 chunk = 0;
@@ -149,7 +151,7 @@ static bool try_properties(struct ms_device *device, struct trial *trial)
     return fits;
 }
 
-/* An attribute of the device, which says whether something is there; -1: no answer. */
+/* An attribute of the device that says whether it has a feature; -1: no answer. */
 static int supports(const struct ms_device *device, CUdevice_attribute attribute)
 {
     int supported = 0;
@@ -167,8 +169,8 @@ static bool probe_rdma(struct ms_device *device)
     return fits;
 }
 
-/* Memory of cuMemAlloc is capable of it (cuda.h, cuMemBatchDecompressAsync), on devices without an
- * engine for it, too (seen: an H200). */
+/* cuMemAlloc's memory supports decompression (cuda.h, cuMemBatchDecompressAsync), even on devices
+ * without an engine for it (seen: an H200). */
 static bool probe_decompress(struct ms_device *device)
 {
     struct trial trial = {.prop = standard_properties(device, MS_LOCATION_DEVICE)};
@@ -178,10 +180,10 @@ static bool probe_decompress(struct ms_device *device)
     return fits;
 }
 
-/* Finds out what a chunk can be, once. Each is asked for together with those before it, all of
- * which are known by then. Whether chunks can be given to other processes is fixed at creation
- * (cuda.h, CUmemAllocationProp), and nobody knows by then which block will be shared. False: there
- * is no room for what the caller has charged any more. */
+/* Finds out once what properties chunks can have. Each is tried together with those found before
+ * it. Whether a chunk can be shared with other processes is fixed at its creation (cuda.h,
+ * CUmemAllocationProp), and nobody knows then which blocks will be shared. False: there is no more
+ * room for what the caller has charged. */
 static bool probe(struct ms_device *device)
 {
     static const CUdevice_attribute shareable =
@@ -196,8 +198,8 @@ static bool probe(struct ms_device *device)
            atomic_load(&device->rdma_flag) < 0 || probe_decompress(device);
 }
 
-/* The attribute claimed the type, and the driver refuses it: it is not asked for again, where it
- * was that. */
+/* The attribute claimed the handle type and the driver refuses it. If that was the reason, chunks
+ * do without it from here on. */
 static CUresult create_unshared(struct ms_device *device, CUmemAllocationProp_v1 *prop,
                                 uint64_t bytes, CUmemGenericAllocationHandle_v1 *chunk)
 {
@@ -231,9 +233,9 @@ static ms_status_t chunk_create(void *ctx, uint64_t bytes, enum ms_location loca
         return MS_ERR_NO_MEMORY;
     }
     CUmemAllocationProp_v1 prop =
-        properties != NULL
-            ? *(const CUmemAllocationProp_v1 *)properties /* whoever asked for it knows its type */
-            : standard_properties(device, location);
+        properties != NULL ? *(const CUmemAllocationProp_v1 *)properties /* the caller that gave
+                                                                            them knows their type */
+                           : standard_properties(device, location);
     CUmemGenericAllocationHandle_v1 chunk = 0;
     CUresult result = MS_REAL(cuMemCreate)(&chunk, bytes, &prop, 0);
     if (standard && prop.requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE && is_refusal(result)) {
@@ -255,7 +257,7 @@ static ms_status_t chunk_release(void *ctx, ms_handle_t chunk)
     return ms_status_from(result);
 }
 
-/* With NVML there is another way, but that may load a library, which no lock can be held for. */
+/* NVML would be another way, but it may have to be loaded, which must not happen under a lock. */
 static ms_status_t free_bytes(void *ctx, uint64_t *out)
 {
     struct ms_scope scope;
@@ -331,9 +333,9 @@ static ms_status_t plain_free(void *ctx, ms_addr_t addr)
     return ms_status_from(result);
 }
 
-/* The smallest chunk of the device; 0 where it cannot map memory. On a vGPU the attribute claims
- * it and the functions answer that they are not supported (xgboost#12217). What else goes wrong is
- * no answer. */
+/* The smallest chunk of the device; 0 if it cannot map memory. On a vGPU the attribute claims that
+ * it can, and the functions return that it is not supported (xgboost#12217). Other errors are no
+ * answer. */
 static CUresult find_granule(const struct ms_device *device, size_t *granule_bytes)
 {
     int can_map = 0;

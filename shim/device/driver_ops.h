@@ -17,19 +17,18 @@ ms_status_t ms_fence_wait(void *ctx, ms_fence_t fence, uint64_t timeout_ns);
 ms_status_t ms_fence_stream_wait(void *ctx, ms_stream_t stream, ms_fence_t fence);
 void ms_fence_release(void *ctx, ms_fence_t fence);
 
-/* Waits, as cudaFree does, until the work is done that is queued now on the contexts of this
- * device; not for that of other devices, which may need this thread to go on. Holds no lock of this
- * room meanwhile; a capture may begin, and is not harmed. Does not wait where one runs already. The
- * error is the driver's: that of earlier work, or of the calls that this takes. */
+/* Waits, as cudaFree does, for the work that is queued now on this device's contexts. Does not wait
+ * for other devices: their work may need this thread to go on. Holds no lock of this room
+ * meanwhile. A capture may begin and is not harmed; if one runs already, does not wait. The error
+ * is the driver's: of earlier work, or of the calls that this takes. */
 CUresult ms_fences_wait_for_work(const struct ms_device *device);
 
-/* What the driver says to a "potentially unsafe" call of this thread, such as cuMemAlloc or
- * cuMemFree, while streams capture (cuda.h, cuThreadExchangeStreamCaptureMode). Where that is an
- * error, the captures that are in the way are invalidated, as by such a call of the application's.
- */
+/* The driver's answer to a "potentially unsafe" call of this thread, such as cuMemAlloc or
+ * cuMemFree, while streams capture (cuda.h, cuThreadExchangeStreamCaptureMode). If it is an error,
+ * the captures in the way are invalidated, as by such a call of the application's. */
 CUresult ms_fences_ask_permission(struct ms_context *context);
 
-/* The context is dead: what is kept for it is dropped. */
+/* The context is dead: drops the events that are kept for it. */
 void ms_fences_forget(const struct ms_context *context);
 
 #endif

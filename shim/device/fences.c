@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fences: points in the order of a device's work, made of driver events.
  *
- * A fence holds one event for each stream or context that it has to wait for. Events are kept and
- * used again, each in the context that it was made in: the driver takes no event of another
- * context. An event of a dead context counts as done, and is never touched again.
+ * A fence holds one event for each stream or context that it waits for. Events are used again, each
+ * in the context that it was made in, because the driver takes no event of another context. An
+ * event of a dead context counts as done, and is never touched again.
  *
- * While a call is under way that may destroy a context, nothing can be recorded in it. A fence then
- * holds an event without a handle for it: done once the context is dead, and recorded afterwards
- * where it lives on, which is later and so never too early.
+ * While a call that may destroy a context is under way, no event can be recorded in it. The fence
+ * then holds an event without a handle: done if the context dies, and recorded afterwards if it
+ * lives on. That is later than needed, never too early.
  *
- * Work of destroyed streams is covered by the heir of their context (heirs.h). */
+ * The heir of a context covers the work of its destroyed streams (heirs.h). */
 #include <stdlib.h>
 #include <time.h>
 
@@ -22,19 +22,19 @@
 #include "shim/device/stream.h"
 #include "shim/driver/driver.h"
 
-#define SPARE_EVENTS_MAX 256u /* kept in all; more than that are destroyed */
+#define SPARE_EVENTS_MAX 256u /* spare events in all; more are destroyed */
 #define FIRST_NAP_NS     10000u
 #define LONGEST_NAP_NS   1000000u
-#define POLLS_AT_ONCE    32u /* an event of an idle device is done before the shortest nap is over */
+#define POLLS_AT_ONCE    32u /* an idle device ends an event within one nap */
 
 struct event {
     struct event *next;
     struct ms_context *context; /* held */
-    CUevent handle;             /* null: of all work of a context that was about to be destroyed */
+    CUevent handle;             /* null: for all work of a context that was about to be destroyed */
 };
 
 struct fence {
-    ms_lock_t lock; /* of the list: one thread may wait for a fence while others ask about it */
+    ms_lock_t lock;       /* of the list: one thread may wait for a fence while others query it */
     struct event *events; /* not yet seen to be done */
 };
 
@@ -57,7 +57,7 @@ static struct event *event_new(struct ms_context *context)
     return event;
 }
 
-/* The context of the event is current, and in use. */
+/* An event of this context, which is current and in use. */
 static struct event *event_get(struct ms_context *context)
 {
     ms_lock_acquire(MS_LOCK(FENCES));
@@ -86,7 +86,7 @@ static struct event *event_get(struct ms_context *context)
 static void event_put(struct event *event)
 {
     ms_lock_acquire(MS_LOCK(FENCES));
-    bool dead = event->context->dead; /* if not so, ms_fences_forget is still to come */
+    bool dead = event->context->dead; /* if not, ms_fences_forget will come */
     bool keep = !dead && event->handle && spare_count < SPARE_EVENTS_MAX;
     if (keep) {
         event->next = spare;
@@ -105,9 +105,9 @@ static void event_put(struct event *event)
     event_free(event);
 }
 
-/* One more event in the fence: recorded on the stream, or for the whole context where `whole`. The
- * context is current, and captures are held off. Refused once a thread that begins one waits for
- * that to end. */
+/* Adds an event to the fence: recorded on the stream, or for the whole context if `whole`. The
+ * context is current, and captures are held off. Fails once a capture is announced: its thread
+ * waits for the hold-off to end. */
 static CUresult add(struct fence *fence, struct ms_context *context, CUstream stream, bool whole)
 {
     struct event *event = ms_captures_running() ? NULL : event_get(context);
@@ -126,7 +126,7 @@ static CUresult add(struct fence *fence, struct ms_context *context, CUstream st
     return CUDA_SUCCESS;
 }
 
-/* *missed: one of them was destroyed meanwhile; what it left is with the heir. */
+/* *missed: one of the streams was destroyed meanwhile; the heir has its work. */
 static CUresult record_each(struct fence *fence, const ms_stream_t *streams, size_t count,
                             bool *missed)
 {
@@ -141,7 +141,7 @@ static CUresult record_each(struct fence *fence, const ms_stream_t *streams, siz
         result = add(fence, use.context, use.handle, false);
         ms_stream_leave(&use);
         if (result == CUDA_ERROR_INVALID_HANDLE || result == CUDA_ERROR_INVALID_CONTEXT) {
-            result = CUDA_SUCCESS; /* destroyed by a function that memshim does not see */
+            result = CUDA_SUCCESS; /* destroyed by a function that has no hook */
         }
     }
     return result;
@@ -158,7 +158,7 @@ static CUresult record_list(struct fence *fence, const struct ms_context *contex
     return result;
 }
 
-/* The context is about to be destroyed. */
+/* For a context that is about to be destroyed. */
 static CUresult add_closing(struct fence *fence, struct ms_context *context)
 {
     struct event *event = event_new(context);
@@ -170,7 +170,7 @@ static CUresult add_closing(struct fence *fence, struct ms_context *context)
     return CUDA_SUCCESS;
 }
 
-/* Before CUDA 12.5 events of a context are recorded stream by stream. An event on the legacy stream
+/* Before CUDA 12.5 a context's events are recorded stream by stream. An event on the legacy stream
  * also covers the per-thread default streams, which synchronize with it (cuda.h,
  * CU_STREAM_PER_THREAD). */
 static CUresult record_streams(struct fence *fence, struct ms_context *context)
@@ -198,8 +198,8 @@ static CUresult record_context(struct fence *fence, struct ms_context *context)
     return result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_SUCCESS : result;
 }
 
-/* Every live context of the process: a copy between devices needs no access to the other device's
- * memory (cuMemcpyPeerAsync, and any copy under unified addressing). */
+/* Records for every live context of the process: a copy between devices needs no access to the
+ * other device's memory (cuMemcpyPeerAsync, and any copy under unified addressing). */
 static CUresult record_all(struct fence *fence)
 {
     CUresult result = CUDA_SUCCESS;
@@ -243,7 +243,7 @@ ms_status_t ms_fence_take(void *ctx, ms_stream_t stream, ms_fence_t *out)
     return MS_OK;
 }
 
-/* CUDA_SUCCESS also where its context died: then the work is over. */
+/* CUDA_SUCCESS also if the event's context has died: then its work is over. */
 static CUresult ask(const struct event *event)
 {
     CUresult result = CUDA_ERROR_NOT_READY;
@@ -265,8 +265,8 @@ static CUresult ask_and_drop(struct fence *m)
     return result;
 }
 
-/* The first event of the fence has no handle: its context has died, or lives on and gets one now,
- * or nobody knows yet. */
+/* The fence's first event has no handle. Its context has died, lives on and gets one recorded now,
+ * or is still being destroyed. */
 static CUresult renew(struct fence *m)
 {
     struct event *event = m->events;
@@ -284,7 +284,7 @@ static CUresult renew(struct fence *m)
     return result;
 }
 
-/* The lock of the fence is held, and captures are held off. */
+/* The caller holds the fence's lock, and captures are held off. */
 static CUresult drop_done(struct fence *m)
 {
     while (m->events) {
@@ -300,8 +300,8 @@ ms_status_t ms_fence_query(void *ctx, ms_fence_t fence)
 {
     (void)ctx;
     struct fence *m = (struct fence *)(uintptr_t)fence;
-    /* A query is refused, and harms the capture, under one in global mode (cuda.h,
-     * cuThreadExchangeStreamCaptureMode). */
+    /* During a capture in global mode the driver refuses a query and invalidates the capture
+     * (cuda.h, cuThreadExchangeStreamCaptureMode). */
     if (!ms_capture_hold_off()) {
         return MS_ERR_NOT_READY;
     }
@@ -312,7 +312,7 @@ ms_status_t ms_fence_query(void *ctx, ms_fence_t fence)
     return ms_status_from(result);
 }
 
-/* Polls: the driver's own wait for an event has no limit. */
+/* Polls, because the driver's own wait for an event has no limit. */
 static ms_status_t wait_for(void *ctx, ms_fence_t fence, uint64_t timeout_ns)
 {
     uint64_t start = ms_clock_ns();
@@ -338,7 +338,7 @@ ms_status_t ms_fence_wait(void *ctx, ms_fence_t fence, uint64_t timeout_ns)
     return status;
 }
 
-/* Queues the wait for one event on the stream, which is in use. */
+/* Queues a wait for one event on the stream, which is in use. */
 static CUresult wait_on(CUstream stream, const struct event *event)
 {
     if (!event->handle || !ms_context_use(event->context)) {
@@ -400,8 +400,8 @@ static bool has_unrecorded(const struct fence *fence)
     return event != NULL;
 }
 
-/* The thread is in relaxed mode: events may be asked while something captures, but not recorded for
- * a whole context. What then is not recorded is not waited for. */
+/* The thread is in relaxed mode: during a capture it may query events, but not record one for a
+ * whole context. An event that is not recorded then is not waited for. */
 static CUresult check(struct fence *fence)
 {
     if (!has_unrecorded(fence)) {
@@ -430,7 +430,7 @@ static CUresult wait_until_done(struct fence *fence)
     return result;
 }
 
-/* The fence is the calling thread's own, so nobody locks it. */
+/* The fence belongs to the calling thread alone, so its lock is not taken. */
 static CUresult record_and_wait(const struct ms_device *device)
 {
     struct fence fence = {.events = NULL};
@@ -441,7 +441,7 @@ static CUresult record_and_wait(const struct ms_device *device)
     for (struct ms_context *c = ms_context_first(); c && result == CUDA_SUCCESS; c = c->next) {
         if (c->device == device && ms_context_hold_live(c)) {
             result = record_context(&fence, c);
-            /* One that another thread destroys meanwhile. */
+            /* a stream that another thread destroys meanwhile */
             result = result == CUDA_ERROR_INVALID_HANDLE ? CUDA_SUCCESS : result;
             ms_context_let(c);
         }
@@ -470,11 +470,11 @@ CUresult ms_fences_wait_for_work(const struct ms_device *device)
     return result;
 }
 
-/* An event's query is such a call, and changes nothing else. */
+/* Querying an event is such a call, and has no other effect. */
 CUresult ms_fences_ask_permission(struct ms_context *context)
 {
     if (!ms_context_use(context)) {
-        return CUDA_SUCCESS; /* about to be destroyed: the call itself will see */
+        return CUDA_SUCCESS; /* about to be destroyed: the program's call gets the error itself */
     }
     struct event *event = event_get(context);
     CUresult result = event ? ms_driver()->cuEventQuery(event->handle) : CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The green contexts of the process. They are read without a lock; a record is never freed, and
- * serves again. */
+/* The green contexts of the process. Records are read without a lock; they are never freed, but
+ * used again. */
 #include "shim/device/green.h"
 
 #include <stdlib.h>
@@ -12,16 +12,17 @@
 
 struct green {
     struct green *next;
-    _Atomic(CUcontext) handle; /* null: there is none */
-    CUgreenCtx green;          /* this one and the next are set before the handle */
+    _Atomic(CUcontext) handle; /* null: the record is free */
+    CUgreenCtx green;          /* this and the next are set before the handle */
     CUdevice device;
     struct ms_context *_Atomic primary; /* held */
-    _Atomic ms_stream_t legacy;         /* known to no table: fenced as the device is */
+    _Atomic ms_stream_t legacy;         /* in no table of streams: its fence is that of the
+                                           device */
 };
 
 static struct green *_Atomic first;
 
-/* Under the lock. */
+/* A free record. The caller holds the lock. */
 static struct green *record(void)
 {
     for (struct green *g = first; g; g = g->next) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions of other members are answered one after the other: first what lies in no block, then,
- * where that is asked for, live memory.
+/* Answers the other members' requests one after the other. It gives unused memory first, then live
+ * memory if that is asked for.
  *
- * The pool counts time in allocations, which says nothing to other processes. So it is noted from
- * time to time how many there were by then. */
+ * The pool counts time in allocations, which other processes cannot compare. So this notes from
+ * time to time how many allocations there were at which moment. */
 #include "shim/device/group_thread.h"
 
 #include <pthread.h>
@@ -20,9 +20,8 @@
 #define POLL_NS (MS_NS_PER_S / 2)
 #define MOMENTS 64u
 
-/* How many allocations there were, and when; rising. Written by the device's thread alone. Who
- * reads while it thins them out may find a moment that is off: that decides only who moves memory
- * first. */
+/* Counts of allocations and their times, ascending. Only the device's thread writes. A reader that
+ * meets the thinning out may find a wrong moment; that only decides who moves memory first. */
 static struct moments {
     struct moment {
         _Atomic uint64_t allocations, ns;
@@ -36,7 +35,7 @@ static void put_moment(struct moments *all, uint32_t i, uint64_t allocations, ui
     atomic_store(&all->at[i].ns, ns);
 }
 
-/* Where there is no room for more, every other one goes. */
+/* If the table is full, drops every other moment. */
 static void note_moment(struct moments *all, uint64_t allocations)
 {
     uint32_t count = atomic_load(&all->count);
@@ -55,7 +54,7 @@ static void note_moment(struct moments *all, uint64_t allocations)
     atomic_store(&all->count, count + 1);
 }
 
-/* The first noted moment by which there were so many. */
+/* The first noted moment at which there were so many allocations. */
 static uint64_t moment_of(const struct moments *all, uint64_t allocations)
 {
     const uint32_t count = atomic_load(&all->count);
@@ -93,7 +92,8 @@ static uint64_t idle_bytes(struct ms_device *device)
            ms_device_takeable_bytes(device, &stats);
 }
 
-/* Room is made for the bytes as if they were asked for here: what the group has free counts. */
+/* Makes room for the bytes as if this process asked for them, where the group's free memory
+ * counts. */
 static void give(struct ms_device *device, const struct ms_group_question *question)
 {
     const bool spill = (question->wants & MS_GROUP_SPILL) != 0;
@@ -121,7 +121,7 @@ static void *attend(void *argument)
 {
     struct ms_device *device = argument;
     struct ms_group_question question;
-    ms_guard.inside = true; /* whatever the driver calls goes straight to the driver */
+    ms_guard.inside = true; /* so that what the driver calls goes straight to the driver */
     for (;;) {
         if (ms_group_wait(device->group, &question, POLL_NS)) {
             answer(device, &question);
@@ -132,7 +132,8 @@ static void *attend(void *argument)
     return NULL;
 }
 
-/* All signals are blocked while the thread is made, and so in it: handlers are the program's. */
+/* All signals are blocked while the thread is made, and so inside it: the handlers are the
+ * program's. */
 void ms_group_thread_start(struct ms_device *device)
 {
     sigset_t all, before;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What destroyed streams leave. */
+/* Queues the work of destroyed streams behind a stream that lives on. */
 #include "shim/device/heirs.h"
 
 #include <time.h>
@@ -11,7 +11,7 @@
 
 #define NAP_NS 1000000u
 
-/* False: none could be made. The context is in use. */
+/* Makes the context's heir if it has none. False: it could not be made. The context is in use. */
 static bool need_heir(struct ms_context *context)
 {
     CUstream handle = NULL;
@@ -23,7 +23,7 @@ static bool need_heir(struct ms_context *context)
     if (MS_REAL(cuStreamCreate)(&handle, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
         return false;
     }
-    /* Where another thread was quicker, this one stays, empty, as long as the context. */
+    /* If another thread was faster, this stream stays, empty, as long as the context. */
     bool known = ms_stream_resolve(handle, false, &view) == CUDA_SUCCESS;
     if (known) {
         atomic_compare_exchange_strong(&context->heir, &none, view.id);
@@ -33,7 +33,8 @@ static bool need_heir(struct ms_context *context)
     return known;
 }
 
-/* Destroyed at once: what waits for it goes on to do so (cuda.h, cuEventDestroy). */
+/* The event is destroyed at once: streams that wait for it go on waiting (cuda.h,
+ * cuEventDestroy). */
 static bool wait_behind(CUstream heir, CUstream stream)
 {
     CUevent event = NULL;
@@ -49,7 +50,7 @@ static bool wait_behind(CUstream heir, CUstream stream)
     return result == CUDA_SUCCESS;
 }
 
-/* The context of both is in use. */
+/* The context of both streams is in use. */
 static bool hand_over(struct ms_context *context, CUstream stream)
 {
     struct ms_stream_use heir;
@@ -69,8 +70,8 @@ static bool has_work(CUstream stream)
            ms_driver()->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
 }
 
-/* The scope lets these calls through where another stream captures. Without an heir the work is
- * waited for, as long as a request would wait for it. */
+/* The scope permits these calls while another stream captures. Without an heir this waits for the
+ * work, as long as a request would. */
 void ms_heirs_take(struct ms_context *context, ms_stream_t stream)
 {
     struct ms_stream_use use;
@@ -102,7 +103,7 @@ static void keep_one(struct ms_context *context, ms_stream_t stream)
     }
 }
 
-/* Streams that come meanwhile have nothing queued yet that this thread knows of. */
+/* Streams that are made meanwhile have no queued work yet that this thread knows of. */
 static void keep_all(struct ms_context *context)
 {
     struct ms_stream_list streams;

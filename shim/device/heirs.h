@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Work of streams that were destroyed.
+/* The work of destroyed streams.
  *
- * Each context has an heir, a stream of memshim's own, made when it is first needed. It waits for
- * work that no other stream may tell of later; it is a stream like others to fences and
- * standstills. cuCtxRecordEvent may cover destroyed streams by itself: cuda.h does not say so, and
- * the heir is covered in any case. */
+ * Each context has an heir: a stream of memshim's own, made when it is first needed. It waits for
+ * work that could not be waited for otherwise, because its stream is gone. Fences and standstills
+ * treat it like any stream. cuCtxRecordEvent may cover destroyed streams by itself, but cuda.h does
+ * not say so; it covers the heir in any case. */
 #ifndef MEMSHIM_SHIM_DEVICE_HEIRS_H
 #define MEMSHIM_SHIM_DEVICE_HEIRS_H
 
 #include "shim/device/stream.h"
 
-/* Before a stream of the context is destroyed: what is still queued there is the heir's. Nothing is
- * asked of a stream that captures: ms_heirs_keep was called before it did. */
+/* Before a stream of the context is destroyed: the heir waits for what is still queued there. A
+ * stream that captures is left alone: ms_heirs_keep was called before the capture. */
 void ms_heirs_take(struct ms_context *context, ms_stream_t stream);
 
-/* Before a capture begins: what is queued anywhere is the heirs', too. A stream may be destroyed
- * while it captures, and of such a one nobody can ask what was queued before. */
+/* Before a capture begins: the heirs wait for all queued work. A stream may be destroyed while it
+ * captures, when the driver cannot be asked what it had queued before. */
 void ms_heirs_keep(void);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds out, by a probe where need be, whether the device can reach host memory. */
+/* Finds out whether the device can reach host memory, by a probe if need be. */
 #include "shim/device/host_access.h"
 
 #include <dlfcn.h>
@@ -16,8 +16,8 @@
 #include "shim/tables/host_bytes.h"
 #include "shim/tables/remembered.h"
 
-/* Which driver answers: a container may bring another libcuda.so.1 than the machine's, under the
- * same version of the kernel's part (NVIDIA's forward compatibility packages). */
+/* Identifies the libcuda.so.1 in use: a container may bring another than the machine's, for the
+ * same version of the kernel driver (NVIDIA's forward compatibility packages). */
 static uint64_t library_id(void)
 {
     Dl_info info;
@@ -30,8 +30,8 @@ static uint64_t library_id(void)
            (uint64_t)about.st_mtim.tv_nsec;
 }
 
-/* Everything that the answer depends on: the device, both halves of the driver, the kernel, and
- * memshim's own test. */
+/* The key names everything that the answer depends on: the device, both halves of the driver, the
+ * kernel, and memshim's own test. */
 static void make_key(const char *uuid, char *key, size_t key_bytes)
 {
     char driver[64];
@@ -65,8 +65,8 @@ static int attribute(const struct ms_device *device, CUdevice_attribute which)
                                                                                             : 0;
 }
 
-/* Where host chunks would lie: beside the device where the driver can say so (CUDA 12.2), else
- * anywhere. False: it has none. */
+/* Where host chunks would lie: beside the device if the driver can say so (CUDA 12.2), otherwise
+ * anywhere. False: nowhere. */
 static bool find_location(struct ms_device *device)
 {
     device->host_location.type = CU_MEM_LOCATION_TYPE_INVALID;
@@ -80,8 +80,8 @@ static bool find_location(struct ms_device *device)
     return device->host_location.type != CU_MEM_LOCATION_TYPE_INVALID;
 }
 
-/* Where the driver offers such memory and it is not used all the same, its owner can do something:
- * that is said aloud. */
+/* Warns if the driver offers such memory and memshim cannot use it: then the machine's owner can do
+ * something about it. */
 static void say_no_access(const struct ms_device *device, const struct ms_probe_result *result)
 {
     const bool offered = result != NULL;

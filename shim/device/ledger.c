@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ledger: hash tables in shards, so that threads on different addresses rarely meet. */
+/* The ledger: sharded hash tables, so that threads on different addresses rarely contend. */
 #include "shim/device/ledger.h"
 
 #include "allocator/base/containers/table.h"
@@ -9,7 +9,7 @@
 
 struct shard {
     ms_lock_t lock;
-    struct ms_table grants; /* struct ms_grant, by name; those of other spaces too */
+    struct ms_table grants; /* struct ms_grant, by name, for all spaces */
 };
 
 static struct shard shards[SHARDS] = {[0 ... SHARDS - 1] = {.lock = MS_LOCK_INIT(LEDGER)}};
@@ -19,7 +19,7 @@ static struct shard *shard_of(uint64_t name)
     return &shards[name * UINT64_C(0x9e3779b97f4a7c15) >> 58];
 }
 
-/* The grant, or the free slot where it belongs. The table has room. */
+/* The grant, or the free slot for it. The table has room. */
 static inline struct ms_grant *grant_of(const struct shard *shard, enum ms_space space,
                                         uint64_t name)
 {
@@ -110,7 +110,8 @@ size_t ms_ledger_sweep(bool (*match)(void *ctx, const struct ms_grant *grant), v
             struct ms_grant *grant = ms_table_at(&shard->grants, sizeof *grant, i);
             if (grant->name != 0 && match(ctx, grant)) {
                 out[taken++] = *grant;
-                ms_table_remove(&shard->grants, sizeof *grant, grant); /* i may have another now */
+                /* Removal may have moved another grant to i. */
+                ms_table_remove(&shard->grants, sizeof *grant, grant);
             } else {
                 i++;
             }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was handed to the application, by the name it will give it back under.
+/* What was handed to the application, under the name by which it will give it back.
  *
- * Every forwarded allocation and every pinned host range that is live has one grant here; blocks of
- * the pool are known to the pool alone, by their holder. It says whose device it is, what is
- * charged for it, and which context or memory pool it lives with. Thread-safe; short locks, no
- * device calls. */
+ * Each live forwarded allocation and each pinned host range has one grant here; the pool knows its
+ * own blocks. A grant has its device, its charge, and the context or memory pool that it lives
+ * with. Thread-safe; short locks, no device calls. */
 #ifndef MEMSHIM_SHIM_DEVICE_LEDGER_H
 #define MEMSHIM_SHIM_DEVICE_LEDGER_H
 
@@ -14,12 +13,13 @@
 
 #include "allocator/base/locks/lock.h"
 
-/* Names of different spaces never meet: a CUarray may have the value of an address. */
+/* The same value may be a name in two spaces: a CUarray may equal an address. */
 enum ms_space {
     MS_SPACE_DEVICE, /* device addresses, managed ones included */
     MS_SPACE_HOST,   /* pinned host addresses */
     MS_SPACE_HANDLE, /* arrays, mipmapped arrays, graphs, modules: handles of the driver */
-    MS_SPACE_LEAVING /* device addresses that the application has freed, and work may still use */
+    MS_SPACE_LEAVING /* device addresses that the application has freed while work may still use
+                        them */
 };
 
 enum ms_grant_kind {
@@ -32,10 +32,11 @@ enum ms_grant_kind {
 struct ms_grant {
     uint64_t name;         /* address or handle, unique in its space while live */
     uint64_t bytes;        /* as asked for */
-    uint64_t extent_bytes; /* what is charged for, before it is rounded as the driver takes it */
-    uint64_t block_id;     /* of its BLOCK_ALLOC event where no pool served it, else 0 */
-    void *holder;          /* struct ms_context *, or struct ms_mempool * of a stream-ordered one */
-    uint32_t site;         /* that asked for it */
+    uint64_t extent_bytes; /* what the charge is for, before rounding to what the driver takes */
+    uint64_t block_id;     /* of its BLOCK_ALLOC event, if no pool served it; otherwise 0 */
+    void *holder;          /* struct ms_context *, or struct ms_mempool * for a stream-ordered
+                              one */
+    uint32_t site;         /* call site that asked for it */
     uint8_t space;         /* enum ms_space */
     uint8_t kind;          /* enum ms_grant_kind */
     uint8_t device;        /* CUDA ordinal */
@@ -44,25 +45,25 @@ struct ms_grant {
     bool arena;            /* a framework carves tensors out of it */
 };
 
-/* False where there is no host memory for it: the caller undoes what it has granted. `displaced`
- * (never null) gets the grant that stood under this name and was never taken, which happens when
- * the driver freed something by a call that is not hooked; its name is 0 where there was none. */
+/* False: no host memory for it; the caller undoes what it granted. `displaced` (never null) gets a
+ * grant that was still here under this name. That happens after the driver freed something by a
+ * call without a hook. Its name is 0 if there was none. */
 bool ms_ledger_put(const struct ms_grant *grant, struct ms_grant *displaced);
 
-/* Removes the grant and copies it out (out may be null); false where there is none. */
+/* Removes the grant and copies it out (out may be null); false if there is none. */
 bool ms_ledger_take(enum ms_space space, uint64_t name, struct ms_grant *out);
 bool ms_ledger_find(enum ms_space space, uint64_t name, struct ms_grant *out);
 
-/* Notes that what this grant names is an arena; copies it out. False where there is none, or where
- * that was noted before. */
+/* Marks what this grant names as an arena, and copies the grant out. False if there is none, or if
+ * it was marked before. */
 bool ms_ledger_mark_arena(enum ms_space space, uint64_t name, struct ms_grant *out);
 
-/* Takes up to `count` grants that `match` says yes to into `out`; returns how many. Called again
- * until it returns 0. match must not call the ledger. */
+/* Takes up to `count` grants for which `match` returns true into `out`; returns how many. Call it
+ * again until it returns 0. match must not call the ledger. */
 size_t ms_ledger_sweep(bool (*match)(void *ctx, const struct ms_grant *grant), void *ctx,
                        struct ms_grant *out, size_t count);
 
-/* Of every shard: around fork. */
+/* Calls `act` for the lock of every shard, around fork. */
 void ms_ledger_locks(void (*act)(ms_lock_t *lock));
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells of the program's own mappings as blocks. What this process is charged for is its chunks'
- * (MS_OWNER_APPLICATION); what another one is charged for is recorded like what the driver serves,
- * and no charge comes with it. */
+/* Reports the program's own mappings as blocks. If this process is charged for them, the charge is
+ * that of their chunks (MS_OWNER_APPLICATION). If another process is, the block is recorded like
+ * one that the driver serves, without a charge. */
 #include "shim/device/live_maps.h"
 
 #include "allocator/base/ids.h"

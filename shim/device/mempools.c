@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records of the application's memory pools, and what each is charged for. */
+/* Records of the application's memory pools, and the charge of each. */
 #include "shim/device/mempools.h"
 
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 #include "shim/driver/driver.h"
 #include "shim/process/log.h"
 
-#define STEP_BYTES (32ULL << 20) /* by which the driver's pools grow at once */
-#define UNIT_BYTES 512u          /* by which they count what is in use, as ours does */
+#define STEP_BYTES (32ULL << 20) /* by which the driver's pools grow */
+#define UNIT_BYTES 512u          /* the unit in which they count bytes in use, as our pool does */
 
-/* So many others are destroyed before a destroyed pool's record is used again. */
+/* So many others must be destroyed before a destroyed pool's record is used again. */
 #define REST 64u
 
 static struct ms_mempool *_Atomic first;
-static uint64_t ends MS_GUARDED_BY(*MS_LOCK(MEMPOOLS)); /* pools that were destroyed */
+static uint64_t ends MS_GUARDED_BY(*MS_LOCK(MEMPOOLS)); /* how many pools were destroyed */
 
 static _Atomic(struct ms_mempool *) currents[MS_DEVICES_MAX]; /* null: not asked yet */
 
@@ -31,7 +31,7 @@ struct ms_mempool *ms_mempool_find(CUmemoryPool handle)
     return pool;
 }
 
-/* Whether nothing of a destroyed pool is left. A block of the driver's may be: to give that back
+/* Whether no block of a destroyed pool is left. A block of the driver's may be left: releasing it
  * only looks at what the record's pool holds then. */
 static bool is_idle(struct ms_mempool *pool)
 {
@@ -50,8 +50,9 @@ static struct ms_mempool *find_rested(void) MS_REQUIRES(*MS_LOCK(MEMPOOLS))
     return pool;
 }
 
-/* Of a new record, or one that rested: whoever found it as another pool's may read it even now, so
- * every field that they read is atomic, or stays. What says that it is a pool's comes last. */
+/* Fills a new record, or one that rested. A thread that found it as another pool's may still read
+ * it. So every field that such a thread reads is atomic, or never changes. What makes it a valid
+ * record is written last. */
 static void begin(struct ms_mempool *pool, CUmemoryPool handle, int ordinal, bool served,
                   uint64_t max_bytes)
 {
@@ -91,7 +92,7 @@ struct ms_mempool *ms_mempool_add(CUmemoryPool handle, int ordinal, bool served,
     return pool;
 }
 
-/* The device whose default pool this is; -1: it is none's. */
+/* The device whose default pool this is; -1: no device's. */
 static CUresult find_owner(CUmemoryPool handle, int *ordinal)
 {
     *ordinal = -1;
@@ -99,7 +100,7 @@ static CUresult find_owner(CUmemoryPool handle, int *ordinal)
         CUmemoryPool other = NULL;
         CUresult result = MS_REAL(cuDeviceGetDefaultMemPool)(&other, d);
         if (result == CUDA_ERROR_INVALID_DEVICE) {
-            break; /* there are no more */
+            break; /* no more devices */
         }
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED) {
             return result;
@@ -123,7 +124,7 @@ CUresult ms_mempool_of(CUmemoryPool handle, struct ms_mempool **out)
     if (result != CUDA_SUCCESS) {
         return result;
     }
-    /* Nobody's: imported from another process, or a default pool of host or managed memory. */
+    /* Owner -1: imported from another process, or a default pool of host or managed memory. */
     *out = ms_mempool_add(handle, owner, owner >= 0, 0);
     return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -140,8 +141,8 @@ static bool is_going(CUmemoryPool handle)
     return pool != NULL;
 }
 
-/* The lock is held until the driver's answer is found in the list and noted: else the pool may be
- * destroyed in between, or another made the current one. */
+/* The lock is held until the driver's answer is found in the list and noted. Otherwise the pool
+ * could be destroyed in between, or another one made current. */
 CUresult ms_mempool_current(struct ms_device *device, struct ms_mempool **out)
 {
     CUmemoryPool handle = NULL;
@@ -158,7 +159,8 @@ CUresult ms_mempool_current(struct ms_device *device, struct ms_mempool **out)
     }
     ms_lock_release(MS_LOCK(CURRENT_POOL));
     if (going) {
-        /* It becomes the current one when that pool is destroyed (cuda.h, cuMemPoolDestroy). */
+        /* When the current pool is destroyed, the default pool becomes current (cuda.h,
+         * cuMemPoolDestroy). */
         result = MS_REAL(cuDeviceGetDefaultMemPool)(&handle, device->handle);
     }
     return result == CUDA_SUCCESS && !*out ? ms_mempool_of(handle, out) : result;
@@ -174,7 +176,7 @@ static void raise(_Atomic uint64_t *high, uint64_t value)
 }
 
 /* What a served pool holds reserved: its live bytes, and all that our pool could give it without
- * asking the driver. The latter is shared between the pools of a device. */
+ * asking the driver. The pools of a device share the latter. */
 uint64_t ms_mempool_reserved_bytes(struct ms_mempool *pool)
 {
     uint64_t bytes = atomic_load(&pool->holder.used_bytes);
@@ -203,7 +205,8 @@ bool ms_mempool_charge(struct ms_mempool *pool, uint64_t bytes, uint64_t *asked_
     if (!device) {
         return true;
     }
-    /* Also where the driver's pool has room: whether it uses that or grows is not ours to say. */
+    /* Charges this even if the driver's pool has room: only the driver decides whether it uses that
+     * room or grows. */
     if (!ms_device_charge(device, MS_OWNER_FORWARDED, *asked_bytes, true)) {
         return false;
     }
@@ -221,8 +224,8 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     if (!device) {
         return;
     }
-    /* One look at a time, and none may be overtaken: an older one would undo what a newer one has
-     * charged. The call only reads a number. */
+    /* One thread at a time: an older answer would undo what a newer one has charged. The call only
+     * reads a number. */
     ms_lock_acquire(&pool->lock);
     bool known = pool->destroyed ||
                  MS_REAL(cuMemPoolGetAttribute)(pool->handle, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
@@ -231,12 +234,13 @@ void ms_mempool_correct(struct ms_mempool *pool, uint64_t asked_bytes)
     pool->asking_bytes -= asked_bytes;
     uint64_t now = known ? reserved + pool->asking_bytes : before;
     if (now > before) {
-        /* What others ask for is charged, and may be in the reserved bytes already. */
+        /* Bytes that other threads asked for are charged, and may be in the reserved bytes
+         * already. */
         now = reserved > before ? reserved : before;
     }
     pool->charged_bytes = now;
-    /* What was charged before the call was not recorded yet. What is given back is recorded before
-     * others may charge it, so that no recorded sum passes the cap. */
+    /* What was charged before the call is recorded only now. What is given back is recorded before
+     * others may charge it, so that no recorded sum exceeds the cap. */
     uint64_t recorded = before > asked_bytes ? before - asked_bytes : 0;
     if (now < recorded) {
         ms_device_note_charge(device, false, MS_OWNER_FORWARDED, MS_CHARGE_DRIVER_POOL, 0,
@@ -311,8 +315,8 @@ void ms_mempool_end(struct ms_mempool *pool)
                               0);
         ms_device_discharge(device, MS_OWNER_FORWARDED, charged);
     }
-    /* The first lock as well: who was given this pool's handle as the current one's before the
-     * driver destroyed it must still see, while it holds that lock, that the pool was going. */
+    /* CURRENT_POOL, too: a thread that got this pool's handle as the current one, before the driver
+     * destroyed it, holds that lock, and must still see under it that the pool is going. */
     ms_lock_acquire(MS_LOCK(CURRENT_POOL));
     ms_lock_acquire(MS_LOCK(MEMPOOLS));
     pool->ended = ++ends;
@@ -320,7 +324,7 @@ void ms_mempool_end(struct ms_mempool *pool)
     ms_lock_release(MS_LOCK(CURRENT_POOL));
 }
 
-/* One that was reset begins at what is in use. */
+/* After a reset the maximum starts from what is in use. */
 uint64_t ms_mempool_used_high_bytes(struct ms_mempool *pool)
 {
     raise(&pool->holder.used_high_bytes, atomic_load(&pool->holder.used_bytes));

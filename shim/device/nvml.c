@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* NVML by name. Its declarations are repeated here (NVML API reference, nvmlDeviceGetMemoryInfo,
- * nvmlDeviceGetHandleByUUID, nvmlSystemGetDriverVersion,
+/* NVML, loaded by name. Its declarations are repeated here (NVML API reference,
+ * nvmlDeviceGetMemoryInfo, nvmlDeviceGetHandleByUUID, nvmlSystemGetDriverVersion,
  * nvmlDeviceGetComputeRunningProcesses_v3, nvmlDeviceGetGraphicsRunningProcesses_v3,
- * nvmlDeviceGetMemoryLimits_v1): the toolkit's
- * headers need not have nvml.h. */
+ * nvmlDeviceGetMemoryLimits_v1), because the toolkit's headers may lack nvml.h. */
 #include "shim/device/nvml.h"
 
 #include <dlfcn.h>
@@ -46,7 +45,7 @@ struct nvml {
     int (*limits)(void *device, struct nvml_limits *limits); /* CUDA 13.4; else null */
 };
 
-static struct nvml missing; /* stands for: asked for, not there */
+static struct nvml missing; /* stands for a library that was looked for and not found */
 static struct nvml *_Atomic published;
 
 static bool load(struct nvml *nvml)
@@ -66,9 +65,9 @@ static bool load(struct nvml *nvml)
            init() == NVML_OK;
 }
 
-/* Null where NVML cannot be had. No lock stands around the loading, which takes the loader's: a
- * library's constructor may wait for us under that. Threads that come together load it each, and
- * the first to publish wins. */
+/* Null if there is no NVML. No lock is held while it is loaded, because the loader has a lock of
+ * its own, under which a library's constructor may wait for us. Threads that come at the same time
+ * all load it, and the first one to publish wins. */
 static const struct nvml *nvml(void)
 {
     struct nvml *known = atomic_load_explicit(&published, memory_order_acquire);
@@ -111,8 +110,8 @@ bool ms_nvml_used_bytes(const uint8_t *uuid, uint64_t *used_bytes)
     return true;
 }
 
-/* Adds those of one list that are not there yet: a process may compute and draw. found: room for
- * PROCESSES_MAX. */
+/* Adds those processes of one list that are missing: a process may compute and draw. found has room
+ * for PROCESSES_MAX. */
 static bool add_processes(list_t list, void *device, struct nvml_process *found,
                           struct ms_nvml_process *out, size_t room, size_t *count)
 {
@@ -136,7 +135,7 @@ static bool add_processes(list_t list, void *device, struct nvml_process *found,
     return true;
 }
 
-/* The list that NVML fills is too large for a small thread's stack. */
+/* The list for NVML to fill is too large for a small thread's stack. */
 bool ms_nvml_processes(const uint8_t *uuid, struct ms_nvml_process *out, size_t room, size_t *count)
 {
     const struct nvml *functions = atomic_load_explicit(&published, memory_order_acquire);

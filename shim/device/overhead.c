@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measuring, and the charges of contexts. */
+/* Measures what the driver takes, and charges contexts for it. */
 #include "shim/device/overhead.h"
 
 #include <sched.h>
@@ -17,8 +17,8 @@
 #define SAMPLES          4
 #define SAMPLES_APART_NS 1000000
 
-/* Contexts of current devices and drivers take 250 to 600 MiB. Used only where neither the driver
- * nor NVML could be asked before the context was there. */
+/* Contexts of current devices and drivers take 250 to 600 MiB. This guess is only used if neither
+ * the driver nor NVML could be asked before the context existed. */
 #define GUESS_BYTES (512ULL << 20)
 
 static bool used_by_driver(struct ms_device *device, uint64_t *used_bytes)
@@ -44,7 +44,7 @@ bool ms_device_used_bytes(struct ms_device *device, uint64_t *used_bytes)
     return used_by_driver(device, used_bytes) || ms_nvml_used_bytes(device->uuid, used_bytes);
 }
 
-/* False: NVML does not say; nor, in *own_bytes, where this process is not in its list. */
+/* False: NVML does not say. *own_bytes is 0 if this process is not in its list. */
 static bool used_by_own(const struct ms_device *device, uint64_t *own_bytes)
 {
     return ms_nvml_own_bytes(device->uuid, own_bytes);
@@ -68,12 +68,12 @@ void ms_measure_begin(struct ms_device *device, struct ms_measure *measure)
     }
 }
 
-/* What is more in use than at the beginning, as far as that is plausible. False: not known. */
+/* How much more is in use than at the beginning, up to a plausible limit. False: not known. */
 static bool compare(const struct ms_measure *measure, int64_t *more_bytes)
 {
     struct ms_device *device = measure->device;
     uint64_t now_bytes = 0;
-    /* A process with its first context comes into the list with it. */
+    /* A process enters the list with its first context. */
     if (measure->own_known && used_by_own(device, &now_bytes) && now_bytes != 0) {
         *more_bytes = (int64_t)(now_bytes - measure->own_bytes);
         return true;
@@ -112,8 +112,8 @@ static void record(struct ms_context *context, enum ms_charge_reason reason, uin
     ms_device_check_thresholds(context->device);
 }
 
-/* Between reading what is in use and the charge nobody else may read it: both would see the same
- * bytes, and charge them. No other lock is taken meanwhile. */
+/* One thread at a time reads what is in use and charges it; otherwise two would see the same bytes
+ * and both charge them. No other lock is taken meanwhile. */
 int64_t ms_measure_charge(const struct ms_measure *measure, struct ms_context *context,
                           enum ms_charge_reason reason)
 {
@@ -141,7 +141,8 @@ void ms_overhead_charge(struct ms_context *context, enum ms_charge_reason reason
 
 void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason reason, uint64_t bytes)
 {
-    /* Never more than is charged: two who measure at once may both see what one gave back. */
+    /* Never more than is charged: two threads that measure at once may both see what one gave
+     * back. */
     uint64_t held = atomic_load(&context->charged_bytes);
     uint64_t back = 0;
     do {
@@ -153,15 +154,15 @@ void ms_overhead_discharge(struct ms_context *context, enum ms_charge_reason rea
     }
 }
 
-/* --- looking again ---------------------------------------------------------------------------- */
+/* --- corrections ------------------------------------------------------------------------------ */
 
 static uint64_t above(uint64_t a, uint64_t b)
 {
     return a > b ? a - b : 0;
 }
 
-/* Device chunks that the pool holds. Not what it is charged with: that is charged before the driver
- * is asked, and for pages of a framework that nothing stands behind yet. */
+/* The device chunks that the pool holds. Not its charge: that comes before the driver's call, and
+ * includes pages of a framework that have no chunk yet. */
 static uint64_t pool_bytes(const struct ms_device *device)
 {
     struct ms_pool_stats stats = {0};
@@ -171,9 +172,9 @@ static uint64_t pool_bytes(const struct ms_device *device)
     return stats.reserved_bytes;
 }
 
-/* What contexts are charged with and cannot have: with the pool's chunks it is more than this
- * process uses, or, where nobody says what that is, more than everybody uses. 0 where chunks came
- * or went meanwhile. */
+/* The part of the contexts' charge that cannot be theirs: together with the pool's chunks it
+ * exceeds what this process uses, or, if that is not known, what all processes use. 0 if chunks
+ * came or went meanwhile. */
 static uint64_t surplus_bytes(struct ms_device *device)
 {
     const uint64_t contexts = atomic_load(&device->budget.by_owner_bytes[MS_OWNER_CONTEXT]);
@@ -190,7 +191,7 @@ static uint64_t surplus_bytes(struct ms_device *device)
     return surplus < contexts ? surplus : contexts;
 }
 
-/* The least of several samples: a chunk that is being given back is counted a moment too long. */
+/* The least of several samples, because a chunk that is being released counts a moment too long. */
 static uint64_t lasting_surplus_bytes(struct ms_device *device)
 {
     const struct timespec apart = {.tv_nsec = SAMPLES_APART_NS};
@@ -252,7 +253,7 @@ bool ms_overhead_expect_context(struct ms_device *device, uint64_t *kept_bytes)
     *kept_bytes = 0;
     if (device != NULL && device->group != NULL) {
         uint64_t used_bytes = 0;
-        (void)ms_nvml_used_bytes(device->uuid, &used_bytes); /* it is loaded by being asked */
+        (void)ms_nvml_used_bytes(device->uuid, &used_bytes); /* asking loads NVML */
     }
     const uint64_t bytes = device != NULL ? context_bytes(device) : 0;
     if (bytes == 0) {

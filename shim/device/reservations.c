@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of the application's address reservations, and the access given to each. */
+/* The table of the application's address reservations, with the access given to each. */
 #include "shim/device/reservations.h"
 
 #include <string.h>

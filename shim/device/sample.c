@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Samples the whole device: the driver says what is free, NVML who else is there. */
+/* Samples the whole device: the driver says what is free, NVML which other processes use it. */
 #include "shim/device/sample.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 
 #define LISTED_MAX 64u
 
-/* Not of a process in another namespace, nor where it has ended meanwhile. */
+/* Leaves the name empty for a process of another namespace, or one that has ended. */
 static void read_name(uint64_t pid, char name[MS_OTHER_NAME_BYTES])
 {
     char path[64];
@@ -29,7 +29,7 @@ static void read_name(uint64_t pid, char name[MS_OTHER_NAME_BYTES])
     }
 }
 
-/* Keeps the largest. */
+/* Counts the process, and keeps the largest by name. */
 static void note_other(struct ms_others *others, const struct ms_nvml_process *process)
 {
     struct ms_other_process one = {.bytes = process->bytes, .pid = process->pid};
@@ -55,7 +55,8 @@ static bool sort_processes(const struct ms_nvml_process *listed, size_t count,
             note_other(others, &listed[i]);
         }
     }
-    /* In a container pids may be the host's: then nobody knows which one this process is. */
+    /* In a container the process ids may be the host's; then it is not known which one is this
+     * process. */
     return others->known;
 }
 

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Standing still: the gate is closed, what was queued before drains, and nothing waits longer than
- * it was given.
+/* Brings a device to a standstill: the gate is closed and queued work drains, within a time limit.
  *
- * Most of what is queued drains while the gate is still open. It is then closed for a short time,
- * in which the rest ends. Where that does not end, the gate opens again for about as long, for it
- * may wait for a thread that is held, and then it is closed for twice the time: threads that queue
- * work all the while cannot go on without end. */
+ * Most queued work drains while the gate is still open. Then the gate closes for a short time, in
+ * which the rest ends. If it does not end, it may depend on a thread that waits at the gate. So the
+ * gate opens again for about as long, and then closes for twice the time, because threads that
+ * queue work all the time would never let it drain. */
 #include "shim/device/standstill.h"
 
 #include <time.h>
@@ -30,22 +29,25 @@
 #define FIRST_OPEN_NS   10000000u
 #define FIRST_CLOSED_NS 250000000u
 #define MOST_CLOSED_NS  5000000000u
-#define LEAST_QUIET_NS  5000000000u /* also where requests wait for less */
+#define LEAST_QUIET_NS  5000000000u /* the least, even if requests wait for less */
 
-/* Of the standstill that is, or of the next. Held from halt to resume. */
-static int cancellation; /* as it was; held off as long, since nobody else would open the gate */
+/* Of the present or the next standstill. Held from halt to resume. */
+static int cancellation; /* the thread's state before; cancellation is off meanwhile, because no
+                            other thread would open the gate */
 
-/* A copy is queued in parts of so much, each long beside what it costs to queue: the driver gives
- * access to memory, which the pool asks for meanwhile, once the part under way is over. (Seen on an
- * H200: beside one copy of 256 MiB a cuMemSetAccess took 1 ms, a fifth of that copy.) */
+/* Copies are queued in parts of this size, whose duration is long compared with the cost of
+ * queueing them. The pool asks for access to memory meanwhile, and the driver grants it only
+ * between two parts. (Seen on an H200: beside one copy of 256 MiB a cuMemSetAccess took 1 ms, a
+ * fifth of that copy.) */
 #define PART_BYTES ((uint64_t)4 << 20)
 
-/* A stream of ours for each device, in its context of the time: one copy of some MiB keeps the bus
- * busy, and in one stream they end in the order in which they are waited for. */
+/* A stream of ours for each device, in whichever context is used. One stream is enough: a copy of
+ * some MiB keeps the bus busy, and in one stream copies end in the order in which they are waited
+ * for. */
 static struct copier {
     struct ms_context *context; /* held */
     CUstream stream;
-    CUevent events[COPIES_MOST]; /* behind the copies under way, by their numbers */
+    CUevent events[COPIES_MOST]; /* recorded behind the copies under way, by their numbers */
     uint64_t queued, done;
     struct ms_scope scope;
     CUresult first_failure;
@@ -58,12 +60,12 @@ static uint64_t left_ns(uint64_t end_ns)
     return now < end_ns ? end_ns - now : 0;
 }
 
-/* How long a standstill is tried for. */
+/* The time limits of a standstill. */
 struct trial {
-    uint64_t end_ns;       /* in all */
-    uint64_t quiet_end_ns; /* and where no stream runs empty before */
-    uint64_t quiet_ns;     /* how long that is */
-    uint64_t phase_end_ns; /* and with the gate open, or closed, this time */
+    uint64_t end_ns;       /* for all of it */
+    uint64_t quiet_end_ns; /* unless some stream runs empty before */
+    uint64_t quiet_ns;     /* from one stream that ran empty to the next */
+    uint64_t phase_end_ns; /* for the present phase, with the gate open or closed */
 };
 
 static struct trial begin_trial(uint64_t timeout_ns)
@@ -100,8 +102,9 @@ static bool lock_until(uint64_t end_ns) MS_TRY_ACQUIRE(true, *MS_LOCK(STANDSTILL
 
 /* --- draining --------------------------------------------------------------------------------- */
 
-/* A stream that is gone is left to the fence, and so is what the driver answers besides that it is
- * not ready. Nothing is asked while a stream captures: who has closed the gate looks for that. */
+/* A stream that is gone counts as empty, and so does one for which the driver returns another
+ * error; the fence covers them. Nothing is asked during a capture, which the caller that closed the
+ * gate checks for. */
 static bool has_work(ms_stream_t stream)
 {
     CUresult result = CUDA_SUCCESS;
@@ -117,7 +120,7 @@ static bool has_work(ms_stream_t stream)
     return result == CUDA_ERROR_NOT_READY;
 }
 
-/* Waits for a stream, within the limits. */
+/* Waits for a stream, within the time limits. */
 static bool stream_empty(ms_stream_t stream, struct trial *trial)
 {
     bool waited = false;
@@ -134,8 +137,8 @@ static bool stream_empty(ms_stream_t stream, struct trial *trial)
     return true;
 }
 
-/* A fence is work too, and a driver whose queue is full makes its caller wait for the device. So
- * the streams that are known are asked first, which never waits, until they are empty. */
+/* Recording a fence queues work, too, and if a queue is full the driver makes the caller wait for
+ * the device. So this first asks the known streams, which never waits, until they are empty. */
 static bool streams_empty(const struct ms_context *context, struct trial *trial)
 {
     struct ms_stream_list streams;
@@ -160,7 +163,7 @@ static bool contexts_empty(struct trial *trial)
     return empty;
 }
 
-/* With the gate closed. */
+/* Called with the gate closed. */
 static ms_status_t drain(struct ms_device *device, struct trial *trial)
 {
     ms_fence_t fence = 0;
@@ -193,18 +196,18 @@ static ms_status_t halt_locked(struct ms_device *device, struct trial *trial)
     if (!ms_gate_close(phase_left_ns(trial))) {
         return refused() ? MS_ERR_NOT_SUPPORTED : MS_ERR_NOT_READY;
     }
-    /* Whoever was about to begin a capture has begun it, and nobody can any more. */
+    /* A thread that was about to begin a capture has begun it by now, and no other can. */
     ms_status_t status = ms_captures_running() ? MS_ERR_NOT_SUPPORTED : drain(device, trial);
     if (status == MS_OK) {
         return MS_OK;
     }
     ms_gate_open();
-    /* What else the driver answers (a host function may not call it, a device that failed) is no
-     * moment for it either. */
+    /* Another answer of the driver's (host functions may not call it; the device failed) means that
+     * nothing can move now either. */
     return status == MS_ERR_NOT_READY ? MS_ERR_NOT_READY : MS_ERR_NOT_SUPPORTED;
 }
 
-/* MS_OK: the lock is held, which Clang cannot tell by a status. */
+/* On MS_OK the lock is held, which Clang cannot tell by a status. */
 static ms_status_t halt_once(struct ms_device *device, struct trial *trial,
                              uint64_t closed_ns) MS_NO_THREAD_SAFETY
 {
@@ -219,7 +222,8 @@ static ms_status_t halt_once(struct ms_device *device, struct trial *trial,
     return status;
 }
 
-/* Half of it to one and a half times as long: the ranks of a job do this together. */
+/* From half as long to one and a half times as long, at random: the ranks of a job do this
+ * together. */
 static uint64_t about(uint64_t ns)
 {
     uint64_t draw = (ms_clock_ns() ^ (uint64_t)getpid() << 32) * 0x9e3779b97f4a7c15u >> 54;
@@ -259,7 +263,7 @@ ms_status_t ms_standstill_halt(void *ctx, uint64_t timeout_ns)
     return status;
 }
 
-/* Releases what ms_standstill_halt has taken. */
+/* Releases what ms_standstill_halt took. */
 void ms_standstill_resume(void *ctx) MS_NO_THREAD_SAFETY
 {
     const int before = cancellation;
@@ -278,7 +282,8 @@ static void note(struct copier *copier, CUresult result)
     }
 }
 
-/* The stream and the events of a context that died went with it. The context is current. */
+/* Makes the stream and events for another context. The driver freed the old ones if their context
+ * died. The context is current. */
 static CUresult prepare(struct copier *copier, struct ms_context *context)
 {
     if (copier->context == context) {
@@ -308,7 +313,7 @@ static CUresult prepare(struct copier *copier, struct ms_context *context)
     return CUDA_SUCCESS;
 }
 
-/* From the first copy until all are waited for, by the same thread, the context is current and in
+/* From the first copy until the last wait, by the same thread, the context is current and in
  * use. */
 static CUresult begin_copies(struct copier *copier, const struct ms_device *device)
 {
@@ -331,9 +336,9 @@ static CUresult begin_copies(struct copier *copier, const struct ms_device *devi
     return result;
 }
 
-/* Waits as long as it takes: nothing but these copies is in the stream. A wait that failed may not
- * have waited, and what a copy still reads or writes must not be unmapped: only a device that is
- * lost fails every time. */
+/* Waits without a limit: the stream has nothing but these copies. If a wait failed it may not have
+ * waited, and memory that a copy still reads or writes must not be unmapped. Only a lost device
+ * fails every time. */
 static void wait_for_oldest(struct copier *copier)
 {
     CUresult result = CUDA_ERROR_UNKNOWN;
@@ -365,7 +370,7 @@ static CUresult queue_parts(const struct copier *copier, ms_addr_t to, ms_addr_t
     return result;
 }
 
-/* A copy of which a part is not queued, or whose event is not recorded, is waited for with the
+/* If a part of the copy is not queued, or its event not recorded, this waits for the whole
  * stream. */
 static CUresult copy(struct copier *copier, ms_addr_t to, ms_addr_t from, uint64_t bytes)
 {

@@ -9,7 +9,7 @@
 
 #define MILLION 1e6
 
-/* As the trace's sums have it (ms_counters_reserved). */
+/* As in the trace's sums (ms_counters_reserved). */
 static uint64_t reserved_bytes(struct ms_device *device, const struct ms_arenas_stats *arenas)
 {
     uint64_t bytes = atomic_load(&device->budget.by_owner_bytes[MS_OWNER_POOL]);
@@ -22,7 +22,7 @@ static uint64_t reserved_bytes(struct ms_device *device, const struct ms_arenas_
     return bytes;
 }
 
-/* Who was live when reserved bytes peaked is what the trace's sums are for. */
+/* The trace's sums know what was live when reserved bytes peaked. */
 static double fragmentation(const struct ms_device *device)
 {
     ms_trace_t *trace = ms_session_trace();

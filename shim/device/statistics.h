@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The statistics of a device (stats.def), read from its budget and its pool, so that they are there
- * without a trace, too. */
+/* The statistics of a device (stats.def). They are read from its budget and its pool, so they need
+ * no trace. */
 #ifndef MEMSHIM_SHIM_DEVICE_STATISTICS_H
 #define MEMSHIM_SHIM_DEVICE_STATISTICS_H
 
 #include "shim/device/device.h"
 #include "shim/memshim.h"
 
-/* Any thread, no lock of a pool held. */
+/* From any thread; the caller holds no lock of a pool. */
 void ms_statistics_read(struct ms_device *device, struct memshim_stats *out);
 
-/* Reserved bytes in whole granules of a framework's segments in which no tensor lives: its cache,
- * which it uses again or gives back. 0 where that is not known (without a pool). */
+/* Reserved bytes in whole granules of a framework's segments without a live tensor: its cache,
+ * which it reuses or gives back. 0 if unknown (without a pool). */
 uint64_t ms_statistics_cached_bytes(struct ms_device *device);
 
 #endif

@@ -16,8 +16,9 @@
 #include "shim/process/process.h"
 
 #define THREAD_STREAM_HITS 4u
-#define DESTROY_NAPS       2000u /* so often a destroyed stream's users are waited for */
-#define DESTROY_NAP_NS     50000u
+/* how often to check whether a destroyed stream's users have left */
+#define DESTROY_NAPS   2000u
+#define DESTROY_NAP_NS 50000u
 
 enum stream_kind { CREATED, LEGACY, PER_THREAD };
 
@@ -25,31 +26,32 @@ struct stream {
     ms_stream_t id;
     CUstream handle;
     struct ms_context *context;
-    CUcontext owner; /* of a CREATED one: as the driver names its context */
+    CUcontext owner; /* of a CREATED one: the driver's handle of its context */
     struct ms_link by_handle, by_id;
-    uint64_t thread; /* of a per-thread default stream, else 0 */
+    uint64_t thread; /* of a per-thread default stream, otherwise 0 */
     enum stream_kind kind;
     bool capturing;
-    bool unlinked;  /* its last user frees it */
+    bool unlinked;  /* out of the tables; the last user frees it */
     uint32_t users; /* between ms_stream_enter and ms_stream_leave */
-    /* The program has destroyed the stream and did not wait for its users: the last one asks the
-     * driver. */
+    /* The program destroyed the stream without waiting for its users: the last user calls this
+     * function of the driver. */
     CUresult (*destroy)(CUstream);
 };
 
-/* Only CREATED ones: the others share two handles. */
+/* CREATED ones alone: the others share two handles. */
 static struct ms_chains by_handle = {.offset = offsetof(struct stream, by_handle)};
 static struct ms_chains by_id = {.offset = offsetof(struct stream, by_id)};
 static _Atomic ms_stream_t last_id;
 static _Atomic uint64_t last_thread;
-static _Atomic uint64_t epoch; /* moves on when a stream goes: what a thread remembers is void */
-/* What a thread remembers, so that the same stream again costs no lock. */
+static _Atomic uint64_t epoch; /* advances when a stream goes: it invalidates what threads
+                                  remember */
+/* What a thread remembers, so that using the same stream again takes no lock. */
 struct memory {
     uint64_t epoch;
     CUstream handle;
     struct ms_stream_view view;
     struct {
-        ms_stream_t legacy; /* by which the context is known */
+        ms_stream_t legacy; /* identifies the context */
         ms_stream_t id;
     } own[THREAD_STREAM_HITS];
     unsigned own_next;
@@ -84,7 +86,7 @@ static void link_locked(struct stream *s)
     }
 }
 
-/* What threads remember is void afterwards. */
+/* Removes the stream from the tables, and invalidates what threads remember. */
 static void unlink_locked(struct stream *s)
 {
     ms_chains_remove(&by_id, s);
@@ -94,7 +96,7 @@ static void unlink_locked(struct stream *s)
     atomic_fetch_add(&epoch, 1);
 }
 
-/* Unlinked. Under the lock. */
+/* Frees or leaves an unlinked record. The caller holds the lock. */
 static void forget_locked(struct stream *s)
 {
     if (s->capturing) {
@@ -122,7 +124,8 @@ void ms_stream_add_legacy(struct ms_context *context)
 {
     struct stream *s = new_stream(LEGACY, CU_STREAM_LEGACY, context);
     if (!s) {
-        context->legacy_stream = ms_stream_new_id(); /* unknown by id: fenced as the device is */
+        context->legacy_stream = ms_stream_new_id(); /* in no table: its fence is that of the
+                                                        device */
         return;
     }
     context->legacy_stream = s->id;
@@ -131,7 +134,7 @@ void ms_stream_add_legacy(struct ms_context *context)
     ms_lock_release(MS_LOCK(STREAMS));
 }
 
-/* A handle without a record: created by a call that is not hooked, or just now. */
+/* Makes a record for an unknown handle: created by a call without a hook, or just now. */
 static CUresult adopt(CUstream handle, struct ms_stream_view *out)
 {
     CUcontext owner = NULL;
@@ -181,8 +184,8 @@ static void thread_ended(void *value)
         ms_stream_t id = s ? s->id : 0;
         struct ms_context *context = s ? s->context : NULL;
         if (s) {
-            /* Gone from here on: its fence is the device's, since its handle names nothing on
-             * any other thread, and soon nothing on this one. */
+            /* Unlinked here: its handle means nothing on other threads, and soon nothing on this
+             * one. From here on the device's fence covers it. */
             unlink_locked(s);
             forget_locked(s);
         }
@@ -211,7 +214,8 @@ static CUresult resolve_own(struct ms_context *context, ms_stream_t *out)
     if (memory.thread == 0) {
         memory.thread = atomic_fetch_add(&last_thread, 1) + 1;
         pthread_once(&thread_end_once, make_thread_end_key);
-        if (thread_ends_seen) { /* else its stream stays known, and is fenced as the device is */
+        if (thread_ends_seen) { /* otherwise the stream stays known, and the device's fence covers
+                                   it */
             pthread_setspecific(thread_end_key, (void *)(uintptr_t)memory.thread);
         }
     }
@@ -277,7 +281,7 @@ CUresult ms_stream_resolve(CUstream handle, bool per_thread, struct ms_stream_vi
     return CUDA_SUCCESS;
 }
 
-/* The last user of a stream that is gone ends what its destroyer left. */
+/* The last user of a destroyed stream finishes the destruction. */
 static void let_record(struct stream *s)
 {
     ms_lock_acquire(MS_LOCK(STREAMS));
@@ -320,7 +324,7 @@ void ms_stream_leave(struct ms_stream_use *use)
     ms_scope_leave(&use->scope);
 }
 
-/* Up to `count` of them; returns how many there are. */
+/* Up to `count` of the context's streams; returns how many there are. */
 static size_t streams_of(const struct ms_context *context, ms_stream_t *out, size_t count)
 {
     size_t found = 0;
@@ -344,7 +348,7 @@ bool ms_stream_list_take(const struct ms_context *context, struct ms_stream_list
     out->count = streams_of(context, out->at, room);
     while (out->count > room) {
         ms_stream_list_drop(out);
-        room += out->count; /* others may come meanwhile */
+        room += out->count; /* others may be created meanwhile */
         out->at = calloc(room, sizeof *out->at);
         out->count = out->at ? streams_of(context, out->at, room) : 0;
     }
@@ -400,9 +404,9 @@ bool ms_stream_is_known(CUstream handle)
 
 /* --- destruction ------------------------------------------------------------------------------ */
 
-/* Whether the record, unlinked, has users still; where it has after a while, they are left to
- * destroy the stream. A use is one call of the driver's, which returns at once but where a queue is
- * full: then it may wait for what the program does next. */
+/* Whether an unlinked record still has users. If it has after a while, they are left to destroy the
+ * stream. A use is one driver call, which returns at once unless a queue is full: then it may wait
+ * for what the program does next. */
 static bool left_to_users(struct stream *s, CUresult (*real)(CUstream))
 {
     for (unsigned naps = 0;; naps++) {
@@ -421,7 +425,7 @@ static bool left_to_users(struct stream *s, CUresult (*real)(CUstream))
     }
 }
 
-/* The record is out of the tables before the driver is asked: as soon as that has forgotten the
+/* The record leaves the tables before the driver is asked: as soon as the driver has destroyed the
  * stream, another may get its handle. */
 static CUresult destroy_known(ms_stream_t id, CUstream handle, CUresult (*real)(CUstream))
 {
@@ -432,7 +436,7 @@ static CUresult destroy_known(ms_stream_t id, CUstream handle, CUresult (*real)(
     }
     ms_lock_release(MS_LOCK(STREAMS));
     if (s && left_to_users(s, real)) {
-        return CUDA_SUCCESS; /* as of a stream whose work is not done (cuda.h, cuStreamDestroy) */
+        return CUDA_SUCCESS; /* as for a stream with unfinished work (cuda.h, cuStreamDestroy) */
     }
     CUresult result = real(handle);
     if (s) {
@@ -447,7 +451,7 @@ static CUresult destroy_known(ms_stream_t id, CUstream handle, CUresult (*real)(
     return result;
 }
 
-/* The pool takes its fences while the stream can still be fenced, and what is still queued then
+/* The pool takes its fences while the stream still can be fenced. What is queued there afterwards
  * belongs to the context. */
 CUresult ms_stream_destroy(CUstream handle, CUresult (*real)(CUstream))
 {
@@ -479,7 +483,8 @@ static ms_stream_t find_of(const struct ms_context *context, CUcontext owner)
     return id;
 }
 
-/* The driver does not destroy them, but they can be used no more (cuda.h, cuGreenCtxDestroy). */
+/* The driver does not destroy these streams, but they cannot be used any more (cuda.h,
+ * cuGreenCtxDestroy). */
 void ms_streams_end(struct ms_context *primary, CUcontext green)
 {
     ms_stream_t id = 0;

@@ -14,11 +14,12 @@
 #include "shim/process/log.h"
 #include "shim/process/session.h"
 
-#define SAMPLES       64u /* of the device, while charged bytes rise from nothing to all of it */
-#define FALL_PERCENT  5u  /* of the limit: how far below a threshold it is left */
-#define OVER_WAIT_NS  (60 * MS_NS_PER_S) /* from one line that an emergency is over to the next */
-#define EASE_WAIT_NS  (60 * MS_NS_PER_S) /* from one emergency that is ended here to the next */
-#define EASE_CHECK_NS (MS_NS_PER_S / 10) /* from one check to the next */
+#define SAMPLES      64u /* samples taken while charged bytes rise from 0 to the device's size */
+#define FALL_PERCENT 5u  /* percent of the limit below a threshold at which it is left */
+/* least time between two lines that say that an emergency is over */
+#define OVER_WAIT_NS  (60 * MS_NS_PER_S)
+#define EASE_WAIT_NS  (60 * MS_NS_PER_S) /* least time between two emergencies that memshim ends */
+#define EASE_CHECK_NS (MS_NS_PER_S / 10) /* least time between two checks */
 
 static const char *const threshold_names[] = {"normal", "warning", "critical", "emergency"};
 
@@ -48,7 +49,8 @@ static struct share_text share_of(const struct ms_device *device, uint64_t charg
     return share;
 }
 
-/* The first crossing of each is a warning. An emergency is said again where its end was said. */
+/* Warns of the first crossing of each threshold. An emergency is logged again if its end was
+ * logged. */
 static void say_threshold(struct ms_device *device, int state, uint64_t charged, uint64_t limit)
 {
     const struct share_text share = share_of(device, charged, limit);
@@ -62,7 +64,7 @@ static void say_threshold(struct ms_device *device, int state, uint64_t charged,
     }
 }
 
-/* Once a minute at most: memory may be short for a moment in each step. */
+/* At most once a minute: memory may be short for a moment in each step. */
 static void say_over(struct ms_device *device, uint64_t charged, uint64_t limit)
 {
     if (!atomic_load_explicit(&device->emergency_told, memory_order_relaxed)) {
@@ -78,7 +80,7 @@ static void say_over(struct ms_device *device, uint64_t charged, uint64_t limit)
     }
 }
 
-/* At critical caches are trimmed; at emergency what is cold goes, too, ahead of need. */
+/* At critical, trims caches; at emergency, also moves cold memory to the host ahead of need. */
 static void relieve(struct ms_device *device, int state, uint64_t level)
 {
     if (state < 2) {
@@ -90,15 +92,16 @@ static void relieve(struct ms_device *device, int state, uint64_t level)
     }
 }
 
-/* From here on every check of the thresholds is a close one (grant.c). */
+/* From here on every allocation checks the thresholds, which attends to memory on the host, too
+ * (grant.c). */
 void ms_device_host_made(struct ms_device *device)
 {
     atomic_store_explicit(&device->host_made, true, memory_order_relaxed);
     atomic_store(&device->rise_bytes, 0);
 }
 
-/* Once memory has been short, launches are watched for good: one that runs out of it is tried
- * again (launch.c), and what they touch is hot (heat.c). */
+/* Once memory has been short, launches are watched for good: a launch that fails for want of memory
+ * is tried again (launch.c), and what launches touch is hot (heat.c). */
 static void watch_launches(void)
 {
     static atomic_bool watched;
@@ -118,7 +121,7 @@ static void sample_if_due(struct ms_device *device, uint64_t charged)
     }
 }
 
-/* What the device has free counts like what the cap has free. */
+/* The device's free memory limits charges as the cap's does. */
 uint64_t ms_device_limit_bytes(const struct ms_device *device)
 {
     uint64_t limit = ms_budget_limit_bytes(&device->budget);
@@ -159,7 +162,8 @@ static int state_at(uint64_t charged, uint64_t limit, int before)
     return state;
 }
 
-/* What others left of the device may be more again: it is measured anew before that counts. */
+/* Other processes may leave more room again, so the room is measured anew before a threshold counts
+ * as crossed. */
 static int state_now(struct ms_device *device, uint64_t charged, int before, uint64_t *limit)
 {
     *limit = ms_device_limit_bytes(device);
@@ -204,7 +208,7 @@ void ms_device_cross_threshold(struct ms_device *device)
     }
 }
 
-/* What the device could not do without at this moment: neither free nor in holes. */
+/* What the device needs at this moment: what is neither free nor in holes. */
 static uint64_t needed_bytes(const struct ms_device *device, uint64_t charged)
 {
     struct ms_pool_stats stats;
@@ -212,8 +216,8 @@ static uint64_t needed_bytes(const struct ms_device *device, uint64_t charged)
     return ms_less(charged, stats.free_bytes + stats.hole_bytes + stats.earmarked_bytes);
 }
 
-/* A framework that keeps what it freed charges as much as before. Only so much is taken of it that
- * no threshold is crossed any more, for a step may want it back. */
+/* A framework that keeps what it freed is charged as much as before. Only so much of that is taken
+ * as ends the crossing of thresholds, because a step may want it back. */
 void ms_device_ease(struct ms_device *device)
 {
     uint64_t now = ms_clock_coarse_ns();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Live allocations by the page they touch. Only pages that more than one allocation can share are
- * remembered: the first and the last of each. */
+/* Counts the live allocations on each page. Only the first and the last page of an allocation are
+ * kept, because only these can be shared. */
 #include "shim/device/addresses/pages.h"
 
 #include <stdlib.h>
 
-/* Without memory for its tables a page is not remembered. */
+/* Without memory for its table, uthash leaves a page out. */
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
@@ -27,7 +27,7 @@ static struct page *find(uint64_t number) MS_REQUIRES(*MS_LOCK(PAGES))
     return page;
 }
 
-/* True where nothing touched the page before. */
+/* True if nothing touched the page before. */
 static bool touch_locked(uint64_t number, uint32_t site) MS_REQUIRES(*MS_LOCK(PAGES))
 {
     struct page *page = find(number);
@@ -46,7 +46,7 @@ static bool touch_locked(uint64_t number, uint32_t site) MS_REQUIRES(*MS_LOCK(PA
     return true;
 }
 
-/* True where nothing touches the page any more; *site is then the one that was charged for it. */
+/* True if nothing touches the page any more; *site is then the one that was charged for it. */
 static bool leave_locked(uint64_t number, uint32_t *site) MS_REQUIRES(*MS_LOCK(PAGES))
 {
     struct page *page = find(number);
@@ -61,8 +61,8 @@ static bool leave_locked(uint64_t number, uint32_t *site) MS_REQUIRES(*MS_LOCK(P
     return true;
 }
 
-/* The pages of an allocation that others may touch, which is its first and its last, and how many
- * lie between them. */
+/* The pages of an allocation that others may touch (its first and its last), and the number of
+ * pages between them. */
 struct touched {
     uint64_t ends[2];
     int end_count;

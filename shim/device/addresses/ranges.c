@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks ranges up by halving; inserts and removes them. */
+/* Finds ranges by binary search; inserts and removes them. */
 #include "shim/device/addresses/ranges.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of address ranges that do not overlap, in order: what lies where is found by halving.
+/* Sorted tables of address ranges that do not overlap, with binary search.
  *
- * The entries are structs of one type, whose first two members are the range's beginning and its
- * bytes, eight bytes each (MS_RANGES_HOLD checks that). The owner of a table has the lock around
- * it; only `count` may be read without it. */
+ * The entries are structs of one type, whose first two members are the range's address and its
+ * length in bytes, eight bytes each (MS_RANGES_HOLD checks that). The owner of a table holds its
+ * own lock around each call; only `count` may be read without it. */
 #ifndef MEMSHIM_SHIM_DEVICE_ADDRESSES_RANGES_H
 #define MEMSHIM_SHIM_DEVICE_ADDRESSES_RANGES_H
 
@@ -14,8 +14,8 @@
 
 struct ms_ranges {
     size_t entry_bytes;
-    void *entries; /* by address */
-    size_t room;   /* of entries */
+    void *entries; /* sorted by address */
+    size_t room;   /* capacity, in entries */
     _Atomic size_t count;
 };
 
@@ -24,7 +24,7 @@ struct ms_ranges {
                        offsetof(type, bytes) == 8 && sizeof(((type *)0)->bytes) == 8, \
                    "an entry begins with its range")
 
-/* The index of the first that ends after addr; the count where there is none. */
+/* The index of the first entry that ends after addr; the count if there is none. */
 size_t ms_ranges_place(const struct ms_ranges *ranges, uint64_t addr);
 
 /* Copies an entry in. False: no host memory; then nothing has changed. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One span for all pools: it only grows. */
+/* One span for all pools; it never shrinks. */
 #include "shim/device/addresses/reach.h"
 
 struct ms_reach ms_reach = {.begin = UINT64_MAX};
