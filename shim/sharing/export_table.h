@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the table of exports and the thread that answers for it share. */
+/* What the table of exports shares with the thread that answers other processes about them. */
 #ifndef MEMSHIM_SHIM_SHARING_EXPORT_TABLE_H
 #define MEMSHIM_SHIM_SHARING_EXPORT_TABLE_H
 
@@ -11,7 +11,7 @@ struct ms_export_chunk {
     uint64_t bytes;
 };
 
-/* Lock SHARING for what changes: next, holds, listed, freed. */
+/* Lock SHARING guards what changes: next, holds, listed, freed. */
 struct ms_export {
     struct ms_export *next;
     struct ms_device *device;
@@ -22,15 +22,15 @@ struct ms_export {
     size_t chunk_count;
     struct ms_export_chunk *chunks;
     uint64_t holds; /* by other processes */
-    bool listed;    /* it has its name */
+    bool listed;    /* its name is in the table */
     bool freed;     /* by the program */
 };
 
-/* A hold on the block of that name; null where there is none, or the program has freed it. */
+/* Takes a hold on the block of that name; null if there is none, or the program has freed it. */
 struct ms_export *ms_exports_hold(const struct ms_share_key *block);
 void ms_exports_let(struct ms_export *export);
 
-/* The name of this process, once it listens. The thread runs then. False: it cannot. */
+/* Starts the thread; *process gets the name under which this process listens. False: it cannot. */
 bool ms_listener_start(struct ms_share_key *process);
 
 #endif

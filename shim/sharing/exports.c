@@ -13,7 +13,7 @@ _Atomic unsigned ms_exports_count;
 _Atomic unsigned ms_exports_ripe;
 
 static struct ms_export *first MS_GUARDED_BY(*MS_LOCK(SHARING));
-static struct ms_share_key process; /* set before the first of them is there */
+static struct ms_share_key process; /* set before the first export is entered */
 
 static void end(struct ms_export *export)
 {
@@ -32,7 +32,7 @@ static struct ms_export **place_of(const struct ms_device *device, CUdeviceptr_v
     return at;
 }
 
-/* Who holds it ends it. */
+/* Takes it off the table. Its last holder frees it. */
 static void unlist_locked(struct ms_export **at)
 {
     struct ms_export *export = *at;
@@ -50,7 +50,7 @@ static bool add_chunk(void *ctx, ms_handle_t chunk, uint64_t bytes)
 {
     struct ms_export *export = ctx;
     const size_t count = export->chunk_count;
-    if ((count & (count - 1)) == 0) { /* full: it has room for a power of two */
+    if ((count & (count - 1)) == 0) { /* full: the capacity is a power of two */
         const size_t room = count ? 2 * count : 1;
         struct ms_export_chunk *more = realloc(export->chunks, room * sizeof *more);
         if (!more) {
@@ -84,7 +84,7 @@ static CUresult describe(struct ms_export *export, CUdeviceptr_v2 addr)
     return CUDA_SUCCESS;
 }
 
-/* Another thread may have named the same block meanwhile: its name counts. */
+/* If another thread named the same block meanwhile, that name counts. */
 static struct ms_share_name enter(struct ms_export *export)
 {
     ms_lock_acquire(MS_LOCK(SHARING));
@@ -207,7 +207,7 @@ enum ms_exports_free ms_exports_freed_slowly(const struct ms_device *device, CUd
     return answer;
 }
 
-/* Takes one off the table; null: there is none. */
+/* Takes an export that is freed and held by nobody off the table; null: there is none. */
 static struct ms_export *take_ripe(void)
 {
     ms_lock_acquire(MS_LOCK(SHARING));

@@ -21,15 +21,15 @@ struct import {
     struct ms_share_name name;
     struct ms_context *context;
     struct ms_share_link *link;
-    CUdeviceptr_v2 base;   /* of the addresses that its chunks are mapped at */
-    uint64_t mapped_bytes; /* from there on; all are neighbours */
-    uint64_t whole_bytes;  /* of addresses; 0: none yet */
-    uint64_t offset_bytes; /* where the block begins */
+    CUdeviceptr_v2 base;   /* of the reservation in which its chunks are mapped */
+    uint64_t mapped_bytes; /* mapped so far, without gaps, from base on */
+    uint64_t whole_bytes;  /* of the reservation; 0: none yet */
+    uint64_t offset_bytes; /* offset of the block from base */
     uint64_t opens, id;
     bool marked; /* under SHARING */
 };
 
-/* Changed under IMPORTS and SHARING, read under either. */
+/* Changed under both IMPORTS and SHARING, read under either. */
 static struct import *imports;
 static _Atomic unsigned import_count;
 
@@ -61,7 +61,7 @@ static CUresult unmap(struct import *import)
     return result;
 }
 
-/* The mapping keeps the chunk: its handle is released. */
+/* The mapping keeps the chunk alive, so its handle is released. */
 static CUresult map_chunk(struct import *import, int fd, uint64_t bytes)
 {
     CUmemGenericAllocationHandle_v1 chunk = 0;
@@ -90,7 +90,7 @@ static CUresult map_batch(struct import *import, uint64_t first, uint32_t chunks
                            &answer, fds, &count)) {
         return CUDA_ERROR_MAP_FAILED;
     }
-    /* Fewer than were sent: this process may open no more files. */
+    /* Fewer descriptors than were sent: this process may open no more files. */
     CUresult result = !answer.known     ? CUDA_ERROR_MAP_FAILED
                       : count != chunks ? CUDA_ERROR_OPERATING_SYSTEM
                                         : CUDA_SUCCESS;
@@ -103,8 +103,8 @@ static CUresult map_batch(struct import *import, uint64_t first, uint32_t chunks
     return result;
 }
 
-/* To the device of the opener's context, and where the block's own device is one of this process's,
- * to that and whoever may reach its memory. */
+/* Gives access to the device of the opener's context. If the block's own device is one of this
+ * process's, also to that device and to those that may access its memory. */
 static CUresult give_access(const struct import *import)
 {
     CUmemAccessDesc_v1 list[MS_DEVICES_MAX];
@@ -150,8 +150,8 @@ static struct import **place_of(const struct ms_share_key *block, const struct m
     return at;
 }
 
-/* A handle whose block is gone is an invalid one; an owner that is gone or silent has nothing that
- * could be mapped. */
+/* If the block is gone, the handle is invalid. If its owner is gone or silent, there is nothing to
+ * map. */
 static CUresult ask_and_map(struct import *import)
 {
     struct ms_share_answer answer;
@@ -159,7 +159,8 @@ static CUresult ask_and_map(struct import *import)
     size_t count = 0;
     if (!ms_share_link_ask(import->link, MS_SHARE_OPEN, &import->name.block, 0, 0, &answer, fds,
                            &count)) {
-        ms_share_link_close_block(import->link, &import->name.block); /* it may answer yet */
+        /* Its answer may still come. */
+        ms_share_link_close_block(import->link, &import->name.block);
         return CUDA_ERROR_MAP_FAILED;
     }
     if (!answer.known) {
@@ -217,7 +218,7 @@ CUresult ms_imports_open(struct ms_context *context, const CUipcMemHandle_v1 *ha
     CUresult result = CUDA_SUCCESS;
     memcpy(&name, handle, sizeof name);
     if (ms_exports_own(handle)) {
-        return CUDA_ERROR_INVALID_CONTEXT; /* as of the driver's own handles */
+        return CUDA_ERROR_INVALID_CONTEXT; /* as for the driver's own handles */
     }
     const int cancellation = ms_cancel_hold();
     ms_lock_acquire(MS_LOCK(IMPORTS));
@@ -256,7 +257,7 @@ static CUresult close_once(struct import **at)
         import->opens--;
         return CUDA_SUCCESS;
     }
-    /* Nothing may be unmapped under work that uses it. */
+    /* Nothing may be unmapped while work uses it. */
     CUresult result = ms_fences_wait_for_work(import->context->device);
     if (result == CUDA_SUCCESS) {
         result = unmap(import);
@@ -300,7 +301,7 @@ void ms_imports_forget(const struct ms_context *context)
             at = &(*at)->next;
             continue;
         }
-        (void)unmap(*at); /* what the driver keeps mapped is nobody's */
+        (void)unmap(*at); /* if the driver keeps it mapped, it is lost */
         unlink_and_end(at);
     }
     ms_lock_release(MS_LOCK(IMPORTS));
@@ -309,7 +310,7 @@ void ms_imports_forget(const struct ms_context *context)
 
 /* --- questions -------------------------------------------------------------------------------- */
 
-/* SHARING. */
+/* The caller holds SHARING. */
 static struct import *import_around(CUdeviceptr_v2 addr)
 {
     struct import *import = imports;

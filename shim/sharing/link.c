@@ -9,7 +9,7 @@
 #include "allocator/base/locks/lock.h"
 #include "shim/process/fork.h"
 
-#define LONGEST_NS (MS_NS_PER_S * 9 / 10) /* the whole call answers within a second */
+#define LONGEST_NS (MS_NS_PER_S * 9 / 10) /* so that the whole call returns within a second */
 
 struct ms_share_link {
     struct ms_share_link *next;
@@ -19,10 +19,11 @@ struct ms_share_link {
     uint64_t serial; /* of the last question */
 };
 
-/* IMPORTS; changed under SHARING, too, for a child that is forked meanwhile. */
+/* Guarded by IMPORTS. Changes also need SHARING, for a child that is forked meanwhile. */
 static struct ms_share_link *links;
 
-/* So that the other process sees the end of this one, not of its children. */
+/* Closes the sockets, so that the other process sees the end of this one, not that of its
+ * children. */
 static void in_child(void)
 {
     for (const struct ms_share_link *link = links; link; link = link->next) {
@@ -31,7 +32,7 @@ static void in_child(void)
 }
 
 static struct ms_fork_part at_fork = {.in_child = in_child};
-static bool at_fork_joined; /* SHARING */
+static bool at_fork_joined; /* guarded by SHARING */
 
 static struct ms_share_link *make(const struct ms_share_key *process)
 {
@@ -121,7 +122,7 @@ bool ms_share_link_ask(struct ms_share_link *link, enum ms_share_question questi
         if (answer->serial == link->serial) {
             return true;
         }
-        while (*count > 0) { /* of a question that was given up */
+        while (*count > 0) { /* of a question whose answer came too late */
             (void)close(fds[--*count]);
         }
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The thread that answers other processes about the blocks that this one has exported.
  *
- * It waits for nobody: questions and answers are single messages, sent without blocking, and the
- * only lock that it takes is the tables'. What it asks of the driver is a descriptor of a chunk. In
- * a forked child there is no such thread; the child closes the sockets, so that their other ends
- * see when this process ends. */
+ * It never waits for anybody: questions and answers are single messages, sent without blocking, and
+ * the tables' lock is the only one it takes. It asks the driver for descriptors of chunks, and for
+ * nothing else. A forked child has no such thread. The child closes the sockets, so that the other
+ * ends see the end of this process. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -28,10 +28,10 @@ struct hold {
 
 struct connection {
     int fd;
-    struct hold *holds; /* the thread's alone */
+    struct hold *holds; /* used by the thread alone */
 };
 
-/* Changed by the thread alone, under SHARING, for a child that is forked meanwhile. */
+/* The thread alone changes it, under SHARING for a child that is forked meanwhile. */
 static struct connection *connections;
 static size_t connection_count, connection_room;
 static int listening[MS_SHARE_PLACES];
@@ -78,7 +78,8 @@ static bool open_chunk(const struct ms_export_chunk *chunk, int *fd)
                fd, chunk->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS;
 }
 
-/* *count: how many are open; all that were asked for, or the answer says that there is none. */
+/* *count: the number of open descriptors. Either all that were asked for, or the answer says that
+ * there is no such block. */
 static void open_chunks(struct connection *connection, const struct ms_share_request *request,
                         struct ms_share_answer *answer, int *fds)
 {
@@ -96,7 +97,7 @@ static void open_chunks(struct connection *connection, const struct ms_share_req
     answer->known = answer->count == request->count;
 }
 
-/* False: the connection is of no use any more. */
+/* False: the connection is of no more use. */
 static bool answer_one(struct connection *connection, const struct ms_share_request *request)
 {
     int fds[MS_SHARE_BATCH];
@@ -125,7 +126,7 @@ static bool answer_one(struct connection *connection, const struct ms_share_requ
     return sent;
 }
 
-/* Answers all that was asked. False: the other end is gone. */
+/* Answers all that the connection asked. False: the other end is gone. */
 static bool serve(struct connection *connection)
 {
     struct ms_share_request request;
@@ -134,7 +135,7 @@ static bool serve(struct connection *connection)
     bool ended = false;
     while (ms_share_receive(connection->fd, &request, sizeof request, strange, &count, 0, &ended)) {
         for (size_t i = 0; i < count; i++) {
-            (void)close(strange[i]); /* nothing of ours sends any */
+            (void)close(strange[i]); /* our own messages send none */
         }
         if (!answer_one(connection, &request)) {
             return false;
@@ -159,7 +160,7 @@ static bool need_room(void)
     return more != NULL;
 }
 
-/* Accepted and noted in one: no child is forked that knows nothing of it. */
+/* Accepts and enters it in one step, so that no forked child misses it. */
 static void accept_one(int listener)
 {
     const struct timespec later = {.tv_nsec = 20000000};
@@ -174,7 +175,7 @@ static void accept_one(int listener)
     }
     ms_lock_release(MS_LOCK(SHARING));
     if (fd < 0 && (!room || error == EMFILE || error == ENFILE || error == ENOMEM)) {
-        (void)nanosleep(&later, NULL); /* who waits there is still to be accepted */
+        (void)nanosleep(&later, NULL); /* the connection waits to be accepted */
     }
 }
 
@@ -195,14 +196,14 @@ static void *listen_on(void *unused)
     (void)unused;
     struct pollfd *wanted = NULL;
     size_t room = 0;
-    ms_guard.inside = true; /* whatever the driver calls goes straight to the driver */
+    ms_guard.inside = true; /* so that what the driver calls goes straight to the driver */
     for (;;) {
         if (!wanted || room < connection_count + MS_SHARE_PLACES) {
             free(wanted);
             room = 2 * (connection_count + MS_SHARE_PLACES);
             wanted = malloc(room * sizeof *wanted);
             if (!wanted) {
-                return NULL; /* nothing can be opened any more; what is open stays */
+                return NULL; /* no more can be opened; what is open stays open */
             }
         }
         for (size_t i = 0; i < connection_count; i++) {
@@ -215,7 +216,8 @@ static void *listen_on(void *unused)
         if (poll(wanted, count + MS_SHARE_PLACES, -1) <= 0) {
             continue;
         }
-        for (size_t i = count; i-- > 0;) { /* from the end: the last takes the place of one gone */
+        for (size_t i = count; i-- > 0;) { /* backwards, because the last connection moves into the
+                                              place of one that is gone */
             if (wanted[i].revents != 0 && !serve(&connections[i])) {
                 drop(i);
             }
@@ -252,7 +254,8 @@ static struct ms_fork_part at_fork = {.in_child = in_child};
 static enum { NOT_BEGUN, BEGUN, IMPOSSIBLE } state; /* SHARING */
 static struct ms_share_key own;
 
-/* All signals are blocked while the thread is made, and so in it: handlers are the program's. */
+/* All signals are blocked while the thread is made, and so inside it: the handlers are the
+ * program's. */
 static bool start_thread(void)
 {
     sigset_t all;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A list of what is open: seldom more than some dozens. */
+/* A list of what is open, seldom more than some dozens. */
 #include "shim/sharing/opened.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ struct opened {
     struct ms_live_map live;
 };
 
-static struct opened *first; /* SHARING */
+static struct opened *first; /* guarded by SHARING */
 
 static struct opened **place_of(CUdeviceptr_v2 addr)
 {
@@ -41,7 +41,7 @@ void ms_opened_note(struct ms_context *context, CUdeviceptr_v2 addr, uint64_t by
 {
     struct opened *opened = open_again(addr) ? NULL : calloc(1, sizeof *opened);
     if (!opened) {
-        return; /* or only the report misses it */
+        return; /* only the report lacks it */
     }
     opened->context = context;
     opened->opens = 1;

@@ -28,7 +28,7 @@ bool ms_share_key_make(struct ms_share_key *out)
     return getrandom(out->bytes, sizeof out->bytes, GRND_NONBLOCK) == (ssize_t)sizeof out->bytes;
 }
 
-/* Both are made of this. */
+/* Names and keys are made of these. */
 struct digits {
     char text[2 * MS_SHARE_KEY_BYTES + 1];
 };
@@ -42,7 +42,7 @@ static struct digits digits_of(const struct ms_share_key *process)
     return digits;
 }
 
-/* It goes with its socket (unix(7)). */
+/* The address vanishes with its socket (unix(7)). */
 static socklen_t abstract_address(const struct ms_share_key *process, struct sockaddr_un *address)
 {
     memset(address, 0, sizeof *address);
@@ -86,7 +86,7 @@ static bool connect_to(int fd, const struct sockaddr_un *address, socklen_t leng
                        uint64_t deadline_ns)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
-    /* EAGAIN: many wait there already (connect(2)); poll knows nothing of it. */
+    /* EAGAIN: too many connections wait there already (connect(2)). poll cannot wait for that. */
     while (connect(fd, (const struct sockaddr *)address, length) != 0) {
         if ((errno != EAGAIN && errno != EINTR) || ms_clock_ns() >= deadline_ns) {
             return false;
@@ -117,7 +117,7 @@ bool ms_share_is_users(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
 }
 
-/* Room for the descriptors of one message. */
+/* Holds the descriptors of one message. */
 union control {
     struct cmsghdr header;
     char bytes[CMSG_SPACE(MS_SHARE_BATCH * sizeof(int))];
@@ -185,7 +185,7 @@ bool ms_share_receive(int fd, void *message, size_t bytes, int *fds, size_t *cou
             return true;
         }
         if (came >= 0 || (errno != EAGAIN && errno != EINTR)) {
-            *ended = true; /* its end, or nothing of ours */
+            *ended = true; /* the end of the connection, or no message of ours */
             return false;
         }
         if (errno == EAGAIN && !await(fd, deadline_ns)) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What two processes say to each other about memory that one has exported: the 64 bytes of an IPC
- * handle of ours, and the messages on a Unix socket whose name stands in them.
+/* What two processes exchange about exported memory: the 64 bytes of an IPC handle of ours, and the
+ * messages on a Unix socket, whose name the handle contains.
  *
- * The opener asks, the exporter answers, one message each, in order; every question but CLOSE has
- * an answer. The connection stands for as long as anything is open on it: where it ends, all of
- * that is closed, however the opener ended. */
+ * The opener asks and the exporter answers, with one message each, in order; every question but
+ * CLOSE has an answer. The connection lasts as long as anything is open over it. When it ends, all
+ * of that counts as closed, however the opener ended. */
 #ifndef MEMSHIM_SHIM_SHARING_WIRE_H
 #define MEMSHIM_SHIM_SHARING_WIRE_H
 
@@ -13,9 +13,10 @@
 #include <stdint.h>
 
 #define MS_SHARE_KEY_BYTES 16u
-#define MS_SHARE_BATCH     64u /* descriptors a message: the kernel takes 253, a process 1,024 */
+/* Descriptors in a message: the kernel allows 253, a process has 1,024. */
+#define MS_SHARE_BATCH 64u
 
-/* A name nobody can guess, of a process or a block. */
+/* A name of a process or a block, which nobody can guess. */
 struct ms_share_key {
     uint8_t bytes[MS_SHARE_KEY_BYTES];
 };
@@ -23,9 +24,9 @@ struct ms_share_key {
 /* The contents of a CUipcMemHandle. */
 struct ms_share_name {
     char magic[8];
-    struct ms_share_key process; /* whose socket's name is made of it */
+    struct ms_share_key process; /* the exporter, whose socket's name is made from it */
     struct ms_share_key block;
-    uint64_t bytes;   /* of the block, as asked for */
+    uint64_t bytes;   /* size of the block as asked for */
     uint8_t uuid[16]; /* of its device */
 };
 _Static_assert(sizeof(struct ms_share_name) == 64, "CU_IPC_HANDLE_SIZE");
@@ -33,13 +34,13 @@ _Static_assert(sizeof(struct ms_share_name) == 64, "CU_IPC_HANDLE_SIZE");
 #define MS_SHARE_MAGIC "memshim"
 
 enum ms_share_question {
-    MS_SHARE_OPEN,   /* the block is held from here on, once more */
-    MS_SHARE_CHUNKS, /* `count` chunks of it, from `first` on: their descriptors come along */
-    MS_SHARE_CLOSE   /* it is held once less */
+    MS_SHARE_OPEN,   /* one more hold on the block */
+    MS_SHARE_CHUNKS, /* descriptors of `count` of its chunks, from `first` on */
+    MS_SHARE_CLOSE   /* one hold less */
 };
 
 struct ms_share_request {
-    uint64_t serial; /* the answer has the same: those to a question given up are passed over */
+    uint64_t serial; /* copied into the answer, so that answers that come too late can be skipped */
     uint32_t question;
     uint32_t count;
     uint64_t first;
@@ -48,7 +49,7 @@ struct ms_share_request {
 
 struct ms_share_answer {
     uint64_t serial;
-    uint32_t known;        /* 0: no such block is to be had (any more) */
+    uint32_t known;        /* 0: no such block (any more) */
     uint32_t count;        /* of descriptors */
     uint64_t offset_bytes; /* where the block begins in its first chunk */
     uint64_t chunk_count;
@@ -58,28 +59,29 @@ struct ms_share_answer {
 
 bool ms_share_key_equal(const struct ms_share_key *a, const struct ms_share_key *b);
 
-/* False: the system has no randomness. */
+/* False: the system has no random bytes. */
 bool ms_share_key_make(struct ms_share_key *out);
 
-/* Sockets, not blocking, closed on exec; -1: there is none. Those that listen under the process's
- * name: by an abstract one, which no file system has, and by one in a folder, for processes in
- * other network namespaces; and one that is to be connected. */
+/* Sockets, non-blocking and closed on exec; -1: none. Two listen under the process's name: one by
+ * an abstract name, which is in no file system, and one by a file in a folder, for processes in
+ * other network namespaces. The third connects. */
 enum { MS_SHARE_ABSTRACT, MS_SHARE_IN_FOLDER, MS_SHARE_PLACES };
 void ms_share_listen(const struct ms_share_key *process, int fds[MS_SHARE_PLACES]);
 int ms_share_socket(void);
 bool ms_share_connect(int fd, const struct ms_share_key *process, uint64_t deadline_ns);
 
-/* The process does not listen any more: its name in the folder goes. */
+/* The process no longer listens: removes its name from the folder. */
 void ms_share_unlist(const struct ms_share_key *process);
 
-/* Whether the process at the other end is of this process's user. */
+/* Whether the process at the other end belongs to this process's user. */
 bool ms_share_is_users(int fd);
 
-/* One message, with descriptors, which stay the caller's. Never waits; false: it was not sent. */
+/* Sends one message with descriptors, which stay the caller's. Never waits; false: not sent. */
 bool ms_share_send(int fd, const void *message, size_t bytes, const int *fds, size_t count);
 
-/* One message, waited for until the deadline (0: not at all). The descriptors are the caller's;
- * *count: how many came, at most MS_SHARE_BATCH. False: nothing came. *ended: and nothing will. */
+/* Receives one message, and waits for it until the deadline (0: not at all). The caller owns the
+ * descriptors; *count: how many came, at most MS_SHARE_BATCH. False: nothing came. *ended: nothing
+ * more will come. */
 bool ms_share_receive(int fd, void *message, size_t bytes, int *fds, size_t *count,
                       uint64_t deadline_ns, bool *ended);
 
