@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limits of arrays, by the attributes that cuda.h names for them. */
+/* The limits of arrays, from the device attributes that cuda.h names for them. */
 #include "shim/hooks/array_shapes.h"
 
 #include "shim/driver/driver.h"
 
-/* The attributes of the device that limit the extents of one kind of array; 0: none does. */
+/* The device attributes that limit the extents of one kind of array; 0: no limit. */
 struct limits {
     CUdevice_attribute width, height, depth;
 };
 
-/* One row of cuda.h's table: always, and with CUDA_ARRAY3D_SURFACE_LDST. */
+/* One row of cuda.h's table: the limits in general, and with CUDA_ARRAY3D_SURFACE_LDST. */
 struct kind {
     struct limits texture, surface;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays and mipmapped arrays: the driver's, charged. */
+/* Arrays and mipmapped arrays. The driver serves them, and they are charged. */
 #include "shim/hooks/array_shapes.h"
 #include "shim/hooks/serve.h"
 #include "shim/policy/grant.h"
@@ -18,7 +18,7 @@ static uint64_t element_bytes(CUarray_format format)
     case CU_AD_FORMAT_HALF:
         return 2;
     default:
-        return 4; /* 32 bits, and no less than any of the block-compressed and planar formats */
+        return 4; /* 32 bits: not less than any of the block-compressed and planar formats needs */
     }
 }
 
@@ -35,13 +35,14 @@ static uint64_t array_bytes(uint64_t width, uint64_t height, uint64_t depth, uin
         __builtin_mul_overflow(bytes, at_least_one(depth), &bytes) ||
         __builtin_mul_overflow(bytes, at_least_one(channels) * element_bytes(format), &bytes) ||
         bytes > UINT64_MAX - PAGE_BYTES) {
-        return 0; /* nothing that a driver grants */
+        return 0; /* no array that a driver grants */
     }
     return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 }
 
-/* A sparse or deferred array has no memory of its own: chunks are mapped into it. 0 too for what is
- * no array, which only the driver can answer. */
+/* The bytes of an array. 0 for sparse and deferred arrays, which have no memory of their own,
+ * because chunks are mapped into them. Also 0 for an invalid descriptor, which only the driver can
+ * answer. */
 static uint64_t bytes_of(const CUDA_ARRAY3D_DESCRIPTOR_v2 *d)
 {
     if ((d->Flags & (CUDA_ARRAY3D_SPARSE | CUDA_ARRAY3D_DEFERRED_MAPPING)) != 0) {
@@ -60,19 +61,19 @@ static void destroy_mipmaps(uint64_t name)
     (void)MS_REAL(cuMipmappedArrayDestroy)((CUmipmappedArray)(uintptr_t)name);
 }
 
-/* A creation under way, charged by its descriptor. */
+/* A creation under way, with the charge that its descriptor gives. */
 struct making {
     struct ms_context *context;
     struct ms_forward forward;
 };
 
-/* d: null where only the driver can answer. False: `result` is the answer. */
+/* d: null if only the driver can answer. False: the answer is in `result`. */
 static bool making_begin(struct making *making, const CUDA_ARRAY3D_DESCRIPTOR_v2 *d,
                          unsigned int levels, CUresult *result)
 {
     uint64_t bytes = d ? bytes_of(d) : 0;
     if (levels > 1) {
-        bytes += bytes / 3; /* each level has a quarter of the one above */
+        bytes += bytes / 3; /* each level is a quarter of the one above */
     }
     making->context = NULL;
     *result = bytes ? ms_context_query(&making->context) : CUDA_SUCCESS;

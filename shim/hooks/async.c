@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stream-ordered allocation. On a stream that captures these calls make graph nodes, which only the
- * driver can do: they are forwarded. */
+/* Stream-ordered allocation. On a capturing stream these calls make graph nodes, which only the
+ * driver can do, so they are forwarded. */
 #include "shim/device/capture.h"
 #include "shim/device/mempools.h"
 #include "shim/device/stream.h"
@@ -12,8 +12,8 @@
 
 /* One of the four calls, as the application made it. */
 struct call {
-    CUresult (*real)(const struct call *call); /* makes the call on the driver */
-    CUmemoryPool pool;                         /* null: the device's current one */
+    CUresult (*real)(const struct call *call); /* calls the driver */
+    CUmemoryPool pool;                         /* null: the device's current pool */
     CUdeviceptr_v2 *dptr;
     size_t bytes;
     CUstream stream;
@@ -22,7 +22,7 @@ struct call {
 
 typedef CUresult (*free_function)(CUdeviceptr_v2, CUstream);
 
-/* From a pool of the driver's own. */
+/* Allocates from one of the driver's own pools. */
 static CUresult forward(const struct call *call, struct ms_mempool *pool, struct ms_device *device)
 {
     const uint32_t site = ms_site_capture(call->bytes);
@@ -62,7 +62,8 @@ static CUresult alloc(const struct call *call)
     struct ms_device *home = device;
     struct ms_mempool *pool = NULL;
     result = call->pool ? ms_mempool_of(call->pool, &pool) : ms_mempool_current(device, &pool);
-    /* The pool's device decides where the memory lies, the stream only when it may be used. */
+    /* The pool's device decides where the memory lies; the stream only decides when it may be
+     * used. */
     if (result == CUDA_SUCCESS && pool->ordinal >= 0 && pool->ordinal != device->ordinal) {
         result = ms_device_use(pool->ordinal, &home);
     }
@@ -155,7 +156,8 @@ static CUresult give_back(CUdeviceptr_v2 dptr, CUstream handle, bool per_thread,
         return CUDA_SUCCESS;
     }
     if (ms_device_holding(dptr)) {
-        return CUDA_ERROR_INVALID_VALUE; /* no block begins there: the driver would free a chunk */
+        return CUDA_ERROR_INVALID_VALUE; /* no block begins there: the driver would take the address
+                                            for a chunk's */
     }
     if (!ms_ledger_take(MS_SPACE_DEVICE, dptr, &grant)) {
         return real(dptr, handle);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts come and go: what they take is charged, what dies with them is forgotten. */
+/* Contexts are created and destroyed: charges what they take, and drops what dies with them. */
 #include <sched.h>
 #include <stdlib.h>
 
@@ -23,12 +23,12 @@
 
 #define SWEEP_AT_ONCE 16u /* stacks may be small */
 
-/* --- coming ----------------------------------------------------------------------------------- */
+/* --- creation --------------------------------------------------------------------------------- */
 
 struct creation {
     struct ms_device *device;
     struct ms_measure measure;
-    uint64_t kept_bytes; /* in a group */
+    uint64_t kept_bytes; /* set aside, in a group */
 };
 
 /* False: the cap has no room for it. */
@@ -37,7 +37,7 @@ static bool creation_begin(struct creation *creation, CUdevice ordinal)
     const CUresult used = ms_device_use(ordinal, &creation->device);
     if (used == CUDA_ERROR_OUT_OF_MEMORY && ms_device_group_wanted()) {
         return false;
-    } /* else the context is adopted at its first use */
+    } /* otherwise the context is adopted at its first use */
     const bool room = ms_overhead_expect_context(creation->device, &creation->kept_bytes);
     ms_measure_begin(creation->device, &creation->measure);
     return room;
@@ -54,7 +54,7 @@ static CUresult creation_end(struct creation *creation, CUcontext *context, CUre
     return result;
 }
 
-/* Whether a second attempt has a chance: the driver ran out, and the pool has given something
+/* Whether a second attempt may succeed: the driver ran out of memory, and the pool has given some
  * back. */
 static bool once_more(struct creation *creation, CUresult result)
 {
@@ -122,7 +122,7 @@ static struct ms_context *primary_of(const struct ms_device *device)
     return context && context->primary ? context : NULL;
 }
 
-/* How often the program holds each primary context, as far as that was seen. */
+/* How often the program holds each primary context, as far as memshim saw it. */
 static _Atomic int retains[MS_DEVICES_MAX];
 
 static CUresult retained(CUdevice ordinal, CUresult result)
@@ -194,14 +194,14 @@ static CUresult create_green(CUgreenCtx *green, CUdevResourceDesc desc, CUdevice
     return result;
 }
 
-/* Retains the primary context, and makes it where there is none (cuda.h). */
+/* Retains the primary context, and creates it if there is none (cuda.h). */
 CUresult ms_serve_cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev,
                                    unsigned int flags)
 {
     return retained(dev, create_green(phCtx, desc, dev, flags));
 }
 
-/* --- going ------------------------------------------------------------------------------------ */
+/* --- destruction ------------------------------------------------------------------------------ */
 
 struct dying {
     const struct ms_context *context;
@@ -217,7 +217,7 @@ static bool dies(void *ctx, const struct ms_grant *grant)
     return grant->holder == dying->context;
 }
 
-/* Of the blocks of the device's pool. */
+/* Whether this block of the device's pool dies. */
 static bool block_dies(void *ctx, const struct ms_holder *holder)
 {
     const struct dying *dying = ctx;
@@ -225,8 +225,8 @@ static bool block_dies(void *ctx, const struct ms_holder *holder)
            (dying->everything && holder->kind == MS_HOLDER_MEMPOOL);
 }
 
-/* cuda.h, cuCtxDestroy: memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged and
- * cuMemAllocHost goes with its context; that of cuMemCreate and cuMemAllocAsync does not. */
+/* cuda.h, cuCtxDestroy: memory of cuMemAlloc, cuMemAllocPitch, cuMemAllocManaged and cuMemAllocHost
+ * goes with its context; that of cuMemCreate and cuMemAllocAsync does not. */
 void ms_context_gone(struct ms_context *context, bool everything)
 {
     struct ms_device *device = context->device;
@@ -275,7 +275,7 @@ static struct ms_context *known(CUcontext handle)
     return NULL;
 }
 
-/* Before the driver is asked to destroy it; null: nothing is known of it. */
+/* Called before the driver destroys it; null: memshim does not know it. */
 static struct ms_context *going(struct ms_context *context)
 {
     ms_parameters_forget();
@@ -313,7 +313,8 @@ CUresult ms_serve_cuCtxDestroy_v2(CUcontext ctx)
     return destroy(ctx, MS_REAL(cuCtxDestroy_v2));
 }
 
-/* Gone or not: cuCtxDetach destroys with the last use only, and says nothing about it. */
+/* It may live on: cuCtxDetach destroys the context only with its last use, and does not say whether
+ * it did. */
 CUresult ms_serve_cuCtxDetach(CUcontext ctx)
 {
     struct ms_context *context = going(known(ctx));
@@ -328,12 +329,12 @@ CUresult ms_serve_cuCtxDetach(CUcontext ctx)
     return went(context, gone, false, result);
 }
 
-/* Releases under way that are not the last. */
+/* Releases under way, except the last one of a context. */
 static _Atomic int partings[MS_DEVICES_MAX];
 
-/* Whether the context lives on, since the program holds it once more. Libraries retain and release
- * it over and over: nobody has to stop using it for that. The last release waits for those before
- * it, so that it is the last for the driver, too. */
+/* Whether the context lives on because the program holds it once more. Libraries retain and release
+ * it over and over, and no user of the context need stop for that. The last release waits for those
+ * before it, so that it is the last one for the driver, too. */
 static bool held_on(CUdevice ordinal)
 {
     bool known = ordinal >= 0 && ordinal < MS_DEVICES_MAX;
@@ -354,7 +355,7 @@ static bool held_on(CUdevice ordinal)
 
 /* What releases it: one of the driver's two functions for that, or the end of a green context. */
 struct parting {
-    CUresult (*release)(CUdevice); /* null: the other */
+    CUresult (*release)(CUdevice); /* null: the other is used */
     CUgreenCtx green;
 };
 

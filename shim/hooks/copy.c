@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between devices. The driver stages a plain copy between two of its own allocations that
- * cannot reach each other; between mapped ones it refuses. A peer copy does it in every case. */
+/* Copies between devices. Between two of its own allocations on devices without peer access, the
+ * driver stages a plain copy; between mapped ones it refuses. A peer copy works in every case. */
 #include <string.h>
 
 #include "shim/device/context.h"
@@ -13,13 +13,13 @@
 #include "shim/policy/proxies.h"
 #include "shim/policy/sync_memops.h"
 
-/* The contexts that a peer copy names. They are in use until it has been made. */
+/* The contexts that a peer copy names. They stay in use until it has been made. */
 struct route {
     struct ms_context *from, *to;
 };
 
-/* The device of memory that is not the pool's; null for host memory and for managed memory, which
- * every device reaches. */
+/* The device of memory outside the pools; null for host memory, and for managed memory, which every
+ * device can access. */
 static struct ms_device *device_of(CUdeviceptr_v2 addr)
 {
     CUmemorytype type = 0;
@@ -49,7 +49,7 @@ static void note_touched(CUdeviceptr_v2 dst, CUdeviceptr_v2 src)
     }
 }
 
-/* A copy of a function that names no stream. */
+/* A copy by a function that names no stream. */
 static CUresult done(CUresult result, CUdeviceptr_v2 dst, CUdeviceptr_v2 src, bool per_thread)
 {
     return ms_sync_memops_are_on()
@@ -57,8 +57,9 @@ static CUresult done(CUresult result, CUdeviceptr_v2 dst, CUdeviceptr_v2 src, bo
                : result;
 }
 
-/* The driver's function; where it refused memory of another device than the current one, again by a
- * detour. That may wait for who halts the devices, and the gate is passed around it. */
+/* Calls the driver. If it refused memory of another device than the current one, calls it again by
+ * a detour. The detour may wait for a thread that halts the devices, so it runs outside the
+ * gate. */
 #define REACHING(dst, src, call)                                                       \
     __extension__({                                                                    \
         CUresult reached_ = (call);                                                    \
@@ -74,8 +75,8 @@ static bool again_outside_the_gate(struct ms_detour *detour, CUdeviceptr_v2 dst,
     return again;
 }
 
-/* Whether this copy has to be a peer copy: at least one side is the pool's, both lie on devices,
- * and the devices cannot reach each other. What it touches is noted. */
+/* Whether this copy must be a peer copy: at least one side is in a pool, both lie on devices, and
+ * these cannot access each other. Notes what the copy touches. */
 static bool is_across(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, struct ms_device **to,
                       struct ms_device **from)
 {
@@ -93,7 +94,8 @@ static bool is_across(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, struct ms_device *
     return *to && *from && !ms_peers_meet(*to, *from);
 }
 
-/* The same, and that the copy can be one: then it is, and that lets the route go. */
+/* The same, and finds a route; false if there is none. If true, the copy is made as a peer copy,
+ * which leaves the route. */
 static bool must_route(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, struct route *route)
 {
     struct ms_device *to = NULL;
@@ -254,7 +256,7 @@ static bool is_linear(CUmemorytype type)
     return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
 }
 
-/* 0 where the end is no linear memory of a device's. */
+/* 0 if that end is not linear device memory. */
 static CUdeviceptr_v2 linear(CUmemorytype type, CUdeviceptr_v2 addr)
 {
     return is_linear(type) ? addr : 0;
@@ -290,7 +292,8 @@ static CUresult done_box(CUresult result, const CUDA_MEMCPY3D_v2 *copy, bool per
     return done(result, box_dst(copy), box_src(copy), per_thread);
 }
 
-/* The same copy between contexts (cuda.h, CUDA_MEMCPY3D_PEER). False: it can stay as it is. */
+/* Describes the same copy between contexts (cuda.h, CUDA_MEMCPY3D_PEER). False: the plain copy will
+ * do. */
 static bool box_of_rows(const CUDA_MEMCPY2D_v2 *copy, CUDA_MEMCPY3D_PEER_v1 *box,
                         struct route *route)
 {
@@ -480,8 +483,8 @@ CUresult ms_serve_cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER_v1 *pCopy)
 
 /* --- batches ---------------------------------------------------------------------------------- */
 
-/* The first copy of the batch that has to be a peer copy; count where none has. What all of them
- * touch is noted. */
+/* The index of the first copy in the batch that must be a peer copy; count if none must. Notes what
+ * all of them touch. */
 static size_t first_routed(const CUdeviceptr_v2 *dsts, const CUdeviceptr_v2 *srcs, size_t count)
 {
     struct ms_device *to = NULL;
@@ -496,7 +499,8 @@ static size_t first_routed(const CUdeviceptr_v2 *dsts, const CUdeviceptr_v2 *src
     return i;
 }
 
-/* One by one, which is one of the orders that a batch may run in (cuda.h, cuMemcpyBatchAsync). */
+/* Makes the copies one by one, which is one of the orders allowed for a batch (cuda.h,
+ * cuMemcpyBatchAsync). */
 static CUresult one_by_one(const CUdeviceptr_v2 *dsts, const CUdeviceptr_v2 *srcs,
                            const size_t *sizes, size_t count, size_t *fail_index, CUstream stream,
                            bool per_thread)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that are made again, from where the memory can be reached. */
+/* Makes a call again from a context that can access the memory. */
 #include "shim/hooks/detour.h"
 
 #include "shim/device/capture.h"
@@ -20,7 +20,7 @@ static bool can_access(const struct ms_device *here, const struct ms_device *the
            can != 0;
 }
 
-/* The device of a block that cannot be reached from here; null where there is none. */
+/* The device of a block that `here` cannot access; null if there is none. */
 static struct ms_device *out_of_reach(const struct ms_device *here, const uint64_t *values,
                                       size_t count)
 {
@@ -33,7 +33,7 @@ static struct ms_device *out_of_reach(const struct ms_device *here, const uint64
     return NULL;
 }
 
-/* What was queued on the current context's default streams is done. */
+/* Waits for the work on the current context's default streams. */
 static CUresult settle_default_streams(void)
 {
     const CUresult result = ms_driver()->cuStreamSynchronize(CU_STREAM_LEGACY);
@@ -70,7 +70,7 @@ bool ms_detour_again(struct ms_detour *detour, const uint64_t *values, size_t co
 CUresult ms_detour_end(struct ms_detour *detour, CUresult result)
 {
     if (detour->entered) {
-        /* A call that named a stream of the other context is refused for that. */
+        /* The call failed because it named a stream of the other context. */
         result = result == CUDA_SUCCESS ? settle_default_streams() : CUDA_ERROR_INVALID_VALUE;
         ms_scope_leave(&detour->scope);
     }

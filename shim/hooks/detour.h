@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies and memsets of the pool's memory in a context of another device.
  *
- * The driver finds memory of cuMemAlloc from a context of any device ("a memory copy will succeed
+ * The driver accepts memory of cuMemAlloc in a context of any device ("a memory copy will succeed
  * even if it is issued to a stream that is not associated to the current device", CUDA C++
- * Programming Guide, Stream and Event Behavior), and refuses it for mapped memory to which the
- * current device has no access. So what it refused is called once more: with access, where the
- * devices can give it to each other; else in a context of the memory's device, after what was
- * queued here and before the program goes on, which serves calls that name no stream. */
+ * Programming Guide, Stream and Event Behavior). It refuses mapped memory to which the current
+ * device has no access. So a refused call is made again: with access, if the devices can give it to
+ * each other; otherwise in a context of the memory's device. The second way waits for what was
+ * queued here before the call, and for the call before the program goes on, which suits calls that
+ * name no stream. */
 #ifndef MEMSHIM_SHIM_HOOKS_DETOUR_H
 #define MEMSHIM_SHIM_HOOKS_DETOUR_H
 
@@ -16,19 +17,19 @@
 
 #include "shim/device/context.h"
 
-/* Of one call; all zero before it. */
+/* State of one call; all zero before it. */
 struct ms_detour {
     enum { MS_DETOUR_NONE, MS_DETOUR_ACCESS, MS_DETOUR_CONTEXT } taken;
     bool guarded, entered;
     struct ms_scope scope;
 };
 
-/* The driver refused the call (CUDA_ERROR_INVALID_VALUE), some of whose values may be addresses.
- * True: it is to be made again. No lock is held and the gate is not passed. */
+/* The driver refused the call (CUDA_ERROR_INVALID_VALUE); some of `values` may be addresses. True:
+ * make it again. The caller holds no lock and is outside the gate. */
 bool ms_detour_again(struct ms_detour *detour, const uint64_t *values, size_t count);
 
-/* Makes a call that the driver refused again, as often as `again` finds a way, which is
- * ms_detour_again of `detour`. */
+/* Makes a refused call again as often as `again`, which is ms_detour_again of `detour`, finds
+ * another way. */
 #define MS_BY_DETOUR(result, again, call)                                \
     do {                                                                 \
         if (__builtin_expect((result) == CUDA_ERROR_INVALID_VALUE, 0)) { \
@@ -40,7 +41,7 @@ bool ms_detour_again(struct ms_detour *detour, const uint64_t *values, size_t co
         }                                                                \
     } while (0)
 
-/* The call was made as often as it was to be; with which result it ended. That for the program. */
+/* Called with the last result. Returns the result for the program. */
 CUresult ms_detour_end(struct ms_detour *detour, CUresult result);
 
 #endif

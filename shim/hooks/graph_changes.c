@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Instantiated graphs whose nodes are given other parameters, or switched on and off: what they
- * touch from then on is noted. */
+/* Instantiated graphs whose nodes get new parameters, or are switched on and off: notes what they
+ * touch from then on. */
 #include "shim/hooks/serve.h"
 #include "shim/policy/graph_heat.h"
 
@@ -43,7 +43,7 @@ static CUresult set(CUresult result, CUgraphExec exec, CUgraphNode node,
     return result;
 }
 
-/* Each form of a kernel's parameters begins with the one before it. */
+/* Each version of a kernel node's parameters begins with the one before. */
 _Static_assert(offsetof(CUDA_KERNEL_NODE_PARAMS_v3, kern) == sizeof(CUDA_KERNEL_NODE_PARAMS_v1) &&
                    offsetof(CUDA_KERNEL_NODE_PARAMS_v2, kern) ==
                        sizeof(CUDA_KERNEL_NODE_PARAMS_v1) &&

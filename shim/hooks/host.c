@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pinned host memory: the driver's, counted on the host's side and never charged to a device. */
+/* Pinned host memory. The driver serves it. It is counted as host memory and never charged to a
+ * device. */
 #include "shim/hooks/serve.h"
 #include "shim/policy/grant.h"
 #include "shim/policy/host_blocks.h"
 #include "shim/policy/oom.h"
 #include "shim/sites/site.h"
 
-/* Recorded for the current device, which is not where it lies but where the report is. */
+/* Recorded for the current device: the memory does not lie there, but the report shows it there. */
 static CUresult pinned(CUresult result, void *addr, uint64_t bytes)
 {
     const bool refused = result == CUDA_ERROR_OUT_OF_MEMORY;
@@ -34,17 +35,17 @@ static CUresult pinned(CUresult result, void *addr, uint64_t bytes)
     return result;
 }
 
-/* not_host: the driver's answer for memory of the device. */
+/* not_host: the driver's answer if this is memory of the device. */
 static CUresult unpinned(CUresult (*real)(void *), void *addr, CUresult not_host)
 {
     struct ms_grant grant;
     struct ms_grant displaced;
     if (ms_ledger_find(MS_SPACE_DEVICE, (uint64_t)(uintptr_t)addr, &grant) &&
         ms_host_block_is(&grant)) {
-        return not_host; /* the program asked for the device's */
+        return not_host; /* the program asked for the device's memory */
     }
     bool known = ms_ledger_take(MS_SPACE_HOST, (uint64_t)(uintptr_t)addr, &grant);
-    if (known) { /* recorded first: another thread may be given the address before real returns */
+    if (known) { /* recorded first: another thread may get the address before real returns */
         ms_grant_emit_host(MS_EVENT_HOST_FREE, &grant);
     }
     CUresult result = real(addr);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much there is: the world as the cap makes it. */
+/* Answers how much memory there is, with the cap in place of the device's size. */
 #include "shim/device/context.h"
 #include "shim/device/device.h"
 #include "shim/driver/driver.h"
 #include "shim/hooks/serve.h"
 #include "shim/sharing/exports.h"
 
-/* What the process could still get: the rest of the cap, as far as the device has it, and what the
- * pool holds for nobody. */
+/* What the process could still get: the rest of the cap, as far as the device has room, and the
+ * pool's free memory. */
 static CUresult capped(size_t *free_bytes, size_t *total_bytes)
 {
     size_t free_real = 0;
@@ -30,7 +30,7 @@ static CUresult capped(size_t *free_bytes, size_t *total_bytes)
     if (device->pool) {
         struct ms_pool_stats stats;
         ms_pool_stats(device->pool, &stats);
-        /* What waits for queued work is among it. */
+        /* Includes memory that waits for queued work. */
         room += stats.free_bytes + ms_device_takeable_bytes(device, &stats);
     }
     room += device->group ? ms_group_spare_bytes(device->group) : 0;

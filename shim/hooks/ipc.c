@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that leaves the process, and memory that comes from others. */
+/* Memory that is shared with other processes, in both directions. */
 #include "shim/device/context.h"
 #include "shim/device/device.h"
 #include "shim/hooks/serve.h"
@@ -9,8 +9,8 @@
 #include "shim/sharing/imports.h"
 #include "shim/sharing/opened.h"
 
-/* The block's own name. Stream-ordered memory has none with the driver either (cuda.h: "allocated
- * with cuMemAlloc"), and between blocks there is no memory. */
+/* The block's own name. Stream-ordered memory has no name with the driver either (cuda.h:
+ * "allocated with cuMemAlloc"), and between blocks there is no memory. */
 static CUresult name_block(struct ms_device *device, CUdeviceptr_v2 addr, CUipcMemHandle_v1 *out)
 {
     struct ms_block_info block;
@@ -56,7 +56,7 @@ CUresult ms_serve_cuIpcGetMemHandle(CUipcMemHandle_v1 *pHandle, CUdeviceptr_v2 d
     return result;
 }
 
-/* The driver's own. */
+/* Opens a handle of the driver's own. */
 static CUresult open_drivers(CUdeviceptr_v2 *out, const CUipcMemHandle_v1 *handle, unsigned flags,
                              CUresult (*real)(CUdeviceptr_v2 *, CUipcMemHandle_v1, unsigned))
 {
@@ -71,7 +71,7 @@ static CUresult open_drivers(CUdeviceptr_v2 *out, const CUipcMemHandle_v1 *handl
     return result;
 }
 
-/* What another process allocated is charged there. */
+/* Memory that another process allocated is charged to that process. */
 static CUresult open_handle(CUdeviceptr_v2 *out, const CUipcMemHandle_v1 *handle, unsigned flags,
                             CUresult (*real)(CUdeviceptr_v2 *, CUipcMemHandle_v1, unsigned))
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls in which the driver takes device memory by itself: measured, charged to the context, and
- * tried once more where the driver ran out and the pool could give something back. */
+/* Calls in which the driver takes device memory by itself. They are measured and charged to the
+ * context. If the driver ran out of memory and the pool could give some back, they are tried once
+ * more. */
 #include "shim/device/capture.h"
 #include "shim/device/context.h"
 #include "shim/device/ledger.h"
@@ -20,8 +21,9 @@ struct watch {
     bool retried;
 };
 
-/* An error: the driver must not be called, since nobody could say what to charge where. Where there
- * is no context it is: whether the call needs one, or is wrong before that, the driver knows. */
+/* On an error the driver must not be called, because nobody would know what to charge to which
+ * context. No context is no error: only the driver knows whether the call needs one, or is invalid
+ * anyway. */
 static CUresult watch_begin(struct watch *watch, enum ms_charge_reason reason)
 {
     *watch = (struct watch){.reason = reason};
@@ -46,7 +48,8 @@ static bool again(bool *retried, CUresult result)
     return device && ms_device_make_room(device, ms_options()->wait_ns);
 }
 
-/* Charges what was taken. handle: what was made and can be destroyed again, null where nothing. */
+/* Charges what the driver took. handle: what the call made and a later call can destroy; null if
+ * nothing. */
 static CUresult watch_end(struct watch *watch, CUresult result, const void *handle)
 {
     if (result != CUDA_SUCCESS || !watch->context) {
@@ -73,7 +76,7 @@ static CUresult watch_end(struct watch *watch, CUresult result, const void *hand
     return result;
 }
 
-/* `call` is evaluated once, or twice where the driver ran out of memory the first time. */
+/* Evaluates `call` once, or twice if the driver ran out of memory the first time. */
 #define WATCHED(charge_reason, call, handle)                                       \
     do {                                                                           \
         struct watch watch_;                                                       \
@@ -88,7 +91,7 @@ static CUresult watch_end(struct watch *watch, CUresult result, const void *hand
                          result_ == CUDA_SUCCESS ? (const void *)(handle) : NULL); \
     } while (0)
 
-/* What was charged for this handle goes back, as far as the driver gave it back. */
+/* Discharges what was charged for this handle, as far as the driver gave it back. */
 static CUresult destroyed(CUresult (*destroy)(void *), void *handle)
 {
     struct ms_grant grant;
@@ -316,15 +319,15 @@ static CUresult destroy_graph(void *graph)
 
 CUresult ms_serve_cuGraphExecDestroy(CUgraphExec hGraphExec)
 {
-    ms_unseen(hGraphExec); /* another may get its address */
+    ms_unseen(hGraphExec); /* another graph may get its address */
     ms_graph_heat_gone(hGraphExec);
     return destroyed(destroy_graph, hGraphExec);
 }
 
 /* --- launches --------------------------------------------------------------------------------- */
 
-/* Whether a launch of this function takes nothing that was not measured before: the function has
- * been launched, so its code is loaded, and so has something in its context. */
+/* Whether a launch of this function takes only memory that was measured before: the function was
+ * launched before, so its code is loaded, and so was something in its context. */
 static bool launched_before(const void *function)
 {
     if (atomic_load_explicit(&ms_contexts_unlaunched, memory_order_relaxed) == 0) {
@@ -364,7 +367,8 @@ CUresult ms_serve_cuGraphLaunch_ptsz(CUgraphExec f, CUstream hStream)
             NULL);
 }
 
-/* A launch of something known can run out of memory as well: local memory grows with the grid. */
+/* A launch of a known function can run out of memory, too, because local memory grows with the
+ * grid. */
 #define LAUNCHED(function, call, parameters, extra)                                         \
     do {                                                                                    \
         if (launched_before(function)) {                                                    \

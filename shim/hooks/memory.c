@@ -11,9 +11,9 @@
 #include "shim/policy/host_blocks.h"
 #include "shim/policy/oom.h"
 
-#define PITCH_BYTES                                                              \
-    512u /* what current drivers round a row to; meets every alignment they name \
-          */
+#define PITCH_BYTES                                                                              \
+    512u /* the pitch of current drivers is a multiple of this, which meets every alignment that \
+            they name */
 
 /* cuMemAlloc, answered by the driver. */
 static CUresult forward_alloc(struct ms_context *context, enum ms_charge_reason reason,
@@ -30,7 +30,7 @@ static CUresult forward_alloc(struct ms_context *context, enum ms_charge_reason 
     return ms_forward_end(&forward, result, MS_SPACE_DEVICE, result == CUDA_SUCCESS ? *dptr : 0, 0);
 }
 
-/* Null where only the driver can answer the call: it is wrong, or there is no context. */
+/* Null if only the driver can answer the call: it is invalid, or there is no context. */
 static CUresult context_for(const void *out, uint64_t bytes, struct ms_context **context)
 {
     *context = NULL;
@@ -68,7 +68,7 @@ CUresult ms_serve_cuMemAlloc_v2(CUdeviceptr_v2 *dptr, size_t bytesize)
     return ms_oom_answered(allocate(dptr, bytesize));
 }
 
-/* The driver's own allocation call, for a pitch: charged by what it answers. */
+/* The driver's own pitched allocation, charged by the pitch that it returns. */
 static CUresult forward_pitch(struct ms_context *context, CUdeviceptr_v2 *dptr, size_t *pitch,
                               size_t width, size_t height, unsigned int element)
 {
@@ -129,8 +129,8 @@ static bool free_waits(const struct ms_block_info *block)
     return block->holder->kind == MS_HOLDER_CONTEXT && !block->arena;
 }
 
-/* Of a thread without a context: it frees as any other does (seen: an H200, driver 580), and a
- * context of the block's device asks for it. */
+/* A thread without a context may free memory like any other (seen: an H200, driver 580). A context
+ * of the block's device asks in its place. */
 static CUresult ask_permission_anywhere(const struct ms_device *device)
 {
     CUcontext popped = NULL;
@@ -147,7 +147,7 @@ static CUresult ask_permission_anywhere(const struct ms_device *device)
     return result;
 }
 
-/* An error leaves the block live, so that the call can be made again. context: null where the
+/* After an error the block is still live, and the call can be made again. context: null if the
  * thread has none. */
 static CUresult free_block(struct ms_context *context, struct ms_device *device,
                            const struct ms_block_info *block)
@@ -182,7 +182,7 @@ CUresult ms_serve_cuMemFree_v2(CUdeviceptr_v2 dptr)
     }
     bool found = ms_find_block(dptr, &device, &block);
     if (device) {
-        /* Where no block begins, the driver would free a chunk. */
+        /* Where no block begins, the driver would take the address for a chunk's. */
         return found ? free_block(context, device, &block) : CUDA_ERROR_INVALID_VALUE;
     }
     if (!ms_ledger_take(MS_SPACE_DEVICE, dptr, &grant)) {
@@ -197,7 +197,7 @@ CUresult ms_serve_cuMemFree_v2(CUdeviceptr_v2 dptr)
     return result;
 }
 
-/* Managed memory may lie wholly on the device: it is charged in full. */
+/* Managed memory may lie on the device entirely, so all of it is charged. */
 CUresult ms_serve_cuMemAllocManaged(CUdeviceptr_v2 *dptr, size_t bytesize, unsigned int flags)
 {
     struct ms_context *context = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls about memory pools: the driver answers each, and what it says of a pool that is served
- * from ours is replaced by what ours holds. */
+/* Calls about memory pools. The driver answers each call. For a pool that our pool serves, its
+ * figures are replaced by ours. */
 #include <string.h>
 
 #include "shim/device/context.h"
@@ -61,8 +61,8 @@ CUresult ms_serve_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType t
     return result;
 }
 
-/* What the pool's memory is for, which its attributes tell
- * (CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS). Before CUDA 12.8 the place was reserved, and 0. */
+/* The pool's usage flags (CU_MEM_POOL_CREATE_USAGE_HW_DECOMPRESS), which its attributes report.
+ * Before CUDA 12.8 the member was reserved, and 0. */
 static unsigned usage_of(const CUmemPoolProps_v1 *props)
 {
     unsigned short usage;
@@ -76,7 +76,7 @@ CUresult ms_serve_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps_v1 *p
     if (result == CUDA_SUCCESS) {
         struct ms_mempool *stale = ms_mempool_find(*pool);
         if (stale) {
-            ms_mempool_end(stale); /* by a call that is not hooked, or it never was a pool */
+            ms_mempool_end(stale); /* by a call without a hook, or it never was a pool */
         }
         bool on_device = poolProps->location.type == CU_MEM_LOCATION_TYPE_DEVICE;
         bool served = on_device && poolProps->allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
@@ -87,7 +87,7 @@ CUresult ms_serve_cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps_v1 *p
     return result;
 }
 
-/* Blocks that are still in use live on, as the driver's do (cuda.h, cuMemPoolDestroy). */
+/* Blocks in use live on, as the driver's do (cuda.h, cuMemPoolDestroy). */
 CUresult ms_serve_cuMemPoolDestroy(CUmemoryPool pool)
 {
     struct ms_mempool *known = ms_mempool_find(pool);
@@ -103,15 +103,15 @@ CUresult ms_serve_cuMemPoolDestroy(CUmemoryPool pool)
     return result;
 }
 
-/* Our pool, where this pool is served from one. */
+/* Our pool, if it serves this pool; otherwise null. */
 static ms_pool_t *ours(const struct ms_mempool *pool)
 {
     struct ms_device *device = pool && pool->served ? ms_device_get(pool->ordinal) : NULL;
     return device ? device->pool : NULL;
 }
 
-/* What the driver answered to a call about the pool, and whose that is. A query that fails fails
- * the call: each of these may be made again. */
+/* Passes on the driver's answer to a call about the pool, and finds the pool's record. If the query
+ * for it fails, the call fails: the program may make each of these calls again. */
 static CUresult done(CUresult result, CUmemoryPool handle, struct ms_mempool **pool)
 {
     *pool = NULL;
@@ -126,8 +126,8 @@ CUresult ms_serve_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
         uint64_t used = atomic_load(&known->holder.used_bytes);
         uint64_t keep = minBytesToKeep > used ? minBytesToKeep - used : 0;
         if (keep == 0) {
-            /* What the application has seen to be done must go (cuda.h, cuMemPoolTrimTo). That it
-             * is done, memshim only sees by an event of its own, an instant later. */
+            /* Memory whose work the application has seen to be done must be released (cuda.h,
+             * cuMemPoolTrimTo). memshim sees that by an event of its own, a moment later. */
             (void)ms_device_make_room(ms_device_get(known->ordinal), TRIM_WAIT_NS);
         } else {
             (void)ms_pool_trim(ours(known), keep);
@@ -138,10 +138,11 @@ CUresult ms_serve_cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
     return result;
 }
 
-/* The driver's pool of this handle keeps the attributes, and refuses what is wrong. Of the reuse
- * flags (cuda.h, CUmemPool_attribute) ours heeds the one about waits that nobody asked for. It
- * follows no dependency of the program's, so there is nothing to switch off; and what other streams
- * have freed and completed belongs to every stream. */
+/* The driver's pool of this handle keeps the attributes, and refuses invalid ones. Our pool obeys
+ * one of the reuse flags (cuda.h, CUmemPool_attribute): the one that allows waits which the
+ * allocator inserts. It follows no event dependencies of the program's, so that flag has nothing to
+ * switch off. And memory that other streams have freed and completed is always open to every
+ * stream. */
 CUresult ms_serve_cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     struct ms_mempool *known = NULL;
@@ -220,8 +221,8 @@ CUresult ms_serve_cuMemPoolImportFromShareableHandle(CUmemoryPool *pool_out, voi
     return MS_REAL(cuMemPoolImportFromShareableHandle)(pool_out, handle, handleType, flags);
 }
 
-/* Memory of our pool is unknown to the driver as an allocation of one of its pools: its error is
- * the answer. Only pools that were created for export can be exported in any case. */
+/* To the driver, memory of our pool is no allocation of one of its pools, so its error is the right
+ * answer. Only pools created for export can export anything. */
 CUresult ms_serve_cuMemPoolExportPointer(CUmemPoolPtrExportData_v1 *shareData_out,
                                          CUdeviceptr_v2 ptr)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Peer access: the driver gives it to its own allocations of a context; mappings must be given it.
- */
+/* Peer access. The driver applies it to its own allocations of a context; our mappings must be
+ * given it. */
 #include "shim/hooks/peer.h"
 
 #include "shim/driver/driver.h"
 #include "shim/hooks/serve.h"
 
-/* What the contexts and the memory pools of the process ask for, now. */
+/* The devices to which the process's contexts and memory pools give access now. */
 static uint64_t wanted(const struct ms_device *device)
 {
     uint64_t mask = atomic_load(&device->pool_peer_mask);
@@ -18,8 +18,8 @@ static uint64_t wanted(const struct ms_device *device)
     return mask & ~(1ULL << device->ordinal);
 }
 
-/* A pool that grows meanwhile gives its new mappings either mask; those of the old one are given
- * the new one by the refresh, which waits for the growth. */
+/* If a pool grows meanwhile, its new mappings get the old or the new mask. Those with the old one
+ * get the new one from the refresh, which waits for the growth. */
 static CUresult apply(struct ms_device *device)
 {
     uint64_t mask = wanted(device);
@@ -50,7 +50,7 @@ void ms_peers_forget(struct ms_context *context)
     for (int d = 0; d < MS_DEVICES_MAX && peers >> d; d++) {
         struct ms_device *device = ((peers >> d) & 1) ? ms_device_get(d) : NULL;
         if (device) {
-            (void)apply(device); /* a mapping too widely open harms nobody */
+            (void)apply(device); /* a mapping with too much access does no harm */
         }
     }
 }
@@ -71,7 +71,7 @@ CUresult ms_serve_cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flag
         known = ms_context_of(peerContext, &peer);
     }
     if (result == CUDA_SUCCESS && known != CUDA_SUCCESS) {
-        /* Access that the pool's mappings do not give would be none. */
+        /* Without access to the pool's mappings, peer access would be of no use. */
         (void)MS_REAL(cuCtxDisablePeerAccess)(peerContext);
         return known;
     }
@@ -99,7 +99,7 @@ CUresult ms_serve_cuCtxDisablePeerAccess(CUcontext peerContext)
     }
     if (peer) {
         atomic_fetch_and(&context->peers, ~(1ULL << peer->device->ordinal));
-        (void)apply(peer->device); /* a mapping too widely open harms nobody */
+        (void)apply(peer->device); /* a mapping with too much access does no harm */
     }
     return result;
 }

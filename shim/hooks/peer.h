@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which device may access whose memory. */
+/* Which device may access which memory. */
 #ifndef MEMSHIM_SHIM_HOOKS_PEER_H
 #define MEMSHIM_SHIM_HOOKS_PEER_H
 
@@ -8,13 +8,13 @@
 #include "shim/device/context.h"
 #include "shim/device/device.h"
 
-/* A memory pool of the device was opened to another device, or closed. */
+/* The program gave another device access to a memory pool of this device, or withdrew it. */
 CUresult ms_peer_pool_access(struct ms_device *device, int other, bool on);
 
-/* The context is dead: what it was given to access is nobody's. */
+/* The context is dead: drops the access that it was given. */
 void ms_peers_forget(struct ms_context *context);
 
-/* Whether memory of both can be reached from either: the same device, or mutual access. */
+/* Whether either device can access the memory of both: they are the same, or have mutual access. */
 bool ms_peers_meet(const struct ms_device *one, const struct ms_device *other);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions about an address: for memory of the pool the answer is about its block, and for a page
- * of PyTorch's about the page, where the driver knows only the mappings beneath, or none. */
+/* Questions about an address. For the pool's memory the answer is about the block, and for one of
+ * PyTorch's pages about the page: the driver knows only the mappings behind them, or none. */
 #include "shim/device/context.h"
 #include "shim/device/mempools.h"
 #include "shim/device/reservations.h"
@@ -10,7 +10,7 @@
 #include "shim/policy/sync_memops.h"
 #include "shim/sharing/imports.h"
 
-/* A block of another process's that is open here, which the driver knows by its chunks. */
+/* A block of another process that is open here. The driver knows it only by its chunks. */
 static bool open_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_block_info *block)
 {
     struct ms_import_view view;
@@ -26,8 +26,8 @@ static bool open_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_bl
     return true;
 }
 
-/* The live block that holds addr. One that lies on the host from the start is what was asked for:
- * the device's. */
+/* The live block that holds addr. A block that lies on the host from the start counts as device
+ * memory, which the program asked for. */
 static bool block_at(CUdeviceptr_v2 addr, struct ms_device **device, struct ms_block_info *block)
 {
     *device = ms_device_holding(addr);
@@ -43,7 +43,7 @@ CUresult ms_serve_cuMemGetAddressRange_v2(CUdeviceptr_v2 *pbase, size_t *psize, 
     struct ms_block_info block;
     struct ms_context *context = NULL;
     if (!pbase && !psize) {
-        return MS_REAL(cuMemGetAddressRange_v2)(pbase, psize, dptr); /* nothing is asked */
+        return MS_REAL(cuMemGetAddressRange_v2)(pbase, psize, dptr); /* the call asks for nothing */
     }
     CUresult result = ms_context_query(&context);
     if (result != CUDA_SUCCESS || !context) {
@@ -55,7 +55,7 @@ CUresult ms_serve_cuMemGetAddressRange_v2(CUdeviceptr_v2 *pbase, size_t *psize, 
             block.addr = page.addr;
             block.bytes = page.bytes;
         } else {
-            /* Between blocks there is no allocation, whatever is mapped there. */
+            /* Between blocks there is no allocation, even if something is mapped there. */
             return device ? CUDA_ERROR_NOT_FOUND
                           : MS_REAL(cuMemGetAddressRange_v2)(pbase, psize, dptr);
         }
@@ -81,14 +81,14 @@ static bool is_of_context(const struct ms_block_info *block)
     return block->holder && block->holder->kind == MS_HOLDER_CONTEXT;
 }
 
-/* Whether cuIpcGetMemHandle has an answer: of what cuMemAlloc gave, where chunks can be shared. */
+/* Whether cuIpcGetMemHandle accepts it: only memory of cuMemAlloc, if chunks can be shared. */
 static bool has_name(const struct ms_device *device, const struct ms_block_info *block)
 {
     return ms_device_holding(block->addr) && is_of_context(block) &&
            atomic_load(&device->share_flag) == 1;
 }
 
-/* The driver maps whole granules for a block: those that it touches. */
+/* To the driver, a block's mapping is the whole granules that it touches. */
 static uint64_t mapping_start(const struct ms_device *device, const struct ms_block_info *block)
 {
     const uint64_t granule = device->granule_bytes ? device->granule_bytes : 1;
@@ -102,9 +102,9 @@ static uint64_t mapping_bytes(const struct ms_device *device, const struct ms_bl
     return (end + granule - 1) / granule * granule - mapping_start(device, block);
 }
 
-/* What chunks are made with, cuMemAlloc's memory has, and stream-ordered memory has not, though it
- * lies in the same chunks (seen: an H200, driver 580). False: they are made without, or the block
- * is no pool's. */
+/* A property with which chunks are made: cuMemAlloc's memory has it; stream-ordered memory lacks
+ * it, though it lies in the same chunks (seen: an H200, driver 580). False: chunks are made without
+ * it, or the block is not in a pool. */
 static bool answer_trait(const _Atomic int *flag, const struct ms_block_info *block, void *data)
 {
     if (block->id == 0 || atomic_load(flag) != 1) {
@@ -114,10 +114,9 @@ static bool answer_trait(const _Atomic int *flag, const struct ms_block_info *bl
     return true;
 }
 
-/* Answers where the block knows better than the driver; false where the driver's answer stands. To
- * the driver a block whose contents moved to the host is the host's
- * (CU_POINTER_ATTRIBUTE_MEMORY_TYPE is that of the physical memory), and who believes it lets the
- * processor touch it. */
+/* Answers if the block knows better than the driver; false if the driver's answer stands. For the
+ * driver, a block whose contents moved to the host is host memory (CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+ * is that of the physical memory). A program that believes it would let the processor touch it. */
 static bool answer(const struct ms_device *device, const struct ms_block_info *block,
                    CUpointer_attribute attribute, void *data)
 {
@@ -149,19 +148,19 @@ static bool answer(const struct ms_device *device, const struct ms_block_info *b
     case CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE:
         return answer_trait(&device->decompress_flag, block, data);
     case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        *(cuuint64_t *)data = CU_MEM_HANDLE_TYPE_NONE; /* its chunks have one: they are ours */
+        *(cuuint64_t *)data = CU_MEM_HANDLE_TYPE_NONE; /* its chunks have one, which is ours */
         return true;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
         if (block->id != 0) {
             *(unsigned long long *)data = block->id;
         }
-        return block->id != 0; /* no pool's: the driver has one for it */
+        return block->id != 0; /* not in a pool: the driver has one for it */
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
         if (block->id != 0) {
             *(unsigned int *)data = block->marked;
         }
-        return block->id != 0; /* no pool's: the driver keeps it */
+        return block->id != 0; /* not in a pool: the driver keeps it */
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
         *(unsigned int *)data = has_name(device, block);
         return true;
@@ -185,7 +184,7 @@ static bool answer(const struct ms_device *device, const struct ms_block_info *b
     }
 }
 
-/* The same of a page: also where nothing backs it at the moment. Its range is the reservation: "not
+/* The same for a page, even if nothing backs it at the moment. Its range is the reservation: "not
  * necessarily the address of the mapped region, but the address of the mappable address range"
  * (cuda.h). */
 static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute attribute,
@@ -235,8 +234,8 @@ static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute at
             (page->prop.allocFlags.usage & CU_MEM_CREATE_USAGE_HW_DECOMPRESS) != 0;
         return true;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        /* The driver refuses to set it for mapped memory; to ask for its tokens sets it. They pin
-         * it, so that something backs it then. */
+        /* The driver refuses to set the attribute for mapped memory; reading the tokens sets it.
+         * That read pins the page, so that it is backed. */
         if (MS_REAL(cuPointerGetAttribute)(data, attribute, ptr) != CUDA_SUCCESS) {
             *(unsigned int *)data = 0;
         }
@@ -258,7 +257,7 @@ static bool answer_page(const struct ms_proxy_view *page, CUpointer_attribute at
     }
 }
 
-/* What an address lies in. */
+/* What lies at an address. */
 struct subject {
     struct ms_device *device; /* of the block */
     struct ms_block_info block;
@@ -280,14 +279,14 @@ static bool answer_subject(const struct subject *subject, CUpointer_attribute at
                              : answer_page(&subject->page, attribute, ptr, data);
 }
 
-/* Tokens that a network card's driver registers the memory with. "Querying this attribute has a
+/* Tokens with which a network card's driver registers the memory. "Querying this attribute has a
  * side effect of setting the attribute CU_POINTER_ATTRIBUTE_SYNC_MEMOPS" (cuda.h). */
 static bool shows_identity(CUpointer_attribute attribute)
 {
     return attribute == CU_POINTER_ATTRIBUTE_P2P_TOKENS;
 }
 
-/* The same, where the driver has answered. */
+/* Sets that attribute after the driver has given its tokens. */
 static CUresult shown_identity(CUpointer_attribute attribute, CUdeviceptr_v2 ptr, CUresult result)
 {
     return result == CUDA_SUCCESS && shows_identity(attribute)
@@ -303,7 +302,7 @@ CUresult ms_serve_cuPointerGetAttribute(void *data, CUpointer_attribute attribut
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (data && find_subject(ptr, &subject) && answer_subject(&subject, attribute, ptr, data)) {
-        /* cuda.h: where the host has no pointer, null and this error. */
+        /* cuda.h: without a host pointer, null and this error. */
         return attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER ? CUDA_ERROR_INVALID_VALUE
                                                               : CUDA_SUCCESS;
     }
@@ -341,17 +340,17 @@ CUresult ms_serve_cuMemGetAccess(unsigned long long *flags, const CUmemLocation_
         (subject.is_page && !ms_reservations_at(ptr, 1, &reservation))) {
         return MS_REAL(cuMemGetAccess)(flags, location, ptr);
     }
-    /* cuMemSetAccess gave none to what was not mapped by cuMemMap (seen: an H200, driver 580). */
+    /* cuMemSetAccess applies only to what cuMemMap mapped (seen: an H200, driver 580). */
     *flags = subject.is_page && subject.page.accessible
                  ? ms_access_of(&reservation.access, location->id)
                  : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 
-/* --- what fixes memory where it is ------------------------------------------------------------ */
+/* --- calls that pin memory -------------------------------------------------------------------- */
 
-/* Pinned before the driver is asked: once it has answered, a device may already know the place, and
- * an answer about the place that the memory has left would be another block's soon. */
+/* Pinned before the driver is asked. After its answer a device may already know the place; and if
+ * the memory moved meanwhile, the answer would name a place that is soon another block's. */
 bool ms_serve_pin(uint64_t addr, uint64_t bytes)
 {
     struct ms_device *device = ms_device_holding(addr);
@@ -399,8 +398,8 @@ CUresult ms_serve_cuMulticastBindAddr_v2(CUmemGenericAllocationHandle mcHandle, 
                : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* The handle is the application's own, or one of ours that it was given and that is pinned, or
- * stands for a page. */
+/* Pins a page and replaces its handle by the driver's. Any other handle is the application's own,
+ * or one that memshim gave it, whose memory is pinned already. */
 static CUresult shown(CUmemGenericAllocationHandle *handle)
 {
     return ms_proxies_own(*handle) ? ms_proxies_show(*handle, handle) : CUDA_SUCCESS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reports of frameworks: memory of theirs that is to be a tensor, or no longer is. */
+/* Reports of frameworks that a piece of their memory becomes or ceases to be a tensor. */
 #include <stdatomic.h>
 
 #include "shim/device/device.h"
@@ -13,7 +13,7 @@
 #include "shim/process/log.h"
 #include "shim/sites/site.h"
 
-/* Each of these once for the process: what follows from it holds for all of it. */
+/* Each of these is logged once for the process: the consequences are the same for every device. */
 static void say_status(const struct ms_device *device, ms_status_t status)
 {
     switch (status) {

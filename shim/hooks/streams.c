@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams: captures that begin and end, streams that are created and destroyed. */
+/* Streams: begins and ends of captures, creation and destruction. */
 #include "shim/device/capture.h"
 #include "shim/device/stream.h"
 #include "shim/hooks/serve.h"
@@ -64,12 +64,13 @@ CUresult ms_serve_cuStreamEndCapture_ptsz(CUstream hStream, CUgraph *phGraph)
 
 /* --- creation and destruction ---------------------------------------------------------------- */
 
-/* So that a fence of the device knows of the stream from its first work on. */
+/* Gives the stream a record, so that a fence of the device includes its work from the first on. */
 static CUresult created(CUstream *stream, CUresult result)
 {
     struct ms_stream_view view;
     if (result == CUDA_SUCCESS && stream) {
-        (void)ms_stream_resolve(*stream, false, &view); /* else it is adopted at its first use */
+        (void)ms_stream_resolve(*stream, false, &view); /* otherwise it is adopted at its first
+                                                           use */
     }
     return result;
 }

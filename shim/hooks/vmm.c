@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The application's own virtual memory management: forwarded, and charged to the device in the
- * handle's properties from creation until the handle is released and unmapped everywhere. What
- * PyTorch's expandable segments create is served from the pool (proxies.h). */
+/* The application's own virtual memory management. It is forwarded, and charged to the device in
+ * the handle's properties, from creation until the handle is released and unmapped everywhere. The
+ * pool serves what PyTorch's expandable segments create (proxies.h). */
 #include <stdlib.h>
 
 #include "allocator/base/containers/chains.h"
@@ -24,24 +24,25 @@
 #include "shim/sites/site.h"
 
 struct chunk {
-    struct ms_link by_handle; /* while it has references */
+    struct ms_link by_handle; /* entered while it has references */
     CUmemGenericAllocationHandle_v1 handle;
     uint64_t bytes;
     struct ms_device *device;
     enum ms_owner owner;
     uint32_t site;
-    uint64_t references; /* cuMemCreate, cuMemRetainAllocationHandle */
+    uint64_t references; /* from cuMemCreate and cuMemRetainAllocationHandle */
     uint64_t mappings;
     bool imported; /* another process is charged for it */
-    bool reported; /* by PyTorch, which tells what is live in it */
-    bool live;     /* one of its mappings is recorded as live; others are the same memory again */
+    bool reported; /* created by PyTorch, which reports what is live in it */
+    bool live;     /* one of its mappings is recorded as live; the others are the same memory
+                      again */
 };
 
 struct mapping {
     CUdeviceptr_v2 addr;
     uint64_t bytes;
     struct chunk *chunk;
-    struct ms_live_map live; /* its id is 0 where it is not recorded */
+    struct ms_live_map live; /* its id is 0 if it is not recorded */
 };
 
 MS_RANGES_HOLD(struct mapping);
@@ -56,7 +57,7 @@ static void emit(enum ms_event_kind kind, const struct chunk *chunk, CUdeviceptr
                  uint64_t bytes)
 {
     if (chunk->owner != MS_OWNER_APPLICATION || chunk->imported) {
-        return; /* NCCL's: recorded as a charge; another process's: recorded there */
+        return; /* NCCL's is recorded as a charge, another process's in that process */
     }
     struct ms_event event = {
         .kind = (uint8_t)kind,
@@ -81,7 +82,7 @@ static void emit_existence(const struct chunk *chunk, bool created)
     }
 }
 
-/* Unlocks; nobody refers to the chunk any more, or somebody still does. */
+/* Releases the lock. If the chunk has no more references or mappings, drops it. */
 static void unlock_and_settle(struct chunk *chunk) MS_RELEASE(*MS_LOCK(VMM))
 {
     bool gone = chunk->references == 0 && chunk->mappings == 0;
@@ -97,8 +98,8 @@ static void unlock_and_settle(struct chunk *chunk) MS_RELEASE(*MS_LOCK(VMM))
 
 /* --- chunks ----------------------------------------------------------------------------------- */
 
-/* There is no room for a chunk. What the driver would refuse for another reason, it refuses in its
- * own words: more than the device has, wrong flags, or a kind that it does not make. */
+/* There is no room for a chunk. If the driver would refuse it for another reason (larger than the
+ * device, wrong flags, a kind that it does not make), returns that error. */
 static CUresult refuse(struct ms_device *device, CUmemGenericAllocationHandle_v1 *handle,
                        size_t size, const CUmemAllocationProp_v1 *prop, unsigned long long flags)
 {
@@ -165,7 +166,7 @@ static CUresult create(CUmemGenericAllocationHandle_v1 *handle, size_t size,
         }
     }
     if (!device || (device->granule_bytes != 0 && size % device->granule_bytes != 0)) {
-        return MS_REAL(cuMemCreate)(handle, size, prop, flags); /* on the host, or refused */
+        return MS_REAL(cuMemCreate)(handle, size, prop, flags); /* on the host, or invalid */
     }
     struct chunk *chunk = calloc(1, sizeof *chunk);
     if (!chunk) {
@@ -190,12 +191,12 @@ CUresult ms_serve_cuMemRelease(CUmemGenericAllocationHandle_v1 handle)
     if (ms_proxies_own(handle)) {
         return ms_proxies_release(handle);
     }
-    /* Before the driver is asked: afterwards another thread may already have the same handle. */
+    /* Before the driver is asked: afterwards another thread may already get the same handle. */
     ms_lock_acquire(MS_LOCK(VMM));
     struct chunk *chunk = ms_chains_find(&by_handle, handle);
     if (chunk && --chunk->references == 0) {
         ms_chains_remove(&by_handle, chunk);
-        chunk->mappings++; /* kept until the driver has answered */
+        chunk->mappings++; /* keeps it until the driver has answered */
     } else if (chunk) {
         chunk->mappings++;
     }
@@ -220,7 +221,7 @@ static struct mapping *mapping_at(size_t index) MS_REQUIRES(*MS_LOCK(VMM))
     return (struct mapping *)mappings.entries + index;
 }
 
-/* Takes one mapping that lies in the range out of the table. */
+/* Removes one mapping that lies in the range from the table. */
 static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct mapping *out)
     MS_REQUIRES(*MS_LOCK(VMM))
 {
@@ -234,8 +235,8 @@ static bool take_locked(CUdeviceptr_v2 addr, uint64_t bytes, struct mapping *out
     return true;
 }
 
-/* Whether the mapping is live memory by itself: not what a framework reports from, nor the same
- * chunk at a second place. NCCL's own is recorded as its charge. */
+/* Whether the mapping itself counts as live memory. Not if a framework reports from it, nor if the
+ * chunk is live at another address. NCCL's own memory is recorded as its charge. */
 static bool is_live(struct chunk *chunk, CUdeviceptr_v2 addr)
 {
     struct ms_reservation reservation;
@@ -267,7 +268,7 @@ static void note_mapping(struct chunk *chunk, CUdeviceptr_v2 addr, uint64_t byte
     }
 }
 
-/* The first mapping in the range that is recorded as live, now an arena. */
+/* Takes the first mapping in the range that is recorded as live; it is an arena from now on. */
 static bool take_live(CUdeviceptr_v2 addr, uint64_t bytes, struct ms_live_map *out)
 {
     ms_lock_acquire(MS_LOCK(VMM));
@@ -308,7 +309,7 @@ static CUresult map(CUdeviceptr_v2 ptr, size_t size, size_t offset,
     ms_lock_acquire(MS_LOCK(VMM));
     struct chunk *chunk = ms_chains_find(&by_handle, handle);
     if (chunk) {
-        chunk->mappings++; /* from here on it cannot go while the driver maps it */
+        chunk->mappings++; /* keeps it while the driver maps it */
     }
     ms_lock_release(MS_LOCK(VMM));
     CUresult result = MS_REAL(cuMemMap)(ptr, size, offset, handle, flags);
@@ -333,7 +334,7 @@ CUresult ms_serve_cuMemMap(CUdeviceptr_v2 ptr, size_t size, size_t offset,
     return ms_oom_answered(map(ptr, size, offset, handle, flags));
 }
 
-/* What was mapped there is not any more. */
+/* The driver has unmapped it. */
 static void settle_unmapped(struct mapping *mapping)
 {
     emit(MS_EVENT_UNMAP, mapping->chunk, mapping->addr, mapping->bytes);
@@ -353,7 +354,7 @@ CUresult ms_serve_cuMemUnmap(CUdeviceptr_v2 ptr, size_t size)
     if (ms_proxies_unmap(ptr, size, &result) != MS_PROXIES_NONE) {
         return result;
     }
-    /* Taken out first: as soon as the driver has unmapped it, another thread may map there. */
+    /* Removed first: another thread may map there as soon as the driver has unmapped the range. */
     struct mapping *taken = NULL;
     size_t count = 0;
     ms_lock_acquire(MS_LOCK(VMM));
@@ -417,8 +418,9 @@ CUresult ms_serve_cuMemSetAccess(CUdeviceptr_v2 ptr, size_t size, const CUmemAcc
     return ms_oom_answered(set_access(ptr, size, desc, count));
 }
 
-/* A handle to what cuMemMap mapped at an address. What was allocated has none (cuda.h), and that of
- * one of our chunks would be taken for the whole block's. */
+/* A handle for what cuMemMap mapped at an address. Memory that was allocated otherwise has no
+ * handle (cuda.h); and the handle of one of our chunks would be taken for that of the whole
+ * block. */
 CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *handle, void *addr)
 {
     CUdeviceptr_v2 at = (CUdeviceptr_v2)(uintptr_t)addr;
@@ -453,7 +455,7 @@ CUresult ms_serve_cuMemRetainAllocationHandle(CUmemGenericAllocationHandle_v1 *h
 
 /* --- chunks of other processes ---------------------------------------------------------------- */
 
-/* A chunk of another process's, or one of this one's again. */
+/* A chunk of another process, or one of this process that comes back. */
 static void note_import(CUmemGenericAllocationHandle_v1 handle)
 {
     CUmemAllocationProp_v1 prop = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses that the program reserves by itself, and who may use what stands there. */
+/* Addresses that the program reserves by itself, and access to what is mapped there. */
 
 #include "shim/device/reservations.h"
 #include "shim/hooks/serve.h"
@@ -17,7 +17,7 @@ static void emit_range(enum ms_event_kind kind, uint8_t device, CUdeviceptr_v2 a
     ms_session_emit(&event);
 }
 
-/* Addresses belong to no device; they are recorded for the one that is current. */
+/* Addresses belong to no device. They are recorded for the current one. */
 static CUresult reserve(CUdeviceptr_v2 *ptr, size_t size, size_t alignment, CUdeviceptr_v2 addr,
                         unsigned long long flags)
 {
@@ -49,8 +49,7 @@ CUresult ms_serve_cuMemAddressFree(CUdeviceptr_v2 ptr, size_t size)
 {
     struct ms_reservation reservation;
     if (ms_proxies_in(ptr, size)) {
-        return CUDA_ERROR_INVALID_VALUE; /* something is mapped there, also where nothing backs it
-                                          */
+        return CUDA_ERROR_INVALID_VALUE; /* a page is mapped there, even if nothing backs it */
     }
     bool known = ms_reservations_take(ptr, size, &reservation);
     if (known) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the program does with a handle of physical memory but map it: the driver is given its own
- * handle where the program's is a page of the pool. */
+/* What the program does with a handle of physical memory besides mapping it. If the handle is a
+ * page of the pool, the driver gets its own handle instead. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "shim/hooks/serve.h"
 #include "shim/policy/proxies.h"
 
-/* A page that was not created for it cannot be exported, and does not get pinned for trying. */
+/* A page that was not created for export cannot be exported, and the attempt does not pin it. */
 static CUresult export_page(void *out, CUmemGenericAllocationHandle_v1 handle,
                             CUmemAllocationHandleType type, unsigned long long flags)
 {
@@ -47,8 +47,8 @@ CUresult ms_serve_cuMemGetAllocationGranularity(size_t *granularity,
     return MS_REAL(cuMemGetAllocationGranularity)(granularity, prop, option);
 }
 
-/* The list with the driver's handles in place of ours. *changed gets a copy, the caller's to free,
- * where any was; else null. */
+/* The list with the driver's handles in place of ours. *changed gets a copy, which the caller
+ * frees, if any was replaced; otherwise null. */
 static CUresult show_listed(const CUarrayMapInfo_v1 *list, unsigned int count,
                             CUarrayMapInfo_v1 **changed)
 {
