@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the library of an address of code, and remembers libraries by their ranges. */
+/* Finds the library around a code address, and caches libraries by their address ranges. */
 #include "shim/driver/caller.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 struct range {
     _Atomic uintptr_t begin; /* 0: free; written last */
     uintptr_t end;
-    const struct ms_nccl_code *nccl; /* null: none beside other code */
+    const struct ms_nccl_code *nccl; /* null: no NCCL linked in beside other code */
     enum ms_library library;
     bool named;
 };
@@ -49,7 +49,7 @@ static enum ms_library library_of(const struct ms_loaded_elf *elf)
 {
     enum ms_library library = library_named(ms_base_name(elf->path));
     if (library != MS_LIBRARY_OTHER || elf->symbols == NULL) {
-        return library; /* PyTorch's may have NCCL linked in: then they export it, too */
+        return library; /* PyTorch's libraries may have NCCL linked in, and then export it */
     }
     if (ms_nccl_exported(elf)) {
         return MS_LIBRARY_NCCL;
@@ -59,7 +59,7 @@ static enum ms_library library_of(const struct ms_loaded_elf *elf)
     return runtime ? MS_LIBRARY_RUNTIME : MS_LIBRARY_OTHER;
 }
 
-/* An item of MEMSHIM_FORWARD is the beginning of a file's name. */
+/* Whether an item of MEMSHIM_FORWARD is the beginning of this file name. */
 static bool is_named(const char *name)
 {
     const char *at = ms_options()->forward;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions without a row of their own, and statuses. */
+/* Looks up the functions without a row of their own, and converts statuses. */
 #include "shim/driver/driver.h"
 
 #include "allocator/base/locks/lock.h"

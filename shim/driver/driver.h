@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Driver functions that memshim calls but does not stand in front of. */
+/* Driver functions that memshim calls but does not hook. */
 #ifndef MEMSHIM_SHIM_DRIVER_DRIVER_H
 #define MEMSHIM_SHIM_DRIVER_DRIVER_H
 
 #include "allocator/base/status.h"
 #include "shim/driver/hook.h"
 
-/* MS_DRIVER_ROW(symbol, type): null where this driver lacks it. */
+/* MS_DRIVER_ROW(symbol, type): null if this driver lacks it. */
 #define MS_DRIVER_ROWS                                   \
     MS_DRIVER_ROW(cuArrayGetMemoryRequirements)          \
     MS_DRIVER_ROW(cuCtxFromGreenCtx)                     \
@@ -63,10 +63,11 @@ struct ms_driver_functions {
                                      size_t *bytes); /* CUDA 12.4 */
 };
 
-/* Looked up at the first call; the same table ever after. The driver has been found before. */
+/* Looked up at the first call; the same table ever after. The driver must have been found
+ * before. */
 const struct ms_driver_functions *ms_driver(void);
 
-/* A driver's result as the pool's status, and back as what the application gets. */
+/* A driver's result as the pool's status, and a status as the result for the application. */
 ms_status_t ms_status_from(CUresult result);
 CUresult ms_result_from(ms_status_t status);
 

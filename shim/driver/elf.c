@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds loaded objects, and looks symbols up in their hash tables. */
+/* Finds loaded objects, and looks up symbols in their hash tables. */
 #include "shim/driver/elf.h"
 
 #include <elf.h>
@@ -70,7 +70,7 @@ static struct ms_loaded_elf object_of(const struct dl_phdr_info *info,
 }
 
 struct search {
-    const char *name; /* the object's, or a symbol's */
+    const char *name; /* a base of the object, or a symbol's name */
     struct ms_loaded_elf *out;
 };
 
@@ -123,12 +123,12 @@ static void *symbol_of(const struct ms_loaded_elf *elf, uint32_t index, const ch
 {
     const ElfW(Sym) *symbol = &elf->symbols[index];
     const unsigned visibility = ELF64_ST_VISIBILITY(symbol->st_other);
-    /* The loader finds no hidden symbol, and so nobody else does. */
+    /* The loader does not find hidden symbols either. */
     if (visibility == STV_HIDDEN || visibility == STV_INTERNAL) {
         return NULL;
     }
-    /* An indirect function's value is its chooser, not the function: none of those looked up here
-     * is one, and a stranger's is left alone. */
+    /* The value of an indirect function is its resolver, not the function. No function that we look
+     * up is one; a foreign one is not used. */
     if (symbol->st_shndx == SHN_UNDEF || ELF64_ST_TYPE(symbol->st_info) != type ||
         strcmp(elf->strings + symbol->st_name, name) != 0) {
         return NULL;

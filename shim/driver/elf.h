@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Symbols of loaded objects, read from their dynamic sections.
  *
- * For the few look-ups that must not go through dlsym: its real address itself, and those made
- * where taking the loader's lock could deadlock (a framework calls us with its own lock held, and
- * holds the loader's while a library's constructor asks for the framework's). Only the namespace of
- * the program is seen, not those of dlmopen. */
+ * For the few look-ups that must not use dlsym. One is that of the real dlsym itself. The others
+ * could deadlock on the loader's lock: a framework calls us with its own lock held, while another
+ * thread may hold the loader's lock because a library's constructor waits for the framework's.
+ * Covers only the program's namespace, not those of dlmopen. */
 #ifndef MEMSHIM_SHIM_DRIVER_ELF_H
 #define MEMSHIM_SHIM_DRIVER_ELF_H
 
@@ -15,34 +15,33 @@
 
 struct ms_loaded_elf {
     uintptr_t base;
-    char path[512]; /* as the loader knows it; empty for the main program */
+    char path[512]; /* the loader's name for it; empty for the main program */
     const ElfW(Sym) * symbols;
     const char *strings;
     const uint32_t *gnu_hash; /* DT_GNU_HASH, or null */
     const uint32_t *hash;     /* DT_HASH, or null */
 };
 
-/* The first loaded object with this soname (or, where it has none, this file name). False where
- * there is none. Stays good as long as the object stays loaded. */
+/* The first loaded object with this soname (or this file name, if it has no soname). False if there
+ * is none. Valid as long as the object stays loaded. */
 bool ms_elf_loaded(const char *soname, struct ms_loaded_elf *out);
 
-/* A function that the object defines, whatever its version; null where it defines none. */
+/* A function that the object defines, in any version; null if it defines none. */
 void *ms_elf_function(const struct ms_loaded_elf *elf, const char *name);
 
-/* A variable likewise. */
+/* The same for a variable. */
 void *ms_elf_variable(const struct ms_loaded_elf *elf, const char *name);
 
-/* The first loaded object, in load order, that defines this function. False where none does. */
+/* The first loaded object, in load order, that defines this function. False if none does. */
 bool ms_elf_defining(const char *function, struct ms_loaded_elf *out);
 
-/* The object whose segments hold addr, and from where to where they reach. False where none does.
- */
+/* The object whose segments contain addr, and their range. False if there is none. */
 bool ms_elf_around(uintptr_t addr, struct ms_loaded_elf *out, uintptr_t *begin, uintptr_t *end);
 
 /* How many objects were ever loaded. */
 uint64_t ms_elf_generation(void);
 
-/* Whether any loaded object names this soname among the libraries it needs. */
+/* Whether any loaded object needs a library of this soname. */
 bool ms_elf_needed(const char *soname);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads at the gate, closing it, and which names of the driver's are known. */
+/* Tracks the threads at the gate, closes it, and knows the driver's functions by name. */
 #include "shim/driver/gate.h"
 
 #include <errno.h>
@@ -20,18 +20,19 @@
 #include "shim/driver/hook.h"
 
 #define NAME_MAX_CHARS 128u
-#define YIELDS         50u    /* calls are short: most have left before a nap would end */
-#define NAP_NS         20000u /* between two looks at calls that are still in flight */
-#define LINKS_MAX      3u     /* a thread's end runs its destructors at least so often */
+#define YIELDS         50u    /* calls are short: most end before a nap would */
+#define NAP_NS         20000u /* between two checks of calls in flight */
+/* The least number of times that a thread's end runs its destructors. */
+#define LINKS_MAX 3u
 
-/* What no handle equals, in the place of the null one. */
+/* In the place of the null handle, a value that no handle has. */
 const _Atomic uintptr_t ms_gate_nothing[MS_SEEN_SLOTS] = {[0] = 1};
 
 _Thread_local struct ms_gate_thread ms_gate_thread = {.known = ms_gate_nothing};
 
 static struct ms_gate_thread *threads MS_GUARDED_BY(*MS_LOCK(GATE));
 static int watchers MS_GUARDED_BY(*MS_LOCK(GATE));
-static _Atomic uint32_t closed; /* the word that threads sleep on */
+static _Atomic uint32_t closed; /* the futex word on which threads sleep */
 
 static _Atomic bool refused;
 static char refusal[NAME_MAX_CHARS + 128];
@@ -40,7 +41,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end_key;
 static bool thread_ends_seen;
 
-/* --- what is known of names ------------------------------------------------------------------- */
+/* --- classes of names ------------------------------------------------------------------------- */
 
 static const struct name {
     const char *base;
@@ -60,7 +61,7 @@ static const struct name *find_name(const char *base)
     return bsearch(base, names, sizeof names / sizeof *names, sizeof *names, compare_names);
 }
 
-/* Takes the marks off that exported names carry: _v<number>, _ptsz, _ptds. */
+/* Removes the suffixes of exported names: _v<number>, _ptsz, _ptds. */
 static void take_marks_off(char *name)
 {
     char *mark = strrchr(name, '_');
@@ -94,7 +95,8 @@ static void refuse(const char *text, const char *name)
 
 bool ms_gate_is_harmless(const char *name)
 {
-    /* What only tells something of the driver's keeps to that in drivers to come. */
+    /* Functions whose names say that they only query something will stay harmless in later
+     * drivers. */
     return ms_gate_class_of(name) == MS_GATE_HARMLESS || strstr(name, "Get") != NULL;
 }
 
@@ -120,8 +122,8 @@ static void unlink_locked(struct ms_gate_thread *thread)
     atomic_store_explicit(&thread->known, ms_gate_nothing, memory_order_relaxed);
 }
 
-/* Its block goes with the thread, a call that it died in goes with it too. Destructors that run
- * later may still call: then it is linked anew, and this is called again. */
+/* Unlinks the thread's block, which ends with the thread, even inside a call. Destructors that run
+ * later may still call the driver: that links the block again, and then this runs again. */
 static void thread_ended(void *thread)
 {
     ms_lock_acquire(MS_LOCK(GATE));
@@ -251,7 +253,7 @@ bool ms_gate_close(uint64_t timeout_ns)
     if (!seen) {
         refuse("this system has no membarrier(2) for expedited private use%s", "");
     }
-    /* Who left meanwhile may have said why it cannot stay closed. */
+    /* A call that ended meanwhile may have noted a reason why the gate cannot stay closed. */
     bool stays = seen && all_left(timeout_ns) && ms_gate_refusal() == NULL;
     if (!stays) {
         ms_gate_open();
@@ -276,8 +278,8 @@ void ms_gate_watch_launches(bool watch)
 
 /* --- fork ------------------------------------------------------------------------------------- */
 
-/* Only this thread goes on, and its gate is open, also where another held it closed: there is
- * nobody to lock against. */
+/* Only this thread goes on in the child, so its gate is open, even if another thread held it
+ * closed. There is nobody to lock against. */
 void ms_gate_fork_child(void) MS_NO_THREAD_SAFETY
 {
     atomic_store(&closed, 0);

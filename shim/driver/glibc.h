@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Included before everything else in what becomes libmemshim.so: binds the functions whose symbols
- * newer C libraries have given a new version to the version that every glibc since 2.28 has, so
- * that a library built on a new system loads on an old one. The new versions are moves (libpthread
- * and libdl became part of libc in 2.34), not new behaviour. A test reads the versions off the
- * result. */
+/* Included first in all sources of libmemshim.so. Newer C libraries gave some symbols a new
+ * version. This binds them to the version that every glibc since 2.28 has, so that a library built
+ * on a new system loads on an old one. The new versions are moves (libpthread and libdl became part
+ * of libc in 2.34), not new behaviour. A test reads the versions from the result. */
 #ifndef MEMSHIM_SHIM_DRIVER_GLIBC_H
 #define MEMSHIM_SHIM_DRIVER_GLIBC_H
 
@@ -43,7 +42,7 @@ MS_BIND(sem_wait)
 #    endif
 
 #    if __GLIBC_PREREQ(2, 33)
-/* Until 2.33 these were inline calls of versioned ones. */
+/* Until 2.33 these were inline functions that called versioned ones. */
 int __xstat(int version, const char *path, struct stat *out);
 int __lxstat(int version, const char *path, struct stat *out);
 int __fxstat(int version, int fd, struct stat *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads symbol tables of files. */
+/* Reads the symbol tables of files. */
 #include "shim/driver/nccl_code.h"
 
 #include <elf.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define ENTRY "ncclCommInitRank" /* what everything begins with (nccl.h) */
+#define ENTRY "ncclCommInitRank" /* the first call of every user of NCCL (nccl.h) */
 
 struct function {
     uintptr_t begin, end;
@@ -62,7 +62,7 @@ struct symbols {
     size_t names_bytes;
 };
 
-/* Of .symtab. */
+/* Finds .symtab. */
 static bool find_symbols(const struct file *file, struct symbols *out)
 {
     const ElfW(Ehdr) *header = (const ElfW(Ehdr) *)file->at;
@@ -92,7 +92,8 @@ static bool find_symbols(const struct file *file, struct symbols *out)
     return false;
 }
 
-/* A function of the interface, or one of C++ that has to do with its types (mangled). */
+/* Whether it is a function of the interface, or a C++ function whose mangled name contains a type
+ * of NCCL's. */
 static bool is_nccl(const char *name)
 {
     return strncmp(name, "nccl", 4) == 0 || strncmp(name, "pnccl", 5) == 0 ||

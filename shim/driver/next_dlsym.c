@@ -11,10 +11,11 @@
 _Atomic(ms_dlsym_t) ms_next_dlsym;
 _Atomic(ms_dlvsym_t) ms_next_dlvsym;
 
-/* The C library's functions cannot be asked for by name, since the names are ours: they are read
- * from its symbol table. (Before glibc 2.34 they were libdl's.) Asked by a plain name, and not by
- * dlvsym for a version, it also finds what another preloaded library put in its place behind us.
- * Threads that come here together find the same. */
+/* The C library's functions cannot be looked up by name, because this library exports these names.
+ * So they are read from the C library's symbol table. (Before glibc 2.34 they were in libdl.) The
+ * function found there is then asked for the plain name, not by dlvsym for a version, so that it
+ * also finds another preloaded library's function behind us. Threads that come here together find
+ * the same. */
 static void find_next(void)
 {
     struct ms_loaded_elf elf;
@@ -28,7 +29,7 @@ static void find_next(void)
         }
     }
     if (plain == NULL || versioned == NULL) {
-        abort(); /* no C library that this file was built for: nothing could be called at all */
+        abort(); /* not a C library that this file was built for: no function could be called */
     }
     ms_dlsym_t next_plain = plain(RTLD_NEXT, "dlsym");
     ms_dlvsym_t next_versioned = plain(RTLD_NEXT, "dlvsym");

@@ -24,14 +24,14 @@ const struct ms_real_functions *_Atomic ms_real_published = &ms_real_none;
 
 static _Atomic bool asked_for;
 
-/* Names -> rows. Filled at the first name that begins with "cu": open addressing, 0 is free. Slots
- * are only ever written with the one value that belongs there, so that threads may fill it at the
- * same time. */
+/* Maps names to rows by open addressing; 0 is free. Filled when the first name that begins with
+ * "cu" is looked up. A slot only ever gets the one value that belongs there, so threads may fill it
+ * at the same time. */
 #define NAME_SLOTS 1024u
 static _Atomic uint16_t name_slots[NAME_SLOTS];
 static _Atomic bool name_slots_full;
 
-/* Addresses -> rows. Rows that share an address follow one another from its home slot on. */
+/* Maps addresses to rows. Rows that share an address follow one another from its home slot on. */
 #define ADDRESS_SLOTS 2048u
 struct address_slot {
     void *address;
@@ -44,7 +44,7 @@ struct driver {
     struct address_slot slots[ADDRESS_SLOTS];
 };
 
-/* Each row is entered under at most four addresses: its own, and three sets of flags. */
+/* Each row is entered under at most four addresses: its own, and those for three sets of flags. */
 _Static_assert(MS_HOOK_COUNT * 4 < ADDRESS_SLOTS, "the map of addresses needs room");
 _Static_assert(MS_HOOK_COUNT * 2 < NAME_SLOTS, "the map of names needs room");
 
@@ -119,8 +119,8 @@ static void *real_of(const struct driver *driver, int row)
     return function;
 }
 
-/* The driver's own resolver, the newer form where there is one. The driver need not be initialized
- * for it: the runtime asks it before cuInit. */
+/* Asks the driver's own resolver, in its newer version if there is one. The driver need not be
+ * initialized for that: the runtime asks it before cuInit. */
 static void *ask_resolver(const struct driver *driver, const char *name, int version,
                           cuuint64_t flags)
 {
@@ -135,8 +135,8 @@ static void *ask_resolver(const struct driver *driver, const char *name, int ver
     return result == CUDA_SUCCESS ? function : NULL;
 }
 
-/* What cuda.h documents for each flavour: 0 means the legacy stream in a program that was not
- * compiled for per-thread default streams. */
+/* Asks with the flags that cuda.h documents for each flavour. 0 means the legacy stream in a
+ * program that was not compiled for per-thread default streams. */
 static void map_row(struct driver *driver, int row)
 {
     static const cuuint64_t per_thread[] = {CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM};
@@ -177,8 +177,8 @@ static struct driver *build_driver(const struct ms_loaded_elf *elf)
     return driver;
 }
 
-/* To look for the driver is a walk over all that is loaded, and programs without one ask often: it
- * is looked for again where something was loaded since. */
+/* The search walks over everything that is loaded, and programs without a driver ask often. So it
+ * is repeated only after something was loaded. */
 static bool driver_loaded(struct ms_loaded_elf *out)
 {
     static _Atomic uint64_t last_generation;
@@ -193,9 +193,9 @@ static bool driver_loaded(struct ms_loaded_elf *out)
     return false;
 }
 
-/* No lock stands around this, and no pthread_once: pinning takes the loader's lock, which another
- * thread may hold while a library's constructor waits for us. Threads that come at the same time
- * build one each, and the first to publish wins. */
+/* This uses neither a lock nor pthread_once. Pinning the driver takes the loader's lock, which
+ * another thread may hold while a library's constructor waits for us. Threads that come at the same
+ * time build one map each, and the first one to publish wins. */
 const struct ms_real_functions *ms_resolve(void)
 {
     const struct ms_real_functions *published =
@@ -208,7 +208,7 @@ const struct ms_real_functions *ms_resolve(void)
     if (driver == NULL) {
         return published;
     }
-    /* The pointers stay in use: a dlclose of the application's must not take the driver away. */
+    /* The pointers stay in use, so the application's dlclose must not unload the driver. */
     bool whole = strlen(elf.path) + 1 < sizeof(elf.path);
     (void)dlopen(whole ? elf.path : DRIVER_SONAME, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     if (!atomic_compare_exchange_strong(&ms_real_published, &published, &driver->real)) {
@@ -231,8 +231,9 @@ void *ms_real_find(const char *symbol)
     return driver != NULL ? ms_elf_function(&driver->elf, symbol) : NULL;
 }
 
-/* How well a row answers a query, where several rows share an address: the ABI by its exported
- * name; else by base name, flavour, and the newest version that is not newer than asked for. */
+/* How well a row fits a query if several rows share an address. From dlsym: by exported name. From
+ * cuGetProcAddress: by base name, flavour, and the newest version that is not newer than asked
+ * for. */
 static int fitness(const struct ms_hook_info *hook, const struct ms_query *query)
 {
     if (query->version == 0) {
@@ -270,9 +271,9 @@ void ms_resolve_note_asked(void)
     atomic_store_explicit(&asked_for, true, memory_order_relaxed);
 }
 
-/* A program that was linked to libcuda calls the hooks without asking anybody, so only one that
- * loads it by dlopen can be judged. cuDevicePrimaryCtxGetState tells whether cuInit was called,
- * also after the driver has shut down (CUDA_ERROR_DEINITIALIZED). */
+/* A program linked to libcuda calls the hooks without any look-up, so only programs that load
+ * libcuda by dlopen can be judged. cuDevicePrimaryCtxGetState shows whether cuInit was called, even
+ * after the driver has shut down (CUDA_ERROR_DEINITIALIZED). */
 bool ms_resolve_bypassed(void)
 {
     struct ms_loaded_elf elf;

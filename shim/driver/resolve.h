@@ -7,35 +7,34 @@
 
 #include "shim/driver/hook.h"
 
-/* Before the driver has been seen: every function null. */
+/* The functions before the driver was found: all null. */
 extern const struct ms_real_functions ms_real_none;
 
-/* Finds the loaded libcuda, builds the map, publishes both. Returns what is published:
- * &ms_real_none while no libcuda is loaded. Any thread, any number of times; takes no lock of ours.
- */
+/* Finds the loaded libcuda, builds the map, and publishes both. Returns what is published:
+ * &ms_real_none while no libcuda is loaded. Any thread, any number of times; takes no lock of
+ * ours. */
 const struct ms_real_functions *ms_resolve(void);
 
-/* The row of an exported name, exactly; -1 for every other name. */
+/* The row of exactly this exported name; -1 if there is none. */
 int ms_hook_of_symbol(const char *symbol);
 
-/* What is asked about an address that the driver's resolver returned: the name and, from
- * cuGetProcAddress, version and flags (version 0 from dlsym). They decide only where rows
- * share one address. */
+/* The query that got an address from the driver's resolver: the name and, from cuGetProcAddress,
+ * version and flags (version 0: from dlsym). It matters only if rows share an address. */
 struct ms_query {
     const char *name;
     int version;
     uint64_t flags;
 };
 
-/* The row of hooks.def that fits the query best among those whose function of the driver's has this
- * address; -1: none has. */
+/* The row of hooks.def that fits the query best, among those whose driver function has this
+ * address; -1: none. */
 int ms_row_at(const void *address, const struct ms_query *query);
 
-/* The program asked for one of the driver's functions in a way that memshim answers. */
+/* The program looked up one of the driver's functions in a way that memshim answers. */
 void ms_resolve_note_asked(void);
 
-/* At the end of the process: true where libcuda was loaded by dlopen and initialized, and yet
- * none of its functions was asked for through memshim. */
+/* At the end of the process: true if libcuda was loaded by dlopen and initialized, and yet none of
+ * its functions was looked up through memshim. */
 bool ms_resolve_bypassed(void);
 
 #endif

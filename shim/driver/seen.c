@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Open addressing over atomic words. A slot that was left keeps a mark, so that chains through it
- * hold. */
+/* Open addressing over atomic words. A deleted entry leaves a mark, so that probing goes on past
+ * it. */
 #include "shim/driver/seen.h"
 
 #include <stdatomic.h>

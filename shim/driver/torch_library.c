@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the functions by which PyTorch reports, and its version. */
+/* Finds the functions through which PyTorch reports, and its version. */
 #include "shim/driver/torch_library.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ MS_HOT_DATA struct ms_torch_library ms_torch_library;
 
 static _Atomic bool found, reported;
 
-/* PyTorch's version stands in version.py of its package, beside the folder of its libraries. */
+/* The version is in version.py of PyTorch's package, next to the folder of its libraries. */
 static void note_version(const char *libc10_path)
 {
     static const char key[] = "__version__ = '";
@@ -38,9 +38,8 @@ static void note_version(const char *libc10_path)
     }
 }
 
-/* Not by dlopen and dlsym: PyTorch's lock is held here, and the loader's may be held by a thread
- * that waits for PyTorch's in a library's constructor. libc10 is in nobody's global scope either.
- */
+/* Without dlopen and dlsym: PyTorch's lock is held here, and the loader's may be held by a thread
+ * that waits for PyTorch's in a library's constructor. Besides, libc10 is in no global scope. */
 bool ms_torch_library_find(void)
 {
     struct ms_loaded_elf elf;
