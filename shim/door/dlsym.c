@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glibc resolves RTLD_NEXT and RTLD_DEFAULT by the address that its caller will return to, so an
- * ordinary wrapper would make it search from this library instead of from the application's. The
- * exported functions are therefore a few instructions: they look at the name, and where it is none
- * of ours they jump to the real function with stack and registers as they found them.
+/* glibc resolves RTLD_NEXT and RTLD_DEFAULT by the return address of its caller. An ordinary
+ * wrapper would make it search from this library instead of from the application's. So the exported
+ * functions are a few instructions: they check the name, and if it is none of ours, they jump to
+ * the real function with stack and registers unchanged.
  *
- * They must be unversioned, as everything here is: glibc then binds versioned references to them
- * too (a versioned definition would be skipped by references to another version). */
+ * They are unversioned, as everything here: glibc then binds versioned references to them, too
+ * (references to another version would skip a versioned definition). */
 
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@
 #    error "memshim supports 64-bit Linux only"
 #endif
 
-/* In the registers in which a structure of two words is returned. */
+/* Returned in registers, as a structure of two words. */
 struct answer {
     void *address;
     uintptr_t answered; /* 0: not ours, jump on */
@@ -36,10 +36,11 @@ __attribute__((visibility("hidden"))) struct answer ms_answer_dlsym(void *handle
 __attribute__((visibility("hidden"))) struct answer ms_answer_dlvsym(void *handle, const char *name,
                                                                      const char *version);
 
-/* What the real function found, given the name is ours. Our own export is found where the search
- * began in the global scope; it stands for the driver's only if the driver has it, and is in reach:
- * loaded behind us in the global scope, or, for RTLD_DEFAULT, in a scope of the caller's own, which
- * cannot be asked for from here and is taken for granted where libcuda is loaded at all. */
+/* Turns what the real function found for one of our names into the answer. If it found our own
+ * export, the search began in the global scope. Our export counts only if the driver has the
+ * function and the caller can reach it. That is so if the driver is loaded behind us in the global
+ * scope. For RTLD_DEFAULT it may also be in a scope of the caller's own; that cannot be checked
+ * from here, and is assumed if libcuda is loaded at all. */
 static void *hook_for(void *found, void *handle, int row)
 {
     if (found == NULL) {
@@ -57,17 +58,17 @@ static void *hook_for(void *found, void *handle, int row)
             return NULL; /* dlerror now says what it would say without us */
         }
     }
-    (void)dlerror(); /* nothing failed, as far as the caller can see */
+    (void)dlerror(); /* for the caller nothing failed */
     ms_resolve_note_asked();
     return found == ms_hook_entry[row] || ms_process_inert()
                ? found
                : ms_hook_for(found, &(struct ms_query){name, 0, 0});
 }
 
-/* RTLD_NEXT means: what comes after the caller. For a caller before us that is our export, for one
- * behind us (another interposer, asking for what it wraps) the driver's own: the real function
- * finds out, by the jump. Only where nothing behind us and no driver has the function our export
- * would be an invention: then the failed search is the answer, with its dlerror. */
+/* RTLD_NEXT means what comes after the caller. For a caller before us, that is our export; for one
+ * behind us (another interposer that looks for what it wraps), the driver's own. The real function
+ * decides that, after the jump. If neither a library behind us nor the driver has the function, our
+ * export must not be found: the answer is the failed search, with its dlerror. */
 static bool nothing_next(int row)
 {
     const char *name = ms_hook_table[row].symbol;
@@ -75,7 +76,8 @@ static bool nothing_next(int row)
     return !driver_has && ms_real_dlsym(RTLD_NEXT, name) == NULL;
 }
 
-/* From a handle of libibverbs; nobody is known to ask for these in a scope. */
+/* From a handle of libibverbs; no program is known to look these up by RTLD_DEFAULT or
+ * RTLD_NEXT. */
 static bool is_verb(void *handle, const char *name)
 {
     return handle != RTLD_NEXT && handle != RTLD_DEFAULT && ms_verbs_known(name);
@@ -86,7 +88,7 @@ static bool is_found_by_caller(void *handle)
     return handle == RTLD_NEXT || handle == RTLD_DEFAULT;
 }
 
-/* From a handle of the plugin, which is loaded for it. */
+/* From a handle of the plugin, which was loaded for this function. */
 static bool is_plugin(void *handle, const char *name)
 {
     return name != NULL && strcmp(name, MS_JAX_ENTRY) == 0 && !is_found_by_caller(handle);
@@ -103,7 +105,7 @@ static bool is_named_as_the_drivers(const char *name)
     return name != NULL && name[0] == 'c' && name[1] == 'u' && name[2] >= 'A' && name[2] <= 'Z';
 }
 
-/* A function of the driver's that nobody knows. */
+/* A function of the driver's that memshim does not know; null for other names. */
 static void *unknown_function(const char *name)
 {
     return is_named_as_the_drivers(name) && ms_entry_open() != &ms_real_none &&
@@ -112,8 +114,8 @@ static void *unknown_function(const char *name)
                : NULL;
 }
 
-/* Of a name without a row, where the real function finds by the address of its caller: it is asked
- * by the jump, and the answer is the driver's own. */
+/* The answer for a name without a row, if the real function searches by its caller's address: it is
+ * reached by the jump, so the program gets the driver's own function, without a stub. */
 static struct answer found_by_caller(const char *name)
 {
     if (unknown_function(name) != NULL) {
@@ -122,8 +124,8 @@ static struct answer found_by_caller(const char *name)
     return (struct answer){NULL, 0};
 }
 
-/* What the real function found for a name without a row. Most that is asked for by names such as
- * these is not the driver's, and much of it is not there. */
+/* The answer for a name without a row, from what the real function found. Most such names are not
+ * the driver's, and many are not found. */
 static struct answer stub_for(void *found, const char *name)
 {
     bool unknown = found != NULL && found == unknown_function(name);
@@ -173,10 +175,10 @@ struct answer ms_answer_dlvsym(void *handle, const char *name, const char *versi
     return (struct answer){hook_for(next(handle, name, version), handle, row), 1};
 }
 
-/* For a name that begins neither as the driver's do, with "cu" and a capital, nor with "ib", "Ge"
- * (GetPjrtApi) or "Py" (PyInit_), and once the target is known: a few compares and a jump. That
- * leaves out the runtime's "cuda...", the libraries' "cublas..." and the like, and "curl...". The
- * frame keeps the arguments, and the stack aligned, around the call. */
+/* Any other name costs a few compares and a jump, once the target is known. The names to examine
+ * begin like the driver's ("cu" and a capital letter), or with "ib", "Ge" (GetPjrtApi) or "Py"
+ * (PyInit_). That leaves out the runtime's "cuda...", the libraries' "cublas..." and the like, and
+ * "curl...". The frame saves the arguments, and keeps the stack aligned, around the call. */
 #if defined(__x86_64__)
 #    define EXPORT_JUMP(name, answer, target)       \
         __asm__(".pushsection .text\n"              \

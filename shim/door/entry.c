@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ways to the trampolines: which one stands for an address of the driver's. */
+/* The ways to the trampolines: which one replaces an address of the driver's. */
 #include "shim/door/entry.h"
 
 #include <stddef.h>
@@ -21,7 +21,7 @@ void *ms_hook_for(void *address, const struct ms_query *query)
     return row >= 0 ? ms_hook_entry[row] : address;
 }
 
-/* What the driver's resolver answers with goes out as a hook, or behind a stub. */
+/* What the driver's resolver returns is replaced by a hook or a stub. */
 static void *hook_or_stub(void *address, const struct ms_query *query)
 {
     void *hook = ms_hook_for(address, query);

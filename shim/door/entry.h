@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported functions, as what the driver's own are replaced by. */
+/* The exported functions, which replace the driver's own. */
 #ifndef MEMSHIM_SHIM_DOOR_ENTRY_H
 #define MEMSHIM_SHIM_DOOR_ENTRY_H
 
@@ -8,11 +8,11 @@
 /* The exported trampolines, by row. */
 extern void *const ms_hook_entry[MS_HOOK_COUNT];
 
-/* What every call begins with that may be the first one: makes the rooms below ready, and looks for
- * the driver (ms_resolve). Any number of times. */
+/* To be called first in every call that may be the process's first: prepares the rooms below, and
+ * looks for the driver (ms_resolve). Any number of times. */
 const struct ms_real_functions *ms_entry_open(void);
 
-/* The hook that stands for the driver's address, or the address itself where none does. */
+/* The hook for an address of the driver's, or the address itself if there is no hook. */
 void *ms_hook_for(void *address, const struct ms_query *query);
 
 #endif

@@ -16,7 +16,8 @@
 #include "shim/sites/tag_names.h"
 #include "shim/sites/tags.h"
 
-/* Absurd sizes end here, so that a negative one cannot be mistaken for a free. */
+/* Sizes beyond INT64_MAX are ignored, so that none becomes a negative number and is taken for a
+ * free. */
 static inline __attribute__((always_inline)) void report(int device, const void *ptr, int64_t bytes)
 {
     if (ptr != NULL && bytes != 0 && ms_guard_enter_here()) {
@@ -39,7 +40,7 @@ void memshim_range_died(int device, const void *ptr, size_t bytes)
     }
 }
 
-/* The read may be a call that memshim serves: then it is inside already. */
+/* The read may happen inside a call that memshim serves: then the guard is set already. */
 void memshim_value_read(int device, const void *ptr, size_t bytes, unsigned reader, unsigned type)
 {
     const bool entered = ms_guard_enter(__builtin_return_address(0));
@@ -80,8 +81,8 @@ void memshim_step(void)
     ms_status_step();
 }
 
-/* A caller that was built for a longer struct finds the members that this memshim does not have as
- * 0, one for a shorter struct gets what it knows. */
+/* If the caller was built for a longer struct, members that this memshim lacks become 0. If it was
+ * built for a shorter one, it gets the members that it knows. */
 int memshim_stats(int device, struct memshim_stats *stats)
 {
     struct memshim_stats now;

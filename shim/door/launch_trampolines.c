@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The trampolines of launches, by hand: the compiler would keep what the slow way needs in
- * registers, and pay for that on every launch. A trampoline counts the call, asks whether the
- * function is known to its thread (shim/driver/gate.h), and calls the driver's own with the words
- * that came on the stack; a function that is not known goes to first_<symbol> (trampolines.c), with
- * everything as it came. */
+/* The trampolines of launches, in assembly. The compiler would save registers for the slow path,
+ * which would cost time on every launch. A trampoline counts the call, checks whether the thread
+ * knows the function (shim/driver/gate.h), and calls the driver's own with the arguments on the
+ * stack. An unknown function goes to first_<symbol> (trampolines.c), with all arguments
+ * unchanged. */
 #include "shim/driver/gate.h"
 
 #ifdef MS_LAUNCH_TRAMPOLINES
@@ -15,7 +15,7 @@
 _Static_assert(offsetof(struct ms_gate_thread, calls) == 0, "a trampoline counts there");
 _Static_assert(offsetof(struct ms_gate_thread, known) == 8, "a trampoline reads there");
 
-/* Constants of the compiler's, for the assembler. */
+/* Constants of the compiler, for the assembler. */
 __attribute__((used)) static void constants(void)
 {
 #    define OFFSET_SERVED(symbol)
@@ -36,8 +36,8 @@ __attribute__((used)) static void constants(void)
                      : "i"((int)MS_SEEN_FACTOR), "i"(32 - MS_SEEN_BITS));
 }
 
-/* f64, f32: the register that the function comes in. words: arguments on the stack, eight bytes
- * each. pad: 1 where their number is even, so that the stack is aligned for the call. */
+/* f64, f32: the register that holds the function. words: arguments on the stack, eight bytes each.
+ * pad: 1 if their number is even, so that the stack is aligned for the call. */
 #    define TRAMPOLINE(name, f64, f32, words, pad)                     \
         __asm__(".pushsection .text\n"                                 \
                 ".globl " name ", trampoline_" name "\n"               \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nothing here may cost a program that never touches CUDA: the constructor compares one address
- * (second_copy.h), writes one environment variable, remembers where the program stands, and
- * registers the exit handler. */
+/* The start and the end of the process. A program that never uses CUDA must not pay for this. So
+ * the constructor compares one address (second_copy.h), puts variables into the environment, notes
+ * the state of the process, and registers the exit handler. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,9 +31,9 @@ static char run_id_variable[64];
 /* --- Exit --------------------------------------------------------------------------------------
  */
 
-/* Registered before the program's first instruction, so that it runs last: after the program's own
+/* Registered before the program's first instruction, so it runs last: after the program's own
  * handlers, and after the destructors of its libraries, which may still free memory. Other threads
- * may run on; hooks keep serving them, and only the trace is closed. */
+ * may go on; hooks still serve them, only the trace is closed. */
 static void at_exit(int status, void *unused)
 {
     (void)unused;
@@ -57,7 +57,8 @@ static void at_exit(int status, void *unused)
         ms_log(MS_LOG_WARN, "%s is preloaded too, behind this memshim, and did nothing", copy);
     }
     if (ms_guard.inside) {
-        ms_session_left(); /* by a signal's handler: what this thread holds is never let go */
+        ms_session_left(); /* called by a signal handler: this thread will never release what it
+                              holds */
         return;
     }
     const int cancellation = ms_cancel_hold();
@@ -71,8 +72,8 @@ static void at_exit(int status, void *unused)
 /* --- Load --------------------------------------------------------------------------------------
  */
 
-/* A NAME=value that is not set yet. Not by setenv: bash and others export a setenv of their own,
- * which is not ready to be called before main. */
+/* Puts a NAME=value into the environment unless NAME is set. Not by setenv: bash and others export
+ * a setenv of their own, which must not be called before main. */
 static void put(char *variable)
 {
     char name[64];
@@ -93,7 +94,7 @@ static void put(char *variable)
     }
 }
 
-/* All processes of a run must find one id: the first that is preloaded puts it where its children
+/* All processes of a run must have one id. The first preloaded process sets it, and its children
  * inherit it. */
 static void put_run_id(void)
 {
@@ -109,7 +110,7 @@ static void put_run_id(void)
 
 __attribute__((constructor)) static void at_load(void)
 {
-    const int error = errno; /* 0 where main begins (C17 7.5) */
+    const int error = errno; /* 0 when main begins (C17 7.5) */
     if ((environ != NULL &&
          (ms_environment(environ, MS_PROBING) != NULL || ms_options_switched_off(environ))) ||
         ms_copy_before()) {
@@ -122,6 +123,7 @@ __attribute__((constructor)) static void at_load(void)
     if (torch_variable != NULL) {
         put(torch_variable);
     }
-    (void)on_exit(at_exit, NULL); /* fails only without memory; then the trace ends as if killed */
+    (void)on_exit(at_exit, NULL); /* fails only without memory; then the trace ends as after a
+                                     kill */
     errno = error;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds another copy by memshim.h's first function, which each one exports. */
+/* Finds another copy by the first function of memshim.h, which every copy exports. */
 #include "shim/door/second_copy.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 #define EXPORTED_BY_EACH "memshim_version"
 
 /* The loader has bound the exported name to the first file that has it, and the hidden one to this
- * file: nothing is looked up while a program starts. */
+ * file. So no look-up is needed while a program starts. */
 bool ms_copy_before(void)
 {
     return memshim_version != ms_own_version;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A fixed number of stubs, each 32 bytes of code that reads two tables: whether it was called
- * before, and where to. Nothing is made executable at run time. */
+ * before, and its target. No memory is made executable at run time. */
 #include "shim/door/stubs.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define TEXT(x)     #x
 #define NUMBER(x)   TEXT(x)
 
-/* Read by the code below. */
+/* Read by the assembly below. */
 __attribute__((visibility("hidden"))) _Atomic uint8_t ms_stub_called[STUBS];
 __attribute__((visibility("hidden"))) void *_Atomic ms_stub_function[STUBS];
 __attribute__((visibility("hidden"))) void ms_stub_note(size_t stub, void *first);
@@ -63,8 +63,8 @@ void *ms_stub_for(const char *name, void *function)
     return (void *)(ms_stubs + stub * STUB_BYTES);
 }
 
-/* As a counted call: where the gate is closed it waits, and who closes it next sees the refusal.
- * first: what the function is given as its first argument. */
+/* Runs as a counted call: it waits while the gate is closed, and the next thread to close the gate
+ * sees the refusal. first: the first argument of the program's call. */
 void ms_stub_note(size_t stub, void *first)
 {
     int error = errno;
@@ -80,7 +80,7 @@ void ms_stub_note(size_t stub, void *first)
     errno = error;
 }
 
-/* Registers that arguments come in are kept around the note. */
+/* Argument registers are saved around the note. */
 #if defined(__x86_64__)
 __asm__(".pushsection .text\n"
         ".globl ms_stubs\n"

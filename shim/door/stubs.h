@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stand-ins for functions of the driver's that nobody here knows. To ask for one does no harm (a
- * newer runtime asks for everything when it starts); to call it may. A stub notes the first call at
- * the gate, which refuses to close from then on, and every call ends in a jump to the driver's
- * function, with all that it was given.
+/* Stand-ins for driver functions that memshim does not know. Looking one up does no harm (a newer
+ * runtime looks up everything when it starts), but calling it may. A stub reports its first call to
+ * the gate, which refuses to close from then on. Every call ends in a jump to the driver's
+ * function, with all its arguments.
  *
- * One that by its name begins a capture is noted at each call: what it captures is, by all the
- * functions of that kind that there are, the stream that comes first. */
+ * A stub whose name says that it begins a capture reports each call. In all known functions of that
+ * kind, the first argument is the stream that captures. */
 #ifndef MEMSHIM_SHIM_DOOR_STUBS_H
 #define MEMSHIM_SHIM_DOOR_STUBS_H
 
-/* The stub of this function; the same one each time. Where no stub is left the name is noted at the
- * gate at once, and the function itself is the answer. */
+/* The stub for this function; always the same one. If no stub is left, reports the name to the gate
+ * at once, and returns the function itself. */
 void *ms_stub_for(const char *name, void *function);
 
-/* A function that is given away without a stub: its calls will not be seen. */
+/* The program gets this function without a stub, so its calls will not be seen. */
 void ms_stub_lacking(const char *name);
 
 #endif

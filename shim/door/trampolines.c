@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exported functions: each finds the driver's own, and hands the call to the serving half
- * unless this thread is inside memshim already. What queues work on a device passes the gate. */
+/* The exported functions. Each finds the driver's own, and passes the call to its serving function
+ * unless this thread is inside memshim already. Calls that queue work on a device pass the gate. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -21,22 +21,23 @@ static inline __attribute__((always_inline)) const struct ms_real_functions *rea
     return __builtin_expect(real != &ms_real_none, 1) ? real : ms_entry_open();
 }
 
-/* The resolver does nothing that could re-enter, and a library that asks it from inside a driver
- * call of ours keeps the answer for good: its answers are always hooks. */
+/* The resolver does nothing that could re-enter memshim. And a library that asks it from inside one
+ * of our driver calls keeps the answer for good. So its answers are always hooks. */
 static inline bool is_resolver(enum ms_hook_id row)
 {
     return row == MS_HOOK_ID_cuGetProcAddress || row == MS_HOOK_ID_cuGetProcAddress_v2;
 }
 
-/* The class of each row's function in gate.def: a row whose function it lacks does not compile. */
+/* gate.def's class for each row's function. A row whose function is missing there does not
+ * compile. */
 enum {
 #define MS_GATE(base, class) CLASS_##base = MS_GATE_##class,
 #include "shim/tables/gate.def"
 };
 #define IS(base, class) ((int)CLASS_##base == (int)MS_GATE_##class)
 
-/* A call that memshim serves, or takes note of. Inside memshim it goes to the driver at once, but
- * past the gate like any other where the serving function would have seen to that. */
+/* A call that memshim serves or watches. Inside memshim it goes straight to the driver, but passes
+ * the gate if its serving function would have done so. */
 #define GUARDED(linkage, name, symbol, base, params, args)                          \
     linkage CUresult name##_##symbol params                                         \
     {                                                                               \
@@ -63,7 +64,7 @@ enum {
     }
 
 /* Trampolines have names of their own, so that the table of entries holds these very functions, and
- * not the address that the loader prefers for the exported name. */
+ * not the address to which the loader binds the exported name. */
 #define EXPORTED(symbol, params) \
     __attribute__((alias("trampoline_" #symbol), visibility("default"))) CUresult symbol params;
 
@@ -73,8 +74,8 @@ enum {
 #define TRAMPOLINE_FORWARDED TRAMPOLINE_SERVED
 #define TRAMPOLINE_WATCHED   TRAMPOLINE_SERVED
 
-/* A call that nobody serves: it passes the gate, and `after`, which may change its result, is
- * what follows it. */
+/* A call without a serving function: it passes the gate, then runs `after`, which may change its
+ * result. */
 #define PASSING(symbol, params, args, after)                     \
     static CUresult trampoline_##symbol params                   \
     {                                                            \
@@ -92,12 +93,12 @@ enum {
 
 #define TRAMPOLINE_GATED(symbol, base, params, args) PASSING(symbol, params, args, (void)0)
 
-/* Memory of another device than the current one is reached by a detour. */
+/* Memory of another device than the current one is accessed by a detour. */
 #define DETOUR(symbol, args, ...)                               \
     MS_BY_DETOUR(result, ms_detour_again(&detour, __VA_ARGS__), \
                  (ms_gate_enter(), result = real->symbol args, ms_gate_leave(), result))
 
-/* Whatever lies at a parameter that is no address is none of the pool's. */
+/* All three parameters are offered: a value that is no address belongs to no pool. */
 #define FIRST_THREE(first, second, third, ...) \
     (const uint64_t[]){(uint64_t)(first), (uint64_t)(second), (uint64_t)(third)}, 3
 #define TRAMPOLINE_TOUCHES(symbol, base, params, args)                    \
@@ -119,11 +120,11 @@ enum {
 #define COMPLETE(result, symbol, ...) \
     ms_sync_memops_complete(result, (int)FLAVOUR_##symbol == (int)MS_HOOK_PER_THREAD, __VA_ARGS__)
 
-/* A launch of what was launched before: counted, and off to the driver. Whatever else is the case
- * (the gate is closed, somebody watches, a thread's first call, nothing resolved yet) shows in that
- * the function is not known: then the slow way is taken. Each instruction here is paid by every
- * launch of the process, so that launch_trampolines.c has these trampolines by hand for the usual
- * machine. */
+/* A launch of a function that was launched before: counted, then straight to the driver. In every
+ * other case (the gate is closed, somebody watches, the thread's first call, the driver not found
+ * yet) the function is not in the thread's table, which leads to the slow path. Every launch of the
+ * process pays for each instruction here. So launch_trampolines.c has these trampolines in assembly
+ * for x86-64. */
 #ifdef MS_LAUNCH_TRAMPOLINES
 #    define TRAMPOLINE_LAUNCHED(symbol, base, params, args)                               \
         extern __attribute__((visibility("hidden"))) CUresult trampoline_##symbol params; \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in front of libibverbs' registrations, and pins the memory first. */
+/* Hooks libibverbs' registrations, and pins the memory first. */
 #include "shim/door/verbs.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 #include "shim/driver/resolve.h"
 #include "shim/hooks/serve.h"
 
-/* Signatures: verbs.h of rdma-core. Its structures are passed on unseen. */
+/* Signatures: verbs.h of rdma-core. Its structures are passed on unread. */
 typedef void *(*reg_mr_t)(void *pd, void *addr, size_t length, int access);
 typedef void *(*reg_mr_iova_t)(void *pd, void *addr, size_t length, uint64_t iova, int access);
 typedef void *(*reg_mr_iova2_t)(void *pd, void *addr, size_t length, uint64_t iova,
@@ -22,7 +22,7 @@ enum which { REG_MR, REG_MR_IOVA, REG_MR_IOVA2, COUNT };
 
 static _Atomic(void *) real[COUNT]; /* set before the hook is handed out */
 
-/* False, with errno set as the function does that is asked: the memory cannot be where a network
+/* False, with errno as the hooked function sets it: the memory cannot be brought to where a network
  * card would look for it. */
 static bool pin(const void *addr, size_t length, const void *caller)
 {
@@ -92,7 +92,7 @@ void *ms_verbs_hook(const char *name, void *found)
         return found;
     }
     if (atomic_compare_exchange_strong(&real[row], &known, found) && dladdr(found, &info) != 0) {
-        /* The address stays in use: a dlclose must not take the library away. */
+        /* The address stays in use, so a dlclose must not unload the library. */
         (void)dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     }
     return known == NULL || known == found ? table[row].hook : found;
